@@ -1,0 +1,1 @@
+"""The kitsune dialect."""

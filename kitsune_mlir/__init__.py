@@ -1,0 +1,1 @@
+"""Kitsune-MLIR: exported PyTorch models as spatial pipelines on a GPU."""

@@ -1,0 +1,154 @@
+"""The one door to torch-mlir's Python bindings.
+
+The Python-dialect API (`dialects.ext`, `rewrite`) is young: everything in this project that builds,
+parses, rewrites or runs MLIR reaches it through this module, so an API change is mended here.
+Importing it does not import torch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from torch_mlir import ir, passmanager, rewrite
+from torch_mlir.dialects import ext, func, linalg, llvm, tensor, transform  # noqa: F401  (re-exported)
+
+from .errors import InternalError, UserError
+
+PassManager = passmanager.PassManager
+
+__all__ = [
+    "PassManager",
+    "Remark",
+    "attr_int",
+    "collect_remarks",
+    "context",
+    "ext",
+    "ir",
+    "location",
+    "parse",
+    "remark",
+    "rewrite",
+    "run_passes",
+    "run_schedule",
+    "walk",
+]
+
+
+def context() -> ir.Context:
+    """A context with every upstream dialect, torch-mlir's, and the kitsune dialect loaded.
+
+    Multithreading stays off: Python-defined interfaces deadlock under it.
+    """
+    from kitsune_mlir.dialects import kitsune
+
+    ctx = ir.Context()
+    from torch_mlir.dialects import torch as torch_dialect
+
+    torch_dialect.register_dialect(ctx)
+    kitsune.load(ctx)
+    return ctx
+
+
+@dataclass(frozen=True)
+class Remark:
+    """What a pass says of the IR without failing: why an operator was declined, what was chosen."""
+
+    location: str  # "model.py:12", or "unknown location"
+    operator: str  # the operation's name, such as "linalg.generic"
+    message: str
+    origin: ir.Location  # the whole location, for tools that match it
+
+    def __str__(self) -> str:
+        return f"{self.location}: remark: {self.message}"
+
+
+_remarks: ContextVar[list[Remark] | None] = ContextVar("remarks", default=None)
+
+
+@contextlib.contextmanager
+def collect_remarks() -> Iterator[list[Remark]]:
+    """Within the `with`, every `remark` is appended to the list it gives; without one they are dropped."""
+    found: list[Remark] = []
+    token = _remarks.set(found)
+    try:
+        yield found
+    finally:
+        _remarks.reset(token)
+
+
+def remark(op: ir.Operation, message: str) -> None:
+    """Records a remark at the operation's location. MLIR's bindings can emit errors only."""
+    sink = _remarks.get()
+    if sink is not None:
+        loc = op.operation.location
+        sink.append(Remark(location(loc), op.operation.name, message, loc))
+
+
+def parse(source: str | bytes, ctx: ir.Context, name: str = "input") -> ir.Module:
+    """Parses MLIR text or bytecode. Raises UserError with the first diagnostic when it does not."""
+    try:
+        with ctx:
+            return ir.Module.parse(source, ctx)
+    except (ir.MLIRError, ValueError) as error:
+        raise UserError(f"{name} is not valid MLIR: {first_line(error)}") from error
+
+
+def first_line(error: BaseException) -> str:
+    """The first diagnostic of an MLIRError with its location; else the first line of the text."""
+    diagnostics = getattr(error, "error_diagnostics", None)
+    if diagnostics:
+        return f"{location(diagnostics[0].location)}: {diagnostics[0].message}"
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def run_passes(module: ir.Module, *pipelines: str) -> None:
+    """Runs textual upstream pipelines in order. Raises InternalError with MLIR's own words."""
+    for pipeline in pipelines:
+        with module.context:
+            try:
+                PassManager.parse(pipeline).run(module.operation)
+            except ir.MLIRError as error:
+                raise InternalError(f"upstream pass failed: {first_line(error)} (in {pipeline[:120]})") from error
+
+
+def run_schedule(module: ir.Module, schedule: str) -> None:
+    """Applies a transform-dialect script (text whose first op is a named sequence) to the module."""
+    from torch_mlir.dialects.transform import interpreter
+
+    with module.context:
+        script = ir.Module.parse(schedule)
+        interpreter.apply_named_sequence(module.operation, script.body.operations[0], script)
+
+
+def walk(root: Any, *names: str) -> list[ir.Operation]:
+    """The operations under `root` (pre-order), of the given names or all; safe to erase while iterating."""
+    found: list[ir.Operation] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if not names or op.name in names:
+            found.append(op)
+        return ir.WalkResult.ADVANCE
+
+    root.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found
+
+
+def attr_int(op: ir.Operation, name: str, default: int | None = None) -> int | None:
+    """An integer attribute's value, or `default` when it is absent."""
+    return ir.IntegerAttr(op.attributes[name]).value if name in op.attributes else default
+
+
+_FILE_LOCATION = re.compile(r'"((?:[^"\\]|\\.)+)":(\d+):\d+')
+
+
+def location(loc: ir.Location) -> str:
+    """A short `file:line` for people: the innermost file of a nested location. The bindings give
+    locations no structure, so it is read off the printed form."""
+    match = _FILE_LOCATION.search(str(loc))
+    return f"{match.group(1)}:{match.group(2)}" if match else "unknown location"

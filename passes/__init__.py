@@ -1,0 +1,1 @@
+"""Passes, one a file, in the order of the pipeline."""
