@@ -1,1 +1,30 @@
-"""Passes, one a file, in the order of the pipeline."""
+"""Passes, one a file, in the order of the pipeline; found by the name that users type."""
+
+from __future__ import annotations
+
+import importlib
+
+from kitsune_mlir.errors import UserError
+
+from .base import ModulePass
+
+# In pipeline order; `kitsune-opt --list-passes` prints them so.
+PASSES = (
+    "prepare-linalg",
+    "partition-dataflow",
+    "design-pipeline",
+    "place-stages",
+    "verify-dataflow",
+    "convert-kitsune-to-cpu",
+    "convert-kitsune-to-gpu",
+    "convert-linalg-to-gpu",
+    "lower-gpu-to-ptx",
+)
+
+
+def find(name: str) -> type[ModulePass]:
+    """The pass class of that name. Raises UserError for a name that is not ours."""
+    if name not in PASSES:
+        raise UserError(f"there is no kitsune pass '{name}'; the passes are {', '.join(PASSES)}")
+    module = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
+    return getattr(module, "".join(word.capitalize() for word in name.split("-")))
