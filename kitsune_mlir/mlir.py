@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch_mlir import ir, passmanager, rewrite
-from torch_mlir.dialects import ext, func, linalg, llvm, tensor, transform  # noqa: F401  (re-exported)
+from torch_mlir.dialects import ext, func, linalg, llvm, memref, tensor, transform  # noqa: F401  (re-exported)
 
 from .errors import InternalError, UserError
 

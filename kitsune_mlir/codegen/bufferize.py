@@ -1,0 +1,85 @@
+"""Tensors to memrefs, for the CPU and the GPU alike; linalg stays, now on buffers."""
+
+from __future__ import annotations
+
+from kitsune_mlir.mlir import func, ir, memref, run_passes, walk
+
+_GENERALIZE = "builtin.module(func.func(refback-generalize-tensor-pad,refback-generalize-tensor-concat),canonicalize,cse)"
+# tm_tensor operations are unknown to one-shot bufferization: it leaves them between to_tensor and
+# to_buffer, which `tm-tensor-bufferize` then folds away. The other order fails the analysis.
+_ONE_SHOT = (
+    "builtin.module(eliminate-empty-tensors,empty-tensor-to-alloc-tensor,one-shot-bufferize{"
+    "bufferize-function-boundaries=1 function-boundary-type-conversion=identity-layout-map"
+    " unknown-type-conversion=identity-layout-map allow-unknown-ops=1},"
+    "func.func(tm-tensor-bufferize),canonicalize,cse)"
+)
+
+
+def bufferize(module: ir.Module) -> None:
+    """Rewrites every function of `module` from tensors to memrefs with identity layouts, in place.
+
+    Function arguments are never written: where a result reuses an argument's buffer it is copied
+    first. Functions without a body stand for code that comes from elsewhere; their tensor arguments
+    must carry `bufferization.access = "read"`, their tensor results become memref results. Functions
+    still return memrefs afterwards; `results_to_out_params` turns those into arguments.
+    Raises InternalError when an upstream pass fails.
+    """
+    _forbid_writes(module)
+    run_passes(module, _GENERALIZE, _ONE_SHOT)
+
+
+def results_to_out_params(function: func.FuncOp) -> None:
+    """Makes the memref results of one bufferized function into trailing arguments that the caller allocates.
+
+    A result allocated for the purpose is written in place; any other is copied at the end.
+    """
+    block = function.body.blocks[0]
+    end = block.operations[len(block.operations) - 1].operation
+    arguments = list(function.type.inputs)
+    taken: dict[ir.Operation, ir.Value] = {}
+    with function.context, function.location:
+        for value in list(end.operands):
+            out = block.add_argument(value.type, function.location)
+            arguments.append(value.type)
+            alloc = _alloc_of(value, block)
+            if alloc is None or alloc in taken:
+                memref.CopyOp(taken.get(alloc, value), out, ip=ir.InsertionPoint(end))
+            else:
+                taken[alloc] = out
+                value.replace_all_uses_except(out, end)
+        func.ReturnOp([], ip=ir.InsertionPoint(end))
+        end.erase()
+        for alloc in taken:
+            alloc.erase()
+        function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(arguments, []))
+        if "res_attrs" in function.attributes:
+            del function.attributes["res_attrs"]
+        if "arg_attrs" in function.attributes:
+            given = list(function.attributes["arg_attrs"])
+            none = [ir.DictAttr.get({})] * (len(arguments) - len(given))
+            function.attributes["arg_attrs"] = ir.ArrayAttr.get(given + none)
+
+
+def _alloc_of(value: ir.Value, block: ir.Block) -> ir.Operation | None:
+    """The memref.alloc in `block` that makes `value`, if one does."""
+    if isinstance(value.owner, ir.Block):
+        return None
+    op = value.owner.operation
+    return op if op.name == "memref.alloc" and op.block == block else None
+
+
+def _forbid_writes(module: ir.Module) -> None:
+    """One-shot bufferization takes arguments for scratch space unless told otherwise."""
+    with module.context:
+        never = ir.BoolAttr.get(False)
+        for op in walk(module, "func.func"):
+            function = op.opview
+            if function.is_external:
+                continue
+            attributes = []
+            for argument, present in zip(function.arguments, function.arg_attrs, strict=True):
+                entries = {named.name: named.attr for named in present}
+                if isinstance(argument.type, ir.RankedTensorType):
+                    entries["bufferization.writable"] = never
+                attributes.append(ir.DictAttr.get(entries))
+            function.arg_attrs = attributes
