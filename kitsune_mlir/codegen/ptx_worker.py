@@ -1,0 +1,96 @@
+"""The process in which GPU code is generated: `python -m kitsune_mlir.codegen.ptx_worker`.
+
+Translation to LLVM IR and the NVPTX back end abort the process on input they do not like, so they run
+here, where `kitsune_mlir.codegen.ptx` survives it. One request a line on stdin, one answer a line on
+stdout, both JSON:
+
+    {"module": MLIR text of a builtin.module around one gpu.module, "chip": "sm_90a", "features": "+ptx86",
+     "emit": "llvm" or "ptx"}
+    {"text": ...} or {"error": one line}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+
+import llvmlite.binding as llvm_binding
+
+from kitsune_mlir.mlir import PassManager, first_line, ir, llvm, walk
+
+# Memref arguments become expanded descriptors (codegen/host_program.py passes them so).
+LOWER = (
+    "builtin.module(gpu.module("
+    "convert-vector-to-scf,expand-strided-metadata,lower-affine,memref-expand,arith-expand{include-bf16=0},"
+    "convert-nvgpu-to-nvvm,convert-scf-to-cf,convert-gpu-to-nvvm,convert-nvvm-to-llvm,convert-vector-to-llvm,"
+    "convert-arith-to-llvm,convert-index-to-llvm,convert-ub-to-llvm,reconcile-unrealized-casts,canonicalize,cse))"
+)
+# A kernel whose author fixed the order of instructions says so on its gpu.module; LLVM then only selects.
+SCHEDULED = "kitsune.scheduled"
+
+_TRIPLE = "nvptx64-nvidia-cuda"
+_INLINE_ASSEMBLY = re.compile(r"^(.* call .* asm sideeffect .*)$", re.MULTILINE)
+
+
+def lower(module: ir.Module) -> ir.Operation:
+    """Lowers the one gpu.module inside `module` to the LLVM dialect and gives it."""
+    PassManager.parse(LOWER).run(module.operation)
+    for function in walk(module, "llvm.func"):
+        if "gpu.kernel" not in function.attributes and len(function.regions[0].blocks):
+            function.attributes["convergent"] = ir.UnitAttr.get()
+    return walk(module, "gpu.module")[0]
+
+
+def to_llvm(module: ir.Module) -> str:
+    """LLVM IR text. Inline assembly with side effects is marked convergent: it may be a barrier."""
+    text = llvm.translate_module_to_llvmir(lower(module))
+    return _INLINE_ASSEMBLY.sub(r"\1 convergent", text)
+
+
+def to_assembly(text: str, chip: str, features: str, optimise: bool) -> str:
+    """PTX of LLVM IR text, through LLVM's O3 pipeline first when `optimise`."""
+    parsed = llvm_binding.parse_assembly(text)
+    parsed.triple = _TRIPLE
+    machine = llvm_binding.Target.from_triple(_TRIPLE).create_target_machine(cpu=chip, features=features, opt=3)
+    parsed.data_layout = str(machine.target_data)
+    if optimise:
+        options = llvm_binding.create_pipeline_tuning_options(speed_level=3)
+        # ptxas vectorises nothing and has its own unroller; LLVM's vectorisers only cost registers here.
+        options.loop_vectorization = options.slp_vectorization = False
+        options.loop_unrolling = True
+        builder = llvm_binding.create_pass_builder(machine, options)
+        builder.getModulePassManager().run(parsed, builder)
+    return machine.emit_assembly(parsed)
+
+
+def answer(request: dict[str, str]) -> dict[str, str]:
+    """Serves one request."""
+    context = ir.Context()
+    context.allow_unregistered_dialects = True  # attributes of the kitsune dialect mean nothing here
+    try:
+        with context, ir.Location.unknown():
+            module = ir.Module.parse(request["module"])
+            optimise = SCHEDULED not in walk(module, "gpu.module")[0].attributes
+            text = to_llvm(module)
+        if request["emit"] == "llvm":
+            return {"text": text}
+        return {"text": to_assembly(text, request["chip"], request["features"], optimise)}
+    except (ir.MLIRError, RuntimeError, ValueError) as error:
+        return {"error": first_line(error)}
+
+
+def main() -> None:
+    """Answers until stdin closes. What MLIR and LLVM print goes to stderr."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    llvm_binding.initialize_all_targets()
+    llvm_binding.initialize_all_asmprinters()
+    for line in sys.stdin:
+        answers.write(json.dumps(answer(json.loads(line))) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()
