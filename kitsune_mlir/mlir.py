@@ -8,10 +8,14 @@ Importing it does not import torch.
 from __future__ import annotations
 
 import contextlib
+import importlib
+import io
+import pkgutil
 import re
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 from torch_mlir import ir, passmanager, rewrite
@@ -25,9 +29,12 @@ __all__ = [
     "PassManager",
     "Remark",
     "attr_int",
+    "bytecode",
     "collect_remarks",
     "context",
+    "dialect_names",
     "ext",
+    "importer",
     "ir",
     "location",
     "parse",
@@ -89,6 +96,11 @@ def remark(op: ir.Operation, message: str) -> None:
         sink.append(Remark(location(loc), op.operation.name, message, loc))
 
 
+def importer(name: str) -> ModuleType:
+    """One of torch-mlir's own importers: "fx_importer" (imports torch) or "onnx_importer" (imports onnx)."""
+    return importlib.import_module(f"torch_mlir.extras.{name}")
+
+
 def parse(source: str | bytes, ctx: ir.Context, name: str = "input") -> ir.Module:
     """Parses MLIR text or bytecode. Raises UserError with the first diagnostic when it does not."""
     try:
@@ -96,6 +108,28 @@ def parse(source: str | bytes, ctx: ir.Context, name: str = "input") -> ir.Modul
             return ir.Module.parse(source, ctx)
     except (ir.MLIRError, ValueError) as error:
         raise UserError(f"{name} is not valid MLIR: {first_line(error)}") from error
+
+
+def bytecode(module: ir.Module) -> bytes:
+    """The module in MLIR's binary form, which `parse` also takes."""
+    buffer = io.BytesIO()
+    module.operation.write_bytecode(buffer)
+    return buffer.getvalue()
+
+
+def dialect_names(ctx: ir.Context) -> list[str]:
+    """The dialects that IR in this context can use. The bindings do not list them: each is asked for."""
+    import torch_mlir.dialects as package
+
+    modules = {name.removeprefix("_").removesuffix("_ops_gen") for _, name, _ in pkgutil.iter_modules(package.__path__)}
+
+    def has(name: str) -> bool:
+        try:
+            return ctx.dialects[name] is not None
+        except (AttributeError, IndexError, ValueError):
+            return False
+
+    return sorted(filter(has, modules | {"builtin", "kitsune", "tm_tensor", "torch_c"}))
 
 
 def first_line(error: BaseException) -> str:
