@@ -1,0 +1,96 @@
+"""What a flow asks of its target: co-resident CTAs, clusters, memory for rings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .flow import Finding, Flow
+from .target import Target
+
+CLUSTER_MOST = 8  # CTAs; the portable limit (CUDA programming guide, thread block clusters)
+
+
+def check_resources(flow: Flow, target: Target) -> Iterator[Finding]:
+    """Residency, clusters, ring capacity, idle replicas."""
+    ctas = {role: stages[0].replicas for role, stages in flow.roles.items()}
+    if sum(ctas.values()) > target.sms:
+        each = ", ".join(f"{'+'.join(s.name for s in flow.roles[role])}: {n}" for role, n in ctas.items())
+        yield _excess(
+            target,
+            flow.name,
+            f"needs {sum(ctas.values())} CTAs at once ({each}), but {target.name} holds {target.sms}, one an SM; "
+            "take fewer replicas or merge roles",
+        )
+    yield from _clusters(flow, target)
+    for role, used in shared_bytes(flow).items():
+        if used > target.shared_bytes:
+            names = ", ".join(stage.name for stage in flow.roles[role])
+            yield _excess(
+                target,
+                flow.roles[role][0].name,
+                f"(role {role}: {names}) has {used} bytes of rings in shared memory, but {target.name} has "
+                f"{target.shared_bytes} a CTA; use fewer slots, smaller tiles or l2",
+            )
+    l2 = sum(queue.depth * queue.tile_bytes for queue in flow.queues if queue.transport == "l2")
+    if l2 > target.l2_bytes:
+        yield _excess(
+            target,
+            flow.name,
+            f"has {l2} bytes of rings in L2, but {target.name} has {target.l2_bytes}; use fewer slots, smaller "
+            "tiles or hbm",
+        )
+    yield from _starved(flow)
+
+
+def _excess(target: Target, subject: str, message: str) -> Finding:
+    """On a CPU threads are preempted and rings lie in memory, so there an excess is slow, not wrong."""
+    return Finding("error" if target.kind == "gpu" else "warning", subject, message)
+
+
+def shared_bytes(flow: Flow) -> dict[int, int]:
+    """Bytes of rings in the shared memory of one CTA of each role; a dsmem ring lies with its consumers."""
+    used = dict.fromkeys(flow.roles, 0)
+    for queue in flow.queues:
+        if queue.transport == "smem":
+            used[flow.stage(queue.producer).role] += queue.depth * queue.tile_bytes
+        elif queue.transport == "dsmem":
+            for role in {flow.stage(name).role for name in queue.consumers}:
+                used[role] += queue.depth * queue.tile_bytes
+    return used
+
+
+def _clusters(flow: Flow, target: Target) -> Iterator[Finding]:
+    """Roles joined by dsmem stand in one cluster, one replica of each."""
+    cluster = {role: {role} for role in flow.roles}
+    for queue in flow.queues:
+        if queue.transport != "dsmem":
+            continue
+        if not target.clusters:
+            yield Finding("error", queue.name, f"has transport dsmem, but {target.name} has no clusters; use l2")
+            continue
+        for name in queue.consumers:
+            merged = cluster[flow.stage(queue.producer).role] | cluster[flow.stage(name).role]
+            for role in merged:
+                cluster[role] = merged
+        if len(merged) > CLUSTER_MOST:
+            yield Finding(
+                "error",
+                queue.name,
+                f"makes a cluster of {len(merged)} CTAs, but at most {CLUSTER_MOST} are portable; use l2 between some",
+            )
+
+
+def _starved(flow: Flow) -> Iterator[Finding]:
+    """Rings that are safe but too shallow to keep both ends at work."""
+    for queue in flow.queues:
+        ends = [flow.stage(name) for name in (queue.producer, *queue.consumers)]
+        if queue.accumulates or queue.on_cta or all(stage.role == ends[0].role for stage in ends):
+            continue
+        held = [stage.replicas * (1 + ahead) for stage, ahead in zip(ends[1:], queue.lookaheads, strict=True)]
+        wanted = ends[0].replicas + max(held)
+        if queue.depth < wanted:
+            yield Finding(
+                "warning",
+                queue.name,
+                f"has a depth of {queue.depth}; {wanted} would let every replica of both ends hold its tiles",
+            )
