@@ -1,0 +1,54 @@
+"""NeRF: colour and density of points seen from directions (Mildenhall et al., arXiv 2003.08934)."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+class PositionalEncoding(nn.Module):
+    """[rows, n] -> [rows, 2 * n * octaves]: sines and cosines of the coordinates times pi * 2^k."""
+
+    def __init__(self, octaves: int):
+        super().__init__()
+        self.register_buffer("scales", math.pi * 2.0 ** torch.arange(octaves))
+
+    def forward(self, x: Tensor) -> Tensor:
+        angles = (x[:, :, None] * self.scales).flatten(1)
+        return torch.cat([torch.sin(angles), torch.cos(angles)], 1)
+
+
+class NeRF(nn.Module):
+    """10 octaves of position and 4 of direction (60 + 24 inputs), `depth` layers with one skip, two heads."""
+
+    def __init__(self, width: int = 256, depth: int = 8, skip: int = 4, position: int = 10, direction: int = 4):
+        super().__init__()
+        self.encode_position = PositionalEncoding(position)
+        self.encode_direction = PositionalEncoding(direction)
+        points, views = 6 * position, 6 * direction
+        self.skip = skip
+        self.trunk = nn.ModuleList(
+            nn.Linear(points if i == 0 else width + points if i == skip else width, width) for i in range(depth)
+        )
+        self.density = nn.Linear(width, 1)
+        self.feature = nn.Linear(width, width)
+        self.view = nn.Linear(width + views, width // 2)
+        self.colour = nn.Linear(width // 2, 3)
+
+    def forward(self, points: Tensor, directions: Tensor) -> tuple[Tensor, Tensor]:
+        x = encoded = self.encode_position(points)
+        for i, layer in enumerate(self.trunk):
+            if i == self.skip:
+                x = torch.cat([x, encoded], 1)
+            x = torch.relu(layer(x))
+        density = torch.relu(self.density(x))
+        x = torch.cat([self.feature(x), self.encode_direction(directions)], 1)
+        x = torch.relu(self.view(x))
+        return torch.sigmoid(self.colour(x)), density
+
+
+def nerf(samples: int = 512, width: int = 64, depth: int = 8, skip: int = 4, dtype: torch.dtype = torch.float32):
+    """(NeRF, (points [samples, 3] in [-1, 1], directions [samples, 3] of unit length))"""
+    points = torch.rand(samples, 3) * 2 - 1
+    directions = nn.functional.normalize(torch.randn(samples, 3), dim=1)
+    return NeRF(width, depth, skip).to(dtype).eval(), (points.to(dtype), directions.to(dtype))

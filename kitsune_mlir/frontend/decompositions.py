@@ -1,0 +1,234 @@
+"""How torch operators are taken apart before import, so that they reach linalg in shapes worth pipelining.
+
+torch-mlir's table is the base. What is different, and why:
+
+- products stay whole: its `addmm` casts bf16 operands to f32 before the product;
+- norms work in f32 with as few passes over the rows as there are reductions (torch-mlir's mean goes
+  through f64), and say "times 1/n", not "divided by n";
+- softmax and attention carry neither max-with-indices nor the f64 chain of torch's safe softmax, and
+  grouped-query attention multiplies each key once instead of repeating it;
+- batch norm of a trained model is one scale and one shift a channel;
+- powers by small numbers are products and roots; the tanh of a GELU has the full constant.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from kitsune_mlir import mlir
+
+aten = torch.ops.aten
+
+Table = dict[Any, Callable[..., Any]]
+
+
+def _working(x: Tensor) -> Tensor:
+    """In the type that norms and exponentials are computed in: at least f32."""
+    return x if x.dtype == torch.float64 else x.float()
+
+
+def softmax(x: Tensor, dim: int, half_to_float: bool = False) -> Tensor:
+    y = _working(x)
+    y = (y - y.amax(dim, keepdim=True)).exp()
+    y = y / y.sum(dim, keepdim=True)
+    return y if half_to_float else y.to(x.dtype)
+
+
+def log_softmax(x: Tensor, dim: int, half_to_float: bool = False) -> Tensor:
+    y = _working(x)
+    y = y - y.amax(dim, keepdim=True)
+    y = y - y.exp().sum(dim, keepdim=True).log()
+    return y if half_to_float else y.to(x.dtype)
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """[..., heads, T, D] x [..., heads / group, S, D]: products of three dimensions, rows being group x T."""
+    if dropout_p > 0.0 or query.dim() < 3 or query.shape[:-3] != key.shape[:-3]:
+        return NotImplemented
+    *_, heads, length, width = query.shape
+    cached, out_width = key.shape[-2], value.shape[-1]
+    group = heads // key.shape[-3]
+    batch = math.prod(query.shape[:-2]) // group
+    scale = 1 / math.sqrt(width) if scale is None else scale
+    rows = query.reshape(batch, group * length, width)
+    scores = torch.bmm(rows, key.reshape(batch, cached, width).transpose(1, 2))
+    scores = _working(scores) * scale
+    if is_causal or attn_mask is not None:
+        scores = scores.view(*query.shape[:-1], cached)
+        if is_causal:
+            steps = torch.arange(cached, device=query.device)
+            scores = torch.where(steps <= steps[:length, None], scores, float("-inf"))
+        if attn_mask is not None and attn_mask.dtype == torch.bool:
+            scores = torch.where(attn_mask, scores, float("-inf"))
+        elif attn_mask is not None:
+            scores = scores + attn_mask
+        scores = scores.view(batch, group * length, cached)
+    weights = softmax(scores, -1).to(value.dtype)
+    return torch.bmm(weights, value.reshape(batch, cached, out_width)).view(*query.shape[:-1], out_width)
+
+
+def layer_norm(
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
+) -> Tensor:
+    return native_layer_norm(x, normalized_shape, weight, bias, eps)[0]
+
+
+def native_layer_norm(
+    x: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    dims = list(range(x.dim() - len(normalized_shape), x.dim()))
+    count = math.prod(normalized_shape)
+    y = _working(x)
+    mean = y.sum(dims, keepdim=True) * (1 / count)
+    y = y - mean
+    scale = ((y * y).sum(dims, keepdim=True) * (1 / count) + eps).rsqrt()
+    y = y * scale
+    if weight is not None:
+        y = y * weight
+    if bias is not None:
+        y = y + bias
+    return y.to(x.dtype), mean, scale
+
+
+def rms_norm(x: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Any:
+    dims = list(range(x.dim() - len(normalized_shape), x.dim()))
+    y = _working(x)
+    eps = torch.finfo(y.dtype).eps if eps is None else eps
+    y = y * ((y * y).sum(dims, keepdim=True) * (1 / math.prod(normalized_shape)) + eps).rsqrt()
+    return (y if weight is None else y * weight).to(x.dtype)
+
+
+def batch_norm(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = True,
+) -> Any:
+    if training or running_mean is None or running_var is None:
+        return NotImplemented
+    return batch_norm_no_training(x, weight, bias, running_mean, running_var, momentum, eps)[0]
+
+
+def batch_norm_no_training(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor,
+    running_var: Tensor,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    scale = (_working(running_var) + eps).rsqrt()
+    scale = scale if weight is None else scale * weight
+    shift = -running_mean * scale
+    shift = shift if bias is None else shift + bias
+    channels = [-1] + [1] * (x.dim() - 2)
+    y = _working(x) * scale.view(channels) + shift.view(channels)
+    return y.to(x.dtype), x.new_empty((0,)), x.new_empty((0,))
+
+
+def gelu(x: Tensor, approximate: str = "none") -> Any:
+    if approximate == "none":
+        return NotImplemented  # torch-mlir's is one operator, and exact
+    y = _working(x)
+    inner = math.sqrt(2 / math.pi) * (y + 0.044715 * (y * y * y))
+    return (0.5 * y * (1 + inner.tanh())).to(x.dtype)
+
+
+def power(x: Tensor, exponent: float) -> Any:
+    if not x.is_floating_point():
+        return x * x if exponent == 2 else NotImplemented
+    forms: dict[float, Callable[[], Tensor]] = {
+        2: lambda: x * x,
+        3: lambda: x * x * x,
+        -1: lambda: x.reciprocal(),
+        0.5: lambda: x.sqrt(),
+        -0.5: lambda: x.rsqrt(),
+    }
+    return forms[exponent]() if exponent in forms else NotImplemented
+
+
+def mean(x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    dims = list(range(x.dim())) if not dim else [d % x.dim() for d in dim]
+    count = math.prod(x.shape[d] for d in dims)
+    if not isinstance(count, int) or not (dtype or x.dtype).is_floating_point:
+        return NotImplemented
+    return (_working(x if dtype is None else x.to(dtype)).sum(dims, keepdim=keepdim) * (1 / count)).to(dtype or x.dtype)
+
+
+def embedding_bag(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> Any:
+    """Bags of one fixed size, which is what F.embedding_bag makes of a 2-D index: a gather and a sum."""
+    bags = offsets.shape[0] - bool(include_last_offset)
+    if padding_idx >= 0 or indices.dim() != 1 or not _regular(indices, bags):
+        return NotImplemented
+    rows = aten.embedding(weight, indices).view(bags, indices.shape[0] // bags, weight.shape[1])
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.view(bags, -1, 1)
+    unused = indices.new_empty((0,))
+    return (rows.sum(1), rows.mean(1), rows.amax(1))[mode], unused, unused, unused
+
+
+def _regular(indices: Tensor, bags: Any) -> bool:
+    return isinstance(bags, int) and isinstance(indices.shape[0], int) and bags > 0 and indices.shape[0] % bags == 0
+
+
+_OWN: Table = {
+    aten._softmax.default: softmax,
+    aten._log_softmax.default: log_softmax,
+    aten.scaled_dot_product_attention.default: attention,
+    aten.layer_norm.default: layer_norm,
+    aten.native_layer_norm.default: native_layer_norm,
+    aten.rms_norm.default: rms_norm,
+    aten.batch_norm.default: batch_norm,
+    aten._native_batch_norm_legit_no_training.default: batch_norm_no_training,
+    aten.gelu.default: gelu,
+    aten.pow.Tensor_Scalar: power,
+    aten.mean.dim: mean,
+    aten.mean.default: lambda x, *, dtype=None: mean(x, dtype=dtype),
+}
+
+_WHOLE = (aten.addmm, aten.baddbmm)  # operators torch-mlir's table should not have taken apart
+
+
+@functools.cache
+def table() -> Table:
+    """Operator overload -> decomposition, for `ExportedProgram.run_decompositions`."""
+    base = mlir.importer("fx_decomp_util").get_decomposition_table()
+    kept = {op: rule for op, rule in base.items() if getattr(op, "_overloadpacket", None) not in _WHOLE}
+    return kept | _OWN

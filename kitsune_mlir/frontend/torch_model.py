@@ -1,0 +1,87 @@
+"""nn.Modules, ExportedPrograms and .pt2 files: everything up to the exported graph."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from kitsune_mlir import mlir
+from kitsune_mlir.errors import UnsupportedError, UserError
+from kitsune_mlir.program import Program
+
+from .torch_program import DTYPES, import_exported
+
+_FLOATS = {name: dtype for dtype, name in DTYPES.items() if dtype.is_floating_point}
+
+
+def import_torch(
+    model: Any, args: Any, *, dynamic_shapes: Any = None, dtype: str | None = None, name: str | None = None
+) -> Program:
+    """The Program of an nn.Module with example arguments, or of an ExportedProgram."""
+    if isinstance(model, ExportedProgram):
+        if dtype is not None or dynamic_shapes is not None:
+            raise UserError("an ExportedProgram has its shapes and types already; export the model with others")
+        return import_exported(model, name or "model")
+    if not isinstance(model, torch.nn.Module):
+        raise UserError(f"a model is an nn.Module, an ExportedProgram or a path, not a {type(model).__name__}")
+    name = name or type(model).__name__
+    if args is None:
+        raise UserError(f"{name}: an nn.Module needs example arguments to be exported with: pass args")
+    args = args if isinstance(args, tuple) else tuple(args) if isinstance(args, list) else (args,)
+    if dtype is not None:
+        model, args = _cast(model, args, dtype)
+    return import_exported(_export(model, args, dynamic_shapes, name), name)
+
+
+def import_pt2(path: str) -> Program:
+    """The Program of a file that torch.export.save wrote."""
+    try:
+        exported = torch.export.load(path)
+    except Exception as error:
+        raise UserError(f"{path} is not a readable .pt2 file ({mlir.first_line(error)}): save it again") from error
+    return import_exported(exported, os.path.basename(path))
+
+
+def _export(model: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any, name: str) -> ExportedProgram:
+    _check_devices(model, args, name)
+    try:
+        with torch.no_grad():
+            return torch.export.export(model, args, dynamic_shapes=dynamic_shapes, strict=False)
+    except Exception as error:
+        raise UnsupportedError(f"{name}: torch.export cannot trace the model: {mlir.first_line(error)}") from error
+
+
+def _check_devices(model: torch.nn.Module, args: tuple[Any, ...], name: str) -> None:
+    first: tuple[str, torch.device] | None = None
+    for label, tensor in _tensors(model, args):
+        if tensor.device.type == "meta":
+            raise UserError(f"{name}: {label} is on the meta device and has no data: load the weights first")
+        if first is not None and tensor.device != first[1]:
+            raise UserError(
+                f"{name}: {first[0]} is on {first[1]} but {label} is on {tensor.device}: move the model and its "
+                "arguments to one device"
+            )
+        first = first or (label, tensor.device)
+
+
+def _tensors(model: torch.nn.Module, args: tuple[Any, ...]) -> Iterator[tuple[str, torch.Tensor]]:
+    yield from model.named_parameters()
+    yield from model.named_buffers()
+    for index, leaf in enumerate(torch.utils._pytree.tree_leaves(args)):
+        if isinstance(leaf, torch.Tensor):
+            yield f"argument {index}", leaf
+
+
+def _cast(model: torch.nn.Module, args: tuple[Any, ...], dtype: str) -> tuple[torch.nn.Module, tuple[Any, ...]]:
+    if dtype not in _FLOATS:
+        raise UserError(f"there is no floating-point type '{dtype}': give one of {', '.join(_FLOATS)}")
+
+    def cast(leaf: Any) -> Any:
+        return leaf.to(_FLOATS[dtype]) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else leaf
+
+    return copy.deepcopy(model).to(_FLOATS[dtype]), torch.utils._pytree.tree_map(cast, args)

@@ -1,0 +1,179 @@
+"""torch.export's graphs to a Program: every parameter, buffer, constant and input is an argument."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.export.graph_signature import InputKind, OutputKind
+
+from kitsune_mlir import mlir
+from kitsune_mlir.errors import UnsupportedError, UserError
+from kitsune_mlir.program import Argument, Output, Program, TensorSpec
+from kitsune_mlir.signature import CONSTANTS, Tree, describe
+
+from .decompositions import table
+from .lower_torch import lower_torch
+
+DTYPES = {
+    torch.float64: "f64",
+    torch.float32: "f32",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.int64: "i64",
+    torch.int32: "i32",
+    torch.int16: "i16",
+    torch.int8: "i8",
+    torch.uint8: "u8",
+    torch.bool: "i1",
+}
+
+_KINDS = {
+    InputKind.PARAMETER: "parameter",
+    InputKind.BUFFER: "buffer",
+    InputKind.CONSTANT_TENSOR: "constant",
+    InputKind.USER_INPUT: "input",
+}
+_MUTATIONS = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION, OutputKind.PARAMETER_MUTATION)
+
+_TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
+_FRAME = re.compile(r'File "([^"]+)", line \d+')
+
+
+def import_exported(exported: torch.export.ExportedProgram, name: str) -> Program:
+    """The Program of an ExportedProgram.
+
+    Arguments come in the order of its `graph_signature.input_specs`, outputs in that of its
+    `output_specs` (mutations first). Raises UnsupportedError for an operator, element type or kind of
+    argument that cannot be imported, UserError for weights without data.
+    """
+    exported = exported.run_decompositions(table())
+    graph, signature = exported.graph_module.graph, exported.graph_signature
+    nodes = {node.name: node for node in graph.nodes}
+
+    arguments: list[Argument] = []
+    position: dict[str, int] = {}  # argument index by parameter, buffer or input name
+    inputs: list[_Leaf] = []
+    for spec in signature.input_specs:
+        node = nodes[spec.arg.name]
+        if spec.kind == InputKind.USER_INPUT and not _is_tensor(node):
+            inputs.append(_Leaf(_constant_input(node, spec.arg, name)))
+            continue
+        if spec.kind not in _KINDS or not _is_tensor(node):
+            raise UnsupportedError(f"{name}: the argument {spec.arg.name} is a {spec.kind.name.lower()}, not a tensor")
+        label = spec.arg.name if spec.target is None else spec.target
+        position[label] = len(arguments)
+        value = None
+        if spec.kind == InputKind.USER_INPUT:
+            inputs.append(_Leaf({"leaf": sum("leaf" in leaf.tree for leaf in inputs)}))
+        else:
+            value = array_of(_weight(exported, spec.target), f"{name}: {_KINDS[spec.kind]} {label}")
+        arguments.append(Argument(node_spec(label, node), _KINDS[spec.kind], value))
+
+    outputs: list[Output] = []
+    returned: list[torch.fx.Node] = []
+    results: list[_Leaf] = []
+    for spec in signature.output_specs:
+        mutation = spec.kind in _MUTATIONS
+        if spec.arg.name not in nodes or not _is_tensor(nodes[spec.arg.name]):
+            results.append(_Leaf(_constant_result(spec.arg, name)))
+            continue
+        if not mutation:
+            results.append(_Leaf({"leaf": sum(output.kind == "result" for output in outputs)}))
+        node = nodes[spec.arg.name]
+        label = spec.target if mutation else spec.arg.name
+        kind, mutated = ("mutation", position[spec.target]) if mutation else ("result", None)
+        outputs.append(Output(node_spec(label, node), kind, mutated))
+        returned.append(node)
+
+    graph.output_node().args = (tuple(returned),)
+    args, kwargs = torch.utils._pytree.tree_unflatten(inputs, exported.call_spec.in_spec)
+    call = {
+        "args": describe(args, _as_tree),
+        "kwargs": describe(kwargs, _as_tree),
+        "results": describe(torch.utils._pytree.tree_unflatten(results, exported.call_spec.out_spec), _as_tree),
+    }
+    return Program(name, lower_graph(graph, name), arguments, outputs, call)
+
+
+def lower_graph(graph: torch.fx.Graph, name: str) -> mlir.ir.Module:
+    """A functional graph of aten operators as linalg; all tensor placeholders are arguments of @main."""
+    for node in graph.nodes:
+        if node.stack_trace:
+            node.stack_trace = _user_frames(node.stack_trace)
+    context = mlir.context()
+    importer = mlir.importer("fx_importer").FxImporter(context=context)
+    try:
+        importer.import_stateless_graph(graph, func_name="main")
+    except (NotImplementedError, TypeError, AssertionError, KeyError, ValueError) as error:
+        raise UnsupportedError(f"{name}: torch-mlir cannot import the graph: {mlir.first_line(error)}") from error
+    lower_torch(importer.module, name)
+    return importer.module
+
+
+def array_of(tensor: torch.Tensor, what: str) -> np.ndarray:
+    """The tensor's memory as an array (bf16: its bits); copied only from another device or layout."""
+    if tensor.device.type == "meta" or isinstance(tensor, torch._subclasses.FakeTensor):
+        raise UserError(f"{what} is on the meta device and has no data: load the weights first")
+    tensor = tensor.detach().cpu().contiguous()
+    return (tensor.view(torch.uint16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
+
+
+def node_spec(name: str, node: torch.fx.Node) -> TensorSpec:
+    """Name, element type and sizes of a graph node's tensor."""
+    value = node.meta["val"]
+    if value.dtype not in DTYPES:
+        raise UnsupportedError(f"{name} has elements of type {value.dtype}; use one of {', '.join(DTYPES.values())}")
+    return TensorSpec(name, DTYPES[value.dtype], tuple(s if isinstance(s, int) else None for s in value.shape))
+
+
+def _is_tensor(node: torch.fx.Node) -> bool:
+    return isinstance(node.meta.get("val"), torch.Tensor)
+
+
+def _weight(exported: torch.export.ExportedProgram, target: str) -> torch.Tensor:
+    return exported.state_dict[target] if target in exported.state_dict else exported.constants[target]
+
+
+def _constant_input(node: torch.fx.Node, argument: Any, name: str) -> Tree:
+    """A number or None among the inputs: fixed by the export, so no argument of the function."""
+    value = getattr(argument, "value", argument)
+    if node.users or not isinstance(value, CONSTANTS):
+        raise UnsupportedError(f"{name}: the input {node.name} is a number that varies; pass it as a tensor")
+    node.graph.erase_node(node)
+    return {"constant": value}
+
+
+def _constant_result(argument: Any, name: str) -> Tree:
+    value = getattr(argument, "value", argument)
+    if not isinstance(value, CONSTANTS):
+        raise UnsupportedError(f"{name}: the result {argument.name} is no tensor; return tensors only")
+    return {"constant": value}
+
+
+@dataclass(frozen=True)
+class _Leaf:
+    """A tree that torch's pytree functions take for a leaf (a bare dict they would open)."""
+
+    tree: Tree
+
+
+def _as_tree(value: Any) -> Tree:
+    if isinstance(value, _Leaf):
+        return value.tree
+    raise UnsupportedError(f"arguments and results may nest in list, tuple and dict, not in {type(value).__name__}")
+
+
+def _user_frames(trace: str) -> str:
+    """The stack trace without its innermost frames in torch, so that a location names the model's line."""
+    lines = trace.splitlines()
+    starts = [i for i, line in enumerate(lines) if _FRAME.search(line)] + [len(lines)]
+    frames = ["\n".join(lines[a:b]) for a, b in itertools.pairwise(starts)]
+    files = [_FRAME.search(frame).group(1) for frame in frames]
+    last = max((i for i, file in enumerate(files) if not file.startswith(_TORCH_FOLDER)), default=len(frames) - 1)
+    return "\n".join(frames[: last + 1])

@@ -1,0 +1,90 @@
+"""What every front end returns and everything after it starts from: linalg, and what its values are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kitsune_mlir.signature import Signature
+
+if TYPE_CHECKING:
+    from kitsune_mlir.mlir import ir
+
+# Element types by the name they have here: (MLIR type, numpy type that holds it).
+ELEMENT_TYPES: dict[str, tuple[str, type]] = {
+    "f64": ("f64", np.float64),
+    "f32": ("f32", np.float32),
+    "f16": ("f16", np.float16),
+    "bf16": ("bf16", np.uint16),  # numpy has no bfloat16: the bits
+    "i64": ("i64", np.int64),
+    "i32": ("i32", np.int32),
+    "i16": ("i16", np.int16),
+    "i8": ("i8", np.int8),
+    "u8": ("i8", np.uint8),
+    "i1": ("i1", np.bool_),
+}
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Name, element type (a key of ELEMENT_TYPES) and sizes (None: dynamic) of a tensor."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | None, ...]
+
+    @property
+    def numpy_dtype(self) -> np.dtype:
+        """The numpy type that holds it; bf16 is held as the bits, in uint16."""
+        return np.dtype(ELEMENT_TYPES[self.dtype][1])
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}[{', '.join('?' if size is None else str(size) for size in self.shape)}]"
+
+
+@dataclass
+class Argument:
+    """One argument of @main. `kind` is "parameter", "buffer", "constant" or "input".
+
+    `value` is None for inputs; for the others a C-contiguous array of `spec.numpy_dtype` that shares
+    memory with the model's tensor (unless that is on another device or not contiguous).
+    """
+
+    spec: TensorSpec
+    kind: str
+    value: np.ndarray | None = None
+
+
+@dataclass
+class Output:
+    """One result of @main. `kind` is "result", or "mutation": the new contents of argument `mutates`."""
+
+    spec: TensorSpec
+    kind: str = "result"
+    mutates: int | None = None
+
+
+@dataclass
+class Program:
+    """A model as linalg on tensors.
+
+    `module` has one func.func @main, whose arguments and results are `arguments` and `outputs` in
+    order. `signature` (see kitsune_mlir.signature) maps a Python call to the "input" arguments and the
+    "result" outputs to what the call returns.
+    """
+
+    name: str
+    module: ir.Module
+    arguments: list[Argument] = field(default_factory=list)
+    outputs: list[Output] = field(default_factory=list)
+    signature: Signature = field(default_factory=dict)
+
+    @property
+    def inputs(self) -> list[Argument]:
+        return [argument for argument in self.arguments if argument.kind == "input"]
+
+    @property
+    def results(self) -> list[Output]:
+        return [output for output in self.outputs if output.kind == "result"]

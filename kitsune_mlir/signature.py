@@ -1,0 +1,87 @@
+"""How a Python call maps to a flat list of tensors, as plain JSON data.
+
+A *tree* is one of `{"leaf": i}` (tensor i of the flat list), `{"constant": v}` (None, bool, int, float or
+str, fixed when the model was exported), `{"list": [tree]}`, `{"tuple": [tree]}` or
+`{"dict": {key: tree}}`. A signature is `{"args": tuple tree, "kwargs": dict tree, "results": tree}`: leaves
+of the first two count the inputs in order, leaves of the last one the results. No torch, no MLIR: the
+runtime of a saved artifact reads it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kitsune_mlir.errors import UserError
+
+Tree = dict[str, Any]
+Signature = dict[str, Tree]
+
+CONSTANTS = (type(None), bool, int, float, str)
+
+
+def describe(value: Any, leaf: Callable[[Any], Tree]) -> Tree:
+    """The tree of a nested value; `leaf` makes the tree of what is no list, tuple or dict."""
+    if isinstance(value, tuple | list):
+        kind = "tuple" if isinstance(value, tuple) else "list"
+        return {kind: [describe(item, leaf) for item in value]}
+    if isinstance(value, Mapping):
+        return {"dict": {str(key): describe(item, leaf) for key, item in value.items()}}
+    return leaf(value)
+
+
+def positional(inputs: int, results: int) -> Signature:
+    """The signature of a plain function of tensors: one result comes back bare, several as a tuple."""
+    out: Tree = {"leaf": 0} if results == 1 else {"tuple": [{"leaf": i} for i in range(results)]}
+    return {"args": {"tuple": [{"leaf": i} for i in range(inputs)]}, "kwargs": {"dict": {}}, "results": out}
+
+
+def flatten_inputs(signature: Signature, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[Any]:
+    """The tensors of a call, in the order of the program's inputs.
+
+    Raises UserError when the call is not nested like the exported one, or changes a constant.
+    """
+    found: dict[int, Any] = {}
+    _flatten(signature["args"], tuple(args), "args", found)
+    _flatten(signature["kwargs"], dict(kwargs or {}), "kwargs", found)
+    return [found[index] for index in sorted(found)]
+
+
+def _flatten(tree: Tree, value: Any, where: str, found: dict[int, Any]) -> None:
+    kind, content = next(iter(tree.items()))
+    if kind == "leaf":
+        found[content] = value
+    elif kind == "constant":
+        if value is not content and value != content:
+            raise UserError(f"{where} was {content!r} when the model was exported, now it is {value!r}: export it anew")
+    elif kind == "dict":
+        if not isinstance(value, Mapping) or {str(key) for key in value} != set(content):
+            raise UserError(f"{where} must be a dict with the keys {sorted(content)}, found {_outline(value)}")
+        for key, item in value.items():
+            _flatten(content[str(key)], item, f"{where}[{str(key)!r}]", found)
+    else:
+        if not isinstance(value, list | tuple) or len(value) != len(content):
+            raise UserError(f"{where} must be a {kind} of {len(content)}, found {_outline(value)}")
+        for index, (inner, item) in enumerate(zip(content, value, strict=True)):
+            _flatten(inner, item, f"{where}[{index}]", found)
+
+
+def _outline(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"a dict with the keys {sorted(map(str, value))}"
+    if isinstance(value, list | tuple):
+        return f"a {type(value).__name__} of {len(value)}"
+    return f"a value of type {type(value).__name__}"
+
+
+def unflatten(tree: Tree, leaves: Sequence[Any]) -> Any:
+    """The nested value of a tree, with `leaves[i]` for leaf i."""
+    kind, content = next(iter(tree.items()))
+    if kind == "leaf":
+        return leaves[content]
+    if kind == "constant":
+        return content
+    if kind == "dict":
+        return {key: unflatten(item, leaves) for key, item in content.items()}
+    items = [unflatten(item, leaves) for item in content]
+    return tuple(items) if kind == "tuple" else items
