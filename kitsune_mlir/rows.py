@@ -1,0 +1,372 @@
+"""Row form: which leading dimensions an operator treats independently, and its form on a block of rows.
+
+A value with p *row dimensions* keeps its rows in dimensions 0 to p-1, flattened in row form to one.
+An operator *streams* with p rows when the first p dimensions of its result are rows: block by block it
+needs the same rows of each streamed operand, and the whole of each resident one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kitsune_mlir.dialects import kitsune
+from kitsune_mlir.mlir import ir, linalg, tensor
+
+DYNAMIC = ir.ShapedType.get_dynamic_size()
+RESIDENT = None
+
+STRUCTURED = ("linalg.generic", "linalg.matmul", "linalg.transpose")
+RESHAPES = ("tensor.collapse_shape", "tensor.expand_shape")
+SLICES = ("tensor.concat", "tensor.extract_slice")
+SUPPORT = ("tensor.empty", "linalg.fill", "arith.constant", "tensor.dim")
+
+
+def shape_of(value: ir.Value) -> list[int]:
+    """A ranked tensor's sizes; DYNAMIC where unknown."""
+    return list(ir.RankedTensorType(value.type).shape)
+
+
+def is_tensor(value: ir.Value) -> bool:
+    return isinstance(value.type, ir.RankedTensorType)
+
+
+def producer(value: ir.Value) -> ir.Operation | None:
+    """The operation that defines a value; None for block arguments."""
+    return value.owner.operation if isinstance(value.owner, ir.Operation | ir.OpView) else None
+
+
+def used_values(op: ir.Operation) -> list[ir.Value]:
+    """Its operands and what its regions use from around it."""
+    return [*op.operands, *kitsune.captures(op)]
+
+
+@dataclass(frozen=True)
+class Init:
+    """What an output starts from: nothing, one scalar everywhere, or a tensor that is read."""
+
+    scalar: ir.Value | None = None
+    tensor: ir.Value | None = None
+
+
+def init_of(value: ir.Value) -> Init:
+    op = producer(value)
+    if op is not None and op.name == "tensor.empty":
+        return Init()
+    if op is not None and op.name == "linalg.fill":
+        return Init(scalar=op.operands[0])
+    return Init(tensor=value)
+
+
+class Structured:
+    """A linalg operation through its loops: iterators and one indexing map an operand."""
+
+    def __init__(self, op: ir.Operation):
+        self.op = op.operation
+        if op.name == "linalg.transpose":
+            permutation = list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
+            rank = len(permutation)
+            source = [ir.AffineDimExpr.get(permutation.index(d)) for d in range(rank)]
+            self.maps = [ir.AffineMap.get(rank, 0, source), ir.AffineMap.get_identity(rank)]
+            self.iterators = ["parallel"] * rank
+            self.inputs = 1
+        else:
+            self.maps = [ir.AffineMapAttr(attr).value for attr in ir.ArrayAttr(op.attributes["indexing_maps"])]
+            self.inputs = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))[0]
+            if op.name == "linalg.matmul":
+                self.iterators = ["parallel", "parallel", "reduction"]
+            else:
+                kinds = ir.ArrayAttr(op.attributes["iterator_types"])
+                self.iterators = ["reduction" if "reduction" in str(kind) else "parallel" for kind in kinds]
+
+    @property
+    def body(self) -> ir.Block:
+        return self.op.regions[0].blocks[0]
+
+    def reads(self) -> list[int]:
+        """Operands whose values matter: the inputs, and outputs that start from a tensor."""
+        outputs = range(self.inputs, len(self.op.operands))
+        return [*range(self.inputs), *(i for i in outputs if init_of(self.op.operands[i]).tensor is not None)]
+
+    def row_loops(self, p: int) -> list[int] | None:
+        """The loops that walk the first p dimensions of every output; None if those are not p plain
+        parallel loops."""
+        found: list[int] | None = None
+        for map_ in self.maps[self.inputs :]:
+            loops = [_dim(expr) for expr in list(map_.results)[:p]]
+            if len(loops) < p or None in loops or len(set(loops)) < p:
+                return None
+            if any(self.iterators[loop] != "parallel" for loop in loops) or found not in (None, loops):
+                return None
+            found = loops
+        return found
+
+    def index_ops(self) -> list[ir.Operation]:
+        return [op.operation for op in self.body.operations if op.operation.name == "linalg.index"]
+
+    def gathers(self) -> bool:
+        return any(op.operation.name == "tensor.extract" for op in self.body.operations)
+
+
+def _dim(expr: ir.AffineExpr) -> int | None:
+    return ir.AffineDimExpr(expr).position if isinstance(expr, ir.AffineDimExpr) else None
+
+
+def _loops_in(expr: ir.AffineExpr) -> set[int]:
+    """The loops an index expression depends on."""
+    if isinstance(expr, ir.AffineDimExpr):
+        return {expr.position}
+    if isinstance(expr, ir.AffineBinaryExpr):
+        return _loops_in(expr.lhs) | _loops_in(expr.rhs)
+    return set()
+
+
+def operand_rows(op: ir.Operation, p: int) -> list[int | None] | str:
+    """For a result with p row dimensions: the row dimensions of every operand (RESIDENT for one read
+    whole), or the reason why the operator does not treat these rows independently."""
+    if op.name in STRUCTURED:
+        return _structured_rows(Structured(op), p)
+    if op.name in RESHAPES:
+        return _reshape_rows(op, p)
+    if op.name == "tensor.concat":
+        dim = ir.IntegerAttr(op.attributes["dim"]).value
+        return [p] * len(op.operands) if p <= dim else "concatenates along the rows"
+    if op.name == "tensor.extract_slice":
+        return _slice_rows(op, p)
+    if op.name == "linalg.batch_matmul":
+        return "both operands of the product change with the row"
+    if op.name.startswith("linalg.conv") or op.name.startswith("linalg.pooling"):
+        return "its window crosses rows"
+    return f"{op.name} is not known to treat rows independently"
+
+
+def _structured_rows(s: Structured, p: int) -> list[int | None] | str:
+    if s.gathers():
+        return "gathers across all data"
+    loops = s.row_loops(p)
+    if loops is None:
+        return "reduces or permutes the rows"
+    if any(ir.IntegerAttr(op.attributes["dim"]).value in loops for op in s.index_ops()):
+        return "reads the row number"
+    rows: list[int | None] = [p] * len(s.op.operands)
+    for i in range(s.inputs):
+        exprs = list(s.maps[i].results)
+        rest = set().union(*(_loops_in(expr) for expr in exprs[p:]), set())
+        if [_dim(expr) for expr in exprs[:p]] == loops and not rest & set(loops):
+            rows[i] = p
+        elif not set().union(*(_loops_in(expr) for expr in exprs), set()) & set(loops):
+            rows[i] = RESIDENT
+        else:
+            return "reads other rows than the one it writes"
+    if all(row is RESIDENT for row in rows[: s.inputs]):
+        return "reads nothing that changes with the row"
+    return rows
+
+
+def reduces_rows(op: ir.Operation) -> list[int | None] | None:
+    """If the operator sums over rows held in dimension 0 of its streamed operands: the row dimensions
+    of every operand (1, or RESIDENT), outputs included as RESIDENT. Else None."""
+    if op.name not in ("linalg.generic", "linalg.matmul"):
+        return None
+    s = Structured(op)
+    if s.gathers() or s.index_ops() or len(op.results) != 1 or not _is_sum(s):
+        return None
+    reductions = [loop for loop, kind in enumerate(s.iterators) if kind == "reduction"]
+    if len(reductions) != 1 or init_of(op.operands[s.inputs]).scalar is None:
+        return None
+    rows: list[int | None] = [RESIDENT] * len(op.operands)
+    for i in range(s.inputs):
+        exprs = list(s.maps[i].results)
+        if exprs and _dim(exprs[0]) == reductions[0]:
+            rows[i] = 1
+        elif set().union(*(_loops_in(expr) for expr in exprs), set()) & set(reductions):
+            return None
+    return rows if any(rows) else None
+
+
+def _is_sum(s: Structured) -> bool:
+    """Whether the body yields out + something that does not read out."""
+    if s.op.name == "linalg.matmul":
+        return True
+    out = list(s.body.arguments)[-1]
+    last = producer(list(s.body.operations)[-1].operation.operands[0])
+    uses = list(out.uses)
+    return last is not None and last.name == "arith.addf" and len(uses) == 1 and uses[0].owner.operation == last
+
+
+def _groups(op: ir.Operation) -> list[list[int]]:
+    return [[ir.IntegerAttr(d).value for d in ir.ArrayAttr(g)] for g in ir.ArrayAttr(op.attributes["reassociation"])]
+
+
+def _reshape_rows(op: ir.Operation, p: int) -> list[int | None] | str:
+    groups = _groups(op)
+    if op.name == "tensor.collapse_shape":
+        return [sum(len(group) for group in groups[:p])]
+    sizes = [0]
+    for group in groups:
+        sizes.append(sizes[-1] + len(group))
+    if p not in sizes:
+        return "splits the rows"
+    return [sizes.index(p), *([RESIDENT] * (len(op.operands) - 1))]
+
+
+def _slice_rows(op: ir.Operation, p: int) -> list[int | None] | str:
+    offsets, sizes, strides = (
+        list(ir.DenseI64ArrayAttr(op.attributes[f"static_{name}"])) for name in ("offsets", "sizes", "strides")
+    )
+    source = shape_of(op.operands[0])
+    if len(shape_of(op.results[0])) != len(source):
+        return "drops dimensions"
+    if any(offsets[:p]) or any(stride != 1 for stride in strides[:p]) or sizes[:p] != source[:p]:
+        return "takes some of the rows"
+    if DYNAMIC in [*offsets[p:], *sizes[p:], *strides[p:]]:
+        return "has a dynamic slice"
+    if DYNAMIC in sizes[:p] and not _is_all_of(op, p):
+        return "may take some of the rows"
+    return [p, *([RESIDENT] * (len(op.operands) - 1))]
+
+
+def _is_all_of(op: ir.Operation, p: int) -> bool:
+    """Whether the dynamic sizes of a slice are `tensor.dim`s, as all of a dimension is written."""
+    sizes = [value for value in list(op.operands)[1:]]
+    return all((owner := producer(size)) is not None and owner.name == "tensor.dim" for size in sizes)
+
+
+class RowCloner:
+    """Clones operators onto a block of rows.
+
+    `rows` is the block's size: a number, or an index value when it is not known. `values` maps a
+    value's key to its clone; what is not mapped is resident and used as it is.
+    """
+
+    def __init__(self, rows: int | ir.Value, values: dict[int, ir.Value] | None = None):
+        self.rows = rows
+        self.values: dict[int, ir.Value] = values if values is not None else {}
+
+    def type_of(self, type_: ir.Type, p: int = 1) -> ir.RankedTensorType:
+        """A tensor type with its p row dimensions replaced by the block's rows."""
+        tensor_type = ir.RankedTensorType(type_)
+        size = self.rows if isinstance(self.rows, int) else DYNAMIC
+        return ir.RankedTensorType.get([size, *list(tensor_type.shape)[p:]], tensor_type.element_type)
+
+    def __getitem__(self, value: ir.Value) -> ir.Value:
+        return self.values.get(hash(value), value)
+
+    def __setitem__(self, value: ir.Value, clone: ir.Value) -> None:
+        self.values[hash(value)] = clone
+
+    def clone(self, op: ir.Operation, p: int) -> None:
+        """Clones `op`, whose results have p row dimensions (0: it sums over rows), at the insertion
+        point and maps its results."""
+        with op.location:
+            if op.name in STRUCTURED:
+                results = self._structured(op, p)
+            elif op.name in RESHAPES:
+                results = [self._reshape(op, p)]
+            elif op.name == "tensor.concat":
+                dim = ir.IntegerAttr(op.attributes["dim"]).value - p + 1
+                type_ = self.type_of(op.results[0].type, p)
+                results = [tensor.ConcatOp(type_, dim, [self[value] for value in op.operands]).result]
+            elif op.name == "tensor.extract_slice":
+                results = [self._slice(op, p)]
+            else:
+                raise AssertionError(f"{op.name} has no row form")  # operand_rows declined it
+        for old, new in zip(op.results, results):
+            self[old] = new
+
+    def _init(self, value: ir.Value, p: int) -> ir.Value:
+        init = init_of(value)
+        if init.tensor is not None:
+            return self[value]
+        type_ = self.type_of(value.type, p) if p else ir.RankedTensorType(value.type)
+        dynamic = [self.rows] if DYNAMIC in list(type_.shape) else []
+        empty = tensor.EmptyOp([*dynamic, *list(type_.shape)[1:]] if dynamic else list(type_.shape), type_.element_type)
+        if init.scalar is None:
+            return empty.result
+        return linalg.fill(init.scalar, outs=[empty.result])
+
+    def _structured(self, op: ir.Operation, p: int) -> list[ir.Value]:
+        s = Structured(op)
+        loops = s.row_loops(p) if p else []
+        if op.name == "linalg.transpose":
+            permutation = list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
+            rest = [d - p + 1 for d in permutation[p:]]
+            if rest == list(range(1, len(rest) + 1)):
+                return [self[op.operands[0]]]
+            out = self._init(op.operands[1], p)
+            return list(linalg.transpose(self[op.operands[0]], outs=[out], permutation=[0, *rest]).results)
+        outs = [self._init(value, p) for value in list(op.operands)[s.inputs :]]
+        operands = [*(self[value] for value in list(op.operands)[: s.inputs]), *outs]
+        new = op.clone(ir.InsertionPoint.current)
+        for i, value in enumerate(operands):
+            new.operands[i] = value
+        for result, out in zip(new.results, outs):
+            result.set_type(out.type)
+        if op.name == "linalg.generic" and p > 1:
+            _flatten_loops(Structured(new), loops)
+        return list(new.results)
+
+    def _reshape(self, op: ir.Operation, p: int) -> ir.Value:
+        source = self[op.operands[0]]
+        groups = _groups(op)
+        rows = operand_rows(op, p)
+        leading = p if op.name == "tensor.collapse_shape" else rows[0]
+        rest, start = [], 1
+        for group in groups[leading:]:
+            rest.append(list(range(start, start + len(group))))
+            start += len(group)
+        if all(len(group) == 1 for group in rest):
+            return source
+        type_ = self.type_of(op.results[0].type, p)
+        reassociation = [[0], *rest]
+        if op.name == "tensor.collapse_shape":
+            return tensor.CollapseShapeOp(type_, source, reassociation).result
+        dynamic = [] if isinstance(self.rows, int) else [self.rows]
+        return tensor.ExpandShapeOp(type_, source, reassociation, dynamic, list(type_.shape)).result
+
+    def _slice(self, op: ir.Operation, p: int) -> ir.Value:
+        offsets, sizes, strides = (
+            list(ir.DenseI64ArrayAttr(op.attributes[f"static_{name}"])) for name in ("offsets", "sizes", "strides")
+        )
+        dynamic = [] if isinstance(self.rows, int) else [self.rows]
+        size = self.rows if isinstance(self.rows, int) else DYNAMIC
+        type_ = self.type_of(op.results[0].type, p)
+        return tensor.ExtractSliceOp(
+            type_, self[op.operands[0]], [], dynamic, [],
+            [0, *offsets[p:]], [size, *sizes[p:]], [1, *strides[p:]],
+        ).result  # fmt: skip
+
+
+def _flatten_loops(s: Structured, loops: Sequence[int]) -> None:
+    """Rewrites a generic, whose operands are already in row form, to one row loop for `loops`."""
+    others = [loop for loop in range(len(s.iterators)) if loop not in loops]
+    number = {loop: i + 1 for i, loop in enumerate(others)}
+    count = len(others) + 1
+    maps = []
+    for map_ in s.maps:
+        exprs = list(map_.results)
+        streams = [_dim(expr) for expr in exprs[: len(loops)]] == list(loops)
+        rest = [_renumber(expr, number) for expr in (exprs[len(loops) :] if streams else exprs)]
+        maps.append(ir.AffineMap.get(count, 0, [ir.AffineDimExpr.get(0), *rest] if streams else rest))
+    s.op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(map_) for map_ in maps])
+    kinds = ["parallel", *(s.iterators[loop] for loop in others)]
+    parse = [ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in kinds]
+    s.op.attributes["iterator_types"] = ir.ArrayAttr.get(parse)
+    for index in s.index_ops():
+        dim = number[ir.IntegerAttr(index.attributes["dim"]).value]
+        index.attributes["dim"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)
+
+
+def _renumber(expr: ir.AffineExpr, number: dict[int, int]) -> ir.AffineExpr:
+    if isinstance(expr, ir.AffineDimExpr):
+        return ir.AffineDimExpr.get(number[expr.position])
+    if isinstance(expr, ir.AffineConstantExpr):
+        return ir.AffineConstantExpr.get(expr.value)
+    make = {
+        ir.AffineAddExpr: ir.AffineAddExpr,
+        ir.AffineMulExpr: ir.AffineMulExpr,
+        ir.AffineModExpr: ir.AffineModExpr,
+        ir.AffineFloorDivExpr: ir.AffineFloorDivExpr,
+        ir.AffineCeilDivExpr: ir.AffineCeilDivExpr,
+    }[type(expr)]
+    return make.get(_renumber(expr.lhs, number), _renumber(expr.rhs, number))

@@ -1,0 +1,123 @@
+"""Reads a function's block into the plain operator graph that `planning` works on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kitsune_mlir import rows
+from kitsune_mlir.mlir import ir
+from kitsune_mlir.planning.graph import MOVE, PRODUCT, REDUCTION, SIMT, Node
+
+
+class DataflowGraph:
+    """The operators of a block as nodes; `rows[op]` is the number of row dimensions of its results."""
+
+    def __init__(self, block: ir.Block):
+        self.block = block
+        self.ops = [op.operation for op in block.operations if is_operator(op.operation)]
+        self.index = {op: i for i, op in enumerate(self.ops)}
+        self.rows: dict[ir.Operation, int] = {}
+        self.space: dict[ir.Operation, int] = {}
+        self._grow_spaces()
+        self.nodes = [self._node(i, op) for i, op in enumerate(self.ops)]
+
+    def _grow_spaces(self) -> None:
+        """Each product not reached yet opens a row space; it spreads along operands and uses."""
+        space = 0
+        for op in self.ops:
+            if op.name == "linalg.matmul" and op not in self.space and not isinstance(_streams(op, 1), str):
+                self._spread(op, space)
+                space += 1
+
+    def _spread(self, seed: ir.Operation, space: int) -> None:
+        work = [(seed, 1)]
+        while work:
+            op, p = work.pop()
+            if op in self.space:
+                continue
+            streams = _streams(op, p)
+            if isinstance(streams, str):
+                continue
+            self.space[op], self.rows[op] = space, p
+            touched = [(value, rows_in) for value, rows_in in zip(op.operands, streams) if rows_in]
+            touched += [(result, p) for result in op.results] if p else []
+            for value, value_rows in touched:
+                work.extend(self._neighbours(value, value_rows))
+
+    def _neighbours(self, value: ir.Value, p: int) -> Iterator[tuple[ir.Operation, int]]:
+        """The operators that make or use `value`, whose first p dimensions are rows, with their rows."""
+        source = rows.producer(value)
+        if source in self.index:
+            yield source, p
+        for use in value.uses:
+            user = use.owner.operation
+            if user not in self.index:
+                continue
+            for result_rows in range(len(rows.shape_of(user.results[0])) + 1):
+                streams = _streams(user, result_rows)
+                if not isinstance(streams, str) and streams[use.operand_number] == p:
+                    yield user, result_rows
+                    break
+
+    def _node(self, index: int, op: ir.Operation) -> Node:
+        streams, wholes = [], []
+        if op in self.space:
+            reading = _streams(op, self.rows[op])
+            for value, rows_in in zip(op.operands, reading):
+                for source in self._sources(value):
+                    same = self.space.get(self.ops[source]) == self.space[op]
+                    streamed = same and bool(rows_in) and self.rows[self.ops[source]] == rows_in
+                    (streams if streamed or not same else wholes).append(source)
+        else:
+            streams = [source for value in rows.used_values(op) for source in self._sources(value)]
+        name = op.name
+        if op not in self.space:
+            reason = _streams(op, 1)
+            reason = reason if isinstance(reason, str) else "no matrix product streams these rows"
+            return Node(index, name, _unique(streams), _unique(wholes), None, SIMT, reason)
+        return Node(index, name, _unique(streams), _unique(wholes), self.space[op], self._kind(op))
+
+    def _kind(self, op: ir.Operation) -> str:
+        if self.rows[op] == 0:
+            return REDUCTION
+        if op.name == "linalg.matmul":
+            return PRODUCT
+        return SIMT if op.name == "linalg.generic" else MOVE
+
+    def _sources(self, value: ir.Value) -> list[int]:
+        """The nodes a value depends on directly, seen through support operations."""
+        op = rows.producer(value)
+        if op is None:
+            return []
+        if op in self.index:
+            return [self.index[op]]
+        return [source for operand in op.operands for source in self._sources(operand)]
+
+
+def is_operator(op: ir.Operation) -> bool:
+    """What counts as an operator of the model: tensor computations, not shapes, constants or fills."""
+    return op.name not in rows.SUPPORT and any(rows.is_tensor(result) for result in op.results)
+
+
+def _streams(op: ir.Operation, p: int) -> list[int | None] | str:
+    """`rows.operand_rows`, with 0 result rows for a sum over rows and nothing dynamic but rows."""
+    if any(not rows.is_tensor(result) for result in op.results):
+        return "computes more than tensors"
+    if p == 0:
+        reduction = rows.reduces_rows(op)
+        return reduction if reduction is not None else "does not sum over rows"
+    if p > len(rows.shape_of(op.results[0])):
+        return "has fewer dimensions"
+    if any(rows.DYNAMIC in rows.shape_of(result)[p:] for result in op.results):
+        return "has a dynamic dimension besides its rows"
+    streams = rows.operand_rows(op, p)
+    if isinstance(streams, str):
+        return streams
+    for value, rows_in in zip(op.operands, streams):
+        if rows.is_tensor(value) and rows.DYNAMIC in rows.shape_of(value)[(rows_in or 0) :]:
+            return "reads a dynamic dimension besides its rows"
+    return streams
+
+
+def _unique(values: list[int]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(values))

@@ -1,0 +1,183 @@
+"""design-pipeline: the operators of a pipeline become stages, the intermediates between them queues.
+
+    "kitsune.pipeline"() ({                     "kitsune.pipeline"() ({
+      %h = linalg.matmul ins(%x, %w0)             %q = "kitsune.queue"() : !kitsune.ring<tensor<?x256xf32>, 2>
+      %a = linalg.generic (ReLU) ins(%h)          "kitsune.stage"() ({
+      %y = linalg.matmul ins(%a, %w1)       =>      %t = "kitsune.load"(%x)
+      "kitsune.store"(%y) {index = 0}               ... matmul and ReLU on the row tile %t ...
+    })                                              "kitsune.put"(%q, %a)
+                                                  }) {kind = "tensor", sym_name = "s0"}
+                                                  "kitsune.stage"() ({
+                                                    %a = "kitsune.get"(%q) ... "kitsune.store"(%y) {index = 0}
+                                                  }) {kind = "tensor", sym_name = "s1"}
+                                                })
+
+Bodies are in row form with `?` rows; leading dimensions that are rows together are flattened around
+the pipeline. A sum over rows becomes partial sums (`kitsune.accumulate`) and a stage that adds them
+(`kitsune.reduce`). Paper: section 5.2, Algorithm 1.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kitsune_mlir import rows
+from kitsune_mlir.dialects import kitsune
+from kitsune_mlir.mlir import arith, ir, tensor
+from kitsune_mlir.planning.design import StagePlan, design
+
+from .base import ModulePass
+from .dataflow_graph import DataflowGraph
+
+DEPTH = 2  # tiles a queue holds until placement decides
+
+
+@dataclass(frozen=True)
+class DesignPipeline(ModulePass):
+    """fuse: epilogue fusion; without it every operator is a stage."""
+
+    name: ClassVar[str] = "design-pipeline"
+    fuse: bool = True
+
+    def run(self, module: ir.Module) -> None:
+        for pipeline in kitsune.pipelines(module):
+            if not pipeline.is_designed:
+                _Designer(pipeline, self.fuse).run()
+
+
+class _Designer:
+    """Builds the designed pipeline in front of the undesigned one and takes its place."""
+
+    def __init__(self, old: kitsune.PipelineOp, fuse: bool):
+        self.old = old
+        self.graph = DataflowGraph(old.block)
+        self.plan = design(self.graph.nodes, fuse)
+        self.stage_of = {self.graph.ops[node]: i for node, i in self.plan.stage_of().items()}
+        self.stores = {hash(store.operands[0]): store for store in old.stores}
+        self.queues: dict[int, kitsune.QueueOp] = {}  # intermediate -> queue
+        self.flat: dict[tuple[int, int], ir.Value] = {}  # (tensor around the pipeline, row dims) -> row form
+        self.stored: set[int] = set()
+
+    def run(self) -> None:
+        with self.old.operation.location:
+            with ir.InsertionPoint(self.old):
+                new = kitsune.PipelineOp(self.old.attributes["sym_name"], kitsune.Outputs.get())
+            self.body = new.regions[0].blocks.append()
+            for stage in self.plan.stages:
+                self._stage(stage)
+            for result in self.old.result_ops:
+                self._result(new, result)
+        self.old.operation.erase()
+
+    def _stage(self, plan: StagePlan) -> None:
+        ops = [self.graph.ops[node] for node in plan.nodes]
+        with ops[0].location:
+            outgoing = [value for op in ops for value in op.results if self._crosses(value, self.stage_of[op])]
+            with ir.InsertionPoint(self.body):
+                for value in outgoing:
+                    self._declare_queue(value)
+                stage = kitsune.StageOp(ir.StringAttr.get(plan.name), ir.StringAttr.get(plan.kind))
+            with ir.InsertionPoint(stage.regions[0].blocks.append()):
+                clones = self._fill(ops)
+                for value in outgoing:
+                    kitsune.PutOp(self.queues[hash(value)].results[0], clones[value])
+                for op in ops:
+                    for value in op.results:
+                        self._store(op, value, clones[value])
+        self._reduce_stages(ops)
+
+    def _fill(self, ops: list[ir.Operation]) -> rows.RowCloner:
+        """Gets and loads what the operators read, then their clones on the row tile."""
+        cloner = rows.RowCloner(rows.DYNAMIC)
+        for op in ops:
+            reading = rows.operand_rows(op, p) if (p := self.graph.rows[op]) else rows.reduces_rows(op)
+            for value, rows_in in zip(op.operands, reading):
+                if rows_in and cloner[value] == value and rows.init_of(value).tensor is not None:
+                    cloner[value] = self._tile(op, value, rows_in)
+            if cloner.rows == rows.DYNAMIC:
+                zero = arith.ConstantOp.create_index(0)
+                cloner.rows = tensor.DimOp(next(iter(cloner.values.values())), zero).result
+            cloner.clone(op, p)
+        return cloner
+
+    def _tile(self, op: ir.Operation, value: ir.Value, p: int) -> ir.Value:
+        type_ = rows.RowCloner(rows.DYNAMIC).type_of(value.type, p)
+        with op.location:
+            if (queue := self.queues.get(hash(value))) is not None:
+                return kitsune.GetOp(queue.results[0], type_).results[0]
+            return kitsune.LoadOp(self._flatten(value, p), type_).results[0]
+
+    def _crosses(self, value: ir.Value, stage: int) -> bool:
+        if self.graph.rows[rows.producer(value)] == 0:
+            return False
+        return any(self.stage_of.get(use.owner.operation, stage) != stage for use in value.uses)
+
+    def _declare_queue(self, value: ir.Value) -> None:
+        p = self.graph.rows[rows.producer(value)]
+        tile = rows.RowCloner(rows.DYNAMIC).type_of(value.type, p)
+        name = ir.StringAttr.get(f"q{len(self.queues)}")
+        self.queues[hash(value)] = kitsune.QueueOp(name, kitsune.ring_type(tile, DEPTH))
+
+    def _store(self, op: ir.Operation, value: ir.Value, tile: ir.Value) -> None:
+        if self.graph.rows[op] == 0:  # a partial sum: what the reduce stage stores
+            with ir.InsertionPoint(tile.owner.parent):  # the queue stands in front of the stage
+                name = ir.StringAttr.get(f"q{len(self.queues)}")
+                self.queues[hash(value)] = kitsune.QueueOp(name, kitsune.ring_type(value.type, DEPTH))
+            kitsune.AccumulateOp(self.queues[hash(value)].results[0], tile)
+        elif hash(value) in self.stores:
+            kitsune.StoreOp(tile, self.stores[hash(value)].attributes["index"])
+
+    def _reduce_stages(self, ops: list[ir.Operation]) -> None:
+        for op in ops:
+            if self.graph.rows[op] != 0:
+                continue
+            value = op.results[0]
+            with op.location, ir.InsertionPoint(self.body):
+                name = ir.StringAttr.get(f"sum{self.queues[hash(value)].label[1:]}")
+                stage = kitsune.StageOp(name, ir.StringAttr.get("simt"))
+                with ir.InsertionPoint(stage.regions[0].blocks.append()):
+                    total = kitsune.ReduceOp(self.queues[hash(value)].results[0], value.type)
+                    kitsune.StoreOp(total.results[0], self.stores[hash(value)].attributes["index"])
+
+    def _flatten(self, value: ir.Value, p: int) -> ir.Value:
+        """The whole tensor with its p row dimensions flattened to one."""
+        if p == 1:
+            return value
+        if (hash(value), p) not in self.flat:
+            rank = len(rows.shape_of(value))
+            groups = [list(range(p)), *([d] for d in range(p, rank))]
+            with ir.InsertionPoint(self.old):
+                type_ = _flat_type(value.type, p)
+                self.flat[hash(value), p] = tensor.CollapseShapeOp(type_, value, groups).result
+        return self.flat[hash(value), p]
+
+    def _result(self, new: kitsune.PipelineOp, result: kitsune.ResultOp) -> None:
+        value = result.store.operands[0]
+        p = self.graph.rows[rows.producer(value)]
+        with result.operation.location, ir.InsertionPoint(result):
+            type_ = _flat_type(value.type, p) if p > 1 else value.type
+            whole = kitsune.ResultOp(new.results[0], result.attributes["index"], type_).results[0]
+            if p > 1:
+                whole = _unflatten(whole, value.type, p)
+        result.results[0].replace_all_uses_with(whole)
+        result.operation.erase()
+
+
+def _flat_type(type_: ir.Type, p: int) -> ir.RankedTensorType:
+    shape = list(ir.RankedTensorType(type_).shape)
+    size = rows.DYNAMIC if rows.DYNAMIC in shape[:p] else math.prod(shape[:p])
+    return ir.RankedTensorType.get([size, *shape[p:]], ir.RankedTensorType(type_).element_type)
+
+
+def _unflatten(whole: ir.Value, type_: ir.Type, p: int) -> ir.Value:
+    """Splits dimension 0 into the p leading sizes of `type_`, of which at most one is dynamic."""
+    shape = list(ir.RankedTensorType(type_).shape)
+    groups = [list(range(p)), *([d] for d in range(p, len(shape)))]
+    dynamic = []
+    if rows.DYNAMIC in shape[:p]:
+        known = math.prod(size for size in shape[:p] if size != rows.DYNAMIC)
+        total = tensor.DimOp(whole, arith.ConstantOp.create_index(0)).result
+        dynamic = [arith.divui(total, arith.ConstantOp.create_index(known).result)]
+    return tensor.ExpandShapeOp(type_, whole, groups, dynamic, shape).result

@@ -1,0 +1,165 @@
+"""partition-dataflow: convex groups of operators that stream the same rows become pipelines.
+
+    %h = linalg.matmul ins(%x, %w0) ...            %p = "kitsune.pipeline"() ({
+    %a = linalg.generic (bias, ReLU) ins(%h) ...     %h = linalg.matmul ins(%x, %w0) ...
+    %y = linalg.matmul ins(%a, %w1) ...       =>     %a = linalg.generic ins(%h) ...
+    return %y                                        %y = linalg.matmul ins(%a, %w1) ...
+                                                     "kitsune.store"(%y) {index = 0 : i64}
+                                                   }) {sym_name = "pipeline0"}
+                                                   %r = "kitsune.result"(%p) {index = 0 : i64}
+                                                   return %r
+
+A product whose weight is transposed first reads the weight through its indexing map instead. Operators
+that stay outside are named in remarks with the reason. Paper: section 5.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kitsune_mlir import rows
+from kitsune_mlir.dialects import kitsune
+from kitsune_mlir.mlir import ir, remark
+from kitsune_mlir.planning.graph import Group
+from kitsune_mlir.planning.partition import partition
+
+from .base import ModulePass
+from .dataflow_graph import DataflowGraph
+
+
+@dataclass(frozen=True)
+class PartitionDataflow(ModulePass):
+    """min_products: the fewest matrix products that make a pipeline worth its queues."""
+
+    name: ClassVar[str] = "partition-dataflow"
+    min_products: int = 1
+
+    def run(self, module: ir.Module) -> None:
+        for function in module.body.operations:
+            if function.operation.name == "func.func" and not function.is_external:
+                self._run_on_block(function.body.blocks[0])
+
+    def _run_on_block(self, block: ir.Block) -> None:
+        graph = DataflowGraph(block)
+        result = partition(graph.nodes, self.min_products)
+        _reorder(graph, result.groups)
+        for number, group in enumerate(result.groups):
+            _Outliner(graph, group).outline(f"pipeline{number}")
+        erased = _erase_dead(block)
+        for index, reason in sorted(result.declined.items()):
+            if graph.ops[index] not in erased:
+                remark(graph.ops[index], f"stays outside pipelines: {reason}")
+
+
+def _reorder(graph: DataflowGraph, groups: list[Group]) -> None:
+    """Moves operations so that every group stands together; possible because groups are convex."""
+    operations = [op.operation for op in graph.block.operations]
+    position = {op: i for i, op in enumerate(operations)}
+    unit = {op: i for i, op in enumerate(operations)}
+    for group in groups:
+        members = [position[graph.ops[index]] for index in group.nodes]
+        for member in members:
+            unit[operations[member]] = members[0]
+    waits: dict[int, set[int]] = {}
+    for op in operations:
+        own = waits.setdefault(unit[op], set())
+        for value in rows.used_values(op):
+            source = rows.producer(value)
+            if source in unit and unit[source] != unit[op]:
+                own.add(unit[source])
+    order: list[int] = []
+    done: set[int] = set()
+    pending = sorted(waits)
+    while pending:
+        ready = next(u for u in pending if waits[u] <= done)
+        pending.remove(ready)
+        order.append(ready)
+        done.add(ready)
+    members_of: dict[int, list[ir.Operation]] = {}
+    for op in operations:
+        members_of.setdefault(unit[op], []).append(op)
+    sequence = [op for u in order for op in members_of[u]]
+    for earlier, later in zip(sequence, sequence[1:]):
+        later.move_after(earlier)
+
+
+class _Outliner:
+    """Moves one group into a pipeline of its own."""
+
+    def __init__(self, graph: DataflowGraph, group: Group):
+        self.ops = [graph.ops[index] for index in group.nodes]
+        self.inside = set(self.ops)
+
+    def outline(self, name: str) -> None:
+        first = self.ops[0]
+        with first.location, ir.InsertionPoint(first):
+            pipeline = kitsune.PipelineOp(ir.StringAttr.get(name), kitsune.Outputs.get())
+            body = pipeline.regions[0].blocks.append()
+        outputs = self._outputs()
+        last = self.ops[-1]
+        pipeline.operation.move_before(last)
+        for op in self.ops:
+            ir.InsertionPoint(body).insert(op.detach_from_parent())
+        for op in self.ops:
+            self._localise(op)
+        with first.location:
+            for index, value in enumerate(outputs):
+                with ir.InsertionPoint(body):
+                    store = kitsune.StoreOp(value, _i64(index))
+                with ir.InsertionPoint.after(pipeline):
+                    result = kitsune.ResultOp(pipeline.results[0], _i64(index), value.type)
+                value.replace_all_uses_except(result.results[0], [store.operation, *self._inside_users(value)])
+
+    def _outputs(self) -> list[ir.Value]:
+        """Results that are used outside the group."""
+        return [value for op in self.ops for value in op.results if any(self._outside(use) for use in value.uses)]
+
+    def _outside(self, use: ir.OpOperand) -> bool:
+        owner = use.owner.operation
+        while owner is not None and owner not in self.inside:
+            owner = owner.parent.operation if owner.parent is not None else None
+        return owner is None
+
+    def _inside_users(self, value: ir.Value) -> list[ir.Operation]:
+        return [use.owner.operation for use in value.uses if not self._outside(use)]
+
+    def _localise(self, op: ir.Operation) -> None:
+        """Gives `op` initial values of its own and folds a weight's transposition into its map."""
+        for i, value in enumerate(op.operands):
+            source = rows.producer(value)
+            if source is None or source in self.inside:
+                continue
+            if source.name == "linalg.fill":
+                empty = rows.producer(source.operands[1])
+                clone = source.clone(ir.InsertionPoint(op))
+                if empty is not None and empty.name == "tensor.empty":
+                    clone.operands[1] = empty.clone(ir.InsertionPoint(clone)).results[0]
+                op.operands[i] = clone.results[0]
+            elif source.name == "tensor.empty":
+                op.operands[i] = source.clone(ir.InsertionPoint(op)).results[0]
+            elif op.name == "linalg.matmul" and source.name == "linalg.transpose" and i < 2:
+                _fold_transpose(op, i, source)
+
+
+def _fold_transpose(op: ir.Operation, i: int, transpose: ir.Operation) -> None:
+    if list(ir.DenseI64ArrayAttr(transpose.attributes["permutation"])) != [1, 0]:
+        return
+    maps = [ir.AffineMapAttr(attr).value for attr in ir.ArrayAttr(op.attributes["indexing_maps"])]
+    maps[i] = ir.AffineMap.get(3, 0, list(reversed(list(maps[i].results))))
+    op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(map_) for map_ in maps])
+    op.operands[i] = transpose.operands[0]
+
+
+def _erase_dead(block: ir.Block) -> set[ir.Operation]:
+    """Erases what only pipelines used and now hold copies of, and folded transpositions."""
+    erased = set()
+    for op in reversed([op.operation for op in block.operations]):
+        if op.name in (*rows.SUPPORT, *rows.STRUCTURED) and not any(list(result.uses) for result in op.results):
+            erased.add(op)
+            op.erase()
+    return erased
+
+
+def _i64(value: int) -> ir.IntegerAttr:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
