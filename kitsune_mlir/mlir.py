@@ -19,7 +19,20 @@ from types import ModuleType
 from typing import Any
 
 from torch_mlir import ir, passmanager, rewrite
-from torch_mlir.dialects import ext, func, linalg, llvm, memref, tensor, transform  # noqa: F401  (re-exported)
+from torch_mlir.dialects import (
+    arith,
+    bufferization,
+    ext,
+    func,
+    linalg,
+    llvm,
+    math,
+    memref,
+    scf,
+    tensor,
+    transform,
+    vector,
+)
 
 from .errors import InternalError, UserError
 
@@ -30,6 +43,7 @@ __all__ = [
     "Remark",
     "attr_int",
     "bytecode",
+    "clone",
     "collect_remarks",
     "context",
     "dialect_names",
@@ -115,6 +129,17 @@ def bytecode(module: ir.Module) -> bytes:
     buffer = io.BytesIO()
     module.operation.write_bytecode(buffer)
     return buffer.getvalue()
+
+
+def clone(module: ir.Module) -> ir.Module:
+    """A copy of the module in the same context."""
+    with module.context, module.operation.location as location_:
+        copy = ir.Module.create(location_)
+        for attribute in module.operation.attributes:
+            copy.operation.attributes[attribute] = module.operation.attributes[attribute]
+        for op in module.body.operations:
+            op.operation.clone(ir.InsertionPoint(copy.body))
+    return copy
 
 
 def dialect_names(ctx: ir.Context) -> list[str]:

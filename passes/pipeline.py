@@ -31,10 +31,10 @@ def read(text: str) -> list[Element]:
     return [_element(part) for part in split(text, ",")]
 
 
-def flag(name: str, options: str) -> Element:
+def flag(name: str, options: str, target: str = "") -> Element:
     """The element that the flag `--name=options` stands for; upstream's are nested where they belong."""
     if name in PASSES:
-        return make(name, options)
+        return make(name, options, target)
     own = f"{name}{{{options}}}" if options else name
     with context():
         for anchor in _ANCHORS:
@@ -52,12 +52,14 @@ def flag(name: str, options: str) -> Element:
     raise UserError(f"pass '{name}': {problem.splitlines()[0]}")
 
 
-def make(name: str, options: str = "") -> ModulePass:
-    """One of our passes with options `a=1 b=x`. Raises UserError for an option it has not or a bad value."""
+def make(name: str, options: str = "", target: str = "") -> ModulePass:
+    """One of our passes with options `a=1 b=x`; `target` (a name or file), when given, is the value of a
+    `target` option that the options leave out. Raises UserError for an unknown option or a bad value.
+    """
     cls = find(name)
     kinds = get_type_hints(cls)
     fields = {field.name.replace("_", "-"): field.name for field in dataclasses.fields(cls)}
-    values: dict[str, object] = {}
+    values: dict[str, object] = {"target": target} if target and "target" in fields else {}
     for item in split(options, " "):
         key, equals, value = item.partition("=")
         if key not in fields:

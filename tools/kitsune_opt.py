@@ -159,9 +159,7 @@ def _elements(options: argparse.Namespace, flags: list[str]) -> list[pipeline.El
     elements = []
     for text in flags:
         name, _, value = text[2:].partition("=")
-        if options.target and name in PASSES and "target" in find(name).__annotations__ and "target=" not in value:
-            value = f"{value} target={options.target}"
-        elements.append(pipeline.flag(name, value))
+        elements.append(pipeline.flag(name, value, options.target))
     return elements
 
 

@@ -1,0 +1,165 @@
+"""The driver: a model in, a callable out. Every step is a line of the tables below."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kitsune_mlir import mlir, plan
+from kitsune_mlir.codegen.section import Section
+from kitsune_mlir.errors import InternalError, UserError
+from kitsune_mlir.loaded import Loaded
+from kitsune_mlir.mlir import Remark, ir
+from kitsune_mlir.passes import pipeline
+from kitsune_mlir.planning import target as targets
+from kitsune_mlir.planning.target import Target
+from kitsune_mlir.program import Program
+from kitsune_mlir.runtime.artifact import Content
+from kitsune_mlir.runtime.executable import Interface
+
+# What happens to the model whatever it runs on, then for each target on a copy.
+PARTITION = ("prepare-linalg", "partition-dataflow")
+DESIGN = ("design-pipeline",)
+PLACE = ("place-stages", "verify-dataflow")
+CONVERT = {"cpu": ("convert-kitsune-to-cpu",), "gpu": ("convert-kitsune-to-gpu", "convert-linalg-to-gpu")}
+
+Progress = Callable[[str], None]
+
+
+class Compiled(Loaded):
+    """A compiled model: a callable (see Loaded) that also shows the IR it was made from."""
+
+    def __init__(self, content: Content, stages: dict[str, str], seconds: dict[str, float]):
+        super().__init__(content)
+        self._stages = stages
+        self.seconds = seconds  # wall time of each step of compilation
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """What `mlir` can show, in order: "linalg", a pass, or "TARGET:pass"."""
+        return tuple(self._stages)
+
+    def mlir(self, stage: str) -> str:
+        """The IR after a pass, such as "partition-dataflow" or "sm_90a:place-stages"; "linalg" is the import."""
+        if stage not in self._stages:
+            raise UserError(f"there is no stage '{stage}'; the stages are {', '.join(self._stages)}")
+        return self._stages[stage]
+
+
+def compile(
+    model: Any,
+    args: Any = None,
+    *,
+    target: str | Sequence[str] = "cpu",
+    dynamic_shapes: Any = None,
+    dtype: str | None = None,
+    progress: Progress | None = None,
+) -> Compiled:
+    """Compiles a model into something that can be called like it.
+
+    `model` is an nn.Module (with example `args`), an ExportedProgram, or the path of a .pt2, .onnx or
+    .mlir file, or "module:function". `target` is one or several of "cpu", "sm_90a", ..., or paths of target
+    descriptions. `dynamic_shapes` is torch.export's. `dtype` ("f32", "bf16") casts a copy of the model
+    first. `progress` is told the name of each step as it begins.
+
+    Raises UserError for what is wrong with the request, UnsupportedError for what cannot be compiled
+    (never because it cannot be pipelined), InternalError for a bug of ours.
+    """
+    from kitsune_mlir.frontend import import_model
+
+    wanted = _targets(target)  # before the import, which may take long
+    steps = _Steps(progress)
+    program = steps.run("import", lambda: import_model(model, args, dynamic_shapes=dynamic_shapes, dtype=dtype))
+    return _compile(program, wanted, steps)
+
+
+def compile_program(
+    program: Program, target: str | Sequence[str] = "cpu", *, progress: Progress | None = None
+) -> Compiled:
+    """Compiles an imported program, whose module it changes, for one or several targets; see `compile`."""
+    return _compile(program, _targets(target), _Steps(progress))
+
+
+def _targets(target: str | Sequence[str]) -> dict[str, Target]:
+    """Targets by the name or path they were asked for by."""
+    wanted = [target] if isinstance(target, str) else list(target)
+    if not wanted:
+        raise UserError("give at least one target")
+    return {name: targets.load(name) for name in wanted}
+
+
+def _compile(program: Program, wanted: dict[str, Target], steps: _Steps) -> Compiled:
+    module = program.module
+    steps.keep("linalg", module)
+    remarks = steps.passes(module, PARTITION)
+    before = plan.partitioned(module, remarks)
+    remarks = steps.passes(module, DESIGN)
+    results = {
+        target.name: _for_target(module, spec, target, before, remarks, steps) for spec, target in wanted.items()
+    }
+    content = Content(
+        interface=Interface(program.name, program.signature, program.arguments, program.outputs),
+        kinds={target.name: target.kind for target in wanted.values()},
+        sections={name: section for name, (section, _) in results.items()},
+        plans={name: found for name, (_, found) in results.items()},
+    )
+    return Compiled(content, steps.stages, steps.seconds)
+
+
+def _for_target(
+    module: ir.Module, spec: str, target: Target, before: plan.Partitioned, remarks: list[Remark], steps: _Steps
+) -> tuple[Section, plan.Plan]:
+    copy = mlir.clone(module)
+    remarks = remarks + steps.passes(copy, PLACE, f"{target.name}:", spec)
+    found = plan.describe(before, copy, target, remarks)
+    steps.passes(copy, CONVERT[target.kind], f"{target.name}:", spec)
+    section = steps.run(f"{target.name}:generate code", lambda: _build(copy, target))
+    found["kernels"] = section.manifest.get("kernels", [])
+    return section, found
+
+
+def _build(module: ir.Module, target: Target) -> Section:
+    if target.kind == "cpu":
+        from kitsune_mlir.codegen import cpu
+
+        return cpu.build(module, target)
+    from kitsune_mlir.codegen import gpu
+
+    return gpu.build(module, target)
+
+
+@dataclass
+class _Steps:
+    """Runs steps, keeps their times and the IR after each pass, and tells of progress."""
+
+    progress: Progress | None = None
+    stages: dict[str, str] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def run(self, name: str, step: Callable[[], Any]) -> Any:
+        if self.progress is not None:
+            self.progress(name)
+        start = time.perf_counter()
+        result = step()
+        self.seconds[name] = time.perf_counter() - start
+        return result
+
+    def keep(self, name: str, module: ir.Module) -> None:
+        self.stages[name] = module.operation.get_asm(use_local_scope=True)
+
+    def passes(self, module: ir.Module, names: Sequence[str], prefix: str = "", target: str = "") -> list[Remark]:
+        """Runs our passes in order, as steps called by their names after `prefix`."""
+        with mlir.collect_remarks() as remarks:
+            for name in names:
+                self.run(prefix + name, lambda name=name: _run_pass(module, name, target))
+                self.keep(prefix + name, module)
+        return remarks
+
+
+def _run_pass(module: ir.Module, name: str, target: str) -> None:
+    try:
+        pipeline.run(module, [pipeline.make(name, target=target)])
+    except ir.MLIRError as error:
+        raise InternalError(f"pass {name} failed: {mlir.first_line(error)}") from error

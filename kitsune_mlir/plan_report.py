@@ -1,0 +1,71 @@
+"""A plan as text for people: plain columns that read the same on a terminal, in a log and in a README."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+def report(plan: dict[str, Any]) -> str:
+    """The plan (kitsune_mlir.plan) of one target as text of several lines."""
+    operators, traffic = plan["operators"], plan["dram_bytes"]
+    removed = 1 - traffic["planned"] / traffic["bulk_sync"] if traffic["bulk_sync"] else 0.0
+    share = f"{operators['pipelined']} of {operators['total']} operators pipelined"
+    lines = [
+        f"target {plan['target']}: {share}, predicted {plan['predicted_us']:g} us"
+        + (f" (dynamic sizes taken for {plan['dynamic_size']})" if "dynamic_size" in plan else ""),
+        f"DRAM traffic {size(traffic['planned'])} of {size(traffic['bulk_sync'])} bulk-synchronous"
+        f" ({removed:.1%} removed)",
+    ]
+    for pipeline in plan["pipelines"]:
+        lines += ["", *_pipeline(pipeline)]
+    if plan["kernels"]:
+        lines += ["", "kernels", *_table(plan["kernels"])]
+    if plan["declined"]:
+        lines += ["", "not pipelined", *_table(plan["declined"], ("operator", "location", "reason"))]
+    return "\n".join(lines)
+
+
+def size(count: float) -> str:
+    """Bytes for people: 1536 -> "1.5 KiB"."""
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.2f} GiB"
+
+
+def _pipeline(pipeline: dict[str, Any]) -> list[str]:
+    rows = pipeline["tile_rows"]
+    head = f"pipeline {pipeline['name']}" + (f", tiles of {rows} rows" if rows else "")
+    queues = [
+        {
+            "queue": queue["name"],
+            "from": queue["producer"],
+            "to": ", ".join(queue["consumers"]),
+            "transport": queue["transport"] or "open",
+            "depth": queue["depth"],
+            "tile": size(queue["tile_bytes"]),
+        }
+        for queue in pipeline["queues"]
+    ]
+    stages = [
+        {
+            "stage": stage["name"],
+            "kind": stage["kind"],
+            "role": "-" if stage["role"] is None else stage["role"],
+            "ctas": "-" if stage["ctas"] is None else stage["ctas"],
+            "location": stage["location"],
+        }
+        for stage in pipeline["stages"]
+    ]
+    return [head, *_table(stages), *(["", *_table(queues)] if queues else [])]
+
+
+def _table(rows: Sequence[dict[str, Any]], columns: Sequence[str] = ()) -> list[str]:
+    columns = columns or list(rows[0])
+    cells = [[column for column in columns]] + [[str(row.get(column, "")) for column in columns] for row in rows]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
+    return [
+        "  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells
+    ]

@@ -1,0 +1,78 @@
+"""A compiled model that can be called: the Python call on one side, a target's runner on the other.
+
+Used alike by what was just compiled and by what an artifact holds. Needs numpy only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from kitsune_mlir.errors import UserError
+from kitsune_mlir.program import Argument, Output
+from kitsune_mlir.signature import Signature, flatten_inputs, unflatten
+
+from . import arrays
+
+# All arguments of @main in order -> all its results in order.
+Runner = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
+
+
+@dataclass
+class Interface:
+    """How a Python call becomes a call of @main: its arguments, its results, and the nesting of both."""
+
+    name: str
+    signature: Signature
+    arguments: list[Argument] = field(default_factory=list)
+    outputs: list[Output] = field(default_factory=list)
+
+    def call(self, runner: Runner, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Runs the model once. Results are torch tensors if any input is one, else numpy arrays.
+
+        What the model changes in place (an input, a buffer) is changed. Raises UserError for inputs that
+        do not fit the exported model.
+        """
+        inputs = [argument for argument in self.arguments if argument.kind == "input"]
+        given = flatten_inputs(self.signature, args, kwargs)
+        if len(given) != len(inputs):
+            raise UserError(f"{self.name} takes {len(inputs)} tensors, found {len(given)}")
+        converted = iter([arrays.to_array(value, argument.spec) for value, argument in zip(given, inputs, strict=True)])
+        values = [next(converted) if argument.kind == "input" else argument.value for argument in self.arguments]
+        found = runner(values)
+        like_torch = any(arrays.is_torch(value) for value in given)
+        self._write_back(found, given)
+        results = [
+            arrays.from_array(array, output.spec, like_torch)
+            for array, output in zip(found, self.outputs, strict=True)
+            if output.kind == "result"
+        ]
+        return unflatten(self.signature["results"], results)
+
+    def _write_back(self, found: Sequence[np.ndarray], given: Sequence[Any]) -> None:
+        position = {i: n for n, i in enumerate(i for i, a in enumerate(self.arguments) if a.kind == "input")}
+        for array, output in zip(found, self.outputs, strict=True):
+            if output.mutates is None:
+                continue
+            argument = self.arguments[output.mutates]
+            if argument.kind == "input":
+                arrays.write_back(array, argument.spec, given[position[output.mutates]])
+            else:
+                argument.value = array
+
+
+def make_runner(kind: str, manifest: dict[str, Any], files: dict[str, bytes]) -> Runner:
+    """The runner of a section for a target of that kind ("cpu" or "gpu") on this machine.
+
+    Raises UserError when the machine cannot run it.
+    """
+    if kind == "cpu":
+        from . import cpu
+
+        return cpu.load(manifest, files)
+    from . import gpu
+
+    return gpu.load(manifest, files)

@@ -1,0 +1,96 @@
+"""How many operators a module has, and the DRAM bytes that running it moves.
+
+Two ways of running are compared. Bulk-synchronous: every operator is a kernel that reads all its inputs
+from DRAM and writes all its outputs there. Planned: a pipeline reads and writes only what crosses its
+border, and operators outside pipelines run as above. Caches are left out of both. Sizes are in bytes.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from kitsune_mlir.mlir import ir, walk
+
+PIPELINE = "kitsune.pipeline"
+# Data movement that code generation turns into address arithmetic or start values, not operators.
+_FREE = {"linalg.fill", "linalg.yield", "linalg.index"}
+_TENSOR_OPERATORS = {"tensor.concat", "tensor.pad", "tensor.gather", "tensor.scatter"}
+_VIEWS = {"tensor.cast", "tensor.expand_shape", "tensor.collapse_shape"}
+_EMPTY = {"tensor.empty", "linalg.fill", "arith.constant"}
+
+
+def is_operator(op: ir.Operation) -> bool:
+    """Whether an operation counts as an operator of the model."""
+    dialect = op.name.partition(".")[0]
+    return (dialect in ("linalg", "tm_tensor") and op.name not in _FREE) or op.name in _TENSOR_OPERATORS
+
+
+def operators(root: ir.Module | ir.Operation) -> list[ir.Operation]:
+    """The operators under `root`, in program order."""
+    return [op for op in walk(root) if is_operator(op)]
+
+
+def enclosing(op: ir.Operation, name: str) -> ir.Operation | None:
+    """The nearest operation of that name around `op`."""
+    parent = op.parent
+    while parent is not None and parent.operation.name != name:
+        parent = parent.operation.parent
+    return None if parent is None else parent.operation
+
+
+def tensor_bytes(value: ir.Value, dynamic_size: int) -> int:
+    """Bytes of a tensor value, `dynamic_size` standing for every `?`; 0 for what is no tensor."""
+    if not isinstance(value.type, ir.RankedTensorType):
+        return 0
+    kind = value.type
+    sizes = (dynamic_size if kind.is_dynamic_dim(i) else kind.get_dim_size(i) for i in range(kind.rank))
+    return prod(sizes) * element_bytes(kind.element_type)
+
+
+def element_bytes(kind: ir.Type) -> int:
+    """Bytes of one element in memory: an i1 takes a byte, an index eight."""
+    return 8 if isinstance(kind, ir.IndexType) else (kind.width + 7) // 8
+
+
+def operator_bytes(op: ir.Operation, dynamic_size: int) -> int:
+    """What one operator reads and writes when it runs alone. A gather reads at most what it writes."""
+    written = sum(tensor_bytes(result, dynamic_size) for result in op.results)
+    read = {_root(value): tensor_bytes(value, dynamic_size) for value in op.operands if not _is_start_value(value)}
+    for extract in walk(op, "tensor.extract"):
+        table = extract.operands[0]
+        read.setdefault(_root(table), min(tensor_bytes(table, dynamic_size), written))
+    return written + sum(read.values())
+
+
+def pipeline_bytes(pipeline: ir.Operation, dynamic_size: int) -> int:
+    """What crosses the border of a pipeline."""
+    view = pipeline.opview
+    read = {_root(value): tensor_bytes(value, dynamic_size) for value in view.inputs if not _is_start_value(value)}
+    written = sum(tensor_bytes(result.results[0], dynamic_size) for result in view.result_ops)
+    return sum(read.values()) + written
+
+
+def dram_bytes(module: ir.Module, dynamic_size: int) -> dict[str, int]:
+    """`bulk_sync` and `planned` bytes of a module whose pipelines stand, not yet designed, around linalg."""
+    all_operators = operators(module)
+    alone = [op for op in all_operators if enclosing(op, PIPELINE) is None]
+    planned = sum(operator_bytes(op, dynamic_size) for op in alone)
+    planned += sum(pipeline_bytes(op, dynamic_size) for op in walk(module, PIPELINE))
+    return {"bulk_sync": sum(operator_bytes(op, dynamic_size) for op in all_operators), "planned": planned}
+
+
+def _root(value: ir.Value) -> ir.Value:
+    """The tensor that a chain of views shows."""
+    while (owner := _producer(value)) is not None and owner.name in _VIEWS:
+        value = owner.operands[0]
+    return value
+
+
+def _is_start_value(value: ir.Value) -> bool:
+    """Whether a tensor is an empty or constant start value, which no DRAM read fetches."""
+    owner = _producer(_root(value))
+    return owner is not None and owner.name in _EMPTY
+
+
+def _producer(value: ir.Value) -> ir.Operation | None:
+    return None if isinstance(value.owner, ir.Block) else value.owner.operation
