@@ -63,12 +63,12 @@ class _Designer:
     def run(self) -> None:
         with self.old.operation.location:
             with ir.InsertionPoint(self.old):
-                new = kitsune.PipelineOp(self.old.attributes["sym_name"], kitsune.Outputs.get())
-            self.body = new.regions[0].blocks.append()
+                self.new = kitsune.PipelineOp(self.old.attributes["sym_name"], kitsune.Outputs.get())
+            self.body = self.new.regions[0].blocks.append()
             for stage in self.plan.stages:
                 self._stage(stage)
             for result in self.old.result_ops:
-                self._result(new, result)
+                self._result(result)
         self.old.operation.erase()
 
     def _stage(self, plan: StagePlan) -> None:
@@ -148,17 +148,17 @@ class _Designer:
         if (hash(value), p) not in self.flat:
             rank = len(rows.shape_of(value))
             groups = [list(range(p)), *([d] for d in range(p, rank))]
-            with ir.InsertionPoint(self.old):
+            with ir.InsertionPoint(self.new):
                 type_ = _flat_type(value.type, p)
                 self.flat[hash(value), p] = tensor.CollapseShapeOp(type_, value, groups).result
         return self.flat[hash(value), p]
 
-    def _result(self, new: kitsune.PipelineOp, result: kitsune.ResultOp) -> None:
+    def _result(self, result: kitsune.ResultOp) -> None:
         value = result.store.operands[0]
         p = self.graph.rows[rows.producer(value)]
         with result.operation.location, ir.InsertionPoint(result):
             type_ = _flat_type(value.type, p) if p > 1 else value.type
-            whole = kitsune.ResultOp(new.results[0], result.attributes["index"], type_).results[0]
+            whole = kitsune.ResultOp(self.new.results[0], result.attributes["index"], type_).results[0]
             if p > 1:
                 whole = _unflatten(whole, value.type, p)
         result.results[0].replace_all_uses_with(whole)

@@ -46,9 +46,9 @@ class PartitionDataflow(ModulePass):
         _reorder(graph, result.groups)
         for number, group in enumerate(result.groups):
             _Outliner(graph, group).outline(f"pipeline{number}")
-        erased = _erase_dead(block)
+        erased = _erase_dead(graph)
         for index, reason in sorted(result.declined.items()):
-            if graph.ops[index] not in erased:
+            if index not in erased:
                 remark(graph.ops[index], f"stays outside pipelines: {reason}")
 
 
@@ -103,12 +103,13 @@ class _Outliner:
             ir.InsertionPoint(body).insert(op.detach_from_parent())
         for op in self.ops:
             self._localise(op)
+        anchor = pipeline
         with first.location:
             for index, value in enumerate(outputs):
                 with ir.InsertionPoint(body):
                     store = kitsune.StoreOp(value, _i64(index))
-                with ir.InsertionPoint.after(pipeline):
-                    result = kitsune.ResultOp(pipeline.results[0], _i64(index), value.type)
+                with ir.InsertionPoint.after(anchor):
+                    result = anchor = kitsune.ResultOp(pipeline.results[0], _i64(index), value.type)
                 value.replace_all_uses_except(result.results[0], [store.operation, *self._inside_users(value)])
 
     def _outputs(self) -> list[ir.Value]:
@@ -151,12 +152,13 @@ def _fold_transpose(op: ir.Operation, i: int, transpose: ir.Operation) -> None:
     op.operands[i] = transpose.operands[0]
 
 
-def _erase_dead(block: ir.Block) -> set[ir.Operation]:
-    """Erases what only pipelines used and now hold copies of, and folded transpositions."""
+def _erase_dead(graph: DataflowGraph) -> set[int]:
+    """Erases what only pipelines used and now hold copies of, and folded transpositions; the nodes."""
     erased = set()
-    for op in reversed([op.operation for op in block.operations]):
+    for op in reversed([op.operation for op in graph.block.operations]):
         if op.name in (*rows.SUPPORT, *rows.STRUCTURED) and not any(list(result.uses) for result in op.results):
-            erased.add(op)
+            if op in graph.index:
+                erased.add(graph.index[op])
             op.erase()
     return erased
 
