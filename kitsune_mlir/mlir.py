@@ -33,12 +33,14 @@ from torch_mlir.dialects import (
     transform,
     vector,
 )
+from torch_mlir.execution_engine import ExecutionEngine
 
 from .errors import InternalError, UserError
 
 PassManager = passmanager.PassManager
 
 __all__ = [
+    "ExecutionEngine",
     "PassManager",
     "Remark",
     "attr_int",
