@@ -1,0 +1,45 @@
+"""What a stage costs on a target: a zero-latency model (paper, section 5.3), pure arithmetic.
+
+One CTA a SM. A stage's time for a tile is the longest of its units' times: tensor cores, SIMT lanes,
+and its share of L2 for weights it streams and for queue tiles that pass through L2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .target import Target
+
+
+@dataclass(frozen=True)
+class StageCost:
+    """What one stage does for one row; bytes and operations."""
+
+    name: str
+    unit: str  # "tensor" or "simt"
+    product_flops: float = 0.0  # a multiply-add is two
+    simt_ops: float = 0.0
+    weight_bytes: float = 0.0  # resident tensors, read once a tile, whatever its rows
+    dram_bytes: float = 0.0  # loads and stores, a row
+    queue_bytes: float = 0.0  # tiles got and put, a row
+    row_bytes: float = 0.0  # the widest set of tiles alive at once, a row
+
+
+def tile_us(stage: StageCost, rows: int, target: Target, queues_in_l2: bool) -> float:
+    """Microseconds that one CTA of the stage needs for a tile of `rows` rows."""
+    tensor = stage.product_flops * rows / (target.tensor_tflops * 1e6 / target.sms)
+    simt = stage.simt_ops * rows / (target.simt_tflops * 1e6 / target.sms)
+    l2_bytes = stage.weight_bytes + rows * (stage.dram_bytes + (stage.queue_bytes if queues_in_l2 else 0.0))
+    l2 = l2_bytes / (target.l2_gbps * 1e3 / target.sms)
+    return max(tensor, simt, l2)
+
+
+def pipeline_us(
+    roles: list[list[StageCost]], replicas: list[int], tiles: int, rows: int, target: Target, queues_in_l2: bool
+) -> float:
+    """Predicted microseconds for `tiles` tiles: the slowest role or DRAM, one filling, one launch."""
+    times = [sum(tile_us(stage, rows, target, queues_in_l2) for stage in role) for role in roles]
+    slowest = max(-(-tiles // count) * time for time, count in zip(times, replicas))
+    filling = sum(times) - max(times)
+    dram = sum(stage.dram_bytes for role in roles for stage in role) * rows * tiles / (target.dram_gbps * 1e3)
+    return target.launch_us + filling + max(slowest, dram)

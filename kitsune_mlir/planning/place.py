@@ -1,0 +1,165 @@
+"""Placement: tile rows, roles, replicas, transports and depths for a designed pipeline (pure planning).
+
+Two shapes are weighed against each other with the cost model: *spatial*, in which consecutive stages
+share CTAs only when there are more stages than SMs and queues lie in L2, and *fused*, in which every
+CTA runs all stages on its own tiles and queues lie in shared memory. The faster one is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .cost import StageCost, pipeline_us, tile_us
+from .target import Target
+
+SHAPES = ("auto", "fused", "spatial")
+UNKNOWN_ROWS = 65536  # rows assumed when they are open until the call
+TILE_ROWS = 64
+
+
+@dataclass(frozen=True)
+class QueueCost:
+    """One intermediate: stage positions of its ends, and the bytes of a row of it."""
+
+    name: str
+    producer: int
+    consumers: tuple[int, ...]
+    row_bytes: float
+    accumulates: bool = False
+
+
+@dataclass(frozen=True)
+class Placement:
+    """`roles[i]` is the role of stage i, `replicas[r]` the CTAs of role r; a transport and depth a queue."""
+
+    shape: str
+    tile_rows: int
+    roles: tuple[int, ...]
+    replicas: tuple[int, ...]
+    transports: tuple[str, ...]
+    depths: tuple[int, ...]
+    predicted_us: float
+
+
+def place(
+    stages: Sequence[StageCost],
+    queues: Sequence[QueueCost],
+    rows: int | None,
+    target: Target,
+    shape: str = "auto",
+    tile_rows: int | None = None,
+) -> Placement:
+    """The best placement of the shapes asked for. `rows` is None when open until the call."""
+    tile = tile_rows or choose_tile_rows(rows, target)
+    tiles = max(1, -(-(rows or UNKNOWN_ROWS) // tile))
+    found = [
+        _placement(name, roles, stages, queues, tile, tiles, target)
+        for name, roles in (("fused", _fused(stages, queues)), ("spatial", _spatial(stages, queues, tile, target)))
+        if shape in ("auto", name)
+    ]
+    fitting = [p for p in found if p.shape != "fused" or _shared_bytes(stages, tile) <= target.shared_bytes]
+    return min(fitting or found, key=lambda p: p.predicted_us)
+
+
+def choose_tile_rows(rows: int | None, target: Target) -> int:
+    """64 rows, or as few as hold them all: a multiple of 16 on a GPU, of 8 on a CPU."""
+    step = 16 if target.kind == "gpu" else 8
+    if rows is None or rows >= TILE_ROWS:
+        return TILE_ROWS
+    if target.kind == "cpu" and rows < step:
+        return max(1, rows)
+    return -(-rows // step) * step
+
+
+def _shared_bytes(stages: Sequence[StageCost], tile: int) -> float:
+    return max(stage.row_bytes for stage in stages) * tile
+
+
+def _fused(stages: Sequence[StageCost], queues: Sequence[QueueCost]) -> list[int]:
+    """One role for all, and one of its own for every stage that fires once."""
+    once = {consumer for queue in queues if queue.accumulates for consumer in queue.consumers}
+    roles, following = [], 1
+    for i in range(len(stages)):
+        roles.append(following if i in once else 0)
+        following += i in once
+    return roles
+
+
+def _spatial(stages: Sequence[StageCost], queues: Sequence[QueueCost], tile: int, target: Target) -> list[int]:
+    """A role a stage while SMs last; else consecutive stages share roles, cut where it balances best."""
+    if len(stages) <= target.sms or any(queue.accumulates for queue in queues):
+        return list(range(len(stages)))
+    times = [tile_us(stage, tile, target, queues_in_l2=True) for stage in stages]
+    return balanced_cuts(times, target.sms)
+
+
+def balanced_cuts(costs: Sequence[float], parts: int) -> list[int]:
+    """Assigns consecutive items to at most `parts` parts so that the dearest part is cheapest."""
+    low, high = max(costs), sum(costs)
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if _cut(costs, middle)[-1] < parts else (middle, high)
+    return _cut(costs, high)
+
+
+def _cut(costs: Sequence[float], most: float) -> list[int]:
+    part, used, assigned = 0, 0.0, []
+    for cost in costs:
+        if used + cost > most and used > 0:
+            part, used = part + 1, 0.0
+        used += cost
+        assigned.append(part)
+    return assigned
+
+
+def allocate(times: Sequence[float], total: int, most: int) -> list[int]:
+    """CTAs for each role so that the slowest role's rate, replicas / time, is as high as it can be.
+
+    The integer program of the paper's Algorithm 2: every rate grows with its own replicas alone, so
+    giving each next CTA to the slowest role is optimal. No role gets more than `most`, its tiles.
+    """
+    replicas = [1] * len(times)
+    for _ in range(total - len(times)):
+        slowest = max(range(len(times)), key=lambda i: times[i] / replicas[i])
+        if replicas[slowest] >= most:
+            break
+        replicas[slowest] += 1
+    return replicas
+
+
+def _placement(
+    shape: str,
+    roles: list[int],
+    stages: Sequence[StageCost],
+    queues: Sequence[QueueCost],
+    tile: int,
+    tiles: int,
+    target: Target,
+) -> Placement:
+    members = [[stage for stage, role in zip(stages, roles) if role == r] for r in range(max(roles) + 1)]
+    in_l2 = len(members) > 1
+    times = [sum(tile_us(stage, tile, target, in_l2) for stage in group) for group in members]
+    replicas = allocate(times, target.sms, tiles)
+    for queue in queues:  # a stage that fires once runs on one CTA
+        if queue.accumulates:
+            for consumer in queue.consumers:
+                replicas[roles[consumer]] = 1
+    on_chip = "reg" if target.kind == "cpu" else "smem"
+    transports, depths = [], []
+    for queue in queues:
+        ends = {roles[queue.producer], *(roles[consumer] for consumer in queue.consumers)}
+        local = len(ends) == 1
+        transports.append(on_chip if local else "l2")
+        depths.append(1 if local else _depth(queue, roles, replicas))
+    predicted = pipeline_us(members, replicas, tiles, tile, target, in_l2)
+    return Placement(shape, tile, tuple(roles), tuple(replicas), tuple(transports), tuple(depths), predicted)
+
+
+def _depth(queue: QueueCost, roles: Sequence[int], replicas: Sequence[int]) -> int:
+    """Slots so that every CTA at either end can work on a tile of its own, and once more between them."""
+    if queue.accumulates:
+        return replicas[roles[queue.producer]]
+    ends = replicas[roles[queue.producer]] + max(replicas[roles[consumer]] for consumer in queue.consumers)
+    skew = max(roles[consumer] for consumer in queue.consumers) - roles[queue.producer]
+    return ends + max(1, skew)

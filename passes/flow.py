@@ -1,0 +1,31 @@
+"""Reads a placed pipeline into the plain flow that the proof works on."""
+
+from __future__ import annotations
+
+from kitsune_mlir import mlir
+from kitsune_mlir.dialects import kitsune
+from kitsune_mlir.planning.flow import Flow, Queue, Stage
+
+from .stage_cost import row_bytes
+
+
+def flow_of(pipeline: kitsune.PipelineOp) -> Flow:
+    """Stages, queues and sizes of a placed pipeline."""
+    stages = tuple(
+        Stage(stage.label, stage.unit, stage.role, stage.replicas, stage.fires_once, mlir.location(stage.location))
+        for stage in pipeline.stages
+    )
+    return Flow(pipeline.label, stages, tuple(_queue(queue) for queue in pipeline.queues))
+
+
+def _queue(queue: kitsune.QueueOp) -> Queue:
+    producer = queue.producers[0]
+    return Queue(
+        name=queue.label,
+        producer=producer.label,
+        consumers=tuple(stage.label for stage in queue.consumers),
+        depth=queue.ring.slots,
+        tile_bytes=row_bytes(queue.ring.tile),
+        transport=queue.transport,
+        accumulates=any(op.operands[0] == queue.results[0] for op in producer.accumulates),
+    )

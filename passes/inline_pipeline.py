@@ -1,0 +1,42 @@
+"""The plain form of a designed pipeline: its stage bodies with the tile's rows := all rows."""
+
+from __future__ import annotations
+
+from kitsune_mlir import rows
+from kitsune_mlir.dialects import kitsune
+from kitsune_mlir.mlir import arith, ir, tensor
+
+from .stage_body import clone_operation
+
+
+def inline_pipeline(pipeline: kitsune.PipelineOp) -> None:
+    """Replaces a designed pipeline by linalg on whole tensors, which computes the same results."""
+    values: dict[int, ir.Value] = {}
+    with pipeline.operation.location, ir.InsertionPoint(pipeline):
+        cloner = rows.RowCloner(_all_rows(pipeline), values)
+        for stage in pipeline.stages:
+            for op in stage.block.operations:
+                _inline_operation(op.operation, cloner)
+    for result in pipeline.result_ops:
+        result.results[0].replace_all_uses_with(cloner[result.store.operands[0]])
+        result.operation.erase()
+    pipeline.operation.erase()
+
+
+def _all_rows(pipeline: kitsune.PipelineOp) -> int | ir.Value:
+    whole = next(load for stage in pipeline.stages for load in stage.loads).operands[0]
+    size = rows.shape_of(whole)[0]
+    return tensor.DimOp(whole, arith.ConstantOp.create_index(0)).result if size == rows.DYNAMIC else size
+
+
+def _inline_operation(op: ir.Operation, cloner: rows.RowCloner) -> None:
+    """Queues hand over whole tensors; a sum of partial sums over all rows is the partial sum itself."""
+    view = op.opview
+    if isinstance(view, kitsune.LoadOp):
+        cloner[op.results[0]] = op.operands[0]
+    elif isinstance(view, kitsune.PutOp | kitsune.AccumulateOp):
+        cloner[op.operands[0]] = cloner[op.operands[1]]
+    elif isinstance(view, kitsune.GetOp | kitsune.ReduceOp):
+        cloner[op.results[0]] = cloner[op.operands[0]]
+    elif not isinstance(view, kitsune.StoreOp):
+        clone_operation(op, cloner)

@@ -1,0 +1,94 @@
+"""place-stages: tile rows, roles, replicas, transports and depths for one target.
+
+    !kitsune.ring<tensor<?x256xf32>, 2>    =>    !kitsune.ring<tensor<64x256xf32>, 31>, transport = "l2"
+    {kind = "tensor", sym_name = "s1"}     =>    {kind = "tensor", role = 1, replicas = 14, sym_name = "s1"}
+
+Every `?` of a stage body becomes the tile's rows; the pipeline gets `tile_rows`, `target` and
+`predicted_us`. The decisions are made in `kitsune_mlir/planning/place.py`. Paper: section 5.3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kitsune_mlir import rows
+from kitsune_mlir.dialects import kitsune
+from kitsune_mlir.errors import UserError
+from kitsune_mlir.mlir import ir, remark
+from kitsune_mlir.planning import target as targets
+from kitsune_mlir.planning.place import SHAPES, Placement, place
+
+from .base import ModulePass
+from .stage_body import clone_body
+from .stage_cost import queue_cost, stage_cost
+
+
+@dataclass(frozen=True)
+class PlaceStages(ModulePass):
+    """target: a name or the path of a description. shape: auto, fused or spatial. tile_rows: 0 chooses."""
+
+    name: ClassVar[str] = "place-stages"
+    target: str = "cpu"
+    shape: str = "auto"
+    tile_rows: int = 0
+
+    def run(self, module: ir.Module) -> None:
+        target = targets.load(self.target)
+        if self.shape not in SHAPES:
+            raise UserError(f"place-stages: shape must be one of {', '.join(SHAPES)}, found '{self.shape}'")
+        for pipeline in kitsune.pipelines(module):
+            if not pipeline.is_designed:
+                raise UserError(f"pipeline '{pipeline.label}' has no stages; run design-pipeline before place-stages")
+            if pipeline.is_placed:
+                continue
+            stages = [stage_cost(stage) for stage in pipeline.stages]
+            order = {stage.name: i for i, stage in enumerate(stages)}
+            queues = [queue_cost(queue, order) for queue in pipeline.queues]
+            placement = place(stages, queues, row_count(pipeline), target, self.shape, self.tile_rows or None)
+            _rewrite(pipeline, placement, target.name)
+
+
+def row_count(pipeline: kitsune.PipelineOp) -> int | None:
+    """The rows that a pipeline streams; None when they are open until the call."""
+    load = next(load for stage in pipeline.stages for load in stage.loads)
+    size = rows.shape_of(load.operands[0])[0]
+    return None if size == rows.DYNAMIC else size
+
+
+def _rewrite(old: kitsune.PipelineOp, placement: Placement, target: str) -> None:
+    """Rebuilds the pipeline with the tile's rows in every type."""
+    i64 = ir.IntegerType.get_signless(64)
+    with old.operation.location, ir.InsertionPoint(old):
+        new = kitsune.PipelineOp(old.attributes["sym_name"], kitsune.Outputs.get())
+        new.attributes["tile_rows"] = ir.IntegerAttr.get(i64, placement.tile_rows)
+        new.attributes["target"] = ir.StringAttr.get(target)
+        new.attributes["predicted_us"] = ir.FloatAttr.get(ir.F64Type.get(), round(placement.predicted_us, 3))
+    body = new.regions[0].blocks.append()
+    values: dict[int, ir.Value] = {}
+    stages = iter(zip(placement.roles, (placement.replicas[role] for role in placement.roles)))
+    queues = iter(zip(placement.transports, placement.depths))
+    for op in old.block.operations:
+        view = op.operation.opview
+        with op.operation.location, ir.InsertionPoint(body):
+            if isinstance(view, kitsune.QueueOp):
+                transport, depth = next(queues)
+                tile = view.ring.tile
+                if not _is_partial_sum(view):
+                    tile = rows.RowCloner(placement.tile_rows).type_of(tile)
+                queue = kitsune.QueueOp(view.attributes["sym_name"], kitsune.ring_type(tile, depth))
+                queue.attributes["transport"] = ir.StringAttr.get(transport)
+                values[hash(view.results[0])] = queue.results[0]
+            else:
+                role, replicas = next(stages)
+                stage = kitsune.StageOp(view.attributes["sym_name"], view.attributes["kind"])
+                stage.attributes["role"] = ir.IntegerAttr.get(i64, role)
+                stage.attributes["replicas"] = ir.IntegerAttr.get(i64, replicas)
+                with ir.InsertionPoint(stage.regions[0].blocks.append()):
+                    clone_body(view, placement.tile_rows, values)
+    old.results[0].replace_all_uses_with(new.results[0])
+    old.operation.erase()
+
+
+def _is_partial_sum(queue: kitsune.QueueOp) -> bool:
+    return any(op.operands[0] == queue.results[0] for op in queue.producers[0].accumulates)

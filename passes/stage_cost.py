@@ -1,0 +1,65 @@
+"""Counts what a stage of a designed pipeline does for one row, for the cost model."""
+
+from __future__ import annotations
+
+from math import prod
+
+from kitsune_mlir import rows
+from kitsune_mlir.dialects import kitsune
+from kitsune_mlir.mlir import ir
+from kitsune_mlir.planning.cost import StageCost
+from kitsune_mlir.planning.place import QueueCost
+
+_DEAR = {"math.exp": 8, "math.tanh": 16, "math.erf": 20, "math.sin": 20, "math.cos": 20, "arith.divf": 8}
+
+
+def element_bytes(type_: ir.Type) -> int:
+    """Bytes of an element in memory."""
+    element = ir.RankedTensorType(type_).element_type
+    return 8 if isinstance(element, ir.IndexType) else (element.width + 7) // 8
+
+
+def row_elements(type_: ir.Type) -> int:
+    """Elements of one row of a tile (all of a tensor without a row dimension)."""
+    shape = list(ir.RankedTensorType(type_).shape)
+    return prod(size for size in shape if size != rows.DYNAMIC)
+
+
+def row_bytes(type_: ir.Type) -> int:
+    return row_elements(type_) * element_bytes(type_)
+
+
+def stage_cost(stage: kitsune.StageOp) -> StageCost:
+    """What the stage does for one row; the tile's rows must still be `?`."""
+    flops = simt = 0.0
+    for op in stage.block.operations:
+        op = op.operation
+        if op.name == "linalg.matmul":
+            k = rows.Structured(op).maps[0].results
+            contracted = [size for size, expr in zip(rows.shape_of(op.operands[0]), k) if "d2" in str(expr)]
+            flops += 2 * row_elements(op.results[0].type) * max(1, contracted[0])
+        elif op.name == "linalg.generic":
+            widest = max(row_elements(value.type) for value in op.operands if rows.is_tensor(value))
+            simt += widest * sum(_DEAR.get(inner.operation.name, 1) for inner in op.regions[0].blocks[0].operations)
+    tiles = [op.results[0].type for op in (*stage.gets, *stage.loads)]
+    tiles += [op.operands[1].type for op in stage.puts] + [op.operands[0].type for op in stage.stores]
+    loads = sum(row_bytes(op.results[0].type) for op in stage.loads)
+    stores = sum(row_bytes(op.operands[0].type) for op in stage.stores if not stage.fires_once)
+    queues = [op.results[0].type for op in stage.gets] + [op.operands[1].type for op in stage.puts]
+    return StageCost(
+        name=stage.label,
+        unit=stage.unit,
+        product_flops=flops,
+        simt_ops=simt,
+        weight_bytes=sum(row_bytes(value.type) for value in stage.residents),
+        dram_bytes=loads + stores,
+        queue_bytes=sum(row_bytes(type_) for type_ in queues),
+        row_bytes=sum(row_bytes(type_) for type_ in tiles),
+    )
+
+
+def queue_cost(queue: kitsune.QueueOp, order: dict[str, int]) -> QueueCost:
+    producer = queue.producers[0]
+    accumulates = any(op.operands[0] == queue.results[0] for op in producer.accumulates)
+    consumers = tuple(order[stage.label] for stage in queue.consumers)
+    return QueueCost(queue.label, order[producer.label], consumers, row_bytes(queue.ring.tile), accumulates)
