@@ -10,7 +10,7 @@ from . import __version__
 from .errors import UserError
 from .plan_report import report
 from .runtime import artifact
-from .runtime.executable import Runner, make_runner
+from .runtime.executable import Interface, Runner, make_runner
 
 
 class Loaded:
@@ -28,6 +28,11 @@ class Loaded:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the model once. Raises UserError for inputs that do not fit it."""
         return self._content.interface.call(self._runner(self.target), args, kwargs)
+
+    @property
+    def interface(self) -> Interface:
+        """Its inputs and results, and how a call nests them."""
+        return self._content.interface
 
     @property
     def targets(self) -> tuple[str, ...]:

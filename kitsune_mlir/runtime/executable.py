@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kitsune_mlir.errors import UserError
-from kitsune_mlir.program import Argument, Output
+from kitsune_mlir.program import Argument, Output, TensorSpec
 from kitsune_mlir.signature import Signature, flatten_inputs, unflatten
 
 from . import arrays
@@ -30,17 +29,36 @@ class Interface:
     arguments: list[Argument] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
 
+    @property
+    def inputs(self) -> list[TensorSpec]:
+        """The tensors that a call gives, in order."""
+        return [argument.spec for argument in self.arguments if argument.kind == "input"]
+
+    @property
+    def results(self) -> list[TensorSpec]:
+        """The tensors that a call returns, in order."""
+        return [output.spec for output in self.outputs if output.kind == "result"]
+
+    def flat_inputs(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+        """The tensors of a call. Raises UserError when it is not nested like the exported one."""
+        return flatten_inputs(self.signature, args, kwargs)
+
+    def nest(self, inputs: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:
+        """The other way: the positional and keyword arguments of the call with these tensors."""
+        return unflatten(self.signature["args"], inputs), unflatten(self.signature["kwargs"], inputs)
+
+    def flat_results(self, returned: Any) -> list[Any]:
+        """The tensors in what a call returned."""
+        return flatten_inputs({"args": {"tuple": [self.signature["results"]]}, "kwargs": {"dict": {}}}, (returned,))
+
     def call(self, runner: Runner, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Runs the model once. Results are torch tensors if any input is one, else numpy arrays.
 
         What the model changes in place (an input, a buffer) is changed. Raises UserError for inputs that
         do not fit the exported model.
         """
-        inputs = [argument for argument in self.arguments if argument.kind == "input"]
-        given = flatten_inputs(self.signature, args, kwargs)
-        if len(given) != len(inputs):
-            raise UserError(f"{self.name} takes {len(inputs)} tensors, found {len(given)}")
-        converted = iter([arrays.to_array(value, argument.spec) for value, argument in zip(given, inputs, strict=True)])
+        given = self.flat_inputs(args, kwargs)
+        converted = iter([arrays.to_array(value, spec) for value, spec in zip(given, self.inputs, strict=True)])
         values = [next(converted) if argument.kind == "input" else argument.value for argument in self.arguments]
         found = runner(values)
         like_torch = any(arrays.is_torch(value) for value in given)

@@ -1,0 +1,42 @@
+"""What the commands share on the terminal: progress, JSON, the arguments of several."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+MODEL_HELP = "a .pt2, .onnx or .mlir file, or module:function returning (nn.Module, args)"
+
+
+def add_model_arguments(parser: argparse.ArgumentParser) -> None:
+    """--dtype and --json."""
+    parser.add_argument("--dtype", choices=("f32", "bf16", "f16"), help="cast an nn.Module and its inputs first")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2))
+
+
+@contextlib.contextmanager
+def progress(what: str) -> Iterator[Callable[[str], None]]:
+    """Gives a function that shows the step at work on one line of stderr; silent unless that is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda step: None
+        return
+    start = time.perf_counter()
+
+    def show(step: str) -> None:
+        sys.stderr.write(f"\r\033[K{what}: {step} ({time.perf_counter() - start:.1f} s)")
+        sys.stderr.flush()
+
+    try:
+        yield show
+    finally:
+        sys.stderr.write("\r\033[K")
+        sys.stderr.flush()

@@ -1,0 +1,35 @@
+"""kitsune report: the plan of a model or of an artifact."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from .console import MODEL_HELP, add_model_arguments, print_json, progress
+
+
+def add(subparsers: Any) -> argparse.ArgumentParser:
+    parser = subparsers.add_parser("report", help="print the plan of an artifact, or of a model")
+    parser.add_argument("model", metavar="ARTIFACT|MODEL", help=f"a .kitsune file, or {MODEL_HELP}")
+    parser.add_argument("--target", action="append", metavar="NAME|FILE", help="targets of a MODEL (default: cpu)")
+    add_model_arguments(parser)
+    parser.set_defaults(run=run)
+    return parser
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.model.endswith(".kitsune"):
+        from kitsune_mlir.loaded import load
+
+        found = load(options.model)
+    else:
+        from kitsune_mlir.compiler import compile
+
+        with progress(f"compiling {options.model}") as show:
+            found = compile(options.model, target=options.target or ["cpu"], dtype=options.dtype, progress=show)
+    if options.json:
+        plans = list(found.plans.values())
+        print_json(plans[0] if len(plans) == 1 else plans)
+    else:
+        print(found.report())
+    return 0

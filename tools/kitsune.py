@@ -1,0 +1,43 @@
+"""kitsune: compile models into pipelines, run them, and see what was done.
+
+kitsune compile model.pt2 --target sm_90a -o model.kitsune
+kitsune run model.kitsune --input inputs.npz
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from importlib import import_module
+
+from kitsune_mlir.errors import KitsuneError
+
+COMMANDS = ("compile", "run", "report", "doctor", "target")  # each a file in tools/commands
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs one command; gives the exit code: 0, or 1 with one sentence on stderr."""
+    parser = argparse.ArgumentParser(prog="kitsune", description="Compiles PyTorch models into spatial pipelines.")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        command = import_module(f".commands.{name}", __package__).add(subparsers)
+        command.add_argument("--debug", action="store_true", help="show tracebacks (or set KITSUNE_DEBUG=1)")
+    options = parser.parse_args(argv)
+    try:
+        return int(options.run(options))
+    except KitsuneError as error:
+        if options.debug or os.environ.get("KITSUNE_DEBUG") == "1":
+            traceback.print_exc()
+        print(f"kitsune: error: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:  # the reader of our output went away, such as `head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
