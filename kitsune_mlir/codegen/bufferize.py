@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from kitsune_mlir.mlir import func, ir, memref, run_passes, walk
 
-_GENERALIZE = "builtin.module(func.func(refback-generalize-tensor-pad,refback-generalize-tensor-concat),canonicalize,cse)"
+_GENERALIZE = (
+    "builtin.module(func.func(refback-generalize-tensor-pad,refback-generalize-tensor-concat),canonicalize,cse)"
+)
 # tm_tensor operations are unknown to one-shot bufferization: it leaves them between to_tensor and
 # to_buffer, which `tm-tensor-bufferize` then folds away. The other order fails the analysis.
 _ONE_SHOT = (
@@ -29,16 +31,20 @@ def bufferize(module: ir.Module) -> None:
 
 
 def results_to_out_params(function: func.FuncOp) -> None:
-    """Makes the memref results of one bufferized function into trailing arguments that the caller allocates.
+    """Makes the static memref results of one bufferized function into trailing arguments that the caller allocates.
 
-    A result allocated for the purpose is written in place; any other is copied at the end.
+    A result allocated for the purpose is written in place; any other is copied at the end. Results with
+    dynamic sizes, which the caller cannot know, are still returned.
     """
     block = function.body.blocks[0]
     end = block.operations[len(block.operations) - 1].operation
-    arguments = list(function.type.inputs)
+    given, arguments, returned = len(function.arguments), list(function.type.inputs), []
     taken: dict[ir.Operation, ir.Value] = {}
     with function.context, function.location:
         for value in list(end.operands):
+            if not value.type.has_static_shape:
+                returned.append(value)
+                continue
             out = block.add_argument(value.type, function.location)
             arguments.append(value.type)
             alloc = _alloc_of(value, block)
@@ -47,17 +53,18 @@ def results_to_out_params(function: func.FuncOp) -> None:
             else:
                 taken[alloc] = out
                 value.replace_all_uses_except(out, end)
-        func.ReturnOp([], ip=ir.InsertionPoint(end))
+        func.ReturnOp(returned, ip=ir.InsertionPoint(end))
         end.erase()
         for alloc in taken:
             alloc.erase()
-        function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(arguments, []))
+        kept = [value.type for value in returned]
+        function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(arguments, kept))
         if "res_attrs" in function.attributes:
             del function.attributes["res_attrs"]
         if "arg_attrs" in function.attributes:
-            given = list(function.attributes["arg_attrs"])
-            none = [ir.DictAttr.get({})] * (len(arguments) - len(given))
-            function.attributes["arg_attrs"] = ir.ArrayAttr.get(given + none)
+            present = list(function.attributes["arg_attrs"])[:given]
+            none = [ir.DictAttr.get({})] * (len(arguments) - given)
+            function.attributes["arg_attrs"] = ir.ArrayAttr.get(present + none)
 
 
 def _alloc_of(value: ir.Value, block: ir.Block) -> ir.Operation | None:

@@ -1,0 +1,55 @@
+"""Short forms of the op builders that CPU kernels are written with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kitsune_mlir.mlir import arith, ir, memref, scf
+
+DYNAMIC = ir.ShapedType.get_dynamic_size()
+_ANY_STRIDE = ir.ShapedType.get_dynamic_stride_or_offset()
+
+
+def index(value: int) -> ir.Value:
+    return arith.constant(ir.IndexType.get(), value)
+
+
+def add(a: ir.Value, b: ir.Value) -> ir.Value:
+    return arith.addi(a, b)
+
+
+def sub(a: ir.Value, b: ir.Value) -> ir.Value:
+    return arith.subi(a, b)
+
+
+def least(a: ir.Value, b: ir.Value) -> ir.Value:
+    return arith.minsi(a, b)
+
+
+def floor_multiple(a: ir.Value, step: int) -> ir.Value:
+    """The largest multiple of `step` that is not above the non-negative `a`."""
+    return arith.muli(arith.divui(a, index(step)), index(step))
+
+
+def loop(start: ir.Value, stop: ir.Value, step: int = 1, carried: Sequence[ir.Value] = ()) -> Iterator:
+    """`for i in loop(...)` builds an scf.for; its body ends with `scf.yield_(...)`."""
+    return scf.for_(start, stop, index(step), carried)
+
+
+def strided(element: ir.Type, rank: int, unit_inner: bool = False) -> ir.MemRefType:
+    """A memref of any sizes, offset and strides; with `unit_inner` rows are contiguous."""
+    strides = [_ANY_STRIDE] * rank
+    if unit_inner:
+        strides[-1] = 1
+    return ir.MemRefType.get([DYNAMIC] * rank, element, ir.StridedLayoutAttr.get(_ANY_STRIDE, strides))
+
+
+def window(source: ir.Value, offsets: Sequence[ir.Value], sizes: Sequence[ir.Value]) -> ir.Value:
+    """The block of a memref of dynamic strides at `offsets`, of the same type as `source`."""
+    rank = len(offsets)
+    dynamic, ones = [DYNAMIC] * rank, [1] * rank
+    return memref.SubViewOp(source.type, source, offsets, sizes, [], dynamic, dynamic, ones).result
+
+
+def dim(source: ir.Value, axis: int) -> ir.Value:
+    return memref.dim(source, index(axis))

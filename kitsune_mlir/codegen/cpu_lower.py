@@ -1,0 +1,85 @@
+"""linalg on tensors -> x86 (or whatever the host is) machine code, through upstream passes."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from kitsune_mlir.errors import InternalError, UnsupportedError
+from kitsune_mlir.mlir import ExecutionEngine, ir, run_passes, walk
+from kitsune_mlir.runtime import cpu_features
+
+from .bufferize import bufferize, results_to_out_params
+from .cpu_gemm import GemmKernels
+from .cpu_math import expand_math
+from .cpu_products import define_products, outline_products
+
+_FUSE = "builtin.module(canonicalize,cse,linalg-generalize-named-ops,func.func(linalg-fuse-elementwise-ops),canonicalize,cse)"
+_DEALLOCATE = (
+    "builtin.module(func.func(promote-buffers-to-stack{max-alloc-size-in-bytes=1024}),buffer-deallocation-pipeline)"
+)
+_TO_LOOPS = (
+    "builtin.module(func.func(tm-tensor-to-loops,refback-munge-memref-copy,convert-linalg-to-loops),"
+    "fold-memref-alias-ops,func.func(math-extend-to-supported-types),"
+    "arith-emulate-unsupported-floats{source-types=bf16,f16 target-type=f32},canonicalize,cse)"
+)
+_TO_LLVM = (
+    "builtin.module(canonicalize,cse,loop-invariant-code-motion,"
+    "func.func(refback-expand-ops-for-llvm,memref-expand,arith-expand{include-bf16=1}),expand-strided-metadata,"
+    "convert-vector-to-scf,lower-affine,convert-scf-to-cf,func.func(convert-math-to-llvm),convert-math-to-libm,"
+    "convert-vector-to-llvm,finalize-memref-to-llvm,func.func(convert-arith-to-llvm),convert-index-to-llvm,"
+    "convert-ub-to-llvm,convert-func-to-llvm,convert-cf-to-llvm,reconcile-unrealized-casts,canonicalize,cse)"
+)
+
+
+def lower_to_llvm(module: ir.Module) -> None:
+    """Takes every function of `module` to the llvm dialect, in place.
+
+    Static memref results of public functions become trailing out-parameters.
+    Raises InternalError when an upstream pass fails.
+    """
+    kernels = GemmKernels(module, cpu_features.vector_bytes())
+    outline_products(module)
+    run_passes(module, _FUSE)
+    bufferize(module)
+    for op in walk(module, "func.func"):
+        if not op.opview.is_external:
+            results_to_out_params(op.opview)
+    run_passes(module, _DEALLOCATE)
+    define_products(module, kernels)
+    run_passes(module, _TO_LOOPS)
+    expand_math(module)
+    _let_sums_reorder(module)
+    run_passes(module, _TO_LLVM)
+
+
+def _let_sums_reorder(module: ir.Module) -> None:
+    """Allows fused multiply-adds, and sums in any order: without that no reduction is vectorized."""
+    with module.context:
+        flags = ir.Attribute.parse("#arith.fastmath<reassoc,contract>")
+    for op in walk(module, "arith.addf", "arith.mulf"):
+        op.attributes["fastmath"] = flags
+
+
+def shared_object(module: ir.Module, opt_level: int = 2) -> bytes:
+    """Compiles a module in the llvm dialect and links it with the C compiler at hand.
+
+    Raises UnsupportedError when there is none, InternalError when it fails.
+    """
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        raise UnsupportedError(
+            "the CPU target links with a C compiler, and there is no cc, gcc or clang on PATH; install one"
+        )
+    with tempfile.TemporaryDirectory(prefix="kitsune-") as folder:
+        source, target = Path(folder, "main.o"), Path(folder, "main.so")
+        engine = ExecutionEngine(module, opt_level=opt_level, enable_pic=True)
+        engine.initialize()
+        engine.dump_to_object_file(str(source))
+        command = [compiler, "-shared", "-o", str(target), str(source), "-lm"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise InternalError(f"linking the native code failed: {done.stderr.strip().splitlines()[-1:]}")
+        return target.read_bytes()

@@ -1,0 +1,121 @@
+"""Runs the CPU target's share of an artifact: numpy arrays in, numpy arrays out."""
+
+from __future__ import annotations
+
+import ctypes
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kitsune_mlir.errors import UnsupportedError, UserError
+
+from . import cpu_features
+
+# bf16 travels as its bits: numpy has no such type.
+DTYPES = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": np.uint16, "i1": np.bool_,
+          "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64}  # fmt: skip
+
+
+class CpuRunner:
+    """A compiled module, loaded. Not thread-safe: one call at a time.
+
+    `constants` has one entry for each argument of @main: an array for a weight, None for an input.
+    Raises UnsupportedError when the code is for another processor.
+    """
+
+    def __init__(self, manifest: Mapping[str, Any], files: Mapping[str, bytes], constants: Sequence[np.ndarray | None]):
+        if lacking := cpu_features.missing(manifest["host"]):
+            raise UnsupportedError(
+                f"this artifact was compiled for a processor with {', '.join(lacking)}, which this one lacks;"
+                " compile the model again on this machine"
+            )
+        self.arguments, self.results = manifest["arguments"], manifest["results"]
+        self.constants = [
+            None if constant is None else _checked(constant, spec, f"weight {i}")
+            for i, (constant, spec) in enumerate(zip(constants, self.arguments, strict=True))
+        ]
+        self.library = _load(files["main.so"])
+        self.entry = getattr(self.library, manifest["entry"])
+        self.entry.restype, self.entry.argtypes = None, [ctypes.c_void_p]
+
+    def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """One call. Raises UserError when an input's number, dtype or shape is wrong; inputs are never written."""
+        arrays = self._bind(inputs)
+        outs = [
+            np.empty(spec["shape"], DTYPES[spec["dtype"]]) if None not in spec["shape"] else None
+            for spec in self.results
+        ]
+        returned = [spec for spec, out in zip(self.results, outs, strict=True) if out is None]
+        native = np.zeros(sum(3 + 2 * len(spec["shape"]) for spec in returned), np.int64)
+        descriptors = [descriptor(array) for array in (*arrays, *(out for out in outs if out is not None))]
+        if returned:
+            descriptors.insert(0, native)
+        self._invoke(descriptors)
+        made = iter(_take(native, returned))
+        return [next(made) if out is None else out for out in outs]
+
+    def _invoke(self, descriptors: list[np.ndarray]) -> None:
+        # The entry wants the address of every argument, and each argument is a descriptor's address.
+        addresses = np.array([d.ctypes.data for d in descriptors], np.uintp)
+        cells = addresses.ctypes.data + np.arange(len(addresses), dtype=np.uintp) * addresses.itemsize
+        self.entry(cells.astype(np.uintp).ctypes.data)
+
+    def _bind(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        wanted = sum(constant is None for constant in self.constants)
+        if len(inputs) != wanted:
+            raise UserError(f"the model takes {wanted} inputs, and {len(inputs)} were given")
+        given = iter(enumerate(inputs))
+        arrays = []
+        for constant, spec in zip(self.constants, self.arguments, strict=True):
+            if constant is None:
+                position, array = next(given)
+                constant = _checked(array, spec, f"input {position}")
+            arrays.append(constant)
+        return arrays
+
+
+def descriptor(array: np.ndarray) -> np.ndarray:
+    """MLIR's ranked memref descriptor: allocated and aligned pointer, offset, sizes, strides in elements."""
+    address, step = array.ctypes.data, array.itemsize
+    return np.array([address, address, 0, *array.shape, *(stride // step for stride in array.strides)], np.int64)
+
+
+def _checked(array: np.ndarray, spec: Mapping[str, Any], name: str) -> np.ndarray:
+    """The array, contiguous. Raises UserError when it is not what the model was compiled for."""
+    dtype, shape = np.dtype(DTYPES[spec["dtype"]]), spec["shape"]
+    array = np.asarray(array)
+    if array.dtype != dtype:
+        raise UserError(f"{name} must be {spec['dtype']}, and {array.dtype} was given")
+    fits = len(array.shape) == len(shape) and all(w is None or w == s for w, s in zip(shape, array.shape, strict=True))
+    if not fits:
+        wanted = " x ".join("any" if size is None else str(size) for size in shape) or "a scalar"
+        raise UserError(f"{name} must be {wanted}, and {' x '.join(map(str, array.shape)) or 'a scalar'} was given")
+    return array if array.flags.c_contiguous else array.copy()
+
+
+def _take(native: np.ndarray, specs: Sequence[Mapping[str, Any]]) -> list[np.ndarray]:
+    """Copies the results that native code allocated into arrays, and frees them."""
+    free = ctypes.CDLL(None).free
+    free.argtypes, free.restype = [ctypes.c_void_p], None
+    arrays, at = [], 0
+    for spec in specs:
+        rank = len(spec["shape"])
+        allocated, aligned, offset, *rest = (int(v) for v in native[at : at + 3 + 2 * rank])
+        at += 3 + 2 * rank
+        dtype, sizes = np.dtype(DTYPES[spec["dtype"]]), rest[:rank]
+        out = np.empty(sizes, dtype)
+        if out.nbytes:
+            ctypes.memmove(out.ctypes.data, aligned + offset * dtype.itemsize, out.nbytes)
+        arrays.append(out)
+        free(allocated)
+    return arrays
+
+
+def _load(code: bytes) -> ctypes.CDLL:
+    with tempfile.TemporaryDirectory(prefix="kitsune-") as folder:
+        path = Path(folder, "main.so")
+        path.write_bytes(code)
+        return ctypes.CDLL(str(path))  # stays mapped after the file is gone
