@@ -7,15 +7,19 @@ from torch import Tensor, nn
 
 
 class PositionalEncoding(nn.Module):
-    """[rows, n] -> [rows, 2 * n * octaves]: sines and cosines of the coordinates times pi * 2^k."""
+    """[rows, n] -> [rows, 2 * n * octaves]: sines and cosines of the coordinates times pi * 2^k.
+
+    The angles are f32 at least: in bf16 the high octaves would be noise.
+    """
 
     def __init__(self, octaves: int):
         super().__init__()
-        self.register_buffer("scales", math.pi * 2.0 ** torch.arange(octaves))
+        self.register_buffer("scales", 2.0 ** torch.arange(octaves))
 
     def forward(self, x: Tensor) -> Tensor:
+        x = x.to(torch.promote_types(x.dtype, torch.float32)) * math.pi
         angles = (x[:, :, None] * self.scales).flatten(1)
-        return torch.cat([torch.sin(angles), torch.cos(angles)], 1)
+        return torch.cat([torch.sin(angles), torch.cos(angles)], 1).to(self.scales.dtype)
 
 
 class NeRF(nn.Module):
@@ -48,7 +52,7 @@ class NeRF(nn.Module):
 
 
 def nerf(samples: int = 512, width: int = 64, depth: int = 8, skip: int = 4, dtype: torch.dtype = torch.float32):
-    """(NeRF, (points [samples, 3] in [-1, 1], directions [samples, 3] of unit length))"""
+    """(NeRF, (points f32 [samples, 3] in [-1, 1], directions f32 [samples, 3] of unit length))"""
     points = torch.rand(samples, 3) * 2 - 1
     directions = nn.functional.normalize(torch.randn(samples, 3), dim=1)
-    return NeRF(width, depth, skip).to(dtype).eval(), (points.to(dtype), directions.to(dtype))
+    return NeRF(width, depth, skip).to(dtype).eval(), (points, directions)

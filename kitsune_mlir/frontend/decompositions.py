@@ -27,10 +27,12 @@ aten = torch.ops.aten
 
 Table = dict[Any, Callable[..., Any]]
 
+_NARROW = (torch.bfloat16, torch.float16)
+
 
 def _working(x: Tensor) -> Tensor:
-    """In the type that norms and exponentials are computed in: at least f32."""
-    return x if x.dtype == torch.float64 else x.float()
+    """In the type that norms, exponentials and sums are computed in: at least f32."""
+    return x.float() if x.dtype in _NARROW else x
 
 
 def softmax(x: Tensor, dim: int, half_to_float: bool = False) -> Tensor:
@@ -182,6 +184,20 @@ def mean(x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, *, 
     return (_working(x if dtype is None else x.to(dtype)).sum(dims, keepdim=keepdim) * (1 / count)).to(dtype or x.dtype)
 
 
+def total(x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    """Sums of 16-bit numbers accumulate in f32."""
+    if x.dtype not in _NARROW or dtype not in (None, x.dtype):
+        return NotImplemented
+    return x.float().sum(list(range(x.dim())) if dim is None else dim, keepdim=keepdim).to(x.dtype)
+
+
+def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
+    """One scatter of whole rows, accumulated in at least f32."""
+    source = source if alpha == 1 else source * alpha
+    where = [None] * (dim % x.dim()) + [index]
+    return aten.index_put(_working(x), where, _working(source), accumulate=True).to(x.dtype)
+
+
 def embedding_bag(
     weight: Tensor,
     indices: Tensor,
@@ -219,6 +235,11 @@ _OWN: Table = {
     aten._native_batch_norm_legit_no_training.default: batch_norm_no_training,
     aten.gelu.default: gelu,
     aten.pow.Tensor_Scalar: power,
+    aten.sum.dim_IntList: total,
+    aten.sum.default: lambda x, *, dtype=None: total(x, dtype=dtype),
+    aten.index_add.default: index_add,
+    aten._embedding_bag.default: embedding_bag,
+    aten._embedding_bag_forward_only.default: embedding_bag,
     aten.mean.dim: mean,
     aten.mean.default: lambda x, *, dtype=None: mean(x, dtype=dtype),
 }

@@ -1,0 +1,99 @@
+"""Casts between f32 and 16-bit types: into the generics beside them, so that none stands alone.
+
+A cast on its own is a pass over a tensor for nothing. A consumer's body can cast what it reads, a
+producer's what it yields; `scalar_bodies.widen` then drops a rounding that is undone at once.
+"""
+
+from __future__ import annotations
+
+from kitsune_mlir.mlir import ir
+
+from .generic_operands import indexing_maps, input_count
+
+
+def absorb_cast(cast: ir.Operation) -> None:
+    """Moves a generic that is only a cast into its users (where they are generics) or its producer."""
+    if not _is_cast(cast):
+        return
+    source, uses = cast.operands[0], list(cast.results[0].uses)
+    if uses and all(_reads(use) for use in uses):
+        for use in uses:
+            _read(use.owner.operation, use.operand_number, source, cast)
+        cast.erase()
+    elif _can_yield(source, cast):
+        _yield(source.owner, cast)
+
+
+def _is_cast(generic: ir.Operation) -> bool:
+    """Whether all it does is `arith.extf` or `arith.truncf` element by element, in place."""
+    operations = list(generic.regions[0].blocks[0].operations)
+    if len(generic.operands) != 2 or len(operations) != 2 or operations[0].name not in ("arith.extf", "arith.truncf"):
+        return False
+    argument = generic.regions[0].blocks[0].arguments[0]
+    maps = indexing_maps(generic)
+    casts = operations[0].operands[0] == argument and operations[1].operands[0] == operations[0].results[0]
+    return casts and maps[0] == maps[1] == ir.AffineMap.get_identity(maps[0].n_dims)
+
+
+def _reads(use: ir.OpOperand) -> bool:
+    owner = use.owner.operation
+    return owner.name == "linalg.generic" and use.operand_number < input_count(owner)
+
+
+def _read(user: ir.Operation, index: int, source: ir.Value, cast: ir.Operation) -> None:
+    """Makes operand `index` of `user` the uncast tensor, and casts in the body."""
+    block = user.regions[0].blocks[0]
+    argument = block.arguments[index]
+    moved = _scalar_cast(cast).clone(ip=ir.InsertionPoint.at_block_begin(block))
+    argument.replace_all_uses_with(moved.results[0])
+    argument.set_type(source.type.element_type)
+    moved.operation.operands[0] = argument
+    user.operands[index] = source
+
+
+def _can_yield(source: ir.Value, cast: ir.Operation) -> bool:
+    """Whether the producer is an elementwise generic that nothing else uses."""
+    producer = source.owner
+    if isinstance(producer, ir.Block) or producer.name != "linalg.generic" or len(producer.results) != 1:
+        return False
+    block = producer.regions[0].blocks[0]
+    parallel = all("parallel" in str(kind) for kind in ir.ArrayAttr(producer.attributes["iterator_types"]))
+    fresh = producer.operands[input_count(producer)].owner
+    return (
+        parallel
+        and len(list(source.uses)) == 1
+        and not list(block.arguments[len(block.arguments) - 1].uses)
+        and not isinstance(fresh, ir.Block)
+        and fresh.name == "tensor.empty"
+    )
+
+
+def _yield(producer: ir.Operation, cast: ir.Operation) -> None:
+    """Makes the producer yield the cast value into a tensor of the cast's type."""
+    block = producer.regions[0].blocks[0]
+    terminator = list(block.operations)[-1].operation
+    moved = _scalar_cast(cast).clone(ip=ir.InsertionPoint(terminator))
+    moved.operation.operands[0] = terminator.operands[0]
+    type_ = cast.results[0].type
+    fresh = producer.operands[input_count(producer)].owner
+    with ir.InsertionPoint(producer), producer.location:
+        sizes = ir.Operation.create("tensor.empty", results=[type_], operands=list(fresh.operands)).result
+    slim = ir.Operation.create(
+        "linalg.generic",
+        results=[type_],
+        operands=[*list(producer.operands)[:-1], sizes],
+        attributes={name: producer.attributes[name] for name in producer.attributes},
+        regions=1,
+        loc=producer.location,
+        ip=ir.InsertionPoint(producer),
+    )
+    terminator.operands[0] = moved.results[0]
+    block.arguments[len(block.arguments) - 1].set_type(type_.element_type)
+    block.append_to(slim.regions[0])
+    cast.results[0].replace_all_uses_with(slim.results[0])
+    cast.erase()
+    producer.erase()
+
+
+def _scalar_cast(cast: ir.Operation) -> ir.Operation:
+    return list(cast.regions[0].blocks[0].operations)[0].operation

@@ -1,0 +1,125 @@
+"""Brings imported linalg into the forms that the other passes look for. Idempotent.
+
+Transposed operands become maps of the product, one-value tensors fills or scalars, 16-bit arithmetic
+f32, and results that nobody uses go:
+
+    %t = linalg.transpose ins(%w : tensor<8x4xbf16>) outs(...) permutation = [1, 0]
+    %p = linalg.matmul ins(%x, %t : ...) outs(%f : tensor<2x8xf32>) -> tensor<2x8xf32>
+    %m:2 = linalg.generic {...} ins(%p : ...) outs(%lowest, %zero : tensor<2xf32>, tensor<2xi64>) {
+      ... linalg.yield %value, %index : f32, i64 }
+    %y = linalg.generic {...} ins(%c : tensor<2xbf16>) outs(...) {
+      %0 = arith.divf %in, %two : bf16
+      %1 = math.fpowi %0, %c2_i64 : bf16, i64
+      linalg.yield %1 : bf16 }
+    cf.assert %inside, "index out of range"
+
+becomes
+
+    %p = linalg.matmul indexing_maps = [(m, n, k) -> (m, k), (m, n, k) -> (n, k), (m, n, k) -> (m, n)]
+           ins(%x, %w : ...) outs(%f : tensor<2x8xf32>) -> tensor<2x8xf32>
+    %m = linalg.generic {...} ins(%p : ...) outs(%lowest : tensor<2xf32>) { ... linalg.yield %value : f32 }
+    %y = linalg.generic {...} ins(%c : tensor<2xbf16>) outs(...) {
+      %0 = arith.extf %in : bf16 to f32
+      %1 = arith.mulf %0, %half : f32
+      %2 = arith.mulf %1, %1 : f32
+      %3 = arith.truncf %2 : f32 to bf16
+      linalg.yield %3 : bf16 }
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kitsune_mlir.mlir import ir, run_passes, walk
+
+from .absorb_casts import absorb_cast
+from .base import ModulePass
+from .generic_operands import indexing_maps, inline_constants, prune, splat_of
+from .scalar_bodies import constant_of, simplify, widen
+
+_PRODUCTS = ("linalg.matmul", "linalg.batch_matmul")
+
+
+@dataclass(frozen=True)
+class PrepareLinalg(ModulePass):
+    """Normalises linalg in place; computes the same values, 16-bit ones with fewer roundings."""
+
+    name: ClassVar[str] = "prepare-linalg"
+
+    def run(self, module: ir.Module) -> None:
+        with module.context:
+            for op in walk(module, "cf.assert"):
+                op.erase()
+            run_passes(module, "builtin.module(canonicalize,cse)")
+            for op in walk(module, "arith.constant"):
+                _fill_instead(op)
+            for op in walk(module, *_PRODUCTS):
+                _absorb_transposes(op)
+            for op in walk(module, "linalg.generic"):
+                inline_constants(op)
+                prune(op)
+            for op in walk(module, "linalg.generic"):
+                absorb_cast(op)
+            for op in walk(module, "linalg.generic"):
+                widen(op)
+            run_passes(module, "builtin.module(canonicalize,cse)")
+            for op in walk(module, "linalg.generic"):
+                simplify(op)
+                _fill_of(op)
+            run_passes(module, "builtin.module(canonicalize,cse)")
+
+
+def _absorb_transposes(product: ir.Operation) -> None:
+    """Reads a transposed operand where it lies: the map of the product permutes instead."""
+    maps = indexing_maps(product)
+    for i in range(2):
+        transpose = product.operands[i].owner
+        if isinstance(transpose, ir.Block) or transpose.name != "linalg.transpose":
+            continue
+        permutation = list(ir.DenseI64ArrayAttr(transpose.attributes["permutation"]))
+        if product.name == "linalg.batch_matmul" and permutation[0] != 0:
+            continue
+        results: list[ir.AffineExpr] = [maps[i].results[0]] * len(permutation)
+        for position, source in enumerate(permutation):
+            results[source] = maps[i].results[position]
+        maps[i] = ir.AffineMap.get(maps[i].n_dims, 0, results)
+        product.operands[i] = transpose.operands[0]
+        product.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(map_) for map_ in maps])
+
+
+def _fill_instead(constant: ir.Operation) -> None:
+    """A tensor of one value is filled where it is used, not stored in the program."""
+    type_ = constant.result.type
+    element = splat_of(constant.result)
+    if element is None or not isinstance(type_, ir.RankedTensorType) or type_.rank == 0:
+        return
+    with ir.InsertionPoint(constant), constant.location:
+        scalar = ir.Operation.create("arith.constant", results=[type_.element_type], attributes={"value": element})
+        filled = _filled(scalar.result, type_)
+    for use in list(constant.result.uses):
+        if use.owner.name != "linalg.generic":  # a generic takes the scalar itself
+            use.owner.operands[use.operand_number] = filled
+    if not list(constant.result.uses):
+        constant.erase()
+
+
+def _fill_of(generic: ir.Operation) -> None:
+    """A generic that writes one constant everywhere is a fill."""
+    operations = list(generic.regions[0].blocks[0].operations)
+    value = operations[-1].operands[0]
+    type_ = generic.results[0].type
+    if len(generic.operands) != 1 or constant_of(value) is None or not type_.has_static_shape:
+        return
+    with ir.InsertionPoint(generic), generic.location:
+        attribute = value.owner.attributes["value"]
+        scalar = ir.Operation.create("arith.constant", results=[value.type], attributes={"value": attribute})
+        generic.results[0].replace_all_uses_with(_filled(scalar.result, type_))
+    generic.erase()
+
+
+def _filled(scalar: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
+    from kitsune_mlir.mlir import linalg, tensor
+
+    empty = tensor.empty(type_.shape, type_.element_type)
+    return linalg.fill(scalar, outs=[empty])

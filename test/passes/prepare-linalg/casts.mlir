@@ -1,0 +1,72 @@
+// RUN: kitsune-opt --prepare-linalg %s | filecheck %s
+
+// A cast that stands alone moves into its users' bodies, or into its producer's.
+
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#row = affine_map<(d0, d1) -> (d1)>
+
+// CHECK-LABEL: func.func @bias
+// CHECK: %[[P:.+]] = linalg.matmul
+// CHECK-NEXT: tensor.empty
+// CHECK-NEXT: linalg.generic {{.*}} ins(%[[P]], %{{.+}} : tensor<2x8xf32>, tensor<8xbf16>)
+// CHECK-NEXT: ^bb0(%[[A:.+]]: f32, %[[B:.+]]: bf16, %{{.+}}: bf16):
+// CHECK-NEXT: %[[W:.+]] = arith.extf %[[B]]
+// CHECK-NEXT: arith.addf %[[A]], %[[W]] : f32
+func.func @bias(%x: tensor<2x4xbf16>, %w: tensor<4x8xbf16>, %b: tensor<8xbf16>) -> tensor<2x8xbf16> {
+  %zero = arith.constant 0.0 : f32
+  %o = tensor.empty() : tensor<2x8xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%o : tensor<2x8xf32>) -> tensor<2x8xf32>
+  %p = linalg.matmul ins(%x, %w : tensor<2x4xbf16>, tensor<4x8xbf16>) outs(%f : tensor<2x8xf32>) -> tensor<2x8xf32>
+  %e = tensor.empty() : tensor<2x8xbf16>
+  %n = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%p : tensor<2x8xf32>) outs(%e : tensor<2x8xbf16>) {
+  ^bb0(%in: f32, %out: bf16):
+    %0 = arith.truncf %in : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<2x8xbf16>
+  %y = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]} ins(%n, %b : tensor<2x8xbf16>, tensor<8xbf16>) outs(%e : tensor<2x8xbf16>) {
+  ^bb0(%in: bf16, %in2: bf16, %out: bf16):
+    %0 = arith.addf %in, %in2 : bf16
+    linalg.yield %0 : bf16
+  } -> tensor<2x8xbf16>
+  return %y : tensor<2x8xbf16>
+}
+
+// CHECK-LABEL: func.func @producer
+// CHECK: linalg.generic {{.*}} ins(%{{.+}} : tensor<2x8xf32>) outs(%{{.+}} : tensor<2x8xbf16>)
+// CHECK: math.tanh
+// CHECK: arith.truncf
+// CHECK-NOT: linalg.generic
+func.func @producer(%x: tensor<2x8xf32>) -> tensor<2x8xbf16> {
+  %o = tensor.empty() : tensor<2x8xf32>
+  %t = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<2x8xf32>) outs(%o : tensor<2x8xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %0 = math.tanh %in : f32
+    linalg.yield %0 : f32
+  } -> tensor<2x8xf32>
+  %e = tensor.empty() : tensor<2x8xbf16>
+  %n = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%t : tensor<2x8xf32>) outs(%e : tensor<2x8xbf16>) {
+  ^bb0(%in: f32, %out: bf16):
+    %0 = arith.truncf %in : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<2x8xbf16>
+  return %n : tensor<2x8xbf16>
+}
+
+// What a product or the caller takes stays 16 bits wide; a sum must not lose its f32 accumulator.
+// CHECK-LABEL: func.func @sum
+// CHECK: linalg.generic {{.*}} outs(%{{.+}} : tensor<2x8xf32>)
+// CHECK: linalg.generic {{.*}} outs(%{{.+}} : tensor<2x8xbf16>)
+func.func @sum(%x: tensor<2x8xf32>, %init: tensor<2x8xf32>) -> tensor<2x8xbf16> {
+  %t = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<2x8xf32>) outs(%init : tensor<2x8xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %0 = arith.addf %in, %out : f32
+    linalg.yield %0 : f32
+  } -> tensor<2x8xf32>
+  %e = tensor.empty() : tensor<2x8xbf16>
+  %n = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%t : tensor<2x8xf32>) outs(%e : tensor<2x8xbf16>) {
+  ^bb0(%in: f32, %out: bf16):
+    %0 = arith.truncf %in : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<2x8xbf16>
+  return %n : tensor<2x8xbf16>
+}
