@@ -83,6 +83,8 @@ def _pipeline(op: PipelineOp) -> dict[str, Any]:
             "kind": stage.unit,
             "role": stage.role,
             "ctas": stage.replicas,
+            "operators": len(traffic.operators(stage.operation)),
+            "computes": _computes(traffic.operators(stage.operation)),
             "location": mlir.location(stage.operation.location),
         }
         for stage in op.stages
@@ -95,6 +97,22 @@ def _pipeline(op: PipelineOp) -> dict[str, Any]:
         "stages": stages,
         "queues": [_queue(queue) for queue in op.queues],
     }
+
+
+def _computes(found: Sequence[ir.Operation]) -> str:
+    """What a stage's operators do, in a few words: "matmul 60→256 + 2 others"."""
+    products = [_product(op) for op in found if op.name == "linalg.matmul"]
+    others = len(found) - len(products)
+    words = [
+        *products,
+        *([f"{others} other{'s' if others > 1 else ''}" if products else f"{others} elementwise"] if others else []),
+    ]
+    return " + ".join(words)
+
+
+def _product(op: ir.Operation) -> str:
+    inner = ir.RankedTensorType(op.operands[0].type).shape[-1]
+    return f"matmul {inner}→{ir.RankedTensorType(op.results[0].type).shape[-1]}"
 
 
 def _queue(op: QueueOp) -> dict[str, Any]:
@@ -113,4 +131,5 @@ def _queue(op: QueueOp) -> dict[str, Any]:
 
 
 def _declined(remarks: Sequence[Remark]) -> list[dict[str, str]]:
-    return [{"operator": r.operator, "reason": r.message, "location": r.location} for r in remarks]
+    told = [r for r in remarks if traffic.counts(r.operator)]
+    return [{"operator": r.operator, "reason": r.message, "location": r.location} for r in told]

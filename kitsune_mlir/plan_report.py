@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,7 +24,7 @@ def report(plan: dict[str, Any]) -> str:
     if plan["kernels"]:
         lines += ["", "kernels", *_table(plan["kernels"])]
     if plan["declined"]:
-        lines += ["", "not pipelined", *_table(plan["declined"], ("operator", "location", "reason"))]
+        lines += ["", "not pipelined", *_table(_grouped(plan["declined"]))]
     return "\n".join(lines)
 
 
@@ -55,11 +57,26 @@ def _pipeline(pipeline: dict[str, Any]) -> list[str]:
             "kind": stage["kind"],
             "role": "-" if stage["role"] is None else stage["role"],
             "ctas": "-" if stage["ctas"] is None else stage["ctas"],
-            "location": stage["location"],
+            "computes": stage["computes"],
+            "location": _short(stage["location"]),
         }
         for stage in pipeline["stages"]
     ]
     return [head, *_table(stages), *(["", *_table(queues)] if queues else [])]
+
+
+def _grouped(declined: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Equal lines once, with their number."""
+    counts = Counter((entry["operator"], _short(entry["location"]), entry["reason"]) for entry in declined)
+    return [
+        {"": f"{count}x", "operator": operator, "location": place, "reason": reason}
+        for (operator, place, reason), count in counts.items()
+    ]
+
+
+def _short(place: str) -> str:
+    """A location below the current folder without that folder."""
+    return place.removeprefix(os.getcwd() + os.sep)
 
 
 def _table(rows: Sequence[dict[str, Any]], columns: Sequence[str] = ()) -> list[str]:

@@ -19,15 +19,14 @@ _VIEWS = {"tensor.cast", "tensor.expand_shape", "tensor.collapse_shape"}
 _EMPTY = {"tensor.empty", "linalg.fill", "arith.constant"}
 
 
-def is_operator(op: ir.Operation) -> bool:
-    """Whether an operation counts as an operator of the model."""
-    dialect = op.name.partition(".")[0]
-    return (dialect in ("linalg", "tm_tensor") and op.name not in _FREE) or op.name in _TENSOR_OPERATORS
+def counts(name: str) -> bool:
+    """Whether operations of that name count as operators of the model."""
+    return (name.startswith(("linalg.", "tm_tensor.")) and name not in _FREE) or name in _TENSOR_OPERATORS
 
 
 def operators(root: ir.Module | ir.Operation) -> list[ir.Operation]:
     """The operators under `root`, in program order."""
-    return [op for op in walk(root) if is_operator(op)]
+    return [op for op in walk(root) if counts(op.name)]
 
 
 def enclosing(op: ir.Operation, name: str) -> ir.Operation | None:
