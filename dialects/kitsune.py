@@ -26,6 +26,9 @@ only assembly form; two layers read:
 
 Every operation has at most two operands and one result because IRDL, through which Python defines
 dialects, wants all values of a variadic to have one type.
+
+Verifiers are `verify_region_invariants` throughout: unlike `verify_invariants` that hook runs after the
+declared operands, attributes, results and regions were checked, so it may rely on them.
 """
 # No `from __future__ import annotations` here: the field declarations are read as raw annotations.
 
@@ -33,9 +36,22 @@ from collections.abc import Iterator
 from typing import Any
 
 from kitsune_mlir.mlir import ext, ir, walk
+from kitsune_mlir.planning.flow import TRANSPORTS, UNITS
 
-KINDS = ("tensor", "simt")
-TRANSPORTS = ("reg", "smem", "dsmem", "l2", "hbm")
+from .captures import captures
+from .checks import (
+    check_body,
+    check_integer,
+    defined_by,
+    fail,
+    is_row_tile,
+    parent_of,
+    stands_in,
+    verify_endpoint,
+    verify_queue,
+    verify_result,
+)
+from .types import Kitsune, Outputs, Ring, ring_type  # noqa: F401  (part of the dialect)
 
 
 class _Writes(ir.MemoryEffectsOpInterface):
@@ -52,74 +68,12 @@ class _QueueEffect:
         _Writes.attach(op_name)
 
 
-class Kitsune(ext.Dialect, name="kitsune"):
-    """The dialect."""
-
-
-class Ring(Kitsune.Type, name="ring"):
-    """`!kitsune.ring<TILE, DEPTH>`: the type of a queue, a bounded first-in-first-out ring of tiles.
-
-    TILE is the ranked tensor type of one entry; DEPTH, at least 1, the number of entries. (IRDL keeps
-    types and operations in one name space, so it cannot be called `queue` too.)
-    """
-
-    elem: ir.TypeAttr
-    depth: ir.IntegerAttr
-
-    @property
-    def tile(self) -> ir.Type:
-        return ir.TypeAttr(self.elem).value
-
-    @property
-    def slots(self) -> int:
-        return ir.IntegerAttr(self.depth).value
-
-
-class Outputs(Kitsune.Type, name="outputs"):
-    """`!kitsune.outputs`: all that a pipeline computes; `kitsune.result` takes one tensor out of it."""
-
-
-def ring_type(tile: ir.Type, depth: int) -> Ring:
-    """The type of a queue of `depth` tiles of tensor type `tile`."""
-    return Ring.get(tile, ir.IntegerAttr.get(ir.IntegerType.get_signless(64, tile.context), depth))
-
-
-def is_row_tile(tile: ir.Type, whole: ir.Type) -> bool:
-    """Whether `tile` is a block of rows (dimension 0) of `whole`: same rank, trailing sizes, elements."""
-    if not isinstance(tile, ir.RankedTensorType) or not isinstance(whole, ir.RankedTensorType):
-        return False
-    same = tile.rank == whole.rank > 0 and tile.element_type == whole.element_type
-    return same and tile.shape[1:] == whole.shape[1:]
-
-
-def _fail(op, message: str) -> bool:
-    op.operation.location.emit_error(f"'{op.operation.name}' op {message}")
-    return False
-
-
 def _string(op, name: str) -> str | None:
     return ir.StringAttr(op.attributes[name]).value if name in op.attributes else None
 
 
 def _integer(op, name: str) -> int | None:
     return ir.IntegerAttr(op.attributes[name]).value if name in op.attributes else None
-
-
-def _check_integer(op, name: str, least: int) -> bool:
-    if name not in op.attributes:
-        return True
-    value = op.attributes[name]
-    if isinstance(value, ir.IntegerAttr) and value.value >= least:
-        return True
-    return _fail(op, f"{name} must be an integer of at least {least}, found {value}")
-
-
-def parent_of(op, name: str) -> ir.Operation | None:
-    """The nearest enclosing operation of that name."""
-    parent = op.operation.parent
-    while parent is not None and parent.name != name:
-        parent = parent.operation.parent
-    return None if parent is None else parent.operation
 
 
 class QueueOp(Kitsune.Operation, name="queue"):
@@ -158,31 +112,16 @@ class QueueOp(Kitsune.Operation, name="queue"):
         """The stages that get or reduce, each once."""
         return self._stages(GetOp.OPERATION_NAME, ReduceOp.OPERATION_NAME)
 
-    def verify_invariants(self) -> bool:
-        ring = self.results[0].type
-        if not isinstance(ring, Ring):
-            return True  # the dialect's own constraint reports it
-        if not isinstance(ring.tile, ir.RankedTensorType):
-            return _fail(self, f"tile type must be a ranked tensor, found {ring.tile}")
-        if ring.slots < 1:
-            return _fail(self, f"depth must be at least 1, found {ring.slots}")
+    def verify_region_invariants(self) -> bool:
+        if not isinstance(self.ring.tile, ir.RankedTensorType):
+            return fail(self, f"tile type must be a ranked tensor, found {self.ring.tile}")
+        if self.ring.slots < 1:
+            return fail(self, f"depth must be at least 1, found {self.ring.slots}")
         if "transport" in self.attributes:
             transport = self.attributes["transport"]
             if not isinstance(transport, ir.StringAttr) or transport.value not in TRANSPORTS:
-                return _fail(self, f"transport must be one of {', '.join(TRANSPORTS)}, found {transport}")
-        if parent_of(self, PipelineOp.OPERATION_NAME) is None:
-            return _fail(self, "must stand in a kitsune.pipeline")
-        return True
-
-
-def _verify_endpoint(op, tile: ir.Type) -> bool:
-    """Shared by the ops that touch one queue from inside a stage (the bindings allow one base class)."""
-    ring = op.operands[0].type
-    if isinstance(ring, Ring) and tile != ring.tile:
-        return _fail(op, f"tile type {tile} does not match queue tile type {ring.tile}")
-    if parent_of(op, StageOp.OPERATION_NAME) is None:
-        return _fail(op, "must stand in a kitsune.stage")
-    return True
+                return fail(self, f"transport must be one of {', '.join(TRANSPORTS)}, found {transport}")
+        return stands_in(self, PipelineOp.OPERATION_NAME)
 
 
 class GetOp(Kitsune.Operation, name="get", traits=[_QueueEffect]):
@@ -191,8 +130,8 @@ class GetOp(Kitsune.Operation, name="get", traits=[_QueueEffect]):
     queue: ext.Operand[Ring]
     tile: ext.Result[Any]
 
-    def verify_invariants(self) -> bool:
-        return _verify_endpoint(self, self.results[0].type)
+    def verify_region_invariants(self) -> bool:
+        return verify_endpoint(self, self.results[0].type)
 
 
 class PutOp(Kitsune.Operation, name="put", traits=[_QueueEffect]):
@@ -201,8 +140,8 @@ class PutOp(Kitsune.Operation, name="put", traits=[_QueueEffect]):
     queue: ext.Operand[Ring]
     tile: ext.Operand[Any]
 
-    def verify_invariants(self) -> bool:
-        return _verify_endpoint(self, self.operands[1].type)
+    def verify_region_invariants(self) -> bool:
+        return verify_endpoint(self, self.operands[1].type)
 
 
 class AccumulateOp(Kitsune.Operation, name="accumulate", traits=[_QueueEffect]):
@@ -213,8 +152,8 @@ class AccumulateOp(Kitsune.Operation, name="accumulate", traits=[_QueueEffect]):
     queue: ext.Operand[Ring]
     tile: ext.Operand[Any]
 
-    def verify_invariants(self) -> bool:
-        return _verify_endpoint(self, self.operands[1].type)
+    def verify_region_invariants(self) -> bool:
+        return verify_endpoint(self, self.operands[1].type)
 
 
 class ReduceOp(Kitsune.Operation, name="reduce", traits=[_QueueEffect]):
@@ -224,8 +163,8 @@ class ReduceOp(Kitsune.Operation, name="reduce", traits=[_QueueEffect]):
     queue: ext.Operand[Ring]
     tile: ext.Result[Any]
 
-    def verify_invariants(self) -> bool:
-        return _verify_endpoint(self, self.results[0].type)
+    def verify_region_invariants(self) -> bool:
+        return verify_endpoint(self, self.results[0].type)
 
 
 class LoadOp(Kitsune.Operation, name="load", traits=[ext.Pure]):
@@ -234,12 +173,10 @@ class LoadOp(Kitsune.Operation, name="load", traits=[ext.Pure]):
     whole: ext.Operand[Any]
     tile: ext.Result[Any]
 
-    def verify_invariants(self) -> bool:
+    def verify_region_invariants(self) -> bool:
         if not is_row_tile(self.results[0].type, self.operands[0].type):
-            return _fail(self, f"result type {self.results[0].type} is not a row tile of {self.operands[0].type}")
-        if parent_of(self, StageOp.OPERATION_NAME) is None:
-            return _fail(self, "must stand in a kitsune.stage")
-        return True
+            return fail(self, f"result type {self.results[0].type} is not a row tile of {self.operands[0].type}")
+        return stands_in(self, StageOp.OPERATION_NAME)
 
 
 class StoreOp(Kitsune.Operation, name="store", traits=[_QueueEffect]):
@@ -253,12 +190,12 @@ class StoreOp(Kitsune.Operation, name="store", traits=[_QueueEffect]):
     def position(self) -> int:
         return _integer(self, "index")
 
-    def verify_invariants(self) -> bool:
+    def verify_region_invariants(self) -> bool:
         if not isinstance(self.operands[0].type, ir.RankedTensorType):
-            return _fail(self, f"stores a ranked tensor, found {self.operands[0].type}")
-        if parent_of(self, PipelineOp.OPERATION_NAME) is None:
-            return _fail(self, "must stand in a kitsune.pipeline")
-        return _check_integer(self, "index", 0)
+            return fail(self, f"stores a ranked tensor, found {self.operands[0].type}")
+        if not check_integer(self, "index", 0):
+            return False
+        return stands_in(self, StageOp.OPERATION_NAME, PipelineOp.OPERATION_NAME)
 
 
 class StageOp(Kitsune.Operation, name="stage", traits=[ir.NoTerminatorTrait]):
@@ -331,19 +268,16 @@ class StageOp(Kitsune.Operation, name="stage", traits=[ir.NoTerminatorTrait]):
         streamed = {op.operation for op in self.loads}
         return [value for value in captures(self, skip=streamed) if isinstance(value.type, ir.RankedTensorType)]
 
-    def verify_invariants(self) -> bool:
-        if self.unit not in KINDS:
-            return _fail(self, f"kind must be one of {', '.join(KINDS)}, found {self.attributes['kind']}")
-        if parent_of(self, PipelineOp.OPERATION_NAME) is None:
-            return _fail(self, "must stand in a kitsune.pipeline")
-        return _check_integer(self, "role", 0) and _check_integer(self, "replicas", 1)
-
     def verify_region_invariants(self) -> bool:
-        if len(self.regions[0].blocks) != 1:
-            return _fail(self, "body must be one block")
-        if self.fires_once and (self.gets or self.puts or self.loads or self.accumulates):
-            return _fail(self, "with a kitsune.reduce fires once, so it cannot get, put, load or accumulate row tiles")
-        return True
+        if self.unit not in UNITS:
+            return fail(self, f"kind must be one of {', '.join(UNITS)}, found {self.attributes['kind']}")
+        if not check_integer(self, "role", 0) or not check_integer(self, "replicas", 1) or not check_body(self):
+            return False
+        names = {op.operation.name for op in self.block.operations}
+        each_tile = (GetOp, PutOp, LoadOp, AccumulateOp)
+        if ReduceOp.OPERATION_NAME in names and any(op.OPERATION_NAME in names for op in each_tile):
+            return fail(self, "with a kitsune.reduce fires once, so it cannot get, put, load or accumulate row tiles")
+        return stands_in(self, PipelineOp.OPERATION_NAME)
 
 
 class PipelineOp(Kitsune.Operation, name="pipeline", traits=[ir.NoTerminatorTrait]):
@@ -381,7 +315,9 @@ class PipelineOp(Kitsune.Operation, name="pipeline", traits=[ir.NoTerminatorTrai
     @property
     def stores(self) -> list[StoreOp]:
         """By output index."""
-        found = [op.opview for op in walk(self, StoreOp.OPERATION_NAME)]
+        blocks = [self.block, *(stage.block for stage in self.stages)]
+        ops = [op.operation for block in blocks for op in block.operations]
+        found = [op.opview for op in ops if op.name == StoreOp.OPERATION_NAME]
         return sorted(found, key=lambda store: store.position)
 
     @property
@@ -403,47 +339,40 @@ class PipelineOp(Kitsune.Operation, name="pipeline", traits=[ir.NoTerminatorTrai
     def is_placed(self) -> bool:
         return self.tile_rows is not None
 
-    def verify_invariants(self) -> bool:
-        return _check_integer(self, "tile_rows", 1)
-
     def verify_region_invariants(self) -> bool:
-        if len(self.regions[0].blocks) != 1:
-            return _fail(self, "body must be one block")
-        positions = [store.position for store in self.stores]
-        if positions != list(range(len(positions))):
-            return _fail(self, f"stores outputs {positions}; wants each of 0 to n-1 once")
-        if not self.is_designed:
-            return True
-        strangers = [
-            op.operation
-            for op in self.block.operations
-            if op.operation.name not in (QueueOp.OPERATION_NAME, StageOp.OPERATION_NAME)
-        ]
-        if strangers:
-            return _fail(strangers[0], "stands beside stages; a designed pipeline holds only queues and stages")
-        return self._verify_queues()
+        if parent_of(self, PipelineOp.OPERATION_NAME) is not None:
+            return fail(self, "cannot stand in another kitsune.pipeline")
+        if not check_integer(self, "tile_rows", 1) or not check_body(self):
+            return False
+        names = (QueueOp.OPERATION_NAME, StageOp.OPERATION_NAME)
+        members = [op.operation for op in self.block.operations]
+        if any(op.name in names for op in members):
+            stranger = next((op for op in members if op.name not in names), None)
+            if stranger is not None:
+                return fail(stranger, "stands beside stages; a designed pipeline holds only queues and stages")
+        return self._verify_outputs() and self._verify_queues()
+
+    def _verify_outputs(self) -> bool:
+        stores = self.stores
+        positions = [store.position for store in stores]
+        if positions != list(range(len(stores))):
+            return fail(self, f"stores outputs {positions}; wants each of 0 to n-1 once")
+        users = [use.owner.operation for use in self.results[0].uses]
+        for user in users:
+            if user.name != ResultOp.OPERATION_NAME:
+                return fail(user, "uses the outputs of a kitsune.pipeline; only kitsune.result may")
+        return all(verify_result(user.opview, stores) for user in reversed(users))
 
     def _verify_queues(self) -> bool:
-        order = {stage.label: i for i, stage in enumerate(self.stages)}
-        if len(order) != len(self.stages):
-            return _fail(self, "stage names must be unique")
-        for queue in self.queues:
-            producers, consumers = queue.producers, queue.consumers
-            if len(producers) != 1:
-                return _fail(queue, f"needs exactly one kitsune.put or kitsune.accumulate, found {len(producers)}")
-            if not consumers:
-                return _fail(queue, "needs at least one consumer stage")
-            if len({consumer.label for consumer in consumers}) != len(consumers):
-                return _fail(queue, "is taken from twice by one stage; get once and use the tile twice")
-            accumulated = any(op.operands[0] == queue.results[0] for op in producers[0].accumulates)
-            for consumer in consumers:
-                if order[consumer.label] <= order[producers[0].label]:
-                    return _fail(
-                        queue, f"is consumed by stage '{consumer.label}' before its producer '{producers[0].label}'"
-                    )
-                if consumer.fires_once != accumulated:
-                    return _fail(queue, "joins kitsune.accumulate with kitsune.reduce, or kitsune.put with kitsune.get")
-        return True
+        stages, queues = self.stages, self.queues
+        for what, members in (("stage", stages), ("queue", queues)):
+            labels: set[str] = set()
+            for member in members:
+                if member.label in labels:
+                    return fail(member, f"has the name '{member.label}' of an earlier {what}; names must be unique")
+                labels.add(member.label)
+        order = {stage.label: i for i, stage in enumerate(stages)}
+        return all(verify_queue(queue, order) for queue in queues)
 
 
 class ResultOp(Kitsune.Operation, name="result", traits=[ext.Pure]):
@@ -463,48 +392,10 @@ class ResultOp(Kitsune.Operation, name="result", traits=[ext.Pure]):
         stores = self.operands[0].owner.operation.opview.stores
         return next((store for store in stores if store.position == self.position), None)
 
-    def verify_invariants(self) -> bool:
-        if not isinstance(self.operands[0].type, Outputs):
-            return True  # the dialect's own constraint reports it
-        owner = self.operands[0].owner
-        if not isinstance(owner, ir.Operation | ir.OpView) or owner.operation.name != PipelineOp.OPERATION_NAME:
-            return _fail(self, "takes its operand straight from a kitsune.pipeline")
-        if not _check_integer(self, "index", 0):
-            return False
-        if (store := self.store) is None:
-            return _fail(self, f"index {self.position} has no kitsune.store in the pipeline")
-        tile, whole = store.operands[0].type, self.results[0].type
-        stage = parent_of(store, StageOp.OPERATION_NAME)
-        if stage is not None and not stage.opview.fires_once:
-            if not is_row_tile(tile, whole):
-                return _fail(self, f"type {whole} is not made of row tiles {tile}")
-        elif tile != whole:
-            return _fail(self, f"type {whole} is not the stored type {tile}")
-        return True
-
-
-def captures(op, skip: set[ir.Operation] = frozenset()) -> list[ir.Value]:
-    """The values defined outside `op` that its regions use, in order of first use.
-
-    Uses by the operations in `skip` do not count.
-    """
-    inside = {id_of(value) for inner in walk(op) for value in inner.results}
-    for inner in walk(op):
-        for region in inner.regions:
-            inside.update(id_of(argument) for block in region.blocks for argument in block.arguments)
-    found: dict[int, ir.Value] = {}
-    for inner in walk(op):
-        if inner == op.operation or inner in skip:
-            continue
-        for value in inner.operands:
-            if id_of(value) not in inside:
-                found.setdefault(id_of(value), value)
-    return list(found.values())
-
-
-def id_of(value: ir.Value) -> int:
-    """A key by which two Python handles of one SSA value are equal."""
-    return hash(value)
+    def verify_region_invariants(self) -> bool:
+        if not defined_by(self.operands[0], PipelineOp.OPERATION_NAME):
+            return fail(self, "takes its operand straight from a kitsune.pipeline")
+        return check_integer(self, "index", 0)
 
 
 def pipelines(module: Any) -> Iterator[PipelineOp]:

@@ -1,0 +1,116 @@
+"""What the verifiers of the kitsune dialect are made of. Each check that fails emits its diagnostic."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kitsune_mlir.mlir import ir
+
+if TYPE_CHECKING:
+    from .kitsune import QueueOp, ResultOp, StoreOp
+
+
+def is_row_tile(tile: ir.Type, whole: ir.Type) -> bool:
+    """Whether `tile` is a block of rows (dimension 0) of `whole`: same rank, trailing sizes, elements."""
+    if not isinstance(tile, ir.RankedTensorType) or not isinstance(whole, ir.RankedTensorType):
+        return False
+    same = tile.rank == whole.rank > 0 and tile.element_type == whole.element_type
+    return same and tile.shape[1:] == whole.shape[1:]
+
+
+def parent_of(op, name: str) -> ir.Operation | None:
+    """The nearest enclosing operation of that name."""
+    parent = op.operation.parent
+    while parent is not None and parent.operation.name != name:
+        parent = parent.operation.parent
+    return None if parent is None else parent.operation
+
+
+def fail(op, message: str) -> bool:
+    """Emits an error at the operation's location, for the verifier to return."""
+    op.operation.location.emit_error(f"'{op.operation.name}' op {message}")
+    return False
+
+
+def check_integer(op, name: str, least: int) -> bool:
+    """The attribute, where it is present (IRDL has no optional ones), is an integer and not too small."""
+    if name not in op.attributes:
+        return True
+    value = op.attributes[name]
+    if isinstance(value, ir.IntegerAttr) and value.value >= least:
+        return True
+    return fail(op, f"{name} must be an integer of at least {least}, found {value}")
+
+
+def stands_in(op, *names: str) -> bool:
+    """The operation's parent is one of these."""
+    parent = op.operation.parent
+    if parent is not None and parent.operation.name in names:
+        return True
+    return fail(op, f"must stand directly in a {' or '.join(names)}")
+
+
+def check_body(op) -> bool:
+    """One block without arguments (IRDL would take any)."""
+    blocks = op.regions[0].blocks
+    if len(blocks) != 1:
+        return fail(op, f"body must be one block, found {len(blocks)}")
+    if len(blocks[0].arguments):
+        return fail(op, "body takes no arguments; it names the values around it")
+    return True
+
+
+def verify_endpoint(op, tile: ir.Type) -> bool:
+    """Shared by the ops that touch one queue from inside a stage (the bindings allow one base class)."""
+    if not defined_by(op.operands[0], "kitsune.queue"):
+        return fail(op, "takes its queue straight from a kitsune.queue")
+    if tile != op.operands[0].type.tile:
+        return fail(op, f"tile type {tile} does not match queue tile type {op.operands[0].type.tile}")
+    return stands_in(op, "kitsune.stage")
+
+
+def defined_by(value: ir.Value, name: str) -> bool:
+    """Whether an operation of that name, not a block argument, makes the value."""
+    return isinstance(value.owner, ir.Operation | ir.OpView) and value.owner.operation.name == name
+
+
+def verify_result(result: ResultOp, stores: list[StoreOp]) -> bool:
+    """Run by the pipeline, which knows its stores; the result itself may not have been verified yet."""
+    index = result.attributes["index"] if "index" in result.attributes else None
+    if not isinstance(index, ir.IntegerAttr) or index.value < 0 or len(result.results) != 1:
+        return True  # the result's own verifier reports it
+    if index.value >= len(stores):
+        return fail(result, f"index {index.value} has no kitsune.store in the pipeline")
+    store = stores[index.value]
+    tile, whole = store.operands[0].type, result.results[0].type
+    stage = parent_of(store, "kitsune.stage")
+    if stage is not None and not stage.opview.fires_once:
+        if not is_row_tile(tile, whole):
+            return fail(result, f"type {whole} is not made of row tiles {tile}")
+    elif tile != whole:
+        return fail(result, f"type {whole} is not the stored type {tile}")
+    return True
+
+
+def verify_queue(queue: QueueOp, order: dict[str, int]) -> bool:
+    """Run by the pipeline; `order` gives the position of each stage."""
+    users = {use.owner.operation.name for use in queue.results[0].uses}
+    per_tile = {"kitsune.put", "kitsune.get"}
+    once = {"kitsune.accumulate", "kitsune.reduce"}
+    if users - per_tile - once:
+        return fail(queue, f"is used by {min(users - per_tile - once)}; only get, put, accumulate and reduce may")
+    producers, consumers = queue.producers, queue.consumers
+    if len(producers) != 1:
+        return fail(queue, f"needs exactly one kitsune.put or kitsune.accumulate, found {len(producers)}")
+    if not consumers:
+        return fail(queue, "needs at least one consumer stage")
+    if users not in (per_tile, once):
+        return fail(queue, "joins kitsune.accumulate with kitsune.reduce, or kitsune.put with kitsune.get")
+    labels = [consumer.label for consumer in consumers]
+    if len(set(labels)) != len(labels):
+        return fail(queue, "is taken from twice by one stage; get once and use the tile twice")
+    producer = producers[0].label
+    for label in labels:
+        if order[label] <= order[producer]:
+            return fail(queue, f"is consumed by stage '{label}', which does not stand after its producer '{producer}'")
+    return True

@@ -1,0 +1,36 @@
+"""The kitsune dialect itself and its types; `kitsune.py` has the operations."""
+# No `from __future__ import annotations` here: the field declarations are read as raw annotations.
+
+from kitsune_mlir.mlir import ext, ir
+
+
+class Kitsune(ext.Dialect, name="kitsune"):
+    """The dialect."""
+
+
+class Ring(Kitsune.Type, name="ring"):
+    """`!kitsune.ring<TILE, DEPTH>`: the type of a queue, a bounded first-in-first-out ring of tiles.
+
+    TILE is the ranked tensor type of one entry; DEPTH, at least 1, the number of entries. (IRDL keeps
+    types and operations in one name space, so it cannot be called `queue` too.)
+    """
+
+    elem: ir.TypeAttr
+    depth: ir.IntegerAttr
+
+    @property
+    def tile(self) -> ir.Type:
+        return ir.TypeAttr(self.elem).value
+
+    @property
+    def slots(self) -> int:
+        return ir.IntegerAttr(self.depth).value
+
+
+class Outputs(Kitsune.Type, name="outputs"):
+    """`!kitsune.outputs`: all that a pipeline computes; `kitsune.result` takes one tensor out of it."""
+
+
+def ring_type(tile: ir.Type, depth: int) -> Ring:
+    """The type of a queue of `depth` tiles of tensor type `tile`."""
+    return Ring.get(tile, ir.IntegerAttr.get(ir.IntegerType.get_signless(64, tile.context), depth))
