@@ -18,6 +18,8 @@ import sys
 
 import llvmlite.binding as llvm_binding
 
+from kitsune_mlir.codegen.device_math import expand_math
+from kitsune_mlir.codegen.llvm_text import for_llvmlite
 from kitsune_mlir.mlir import PassManager, first_line, ir, llvm, walk
 
 # Memref arguments become expanded descriptors (codegen/host_program.py passes them so).
@@ -31,11 +33,12 @@ LOWER = (
 SCHEDULED = "kitsune.scheduled"
 
 _TRIPLE = "nvptx64-nvidia-cuda"
-_INLINE_ASSEMBLY = re.compile(r"^(.* call .* asm sideeffect .*)$", re.MULTILINE)
+_LIBDEVICE = re.compile(r"@(__nv_\w+)")
 
 
 def lower(module: ir.Module) -> ir.Operation:
     """Lowers the one gpu.module inside `module` to the LLVM dialect and gives it."""
+    expand_math(walk(module, "gpu.module")[0])
     PassManager.parse(LOWER).run(module.operation)
     for function in walk(module, "llvm.func"):
         if "gpu.kernel" not in function.attributes and len(function.regions[0].blocks):
@@ -44,9 +47,11 @@ def lower(module: ir.Module) -> ir.Operation:
 
 
 def to_llvm(module: ir.Module) -> str:
-    """LLVM IR text. Inline assembly with side effects is marked convergent: it may be a barrier."""
+    """LLVM IR text that llvmlite reads."""
     text = llvm.translate_module_to_llvmir(lower(module))
-    return _INLINE_ASSEMBLY.sub(r"\1 convergent", text)
+    if missing := _LIBDEVICE.search(text):
+        raise ValueError(f"it calls {missing.group(1)}, which is in CUDA's libdevice")
+    return for_llvmlite(text)
 
 
 def to_assembly(text: str, chip: str, features: str, optimise: bool) -> str:
@@ -77,8 +82,10 @@ def answer(request: dict[str, str]) -> dict[str, str]:
         if request["emit"] == "llvm":
             return {"text": text}
         return {"text": to_assembly(text, request["chip"], request["features"], optimise)}
-    except (ir.MLIRError, RuntimeError, ValueError) as error:
+    except (ir.MLIRError, ValueError) as error:
         return {"error": first_line(error)}
+    except RuntimeError as error:  # llvmlite's, of several lines
+        return {"error": "; ".join(str(error).splitlines()[:3])}
 
 
 def main() -> None:
