@@ -55,7 +55,7 @@ TABLES = {
     "ERF": (even(lambda x: erf(x) / x), 1e-30, 1.01, 6, 13),
     "ERFC": (scaled_erfc, (0.95 - 2) / (0.95 + 2), (28 - 2) / 30, 9, 22),
 }
-HEADER = '''"""Polynomials of the elementary functions, printed by bench/fit_device_math.py, which says what they fit."""
+HEADER = '''"""Polynomials of the elementary functions, printed by bench/fit_device_math.py."""
 
 '''
 

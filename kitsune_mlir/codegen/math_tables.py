@@ -1,4 +1,4 @@
-"""Polynomials of the elementary functions, printed by bench/fit_device_math.py, which says what they fit."""
+"""Polynomials of the elementary functions, printed by bench/fit_device_math.py."""
 
 EXP_64 = (
     1.0,
