@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from . import __version__
-from .errors import UserError
+from .errors import UnsupportedError, UserError
 from .plan_report import report
 from .runtime import artifact
 from .runtime.executable import Interface, Runner, make_runner
@@ -87,7 +87,9 @@ class Loaded:
     def _runner(self, name: str) -> Runner:
         if name not in self._runners:
             section = self._content.sections[name]
-            self._runners[name] = make_runner(self._content.kinds[name], section.manifest, section.files)
+            self._runners[name] = make_runner(
+                self._content.kinds[name], section.manifest, section.files, self.interface
+            )
         return self._runners[name]
 
     def _first_runnable(self) -> str:
@@ -96,7 +98,7 @@ class Loaded:
             try:
                 self._runner(name)
                 return name
-            except UserError as error:
+            except (UserError, UnsupportedError) as error:
                 refusals.append(f"{name}: {error}")
         raise UserError(f"this machine runs none of its targets ({'; '.join(refusals)})")
 

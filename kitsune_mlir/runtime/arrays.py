@@ -15,6 +15,11 @@ from kitsune_mlir.errors import UserError
 from kitsune_mlir.program import TensorSpec
 
 
+def storage(spec: TensorSpec) -> np.dtype:
+    """The numpy type that runners see: MLIR has no unsigned integers, so u8 is i8 there."""
+    return np.dtype(np.int8) if spec.dtype == "u8" else spec.numpy_dtype
+
+
 def is_torch(value: Any) -> bool:
     """Whether `value` is a torch tensor, without importing torch."""
     torch = sys.modules.get("torch")
@@ -22,7 +27,7 @@ def is_torch(value: Any) -> bool:
 
 
 def to_array(value: Any, spec: TensorSpec) -> np.ndarray:
-    """`value` as a C-contiguous array of `spec.numpy_dtype`, sharing memory where it can.
+    """`value` as a C-contiguous array of `storage(spec)`, sharing memory where it can.
 
     Raises UserError, naming the input, for a wrong type, dtype or shape.
     """
@@ -38,7 +43,7 @@ def to_array(value: Any, spec: TensorSpec) -> np.ndarray:
     if array.dtype != wanted or (dtype == "bfloat16") > (spec.dtype == "bf16"):
         raise UserError(f"input '{spec.name}' must be {spec.dtype}, found {dtype}")
     check_shape(array.shape, spec)
-    return np.ascontiguousarray(array) if array.ndim else array
+    return (array if array.flags.c_contiguous else array.copy()).view(storage(spec))
 
 
 def check_shape(shape: tuple[int, ...], spec: TensorSpec) -> None:
@@ -51,6 +56,7 @@ def check_shape(shape: tuple[int, ...], spec: TensorSpec) -> None:
 
 def from_array(array: np.ndarray, spec: TensorSpec, like_torch: bool) -> Any:
     """An output as the caller wants it: a torch tensor, or a numpy array."""
+    array = array.view(spec.numpy_dtype)
     if like_torch:
         torch = sys.modules["torch"]
         if spec.dtype == "bf16":

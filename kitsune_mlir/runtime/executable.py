@@ -5,9 +5,9 @@ Used alike by what was just compiled and by what an artifact holds. Needs numpy 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -16,8 +16,13 @@ from kitsune_mlir.signature import Signature, flatten_inputs, unflatten
 
 from . import arrays
 
-# All arguments of @main in order -> all its results in order.
-Runner = Callable[[Sequence[np.ndarray]], list[np.ndarray]]
+
+class Runner(Protocol):
+    """Runs @main on one target. Made from a section's manifest and files and from `constants`: for each
+    argument of @main an array, or None for an input."""
+
+    def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The inputs of @main in order -> all its results in order."""
 
 
 @dataclass
@@ -58,9 +63,7 @@ class Interface:
         do not fit the exported model.
         """
         given = self.flat_inputs(args, kwargs)
-        converted = iter([arrays.to_array(value, spec) for value, spec in zip(given, self.inputs, strict=True)])
-        values = [next(converted) if argument.kind == "input" else argument.value for argument in self.arguments]
-        found = runner(values)
+        found = runner.run([arrays.to_array(value, spec) for value, spec in zip(given, self.inputs, strict=True)])
         like_torch = any(arrays.is_torch(value) for value in given)
         self._write_back(found, given)
         results = [
@@ -79,18 +82,22 @@ class Interface:
             if argument.kind == "input":
                 arrays.write_back(array, argument.spec, given[position[output.mutates]])
             else:
-                argument.value = array
+                np.copyto(argument.value, array.view(argument.value.dtype))
 
 
-def make_runner(kind: str, manifest: dict[str, Any], files: dict[str, bytes]) -> Runner:
+def make_runner(kind: str, manifest: dict[str, Any], files: dict[str, bytes], interface: Interface) -> Runner:
     """The runner of a section for a target of that kind ("cpu" or "gpu") on this machine.
 
-    Raises UserError when the machine cannot run it.
+    Raises UserError or UnsupportedError when the machine cannot run it.
     """
+    constants = [
+        None if argument.value is None else argument.value.view(arrays.storage(argument.spec))
+        for argument in interface.arguments
+    ]
     if kind == "cpu":
-        from . import cpu
+        from .cpu import CpuRunner
 
-        return cpu.load(manifest, files)
-    from . import gpu
+        return CpuRunner(manifest, files, constants)
+    from .gpu import GpuRunner
 
-    return gpu.load(manifest, files)
+    return GpuRunner(manifest, files, constants)
