@@ -170,6 +170,8 @@ def first_line(error: BaseException) -> str:
     if diagnostics:
         return f"{location(diagnostics[0].location)}: {diagnostics[0].message}"
     lines = [line for line in str(error).splitlines() if line.strip()]
+    if lines and lines[0].startswith("Unable to parse"):  # the one failure that MLIR does not explain
+        return 'an operation of the kitsune dialect is not in the generic form, "kitsune.name"(...)'
     return lines[0] if lines else type(error).__name__
 
 
