@@ -9,6 +9,8 @@ from kitsune_mlir.mlir import ir
 if TYPE_CHECKING:
     from .kitsune import QueueOp, ResultOp, StoreOp
 
+MOST = 2**31 - 1  # of any count or index: device code holds them in 32 bits
+
 
 def is_row_tile(tile: ir.Type, whole: ir.Type) -> bool:
     """Whether `tile` is a block of rows (dimension 0) of `whole`: same rank, trailing sizes, elements."""
@@ -33,13 +35,13 @@ def fail(op, message: str) -> bool:
 
 
 def check_integer(op, name: str, least: int) -> bool:
-    """The attribute, where it is present (IRDL has no optional ones), is an integer and not too small."""
+    """The attribute, where it is present (IRDL has no optional ones), is an integer and in range."""
     if name not in op.attributes:
         return True
     value = op.attributes[name]
-    if isinstance(value, ir.IntegerAttr) and value.value >= least:
+    if isinstance(value, ir.IntegerAttr) and least <= value.value <= MOST:
         return True
-    return fail(op, f"{name} must be an integer of at least {least}, found {value}")
+    return fail(op, f"{name} must be an integer from {least} to {MOST}, found {value}")
 
 
 def stands_in(op, *names: str) -> bool:

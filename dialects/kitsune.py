@@ -40,6 +40,7 @@ from kitsune_mlir.planning.flow import TRANSPORTS, UNITS
 
 from .captures import captures
 from .checks import (
+    MOST,
     check_body,
     check_integer,
     defined_by,
@@ -115,8 +116,8 @@ class QueueOp(Kitsune.Operation, name="queue"):
     def verify_region_invariants(self) -> bool:
         if not isinstance(self.ring.tile, ir.RankedTensorType):
             return fail(self, f"tile type must be a ranked tensor, found {self.ring.tile}")
-        if self.ring.slots < 1:
-            return fail(self, f"depth must be at least 1, found {self.ring.slots}")
+        if not 1 <= self.ring.slots <= MOST:
+            return fail(self, f"depth must be from 1 to {MOST}, found {self.ring.slots}")
         if "transport" in self.attributes:
             transport = self.attributes["transport"]
             if not isinstance(transport, ir.StringAttr) or transport.value not in TRANSPORTS:

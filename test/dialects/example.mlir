@@ -1,3 +1,10 @@
+// RUN: kitsune-opt %s --verify-roundtrip | filecheck %s
+
+// CHECK: "kitsune.pipeline"()
+// CHECK: "kitsune.queue"() {sym_name = "hidden"} : () -> !kitsune.ring<tensor<?x256xf32>, 2 : i64>
+// CHECK: {kind = "tensor", sym_name = "up"}
+// CHECK: {kind = "tensor", sym_name = "down"}
+// CHECK: {sym_name = "mlp"} : () -> !kitsune.outputs
 func.func @main(%x: tensor<1000x64xf32>, %w0: tensor<256x64xf32>, %w1: tensor<8x256xf32>) -> tensor<1000x8xf32> {
   %zero = arith.constant 0.0 : f32
   %p = "kitsune.pipeline"() ({

@@ -1,0 +1,783 @@
+// One case or more for every diagnostic of the dialect (test_dialect_diagnostics.py counts them), and some of
+// the constraints that IRDL checks from the declarations.
+// RUN: kitsune-opt %s --split-input-file --verify-diagnostics
+
+// kitsune.queue
+func.func @queue_of_scalars(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    // expected-error@+1 {{'kitsune.queue' op tile type must be a ranked tensor, found f32}}
+    %q = "kitsune.queue"() {sym_name = "q"} : () -> !kitsune.ring<f32, 2 : i64>
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @queue_of_unranked(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    // expected-error@+1 {{tile type must be a ranked tensor, found tensor<*xf32>}}
+    %q = "kitsune.queue"() {sym_name = "q"} : () -> !kitsune.ring<tensor<*xf32>, 2 : i64>
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @queue_without_slots(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    // expected-error@+1 {{'kitsune.queue' op depth must be from 1 to 2147483647, found 0}}
+    %q = "kitsune.queue"() {sym_name = "q"} : () -> !kitsune.ring<tensor<?x8xf32>, 0 : i64>
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @queue_too_deep(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    // expected-error@+1 {{depth must be from 1 to 2147483647, found 2147483648}}
+    %q = "kitsune.queue"() {sym_name = "q"} : () -> !kitsune.ring<tensor<?x8xf32>, 2147483648 : i64>
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @queue_transport(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    // expected-error@+1 {{'kitsune.queue' op transport must be one of reg, smem, dsmem, l2, hbm, found "wire"}}
+    %q = "kitsune.queue"() {sym_name = "q", transport = "wire"} : () -> !kitsune.ring<tensor<?x8xf32>, 2 : i64>
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @queue_transport_kind(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    // expected-error@+1 {{transport must be one of reg, smem, dsmem, l2, hbm, found 1 : i64}}
+    %q = "kitsune.queue"() {sym_name = "q", transport = 1 : i64} : () -> !kitsune.ring<tensor<?x8xf32>, 2 : i64>
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @queue_in_function(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  // expected-error@+1 {{'kitsune.queue' op must stand directly in a kitsune.pipeline}}
+  %q = "kitsune.queue"() {sym_name = "q"} : () -> !kitsune.ring<tensor<?x8xf32>, 2 : i64>
+  return
+}
+
+// -----
+
+func.func @queue_in_stage(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    "kitsune.stage"() ({
+      // expected-error@+1 {{'kitsune.queue' op must stand directly in a kitsune.pipeline}}
+      %q = "kitsune.queue"() {sym_name = "q"} : () -> !kitsune.ring<tensor<?x8xf32>, 2 : i64>
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @queue_without_producer(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    // expected-error@+1 {{'kitsune.queue' op needs exactly one kitsune.put or kitsune.accumulate, found 0}}
+    %q = "kitsune.queue"() {sym_name = "q"} : () -> !kitsune.ring<tensor<?x8xf32>, 2 : i64>
+    "kitsune.stage"() ({
+      %a = "kitsune.get"(%q) : (!kitsune.ring<tensor<?x8xf32>, 2 : i64>) -> tensor<?x8xf32>
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @queue_put_twice(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    // expected-error@+1 {{needs exactly one kitsune.put or kitsune.accumulate, found 2}}
+    %q = "kitsune.queue"() {sym_name = "q"} : () -> !kitsune.ring<tensor<?x8xf32>, 2 : i64>
+    "kitsune.stage"() ({
+      "kitsune.put"(%q, %t) : (!kitsune.ring<tensor<?x8xf32>, 2 : i64>, tensor<?x8xf32>) -> ()
+      "kitsune.put"(%q, %t) : (!kitsune.ring<tensor<?x8xf32>, 2 : i64>, tensor<?x8xf32>) -> ()
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @queue_without_consumer(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    // expected-error@+1 {{'kitsune.queue' op needs at least one consumer stage}}
+    %q = "kitsune.queue"() {sym_name = "q"} : () -> !kitsune.ring<tensor<?x8xf32>, 2 : i64>
+    "kitsune.stage"() ({
+      "kitsune.put"(%q, %t) : (!kitsune.ring<tensor<?x8xf32>, 2 : i64>, tensor<?x8xf32>) -> ()
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @queue_got_twice(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    // expected-error@+1 {{'kitsune.queue' op is taken from twice by one stage; get once and use the tile twice}}
+    %q = "kitsune.queue"() {sym_name = "q"} : () -> !kitsune.ring<tensor<?x8xf32>, 2 : i64>
+    "kitsune.stage"() ({
+      "kitsune.put"(%q, %t) : (!kitsune.ring<tensor<?x8xf32>, 2 : i64>, tensor<?x8xf32>) -> ()
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+    "kitsune.stage"() ({
+      %a = "kitsune.get"(%q) : (!kitsune.ring<tensor<?x8xf32>, 2 : i64>) -> tensor<?x8xf32>
+      %b = "kitsune.get"(%q) : (!kitsune.ring<tensor<?x8xf32>, 2 : i64>) -> tensor<?x8xf32>
+    }) {kind = "simt", sym_name = "c"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @queue_against_order(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    // expected-error@+1 {{'kitsune.queue' op is consumed by stage 'c', which does not stand after its producer 's'}}
+    %q = "kitsune.queue"() {sym_name = "q"} : () -> !kitsune.ring<tensor<?x8xf32>, 2 : i64>
+    "kitsune.stage"() ({
+      %a = "kitsune.get"(%q) : (!kitsune.ring<tensor<?x8xf32>, 2 : i64>) -> tensor<?x8xf32>
+    }) {kind = "simt", sym_name = "c"} : () -> ()
+    "kitsune.stage"() ({
+      "kitsune.put"(%q, %t) : (!kitsune.ring<tensor<?x8xf32>, 2 : i64>, tensor<?x8xf32>) -> ()
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @queue_to_itself(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    // expected-error@+1 {{is consumed by stage 's', which does not stand after its producer 's'}}
+    %q = "kitsune.queue"() {sym_name = "q"} : () -> !kitsune.ring<tensor<?x8xf32>, 2 : i64>
+    "kitsune.stage"() ({
+      "kitsune.put"(%q, %t) : (!kitsune.ring<tensor<?x8xf32>, 2 : i64>, tensor<?x8xf32>) -> ()
+      %a = "kitsune.get"(%q) : (!kitsune.ring<tensor<?x8xf32>, 2 : i64>) -> tensor<?x8xf32>
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @queue_of_sums_got(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    // expected-error@+1 {{'kitsune.queue' op joins kitsune.accumulate with kitsune.reduce, or kitsune.put with kitsune.get}}
+    %q = "kitsune.queue"() {sym_name = "q"} : () -> !kitsune.ring<tensor<?x8xf32>, 2 : i64>
+    "kitsune.stage"() ({
+      "kitsune.accumulate"(%q, %t) : (!kitsune.ring<tensor<?x8xf32>, 2 : i64>, tensor<?x8xf32>) -> ()
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+    "kitsune.stage"() ({
+      %a = "kitsune.get"(%q) : (!kitsune.ring<tensor<?x8xf32>, 2 : i64>) -> tensor<?x8xf32>
+    }) {kind = "simt", sym_name = "c"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @queue_of_tiles_reduced(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    // expected-error@+1 {{joins kitsune.accumulate with kitsune.reduce, or kitsune.put with kitsune.get}}
+    %q = "kitsune.queue"() {sym_name = "q"} : () -> !kitsune.ring<tensor<?x8xf32>, 2 : i64>
+    "kitsune.stage"() ({
+      "kitsune.put"(%q, %t) : (!kitsune.ring<tensor<?x8xf32>, 2 : i64>, tensor<?x8xf32>) -> ()
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+    "kitsune.stage"() ({
+      %a = "kitsune.reduce"(%q) : (!kitsune.ring<tensor<?x8xf32>, 2 : i64>) -> tensor<?x8xf32>
+    }) {kind = "simt", sym_name = "c"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @queue_used_otherwise(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    // expected-error@+1 {{'kitsune.queue' op is used by builtin.unrealized_conversion_cast; only get, put, accumulate and reduce may}}
+    %q = "kitsune.queue"() {sym_name = "q"} : () -> !kitsune.ring<tensor<?x8xf32>, 2 : i64>
+    "kitsune.stage"() ({
+      "kitsune.put"(%q, %t) : (!kitsune.ring<tensor<?x8xf32>, 2 : i64>, tensor<?x8xf32>) -> ()
+      %c = builtin.unrealized_conversion_cast %q : !kitsune.ring<tensor<?x8xf32>, 2 : i64> to f32
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @queue_without_name(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    // expected-error@+1 {{'kitsune.queue' op attribute "sym_name" is expected but not provided}}
+    %q = "kitsune.queue"() : () -> !kitsune.ring<tensor<?x8xf32>, 2 : i64>
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+// kitsune.get, kitsune.put, kitsune.accumulate, kitsune.reduce
+func.func @get_from_argument(%r: !kitsune.ring<tensor<?x8xf32>, 2 : i64>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    "kitsune.stage"() ({
+      // expected-error@+1 {{'kitsune.get' op takes its queue straight from a kitsune.queue}}
+      %a = "kitsune.get"(%r) : (!kitsune.ring<tensor<?x8xf32>, 2 : i64>) -> tensor<?x8xf32>
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @put_from_argument(%r: !kitsune.ring<tensor<?x8xf32>, 2 : i64>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    "kitsune.stage"() ({
+      // expected-error@+1 {{'kitsune.put' op takes its queue straight from a kitsune.queue}}
+      "kitsune.put"(%r, %t) : (!kitsune.ring<tensor<?x8xf32>, 2 : i64>, tensor<?x8xf32>) -> ()
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @get_of_another_type(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    %q = "kitsune.queue"() {sym_name = "q"} : () -> !kitsune.ring<tensor<?x8xf32>, 2 : i64>
+    "kitsune.stage"() ({
+      // expected-error@+1 {{'kitsune.get' op tile type tensor<?x9xf32> does not match queue tile type tensor<?x8xf32>}}
+      %a = "kitsune.get"(%q) : (!kitsune.ring<tensor<?x8xf32>, 2 : i64>) -> tensor<?x9xf32>
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @reduce_of_another_type(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    %q = "kitsune.queue"() {sym_name = "q"} : () -> !kitsune.ring<tensor<?x8xf32>, 2 : i64>
+    "kitsune.stage"() ({
+      // expected-error@+1 {{'kitsune.reduce' op tile type tensor<?x9xf32> does not match queue tile type tensor<?x8xf32>}}
+      %a = "kitsune.reduce"(%q) : (!kitsune.ring<tensor<?x8xf32>, 2 : i64>) -> tensor<?x9xf32>
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @put_of_another_type(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    %q = "kitsune.queue"() {sym_name = "q"} : () -> !kitsune.ring<tensor<?x8xf32>, 2 : i64>
+    "kitsune.stage"() ({
+      // expected-error@+1 {{'kitsune.put' op tile type tensor<64x8xf32> does not match queue tile type tensor<?x8xf32>}}
+      "kitsune.put"(%q, %x) : (!kitsune.ring<tensor<?x8xf32>, 2 : i64>, tensor<64x8xf32>) -> ()
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @accumulate_of_another_type(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    %q = "kitsune.queue"() {sym_name = "q"} : () -> !kitsune.ring<tensor<?x8xf32>, 2 : i64>
+    "kitsune.stage"() ({
+      // expected-error@+1 {{'kitsune.accumulate' op tile type tensor<64x8xf32> does not match queue tile type tensor<?x8xf32>}}
+      "kitsune.accumulate"(%q, %x) : (!kitsune.ring<tensor<?x8xf32>, 2 : i64>, tensor<64x8xf32>) -> ()
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @get_outside_a_stage(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    %q = "kitsune.queue"() {sym_name = "q"} : () -> !kitsune.ring<tensor<?x8xf32>, 2 : i64>
+    // expected-error@+1 {{'kitsune.get' op must stand directly in a kitsune.stage}}
+    %a = "kitsune.get"(%q) : (!kitsune.ring<tensor<?x8xf32>, 2 : i64>) -> tensor<?x8xf32>
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @put_in_a_loop(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    %q = "kitsune.queue"() {sym_name = "q"} : () -> !kitsune.ring<tensor<?x8xf32>, 2 : i64>
+    "kitsune.stage"() ({
+      scf.execute_region {
+      // expected-error@+1 {{'kitsune.put' op must stand directly in a kitsune.stage}}
+        "kitsune.put"(%q, %t) : (!kitsune.ring<tensor<?x8xf32>, 2 : i64>, tensor<?x8xf32>) -> ()
+        scf.yield
+      }
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @get_from_a_tensor(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    "kitsune.stage"() ({
+      // expected-error@+1 {{expected base type 'kitsune.ring' but got 'builtin.tensor'}}
+      %a = "kitsune.get"(%x) : (tensor<64x8xf32>) -> tensor<?x8xf32>
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @get_of_nothing(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    "kitsune.stage"() ({
+      // expected-error@+1 {{op expects exactly 1 operands, but got 0}}
+      %a = "kitsune.get"() : () -> tensor<?x8xf32>
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+// kitsune.load
+func.func @load_of_other_columns(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    "kitsune.stage"() ({
+      // expected-error@+1 {{'kitsune.load' op result type tensor<?x9xf32> is not a row tile of tensor<64x8xf32>}}
+      %l = "kitsune.load"(%x) : (tensor<64x8xf32>) -> tensor<?x9xf32>
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @load_of_other_elements(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    "kitsune.stage"() ({
+      // expected-error@+1 {{result type tensor<?x8xbf16> is not a row tile of tensor<64x8xf32>}}
+      %l = "kitsune.load"(%x) : (tensor<64x8xf32>) -> tensor<?x8xbf16>
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @load_outside_a_stage(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  // expected-error@+1 {{'kitsune.load' op must stand directly in a kitsune.stage}}
+  %l = "kitsune.load"(%x) : (tensor<64x8xf32>) -> tensor<?x8xf32>
+  return
+}
+
+// -----
+
+// kitsune.store
+func.func @store_of_a_scalar(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    %f = arith.constant 0.0 : f32
+    // expected-error@+1 {{'kitsune.store' op stores a ranked tensor, found f32}}
+    "kitsune.store"(%f) {index = 0 : i64} : (f32) -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @store_of_index_below_0(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    // expected-error@+1 {{'kitsune.store' op index must be an integer from 0 to 2147483647, found -1 : i64}}
+    "kitsune.store"(%x) {index = -1 : i64} : (tensor<64x8xf32>) -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @store_of_truth(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    // expected-error@+1 {{index must be an integer from 0 to 2147483647, found true}}
+    "kitsune.store"(%x) {index = true} : (tensor<64x8xf32>) -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @store_outside(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  // expected-error@+1 {{'kitsune.store' op must stand directly in a kitsune.stage or kitsune.pipeline}}
+  "kitsune.store"(%x) {index = 0 : i64} : (tensor<64x8xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func @store_without_index(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    // expected-error@+1 {{'kitsune.store' op attribute "index" is expected but not provided}}
+    "kitsune.store"(%x) : (tensor<64x8xf32>) -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+// kitsune.stage
+func.func @stage_kind(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    // expected-error@+1 {{'kitsune.stage' op kind must be one of tensor, simt, found "fpga"}}
+    "kitsune.stage"() ({
+      %l = "kitsune.load"(%x) : (tensor<64x8xf32>) -> tensor<?x8xf32>
+    }) {kind = "fpga", sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @stage_without_kind(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    // expected-error@+1 {{'kitsune.stage' op attribute "kind" is expected but not provided}}
+    "kitsune.stage"() ({
+      %l = "kitsune.load"(%x) : (tensor<64x8xf32>) -> tensor<?x8xf32>
+    }) {sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @stage_role(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    // expected-error@+1 {{'kitsune.stage' op role must be an integer from 0 to 2147483647, found "x"}}
+    "kitsune.stage"() ({
+      %l = "kitsune.load"(%x) : (tensor<64x8xf32>) -> tensor<?x8xf32>
+    }) {kind = "simt", role = "x", sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @stage_replicas(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    // expected-error@+1 {{'kitsune.stage' op replicas must be an integer from 1 to 2147483647, found 0 : i64}}
+    "kitsune.stage"() ({
+      %l = "kitsune.load"(%x) : (tensor<64x8xf32>) -> tensor<?x8xf32>
+    }) {kind = "simt", replicas = 0 : i64, sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @stage_without_body(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    // expected-error@+1 {{'kitsune.stage' op body must be one block, found 0}}
+    "kitsune.stage"() ({}) {kind = "simt", sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @stage_with_arguments(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    // expected-error@+1 {{'kitsune.stage' op body takes no arguments; it names the values around it}}
+    "kitsune.stage"() ({
+      ^body(%a: f32):
+      %l = "kitsune.load"(%x) : (tensor<64x8xf32>) -> tensor<?x8xf32>
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @stage_once_and_always(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    %q = "kitsune.queue"() {sym_name = "q"} : () -> !kitsune.ring<tensor<?x8xf32>, 2 : i64>
+    "kitsune.stage"() ({
+      "kitsune.accumulate"(%q, %t) : (!kitsune.ring<tensor<?x8xf32>, 2 : i64>, tensor<?x8xf32>) -> ()
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+    // expected-error@+1 {{'kitsune.stage' op with a kitsune.reduce fires once, so it cannot get, put, load or accumulate row tiles}}
+    "kitsune.stage"() ({
+      %a = "kitsune.reduce"(%q) : (!kitsune.ring<tensor<?x8xf32>, 2 : i64>) -> tensor<?x8xf32>
+      %l = "kitsune.load"(%x) : (tensor<64x8xf32>) -> tensor<?x8xf32>
+    }) {kind = "simt", sym_name = "c"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @stage_outside(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  // expected-error@+1 {{'kitsune.stage' op must stand directly in a kitsune.pipeline}}
+  "kitsune.stage"() ({
+    %l = "kitsune.load"(%x) : (tensor<64x8xf32>) -> tensor<?x8xf32>
+  }) {kind = "simt", sym_name = "s"} : () -> ()
+  return
+}
+
+// -----
+
+func.func @stage_in_a_stage(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    "kitsune.stage"() ({
+      // expected-error@+1 {{'kitsune.stage' op must stand directly in a kitsune.pipeline}}
+      "kitsune.stage"() ({
+        %l = "kitsune.load"(%x) : (tensor<64x8xf32>) -> tensor<?x8xf32>
+      }) {kind = "simt", sym_name = "s"} : () -> ()
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @stage_of_two_regions(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    // expected-error@+1 {{'kitsune.stage' op unexpected number of regions: expected 1 but got 2}}
+    "kitsune.stage"() ({}, {}) {kind = "simt", sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+// kitsune.pipeline
+func.func @pipeline_in_a_pipeline(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    // expected-error@+1 {{'kitsune.pipeline' op cannot stand in another kitsune.pipeline}}
+    "kitsune.pipeline"() ({
+      "kitsune.store"(%x) {index = 0 : i64} : (tensor<64x8xf32>) -> ()
+    }) {sym_name = "inner"} : () -> !kitsune.outputs
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @pipeline_tile_rows(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  // expected-error@+1 {{'kitsune.pipeline' op tile_rows must be an integer from 1 to 2147483647, found 0 : i64}}
+  "kitsune.pipeline"() ({
+    "kitsune.store"(%x) {index = 0 : i64} : (tensor<64x8xf32>) -> ()
+  }) {sym_name = "p", tile_rows = 0 : i64} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @pipeline_without_body(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  // expected-error@+1 {{'kitsune.pipeline' op body must be one block, found 0}}
+  %p = "kitsune.pipeline"() ({}) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @pipeline_of_two_blocks(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  // expected-error@+1 {{'kitsune.pipeline' op body must be one block, found 2}}
+  "kitsune.pipeline"() ({
+    "kitsune.store"(%x) {index = 0 : i64} : (tensor<64x8xf32>) -> ()
+    cf.br ^next
+    ^next:
+    cf.br ^next
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @pipeline_with_arguments(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  // expected-error@+1 {{'kitsune.pipeline' op body takes no arguments; it names the values around it}}
+  "kitsune.pipeline"() ({
+    ^body(%a: f32):
+    "kitsune.store"(%x) {index = 0 : i64} : (tensor<64x8xf32>) -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @pipeline_stores_twice(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  // expected-error@+1 {{'kitsune.pipeline' op stores outputs [0, 0]; wants each of 0 to n-1 once}}
+  "kitsune.pipeline"() ({
+    "kitsune.store"(%x) {index = 0 : i64} : (tensor<64x8xf32>) -> ()
+    "kitsune.store"(%x) {index = 0 : i64} : (tensor<64x8xf32>) -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @pipeline_skips_an_output(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  // expected-error@+1 {{stores outputs [1]; wants each of 0 to n-1 once}}
+  "kitsune.pipeline"() ({
+    "kitsune.store"(%x) {index = 1 : i64} : (tensor<64x8xf32>) -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @pipeline_with_a_stranger(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    // expected-error@+1 {{'arith.constant' op stands beside stages; a designed pipeline holds only queues and stages}}
+    %f = arith.constant 0.0 : f32
+    "kitsune.stage"() ({
+      %l = "kitsune.load"(%x) : (tensor<64x8xf32>) -> tensor<?x8xf32>
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @pipeline_with_a_store_beside_stages(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    "kitsune.stage"() ({
+      %l = "kitsune.load"(%x) : (tensor<64x8xf32>) -> tensor<?x8xf32>
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+    // expected-error@+1 {{'kitsune.store' op stands beside stages}}
+    "kitsune.store"(%x) {index = 0 : i64} : (tensor<64x8xf32>) -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @stages_of_one_name(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    "kitsune.stage"() ({
+      %l = "kitsune.load"(%x) : (tensor<64x8xf32>) -> tensor<?x8xf32>
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+    // expected-error@+1 {{'kitsune.stage' op has the name 's' of an earlier stage; names must be unique}}
+    "kitsune.stage"() ({
+      %l = "kitsune.load"(%x) : (tensor<64x8xf32>) -> tensor<?x8xf32>
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @queues_of_one_name(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    %q = "kitsune.queue"() {sym_name = "q"} : () -> !kitsune.ring<tensor<?x8xf32>, 2 : i64>
+    // expected-error@+1 {{'kitsune.queue' op has the name 'q' of an earlier queue; names must be unique}}
+    %r = "kitsune.queue"() {sym_name = "q"} : () -> !kitsune.ring<tensor<?x8xf32>, 2 : i64>
+    "kitsune.stage"() ({
+      "kitsune.put"(%q, %t) : (!kitsune.ring<tensor<?x8xf32>, 2 : i64>, tensor<?x8xf32>) -> ()
+      "kitsune.put"(%r, %t) : (!kitsune.ring<tensor<?x8xf32>, 2 : i64>, tensor<?x8xf32>) -> ()
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+    "kitsune.stage"() ({
+      %a = "kitsune.get"(%q) : (!kitsune.ring<tensor<?x8xf32>, 2 : i64>) -> tensor<?x8xf32>
+      %b = "kitsune.get"(%r) : (!kitsune.ring<tensor<?x8xf32>, 2 : i64>) -> tensor<?x8xf32>
+    }) {kind = "simt", sym_name = "c"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @outputs_used_otherwise(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  %p = "kitsune.pipeline"() ({
+    "kitsune.store"(%x) {index = 0 : i64} : (tensor<64x8xf32>) -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  // expected-error@+1 {{'builtin.unrealized_conversion_cast' op uses the outputs of a kitsune.pipeline; only kitsune.result may}}
+  %c = builtin.unrealized_conversion_cast %p : !kitsune.outputs to f32
+  return
+}
+
+// -----
+
+// kitsune.result
+func.func @result_of_an_argument(%o: !kitsune.outputs) {
+  // expected-error@+1 {{'kitsune.result' op takes its operand straight from a kitsune.pipeline}}
+  %y = "kitsune.result"(%o) {index = 0 : i64} : (!kitsune.outputs) -> tensor<64x8xf32>
+  return
+}
+
+// -----
+
+func.func @result_of_index_below_0(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  %p = "kitsune.pipeline"() ({
+    "kitsune.store"(%x) {index = 0 : i64} : (tensor<64x8xf32>) -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  // expected-error@+1 {{'kitsune.result' op index must be an integer from 0 to 2147483647, found -1 : i64}}
+  %y = "kitsune.result"(%p) {index = -1 : i64} : (!kitsune.outputs) -> tensor<64x8xf32>
+  return
+}
+
+// -----
+
+func.func @result_nobody_stores(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  %p = "kitsune.pipeline"() ({
+    "kitsune.store"(%x) {index = 0 : i64} : (tensor<64x8xf32>) -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  // expected-error@+1 {{'kitsune.result' op index 1 has no kitsune.store in the pipeline}}
+  %y = "kitsune.result"(%p) {index = 1 : i64} : (!kitsune.outputs) -> tensor<64x8xf32>
+  return
+}
+
+// -----
+
+func.func @result_of_other_columns(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  %p = "kitsune.pipeline"() ({
+    "kitsune.stage"() ({
+      %l = "kitsune.load"(%x) : (tensor<64x8xf32>) -> tensor<?x8xf32>
+      "kitsune.store"(%l) {index = 0 : i64} : (tensor<?x8xf32>) -> ()
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  // expected-error@+1 {{'kitsune.result' op type tensor<64x9xf32> is not made of row tiles tensor<?x8xf32>}}
+  %y = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<64x9xf32>
+  return
+}
+
+// -----
+
+func.func @result_of_another_type(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  %p = "kitsune.pipeline"() ({
+    "kitsune.store"(%x) {index = 0 : i64} : (tensor<64x8xf32>) -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  // expected-error@+1 {{'kitsune.result' op type tensor<?x8xf32> is not the stored type tensor<64x8xf32>}}
+  %y = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<?x8xf32>
+  return
+}
+
+// -----
+
+// types
+func.func @ring_of_a_number(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    // expected-error@+1 {{expected base attribute 'builtin.type' but got 'builtin.integer'}}
+    %q = "kitsune.queue"() {sym_name = "q"} : () -> !kitsune.ring<1 : i64, 2 : i64>
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @ring_without_depth(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    // expected-error@+1 {{expected 2 type arguments, but had 1}}
+    %q = "kitsune.queue"() {sym_name = "q"} : () -> !kitsune.ring<tensor<8xf32>>
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}

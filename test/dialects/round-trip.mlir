@@ -1,0 +1,67 @@
+// Every operation and type, unplaced and placed, comes back from text and from bytecode as it was,
+// locations included.
+// RUN: kitsune-opt %s --verify-roundtrip | filecheck %s
+// RUN: kitsune-opt %s | kitsune-opt | filecheck %s
+// RUN: kitsune-opt %s --emit=bytecode | kitsune-opt | filecheck %s
+// RUN: kitsune-opt %s --mlir-print-debuginfo > %t.debug
+// RUN: kitsune-opt %s --emit=bytecode | kitsune-opt --mlir-print-debuginfo | diff %t.debug -
+// RUN: kitsune-opt %t.debug --mlir-print-debuginfo | diff %t.debug -
+// RUN: filecheck %s --check-prefix=LOC --input-file %t.debug
+
+// CHECK-LABEL: func.func @every_operation
+// LOC-LABEL: func.func @every_operation
+func.func @every_operation(%x: tensor<64x8xf32>, %w: tensor<8xf32>) -> (tensor<64x8xf32>, tensor<8xf32>) {
+  // CHECK: %[[P:.*]] = "kitsune.pipeline"() ({
+  %p = "kitsune.pipeline"() ({
+    // CHECK-NEXT: %[[ROWS:.*]] = "kitsune.queue"() {sym_name = "rows", transport = "l2"} : () -> !kitsune.ring<tensor<16x8xf32>, 2 : i64>
+    // LOC: "kitsune.queue"() {{.*}} loc(#[[QUEUE:loc[0-9]*]])
+    %rows = "kitsune.queue"() {sym_name = "rows", transport = "l2"} : () -> !kitsune.ring<tensor<16x8xf32>, 2 : i64> loc("model.py":12:3)
+    // CHECK-NEXT: %[[SUMS:.*]] = "kitsune.queue"() {sym_name = "sums"} : () -> !kitsune.ring<tensor<8xf32>, 4 : i64>
+    %sums = "kitsune.queue"() {sym_name = "sums"} : () -> !kitsune.ring<tensor<8xf32>, 4 : i64>
+    // CHECK-NEXT: "kitsune.stage"() ({
+    "kitsune.stage"() ({
+      // CHECK-NEXT: %[[TILE:.*]] = "kitsune.load"(%{{.*}}) : (tensor<64x8xf32>) -> tensor<16x8xf32>
+      %tile = "kitsune.load"(%x) : (tensor<64x8xf32>) -> tensor<16x8xf32>
+      // CHECK-NEXT: "kitsune.put"(%[[ROWS]], %[[TILE]]) : (!kitsune.ring<tensor<16x8xf32>, 2 : i64>, tensor<16x8xf32>) -> ()
+      "kitsune.put"(%rows, %tile) : (!kitsune.ring<tensor<16x8xf32>, 2 : i64>, tensor<16x8xf32>) -> ()
+      // CHECK-NEXT: "kitsune.accumulate"(%[[SUMS]], %{{.*}}) : (!kitsune.ring<tensor<8xf32>, 4 : i64>, tensor<8xf32>) -> ()
+      "kitsune.accumulate"(%sums, %w) : (!kitsune.ring<tensor<8xf32>, 4 : i64>, tensor<8xf32>) -> ()
+      // CHECK-NEXT: }) {kind = "simt", replicas = 4 : i64, role = 0 : i64, sym_name = "read"} : () -> ()
+    }) {kind = "simt", replicas = 4 : i64, role = 0 : i64, sym_name = "read"} : () -> ()
+    "kitsune.stage"() ({
+      // CHECK: %[[GOT:.*]] = "kitsune.get"(%[[ROWS]]) : (!kitsune.ring<tensor<16x8xf32>, 2 : i64>) -> tensor<16x8xf32>
+      %got = "kitsune.get"(%rows) : (!kitsune.ring<tensor<16x8xf32>, 2 : i64>) -> tensor<16x8xf32>
+      // CHECK-NEXT: "kitsune.store"(%[[GOT]]) {index = 0 : i64} : (tensor<16x8xf32>) -> ()
+      // LOC: "kitsune.store"({{.*}}) {index = 0 : i64} : (tensor<16x8xf32>) -> () loc(#[[STORE:loc[0-9]*]])
+      "kitsune.store"(%got) {index = 0 : i64} : (tensor<16x8xf32>) -> () loc(callsite("forward"("model.py":20:1) at "train.py":7:1))
+    }) {kind = "tensor", sym_name = "write"} : () -> ()
+    "kitsune.stage"() ({
+      // CHECK: %[[SUM:.*]] = "kitsune.reduce"(%[[SUMS]]) : (!kitsune.ring<tensor<8xf32>, 4 : i64>) -> tensor<8xf32>
+      %sum = "kitsune.reduce"(%sums) : (!kitsune.ring<tensor<8xf32>, 4 : i64>) -> tensor<8xf32>
+      "kitsune.store"(%sum) {index = 1 : i64} : (tensor<8xf32>) -> ()
+    }) {kind = "simt", sym_name = "sum"} : () -> ()
+    // CHECK: }) {sym_name = "p", tile_rows = 16 : i64} : () -> !kitsune.outputs
+  }) {sym_name = "p", tile_rows = 16 : i64} : () -> !kitsune.outputs
+  // CHECK-NEXT: "kitsune.result"(%[[P]]) {index = 0 : i64} : (!kitsune.outputs) -> tensor<64x8xf32>
+  %0 = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<64x8xf32>
+  %1 = "kitsune.result"(%p) {index = 1 : i64} : (!kitsune.outputs) -> tensor<8xf32>
+  return %0, %1 : tensor<64x8xf32>, tensor<8xf32>
+}
+
+// CHECK-LABEL: func.func @not_designed
+func.func @not_designed(%x: tensor<?x4xbf16>) -> tensor<?x4xbf16> {
+  // CHECK: "kitsune.pipeline"() ({
+  // CHECK-NEXT: "kitsune.store"(%{{.*}}) {index = 0 : i64} : (tensor<?x4xbf16>) -> ()
+  %p = "kitsune.pipeline"() ({
+    "kitsune.store"(%x) {index = 0 : i64} : (tensor<?x4xbf16>) -> ()
+  }) {sym_name = "plain"} : () -> !kitsune.outputs
+  %y = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<?x4xbf16>
+  return %y : tensor<?x4xbf16>
+}
+
+// CHECK-LABEL: func.func private @types(!kitsune.ring<tensor<?x3x5xi8>, 7 : i64>, !kitsune.outputs)
+func.func private @types(!kitsune.ring<tensor<?x3x5xi8>, 7 : i64>, !kitsune.outputs)
+
+// LOC-DAG: #[[QUEUE]] = loc("model.py":12:3)
+// LOC-DAG: #[[FORWARD:loc[0-9]*]] = loc("model.py":20:1)
+// LOC-DAG: #[[STORE]] = loc(callsite(
