@@ -25,6 +25,7 @@ from torch_mlir.dialects import (
     bufferization,
     ext,
     func,
+    gpu,
     linalg,
     llvm,
     math,
