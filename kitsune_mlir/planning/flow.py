@@ -10,8 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-UNITS = ("tensor", "simt")
-TRANSPORTS = ("reg", "smem", "dsmem", "l2", "hbm")
+UNITS = {
+    "tensor": "matrix products, on the tensor cores",
+    "simt": "everything else, on the vector units",
+}
+TRANSPORTS = {
+    "reg": "registers, between stages of one role: the tile is handed over within the CTA",
+    "smem": "a ring in the shared memory of a CTA, between stages of one role",
+    "dsmem": "a ring in the shared memory of the consumers, written over the cluster: a replica of each role",
+    "l2": "a ring in global memory, small enough to stay in the L2 cache, between any replicas",
+    "hbm": "a ring in global memory that need not fit the L2 cache, between any replicas",
+}
 ON_CTA = ("reg", "smem", "dsmem")  # the ring lies in a CTA, so every replica has a ring of its own
 
 
