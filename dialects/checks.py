@@ -44,6 +44,13 @@ def check_integer(op, name: str, least: int) -> bool:
     return fail(op, f"{name} must be an integer from {least} to {MOST}, found {value}")
 
 
+def check_kind(op, name: str, kind: type[ir.Attribute], what: str) -> bool:
+    """The attribute, where it is present, is of that class; `what` names it to people."""
+    if name not in op.attributes or isinstance(op.attributes[name], kind):
+        return True
+    return fail(op, f"{name} must be {what}, found {op.attributes[name]}")
+
+
 def stands_in(op, *names: str) -> bool:
     """The operation's parent is one of these."""
     parent = op.operation.parent

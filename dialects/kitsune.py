@@ -43,6 +43,7 @@ from .checks import (
     MOST,
     check_body,
     check_integer,
+    check_kind,
     defined_by,
     fail,
     is_row_tile,
@@ -286,7 +287,7 @@ class PipelineOp(Kitsune.Operation, name="pipeline", traits=[ir.NoTerminatorTrai
 
     Until `design-pipeline` its body is the group's linalg on whole tensors with a `kitsune.store` for
     each output; then queues and stages, in an order in which every queue's producer stands before its
-    consumers. `tile_rows` and `target` are set by placement.
+    consumers. `tile_rows`, `target` and `predicted_us` (microseconds, of one run) are set by placement.
     """
 
     sym_name: ir.StringAttr
@@ -344,6 +345,10 @@ class PipelineOp(Kitsune.Operation, name="pipeline", traits=[ir.NoTerminatorTrai
         if parent_of(self, PipelineOp.OPERATION_NAME) is not None:
             return fail(self, "cannot stand in another kitsune.pipeline")
         if not check_integer(self, "tile_rows", 1) or not check_body(self):
+            return False
+        if not check_kind(self, "target", ir.StringAttr, "the name of a target"):
+            return False
+        if not check_kind(self, "predicted_us", ir.FloatAttr, "a number of microseconds"):
             return False
         names = (QueueOp.OPERATION_NAME, StageOp.OPERATION_NAME)
         members = [op.operation for op in self.block.operations]

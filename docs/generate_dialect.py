@@ -49,7 +49,8 @@ def _operation(op: type[ext.Operation]) -> str:
     declared = {field.name for field in op._fields}
     for name, value in re.findall(r"(\w+) = ([^,}]+)", example[example.rfind("{") :] if "{" in example else ""):
         if name not in declared:
-            rows.append(("attribute, set by placement", f"`{name}`", "string" if '"' in value else "integer"))
+            sort = "string" if '"' in value else "number" if value.endswith(": f64") else "integer"
+            rows.append(("attribute, set by placement", f"`{name}`", sort))
     effects = "none: equal ones are merged, unused ones erased" if ext.Pure in op._traits else None
     return "\n\n".join(
         part

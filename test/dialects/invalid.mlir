@@ -583,6 +583,26 @@ func.func @pipeline_tile_rows(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
 
 // -----
 
+func.func @pipeline_target(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  // expected-error@+1 {{'kitsune.pipeline' op target must be the name of a target, found 90 : i64}}
+  "kitsune.pipeline"() ({
+    "kitsune.store"(%x) {index = 0 : i64} : (tensor<64x8xf32>) -> ()
+  }) {sym_name = "p", target = 90 : i64} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @pipeline_prediction(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  // expected-error@+1 {{'kitsune.pipeline' op predicted_us must be a number of microseconds, found "soon"}}
+  "kitsune.pipeline"() ({
+    "kitsune.store"(%x) {index = 0 : i64} : (tensor<64x8xf32>) -> ()
+  }) {predicted_us = "soon", sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
 func.func @pipeline_without_body(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
   // expected-error@+1 {{'kitsune.pipeline' op body must be one block, found 0}}
   %p = "kitsune.pipeline"() ({}) {sym_name = "p"} : () -> !kitsune.outputs
