@@ -68,10 +68,8 @@ def _process(
     output = b""
     with mlir.collect_remarks() as remarks:
         try:
-            # The padding keeps line numbers right in a chunk that does not begin the file.
-            text = chunk if isinstance(chunk, bytes) else "\n" * (first_line - 1) + chunk
             with ctx:
-                module = ir.Module.parse(text, ctx)
+                module = _parse(chunk, first_line, ctx, options)
             pipeline.run(module, elements, lambda manager: _configure(manager, options))
             output = _emit(module, options)
         except ir.MLIRError as error:
@@ -88,6 +86,13 @@ def _process(
     for diagnostic in collector.found:
         print(diagnostic.text(options.input), file=sys.stderr)
     return output, not collector.failed
+
+
+def _parse(chunk: str | bytes, first_line: int, ctx: ir.Context, options: argparse.Namespace) -> ir.Module:
+    if options.input != "-" and not options.split_input_file:
+        return ir.Module.parseFile(options.input, ctx)  # locations then carry the file's name
+    # The padding keeps line numbers right in a chunk that does not begin the file.
+    return ir.Module.parse(chunk if isinstance(chunk, bytes) else "\n" * (first_line - 1) + chunk, ctx)
 
 
 def _verify(chunk: str | bytes, first_line: int, collector: Collector, options: argparse.Namespace) -> bool:
