@@ -15,7 +15,8 @@ def build(module: ir.Module, target: Target, opt_level: int = 2) -> Section:
     """Compiles @main of `module` (linalg on tensors, pipelines already converted) for this machine.
 
     The manifest holds `arguments` and `results` (shape with null for a dynamic size, dtype), `host` (what
-    the processor must have) and the entry's symbol; the only file is "main.so". `module` is not changed.
+    the processor must have), `pipelines` (plans) and the entry's symbol; the only file is "main.so".
+    `module` is not changed.
     Raises UnsupportedError without a C compiler, InternalError when a pass fails.
     """
     module = clone(module)
@@ -30,7 +31,7 @@ def build(module: ir.Module, target: Target, opt_level: int = 2) -> Section:
         "host": cpu_features.host(),
     }
     main.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get(module.context)
-    lower_to_llvm(module)
+    manifest["pipelines"] = lower_to_llvm(module)
     return Section(manifest, {"main.so": shared_object(module, opt_level)})
 
 

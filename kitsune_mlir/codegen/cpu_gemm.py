@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kitsune_mlir.cpu_symbols import PANEL_BYTES, panel_width
 from kitsune_mlir.mlir import arith, func, ir, memref, scf, vector
 
 from .cpu_build import DYNAMIC, add, dim, floor_multiple, index, least, loop, strided, sub, window
@@ -33,17 +34,16 @@ class GemmKernels:
     def lanes(self, result: ir.Type) -> int:
         return self.vector_bytes // (result.width // 8)
 
-    def width(self, result: ir.Type) -> int:
-        """Columns of a panel."""
-        return 2 * self.lanes(result)
+    @property
+    def vectors(self) -> int:
+        """Vector registers that hold a row of a panel."""
+        return PANEL_BYTES // self.vector_bytes
 
     @property
     def tile_heights(self) -> tuple[int, ...]:
-        """Rows of the register tiles, falling by halves: 8 x 2 accumulators fit in 32 registers, 4 x 2 in 16."""
-        return (8, 4, 2, 1) if self.vector_bytes == 64 else (4, 2, 1)
-
-    def panels(self, result: ir.Type) -> ir.MemRefType:
-        return ir.MemRefType.get([DYNAMIC, DYNAMIC, self.width(result)], result)
+        """Rows of the register tiles, falling by halves. The accumulators take about half of the registers,
+        of which there are 32 with AVX-512 and 16 without."""
+        return (8, 4, 2, 1) if self.vector_bytes == 64 else (2, 1)
 
     def gemm(self, left: ir.Type, right: ir.Type, result: ir.Type) -> func.FuncOp:
         flag = ir.IntegerType.get_signless(1)
@@ -51,11 +51,11 @@ class GemmKernels:
         return self._function(f"gemm_{left}_{right}_{result}", types, self._gemm_body)
 
     def pack(self, right: ir.Type, result: ir.Type) -> func.FuncOp:
-        return self._function(f"pack_{right}_{result}", [strided(right, 2), self.panels(result)], self._pack_body)
+        return self._function(f"pack_{right}_{result}", [strided(right, 2), panels_type(result)], self._pack_body)
 
     def multiply(self, left: ir.Type, result: ir.Type) -> func.FuncOp:
         flag = ir.IntegerType.get_signless(1)
-        types = [strided(left, 2), self.panels(result), strided(result, 2, unit_inner=True), flag]
+        types = [strided(left, 2), panels_type(result), strided(result, 2, unit_inner=True), flag]
         return self._function(f"multiply_{left}_{result}", types, self._multiply_body)
 
     def _function(self, name: str, types: list[ir.Type], body) -> func.FuncOp:
@@ -71,9 +71,9 @@ class GemmKernels:
     def _gemm_body(self, a: ir.Value, b: ir.Value, c: ir.Value, accumulate: ir.Value) -> None:
         result = c.type.element_type
         rows, depth, columns = dim(c, 0), dim(b, 0), dim(b, 1)
-        zero, width = index(0), self.width(result)
+        zero, width = index(0), panel_width(result.width)
         most = arith.ceildivui(least(columns, index(_COLUMN_BLOCK)), index(width))
-        buffer = memref.alloc(self.panels(result), [most, depth], [], alignment=64)
+        buffer = memref.alloc(panels_type(result), [most, depth], [], alignment=64)
         for n in loop(zero, columns, _COLUMN_BLOCK):
             share = least(sub(columns, n), index(_COLUMN_BLOCK))
             count = arith.ceildivui(share, index(width))
@@ -85,9 +85,9 @@ class GemmKernels:
         memref.dealloc(buffer)
 
     def _pack_body(self, b: ir.Value, panels: ir.Value) -> None:
-        result, width = panels.type.element_type, self.width(panels.type.element_type)
+        result, width = panels.type.element_type, panel_width(panels.type.element_type.width)
         zero, depth, columns = index(0), dim(b, 0), dim(b, 1)
-        nothing = arith.constant(result, 0 if isinstance(result, ir.IntegerType) else 0.0)
+        nothing = zero_of(result)
         for p in loop(zero, dim(panels, 0)):
             first = arith.muli(p, index(width))
             valid = least(sub(columns, first), index(width))
@@ -106,7 +106,7 @@ class GemmKernels:
         rows, depth, columns, zero = dim(c, 0), dim(panels, 1), dim(c, 1), index(0)
         convertible = a.type.element_type != result
         if convertible:  # widened once for all panels
-            block = memref.alloc(ir.MemRefType.get([_ROW_BLOCK, _DEPTH_BLOCK], result), [], [], alignment=64)
+            block = memref.alloca(ir.MemRefType.get([_ROW_BLOCK, _DEPTH_BLOCK], result), [], [], alignment=64)
         # With nothing to sum the loop below still has to write zeros: it runs at least once.
         for k in loop(zero, arith.maxsi(depth, index(1)), _DEPTH_BLOCK):
             share = least(sub(depth, k), index(_DEPTH_BLOCK))
@@ -126,17 +126,15 @@ class GemmKernels:
                     scf.yield_([])
                 scf.yield_([])
             scf.yield_([])
-        if convertible:
-            memref.dealloc(block)
 
     def _row_tiles(self, left, panels, c, at, sizes, adds) -> None:
         """One panel against one block of rows: tiles of full height, then the rest in halves."""
         (m, k, p), (height, share, columns) = at, sizes
-        width, lanes = self.width(c.type.element_type), self.lanes(c.type.element_type)
+        width, lanes = panel_width(c.type.element_type.width), self.lanes(c.type.element_type)
         column = arith.muli(p, index(width))
         valid = least(sub(columns, column), index(width))
         mask_type = ir.VectorType.get([lanes], ir.IntegerType.get_signless(1))
-        counts = [valid, sub(valid, index(lanes))]
+        counts = [sub(valid, index(lanes * v)) for v in range(self.vectors)]
         writes = [vector.create_mask(mask_type, [count]) for count in counts]
         reads = [vector.create_mask(mask_type, [arith.select(adds, count, index(0))]) for count in counts]
         start = index(0)
@@ -150,24 +148,33 @@ class GemmKernels:
     def _register_tile(self, tile, left, panels, c, at, share, masks) -> None:
         """`tile` rows by one panel, kept in registers over the whole depth block."""
         i, row, k, p, column = at
-        element, lanes = c.type.element_type, self.lanes(c.type.element_type)
+        element, lanes, count = c.type.element_type, self.lanes(c.type.element_type), self.vectors
         kind = ir.VectorType.get([lanes], element)
         rows = [add(row, index(r)) for r in range(tile)]
-        ends = [add(column, index(lanes * half)) for half in range(2)]
-        zeros = vector.broadcast(kind, arith.constant(element, 0 if isinstance(element, ir.IntegerType) else 0.0))
-        sums = [vector.maskedload(kind, c, [r, ends[h]], masks[0][h], zeros) for r in rows for h in range(2)]
+        starts = [add(column, index(lanes * v)) for v in range(count)]
+        zeros = vector.broadcast(kind, zero_of(element))
+        sums = [vector.maskedload(kind, c, [r, starts[v]], masks[0][v], zeros) for r in rows for v in range(count)]
         body = scf.ForOp(index(0), share, index(1), sums)
         with ir.InsertionPoint(body.body):
             step, sums = body.induction_variable, list(body.inner_iter_args)
             depth = add(k, step)
-            halves = [vector.load(kind, panels, [p, depth, index(lanes * half)]) for half in range(2)]
+            parts = [vector.load(kind, panels, [p, depth, index(lanes * v)]) for v in range(count)]
             for r in range(tile):
                 factor = vector.broadcast(kind, memref.load(left, [add(i, index(r)), step]))
-                for h in range(2):
-                    sums[2 * r + h] = _multiply_add(factor, halves[h], sums[2 * r + h])
+                for v in range(count):
+                    sums[count * r + v] = _multiply_add(factor, parts[v], sums[count * r + v])
             scf.yield_(sums)
         for n, total in enumerate(body.results):
-            vector.maskedstore(c, [rows[n // 2], ends[n % 2]], masks[1][n % 2], total)
+            vector.maskedstore(c, [rows[n // count], starts[n % count]], masks[1][n % count], total)
+
+
+def panels_type(element: ir.Type) -> ir.MemRefType:
+    """Panels of any number and depth."""
+    return ir.MemRefType.get([DYNAMIC, DYNAMIC, panel_width(element.width)], element)
+
+
+def zero_of(element: ir.Type) -> ir.Value:
+    return arith.constant(element, 0 if isinstance(element, ir.IntegerType) else 0.0)
 
 
 def convert(value: ir.Value, to: ir.Type) -> ir.Value:

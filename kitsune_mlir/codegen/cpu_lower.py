@@ -6,17 +6,24 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from kitsune_mlir.errors import InternalError, UnsupportedError
 from kitsune_mlir.mlir import ExecutionEngine, ir, run_passes, walk
 from kitsune_mlir.runtime import cpu_features
 
 from .bufferize import bufferize, results_to_out_params
+from .cpu_calls import pass_results_by_reference
 from .cpu_gemm import GemmKernels
 from .cpu_math import expand_math
+from .cpu_pipelines import define_pipelines
 from .cpu_products import define_products, outline_products
+from .cpu_stages import add_entry, argument_types, stage_functions, take_scratch
 
-_FUSE = "builtin.module(canonicalize,cse,linalg-generalize-named-ops,func.func(linalg-fuse-elementwise-ops),canonicalize,cse)"
+_FUSE = (
+    "builtin.module(canonicalize,cse,linalg-generalize-named-ops,"
+    "func.func(linalg-fuse-elementwise-ops),canonicalize,cse)"
+)
 _DEALLOCATE = (
     "builtin.module(func.func(promote-buffers-to-stack{max-alloc-size-in-bytes=1024}),buffer-deallocation-pipeline)"
 )
@@ -34,25 +41,35 @@ _TO_LLVM = (
 )
 
 
-def lower_to_llvm(module: ir.Module) -> None:
-    """Takes every function of `module` to the llvm dialect, in place.
+def lower_to_llvm(module: ir.Module) -> list[dict[str, Any]]:
+    """Takes every function of `module` to the llvm dialect, in place. Returns the plans of its pipelines.
 
-    Static memref results of public functions become trailing out-parameters.
-    Raises InternalError when an upstream pass fails.
+    Static memref results of @main become trailing out-parameters. Raises InternalError when an upstream
+    pass fails.
     """
     kernels = GemmKernels(module, cpu_features.vector_bytes())
     outline_products(module)
     run_passes(module, _FUSE)
     bufferize(module)
+    pass_results_by_reference(module)
     for op in walk(module, "func.func"):
         if not op.opview.is_external:
             results_to_out_params(op.opview)
+    scratch = {function.name.value: take_scratch(function) for function in stage_functions(module)}
+    entries = {function.name.value: argument_types(function) for function in stage_functions(module)}
     run_passes(module, _DEALLOCATE)
     define_products(module, kernels)
+    plans = define_pipelines(module)
     run_passes(module, _TO_LOOPS)
     expand_math(module)
     _let_sums_reorder(module)
     run_passes(module, _TO_LLVM)
+    for name, types in entries.items():
+        add_entry(module, name, types)
+    for plan in plans:
+        for stage in plan["stages"]:
+            stage["scratch"] = scratch[stage["symbol"]]
+    return plans
 
 
 def _let_sums_reorder(module: ir.Module) -> None:

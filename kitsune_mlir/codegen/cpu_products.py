@@ -12,33 +12,20 @@ which call the kernels of cpu_gemm.py.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
+from kitsune_mlir.contraction import NAMES, Contraction, Roles, is_zero_filled, match_product
+from kitsune_mlir.cpu_symbols import PACK, PANELS, PRODUCT
 from kitsune_mlir.mlir import arith, func, ir, linalg, memref, scf, tensor, walk
 
 from .cpu_build import DYNAMIC, dim, index, loop
-from .cpu_gemm import GemmKernels
-
-PRODUCT = "kitsune.product"
-_NAMES = ("linalg.matmul", "linalg.batch_matmul", "linalg.generic", "linalg.contract")
-Roles = tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Contraction:
-    """A product found in the IR: its operands with the role of each of their dimensions."""
-
-    left: ir.Value
-    right: ir.Value
-    init: ir.Value
-    left_roles: Roles
-    right_roles: Roles
+from .cpu_gemm import GemmKernels, panels_type
 
 
 def outline_products(module: ir.Module) -> None:
     """Replaces the products on tensors in every function of `module` by calls (see the file's docstring)."""
     functions: dict[str, func.FuncOp] = {}
-    for op in walk(module, *_NAMES):
+    for op in walk(module, *NAMES):
         found = match_product(op)
         if found is None:
             continue
@@ -48,112 +35,30 @@ def outline_products(module: ir.Module) -> None:
         op.erase()
 
 
-def match_product(op: ir.Operation) -> Contraction | None:
-    """The product that `op` computes, or None when it is anything else."""
-    if len(op.operands) != 3 or len(op.results) != 1 or not _multiplies_and_adds(op):
-        return None
-    maps = linalg.get_indexing_maps(op)
-    if maps is None:
-        return None
-    dims = [_dimensions(attr.value) for attr in maps]
-    if any(found is None for found in dims):
-        return None
-    left, right, result = dims
-    roles = _roles(left, right, result)
-    if roles is None:
-        return None
-    a, b, init = op.operands
-    if not _computable(a.type.element_type, b.type.element_type, init.type.element_type):
-        return None
-    a, left_roles = _through_transpose(a, tuple(roles[d] for d in left))
-    b, right_roles = _through_transpose(b, tuple(roles[d] for d in right))
-    return Contraction(a, b, init, left_roles, right_roles)
-
-
-def is_zero_filled(value: ir.Value) -> bool:
-    """Whether a tensor is `linalg.fill` of a constant zero."""
-    if isinstance(value.owner, ir.Block) or value.owner.name != "linalg.fill":
-        return False
-    source = value.owner.operands[0].owner
-    if isinstance(source, ir.Block) or source.name != "arith.constant":
-        return False
-    return source.attributes["value"].value == 0
+def result_sizes(function: func.FuncOp, operands: Sequence[ir.Value]) -> list[ir.Value]:
+    """The dynamic sizes of what a product of these operands gives, built at the insertion point."""
+    kind, extents = function.type.results[0], _extents(operands, _operand_roles(function))
+    order = ("b", "m", "n")[-kind.rank :]
+    return [dim(*extents[role]) for d, role in enumerate(order) if kind.is_dynamic_dim(d)]
 
 
 def define_products(module: ir.Module, kernels: GemmKernels) -> None:
-    """Gives the outlined functions their bodies, on memrefs."""
-    for op in list(module.body.operations):
-        if op.operation.name != "func.func" or PRODUCT not in op.attributes:
+    """Gives the outlined products and packings their bodies, on memrefs; the last argument is the result."""
+    for op in walk(module, "func.func"):
+        function = op.opview
+        if PRODUCT in op.attributes:
+            body = _product_body
+        elif PACK in op.attributes:
+            body = _pack_body
+        else:
             continue
-        roles = [tuple(role.value for role in operand) for operand in op.attributes[PRODUCT]]
-        with module.context, op.location, ir.InsertionPoint(op.add_entry_block()):
-            func.ReturnOp([_product_body(op, roles, kernels)])
+        with module.context, op.location, ir.InsertionPoint(function.add_entry_block()):
+            body(function, kernels)
+            func.ReturnOp([])
 
 
-def _multiplies_and_adds(op: ir.Operation) -> bool:
-    """The body is `yield(c + a * b)`, operands perhaps widened first; signed integers only."""
-    body = list(op.regions[0].blocks[0].operations)
-    names = [inner.operation.name for inner in body]
-    widened = [name for name in names if name not in ("arith.extf", "arith.extsi")]
-    if widened not in (["arith.mulf", "arith.addf", "linalg.yield"], ["arith.muli", "arith.addi", "linalg.yield"]):
-        return False
-    product, total = body[-3].operation, body[-2].operation
-    arguments = op.regions[0].blocks[0].arguments
-    factors = {_argument(value) for value in product.operands}
-    terms = [value for value in total.operands if value != product.results[0]]
-    return (
-        factors == {0, 1} and len(terms) == 1 and terms[0] == arguments[2] and body[-1].operands[0] == total.results[0]
-    )
-
-
-def _argument(value: ir.Value) -> int | None:
-    """The number of the block argument that `value` is, or is widened from."""
-    while not isinstance(value.owner, ir.Block):
-        if value.owner.name not in ("arith.extf", "arith.extsi"):
-            return None
-        value = value.owner.operands[0]
-    return ir.BlockArgument(value).arg_number
-
-
-def _dimensions(found: ir.AffineMap) -> list[int] | None:
-    """The loop dimension of each tensor dimension, or None for a map that is no projected permutation."""
-    dims = []
-    for expression in found.results:
-        if not isinstance(expression, ir.AffineDimExpr):
-            return None
-        dims.append(ir.AffineDimExpr(expression).position)
-    return dims if len(set(dims)) == len(dims) else None
-
-
-def _roles(left: list[int], right: list[int], result: list[int]) -> dict[int, str] | None:
-    roles = {}
-    for d in {*left, *right, *result}:
-        where = (d in left, d in right, d in result)
-        role = {(True, True, True): "b", (True, False, True): "m", (False, True, True): "n", (True, True, False): "k"}
-        if where not in role:
-            return None
-        roles[d] = role[where]
-    named = [roles[d] for d in result]
-    one_of_each = sorted(roles.values()) in (["k", "m", "n"], ["b", "k", "m", "n"])
-    return roles if one_of_each and named in (["m", "n"], ["b", "m", "n"]) else None
-
-
-def _computable(left: ir.Type, right: ir.Type, result: ir.Type) -> bool:
-    floats = (ir.BF16Type, ir.F16Type, ir.F32Type, ir.F64Type)
-    if all(any(isinstance(t, kind) for kind in floats) for t in (left, right, result)):
-        return max(left.width, right.width) <= result.width
-    integers = all(isinstance(t, ir.IntegerType) for t in (left, right, result))
-    return integers and result.width in (32, 64) and max(left.width, right.width) <= result.width
-
-
-def _through_transpose(value: ir.Value, roles: Roles) -> tuple[ir.Value, Roles]:
-    if isinstance(value.owner, ir.Block) or value.owner.name != "linalg.transpose":
-        return value, roles
-    permutation = list(value.owner.attributes["permutation"])
-    source = [""] * len(roles)
-    for role, axis in zip(roles, permutation, strict=True):
-        source[axis] = role
-    return value.owner.operands[0], tuple(source)
+def _operand_roles(function: func.FuncOp) -> list[Roles]:
+    return [tuple(role.value for role in operand) for operand in function.attributes[PRODUCT]]
 
 
 def _call(module: ir.Module, functions: dict, found: Contraction, result: ir.RankedTensorType) -> ir.Value:
@@ -204,29 +109,33 @@ def _cast_elements(value: ir.Value, to: ir.RankedTensorType) -> ir.Value:
     return op.results[0]
 
 
-def _product_body(function: func.FuncOp, roles: list[Roles], kernels: GemmKernels) -> ir.Value:
-    left, right, *init = function.arguments
-    kind = function.type.results[0]
-    extents = {
-        role: (side, axis) for side, names in zip((left, right), roles, strict=True) for axis, role in enumerate(names)
-    }
-    order = ("b", "m", "n")[-kind.rank :]
+def _extents(operands: Sequence[ir.Value], roles: Sequence[Roles]) -> dict[str, tuple[ir.Value, int]]:
+    """For each role, an operand and the dimension of it that has this role."""
+    return {role: (side, axis) for side, names in zip(operands, roles) for axis, role in enumerate(names)}
+
+
+def _product_body(function: func.FuncOp, kernels: GemmKernels) -> None:
+    roles = _operand_roles(function)
+    left, right, *init, result = function.arguments
+    element, order = result.type.element_type, ("b", "m", "n")[-result.type.rank :]
+    extents = {**_extents((left, right), roles), **_extents([result], [order])}
     sizes = {role: dim(*extents[role]) for role in (*order, "k")}
-    dynamic = [sizes[role] for d, role in enumerate(order) if kind.is_dynamic_dim(d)]
-    result = memref.alloc(kind, dynamic, [], alignment=64)
     if init:
         memref.CopyOp(init[0], result)
     accumulate = arith.constant(ir.IntegerType.get_signless(1), int(bool(init)))
-    gemm = kernels.gemm(left.type.element_type, right.type.element_type, kind.element_type)
+    if roles[1] == PANELS:
+        kernel = kernels.multiply(left.type.element_type, element)
+    else:
+        kernel = kernels.gemm(left.type.element_type, right.type.element_type, element)
 
     def multiply(batch: ir.Value) -> None:
-        a, b, c = gemm.type.inputs[:3]
-        views = [
-            _matrix(left, roles[0], ("m", "k"), sizes, batch, a),
-            _matrix(right, roles[1], ("k", "n"), sizes, batch, b),
-            _matrix(result, order, ("m", "n"), sizes, batch, c),
-        ]
-        func.CallOp(gemm, [*views, accumulate])
+        a, b, c = kernel.type.inputs[:3]
+        lhs = _matrix(left, roles[0], ("m", "k"), sizes, batch, a)
+        if roles[1] == PANELS:
+            rhs = memref.cast(panels_type(element), right)
+        else:
+            rhs = _matrix(right, roles[1], ("k", "n"), sizes, batch, b)
+        func.CallOp(kernel, [lhs, rhs, _matrix(result, order, ("m", "n"), sizes, batch, c), accumulate])
 
     if "b" in order:
         for batch in loop(index(0), sizes["b"]):
@@ -234,7 +143,16 @@ def _product_body(function: func.FuncOp, roles: list[Roles], kernels: GemmKernel
             scf.yield_([])
     else:
         multiply(index(0))
-    return result
+
+
+def _pack_body(function: func.FuncOp, kernels: GemmKernels) -> None:
+    source, panels = function.arguments
+    roles = tuple(role.value for role in function.attributes[PACK])
+    sizes = {role: dim(source, axis) for axis, role in enumerate(roles)}
+    element = panels.type.element_type
+    kernel = kernels.pack(source.type.element_type, element)
+    matrix = _matrix(source, roles, ("k", "n"), sizes, index(0), kernel.type.inputs[0])
+    func.CallOp(kernel, [matrix, memref.cast(panels_type(element), panels)])
 
 
 def _matrix(

@@ -13,6 +13,7 @@ import numpy as np
 from kitsune_mlir.errors import UnsupportedError, UserError
 
 from . import cpu_features
+from .cpu_pipelines import Pipelines
 
 # bf16 travels as its bits: numpy has no such type.
 DTYPES = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": np.uint16, "i1": np.bool_,
@@ -23,10 +24,20 @@ class CpuRunner:
     """A compiled module, loaded. Not thread-safe: one call at a time.
 
     `constants` has one entry for each argument of @main: an array for a weight, None for an input.
-    Raises UnsupportedError when the code is for another processor.
+    Pipelines run on `threads` threads (None: as placed), or with `deterministic` tile by tile in the calling
+    thread; the results are the same but for the order in which sums over rows are taken.
+    Raises UnsupportedError when the code is for another processor, UserError when `threads` is below 1.
     """
 
-    def __init__(self, manifest: Mapping[str, Any], files: Mapping[str, bytes], constants: Sequence[np.ndarray | None]):
+    def __init__(
+        self,
+        manifest: Mapping[str, Any],
+        files: Mapping[str, bytes],
+        constants: Sequence[np.ndarray | None],
+        *,
+        threads: int | None = None,
+        deterministic: bool = False,
+    ):
         if lacking := cpu_features.missing(manifest["host"]):
             raise UnsupportedError(
                 f"this artifact was compiled for a processor with {', '.join(lacking)}, which this one lacks;"
@@ -40,6 +51,10 @@ class CpuRunner:
         self.library = _load(files["main.so"])
         self.entry = getattr(self.library, manifest["entry"])
         self.entry.restype, self.entry.argtypes = None, [ctypes.c_void_p]
+        if threads is not None and threads < 1:
+            raise UserError(f"threads must be at least 1, and {threads} was given")
+        plans = manifest["pipelines"]
+        self.pipelines = Pipelines(self.library, plans, 1 if deterministic else threads or 0) if plans else None
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """One call. Raises UserError when an input's number, dtype or shape is wrong; inputs are never written."""
@@ -54,6 +69,8 @@ class CpuRunner:
         if returned:
             descriptors.insert(0, native)
         self._invoke(descriptors)
+        if self.pipelines:
+            self.pipelines.check()
         made = iter(_take(native, returned))
         return [next(made) if out is None else out for out in outs]
 

@@ -1,0 +1,96 @@
+"""The C++ runtime through ctypes: builds the pipelines of a plan and links them to native code."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import kitsune_mlir
+from kitsune_mlir.errors import InternalError, UnsupportedError
+
+# The array that native code and this module share: see codegen/cpu_pipelines.py.
+LINKS, RUN, FAILED, HANDLES = "kitsune_links", 0, 1, 2
+_KINDS = ("resident", "load", "get", "reduce", "valid", "put", "store", "accumulate", "whole")  # as kitsune_operand
+_runtime: ctypes.CDLL | None = None
+
+
+class Pipelines:
+    """The pipelines of one loaded shared object. `threads` is that of `schedule`."""
+
+    def __init__(self, library: ctypes.CDLL, plans: Sequence[Mapping[str, Any]], threads: int):
+        self.runtime = _load()
+        self.handles: list[int] = []
+        self.links = (ctypes.c_int64 * (HANDLES + len(plans))).in_dll(library, LINKS)
+        self.links[RUN] = ctypes.cast(self.runtime.kitsune_pipeline_run, ctypes.c_void_p).value
+        for i, plan in enumerate(plans):
+            self.handles.append(self._create(library, plan))
+            self.links[HANDLES + i] = self.handles[i]
+        self.schedule(threads)
+
+    def schedule(self, threads: int) -> None:
+        """0: as placed; 1: one tile after another in the calling thread; n: all stages on each of n threads."""
+        for handle in self.handles:
+            if not self.runtime.kitsune_pipeline_schedule(handle, threads):
+                raise InternalError("the runtime refused a pipeline's plan, or is out of memory")
+
+    def check(self) -> None:
+        """Raises InternalError when a pipeline could not run since the last check."""
+        if self.links[FAILED]:
+            self.links[FAILED] = 0
+            raise InternalError("a pipeline did not run: no thread could be started")
+
+    def __del__(self) -> None:
+        for handle in getattr(self, "handles", ()):
+            self.runtime.kitsune_pipeline_destroy(handle)
+
+    def _create(self, library: ctypes.CDLL, plan: Mapping[str, Any]) -> int:
+        def function(symbol: str | None) -> int | None:
+            return symbol and ctypes.cast(getattr(library, "kitsune_stage_" + symbol), ctypes.c_void_p).value
+
+        handle = self.runtime.kitsune_pipeline_create(plan["tile_rows"], plan["pointers"])
+        done = handle is not None
+        for queue in plan["queues"]:
+            added = self.runtime.kitsune_pipeline_add_queue(
+                handle, queue["tile_bytes"], queue["depth"], function(queue["add"])
+            )
+            done = done and added >= 0
+        for stage in plan["stages"]:
+            number = self.runtime.kitsune_pipeline_add_stage(
+                handle, function(stage["symbol"]), stage["role"], stage["replicas"], stage["scratch"]
+            )
+            for kind, index, row_bytes in stage["operands"]:
+                place = index + plan["outputs_at"] if kind in ("store", "whole") else index
+                code = _KINDS.index(kind)
+                done = done and self.runtime.kitsune_pipeline_add_operand(handle, number, code, place, row_bytes)
+        if not done:
+            raise InternalError(f"the runtime refused the description of pipeline '{plan['name']}'")
+        return handle
+
+
+def _load() -> ctypes.CDLL:
+    """The C++ runtime, which the build puts into the package's folder."""
+    global _runtime
+    if _runtime is None:
+        found = [path for path in (Path(folder, "_runtime.so") for folder in kitsune_mlir.__path__) if path.is_file()]
+        if not found:
+            raise UnsupportedError("the C++ runtime (_runtime.so) is not built; install the package again with pip")
+        _runtime = ctypes.CDLL(str(found[0]))
+        _declare(_runtime)
+    return _runtime
+
+
+def _declare(runtime: ctypes.CDLL) -> None:
+    pointer, word = ctypes.c_void_p, ctypes.c_int64
+    signatures = {
+        "create": (pointer, [word, word]),
+        "destroy": (None, [pointer]),
+        "add_queue": (word, [pointer, word, word, pointer]),
+        "add_stage": (word, [pointer, pointer, word, word, word]),
+        "add_operand": (word, [pointer, word, word, word, word]),
+        "schedule": (word, [pointer, word]),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(runtime, f"kitsune_pipeline_{name}")
+        function.restype, function.argtypes = result, arguments
