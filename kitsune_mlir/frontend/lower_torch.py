@@ -33,7 +33,7 @@ def lower_torch(module: ir.Module, model: str, pipelines: tuple[str, ...] = FROM
 
     def collect(diagnostic: ir.Diagnostic) -> bool:
         if diagnostic.severity == ir.DiagnosticSeverity.ERROR:
-            errors.append((mlir.location(diagnostic.location), diagnostic.message))
+            errors.append((_where(diagnostic.location), diagnostic.message))
         return True
 
     handler = context.attach_diagnostic_handler(collect)
@@ -52,6 +52,12 @@ def lower_torch(module: ir.Module, model: str, pipelines: tuple[str, ...] = FROM
         handler.detach()
     if errors:
         raise UnsupportedError(explain(model, errors))
+
+
+def _where(location: ir.Location) -> str:
+    """`file:line`, or what the model calls the node (ONNX has no source lines)."""
+    name = re.fullmatch(r'loc\("([^"]+)"(?:\(.*\))?\)', str(location))
+    return f"node '{name.group(1)}'" if name else mlir.location(location)
 
 
 def explain(model: str, errors: list[tuple[str, str]]) -> str:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import io
+import logging
 import os
+import traceback
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +19,7 @@ from kitsune_mlir import mlir
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.program import Program
 
-from .torch_program import DTYPES, import_exported
+from .torch_program import DTYPES, import_exported, is_library
 
 _FLOATS = {name: dtype for dtype, name in DTYPES.items() if dtype.is_floating_point}
 
@@ -41,7 +46,8 @@ def import_torch(
 def import_pt2(path: str) -> Program:
     """The Program of a file that torch.export.save wrote."""
     try:
-        exported = torch.export.load(path)
+        with _quiet():
+            exported = torch.export.load(path)
     except Exception as error:
         raise UserError(f"{path} is not a readable .pt2 file ({mlir.first_line(error)}): save it again") from error
     return import_exported(exported, os.path.basename(path))
@@ -50,10 +56,32 @@ def import_pt2(path: str) -> Program:
 def _export(model: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any, name: str) -> ExportedProgram:
     _check_devices(model, args, name)
     try:
-        with torch.no_grad():
+        with torch.no_grad(), _quiet():
             return torch.export.export(model, args, dynamic_shapes=dynamic_shapes, strict=False)
     except Exception as error:
-        raise UnsupportedError(f"{name}: torch.export cannot trace the model: {mlir.first_line(error)}") from error
+        reason = mlir.first_line(error)
+        raise UnsupportedError(f"{name}: torch.export cannot trace the model{_line_of(error)}: {reason}") from error
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps torch from printing the graph and from logging a traceback when it fails: the error says it all."""
+    logger = logging.getLogger("torch")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def _line_of(error: Exception) -> str:
+    """" at file:line" of the innermost frame that is the model's, not torch's or Python's."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames[1:] if not is_library(frame.filename)]
+    return f" at {own[-1].filename}:{own[-1].lineno}" if own else ""
 
 
 def _check_devices(model: torch.nn.Module, args: tuple[Any, ...], name: str) -> None:

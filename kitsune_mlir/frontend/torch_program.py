@@ -41,7 +41,7 @@ _KINDS = {
 }
 _MUTATIONS = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION, OutputKind.PARAMETER_MUTATION)
 
-_TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
+_LIBRARIES = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.__file__) + os.sep, "<")
 _FRAME = re.compile(r'File "([^"]+)", line \d+')
 
 
@@ -132,6 +132,11 @@ def node_spec(name: str, node: torch.fx.Node) -> TensorSpec:
     return TensorSpec(name, DTYPES[value.dtype], tuple(s if isinstance(s, int) else None for s in value.shape))
 
 
+def is_library(file: str) -> bool:
+    """Whether a source file is torch's or Python's rather than the model's."""
+    return file.startswith(_LIBRARIES) and "site-packages" not in file.removeprefix(_LIBRARIES[0])
+
+
 def _is_tensor(node: torch.fx.Node) -> bool:
     return isinstance(node.meta.get("val"), torch.Tensor)
 
@@ -175,5 +180,5 @@ def _user_frames(trace: str) -> str:
     starts = [i for i, line in enumerate(lines) if _FRAME.search(line)] + [len(lines)]
     frames = ["\n".join(lines[a:b]) for a, b in itertools.pairwise(starts)]
     files = [_FRAME.search(frame).group(1) for frame in frames]
-    last = max((i for i, file in enumerate(files) if not file.startswith(_TORCH_FOLDER)), default=len(frames) - 1)
+    last = max((i for i, file in enumerate(files) if not is_library(file)), default=len(frames) - 1)
     return "\n".join(frames[: last + 1])

@@ -1,0 +1,82 @@
+"""MLIR files: linalg is taken as it is, the torch dialect is lowered. Works without torch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from kitsune_mlir import mlir, signature
+from kitsune_mlir.errors import UserError
+from kitsune_mlir.mlir import ir
+from kitsune_mlir.program import Argument, Output, Program
+
+from .lower_torch import FROM_EXPORT, FROM_ONNX, lower_torch
+from .tensor_specs import entry_function, spec_of
+
+_BYTECODE = b"ML\xefR"
+_BYTECODE_SECONDS = 60
+
+
+def import_mlir(path: str) -> Program:
+    """The Program of MLIR text or bytecode; every argument of its function is an input.
+
+    The function is @main, or the only one there is. Raises UserError when the file does not parse or
+    has no such function, UnsupportedError for an operator or an argument type without a lowering.
+    """
+    name = os.path.basename(path)
+    try:
+        with open(path, "rb") as file:
+            bytecode = file.read(len(_BYTECODE)) == _BYTECODE
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    if bytecode:
+        _try_bytecode(path)
+    try:
+        module = ir.Module.parseFile(path, mlir.context())  # a file, so that locations name it
+    except (ir.MLIRError, ValueError, RuntimeError) as error:
+        raise UserError(f"{path} is not valid MLIR: {mlir.first_line(error)}") from error
+    return program_of(module, name)
+
+
+def program_of(module: ir.Module, name: str, inputs: list[str] = (), results: list[str] = ()) -> Program:
+    """The Program of a module in the torch dialect or already in linalg, with names for its values if known."""
+    pipelines = _pipelines(module)
+    if pipelines:
+        lower_torch(module, name, pipelines)
+    function = entry_function(module)
+    if function is None:
+        raise UserError(f"{name} needs a function @main, or one function only")
+    function.attributes["sym_name"] = ir.StringAttr.get("main", module.context)
+    kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+    inputs = inputs or [f"arg{i}" for i in range(len(kind.inputs))]
+    results = results or [f"result{i}" for i in range(len(kind.results))]
+    return Program(
+        name,
+        module,
+        [Argument(spec_of(label, type_), "input") for label, type_ in zip(inputs, kind.inputs, strict=True)],
+        [Output(spec_of(label, type_)) for label, type_ in zip(results, kind.results, strict=True)],
+        signature.positional(len(inputs), len(results)),
+    )
+
+
+def _try_bytecode(path: str) -> None:
+    """Reads bytecode where it does no harm first: on damaged files MLIR's reader can abort or never end."""
+    reading = "import sys; from kitsune_mlir import mlir; mlir.ir.Module.parseFile(sys.argv[1], mlir.context())"
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", reading, path], capture_output=True, check=False, timeout=_BYTECODE_SECONDS
+        )
+    except subprocess.TimeoutExpired as error:
+        raise UserError(f"{path} is damaged MLIR bytecode: write it again") from error
+    if done.returncode < 0:
+        raise UserError(f"{path} is damaged MLIR bytecode: write it again")
+
+
+def _pipelines(module: ir.Module) -> tuple[str, ...]:
+    """What lowers the module to linalg; nothing when it has no torch operation."""
+    operators = [op for op in mlir.walk(module) if op.name.startswith("torch.")]
+    types = (str(op.attributes["function_type"]) for op in mlir.walk(module, "func.func"))
+    if any("name" in op.attributes and '"onnx.' in str(op.attributes["name"]) for op in operators):
+        return FROM_ONNX
+    return FROM_EXPORT if operators or any("!torch." in text for text in types) else ()
