@@ -1,0 +1,198 @@
+"""Kernels of the plain path: a gpu.func built op by op, the host values it uses, and its launch.
+
+    kernel = Kernel(kernels, origin, "generic")
+    with kernel.body():                       # builds inside the gpu.func
+        x = kernel.inside(host_memref)        # a host value, as the kernel sees it
+        ...
+    kernel.launch(blocks)                     # gpu.launch_func where `origin` stands
+
+Memref arguments of a kernel are passed as expanded descriptors (see host_program.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.mlir import arith, gpu, ir, location, memref, scf, walk
+
+MODULE = "kernels"
+THREADS = 256  # of a block that has one element, or one warp a result, to compute
+WARP = 32
+
+Size = int | ir.Value
+
+
+class Kernels:
+    """The gpu.module @kernels of a module; kernels with the same code are kept once."""
+
+    def __init__(self, module: ir.Module):
+        self._names: dict[str, str] = {}
+        self._counts: dict[str, int] = {}
+        module.operation.attributes["gpu.container_module"] = ir.UnitAttr.get(module.context)
+        with module.context, ir.Location.unknown(), ir.InsertionPoint(module.body):
+            self.module = gpu.GPUModuleOp(MODULE)
+            self.module.bodyRegion.blocks.append()
+
+    @property
+    def block(self) -> ir.Block:
+        return self.module.bodyRegion.blocks[0]
+
+    def settle(self, function: ir.Operation, label: str) -> str:
+        """Names a finished kernel, or erases it when there is one with its code; gives the name."""
+        code = str(function)
+        if code in self._names:
+            function.erase()
+        else:
+            count = self._counts.get(label, 0)
+            self._counts[label] = count + 1
+            self._names[code] = f"{label}_{count}"
+            function.attributes["sym_name"] = ir.StringAttr.get(self._names[code])
+        return self._names[code]
+
+    def prune(self, module: ir.Module) -> None:
+        """Erases the kernels that nobody launches."""
+        launched = {str(op.attributes["kernel"]) for op in walk(module, "gpu.launch_func")}
+        for op in list(self.block.operations):
+            if f"@{MODULE}::@{op.name.value}" not in launched:
+                op.erase()
+
+
+class Kernel:
+    """One kernel that computes what the host operation `origin` does. `origin` stays where it is."""
+
+    def __init__(self, kernels: Kernels, origin: ir.Operation, label: str, threads: int = THREADS):
+        self._kernels, self._origin, self._label, self.threads = kernels, origin, label, threads
+        self._captured: list[ir.Value] = []
+        self._inside: dict[int, ir.Value] = {}
+        with origin.context, origin.location, ir.InsertionPoint(kernels.block):
+            none = ir.FunctionType.get([], [])
+            self._function = gpu.GPUFuncOp(none, "kernel", kernel=True, known_block_size=[threads, 1, 1])
+            self._entry = self._function.add_entry_block()
+        with origin.context, origin.location, ir.InsertionPoint(self._entry):
+            self._first = arith.ConstantOp.create_index(0).operation  # what `inside` brings stands before it
+            self._end = gpu.ReturnOp([]).operation
+
+    @contextlib.contextmanager
+    def body(self) -> Iterator[None]:
+        """Builds at the kernel's end."""
+        with self._origin.context, self._origin.location, ir.InsertionPoint(self._end):
+            yield
+
+    def inside(self, value: ir.Value) -> ir.Value:
+        """The kernel's form of a host value: an argument; a copy of a constant; for what is computed from
+        elements of tensors, which only the device has, the same computation."""
+        key = hash(value)
+        if key not in self._inside:
+            self._inside[key] = self._bring(value)
+        return self._inside[key]
+
+    def _bring(self, value: ir.Value) -> ir.Value:
+        owner = None if isinstance(value.owner, ir.Block) else value.owner.operation
+        if owner is not None and (owner.name == "arith.constant" or depends_on_data(value)):
+            operands = [self.inside(operand) for operand in owner.operands]
+            copy = owner.clone(ir.InsertionPoint(self._first))
+            for i, operand in enumerate(operands):
+                copy.operands[i] = operand
+            return copy.results[_position(value)]
+        self._captured.append(value)
+        return self._entry.add_argument(value.type, self._origin.location)
+
+    def launch(self, blocks: Size) -> ir.Operation:
+        """Ends the kernel and launches it on `blocks` (a host value) blocks, before `origin`."""
+        types = [argument.type for argument in self._entry.arguments]
+        with self._origin.context, self._origin.location, ir.InsertionPoint(self._origin):
+            kind = ir.FunctionType.get(types, [])
+            self._function.operation.attributes["function_type"] = ir.TypeAttr.get(kind)
+            name = self._kernels.settle(self._function.operation, self._label)
+            one = arith.ConstantOp.create_index(1).result
+            grid = (as_value(blocks), one, one)
+            block = (as_value(self.threads), one, one)
+            return gpu.LaunchFuncOp([MODULE, name], grid, block, self._captured).operation
+
+
+def _position(value: ir.Value) -> int:
+    return ir.OpResult(value).result_number
+
+
+def depends_on_data(value: ir.Value) -> bool:
+    """Whether a scalar of the host function is computed from elements of tensors."""
+    if isinstance(value.type, ir.MemRefType) or isinstance(value.owner, ir.Block):
+        return False
+    owner = value.owner.operation
+    if owner.name == "memref.load":
+        return True
+    if not owner.name.startswith(("arith.", "math.")):
+        if owner.name.startswith("memref.") or owner.name == "affine.apply":
+            return False  # sizes
+        raise UnsupportedError(
+            f"{location(owner.location)}: a value of {owner.name} decides what the host does next, and only the GPU"
+            " knows it"
+        )
+    return any(depends_on_data(operand) for operand in owner.operands)
+
+
+def as_value(size: Size) -> ir.Value:
+    """A size as an index value."""
+    return arith.ConstantOp.create_index(size).result if isinstance(size, int) else size
+
+
+def extent(buffer: ir.Value, dimension: int) -> Size:
+    """A dimension's size; a memref.dim when it is dynamic."""
+    kind = ir.MemRefType(buffer.type)
+    if kind.is_dynamic_dim(dimension):
+        return memref.DimOp(buffer, arith.ConstantOp.create_index(dimension)).result
+    return kind.shape[dimension]
+
+
+def product(sizes: Sequence[Size]) -> Size:
+    """The product, folded as far as it is known."""
+    known, total = 1, None
+    for size in sizes:
+        if isinstance(size, int):
+            known *= size
+        else:
+            total = size if total is None else arith.muli(total, size)
+    if total is None or known == 0:
+        return known
+    return total if known == 1 else arith.muli(total, as_value(known))
+
+
+def ceildiv(size: Size, divisor: int) -> Size:
+    """The quotient, rounded up."""
+    if isinstance(size, int):
+        return -(-size // divisor)
+    return arith.divui(arith.addi(size, as_value(divisor - 1)), as_value(divisor))
+
+
+def linear_id(threads: int) -> ir.Value:
+    """blockIdx * threads + threadIdx."""
+    block, thread = gpu.block_id(gpu.Dimension.x), gpu.thread_id(gpu.Dimension.x)
+    return arith.addi(arith.muli(block, as_value(threads)), thread)
+
+
+@contextlib.contextmanager
+def only_if(index: ir.Value, bound: Size) -> Iterator[None]:
+    """What is built inside runs where index < bound."""
+    guard = scf.IfOp(arith.cmpi(arith.CmpIPredicate.ult, index, as_value(bound)))
+    with ir.InsertionPoint(guard.then_block):
+        yield
+        scf.yield_([])
+
+
+def delinearize(index: ir.Value, sizes: Sequence[Size]) -> list[ir.Value]:
+    """The coordinates of element `index`, the last one running fastest. In 32 bits where they suffice."""
+    known = [size for size in sizes if isinstance(size, int)]
+    narrow = len(known) == len(sizes) and product(known) < 2**31
+    kind = ir.IntegerType.get_signless(32) if narrow else ir.IndexType.get()
+    rest = arith.index_cast(kind, index) if narrow else index
+    found: list[ir.Value] = []
+    for size in reversed(sizes[1:]):
+        divisor = arith.constant(kind, size) if isinstance(size, int) else size
+        found.append(arith.remui(rest, divisor))
+        rest = arith.divui(rest, divisor)
+    found.append(rest)
+    if narrow:
+        found = [arith.index_castui(ir.IndexType.get(), part) for part in found]
+    return found[::-1][: len(sizes)]

@@ -1,0 +1,321 @@
+"""linalg.generic on memrefs -> a kernel.
+
+One thread computes one element of the result; consecutive threads the last dimension. Reductions keep
+their sums in registers. Where a reduction runs along the memory of its inputs, a warp computes one
+element: its lanes read consecutive addresses and join their partial results by shuffles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.mlir import arith, gpu, ir, location, memref, scf, walk
+
+from .affine_index import evaluate
+from .gpu_kernel import (
+    THREADS,
+    WARP,
+    Kernel,
+    Kernels,
+    Size,
+    as_value,
+    ceildiv,
+    delinearize,
+    extent,
+    linear_id,
+    only_if,
+    product,
+)
+from .gpu_reduction import Combiner, combiners
+
+LONG = 32  # a reduction of at least this many elements may be worth a warp
+
+
+class Generic:
+    """A linalg.generic on memrefs and what its parts are called here."""
+
+    def __init__(self, op: ir.Operation):
+        self.op = op
+        self.block = op.regions[0].blocks[0]
+        counts = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
+        self.maps = [ir.AffineMapAttr(map_).value for map_ in ir.ArrayAttr(op.attributes["indexing_maps"])]
+        self.inputs, self.outputs = list(op.operands)[: counts[0]], list(op.operands)[counts[0] :]
+        self.out_maps = self.maps[counts[0] :]
+        kinds = [str(kind) for kind in ir.ArrayAttr(op.attributes["iterator_types"])]
+        order = [dim for map_ in self.out_maps[:1] for dim in _dims_of(map_)]
+        parallel = [d for d, kind in enumerate(kinds) if "parallel" in kind]
+        # The dimensions of the result last to first in memory: consecutive threads write consecutive elements.
+        self.parallel = [d for d in parallel if d not in order] + [d for d in order if d in parallel]
+        self.reduction = [d for d in range(len(kinds)) if d not in parallel]
+        if any(d in self.reduction for map_ in self.out_maps for d in _dims_of(map_)):
+            raise UnsupportedError(
+                f"{location(op.location)}: a result indexed by a reduced dimension cannot be compiled"
+            )
+
+    def size(self, dim: int, see: Callable[[ir.Value], ir.Value]) -> Size:
+        """The size of loop `dim`, read off an operand that `see` brings to where it is needed."""
+        for operand, map_ in zip(self.op.operands, self.maps, strict=True):
+            if isinstance(operand.type, ir.MemRefType):
+                for position, result in enumerate(map_.results):
+                    if isinstance(result, ir.AffineDimExpr) and result.position == dim:
+                        return extent(see(operand), position)
+        raise UnsupportedError(f"{location(self.op.location)}: no operand gives the size of loop {dim}")
+
+    def reads(self, output: int) -> bool:
+        """Whether what output `output` holds before matters."""
+        argument = self.block.arguments[len(self.inputs) + output]
+        return bool(self.reduction) or any(True for _ in argument.uses)
+
+    def fill_value(self) -> ir.Value | None:
+        """The host scalar that all of the only output becomes, if that is all that happens."""
+        if len(self.outputs) != 1 or self.reduction or len(self.block.operations) != 1:
+            return None
+        yielded = self.block.operations[0].operands[0]
+        for argument, operand in zip(self.block.arguments, self.inputs, strict=False):
+            if argument == yielded:
+                return None if isinstance(operand.type, ir.MemRefType) else operand
+        return yielded if yielded.owner != self.block else None
+
+    def label(self) -> str:
+        """What to call its kernel."""
+        names = {op.operation.name for op in self.block.operations}
+        if self.fill_value() is not None:
+            return "fill"
+        if self.reduction:
+            return "product" if "arith.mulf" in names and len(self.inputs) > 1 else "reduce"
+        return "gather" if "memref.load" in names else "elementwise"
+
+    def along_memory(self) -> bool:
+        """Whether every input that the reduction runs through lies along it: the warp reads whole lines."""
+        last = self.reduction[-1]
+        touched = [map_ for map_ in self.maps[: len(self.inputs)] if last in _dims_of(map_)]
+        return bool(touched) and all(_dims_of(map_)[-1:] == [last] for map_ in touched)
+
+
+def _dims_of(map_: ir.AffineMap) -> list[int]:
+    """The dimensions that the results mention, in order."""
+    found: list[int] = []
+
+    def visit(expression: ir.AffineExpr) -> None:
+        if isinstance(expression, ir.AffineDimExpr):
+            found.append(expression.position)
+        elif not isinstance(expression, ir.AffineConstantExpr):
+            visit(expression.lhs)
+            visit(expression.rhs)
+
+    for result in map_.results:
+        visit(result)
+    return found
+
+
+class Fills:
+    """Fills that wait for a reduction into the same buffer, which then starts from the value itself."""
+
+    def __init__(self) -> None:
+        self._pending: dict[int, tuple[ir.Operation, ir.Value]] = {}  # by buffer: the launch, the value
+
+    def seen(self, op: ir.Operation) -> None:
+        """An operation that stays: whatever it touches keeps its fill."""
+        for inner in walk(op):
+            for operand in inner.operands:
+                self._pending.pop(hash(root_of(operand)), None)
+
+    def add(self, buffer: ir.Value, launch: ir.Operation, value: ir.Value) -> None:
+        """`launch` has filled all of `buffer` with `value`."""
+        if root_of(buffer) == buffer:
+            self._pending[hash(buffer)] = launch, value
+
+    def take(self, op: ir.Operation, buffer: ir.Value) -> ir.Value | None:
+        """The value that `buffer`, an output of `op` and no input, was filled with; the fill is erased."""
+        if sum(operand == buffer for operand in op.operands) > 1 or hash(buffer) not in self._pending:
+            return None
+        launch, value = self._pending.pop(hash(buffer))
+        launch.erase()
+        return value
+
+
+def lower_generic(op: ir.Operation, kernels: Kernels, fills: Fills) -> None:
+    """Puts the kernel's launch in the place of `op`."""
+    generic = Generic(op)
+    initial = [fills.take(op, buffer) if generic.reads(i) else None for i, buffer in enumerate(generic.outputs)]
+    fills.seen(op)
+    joined = combiners(generic.block, len(generic.inputs)) if generic.reduction else None
+    if joined is not None and generic.along_memory() and _is_long(generic):
+        kernel = _warp_kernel(generic, kernels, initial, joined)
+        per_block = THREADS // WARP
+    else:
+        kernel = _thread_kernel(generic, kernels, initial)
+        per_block = THREADS
+    with op.context, op.location, ir.InsertionPoint(op):
+        blocks = ceildiv(product([generic.size(d, lambda value: value) for d in generic.parallel]), per_block)
+        launch = kernel.launch(blocks)
+    filled = generic.fill_value()
+    if filled is not None:
+        fills.add(generic.outputs[0], launch, filled)
+    op.erase()
+
+
+def _is_long(generic: Generic) -> bool:
+    with generic.op.context, generic.op.location, ir.InsertionPoint(generic.op):
+        length = product([generic.size(d, lambda value: value) for d in generic.reduction])
+    return not isinstance(length, int) or length >= LONG
+
+
+def _thread_kernel(generic: Generic, kernels: Kernels, initial: list[ir.Value | None]) -> Kernel:
+    kernel = Kernel(kernels, generic.op, generic.label())
+    with kernel.body():
+        sizes = [generic.size(d, kernel.inside) for d in generic.parallel]
+        index = linear_id(THREADS)
+        with only_if(index, product(sizes)):
+            dims = dict(zip(generic.parallel, delinearize(index, sizes), strict=True))
+            starts = [_start(generic, kernel, i, dims, initial[i]) for i in range(len(generic.outputs))]
+            found = _reduce(generic, kernel, dims, generic.reduction, starts)
+            _store(generic, kernel, dims, found)
+    return kernel
+
+
+def _warp_kernel(generic: Generic, kernels: Kernels, initial: list[ir.Value | None], joined: list[Combiner]) -> Kernel:
+    kernel = Kernel(kernels, generic.op, generic.label())
+    with kernel.body():
+        sizes = [generic.size(d, kernel.inside) for d in generic.parallel]
+        thread, block = gpu.thread_id(gpu.Dimension.x), gpu.block_id(gpu.Dimension.x)
+        lane = arith.remui(thread, as_value(WARP))
+        index = arith.addi(arith.muli(block, as_value(THREADS // WARP)), arith.divui(thread, as_value(WARP)))
+        with only_if(index, product(sizes)):  # the same way for a whole warp
+            dims = dict(zip(generic.parallel, delinearize(index, sizes), strict=True))
+            neutral = [combiner.neutral() for combiner in joined]
+            partial = _reduce(generic, kernel, dims, generic.reduction, neutral, lane)
+            total = [combiner.across_warp(part) for combiner, part in zip(joined, partial, strict=True)]
+            with only_if(lane, 1):
+                starts = [_start(generic, kernel, i, dims, initial[i]) for i in range(len(generic.outputs))]
+                found = [combiner.join(a, b) for combiner, a, b in zip(joined, starts, total, strict=True)]
+                _store(generic, kernel, dims, found)
+    return kernel
+
+
+def _start(
+    generic: Generic, kernel: Kernel, position: int, dims: dict[int, ir.Value], fill: ir.Value | None
+) -> ir.Value | None:
+    """What output `position` holds before; None when it is overwritten unseen."""
+    if not generic.reads(position):
+        return None
+    if fill is not None:
+        return kernel.inside(fill)
+    indices = evaluate(generic.out_maps[position], _listed(dims, generic))
+    return memref.load(kernel.inside(generic.outputs[position]), indices)
+
+
+def _listed(dims: dict[int, ir.Value], generic: Generic) -> list[ir.Value]:
+    """All loop indices in order; those of loops not yet entered are not looked at."""
+    count = len(generic.parallel) + len(generic.reduction)
+    return [dims.get(d) for d in range(count)]
+
+
+def _store(generic: Generic, kernel: Kernel, dims: dict[int, ir.Value], values: Sequence[ir.Value]) -> None:
+    for value, buffer, map_ in zip(values, generic.outputs, generic.out_maps, strict=True):
+        memref.store(value, kernel.inside(buffer), evaluate(map_, _listed(dims, generic)))
+
+
+def _reduce(
+    generic: Generic,
+    kernel: Kernel,
+    dims: dict[int, ir.Value],
+    loops: Sequence[int],
+    state: list[ir.Value | None],
+    lane: ir.Value | None = None,
+) -> list[ir.Value]:
+    """The outputs after the loops in `loops`, from the state before them; `lane` strides the last one."""
+    if not loops:
+        return _clone_body(generic, kernel, dims, state)
+    striding = lane is not None and len(loops) == 1
+    step = WARP if striding else 1
+    start = lane if striding else as_value(0)
+    carried = [value for value in state if value is not None]
+    loop = scf.ForOp(start, as_value(generic.size(loops[0], kernel.inside)), as_value(step), carried)
+    with ir.InsertionPoint(loop.body):
+        values = iter(loop.inner_iter_args)
+        inner = [None if value is None else next(values) for value in state]
+        entered = {**dims, loops[0]: loop.induction_variable}
+        found = _reduce(generic, kernel, entered, loops[1:], inner, lane)
+        scf.yield_([new for new, old in zip(found, state, strict=True) if old is not None])
+    results = iter(loop.results)
+    return [new if old is None else next(results) for new, old in zip(found, state, strict=True)]
+
+
+def _clone_body(
+    generic: Generic, kernel: Kernel, dims: dict[int, ir.Value], state: list[ir.Value | None]
+) -> list[ir.Value]:
+    """The body's values at one point of the loops."""
+    indices = _listed(dims, generic)
+    values: dict[int, ir.Value] = {}
+    for argument, operand, map_ in zip(generic.block.arguments, generic.inputs, generic.maps, strict=False):
+        if not list(argument.uses):
+            continue
+        brought = kernel.inside(operand)
+        is_buffer = isinstance(operand.type, ir.MemRefType)
+        values[hash(argument)] = memref.load(brought, evaluate(map_, indices)) if is_buffer else brought
+    outs = list(generic.block.arguments)[len(generic.inputs) :]
+    values.update({hash(argument): value for argument, value in zip(outs, state, strict=True) if value is not None})
+    return clone_into(generic.block, kernel, values, indices)
+
+
+def clone_into(
+    block: ir.Block, kernel: Kernel, values: dict[int, ir.Value], indices: Sequence[ir.Value] = ()
+) -> list[ir.Value]:
+    """Clones a block's operations at the insertion point; gives what its terminator yields.
+
+    `values` maps the block's arguments; `indices` are what linalg.index gives. Anything else from
+    outside the block is brought into the kernel.
+    """
+    inside = {hash(result) for op in block.operations for inner in walk(op) for result in inner.results}
+    inside |= {
+        hash(argument)
+        for op in block.operations
+        for inner in walk(op)
+        for region in inner.regions
+        for nested in region.blocks
+        for argument in nested.arguments
+    }
+
+    def see(value: ir.Value) -> ir.Value:
+        if hash(value) in values:
+            return values[hash(value)]
+        return value if hash(value) in inside else kernel.inside(value)
+
+    *body, terminator = list(block.operations)
+    for op in body:
+        if op.operation.name == "linalg.index":
+            values[hash(op.results[0])] = indices[ir.IntegerAttr(op.operation.attributes["dim"]).value]
+            continue
+        copy = op.operation.clone()
+        for old, new in zip(walk(op), walk(copy), strict=True):
+            for i, operand in enumerate(old.operands):
+                mapped = see(operand)
+                if mapped != operand:
+                    new.operands[i] = mapped
+        for old, new in zip(op.operation.results, copy.results, strict=True):
+            values[hash(old)] = new
+    return [see(value) for value in terminator.operands]
+
+
+def root_of(value: ir.Value) -> ir.Value:
+    """The buffer that a memref is a view of."""
+    while isinstance(value.type, ir.MemRefType) and not isinstance(value.owner, ir.Block):
+        owner = value.owner.operation
+        if owner.name not in VIEWS:
+            break
+        value = owner.operands[0]
+    return value
+
+
+VIEWS = (
+    "memref.cast",
+    "memref.collapse_shape",
+    "memref.expand_shape",
+    "memref.extract_strided_metadata",
+    "memref.reinterpret_cast",
+    "memref.reshape",
+    "memref.subview",
+    "memref.transpose",
+)

@@ -1,0 +1,67 @@
+"""Reductions that may be split: an associative operation that joins partial results."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from kitsune_mlir.mlir import arith, gpu, ir
+
+_FLOAT = {
+    "arith.addf": 0.0,
+    "arith.mulf": 1.0,
+    "arith.maximumf": -math.inf,
+    "arith.maxnumf": -math.inf,
+    "arith.minimumf": math.inf,
+    "arith.minnumf": math.inf,
+}
+_INTEGER = ("arith.addi", "arith.muli", "arith.maxsi", "arith.minsi", "arith.andi", "arith.ori", "arith.xori")
+
+
+@dataclass(frozen=True)
+class Combiner:
+    """`name` joins two values of `kind`, a 32-bit type."""
+
+    name: str
+    kind: ir.Type
+
+    def neutral(self) -> ir.Value:
+        """Joined with x it gives x."""
+        if self.name in _FLOAT:
+            return arith.constant(self.kind, _FLOAT[self.name])
+        numbers = {"muli": 1, "maxsi": -(2**31), "minsi": 2**31 - 1, "andi": -1}
+        return arith.constant(self.kind, numbers.get(self.name.removeprefix("arith."), 0))
+
+    def join(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        """a joined with b."""
+        return ir.Operation.create(self.name, results=[self.kind], operands=[a, b]).result
+
+    def across_warp(self, value: ir.Value) -> ir.Value:
+        """Every lane's value joined, in every lane. All 32 lanes must be here."""
+        i32 = ir.IntegerType.get_signless(32)
+        width = arith.constant(i32, 32)
+        for distance in (16, 8, 4, 2, 1):
+            other = gpu.shuffle(value, arith.constant(i32, distance), width, gpu.ShuffleMode.XOR)[0]
+            value = self.join(value, other)
+        return value
+
+
+def combiners(block: ir.Block, inputs: int) -> list[Combiner] | None:
+    """For each output of a linalg body, how it is accumulated; None unless each is joined, by an
+    associative 32-bit operation and nothing else, with a value that no output goes into."""
+    *_, terminator = block.operations
+    outs = list(block.arguments)[inputs:]
+    found = []
+    for value, argument in zip(terminator.operands, outs, strict=True):
+        uses = list(argument.uses)
+        owner = None if isinstance(value.owner, ir.Block) else value.owner.operation
+        if owner is None or owner.name not in (*_FLOAT, *_INTEGER) or len(uses) != 1 or len(list(value.uses)) != 1:
+            return None
+        if uses[0].owner.operation != owner or not _is_word(argument.type):
+            return None
+        found.append(Combiner(owner.name, argument.type))
+    return found
+
+
+def _is_word(kind: ir.Type) -> bool:
+    return isinstance(kind, ir.F32Type) or (isinstance(kind, ir.IntegerType) and kind.width == 32)

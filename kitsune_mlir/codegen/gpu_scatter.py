@@ -1,0 +1,107 @@
+"""tm_tensor.scatter on memrefs -> a kernel.
+
+    tm_tensor.scatter {dimension_map = [0]} ins(%updates : memref<n x 1 x c>, %rows : memref<n x 1 x i64>)
+        outs(%table : memref<r x c>) { ^bb0(%update, %old): ... yield %update + %old }
+
+does, for each element of %updates, table[rows[n], c] = update + old. Sums, maxima and the like become
+atomics, one thread an update, so repeated rows are right. A body that no atomic does, of updates that may
+meet, runs one update after the other, in parallel over the other dimensions only.
+"""
+
+from __future__ import annotations
+
+from kitsune_mlir.mlir import arith, ir, memref, scf
+
+from .gpu_kernel import (
+    THREADS,
+    Kernel,
+    Kernels,
+    as_value,
+    ceildiv,
+    delinearize,
+    extent,
+    linear_id,
+    only_if,
+    product,
+)
+from .gpu_linalg import clone_into
+
+_ATOMIC = {
+    "arith.addf": "addf",
+    "arith.addi": "addi",
+    "arith.andi": "andi",
+    "arith.maximumf": "maximumf",
+    "arith.maxnumf": "maxnumf",
+    "arith.maxsi": "maxs",
+    "arith.minimumf": "minimumf",
+    "arith.minnumf": "minnumf",
+    "arith.minsi": "mins",
+    "arith.ori": "ori",
+}
+
+
+def lower_scatter(op: ir.Operation, kernels: Kernels) -> None:
+    """Puts the kernel's launch in the place of `op`."""
+    updates = op.operands[0]
+    block = op.regions[0].blocks[0]
+    overwrites = not list(block.arguments[1].uses)  # what then wins where rows repeat is open in torch too
+    unique = ir.BoolAttr(op.attributes["unique_indices"]).value
+    atomic = None if overwrites else _atomic(block)
+    rank = ir.MemRefType(updates.type).rank
+    spread = list(range(rank)) if overwrites or unique or atomic else list(range(1, rank))
+
+    kernel = Kernel(kernels, op, "scatter")
+    with kernel.body():
+        inside = kernel.inside(updates)
+        sizes = [extent(inside, d) for d in spread] or [1]
+        index = linear_id(THREADS)
+        with only_if(index, product(sizes)):
+            position = delinearize(index, sizes) if spread else []
+            if len(spread) == rank:
+                _update(op, kernel, position, atomic)
+            else:
+                loop = scf.ForOp(as_value(0), as_value(extent(inside, 0)), as_value(1))
+                with ir.InsertionPoint(loop.body):
+                    _update(op, kernel, [loop.induction_variable, *position], None)
+                    scf.yield_([])
+    with op.context, op.location, ir.InsertionPoint(op):
+        kernel.launch(ceildiv(product([extent(updates, d) for d in spread]), THREADS))
+    op.erase()
+
+
+def _atomic(block: ir.Block) -> str | None:
+    """The atomic that does what the body does: joins its two arguments by one operation."""
+    first, *rest = block.operations
+    operation = first.operation
+    if len(rest) != 1 or operation.name not in _ATOMIC or rest[0].operands[0] != operation.results[0]:
+        return None
+    return _ATOMIC[operation.name] if set(operation.operands) == set(block.arguments) else None
+
+
+def _update(op: ir.Operation, kernel: Kernel, position: list[ir.Value], atomic: str | None) -> None:
+    """Applies the update at `position`."""
+    updates, rows, table = (kernel.inside(operand) for operand in op.operands)
+    target = _target(op, rows, position)
+    update = memref.load(updates, position)
+    if atomic is not None:
+        memref.atomic_rmw(getattr(arith.AtomicRMWKind, atomic), update, table, target)
+        return
+    block = op.regions[0].blocks[0]
+    values = {hash(block.arguments[0]): update}
+    if list(block.arguments[1].uses):
+        values[hash(block.arguments[1])] = memref.load(table, target)
+    memref.store(clone_into(block, kernel, values)[0], table, target)
+
+
+def _target(op: ir.Operation, rows: ir.Value, position: list[ir.Value]) -> list[ir.Value]:
+    """Where in the table the update at `position` goes: the last dimensions are those of the updates, and
+    each column of the row indices is added to the dimension that `dimension_map` gives it."""
+    rank = ir.MemRefType(op.operands[2].type).rank
+    inner = position[1:]
+    target: list[ir.Value | None] = [None] * (rank - len(inner)) + inner
+    for column, dim in enumerate(ir.DenseI64ArrayAttr(op.attributes["dimension_map"])):
+        row = memref.load(rows, [position[0], as_value(column)])
+        row = arith.index_cast(ir.IndexType.get(), row)
+        start = target[dim]
+        target[dim] = row if start is None else arith.addi(row, start)
+    return [as_value(0) if index is None else index for index in target]

@@ -1,0 +1,115 @@
+"""What is left of a host function after its linalg has become kernels: copies, single elements, loops."""
+
+from __future__ import annotations
+
+from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.mlir import func, ir, location, memref, walk
+
+from .gpu_kernel import (
+    THREADS,
+    Kernel,
+    Kernels,
+    ceildiv,
+    delinearize,
+    extent,
+    linear_id,
+    only_if,
+    product,
+)
+from .gpu_linalg import VIEWS, root_of
+
+
+def lower_copy(op: ir.Operation, kernels: Kernels) -> None:
+    """A memref.copy between buffers of which one is strided becomes a kernel; others the driver does."""
+    source, target = op.operands
+    kinds = [ir.MemRefType(buffer.type) for buffer in (source, target)]
+    if all(kind.layout == ir.AffineMapAttr.get(ir.AffineMap.get_identity(kind.rank)) for kind in kinds):
+        return
+    kernel = Kernel(kernels, op, "copy")
+    with kernel.body():
+        sizes = [extent(kernel.inside(target), d) for d in range(kinds[1].rank)]
+        index = linear_id(THREADS)
+        with only_if(index, product(sizes)):
+            position = delinearize(index, sizes) if sizes else []
+            memref.store(memref.load(kernel.inside(source), position), kernel.inside(target), position)
+    with op.context, op.location, ir.InsertionPoint(op):
+        kernel.launch(ceildiv(product([extent(target, d) for d in range(kinds[1].rank)]), THREADS))
+    op.erase()
+
+
+def lower_serial(op: ir.Operation, kernels: Kernels) -> None:
+    """A memref.store, or a loop or branch over elements, becomes a kernel of one thread: the last resort.
+
+    What a loop computes besides is kept in memory for those who use it.
+    """
+    for inner in walk(op, "memref.alloc"):
+        raise UnsupportedError(
+            f"{location(inner.location)}: a loop that allocates a tensor in each turn cannot be compiled"
+        )
+    with op.context, op.location, ir.InsertionPoint(op):
+        cells = [memref.AllocOp(ir.MemRefType.get([], result.type), [], []) for result in op.results]
+    kernel = Kernel(kernels, op, "serial", threads=1)
+    with kernel.body():
+        copy = op.clone()
+        inside = {hash(result) for inner in walk(op) for result in inner.results}
+        inside |= {
+            hash(a) for inner in walk(op) for region in inner.regions for b in region.blocks for a in b.arguments
+        }
+        for old, new in zip(walk(op), walk(copy), strict=True):
+            for i, operand in enumerate(old.operands):
+                if hash(operand) not in inside:
+                    new.operands[i] = kernel.inside(operand)
+        for result, cell in zip(copy.results, cells, strict=True):
+            memref.store(result, kernel.inside(cell.result), [])
+    kernel.launch(1)
+    with op.context, op.location, ir.InsertionPoint(op):
+        for result, cell in zip(op.results, cells, strict=True):
+            if list(result.uses):
+                result.replace_all_uses_with(memref.load(cell.result, []))
+    op.erase()
+
+
+def keep_loaded(main: func.FuncOp, kernels: Kernels) -> None:
+    """Kernels load again the elements that the host function loads (see `Kernel.inside`). Where the buffer
+    is written afterwards, a kernel first keeps the element in a buffer of its own."""
+    operations = [op.operation for op in main.body.blocks[0].operations]
+    for place, op in enumerate(operations):
+        if op.name != "memref.load" or not any(_writes(later, root_of(op.operands[0])) for later in operations[place:]):
+            continue
+        following = operations[place + 1]
+        with op.context, op.location, ir.InsertionPoint(following):
+            cell = memref.alloc(ir.MemRefType.get([], op.results[0].type), [], [])
+            kernel = Kernel(kernels, following, "keep", threads=1)
+            with kernel.body():
+                memref.store(kernel.inside(op.results[0]), kernel.inside(cell), [])
+            kernel.launch(1)
+            op.results[0].replace_all_uses_with(memref.load(cell, []))
+        op.erase()
+
+
+def _writes(op: ir.Operation, root: ir.Value) -> bool:
+    """Whether an operation of the host function may write the buffer `root`."""
+    if op.name in (*VIEWS, "memref.dim", "memref.load", "memref.alloc", "func.call", "func.return"):
+        return False
+    operands = [operand for inner in walk(op) for operand in inner.operands]
+    if op.name.startswith(("linalg.", "tm_tensor.")):
+        operands = list(op.operands)[-_outputs(op) :]
+    return any(isinstance(operand.type, ir.MemRefType) and root_of(operand) == root for operand in operands)
+
+
+def _outputs(op: ir.Operation) -> int:
+    sizes = "operandSegmentSizes"
+    return ir.DenseI32ArrayAttr(op.attributes[sizes])[1] if sizes in op.attributes else 1
+
+
+def check_host(main: func.FuncOp) -> None:
+    """Erases the loads that only kernels needed. Raises UnsupportedError when the host needs one."""
+    for op in reversed(walk(main)):
+        dead = bool(op.results) and not any(True for result in op.results for _ in result.uses)
+        if dead and op.name.startswith(("arith.", "math.", "memref.load")):
+            op.erase()
+        elif op.name == "memref.load":
+            raise UnsupportedError(
+                f"{location(op.location)}: an element of a tensor decides what the host does next, and only the GPU"
+                " knows it"
+            )

@@ -1,0 +1,123 @@
+"""Bufferizes @main and turns all its linalg into GPU kernels: the bulk-synchronous path under everything.
+
+    func.func @main(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
+      %y = linalg.generic {...} ins(%x : tensor<?x8xf32>) outs(%e : tensor<?x8xf32>) { ... }
+      %z = func.call @pipeline_0(%y) : (tensor<?x8xf32>) -> tensor<?x8xf32>
+      return %z : tensor<?x8xf32>
+    }
+
+becomes
+
+    func.func @main(%x: memref<?x8xf32>) -> memref<?x8xf32> {
+      %y = memref.alloc(%rows) : memref<?x8xf32>
+      gpu.launch_func @kernels::@generic_0 blocks in (%blocks, %c1, %c1) threads in (%c256, %c1, %c1)
+          args(%x : memref<?x8xf32>, %y : memref<?x8xf32>)
+      %z = func.call @pipeline_0(%y) : (memref<?x8xf32>) -> memref<?x8xf32>
+      return %z : memref<?x8xf32>
+    }
+    gpu.module @kernels { gpu.func @generic_0(%x: ..., %y: ...) kernel { ... } }
+
+Of @main only allocations, views, copies, sizes, launches and calls of pipelines are left; every result is
+a buffer of its own. Calls of functions without a body (pipelines: see convert-kitsune-to-gpu) stay.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kitsune_mlir.codegen.bufferize import bufferize
+from kitsune_mlir.codegen.gpu_kernel import Kernels, extent
+from kitsune_mlir.codegen.gpu_linalg import Fills, lower_generic
+from kitsune_mlir.codegen.gpu_scatter import lower_scatter
+from kitsune_mlir.codegen.gpu_serial import check_host, keep_loaded, lower_copy, lower_serial
+from kitsune_mlir.errors import UserError
+from kitsune_mlir.mlir import func, ir, memref, run_passes, walk
+
+from .base import ModulePass
+
+_FUSE = "builtin.module(canonicalize,cse,func.func(linalg-fuse-elementwise-ops),canonicalize,cse)"
+_GENERALIZE = "builtin.module(func.func(linalg-generalize-named-ops))"
+_TIDY = "builtin.module(canonicalize,cse)"
+# Numbers operations that are equal on purpose, so that CSE leaves them apart.
+_UNIQUE = "kitsune.number"
+# What may stay on the host.
+_HOST = ("arith.", "affine.apply", "memref.", "gpu.launch_func", "func.call", "func.return")
+
+
+@dataclass(frozen=True)
+class ConvertLinalgToGpu(ModulePass):
+    """Linalg on tensors -> gpu.launch_func; see the file's head."""
+
+    name: ClassVar[str] = "convert-linalg-to-gpu"
+
+    def run(self, module: ir.Module) -> None:
+        run_passes(module, _FUSE)
+        main = _main(module)
+        _own_outputs(main)
+        bufferize(module)
+        main = _main(module)
+        _own_results(main)
+        run_passes(module, _GENERALIZE)
+        kernels = Kernels(module)
+        keep_loaded(main, kernels)
+        fills = Fills()
+        for op in [op.operation for op in main.body.blocks[0].operations]:
+            _lower(op, kernels, fills)
+        check_host(main)
+        kernels.prune(module)
+        run_passes(module, _TIDY)
+
+
+def _main(module: ir.Module) -> func.FuncOp:
+    for op in walk(module, "func.func"):
+        if op.opview.name.value == "main":
+            return op.opview
+    raise UserError("convert-linalg-to-gpu needs a function @main")
+
+
+def _own_outputs(main: func.FuncOp) -> None:
+    """Gives each linalg operation an output of its own, where several share a fill or an empty tensor:
+    otherwise all but one are bufferized to a copy of the shared one."""
+    numbers = itertools.count()
+    for name in ("linalg.fill", "tensor.empty"):
+        for op in walk(main, name):
+            for use in list(op.results[0].uses)[1:]:
+                with main.context, ir.InsertionPoint(use.owner):
+                    copy = op.clone()
+                    copy.attributes[_UNIQUE] = ir.IntegerAttr.get(ir.IndexType.get(), next(numbers))
+                use.owner.operands[use.operand_number] = copy.results[0]
+
+
+def _own_results(main: func.FuncOp) -> None:
+    """Makes every result an allocation that is returned once: arguments, views and repeats are copied."""
+    block = main.body.blocks[0]
+    end = block.operations[len(block.operations) - 1].operation
+    seen: set[int] = set()
+    with main.context, main.location, ir.InsertionPoint(end):
+        for i, value in enumerate(list(end.operands)):
+            owner = None if isinstance(value.owner, ir.Block) else value.owner.operation
+            fresh = owner is not None and owner.name in ("memref.alloc", "func.call")
+            if fresh and hash(value) not in seen:
+                seen.add(hash(value))
+                continue
+            kind = ir.MemRefType(value.type)
+            sizes = [extent(value, d) for d in range(kind.rank) if kind.is_dynamic_dim(d)]
+            own = memref.alloc(ir.MemRefType.get(kind.shape, kind.element_type), sizes, [])
+            memref.CopyOp(value, own)
+            end.operands[i] = own
+
+
+def _lower(op: ir.Operation, kernels: Kernels, fills: Fills) -> None:
+    """Replaces one operation of the host function, unless it may stay there."""
+    if op.name == "linalg.generic":
+        lower_generic(op, kernels, fills)
+        return
+    fills.seen(op)
+    if op.name == "tm_tensor.scatter":
+        lower_scatter(op, kernels)
+    elif op.name == "memref.copy":
+        lower_copy(op, kernels)
+    elif op.name == "memref.store" or not op.name.startswith(_HOST):
+        lower_serial(op, kernels)
