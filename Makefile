@@ -4,7 +4,7 @@ PYTHON ?= $(shell for python in python3.12 python3.11 python3; do \
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-RUNTIME := $(wildcard runtime/*)
+RUNTIME := $(wildcard runtime/*.cpp runtime/*.h)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lit pytest lint install clean

@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 import traceback
+import warnings
 from importlib import import_module
 
 from kitsune_mlir.errors import KitsuneError
@@ -25,10 +26,13 @@ def main(argv: list[str] | None = None) -> int:
         command = import_module(f".commands.{name}", __package__).add(subparsers)
         command.add_argument("--debug", action="store_true", help="show tracebacks (or set KITSUNE_DEBUG=1)")
     options = parser.parse_args(argv)
+    options.debug = options.debug or os.environ.get("KITSUNE_DEBUG") == "1"
+    if not options.debug:
+        warnings.simplefilter("ignore")  # deprecations inside torch say nothing to its user
     try:
         return int(options.run(options))
     except KitsuneError as error:
-        if options.debug or os.environ.get("KITSUNE_DEBUG") == "1":
+        if options.debug:
             traceback.print_exc()
         print(f"kitsune: error: {error}", file=sys.stderr)
         return error.exit_code

@@ -1,0 +1,42 @@
+"""Shared by the Python tests: one small model, compiled once a session."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import kitsune_mlir
+
+torch.set_num_threads(1)
+
+
+class Perceptron(nn.Module):
+    """Two layers over any number of rows; takes a keyword and gives a dict, to exercise signatures."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.up = nn.Linear(16, 32)
+        self.down = nn.Linear(32, 4)
+
+    def forward(self, x: torch.Tensor, *, scale: torch.Tensor) -> dict[str, torch.Tensor]:
+        hidden = torch.relu(self.up(x))
+        return {"y": self.down(hidden) * scale, "hidden": hidden}
+
+
+@pytest.fixture(scope="session")
+def perceptron() -> Perceptron:
+    torch.manual_seed(0)
+    return Perceptron().eval()
+
+
+@pytest.fixture(scope="session")
+def exported(perceptron: Perceptron) -> torch.export.ExportedProgram:
+    rows = torch.export.Dim("rows", min=1, max=4096)
+    example = {"x": torch.randn(64, 16), "scale": torch.ones(4)}
+    return torch.export.export(perceptron, (), example, dynamic_shapes={"x": {0: rows}, "scale": None})
+
+
+@pytest.fixture(scope="session")
+def compiled(exported: torch.export.ExportedProgram) -> kitsune_mlir.Compiled:
+    return kitsune_mlir.compile(exported)

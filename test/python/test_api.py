@@ -1,0 +1,119 @@
+"""kitsune_mlir.compile and what it returns: calls, plans, IR, and what a wrong call gets."""
+
+import numpy as np
+import pytest
+import torch
+
+import kitsune_mlir
+from kitsune_mlir import UserError
+
+
+def call(compiled, x, scale):
+    return compiled(x=x, scale=scale)
+
+
+@pytest.mark.parametrize("rows", [1, 64, 100])
+def test_agrees_with_torch_for_any_number_of_rows(compiled, perceptron, rows):
+    x, scale = torch.randn(rows, 16), torch.rand(4)
+    with torch.no_grad():
+        wanted = perceptron(x, scale=scale)
+    found = call(compiled, x, scale)
+    assert found.keys() == wanted.keys()
+    for name in wanted:
+        torch.testing.assert_close(found[name], wanted[name], rtol=1e-5, atol=1e-5)
+
+
+def test_gives_numpy_for_numpy_and_torch_for_torch(compiled):
+    x, scale = np.zeros((3, 16), np.float32), np.ones(4, np.float32)
+    assert isinstance(call(compiled, x, scale)["y"], np.ndarray)
+    assert isinstance(call(compiled, torch.from_numpy(x), scale)["y"], torch.Tensor)
+
+
+def test_takes_strided_inputs_and_leaves_them_alone(compiled, perceptron):
+    x = torch.randn(16, 8).t()
+    before = x.clone()
+    found = call(compiled, x, torch.ones(4))
+    torch.testing.assert_close(found["y"], perceptron(before, scale=torch.ones(4))["y"].detach())
+    assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize(
+    ("x", "scale", "sentence"),
+    [
+        (torch.zeros(3, 15), torch.ones(4), r"input 'x' must have the shape \[any, 16\], found \[3, 15\]"),
+        (torch.zeros(3, 16).double(), torch.ones(4), "input 'x' must be f32, found float64"),
+        (torch.zeros(3, 16).bfloat16(), torch.ones(4), "input 'x' must be f32, found bfloat16"),
+        (torch.zeros(3, 16), 1.0, "input 'scale' must be a numpy array or torch tensor, found float"),
+    ],
+)
+def test_refuses_inputs_that_do_not_fit(compiled, x, scale, sentence):
+    with pytest.raises(UserError, match=sentence):
+        call(compiled, x, scale)
+
+
+def test_refuses_another_nesting(compiled):
+    with pytest.raises(UserError, match="must be a dict with the keys"):
+        compiled(torch.zeros(3, 16), torch.ones(4))
+    with pytest.raises(UserError, match="kwargs must be a dict with the keys"):
+        compiled(x=torch.zeros(3, 16))
+
+
+def test_unknown_targets_are_refused_before_anything_runs():
+    with pytest.raises(UserError, match="unknown target 'tpu': give one of cpu"):
+        kitsune_mlir.compile("nothing.pt2", target="tpu")
+    with pytest.raises(UserError, match="give at least one target"):
+        kitsune_mlir.compile("nothing.pt2", target=[])
+
+
+def test_the_plan_has_what_the_documentation_promises(compiled):
+    plan = compiled.plan
+    assert plan["target"] == "cpu"
+    assert plan["operators"]["pipelined"] <= plan["operators"]["total"]
+    assert plan["dram_bytes"]["planned"] < plan["dram_bytes"]["bulk_sync"]
+    (pipeline,) = plan["pipelines"]
+    assert {"name", "kind", "ctas", "location"} <= pipeline["stages"][0].keys()
+    assert [queue.keys() >= {"name", "producer", "consumers", "transport", "depth", "tile_bytes"}
+            for queue in pipeline["queues"]].count(False) == 0
+    assert pipeline["stages"][0]["location"].rpartition("/")[2].startswith("conftest.py:")
+    assert "of" in compiled.report() and pipeline["name"] in compiled.report()
+
+
+def test_the_ir_of_every_step_can_be_read(compiled):
+    assert "kitsune.pipeline" not in compiled.mlir("linalg")
+    assert "kitsune.pipeline" in compiled.mlir("partition-dataflow")
+    assert "tile_rows" in compiled.mlir("cpu:place-stages")
+    with pytest.raises(UserError, match="there is no stage 'ptx'"):
+        compiled.mlir("ptx")
+
+
+def test_ptx_and_targets_that_were_not_compiled_are_refused(compiled):
+    with pytest.raises(UserError, match="exactly one GPU target"):
+        compiled.ptx  # noqa: B018
+    with pytest.raises(UserError, match="not compiled for target 'sm_90a'"):
+        compiled.target = "sm_90a"
+
+
+def test_a_model_that_counts_its_calls_keeps_its_buffer():
+    class Counter(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("calls", torch.zeros(1))
+
+        def forward(self, x):
+            self.calls.add_(1)
+            return x * self.calls
+
+    compiled = kitsune_mlir.compile(Counter(), (torch.ones(2),))
+    assert [compiled(torch.ones(2))[0].item() for _ in range(3)] == [1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int64, torch.bool, torch.float64, torch.bfloat16])
+def test_every_element_type_passes_through(dtype):
+    class Pick(torch.nn.Module):
+        def forward(self, a, b):
+            return torch.where(a == b, a, b)
+
+    values = (torch.tensor([0, 1, 1]).to(dtype), torch.tensor([1, 1, 0]).to(dtype))
+    found = kitsune_mlir.compile(Pick(), values)(*values)
+    assert found.dtype == dtype
+    assert torch.equal(found, values[1])
