@@ -117,6 +117,8 @@ class QueueOp(Kitsune.Operation, name="queue"):
     def verify_region_invariants(self) -> bool:
         if not isinstance(self.ring.tile, ir.RankedTensorType):
             return fail(self, f"tile type must be a ranked tensor, found {self.ring.tile}")
+        if ir.ShapedType.get_dynamic_size() in self.ring.tile.shape[1:]:
+            return fail(self, f"tile type may be dynamic in its rows only, dimension 0, found {self.ring.tile}")
         if not 1 <= self.ring.slots <= MOST:
             return fail(self, f"depth must be from 1 to {MOST}, found {self.ring.slots}")
         if "transport" in self.attributes:

@@ -23,6 +23,16 @@ func.func @queue_of_unranked(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
 
 // -----
 
+func.func @queue_of_unknown_columns(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    // expected-error@+1 {{'kitsune.queue' op tile type may be dynamic in its rows only, dimension 0, found tensor<?x?xf32>}}
+    %q = "kitsune.queue"() {sym_name = "q"} : () -> !kitsune.ring<tensor<?x?xf32>, 2 : i64>
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
 func.func @queue_without_slots(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
   "kitsune.pipeline"() ({
     // expected-error@+1 {{'kitsune.queue' op depth must be from 1 to 2147483647, found 0}}
