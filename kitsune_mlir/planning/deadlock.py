@@ -39,6 +39,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 from .flow import Flow, Queue
 
@@ -122,11 +123,6 @@ def blocking_cycle(flow: Flow) -> list[Wait] | None:
     return cycle[::-1]
 
 
-def _with(flow: Flow, name: str, **fields: object) -> Flow:
-    queues = tuple(dataclasses.replace(q, **fields) if q.name == name else q for q in flow.queues)  # type: ignore[arg-type]
-    return dataclasses.replace(flow, queues=queues)
-
-
 def repair(flow: Flow) -> Repair:
     """The cheapest deeper rings, one blocking cycle after another, then trimmed.
 
@@ -148,8 +144,7 @@ def repair(flow: Flow) -> Repair:
             continue
         slots = {name: -(-short // slots_per_depth(flow, queues[name])) for name in names}
         name = min(names, key=lambda name: slots[name] * queues[name].tile_bytes)
-        depth = next(queue.depth for queue in flow.queues if queue.name == name)
-        flow = _with(flow, name, depth=depth + slots[name])
+        flow = _with(flow, name, depth=_depth(flow, name) + slots[name])
         raised.add(name)
         cycles.setdefault(name, cycle)
     for name in sorted(raised):
@@ -160,6 +155,11 @@ def repair(flow: Flow) -> Repair:
             flow = trimmed
     depths = {name: _depth(flow, name) for name in sorted(raised) if _depth(flow, name) > queues[name].depth}
     return Repair(depths, cycles, tuple(hopeless))
+
+
+def _with(flow: Flow, name: str, **fields: Any) -> Flow:
+    queues = tuple(dataclasses.replace(q, **fields) if q.name == name else q for q in flow.queues)
+    return dataclasses.replace(flow, queues=queues)
 
 
 def _depth(flow: Flow, name: str) -> int:
