@@ -1,0 +1,83 @@
+"""`torch.compile(model, backend="kitsune")`: inference through pipelines, everything else as torch would.
+
+Weights stay torch's: each call passes them, so that what changes them in place is seen.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.aot_autograd import make_boxed_func
+
+from kitsune_mlir.errors import KitsuneError, UserError
+from kitsune_mlir.frontend.aot_graph import import_aot_graph
+from kitsune_mlir.frontend.decompositions import table
+
+Function = Callable[..., Any]
+
+_OPTIONS = {"target"}
+
+
+def kitsune(
+    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, mode: str | None = None, options: Any = None
+) -> Function:
+    """Compiles a graph from Dynamo. `options` is {"target": NAME}; by default the device of the inputs.
+
+    A graph that needs gradients, or that cannot be compiled, runs as torch runs it, with one warning that
+    says why. Raises UserError for an unknown option.
+    """
+    options = dict(options or {})
+    if unknown := set(options) - _OPTIONS:
+        raise UserError(f"the kitsune backend has no option '{min(unknown)}'; its options are {', '.join(_OPTIONS)}")
+    tensors = [value for value in example_inputs if isinstance(value, torch.Tensor)]
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        _warn("it needs gradients; call it under torch.no_grad() for inference")
+        return gm.forward
+    if not tensors:
+        return gm.forward
+    compiler = functools.partial(_compile, target=options.get("target") or _target_of(tensors[0].device))
+    try:
+        return aot_autograd(fw_compiler=compiler, decompositions=table())(gm, example_inputs)
+    except Exception as error:
+        # torch wraps what a compiler raises; only our own refusals are answered with eager execution.
+        refusal = _refusal(error)
+        if refusal is None:
+            raise
+        _warn(str(refusal))
+        return gm.forward
+
+
+def _compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], target: str) -> Function:
+    """A boxed function of a functional aten graph: a list of tensors and sizes -> a list of tensors."""
+    from kitsune_mlir.compiler import compile_program
+
+    compiled = compile_program(import_aot_graph(gm, "torch.compile"), target)
+    compiled.target = compiled.targets[0]  # refuses now what this machine cannot run
+
+    def run(*values: Any) -> list[Any]:
+        return compiled(*(value for value in values if isinstance(value, torch.Tensor)))
+
+    return make_boxed_func(run)
+
+
+def _target_of(device: torch.device) -> str:
+    if device.type != "cuda":
+        return "cpu"
+    major, minor = torch.cuda.get_device_capability(device)
+    return f"sm_{major}{minor}{'a' if major == 9 or major == 10 else ''}"
+
+
+def _refusal(error: BaseException | None) -> KitsuneError | None:
+    while error is not None and not isinstance(error, KitsuneError):
+        error = error.__cause__ or error.__context__
+    return error
+
+
+@functools.cache
+def _warn(reason: str) -> None:
+    warnings.warn(f"kitsune backend: a part of the model runs as torch runs it: {reason}", stacklevel=3)

@@ -1,0 +1,146 @@
+"""Bad input gets one sentence that says which, where and what to do; never a crash, never a traceback."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from kitsune_mlir.errors import KitsuneError, UnsupportedError, UserError
+from kitsune_mlir.frontend import import_model
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("m.mlir", b"func.func @f( {", r"m\.mlir is not valid MLIR: .*m\.mlir:1: expected"),
+        ("m.mlir", b"\xff\xfe\x00garbage", r"m\.mlir is not valid MLIR"),
+        ("m.mlir", b"", r"m\.mlir needs a function @main"),
+        ("m.mlirbc", b"ML\xefR\x06abcdefgh", r"m\.mlirbc is (not valid|damaged) MLIR"),
+        ("m.pt2", b"PK\x03\x04 cut off", r"m\.pt2 is not a readable \.pt2 file .*save it again"),
+        ("m.onnx", b"\x08\x08\x12\x40", r"m\.onnx is not a valid ONNX model"),
+        ("m.txt", b"", r"m\.txt' is no model file: its name must end in"),
+    ],
+)
+def test_bad_files(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=message) as caught:
+        import_model(tmp_path / name)
+    assert "\n" not in str(caught.value)
+
+
+def test_truncated_pt2(tmp_path):
+    path = tmp_path / "m.pt2"
+    torch.export.save(torch.export.export(nn.Linear(4, 2), (torch.randn(3, 4),)), path)
+    data = path.read_bytes()
+    for share in (0.3, 0.6, 0.95):
+        path.write_bytes(data[: int(len(data) * share)])
+        with pytest.raises(UserError, match="not a readable .pt2 file"):
+            import_model(path)
+
+
+@pytest.mark.parametrize("name", ["gone.pt2", "gone.onnx", "gone.mlir"])
+def test_missing_file(name):
+    with pytest.raises(UserError, match=f"there is no model file '{name}'"):
+        import_model(name)
+
+
+MODELS = """
+import torch
+from torch import nn
+
+class Unknown(nn.Module):
+    def forward(self, x):
+        return torch.special.bessel_j0(x)  # line 7
+
+class Branch(nn.Module):
+    def forward(self, x):
+        return x if x.sum() > 0 else -x  # line 11
+
+class Complex(nn.Module):
+    def forward(self, x):
+        return torch.complex(x, x)
+
+def unknown(): return Unknown(), (torch.ones(3),)
+def branch(): return Branch(), (torch.ones(3),)
+def complex(): return Complex(), (torch.ones(3),)
+def meta(): return nn.Linear(3, 3, device="meta"), (torch.ones(3),)
+def mixed(): return nn.Linear(3, 3), (torch.ones(3, device="meta"),)
+def fails(): return {}["key"]  # line 22
+def wrong(): return 3
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "message"),
+    [
+        ("unknown", UnsupportedError, r"cannot lower the operator aten\.special_bessel_j0 at .*models\.py:7; "),
+        ("branch", UnsupportedError, r"torch\.export cannot trace the model at .*models\.py:11: "),
+        ("complex", UnsupportedError, r"has elements of type torch\.complex64; use one of f64, f32"),
+        ("meta", UserError, r"weight is on the meta device and has no data"),
+        ("mixed", UserError, r"argument 0 is on the meta device"),
+        ("fails", UserError, r"the function failed at .*models\.py:22: KeyError: 'key'"),
+        ("wrong", UserError, r"the function must return \(nn\.Module, args\) or .*, found a int"),
+        ("nothing", UserError, r"has no function 'nothing'"),
+    ],
+)
+def test_bad_models(tmp_path, function, kind, message):
+    path = tmp_path / "models.py"
+    path.write_text(MODELS)
+    with pytest.raises(kind, match=message) as caught:
+        import_model(f"{path}:{function}")
+    assert "\n" not in str(caught.value)
+
+
+def test_mixed_devices_are_named(monkeypatch):
+    class Elsewhere(nn.Linear):
+        def named_buffers(self, *args, **kwargs):  # a machine without a GPU has no second device with data
+            class Tensor:
+                device = torch.device("cuda:0")
+
+            yield "far", Tensor()
+
+    with pytest.raises(UserError, match="weight is on cpu but far is on cuda:0: move the model"):
+        import_model(Elsewhere(3, 3), torch.ones(3))
+
+
+def test_bad_modules_and_functions(tmp_path):
+    (tmp_path / "broken.py").write_text("def f(:\n")
+    with pytest.raises(UserError, match=r"importing .* failed at .*broken\.py:1: SyntaxError"):
+        import_model(f"{tmp_path}/broken.py:f")
+    with pytest.raises(UserError, match="there is no module 'no_such_module' to import"):
+        import_model("no_such_module:f")
+    with pytest.raises(UserError, match="there is no file"):
+        import_model(f"{tmp_path}/gone.py:f")
+
+
+def test_bad_requests():
+    with pytest.raises(UserError, match="needs example arguments"):
+        import_model(nn.Linear(3, 3))
+    with pytest.raises(UserError, match="not a int"):
+        import_model(3)
+    with pytest.raises(UserError, match="no floating-point type 'f31'"):
+        import_model(nn.Linear(3, 3), torch.ones(3), dtype="f31")
+    exported = torch.export.export(nn.Linear(3, 3), (torch.ones(3),))
+    with pytest.raises(UserError, match="has its shapes and types already"):
+        import_model(exported, dtype="bf16")
+
+
+def test_all_errors_are_of_the_three_kinds():
+    assert issubclass(UserError, KitsuneError) and issubclass(UnsupportedError, KitsuneError)
+
+
+def test_a_refusal_prints_nothing(tmp_path):
+    (tmp_path / "models.py").write_text(MODELS)
+    code = f"""
+from kitsune_mlir.frontend import import_model
+from kitsune_mlir.errors import KitsuneError
+for function in ("branch", "unknown"):
+    try:
+        import_model("{tmp_path}/models.py:" + function)
+    except KitsuneError:
+        pass
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

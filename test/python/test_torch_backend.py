@@ -1,0 +1,104 @@
+"""torch.compile(model, backend="kitsune"): found by name, right, and eager where it cannot help."""
+
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+from examples.models import SMALL
+from kitsune_mlir import torch_backend
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    torch_backend._warn.cache_clear()
+
+
+def close(found, wanted, tolerance=1e-5):
+    leaves = torch.utils._pytree.tree_leaves
+    for a, b in zip(leaves(found), leaves(wanted), strict=True):
+        assert a.dtype == b.dtype and a.shape == b.shape
+        assert (a.double() - b.double()).abs().max() <= tolerance * b.double().abs().max()
+
+
+def test_is_found_by_entry_point():
+    assert "kitsune" in torch._dynamo.list_backends()
+
+
+@pytest.mark.parametrize("name", ["mlp", "transformer", "llama-decode"])
+def test_results(name):
+    model, args = SMALL[name](torch.float32)
+    compiled = torch.compile(model, backend="kitsune", fullgraph=True)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.filterwarnings("error", message="kitsune backend")
+        close(compiled(*args), model(*args))
+
+
+def test_sees_weights_that_change_in_place():
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU()).eval()
+    compiled = torch.compile(model, backend="kitsune")
+    x = torch.randn(4, 8)
+    with torch.no_grad():
+        first = compiled(x)
+        model[0].weight.mul_(2.0)
+        close(compiled(x), model(x))
+        assert not torch.equal(compiled(x), first)
+
+
+def test_writes_what_the_model_mutates():
+    class Counter(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(4))
+
+        def forward(self, x):
+            self.seen.add_(x.sum(0))
+            return x * self.seen
+
+    ours, plain = Counter(), Counter()
+    compiled = torch.compile(ours, backend="kitsune")
+    with torch.no_grad():
+        for _ in range(3):
+            x = torch.randn(5, 4)
+            close(compiled(x), plain(x))
+            close(ours.seen, plain.seen)
+
+
+def test_gradients_run_eagerly_with_one_warning():
+    model = nn.Linear(4, 4)
+    compiled = torch.compile(model, backend="kitsune")
+    x = torch.randn(2, 4)
+    with pytest.warns(UserWarning, match="needs gradients") as caught:
+        compiled(x).sum().backward()
+        torch._dynamo.reset()
+        torch.compile(model, backend="kitsune")(x)
+    assert len([warning for warning in caught if "kitsune" in str(warning.message)]) == 1
+    close(model.weight.grad, x.sum(0).expand(4, 4))
+
+
+def test_what_cannot_be_compiled_runs_eagerly():
+    def function(x):
+        return torch.special.bessel_j0(x) + 1
+
+    x = torch.randn(8)
+    with torch.no_grad(), pytest.warns(UserWarning, match="special_bessel_j0 at .*test_torch_backend.py:"):
+        close(torch.compile(function, backend="kitsune")(x), function(x))
+
+
+def test_other_shapes_and_dynamic_shapes():
+    model = nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8)).eval()
+    for dynamic in (False, True):
+        torch._dynamo.reset()
+        compiled = torch.compile(model, backend="kitsune", dynamic=dynamic)
+        with torch.no_grad():
+            for rows in (4, 6, 10):
+                x = torch.randn(rows, 8)
+                close(compiled(x), model(x))
+
+
+def test_unknown_option():
+    compiled = torch.compile(nn.Linear(2, 2), backend="kitsune", options={"tile": 3})
+    with torch.no_grad(), pytest.raises(Exception, match="kitsune backend has no option 'tile'"):
+        compiled(torch.randn(1, 2))
