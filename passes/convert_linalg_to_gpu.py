@@ -59,7 +59,7 @@ class ConvertLinalgToGpu(ModulePass):
         bufferize(module)
         main = _main(module)
         _own_results(main)
-        run_passes(module, _GENERALIZE)
+        run_passes(module, _GENERALIZE, _TIDY)
         kernels = Kernels(module)
         keep_loaded(main, kernels)
         fills = Fills()

@@ -113,24 +113,29 @@ class Fills:
     """Fills that wait for a reduction into the same buffer, which then starts from the value itself."""
 
     def __init__(self) -> None:
-        self._pending: dict[int, tuple[ir.Operation, ir.Value]] = {}  # by buffer: the launch, the value
+        # By root buffer: what was filled, the launch that did it, the value.
+        self._pending: dict[int, tuple[ir.Value, ir.Operation, ir.Value]] = {}
 
     def seen(self, op: ir.Operation) -> None:
         """An operation that stays: whatever it touches keeps its fill."""
+        if op.name in VIEWS:
+            return
         for inner in walk(op):
             for operand in inner.operands:
                 self._pending.pop(hash(root_of(operand)), None)
 
     def add(self, buffer: ir.Value, launch: ir.Operation, value: ir.Value) -> None:
         """`launch` has filled all of `buffer` with `value`."""
-        if root_of(buffer) == buffer:
-            self._pending[hash(buffer)] = launch, value
+        self._pending[hash(root_of(buffer))] = buffer, launch, value
 
     def take(self, op: ir.Operation, buffer: ir.Value) -> ir.Value | None:
         """The value that `buffer`, an output of `op` and no input, was filled with; the fill is erased."""
-        if sum(operand == buffer for operand in op.operands) > 1 or hash(buffer) not in self._pending:
+        root = root_of(buffer)
+        filled, launch, value = self._pending.get(hash(root), (None, None, None))
+        uses = sum(root_of(operand) == root for inner in walk(op) for operand in inner.operands)
+        if launch is None or filled != buffer or uses > 1:
             return None
-        launch, value = self._pending.pop(hash(buffer))
+        del self._pending[hash(root)]
         launch.erase()
         return value
 

@@ -22,6 +22,9 @@ from .gpu_linalg import VIEWS, root_of
 def lower_copy(op: ir.Operation, kernels: Kernels) -> None:
     """A memref.copy between buffers of which one is strided becomes a kernel; others the driver does."""
     source, target = op.operands
+    if source == target:  # a slice that was computed in place
+        op.erase()
+        return
     kinds = [ir.MemRefType(buffer.type) for buffer in (source, target)]
     if all(kind.layout == ir.AffineMapAttr.get(ir.AffineMap.get_identity(kind.rank)) for kind in kinds):
         return

@@ -1,0 +1,115 @@
+"""The GPU target's share of an artifact: PTX, cubins and the host program that `GpuRunner` interprets."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import numpy as np
+
+from kitsune_mlir.mlir import clone, ir, location, parse, run_passes, walk
+from kitsune_mlir.planning.target import Target
+
+from . import ptxas
+from .host_program import dtype, host_program
+from .ptx import to_ptx, warm_up
+from .section import Section
+
+# On a pipeline's gpu.module: the function without a body whose calls it answers (symbols must differ, so it
+# has another name), and how it is launched, JSON that only the runtime of pipelines interprets.
+PIPELINE, LAUNCH = "kitsune.pipeline", "kitsune.launch"
+VERSION = 1
+
+
+def build(module: ir.Module, target: Target) -> Section:
+    """Generates code for a module after convert-linalg-to-gpu, which it does not change.
+
+    Manifest: `arguments`, `results` (shape with null for a dynamic size, dtype), `program` (see
+    host_program.py), `globals` ("globals.bin": name -> offset, dtype, shape), `modules` (name ->
+    kernels), `kernels` (a list; what ptxas says of each, null without a ptxas), `pipelines` (name -> module,
+    launch).
+    Files: "NAME.ptx" for each module, "NAME.cubin" when there is a ptxas, "globals.bin".
+    """
+    warm_up()
+    module = clone(module)
+    program = host_program(module)
+    main = next(op.opview for op in walk(module, "func.func") if op.opview.name.value == "main")
+    table, data = _globals(module)
+    manifest: dict[str, Any] = {
+        "kind": "gpu",
+        "version": VERSION,
+        "target": target.name,
+        "chip": target.chip,
+        "arguments": [_describe(kind) for kind in main.type.inputs],
+        "results": [_describe(kind) for kind in main.type.results],
+        "program": program,
+        "globals": table,
+        "modules": {},
+        "kernels": [],
+        "pipelines": {},
+    }
+    files = {"globals.bin": data} if data else {}
+    for op in walk(module, "gpu.module"):
+        _generate(op, target, manifest, files)
+    return Section(manifest, files)
+
+
+def _generate(op: ir.Operation, target: Target, manifest: dict[str, Any], files: dict[str, bytes]) -> None:
+    """Adds one gpu.module to the manifest and the files."""
+    name = ir.StringAttr(op.attributes["sym_name"]).value
+    kernels = [kernel for kernel in walk(op, "gpu.func", "llvm.func") if _is_kernel(kernel)]
+    if not kernels:
+        return
+    text = to_ptx(op, target)
+    files[f"{name}.ptx"] = text.encode()
+    assembled = ptxas.assemble(text, target)
+    if assembled is not None:
+        files[f"{name}.cubin"] = assembled.cubin
+    if PIPELINE in op.attributes:
+        pipeline, launch = (ir.StringAttr(op.attributes[key]).value for key in (PIPELINE, LAUNCH))
+        manifest["pipelines"][pipeline] = {"module": name, "launch": json.loads(launch)}
+    labels = [ir.StringAttr(kernel.attributes["sym_name"]).value for kernel in kernels]
+    manifest["modules"][name] = labels
+    for label, kernel in zip(labels, kernels, strict=True):
+        info = None if assembled is None else dataclasses.asdict(assembled.kernels[label])
+        entry = {"name": label, "module": name, "origin": location(kernel.location)}
+        manifest["kernels"].append({**entry, **(info or {"registers": None, "shared": None})})
+
+
+def _is_kernel(function: ir.Operation) -> bool:
+    return "gpu.kernel" in function.attributes or "kernel" in function.attributes
+
+
+def _describe(kind: ir.MemRefType) -> dict[str, Any]:
+    shape = [None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
+    return {"shape": shape, "dtype": dtype(kind)}
+
+
+def _globals(module: ir.Module) -> tuple[dict[str, Any], bytes]:
+    """Where each memref.global lies in "globals.bin", and its bytes."""
+    table: dict[str, Any] = {}
+    data = b""
+    for op in walk(module, "memref.global"):
+        name = ir.StringAttr(op.attributes["sym_name"]).value
+        kind = ir.MemRefType(ir.TypeAttr(op.attributes["type"]).value)
+        content = _content(op.attributes["initial_value"])
+        data += b"\0" * (-len(data) % 256)
+        table[name] = {"offset": len(data), "dtype": dtype(kind), "shape": list(kind.shape)}
+        data += content
+    return table, data
+
+
+def _content(value: ir.Attribute) -> bytes:
+    """The elements of a constant, row-major; i1 as bytes."""
+    kind = ir.RankedTensorType(value.type)
+    if isinstance(kind.element_type, ir.BF16Type):  # the bindings do not read it: its bits, folded to i16
+        bits = str(kind).replace("bf16", "i16")
+        source = (
+            f"func.func @bits() -> {bits} {{ %0 = arith.constant {value}\n"
+            f"%1 = arith.bitcast %0 : {kind} to {bits}\nreturn %1 : {bits} }}"
+        )
+        folded = parse(source, value.context)
+        run_passes(folded, "builtin.module(canonicalize)")
+        value = walk(folded, "arith.constant")[0].attributes["value"]
+    return np.ascontiguousarray(np.array(value)).tobytes()

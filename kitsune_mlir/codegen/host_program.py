@@ -1,0 +1,185 @@
+"""@main after convert-linalg-to-gpu -> the host program: a list of steps, as plain JSON data.
+
+A step is a dict; `op` says what it does, `to` names what it makes. A number stands for itself, a string
+for an earlier `to`; the arguments of @main are "a0", "a1", ....
+
+    {"op": "dim", "to": s, "of": buffer, "dim": n}          a size
+    {"op": "addi", "to": s, "args": [x, y]}                 and the other integer operations of arith
+    {"op": "alloc", "to": b, "dtype": "f32", "shape": [..]} a buffer, row-major
+    {"op": "global", "to": b, "name": g}                    a constant of the model's code
+    {"op": "view", "to": b, "of": buffer, "offset": n, "shape": [..], "strides": [..]}  in elements
+    {"op": "metadata", "of": buffer, "base": b, "offset": s, "sizes": [s..], "strides": [s..]}
+                                                            names what a view is made of
+    {"op": "copy", "from": buffer, "into": buffer}          of the same contiguous layout
+    {"op": "launch", "kernel": name, "grid": [x, y, z], "block": [x, y, z], "args": [buffer or [dtype, number] ..]}
+    {"op": "pipeline", "name": name, "args": [buffer..], "results": [{"to": b, "dtype": .., "shape": ..}..]}
+    {"op": "return", "values": [buffer..]}
+
+A buffer argument of a kernel of the plain path is passed as its expanded memref descriptor: pointer twice,
+offset, sizes, strides, each 64 bits; a pipeline's arguments are its launcher's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kitsune_mlir.errors import InternalError, UnsupportedError
+from kitsune_mlir.mlir import attr_int, func, ir, location, run_passes, walk
+
+Step = dict[str, Any]
+Operand = int | float | str
+
+ROWS_FROM = "kitsune.rows_from"
+_SIZES = "builtin.module(func.func(expand-strided-metadata),lower-affine,canonicalize,cse)"
+_SAME = ("arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui", "arith.trunci")
+
+
+def host_program(module: ir.Module) -> list[Step]:
+    """The steps of @main, whose view operations it expands to arithmetic first, in place.
+
+    Raises UnsupportedError for an operation that the host cannot do.
+    """
+    run_passes(module, _SIZES)
+    functions = {op.opview.name.value: op.opview for op in walk(module, "func.func")}
+    if "main" not in functions:
+        raise InternalError("the module has no function @main")
+    return _Translation(functions).steps
+
+
+class _Translation:
+    """Names of values, and the steps so far."""
+
+    def __init__(self, functions: dict[str, func.FuncOp]):
+        self.steps: list[Step] = []
+        self._functions = functions
+        self._names: dict[int, Operand] = {}
+        block = functions["main"].body.blocks[0]
+        for i, argument in enumerate(block.arguments):
+            self._names[hash(argument)] = f"a{i}"
+        for op in block.operations:
+            self._operation(op.operation)
+
+    def _see(self, value: ir.Value) -> Operand:
+        return self._names[hash(value)]
+
+    def _all(self, values: Sequence[ir.Value]) -> list[Operand]:
+        return [self._see(value) for value in values]
+
+    def _name(self, value: ir.Value) -> str:
+        name = f"v{len(self._names)}"
+        self._names[hash(value)] = name
+        return name
+
+    def _step(self, op: str, **content: Any) -> None:
+        self.steps.append({"op": op, **content})
+
+    def _operation(self, op: ir.Operation) -> None:
+        match op.name:
+            case "arith.constant":
+                self._names[hash(op.results[0])] = op.attributes["value"].value
+            case "memref.cast":
+                self._names[hash(op.results[0])] = self._see(op.operands[0])
+            case "memref.dim":
+                of, dim = self._all(op.operands)
+                self._step("dim", to=self._name(op.results[0]), of=of, dim=dim)
+            case "memref.alloc":
+                shape = _mixed(ir.MemRefType(op.results[0].type).shape, iter(self._all(op.operands)))
+                self._step("alloc", to=self._name(op.results[0]), dtype=dtype(op.results[0].type), shape=shape)
+            case "memref.get_global":
+                name = ir.FlatSymbolRefAttr(op.attributes["name"]).value
+                self._step("global", to=self._name(op.results[0]), name=name)
+            case "memref.reinterpret_cast":
+                self._view(op)
+            case "memref.extract_strided_metadata":
+                self._metadata(op)
+            case "memref.copy":
+                source, target = self._all(op.operands)
+                self._step("copy", **{"from": source, "into": target})
+            case "gpu.launch_func":
+                self._launch(op)
+            case "func.call":
+                self._pipeline(op)
+            case "func.return":
+                self._step("return", values=self._all(op.operands))
+            case _ if op.name in _SAME:
+                self._names[hash(op.results[0])] = self._see(op.operands[0])
+            case _ if op.name.startswith("arith."):
+                self._arithmetic(op)
+            case _:
+                raise UnsupportedError(f"{location(op.location)}: {op.name} cannot run on the host of a GPU")
+
+    def _arithmetic(self, op: ir.Operation) -> None:
+        name = op.name.removeprefix("arith.")
+        if name == "cmpi":
+            name += f".{attr_int(op, 'predicate')}"
+        arguments = self._all(op.operands)
+        self._step(name, to=self._name(op.results[0]), args=arguments)
+
+    def _view(self, op: ir.Operation) -> None:
+        source, *dynamic = self._all(op.operands)
+        rest = iter(dynamic)
+        offset, shape, strides = (
+            _mixed(list(ir.DenseI64ArrayAttr(op.attributes[f"static_{part}"])), rest)
+            for part in ("offsets", "sizes", "strides")
+        )
+        self._step("view", to=self._name(op.results[0]), of=source, offset=offset[0], shape=shape, strides=strides)
+
+    def _metadata(self, op: ir.Operation) -> None:
+        of = self._see(op.operands[0])
+        base, offset, *rest = (self._name(result) for result in op.results)
+        rank = len(rest) // 2
+        self._step("metadata", of=of, base=base, offset=offset, sizes=rest[:rank], strides=rest[rank:])
+
+    def _launch(self, op: ir.Operation) -> None:
+        # Operands: no asynchronous tokens, then grid, block, no cluster, no shared memory, arguments.
+        values = list(op.operands)
+        path = ir.SymbolRefAttr(op.attributes["kernel"]).value
+        self._step(
+            "launch",
+            kernel=path[-1],
+            grid=self._all(values[:3]),
+            block=self._all(values[3:6]),
+            args=[self._argument(value) for value in values[6:]],
+        )
+
+    def _argument(self, value: ir.Value) -> Operand | list[Operand]:
+        seen = self._see(value)
+        return seen if isinstance(value.type, ir.MemRefType) else [dtype(value.type), seen]
+
+    def _pipeline(self, op: ir.Operation) -> None:
+        name = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
+        rows = None
+        if ROWS_FROM in self._functions[name].attributes:
+            rows = self._name_rows(op.operands[attr_int(self._functions[name].operation, ROWS_FROM)])
+        arguments = self._all(op.operands)
+        results = []
+        for result in op.results:
+            kind = ir.MemRefType(result.type)
+            dynamic = [d for d in range(kind.rank) if kind.is_dynamic_dim(d)]
+            if dynamic and (dynamic != [0] or rows is None):
+                raise InternalError(f"a result of pipeline {name} has a dynamic size that {ROWS_FROM} does not give")
+            shape = [rows if d in dynamic else size for d, size in enumerate(kind.shape)]
+            results.append({"to": self._name(result), "dtype": dtype(kind), "shape": shape})
+        self._step("pipeline", name=name, args=arguments, results=results)
+
+    def _name_rows(self, value: ir.Value) -> Operand:
+        kind = ir.MemRefType(value.type)
+        if not kind.is_dynamic_dim(0):
+            return kind.shape[0]
+        name = f"v{len(self._names)}"
+        self._names[hash(name)] = name
+        self._step("dim", to=name, of=self._see(value), dim=0)
+        return name
+
+
+def _mixed(static: Sequence[int], dynamic: Any) -> list[Operand]:
+    """Static numbers, with the next of `dynamic` where one is dynamic."""
+    mark = ir.ShapedType.get_dynamic_size()
+    return [next(dynamic) if number == mark else number for number in static]
+
+
+def dtype(kind: ir.Type) -> str:
+    """The name of an element type, or of a memref's; an index is an i64."""
+    element = ir.MemRefType(kind).element_type if isinstance(kind, ir.MemRefType) else kind
+    return "i64" if isinstance(element, ir.IndexType) else str(element)
