@@ -68,8 +68,9 @@ def test_section():
     steps = {step["op"]: step for step in manifest["program"]}
     assert steps["launch"]["kernel"] == "touch"
     assert steps["launch"]["grid"] == [steps["divui"]["to"], 1, 1]
-    assert steps["launch"]["args"][0] == "a0" and steps["launch"]["args"][3] == ["i64", steps["dim"]["to"]]
-    rows = [step for step in manifest["program"] if step["op"] == "dim"][-1]["to"]
+    sizes = [step["to"] for step in manifest["program"] if step["op"] == "dim"]
+    assert steps["launch"]["args"][0] == "a0" and steps["launch"]["args"][3] == ["i64", sizes[0]]
+    rows = sizes[-1]
     assert steps["pipeline"]["results"] == [{"to": steps["return"]["values"][0], "dtype": "f32", "shape": [rows, 2]}]
 
     narrow, flags = manifest["globals"]["narrow"], manifest["globals"]["flags"]
