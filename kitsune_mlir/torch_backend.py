@@ -17,6 +17,7 @@ from torch._functorch.aot_autograd import make_boxed_func
 from kitsune_mlir.errors import KitsuneError, UserError
 from kitsune_mlir.frontend.aot_graph import import_aot_graph
 from kitsune_mlir.frontend.decompositions import table
+from kitsune_mlir.planning import target as targets
 
 Function = Callable[..., Any]
 
@@ -29,11 +30,13 @@ def kitsune(
     """Compiles a graph from Dynamo. `options` is {"target": NAME}; by default the device of the inputs.
 
     A graph that needs gradients, or that cannot be compiled, runs as torch runs it, with one warning that
-    says why. Raises UserError for an unknown option.
+    says why. Raises UserError for an unknown option or target.
     """
     options = dict(options or {})
     if unknown := set(options) - _OPTIONS:
         raise UserError(f"the kitsune backend has no option '{min(unknown)}'; its options are {', '.join(_OPTIONS)}")
+    if "target" in options:
+        targets.load(options["target"])
     tensors = [value for value in example_inputs if isinstance(value, torch.Tensor)]
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         _warn("it needs gradients; call it under torch.no_grad() for inference")

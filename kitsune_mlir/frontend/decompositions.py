@@ -63,6 +63,31 @@ def attention(
     """[..., heads, T, D] x [..., heads / group, S, D]: products of three dimensions, rows being group x T."""
     if dropout_p > 0.0 or query.dim() < 3 or query.shape[:-3] != key.shape[:-3]:
         return NotImplemented
+    return _attention(query, key, value, attn_mask, is_causal, scale)[0]
+
+
+def attention_for_cpu(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> Any:
+    """What AOTAutograd has left of attention; the second result is the log of each row's sum of exponentials.
+
+    torch's own decomposition returns the weights there, which makes gradients wrong.
+    """
+    if dropout_p > 0.0 or query.shape[:-3] != key.shape[:-3]:
+        return NotImplemented
+    return _attention(query, key, value, attn_mask, is_causal, scale)
+
+
+def _attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool, scale: float | None
+) -> tuple[Tensor, Tensor]:
     *_, heads, length, width = query.shape
     cached, out_width = key.shape[-2], value.shape[-1]
     group = heads // key.shape[-3]
@@ -71,18 +96,26 @@ def attention(
     rows = query.reshape(batch, group * length, width)
     scores = torch.bmm(rows, key.reshape(batch, cached, width).transpose(1, 2))
     scores = _working(scores) * scale
-    if is_causal or attn_mask is not None:
+    if is_causal or mask is not None:
         scores = scores.view(*query.shape[:-1], cached)
         if is_causal:
             steps = torch.arange(cached, device=query.device)
             scores = torch.where(steps <= steps[:length, None], scores, float("-inf"))
-        if attn_mask is not None and attn_mask.dtype == torch.bool:
-            scores = torch.where(attn_mask, scores, float("-inf"))
-        elif attn_mask is not None:
-            scores = scores + attn_mask
+        if mask is not None and mask.dtype == torch.bool:
+            scores = torch.where(mask, scores, float("-inf"))
+        elif mask is not None:
+            scores = scores + mask
         scores = scores.view(batch, group * length, cached)
-    weights = softmax(scores, -1).to(value.dtype)
-    return torch.bmm(weights, value.reshape(batch, cached, out_width)).view(*query.shape[:-1], out_width)
+    largest = scores.amax(-1, keepdim=True)
+    if mask is not None:  # so that a row masked throughout gives zeros, as torch's does
+        largest = largest.clamp(min=torch.finfo(largest.dtype).min)
+    weights = (scores - largest).exp()
+    total = weights.sum(-1, keepdim=True)
+    if mask is not None:
+        total = total.clamp(min=torch.finfo(total.dtype).tiny)
+    weights = (weights / total).to(value.dtype)
+    out = torch.bmm(weights, value.reshape(batch, cached, out_width)).view(*query.shape[:-1], out_width)
+    return out, (largest + total.log()).view(query.shape[:-1])
 
 
 def layer_norm(
@@ -228,6 +261,7 @@ _OWN: Table = {
     aten._softmax.default: softmax,
     aten._log_softmax.default: log_softmax,
     aten.scaled_dot_product_attention.default: attention,
+    aten._scaled_dot_product_flash_attention_for_cpu.default: attention_for_cpu,
     aten.layer_norm.default: layer_norm,
     aten.native_layer_norm.default: native_layer_norm,
     aten.rms_norm.default: rms_norm,

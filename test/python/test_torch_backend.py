@@ -98,7 +98,11 @@ def test_other_shapes_and_dynamic_shapes():
                 close(compiled(x), model(x))
 
 
-def test_unknown_option():
-    compiled = torch.compile(nn.Linear(2, 2), backend="kitsune", options={"tile": 3})
-    with torch.no_grad(), pytest.raises(Exception, match="kitsune backend has no option 'tile'"):
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"tile": 3}, "kitsune backend has no option 'tile'"), ({"target": "sm_7"}, "unknown target 'sm_7'")],
+)
+def test_bad_options_are_errors(options, message):
+    compiled = torch.compile(nn.Linear(2, 2), backend="kitsune", options=options)
+    with torch.no_grad(), pytest.raises(Exception, match=message):
         compiled(torch.randn(1, 2))

@@ -1,0 +1,139 @@
+"""Decompositions compute what torch does, out of operators that are good for pipelines."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from kitsune_mlir.frontend.decompositions import table
+
+aten = torch.ops.aten
+
+
+def decomposed(function, *args):
+    """(torch's result, the decomposed graph's result, the names of its operators)"""
+
+    class Model(nn.Module):
+        def forward(self, *values):
+            return function(*values)
+
+    with torch.no_grad():
+        exported = torch.export.export(Model(), args, strict=False).run_decompositions(table())
+        operators = [str(node.target) for node in exported.graph.nodes if node.op == "call_function"]
+        return function(*args), exported.module()(*args), operators
+
+
+def check(function, *args, tolerance=1e-6):
+    wanted, found, operators = decomposed(function, *args)
+    assert found.dtype == wanted.dtype and found.shape == wanted.shape
+    torch.testing.assert_close(found, wanted, rtol=tolerance, atol=tolerance, equal_nan=True)
+    return operators
+
+
+X = torch.randn(6, 16, generator=torch.Generator().manual_seed(0))
+W, B = torch.linspace(0.5, 1.5, 16), torch.linspace(-1, 1, 16)
+IMAGE = torch.randn(2, 3, 4, 4)
+
+CASES = {
+    "layer_norm": (lambda x: F.layer_norm(x, (16,), W, B), X),
+    "layer_norm_plain": (lambda x: F.layer_norm(x, (16,)), X),
+    "layer_norm_two_dims": (lambda x: F.layer_norm(x, (4, 4)), IMAGE),
+    "rms_norm": (lambda x: F.rms_norm(x, (16,), W, 1e-5), X),
+    "rms_norm_default_eps": (lambda x: F.rms_norm(x, (16,)), X),
+    "batch_norm": (lambda x: F.batch_norm(x, B[:3], W[:3], W[3:6], B[3:6]), IMAGE),
+    "batch_norm_plain": (lambda x: F.batch_norm(x, B[:3], W[:3]), IMAGE),
+    "softmax": (lambda x: F.softmax(x, 1), X),
+    "softmax_first_dim": (lambda x: F.softmax(x, 0), X),
+    "log_softmax": (lambda x: F.log_softmax(x, -1), X),
+    "gelu": (F.gelu, X),
+    "gelu_tanh": (lambda x: F.gelu(x, approximate="tanh"), X),
+    "square": (lambda x: x**2, X),
+    "cube": (lambda x: x**3, X),
+    "root": (lambda x: x.abs() ** 0.5, X),
+    "inverse_root": (lambda x: (x.abs() + 1) ** -0.5, X),
+    "inverse": (lambda x: (x.abs() + 1) ** -1, X),
+    "seventh": (lambda x: x**7, X),
+    "integer_square": (lambda x: x**2, torch.arange(5)),
+    "mean": (lambda x: x.mean(1), X),
+    "mean_of_all": (lambda x: x.mean(), X),
+    "mean_keepdim": (lambda x: x.mean((0, 1), keepdim=True), X),
+    "index_add": (lambda x: torch.zeros(4, 16).index_add(0, torch.tensor([0, 3, 3, 1, 0, 0]), x), X),
+    "index_add_scaled": (lambda x: torch.ones(6, 20).index_add(1, torch.arange(16), x, alpha=2), X),
+    "index_add_integers": (lambda x: torch.zeros(3).long().index_add(0, torch.tensor([0, 2, 2]), x), torch.arange(3)),
+    "embedding_bag_sum": (lambda i: F.embedding_bag(i, X, mode="sum"), torch.tensor([[0, 5], [2, 2]])),
+    "embedding_bag_mean": (lambda i: F.embedding_bag(i, X, mode="mean"), torch.tensor([[0, 5], [2, 2]])),
+    "embedding_bag_max": (lambda i: F.embedding_bag(i, X, mode="max"), torch.tensor([[0, 5], [2, 2]])),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_value(name):
+    check(*CASES[name])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [CASES[name][0] for name in ("layer_norm", "rms_norm", "softmax", "gelu_tanh", "mean")] + [lambda x: x.sum(1)],
+)
+def test_16_bit_types_are_computed_in_f32(function):
+    wide = torch.randn(6, 16) * 4
+    for dtype in (torch.bfloat16, torch.float16):
+        wanted, found, _ = decomposed(function, wide.to(dtype))
+        assert found.dtype == wanted.dtype
+        exact = function(wide.to(dtype).double().float())
+        torch.testing.assert_close(found.float(), exact, rtol=2**-7, atol=2**-7)
+
+
+QUERY, KEY, VALUE = torch.randn(2, 4, 5, 8), torch.randn(2, 4, 7, 8), torch.randn(2, 4, 7, 6)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"scale": 0.3},
+        {"is_causal": True},
+        {"attn_mask": torch.randn(5, 7)},
+        {"attn_mask": torch.randn(2, 1, 5, 7)},
+        {"attn_mask": torch.arange(35).view(5, 7) % 3 > 0},
+        {"attn_mask": (torch.arange(5) != 2)[:, None].expand(5, 7)},  # a row that sees nothing
+    ],
+    ids=["plain", "scaled", "causal", "added", "added to each", "masked", "masked row"],
+)
+def test_attention(options):
+    operators = check(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, **options), QUERY, KEY, VALUE)
+    assert operators.count("aten.bmm.default") == 2 and "aten.max.dim" not in operators
+
+
+def test_grouped_queries_multiply_each_key_once():
+    key, value = KEY[:, :2], VALUE[:, :2]
+    for causal in (False, True):
+        operators = check(
+            lambda q, k, v, c=causal: F.scaled_dot_product_attention(q, k, v, is_causal=c, enable_gqa=True),
+            QUERY,
+            key,
+            value,
+        )
+        assert not any("expand" in name or "index" in name or "cat" in name for name in operators)
+
+
+def test_flash_attention_for_cpu_gives_the_logarithm_of_the_sums():
+    query, key = QUERY, torch.randn(2, 4, 5, 8)
+    rule = table()[aten._scaled_dot_product_flash_attention_for_cpu.default]
+    out, logsumexp = rule(query, key, key)
+    scores = query @ key.transpose(-1, -2) / math.sqrt(8)
+    torch.testing.assert_close(logsumexp, scores.logsumexp(-1))
+    torch.testing.assert_close(out, F.scaled_dot_product_attention(query, key, key))
+
+
+def test_training_batch_norm_is_torch_mlirs():
+    rule = table()[aten.batch_norm.default]
+    assert rule(IMAGE, None, None, W[:3], W[:3], True, 0.1, 1e-5) is NotImplemented
+
+
+def test_bf16_products_stay_whole():
+    linear = nn.Linear(16, 8).bfloat16()
+    _, _, operators = decomposed(linear, X.bfloat16())
+    assert operators[-1] == "aten.addmm.default" and not any("_to_copy" in name for name in operators)
