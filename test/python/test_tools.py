@@ -1,0 +1,179 @@
+"""The kitsune command from its user's seat: what it prints, what it writes, and what bad input gets."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import kitsune_mlir
+from kitsune_mlir.tools import kitsune
+
+
+class Scale(nn.Module):
+    """A product and a ReLU over rows."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 4)
+
+    def forward(self, x):
+        return torch.relu(self.linear(x))
+
+
+def make():
+    torch.manual_seed(0)
+    return Scale().eval(), (torch.randn(6, 8),)
+
+
+SPEC = f"{__file__}:make"
+
+
+@pytest.fixture(scope="module")
+def pt2(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tools") / "scale.pt2"
+    torch.export.save(torch.export.export(*make()), path)
+    return str(path)
+
+
+@pytest.fixture
+def run(capsys):
+    """Runs the command; gives exit code, stdout and stderr."""
+
+    def call(*arguments):
+        code = kitsune.main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def test_compile_prints_the_plan_and_saves(run, pt2, tmp_path):
+    code, out, err = run("compile", pt2, "-o", tmp_path / "scale.kitsune", "--save-ir", tmp_path / "ir")
+    assert code == 0 and not err
+    assert out.startswith("target cpu: ") and "operators pipelined" in out
+    assert "saved" in out
+    assert (tmp_path / "ir" / "00-linalg.mlir").is_file()
+    assert kitsune_mlir.load(tmp_path / "scale.kitsune").targets == ("cpu",)
+
+
+def test_compile_json_is_the_plan(run, pt2):
+    code, out, _ = run("compile", pt2, "--json")
+    plan = json.loads(out)
+    assert code == 0
+    assert {"target", "operators", "pipelines", "dram_bytes", "predicted_us", "kernels", "declined"} <= plan.keys()
+
+
+def test_report_of_an_artifact_is_that_of_its_model(run, pt2, tmp_path):
+    run("compile", pt2, "-o", tmp_path / "scale.kitsune")
+    _, of_artifact, _ = run("report", tmp_path / "scale.kitsune")
+    _, of_model, _ = run("report", pt2)
+    assert of_artifact == of_model
+
+
+@pytest.mark.parametrize("dtype", [(), ("--dtype", "bf16")], ids=["f32", "bf16"])
+def test_run_compares_with_torch(run, dtype):
+    code, out, _ = run("run", SPEC, "--compare", "torch", *dtype)
+    assert code == 0
+    assert "relative error to torch" in out and out.endswith("agrees with torch\n")
+
+
+def test_run_reports_disagreement(run, pt2, monkeypatch):
+    right = kitsune_mlir.loaded.Loaded.__call__
+    monkeypatch.setattr(kitsune_mlir.loaded.Loaded, "__call__", lambda self, *args: right(self, *args) * 1.01)
+    code, out, _ = run("run", pt2, "--compare", "torch")
+    assert code == 1 and out.endswith("DISAGREES with torch\n")
+
+
+@pytest.mark.parametrize("suffix", ["npz", "safetensors"])
+def test_run_takes_inputs_from_a_file_and_saves_outputs(run, pt2, tmp_path, suffix):
+    x = np.linspace(-1, 1, 48, dtype=np.float32).reshape(6, 8)
+    path = tmp_path / f"inputs.{suffix}"
+    if suffix == "npz":
+        np.savez(path, x=x)
+    else:
+        from safetensors.numpy import save_file
+
+        save_file({"x": x}, path)
+    code, _, _ = run("run", pt2, "--input", path, "--save-output", tmp_path / "outputs.npz")
+    assert code == 0
+    (found,) = np.load(tmp_path / "outputs.npz").values()
+    np.testing.assert_allclose(found, make()[0](torch.from_numpy(x)).detach(), rtol=1e-5, atol=1e-6)
+
+
+def test_run_json(run, pt2):
+    code, out, _ = run("run", pt2, "--json", "--compare", "torch")
+    summary = json.loads(out)
+    assert code == 0 and summary["agrees_with_torch"] and summary["outputs"][0]["relative_error"] < 1e-5
+    assert summary["inputs"] == [{"name": "x", "dtype": "f32", "shape": [6, 8]}]
+
+
+def test_doctor_and_target(run):
+    code, out, _ = run("doctor", "--json")
+    found = {finding["piece"]: finding for finding in json.loads(out)}
+    assert code == 0 and found["torch"]["found"] == torch.__version__
+    assert run("doctor")[0] == 0
+    assert "sm_90a" in run("target")[1]
+    assert json.loads(run("target", "sm_90a", "--json")[1])["sms"] == 132
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["compile", "nothing.pt2"], "there is no model file 'nothing.pt2'"),
+        (["compile", "{pt2}", "--target", "tpu"], "unknown target 'tpu': give one of cpu"),
+        (["compile", "{pt2}", "-o", "no/such/folder/x.kitsune"], "its folder does not exist"),
+        (["compile", "{truncated}"], "is not a readable .pt2 file"),
+        (["compile", "{text}"], "bad.mlir is not valid MLIR"),
+        (["compile", "no_such_module:make"], "there is no module 'no_such_module'"),
+        (["compile", f"{__file__}:nothing"], "has no function 'nothing'"),
+        (["run", "nothing.kitsune"], "there is no artifact 'nothing.kitsune'"),
+        (["run", "{pt2}", "--input", "nothing.npz"], "there is no input file 'nothing.npz'"),
+        (["run", "{pt2}", "--input", "{text}"], "must end in .npz or .safetensors"),
+        (["run", "{pt2}", "--input", "{names}"], "holds y, the model's inputs are x"),
+        (["run", "{pt2}", "--input", "{shape}"], r"input 'x' must have the shape [6, 8], found [6, 9]"),
+        (["run", "{pt2}", "--input", "{double}"], "input 'x' must be f32, found float64"),
+        (["target", "tpu"], "unknown target 'tpu'"),
+    ],
+)
+def test_bad_input_gets_one_sentence(run, pt2, tmp_path, arguments, sentence):
+    made = {"pt2": pt2}
+    for name, tensors in {
+        "names": {"y": np.zeros(1)},
+        "shape": {"x": np.zeros((6, 9), np.float32)},
+        "double": {"x": np.zeros((6, 8))},
+    }.items():
+        made[name] = tmp_path / f"{name}.npz"
+        np.savez(made[name], **tensors)
+    made["text"] = tmp_path / "bad.mlir"
+    made["text"].write_text("func.func @main( {\n")
+    made["truncated"] = tmp_path / "truncated.pt2"
+    with open(pt2, "rb") as file:
+        made["truncated"].write_bytes(file.read()[:200])
+    code, out, err = run(*(argument.format(**made) for argument in arguments))
+    assert code == 1 and not out
+    assert err.startswith("kitsune: error: ") and sentence in err
+    assert err.count("\n") == 1
+
+
+def test_unknown_options_are_refused(run):
+    with pytest.raises(SystemExit) as stopped:
+        run("compile", "x.pt2", "--fast")
+    assert stopped.value.code == 2
+
+
+def test_debug_shows_the_traceback(run):
+    _, _, err = run("compile", "nothing.pt2", "--debug")
+    assert "Traceback" in err
+
+
+def test_help_is_quick_and_imports_nothing_heavy():
+    script = (
+        "import sys; from kitsune_mlir.tools import kitsune\n"
+        "try: kitsune.main(['--help'])\n"
+        "except SystemExit: assert not {'torch', 'torch_mlir', 'llvmlite'} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
