@@ -167,7 +167,7 @@ class StageBuilder:
         end = list(op.regions[0].blocks[0].operations)[-1].operation
         before = op.regions[0].blocks[0].arguments[len(op.operands) - 1]
         with ir.InsertionPoint(end):
-            inside = arith.cmpi(arith.CmpIPredicate.slt, linalg.index(loop), stop)
+            inside = arith.cmpi(arith.CmpIPredicate.slt, linalg.IndexOp(loop).result, stop)
             end.operands[0] = arith.select(inside, end.operands[0], before)
 
     def _summed_dimension(self, op: ir.Operation, operand: int) -> int:
@@ -185,6 +185,6 @@ class StageBuilder:
         block = generic.regions[0].blocks.append(kind.element_type, kind.element_type)
         with ir.InsertionPoint(block):
             nothing = arith.constant(kind.element_type, 0 if isinstance(kind.element_type, ir.IntegerType) else 0.0)
-            inside = arith.cmpi(arith.CmpIPredicate.slt, linalg.index(dimension), stop)
+            inside = arith.cmpi(arith.CmpIPredicate.slt, linalg.IndexOp(dimension).result, stop)
             linalg.YieldOp([arith.select(inside, block.arguments[0], nothing)])
         return generic.results[0]

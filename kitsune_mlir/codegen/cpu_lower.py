@@ -61,8 +61,8 @@ def lower_to_llvm(module: ir.Module) -> list[dict[str, Any]]:
     define_products(module, kernels)
     plans = define_pipelines(module)
     run_passes(module, _TO_LOOPS)
+    _let_sums_reorder(module)  # before the expansions, which count on the order they are written in
     expand_math(module)
-    _let_sums_reorder(module)
     run_passes(module, _TO_LLVM)
     for name, types in entries.items():
         add_entry(module, name, types)

@@ -18,7 +18,7 @@ _INFINITY = float("inf")
 
 
 def expand_math(module: ir.Module) -> None:
-    """Replaces f32 exp, log, sin, cos, tanh, erf, rsqrt and integer powers in `module` by arithmetic."""
+    """Replaces f32 exp, log (and expm1, log1p), sin, cos, tanh, erf, rsqrt and integer powers in `module` by arithmetic."""
     for op in walk(module, *_EXPANSIONS):
         if not isinstance(op.results[0].type, ir.F32Type):
             continue
@@ -100,6 +100,26 @@ def _log(x: ir.Value) -> ir.Value:
     return arith.select(_compare("olt", x, _real(0.0)), _real(float("nan")), value)
 
 
+def _log1p(x: ir.Value) -> ir.Value:
+    """log(u) x / (u - 1) with u the rounded 1 + x, whose rounding error thereby cancels (Kahan)."""
+    u = arith.addf(_real(1.0), x)
+    d = arith.subf(u, _real(1.0))
+    value = arith.divf(arith.mulf(_log(u), x), d)
+    value = arith.select(_compare("oeq", d, _real(0.0)), x, value)
+    at_the_ends = arith.ori(_compare("oeq", u, _real(_INFINITY)), _compare("oeq", u, _real(0.0)))
+    return arith.select(at_the_ends, _log(u), value)
+
+
+def _expm1(x: ir.Value) -> ir.Value:
+    """(u - 1) x / log(u) with u the rounded exp(x) (Kahan)."""
+    u = _exp(x)
+    d = arith.subf(u, _real(1.0))
+    value = arith.divf(arith.mulf(d, x), _log(u))
+    value = arith.select(_compare("oeq", d, _real(0.0)), x, value)
+    at_the_ends = arith.ori(_compare("oeq", u, _real(_INFINITY)), _compare("oeq", d, _real(-1.0)))
+    return arith.select(at_the_ends, d, value)
+
+
 def _sine(x: ir.Value, quarter: int) -> ir.Value:
     """sin(x + quarter pi/2), from the series about the nearest multiple q of pi/2."""
     double = ir.F64Type.get()
@@ -120,13 +140,13 @@ def _sine(x: ir.Value, quarter: int) -> ir.Value:
 
 
 def _tanh(x: ir.Value) -> ir.Value:
-    """1 - 2 / (exp(2|x|) + 1), and near zero, where that cancels, x + x^3 P(x^2) (a minimax fit)."""
+    """1 - 2 / (exp(2|x|) + 1), and near zero, where that cancels, x (1 + x^2 P(x^2)) (a minimax fit)."""
     size = math.absf(x)
     grown = arith.addf(_exp(arith.addf(size, size)), _real(1.0))
     large = math.copysign(arith.subf(_real(1.0), arith.divf(_real(2.0), grown)), x)
     square = arith.mulf(x, x)
     series = _polynomial(square, [-0.333333293, 0.133327946, -0.0538540698, 0.0210100795, -0.00611318696])
-    small = _fma(arith.mulf(square, series), x, x)
+    small = arith.mulf(_fma(square, series, _real(1.0)), x)  # keeps -0
     return arith.select(_compare("olt", size, _real(0.625)), small, large)
 
 
@@ -161,7 +181,9 @@ def _integer_power(x: ir.Value, exponent: ir.Value) -> ir.Value | None:
 
 _EXPANSIONS = {
     "math.exp": _exp,
+    "math.expm1": _expm1,
     "math.log": _log,
+    "math.log1p": _log1p,
     "math.sin": lambda x: _sine(x, 0),
     "math.cos": lambda x: _sine(x, 1),
     "math.tanh": _tanh,
