@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -159,7 +160,19 @@ class _Steps:
 
 
 def _run_pass(module: ir.Module, name: str, target: str) -> None:
-    try:
-        pipeline.run(module, [pipeline.make(name, target=target)])
-    except ir.MLIRError as error:
-        raise InternalError(f"pass {name} failed: {mlir.first_line(error)}") from error
+    before = mlir.bytecode(module)
+    with mlir.collect_errors(module.context) as errors:
+        try:
+            pipeline.run(module, [pipeline.make(name, target=target)])
+        except (ir.MLIRError, InternalError) as error:
+            detail = errors[0] if errors else str(error)
+            raise InternalError(f"pass {name} failed: {detail}", _reproducer(before, name, target)) from error
+
+
+def _reproducer(before: bytes, name: str, target: str) -> str:
+    """The path of a new file with the module as it was before the pass, and the command that shows the bug."""
+    text = mlir.parse(before, mlir.context()).operation.get_asm(enable_debug_info=True)
+    option = f"=target={target}" if target else ""
+    with tempfile.NamedTemporaryFile("w", prefix="kitsune-", suffix=".mlir", delete=False) as file:
+        file.write(f"// kitsune-opt {file.name} --{name}{option}\n{text}")
+    return file.name

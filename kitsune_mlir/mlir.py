@@ -52,6 +52,7 @@ __all__ = [
     "attr_int",
     "bytecode",
     "clone",
+    "collect_errors",
     "collect_remarks",
     "context",
     "dialect_names",
@@ -108,6 +109,25 @@ def collect_remarks() -> Iterator[list[Remark]]:
         yield found
     finally:
         _remarks.reset(token)
+
+
+@contextlib.contextmanager
+def collect_errors(ctx: ir.Context) -> Iterator[list[str]]:
+    """Within the `with`, every error diagnostic of the context is appended to the list it gives, as
+    "file:line: message", in place of being carried by an MLIRError."""
+    found: list[str] = []
+
+    def take(diagnostic: ir.Diagnostic) -> bool:
+        found.append(f"{location(diagnostic.location)}: {diagnostic.message}")
+        return True
+
+    before, ctx.emit_error_diagnostics = ctx.emit_error_diagnostics, True
+    handler = ctx.attach_diagnostic_handler(take)
+    try:
+        yield found
+    finally:
+        handler.detach()
+        ctx.emit_error_diagnostics = before
 
 
 def remark(op: ir.Operation, message: str) -> None:

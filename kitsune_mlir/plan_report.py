@@ -22,7 +22,7 @@ def report(plan: dict[str, Any]) -> str:
     for pipeline in plan["pipelines"]:
         lines += ["", *_pipeline(pipeline)]
     if plan["kernels"]:
-        lines += ["", "kernels", *_table(plan["kernels"])]
+        lines += ["", "kernels", *_table([_kernel(kernel) for kernel in plan["kernels"]])]
     if plan["declined"]:
         lines += ["", "not pipelined", *_table(_grouped(plan["declined"]))]
     return "\n".join(lines)
@@ -63,6 +63,11 @@ def _pipeline(pipeline: dict[str, Any]) -> list[str]:
         for stage in pipeline["stages"]
     ]
     return [head, *_table(stages), *(["", *_table(queues)] if queues else [])]
+
+
+def _kernel(kernel: dict[str, Any]) -> dict[str, Any]:
+    known = {key: "-" if kernel[key] is None else kernel[key] for key in ("registers", "shared")}
+    return {"kernel": kernel["name"], **known, "location": _short(kernel["origin"])}
 
 
 def _grouped(declined: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
