@@ -7,6 +7,7 @@ from kitsune_mlir.mlir import clone, ir, walk
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.runtime import cpu_features
 
+from .cpu_bounds import guard_indices
 from .cpu_lower import lower_to_llvm, shared_object
 from .section import Section
 
@@ -15,7 +16,8 @@ def build(module: ir.Module, target: Target, opt_level: int = 2) -> Section:
     """Compiles @main of `module` (linalg on tensors, pipelines already converted) for this machine.
 
     The manifest holds `arguments` and `results` (shape with null for a dynamic size, dtype), `host` (what
-    the processor must have), `pipelines` (plans) and the entry's symbol; the only file is "main.so".
+    the processor must have), `pipelines` (plans), `checks` (what a result
+    after the others means when it is not 0) and the entry's symbol; the only file is "main.so".
     `module` is not changed.
     Raises UnsupportedError without a C compiler, InternalError when a pass fails.
     """
@@ -30,6 +32,7 @@ def build(module: ir.Module, target: Target, opt_level: int = 2) -> Section:
         "results": [describe(kind) for kind in kinds.results],
         "host": cpu_features.host(),
     }
+    manifest["checks"] = guard_indices(main)
     main.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get(module.context)
     manifest["pipelines"] = lower_to_llvm(module)
     return Section(manifest, {"main.so": shared_object(module, opt_level)})

@@ -18,7 +18,7 @@ _INFINITY = float("inf")
 
 
 def expand_math(module: ir.Module) -> None:
-    """Replaces f32 exp, log (and expm1, log1p), sin, cos, tanh, erf, rsqrt and integer powers in `module` by arithmetic."""
+    """Replaces the f32 functions of the table at the end by arithmetic, everywhere in `module`."""
     for op in walk(module, *_EXPANSIONS):
         if not isinstance(op.results[0].type, ir.F32Type):
             continue

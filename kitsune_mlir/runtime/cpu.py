@@ -48,6 +48,7 @@ class CpuRunner:
             None if constant is None else _checked(constant, spec, f"weight {i}")
             for i, (constant, spec) in enumerate(zip(constants, self.arguments, strict=True))
         ]
+        self.checks = manifest["checks"]
         self.library = _load(files["main.so"])
         self.entry = getattr(self.library, manifest["entry"])
         self.entry.restype, self.entry.argtypes = None, [ctypes.c_void_p]
@@ -57,7 +58,8 @@ class CpuRunner:
         self.pipelines = Pipelines(self.library, plans, 1 if deterministic else threads or 0) if plans else None
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """One call. Raises UserError when an input's number, dtype or shape is wrong; inputs are never written."""
+        """One call. Raises UserError when an input's number, dtype or shape is wrong, or an index that it
+        holds is out of range; inputs are never written."""
         arrays = self._bind(inputs)
         outs = [
             np.empty(spec["shape"], DTYPES[spec["dtype"]]) if None not in spec["shape"] else None
@@ -65,13 +67,17 @@ class CpuRunner:
         ]
         returned = [spec for spec, out in zip(self.results, outs, strict=True) if out is None]
         native = np.zeros(sum(3 + 2 * len(spec["shape"]) for spec in returned), np.int64)
-        descriptors = [descriptor(array) for array in (*arrays, *(out for out in outs if out is not None))]
+        flags = np.zeros(len(self.checks), np.int32)
+        written = (*(out for out in outs if out is not None), *(flags[i, ...] for i in range(len(flags))))
+        descriptors = [descriptor(array) for array in (*arrays, *written)]
         if returned:
             descriptors.insert(0, native)
         self._invoke(descriptors)
         if self.pipelines:
             self.pipelines.check()
         made = iter(_take(native, returned))
+        if flags.any():
+            raise UserError(self.checks[int(flags.argmax())])
         return [next(made) if out is None else out for out in outs]
 
     def _invoke(self, descriptors: list[np.ndarray]) -> None:

@@ -1,0 +1,180 @@
+"""Indices that data provides: kept inside their tensors, and reported when they were not.
+
+A gather reads a tensor in a linalg.generic's body at an index made from an input; a scatter
+(tm_tensor.scatter) writes where an index tensor says. Both get their indices clamped, so that no memory
+but the tensor's is touched, and a check beside them: a sum-like reduction over the index tensor that gives
+1 when some index was outside. The checks become further results of @main, which the runner looks at.
+"""
+
+from __future__ import annotations
+
+from kitsune_mlir.mlir import arith, func, ir, linalg, location, tensor, walk
+
+from .cpu_build import index
+
+_REDUCTION, _PARALLEL = "#linalg.iterator_type<reduction>", "#linalg.iterator_type<parallel>"
+
+
+def guard_indices(main: func.FuncOp) -> list[str]:
+    """Guards the gathers and scatters of a function on tensors.
+
+    Its new results, one tensor<i32> a check, follow the others; returned is what to say when one is not 0.
+    """
+    checks: list[tuple[ir.Value, str]] = []
+    for op in walk(main, "linalg.generic"):
+        for extract in [inner.operation for inner in op.regions[0].blocks[0].operations]:
+            if extract.name == "tensor.extract":
+                checks += _guard_gather(op, extract)
+    for op in walk(main, "tm_tensor.scatter"):
+        checks.append(_guard_scatter(op))
+    _return_too(main, [flag for flag, _ in checks])
+    return [message for _, message in checks]
+
+
+def _guard_gather(op: ir.Operation, extract: ir.Operation) -> list[tuple[ir.Value, str]]:
+    source, checks = extract.operands[0], []
+    for axis, value in enumerate(list(extract.operands)[1:]):
+        if not isinstance(value.owner, ir.Block) and value.owner.name in ("linalg.index", "arith.constant"):
+            continue
+        with op.context, op.location:
+            with ir.InsertionPoint(op):
+                size = _size(source, axis)
+            flag = _check_gather(op, value, size)
+            if flag is not None:
+                checks.append((flag, f"{location(op.location)}: an index is out of range"))
+            with ir.InsertionPoint(extract):
+                extract.operands[axis + 1] = _clamp(value, size)
+    return checks
+
+
+def _check_gather(op: ir.Operation, value: ir.Value, size: ir.Value) -> ir.Value | None:
+    """A check that computes the index once for each element of the inputs it comes from; None where it
+    comes from more than inputs."""
+    block = op.regions[0].blocks[0]
+    made, arguments = _slice(value, block)
+    if arguments is None or max(arguments, default=len(op.operands)) >= len(op.operands) - len(op.results):
+        return None
+    maps = [attr.value for attr in op.attributes["indexing_maps"]]
+    used: list[int] = []
+    for number in arguments:
+        for expression in maps[number].results:
+            if not isinstance(expression, ir.AffineDimExpr):
+                return None
+            if expression.position not in used:
+                used.append(expression.position)
+    order = {loop: i for i, loop in enumerate(used)}
+    layouts = [
+        ir.AffineMap.get(len(used), 0, [ir.AffineDimExpr.get(order[e.position]) for e in maps[number].results])
+        for number in arguments
+    ]
+    with ir.InsertionPoint(op):
+        check, inner = _reduction([op.operands[number] for number in arguments], layouts, len(used))
+        with ir.InsertionPoint(inner):
+            clones = {hash(block.arguments[number]): inner.arguments[i] for i, number in enumerate(arguments)}
+            for step in made:
+                clone = step.clone(ir.InsertionPoint.current)
+                for i, operand in enumerate(step.operands):
+                    clone.operands[i] = clones.get(hash(operand), operand)
+                clones.update((hash(old), new) for old, new in zip(step.results, clone.results, strict=True))
+            _yield_outside(clones[hash(value)], size, inner.arguments[len(arguments)])
+    return check
+
+
+def _slice(value: ir.Value, block: ir.Block) -> tuple[list[ir.Operation], list[int] | None]:
+    """The operations of `block` that make `value`, in order, and the arguments they start from (None when
+    they start from anything else that changes with the loops)."""
+    needed, arguments, stack = set(), set(), [value]
+    while stack:
+        current = stack.pop()
+        if isinstance(current.owner, ir.Block):
+            if current.owner == block:
+                arguments.add(ir.BlockArgument(current).arg_number)
+            continue
+        owner = current.owner.operation
+        if owner.block != block:
+            continue
+        if owner.name in ("linalg.index", "tensor.extract"):
+            return [], None
+        needed.add(owner)
+        stack.extend(owner.operands)
+    return [op.operation for op in block.operations if op.operation in needed], sorted(arguments)
+
+
+def _guard_scatter(op: ir.Operation) -> tuple[ir.Value, str]:
+    """Columns of the index tensor are dimensions of the target, in the order of `dimension_map`."""
+    indices, target = op.operands[1], op.operands[2]
+    with op.context, op.location, ir.InsertionPoint(op):
+        kind, identity = ir.RankedTensorType(indices.type), ir.AffineMap.get_identity(2)
+        sizes = [_size(target, axis) for axis in ir.DenseI64ArrayAttr(op.attributes["dimension_map"])]
+        check, inner = _reduction([indices], [identity], 2)
+        with ir.InsertionPoint(inner):
+            value = arith.index_cast(ir.IndexType.get(), inner.arguments[0])
+            _yield_outside(value, _column(sizes), inner.arguments[1])
+        empty = tensor.empty([_extent(indices, d) for d in range(2)], kind.element_type)
+        inside, body = _generic([indices], empty, [identity, identity], [_PARALLEL] * 2)
+        with ir.InsertionPoint(body):
+            value = _clamp(arith.index_cast(ir.IndexType.get(), body.arguments[0]), _column(sizes))
+            linalg.YieldOp([arith.index_cast(kind.element_type, value)])
+        op.operands[1] = inside
+    return check, f"{location(op.location)}: an index is out of range"
+
+
+def _column(sizes: list[ir.Value]) -> ir.Value:
+    """The size that belongs to the current column of an index tensor."""
+    chosen = sizes[-1]
+    for number, size in enumerate(sizes[:-1]):
+        here = arith.cmpi(arith.CmpIPredicate.eq, linalg.IndexOp(1).result, index(number))
+        chosen = arith.select(here, size, chosen)
+    return chosen
+
+
+def _size(source: ir.Value, axis: int) -> ir.Value:
+    kind = ir.RankedTensorType(source.type)
+    return tensor.dim(source, index(axis)) if kind.is_dynamic_dim(axis) else index(kind.shape[axis])
+
+
+def _extent(source: ir.Value, axis: int) -> ir.Value | int:
+    kind = ir.RankedTensorType(source.type)
+    return tensor.dim(source, index(axis)) if kind.is_dynamic_dim(axis) else kind.shape[axis]
+
+
+def _clamp(value: ir.Value, size: ir.Value) -> ir.Value:
+    last = arith.subi(size, index(1))
+    return arith.maxsi(arith.minsi(value, last), index(0))
+
+
+def _yield_outside(value: ir.Value, size: ir.Value, before: ir.Value) -> None:
+    """One unsigned comparison finds negative indices too."""
+    outside = arith.cmpi(arith.CmpIPredicate.uge, value, size)
+    linalg.YieldOp([arith.ori(before, arith.extui(before.type, outside))])
+
+
+def _reduction(inputs: list[ir.Value], maps: list[ir.AffineMap], loops: int) -> tuple[ir.Value, ir.Block]:
+    """A generic that reduces to one i32, from 0; its body is still to be filled."""
+    flag = ir.IntegerType.get_signless(32)
+    start = linalg.fill(arith.constant(flag, 0), outs=[tensor.empty([], flag)])
+    return _generic(inputs, start, [*maps, ir.AffineMap.get(loops, 0, [])], [_REDUCTION] * loops)
+
+
+def _generic(
+    inputs: list[ir.Value], out: ir.Value, maps: list[ir.AffineMap], iterators: list[str]
+) -> tuple[ir.Value, ir.Block]:
+    affine = ir.ArrayAttr.get([ir.AffineMapAttr.get(found) for found in maps])
+    kinds = ir.ArrayAttr.get([ir.Attribute.parse(kind) for kind in iterators])
+    op = linalg.GenericOp([out.type], inputs, [out], affine, kinds)
+    types = [ir.RankedTensorType(value.type).element_type for value in (*inputs, out)]
+    return op.results[0], op.regions[0].blocks.append(*types)
+
+
+def _return_too(main: func.FuncOp, values: list[ir.Value]) -> None:
+    if not values:
+        return
+    block = main.body.blocks[0]
+    end = block.operations[len(block.operations) - 1].operation
+    with main.context, end.location:
+        func.ReturnOp([*end.operands, *values], ip=ir.InsertionPoint(end))
+        results = [*main.type.results, *(value.type for value in values)]
+        main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(main.type.inputs, results))
+        if "res_attrs" in main.attributes:
+            del main.attributes["res_attrs"]
+    end.erase()
