@@ -96,6 +96,8 @@ def _roles(left: list[int], right: list[int], result: list[int]) -> dict[int, st
         if where not in role:
             return None
         roles[d] = role[where]
+    if len(result) == 3 and len(set(roles.values())) < 4:
+        roles[result[0]] = "b"  # a batch of which one operand is the same throughout
     named = [roles[d] for d in result]
     one_of_each = sorted(roles.values()) in (["k", "m", "n"], ["b", "k", "m", "n"])
     return roles if one_of_each and named in (["m", "n"], ["b", "m", "n"]) else None

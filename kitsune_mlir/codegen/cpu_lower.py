@@ -14,6 +14,7 @@ from kitsune_mlir.runtime import cpu_features
 
 from .bufferize import bufferize, results_to_out_params
 from .cpu_calls import pass_results_by_reference
+from .cpu_conv import convolutions_to_products
 from .cpu_gemm import GemmKernels
 from .cpu_math import expand_math
 from .cpu_pipelines import define_pipelines
@@ -48,6 +49,7 @@ def lower_to_llvm(module: ir.Module) -> list[dict[str, Any]]:
     pass fails.
     """
     kernels = GemmKernels(module, cpu_features.vector_bytes())
+    convolutions_to_products(module)
     outline_products(module)
     run_passes(module, _FUSE)
     bufferize(module)
