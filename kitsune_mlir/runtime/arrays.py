@@ -14,6 +14,20 @@ import numpy as np
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.program import TensorSpec
 
+# What torch and numpy call an element type.
+_NAMES = {
+    "f64": "float64",
+    "f32": "float32",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "i64": "int64",
+    "i32": "int32",
+    "i16": "int16",
+    "i8": "int8",
+    "u8": "uint8",
+    "i1": "bool",
+}
+
 
 def storage(spec: TensorSpec) -> np.dtype:
     """The numpy type that runners see: MLIR has no unsigned integers, so u8 is i8 there."""
@@ -26,42 +40,46 @@ def is_torch(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
-def to_array(value: Any, spec: TensorSpec) -> np.ndarray:
-    """`value` as a C-contiguous array of `storage(spec)`, sharing memory where it can.
+def is_cuda(value: Any) -> bool:
+    """Whether `value` is a torch tensor on a GPU."""
+    return is_torch(value) and value.is_cuda
 
-    Raises UserError, naming the input, for a wrong type, dtype or shape.
-    """
-    if is_torch(value):
-        array, dtype = _from_torch(value)
-    elif isinstance(value, np.ndarray | np.generic):
-        array, dtype = np.asarray(value), str(value.dtype)
-        if dtype == "bfloat16":
-            array = array.view(np.uint16)
-    else:
+
+def check(value: Any, spec: TensorSpec) -> None:
+    """Raises UserError, naming the input, when `value` is no tensor of the spec's element type and shape."""
+    if not is_torch(value) and not isinstance(value, np.ndarray | np.generic):
         raise UserError(f"input '{spec.name}' must be a numpy array or torch tensor, found {type(value).__name__}")
-    wanted = spec.numpy_dtype
-    if array.dtype != wanted or (dtype == "bfloat16") > (spec.dtype == "bf16"):
-        raise UserError(f"input '{spec.name}' must be {spec.dtype}, found {dtype}")
-    check_shape(array.shape, spec)
-    return (array if array.flags.c_contiguous else array.copy()).view(storage(spec))
-
-
-def check_shape(shape: tuple[int, ...], spec: TensorSpec) -> None:
-    """Raises UserError when `shape` is not one of `spec`'s."""
+    found = str(value.dtype).removeprefix("torch.")
+    bits = spec.dtype == "bf16" and found == "uint16"
+    if found != _NAMES[spec.dtype] and not bits:
+        raise UserError(f"input '{spec.name}' must be {spec.dtype}, found {found}")
+    shape = tuple(value.shape)
     fits = len(shape) == len(spec.shape) and all(b in (None, a) for a, b in zip(shape, spec.shape, strict=True))
     if not fits:
         wanted = ", ".join("any" if size is None else str(size) for size in spec.shape)
         raise UserError(f"input '{spec.name}' must have the shape [{wanted}], found {list(shape)}")
 
 
-def from_array(array: np.ndarray, spec: TensorSpec, like_torch: bool) -> Any:
-    """An output as the caller wants it: a torch tensor, or a numpy array."""
+def to_array(value: Any, spec: TensorSpec) -> np.ndarray:
+    """A checked `value` as a C-contiguous array of `storage(spec)` on the host, sharing memory where it can."""
+    if is_torch(value):
+        torch = sys.modules["torch"]
+        value = value.detach().cpu().contiguous()
+        array = (value.view(torch.int16) if value.dtype == torch.bfloat16 else value).numpy()
+    else:
+        array = np.asarray(value)
+        array = array if array.flags.c_contiguous else array.copy()
+    return array.view(storage(spec))
+
+
+def from_array(array: np.ndarray, spec: TensorSpec, like_torch: bool, device: Any = None) -> Any:
+    """An output as the caller wants it: a torch tensor (on `device`), or a numpy array."""
     array = array.view(spec.numpy_dtype)
     if like_torch:
         torch = sys.modules["torch"]
-        if spec.dtype == "bf16":
-            return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-        return torch.from_numpy(array)
+        tensor = torch.from_numpy(array.view(np.int16) if spec.dtype == "bf16" else array)
+        tensor = tensor.view(torch.bfloat16) if spec.dtype == "bf16" else tensor
+        return tensor if device is None else tensor.to(device)
     if spec.dtype == "bf16":
         try:
             import ml_dtypes
@@ -71,18 +89,19 @@ def from_array(array: np.ndarray, spec: TensorSpec, like_torch: bool) -> Any:
     return array
 
 
-def write_back(array: np.ndarray, spec: TensorSpec, into: Any) -> None:
-    """Gives an input that the model changes in place its new contents."""
-    if is_torch(into):
-        into.copy_(from_array(array, spec, like_torch=True))
-    else:
-        np.copyto(into, from_array(array, spec, like_torch=False).view(into.dtype))
-
-
-def _from_torch(value: Any) -> tuple[np.ndarray, str]:
+def from_device(tensor: Any, spec: TensorSpec) -> Any:
+    """An output in GPU memory as a torch tensor, without a copy."""
     torch = sys.modules["torch"]
-    value = value.detach().cpu().contiguous()
-    dtype = str(value.dtype).removeprefix("torch.")
-    if value.dtype == torch.bfloat16:
-        return value.view(torch.int16).numpy().view(np.uint16), dtype
-    return value.numpy(), dtype
+    return torch.from_dlpack(tensor).view(getattr(torch, _NAMES[spec.dtype]))
+
+
+def write(value: Any, into: Any) -> None:
+    """Gives a tensor that the model changes in place its new contents."""
+    if is_torch(into):
+        into.copy_(value)
+        return
+    array = value.detach().cpu() if is_torch(value) else value
+    if is_torch(array):
+        torch = sys.modules["torch"]
+        array = (array.view(torch.int16) if array.dtype == torch.bfloat16 else array).numpy()
+    np.copyto(into, array.view(into.dtype))

@@ -18,11 +18,11 @@ from . import arrays
 
 
 class Runner(Protocol):
-    """Runs @main on one target. Made from a section's manifest and files and from `constants`: for each
-    argument of @main an array, or None for an input."""
+    """Runs @main on one target. Made from a section's manifest and files and `Interface.constants()`. One
+    for a GPU has `launch` too, which takes and gives tensors there."""
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """The inputs of @main in order -> all its results in order."""
+        """The arguments of @main that are no constants, in order -> all its results in order."""
 
 
 @dataclass
@@ -57,32 +57,63 @@ class Interface:
         return flatten_inputs({"args": {"tuple": [self.signature["results"]]}, "kwargs": {"dict": {}}}, (returned,))
 
     def call(self, runner: Runner, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Runs the model once. Results are torch tensors if any input is one, else numpy arrays.
+        """Runs the model once. Results are torch tensors, on the inputs' device, if any input is one, else
+        numpy arrays. What the model changes in place (an input, a buffer) is changed.
 
-        What the model changes in place (an input, a buffer) is changed. Raises UserError for inputs that
-        do not fit the exported model.
+        Raises UserError for inputs that do not fit the exported model.
         """
         given = self.flat_inputs(args, kwargs)
-        found = runner.run([arrays.to_array(value, spec) for value, spec in zip(given, self.inputs, strict=True)])
+        on_gpu = next((value.device for value in given if arrays.is_cuda(value)), None)
         like_torch = any(arrays.is_torch(value) for value in given)
-        self._write_back(found, given)
-        results = [
-            arrays.from_array(array, output.spec, like_torch)
-            for array, output in zip(found, self.outputs, strict=True)
-            if output.kind == "result"
-        ]
-        return unflatten(self.signature["results"], results)
+        values = self._values(given, keep_cuda=on_gpu is not None and hasattr(runner, "launch"))
+        if on_gpu is not None and hasattr(runner, "launch"):
+            results = [
+                arrays.from_device(tensor, output.spec)
+                for tensor, output in zip(runner.launch(values), self.outputs, strict=True)
+            ]
+        else:
+            results = [
+                arrays.from_array(array, output.spec, like_torch, on_gpu)
+                for array, output in zip(runner.run(values), self.outputs, strict=True)
+            ]
+        self._write_back(results, given)
+        returned = [value for value, output in zip(results, self.outputs, strict=True) if output.kind == "result"]
+        return unflatten(self.signature["results"], returned)
 
-    def _write_back(self, found: Sequence[np.ndarray], given: Sequence[Any]) -> None:
+    def constants(self) -> list[np.ndarray | None]:
+        """For each argument of @main its value, or None when every call gives it anew: inputs, and what the
+        model changes in place."""
+        fed = set(self._fed())
+        return [
+            None if i in fed else argument.value.view(arrays.storage(argument.spec))
+            for i, argument in enumerate(self.arguments)
+        ]
+
+    def _fed(self) -> list[int]:
+        changed = {output.mutates for output in self.outputs}
+        return [i for i, argument in enumerate(self.arguments) if argument.kind == "input" or i in changed]
+
+    def _values(self, given: Sequence[Any], keep_cuda: bool) -> list[Any]:
+        """What the runner is given: the inputs, converted, among the values that the model changes."""
+        inputs = iter(given)
+        values: list[Any] = []
+        for i in self._fed():
+            argument = self.arguments[i]
+            if argument.kind != "input":
+                values.append(argument.value.view(arrays.storage(argument.spec)))
+                continue
+            value = next(inputs)
+            arrays.check(value, argument.spec)
+            values.append(value if keep_cuda and arrays.is_cuda(value) else arrays.to_array(value, argument.spec))
+        return values
+
+    def _write_back(self, results: Sequence[Any], given: Sequence[Any]) -> None:
         position = {i: n for n, i in enumerate(i for i, a in enumerate(self.arguments) if a.kind == "input")}
-        for array, output in zip(found, self.outputs, strict=True):
+        for value, output in zip(results, self.outputs, strict=True):
             if output.mutates is None:
                 continue
             argument = self.arguments[output.mutates]
-            if argument.kind == "input":
-                arrays.write_back(array, argument.spec, given[position[output.mutates]])
-            else:
-                np.copyto(argument.value, array.view(argument.value.dtype))
+            arrays.write(value, given[position[output.mutates]] if argument.kind == "input" else argument.value)
 
 
 def make_runner(kind: str, manifest: dict[str, Any], files: dict[str, bytes], interface: Interface) -> Runner:
@@ -90,14 +121,10 @@ def make_runner(kind: str, manifest: dict[str, Any], files: dict[str, bytes], in
 
     Raises UserError or UnsupportedError when the machine cannot run it.
     """
-    constants = [
-        None if argument.value is None else argument.value.view(arrays.storage(argument.spec))
-        for argument in interface.arguments
-    ]
     if kind == "cpu":
         from .cpu import CpuRunner
 
-        return CpuRunner(manifest, files, constants)
+        return CpuRunner(manifest, files, interface.constants())
     from .gpu import GpuRunner
 
-    return GpuRunner(manifest, files, constants)
+    return GpuRunner(manifest, files, interface.constants())
