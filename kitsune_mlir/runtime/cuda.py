@@ -1,0 +1,199 @@
+"""An NVIDIA GPU for the runner of runtime/gpu.py, through cuda-core; cuda-bindings where that has no call.
+
+What cuda-core lacks here: launching with an array of parameter addresses that is built once, copies between
+bare addresses, ordering foreign streams.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from kitsune_mlir.errors import InternalError, UnsupportedError, UserError
+
+from .host_program import row_major
+
+_DTYPES = {
+    "float64": "f64",
+    "float32": "f32",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "int64": "i64",
+    "int32": "i32",
+    "int16": "i16",
+    "int8": "i8",
+    "uint8": "i8",
+    "bool": "i1",
+}
+
+
+class Memory:
+    """Device memory in the order of a stream: freed, with this object, after the work put there so far."""
+
+    def __init__(self, buffer: Any):
+        self.buffer = buffer
+        self.pointer = int(buffer.handle)
+
+
+class CudaDevice:
+    """GPU `number`; by default torch's current one if torch is in use, else the first."""
+
+    def __init__(self, number: int | None = None):
+        try:
+            from cuda.bindings import driver
+            from cuda.core import Device
+        except ImportError as error:
+            raise UnsupportedError(
+                f"running on a GPU needs cuda-core ({error}): pip install 'kitsune-mlir[cuda]'"
+            ) from error
+        self._driver = driver
+        try:
+            self.device = Device(_torch_device() if number is None else number)
+            self.device.set_current()
+        except Exception as error:  # cuda-core's own error types, or a missing driver library
+            raise UnsupportedError(f"there is no NVIDIA GPU that CUDA can use: {error}") from error
+        self.number = self.device.device_id
+        self._streams: dict[int, Any] = {}
+
+    def check(self, manifest: dict[str, Any]) -> None:
+        """Raises UnsupportedError when this GPU cannot run code for the manifest's chip."""
+        if not runs_on(manifest["chip"], tuple(self.device.compute_capability)):
+            major, minor = self.device.compute_capability
+            raise UnsupportedError(
+                f"code for {manifest['chip']} does not run on {self.device.name} (sm_{major}{minor}): compile the model"
+                " for a target of that kind"
+            )
+
+    def load(self, name: str, files: dict[str, bytes]) -> Any:
+        """The cubin, or the PTX, which the driver then assembles, when there is none for this GPU."""
+        from cuda.core import ObjectCode
+
+        cubin = files.get(f"{name}.cubin")
+        text = files[f"{name}.ptx"]
+        chip = re.search(rb"\.target (sm_\w+)", text)
+        major, minor = self.device.compute_capability
+        native = chip is not None and _parse(chip[1].decode())[:2] == (major, minor)
+        if cubin is not None and native:
+            return ObjectCode.from_cubin(cubin, name=name)
+        return ObjectCode.from_ptx(text, name=name)
+
+    def kernel(self, code: Any, name: str) -> Any:
+        """As the driver's launch call takes it."""
+        return self._driver.CUfunction(int(code.get_kernel(name).handle))
+
+    def pipeline(self, launch: dict[str, Any], code: Any) -> Any:
+        """The launcher of a pipeline."""
+        from .cuda_pipeline import PipelineLauncher
+
+        return PipelineLauncher(self.device, launch, code)
+
+    def _stream_object(self, handle: int) -> Any:
+        if handle not in self._streams:
+            from cuda.core import Stream
+
+            self._streams[handle] = Stream.from_handle(handle) if handle else self.device.default_stream
+        return self._streams[handle]
+
+    def allocate(self, nbytes: int, stream: int) -> Memory:
+        """Memory of the device's pool, for work on `stream`."""
+        return Memory(self.device.allocate(nbytes, stream=self._stream_object(stream)))
+
+    def write(self, pointer: int, array: np.ndarray, stream: int) -> None:
+        """Copies from the host; returns when `array` may be changed."""
+        if array.nbytes:
+            self._call("cuMemcpyHtoDAsync", pointer, array.ctypes.data, array.nbytes, stream)
+
+    def read(self, array: np.ndarray, pointer: int, stream: int) -> None:
+        """Copies to the host after the work on `stream`; waits."""
+        if array.nbytes:
+            self._call("cuMemcpyDtoHAsync", array.ctypes.data, pointer, array.nbytes, stream)
+        self._call("cuStreamSynchronize", stream)
+
+    def copy(self, target: int, source: int, nbytes: int, stream: int) -> None:
+        """Copies on the device."""
+        if nbytes:
+            self._call("cuMemcpyDtoDAsync", target, source, nbytes, stream)
+
+    def launch(self, kernel: Any, grid: Sequence[int], block: Sequence[int], parameters: int, stream: int) -> None:
+        """Launches a kernel; `parameters` is the address of an array of addresses of its parameters."""
+        self._call("cuLaunchKernel", kernel, *grid, *block, 0, stream, parameters, 0)
+
+    def capturing(self, stream: int) -> bool:
+        """Whether work on the stream is being recorded into a CUDA graph."""
+        status = self._call("cuStreamIsCapturing", stream)
+        return status != self._driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE
+
+    def order(self, before: int, after: int) -> None:
+        """Work put on stream `after` from now on waits for the work on stream `before` so far."""
+        event = self._call("cuEventCreate", self._driver.CUevent_flags.CU_EVENT_DISABLE_TIMING.value)
+        self._call("cuEventRecord", event, before)
+        self._call("cuStreamWaitEvent", after, event, 0)
+        self._call("cuEventDestroy", event)
+
+    def stream(self, inputs: Sequence[Any], stream: Any) -> int:
+        """The handle of the stream to run on; makes the GPU current for this thread."""
+        self.device.set_current()
+        if stream is not None:
+            return int(stream) if isinstance(stream, int) else int(stream.__cuda_stream__()[1])
+        torch = sys.modules.get("torch")
+        if torch is not None and any(isinstance(value, torch.Tensor) and value.is_cuda for value in inputs):
+            return torch.cuda.current_stream(self.number).cuda_stream
+        return 0
+
+    def array(self, value: Any, stream: int) -> tuple[int, tuple[int, ...], str, Any] | None:
+        """Pointer, shape, dtype and owner of a tensor on this GPU; None for anything on the host."""
+        torch = sys.modules.get("torch")
+        if torch is not None and isinstance(value, torch.Tensor):
+            if not value.is_cuda:
+                return None
+            if value.device.index != self.number:
+                raise UserError(f"an input is on GPU {value.device.index}, the model on GPU {self.number}")
+            dense = value.detach().contiguous()
+            return dense.data_ptr(), tuple(dense.shape), _dtype(str(dense.dtype).removeprefix("torch.")), dense
+        if isinstance(value, np.ndarray | np.generic) or not (
+            hasattr(value, "__cuda_array_interface__") or hasattr(value, "__dlpack__")
+        ):
+            return None
+        from cuda.core.utils import StridedMemoryView
+
+        view = StridedMemoryView(value, stream_ptr=stream or 1)
+        if not view.is_device_accessible:
+            return None
+        if view.strides is not None and tuple(view.strides) != row_major(view.shape):
+            raise UserError("an input on the GPU must be dense, row-major")
+        return int(view.ptr), tuple(view.shape), _dtype(str(np.dtype(view.dtype))), view
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        """A driver call; raises InternalError in the driver's words."""
+        status, *results = getattr(self._driver, name)(*arguments)
+        if status != self._driver.CUresult.CUDA_SUCCESS:
+            said = self._driver.cuGetErrorString(status)[1]
+            raise InternalError(f"{name} failed: {said.decode() if said else status}")
+        return results[0] if results else None
+
+
+def runs_on(chip: str, capability: tuple[int, int]) -> bool:
+    """Whether code for `chip` ("sm_80", "sm_90a") runs on a GPU of that compute capability: the
+    architecture-specific ("a") on that very one, others, as PTX, on every later one."""
+    major, minor, specific = _parse(chip)
+    return (major, minor) == tuple(capability) if specific else (major, minor) <= tuple(capability)
+
+
+def _parse(chip: str) -> tuple[int, int, bool]:
+    digits = chip.removeprefix("sm_").rstrip("af")
+    return int(digits[:-1]), int(digits[-1]), chip[-1] in "af"
+
+
+def _dtype(name: str) -> str:
+    if name not in _DTYPES:
+        raise UserError(f"an input on the GPU has the dtype {name}, which no model takes")
+    return _DTYPES[name]
+
+
+def _torch_device() -> int:
+    torch = sys.modules.get("torch")
+    return torch.cuda.current_device() if torch is not None and torch.cuda.is_available() else 0

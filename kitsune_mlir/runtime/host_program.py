@@ -1,0 +1,247 @@
+"""The host program for given input sizes -> a plan: launches with all their numbers, and where buffers lie.
+
+Steps are those of kitsune_mlir/codegen/host_program.py. Sizes are evaluated once; what remains for each run
+is to fill in pointers. numpy only.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from kitsune_mlir.errors import InternalError
+
+BYTES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i16": 2, "i8": 1, "i1": 1}
+ALIGNMENT = 256  # of buffers in an arena; what cudaMalloc gives, and TMA asks less
+
+Step = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class View:
+    """A memref: `offset`, `shape` and `strides` in elements of `dtype` in buffer number `buffer` of the plan."""
+
+    buffer: int
+    dtype: str
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        return prod(self.shape) * BYTES[self.dtype]
+
+    @property
+    def byte_offset(self) -> int:
+        return self.offset * BYTES[self.dtype]
+
+
+@dataclass
+class Buffer:
+    """Memory: "argument" or "result" number `index`, the "global" called `index`, or "arena" at `offset`."""
+
+    kind: str
+    nbytes: int
+    index: int | str = 0
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A kernel of the plain path on `grid` blocks of `block` threads. Arguments: views, or (dtype, number)."""
+
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    arguments: tuple[View | tuple[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Equally laid out, contiguous views."""
+
+    source: View
+    target: View
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A call of the pipeline `name`."""
+
+    name: str
+    arguments: tuple[View, ...]
+    results: tuple[View, ...]
+
+
+Call = Launch | Copy | Pipeline
+
+
+@dataclass
+class Plan:
+    """What a run does, for one set of input shapes."""
+
+    buffers: list[Buffer] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    results: list[View] = field(default_factory=list)
+    arena_bytes: int = 0
+
+
+def make_plan(manifest: dict[str, Any], shapes: Sequence[tuple[int, ...]]) -> Plan:
+    """Interprets the host program of a manifest for arguments of the given shapes."""
+    tracer = _Tracer(manifest, shapes)
+    for step in manifest["program"]:
+        tracer.step(step)
+    _place(tracer.plan)
+    return tracer.plan
+
+
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a dense tensor."""
+    return tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
+
+
+def _signed(a: int, b: int) -> int:
+    """C's division."""
+    return -(-a // b) if (a < 0) != (b < 0) else a // b
+
+
+_COMPARE = (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge) + (
+    operator.lt,
+    operator.le,
+    operator.gt,
+    operator.ge,
+)
+_ARITHMETIC: dict[str, Callable[..., Any]] = {
+    "addi": operator.add,
+    "subi": operator.sub,
+    "muli": operator.mul,
+    "divui": operator.floordiv,
+    "divsi": _signed,
+    "floordivsi": operator.floordiv,
+    "ceildivsi": lambda a, b: -(-a // b),
+    "ceildivui": lambda a, b: -(-a // b),
+    "remui": operator.mod,
+    "remsi": lambda a, b: a - b * _signed(a, b),
+    "minsi": min,
+    "minui": min,
+    "maxsi": max,
+    "maxui": max,
+    "andi": operator.and_,
+    "ori": operator.or_,
+    "xori": operator.xor,
+    "shli": operator.lshift,
+    "shrsi": operator.rshift,
+    "select": lambda condition, a, b: a if condition else b,
+    **{f"cmpi.{i}": compare for i, compare in enumerate(_COMPARE)},
+}
+
+
+class _Tracer:
+    """Runs the steps on sizes."""
+
+    def __init__(self, manifest: dict[str, Any], shapes: Sequence[tuple[int, ...]]):
+        self.plan = Plan()
+        self._globals = manifest["globals"]
+        self._values: dict[str, Any] = {}
+        for i, (shape, argument) in enumerate(zip(shapes, manifest["arguments"], strict=True)):
+            self._values[f"a{i}"] = self._dense("argument", argument["dtype"], shape, i)
+
+    def _dense(self, kind: str, dtype: str, shape: Sequence[int], index: int | str = 0) -> View:
+        view = View(len(self.plan.buffers), dtype, 0, tuple(shape), row_major(shape))
+        self.plan.buffers.append(Buffer(kind, view.nbytes, index))
+        return view
+
+    def _see(self, operand: Any) -> Any:
+        return self._values[operand] if isinstance(operand, str) else operand
+
+    def _all(self, operands: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(self._see(operand) for operand in operands)
+
+    def step(self, step: Step) -> None:
+        """Runs one step."""
+        name = step["op"]
+        if name in _ARITHMETIC:
+            self._values[step["to"]] = _ARITHMETIC[name](*self._all(step["args"]))
+            return
+        handler = getattr(self, f"_{name}_step", None)
+        if handler is None:
+            raise InternalError(f"the host program has a step '{name}' that this version does not know")
+        handler(step)
+
+    def _dim_step(self, step: Step) -> None:
+        self._values[step["to"]] = self._see(step["of"]).shape[self._see(step["dim"])]
+
+    def _alloc_step(self, step: Step) -> None:
+        self._values[step["to"]] = self._dense("arena", step["dtype"], self._all(step["shape"]))
+
+    def _global_step(self, step: Step) -> None:
+        found = self._globals[step["name"]]
+        self._values[step["to"]] = self._dense("global", found["dtype"], found["shape"], step["name"])
+
+    def _view_step(self, step: Step) -> None:
+        of = self._see(step["of"])
+        shape, strides = self._all(step["shape"]), self._all(step["strides"])
+        self._values[step["to"]] = View(of.buffer, of.dtype, self._see(step["offset"]), shape, strides)
+
+    def _metadata_step(self, step: Step) -> None:
+        of = self._see(step["of"])
+        names = [step["base"], step["offset"], *step["sizes"], *step["strides"]]
+        values = [View(of.buffer, of.dtype, 0, (), ()), of.offset, *of.shape, *of.strides]
+        self._values.update(zip(names, values, strict=True))
+
+    def _copy_step(self, step: Step) -> None:
+        self.plan.calls.append(Copy(self._see(step["from"]), self._see(step["into"])))
+
+    def _launch_step(self, step: Step) -> None:
+        grid, block = self._all(step["grid"]), self._all(step["block"])
+        if prod(grid):  # an empty tensor has nothing to launch
+            arguments = tuple(
+                (argument[0], self._see(argument[1])) if isinstance(argument, list) else self._see(argument)
+                for argument in step["args"]
+            )
+            self.plan.calls.append(Launch(step["kernel"], grid, block, arguments))
+
+    def _pipeline_step(self, step: Step) -> None:
+        results = tuple(self._dense("arena", r["dtype"], self._all(r["shape"])) for r in step["results"])
+        self._values.update({r["to"]: view for r, view in zip(step["results"], results, strict=True)})
+        self.plan.calls.append(Pipeline(step["name"], self._all(step["args"]), results))
+
+    def _return_step(self, step: Step) -> None:
+        self.plan.results = list(self._all(step["values"]))
+        for i, view in enumerate(self.plan.results):
+            buffer = self.plan.buffers[view.buffer]
+            if buffer.kind != "arena":
+                raise InternalError(f"result {i} is not a buffer of its own")
+            buffer.kind, buffer.index = "result", i
+
+
+def views_of(call: Call) -> list[View]:
+    """The views a call reads or writes."""
+    if isinstance(call, Copy):
+        return [call.source, call.target]
+    arguments = [argument for argument in call.arguments if isinstance(argument, View)]
+    return arguments + (list(call.results) if isinstance(call, Pipeline) else [])
+
+
+def _place(plan: Plan) -> None:
+    """Gives each arena buffer the lowest offset that no buffer alive at the same time has; large ones first."""
+    life: dict[int, tuple[int, int]] = {}
+    for time, call in enumerate(plan.calls):
+        for view in views_of(call):
+            first, _ = life.get(view.buffer, (time, time))
+            life[view.buffer] = first, time
+    placed: list[tuple[int, int, int, int]] = []  # offset, end, first use, last use
+    for number in sorted(life, key=lambda n: -plan.buffers[n].nbytes):
+        buffer = plan.buffers[number]
+        if buffer.kind != "arena":
+            continue
+        first, last = life[number]
+        size = -(-buffer.nbytes // ALIGNMENT) * ALIGNMENT
+        for offset, end, start, stop in sorted(placed):
+            if start <= last and first <= stop and offset < buffer.offset + size and buffer.offset < end:
+                buffer.offset = end
+        placed.append((buffer.offset, buffer.offset + size, first, last))
+        plan.arena_bytes = max(plan.arena_bytes, buffer.offset + size)

@@ -1,0 +1,118 @@
+"""A device for GpuRunner that runs kernels on the CPU (see simt.py), in memory poisoned with NaN patterns."""
+
+from __future__ import annotations
+
+import bisect
+import ctypes
+from typing import Any
+
+import numpy as np
+from simt import MemRef, Simt, dtype_of, kernels
+
+from kitsune_mlir.mlir import ir
+
+POISON = 0xFF  # NaN in every float type, -1 in every integer
+
+
+class FakeMemory:
+    def __init__(self, device: FakeDevice, nbytes: int):
+        self.array = np.full(nbytes + 256, POISON, np.uint8)
+        skip = -self.array.ctypes.data % 256
+        self.bytes = self.array[skip : skip + nbytes]
+        self.pointer = self.bytes.ctypes.data
+        device.add(self)
+
+
+class FakeDevice:
+    """Runs the kernels of `module`, which has been through convert-linalg-to-gpu."""
+
+    number = 0
+
+    def __init__(self, module: ir.Module):
+        self._kernels = kernels(module)
+        self._module = module
+        self._memories: dict[int, np.ndarray] = {}
+        self._pointers: list[int] = []
+        self.allocations = self.launches = 0
+        self.captured = False
+
+    def add(self, memory: FakeMemory) -> None:
+        self.allocations += 1
+        if memory.pointer not in self._memories:
+            bisect.insort(self._pointers, memory.pointer)
+        self._memories[memory.pointer] = memory.bytes
+
+    def _bytes_at(self, pointer: int) -> np.ndarray:
+        """From `pointer` to the end of its allocation."""
+        base = self._pointers[bisect.bisect_right(self._pointers, pointer) - 1]
+        found = self._memories[base][pointer - base :]
+        assert len(found), f"pointer {pointer:#x} is in no allocation"
+        return found
+
+    def check(self, manifest: dict[str, Any]) -> None:
+        assert manifest["kind"] == "gpu"
+
+    def allocate(self, nbytes: int, stream: int) -> FakeMemory:
+        assert not self.captured, "an allocation under capture"
+        return FakeMemory(self, nbytes)
+
+    def write(self, pointer: int, array: np.ndarray, stream: int) -> None:
+        assert not self.captured, "a copy from the host under capture"
+        self._bytes_at(pointer)[: array.nbytes] = array.reshape(-1).view(np.uint8)
+
+    def read(self, array: np.ndarray, pointer: int, stream: int) -> None:
+        array.reshape(-1).view(np.uint8)[:] = self._bytes_at(pointer)[: array.nbytes]
+
+    def copy(self, target: int, source: int, nbytes: int, stream: int) -> None:
+        self._bytes_at(target)[:nbytes] = self._bytes_at(source)[:nbytes].copy()
+
+    def load(self, name: str, files: dict[str, bytes]) -> str:
+        assert f"{name}.ptx" in files
+        return name
+
+    def kernel(self, code: str, name: str) -> ir.Operation:
+        return self._kernels[name]
+
+    def launch(self, kernel: ir.Operation, grid: Any, block: Any, parameters: int, stream: int) -> None:
+        self.launches += 1
+        reader = _Parameters(parameters)
+        arguments = [self._argument(kind.type, reader) for kind in kernel.regions[0].blocks[0].arguments]
+        Simt(kernel, arguments, grid, block).run()
+
+    def _argument(self, kind: ir.Type, reader: _Parameters) -> Any:
+        if not isinstance(kind, ir.MemRefType):
+            return reader.next().view(dtype_of(kind))[0]
+        pointer, again, offset = (int(reader.next()[0]) for _ in range(3))
+        assert pointer == again
+        shape, strides = (tuple(int(reader.next()[0]) for _ in range(kind.rank)) for _ in range(2))
+        element = dtype_of(kind.element_type)
+        found = self._bytes_at(pointer) if np.prod(shape) else np.zeros(0, np.uint8)
+        data = found[: len(found) // element.itemsize * element.itemsize].view(element)
+        return MemRef(data, offset, shape, strides)
+
+    def pipeline(self, launch: dict[str, Any], code: str) -> Any:
+        raise AssertionError("no pipelines here")
+
+    def array(self, value: Any, stream: int) -> None:
+        return None
+
+    def capturing(self, stream: int) -> bool:
+        return self.captured
+
+    def stream(self, inputs: Any, stream: Any) -> int:
+        return stream or 0
+
+    def order(self, before: int, after: int) -> None:
+        raise AssertionError("no other streams here")
+
+
+class _Parameters:
+    """Reads an array of addresses of 64-bit slots."""
+
+    def __init__(self, address: int):
+        self._address = address
+
+    def next(self) -> np.ndarray:
+        slot = ctypes.c_uint64.from_address(self._address).value
+        self._address += 8
+        return np.frombuffer((ctypes.c_uint8 * 8).from_address(slot), np.int64)

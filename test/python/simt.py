@@ -1,0 +1,321 @@
+"""Runs a gpu.func on the CPU: every thread of some blocks at once, each SSA value a numpy array over threads.
+
+Threads go in lockstep, so shuffles and barriers are right; divergence is masks. Every memory access is
+checked against the buffer it goes to.
+"""
+
+from __future__ import annotations
+
+import math as pymath
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from kitsune_mlir import mlir
+from kitsune_mlir.mlir import ir
+
+DTYPES = {
+    "f64": np.float64,
+    "f32": np.float32,
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "index": np.int64,
+    "i64": np.int64,
+    "i32": np.int32,
+    "i16": np.int16,
+    "i8": np.int8,
+    "i1": np.bool_,
+}
+TOGETHER = 1 << 16  # threads that run at once
+
+
+def dtype_of(kind: ir.Type) -> np.dtype:
+    return np.dtype(DTYPES[str(kind)])
+
+
+@dataclass
+class MemRef:
+    """Elements of a flat array."""
+
+    data: np.ndarray
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def address(self, indices: Sequence[Any], mask: np.ndarray) -> np.ndarray:
+        total = np.full(mask.shape, self.offset, np.int64)
+        for index, size, stride in zip(indices, self.shape, self.strides, strict=True):
+            index = np.broadcast_to(index, mask.shape)
+            if np.any(mask & ((index < 0) | (index >= size))):
+                raise IndexError(f"index {index[mask].min()}..{index[mask].max()} in a dimension of {size}")
+            total = total + index * stride
+        total = np.where(mask, total, 0)
+        if np.any(mask & ((total < 0) | (total >= self.data.size))):
+            raise IndexError(f"element {total.max()} of a buffer of {self.data.size}")
+        return total
+
+
+def _unsigned(function: Callable[..., Any]) -> Callable[..., Any]:
+    def apply(a: Any, b: Any) -> Any:
+        a, b = np.broadcast_arrays(a, b)
+        kind = np.dtype(f"u{a.dtype.name}")
+        found = function(a.astype(kind), b.astype(kind))
+        return found if found.dtype == np.bool_ else found.astype(a.dtype)
+
+    return apply
+
+
+def _safe(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Division that lanes out of the mask may do by zero."""
+    return lambda a, b: function(a, np.where(b == 0, np.ones_like(b), b))
+
+
+def _truncated(a: Any, b: Any) -> Any:
+    return (np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))).astype(np.result_type(a))
+
+
+BINARY: dict[str, Callable[..., Any]] = {
+    "arith.addf": np.add,
+    "arith.subf": np.subtract,
+    "arith.mulf": np.multiply,
+    "arith.divf": np.divide,
+    "arith.remf": np.fmod,
+    "arith.maximumf": np.maximum,
+    "arith.minimumf": np.minimum,
+    "arith.maxnumf": np.fmax,
+    "arith.minnumf": np.fmin,
+    "arith.addi": np.add,
+    "arith.subi": np.subtract,
+    "arith.muli": np.multiply,
+    "arith.divsi": _safe(_truncated),
+    "arith.divui": _safe(_unsigned(np.floor_divide)),
+    "arith.remsi": _safe(np.fmod),
+    "arith.remui": _safe(_unsigned(np.remainder)),
+    "arith.floordivsi": _safe(np.floor_divide),
+    "arith.ceildivsi": _safe(lambda a, b: -(-a // b)),
+    "arith.ceildivui": _safe(lambda a, b: -(-a // b)),
+    "arith.maxsi": np.maximum,
+    "arith.minsi": np.minimum,
+    "arith.maxui": _unsigned(np.maximum),
+    "arith.minui": _unsigned(np.minimum),
+    "arith.andi": np.bitwise_and,
+    "arith.ori": np.bitwise_or,
+    "arith.xori": np.bitwise_xor,
+    "arith.shli": np.left_shift,
+    "arith.shrsi": np.right_shift,
+    "arith.shrui": _unsigned(np.right_shift),
+    "math.powf": np.power,
+    "math.fpowi": np.power,
+    "math.ipowi": np.power,
+    "math.atan2": np.arctan2,
+    "math.copysign": np.copysign,
+}
+_erf = np.vectorize(pymath.erf, otypes=[np.float64])
+UNARY: dict[str, Callable[..., Any]] = {
+    "arith.negf": np.negative,
+    "math.absf": np.abs,
+    "math.absi": np.abs,
+    "math.ceil": np.ceil,
+    "math.cos": np.cos,
+    "math.erf": _erf,
+    "math.exp": np.exp,
+    "math.exp2": np.exp2,
+    "math.expm1": np.expm1,
+    "math.floor": np.floor,
+    "math.log": np.log,
+    "math.log1p": np.log1p,
+    "math.log2": np.log2,
+    "math.round": lambda x: np.trunc(x + np.copysign(0.5, x)),
+    "math.roundeven": np.rint,
+    "math.rsqrt": lambda x: 1 / np.sqrt(x),
+    "math.sin": np.sin,
+    "math.sqrt": np.sqrt,
+    "math.tan": np.tan,
+    "math.tanh": np.tanh,
+    "math.trunc": np.trunc,
+}
+CASTS = "extf truncf extsi extui trunci index_cast index_castui sitofp uitofp fptosi fptoui".split()
+_FLOAT_COMPARE = [np.less, np.equal, np.greater, np.greater_equal, np.less, np.less_equal, np.not_equal]
+_INT_COMPARE = [np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal]
+
+
+class Simt:
+    """One launch."""
+
+    def __init__(self, function: ir.Operation, arguments: Sequence[Any], grid: Sequence[int], block: Sequence[int]):
+        assert tuple(block[1:]) == (1, 1) and tuple(grid[1:]) == (1, 1)
+        self.function, self.arguments, self.blocks, self.threads = function, arguments, grid[0], block[0]
+
+    def run(self) -> None:
+        step = max(1, TOGETHER // self.threads)
+        with np.errstate(all="ignore"):
+            for first in range(0, self.blocks, step):
+                count = min(step, self.blocks - first)
+                self.block_id = np.repeat(np.arange(first, first + count), self.threads)
+                self.thread_id = np.tile(np.arange(self.threads), count)
+                entry = self.function.regions[0].blocks[0]
+                self.values: dict[int, Any] = {}
+                for argument, value in zip(entry.arguments, self.arguments, strict=True):
+                    self.values[hash(argument)] = value
+                self._block(entry, np.ones(self.block_id.shape, np.bool_))
+
+    def _see(self, value: ir.Value) -> Any:
+        return self.values[hash(value)]
+
+    def _all(self, values: Sequence[ir.Value]) -> list[Any]:
+        return [self._see(value) for value in values]
+
+    def _block(self, block: ir.Block, mask: np.ndarray) -> list[Any]:
+        """Runs a block for the threads of the mask; gives its terminator's operands."""
+        for op in block.operations:
+            op = op.operation
+            if op.name in ("scf.yield", "scf.condition", "gpu.return", "memref.atomic_yield"):
+                return self._all(op.operands)
+            results = self._operation(op, mask)
+            for result, value in zip(op.results, results, strict=True):
+                self.values[hash(result)] = value
+        return []
+
+    def _operation(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+        name = op.name
+        if name in BINARY or name in UNARY:
+            kind = dtype_of(op.results[0].type)
+            arguments = self._all(op.operands)
+            if name.startswith("math.") and kind.itemsize < 4:
+                arguments = [np.asarray(a).astype(np.float32) if a.dtype != np.int64 else a for a in arguments]
+            return [np.asarray((BINARY.get(name) or UNARY[name])(*arguments)).astype(kind)]
+        if name.removeprefix("arith.") in CASTS:
+            return [self._cast(op)]
+        return getattr(self, "_" + name.replace(".", "_"))(op, mask)
+
+    def _cast(self, op: ir.Operation) -> Any:
+        value = np.asarray(self._see(op.operands[0]))
+        kind = dtype_of(op.results[0].type)
+        if op.name in ("arith.extui", "arith.index_castui", "arith.uitofp") and value.dtype != np.bool_:
+            value = value.view(f"u{value.dtype.name}") if value.dtype.kind == "i" else value
+        if op.name == "arith.extsi" and value.dtype == np.bool_:
+            return -value.astype(kind)
+        return value.astype(kind)
+
+    def _arith_constant(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+        return [np.array(op.attributes["value"].value, dtype_of(op.results[0].type))]
+
+    def _arith_bitcast(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+        return [np.asarray(self._see(op.operands[0])).view(dtype_of(op.results[0].type))]
+
+    def _arith_select(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+        return [np.where(*self._all(op.operands))]
+
+    def _arith_cmpi(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+        predicate = ir.IntegerAttr(op.attributes["predicate"]).value
+        compare = _INT_COMPARE[predicate] if predicate < 6 else _unsigned(_INT_COMPARE[predicate - 4])
+        return [compare(*self._all(op.operands))]
+
+    def _arith_cmpf(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+        a, b = self._all(op.operands)
+        unordered = np.isnan(a) | np.isnan(b)
+        predicate = ir.IntegerAttr(op.attributes["predicate"]).value
+        table = [np.equal, np.greater, np.greater_equal, np.less, np.less_equal, np.not_equal]
+        if predicate in (0, 15):
+            return [np.full(np.shape(unordered), predicate == 15)]
+        if predicate in (7, 14):
+            return [~unordered if predicate == 7 else unordered]
+        if predicate < 7:
+            return [table[predicate - 1](a, b) & ~unordered]
+        return [table[predicate - 8](a, b) | unordered]
+
+    def _math_fma(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+        a, b, c = (np.asarray(value) for value in self._all(op.operands))
+        return [(a.astype(np.float64) * b + c).astype(c.dtype)]
+
+    def _math_isnan(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+        return [np.isnan(self._see(op.operands[0]))]
+
+    def _gpu_block_id(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+        return [self.block_id]
+
+    def _gpu_thread_id(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+        return [self.thread_id]
+
+    def _gpu_barrier(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+        # Lockstep makes it idle, but all threads of a block must be here.
+        together = mask.reshape(-1, self.threads)
+        assert np.all(together == together[:, :1]), "a barrier that some threads of a block do not reach"
+        return []
+
+    def _gpu_shuffle(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+        value, distance, _ = self._all(op.operands)
+        assert "xor" in str(op.attributes["mode"])
+        lanes = np.broadcast_to(value, mask.shape).reshape(-1, 32)
+        assert np.all(mask.reshape(-1, 32) == mask.reshape(-1, 32)[:, :1]), "a shuffle that some lanes do not reach"
+        return [lanes[:, np.arange(32) ^ int(distance)].reshape(-1), np.ones(mask.shape, np.bool_)]
+
+    def _memref_dim(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+        buffer, dim = self._all(op.operands)
+        return [np.array(buffer.shape[int(dim)], np.int64)]
+
+    def _memref_load(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+        buffer, *indices = self._all(op.operands)
+        return [buffer.data[buffer.address(indices, mask)]]
+
+    def _memref_store(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+        value, buffer, *indices = self._all(op.operands)
+        address = buffer.address(indices, mask)
+        buffer.data[address[mask]] = np.broadcast_to(value, mask.shape)[mask]
+        return []
+
+    def _memref_atomic_rmw(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+        value, buffer, *indices = self._all(op.operands)
+        kind = ir.IntegerAttr(op.attributes["kind"]).value
+        functions = {0: np.add, 1: np.add, 4: np.maximum, 5: np.fmax, 6: np.maximum, 8: np.minimum, 9: np.fmin}
+        address = buffer.address(indices, mask)[mask]
+        updates = np.broadcast_to(value, mask.shape)[mask]
+        for where, update in zip(address, updates, strict=True):  # ufunc.at does not know bfloat16
+            buffer.data[where] = functions[kind](buffer.data[where], update)
+        return [value]
+
+    def _scf_if(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+        condition = np.broadcast_to(self._see(op.operands[0]), mask.shape)
+        found = []
+        for region, side in zip(op.regions, (mask & condition, mask & ~condition), strict=True):
+            run = len(region.blocks) and np.any(side)
+            found.append(self._block(region.blocks[0], side) if run else None)
+        if not op.results:
+            return []
+        if found[0] is None or found[1] is None:
+            return found[0] or found[1] or [np.zeros(mask.shape, dtype_of(r.type)) for r in op.results]
+        return [np.where(condition, a, b) for a, b in zip(*found, strict=True)]
+
+    def _scf_for(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+        index, end, step, *state = self._all(op.operands)
+        body = op.regions[0].blocks[0]
+        while np.any(active := mask & (index < end)):
+            for argument, value in zip(body.arguments, [index, *state], strict=True):
+                self.values[hash(argument)] = value
+            new = self._block(body, active)
+            state = [np.where(active, a, b) for a, b in zip(new, state, strict=True)]
+            index = index + step
+        return state
+
+    def _scf_while(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+        before, after = (region.blocks[0] for region in op.regions)
+        state, active, out = self._all(op.operands), mask, None
+        while True:
+            for argument, value in zip(before.arguments, state, strict=True):
+                self.values[hash(argument)] = value
+            condition, *passed = self._block(before, active)
+            out = passed if out is None else [np.where(active, a, b) for a, b in zip(passed, out, strict=True)]
+            active = active & condition
+            if not np.any(active):
+                return out
+            for argument, value in zip(after.arguments, passed, strict=True):
+                self.values[hash(argument)] = value
+            state = self._block(after, active)
+
+
+def kernels(module: ir.Module) -> dict[str, ir.Operation]:
+    """The plain path's kernels by name."""
+    return {ir.StringAttr(op.attributes["sym_name"]).value: op for op in mlir.walk(module, "gpu.func")}
