@@ -34,7 +34,7 @@ def build(module: ir.Module, target: Target, opt_level: int = 2) -> Section:
     }
     manifest["checks"] = guard_indices(main)
     main.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get(module.context)
-    manifest["pipelines"] = lower_to_llvm(module)
+    manifest["pipelines"], manifest["scratch_bytes"] = lower_to_llvm(module)
     return Section(manifest, {"main.so": shared_object(module, opt_level)})
 
 

@@ -17,9 +17,10 @@ from .cpu_calls import pass_results_by_reference
 from .cpu_conv import convolutions_to_products
 from .cpu_gemm import GemmKernels
 from .cpu_math import expand_math
+from .cpu_memory import take_scratch
 from .cpu_pipelines import define_pipelines
 from .cpu_products import define_products, outline_products
-from .cpu_stages import add_entry, argument_types, stage_functions, take_scratch
+from .cpu_stages import add_entry, argument_types, stage_functions
 
 _FUSE = (
     "builtin.module(canonicalize,cse,linalg-generalize-named-ops,"
@@ -42,10 +43,11 @@ _TO_LLVM = (
 )
 
 
-def lower_to_llvm(module: ir.Module) -> list[dict[str, Any]]:
-    """Takes every function of `module` to the llvm dialect, in place. Returns the plans of its pipelines.
+def lower_to_llvm(module: ir.Module) -> tuple[list[dict[str, Any]], int]:
+    """Takes every function of `module` to the llvm dialect, in place.
 
-    Static memref results of @main become trailing out-parameters. Raises InternalError when an upstream
+    Returns the plans of its pipelines, and the bytes of scratch space that @main's last argument has;
+    before it, static results become out-parameters. Raises InternalError when an upstream
     pass fails.
     """
     kernels = GemmKernels(module, cpu_features.vector_bytes())
@@ -54,10 +56,11 @@ def lower_to_llvm(module: ir.Module) -> list[dict[str, Any]]:
     run_passes(module, _FUSE)
     bufferize(module)
     pass_results_by_reference(module)
+    scratch = {}
     for op in walk(module, "func.func"):
         if not op.opview.is_external:
             results_to_out_params(op.opview)
-    scratch = {function.name.value: take_scratch(function) for function in stage_functions(module)}
+            scratch[op.opview.name.value] = take_scratch(op.opview)
     entries = {function.name.value: argument_types(function) for function in stage_functions(module)}
     run_passes(module, _DEALLOCATE)
     define_products(module, kernels)
@@ -71,7 +74,7 @@ def lower_to_llvm(module: ir.Module) -> list[dict[str, Any]]:
     for plan in plans:
         for stage in plan["stages"]:
             stage["scratch"] = scratch[stage["symbol"]]
-    return plans
+    return plans, scratch["main"]
 
 
 def _let_sums_reorder(module: ir.Module) -> None:

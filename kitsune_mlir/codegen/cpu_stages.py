@@ -1,44 +1,17 @@
-"""Stage functions as the C++ runtime calls them: bare pointers, and scratch space that is not theirs to allocate."""
+"""Stage functions as the C++ runtime calls them: bare pointers, one after another."""
 
 from __future__ import annotations
 
 import math
 
 from kitsune_mlir.cpu_symbols import STAGE
-from kitsune_mlir.mlir import arith, func, ir, llvm, memref, walk
+from kitsune_mlir.mlir import func, ir, llvm, walk
 
-_ALIGNMENT = 64
 ENTRY = "kitsune_stage_"  # in front of a stage function's name: its form for the runtime
 
 
 def stage_functions(module: ir.Module) -> list[func.FuncOp]:
     return [op.opview for op in walk(module, "func.func") if STAGE in op.attributes]
-
-
-def take_scratch(function: func.FuncOp) -> int:
-    """Moves everything a stage function allocates into one trailing argument. Returns its bytes."""
-    allocs, offset, offsets = walk(function, "memref.alloc"), 0, []
-    for alloc in allocs:
-        offsets.append(offset)
-        kind = ir.MemRefType(alloc.results[0].type)
-        size = math.prod(kind.shape) * max(1, kind.element_type.width // 8)
-        offset += -(-size // _ALIGNMENT) * _ALIGNMENT
-    block = function.body.blocks[0]
-    with function.context, function.location:
-        space = ir.MemRefType.get([offset], ir.IntegerType.get_signless(8))
-        scratch = block.add_argument(space, function.location)
-        for alloc, start in zip(allocs, offsets, strict=True):
-            with ir.InsertionPoint(alloc):
-                shift = arith.constant(ir.IndexType.get(), start)
-                view = memref.view(alloc.results[0].type, scratch, shift, [])
-            alloc.results[0].replace_all_uses_with(view)
-            alloc.erase()
-        types = [argument.type for argument in block.arguments]
-        function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
-        for name in ("arg_attrs", "res_attrs"):
-            if name in function.attributes:
-                del function.attributes[name]
-    return offset
 
 
 def argument_types(function: func.FuncOp) -> list[ir.MemRefType]:

@@ -49,6 +49,7 @@ class CpuRunner:
             for i, (constant, spec) in enumerate(zip(constants, self.arguments, strict=True))
         ]
         self.checks = manifest["checks"]
+        self.scratch = _aligned(manifest["scratch_bytes"])
         self.library = _load(files["main.so"])
         self.entry = getattr(self.library, manifest["entry"])
         self.entry.restype, self.entry.argtypes = None, [ctypes.c_void_p]
@@ -68,7 +69,8 @@ class CpuRunner:
         returned = [spec for spec, out in zip(self.results, outs, strict=True) if out is None]
         native = np.zeros(sum(3 + 2 * len(spec["shape"]) for spec in returned), np.int64)
         flags = np.zeros(len(self.checks), np.int32)
-        written = (*(out for out in outs if out is not None), *(flags[i, ...] for i in range(len(flags))))
+        static = (out for out in outs if out is not None)
+        written = (*static, *(flags[i, ...] for i in range(len(flags))), self.scratch)
         descriptors = [descriptor(array) for array in (*arrays, *written)]
         if returned:
             descriptors.insert(0, native)
@@ -104,6 +106,13 @@ def descriptor(array: np.ndarray) -> np.ndarray:
     """MLIR's ranked memref descriptor: allocated and aligned pointer, offset, sizes, strides in elements."""
     address, step = array.ctypes.data, array.itemsize
     return np.array([address, address, 0, *array.shape, *(stride // step for stride in array.strides)], np.int64)
+
+
+def _aligned(size: int) -> np.ndarray:
+    """Bytes that start where any vector may; their pages are first touched by the first call."""
+    room = np.empty(size + 64, np.int8)
+    start = -room.ctypes.data % 64
+    return room[start : start + size]
 
 
 def _checked(array: np.ndarray, spec: Mapping[str, Any], name: str) -> np.ndarray:
