@@ -35,6 +35,7 @@ class NeRF(nn.Module):
             nn.Linear(points if i == 0 else width + points if i == skip else width, width) for i in range(depth)
         )
         self.density = nn.Linear(width, 1)
+        nn.init.constant_(self.density.bias, 0.5)  # an untrained network is not all empty
         self.feature = nn.Linear(width, width)
         self.view = nn.Linear(width + views, width // 2)
         self.colour = nn.Linear(width // 2, 3)

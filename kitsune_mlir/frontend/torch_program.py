@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch.export.graph_signature import InputKind, OutputKind
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from kitsune_mlir import mlir
 from kitsune_mlir.errors import UnsupportedError, UserError
@@ -42,7 +43,7 @@ _KINDS = {
 _MUTATIONS = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION, OutputKind.PARAMETER_MUTATION)
 
 _LIBRARIES = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.__file__) + os.sep, "<")
-_FRAME = re.compile(r'File "([^"]+)", line \d+')
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 def import_exported(exported: torch.export.ExportedProgram, name: str) -> Program:
@@ -64,6 +65,8 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
         if spec.kind == InputKind.USER_INPUT and not _is_tensor(node):
             inputs.append(_Leaf(_constant_input(node, spec.arg, name)))
             continue
+        if spec.kind == InputKind.TOKEN:
+            raise UnsupportedError(f"{name}: the model calls {_effects(graph)}, which has side effects; leave it out")
         if spec.kind not in _KINDS or not _is_tensor(node):
             raise UnsupportedError(f"{name}: the argument {spec.arg.name} is a {spec.kind.name.lower()}, not a tensor")
         label = spec.arg.name if spec.target is None else spec.target
@@ -106,6 +109,11 @@ def lower_graph(graph: torch.fx.Graph, name: str) -> mlir.ir.Module:
     for node in graph.nodes:
         if node.stack_trace:
             node.stack_trace = _user_frames(node.stack_trace)
+        if free_unbacked_symbols(node.meta.get("val")):  # torch-mlir never returns from some of them
+            raise UnsupportedError(
+                f"{name}: the size of the result of {node.target}{_line(node)} depends on the data; "
+                "give it a fixed size, such as a mask instead of a selection"
+            )
     context = mlir.context()
     importer = mlir.importer("fx_importer").FxImporter(context=context)
     try:
@@ -172,6 +180,18 @@ def _as_tree(value: Any) -> Tree:
     if isinstance(value, _Leaf):
         return value.tree
     raise UnsupportedError(f"arguments and results may nest in list, tuple and dict, not in {type(value).__name__}")
+
+
+def _effects(graph: torch.fx.Graph) -> str:
+    """The operators that are called for more than their results."""
+    ordered = [node for node in graph.nodes if str(node.target) == "with_effects"]
+    return " and ".join(sorted({f"{node.args[1]}{_line(node)}" for node in ordered})) or "an operator"
+
+
+def _line(node: torch.fx.Node) -> str:
+    """" at file:line" of the model's innermost frame, or nothing."""
+    frames = _FRAME.findall(node.stack_trace or "")
+    return f" at {frames[-1][0]}:{frames[-1][1]}" if frames else ""
 
 
 def _user_frames(trace: str) -> str:

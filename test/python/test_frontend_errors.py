@@ -62,12 +62,17 @@ class Complex(nn.Module):
     def forward(self, x):
         return torch.complex(x, x)
 
+class Selection(nn.Module):
+    def forward(self, x):
+        return x[x > 0]  # line 19
+
+def selection(): return Selection(), (torch.ones(3),)
 def unknown(): return Unknown(), (torch.ones(3),)
 def branch(): return Branch(), (torch.ones(3),)
 def complex(): return Complex(), (torch.ones(3),)
 def meta(): return nn.Linear(3, 3, device="meta"), (torch.ones(3),)
 def mixed(): return nn.Linear(3, 3), (torch.ones(3, device="meta"),)
-def fails(): return {}["key"]  # line 22
+def fails(): return {}["key"]  # line 27
 def wrong(): return 3
 """
 
@@ -77,10 +82,11 @@ def wrong(): return 3
     [
         ("unknown", UnsupportedError, r"cannot lower the operator aten\.special_bessel_j0 at .*models\.py:7; "),
         ("branch", UnsupportedError, r"torch\.export cannot trace the model at .*models\.py:11: "),
+        ("selection", UnsupportedError, r"aten\.index\.Tensor at .*models\.py:19 depends on the data"),
         ("complex", UnsupportedError, r"has elements of type torch\.complex64; use one of f64, f32"),
         ("meta", UserError, r"weight is on the meta device and has no data"),
         ("mixed", UserError, r"argument 0 is on the meta device"),
-        ("fails", UserError, r"the function failed at .*models\.py:22: KeyError: 'key'"),
+        ("fails", UserError, r"the function failed at .*models\.py:27: KeyError: 'key'"),
         ("wrong", UserError, r"the function must return \(nn\.Module, args\) or .*, found a int"),
         ("nothing", UserError, r"has no function 'nothing'"),
     ],
