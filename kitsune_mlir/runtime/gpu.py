@@ -136,8 +136,22 @@ class GpuRunner:
         with self._lock:
             handle = self._device.stream(inputs, stream)
             given = self._bind(inputs, handle)
-            prepared = self._prepare(tuple(argument.shape for argument in given), handle)
-            return prepared.run([argument.pointer for argument in given], self._device.capturing(handle))
+            shapes = tuple(argument.shape for argument in given)
+            captured = self._device.capturing(handle)
+            if captured and not ((shapes, handle) in self._prepared and self._prepared[shapes, handle].reserved):
+                raise UserError("before a run is captured in a CUDA graph, call reserve with these inputs and stream")
+            return self._prepare(shapes, handle).run([argument.pointer for argument in given], captured)
+
+    def upload(self, inputs: Sequence[Any], stream: Any = None) -> list[DeviceTensor]:
+        """The inputs as tensors on the GPU, for several calls of `launch`."""
+        with self._lock:
+            handle = self._device.stream(inputs, stream)
+            given = self._bind(inputs, handle)
+            return [
+                DeviceTensor(a.pointer, a.shape, a.dtype, a.owner, self._device, handle)
+                for a, constant in zip(given, self._constants, strict=True)
+                if constant is None
+            ]
 
     def reserve(self, inputs: Sequence[Any], stream: Any = None) -> None:
         """Makes ready for capturing a `launch` with inputs of these shapes on this stream."""
@@ -154,8 +168,7 @@ class GpuRunner:
         given = list(self._constants)
         for position, (i, value) in enumerate(zip(expected, inputs, strict=True)):
             wanted = self._manifest["arguments"][i]
-            found = self._device.array(value, stream)
-            argument = self._upload(np.asarray(value), stream, wanted["dtype"]) if found is None else _Argument(*found)
+            argument = self._argument(value, stream, wanted["dtype"])
             fits = len(argument.shape) == len(wanted["shape"]) and all(
                 b in (None, a) for a, b in zip(argument.shape, wanted["shape"], strict=True)
             )
@@ -165,6 +178,13 @@ class GpuRunner:
                 raise UserError(f"input {position} must be {wanted['dtype']} [{sizes}], found {argument.dtype} {shape}")
             given[i] = argument
         return given
+
+    def _argument(self, value: Any, stream: int, dtype: str) -> _Argument:
+        """An input on the GPU; of the wrong type (and then of no use) where it is."""
+        if isinstance(value, DeviceTensor):
+            return _Argument(value.pointer, value.shape, value.dtype, value.memory)
+        found = self._device.array(value, stream)
+        return self._upload(np.asarray(value), stream, dtype) if found is None else _Argument(*found)
 
     def _prepare(self, shapes: tuple[tuple[int, ...], ...], stream: int) -> _Prepared:
         key = shapes, stream
@@ -200,7 +220,7 @@ class _Prepared:
         self._plan, self._device, self._stream = plan, device, stream
         self._kernels, self._pipelines, self._globals = kernels, pipelines, bases
         self._arena = device.allocate(max(1, plan.arena_bytes), stream)
-        self._reserved: list[Memory] | None = None
+        self.reserved: list[Memory] = []
         slots: list[int] = []
         holes: list[tuple[int, int]] = []  # slot, buffer whose pointer goes there
         starts: list[int] = []
@@ -217,8 +237,7 @@ class _Prepared:
 
     def reserve(self) -> None:
         """Makes the buffers that the results of captured runs lie in."""
-        if self._reserved is None:
-            self._reserved = self._allocate_results()
+        self.reserved = self.reserved or self._allocate_results()
 
     def _allocate_results(self) -> list[Memory]:
         return [self._device.allocate(max(1, view.nbytes), self._stream) for view in self._plan.results]
@@ -226,10 +245,7 @@ class _Prepared:
     def run(self, arguments: Sequence[int], captured: bool) -> list[DeviceTensor]:
         """Puts the run on the stream. `arguments` are pointers."""
         device, stream = self._device, self._stream
-        if captured and self._reserved is None:
-            raise UserError("before a run is captured in a CUDA graph, call reserve with the same inputs and stream")
-        memories = self._reserved if captured else self._allocate_results()
-        assert memories is not None
+        memories = self.reserved if captured else self._allocate_results()
         bases = [self._base(buffer, arguments, memories) for buffer in self._plan.buffers]
         if len(self._holes):
             self._slots[self._holes] = np.array(bases, np.int64)[self._fillers]

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 import torch
-from examples.models import SMALL
 from fake_gpu import FakeDevice
 
+from examples.models import SMALL
 from kitsune_mlir.codegen import gpu
+from kitsune_mlir.errors import UserError
 from kitsune_mlir.frontend import import_model
 from kitsune_mlir.passes import pipeline
 from kitsune_mlir.planning import target
-from kitsune_mlir.runtime import arrays
 from kitsune_mlir.runtime.executable import Interface
 from kitsune_mlir.runtime.gpu import GpuRunner
 
@@ -25,14 +25,17 @@ def compiled(model, args, chip="sm_90a", dynamic_shapes=None):
 
 
 def runner_of(program, section):
-    constants = [None if a.value is None else a.value.view(arrays.storage(a.spec)) for a in program.arguments]
     device = FakeDevice(program.module)
-    return GpuRunner(section.manifest, section.files, constants, device), device
+    return GpuRunner(section.manifest, section.files, interface_of(program).constants(), device), device
+
+
+def interface_of(program):
+    return Interface(program.name, program.signature, program.arguments, program.outputs)
 
 
 def check(program, runner, args, wanted, bound):
     """Calls the model on the device; compares all it returns."""
-    interface = Interface(program.name, program.signature, program.arguments, program.outputs)
+    interface = interface_of(program)
     found = interface.flat_results(interface.call(runner, args, {}))
     for a, b in zip(found, interface.flat_results(wanted), strict=True):
         assert a.shape == b.shape and a.dtype == b.dtype
@@ -73,3 +76,30 @@ def test_any_number_of_rows():
     before = device.allocations
     runner.run([np.zeros((9, 5), np.float32)])
     assert device.allocations == before + 2  # one input, one result: plans and arenas are kept
+
+
+def test_captured_runs_write_the_reserved_results():
+    model = torch.nn.Linear(5, 7).eval()
+    x = torch.randn(9, 5)
+    program, section = compiled(model, (x,))
+    runner, device = runner_of(program, section)
+    resident = runner.upload([x.numpy()])
+    device.captured = True
+    with pytest.raises(UserError, match="reserve"):
+        runner.launch(resident)
+    device.captured = False
+    runner.reserve(resident)
+    device.captured = True
+    first, second = runner.launch(resident)[0], runner.launch(resident)[0]
+    assert first.pointer == second.pointer
+    np.testing.assert_allclose(second.numpy(), model(x).detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("value", [np.zeros((9, 6), np.float32), np.zeros((9, 5), np.float64), np.zeros(5, np.float32)])
+def test_wrong_inputs_are_refused(value):
+    program, section = compiled(torch.nn.Linear(5, 7).eval(), (torch.randn(9, 5),))
+    runner, _ = runner_of(program, section)
+    with pytest.raises(UserError, match=r"input 0 must be f32 \[9, 5\]"):
+        runner.run([value])
+    with pytest.raises(UserError, match="takes 1 inputs"):
+        runner.run([])
