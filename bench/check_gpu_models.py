@@ -1,6 +1,6 @@
 """Checks compiled models on a GPU against torch's results made elsewhere, and times them.
 
-    python bench/check_gpu_models.py make build/gpu --target sm_90a      # any machine, with torch
+    python bench/check_gpu_models.py make build/gpu --plain              # any machine, with torch
     python bench/check_gpu_models.py run build/gpu/*.kitsune             # a GPU, with numpy and cuda-core
 
 `make` writes, for every small model in fp32 and bf16, NAME-DTYPE.kitsune and NAME-DTYPE.npz (inputs, and what
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -30,17 +31,18 @@ def main() -> int:
     make = commands.add_parser("make", help="compile the sample models and record torch's results")
     make.add_argument("folder", type=Path)
     make.add_argument("--target", default="sm_90a")
+    make.add_argument("--plain", action="store_true", help="without pipelines: one kernel an operator")
     make.add_argument("--models", nargs="*", help="names in examples/models; default: all small ones")
     run = commands.add_parser("run", help="check artifacts on this machine's GPU")
     run.add_argument("artifacts", type=Path, nargs="+")
     run.add_argument("--repeat", type=int, default=20, help="timed runs, of which the median is shown")
     options = parser.parse_args()
     if options.command == "make":
-        return _make(options.folder, options.target, options.models)
+        return _make(options.folder, options.target, options.models, options.plain)
     return _run(options.artifacts, options.repeat)
 
 
-def _make(folder: Path, target: str, names: list[str] | None) -> int:
+def _make(folder: Path, target: str, names: list[str] | None, plain: bool) -> int:
     import torch
 
     sys.path.insert(0, str(ROOT))
@@ -54,17 +56,42 @@ def _make(folder: Path, target: str, names: list[str] | None) -> int:
             model, args = SMALL[name](dtype)
             with torch.no_grad():
                 wanted = model(*args)
-            compiled = kitsune_mlir.compile(model, args, target=target)
-            compiled.save(folder / f"{name}-{label}.kitsune")
-            interface = compiled.interface
+            content = (_plain_content if plain else _content)(model, args, target)
+            artifact.save(content, folder / f"{name}-{label}.kitsune", __version__)
+            interface = content.interface
             tensors = {f"input_{i}": value for i, value in enumerate(interface.flat_inputs(args, {}))}
             tensors |= {f"wanted_{i}": value for i, value in enumerate(interface.flat_results(wanted))}
-            np.savez(folder / f"{name}-{label}.npz", **{key: _plain(value) for key, value in tensors.items()})
+            np.savez(folder / f"{name}-{label}.npz", **{key: _numpy(value) for key, value in tensors.items()})
             print(f"{name}-{label}", file=sys.stderr)
     return 0
 
 
-def _plain(tensor: Any) -> np.ndarray:
+def _content(model: Any, args: Any, target: str) -> Any:
+    """What `kitsune_mlir.compile` puts in an artifact."""
+    import kitsune_mlir
+    from kitsune_mlir.runtime import artifact
+
+    with tempfile.TemporaryDirectory() as folder:
+        return artifact.load(kitsune_mlir.compile(model, args, target=target).save(Path(folder, "model.kitsune")))
+
+
+def _plain_content(model: Any, args: Any, target: str) -> Any:
+    """The same without the passes that make pipelines."""
+    from kitsune_mlir.codegen import gpu
+    from kitsune_mlir.frontend import import_model
+    from kitsune_mlir.passes import pipeline
+    from kitsune_mlir.planning import target as targets
+    from kitsune_mlir.runtime.artifact import Content
+    from kitsune_mlir.runtime.executable import Interface
+
+    program = import_model(model, args)
+    pipeline.run(program.module, [pipeline.make("prepare-linalg"), pipeline.make("convert-linalg-to-gpu")])
+    section = gpu.build(program.module, targets.load(target))
+    interface = Interface(program.name, program.signature, program.arguments, program.outputs)
+    return Content(interface, {target: "gpu"}, {target: section}, {target: {}})
+
+
+def _numpy(tensor: Any) -> np.ndarray:
     """A torch tensor as numpy holds it: bfloat16 as its bits."""
     import torch
 
