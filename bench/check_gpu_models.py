@@ -46,7 +46,8 @@ def _make(folder: Path, target: str, names: list[str] | None, plain: bool) -> in
     import torch
 
     sys.path.insert(0, str(ROOT))
-    import kitsune_mlir
+    from kitsune_mlir import __version__
+    from kitsune_mlir.runtime import artifact
     from examples.models import SMALL
 
     folder.mkdir(parents=True, exist_ok=True)
