@@ -14,6 +14,7 @@ PACK = "kitsune.pack"  # packs a product's right operand into panels: the roles 
 
 # A product's right operand in panels: (ceil(n / width), k, width), zeros past column n.
 PANELS = ("panels",)  # in place of the roles of a right operand that is packed already
+FEW_ROWS = 8  # of a left operand, up to which packing costs more than it saves
 PANEL_BYTES = 128  # of one row of a panel: a few vector registers on any machine
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 
 from kitsune_mlir.contraction import Roles
-from kitsune_mlir.cpu_symbols import PACK, STAGE, panel_width
+from kitsune_mlir.cpu_symbols import FEW_ROWS, PACK, STAGE, panel_width
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import func, ir, linalg, tensor
 
@@ -25,6 +25,12 @@ class PipelineArguments:
     def rows_of(self) -> int:
         """The place of a streamed argument: its dimension 0 is the pipeline's rows."""
         return self.position(self._first_load.operands[0])
+
+    @property
+    def has_few_rows(self) -> bool:
+        """Whether the pipeline streams no more rows than a product wants to pack its weights for."""
+        count = ir.RankedTensorType(self._first_load.operands[0].type).shape[0]
+        return 0 <= count <= FEW_ROWS  # a dynamic size is negative
 
     def position(self, value: ir.Value) -> int:
         """The place of a tensor, as it is."""

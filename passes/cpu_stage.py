@@ -132,6 +132,8 @@ class StageBuilder:
         found = match_product(op) if op.name in NAMES else None
         if found is None or not is_zero_filled(found.init) or "b" in found.left_roles or self._sums_rows(op):
             return None
+        if self.arguments.has_few_rows:
+            return None  # packing would cost more than it saves
         owner = rows.producer(found.right)
         inside = owner is not None and kitsune.parent_of(owner, kitsune.StageOp.OPERATION_NAME) is not None
         return None if inside or op.results[0].type.element_type.width < 32 else found

@@ -53,3 +53,14 @@ def window(source: ir.Value, offsets: Sequence[ir.Value], sizes: Sequence[ir.Val
 
 def dim(source: ir.Value, axis: int) -> ir.Value:
     return memref.dim(source, index(axis))
+
+
+def zero_of(element: ir.Type) -> ir.Value:
+    return arith.constant(element, 0 if isinstance(element, ir.IntegerType) else 0.0)
+
+
+def convert(value: ir.Value, to: ir.Type) -> ir.Value:
+    """The same number in a type at least as wide."""
+    if value.type == to:
+        return value
+    return arith.extsi(to, value) if isinstance(to, ir.IntegerType) else arith.extf(to, value)

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kitsune_mlir.cpu_symbols import PANEL_BYTES, panel_width
+from kitsune_mlir.cpu_symbols import FEW_ROWS, PANEL_BYTES, panel_width
 from kitsune_mlir.mlir import arith, func, ir, memref, scf, vector
 
-from .cpu_build import DYNAMIC, add, dim, floor_multiple, index, least, loop, strided, sub, window
+from .cpu_build import DYNAMIC, add, convert, dim, floor_multiple, index, least, loop, strided, sub, window, zero_of
+from .cpu_gemv import multiply_few_rows
 
 _ROW_BLOCK = 64  # rows of the left operand that stay in the L2 cache
 _DEPTH_BLOCK = 512  # of the summed dimension; a panel's share of it fits the L1 cache
@@ -69,6 +70,16 @@ class GemmKernels:
         return function
 
     def _gemm_body(self, a: ir.Value, b: ir.Value, c: ir.Value, accumulate: ir.Value) -> None:
+        few = arith.cmpi(arith.CmpIPredicate.sle, dim(c, 0), index(FEW_ROWS))
+        branch = scf.IfOp(few, has_else=True)
+        with ir.InsertionPoint(branch.then_block):
+            multiply_few_rows(a, b, c, accumulate)
+            scf.yield_([])
+        with ir.InsertionPoint(branch.else_block):
+            self._multiply_packed(a, b, c, accumulate)
+            scf.yield_([])
+
+    def _multiply_packed(self, a: ir.Value, b: ir.Value, c: ir.Value, accumulate: ir.Value) -> None:
         result = c.type.element_type
         rows, depth, columns = dim(c, 0), dim(b, 0), dim(b, 1)
         zero, width = index(0), panel_width(result.width)
@@ -171,17 +182,6 @@ class GemmKernels:
 def panels_type(element: ir.Type) -> ir.MemRefType:
     """Panels of any number and depth."""
     return ir.MemRefType.get([DYNAMIC, DYNAMIC, panel_width(element.width)], element)
-
-
-def zero_of(element: ir.Type) -> ir.Value:
-    return arith.constant(element, 0 if isinstance(element, ir.IntegerType) else 0.0)
-
-
-def convert(value: ir.Value, to: ir.Type) -> ir.Value:
-    """The same number in a type at least as wide."""
-    if value.type == to:
-        return value
-    return arith.extsi(to, value) if isinstance(to, ir.IntegerType) else arith.extf(to, value)
 
 
 def _multiply_add(a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ DTYPES = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": np.ui
 
 
 class CpuRunner:
-    """A compiled module, loaded. Not thread-safe: one call at a time.
+    """A compiled module, loaded. Calls from several threads wait for each other.
 
     `constants` has one entry for each argument of @main: an array for a weight, None for an input.
     Pipelines run on `threads` threads (None: as placed), or with `deterministic` tile by tile in the calling
@@ -48,6 +49,7 @@ class CpuRunner:
             None if constant is None else _checked(constant, spec, f"weight {i}")
             for i, (constant, spec) in enumerate(zip(constants, self.arguments, strict=True))
         ]
+        self._one_at_a_time = threading.Lock()  # the scratch space and the queues are shared
         self.checks = manifest["checks"]
         self.scratch = _aligned(manifest["scratch_bytes"])
         self.library = _load(files["main.so"])
@@ -62,6 +64,10 @@ class CpuRunner:
         """One call. Raises UserError when an input's number, dtype or shape is wrong, or an index that it
         holds is out of range; inputs are never written."""
         arrays = self._bind(inputs)
+        with self._one_at_a_time:
+            return self._run(arrays)
+
+    def _run(self, arrays: list[np.ndarray]) -> list[np.ndarray]:
         outs = [
             np.empty(spec["shape"], DTYPES[spec["dtype"]]) if None not in spec["shape"] else None
             for spec in self.results

@@ -1,6 +1,8 @@
 # ruff: noqa: E501  (MLIR text)
 """Placed pipelines on the CPU: every schedule computes what numpy does, in any number of rows."""
 
+import threading
+
 import numpy as np
 import pytest
 from cpu_case import build, error, from_bf16, runner, to_bf16
@@ -149,6 +151,14 @@ def test_bf16():
         assert error(from_bf16(y), wanted_y) < 1e-2 and error(sums, wanted_sums) < 1e-2
 
 
+def test_few_rows_are_not_worth_packing_for():
+    section = build(network(rows=5), "convert-kitsune-to-cpu")
+    x, w, v = numbers(5, 12), numbers(40, 12), numbers(40, 40)
+    y, sums = runner(section).run([x, w, v])
+    wanted_y, wanted_sums = reference(x, w, v)
+    assert error(y, wanted_y) < 1e-6 and error(sums, wanted_sums) < 1e-6
+
+
 def test_deterministic_runs_are_bit_equal(open_rows):
     inputs = [numbers(301, 12), numbers(40, 12), numbers(40, 40)]
     first = runner(open_rows, deterministic=True).run(inputs)
@@ -173,3 +183,20 @@ def test_the_missing_pass_is_named():
     placed = network(rows=8)
     with pytest.raises(UserError, match="run place-stages"):
         build(placed.replace("tile_rows = 8 : i64, ", ""), "convert-kitsune-to-cpu")
+
+
+def test_calls_from_several_threads(open_rows):
+    call, w, v = runner(open_rows), numbers(40, 12), numbers(40, 40)
+    errors = []
+
+    def work(rows):
+        for _ in range(5):
+            x = numbers(rows, 12)
+            errors.append(error(call.run([x, w, v])[0], reference(x, w, v)[0]))
+
+    workers = [threading.Thread(target=work, args=(rows,)) for rows in (33, 100)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len(errors) == 10 and max(errors) < 1e-6

@@ -60,13 +60,20 @@ def test_bf16_sums_in_f32(result):
     assert error(found, from_bf16(a).astype("f8") @ from_bf16(b)) < (5e-3 if result == "bf16" else 1e-6)
 
 
+@pytest.mark.parametrize("m", [5, 9])
 @pytest.mark.parametrize("k", [0, 3, 1030])
-def test_adds_to_what_is_there(k):
-    a, b, c = numbers((5, k), "f4"), numbers((k, 40), "f4"), numbers((5, 40), "f4")
+def test_adds_to_what_is_there(m, k):
+    a, b, c = numbers((m, k), "f4"), numbers((k, 40), "f4"), numbers((m, 40), "f4")
     kept = c.copy()
-    (found,) = run(product(5, 40, k, init="c"), a, b, c)
+    (found,) = run(product(m, 40, k, init="c"), a, b, c)
     assert error(found, c + a.astype("f8") @ b.astype("f8")) < 1e-6
     assert (c == kept).all()
+
+
+@pytest.mark.parametrize("m", [1, 8, 9])
+def test_nothing_to_sum_is_zero(m):
+    (found,) = run(product(m, 40, 0), numbers((m, 0), "f4"), numbers((0, 40), "f4"), numbers((m, 40), "f4"))
+    assert (found == 0).all()
 
 
 def test_transposed_operands_are_read_in_place():
