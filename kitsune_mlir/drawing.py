@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from kitsune_mlir.plan_report import size
+from kitsune_mlir.plan_report import duration, size
 
 KIND_FILL = {"tensor": "#dbe9fb", "simt": "#fdeacc"}
 KIND_EDGE = {"tensor": "#2f6fbf", "simt": "#c77c11"}
@@ -127,7 +127,7 @@ def _heading(plan: dict[str, Any], pipeline: dict[str, Any]) -> str:
     title = f"{pipeline['name']} on {plan['target']}{rows}"
     detail = f"{operators} operators in {len(pipeline['stages'])} stages, {len(pipeline['queues'])} queues"
     if pipeline["predicted_us"] is not None:
-        detail += f", predicted {pipeline['predicted_us']:.4g} µs"
+        detail += f", predicted {duration(pipeline['predicted_us'])}"
     return _text(_LEFT, 34, title, 19, weight="bold") + _text(_LEFT, 58, detail, 13, "#4b5563")
 
 

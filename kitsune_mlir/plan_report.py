@@ -14,7 +14,7 @@ def report(plan: dict[str, Any]) -> str:
     removed = 1 - traffic["planned"] / traffic["bulk_sync"] if traffic["bulk_sync"] else 0.0
     share = f"{operators['pipelined']} of {operators['total']} operators pipelined"
     lines = [
-        f"target {plan['target']}: {share}, predicted {plan['predicted_us']:g} us"
+        f"target {plan['target']}: {share}, predicted {duration(plan['predicted_us'])}"
         + (f" (dynamic sizes taken for {plan['dynamic_size']})" if "dynamic_size" in plan else ""),
         f"DRAM traffic {size(traffic['planned'])} of {size(traffic['bulk_sync'])} bulk-synchronous"
         f" ({removed:.1%} removed)",
@@ -26,6 +26,11 @@ def report(plan: dict[str, Any]) -> str:
     if plan["declined"]:
         lines += ["", "not pipelined", *_table(_grouped(plan["declined"]))]
     return "\n".join(lines)
+
+
+def duration(us: float) -> str:
+    """Microseconds for people: 12345.6 -> "12.3 ms"."""
+    return f"{us:.3g} us" if us < 1e3 else f"{us / 1e3:.3g} ms" if us < 1e6 else f"{us / 1e6:.3g} s"
 
 
 def size(count: float) -> str:
