@@ -39,7 +39,8 @@ from .base import ModulePass
 
 _FUSE = "builtin.module(canonicalize,cse,func.func(linalg-fuse-elementwise-ops),canonicalize,cse)"
 _GENERALIZE = "builtin.module(func.func(linalg-generalize-named-ops))"
-_TIDY = "builtin.module(canonicalize,cse)"
+_TIDY = "builtin.module(lower-affine,canonicalize,cse)"
+_TO_LOOPS = "builtin.module(func.func(tm-tensor-to-loops))"
 # Numbers operations that are equal on purpose, so that CSE leaves them apart.
 _UNIQUE = "kitsune.number"
 # What may stay on the host.
@@ -61,6 +62,10 @@ class ConvertLinalgToGpu(ModulePass):
         _own_results(main)
         run_passes(module, _GENERALIZE, _TIDY)
         kernels = Kernels(module)
+        for op in walk(main, "tm_tensor.scatter"):
+            if op.block == main.body.blocks[0]:
+                lower_scatter(op, kernels)
+        run_passes(module, _TO_LOOPS)
         keep_loaded(main, kernels)
         fills = Fills()
         for op in [op.operation for op in main.body.blocks[0].operations]:
@@ -115,9 +120,7 @@ def _lower(op: ir.Operation, kernels: Kernels, fills: Fills) -> None:
         lower_generic(op, kernels, fills)
         return
     fills.seen(op)
-    if op.name == "tm_tensor.scatter":
-        lower_scatter(op, kernels)
-    elif op.name == "memref.copy":
+    if op.name == "memref.copy":
         lower_copy(op, kernels)
     elif op.name == "memref.store" or not op.name.startswith(_HOST):
         lower_serial(op, kernels)

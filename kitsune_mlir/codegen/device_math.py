@@ -33,6 +33,7 @@ _WITH_FAST: dict[str, Callable[..., Scalar]] = {
     "math.tanh": exponential.tanh,
 }
 _ONE_FORM: dict[str, Callable[..., Scalar]] = {
+    "math.absi": abs,
     "math.acos": circular.acos,
     "math.acosh": exponential.acosh,
     "math.asin": circular.asin,
@@ -72,6 +73,8 @@ _NATIVE = {
     "math.trunc": "llvm.trunc",
 }
 
+_BITS = {"math.ctlz": "llvm.ctlz", "math.ctpop": "llvm.ctpop", "math.cttz": "llvm.cttz"}
+
 
 def expand_math(root: ir.Operation) -> None:
     """Rewrites, in place, every math operation (and arith.remf) under `root` on scalars and vectors."""
@@ -83,19 +86,22 @@ def expand_math(root: ir.Operation) -> None:
                     _unroll(op, kind)
             else:
                 _expand(op)
-    for op in walk(root, *_NATIVE):
+    for op in walk(root, *_NATIVE, *_BITS):
         with op.context, op.location, ir.InsertionPoint(op):
-            kind = op.results[0].type
-            called = llvm.call_intrinsic(kind, f"{_NATIVE[op.name]}.{_suffix(kind)}", list(op.operands), [], [])
+            kind, operands = op.results[0].type, list(op.operands)
+            if op.name in ("math.ctlz", "math.cttz"):  # of 0: the width
+                operands.append(arith.constant(ir.IntegerType.get_signless(1), 0))
+            name = f"{(_NATIVE | _BITS)[op.name]}.{_suffix(kind)}"
+            called = llvm.call_intrinsic(kind, name, operands, [], [])
             op.results[0].replace_all_uses_with(called)
             op.erase()
 
 
 def _suffix(kind: ir.Type) -> str:
-    """How LLVM's names of overloaded intrinsics spell a type: f32, v4f32."""
+    """How LLVM's names of overloaded intrinsics spell a type: f32, i64, v4f32."""
     if isinstance(kind, ir.VectorType):
-        return f"v{_count(kind.shape)}f{kind.element_type.width}"
-    return f"f{kind.width}"
+        return f"v{_count(kind.shape)}{_suffix(kind.element_type)}"
+    return f"{'i' if isinstance(kind, ir.IntegerType) else 'f'}{kind.width}"
 
 
 def _is_narrow(kind: ir.Type) -> bool:

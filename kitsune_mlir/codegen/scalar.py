@@ -75,7 +75,7 @@ class Scalar:
         return Scalar(arith.negf(self.value)) if self.real else 0 - self
 
     def __abs__(self) -> Scalar:
-        return Scalar(math.absf(self.value) if self.real else math.absi(self.value))
+        return Scalar(math.absf(self.value)) if self.real else select(self < 0, -self, self)
 
     def __and__(self, other: Scalar | Number) -> Scalar:
         return Scalar(arith.andi(self.value, self._of(other)))

@@ -206,3 +206,16 @@ def test_fast_forms_are_asked_for_by_an_attribute(marks, fast):
     assert ("tanh.approx.f32" in text) == fast
     assert ("div.full.f32" in text) == fast
     assert ("div.rn.f32" in text) != fast
+
+
+@pytest.mark.parametrize("name", ["absi", "ctlz", "cttz", "ctpop"])
+def test_integers(name):
+    x = np.array([0, 1, -5, 1 << 20, -(2**31) + 1], np.int32)
+    unsigned = [int(value) & 0xFFFFFFFF for value in x]
+    wanted = {
+        "absi": abs(x),
+        "ctlz": [32 - value.bit_length() for value in unsigned],
+        "cttz": [(value & -value).bit_length() - 1 if value else 32 for value in unsigned],
+        "ctpop": [value.bit_count() for value in unsigned],
+    }[name]
+    np.testing.assert_array_equal(apply(f"math.{name}", [x], "i32", prepare=expand_math), wanted)
