@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from kitsune_mlir import mlir, plan
 from kitsune_mlir.codegen.section import Section
-from kitsune_mlir.errors import InternalError, UserError
+from kitsune_mlir.errors import InternalError, UnsupportedError, UserError
 from kitsune_mlir.loaded import Loaded
 from kitsune_mlir.mlir import Remark, ir
 from kitsune_mlir.passes import pipeline
@@ -123,12 +124,11 @@ def _for_target(
 
 def _build(module: ir.Module, target: Target) -> Section:
     if target.kind == "cpu":
-        from kitsune_mlir.codegen import cpu
-
-        return cpu.build(module, target)
-    from kitsune_mlir.codegen import gpu
-
-    return gpu.build(module, target)
+        from kitsune_mlir.codegen.cpu import build
+    else:
+        from kitsune_mlir.codegen.gpu import build
+    with _reported(f"code generation for {target.name}", module, f"--emit=llvm --target={target.name}"):
+        return build(module, target)
 
 
 @dataclass
@@ -160,19 +160,31 @@ class _Steps:
 
 
 def _run_pass(module: ir.Module, name: str, target: str) -> None:
+    option = f"=target={target}" if target else ""
+    with _reported(f"pass {name}", module, f"--{name}{option}"):
+        pipeline.run(module, [pipeline.make(name, target=target)])
+
+
+@contextlib.contextmanager
+def _reported(what: str, module: ir.Module, flags: str) -> Iterator[None]:
+    """Turns whatever fails inside, unless it is the user's or not supported, into an InternalError with a
+    reproducer: the module as it was before."""
     before = mlir.bytecode(module)
     with mlir.collect_errors(module.context) as errors:
         try:
-            pipeline.run(module, [pipeline.make(name, target=target)])
-        except (ir.MLIRError, InternalError) as error:
-            detail = errors[0] if errors else str(error)
-            raise InternalError(f"pass {name} failed: {detail}", _reproducer(before, name, target)) from error
+            yield
+        except (UserError, UnsupportedError):
+            raise
+        except Exception as error:
+            if isinstance(error, InternalError) and error.reproducer:
+                raise
+            detail = errors[0] if errors else f"{type(error).__name__}: {mlir.first_line(error)}"
+            raise InternalError(f"{what} failed: {detail}", _reproducer(before, flags)) from error
 
 
-def _reproducer(before: bytes, name: str, target: str) -> str:
-    """The path of a new file with the module as it was before the pass, and the command that shows the bug."""
+def _reproducer(before: bytes, flags: str) -> str:
+    """The path of a new file with the module and the command that shows the bug."""
     text = mlir.parse(before, mlir.context()).operation.get_asm(enable_debug_info=True)
-    option = f"=target={target}" if target else ""
     with tempfile.NamedTemporaryFile("w", prefix="kitsune-", suffix=".mlir", delete=False) as file:
-        file.write(f"// kitsune-opt {file.name} --{name}{option}\n{text}")
+        file.write(f"// kitsune-opt {file.name} {flags}\n{text}")
     return file.name

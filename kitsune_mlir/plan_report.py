@@ -77,7 +77,10 @@ def _kernel(kernel: dict[str, Any]) -> dict[str, Any]:
 
 def _grouped(declined: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Equal lines once, with their number."""
-    counts = Counter((entry["operator"], _short(entry["location"]), entry["reason"]) for entry in declined)
+    counts = Counter(
+        (entry["operator"], _short(entry["location"]), entry["reason"].removeprefix("stays outside pipelines: "))
+        for entry in declined
+    )
     return [
         {"": f"{count}x", "operator": operator, "location": place, "reason": reason}
         for (operator, place, reason), count in counts.items()

@@ -13,6 +13,7 @@ import traceback
 import warnings
 from importlib import import_module
 
+import kitsune_mlir
 from kitsune_mlir.errors import KitsuneError
 
 COMMANDS = ("compile", "run", "report", "doctor", "target")  # each a file in tools/commands
@@ -21,6 +22,7 @@ COMMANDS = ("compile", "run", "report", "doctor", "target")  # each a file in to
 def main(argv: list[str] | None = None) -> int:
     """Runs one command; gives the exit code: 0, or 1 with one sentence on stderr."""
     parser = argparse.ArgumentParser(prog="kitsune", description="Compiles PyTorch models into spatial pipelines.")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {kitsune_mlir.__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name in COMMANDS:
         command = import_module(f".commands.{name}", __package__).add(subparsers)
@@ -41,6 +43,11 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     except KeyboardInterrupt:
         return 130
+    except Exception as error:  # a bug of ours that nothing caught
+        if options.debug:
+            traceback.print_exc()
+        print(f"kitsune: internal error: {type(error).__name__}: {error} (--debug shows where)", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

@@ -79,6 +79,10 @@ def _process(
             if options.debug:
                 traceback.print_exc()
             collector.error(str(error))
+        except Exception as error:  # a bug of ours that nothing caught
+            if options.debug:
+                traceback.print_exc()
+            collector.error(f"internal error: {type(error).__name__}: {error} (--debug shows where)")
     collector.remarks(remarks)
     handler.detach()
     if options.verify_diagnostics:

@@ -64,6 +64,8 @@ def findings() -> Iterator[Finding]:
     yield Finding("kitsune-mlir", _version("kitsune-mlir"), True, "everything")
     for name, needed, disables in PACKAGES:
         yield Finding(name, _version(name), needed, disables)
+    linker = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+    yield Finding("C compiler", linker, False, "compiling for the CPU, which links with it (saved artifacts still run)")
     from kitsune_mlir.codegen import ptxas
 
     yield Finding("ptxas", ptxas.find(), False, "register counts in plans; the driver assembles PTX at load time")
