@@ -4,8 +4,8 @@
 
 becomes
 
-    gpu.binary @kernels <#gpu.select_object<0>>
-        [#gpu.object<#nvvm.target<chip = "sm_90a">, assembly = ".version 8.6 ...">] {kitsune.launch = "..."}
+    gpu.binary @kernels <#gpu.select_object<0>> {kitsune.launch = "..."}
+        [#gpu.object<#nvvm.target<chip = "sm_90a">, assembly = ".version 8.6 ...">]
 """
 
 from __future__ import annotations

@@ -97,6 +97,8 @@ def _writes(op: ir.Operation, root: ir.Value) -> bool:
     operands = [operand for inner in walk(op) for operand in inner.operands]
     if op.name.startswith(("linalg.", "tm_tensor.")):
         operands = list(op.operands)[-_outputs(op) :]
+    elif op.name in ("memref.copy", "memref.store"):
+        operands = [op.operands[1]]
     return any(isinstance(operand.type, ir.MemRefType) and root_of(operand) == root for operand in operands)
 
 

@@ -1,0 +1,43 @@
+// RUN: kitsune-opt --convert-linalg-to-gpu %s | filecheck %s
+
+// A sum along memory is a warp's; one across it a thread's. Both start from the fill's value: no fill is launched.
+
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#row = affine_map<(d0, d1) -> (d0)>
+#turned = affine_map<(d0, d1) -> (d1, d0)>
+
+// CHECK-LABEL: func.func @main
+// CHECK-NOT: fill
+// CHECK: gpu.launch_func @kernels::@reduce_0 blocks in (%c8,
+// CHECK-NOT: fill
+// CHECK: gpu.launch_func @kernels::@reduce_1 blocks in (%c1,
+// CHECK: return
+func.func @main(%x: tensor<64x128xf32>) -> (tensor<64xf32>, tensor<128xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e0 = tensor.empty() : tensor<64xf32>
+  %f0 = linalg.fill ins(%zero : f32) outs(%e0 : tensor<64xf32>) -> tensor<64xf32>
+  %rows = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<64x128xf32>) outs(%f0 : tensor<64xf32>) {
+    ^bb0(%in: f32, %out: f32):
+      %s = arith.addf %in, %out : f32
+      linalg.yield %s : f32
+  } -> tensor<64xf32>
+  %e1 = tensor.empty() : tensor<128xf32>
+  %f1 = linalg.fill ins(%zero : f32) outs(%e1 : tensor<128xf32>) -> tensor<128xf32>
+  %columns = linalg.generic {indexing_maps = [#turned, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<64x128xf32>) outs(%f1 : tensor<128xf32>) {
+    ^bb0(%in: f32, %out: f32):
+      %s = arith.addf %in, %out : f32
+      linalg.yield %s : f32
+  } -> tensor<128xf32>
+  return %rows, %columns : tensor<64xf32>, tensor<128xf32>
+}
+
+// CHECK: gpu.func @reduce_0
+// CHECK: %[[PART:.+]] = scf.for {{.+}} iter_args(%{{.+}} = %{{.+}}) -> (f32)
+// CHECK-COUNT-5: gpu.shuffle xor
+// CHECK: memref.store
+// CHECK: gpu.func @reduce_1
+// CHECK-NOT: gpu.shuffle
+// CHECK: scf.for {{.+}} iter_args
+// CHECK: memref.store
