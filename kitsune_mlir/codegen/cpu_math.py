@@ -11,7 +11,7 @@ from __future__ import annotations
 import math as number
 from collections.abc import Sequence
 
-from kitsune_mlir.mlir import arith, ir, math, walk
+from kitsune_mlir.mlir import arith, func, ir, math, walk
 
 _LOG2_E = 1 / number.log(2)
 _INFINITY = float("inf")
@@ -19,6 +19,7 @@ _INFINITY = float("inf")
 
 def expand_math(module: ir.Module) -> None:
     """Replaces the f32 functions of the table at the end by arithmetic, everywhere in `module`."""
+    _call_erf(module)
     for op in walk(module, *_EXPANSIONS):
         if not isinstance(op.results[0].type, ir.F32Type):
             continue
@@ -27,6 +28,21 @@ def expand_math(module: ir.Module) -> None:
         if value is not None:
             op.results[0].replace_all_uses_with(value)
             op.erase()
+
+
+def _call_erf(module: ir.Module) -> None:
+    """The f64 error function is the C library's; upstream's passes know no call for it."""
+    for op in walk(module, "math.erf"):
+        kind = op.results[0].type
+        if not isinstance(kind, ir.F64Type):
+            continue
+        with module.context, op.location:
+            if not any("sym_name" in f.attributes and f.attributes["sym_name"].value == "erf" for f in module.body):
+                top = ir.InsertionPoint.at_block_begin(module.body)
+                func.FuncOp("erf", ([kind], [kind]), visibility="private", ip=top)
+            call = func.CallOp([kind], "erf", [op.operands[0]], ip=ir.InsertionPoint(op))
+        op.results[0].replace_all_uses_with(call.result)
+        op.erase()
 
 
 def _real(value: float, like: ir.Type | None = None) -> ir.Value:

@@ -125,6 +125,8 @@ def _checked(array: np.ndarray, spec: Mapping[str, Any], name: str) -> np.ndarra
     """The array, contiguous. Raises UserError when it is not what the model was compiled for."""
     dtype, shape = np.dtype(DTYPES[spec["dtype"]]), spec["shape"]
     array = np.asarray(array)
+    if spec["dtype"] == "i8" and array.dtype == np.uint8:  # MLIR's i8 has no sign
+        array = array.view(np.int8)
     if array.dtype != dtype:
         raise UserError(f"{name} must be {spec['dtype']}, and {array.dtype} was given")
     fits = len(array.shape) == len(shape) and all(w is None or w == s for w, s in zip(shape, array.shape, strict=True))
