@@ -9,8 +9,8 @@
                                                    %r = "kitsune.result"(%p) {index = 0 : i64}
                                                    return %r
 
-A product whose weight is transposed first reads the weight through its indexing map instead. Operators
-that stay outside are named in remarks with the reason. Paper: section 5.1.
+The module is brought into the form of `prepare-linalg` first. Operators that stay outside are named in
+remarks with the reason. Paper: section 5.1.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from kitsune_mlir.planning.partition import partition
 
 from .base import ModulePass
 from .dataflow_graph import DataflowGraph
+from .prepare_linalg import PrepareLinalg
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class PartitionDataflow(ModulePass):
     min_products: int = 1
 
     def run(self, module: ir.Module) -> None:
+        PrepareLinalg().run(module)  # idempotent; so the pass takes linalg from anywhere
         for function in module.body.operations:
             if function.operation.name == "func.func" and not function.is_external:
                 self._run_on_block(function.body.blocks[0])
@@ -89,7 +91,7 @@ class _Outliner:
 
     def __init__(self, graph: DataflowGraph, group: Group):
         self.ops = [graph.ops[index] for index in group.nodes]
-        self.inside = set(self.ops)
+        self.inside = self.ops  # no set: the hash of an operation changes with its operands
 
     def outline(self, name: str) -> None:
         first = self.ops[0]
@@ -106,11 +108,13 @@ class _Outliner:
         anchor = pipeline
         with first.location:
             for index, value in enumerate(outputs):
+                outside = [use for use in value.uses if self._outside(use)]
                 with ir.InsertionPoint(body):
-                    store = kitsune.StoreOp(value, _i64(index))
+                    kitsune.StoreOp(value, _i64(index))
                 with ir.InsertionPoint.after(anchor):
-                    result = anchor = kitsune.ResultOp(pipeline.results[0], _i64(index), value.type)
-                value.replace_all_uses_except(result.results[0], [store.operation, *self._inside_users(value)])
+                    anchor = kitsune.ResultOp(pipeline.results[0], _i64(index), value.type)
+                for use in outside:
+                    use.owner.operands[use.operand_number] = anchor.results[0]
 
     def _outputs(self) -> list[ir.Value]:
         """Results that are used outside the group."""
@@ -122,11 +126,8 @@ class _Outliner:
             owner = owner.parent.operation if owner.parent is not None else None
         return owner is None
 
-    def _inside_users(self, value: ir.Value) -> list[ir.Operation]:
-        return [use.owner.operation for use in value.uses if not self._outside(use)]
-
     def _localise(self, op: ir.Operation) -> None:
-        """Gives `op` initial values of its own and folds a weight's transposition into its map."""
+        """Gives `op` initial values of its own."""
         for i, value in enumerate(op.operands):
             source = rows.producer(value)
             if source is None or source in self.inside:
@@ -139,17 +140,6 @@ class _Outliner:
                 op.operands[i] = clone.results[0]
             elif source.name == "tensor.empty":
                 op.operands[i] = source.clone(ir.InsertionPoint(op)).results[0]
-            elif op.name == "linalg.matmul" and source.name == "linalg.transpose" and i < 2:
-                _fold_transpose(op, i, source)
-
-
-def _fold_transpose(op: ir.Operation, i: int, transpose: ir.Operation) -> None:
-    if list(ir.DenseI64ArrayAttr(transpose.attributes["permutation"])) != [1, 0]:
-        return
-    maps = [ir.AffineMapAttr(attr).value for attr in ir.ArrayAttr(op.attributes["indexing_maps"])]
-    maps[i] = ir.AffineMap.get(3, 0, list(reversed(list(maps[i].results))))
-    op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(map_) for map_ in maps])
-    op.operands[i] = transpose.operands[0]
 
 
 def _erase_dead(graph: DataflowGraph) -> set[int]:

@@ -15,7 +15,7 @@ from typing import ClassVar
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UserError
-from kitsune_mlir.mlir import ir, remark
+from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.place import SHAPES, Placement, place
 

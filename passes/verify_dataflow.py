@@ -37,7 +37,7 @@ class VerifyDataflow(ModulePass):
                 op = named.get(finding.subject, pipeline)
                 if finding.severity == "error":
                     failed = True
-                    op.operation.location.emit_error(f"'{op.operation.name}' op {finding}")
+                    op.operation.location.emit_error(f"'{op.operation.name}' op '{finding.subject}' {finding.message}")
                 else:
                     remark(op, str(finding))
         if failed:

@@ -2,9 +2,9 @@
 
 Every product starts a stage; what follows it row by row joins it (epilogue fusion); what no product
 precedes becomes a SIMT stage in front. What only moves data (a concatenation, a slice) goes to the
-stage that reads it, so that its parts cross the queues and not the whole. A sum over rows is split: its terms are a stage's partial sums,
-and a stage of its own adds those. Every intermediate that crosses stages gets one queue, whatever the
-number of its consumers (multicast).
+stage that reads it, so that its parts cross the queues and not the whole. A sum over rows is split:
+its terms are a stage's partial sums, and a stage of its own adds those. Every intermediate that crosses
+stages gets one queue, whatever the number of its consumers (multicast).
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ def _is_front(group: list[Node], stage: dict[int, int], node: Node) -> bool:
     if node.kind == PRODUCT:
         return False
     own = {member.index for member in group}
-    return all(member.kind not in (PRODUCT, REDUCTION) and set(member.streams) & stage.keys() <= own for member in group)
+    simt = all(member.kind not in (PRODUCT, REDUCTION) for member in group)
+    return simt and all(set(member.streams) & stage.keys() <= own for member in group)
 
 
 def _sink_moves(nodes: Sequence[Node], stage: dict[int, int], members: list[list[Node]]) -> None:

@@ -78,8 +78,8 @@ def partition(nodes: Sequence[Node], min_products: int = 1) -> Partition:
         if products >= min_products:
             result.groups.append(Group(tuple(sorted(members)), space))
         else:
-            wanted = "no matrix product streams these rows" if not products else f"only {products} products in its group"
-            result.declined.update(dict.fromkeys(members, wanted))
+            reason = f"its group has {products} products, fewer than {min_products}"
+            result.declined.update(dict.fromkeys(members, reason))
     result.groups.sort(key=lambda group: group.nodes)
     return result
 
