@@ -7,11 +7,12 @@ kitsune_pipeline_run, a mark that a run failed, and a handle for each pipeline i
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from kitsune_mlir.cpu_symbols import PLAN
 from kitsune_mlir.mlir import arith, func, ir, llvm, memref, scf, walk
-from kitsune_mlir.runtime.cpu_pipelines import FAILED, HANDLES, LINKS, RUN
+from kitsune_mlir.runtime.cpu_pipelines import FAILED, HANDLES, LINKS, NO_THREADS, RUN, UNEQUAL_ROWS
 
 from .cpu_build import dim, index
 
@@ -46,7 +47,7 @@ def _run(function: func.FuncOp, links_type: ir.MemRefType, number: int, plan: di
     for i, argument in enumerate(arguments):
         address = memref.extract_aligned_pointer_as_index(argument)
         memref.store(arith.index_cast(word, address), table, [index(i)])
-    rows = arith.index_cast(word, dim(arguments[plan["rows_of"]], 0))
+    rows, unequal = _rows(arguments, plan)
     cells = arith.index_cast(word, memref.extract_aligned_pointer_as_index(table))
     links = memref.get_global(links_type, LINKS)
     run = llvm.IntToPtrOp(pointer, memref.load(links, [index(RUN)])).result
@@ -55,5 +56,18 @@ def _run(function: func.FuncOp, links_type: ir.MemRefType, number: int, plan: di
     failed = arith.cmpi(arith.CmpIPredicate.eq, done, arith.constant(word, 0))
     branch = scf.IfOp(failed)
     with ir.InsertionPoint(branch.then_block):
-        memref.store(arith.constant(word, 1), links, [index(FAILED)])
+        cause = arith.select(unequal, arith.constant(word, UNEQUAL_ROWS), arith.constant(word, NO_THREADS))
+        memref.store(cause, links, [index(FAILED)])
         scf.yield_([])
+
+
+def _rows(arguments: Sequence[ir.Value], plan: dict[str, Any]) -> tuple[ir.Value, ir.Value]:
+    """The rows to run, and whether the streamed arguments differ in theirs; then it is -1, which runs nothing."""
+    word = ir.IntegerType.get_signless(64)
+    rows = dim(arguments[plan["rows_of"]], 0)
+    unequal = arith.constant(ir.IntegerType.get_signless(1), 0)
+    streamed = {place for stage in plan["stages"] for kind, place, _ in stage["operands"] if kind == "load"}
+    for place in sorted(streamed - {plan["rows_of"]}):
+        differs = arith.cmpi(arith.CmpIPredicate.ne, dim(arguments[place], 0), rows)
+        unequal = arith.ori(unequal, differs)
+    return arith.select(unequal, arith.constant(word, -1), arith.index_cast(word, rows)), unequal

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import kitsune_mlir
-from kitsune_mlir.errors import InternalError, UnsupportedError
+from kitsune_mlir.errors import InternalError, UnsupportedError, UserError
 
 # The array that native code and this module share: see codegen/cpu_pipelines.py.
 LINKS, RUN, FAILED, HANDLES = "kitsune_links", 0, 1, 2
+NO_THREADS, UNEQUAL_ROWS = 1, 2  # causes of failure
 _KINDS = ("resident", "load", "get", "reduce", "valid", "put", "store", "accumulate", "whole")  # as kitsune_operand
 _runtime: ctypes.CDLL | None = None
 
@@ -36,9 +37,11 @@ class Pipelines:
                 raise InternalError("the runtime refused a pipeline's plan, or is out of memory")
 
     def check(self) -> None:
-        """Raises InternalError when a pipeline could not run since the last check."""
-        if self.links[FAILED]:
-            self.links[FAILED] = 0
+        """Raises when a pipeline could not run since the last check: UserError if its inputs were to blame."""
+        cause, self.links[FAILED] = self.links[FAILED], 0
+        if cause == UNEQUAL_ROWS:
+            raise UserError("inputs that share their first dimension differ in it")
+        if cause == NO_THREADS:
             raise InternalError("a pipeline did not run: no thread could be started")
 
     def __del__(self) -> None:

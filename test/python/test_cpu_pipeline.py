@@ -174,6 +174,29 @@ def test_weights_are_packed_once_and_not_handed_to_stages(open_rows):
     assert len(residents) == 2 and plan["pointers"] == 5  # x, two packed weights; y, sums
 
 
+def test_streams_of_different_lengths_are_refused():
+    kind = "tensor<?x4xf32>"
+    source = f"""
+    func.func @main(%x: {kind}, %y: {kind}) -> {kind} {{
+      %p = "kitsune.pipeline"() ({{
+        "kitsune.stage"() ({{
+          %a = "kitsune.load"(%x) : ({kind}) -> tensor<8x4xf32>
+          %b = "kitsune.load"(%y) : ({kind}) -> tensor<8x4xf32>
+          %e = tensor.empty() : tensor<8x4xf32>
+          %s = linalg.add ins(%a, %b : tensor<8x4xf32>, tensor<8x4xf32>) outs(%e : tensor<8x4xf32>) -> tensor<8x4xf32>
+          "kitsune.store"(%s) {{index = 0 : i64}} : (tensor<8x4xf32>) -> ()
+        }}) {{kind = "simt", sym_name = "add", role = 0 : i64, replicas = 2 : i64}} : () -> ()
+      }}) {{sym_name = "sum", tile_rows = 8 : i64, target = "cpu"}} : () -> !kitsune.outputs
+      %out = "kitsune.result"(%p) {{index = 0 : i64}} : (!kitsune.outputs) -> {kind}
+      return %out : {kind}
+    }}"""
+    call = runner(build(source, "convert-kitsune-to-cpu"))
+    x, y = numbers(21, 4), numbers(21, 4)
+    with pytest.raises(UserError, match="differ"):
+        call.run([x, y[:20]])
+    assert (call.run([x, y])[0] == x + y).all()
+
+
 def test_threads_below_one_are_refused(open_rows):
     with pytest.raises(UserError, match="threads must be at least 1"):
         runner(open_rows, threads=0)
