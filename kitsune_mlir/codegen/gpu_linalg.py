@@ -29,8 +29,6 @@ from .gpu_kernel import (
 )
 from .gpu_reduction import Combiner, combiners
 
-LONG = 32  # a reduction of at least this many elements may be worth a warp
-
 
 class Generic:
     """A linalg.generic on memrefs and what its parts are called here."""
@@ -162,9 +160,10 @@ def lower_generic(op: ir.Operation, kernels: Kernels, fills: Fills) -> None:
 
 
 def _is_long(generic: Generic) -> bool:
+    """Whether the loop that a warp shares gives every lane something to do."""
     with generic.op.context, generic.op.location, ir.InsertionPoint(generic.op):
-        length = product([generic.size(d, lambda value: value) for d in generic.reduction])
-    return not isinstance(length, int) or length >= LONG
+        length = generic.size(generic.reduction[-1], lambda value: value)
+    return not isinstance(length, int) or length >= WARP
 
 
 def _thread_kernel(generic: Generic, kernels: Kernels, initial: list[ir.Value | None]) -> Kernel:

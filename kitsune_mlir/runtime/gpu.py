@@ -18,6 +18,7 @@ from .device_tensor import DeviceTensor, numpy_dtype
 from .host_program import Buffer, Copy, Launch, Pipeline, Plan, View, make_plan
 
 VERSION = 1
+PLANS = 128  # sets of shapes to keep the plans of
 
 
 class Memory(Protocol):
@@ -72,11 +73,12 @@ class Device(Protocol):
 
 
 class GpuRunner:
-    """A section on a GPU. Weights are uploaded once; buffers between kernels are planned once for each set of
-    input shapes and kept. Runs on one stream are ordered by it; each stream has buffers of its own.
+    """A section on a GPU. Weights are uploaded once; where buffers between kernels lie is planned once for each
+    set of input shapes. Each stream has one arena for them, as large as its largest plan; runs on one stream
+    are ordered by it.
 
-    Under stream capture (a CUDA graph) nothing is allocated: the results lie in buffers that `reserve` made
-    beforehand, and each replay writes them again.
+    Under stream capture (a CUDA graph) nothing is allocated: buffers and results lie in memory of their own
+    that `reserve` made beforehand, and each replay writes them again.
     """
 
     def __init__(
@@ -112,6 +114,7 @@ class GpuRunner:
         data = np.frombuffer(files.get("globals.bin", b""), np.int8)
         self._data = self._upload(data, 0, "i8") if data.size else None
         self._prepared: dict[Any, _Prepared] = {}
+        self._arenas: dict[int, tuple[int, Memory]] = {}  # by stream: size, memory
         self._lock = threading.Lock()
 
     def _upload(self, array: np.ndarray, stream: int, dtype: str) -> _Argument:
@@ -140,7 +143,9 @@ class GpuRunner:
             captured = self._device.capturing(handle)
             if captured and not ((shapes, handle) in self._prepared and self._prepared[shapes, handle].reserved):
                 raise UserError("before a run is captured in a CUDA graph, call reserve with these inputs and stream")
-            return self._prepare(shapes, handle).run([argument.pointer for argument in given], captured)
+            prepared = self._prepare(shapes, handle)
+            arena = 0 if captured else self._arena(prepared.arena_bytes, handle)
+            return prepared.run([argument.pointer for argument in given], arena, captured)
 
     def upload(self, inputs: Sequence[Any], stream: Any = None) -> list[DeviceTensor]:
         """The inputs as tensors on the GPU, for several calls of `launch`."""
@@ -186,9 +191,21 @@ class GpuRunner:
         found = self._device.array(value, stream)
         return self._upload(np.asarray(value), stream, dtype) if found is None else _Argument(*found)
 
+    def _arena(self, nbytes: int, stream: int) -> int:
+        """A pointer to that much memory, which every run on the stream may use."""
+        size, memory = self._arenas.get(stream, (0, None))
+        if memory is None or size < nbytes:
+            self._arenas.pop(stream, None)  # freed, once the work that uses it is done, before the larger one is made
+            memory = self._device.allocate(max(1, nbytes), stream)
+            self._arenas[stream] = nbytes, memory
+        return memory.pointer
+
     def _prepare(self, shapes: tuple[tuple[int, ...], ...], stream: int) -> _Prepared:
         key = shapes, stream
         if key not in self._prepared:
+            if len(self._prepared) >= PLANS:
+                oldest = next((old for old, prepared in self._prepared.items() if not prepared.reserved), None)
+                self._prepared.pop(oldest, None)
             plan = make_plan(self._manifest, shapes)
             bases = {name: self._data.pointer + entry["offset"] for name, entry in self._manifest["globals"].items()}
             self._prepared[key] = _Prepared(plan, self._device, self._kernels, self._pipelines, bases, stream)
@@ -206,7 +223,7 @@ class _Argument:
 
 
 class _Prepared:
-    """A plan on a stream: its arena, and the parameters of all its launches in one array of 64-bit slots."""
+    """A plan on a stream: the parameters of all its launches in one array of 64-bit slots."""
 
     def __init__(
         self,
@@ -219,8 +236,8 @@ class _Prepared:
     ):
         self._plan, self._device, self._stream = plan, device, stream
         self._kernels, self._pipelines, self._globals = kernels, pipelines, bases
-        self._arena = device.allocate(max(1, plan.arena_bytes), stream)
-        self.reserved: list[Memory] = []
+        self.arena_bytes = plan.arena_bytes
+        self.reserved: list[Memory] = []  # for captured runs: the results, then the arena
         slots: list[int] = []
         holes: list[tuple[int, int]] = []  # slot, buffer whose pointer goes there
         starts: list[int] = []
@@ -236,17 +253,23 @@ class _Prepared:
         self._parameters = [self._addresses.ctypes.data + 8 * start for start in starts]
 
     def reserve(self) -> None:
-        """Makes the buffers that the results of captured runs lie in."""
-        self.reserved = self.reserved or self._allocate_results()
+        """Makes the memory of captured runs."""
+        if not self.reserved:
+            arena = self._device.allocate(max(1, self.arena_bytes), self._stream)
+            self.reserved = [*self._allocate_results(), arena]
 
     def _allocate_results(self) -> list[Memory]:
         return [self._device.allocate(max(1, view.nbytes), self._stream) for view in self._plan.results]
 
-    def run(self, arguments: Sequence[int], captured: bool) -> list[DeviceTensor]:
-        """Puts the run on the stream. `arguments` are pointers."""
+    def run(self, arguments: Sequence[int], arena: int, captured: bool) -> list[DeviceTensor]:
+        """Puts the run on the stream. `arguments` and `arena` are pointers; a captured run has its own arena."""
         device, stream = self._device, self._stream
-        memories = self.reserved if captured else self._allocate_results()
-        bases = [self._base(buffer, arguments, memories) for buffer in self._plan.buffers]
+        if captured:
+            *memories, own = self.reserved
+            arena = own.pointer
+        else:
+            memories = self._allocate_results()
+        bases = [self._base(buffer, arguments, memories, arena) for buffer in self._plan.buffers]
         if len(self._holes):
             self._slots[self._holes] = np.array(bases, np.int64)[self._fillers]
         for call, parameters in zip(self._plan.calls, self._parameters, strict=True):
@@ -262,7 +285,7 @@ class _Prepared:
             for memory, view in zip(memories, self._plan.results, strict=True)
         ]
 
-    def _base(self, buffer: Buffer, arguments: Sequence[int], results: Sequence[Memory]) -> int:
+    def _base(self, buffer: Buffer, arguments: Sequence[int], results: Sequence[Memory], arena: int) -> int:
         match buffer.kind:
             case "argument":
                 return arguments[buffer.index]
@@ -270,7 +293,7 @@ class _Prepared:
                 return results[buffer.index].pointer
             case "global":
                 return self._globals[buffer.index]
-        return self._arena.pointer + buffer.offset
+        return arena + buffer.offset
 
     def _run_pipeline(self, call: Pipeline, bases: Sequence[int]) -> None:
         def described(views: Sequence[View]) -> list[tuple[int, tuple[int, ...], str]]:
