@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-# DLPack's type codes (dlpack.h): integer, float, bfloat, boolean.
-_CODES = {"i": 0, "f": 2, "b": 4, "t": 6}
+# DLPack's type codes (dlpack.h) by numpy's kinds: integer, float, boolean; and bfloat.
+_CODES = {"i": 0, "f": 2, "b": 6}
+_BFLOAT = 4
 _KDL_CUDA = 2
 _NUMPY = {"bf16": np.dtype(np.uint16), "i1": np.dtype(np.bool_)}
 
@@ -91,7 +92,7 @@ class DeviceTensor:
         if stream is not None and stream != -1 and stream != self.stream:
             self.device.order(before=self.stream, after=stream)
         dtype = numpy_dtype(self.dtype)
-        code = _CODES["t" if self.dtype == "bf16" else dtype.kind]
+        code = _BFLOAT if self.dtype == "bf16" else _CODES[dtype.kind]
         shape = (ctypes.c_int64 * max(1, len(self.shape)))(*self.shape)
         tensor = _DLTensor(
             self.pointer, _KDL_CUDA, self.device.number, len(self.shape), code, dtype.itemsize * 8, 1, shape, None, 0
