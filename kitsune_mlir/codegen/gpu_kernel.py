@@ -41,7 +41,7 @@ class Kernels:
 
     def settle(self, function: ir.Operation, label: str) -> str:
         """Names a finished kernel, or erases it when there is one with its code; gives the name."""
-        code = str(function)
+        code = function.get_asm(use_local_scope=True)
         if code in self._names:
             function.erase()
         else:
