@@ -4,9 +4,9 @@
     %out = "kitsune.result"(%p) {index = 0}
         =>
     %w = call @pack_0(%w0) : (tensor<256x64xf32>) -> tensor<8x64x32xf32>
-    %out = call @mlp(%x, %w) : (tensor<1000x64xf32>, ...) -> tensor<1000x8xf32>
+    %out = call @mlp.run(%x, %w) : (tensor<1000x64xf32>, ...) -> tensor<1000x8xf32>
 
-    func.func private @mlp(...) -> ... attributes {kitsune.plan = "{...}"}       what the C++ runtime runs
+    func.func private @mlp.run(...) -> ... attributes {kitsune.plan = "{...}"}   what the C++ runtime runs
     func.func private @mlp.up(%tile: tensor<64x64xf32>, %w: ...) -> tensor<64x256xf32> attributes {kitsune.stage}
 
 A stage function takes its tiles and residents and returns what it puts, stores and accumulates. The
@@ -49,6 +49,7 @@ def _convert(module: ir.Module, pipeline: kitsune.PipelineOp) -> None:
     arguments = PipelineArguments(module, pipeline)
     stages = [StageBuilder(pipeline, stage, arguments).build() for stage in pipeline.stages]
     plan = {
+        "name": pipeline.label,
         "tile_rows": pipeline.tile_rows,
         "rows_of": arguments.rows_of,
         "queues": [_queue(arguments, queue) for queue in pipeline.queues],
@@ -57,7 +58,7 @@ def _convert(module: ir.Module, pipeline: kitsune.PipelineOp) -> None:
     }
     outputs = [arguments.output_type(store) for store in pipeline.stores]
     types = [value.type for value in arguments.values]
-    function = declare(module, unique(module, pipeline.label), types, outputs)
+    function = declare(module, unique(module, f"{pipeline.label}.run"), types, outputs)
     read_only(function)
     function.attributes[PLAN] = ir.StringAttr.get(json.dumps(plan))
     with ir.InsertionPoint(pipeline):

@@ -19,21 +19,15 @@ from .cpu_build import dim, index
 
 def define_pipelines(module: ir.Module) -> list[dict[str, Any]]:
     """Gives pipelines their bodies, on memrefs. Returns their plans, as the manifest has them."""
-    plans = []
-    for op in walk(module, "func.func"):
-        if PLAN in op.attributes:
-            plan = json.loads(op.attributes[PLAN].value)
-            plans.append({"name": op.opview.name.value, **plan})
+    functions = [op.opview for op in walk(module, "func.func") if PLAN in op.attributes]
+    plans = [json.loads(function.attributes[PLAN].value) for function in functions]
     with module.context, ir.Location.unknown():
         kind = ir.MemRefType.get([HANDLES + len(plans)], ir.IntegerType.get_signless(64))
         with ir.InsertionPoint.at_block_begin(module.body):
             memref.GlobalOp(LINKS, kind, initial_value=ir.UnitAttr.get())
-    by_name = {plan["name"]: i for i, plan in enumerate(plans)}
-    for op in walk(module, "func.func"):
-        if PLAN in op.attributes:
-            name = op.opview.name.value
-            with module.context, op.location, ir.InsertionPoint(op.opview.add_entry_block()):
-                _run(op.opview, kind, by_name[name], plans[by_name[name]])
+        for number, (function, plan) in enumerate(zip(functions, plans, strict=True)):
+            with function.location, ir.InsertionPoint(function.add_entry_block()):
+                _run(function, kind, number, plan)
                 func.ReturnOp([])
     return plans
 

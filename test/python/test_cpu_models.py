@@ -1,4 +1,4 @@
-"""Every sample model runs on the CPU without pipelines, in both data types, and agrees with torch."""
+"""Every sample model runs on the CPU and agrees with torch: without pipelines in both data types, and pipelined."""
 
 import numpy as np
 import pytest
@@ -19,14 +19,30 @@ def array(tensor: torch.Tensor) -> np.ndarray:
     return tensor.view(torch.uint16).numpy() if tensor.dtype == torch.bfloat16 else tensor.numpy()
 
 
+PLAIN = ("prepare-linalg",)
+PIPELINED = (*PLAIN, "partition-dataflow", "design-pipeline", "place-stages", "convert-kitsune-to-cpu")
+
+
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 @pytest.mark.parametrize("name", SMALL)
-def test_agrees_with_torch(name, dtype):
+def test_plain(name, dtype):
+    section = check(name, dtype, PLAIN)
+    assert section.manifest["pipelines"] == []
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_pipelined(name):
+    section = check(name, torch.float32, PIPELINED)
+    assert section.manifest["pipelines"] or name == "resblock"  # all convolutions
+
+
+def check(name, dtype, passes):
     torch.manual_seed(0)
     model, args = SMALL[name](dtype)
     program = import_model(model.eval(), args)
     with program.module.context:
-        find("prepare-linalg")().run(program.module)
+        for one in passes:
+            find(one)().run(program.module)
     section = cpu.build(program.module, target.load("cpu"), opt_level=0)
     inputs = [array(leaf) for leaf in torch.utils._pytree.tree_leaves(args)]
     kept = [value.copy() for value in inputs]
@@ -39,3 +55,4 @@ def test_agrees_with_torch(name, dtype):
         error = (result.double() - expected.double()).norm() / expected.double().norm()
         assert error < TOLERANCE[dtype]
     assert all((a == b).all() for a, b in zip(inputs, kept, strict=True))
+    return section

@@ -76,6 +76,15 @@ def test_nothing_to_sum_is_zero(m):
     assert (found == 0).all()
 
 
+@pytest.mark.parametrize("register_bytes", [16, 32, 64])
+def test_narrower_registers(monkeypatch, register_bytes):
+    """What a processor without AVX-512, or without AVX, would run."""
+    monkeypatch.setattr("kitsune_mlir.runtime.cpu_features.vector_bytes", lambda: register_bytes)
+    a, b = numbers((21, 40), "f4"), numbers((70, 40), "f4")
+    (found,) = run(product(21, 70, 40, maps=TRANSPOSED), a, b, np.zeros((21, 70), "f4"))
+    assert error(found, a.astype("f8") @ b.T.astype("f8")) < 1e-6
+
+
 def test_transposed_operands_are_read_in_place():
     source = """
     func.func @main(%a: tensor<3x20x9xf32>, %w: tensor<3x35x20xf32>) -> tensor<3x9x35xf32> {

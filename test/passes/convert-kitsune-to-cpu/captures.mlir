@@ -26,7 +26,7 @@
 
 // CHECK: func.func @main
 // CHECK: %[[T:.+]] = tensor.from_elements %arg1 : tensor<f32>
-// CHECK: call @scaled(
+// CHECK: call @scaled.run(
 func.func @main(%x: tensor<?x5xf32>, %s: f32) -> tensor<5xf32> {
   %two = arith.constant 2.0 : f32
   %zero = arith.constant 0.0 : f32

@@ -6,7 +6,7 @@
 #map1 = affine_map<(m, n, k) -> (n, k)>
 #map2 = affine_map<(m, n, k) -> (m, n)>
 
-// CHECK: func.func private @mlp(tensor<8x16x32xf32> {bufferization.access = "read"}, tensor<1000x16xf32> {bufferization.access = "read"}, tensor<1x256x32xf32> {bufferization.access = "read"}) -> tensor<1000x8xf32>
+// CHECK: func.func private @mlp.run(tensor<8x16x32xf32> {bufferization.access = "read"}, tensor<1000x16xf32> {bufferization.access = "read"}, tensor<1x256x32xf32> {bufferization.access = "read"}) -> tensor<1000x8xf32>
 // CHECK-SAME: kitsune.plan =
 // CHECK-SAME: tile_rows\22: 64
 // CHECK-SAME: rows_of\22: 1
@@ -29,7 +29,7 @@
 // CHECK: func.func @main(%[[X:.+]]: tensor<1000x16xf32>, %[[A0:.+]]: tensor<256x16xf32>, %[[A1:.+]]: tensor<8x256xf32>)
 // CHECK: %[[P0:.+]] = call @[[PACK0]](%[[A0]])
 // CHECK: %[[P1:.+]] = call @[[PACK1]](%[[A1]])
-// CHECK: call @mlp(%[[P0]], %[[X]], %[[P1]])
+// CHECK: call @mlp.run(%[[P0]], %[[X]], %[[P1]])
 // CHECK-NOT: kitsune.pipeline
 func.func @main(%x: tensor<1000x16xf32>, %w0: tensor<256x16xf32>, %w1: tensor<8x256xf32>) -> tensor<1000x8xf32> {
   %zero = arith.constant 0.0 : f32
