@@ -29,7 +29,7 @@ _OPEN = "#374151"  # a queue that is not placed
 
 _BOX_WIDTH, _BOX_HEIGHT, _GAP, _PAD = 270, 46, 34, 14
 _LEFT, _TOP = 24, 96
-_SQUARE, _PER_ROW = 11, 12
+_SQUARE, _PER_ROW = 11, 12  # a CTA, and how many stand side by side where there is height enough
 _LANE = 26  # between arcs that pass by stages
 
 
@@ -86,10 +86,11 @@ def _panel(plan: dict[str, Any], pipeline: dict[str, Any]) -> tuple[str, int, in
     arcs_width = 48 + _LANE * max([lane + 1 for lane in lanes.values()], default=0)
     frame_width = _BOX_WIDTH + 2 * _PAD
     squares_left = _LEFT + frame_width + arcs_width
-    width = squares_left + _SQUARE * _PER_ROW + 90
+    frames = _frames(stages)
+    width = squares_left + _SQUARE * max(_columns(stages[first], first, last) for _, first, last in frames) + 90
     height = _TOP + len(stages) * (_BOX_HEIGHT + _GAP) + 30
     parts = [_heading(plan, pipeline)]
-    for role, first, last in _frames(stages):
+    for role, first, last in frames:
         parts.append(_frame(role, stages[first], first, last, frame_width, squares_left))
     parts += [_arrow(edge, lanes.get(edge)) for edge in edges]
     parts += [_box(i, stage) for i, stage in enumerate(stages)]
@@ -125,7 +126,8 @@ def _heading(plan: dict[str, Any], pipeline: dict[str, Any]) -> str:
     rows = f", tiles of {pipeline['tile_rows']} rows" if pipeline["tile_rows"] else ""
     operators = sum(stage["operators"] for stage in pipeline["stages"])
     title = f"{pipeline['name']} on {plan['target']}{rows}"
-    detail = f"{operators} operators in {len(pipeline['stages'])} stages, {len(pipeline['queues'])} queues"
+    stages, queues = _count(len(pipeline["stages"]), "stage"), _count(len(pipeline["queues"]), "queue")
+    detail = f"{_count(operators, 'operator')} in {stages}, {queues}"
     if pipeline["predicted_us"] is not None:
         detail += f", predicted {duration(pipeline['predicted_us'])}"
     return _text(_LEFT, 34, title, 19, weight="bold") + _text(_LEFT, 58, detail, 13, "#4b5563")
@@ -136,15 +138,19 @@ def _frame(role: int | None, stage: dict[str, Any], first: int, last: int, width
     parts = [
         f'<rect x="{_LEFT}" y="{top}" width="{width}" height="{bottom - top}" rx="9" fill="#f9fafb" stroke="#d1d5db"/>'
     ]
-    count = stage["ctas"]
-    if count is not None:
-        shown = min(count, 12 * _PER_ROW)
-        label = f"role {role}: {_ctas(stage)}" + ("" if shown == count else f" ({shown} drawn)")
-        parts.append(_text(squares_left, top + 22, label, 12, "#374151"))
-        for i in range(shown):
-            x, y = squares_left + i % _PER_ROW * _SQUARE, top + 32 + i // _PER_ROW * _SQUARE
+    if stage["ctas"] is not None:
+        parts.append(_text(squares_left, top + 18, f"role {role}: {_ctas(stage)}", 12, "#374151"))
+        columns = _columns(stage, first, last)
+        for i in range(stage["ctas"]):
+            x, y = squares_left + i % columns * _SQUARE, top + 26 + i // columns * _SQUARE
             parts.append(f'<rect x="{x}" y="{y}" width="8" height="8" rx="1.5" fill="{_CTA}"/>')
     return "".join(parts)
+
+
+def _columns(stage: dict[str, Any], first: int, last: int) -> int:
+    """How many CTAs stand side by side so that those of a frame fit beside it."""
+    rows = (_y(last) + _BOX_HEIGHT + _PAD - _y(first) + _PAD - 26) // _SQUARE
+    return max(_PER_ROW, -(-(stage["ctas"] or 0) // rows))
 
 
 def _box(position: int, stage: dict[str, Any]) -> str:
@@ -196,7 +202,7 @@ def _legend(pipeline: dict[str, Any], left: int, height: int) -> str:
         parts.append(
             f'<line x1="{left}" y1="{y - 4}" x2="{left + 22}" y2="{y - 4}" stroke="{colour}" stroke-width="2"/>'
         )
-        parts.append(_text(left + 30, y, f"queue in {TRANSPORT_TEXT[transport]}", 12, "#374151"))
+        parts.append(_text(left + 30, y, f"queue: {TRANSPORT_TEXT[transport]}", 12, "#374151"))
         y += 20
     return "".join(parts)
 
@@ -220,7 +226,11 @@ def _queue_text(queue: dict[str, Any]) -> str:
 
 def _ctas(stage: dict[str, Any]) -> str:
     count = stage["ctas"]
-    return "not placed" if count is None else f"{count} CTA{'s' if count != 1 else ''}"
+    return "not placed" if count is None else _count(count, "CTA")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _text(x: float, y: float, text: str, points: int, fill: str = "#111827", weight: str = "", anchor: str = "") -> str:
