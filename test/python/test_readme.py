@@ -21,7 +21,7 @@ def test_the_ir_is_what_the_passes_print(tmp_path):
     passes = ["--partition-dataflow", "--design-pipeline", "--place-stages", "--verify-dataflow", "--target=sm_90a"]
     assert kitsune_opt.main([str(ROOT / "examples" / "mlp.mlir"), *passes, "-o", str(out)]) == 0
     printed = out.read_text()
-    for line in re.findall(r'^(?:%q = |}\) \{kind).*$', README, re.M):
+    for line in re.findall(r"^(?:%q = |}\) \{kind).*$", README, re.M):
         assert line.removeprefix("%q = ") in printed
 
 
