@@ -10,7 +10,7 @@ from . import __version__
 from .errors import UnsupportedError, UserError
 from .plan_report import report
 from .runtime import artifact
-from .runtime.executable import Interface, Runner, make_runner
+from .runtime.executable import Interface, Runner, Schedule, make_runner
 
 
 class Loaded:
@@ -24,6 +24,7 @@ class Loaded:
         self._content = content
         self._runners: dict[str, Runner] = {}
         self._target: str | None = None
+        self._schedule = Schedule()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the model once. Raises UserError for inputs that do not fit it."""
@@ -51,6 +52,16 @@ class Loaded:
         self._require(name)
         self._runner(name)
         self._target = name
+
+    def schedule(self, *, threads: int | None = None, deterministic: bool = False) -> None:
+        """How CPU calls run from now on: pipelines on so many threads (None: as placed), or `deterministic`,
+        tile by tile in the calling thread. Raises UserError for fewer than one thread."""
+        if threads is not None and threads < 1:
+            raise UserError(f"threads must be at least 1, found {threads}")
+        self._schedule = Schedule(threads, deterministic)
+        for name, kind in self._content.kinds.items():
+            if kind == "cpu":
+                self._runners.pop(name, None)
 
     @property
     def plan(self) -> dict[str, Any]:
@@ -88,7 +99,7 @@ class Loaded:
         if name not in self._runners:
             section = self._content.sections[name]
             self._runners[name] = make_runner(
-                self._content.kinds[name], section.manifest, section.files, self.interface
+                self._content.kinds[name], section.manifest, section.files, self.interface, self._schedule
             )
         return self._runners[name]
 

@@ -116,7 +116,18 @@ class Interface:
             arrays.write(value, given[position[output.mutates]] if argument.kind == "input" else argument.value)
 
 
-def make_runner(kind: str, manifest: dict[str, Any], files: dict[str, bytes], interface: Interface) -> Runner:
+@dataclass(frozen=True)
+class Schedule:
+    """How pipelines run on a CPU: on so many threads (None: as placed), or `deterministic`, tile by tile in
+    the calling thread."""
+
+    threads: int | None = None
+    deterministic: bool = False
+
+
+def make_runner(
+    kind: str, manifest: dict[str, Any], files: dict[str, bytes], interface: Interface, schedule: Schedule
+) -> Runner:
     """The runner of a section for a target of that kind ("cpu" or "gpu") on this machine.
 
     Raises UserError or UnsupportedError when the machine cannot run it.
@@ -124,7 +135,9 @@ def make_runner(kind: str, manifest: dict[str, Any], files: dict[str, bytes], in
     if kind == "cpu":
         from .cpu import CpuRunner
 
-        return CpuRunner(manifest, files, interface.constants())
+        return CpuRunner(
+            manifest, files, interface.constants(), threads=schedule.threads, deterministic=schedule.deterministic
+        )
     from .gpu import GpuRunner
 
     return GpuRunner(manifest, files, interface.constants())

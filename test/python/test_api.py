@@ -119,3 +119,17 @@ def test_every_element_type_passes_through(dtype):
     found = kitsune_mlir.compile(Pick(), values)(*values)
     assert found.dtype == dtype
     assert torch.equal(found, values[1])
+
+
+@pytest.mark.parametrize("schedule", [{"threads": 1}, {"threads": 3}, {"deterministic": True}], ids=str)
+def test_schedules_give_the_same_results(compiled, perceptron, schedule):
+    x, scale = torch.randn(500, 16), torch.rand(4)
+    compiled.schedule(**schedule)
+    found = call(compiled, x, scale)
+    compiled.schedule()
+    torch.testing.assert_close(found["y"], perceptron(x, scale=scale)["y"].detach(), rtol=1e-5, atol=1e-5)
+
+
+def test_a_schedule_without_threads_is_refused(compiled):
+    with pytest.raises(UserError, match="threads must be at least 1, found 0"):
+        compiled.schedule(threads=0)

@@ -28,6 +28,8 @@ def add(subparsers: Any) -> argparse.ArgumentParser:
     parser.add_argument("--rows", type=int, default=1024, help="size of dynamic dimensions of random inputs")
     parser.add_argument("--seed", type=int, default=0, help="for random inputs")
     parser.add_argument("--repeat", type=int, default=1, metavar="N", help="time N calls, give the median")
+    parser.add_argument("--threads", type=int, metavar="N", help="of the CPU target (default: as planned)")
+    parser.add_argument("--deterministic", action="store_true", help="CPU: tile by tile in one thread")
     parser.add_argument("--compare", choices=("torch",), help="compare with torch; exit 1 where they disagree")
     parser.add_argument("--save-output", metavar="FILE.npz", help="write the outputs by name")
     add_model_arguments(parser)
@@ -46,6 +48,7 @@ class Subject:
 
 def run(options: argparse.Namespace) -> int:
     subject = _subject(options)
+    subject.model.schedule(threads=options.threads, deterministic=options.deterministic)
     interface = subject.model.interface
     if options.input:
         given = input_files.read(options.input, interface.inputs)
