@@ -7,7 +7,9 @@ element: its lanes read consecutive addresses and join their partial results by 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, gpu, ir, location, memref, scf, walk
@@ -28,6 +30,11 @@ from .gpu_kernel import (
     product,
 )
 from .gpu_reduction import Combiner, combiners
+
+BLOCK = 4  # rows and columns of a matrix product that one thread or warp computes together
+FILL = 4096  # thread blocks' worth of results from which on that still leaves work for every SM
+
+Blocking = dict[int, int]  # points computed together, by loop
 
 
 class Generic:
@@ -83,6 +90,16 @@ class Generic:
         if self.reduction:
             return "product" if "arith.mulf" in names and len(self.inputs) > 1 else "reduce"
         return "gather" if "memref.load" in names else "elementwise"
+
+    def product_loops(self) -> tuple[int, ...]:
+        """The two innermost parallel loops of which one runs through the first of two inputs only, the other
+        through the second: the rows and columns of a matrix product. Empty for anything else."""
+        if not self.reduction or len(self.inputs) != 2 or len(self.outputs) != 1:
+            return ()
+        left, right = (set(_dims_of(map_)) for map_ in self.maps[:2])
+        rows = [d for d in self.parallel if d in left and d not in right]
+        columns = [d for d in self.parallel if d in right and d not in left]
+        return (rows[-1], columns[-1]) if rows and columns else ()
 
     def along_memory(self) -> bool:
         """Whether every input that the reduction runs through lies along it: the warp reads whole lines."""
@@ -143,20 +160,32 @@ def lower_generic(op: ir.Operation, kernels: Kernels, fills: Fills) -> None:
     generic = Generic(op)
     initial = [fills.take(op, buffer) if generic.reads(i) else None for i, buffer in enumerate(generic.outputs)]
     fills.seen(op)
+    if generic.reduction:
+        _contract(generic.block)
     joined = combiners(generic.block, len(generic.inputs)) if generic.reduction else None
     if joined is not None and generic.along_memory() and _is_long(generic):
-        kernel = _warp_kernel(generic, kernels, initial, joined)
         per_block = THREADS // WARP
+        block = _blocking(generic, FILL * per_block)
+        kernel = _warp_kernel(generic, kernels, initial, joined, block)
     else:
-        kernel = _thread_kernel(generic, kernels, initial)
         per_block = THREADS
+        block = _blocking(generic, FILL * per_block)
+        kernel = _thread_kernel(generic, kernels, initial, block)
     with op.context, op.location, ir.InsertionPoint(op):
-        blocks = ceildiv(product([generic.size(d, lambda value: value) for d in generic.parallel]), per_block)
-        launch = kernel.launch(blocks)
+        launch = kernel.launch(ceildiv(_items(generic, block, lambda value: value), per_block))
     filled = generic.fill_value()
     if filled is not None:
         fills.add(generic.outputs[0], launch, filled)
     op.erase()
+
+
+def _contract(block: ir.Block) -> None:
+    """Lets a product and the sum it goes into be one instruction, rounded once."""
+    with block.owner.context:
+        contract = ir.Attribute.parse("#arith.fastmath<contract>")
+    for op in block.operations:
+        if op.operation.name in ("arith.mulf", "arith.addf"):
+            op.operation.attributes["fastmath"] = contract
 
 
 def _is_long(generic: Generic) -> bool:
@@ -166,36 +195,97 @@ def _is_long(generic: Generic) -> bool:
     return not isinstance(length, int) or length >= WARP
 
 
-def _thread_kernel(generic: Generic, kernels: Kernels, initial: list[ir.Value | None]) -> Kernel:
+def _thread_kernel(generic: Generic, kernels: Kernels, initial: list[ir.Value | None], block: Blocking) -> Kernel:
     kernel = Kernel(kernels, generic.op, generic.label())
     with kernel.body():
-        sizes = [generic.size(d, kernel.inside) for d in generic.parallel]
         index = linear_id(THREADS)
-        with only_if(index, product(sizes)):
-            dims = dict(zip(generic.parallel, delinearize(index, sizes), strict=True))
-            starts = [_start(generic, kernel, i, dims, initial[i]) for i in range(len(generic.outputs))]
-            found = _reduce(generic, kernel, dims, generic.reduction, starts)
-            _store(generic, kernel, dims, found)
+        with only_if(index, _items(generic, block, kernel.inside)):
+            points = _points(generic, block, kernel, index)
+            starts = [
+                _start(generic, kernel, i, point.dims, initial[i])
+                for point in points
+                for i in range(len(generic.outputs))
+            ]
+            found = _reduce(generic, kernel, [point.dims for point in points], generic.reduction, starts)
+            _store(generic, kernel, points, found)
     return kernel
 
 
-def _warp_kernel(generic: Generic, kernels: Kernels, initial: list[ir.Value | None], joined: list[Combiner]) -> Kernel:
+def _warp_kernel(
+    generic: Generic, kernels: Kernels, initial: list[ir.Value | None], joined: list[Combiner], block: Blocking
+) -> Kernel:
     kernel = Kernel(kernels, generic.op, generic.label())
     with kernel.body():
-        sizes = [generic.size(d, kernel.inside) for d in generic.parallel]
-        thread, block = gpu.thread_id(gpu.Dimension.x), gpu.block_id(gpu.Dimension.x)
+        thread, first = gpu.thread_id(gpu.Dimension.x), gpu.block_id(gpu.Dimension.x)
         lane = arith.remui(thread, as_value(WARP))
-        index = arith.addi(arith.muli(block, as_value(THREADS // WARP)), arith.divui(thread, as_value(WARP)))
-        with only_if(index, product(sizes)):  # the same way for a whole warp
-            dims = dict(zip(generic.parallel, delinearize(index, sizes), strict=True))
-            neutral = [combiner.neutral() for combiner in joined]
-            partial = _reduce(generic, kernel, dims, generic.reduction, neutral, lane)
-            total = [combiner.across_warp(part) for combiner, part in zip(joined, partial, strict=True)]
+        index = arith.addi(arith.muli(first, as_value(THREADS // WARP)), arith.divui(thread, as_value(WARP)))
+        with only_if(index, _items(generic, block, kernel.inside)):  # the same way for a whole warp
+            points = _points(generic, block, kernel, index)
+            combine = joined * len(points)
+            neutral = [combiner.neutral() for combiner in combine]
+            partial = _reduce(generic, kernel, [point.dims for point in points], generic.reduction, neutral, lane)
+            total = [combiner.across_warp(part) for combiner, part in zip(combine, partial, strict=True)]
             with only_if(lane, 1):
-                starts = [_start(generic, kernel, i, dims, initial[i]) for i in range(len(generic.outputs))]
-                found = [combiner.join(a, b) for combiner, a, b in zip(joined, starts, total, strict=True)]
-                _store(generic, kernel, dims, found)
+                starts = [
+                    _start(generic, kernel, i, point.dims, initial[i])
+                    for point in points
+                    for i in range(len(generic.outputs))
+                ]
+                found = [combiner.join(a, b) for combiner, a, b in zip(combine, starts, total, strict=True)]
+                _store(generic, kernel, points, found)
     return kernel
+
+
+def _blocking(generic: Generic, least: int) -> Blocking:
+    """How many points of each loop one thread (or warp) computes together: 4 by 4 where a product has at least
+    `least` results, so that an element is loaded once for 4 of them; else one."""
+    pair = generic.product_loops()
+    with generic.op.context, generic.op.location, ir.InsertionPoint(generic.op):
+        sizes = {d: generic.size(d, lambda value: value) for d in generic.parallel}
+        results = product(list(sizes.values())) if pair else 0
+    if isinstance(results, int) and results < least:
+        return {}
+    return {d: BLOCK for d in pair if not isinstance(sizes[d], int) or sizes[d] >= BLOCK}
+
+
+def _items(generic: Generic, block: Blocking, see: Callable[[ir.Value], ir.Value]) -> Size:
+    """The number of groups of points."""
+    return product(_groups(generic, block, see))
+
+
+def _groups(generic: Generic, block: Blocking, see: Callable[[ir.Value], ir.Value]) -> list[Size]:
+    return [ceildiv(generic.size(d, see), block.get(d, 1)) for d in generic.parallel]
+
+
+@dataclass
+class Point:
+    """Indices of the parallel loops, and whether they are inside (None: always). Outside, they are clamped."""
+
+    dims: dict[int, ir.Value]
+    inside: ir.Value | None = None
+
+
+def _points(generic: Generic, block: Blocking, kernel: Kernel, index: ir.Value) -> list[Point]:
+    """The points of group `index`. Along a blocked loop of n groups they lie n apart, so that neighbouring
+    threads still have neighbouring points."""
+    groups = _groups(generic, block, kernel.inside)
+    points = [Point(dict(zip(generic.parallel, delinearize(index, groups), strict=True)))]
+    for d, count in zip(generic.parallel, groups, strict=True):
+        points = [moved for point in points for moved in _along(generic, kernel, point, d, count, block.get(d, 1))]
+    return points
+
+
+def _along(generic: Generic, kernel: Kernel, point: Point, dim: int, step: Size, factor: int) -> list[Point]:
+    """`point` and those that lie `step`, 2 `step`, ... further along loop `dim`."""
+    points = [point]
+    size = as_value(generic.size(dim, kernel.inside)) if factor > 1 else None
+    for k in range(1, factor):
+        far = arith.addi(point.dims[dim], arith.muli(as_value(step), as_value(k)))
+        here = arith.cmpi(arith.CmpIPredicate.ult, far, size)
+        clamped = arith.minui(far, arith.subi(size, as_value(1)))
+        inside = here if point.inside is None else arith.andi(point.inside, here)
+        points.append(Point({**point.dims, dim: clamped}, inside))
+    return points
 
 
 def _start(
@@ -216,22 +306,36 @@ def _listed(dims: dict[int, ir.Value], generic: Generic) -> list[ir.Value]:
     return [dims.get(d) for d in range(count)]
 
 
-def _store(generic: Generic, kernel: Kernel, dims: dict[int, ir.Value], values: Sequence[ir.Value]) -> None:
-    for value, buffer, map_ in zip(values, generic.outputs, generic.out_maps, strict=True):
-        memref.store(value, kernel.inside(buffer), evaluate(map_, _listed(dims, generic)))
+def _store(generic: Generic, kernel: Kernel, points: Sequence[Point], values: Sequence[ir.Value]) -> None:
+    """Stores the outputs of each point, one point after the other in `values`."""
+    rest = iter(values)
+    for point in points:
+        guard = None if point.inside is None else scf.IfOp(point.inside)
+        with contextlib.nullcontext() if guard is None else ir.InsertionPoint(guard.then_block):
+            for buffer, map_ in zip(generic.outputs, generic.out_maps, strict=True):
+                memref.store(next(rest), kernel.inside(buffer), evaluate(map_, _listed(point.dims, generic)))
+            if guard is not None:
+                scf.yield_([])
 
 
 def _reduce(
     generic: Generic,
     kernel: Kernel,
-    dims: dict[int, ir.Value],
+    points: Sequence[dict[int, ir.Value]],
     loops: Sequence[int],
     state: list[ir.Value | None],
     lane: ir.Value | None = None,
 ) -> list[ir.Value]:
-    """The outputs after the loops in `loops`, from the state before them; `lane` strides the last one."""
+    """The outputs at each point after the loops in `loops`, from the state before them, one point after the
+    other; `lane` strides the last loop."""
     if not loops:
-        return _clone_body(generic, kernel, dims, state)
+        outs = len(generic.outputs)
+        parts = [state[k * outs : (k + 1) * outs] for k in range(len(points))]
+        return [
+            value
+            for dims, part in zip(points, parts, strict=True)
+            for value in _clone_body(generic, kernel, dims, part)
+        ]
     striding = lane is not None and len(loops) == 1
     step = WARP if striding else 1
     start = lane if striding else as_value(0)
@@ -240,7 +344,7 @@ def _reduce(
     with ir.InsertionPoint(loop.body):
         values = iter(loop.inner_iter_args)
         inner = [None if value is None else next(values) for value in state]
-        entered = {**dims, loops[0]: loop.induction_variable}
+        entered = [{**dims, loops[0]: loop.induction_variable} for dims in points]
         found = _reduce(generic, kernel, entered, loops[1:], inner, lane)
         scf.yield_([new for new, old in zip(found, state, strict=True) if old is not None])
     results = iter(loop.results)

@@ -4,6 +4,9 @@ import pytest
 import torch
 from test_gpu_models import check, compiled, runner_of
 
+from kitsune_mlir import mlir
+from kitsune_mlir.codegen import gpu_linalg
+
 torch.manual_seed(11)
 X = torch.randn(6, 40)
 WHOLE = torch.randint(-9, 9, (6, 40))
@@ -77,3 +80,23 @@ def test_operator(name):
     program, section = compiled(Function(function), args)
     runner, _ = runner_of(program, section)
     check(program, runner, args, function(*args), 1e-2 if "16" in name else 1e-5)
+
+
+PRODUCTS = {
+    "rows-by-rows": (lambda x, y: x @ y.t(), (torch.randn(203, 70), torch.randn(165, 70))),
+    "rows-by-columns": (lambda x, y: x @ y, (torch.randn(203, 7), torch.randn(7, 165))),
+    "batches": (lambda x, y: x @ y.transpose(1, 2), (torch.randn(3, 109, 40), torch.randn(3, 103, 40))),
+}
+
+
+@pytest.mark.parametrize("least", [1, 4096])
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_of_blocks(name, least, monkeypatch):
+    monkeypatch.setattr(gpu_linalg, "FILL", least)
+    function, args = PRODUCTS[name]
+    program, section = compiled(Function(function), args)
+    kernel = next(op for op in mlir.walk(program.module, "gpu.func") if op.opview.name.value == "product_0")
+    blocked = least == 1 or name != "rows-by-columns"  # whose products a warp does not share, so that it needs more
+    assert len(mlir.walk(kernel, "arith.mulf")) == (16 if blocked else 1)
+    runner, _ = runner_of(program, section)
+    check(program, runner, args, function(*args), 1e-5)
