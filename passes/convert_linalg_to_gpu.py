@@ -28,8 +28,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kitsune_mlir.codegen.bufferize import bufferize
+from kitsune_mlir.codegen.gpu_buffers import Fills
 from kitsune_mlir.codegen.gpu_kernel import Kernels, extent
-from kitsune_mlir.codegen.gpu_linalg import Fills, lower_generic
+from kitsune_mlir.codegen.gpu_linalg import lower_generic
 from kitsune_mlir.codegen.gpu_scatter import lower_scatter
 from kitsune_mlir.codegen.gpu_serial import check_host, keep_loaded, lower_copy, lower_serial
 from kitsune_mlir.errors import UserError

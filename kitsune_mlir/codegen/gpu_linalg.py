@@ -11,10 +11,12 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import arith, gpu, ir, location, memref, scf, walk
+from kitsune_mlir.mlir import arith, gpu, ir, memref, scf
 
 from .affine_index import evaluate
+from .gpu_buffers import Fills
+from .gpu_clone import clone_into
+from .gpu_generic import Generic
 from .gpu_kernel import (
     THREADS,
     WARP,
@@ -24,7 +26,6 @@ from .gpu_kernel import (
     as_value,
     ceildiv,
     delinearize,
-    extent,
     linear_id,
     only_if,
     product,
@@ -35,124 +36,6 @@ BLOCK = 4  # rows and columns of a matrix product that one thread or warp comput
 FILL = 4096  # thread blocks' worth of results from which on that still leaves work for every SM
 
 Blocking = dict[int, int]  # points computed together, by loop
-
-
-class Generic:
-    """A linalg.generic on memrefs and what its parts are called here."""
-
-    def __init__(self, op: ir.Operation):
-        self.op = op
-        self.block = op.regions[0].blocks[0]
-        counts = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
-        self.maps = [ir.AffineMapAttr(map_).value for map_ in ir.ArrayAttr(op.attributes["indexing_maps"])]
-        self.inputs, self.outputs = list(op.operands)[: counts[0]], list(op.operands)[counts[0] :]
-        self.out_maps = self.maps[counts[0] :]
-        kinds = [str(kind) for kind in ir.ArrayAttr(op.attributes["iterator_types"])]
-        order = [dim for map_ in self.out_maps[:1] for dim in _dims_of(map_)]
-        parallel = [d for d, kind in enumerate(kinds) if "parallel" in kind]
-        # The dimensions of the result last to first in memory: consecutive threads write consecutive elements.
-        self.parallel = [d for d in parallel if d not in order] + [d for d in order if d in parallel]
-        self.reduction = [d for d in range(len(kinds)) if d not in parallel]
-        if any(d in self.reduction for map_ in self.out_maps for d in _dims_of(map_)):
-            raise UnsupportedError(
-                f"{location(op.location)}: a result indexed by a reduced dimension cannot be compiled"
-            )
-
-    def size(self, dim: int, see: Callable[[ir.Value], ir.Value]) -> Size:
-        """The size of loop `dim`, read off an operand that `see` brings to where it is needed."""
-        for operand, map_ in zip(self.op.operands, self.maps, strict=True):
-            if isinstance(operand.type, ir.MemRefType):
-                for position, result in enumerate(map_.results):
-                    if isinstance(result, ir.AffineDimExpr) and result.position == dim:
-                        return extent(see(operand), position)
-        raise UnsupportedError(f"{location(self.op.location)}: no operand gives the size of loop {dim}")
-
-    def reads(self, output: int) -> bool:
-        """Whether what output `output` holds before matters."""
-        argument = self.block.arguments[len(self.inputs) + output]
-        return bool(self.reduction) or any(True for _ in argument.uses)
-
-    def fill_value(self) -> ir.Value | None:
-        """The host scalar that all of the only output becomes, if that is all that happens."""
-        if len(self.outputs) != 1 or self.reduction or len(self.block.operations) != 1:
-            return None
-        yielded = self.block.operations[0].operands[0]
-        for argument, operand in zip(self.block.arguments, self.inputs, strict=False):
-            if argument == yielded:
-                return None if isinstance(operand.type, ir.MemRefType) else operand
-        return yielded if yielded.owner != self.block else None
-
-    def label(self) -> str:
-        """What to call its kernel."""
-        names = {op.operation.name for op in self.block.operations}
-        if self.fill_value() is not None:
-            return "fill"
-        if self.reduction:
-            return "product" if "arith.mulf" in names and len(self.inputs) > 1 else "reduce"
-        return "gather" if "memref.load" in names else "elementwise"
-
-    def product_loops(self) -> tuple[int, ...]:
-        """The two innermost parallel loops of which one runs through the first of two inputs only, the other
-        through the second: the rows and columns of a matrix product. Empty for anything else."""
-        if not self.reduction or len(self.inputs) != 2 or len(self.outputs) != 1:
-            return ()
-        left, right = (set(_dims_of(map_)) for map_ in self.maps[:2])
-        rows = [d for d in self.parallel if d in left and d not in right]
-        columns = [d for d in self.parallel if d in right and d not in left]
-        return (rows[-1], columns[-1]) if rows and columns else ()
-
-    def along_memory(self) -> bool:
-        """Whether every input that the reduction runs through lies along it: the warp reads whole lines."""
-        last = self.reduction[-1]
-        touched = [map_ for map_ in self.maps[: len(self.inputs)] if last in _dims_of(map_)]
-        return bool(touched) and all(_dims_of(map_)[-1:] == [last] for map_ in touched)
-
-
-def _dims_of(map_: ir.AffineMap) -> list[int]:
-    """The dimensions that the results mention, in order."""
-    found: list[int] = []
-
-    def visit(expression: ir.AffineExpr) -> None:
-        if isinstance(expression, ir.AffineDimExpr):
-            found.append(expression.position)
-        elif not isinstance(expression, ir.AffineConstantExpr):
-            visit(expression.lhs)
-            visit(expression.rhs)
-
-    for result in map_.results:
-        visit(result)
-    return found
-
-
-class Fills:
-    """Fills that wait for a reduction into the same buffer, which then starts from the value itself."""
-
-    def __init__(self) -> None:
-        # By root buffer: what was filled, the launch that did it, the value.
-        self._pending: dict[int, tuple[ir.Value, ir.Operation, ir.Value]] = {}
-
-    def seen(self, op: ir.Operation) -> None:
-        """An operation that stays: whatever it touches keeps its fill."""
-        if op.name in VIEWS:
-            return
-        for inner in walk(op):
-            for operand in inner.operands:
-                self._pending.pop(hash(root_of(operand)), None)
-
-    def add(self, buffer: ir.Value, launch: ir.Operation, value: ir.Value) -> None:
-        """`launch` has filled all of `buffer` with `value`."""
-        self._pending[hash(root_of(buffer))] = buffer, launch, value
-
-    def take(self, op: ir.Operation, buffer: ir.Value) -> ir.Value | None:
-        """The value that `buffer`, an output of `op` and no input, was filled with; the fill is erased."""
-        root = root_of(buffer)
-        filled, launch, value = self._pending.get(hash(root), (None, None, None))
-        uses = sum(root_of(operand) == root for inner in walk(op) for operand in inner.operands)
-        if launch is None or filled != buffer or uses > 1:
-            return None
-        del self._pending[hash(root)]
-        launch.erase()
-        return value
 
 
 def lower_generic(op: ir.Operation, kernels: Kernels, fills: Fills) -> None:
@@ -366,64 +249,3 @@ def _clone_body(
     outs = list(generic.block.arguments)[len(generic.inputs) :]
     values.update({hash(argument): value for argument, value in zip(outs, state, strict=True) if value is not None})
     return clone_into(generic.block, kernel, values, indices)
-
-
-def clone_into(
-    block: ir.Block, kernel: Kernel, values: dict[int, ir.Value], indices: Sequence[ir.Value] = ()
-) -> list[ir.Value]:
-    """Clones a block's operations at the insertion point; gives what its terminator yields.
-
-    `values` maps the block's arguments; `indices` are what linalg.index gives. Anything else from
-    outside the block is brought into the kernel.
-    """
-    inside = {hash(result) for op in block.operations for inner in walk(op) for result in inner.results}
-    inside |= {
-        hash(argument)
-        for op in block.operations
-        for inner in walk(op)
-        for region in inner.regions
-        for nested in region.blocks
-        for argument in nested.arguments
-    }
-
-    def see(value: ir.Value) -> ir.Value:
-        if hash(value) in values:
-            return values[hash(value)]
-        return value if hash(value) in inside else kernel.inside(value)
-
-    *body, terminator = list(block.operations)
-    for op in body:
-        if op.operation.name == "linalg.index":
-            values[hash(op.results[0])] = indices[ir.IntegerAttr(op.operation.attributes["dim"]).value]
-            continue
-        copy = op.operation.clone()
-        for old, new in zip(walk(op), walk(copy), strict=True):
-            for i, operand in enumerate(old.operands):
-                mapped = see(operand)
-                if mapped != operand:
-                    new.operands[i] = mapped
-        for old, new in zip(op.operation.results, copy.results, strict=True):
-            values[hash(old)] = new
-    return [see(value) for value in terminator.operands]
-
-
-def root_of(value: ir.Value) -> ir.Value:
-    """The buffer that a memref is a view of."""
-    while isinstance(value.type, ir.MemRefType) and not isinstance(value.owner, ir.Block):
-        owner = value.owner.operation
-        if owner.name not in VIEWS:
-            break
-        value = owner.operands[0]
-    return value
-
-
-VIEWS = (
-    "memref.cast",
-    "memref.collapse_shape",
-    "memref.expand_shape",
-    "memref.extract_strided_metadata",
-    "memref.reinterpret_cast",
-    "memref.reshape",
-    "memref.subview",
-    "memref.transpose",
-)

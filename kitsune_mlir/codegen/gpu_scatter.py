@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from kitsune_mlir.mlir import arith, ir, memref, scf
 
+from .gpu_clone import clone_into
 from .gpu_kernel import (
     THREADS,
     Kernel,
@@ -24,7 +25,6 @@ from .gpu_kernel import (
     only_if,
     product,
 )
-from .gpu_linalg import clone_into
 
 _ATOMIC = {
     "arith.addf": "addf",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import func, ir, location, memref, walk
 
+from .gpu_buffers import VIEWS, root_of
 from .gpu_kernel import (
     THREADS,
     Kernel,
@@ -16,7 +17,6 @@ from .gpu_kernel import (
     only_if,
     product,
 )
-from .gpu_linalg import VIEWS, root_of
 
 
 def lower_copy(op: ir.Operation, kernels: Kernels) -> None:

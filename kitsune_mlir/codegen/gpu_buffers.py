@@ -1,0 +1,57 @@
+"""Buffers of a bufferized host function: what is a view of what, and fills that need not happen."""
+
+from __future__ import annotations
+
+from kitsune_mlir.mlir import ir, walk
+
+VIEWS = (
+    "memref.cast",
+    "memref.collapse_shape",
+    "memref.expand_shape",
+    "memref.extract_strided_metadata",
+    "memref.reinterpret_cast",
+    "memref.reshape",
+    "memref.subview",
+    "memref.transpose",
+)
+
+
+def root_of(value: ir.Value) -> ir.Value:
+    """The buffer that a memref is a view of."""
+    while isinstance(value.type, ir.MemRefType) and not isinstance(value.owner, ir.Block):
+        owner = value.owner.operation
+        if owner.name not in VIEWS:
+            break
+        value = owner.operands[0]
+    return value
+
+
+class Fills:
+    """Fills that wait for a reduction into the same buffer, which then starts from the value itself."""
+
+    def __init__(self) -> None:
+        # By root buffer: what was filled, the launch that did it, the value.
+        self._pending: dict[int, tuple[ir.Value, ir.Operation, ir.Value]] = {}
+
+    def seen(self, op: ir.Operation) -> None:
+        """An operation that stays: whatever it touches keeps its fill."""
+        if op.name in VIEWS:
+            return
+        for inner in walk(op):
+            for operand in inner.operands:
+                self._pending.pop(hash(root_of(operand)), None)
+
+    def add(self, buffer: ir.Value, launch: ir.Operation, value: ir.Value) -> None:
+        """`launch` has filled all of `buffer` with `value`."""
+        self._pending[hash(root_of(buffer))] = buffer, launch, value
+
+    def take(self, op: ir.Operation, buffer: ir.Value) -> ir.Value | None:
+        """The value that `buffer`, an output of `op` and no input, was filled with; the fill is erased."""
+        root = root_of(buffer)
+        filled, launch, value = self._pending.get(hash(root), (None, None, None))
+        uses = sum(root_of(operand) == root for inner in walk(op) for operand in inner.operands)
+        if launch is None or filled != buffer or uses > 1:
+            return None
+        del self._pending[hash(root)]
+        launch.erase()
+        return value

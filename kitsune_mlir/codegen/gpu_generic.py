@@ -1,0 +1,97 @@
+"""A linalg.generic on memrefs, read: its loops, sizes and what kind of computation it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.mlir import ir, location
+
+from .gpu_kernel import Size, extent
+
+
+class Generic:
+    """A linalg.generic on memrefs and what its parts are called here."""
+
+    def __init__(self, op: ir.Operation):
+        self.op = op
+        self.block = op.regions[0].blocks[0]
+        counts = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
+        self.maps = [ir.AffineMapAttr(map_).value for map_ in ir.ArrayAttr(op.attributes["indexing_maps"])]
+        self.inputs, self.outputs = list(op.operands)[: counts[0]], list(op.operands)[counts[0] :]
+        self.out_maps = self.maps[counts[0] :]
+        kinds = [str(kind) for kind in ir.ArrayAttr(op.attributes["iterator_types"])]
+        order = [dim for map_ in self.out_maps[:1] for dim in _dims_of(map_)]
+        parallel = [d for d, kind in enumerate(kinds) if "parallel" in kind]
+        # The dimensions of the result last to first in memory: consecutive threads write consecutive elements.
+        self.parallel = [d for d in parallel if d not in order] + [d for d in order if d in parallel]
+        self.reduction = [d for d in range(len(kinds)) if d not in parallel]
+        if any(d in self.reduction for map_ in self.out_maps for d in _dims_of(map_)):
+            raise UnsupportedError(
+                f"{location(op.location)}: a result indexed by a reduced dimension cannot be compiled"
+            )
+
+    def size(self, dim: int, see: Callable[[ir.Value], ir.Value]) -> Size:
+        """The size of loop `dim`, read off an operand that `see` brings to where it is needed."""
+        for operand, map_ in zip(self.op.operands, self.maps, strict=True):
+            if isinstance(operand.type, ir.MemRefType):
+                for position, result in enumerate(map_.results):
+                    if isinstance(result, ir.AffineDimExpr) and result.position == dim:
+                        return extent(see(operand), position)
+        raise UnsupportedError(f"{location(self.op.location)}: no operand gives the size of loop {dim}")
+
+    def reads(self, output: int) -> bool:
+        """Whether what output `output` holds before matters."""
+        argument = self.block.arguments[len(self.inputs) + output]
+        return bool(self.reduction) or any(True for _ in argument.uses)
+
+    def fill_value(self) -> ir.Value | None:
+        """The host scalar that all of the only output becomes, if that is all that happens."""
+        if len(self.outputs) != 1 or self.reduction or len(self.block.operations) != 1:
+            return None
+        yielded = self.block.operations[0].operands[0]
+        for argument, operand in zip(self.block.arguments, self.inputs, strict=False):
+            if argument == yielded:
+                return None if isinstance(operand.type, ir.MemRefType) else operand
+        return yielded if yielded.owner != self.block else None
+
+    def label(self) -> str:
+        """What to call its kernel."""
+        names = {op.operation.name for op in self.block.operations}
+        if self.fill_value() is not None:
+            return "fill"
+        if self.reduction:
+            return "product" if "arith.mulf" in names and len(self.inputs) > 1 else "reduce"
+        return "gather" if "memref.load" in names else "elementwise"
+
+    def product_loops(self) -> tuple[int, ...]:
+        """The two innermost parallel loops of which one runs through the first of two inputs only, the other
+        through the second: the rows and columns of a matrix product. Empty for anything else."""
+        if not self.reduction or len(self.inputs) != 2 or len(self.outputs) != 1:
+            return ()
+        left, right = (set(_dims_of(map_)) for map_ in self.maps[:2])
+        rows = [d for d in self.parallel if d in left and d not in right]
+        columns = [d for d in self.parallel if d in right and d not in left]
+        return (rows[-1], columns[-1]) if rows and columns else ()
+
+    def along_memory(self) -> bool:
+        """Whether every input that the reduction runs through lies along it: the warp reads whole lines."""
+        last = self.reduction[-1]
+        touched = [map_ for map_ in self.maps[: len(self.inputs)] if last in _dims_of(map_)]
+        return bool(touched) and all(_dims_of(map_)[-1:] == [last] for map_ in touched)
+
+
+def _dims_of(map_: ir.AffineMap) -> list[int]:
+    """The dimensions that the results mention, in order."""
+    found: list[int] = []
+
+    def visit(expression: ir.AffineExpr) -> None:
+        if isinstance(expression, ir.AffineDimExpr):
+            found.append(expression.position)
+        elif not isinstance(expression, ir.AffineConstantExpr):
+            visit(expression.lhs)
+            visit(expression.rhs)
+
+    for result in map_.results:
+        visit(result)
+    return found
