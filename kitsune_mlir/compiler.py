@@ -115,8 +115,11 @@ def _for_target(
 ) -> tuple[Section, plan.Plan]:
     copy = mlir.clone(module)
     remarks = remarks + steps.passes(copy, PLACE, f"{target.name}:", spec)
-    found = plan.describe(before, copy, target, remarks)
-    steps.passes(copy, CONVERT[target.kind], f"{target.name}:", spec)
+    placed = plan.pipelines(copy)
+    refusals = [r for r in steps.passes(copy, CONVERT[target.kind], f"{target.name}:", spec) if r.symbol]
+    refused = {refusal.symbol for refusal in refusals}
+    running = [pipeline for pipeline in placed if pipeline["name"] not in refused]
+    found = plan.describe(before, running, target, remarks, refusals)
     section = steps.run(f"{target.name}:generate code", lambda: _build(copy, target))
     found["kernels"] = section.manifest.get("kernels", [])
     return section, found

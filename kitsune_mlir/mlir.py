@@ -30,6 +30,7 @@ from torch_mlir.dialects import (
     llvm,
     math,
     memref,
+    nvvm,
     scf,
     tensor,
     transform,
@@ -92,6 +93,7 @@ class Remark:
     operator: str  # the operation's name, such as "linalg.generic"
     message: str
     origin: ir.Location  # the whole location, for tools that match it
+    symbol: str = ""  # the operation's name in the module, where it has one
 
     def __str__(self) -> str:
         return f"{self.location}: remark: {self.message}"
@@ -135,7 +137,9 @@ def remark(op: ir.Operation, message: str) -> None:
     sink = _remarks.get()
     if sink is not None:
         loc = op.operation.location
-        sink.append(Remark(location(loc), op.operation.name, message, loc))
+        attributes = op.operation.attributes
+        symbol = ir.StringAttr(attributes["sym_name"]).value if "sym_name" in attributes else ""
+        sink.append(Remark(location(loc), op.operation.name, message, loc, symbol))
 
 
 def importer(name: str) -> ModuleType:

@@ -30,50 +30,82 @@ DYNAMIC_SIZE = 65536  # rows assumed of a dimension that is open until the call
 
 
 @dataclass(frozen=True)
+class Group:
+    """The operators of one pipeline: what each moves when it runs alone, and what crosses the border."""
+
+    operator_bytes: tuple[int, ...]
+    border_bytes: int
+
+
+@dataclass(frozen=True)
 class Partitioned:
     """What only shows between partition-dataflow and design-pipeline; the same for every target."""
 
-    total: int
-    pipelined: int
     alone_bytes: tuple[int, ...]  # of each operator outside pipelines
-    dram_bytes: dict[str, int]
+    groups: dict[str, Group]  # by the name of the pipeline
     is_dynamic: bool
     declined: tuple[Remark, ...]
 
 
 def partitioned(module: ir.Module, declined: Sequence[Remark]) -> Partitioned:
     """Reads a module whose pipelines stand, not yet designed, around linalg."""
-    found = traffic.operators(module)
-    alone = [op for op in found if traffic.enclosing(op, traffic.PIPELINE) is None]
+    alone = [op for op in traffic.operators(module) if traffic.enclosing(op, traffic.PIPELINE) is None]
     main = mlir.walk(module, "func.func")[0]
     arguments = [value.type for value in main.regions[0].blocks[0].arguments]
     return Partitioned(
-        total=len(found),
-        pipelined=len(found) - len(alone),
-        alone_bytes=tuple(traffic.operator_bytes(op, DYNAMIC_SIZE) for op in alone),
-        dram_bytes=traffic.dram_bytes(module, DYNAMIC_SIZE),
+        alone_bytes=_bytes(alone),
+        groups={
+            op.opview.label: Group(_bytes(traffic.operators(op)), traffic.pipeline_bytes(op, DYNAMIC_SIZE))
+            for op in mlir.walk(module, traffic.PIPELINE)
+        },
         is_dynamic=any(isinstance(kind, ir.RankedTensorType) and not kind.has_static_shape for kind in arguments),
         declined=tuple(declined),
     )
 
 
-def describe(before: Partitioned, placed: ir.Module, target: Target, remarks: Sequence[Remark] = ()) -> Plan:
-    """The plan of a placed module for one target; `remarks` are those of design and placement."""
-    pipelines = [_pipeline(op.opview) for op in mlir.walk(placed, traffic.PIPELINE)]
-    predicted = sum(pipeline["predicted_us"] or 0.0 for pipeline in pipelines)
-    predicted += sum(target.launch_us + count / (target.dram_gbps * 1e3) for count in before.alone_bytes)
+def pipelines(placed: ir.Module) -> list[dict[str, Any]]:
+    """The pipelines of a placed module, as they stand in a plan."""
+    return [_pipeline(op.opview) for op in mlir.walk(placed, traffic.PIPELINE)]
+
+
+def describe(
+    before: Partitioned,
+    running: Sequence[dict[str, Any]],
+    target: Target,
+    remarks: Sequence[Remark] = (),
+    refusals: Sequence[Remark] = (),
+) -> Plan:
+    """The plan for one target on which the pipelines `running` run as such and all else operator by
+    operator. `remarks` are those of design and placement, `refusals` say which pipelines the target's code
+    generation declined."""
+    names = {pipeline["name"] for pipeline in running}
+    inside = [group for name, group in before.groups.items() if name in names]
+    alone = list(before.alone_bytes)
+    for name, group in before.groups.items():
+        alone += group.operator_bytes if name not in names else ()
+    pipelined = [count for group in inside for count in group.operator_bytes]
+    predicted = sum(pipeline["predicted_us"] or 0.0 for pipeline in running)
+    predicted += sum(target.launch_us + count / (target.dram_gbps * 1e3) for count in alone)
     plan: Plan = {
         "target": target.name,
-        "operators": {"total": before.total, "pipelined": before.pipelined},
-        "pipelines": pipelines,
-        "dram_bytes": before.dram_bytes,
+        "operators": {"total": len(alone) + len(pipelined), "pipelined": len(pipelined)},
+        "pipelines": list(running),
+        "dram_bytes": {
+            "bulk_sync": sum(alone) + sum(pipelined),
+            "planned": sum(alone) + sum(group.border_bytes for group in inside),
+        },
         "predicted_us": round(predicted, 2),
         "kernels": [],
-        "declined": _declined([*before.declined, *remarks]),
+        "declined": [_declined(r) for r in (*before.declined, *remarks) if traffic.counts(r.operator)]
+        + [_declined(r) for r in refusals],
     }
     if before.is_dynamic:
         plan["dynamic_size"] = DYNAMIC_SIZE
     return plan
+
+
+def _bytes(found: Sequence[ir.Operation]) -> tuple[int, ...]:
+    return tuple(traffic.operator_bytes(op, DYNAMIC_SIZE) for op in found)
 
 
 def _pipeline(op: PipelineOp) -> dict[str, Any]:
@@ -130,6 +162,5 @@ def _queue(op: QueueOp) -> dict[str, Any]:
     }
 
 
-def _declined(remarks: Sequence[Remark]) -> list[dict[str, str]]:
-    told = [r for r in remarks if traffic.counts(r.operator)]
-    return [{"operator": r.operator, "reason": r.message, "location": r.location} for r in told]
+def _declined(remark: Remark) -> dict[str, str]:
+    return {"operator": remark.operator, "reason": remark.message, "location": remark.location}

@@ -69,15 +69,6 @@ def pipeline_bytes(pipeline: ir.Operation, dynamic_size: int) -> int:
     return sum(read.values()) + written
 
 
-def dram_bytes(module: ir.Module, dynamic_size: int) -> dict[str, int]:
-    """`bulk_sync` and `planned` bytes of a module whose pipelines stand, not yet designed, around linalg."""
-    all_operators = operators(module)
-    alone = [op for op in all_operators if enclosing(op, PIPELINE) is None]
-    planned = sum(operator_bytes(op, dynamic_size) for op in alone)
-    planned += sum(pipeline_bytes(op, dynamic_size) for op in walk(module, PIPELINE))
-    return {"bulk_sync": sum(operator_bytes(op, dynamic_size) for op in all_operators), "planned": planned}
-
-
 def _root(value: ir.Value) -> ir.Value:
     """The tensor that a chain of views shows."""
     while (owner := _producer(value)) is not None and owner.name in _VIEWS:

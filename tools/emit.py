@@ -17,7 +17,7 @@ def text(module: ir.Module, form: str, target: str) -> str:
     """
     if form in ("plan", "dot"):
         machine = targets.load(target or "cpu")
-        described = plan.describe(plan.partitioned(module, []), module, machine)
+        described = plan.describe(plan.partitioned(module, []), plan.pipelines(module), machine)
         return json.dumps(described, indent=2) + "\n" if form == "plan" else drawing.dot(described)
     from kitsune_mlir.codegen import ptx
 
