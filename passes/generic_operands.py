@@ -93,10 +93,7 @@ def _bounded(maps: Sequence[ir.AffineMap]) -> bool:
     if not maps:
         return False
     found = {
-        expression.position
-        for map_ in maps
-        for expression in map_.results
-        if isinstance(expression, ir.AffineDimExpr)
+        expression.position for map_ in maps for expression in map_.results if isinstance(expression, ir.AffineDimExpr)
     }
     return found == set(range(maps[0].n_dims))
 

@@ -1,0 +1,152 @@
+"""Small words for building device code: folded 32-bit arithmetic, memory, loops, thread identity.
+
+Wherever an `Int` is taken, a Python number stands for a constant and is folded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+
+from kitsune_mlir.mlir import arith, gpu, ir, llvm, nvvm, scf
+
+Int = int | ir.Value
+GLOBAL, SHARED = 1, 3  # NVPTX address spaces
+
+
+def i32() -> ir.Type:
+    return ir.IntegerType.get_signless(32)
+
+
+def value(x: Int) -> ir.Value:
+    """An i32 SSA value."""
+    return arith.constant(i32(), x) if isinstance(x, int) else x
+
+
+def add(a: Int, b: Int) -> Int:
+    if isinstance(a, int) and isinstance(b, int):
+        return a + b
+    if isinstance(a, int) and a == 0:
+        return b
+    if isinstance(b, int) and b == 0:
+        return a
+    return arith.addi(value(a), value(b))
+
+
+def sub(a: Int, b: Int) -> Int:
+    if isinstance(a, int) and isinstance(b, int):
+        return a - b
+    return a if isinstance(b, int) and b == 0 else arith.subi(value(a), value(b))
+
+
+def mul(a: Int, b: Int) -> Int:
+    if isinstance(a, int) and isinstance(b, int):
+        return a * b
+    if isinstance(b, int):
+        a, b = b, a
+    if isinstance(a, int) and a in (0, 1):
+        return b if a else 0
+    return arith.muli(value(a), value(b))
+
+
+def div(a: Int, b: int) -> Int:
+    """Quotient of a non-negative number."""
+    if isinstance(a, int):
+        return a // b
+    return a if b == 1 else arith.divui(a, value(b))
+
+
+def mod(a: Int, b: int) -> Int:
+    """Remainder of a non-negative number."""
+    if isinstance(a, int):
+        return a % b
+    return 0 if b == 1 else arith.remui(a, value(b))
+
+
+def least(a: Int, b: Int) -> Int:
+    """The smaller of two signed numbers."""
+    if isinstance(a, int) and isinstance(b, int):
+        return min(a, b)
+    return arith.minsi(value(a), value(b))
+
+
+def less(a: Int, b: Int) -> ir.Value:
+    """a < b, signed, as i1."""
+    return arith.cmpi(arith.CmpIPredicate.slt, value(a), value(b))
+
+
+def equal(a: Int, b: Int) -> ir.Value:
+    return arith.cmpi(arith.CmpIPredicate.eq, value(a), value(b))
+
+
+def pointer_type(space: int) -> ir.Type:
+    return ir.Type.parse(f"!llvm.ptr<{space}>")
+
+
+def offset(pointer: ir.Value, count: Int, element: ir.Type) -> ir.Value:
+    """The address `count` elements on; 64-bit counts may be i64 values."""
+    if isinstance(count, int) and count == 0:
+        return pointer
+    dynamic, raw = ([], [count]) if isinstance(count, int) else ([count], [-(2**31)])
+    return llvm.GEPOp(pointer.type, pointer, dynamic, raw, element, None).result
+
+
+def load(pointer: ir.Value, type_: ir.Type, align: int | None = None) -> ir.Value:
+    return llvm.LoadOp(type_, pointer, alignment=align).result
+
+
+def store(x: ir.Value, pointer: ir.Value, align: int | None = None) -> None:
+    llvm.StoreOp(x, pointer, alignment=align)
+
+
+def assembly(text: str, constraints: str, operands: Sequence[ir.Value], result: ir.Type | None) -> ir.Value | None:
+    """Inline PTX with side effects. Only for what no operation covers."""
+    op = llvm.InlineAsmOp(result, list(operands), text, constraints, has_side_effects=True)
+    return op.results[0] if result is not None else None
+
+
+def thread() -> ir.Value:
+    return nvvm.ThreadIdXOp().result
+
+
+def cta() -> ir.Value:
+    return nvvm.BlockIdXOp().result
+
+
+def barrier() -> None:
+    """All threads of the CTA; orders their memory accesses (PTX ISA: bar.sync)."""
+    gpu.BarrierOp()
+
+
+@contextlib.contextmanager
+def when(condition: ir.Value) -> Iterator[None]:
+    """Code for the threads in which `condition` holds."""
+    branch = scf.IfOp(condition)
+    with ir.InsertionPoint(branch.then_block):
+        yield
+        scf.YieldOp([])
+
+
+def choose(
+    condition: ir.Value, type_: ir.Type, then: Callable[[], ir.Value], other: Callable[[], ir.Value]
+) -> ir.Value:
+    """A value computed by one of two pieces of code."""
+    branch = scf.IfOp(condition, [type_], has_else=True)
+    for block, make in ((branch.then_block, then), (branch.else_block, other)):
+        with ir.InsertionPoint(block):
+            scf.YieldOp([make()])
+    return branch.results[0]
+
+
+def loop(
+    start: Int,
+    stop: Int,
+    step: Int,
+    body: Callable[[ir.Value, list[ir.Value]], list[ir.Value]],
+    carried: Sequence[ir.Value] = (),
+) -> list[ir.Value]:
+    """A counted loop; `body` takes the counter and the carried values and gives their successors."""
+    op = scf.ForOp(value(start), value(stop), value(step), list(carried))
+    with ir.InsertionPoint(op.body):
+        scf.YieldOp(body(op.induction_variable, list(op.inner_iter_args)))
+    return list(op.results)

@@ -1,0 +1,205 @@
+"""Computes single elements of the values in a stage body, pulling through what lies between memory and use.
+
+Elementwise operators, slices, reshapes, transpositions and concatenations are never stored: asking for
+an element of their result asks for the elements of their operands. What must be stored first (products,
+row reductions, what several operators need) stands in `memories`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from kitsune_mlir import rows
+from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.mlir import arith, ir
+
+from . import device
+from .device import Int
+from .memory import Memory, compute_type, element_of, shape_of
+
+_CASTS = ("arith.extf", "arith.truncf")
+
+
+class Evaluator:
+    """Elements of one loop nest. A nest's code asks at indices that are SSA values or numbers; asking twice
+    for one element computes it once within a region."""
+
+    def __init__(self, memories: dict[int, Memory]):
+        self.memories = memories
+        self._known: dict[tuple[int, tuple[int, ...]], ir.Value] = {}
+
+    def know(self, value: ir.Value, index: Sequence[Int], element: ir.Value) -> None:
+        """Says what an element is: an accumulator in a register."""
+        self._known[hash(value), _key(index)] = element
+
+    def fork(self) -> Evaluator:
+        """For code in a nested region: what it computes is not known outside."""
+        inner = Evaluator(self.memories)
+        inner._known = dict(self._known)
+        return inner
+
+    def __call__(self, value: ir.Value, index: Sequence[Int]) -> ir.Value:
+        """The element of `value` at `index`, of the compute type of its elements."""
+        key = hash(value), _key(index)
+        if key not in self._known:
+            self._known[key] = self._compute(value, list(index))
+        return self._known[key]
+
+    def _compute(self, value: ir.Value, index: list[Int]) -> ir.Value:
+        if (memory := self.memories.get(hash(value))) is not None:
+            return memory.load(index)
+        op = rows.producer(value)
+        if op is None:
+            raise UnsupportedError("a stage reads a value that no kernel argument gives")
+        if op.name == "linalg.generic":
+            return self._generic(op, value, index)
+        if op.name == "linalg.fill":
+            return constant(op.operands[0])
+        if op.name == "tensor.concat":
+            return self._concat(op, index)
+        if op.name == "tensor.extract_slice":
+            offsets, strides = (
+                list(ir.DenseI64ArrayAttr(op.attributes[f"static_{name}"])) for name in ("offsets", "strides")
+            )
+            moved = [device.add(device.mul(i, s), o) for i, s, o in zip(index, strides, offsets)]
+            return self(op.operands[0], moved)
+        if op.name in rows.RESHAPES:
+            return self(op.operands[0], _reshaped(index, shape_of(value), shape_of(op.operands[0])))
+        if op.name == "linalg.transpose":
+            permutation = list(ir.DenseI64ArrayAttr(op.attributes["permutation"]))
+            return self(op.operands[0], [index[permutation.index(d)] for d in range(len(index))])
+        if op.name == "arith.constant" and ir.DenseElementsAttr(op.attributes["value"]).is_splat:
+            splat = ir.DenseElementsAttr(op.attributes["value"]).get_splat_value()
+            return _constant_attribute(splat)
+        raise UnsupportedError(f"{op.name} is not computed in pipelines on a GPU")
+
+    def _generic(self, op: ir.Operation, value: ir.Value, index: list[Int]) -> ir.Value:
+        s = rows.Structured(op)
+        position = [hash(result) for result in op.results].index(hash(value))
+        loops: list[Int] = [0] * len(s.iterators)
+        for expr, i in zip(s.maps[s.inputs + position].results, index):
+            if not isinstance(expr, ir.AffineDimExpr):
+                raise UnsupportedError("a generic with a computed result index is not computed in pipelines on a GPU")
+            loops[expr.position] = i
+        return self.body(s, loops)[position]
+
+    def body(
+        self, s: rows.Structured, loops: list[Int], accumulators: dict[int, ir.Value] | None = None
+    ) -> list[ir.Value]:
+        """The values that a generic's body yields at given loop counters. `accumulators` gives outputs, by
+        number, values of their own; others start from their initial value."""
+        values: dict[int, ir.Value] = {}
+        for i, argument in enumerate(s.body.arguments):
+            if not list(argument.uses):
+                continue
+            if accumulators is not None and i - s.inputs in accumulators:
+                values[hash(argument)] = accumulators[i - s.inputs]
+            else:
+                at = [_affine(expr, loops) for expr in s.maps[i].results]
+                values[hash(argument)] = self(s.op.operands[i], at)
+        for op in s.body.operations:
+            op = op.operation
+            if op.name == "linalg.yield":
+                return [_use(values, operand) for operand in op.operands]
+            if op.name == "linalg.index":
+                dim = ir.IntegerAttr(op.attributes["dim"]).value
+                values[hash(op.results[0])] = arith.index_cast(ir.IndexType.get(), device.value(loops[dim]))
+            else:
+                clone_scalar(op, values)
+        raise AssertionError("a generic's body ends with linalg.yield")
+
+    def _concat(self, op: ir.Operation, index: list[Int]) -> ir.Value:
+        """Branches to the part that holds the element."""
+        dim = ir.IntegerAttr(op.attributes["dim"]).value
+        type_ = compute_type(element_of(op.results[0]))
+
+        def pick(parts: list[ir.Value], start: int, inside: Evaluator) -> ir.Value:
+            place = device.sub(index[dim], start)
+            at = [*index[:dim], place, *index[dim + 1 :]]
+            if len(parts) == 1:
+                return inside(parts[0], at)
+            size = shape_of(parts[0])[dim]
+            if isinstance(place, int):
+                return inside(parts[0], at) if place < size else pick(parts[1:], start + size, inside)
+            return device.choose(
+                device.less(place, size),
+                type_,
+                lambda: inside.fork()(parts[0], at),
+                lambda: pick(parts[1:], start + size, inside.fork()),
+            )
+
+        return pick(list(op.operands), 0, self)
+
+
+def clone_scalar(op: ir.Operation, values: dict[int, ir.Value]) -> None:
+    """Clones one scalar operation of a body in compute types."""
+    if op.regions and len(op.regions):
+        raise UnsupportedError(f"{op.name} in an operator's body is not computed in pipelines on a GPU")
+    if op.name == "arith.constant":
+        values[hash(op.results[0])] = constant(op.results[0])
+        return
+    operands = [_use(values, operand) for operand in op.operands]
+    types = [compute_type(result.type) for result in op.results]
+    if op.name in _CASTS and operands[0].type == types[0]:
+        values[hash(op.results[0])] = operands[0]
+        return
+    attributes = {name: op.attributes[name] for name in op.attributes}
+    clone = ir.Operation.create(op.name, types, operands, attributes)
+    values.update((hash(old), new) for old, new in zip(op.results, clone.results))
+
+
+def _use(values: dict[int, ir.Value], operand: ir.Value) -> ir.Value:
+    return values[hash(operand)] if hash(operand) in values else constant(operand)
+
+
+def constant(scalar: ir.Value) -> ir.Value:
+    """A copy, in the kernel, of a scalar constant from around it."""
+    op = rows.producer(scalar)
+    if op is not None and op.name == "arith.constant":
+        return _constant_attribute(op.attributes["value"])
+    if op is not None and op.name in _CASTS:
+        inner = constant(op.operands[0])
+        type_ = compute_type(scalar.type)
+        if inner.type == type_:
+            return inner
+        return (arith.truncf if inner.type.width > type_.width else arith.extf)(type_, inner)
+    raise UnsupportedError("a stage reads a scalar that is not a constant; a GPU pipeline takes tensors only")
+
+
+def _constant_attribute(attribute: ir.Attribute) -> ir.Value:
+    if isinstance(attribute, ir.FloatAttr):
+        return arith.ConstantOp(compute_type(attribute.type), attribute.value).result
+    return arith.ConstantOp(attribute.type, attribute).result
+
+
+def _affine(expr: ir.AffineExpr, loops: Sequence[Int]) -> Int:
+    if isinstance(expr, ir.AffineDimExpr):
+        return loops[expr.position]
+    if isinstance(expr, ir.AffineConstantExpr):
+        return expr.value
+    if isinstance(expr, ir.AffineAddExpr):
+        return device.add(_affine(expr.lhs, loops), _affine(expr.rhs, loops))
+    if isinstance(expr, ir.AffineMulExpr):
+        return device.mul(_affine(expr.lhs, loops), _affine(expr.rhs, loops))
+    if isinstance(expr, ir.AffineFloorDivExpr | ir.AffineModExpr) and isinstance(expr.rhs, ir.AffineConstantExpr):
+        divide = device.div if isinstance(expr, ir.AffineFloorDivExpr) else device.mod
+        return divide(_affine(expr.lhs, loops), expr.rhs.value)
+    raise UnsupportedError(f"index {expr} is not computed in pipelines on a GPU")
+
+
+def _reshaped(index: Sequence[Int], shape: Sequence[int], source: Sequence[int]) -> list[Int]:
+    """The index in `source` of the element at `index` in `shape`: same rows, same place in the row."""
+    column: Int = 0
+    for size, i in zip(shape[1:], index[1:]):
+        column = device.add(device.mul(column, size), i)
+    found: list[Int] = []
+    for d in range(1, len(source)):
+        rest = prod(source[d + 1 :])
+        place = device.div(column, rest)
+        found.append(place if d == 1 else device.mod(place, source[d]))
+    return [index[0], *found]
+
+
+def _key(index: Sequence[Int]) -> tuple[int, ...]:
+    return tuple(("n", i) if isinstance(i, int) else ("v", hash(i)) for i in index)

@@ -1,0 +1,192 @@
+"""The kernel of a placed pipeline: one persistent launch, a role a range of CTAs.
+
+    @pipeline(tensors..., outputs..., workspace, rows: i32)
+
+CTA c of role r's n takes row tiles c, c + n, c + 2n, ... A workspace holds the rings that lie in L2:
+a counter of finished CTAs, the slots' counters, the slots. It starts zeroed; the CTA that finishes last
+zeroes the counters again, so launches need nothing from the host between them.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from kitsune_mlir import rows
+from kitsune_mlir.dialects import kitsune
+from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.mlir import arith, ir, llvm
+from kitsune_mlir.planning.target import Target
+
+from . import device, loops
+from .memory import element_bytes
+from .ring import COUNTER_BYTES, Ring
+from .role import ON_CHIP, Role, Surroundings
+
+_ALIGN = 256
+
+
+@dataclass(frozen=True)
+class _RingPlace:
+    """Byte offsets of a ring in the workspace."""
+
+    counters: int
+    data: int
+
+
+class PipelineKernel:
+    """Builds the gpu.module of one pipeline. Raises UnsupportedError for what has no code here."""
+
+    def __init__(self, pipeline: kitsune.PipelineOp, target: Target):
+        self.pipeline = pipeline
+        members: dict[int, list[kitsune.StageOp]] = {}
+        for stage in pipeline.stages:
+            members.setdefault(stage.role, []).append(stage)
+        self.roles = [Role(stages, stages[0].replicas) for _, stages in sorted(members.items())]
+        self.shared_bytes = max(role.shared_bytes for role in self.roles) + 16
+        if self.shared_bytes > target.shared_bytes:
+            raise UnsupportedError(
+                f"a stage wants {self.shared_bytes} bytes of shared memory, {target.name} has {target.shared_bytes}"
+            )
+        if pipeline.tile_rows % 16:
+            raise UnsupportedError(f"tile_rows must be a multiple of 16 on a GPU, found {pipeline.tile_rows}")
+        self.queues = [queue for queue in pipeline.queues if queue.transport not in ON_CHIP]
+        self._lay_out()
+        self.tensors = [value for value in pipeline.inputs if rows.is_tensor(value)]
+        self.results = pipeline.result_ops
+
+    def _lay_out(self) -> None:
+        """The finished counter first, then all counters, then the slots."""
+        at = COUNTER_BYTES
+        counters = {}
+        for queue in self.queues:
+            counters[queue.label] = at
+            at += 2 * COUNTER_BYTES * queue.ring.slots
+        self.counter_bytes = at
+        self.places: dict[str, _RingPlace] = {}
+        for queue in self.queues:
+            at = -(-at // _ALIGN) * _ALIGN
+            self.places[queue.label] = _RingPlace(counters[queue.label], at)
+            tile = queue.ring.tile
+            count = 1
+            for size in tile.shape:
+                count *= size
+            at += queue.ring.slots * count * element_bytes(tile.element_type)
+        self.workspace_bytes = at if self.queues else 0
+
+    @property
+    def ctas(self) -> int:
+        return sum(role.replicas for role in self.roles)
+
+    def launch(self) -> str:
+        """What the runtime needs to launch the kernel, JSON."""
+        return json.dumps(
+            {
+                "kernel": self.pipeline.label,
+                "ctas": self.ctas,
+                "threads": loops.THREADS,
+                "shared_bytes": self.shared_bytes,
+                "workspace_bytes": self.workspace_bytes,
+                "cooperative": len(self.roles) > 1,
+                "rows_from": self.rows_from(),
+                "tile_rows": self.pipeline.tile_rows,
+            }
+        )
+
+    def rows_from(self) -> int:
+        """The number of a streamed tensor among the arguments."""
+        load = next(load for stage in self.pipeline.stages for load in stage.loads)
+        return [hash(value) for value in self.tensors].index(hash(load.operands[0]))
+
+    def build(self) -> ir.Operation:
+        """The gpu.module, at the insertion point."""
+        name = self.pipeline.label
+        module = device.gpu.GPUModuleOp(f"{name}_kernel")
+        pointer, i32 = device.pointer_type(device.GLOBAL), device.i32()
+        arguments = [pointer] * (len(self.tensors) + len(self.results) + 1) + [i32]
+        with ir.InsertionPoint(module.bodyRegion.blocks.append()):
+            shared = ir.Type.parse("!llvm.array<0 x i8>")
+            linkage = ir.Attribute.parse("#llvm.linkage<external>")
+            llvm.GlobalOp(shared, "shared", linkage, addr_space=device.SHARED, alignment=1024)
+            kernel = device.gpu.GPUFuncOp(
+                ir.FunctionType.get(arguments, []), name, kernel=True, known_block_size=[loops.THREADS, 1, 1]
+            )
+            if self._computes_bf16():
+                kernel.attributes["kitsune.fast_math"] = ir.UnitAttr.get()
+            with ir.InsertionPoint(kernel.body.blocks.append(*arguments)):
+                self._body(list(kernel.body.blocks[0].arguments))
+                device.gpu.ReturnOp([])
+        return module.operation
+
+    def _computes_bf16(self) -> bool:
+        """Whether every product is of 16-bit floats, so that bf16-grade functions lose nothing."""
+        products = [
+            op.operation
+            for stage in self.pipeline.stages
+            for op in stage.block.operations
+            if op.operation.name == "linalg.matmul"
+        ]
+        return all(ir.RankedTensorType(op.operands[0].type).element_type.width == 16 for op in products)
+
+    def _body(self, arguments: list[ir.Value]) -> None:
+        *pointers, workspace, count = arguments
+        split = len(self.tensors)
+        around = Surroundings(
+            pointers={hash(value): pointer for value, pointer in zip(self.tensors, pointers)},
+            outputs={result.position: pointer for result, pointer in zip(self.results, pointers[split:])},
+            rings={queue.label: self._ring(queue, workspace) for queue in self.queues},
+            shared=llvm.AddressOfOp(device.pointer_type(device.SHARED), "shared").result,
+        )
+        tile_rows = self.pipeline.tile_rows
+        tiles = device.div(device.add(count, tile_rows - 1), tile_rows)
+        first, cta = 0, device.cta()
+        for role in self.roles:
+            inside = arith.cmpi(
+                arith.CmpIPredicate.ult, device.value(device.sub(cta, first)), device.value(role.replicas)
+            )
+            with device.when(inside):
+                device.loop(device.sub(cta, first), tiles, role.replicas, self._tile(role, count, around))
+            first += role.replicas
+        if self.queues:
+            self._finish(workspace, around.shared)
+
+    def _tile(self, role: Role, count: ir.Value, around: Surroundings):
+        i64, tile_rows = ir.IntegerType.get_signless(64), self.pipeline.tile_rows
+
+        def body(tile: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
+            start = device.mul(tile, tile_rows)
+            valid = device.least(device.sub(count, start), tile_rows)
+            role.emit(tile, valid, arith.extui(i64, start), around)
+            return []
+
+        return body
+
+    def _ring(self, queue: kitsune.QueueOp, workspace: ir.Value) -> Ring:
+        place, byte = self.places[queue.label], ir.IntegerType.get_signless(8)
+        tile = queue.ring.tile
+        return Ring(
+            device.offset(workspace, place.data, byte),
+            device.offset(workspace, place.counters, byte),
+            queue.ring.slots,
+            len(queue.consumers),
+            tuple(tile.shape),
+            tile.element_type,
+        )
+
+    def _finish(self, workspace: ir.Value, shared: ir.Value) -> None:
+        """The last CTA to come here zeroes every counter; no CTA waits on one any more."""
+        i32 = device.i32()
+        flag = device.offset(shared, self.shared_bytes - 16, ir.IntegerType.get_signless(8))
+        device.barrier()
+        with device.when(device.equal(device.thread(), 0)):
+            text = "atom.acq_rel.gpu.global.add.u32 $0, [$1], $2;"
+            before = device.assembly(text, "=r,l,r,~{memory}", [workspace, device.value(1)], i32)
+            device.store(before, flag)
+        device.barrier()
+        with device.when(device.equal(device.load(flag, i32), self.ctas - 1)):
+
+            def clear(i: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
+                device.store(device.value(0), device.offset(workspace, i, i32))
+                return []
+
+            device.loop(device.thread(), self.counter_bytes // 4, loops.THREADS, clear)

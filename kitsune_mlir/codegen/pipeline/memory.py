@@ -1,0 +1,111 @@
+"""Where tiles lie: tensors in global memory, tiles in shared memory and in ring slots.
+
+A tile's rows are dimension 0; the dimensions after it are contiguous. Elements are widened on loading
+and narrowed on storing: code computes in `compute_type`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.mlir import arith, ir
+
+from . import device
+from .device import Int
+
+
+def compute_type(element: ir.Type) -> ir.Type:
+    """What an element is computed in: f32 for the narrower floats, else itself."""
+    return ir.F32Type.get() if isinstance(element, ir.BF16Type | ir.F16Type) else element
+
+
+def storage_type(element: ir.Type) -> ir.Type:
+    """What an element is in memory: a byte for i1, 64 bits for an index."""
+    if isinstance(element, ir.IndexType):
+        return ir.IntegerType.get_signless(64)
+    if isinstance(element, ir.IntegerType) and element.width == 1:
+        return ir.IntegerType.get_signless(8)
+    return element
+
+
+def element_bytes(element: ir.Type) -> int:
+    return storage_type(element).width // 8
+
+
+@dataclass
+class Memory:
+    """A tensor of `shape` at `pointer`. `stride` elements lie between rows; `valid` rows exist (None: all).
+
+    Reads beyond the valid rows give the last one; writes there are dropped.
+    """
+
+    pointer: ir.Value
+    element: ir.Type
+    shape: tuple[int, ...]
+    stride: int
+    valid: ir.Value | None = None
+
+    @property
+    def columns(self) -> int:
+        """Elements of a row."""
+        return prod(self.shape[1:])
+
+    def _column(self, index: Sequence[Int]) -> Int:
+        column: Int = 0
+        for size, i in zip(self.shape[1:], index):
+            column = device.add(device.mul(column, size), i)
+        return column
+
+    def load(self, index: Sequence[Int]) -> ir.Value:
+        """The element at `index`, of the compute type."""
+        if not self.shape:
+            return self._widen(device.load(self.pointer, storage_type(self.element)))
+        row = index[0] if self.valid is None else device.least(index[0], device.sub(self.valid, 1))
+        return self.at(row, self._column(index[1:]))
+
+    def at(self, row: Int, column: Int) -> ir.Value:
+        """The element in a valid row at a flattened column, of the compute type."""
+        place = device.add(device.mul(row, self.stride), column)
+        type_ = storage_type(self.element)
+        return self._widen(device.load(device.offset(self.pointer, place, type_), type_))
+
+    def _widen(self, x: ir.Value) -> ir.Value:
+        if compute_type(self.element) != self.element:
+            return arith.extf(ir.F32Type.get(), x)
+        if isinstance(self.element, ir.IntegerType) and self.element.width == 1:
+            return arith.trunci(self.element, x)
+        return arith.index_cast(self.element, x) if isinstance(self.element, ir.IndexType) else x
+
+    def store(self, row: Int, column: Int, x: ir.Value) -> None:
+        """Stores an element of the compute type at a flattened column."""
+        type_ = storage_type(self.element)
+        if compute_type(self.element) != self.element:
+            x = arith.truncf(self.element, x)
+        elif isinstance(self.element, ir.IntegerType) and self.element.width == 1:
+            x = arith.extui(type_, x)
+        elif isinstance(self.element, ir.IndexType):
+            x = arith.index_cast(type_, x)
+        place = device.offset(self.pointer, device.add(device.mul(row, self.stride), column), type_)
+        if self.valid is None:
+            device.store(x, place)
+        else:
+            with device.when(device.less(row, self.valid)):
+                device.store(x, place)
+
+
+def shape_of(value: ir.Value) -> tuple[int, ...]:
+    return tuple(ir.RankedTensorType(value.type).shape)
+
+
+def element_of(value: ir.Value) -> ir.Type:
+    element = ir.RankedTensorType(value.type).element_type
+    if isinstance(element, ir.FloatType | ir.IntegerType | ir.IndexType) and element_bits(element) <= 64:
+        return element
+    raise UnsupportedError(f"elements of type {element} are not computed in pipelines on a GPU")
+
+
+def element_bits(element: ir.Type) -> int:
+    return 64 if isinstance(element, ir.IndexType) else element.width

@@ -1,0 +1,148 @@
+"""What a stage stores and in which order: its body as a list of loop nests.
+
+Products, row reductions, operands of products, and what leaves the stage are stored; everything else is
+computed where it is used (`evaluate.py`). A product takes its elementwise consumers along as its
+epilogue as long as each value has that one use.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kitsune_mlir import rows
+from kitsune_mlir.dialects import kitsune
+from kitsune_mlir.mlir import ir
+
+PRODUCT, REDUCTION, MAP = "product", "reduction", "map"
+
+
+@dataclass
+class Nest:
+    """Stores `value` (a reduction: all results of `op`). `op` is the product or reduction."""
+
+    kind: str
+    value: ir.Value
+    op: ir.Operation | None = None
+    local: bool = False  # kept in shared memory
+    puts: list[kitsune.PutOp] = field(default_factory=list)
+    stores: list[kitsune.StoreOp] = field(default_factory=list)
+
+    @property
+    def values(self) -> list[ir.Value]:
+        return list(self.op.results) if self.kind == REDUCTION and self.op is not None else [self.value]
+
+
+def is_reduction(op: ir.Operation) -> bool:
+    return op.name == "linalg.generic" and "reduction" in rows.Structured(op).iterators
+
+
+def is_elementwise(op: ir.Operation) -> bool:
+    return op.name == "linalg.generic" and not is_reduction(op) and len(op.results) == 1
+
+
+class StageNests:
+    """The nests of one stage in order. `on_chip` are the labels of queues that stay in the CTA."""
+
+    def __init__(self, stage: kitsune.StageOp, on_chip: set[str]):
+        self.stage = stage
+        self.nests: dict[int, Nest] = {}
+        self.order: list[int] = []
+        for op in stage.block.operations:
+            self._visit(op.operation, on_chip)
+
+    def __iter__(self):
+        return iter(self.nests[key] for key in self.order)
+
+    def _visit(self, op: ir.Operation, on_chip: set[str]) -> None:
+        if op.name == "linalg.matmul":
+            self._operand(op.operands[0])
+            self._product(op)
+        elif op.name == "linalg.generic" and is_reduction(op):
+            self._add(Nest(REDUCTION, op.results[0], op, local=True))
+        elif op.name == kitsune.PutOp.OPERATION_NAME:
+            nest = self._nest(op.operands[1])
+            if kitsune_label(op.operands[0]) in on_chip:
+                nest.local = True
+            else:
+                nest.puts.append(op.opview)
+        elif op.name == kitsune.StoreOp.OPERATION_NAME:
+            self._nest(op.operands[0]).stores.append(op.opview)
+
+    def _add(self, nest: Nest) -> Nest:
+        for value in nest.values:
+            self.nests[hash(value)] = nest
+        self.order.append(hash(nest.value))
+        return nest
+
+    def _nest(self, value: ir.Value) -> Nest:
+        """The nest that stores a value, made if there is none."""
+        return self.nests.get(hash(value)) or self._add(Nest(MAP, value))
+
+    def _operand(self, value: ir.Value) -> None:
+        self._nest(value).local = True
+
+    def _product(self, op: ir.Operation) -> None:
+        """The product with its epilogue; stored locally when anything but a put or store reads the end."""
+        value = op.results[0]
+        while (following := self._only_elementwise_use(value)) is not None:
+            value = following
+        readers = [use.owner.operation.name for use in value.uses]
+        outward = (kitsune.PutOp.OPERATION_NAME, kitsune.StoreOp.OPERATION_NAME)
+        self._add(Nest(PRODUCT, value, op, local=any(name not in outward for name in readers)))
+
+    def _only_elementwise_use(self, value: ir.Value) -> ir.Value | None:
+        uses = list(value.uses)
+        if len(uses) != 1:
+            return None
+        op = uses[0].owner.operation
+        if not is_elementwise(op):
+            return None
+        s = rows.Structured(op)
+        identity = ir.AffineMap.get_identity(2)
+        if uses[0].operand_number >= s.inputs or s.maps[uses[0].operand_number] != identity or s.maps[-1] != identity:
+            return None
+        # What else it reads must be stored before the product runs.
+        others = [v for i, v in enumerate(op.operands) if i < s.inputs and i != uses[0].operand_number]
+        return op.results[0] if all(self._is_ready(v) for v in others) else None
+
+    def _is_ready(self, value: ir.Value) -> bool:
+        """Whether every stored value that `value` is computed from is stored already."""
+        if hash(value) in self.nests:
+            return True
+        op = rows.producer(value)
+        if op is None or op.name.startswith("kitsune.") or op.parent.operation != self.stage.operation:
+            return True
+        if op.name == "linalg.matmul" or is_reduction(op):
+            return False
+        return all(self._is_ready(operand) for operand in op.operands if rows.is_tensor(operand))
+
+    def leaves(self, nest: Nest) -> set[int]:
+        """Keys of the stored values that a nest reads."""
+        found: set[int] = set()
+        roots = [nest.value] if nest.kind != REDUCTION else []
+        if nest.op is not None:
+            roots += [v for v in nest.op.operands if rows.is_tensor(v)]
+        own = {hash(v) for v in nest.values}
+        if nest.op is not None:
+            own |= {hash(v) for v in nest.op.results}
+        self._pull(roots, own, found)
+        return found - own
+
+    def _pull(self, roots: list[ir.Value], own: set[int], found: set[int]) -> None:
+        seen: set[int] = set()
+        stack = list(roots)
+        while stack:
+            value = stack.pop()
+            key = hash(value)
+            if key in seen:
+                continue
+            seen.add(key)
+            op = rows.producer(value)
+            if (key in self.nests and key not in own) or op is None or op.name == kitsune.GetOp.OPERATION_NAME:
+                found.add(key)
+            elif key not in own or op.name == "linalg.generic":
+                stack += [v for v in op.operands if rows.is_tensor(v)]
+
+
+def kitsune_label(queue: ir.Value) -> str:
+    return rows.producer(queue).opview.label

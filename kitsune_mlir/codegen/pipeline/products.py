@@ -1,0 +1,209 @@
+"""Matrix products of a row tile on tensor cores: mma.sync, every chip from sm_80.
+
+A (the tile) lies in shared memory, rows padded to multiples of 16 columns with zeros. B (the weight) is
+read from global memory straight into fragments. Warps split the columns; each holds all rows of its
+columns in registers: no element of B is read twice by a CTA for a tile.
+
+The order of k inside a step is free as long as A and B agree, so thread q of a quad takes the four
+neighbouring columns 4q..4q+3 of a step of 16 for its fragment positions 2q, 2q+1, 2q+8, 2q+9: one 8-byte
+load (f32: 16) in place of two. Fragment layouts: PTX ISA, "Matrix Fragments for mma.m16n8k16" and, for
+f32 operands, "mma.m16n8k8". f32 is computed as three tf32 products of high and low parts, which keeps
+about 21 bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from kitsune_mlir import rows
+from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.mlir import arith, ir, llvm, vector
+
+from . import device
+from .device import Int
+from .memory import Memory, compute_type, element_of, shape_of
+
+WARPS = 8
+STEP = 16  # columns of A in one step of the k loop
+MOST_ACCUMULATORS = 128  # registers a thread
+
+
+@dataclass
+class Weight:
+    """B: `n` output columns by `k`; strides in elements of the contracted and of the output column."""
+
+    pointer: ir.Value
+    element: ir.Type
+    n: int
+    k: int
+    stride_k: int
+    stride_n: int
+
+
+def weight_of(op: ir.Operation, memory: Memory) -> Weight:
+    """The weight of a product, by its indexing map: (n, k) as torch keeps a Linear's, or (k, n)."""
+    transposed = "d2" in str(list(rows.Structured(op).maps[1].results)[1])
+    shape = shape_of(op.operands[1])
+    n, k = shape if transposed else shape[::-1]
+    strides = (1, k) if transposed else (n, 1)
+    return Weight(memory.pointer, memory.element, n, k, *strides)
+
+
+def padded_columns(columns: int) -> int:
+    return -(-columns // STEP) * STEP
+
+
+def a_stride(columns: int, element: ir.Type) -> int:
+    """Elements between rows of A in shared memory: 16 bytes more than a multiple of 128 spreads the banks."""
+    return padded_columns(columns) + 16 * 8 // element.width
+
+
+def check_product(op: ir.Operation) -> None:
+    """Raises UnsupportedError for a product that has no tensor-core form here."""
+    a, b = (element_of(op.operands[i]) for i in (0, 1))
+    if a != b or not isinstance(a, ir.BF16Type | ir.F16Type | ir.F32Type):
+        raise UnsupportedError(f"products of {a} with {b} have no tensor-core form")
+    if compute_type(element_of(op.results[0])) != ir.F32Type.get():
+        raise UnsupportedError(f"products that sum in {element_of(op.results[0])} have no tensor-core form")
+
+
+def product(a: Memory, b: Weight, tile_rows: int, epilogue: Callable[[Int, Int, ir.Value], None]) -> None:
+    """a @ bᵀ for a tile. `epilogue(row, column, sum)` is called, in code, for each element in its thread;
+    columns given to it are smaller than b.n."""
+    m_tiles = tile_rows // 16
+    blocks = -(-b.n // 8)
+    per_warp = max(1, min(-(-blocks // WARPS), MOST_ACCUMULATORS // (4 * m_tiles)))
+    chunk = per_warp * 8 * WARPS
+    lane = arith.andi(device.thread(), device.value(31))
+    warp = device.div(device.thread(), 32)
+    g, q = device.div(lane, 4), arith.andi(lane, device.value(3))
+
+    def columns(start: Int) -> None:
+        first = device.add(start, device.mul(warp, per_warp * 8))
+        with device.when(device.less(first, b.n)):
+            sums = _sums(a, b, m_tiles, per_warp, first, g, q)
+            for i, total in enumerate(sums):
+                half, e, block, m = (i // 2) % 2, i % 2, (i // 4) % per_warp, i // (4 * per_warp)
+                row = device.add(g, m * 16 + half * 8)
+                column = device.add(first, device.add(device.mul(q, 2), block * 8 + e))
+                if b.n % (per_warp * 8):
+                    with device.when(device.less(column, b.n)):
+                        epilogue(row, column, total)
+                else:
+                    epilogue(row, column, total)
+
+    if chunk >= b.n:
+        columns(0)
+    else:
+        device.loop(0, b.n, chunk, lambda start, _: columns(start) or [])
+
+
+def _sums(a: Memory, b: Weight, m_tiles: int, blocks: int, first: Int, g: Int, q: Int) -> list[ir.Value]:
+    """Accumulators [m tile][block][4]: rows g and g+8, columns 2q and 2q+1 of the block."""
+    f32 = ir.F32Type.get()
+    zero = arith.constant(f32, 0.0)
+    n_columns = [device.least(device.add(first, device.add(g, block * 8)), b.n - 1) for block in range(blocks)]
+    starts = [device.mul(n, b.stride_n) for n in n_columns]
+
+    def step(k: Int, sums: list[ir.Value], tail: bool) -> list[ir.Value]:
+        column = device.add(k, device.mul(q, 4))
+        a_fragments = [
+            [_a_quad(a, device.add(g, m * 16 + half * 8), column) for half in (0, 1)] for m in range(m_tiles)
+        ]
+        result = list(sums)
+        for block, start in enumerate(starts):
+            quad = _b_quad(b, start, column, tail)
+            for m in range(m_tiles):
+                at = (m * blocks + block) * 4
+                result[at : at + 4] = _mma(b.element, a_fragments[m], quad, result[at : at + 4])
+        return result
+
+    whole = b.k // STEP * STEP
+    sums = [zero] * (m_tiles * blocks * 4)
+    if whole:
+        sums = device.loop(0, whole, STEP, lambda k, carried: step(k, carried, tail=False), sums)
+    return step(whole, sums, tail=True) if whole < b.k else sums
+
+
+def _quad_type(element: ir.Type) -> ir.Type:
+    """Four neighbouring elements: 64 bits of bf16 or f16 as two words, or four f32."""
+    return ir.VectorType.get([4], ir.F32Type.get()) if element.width == 32 else ir.VectorType.get([2], device.i32())
+
+
+def _a_quad(a: Memory, row: Int, column: Int) -> ir.Value:
+    place = device.offset(a.pointer, device.add(device.mul(row, a.stride), column), a.element)
+    return device.load(place, _quad_type(a.element), align=a.element.width // 2)
+
+
+def _b_quad(b: Weight, start: Int, k: Int, tail: bool) -> ir.Value:
+    """Columns k..k+3 of one output column's weights; zeros beyond b.k."""
+    if b.stride_k == 1 and b.k % 4 == 0 and not tail:
+        place = device.offset(b.pointer, device.add(start, k), b.element)
+        return device.load(place, _quad_type(b.element), align=b.element.width // 2)
+    elements = [_b_element(b, start, device.add(k, i), tail) for i in range(4)]
+    type_ = ir.VectorType.get([4], b.element)
+    packed = vector.from_elements(type_, elements)
+    return packed if b.element.width == 32 else vector.bitcast(_quad_type(b.element), packed)
+
+
+def _b_element(b: Weight, start: Int, k: Int, tail: bool) -> ir.Value:
+    place = device.least(k, b.k - 1) if tail else k
+    element = device.load(
+        device.offset(b.pointer, device.add(start, device.mul(place, b.stride_k)), b.element), b.element
+    )
+    if not tail:
+        return element
+    return arith.select(device.less(k, b.k), element, arith.constant(b.element, 0.0))
+
+
+def _words(quad: ir.Value) -> list[ir.Value]:
+    count = ir.VectorType(quad.type).shape[0]
+    return [vector.extract(quad, [], [i]) for i in range(count)]
+
+
+def _mma(element: ir.Type, a: list[ir.Value], b: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
+    if element.width == 32:
+        return _mma_f32([_words(half) for half in a], _words(b), sums)
+    kind = "bf16" if isinstance(element, ir.BF16Type) else "f16"
+    (a0, a2), (a1, a3) = (_words(half) for half in a)
+    return _mma_call(f"m16n8k16.row.col.f32.{kind}.{kind}.f32", [a0, a1, a2, a3, *_words(b)], sums)
+
+
+def _mma_f32(a: list[list[ir.Value]], b: list[ir.Value], sums: list[ir.Value]) -> list[ir.Value]:
+    """Two steps of k8; positions q and q+4 of step s are columns 4q+2s and 4q+2s+1."""
+    a_parts = [[_split(x) for x in half] for half in a]
+    b_parts = [_split(x) for x in b]
+    for s in (0, 1):
+        high, low = (
+            [a_parts[0][2 * s][p], a_parts[1][2 * s][p], a_parts[0][2 * s + 1][p], a_parts[1][2 * s + 1][p]]
+            for p in (0, 1)
+        )
+        b_high, b_low = ([b_parts[2 * s][p], b_parts[2 * s + 1][p]] for p in (0, 1))
+        for operands in ([*low, *b_high], [*high, *b_low], [*high, *b_high]):
+            sums = _mma_call("m16n8k8.row.col.f32.tf32.tf32.f32", operands, sums)
+    return sums
+
+
+def _split(x: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """x as a sum of two tf32 numbers, each in a 32-bit word. An infinity's low part is 0, not NaN."""
+    i32, f32 = device.i32(), ir.F32Type.get()
+    mask = arith.constant(i32, -8192)  # the 13 bits that tf32 drops
+    high = arith.andi(arith.bitcast(i32, x), mask)
+    rest = arith.subf(x, arith.bitcast(f32, high))
+    finite = arith.cmpf(arith.CmpFPredicate.OEQ, rest, rest)
+    low = arith.select(finite, rest, arith.constant(f32, 0.0))
+    return high, arith.bitcast(i32, low)
+
+
+def _mma_call(shape: str, words: list[ir.Value], sums: list[ir.Value]) -> list[ir.Value]:
+    """One mma.sync; the sums come in and go out in place (PTX ISA, mma)."""
+    f32 = ir.F32Type.get()
+    type_ = llvm.StructType.get_literal([f32] * 4)
+    count = len(words) - 2
+    a = ", ".join(f"${4 + i}" for i in range(count))
+    b = ", ".join(f"${4 + count + i}" for i in range(2))
+    text = f"mma.sync.aligned.{shape} {{$0, $1, $2, $3}}, {{{a}}}, {{{b}}}, {{$0, $1, $2, $3}};"
+    constraints = ",".join(["=f"] * 4 + ["r"] * len(words) + ["0", "1", "2", "3"])
+    struct = device.assembly(text, constraints, [*words, *sums], type_)
+    return [llvm.extractvalue(f32, struct, [i]) for i in range(4)]

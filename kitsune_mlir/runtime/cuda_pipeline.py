@@ -1,0 +1,89 @@
+"""Launches a pipeline's kernel on CUDA; the kernel is described in codegen/pipeline/kernel.py."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from kitsune_mlir.errors import UnsupportedError
+
+Described = tuple[int, tuple[int, ...], str]  # pointer, shape, dtype
+
+
+class PipelineLauncher:
+    """One pipeline on one device. Each stream has a workspace of its own, zeroed once: the kernel leaves its
+    counters zero."""
+
+    def __init__(self, device: Any, launch: dict[str, Any], code: Any):
+        from cuda.core import LaunchConfig
+
+        self._device, self._launch = device, launch
+        self._kernel = code.get_kernel(launch["kernel"])
+        self._config = LaunchConfig(
+            grid=launch["ctas"],
+            block=launch["threads"],
+            shmem_size=launch["shared_bytes"],
+            is_cooperative=launch["cooperative"],
+        )
+        self._workspaces: dict[int, Any] = {}
+        self._lock = threading.Lock()
+        self._check_residency()
+
+    def _check_residency(self) -> None:
+        """Asks the driver how many CTAs of this kernel fit at once; every CTA must be among them."""
+        from cuda.bindings import driver
+
+        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        nbytes, number = self._launch["shared_bytes"], driver.CUdevice(self._device.device_id)
+        (error,) = driver.cuKernelSetAttribute(attribute, nbytes, driver.CUkernel(int(self._kernel.handle)), number)
+        if int(error):
+            raise UnsupportedError(f"this GPU does not give {nbytes} bytes of shared memory to a CTA")
+        resident = self._kernel.occupancy.max_active_blocks_per_multiprocessor(
+            self._launch["threads"], self._launch["shared_bytes"]
+        )
+        capacity = resident * self._device.properties.multiprocessor_count
+        if self._launch["cooperative"] and capacity < self._launch["ctas"]:
+            raise UnsupportedError(
+                f"pipeline '{self._launch['kernel']}' needs {self._launch['ctas']} CTAs at once, this GPU holds "
+                f"{capacity}; compile it for a description of this GPU"
+            )
+
+    def _workspace(self, stream: int) -> int:
+        nbytes = self._launch["workspace_bytes"]
+        if not nbytes:
+            return 0
+        with self._lock:
+            if stream not in self._workspaces:
+                self._workspaces[stream] = _zeroed(self._device, nbytes, stream)
+            return int(self._workspaces[stream].handle)
+
+    def launch(self, stream: int, arguments: Sequence[Described], results: Sequence[Described]) -> None:
+        """Puts one run on the stream. Pointers are device addresses of dense tensors."""
+        from cuda.core import launch
+
+        rows = arguments[self._launch["rows_from"]][1][0]
+        if rows == 0:
+            return
+        pointers = [pointer for pointer, _, _ in (*arguments, *results)]
+        workspace = self._workspace(stream)
+        stream_object = _stream_object(self._device, stream)
+        launch(stream_object, self._config, self._kernel, *pointers, workspace, ctypes.c_int32(rows))
+
+
+def _stream_object(device: Any, handle: int) -> Any:
+    from cuda.core import Stream
+
+    return Stream.from_handle(handle) if handle else device.default_stream
+
+
+def _zeroed(device: Any, nbytes: int, stream: int) -> Any:
+    """A buffer of zeros, on the stream."""
+    from cuda.bindings import driver
+
+    buffer = device.allocate(nbytes, stream=_stream_object(device, stream))
+    (error,) = driver.cuMemsetD8Async(driver.CUdeviceptr(int(buffer.handle)), 0, nbytes, driver.CUstream(stream))
+    if int(error):
+        raise UnsupportedError(f"the GPU could not give a workspace of {nbytes} bytes")
+    return buffer

@@ -1,0 +1,72 @@
+"""convert-kitsune-to-gpu: a placed pipeline becomes one persistent kernel and a call of it.
+
+    %p = "kitsune.pipeline"() ({...})              func.func private @pipeline0(tensor<?x64xf32> {bufferization.
+      {sym_name = "pipeline0", tile_rows = 64}       access = "read"}, ...) -> tensor<?x8xf32>
+    %y = "kitsune.result"(%p) {index = 0}     =>   %y = func.call @pipeline0(%x, %w0, ...)
+                                                   gpu.module @pipeline0_kernel attributes {kitsune.launch = "{...}",
+                                                     kitsune.pipeline = "pipeline0"} { gpu.func @pipeline0(...) kernel }
+
+A pipeline that has no kernel form is declined with a remark and becomes plain linalg again, which
+convert-linalg-to-gpu compiles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kitsune_mlir.codegen.pipeline.kernel import PipelineKernel
+from kitsune_mlir.dialects import kitsune
+from kitsune_mlir.errors import UnsupportedError, UserError
+from kitsune_mlir.mlir import func, ir, remark
+from kitsune_mlir.planning import target as targets
+
+from .base import ModulePass
+from .inline_pipeline import inline_pipeline
+
+
+@dataclass(frozen=True)
+class ConvertKitsuneToGpu(ModulePass):
+    """target: what the pipelines were placed for when empty, else a name or the path of a description."""
+
+    name: ClassVar[str] = "convert-kitsune-to-gpu"
+    target: str = ""
+
+    def run(self, module: ir.Module) -> None:
+        for pipeline in kitsune.pipelines(module):
+            if not pipeline.is_placed:
+                raise UserError(f"pipeline '{pipeline.label}' is not placed; run place-stages before {self.name}")
+            target = targets.load(self.target or ir.StringAttr(pipeline.attributes["target"]).value)
+            with pipeline.operation.location:
+                try:
+                    kernel = PipelineKernel(pipeline, target)
+                    scratch = ir.Module.create()
+                    with ir.InsertionPoint(scratch.body):
+                        built = kernel.build()
+                except UnsupportedError as error:
+                    remark(pipeline, f"pipeline '{pipeline.label}' runs bulk-synchronously: {error}")
+                    inline_pipeline(pipeline)
+                    continue
+                _call(module, pipeline, kernel, built)
+
+
+def _call(module: ir.Module, pipeline: kitsune.PipelineOp, kernel: PipelineKernel, built: ir.Operation) -> None:
+    """Puts the kernel into the module and a call in the pipeline's place."""
+    name = pipeline.label
+    built.attributes["kitsune.pipeline"] = ir.StringAttr.get(name)
+    built.attributes["kitsune.launch"] = ir.StringAttr.get(kernel.launch())
+    with ir.InsertionPoint.at_block_begin(module.body):
+        results = [result.results[0].type for result in kernel.results]
+        type_ = ir.FunctionType.get([value.type for value in kernel.tensors], results)
+        function = func.FuncOp(name, type_, visibility="private")
+        access = ir.DictAttr.get({"bufferization.access": ir.StringAttr.get("read")})
+        function.attributes["arg_attrs"] = ir.ArrayAttr.get([access] * len(kernel.tensors))
+        i64 = ir.IntegerType.get_signless(64)
+        function.attributes["kitsune.rows_from"] = ir.IntegerAttr.get(i64, kernel.rows_from())
+        ir.InsertionPoint.current.insert(built.detach_from_parent())
+    with ir.InsertionPoint(pipeline):
+        call = func.CallOp(results, name, kernel.tensors)
+    for result, value in zip(kernel.results, call.results):
+        result.results[0].replace_all_uses_with(value)
+        result.operation.erase()
+    pipeline.operation.erase()
