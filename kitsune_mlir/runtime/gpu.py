@@ -159,7 +159,9 @@ class GpuRunner:
             ]
 
     def reserve(self, inputs: Sequence[Any], stream: Any = None) -> None:
-        """Makes ready for capturing a `launch` with inputs of these shapes on this stream."""
+        """Makes ready for capturing a `launch` with inputs of these shapes on this stream: runs once, so that code
+        is loaded and pipelines have their workspaces, and makes the memory of captured runs."""
+        self.launch(inputs, stream)
         with self._lock:
             handle = self._device.stream(inputs, stream)
             shapes = tuple(argument.shape for argument in self._bind(inputs, handle))
