@@ -32,17 +32,18 @@ def main() -> int:
     make.add_argument("folder", type=Path)
     make.add_argument("--target", default="sm_90a")
     make.add_argument("--plain", action="store_true", help="without pipelines: one kernel an operator")
+    make.add_argument("--shape", default="auto", choices=("auto", "fused", "spatial"), help="of pipelines")
     make.add_argument("--models", nargs="*", help="names in examples/models; default: all small ones")
     run = commands.add_parser("run", help="check artifacts on this machine's GPU")
     run.add_argument("artifacts", type=Path, nargs="+")
     run.add_argument("--repeat", type=int, default=20, help="timed runs, of which the median is shown")
     options = parser.parse_args()
     if options.command == "make":
-        return _make(options.folder, options.target, options.models, options.plain)
+        return _make(options.folder, options.target, options.models, options.plain, options.shape)
     return _run(options.artifacts, options.repeat)
 
 
-def _make(folder: Path, target: str, names: list[str] | None, plain: bool) -> int:
+def _make(folder: Path, target: str, names: list[str] | None, plain: bool, shape: str) -> int:
     import torch
 
     sys.path.insert(0, str(ROOT))
@@ -57,7 +58,7 @@ def _make(folder: Path, target: str, names: list[str] | None, plain: bool) -> in
             model, args = SMALL[name](dtype)
             with torch.no_grad():
                 wanted = model(*args)
-            content = (_plain_content if plain else _content)(model, args, target)
+            content = _plain_content(model, args, target) if plain else _content(model, args, target, shape)
             artifact.save(content, folder / f"{name}-{label}.kitsune", __version__)
             interface = content.interface
             tensors = {f"input_{i}": value for i, value in enumerate(interface.flat_inputs(args, {}))}
@@ -67,13 +68,14 @@ def _make(folder: Path, target: str, names: list[str] | None, plain: bool) -> in
     return 0
 
 
-def _content(model: Any, args: Any, target: str) -> Any:
+def _content(model: Any, args: Any, target: str, shape: str) -> Any:
     """What `kitsune_mlir.compile` puts in an artifact."""
     import kitsune_mlir
     from kitsune_mlir.runtime import artifact
 
     with tempfile.TemporaryDirectory() as folder:
-        return artifact.load(kitsune_mlir.compile(model, args, target=target).save(Path(folder, "model.kitsune")))
+        compiled = kitsune_mlir.compile(model, args, target=target, options={"place-stages": f"shape={shape}"})
+        return artifact.load(compiled.save(Path(folder, "model.kitsune")))
 
 
 def _plain_content(model: Any, args: Any, target: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from kitsune_mlir.errors import InternalError, UnsupportedError, UserError
 from kitsune_mlir.loaded import Loaded
 from kitsune_mlir.mlir import Remark, ir
 from kitsune_mlir.passes import pipeline
+from kitsune_mlir.passes.base import ModulePass
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.program import Program
@@ -57,6 +58,7 @@ def compile(
     target: str | Sequence[str] = "cpu",
     dynamic_shapes: Any = None,
     dtype: str | None = None,
+    options: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Compiled:
     """Compiles a model into something that can be called like it.
@@ -64,7 +66,8 @@ def compile(
     `model` is an nn.Module (with example `args`), an ExportedProgram, or the path of a .pt2, .onnx or
     .mlir file, or "module:function". `target` is one or several of "cpu", "sm_90a", ..., or paths of target
     descriptions. `dynamic_shapes` is torch.export's. `dtype` ("f32", "bf16") casts a copy of the model
-    first. `progress` is told the name of each step as it begins.
+    first. `options` gives passes options of their own, as kitsune-opt takes them:
+    {"place-stages": "shape=spatial tile-rows=64"}. `progress` is told the name of each step as it begins.
 
     Raises UserError for what is wrong with the request, UnsupportedError for what cannot be compiled
     (never because it cannot be pipelined), InternalError for a bug of ours.
@@ -72,16 +75,20 @@ def compile(
     from kitsune_mlir.frontend import import_model
 
     wanted = _targets(target)  # before the import, which may take long
-    steps = _Steps(progress)
+    steps = _Steps(progress, dict(options or {}))
     program = steps.run("import", lambda: import_model(model, args, dynamic_shapes=dynamic_shapes, dtype=dtype))
     return _compile(program, wanted, steps)
 
 
 def compile_program(
-    program: Program, target: str | Sequence[str] = "cpu", *, progress: Progress | None = None
+    program: Program,
+    target: str | Sequence[str] = "cpu",
+    *,
+    options: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
 ) -> Compiled:
     """Compiles an imported program, whose module it changes, for one or several targets; see `compile`."""
-    return _compile(program, _targets(target), _Steps(progress))
+    return _compile(program, _targets(target), _Steps(progress, dict(options or {})))
 
 
 def _targets(target: str | Sequence[str]) -> dict[str, Target]:
@@ -139,6 +146,7 @@ class _Steps:
     """Runs steps, keeps their times and the IR after each pass, and tells of progress."""
 
     progress: Progress | None = None
+    options: dict[str, str] = field(default_factory=dict)  # by pass
     stages: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -157,15 +165,16 @@ class _Steps:
         """Runs our passes in order, as steps called by their names after `prefix`."""
         with mlir.collect_remarks() as remarks:
             for name in names:
-                self.run(prefix + name, lambda name=name: _run_pass(module, name, target))
+                element = pipeline.make(name, self.options.get(name, ""), target)
+                self.run(prefix + name, lambda element=element: _run_pass(module, element, target))
                 self.keep(prefix + name, module)
         return remarks
 
 
-def _run_pass(module: ir.Module, name: str, target: str) -> None:
+def _run_pass(module: ir.Module, element: ModulePass, target: str) -> None:
     option = f"=target={target}" if target else ""
-    with _reported(f"pass {name}", module, f"--{name}{option}"):
-        pipeline.run(module, [pipeline.make(name, target=target)])
+    with _reported(f"pass {element.name}", module, f"--{element.name}{option}"):
+        pipeline.run(module, [element])
 
 
 @contextlib.contextmanager

@@ -48,15 +48,30 @@ def _excess(target: Target, subject: str, message: str) -> Finding:
 
 
 def shared_bytes(flow: Flow) -> dict[int, int]:
-    """Bytes of rings in the shared memory of one CTA of each role; a dsmem ring lies with its consumers."""
-    used = dict.fromkeys(flow.roles, 0)
+    """Most bytes of rings at once in the shared memory of one CTA of each role.
+
+    A dsmem ring lies with its consumers, all the time. An smem ring joins stages of one role, which run one
+    after another: it needs its memory from its producer to its last consumer, and rings of other times may
+    lie in the same place; unless a consumer looks ahead, which keeps tiles from one round to the next.
+    """
+    return {role: _most(flow, role) for role in flow.roles}
+
+
+def _most(flow: Flow, role: int) -> int:
+    order = {stage.name: i for i, stage in enumerate(flow.roles[role])}
+    always, spans = 0, []
     for queue in flow.queues:
-        if queue.transport == "smem":
-            used[flow.stage(queue.producer).role] += queue.depth * queue.tile_bytes
-        elif queue.transport == "dsmem":
-            for role in {flow.stage(name).role for name in queue.consumers}:
-                used[role] += queue.depth * queue.tile_bytes
-    return used
+        size = queue.depth * queue.tile_bytes
+        takers = [order[name] for name in queue.consumers if name in order]
+        if queue.transport == "dsmem":
+            always += size if takers else 0
+        elif queue.transport == "smem" and queue.producer in order:
+            if any(queue.lookaheads) or not takers:
+                always += size
+            else:
+                spans.append((order[queue.producer], max(takers), size))
+    alive = (sum(size for first, last, size in spans if first <= i <= last) for i in range(len(order)))
+    return always + max(alive, default=0)
 
 
 def _clusters(flow: Flow, target: Target) -> Iterator[Finding]:

@@ -142,6 +142,19 @@ def test_a_dsmem_ring_lies_in_every_consumer():
     assert shared_bytes(shared) == {0: 0, 1: 3 * 64, 2: 3 * 64}
 
 
+def test_rings_of_one_role_share_memory_when_their_times_do_not_overlap():
+    stages = [stage(name, 0) for name in "abcd"]
+
+    def bytes_of(*queues):
+        return shared_bytes(flow(stages, *(queue(f"q{i}", *ends, **kw) for i, (ends, kw) in enumerate(queues))))[0]
+
+    smem = {"depth": 1, "transport": "smem"}
+    chain = [(("a", "b"), smem), (("b", "c"), smem), (("c", "d"), smem)]
+    assert bytes_of(*chain) == 2 * 64  # at b: what it takes and what it puts
+    assert bytes_of(*chain, (("a", "d"), smem)) == 3 * 64
+    assert bytes_of(*chain, (("a", "b"), smem | {"depth": 2, "lookahead": (1,)})) == 2 * 64 + 2 * 64
+
+
 def test_a_finding_reads_as_a_sentence():
     (finding,) = errors(flow(AB, queue("hidden", "a", "b", depth=0)))
     assert str(finding) == "error: 'hidden' needs a depth of at least 1, found 0"
