@@ -128,8 +128,21 @@ def _for_target(
     running = [pipeline for pipeline in placed if pipeline["name"] not in refused]
     found = plan.describe(before, running, target, remarks, refusals)
     section = steps.run(f"{target.name}:generate code", lambda: _build(copy, target))
-    found["kernels"] = section.manifest.get("kernels", [])
+    found["kernels"] = _kernels(section)
     return section, found
+
+
+def _kernels(section: Section) -> list[dict[str, Any]]:
+    """What is known of each kernel; to the shared memory that ptxas sees comes what a pipeline is launched with."""
+    pipelines = section.manifest.get("pipelines", {}) if section.manifest["kind"] == "gpu" else {}
+    launches = {entry["module"]: entry["launch"] for entry in pipelines.values()}
+    kernels = []
+    for kernel in section.manifest.get("kernels", []):
+        launch = launches.get(kernel["module"], {})
+        extra = {key: launch[key] for key in ("ctas", "threads") if key in launch}
+        shared = launch.get("shared_bytes", 0) + (kernel["shared"] or 0) if launch else kernel["shared"]
+        kernels.append(kernel | extra | {"shared": shared})
+    return kernels
 
 
 def _build(module: ir.Module, target: Target) -> Section:

@@ -71,7 +71,11 @@ def _pipeline(pipeline: dict[str, Any]) -> list[str]:
 
 
 def _kernel(kernel: dict[str, Any]) -> dict[str, Any]:
-    known = {key: "-" if kernel[key] is None else kernel[key] for key in ("registers", "shared")}
+    known = {
+        key: "-" if kernel[key] is None else kernel[key]
+        for key in ("registers", "shared", "spill_stores")
+        if key in kernel
+    }
     return {"kernel": kernel["name"], **known, "location": _short(kernel["origin"])}
 
 
