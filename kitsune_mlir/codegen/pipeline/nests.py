@@ -55,7 +55,7 @@ class StageNests:
 
     def _visit(self, op: ir.Operation, on_chip: set[str]) -> None:
         if op.name == "linalg.matmul":
-            self._operand(op.operands[0])
+            self._operand(op.operands[0], on_chip)
             self._product(op)
         elif op.name == "linalg.generic" and is_reduction(op):
             self._add(Nest(REDUCTION, op.results[0], op, local=True))
@@ -78,8 +78,11 @@ class StageNests:
         """The nest that stores a value, made if there is none."""
         return self.nests.get(hash(value)) or self._add(Nest(MAP, value))
 
-    def _operand(self, value: ir.Value) -> None:
-        self._nest(value).local = True
+    def _operand(self, value: ir.Value, on_chip: set[str]) -> None:
+        """What a product streams lies in shared memory; the tile of an on-chip queue does already."""
+        op = rows.producer(value)
+        if op is None or op.name != kitsune.GetOp.OPERATION_NAME or kitsune_label(op.operands[0]) not in on_chip:
+            self._nest(value).local = True
 
     def _product(self, op: ir.Operation) -> None:
         """The product with its epilogue; stored locally when anything but a put or store reads the end."""
@@ -117,31 +120,25 @@ class StageNests:
         return all(self._is_ready(operand) for operand in op.operands if rows.is_tensor(operand))
 
     def leaves(self, nest: Nest) -> set[int]:
-        """Keys of the stored values that a nest reads."""
+        """Keys of the stored values, gets among them, that a nest reads."""
+        own = {hash(value) for value in nest.values}
+        stack = list(nest.values)
+        if nest.op is not None:
+            stack += [operand for operand in nest.op.operands if rows.is_tensor(operand)]
         found: set[int] = set()
-        roots = [nest.value] if nest.kind != REDUCTION else []
-        if nest.op is not None:
-            roots += [v for v in nest.op.operands if rows.is_tensor(v)]
-        own = {hash(v) for v in nest.values}
-        if nest.op is not None:
-            own |= {hash(v) for v in nest.op.results}
-        self._pull(roots, own, found)
-        return found - own
-
-    def _pull(self, roots: list[ir.Value], own: set[int], found: set[int]) -> None:
         seen: set[int] = set()
-        stack = list(roots)
         while stack:
             value = stack.pop()
             key = hash(value)
-            if key in seen:
+            op = rows.producer(value)
+            if key in seen or op is None:
                 continue
             seen.add(key)
-            op = rows.producer(value)
-            if (key in self.nests and key not in own) or op is None or op.name == kitsune.GetOp.OPERATION_NAME:
+            if op.name == kitsune.GetOp.OPERATION_NAME or (key in self.nests and key not in own):
                 found.add(key)
-            elif key not in own or op.name == "linalg.generic":
-                stack += [v for v in op.operands if rows.is_tensor(v)]
+            else:
+                stack += [operand for operand in op.operands if rows.is_tensor(operand)]
+        return found
 
 
 def kitsune_label(queue: ir.Value) -> str:
