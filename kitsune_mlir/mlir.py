@@ -81,6 +81,8 @@ def context() -> ir.Context:
     from torch_mlir.dialects import torch as torch_dialect
 
     torch_dialect.register_dialect(ctx)
+    with ctx, ir.Location.unknown():  # tm_tensor has no registration of its own; a pass that needs it loads it
+        PassManager.parse("builtin.module(func.func(convert-torch-to-tmtensor))").run(ir.Module.create().operation)
     kitsune.load(ctx)
     return ctx
 

@@ -144,11 +144,12 @@ class _Outliner:
 
 def _erase_dead(graph: DataflowGraph) -> set[int]:
     """Erases what only pipelines used and now hold copies of, and folded transpositions; the nodes."""
+    numbers = {hash(op.results[0]): number for number, op in enumerate(graph.ops)}
     erased = set()
     for op in reversed([op.operation for op in graph.block.operations]):
         if op.name in (*rows.SUPPORT, *rows.STRUCTURED) and not any(list(result.uses) for result in op.results):
-            if op in graph.index:
-                erased.add(graph.index[op])
+            if op.results and (number := numbers.get(hash(op.results[0]))) is not None:
+                erased.add(number)
             op.erase()
     return erased
 
