@@ -62,7 +62,7 @@ def _call(module: ir.Module, pipeline: kitsune.PipelineOp, kernel: PipelineKerne
         access = ir.DictAttr.get({"bufferization.access": ir.StringAttr.get("read")})
         function.attributes["arg_attrs"] = ir.ArrayAttr.get([access] * len(kernel.tensors))
         i64 = ir.IntegerType.get_signless(64)
-        function.attributes["kitsune.rows_from"] = ir.IntegerAttr.get(i64, kernel.rows_from())
+        function.attributes["kitsune.rows_from"] = ir.IntegerAttr.get(i64, kernel.streams()[0])
         ir.InsertionPoint.current.insert(built.detach_from_parent())
     with ir.InsertionPoint(pipeline):
         call = func.CallOp(results, name, kernel.tensors)

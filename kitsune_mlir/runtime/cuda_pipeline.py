@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.errors import UnsupportedError, UserError
 
 Described = tuple[int, tuple[int, ...], str]  # pointer, shape, dtype
 
@@ -63,7 +63,11 @@ class PipelineLauncher:
         """Puts one run on the stream. Pointers are device addresses of dense tensors."""
         from cuda.core import launch
 
-        rows = arguments[self._launch["rows_from"]][1][0]
+        counts = {arguments[i][1][0] for i in self._launch["streams"]}
+        if len(counts) > 1:
+            found = " and ".join(str(count) for count in sorted(counts))
+            raise UserError(f"inputs that are streamed together must have the same number of rows, found {found}")
+        (rows,) = counts
         if rows == 0:
             return
         pointers = [pointer for pointer, _, _ in (*arguments, *results)]

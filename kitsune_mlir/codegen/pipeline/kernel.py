@@ -88,15 +88,15 @@ class PipelineKernel:
                 "shared_bytes": self.shared_bytes,
                 "workspace_bytes": self.workspace_bytes,
                 "cooperative": len(self.roles) > 1,
-                "rows_from": self.rows_from(),
+                "streams": self.streams(),
                 "tile_rows": self.pipeline.tile_rows,
             }
         )
 
-    def rows_from(self) -> int:
-        """The number of a streamed tensor among the arguments."""
-        load = next(load for stage in self.pipeline.stages for load in stage.loads)
-        return [hash(value) for value in self.tensors].index(hash(load.operands[0]))
+    def streams(self) -> list[int]:
+        """The numbers of the streamed tensors among the arguments; all have the same rows."""
+        keys = [hash(value) for value in self.tensors]
+        return sorted({keys.index(hash(load.operands[0])) for stage in self.pipeline.stages for load in stage.loads})
 
     def build(self) -> ir.Operation:
         """The gpu.module, at the insertion point."""

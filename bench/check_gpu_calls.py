@@ -1,0 +1,121 @@
+"""Checks how compiled models are called on a GPU: sizes, streams, graphs, torch.compile.
+
+    python bench/check_gpu_calls.py        # needs a GPU, torch, torch-mlir and cuda-core
+
+Every result is compared with float64 on fresh random inputs. Exits 1 when one is wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import kitsune_mlir
+from examples.models import nerf
+from kitsune_mlir.errors import UserError
+
+BOUNDS = {torch.float32: 1e-4, torch.bfloat16: 2e-2}
+failures: list[str] = []
+
+
+def check(name: str, found: torch.Tensor, wanted: torch.Tensor, bound: float) -> None:
+    """Prints the relative error (Frobenius) and remembers a failure; NaN fails."""
+    norm = wanted.double().norm().item()
+    error = (found.double() - wanted.double()).norm().item() / norm if norm else float(found.numel() and found.norm())
+    good = error <= bound and found.shape == wanted.shape
+    failures.extend([] if good else [name])
+    print(f"{name:58} {error:9.1e}  {'right' if good else 'WRONG'}", flush=True)
+
+
+def results(value: torch.Tensor | tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def main() -> int:
+    """Runs every check; gives the exit code."""
+    print(torch.cuda.get_device_name())
+    for dtype in (torch.float32, torch.bfloat16):
+        for shape in ("fused", "spatial"):
+            _sizes_streams_graphs(dtype, shape)
+    _torch_compile()
+    print("failed: " + ", ".join(failures) if failures else "all right")
+    return bool(failures)
+
+
+def _sizes_streams_graphs(dtype: torch.dtype, shape: str) -> None:
+    model, args = nerf.nerf(dtype=dtype)[:2]
+    rows = torch.export.Dim("rows", min=0, max=1 << 24)
+    dynamic = tuple({0: rows} for _ in args)
+    start = time.perf_counter()
+    compiled = kitsune_mlir.compile(
+        model, args, target="sm_90a", dynamic_shapes=dynamic, options={"place-stages": f"shape={shape}"}
+    )
+    label = f"{str(dtype).removeprefix('torch.')} {shape}"
+    print(f"{label}: compiled in {time.perf_counter() - start:.2f} s, {compiled.plan['operators']}")
+    exact = model.double().cuda()
+    bound = BOUNDS[dtype]
+
+    def fresh(count: int) -> list[torch.Tensor]:
+        return [torch.rand(count, *arg.shape[1:], device="cuda", dtype=arg.dtype) * 2 - 1 for arg in args]
+
+    for count in (0, 1, 17, 64, 65, 1000, 65536):
+        inputs = fresh(count)
+        for i, (found, wanted) in enumerate(zip(results(compiled(*inputs)), results(exact(*_double(inputs))))):
+            check(f"{label}: {count} rows, output {i}", found, wanted, bound)
+
+    inputs, other = fresh(1000), fresh(777)
+    wanted, wanted_other = results(exact(*_double(inputs))), results(exact(*_double(other)))
+    first, second = torch.cuda.Stream(), torch.cuda.Stream()
+    torch.cuda.synchronize()
+    for _ in range(20):
+        with torch.cuda.stream(first):
+            on_first = results(compiled(*inputs))
+        with torch.cuda.stream(second):
+            on_second = results(compiled(*other))
+    torch.cuda.synchronize()
+    check(f"{label}: stream 1 of two at once", on_first[0], wanted[0], bound)
+    check(f"{label}: stream 2 of two at once", on_second[0], wanted_other[0], bound)
+
+    runner = compiled._runner("sm_90a")
+    with torch.cuda.stream(first):
+        runner.reserve(inputs)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=first):
+            captured = [torch.from_dlpack(result) for result in runner.launch(inputs)]
+    torch.cuda.synchronize()
+    for tensor, values in zip(inputs, fresh(1000)):
+        tensor.copy_(values)
+    for tensor in captured:
+        tensor.fill_(float("nan"))
+    graph.replay()
+    torch.cuda.synchronize()
+    check(f"{label}: a replayed graph, new inputs", captured[0], results(exact(*_double(inputs)))[0], bound)
+
+    if len(args) > 1:
+        try:
+            compiled(fresh(64)[0], *fresh(65)[1:])
+            failures.append(f"{label}: inputs with different rows were accepted")
+        except UserError as error:
+            print(f"{label}: different rows are refused: {error}")
+
+
+def _double(inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    return [value.double() if value.is_floating_point() else value for value in inputs]
+
+
+def _torch_compile() -> None:
+    model = torch.nn.Sequential(
+        torch.nn.Linear(96, 256), torch.nn.GELU(), torch.nn.LayerNorm(256), torch.nn.Linear(256, 40)
+    ).cuda()
+    x = torch.randn(1031, 96, device="cuda")
+    with torch.no_grad():
+        found = torch.compile(model, backend="kitsune", options={"target": "sm_90a"})(x)
+        check("torch.compile, 1031 rows", found, model.double()(x.double()), BOUNDS[torch.float32])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
