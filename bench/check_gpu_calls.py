@@ -15,7 +15,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import kitsune_mlir
-from examples.models import nerf
+from examples.models.nerf import nerf
 from kitsune_mlir.errors import UserError
 
 BOUNDS = {torch.float32: 1e-4, torch.bfloat16: 2e-2}
@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def _sizes_streams_graphs(dtype: torch.dtype, shape: str) -> None:
-    model, args = nerf.nerf(dtype=dtype)[:2]
+    model, args = nerf(dtype=dtype)[:2]
     rows = torch.export.Dim("rows", min=0, max=1 << 24)
     dynamic = tuple({0: rows} for _ in args)
     start = time.perf_counter()
