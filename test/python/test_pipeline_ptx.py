@@ -1,0 +1,55 @@
+"""The pipelines of sample models become PTX that assembles, with hardly a spill, for every GPU described."""
+
+import pytest
+import torch
+
+from examples.models import SMALL
+from kitsune_mlir import mlir
+from kitsune_mlir.codegen import ptx, ptxas
+from kitsune_mlir.frontend import import_model
+from kitsune_mlir.passes import pipeline
+from kitsune_mlir.planning import target
+
+MODELS = ("mlp", "nerf", "transformer", "meshgraphnets", "llama-prefill")
+PASSES = ("partition-dataflow", "design-pipeline", "place-stages", "verify-dataflow", "convert-kitsune-to-gpu")
+MOST_SPILLED = 64  # bytes a thread: a few values at the register limit of a launch of 1024 threads
+
+
+def assembled(name: str, dtype: torch.dtype, chip: str, shape: str = "auto") -> dict[str, ptxas.KernelInfo]:
+    """The kernels of the model's pipelines, none of which may be declined."""
+    torch.manual_seed(0)
+    program = import_model(*SMALL[name](dtype))
+    options = {"place-stages": f"shape={shape}"}
+    pipeline.run(program.module, [pipeline.make(p, options.get(p, ""), chip) for p in PASSES[:-1]])
+    names = {op.opview.label for op in mlir.walk(program.module, "kitsune.pipeline")}
+    pipeline.run(program.module, [pipeline.make(PASSES[-1], target=chip)])
+    machine = target.load(chip)
+    kernels: dict[str, ptxas.KernelInfo] = {}
+    for kernel in mlir.walk(program.module, "gpu.module"):
+        text = ptx.to_ptx(kernel, machine)
+        assert f".target {chip}" in text
+        kernels |= ptxas.assemble(text, machine).kernels
+    assert names and kernels.keys() == names
+    return kernels
+
+
+@pytest.fixture(autouse=True)
+def needs_ptxas():
+    if ptxas.find() is None:
+        pytest.skip("there is no ptxas")
+
+
+@pytest.mark.parametrize("shape", ["auto", "spatial"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
+@pytest.mark.parametrize("name", MODELS)
+def test_assembles(name, dtype, shape):
+    for label, kernel in assembled(name, dtype, "sm_90a", shape).items():
+        assert 0 < kernel.registers <= 255
+        assert kernel.spill_stores <= MOST_SPILLED, f"{label} spills {kernel.spill_stores} bytes"
+
+
+@pytest.mark.parametrize("chip", ["sm_80", "sm_89", "sm_100a", "sm_120"])
+@pytest.mark.parametrize("name", ["nerf", "transformer"])
+def test_assembles_for_other_gpus(name, chip):
+    for label, kernel in assembled(name, torch.bfloat16, chip).items():
+        assert kernel.spill_stores <= MOST_SPILLED, f"{label} spills {kernel.spill_stores} bytes"
