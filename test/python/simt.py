@@ -32,8 +32,8 @@ DTYPES = {
 TOGETHER = 1 << 16  # threads that run at once
 
 
-def dtype_of(kind: ir.Type) -> np.dtype:
-    return np.dtype(DTYPES[str(kind)])
+def dtype_of(kind: ir.Type | np.dtype) -> np.dtype:
+    return kind if isinstance(kind, np.dtype) else np.dtype(DTYPES[str(kind)])
 
 
 @dataclass

@@ -1,0 +1,75 @@
+"""A device for GpuRunner that also runs pipelines on the CPU (see simt_pipeline.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import ml_dtypes  # noqa: F401  (numpy learns bfloat16)
+import numpy as np
+from fake_gpu import FakeDevice, FakeMemory
+from simt import DTYPES
+from simt_decode import Op, decode
+from simt_memory import Region, Space
+from simt_pipeline import run
+
+from kitsune_mlir.mlir import ir
+
+Described = tuple[int, tuple[int, ...], str]  # pointer, shape, dtype
+
+
+class PipelineDevice(FakeDevice):
+    """A seed is an order in which CTAs take turns."""
+
+    def __init__(self, module: ir.Module, seed: int = 0):
+        super().__init__(module)
+        self._decoded: dict[str, Op] = {}
+        self.rng = np.random.default_rng(seed)
+        self.pipeline_launches = 0
+
+    def pipeline(self, launch: dict[str, Any], code: str) -> FakeLauncher:
+        return FakeLauncher(self, launch, decode(self._kernels[launch["kernel"]]))
+
+    def bytes_of(self, pointer: int, nbytes: int) -> np.ndarray:
+        found = self._bytes_at(pointer)[:nbytes]
+        assert len(found) == nbytes
+        return found
+
+
+class FakeLauncher:
+    """Stands in for kitsune_mlir.runtime.cuda_pipeline.PipelineLauncher."""
+
+    def __init__(self, device: PipelineDevice, launch: dict[str, Any], kernel: Op):
+        self._device, self._launch, self._kernel = device, launch, kernel
+        self._workspaces: dict[int, FakeMemory] = {}
+
+    def _workspace(self, stream: int) -> FakeMemory:
+        if stream not in self._workspaces:
+            self._workspaces[stream] = FakeMemory(self._device, self._launch["workspace_bytes"])
+            self._workspaces[stream].bytes[:] = 0
+        return self._workspaces[stream]
+
+    def launch(self, stream: int, arguments: Sequence[Described], results: Sequence[Described]) -> None:
+        """Runs; then every counter that was used must be zero, for the next launch."""
+        (rows,) = {arguments[i][1][0] for i in self._launch["streams"]}
+        if rows == 0:
+            return
+        self._device.pipeline_launches += 1
+        workspace = self._workspace(stream)
+        regions = list(self._regions("argument", arguments, writable=False))
+        regions += self._regions("result", results, writable=True)
+        regions.append(Region("the workspace", workspace.pointer, workspace.bytes, writable=True, tracked=True))
+        pointers = [pointer for pointer, _, _ in (*arguments, *results)]
+        values = [*pointers, workspace.pointer if len(workspace.bytes) else 0, np.int32(rows)]
+        counters = run(self._kernel, values, Space(regions), self._launch, self._device.rng)
+        for address in counters.released:
+            assert not np.any(self._device.bytes_of(address, 4)), "a launch left a counter that is not zero"
+
+    def _regions(self, kind: str, tensors: Sequence[Described], writable: bool) -> Iterator[Region]:
+        seen: dict[int, int] = {}
+        for pointer, shape, dtype in tensors:
+            nbytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(DTYPES[dtype]).itemsize
+            seen[pointer] = max(nbytes, seen.get(pointer, 0))
+        for number, (pointer, nbytes) in enumerate(seen.items()):
+            content = self._device.bytes_of(pointer, nbytes) if nbytes else np.zeros(0, np.uint8)
+            yield Region(f"{kind} {number}", pointer, content, writable, tracked=writable)

@@ -1,0 +1,72 @@
+"""Operations read out of MLIR once: an interpreter asks for the same things often, and the bindings are slow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from simt import DTYPES
+
+from kitsune_mlir.mlir import ir
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """A value by its key. `type` is a numpy dtype where there is one."""
+
+    key: int
+    type: Any
+
+    def __hash__(self) -> int:
+        return self.key
+
+
+@dataclass(eq=False)
+class Block:
+    arguments: list[int]
+    operations: list[Op]
+
+
+@dataclass(eq=False)
+class Region:
+    blocks: list[Block]
+
+
+@dataclass(eq=False)
+class Op:
+    """What an interpreter uses of an ir.Operation, under the same names; values are keys."""
+
+    name: str
+    operands: list[int]
+    operand_types: list[Any]
+    results: list[Result]
+    attributes: dict[str, ir.Attribute]
+    regions: list[Region]
+    location: ir.Location
+
+
+def decode(op: ir.Operation) -> Op:
+    """The operation and all it contains."""
+    return Op(
+        op.name,
+        [hash(value) for value in op.operands],
+        [kind_of(value.type) for value in op.operands],
+        [Result(hash(value), kind_of(value.type)) for value in op.results],
+        {name: op.attributes[name] for name in op.attributes},
+        [Region([_block(block) for block in region.blocks]) for region in op.regions],
+        op.location,
+    )
+
+
+def _block(block: ir.Block) -> Block:
+    return Block([hash(value) for value in block.arguments], [decode(op.operation) for op in block.operations])
+
+
+def kind_of(kind: ir.Type) -> Any:
+    """A numpy dtype for a number; (dtype, count) for a vector; the type itself for the rest."""
+    if isinstance(kind, ir.VectorType):
+        (count,) = kind.shape
+        return np.dtype(DTYPES[str(kind.element_type)]), count
+    name = str(kind)
+    return np.dtype(DTYPES[name]) if name in DTYPES else kind

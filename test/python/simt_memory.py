@@ -1,0 +1,165 @@
+"""Memory addressed by bytes. Finds accesses out of bounds, misaligned, unordered, and reads of what nobody wrote.
+
+Races are found whether or not they show in the numbers. A CTA's clock is the number of barriers it has
+passed. An access must come after every earlier one of another thread to the same byte, one of them a write:
+in the same CTA a barrier later; in another CTA after a release that follows a barrier, an acquire, and a
+barrier again. (PTX ISA, Memory Consistency Model: causality order.)
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+THREAD_BITS, CTA_BITS = 12, 12  # of a stamp; the clock is above them
+MANY = (1 << THREAD_BITS) - 1  # several threads of a CTA
+
+
+class MemoryFault(AssertionError):
+    """An access that a GPU may answer with anything."""
+
+    located = False  # whether the message says where
+
+
+class Clock:
+    """What one CTA's threads come after: accesses of CTA c up to its clock `seen[c]`."""
+
+    def __init__(self, cta: int, ctas: int):
+        self.cta, self.now = cta, 1
+        self.seen = np.zeros(ctas, np.int64)
+        self._pending = self.seen.copy()
+
+    def acquire(self, released: np.ndarray) -> None:
+        """One thread acquired; the others follow at the next barrier."""
+        self._pending = np.maximum(self._pending, released)
+
+    def barrier(self) -> None:
+        self.seen = np.maximum(self.seen, self._pending)
+        self.seen[self.cta] = self.now
+        self.now += 1
+
+    def stamps(self, threads: np.ndarray) -> np.ndarray:
+        return (((self.now << CTA_BITS) | self.cta) << THREAD_BITS) | threads
+
+    def precedes(self, stamps: np.ndarray, own: np.ndarray) -> np.ndarray:
+        """Whether accesses of these stamps (0: none) come before an access of `own` stamps."""
+        ctas = (stamps >> THREAD_BITS) & ((1 << CTA_BITS) - 1)
+        return (stamps >> (THREAD_BITS + CTA_BITS) <= self.seen[ctas]) | (stamps == own)
+
+
+class Region:
+    """Bytes at an address. `tracked`: written during the launch before it is read, and by ordered threads."""
+
+    def __init__(self, name: str, start: int, content: np.ndarray, writable: bool, tracked: bool):
+        self.name, self.start, self.bytes, self.writable, self.tracked = name, start, content, writable, tracked
+        self._written = np.zeros(len(content) if tracked else 0, np.int64)
+        self._read: dict[int, np.ndarray] = {}  # by CTA
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.bytes)
+
+    def read(self, places: np.ndarray, clock: Clock, threads: np.ndarray, initial: bool = False) -> None:
+        """Notes a read of bytes at `places` (threads x bytes); of what was there before the launch if `initial`."""
+        if not self.tracked:
+            return
+        places, own = _flat(places, clock.stamps(threads))
+        written = self._written[places]
+        self._check(initial | (written != 0), places, own, "reads what nobody wrote")
+        self._check(clock.precedes(written, own), places, own, "reads what is written at the same time", written)
+        before = self._read.setdefault(clock.cta, np.zeros(len(self.bytes), np.int64))
+        shared = ((before[places] ^ own) >> THREAD_BITS == 0) & (before[places] != own)
+        before[places] = own
+        shared |= before[places] != own
+        before[places[shared]] |= MANY
+
+    def write(self, places: np.ndarray, clock: Clock, threads: np.ndarray) -> None:
+        if not self.writable:
+            raise MemoryFault(f"CTA {clock.cta} writes to {self.name}")
+        if not self.tracked:
+            return
+        places, own = _flat(places, clock.stamps(threads))
+        before = self._written[places]
+        self._check(clock.precedes(before, own), places, own, "writes what is written at the same time", before)
+        for stamps in self._read.values():
+            before = stamps[places]
+            self._check(clock.precedes(before, own), places, own, "writes what is read at the same time", before)
+        self._written[places] = own
+        self._check(self._written[places] == own, places, own, "writes what is written at the same time")
+
+    def _check(
+        self, good: np.ndarray, places: np.ndarray, own: np.ndarray, what: str, others: np.ndarray | None = None
+    ) -> None:
+        if np.all(good):
+            return
+        i = int(np.argmin(good))
+        by = f", by {_who(others[i])}" if others is not None else ""
+        raise MemoryFault(f"{_who(own[i])} {what}{by}: byte {places[i]} of {self.name}")
+
+
+def _flat(places: np.ndarray, stamps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return places.reshape(-1), np.repeat(stamps, places.shape[1])
+
+
+def _who(stamp: int) -> str:
+    thread, cta = int(stamp) & MANY, (int(stamp) >> THREAD_BITS) & ((1 << CTA_BITS) - 1)
+    return f"CTA {cta} " + ("several threads" if thread == MANY else f"thread {thread}")
+
+
+class Space:
+    """An address space: regions that do not overlap."""
+
+    def __init__(self, regions: Sequence[Region]):
+        self._regions = sorted((region for region in regions if len(region.bytes)), key=lambda r: r.start)
+        self._starts = [region.start for region in self._regions]
+        for a, b in zip(self._regions, self._regions[1:]):
+            assert a.end <= b.start, f"{a.name} and {b.name} overlap"
+
+    def find(self, address: int) -> Region:
+        number = bisect.bisect_right(self._starts, address) - 1
+        if number < 0 or address >= self._regions[number].end:
+            near = self._regions[max(number, 0)] if self._regions else None
+            where = f", {address - near.end + 1} bytes beyond the end of {near.name}" if near else ""
+            raise MemoryFault(f"address {address:#x} is in no tensor{where}")
+        return self._regions[number]
+
+    def _split(self, addresses: np.ndarray, nbytes: int) -> Iterator[tuple[Region, np.ndarray]]:
+        """Regions and which addresses lie in each. Raises MemoryFault for those in none."""
+        left = np.ones(len(addresses), np.bool_)
+        while np.any(left):
+            region = self.find(int(addresses[np.argmax(left)]))
+            inside = left & (addresses >= region.start) & (addresses + nbytes <= region.end)
+            if not inside[np.argmax(left)]:
+                raise MemoryFault(f"an access of {nbytes} bytes crosses the end of {region.name}")
+            yield region, inside
+            left &= ~inside
+
+    def load(
+        self, addresses: np.ndarray, dtype: np.dtype, count: int, align: int, clock: Clock, threads: np.ndarray
+    ) -> np.ndarray:
+        """`count` elements at each address: [threads, count]."""
+        nbytes = dtype.itemsize * count
+        _aligned(addresses, align)
+        result = np.empty((len(addresses), count), dtype)
+        for region, inside in self._split(addresses, nbytes):
+            places = (addresses[inside] - region.start)[:, None] + np.arange(nbytes)
+            region.read(places, clock, threads[inside])
+            result[inside] = region.bytes[places].view(dtype)
+        return result
+
+    def store(self, addresses: np.ndarray, values: np.ndarray, align: int, clock: Clock, threads: np.ndarray) -> None:
+        """The inverse of `load`."""
+        nbytes = values.dtype.itemsize * values.shape[1]
+        _aligned(addresses, align)
+        content = np.ascontiguousarray(values).view(np.uint8).reshape(len(addresses), nbytes)
+        for region, inside in self._split(addresses, nbytes):
+            places = (addresses[inside] - region.start)[:, None] + np.arange(nbytes)
+            region.write(places, clock, threads[inside])
+            region.bytes[places] = content[inside]
+
+
+def _aligned(addresses: np.ndarray, align: int) -> None:
+    if np.any(addresses % align):
+        raise MemoryFault(f"address {int(addresses[np.argmax(addresses % align)]):#x} is not aligned to {align} bytes")

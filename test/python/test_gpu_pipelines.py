@@ -1,0 +1,141 @@
+"""Pipelines' kernels, run on a stand-in device that checks every access: right numbers in any order of CTAs."""
+
+import dataclasses
+import json
+
+import pytest
+import torch
+from fake_pipeline import PipelineDevice
+from simt_memory import MemoryFault
+from simt_pipeline import Deadlock
+from test_gpu_models import BOUNDS, check, interface_of
+from torch import nn
+
+from examples.models import gat, meshgraphnets, mlp, nerf, transformer
+from kitsune_mlir.codegen import gpu
+from kitsune_mlir.codegen.pipeline import device as words
+from kitsune_mlir.codegen.pipeline import loops, products
+from kitsune_mlir.codegen.pipeline.kernel import PipelineKernel
+from kitsune_mlir.codegen.pipeline.ring import Ring
+from kitsune_mlir.frontend import import_model
+from kitsune_mlir.passes import pipeline
+from kitsune_mlir.planning import target as targets
+from kitsune_mlir.runtime.gpu import GpuRunner
+
+SHAPES = ("fused", "spatial")
+
+
+@pytest.fixture(scope="session")
+def small_gpu(tmp_path_factory):
+    """The path of a description: a GPU of few SMs."""
+    fields = json.loads((targets.FOLDER / "sm_90a.json").read_text())
+    path = tmp_path_factory.mktemp("targets") / "small.json"
+    path.write_text(json.dumps(fields | {"name": "small", "sms": 8}))
+    return str(path)
+
+
+def runner_of(model, args, path, shape, dynamic_shapes=None, seed=0):
+    """The program, and a runner of it with its pipelines, on a device."""
+    program = import_model(model, args, dynamic_shapes=dynamic_shapes)
+    steps = ["prepare-linalg", "partition-dataflow", "design-pipeline", "place-stages", "verify-dataflow"]
+    steps += ["convert-kitsune-to-gpu", "convert-linalg-to-gpu"]
+    options = {"place-stages": f"shape={shape} tile-rows=16"}
+    pipeline.run(program.module, [pipeline.make(name, options.get(name, ""), path) for name in steps])
+    section = gpu.build(program.module, targets.load(path))
+    device = PipelineDevice(program.module, seed)
+    runner = GpuRunner(section.manifest, section.files, interface_of(program).constants(), device)
+    assert section.manifest["pipelines"]
+    return program, runner, device
+
+
+MODELS = {
+    "mlp": lambda dtype: mlp(rows=40, widths=(24, 48, 40, 6), dtype=dtype),
+    "nerf": lambda dtype: nerf(samples=24, width=32, depth=6, dtype=dtype),
+    "transformer": lambda dtype: transformer(tokens=12, width=32, hidden=48, dtype=dtype),
+    "meshgraphnets": lambda dtype: meshgraphnets(nodes=24, edges=56, width=24, blocks=1, dtype=dtype),
+    "gat": lambda dtype: gat(nodes=24, edges=60, inputs=20, width=12, dtype=dtype),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dtype", BOUNDS, ids=["f32", "bf16"])
+@pytest.mark.parametrize("name", MODELS)
+def test_agrees_with_torch(name, dtype, shape, small_gpu):
+    """Twice, so that the second run finds what the first left in the workspace."""
+    torch.manual_seed(3)
+    model, args = MODELS[name](dtype)
+    with torch.no_grad():
+        wanted = model(*args)
+    program, runner, device = runner_of(model, args, small_gpu, shape)
+    for _ in range(2):
+        check(program, runner, args, wanted, BOUNDS[dtype])
+    assert device.pipeline_launches
+
+
+def block():
+    """Odd widths, a normalisation between products, an input that is read twice: a ring with two consumers."""
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up, self.norm, self.down = nn.Linear(13, 37), nn.LayerNorm(37), nn.Linear(37, 13)
+
+        def forward(self, x):
+            x = torch.tanh(x)
+            return x + self.down(torch.relu(self.norm(self.up(x))))
+
+    torch.manual_seed(5)
+    return Block().eval()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("seed", range(3))
+def test_any_number_of_rows_in_any_order(shape, seed, small_gpu):
+    model = block()
+    rows = torch.export.Dim("rows", min=0)
+    program, runner, device = runner_of(
+        model, (torch.randn(9, 13),), small_gpu, shape, dynamic_shapes=({0: rows},), seed=seed
+    )
+    launches = 0
+    for count in (33, 1, 0, 16, 150, 17):
+        x = torch.randn(count, 13)
+        check(program, runner, (x,), model(x).detach(), 1e-5)
+        launches += count > 0
+        assert device.pipeline_launches == launches
+
+
+def nothing(_):
+    return lambda *arguments: None
+
+
+def swapped(weight_of):
+    def broken(op, memory):
+        weight = weight_of(op, memory)
+        return dataclasses.replace(weight, stride_k=weight.stride_n, stride_n=weight.stride_k)
+
+    return broken
+
+
+# In which shape what is broken, how, and what is found.
+MUTATIONS = {
+    "no publish": ("spatial", Ring, "publish", nothing, Deadlock, "CTA 1 waits: byte .* of the workspace is 0, at"),
+    "no release": ("spatial", Ring, "release", nothing, Deadlock, "CTA 0 waits"),
+    "no wait for a tile": ("spatial", Ring, "wait_full", nothing, MemoryFault, "reads what nobody wrote"),
+    "no wait for a slot": ("spatial", Ring, "wait_empty", nothing, MemoryFault, "writes what is read"),
+    "no clearing": ("spatial", PipelineKernel, "_finish", nothing, AssertionError, "a counter that is not zero"),
+    "no barriers": ("fused", words, "barrier", nothing, MemoryFault, "reads what is written at the same time"),
+    "no barriers between CTAs": ("spatial", words, "barrier", nothing, MemoryFault, "what is"),
+    "no padding": ("fused", loops, "emit_padding", nothing, MemoryFault, "reads what nobody wrote: .* shared memory"),
+    "no clamping": ("fused", words, "least", lambda _: lambda a, b: a, MemoryFault, "is in no tensor"),
+    "wrong strides": ("fused", products, "weight_of", swapped, AssertionError, r"^\d|in no tensor"),
+}
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_finds_broken_kernels(name, small_gpu, monkeypatch):
+    shape, owner, attribute, broken, error, said = MUTATIONS[name]
+    monkeypatch.setattr(owner, attribute, broken(getattr(owner, attribute)))
+    model, x = block(), torch.randn(150, 13)
+    program, runner, _ = runner_of(model, (x,), small_gpu, shape)
+    with pytest.raises(error, match=said):
+        check(program, runner, (x,), model(x).detach(), 1e-5)
