@@ -102,6 +102,8 @@ class PipelineKernel:
         """The gpu.module, at the insertion point."""
         name = self.pipeline.label
         module = device.gpu.GPUModuleOp(f"{name}_kernel")
+        # LLVM's optimiser hoists addresses of all products out of the tile loop, which spills; ptxas does not.
+        module.operation.attributes["kitsune.scheduled"] = ir.UnitAttr.get()
         pointer, i32 = device.pointer_type(device.GLOBAL), device.i32()
         arguments = [pointer] * (len(self.tensors) + len(self.results) + 1) + [i32]
         with ir.InsertionPoint(module.bodyRegion.blocks.append()):

@@ -27,6 +27,7 @@ from .memory import Memory, compute_type, element_of, shape_of
 WARPS = 8
 STEP = 16  # columns of A in one step of the k loop
 MOST_ACCUMULATORS = 128  # registers a thread
+AHEAD = 2  # steps of 16-bit weights fetched ahead of their use
 
 
 @dataclass
@@ -106,24 +107,42 @@ def _sums(a: Memory, b: Weight, m_tiles: int, blocks: int, first: Int, g: Int, q
     n_columns = [device.least(device.add(first, device.add(g, block * 8)), b.n - 1) for block in range(blocks)]
     starts = [device.mul(n, b.stride_n) for n in n_columns]
 
-    def step(k: Int, sums: list[ir.Value], tail: bool) -> list[ir.Value]:
+    def fetch(k: Int, tail: bool = False) -> list[ir.Value]:
+        """This thread's weights of one step, a quad a block."""
+        return [_b_quad(b, start, device.add(k, device.mul(q, 4)), tail) for start in starts]
+
+    def step(k: Int, sums: list[ir.Value], quads: list[ir.Value]) -> list[ir.Value]:
         column = device.add(k, device.mul(q, 4))
-        a_fragments = [
-            [_a_quad(a, device.add(g, m * 16 + half * 8), column) for half in (0, 1)] for m in range(m_tiles)
-        ]
         result = list(sums)
-        for block, start in enumerate(starts):
-            quad = _b_quad(b, start, column, tail)
-            for m in range(m_tiles):
+        for m in range(m_tiles):
+            a_fragment = [_a_quad(a, device.add(g, m * 16 + half * 8), column) for half in (0, 1)]
+            for block, quad in enumerate(quads):
                 at = (m * blocks + block) * 4
-                result[at : at + 4] = _mma(b.element, a_fragments[m], quad, result[at : at + 4])
+                result[at : at + 4] = _mma(b.element, a_fragment, quad, result[at : at + 4])
         return result
 
-    whole = b.k // STEP * STEP
+    # Weights come from L2, a few hundred cycles away: those of the next `ahead` steps are fetched while
+    # the products of these run.
+    ahead = AHEAD if b.element.width == 16 and m_tiles <= 4 else 1
+    group = ahead * STEP
+    whole, grouped = b.k // STEP * STEP, b.k // group * group
     sums = [zero] * (m_tiles * blocks * 4)
-    if whole:
-        sums = device.loop(0, whole, STEP, lambda k, carried: step(k, carried, tail=False), sums)
-    return step(whole, sums, tail=True) if whole < b.k else sums
+
+    def steps(k: Int, carried: list[ir.Value], more: bool) -> list[ir.Value]:
+        sums, quads = carried[: len(carried) - ahead * blocks], carried[len(carried) - ahead * blocks :]
+        following = [x for i in range(ahead) for x in fetch(device.add(k, group + i * STEP))] if more else []
+        for i in range(ahead):
+            sums = step(device.add(k, i * STEP), sums, quads[i * blocks : (i + 1) * blocks])
+        return sums + following
+
+    if grouped:
+        carried = sums + [x for i in range(ahead) for x in fetch(i * STEP)]
+        if grouped > group:
+            carried = device.loop(0, grouped - group, group, lambda k, values: steps(k, values, more=True), carried)
+        sums = steps(grouped - group, carried, more=False)
+    for k in range(grouped, whole, STEP):
+        sums = step(k, sums, fetch(k))
+    return step(whole, sums, fetch(whole, tail=True)) if whole < b.k else sums
 
 
 def _quad_type(element: ir.Type) -> ir.Type:
