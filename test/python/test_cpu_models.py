@@ -30,9 +30,10 @@ def test_plain(name, dtype):
     assert section.manifest["pipelines"] == []
 
 
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 @pytest.mark.parametrize("name", SMALL)
-def test_pipelined(name):
-    section = check(name, torch.float32, PIPELINED)
+def test_pipelined(name, dtype):
+    section = check(name, dtype, PIPELINED)
     assert section.manifest["pipelines"] or name == "resblock"  # all convolutions
 
 
