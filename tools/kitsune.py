@@ -16,7 +16,7 @@ from importlib import import_module
 import kitsune_mlir
 from kitsune_mlir.errors import KitsuneError
 
-COMMANDS = ("compile", "run", "report", "doctor", "target")  # each a file in tools/commands
+COMMANDS = ("compile", "run", "bench", "report", "doctor", "target")  # each a file in tools/commands
 
 
 def main(argv: list[str] | None = None) -> int:

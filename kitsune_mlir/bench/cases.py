@@ -1,0 +1,108 @@
+"""The models that are timed: by name, in suites, or as `kitsune compile` takes them. torch is imported late."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from kitsune_mlir.errors import UserError
+
+DTYPES = {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}
+CHAIN_ROWS = 1_048_576
+CHAIN_WIDTHS = (64, 128, 192, 256, 320, 512, 1024)
+ACTIVATIONS = ("silu", "gelu", "layernorm")
+APPLICATIONS = "nerf-64k nerf-1m dlrm-2k dlrm-16k mgn mgn-small graphcast llama-tok-1 llama-tok-16 llama-ctx".split()
+PATTERN_ROWS = (4096, 16_384, 65_536)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model on the CPU with example arguments; `make` gives (nn.Module, args, dynamic_shapes or None)."""
+
+    name: str
+    make: Callable[[], tuple[Any, tuple[Any, ...], Any]]
+
+
+def suites() -> dict[str, tuple[str, ...]]:
+    """The names of the cases of each suite."""
+    chains = [f"chain-{width}" for width in CHAIN_WIDTHS]
+    chains += [f"chain-{width}-{activation}" for width in (256, 512) for activation in ACTIVATIONS]
+    patterns = [f"hidden-4096-{rows}" for rows in PATTERN_ROWS] + ["batch-reduction", "multicast", "edge-mlp"]
+    return {"chains": tuple(chains), "applications": tuple(APPLICATIONS), "patterns": tuple(patterns)}
+
+
+def find(name: str, dtype: str | None) -> Case:
+    """The case of that name, or of a model as `kitsune compile` takes it.
+
+    `dtype` is a key of DTYPES; None is bf16 for a named case, and for any other model its own types.
+    Raises UserError for what names no case; a model of the user's own fails in `make`.
+    """
+    if ":" in name:
+        return Case(name, partial(_from_spec, name, dtype))
+    if name.endswith(".pt2"):
+        return Case(name, partial(_from_file, name, dtype))
+    if name in APPLICATIONS:
+        return Case(name, partial(_application, name, dtype or "bf16"))
+    if any(name in names for names in suites().values()) or _is_chain(name):
+        from . import networks
+
+        return Case(name, partial(networks.make, name, dtype or "bf16"))
+    known = ", ".join(known for names in suites().values() for known in names)
+    raise UserError(f"there is no case '{name}': give module:function, a .pt2 file, or one of {known}")
+
+
+def _is_chain(name: str) -> bool:
+    head, _, rest = name.partition("-")
+    width, _, activation = rest.partition("-")
+    return head == "chain" and width.isdigit() and int(width) > 0 and (not activation or activation in ACTIVATIONS)
+
+
+def _from_spec(spec: str, dtype: str | None) -> tuple[Any, tuple[Any, ...], Any]:
+    from kitsune_mlir.frontend.model_spec import load_model
+
+    module, args, shapes = load_model(spec)
+    return *_cast(module, args, dtype), shapes
+
+
+def _from_file(path: str, dtype: str | None) -> tuple[Any, tuple[Any, ...], Any]:
+    import torch
+
+    if not Path(path).is_file():
+        raise UserError(f"there is no model file '{path}'")
+    exported = torch.export.load(path)
+    args, kwargs = exported.example_inputs or ((), {})
+    if kwargs or not args:
+        raise UserError(f"{path} was not exported with positional example arguments only: give module:function instead")
+    return *_cast(exported.module(), args, dtype), None
+
+
+def _application(name: str, dtype: str) -> tuple[Any, tuple[Any, ...], None]:
+    """From examples/models of a checkout: the one that this package lies in, or the current folder."""
+    import torch
+
+    roots = [str(root) for root in (Path(__file__).resolve().parents[2], Path.cwd())]
+    sys.path[:0] = [root for root in roots if Path(root, "examples", "models").is_dir() and root not in sys.path]
+    try:
+        models = importlib.import_module("examples.models")
+    except ModuleNotFoundError as error:
+        raise UserError(f"{name} is one of a checkout's examples/models: run from the folder of a checkout") from error
+    module, args = models.FULL[name](getattr(torch, DTYPES[dtype]))
+    return module, args, None
+
+
+def _cast(module: Any, args: tuple[Any, ...], dtype: str | None) -> tuple[Any, tuple[Any, ...]]:
+    if dtype is None:
+        return module, args
+    import torch
+
+    kind = getattr(torch, DTYPES[dtype])
+
+    def cast(leaf: Any) -> Any:
+        return leaf.to(kind) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else leaf
+
+    return module.to(kind), torch.utils._pytree.tree_map(cast, args)

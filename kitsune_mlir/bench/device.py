@@ -1,0 +1,94 @@
+"""The machine that cases run on: the current GPU, through torch. Times are in milliseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from kitsune_mlir.errors import UserError
+
+Call = Callable[[], list[Any]]  # puts one run on the current stream; its result tensors
+FLUSH_BYTES = 256 << 20  # written between L2-cold runs, or three times the L2 where that is more
+
+
+class Machine(Protocol):
+    """What measuring asks of a machine."""
+
+    name: str
+
+    def move(self, value: Any) -> Any:
+        """A tensor or nn.Module there."""
+
+    def capture(self, prepare: Callable[[], Any], run: Call) -> Call:
+        """`run` as a CUDA graph; `prepare` is called before, on the stream of the capture."""
+
+    def time(self, call: Call, cold: bool) -> float:
+        """One run: with the L2 as an earlier run of it left it, or after the L2 was overwritten."""
+
+    def profiled(self, call: Call) -> None:
+        """One run, seen by a profiler that waits for the range."""
+
+    def wait(self) -> None:
+        """For all work. Raises what the GPU died of."""
+
+
+class Gpu:
+    """torch's current GPU."""
+
+    def __init__(self) -> None:
+        try:
+            import torch
+        except ImportError:
+            raise UserError("kitsune bench compares with torch: install kitsune-mlir[torch]") from None
+        if not torch.cuda.is_available():
+            raise UserError("kitsune bench times models on an NVIDIA GPU, and torch finds none here")
+        self._torch = torch
+        properties = torch.cuda.get_device_properties()
+        self.name = properties.name
+        self._flush_bytes = max(FLUSH_BYTES, 3 * properties.L2_cache_size)
+        self._buffer: Any = None
+
+    def move(self, value: Any) -> Any:
+        return value.to("cuda")
+
+    def capture(self, prepare: Callable[[], Any], run: Call) -> Call:
+        cuda = self._torch.cuda
+        stream = cuda.Stream()
+        stream.wait_stream(cuda.current_stream())
+        with cuda.stream(stream):
+            prepare()
+        cuda.synchronize()
+        graph = cuda.CUDAGraph()
+        with cuda.graph(graph, stream=stream):
+            results = run()
+
+        def replay() -> list[Any]:
+            graph.replay()
+            return results
+
+        return replay
+
+    def time(self, call: Call, cold: bool) -> float:
+        start, end = (self._torch.cuda.Event(enable_timing=True) for _ in range(2))
+        self._flush() if cold else call()  # either way the host is ahead when the timed run begins
+        start.record()
+        call()
+        end.record()
+        end.synchronize()
+        return float(start.elapsed_time(end))
+
+    def _flush(self) -> None:
+        if self._buffer is None:
+            self._buffer = self._torch.empty(self._flush_bytes, dtype=self._torch.uint8, device="cuda")
+        self._buffer.zero_()
+
+    def profiled(self, call: Call) -> None:
+        runtime = self._torch.cuda.cudart()
+        self.wait()
+        runtime.cudaProfilerStart()
+        call()
+        self.wait()
+        runtime.cudaProfilerStop()
+
+    def wait(self) -> None:
+        self._torch.cuda.synchronize()

@@ -1,0 +1,229 @@
+"""One case from its model to a record: sides made ready, numbers checked, then timed in turns.
+
+A record is plain data:
+
+case, dtype, target
+floor          see floor.py
+reference      "float64" or "float32": what the errors are against
+bound          the largest relative error that counts as right
+sides          {name: {status: "ok" | "wrong" | "failed", said, error, compile_seconds, and by temperature
+               ("warm", "cold"): {ms (median), min, max, runs}}}
+plan           ours: {operators, pipelines, kernels, predicted_us}
+best_torch     {temperature: name of the fastest side of torch}
+best_ours      likewise
+ratios         {temperature: {torch_to_ours, ours_to_floor}}
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map
+
+from kitsune_mlir.errors import InternalError
+from kitsune_mlir.planning import target as targets
+
+from . import check, floor
+from .cases import Case
+from .device import Call, Machine
+from .limit import TimeLimit, time_limit
+from .sides import OURS, TORCH_MODES, Side, our_builders, tensors, torch_builders
+
+MIN_ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How cases are measured."""
+
+    target: str = "sm_90a"
+    modes: Sequence[str] = TORCH_MODES
+    temperatures: Sequence[str] = ("warm", "cold")
+    repeat: int = 30
+    timing_seconds: float = 20.0  # a case's timing stops after that, and MIN_ROUNDS rounds
+    limit_seconds: float = 180.0  # for making one side ready
+    options: Mapping[str, str] = field(default_factory=dict)  # of passes
+    rates: floor.Rates | None = None  # for the floor; None: the target's
+    seed: int = 0
+
+
+def measure(case: Case, machine: Machine, settings: Settings, say: Callable[[str], None]) -> dict[str, Any]:
+    """The record of a case; `say` is told what is being done. A side that fails does not stop the others.
+
+    Raises UserError for a model that cannot be made, InternalError when the GPU itself has died.
+    """
+    say("making the model")
+    torch.manual_seed(settings.seed)
+    module, args, shapes = case.make()
+    ours = _Compilation(module, args, shapes, settings)
+    kind = _dtype(module, args)
+    record: dict[str, Any] = {"case": case.name, "dtype": str(kind).removeprefix("torch."), "target": settings.target}
+    with torch.no_grad():
+        say("compiling")
+        first = _ready("kitsune", ours.run, machine, settings)  # from the CPU's copy, before it moves
+        module = machine.move(module)
+        args = tree_map(lambda leaf: machine.move(leaf) if isinstance(leaf, torch.Tensor) else leaf, args)
+        rates = settings.rates or floor.Rates.of(targets.load(settings.target), kind)
+        record["floor"] = floor.floor(floor.count(module, args), rates)
+        sides = []
+        builders = torch_builders(machine, module, args, settings.modes) | our_builders(machine, ours.get, args)
+        for name, builder in builders.items():
+            say(f"making ready: {name}")
+            sides.append(_ready(name, builder, machine, settings))
+        for side in sides:
+            if side.name in OURS:
+                side.compile_seconds += first.compile_seconds
+                side.said = first.said or side.said
+        say("checking")
+        check.refresh(args, settings.seed + 1)
+        record |= _check(sides, module, args, machine)
+        say("timing")
+        _time(sides, machine, settings)
+    record["sides"] = {side.name: _describe(side) for side in sides}
+    return record | ours.plan() | _compared(sides, record["floor"]["ms"], settings.temperatures)
+
+
+class _Compilation:
+    """Our compiler's run on a case, and its result for those who come later."""
+
+    def __init__(self, module: Any, args: Any, shapes: Any, settings: Settings):
+        self._given = module, args, shapes, settings
+        self._compiled: Any = None
+
+    def run(self) -> Call:
+        import kitsune_mlir
+
+        module, args, shapes, settings = self._given
+        self._compiled = kitsune_mlir.compile(
+            module, args, target=settings.target, dynamic_shapes=shapes, options=settings.options
+        )
+        return list
+
+    def get(self) -> Any:
+        if self._compiled is None:
+            raise RuntimeError("not compiled")
+        return self._compiled
+
+    def plan(self) -> dict[str, Any]:
+        if self._compiled is None:
+            return {}
+        plan = self._compiled.plan
+        return {
+            "plan": {
+                "operators": plan["operators"],
+                "pipelines": len(plan["pipelines"]),
+                "kernels": len(plan["kernels"]),
+                "predicted_us": plan["predicted_us"],
+            }
+        }
+
+
+def _dtype(module: torch.nn.Module, args: Any) -> torch.dtype:
+    """The type that a model computes in: that of most of its numbers, its inputs' when it has no weights."""
+    sizes: dict[torch.dtype, int] = {}
+    for tensor in [*module.parameters()] or tensors(args):
+        if tensor.is_floating_point():
+            sizes[tensor.dtype] = sizes.get(tensor.dtype, 0) + tensor.numel()
+    return max(sizes, key=lambda kind: sizes[kind], default=torch.float32)
+
+
+def _ready(name: str, builder: Callable[[], Call], machine: Machine, settings: Settings) -> Side:
+    side = Side(name)
+    start = time.perf_counter()
+    try:
+        with time_limit(settings.limit_seconds):
+            side.call = builder()
+            machine.wait()
+    except (Exception, TimeLimit) as error:  # a side that fails is a result too
+        side.said = _words(error)
+        _survived(machine, side)
+    side.compile_seconds = time.perf_counter() - start
+    return side
+
+
+def _check(sides: Sequence[Side], module: torch.nn.Module, args: Any, machine: Machine) -> dict[str, Any]:
+    wanted, kind = check.reference(module, args)
+    keep = [*tensors(args), *module.parameters(), *module.buffers()]
+    allowed = 0.0
+    for side in sides:  # eager, when asked for, is the first
+        if side.said:
+            continue
+        try:
+            found = check.poisoned_run(side.call, keep)
+            side.error = check.relative_error(found, wanted)
+            allowed = allowed or check.bound(found, side.error if side.name == "eager" else None)
+            if not side.error <= allowed:
+                side.said = f"wrong: relative error {side.error:.1e}, allowed {allowed:.1e}"
+        except Exception as error:
+            side.said = _words(error)
+            _survived(machine, side)
+    return {"reference": kind, "bound": allowed}
+
+
+def _time(sides: Sequence[Side], machine: Machine, settings: Settings) -> None:
+    """In turns, so that all sides see the same clocks."""
+    start = time.perf_counter()
+    for done in range(settings.repeat):
+        if done >= MIN_ROUNDS and time.perf_counter() - start > settings.timing_seconds:
+            return
+        for temperature in settings.temperatures:
+            for side in sides:
+                if side.said:
+                    continue
+                try:
+                    elapsed = machine.time(side.call, cold=temperature == "cold")
+                    side.milliseconds.setdefault(temperature, []).append(elapsed)
+                except Exception as error:
+                    side.said = _words(error)
+                    _survived(machine, side)
+
+
+def _survived(machine: Machine, side: Side) -> None:
+    try:
+        machine.wait()
+    except Exception as error:
+        raise InternalError(f"the GPU is lost to this process after side '{side.name}': {side.said}") from error
+
+
+def _words(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def _describe(side: Side) -> dict[str, Any]:
+    status = "ok" if not side.said else "wrong" if side.said.startswith("wrong:") else "failed"
+    error = side.error if side.error is not None and math.isfinite(side.error) else None  # JSON has no infinity
+    found = {"status": status, "said": side.said, "error": error, "compile_seconds": side.compile_seconds}
+    for temperature, times in side.milliseconds.items():
+        found[temperature] = {
+            "ms": statistics.median(times),
+            "min": min(times),
+            "max": max(times),
+            "runs": len(times),
+        }
+    return found
+
+
+def _compared(sides: Sequence[Side], floor_ms: float, temperatures: Sequence[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {"best_torch": {}, "best_ours": {}, "ratios": {}}
+    for temperature in temperatures:
+        timed = [side for side in sides if temperature in side.milliseconds]
+        medians = {side.name: statistics.median(side.milliseconds[temperature]) for side in timed}
+        torchs = {name: ms for name, ms in medians.items() if name not in OURS}
+        ours = {name: ms for name, ms in medians.items() if name in OURS}
+        ratios = {}
+        if torchs:
+            found["best_torch"][temperature] = min(torchs, key=torchs.__getitem__)
+        if ours:
+            found["best_ours"][temperature] = min(ours, key=ours.__getitem__)
+            ratios["ours_to_floor"] = min(ours.values()) / floor_ms if floor_ms else None
+        if ours and torchs:
+            ratios["torch_to_ours"] = min(torchs.values()) / min(ours.values())
+        found["ratios"][temperature] = ratios
+    return found

@@ -1,0 +1,174 @@
+"""kitsune bench: models on this machine's GPU beside every way torch has to run them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from kitsune_mlir.bench import cases
+from kitsune_mlir.errors import KitsuneError, UserError
+
+MODES = ("eager", "graph", "reduce-overhead", "max-autotune")
+MODEL_HELP = "a case (see --list), module:function returning (nn.Module, args), or a .pt2 file"
+
+
+def add(subparsers: Any) -> argparse.ArgumentParser:
+    parser = subparsers.add_parser("bench", help="time models on the GPU beside torch")
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=MODEL_HELP)
+    parser.add_argument("--suite", action="append", default=[], choices=("chains", "applications", "patterns"))
+    parser.add_argument("--list", action="store_true", help="name the cases of each suite")
+    parser.add_argument("--target", default="sm_90a", metavar="NAME|FILE", help="to compile for (default: sm_90a)")
+    parser.add_argument("--dtype", choices=tuple(cases.DTYPES), help="default: bf16 for cases, else the model's own")
+    parser.add_argument("--modes", default=",".join(MODES), metavar="MODE,...", help="torch's; default: %(default)s")
+    parser.add_argument("--repeat", type=int, default=30, metavar="N", help="timed runs of each side (default: 30)")
+    parser.add_argument("--seconds", type=float, default=20.0, help="for the timed runs of a case (default: 20)")
+    parser.add_argument("--limit", type=float, default=180.0, help="seconds to make one side ready (default: 180)")
+    parser.add_argument("--cold", action="store_true", help="only with the L2 overwritten before each run")
+    parser.add_argument("--warm", action="store_true", help="only with the L2 as the last run left it")
+    parser.add_argument("--option", action="append", default=[], metavar="PASS=OPTIONS", help="of our passes; repeat")
+    parser.add_argument("--peak", metavar="TFLOPS,GBPS", help="rates for the floor (default: the target's)")
+    parser.add_argument("--seed", type=int, default=0, help="for weights and inputs")
+    parser.add_argument("--dram", action="store_true", help="count DRAM bytes of eager and ours with ncu")
+    parser.add_argument("--json", metavar="FILE", help="write everything there, after each case")
+    parser.add_argument("--timeout", type=float, default=900.0, help="seconds for a case (default: 900)")
+    parser.add_argument("--child", choices=("measure", "eager", "kitsune"), help=argparse.SUPPRESS)  # bench/children.py
+    parser.set_defaults(run=run)
+    return parser
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.list:
+        for suite, names in cases.suites().items():
+            print(f"{suite}: {' '.join(names)}")
+        return 0
+    names = list(dict.fromkeys([*options.models, *(n for suite in options.suite for n in cases.suites()[suite])]))
+    if not names:
+        raise UserError("name at least one model or case, or a --suite (--list names them)")
+    if options.json and not Path(options.json).absolute().parent.is_dir():
+        raise UserError(f"cannot write {options.json}: its folder does not exist")
+    wanted = [cases.find(name, options.dtype) for name in names]
+    from kitsune_mlir.bench.device import Gpu
+
+    machine, settings = Gpu(), _settings(options)
+    if options.child == "measure":
+        _write(options.json, _record(wanted[0], machine, settings))
+    elif options.child:
+        from kitsune_mlir.bench import dram
+
+        dram.run(wanted[0], machine, settings, options.child)
+    else:
+        return measure_all([case.name for case in wanted], machine, settings, options)
+    return 0
+
+
+def measure_all(names: list[str], machine: Any, settings: Any, options: argparse.Namespace) -> int:
+    """Measures and prints every case; gives 1 when ours was wrong or failed in one."""
+    from kitsune_mlir.bench import children, dram, table
+
+    print(f"{machine.name}, {_versions()}", flush=True)
+    records: list[dict[str, Any]] = []
+    for name in names:
+        arguments = _arguments(name, settings, options)
+        record = children.measure(arguments, name, options.timeout)
+        if options.dram and "sides" in record:
+            record["dram"] = {side: dram.moved(arguments, side, options.timeout) for side in dram.SIDES}
+        records.append(record)
+        print("\n" + table.case_text(record), flush=True)
+        _write(options.json, _about(machine, settings) | {"cases": records})
+    for temperature in settings.temperatures:
+        print("\n" + table.summary(records, temperature))
+    return int(any(record.get("sides", {}).get("kitsune", {}).get("status") != "ok" for record in records))
+
+
+def _record(case: cases.Case, machine: Any, settings: Any) -> dict[str, Any]:
+    """Of one case, in this process; {case, said} when it failed as a whole."""
+    from kitsune_mlir.bench.measure import measure
+
+    start = time.perf_counter()
+
+    def say(what: str) -> None:
+        print(f"{case.name}: {what} ({time.perf_counter() - start:.1f} s)", file=sys.stderr, flush=True)
+
+    try:
+        return measure(case, machine, settings, say)
+    except KitsuneError as error:
+        return {"case": case.name, "said": str(error)}
+    except Exception as error:  # such as too little memory: a result like others
+        return {"case": case.name, "said": f"{type(error).__name__}: {error}"}
+
+
+def _arguments(name: str, settings: Any, options: argparse.Namespace) -> list[str]:
+    """Those of the command for this case alone."""
+    found = [name, "--target", options.target, "--modes", options.modes]
+    found += ["--repeat", str(options.repeat), "--seconds", str(options.seconds)]
+    found += ["--limit", str(options.limit), "--seed", str(options.seed)]
+    found += [f"--{temperature}" for temperature in settings.temperatures]
+    found += ["--dtype", options.dtype] if options.dtype else []
+    found += ["--peak", options.peak] if options.peak else []
+    return found + [part for option in options.option for part in ("--option", option)]
+
+
+def _settings(options: argparse.Namespace) -> Any:
+    from kitsune_mlir.bench.floor import Rates
+    from kitsune_mlir.bench.measure import Settings
+    from kitsune_mlir.planning import target
+
+    target.load(options.target)
+    modes = tuple(dict.fromkeys(mode for mode in options.modes.split(",") if mode))
+    if unknown := [mode for mode in modes if mode not in MODES]:
+        raise UserError(f"there is no mode '{unknown[0]}': give some of {', '.join(MODES)}")
+    if options.repeat < 1:
+        raise UserError(f"--repeat must be at least 1, found {options.repeat}")
+    only = [t for t in ("warm", "cold") if getattr(options, t)]
+    try:
+        rates = Rates(*map(float, options.peak.split(","))) if options.peak else None
+    except (TypeError, ValueError):
+        raise UserError(f"--peak wants TFLOP/s and GB/s, such as 989,3350, found '{options.peak}'") from None
+    return Settings(
+        target=options.target,
+        modes=sorted(modes, key=MODES.index),
+        temperatures=only or ("warm", "cold"),
+        repeat=options.repeat,
+        timing_seconds=options.seconds,
+        limit_seconds=options.limit,
+        options=pass_options(options.option),
+        rates=rates,
+        seed=options.seed,
+    )
+
+
+def pass_options(given: list[str]) -> dict[str, str]:
+    """["place-stages=shape=spatial", "place-stages=tile-rows=64"] -> {"place-stages": "shape=spatial tile-rows=64"}"""
+    found: dict[str, str] = {}
+    for option in given:
+        name, equals, value = option.partition("=")
+        if not equals or not value:
+            raise UserError(f"--option wants PASS=OPTIONS, such as place-stages=shape=spatial, found '{option}'")
+        found[name] = f"{found[name]} {value}" if name in found else value
+    return found
+
+
+def _versions() -> str:
+    import torch
+
+    import kitsune_mlir
+
+    return f"torch {torch.__version__}, kitsune-mlir {kitsune_mlir.__version__}"
+
+
+def _about(machine: Any, settings: Any) -> dict[str, Any]:
+    when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    found = {"machine": machine.name, "versions": _versions(), "time": when}
+    return found | {"target": settings.target, "seed": settings.seed, "options": dict(settings.options)}
+
+
+def _write(path: str | None, content: dict[str, Any]) -> None:
+    if path is not None:
+        partial = f"{path}.partial"
+        Path(partial).write_text(json.dumps(content, indent=2))
+        os.replace(partial, path)
