@@ -34,6 +34,16 @@ def fail(op, message: str) -> bool:
     return False
 
 
+def string(op, name: str) -> str | None:
+    """A string attribute's value; None when it is absent."""
+    return ir.StringAttr(op.attributes[name]).value if name in op.attributes else None
+
+
+def integer(op, name: str) -> int | None:
+    """An integer attribute's value; None when it is absent."""
+    return ir.IntegerAttr(op.attributes[name]).value if name in op.attributes else None
+
+
 def check_integer(op, name: str, least: int) -> bool:
     """The attribute, where it is present (IRDL has no optional ones), is an integer and in range."""
     if name not in op.attributes:

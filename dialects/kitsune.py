@@ -46,36 +46,15 @@ from .checks import (
     check_kind,
     defined_by,
     fail,
-    is_row_tile,
+    integer,
     parent_of,
     stands_in,
-    verify_endpoint,
+    string,
     verify_queue,
     verify_result,
 )
+from .tiles import AccumulateOp, GetOp, LoadOp, PutOp, ReduceOp, StoreOp
 from .types import Kitsune, Outputs, Ring, ring_type  # noqa: F401  (part of the dialect)
-
-
-class _Writes(ir.MemoryEffectsOpInterface):
-    """Queues carry state: nothing that touches one may be erased, merged or hoisted."""
-
-    @staticmethod
-    def get_effects(op, effects):
-        effects.append(ir.MemoryEffect.Write, op.operation.op_operands[0])
-
-
-class _QueueEffect:
-    @staticmethod
-    def attach(op_name):
-        _Writes.attach(op_name)
-
-
-def _string(op, name: str) -> str | None:
-    return ir.StringAttr(op.attributes[name]).value if name in op.attributes else None
-
-
-def _integer(op, name: str) -> int | None:
-    return ir.IntegerAttr(op.attributes[name]).value if name in op.attributes else None
 
 
 class QueueOp(Kitsune.Operation, name="queue"):
@@ -89,11 +68,11 @@ class QueueOp(Kitsune.Operation, name="queue"):
 
     @property
     def label(self) -> str:
-        return _string(self, "sym_name")
+        return string(self, "sym_name")
 
     @property
     def transport(self) -> str | None:
-        return _string(self, "transport")
+        return string(self, "transport")
 
     @property
     def ring(self) -> Ring:
@@ -128,80 +107,6 @@ class QueueOp(Kitsune.Operation, name="queue"):
         return stands_in(self, PipelineOp.OPERATION_NAME)
 
 
-class GetOp(Kitsune.Operation, name="get", traits=[_QueueEffect]):
-    """Waits for the next full slot and gives its tile; the slot is released after the tile's last use."""
-
-    queue: ext.Operand[Ring]
-    tile: ext.Result[Any]
-
-    def verify_region_invariants(self) -> bool:
-        return verify_endpoint(self, self.results[0].type)
-
-
-class PutOp(Kitsune.Operation, name="put", traits=[_QueueEffect]):
-    """Waits for an empty slot, writes the tile there and publishes it to every consumer."""
-
-    queue: ext.Operand[Ring]
-    tile: ext.Operand[Any]
-
-    def verify_region_invariants(self) -> bool:
-        return verify_endpoint(self, self.operands[1].type)
-
-
-class AccumulateOp(Kitsune.Operation, name="accumulate", traits=[_QueueEffect]):
-    """Adds `tile`, a term without a row dimension, to this replica's partial sum; the partial sum is put
-    in the queue once, after the replica's last row tile. The split half of a reduction over rows
-    (paper section 5.2, Algorithm 1)."""
-
-    queue: ext.Operand[Ring]
-    tile: ext.Operand[Any]
-
-    def verify_region_invariants(self) -> bool:
-        return verify_endpoint(self, self.operands[1].type)
-
-
-class ReduceOp(Kitsune.Operation, name="reduce", traits=[_QueueEffect]):
-    """Gets the partial sum of every replica of the producer and gives their sum. A stage with a reduce
-    fires once, after the last row tile."""
-
-    queue: ext.Operand[Ring]
-    tile: ext.Result[Any]
-
-    def verify_region_invariants(self) -> bool:
-        return verify_endpoint(self, self.results[0].type)
-
-
-class LoadOp(Kitsune.Operation, name="load", traits=[ext.Pure]):
-    """The stage's current row tile of a streamed tensor whose dimension 0 is the pipeline's rows."""
-
-    whole: ext.Operand[Any]
-    tile: ext.Result[Any]
-
-    def verify_region_invariants(self) -> bool:
-        if not is_row_tile(self.results[0].type, self.operands[0].type):
-            return fail(self, f"result type {self.results[0].type} is not a row tile of {self.operands[0].type}")
-        return stands_in(self, StageOp.OPERATION_NAME)
-
-
-class StoreOp(Kitsune.Operation, name="store", traits=[_QueueEffect]):
-    """Writes output `index` of the pipeline: in a stage its current row tile (all of it when the stage
-    fires once); directly in an undesigned pipeline, the whole tensor."""
-
-    tile: ext.Operand[Any]
-    index: ir.IntegerAttr
-
-    @property
-    def position(self) -> int:
-        return _integer(self, "index")
-
-    def verify_region_invariants(self) -> bool:
-        if not isinstance(self.operands[0].type, ir.RankedTensorType):
-            return fail(self, f"stores a ranked tensor, found {self.operands[0].type}")
-        if not check_integer(self, "index", 0):
-            return False
-        return stands_in(self, StageOp.OPERATION_NAME, PipelineOp.OPERATION_NAME)
-
-
 class StageOp(Kitsune.Operation, name="stage", traits=[ir.NoTerminatorTrait]):
     """A body that fires once for each row tile, on CTAs (threads) of its own.
 
@@ -216,20 +121,20 @@ class StageOp(Kitsune.Operation, name="stage", traits=[ir.NoTerminatorTrait]):
 
     @property
     def label(self) -> str:
-        return _string(self, "sym_name")
+        return string(self, "sym_name")
 
     @property
     def unit(self) -> str:
         """Either "tensor" or "simt"."""
-        return _string(self, "kind")
+        return string(self, "kind")
 
     @property
     def role(self) -> int | None:
-        return _integer(self, "role")
+        return integer(self, "role")
 
     @property
     def replicas(self) -> int | None:
-        return _integer(self, "replicas")
+        return integer(self, "replicas")
 
     @property
     def block(self) -> ir.Block:
@@ -298,11 +203,11 @@ class PipelineOp(Kitsune.Operation, name="pipeline", traits=[ir.NoTerminatorTrai
 
     @property
     def label(self) -> str:
-        return _string(self, "sym_name")
+        return string(self, "sym_name")
 
     @property
     def tile_rows(self) -> int | None:
-        return _integer(self, "tile_rows")
+        return integer(self, "tile_rows")
 
     @property
     def block(self) -> ir.Block:
@@ -392,7 +297,7 @@ class ResultOp(Kitsune.Operation, name="result", traits=[ext.Pure]):
 
     @property
     def position(self) -> int:
-        return _integer(self, "index")
+        return integer(self, "index")
 
     @property
     def store(self) -> StoreOp | None:

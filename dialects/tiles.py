@@ -1,0 +1,99 @@
+"""The operations through which a stage touches tiles: get, put, accumulate, reduce, load, store."""
+# No `from __future__ import annotations` here: the field declarations are read as raw annotations.
+
+from typing import Any
+
+from kitsune_mlir.mlir import ext, ir
+
+from .checks import check_integer, fail, integer, is_row_tile, stands_in, verify_endpoint
+from .types import Kitsune, Ring
+
+_STAGE, _PIPELINE = "kitsune.stage", "kitsune.pipeline"
+
+
+class _Writes(ir.MemoryEffectsOpInterface):
+    """Queues carry state: nothing that touches one may be erased, merged or hoisted."""
+
+    @staticmethod
+    def get_effects(op, effects):
+        effects.append(ir.MemoryEffect.Write, op.operation.op_operands[0])
+
+
+class _QueueEffect:
+    @staticmethod
+    def attach(op_name):
+        _Writes.attach(op_name)
+
+
+class GetOp(Kitsune.Operation, name="get", traits=[_QueueEffect]):
+    """Waits for the next full slot and gives its tile; the slot is released after the tile's last use."""
+
+    queue: ext.Operand[Ring]
+    tile: ext.Result[Any]
+
+    def verify_region_invariants(self) -> bool:
+        return verify_endpoint(self, self.results[0].type)
+
+
+class PutOp(Kitsune.Operation, name="put", traits=[_QueueEffect]):
+    """Waits for an empty slot, writes the tile there and publishes it to every consumer."""
+
+    queue: ext.Operand[Ring]
+    tile: ext.Operand[Any]
+
+    def verify_region_invariants(self) -> bool:
+        return verify_endpoint(self, self.operands[1].type)
+
+
+class AccumulateOp(Kitsune.Operation, name="accumulate", traits=[_QueueEffect]):
+    """Adds `tile`, a term without a row dimension, to this replica's partial sum; the partial sum is put
+    in the queue once, after the replica's last row tile. The split half of a reduction over rows
+    (paper section 5.2, Algorithm 1)."""
+
+    queue: ext.Operand[Ring]
+    tile: ext.Operand[Any]
+
+    def verify_region_invariants(self) -> bool:
+        return verify_endpoint(self, self.operands[1].type)
+
+
+class ReduceOp(Kitsune.Operation, name="reduce", traits=[_QueueEffect]):
+    """Gets the partial sum of every replica of the producer and gives their sum. A stage with a reduce
+    fires once, after the last row tile."""
+
+    queue: ext.Operand[Ring]
+    tile: ext.Result[Any]
+
+    def verify_region_invariants(self) -> bool:
+        return verify_endpoint(self, self.results[0].type)
+
+
+class LoadOp(Kitsune.Operation, name="load", traits=[ext.Pure]):
+    """The stage's current row tile of a streamed tensor whose dimension 0 is the pipeline's rows."""
+
+    whole: ext.Operand[Any]
+    tile: ext.Result[Any]
+
+    def verify_region_invariants(self) -> bool:
+        if not is_row_tile(self.results[0].type, self.operands[0].type):
+            return fail(self, f"result type {self.results[0].type} is not a row tile of {self.operands[0].type}")
+        return stands_in(self, _STAGE)
+
+
+class StoreOp(Kitsune.Operation, name="store", traits=[_QueueEffect]):
+    """Writes output `index` of the pipeline: in a stage its current row tile (all of it when the stage
+    fires once); directly in an undesigned pipeline, the whole tensor."""
+
+    tile: ext.Operand[Any]
+    index: ir.IntegerAttr
+
+    @property
+    def position(self) -> int:
+        return integer(self, "index")
+
+    def verify_region_invariants(self) -> bool:
+        if not isinstance(self.operands[0].type, ir.RankedTensorType):
+            return fail(self, f"stores a ranked tensor, found {self.operands[0].type}")
+        if not check_integer(self, "index", 0):
+            return False
+        return stands_in(self, _STAGE, _PIPELINE)
