@@ -27,10 +27,13 @@ from .inline_pipeline import inline_pipeline
 
 @dataclass(frozen=True)
 class ConvertKitsuneToGpu(ModulePass):
-    """target: what the pipelines were placed for when empty, else a name or the path of a description."""
+    """target: what the pipelines were placed for when empty, else a name or the path of a description.
+    wait_budget: for debugging, how often a wait on a queue asks before the kernel gives up; 0 for ever.
+    """
 
     name: ClassVar[str] = "convert-kitsune-to-gpu"
     target: str = ""
+    wait_budget: int = 0
 
     def run(self, module: ir.Module) -> None:
         for pipeline in kitsune.pipelines(module):
@@ -39,7 +42,7 @@ class ConvertKitsuneToGpu(ModulePass):
             target = targets.load(self.target or ir.StringAttr(pipeline.attributes["target"]).value)
             with pipeline.operation.location:
                 try:
-                    kernel = PipelineKernel(pipeline, target)
+                    kernel = PipelineKernel(pipeline, target, self.wait_budget)
                     scratch = ir.Module.create()
                     with ir.InsertionPoint(scratch.body):
                         built = kernel.build()

@@ -7,7 +7,11 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from kitsune_mlir.errors import UnsupportedError, UserError
+from kitsune_mlir.errors import InternalError, UnsupportedError, UserError
+
+# As codegen/pipeline/watch.py writes it.
+REPORT = ("queue", "waits_for_full", "cta", "tile", "counter", "wanted")
+REPORT_AT = 128  # bytes into the workspace
 
 Described = tuple[int, tuple[int, ...], str]  # pointer, shape, dtype
 
@@ -74,6 +78,27 @@ class PipelineLauncher:
         workspace = self._workspace(stream)
         stream_object = _stream_object(self._device, stream)
         launch(stream_object, self._config, self._kernel, *pointers, workspace, ctypes.c_int32(rows))
+        if self._launch["watched"]:
+            stream_object.sync()
+            self._raise_report(stream, workspace)
+
+    def _raise_report(self, stream: int, workspace: int) -> None:
+        """Raises if a wait of the launch that just ended was in vain; its workspace is not used again."""
+        from cuda.bindings import driver
+
+        report = (ctypes.c_uint32 * (1 + len(REPORT)))()
+        address = workspace + REPORT_AT
+        driver.cuMemcpyDtoH(ctypes.addressof(report), driver.CUdeviceptr(address), ctypes.sizeof(report))
+        if not report[0]:
+            return
+        del self._workspaces[stream]
+        found = dict(zip(REPORT, report[1:]))
+        queue = self._launch["watched"][found["queue"]]
+        awaited = "tile" if found["waits_for_full"] else "free slot for tile"
+        raise InternalError(
+            f"pipeline '{self._launch['kernel']}' hangs: CTA {found['cta']} waits for {awaited} {found['tile']} of "
+            f"queue '{queue['name']}' ({queue['location']}); its counter is {found['counter']}, wanted {found['wanted']}"
+        )
 
 
 def _stream_object(device: Any, handle: int) -> Any:

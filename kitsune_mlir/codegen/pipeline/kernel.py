@@ -15,15 +15,17 @@ from dataclasses import dataclass
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import arith, ir, llvm
+from kitsune_mlir.mlir import arith, ir, llvm, location
 from kitsune_mlir.planning.target import Target
 
 from . import device, loops
 from .memory import element_bytes
 from .ring import COUNTER_BYTES, Ring
 from .role import ON_CHIP, Role, Surroundings
+from .watch import Watch
 
 _ALIGN = 256
+REPORT_AT = COUNTER_BYTES  # in the workspace
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,8 @@ class _RingPlace:
 class PipelineKernel:
     """Builds the gpu.module of one pipeline. Raises UnsupportedError for what has no code here."""
 
-    def __init__(self, pipeline: kitsune.PipelineOp, target: Target):
-        self.pipeline = pipeline
+    def __init__(self, pipeline: kitsune.PipelineOp, target: Target, wait_budget: int = 0):
+        self.pipeline, self.wait_budget = pipeline, wait_budget
         members: dict[int, list[kitsune.StageOp]] = {}
         for stage in pipeline.stages:
             members.setdefault(stage.role, []).append(stage)
@@ -56,8 +58,8 @@ class PipelineKernel:
         self.results = pipeline.result_ops
 
     def _lay_out(self) -> None:
-        """The finished counter first, then all counters, then the slots."""
-        at = COUNTER_BYTES
+        """The finished counter and the report of a wait in vain first, then all counters, then the slots."""
+        at = REPORT_AT + COUNTER_BYTES
         counters = {}
         for queue in self.queues:
             counters[queue.label] = at
@@ -88,6 +90,11 @@ class PipelineKernel:
                 "shared_bytes": self.shared_bytes,
                 "workspace_bytes": self.workspace_bytes,
                 "cooperative": len(self.roles) > 1,
+                "watched": [
+                    {"name": queue.label, "location": location(queue.operation.location)} for queue in self.queues
+                ]
+                if self.wait_budget
+                else [],
                 "streams": self.streams(),
                 "tile_rows": self.pipeline.tile_rows,
             }
@@ -133,11 +140,12 @@ class PipelineKernel:
     def _body(self, arguments: list[ir.Value]) -> None:
         *pointers, workspace, count = arguments
         split = len(self.tensors)
+        shared = llvm.AddressOfOp(device.pointer_type(device.SHARED), "shared").result
         around = Surroundings(
             pointers={hash(value): pointer for value, pointer in zip(self.tensors, pointers)},
             outputs={result.position: pointer for result, pointer in zip(self.results, pointers[split:])},
-            rings={queue.label: self._ring(queue, workspace) for queue in self.queues},
-            shared=llvm.AddressOfOp(device.pointer_type(device.SHARED), "shared").result,
+            rings={queue.label: self._ring(i, queue, workspace, shared) for i, queue in enumerate(self.queues)},
+            shared=shared,
         )
         tile_rows = self.pipeline.tile_rows
         tiles = device.div(device.add(count, tile_rows - 1), tile_rows)
@@ -163,9 +171,12 @@ class PipelineKernel:
 
         return body
 
-    def _ring(self, queue: kitsune.QueueOp, workspace: ir.Value) -> Ring:
+    def _ring(self, number: int, queue: kitsune.QueueOp, workspace: ir.Value, shared: ir.Value) -> Ring:
         place, byte = self.places[queue.label], ir.IntegerType.get_signless(8)
-        tile = queue.ring.tile
+        tile, watch = queue.ring.tile, None
+        if self.wait_budget:
+            flag = device.offset(shared, self.shared_bytes - 8, byte)
+            watch = Watch(device.offset(workspace, REPORT_AT, byte), flag, self.wait_budget)
         return Ring(
             device.offset(workspace, place.data, byte),
             device.offset(workspace, place.counters, byte),
@@ -173,6 +184,8 @@ class PipelineKernel:
             len(queue.consumers),
             tuple(tile.shape),
             tile.element_type,
+            number,
+            watch,
         )
 
     def _finish(self, workspace: ir.Value, shared: ir.Value) -> None:

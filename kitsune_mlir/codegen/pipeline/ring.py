@@ -16,6 +16,7 @@ from kitsune_mlir.mlir import arith, ir, scf
 from . import device
 from .device import Int
 from .memory import Memory
+from .watch import Watch
 
 COUNTER_BYTES = 128  # a cache line a counter: no false sharing
 
@@ -30,6 +31,8 @@ class Ring:
     consumers: int
     shape: tuple[int, ...]
     element: ir.Type
+    number: int = 0  # of the queue, in reports
+    watch: Watch | None = None
 
     def _counter(self, slot: Int, which: int) -> ir.Value:
         index = device.add(device.mul(slot, 2), which)
@@ -46,23 +49,33 @@ class Ring:
     def wait_full(self, tile: ir.Value) -> None:
         """All threads: returns when the tile is there."""
         turn = device.add(device.div(tile, self.depth), 1)
-        self._wait(self._counter(device.mod(tile, self.depth), 0), turn)
+        self._wait(tile, 0, turn)
 
     def wait_empty(self, tile: ir.Value) -> None:
         """All threads: returns when the tile's slot is free."""
         released = device.mul(device.div(tile, self.depth), self.consumers)
-        self._wait(self._counter(device.mod(tile, self.depth), 1), released)
+        self._wait(tile, 1, released)
 
-    def _wait(self, counter: ir.Value, least: Int) -> None:
+    def _wait(self, tile: ir.Value, which: int, least: Int) -> None:
+        counter = self._counter(device.mod(tile, self.depth), which)
         with device.when(device.equal(device.thread(), 0)):
-            loop = scf.WhileOp([], [])
-            before, after = loop.before.blocks.append(), loop.after.blocks.append()
+            loop = scf.WhileOp([device.i32()], [device.value(0)])
+            before = loop.before.blocks.append(device.i32())
+            after = loop.after.blocks.append(device.i32())
             with ir.InsertionPoint(before):
-                seen = device.assembly("ld.acquire.gpu.global.u32 $0, [$1];", "=r,l,~{memory}", [counter], device.i32())
-                scf.ConditionOp(arith.cmpi(arith.CmpIPredicate.ult, seen, device.value(least)), [])
+                spins = before.arguments[0]
+                waiting = _below(_acquire(counter), least)
+                if self.watch is not None:
+                    waiting = arith.andi(waiting, self.watch.goes_on(spins))
+                scf.ConditionOp(waiting, [spins])
             with ir.InsertionPoint(after):
-                scf.YieldOp([])
+                scf.YieldOp([device.value(device.add(after.arguments[0], 1))])
+            if self.watch is not None:
+                seen = _acquire(counter)
+                self.watch.settle(_below(seen, least), [self.number, 1 - which, device.cta(), tile, seen, least])
         device.barrier()
+        if self.watch is not None:
+            self.watch.leave_if_late()
 
     def publish(self, tile: ir.Value) -> None:
         """All threads, after the last write to the slot."""
@@ -77,3 +90,11 @@ class Ring:
         with device.when(device.equal(device.thread(), 0)):
             one = device.value(1)
             device.assembly("red.release.gpu.global.add.u32 [$0], $1;", "l,r,~{memory}", [counter, one], None)
+
+
+def _acquire(counter: ir.Value) -> ir.Value:
+    return device.assembly("ld.acquire.gpu.global.u32 $0, [$1];", "=r,l,~{memory}", [counter], device.i32())
+
+
+def _below(seen: ir.Value, least: Int) -> ir.Value:
+    return arith.cmpi(arith.CmpIPredicate.ult, seen, device.value(least))
