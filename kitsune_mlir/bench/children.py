@@ -22,9 +22,7 @@ def measure(arguments: Sequence[str], case: str, timeout: float) -> dict[str, An
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "record.json")
         try:
-            done = subprocess.run(
-                [*command(arguments, "measure"), "--json", str(path)], timeout=timeout, stdout=sys.stderr, check=False
-            )
+            done = subprocess.run([*command(arguments, "measure"), "--json", path], timeout=timeout, check=False)
         except subprocess.TimeoutExpired:
             return {"case": case, "said": f"took more than {timeout:g} s: a kernel that hangs, or a limit too low"}
         if not path.is_file():

@@ -43,7 +43,7 @@ class Gpu:
         if not torch.cuda.is_available():
             raise UserError("kitsune bench times models on an NVIDIA GPU, and torch finds none here")
         self._torch = torch
-        properties = torch.cuda.get_device_properties()
+        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
         self.name = properties.name
         self._flush_bytes = max(FLUSH_BYTES, 3 * properties.L2_cache_size)
         self._buffer: Any = None

@@ -11,7 +11,7 @@ sides          {name: {status: "ok" | "wrong" | "failed", said, error, compile_s
 plan           ours: {operators, pipelines, kernels, predicted_us}
 best_torch     {temperature: name of the fastest side of torch}
 best_ours      likewise
-ratios         {temperature: {torch_to_ours, ours_to_floor}}
+ratios         {temperature: {torch/ours, ours/floor}}
 """
 
 from __future__ import annotations
@@ -222,8 +222,8 @@ def _compared(sides: Sequence[Side], floor_ms: float, temperatures: Sequence[str
             found["best_torch"][temperature] = min(torchs, key=torchs.__getitem__)
         if ours:
             found["best_ours"][temperature] = min(ours, key=ours.__getitem__)
-            ratios["ours_to_floor"] = min(ours.values()) / floor_ms if floor_ms else None
+            ratios["ours/floor"] = min(ours.values()) / floor_ms if floor_ms else None
         if ours and torchs:
-            ratios["torch_to_ours"] = min(torchs.values()) / min(ours.values())
+            ratios["torch/ours"] = min(torchs.values()) / min(ours.values())
         found["ratios"][temperature] = ratios
     return found

@@ -8,6 +8,8 @@ from typing import Any
 from kitsune_mlir.plan_report import _table as columns
 
 TEMPERATURES = ("warm", "cold")
+COLUMNS = "floor,best torch,mode,ours,ours graph,torch/ours,ours/floor,error,compile s,".split(",")
+SAID = 160  # characters of a failure that a table shows; the JSON has all
 
 
 def case_text(record: dict[str, Any]) -> str:
@@ -50,36 +52,26 @@ def _side(name: str, side: dict[str, Any], floor: dict[str, Any]) -> dict[str, A
         "TFLOP/s": "-" if rate is None else f"{rate:.0f}",
         "error": "-" if side["error"] is None else f"{side['error']:.1e}",
         "ready in s": f"{side['compile_seconds']:.1f}",
-        "": side["said"][:160],
+        "": side["said"][:SAID],
     }
 
 
 def _row(record: dict[str, Any], temperature: str) -> dict[str, Any]:
+    row = {"case": record["case"], **dict.fromkeys(COLUMNS, "-")}
     if "sides" not in record:
-        return {"case": record["case"], "floor": "-", "": record["said"][:160]}
-    sides, ratios = record["sides"], record["ratios"].get(temperature, {})
-    best = record["best_torch"].get(temperature)
-
-    def ms(name: str | None) -> str:
-        return f"{sides[name][temperature]['ms']:.3f}" if name and temperature in sides.get(name, {}) else "-"
-
-    def ratio(name: str) -> str:
-        return f"{ratios[name]:.2f}" if ratios.get(name) is not None else "-"
-
-    ours = sides["kitsune"]
-    return {
-        "case": record["case"],
+        return row | {"": record["said"][:SAID]}
+    ours, best = record["sides"]["kitsune"], record["best_torch"].get(temperature)
+    times = {name: f"{side[temperature]['ms']:.3f}" for name, side in record["sides"].items() if temperature in side}
+    row |= {
         "floor": f"{record['floor']['ms']:.3f}",
-        "best torch": ms(best),
-        "mode": best or "-",
-        "ours": ms("kitsune"),
-        "ours, graph": ms("kitsune-graph"),
-        "torch / ours": ratio("torch_to_ours"),
-        "ours / floor": ratio("ours_to_floor"),
-        "error": "-" if ours["error"] is None else f"{ours['error']:.1e}",
         "compile s": f"{ours['compile_seconds']:.1f}",
-        "": ours["said"][:160],
+        "": ours["said"][:SAID],
     }
+    row |= {"best torch": times[best], "mode": best} if best else {}
+    row |= {"ours": times["kitsune"]} if "kitsune" in times else {}
+    row |= {"ours graph": times["kitsune-graph"]} if "kitsune-graph" in times else {}
+    row |= {name: f"{value:.2f}" for name, value in record["ratios"][temperature].items() if value is not None}
+    return row | ({} if ours["error"] is None else {"error": f"{ours['error']:.1e}"})
 
 
 def _moved(moved: dict[str, Any]) -> str:

@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     wanted = [cases.find(name, options.dtype) for name in names]
     from kitsune_mlir.bench.device import Gpu
 
-    machine, settings = Gpu(), _settings(options)
+    settings, machine = _settings(options), Gpu()
     if options.child == "measure":
         _write(options.json, _record(wanted[0], machine, settings))
     elif options.child:
