@@ -37,6 +37,8 @@ class PlaceStages(ModulePass):
         target = targets.load(self.target)
         if self.shape not in SHAPES:
             raise UserError(f"place-stages: shape must be one of {', '.join(SHAPES)}, found '{self.shape}'")
+        if self.tile_rows < 0:
+            raise UserError(f"place-stages: tile-rows must be 0 (chooses) or more, found {self.tile_rows}")
         for pipeline in kitsune.pipelines(module):
             if not pipeline.is_designed:
                 raise UserError(f"pipeline '{pipeline.label}' has no stages; run design-pipeline before place-stages")

@@ -2,7 +2,8 @@
 
 Two shapes are weighed against each other with the cost model: *spatial*, in which consecutive stages
 share CTAs only when there are more stages than SMs and queues lie in L2, and *fused*, in which every
-CTA runs all stages on its own tiles and queues lie in shared memory. The faster one is taken.
+CTA runs all stages on its own tiles and queues lie in shared memory. The faster one is taken. What memory
+cannot hold gets shallower queues or lies further out.
 """
 
 from __future__ import annotations
@@ -52,14 +53,14 @@ def place(
 ) -> Placement:
     """The best placement of the shapes asked for. `rows` is None when open until the call."""
     tile = tile_rows or choose_tile_rows(rows, target)
-    tiles = max(1, -(-(rows or UNKNOWN_ROWS) // tile))
-    found = [
-        _placement(name, roles, stages, queues, tile, tiles, target)
-        for name, roles in (("fused", _fused(stages, queues)), ("spatial", _spatial(stages, queues, tile, target)))
-        if shape in ("auto", name)
-    ]
-    fitting = [p for p in found if p.shape != "fused" or _shared_bytes(stages, tile) <= target.shared_bytes]
-    return min(fitting or found, key=lambda p: p.predicted_us)
+    fused = _fused(stages, queues)
+    on_chip = _widest(stages, tile) <= target.shared_bytes and _rings_fit(queues, fused, tile, target)
+    found = []
+    if shape == "fused" or shape == "auto" and on_chip:
+        found.append(_placement("fused", fused, stages, queues, tile, rows, target))
+    if shape == "spatial" or shape == "auto":
+        found.append(_placement("spatial", _spatial(stages, queues, tile, target), stages, queues, tile, rows, target))
+    return min(found, key=lambda p: p.predicted_us)
 
 
 def choose_tile_rows(rows: int | None, target: Target) -> int:
@@ -72,13 +73,24 @@ def choose_tile_rows(rows: int | None, target: Target) -> int:
     return -(-rows // step) * step
 
 
-def _shared_bytes(stages: Sequence[StageCost], tile: int) -> float:
+def _widest(stages: Sequence[StageCost], tile: int) -> float:
     return max(stage.row_bytes for stage in stages) * tile
+
+
+def _rings_fit(queues: Sequence[QueueCost], roles: Sequence[int], tile: int, target: Target) -> bool:
+    """Whether shared memory holds, at any stage, the rings between stages of its role."""
+    spans = [(q.producer, max(q.consumers), q.row_bytes * tile) for q in queues if _is_local(q, roles)]
+    alive = (sum(size for first, last, size in spans if first <= i <= last) for i in range(len(roles)))
+    return max(alive) <= target.shared_bytes
+
+
+def _is_local(queue: QueueCost, roles: Sequence[int]) -> bool:
+    return {roles[consumer] for consumer in queue.consumers} == {roles[queue.producer]}
 
 
 def _fused(stages: Sequence[StageCost], queues: Sequence[QueueCost]) -> list[int]:
     """One role for all, and one of its own for every stage that fires once."""
-    once = {consumer for queue in queues if queue.accumulates for consumer in queue.consumers}
+    once = _fires_once(queues)
     roles, following = [], 1
     for i in range(len(stages)):
         roles.append(following if i in once else 0)
@@ -88,10 +100,18 @@ def _fused(stages: Sequence[StageCost], queues: Sequence[QueueCost]) -> list[int
 
 def _spatial(stages: Sequence[StageCost], queues: Sequence[QueueCost], tile: int, target: Target) -> list[int]:
     """A role a stage while SMs last; else consecutive stages share roles, cut where it balances best."""
-    if len(stages) <= target.sms or any(queue.accumulates for queue in queues):
+    if len(stages) <= target.sms:
         return list(range(len(stages)))
-    times = [tile_us(stage, tile, target, queues_in_l2=True) for stage in stages]
-    return balanced_cuts(times, target.sms)
+    once = _fires_once(queues)
+    times = [tile_us(stage, tile, target, queues_in_l2=True) for i, stage in enumerate(stages) if i not in once]
+    cuts = balanced_cuts(times, max(1, target.sms - len(once)))
+    streaming, last = iter(cuts), iter(range(cuts[-1] + 1, len(stages)))
+    return [next(last if i in once else streaming) for i in range(len(stages))]
+
+
+def _fires_once(queues: Sequence[QueueCost]) -> set[int]:
+    """The stages that add partial sums, after the last tile; each needs a role of its own."""
+    return {consumer for queue in queues if queue.accumulates for consumer in queue.consumers}
 
 
 def balanced_cuts(costs: Sequence[float], parts: int) -> list[int]:
@@ -134,9 +154,10 @@ def _placement(
     stages: Sequence[StageCost],
     queues: Sequence[QueueCost],
     tile: int,
-    tiles: int,
+    rows: int | None,
     target: Target,
 ) -> Placement:
+    tiles = max(1, -(-(rows or UNKNOWN_ROWS) // tile))
     members = [[stage for stage, role in zip(stages, roles) if role == r] for r in range(max(roles) + 1)]
     in_l2 = len(members) > 1
     times = [sum(tile_us(stage, tile, target, in_l2) for stage in group) for group in members]
@@ -145,13 +166,16 @@ def _placement(
         if queue.accumulates:
             for consumer in queue.consumers:
                 replicas[roles[consumer]] = 1
-    on_chip = "reg" if target.kind == "cpu" else "smem"
     transports, depths = [], []
     for queue in queues:
-        ends = {roles[queue.producer], *(roles[consumer] for consumer in queue.consumers)}
-        local = len(ends) == 1
-        transports.append(on_chip if local else "l2")
-        depths.append(1 if local else _depth(queue, roles, replicas))
+        local = _is_local(queue, roles)
+        if local and target.kind == "cpu":
+            transports.append("reg")
+        else:
+            transports.append("smem" if local and _rings_fit(queues, roles, tile, target) else "l2")
+        depths.append(1 if transports[-1] != "l2" else _depth(queue, roles, replicas))
+    if target.kind == "gpu":
+        _fit_l2(queues, replicas, roles, transports, depths, tile, target)
     predicted = pipeline_us(members, replicas, tiles, tile, target, in_l2)
     return Placement(shape, tile, tuple(roles), tuple(replicas), tuple(transports), tuple(depths), predicted)
 
@@ -163,3 +187,27 @@ def _depth(queue: QueueCost, roles: Sequence[int], replicas: Sequence[int]) -> i
     ends = replicas[roles[queue.producer]] + max(replicas[roles[consumer]] for consumer in queue.consumers)
     skew = max(roles[consumer] for consumer in queue.consumers) - roles[queue.producer]
     return ends + max(1, skew)
+
+
+def _fit_l2(
+    queues: Sequence[QueueCost],
+    replicas: Sequence[int],
+    roles: Sequence[int],
+    transports: list[str],
+    depths: list[int],
+    tile: int,
+    target: Target,
+) -> None:
+    """Makes rings that L2 does not hold shallower, all by one factor, then lets the largest lie in DRAM."""
+    least = [replicas[roles[queue.producer]] if queue.accumulates else 1 for queue in queues]
+    slot = [queue.row_bytes * (1 if queue.accumulates else tile) for queue in queues]
+    inside = [i for i, transport in enumerate(transports) if transport == "l2"]
+    wanted = sum(depths[i] * slot[i] for i in inside)
+    if wanted <= target.l2_bytes:
+        return
+    for i in inside:
+        depths[i] = max(least[i], int(depths[i] * target.l2_bytes / wanted))
+    while sum(depths[i] * slot[i] for i in inside) > target.l2_bytes:
+        largest = max(inside, key=lambda i: depths[i] * slot[i])
+        inside.remove(largest)
+        transports[largest] = "hbm"
