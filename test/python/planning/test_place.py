@@ -1,0 +1,177 @@
+"""Placement: the small optimisers against brute force, and every placement against the proof."""
+
+import itertools
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from kitsune_mlir.planning import target
+from kitsune_mlir.planning.cost import StageCost, pipeline_us, tile_us
+from kitsune_mlir.planning.flow import Flow, Queue, Stage
+from kitsune_mlir.planning.place import QueueCost, allocate, balanced_cuts, choose_tile_rows, place
+from kitsune_mlir.planning.verify import verify
+
+GPU, CPU = target.load("sm_90a"), target.load("cpu")
+TIMES = st.lists(st.integers(1, 50).map(float), min_size=1, max_size=4)
+
+
+@given(TIMES, st.integers(4, 9), st.integers(1, 5))
+def test_allocate_is_optimal(times, total, most):
+    def rate(replicas):
+        return min(count / time for count, time in zip(replicas, times))
+
+    found = allocate(times, total, most)
+    every = itertools.product(range(1, most + 1), repeat=len(times))
+    assert rate(found) == max(rate(replicas) for replicas in every if sum(replicas) <= total)
+    assert sum(found) <= total and all(1 <= count <= most for count in found)
+
+
+@given(st.lists(st.integers(0, 30).map(float), min_size=1, max_size=7), st.integers(1, 5))
+def test_balanced_cuts_are_optimal(costs, parts):
+    def dearest(assigned):
+        return max(sum(cost for cost, part in zip(costs, assigned) if part == p) for p in assigned)
+
+    found = balanced_cuts(costs, parts)
+    cuts = itertools.product((0, 1), repeat=len(costs) - 1)
+    every = [list(itertools.accumulate(cut, initial=0)) for cut in cuts if sum(cut) < parts]
+    assert found in every, "consecutive parts, numbered from 0, no more than allowed"
+    assert dearest(found) == pytest.approx(min(dearest(assigned) for assigned in every))
+
+
+@st.composite
+def pipelines(draw):
+    """Costs of up to 8 stages, queues forwards, and perhaps sums over rows behind them."""
+    count = draw(st.integers(1, 8))
+    amount = st.sampled_from([0.0, 16.0, 512.0, 4096.0, 65536.0])
+    stages = [
+        StageCost(f"s{i}", draw(st.sampled_from(["tensor", "simt"])), *(draw(amount) for _ in range(6)))
+        for i in range(count)
+    ]
+    queues = []
+    for consumer in range(1, count):
+        producer = draw(st.integers(0, consumer - 1))
+        others = draw(st.lists(st.integers(producer + 1, count - 1), max_size=2))
+        consumers = tuple(sorted({consumer, *others}))
+        queues.append(QueueCost(f"q{consumer}", producer, consumers, draw(st.sampled_from([4.0, 1024.0, 32768.0]))))
+    for i in range(draw(st.integers(0, 2))):
+        queues.append(QueueCost(f"t{i}", draw(st.integers(0, count - 1)), (len(stages),), 512.0, accumulates=True))
+        stages.append(StageCost(f"sum{i}", "simt"))
+    return stages, queues
+
+
+def flow_of(stages, queues, placement):
+    once = {consumer for queue in queues if queue.accumulates for consumer in queue.consumers}
+    placed = [
+        Stage(stage.name, stage.unit, role, placement.replicas[role], i in once)
+        for i, (stage, role) in enumerate(zip(stages, placement.roles))
+    ]
+    rings = []
+    for queue, transport, depth in zip(queues, placement.transports, placement.depths):
+        size = queue.row_bytes * (1 if queue.accumulates else placement.tile_rows)
+        names = tuple(stages[consumer].name for consumer in queue.consumers)
+        accumulates = queue.accumulates
+        rings.append(
+            Queue(queue.name, stages[queue.producer].name, names, depth, int(size), transport, accumulates=accumulates)
+        )
+    return Flow("flow", tuple(placed), tuple(rings))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    pipelines(),
+    st.sampled_from([None, 1, 100, 5000, 10**6]),
+    st.sampled_from([GPU, GPU.override(sms=5), GPU.override(l2_bytes=1 << 20), CPU]),
+    st.sampled_from(["auto", "fused", "spatial"]),
+)
+def test_every_placement_can_be_launched(pipeline, rows, machine, shape):
+    stages, queues = pipeline
+    placement = place(stages, queues, rows, machine, shape)
+    errors = [finding for finding in verify(flow_of(stages, queues, placement), machine) if finding.severity == "error"]
+    assert not errors
+    if machine.kind == "gpu":
+        assert sum(placement.replicas) <= machine.sms and placement.tile_rows % 16 == 0
+    assert set(placement.roles) == set(range(len(placement.replicas)))
+    assert shape in ("auto", placement.shape) and placement.predicted_us >= machine.launch_us
+
+
+@given(pipelines(), st.sampled_from([100, 5000]))
+def test_auto_takes_the_faster_shape(pipeline, rows):
+    stages, queues = pipeline
+    assume(all(stage.row_bytes < 1024 for stage in stages) and all(queue.row_bytes < 2000 for queue in queues))
+    assume(sum(queue.row_bytes for queue in queues) * 64 < GPU.shared_bytes)
+    fused, spatial = (place(stages, queues, rows, GPU, shape) for shape in ("fused", "spatial"))
+    assert place(stages, queues, rows, GPU).predicted_us == min(fused.predicted_us, spatial.predicted_us)
+
+
+CHAIN = [StageCost(f"s{i}", "tensor", product_flops=8192.0, weight_bytes=8192.0, row_bytes=512.0) for i in range(3)]
+QUEUES = [QueueCost("a", 0, (1,), 256.0), QueueCost("b", 1, (2,), 256.0)]
+
+
+def test_fused_keeps_queues_on_the_chip():
+    found = place(CHAIN, QUEUES, 6400, GPU, "fused")
+    assert (found.roles, found.replicas) == ((0, 0, 0), (100,)), "a CTA a tile"
+    assert found.transports == ("smem", "smem") and found.depths == (1, 1)
+    assert place(CHAIN, QUEUES, 6400, CPU, "fused").transports == ("reg", "reg")
+
+
+def test_spatial_gives_every_stage_ctas():
+    found = place(CHAIN, QUEUES, 10**6, GPU, "spatial")
+    assert found.roles == (0, 1, 2) and sum(found.replicas) == GPU.sms
+    assert found.replicas == (44, 44, 44) and found.transports == ("l2", "l2")
+    assert all(depth > 44 for depth in found.depths), "every CTA at either end has a tile to work on"
+
+
+def test_more_stages_than_sms_share_roles():
+    found = place(CHAIN, QUEUES, 10**6, GPU.override(sms=2), "spatial")
+    assert found.roles == (0, 0, 1) or found.roles == (0, 1, 1)
+    assert sorted(found.transports) == ["l2", "smem"]
+
+
+def test_a_stage_that_sums_has_a_role_of_its_own():
+    stages = [*CHAIN, StageCost("sum", "simt")]
+    queues = [*QUEUES, QueueCost("t", 2, (3,), 256.0, accumulates=True)]
+    fused = place(stages, queues, 10**6, GPU, "fused")
+    assert fused.roles == (0, 0, 0, 1) and fused.replicas[1] == 1
+    assert fused.transports[2] == "l2" and fused.depths[2] == fused.replicas[0], "a slot for each partial sum"
+    few = place(stages, queues, 10**6, GPU.override(sms=3), "spatial")
+    assert few.roles[3] == 2 and len(set(few.roles[:3])) == 2 and few.replicas == (1, 1, 1)
+
+
+def test_wide_rings_lie_further_out():
+    wide = [QueueCost(queue.name, queue.producer, queue.consumers, 16384.0) for queue in QUEUES]
+    fused = place(CHAIN, wide, 10**6, GPU, "fused")
+    assert fused.transports == ("l2", "l2"), "a tile is larger than shared memory"
+    spatial = place(CHAIN, wide, 10**6, GPU, "spatial")
+    assert spatial.transports == ("l2", "l2")
+    assert 0.9 * GPU.l2_bytes < sum(spatial.depths) * 64 * 16384 <= GPU.l2_bytes, "shallower, all that L2 holds"
+    tiny = GPU.override(l2_bytes=64 * 16384)
+    assert sorted(place(CHAIN, wide, 10**6, tiny, "spatial").transports) == ["hbm", "l2"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "machine", "tile"),
+    [(None, GPU, 64), (64, GPU, 64), (10**6, GPU, 64), (63, GPU, 64), (17, GPU, 32), (1, GPU, 16)]
+    + [(None, CPU, 64), (20, CPU, 24), (8, CPU, 8), (7, CPU, 7), (1, CPU, 1)],
+)
+def test_tile_rows(rows, machine, tile):
+    assert choose_tile_rows(rows, machine) == tile
+    assert place(CHAIN, QUEUES, rows, machine).tile_rows == tile
+    assert place(CHAIN, QUEUES, rows, machine, tile_rows=48).tile_rows == 48
+
+
+def test_time_of_a_tile_is_its_slowest_unit():
+    tensor = GPU.tensor_tflops * 1e6 / GPU.sms
+    l2 = GPU.l2_gbps * 1e3 / GPU.sms
+    assert tile_us(StageCost("s", "tensor", product_flops=tensor), 64, GPU, False) == pytest.approx(64)
+    weights = StageCost("s", "tensor", weight_bytes=l2, queue_bytes=l2)
+    assert tile_us(weights, 64, GPU, False) == pytest.approx(1), "weights are read once a tile"
+    assert tile_us(weights, 64, GPU, True) == pytest.approx(65)
+
+
+def test_time_of_a_pipeline():
+    stage = StageCost("s", "simt", simt_ops=GPU.simt_tflops * 1e6 / GPU.sms)
+    assert pipeline_us([[stage], [stage]], [2, 3], 7, 1, GPU, False) == pytest.approx(GPU.launch_us + 1 + 4)
+    loads = StageCost("s", "simt", dram_bytes=GPU.dram_gbps * 1e3)
+    dram = pipeline_us([[loads]], [1000000], 7, 1, GPU.override(l2_gbps=1e30), False)
+    assert dram == pytest.approx(GPU.launch_us + 7)
