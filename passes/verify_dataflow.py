@@ -39,6 +39,6 @@ class VerifyDataflow(ModulePass):
                     failed = True
                     op.operation.location.emit_error(f"'{op.operation.name}' op '{finding.subject}' {finding.message}")
                 else:
-                    remark(op, str(finding))
+                    remark(op, f"'{finding.subject}' {finding.message}")
         if failed:
             raise ir.MLIRError("verify-dataflow found pipelines that must not be launched", [])
