@@ -41,7 +41,7 @@ class Clock:
         self.now += 1
 
     def stamps(self, threads: np.ndarray) -> np.ndarray:
-        return (((self.now << CTA_BITS) | self.cta) << THREAD_BITS) | threads
+        return (((self.now << CTA_BITS) | self.cta) << THREAD_BITS) | threads.astype(np.int64)
 
     def precedes(self, stamps: np.ndarray, own: np.ndarray) -> np.ndarray:
         """Whether accesses of these stamps (0: none) come before an access of `own` stamps."""

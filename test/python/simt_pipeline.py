@@ -151,14 +151,18 @@ class Cta(Simt):
         return state
 
     def _turns_while(self, op: Op, mask: np.ndarray) -> Turns:
-        """A loop that waits: it carries nothing and its body does nothing."""
+        """A loop that waits: others take their turns each time it goes round."""
         before, after = (region.blocks[0] for region in op.regions)
-        assert not op.results and not op.operands and len(after.operations) == 1
+        state, active, out = self._all(op.operands), mask, None
         while True:
-            (condition,) = yield from self._turns(before, mask)
-            mask = mask & condition
-            if not np.any(mask):
-                return []
+            self.values.update(zip(before.arguments, state, strict=True))
+            condition, *passed = yield from self._turns(before, active)
+            out = passed if out is None else [np.where(active, a, b) for a, b in zip(passed, out, strict=True)]
+            active = active & condition
+            if not np.any(active):
+                return out
+            self.values.update(zip(after.arguments, passed, strict=True))
+            state = yield from self._turns(after, active)
             yield WAITS
 
     def _arith_constant(self, op: Op, mask: np.ndarray) -> list[Any]:
