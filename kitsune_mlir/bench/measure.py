@@ -8,7 +8,7 @@ reference      "float64" or "float32": what the errors are against
 bound          the largest relative error that counts as right
 sides          {name: {status: "ok" | "wrong" | "failed", said, error, compile_seconds, and by temperature
                ("warm", "cold"): {ms (median), min, max, runs}}}
-plan           ours: {operators, pipelines, kernels, predicted_us}
+plan           ours: {operators, pipelines, kernels, predicted_us, compile_steps: seconds by step}
 best_torch     {temperature: name of the fastest side of torch}
 best_ours      likewise
 ratios         {temperature: {torch/ours, ours/floor}}
@@ -120,6 +120,7 @@ class _Compilation:
                 "pipelines": len(plan["pipelines"]),
                 "kernels": len(plan["kernels"]),
                 "predicted_us": plan["predicted_us"],
+                "compile_steps": self._compiled.seconds,
             }
         }
 
