@@ -5,7 +5,8 @@ sides     the ways to run one: torch's, and ours
 device    the GPU: moving, capturing, timing; tests put another in its place
 check     fresh inputs, the reference in float64, poisoned results
 floor     the time that no way of running can beat
-measure   one case from its model to a record, plain data (JSON)
+measure   one case from its model to a record
+record    what is kept of a case, plain data (JSON)
 children  a process for each case
 dram      bytes that the hardware counted, through ncu
 table     records as text

@@ -13,6 +13,7 @@ from typing import Any
 from kitsune_mlir.errors import UserError
 
 DTYPES = {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}
+TORCH_MODES = ("eager", "graph", "reduce-overhead", "max-autotune")
 CHAIN_ROWS = 1_048_576
 CHAIN_WIDTHS = (64, 128, 192, 256, 320, 512, 1024)
 ACTIVATIONS = ("silu", "gelu", "layernorm")

@@ -1,23 +1,7 @@
-"""One case from its model to a record: sides made ready, numbers checked, then timed in turns.
-
-A record is plain data:
-
-case, dtype, target
-floor          see floor.py
-reference      "float64" or "float32": what the errors are against
-bound          the largest relative error that counts as right
-sides          {name: {status: "ok" | "wrong" | "failed", said, error, compile_seconds, and by temperature
-               ("warm", "cold"): {ms (median), min, max, runs}}}
-plan           ours: {operators, pipelines, kernels, predicted_us, compile_steps: seconds by step}
-best_torch     {temperature: name of the fastest side of torch}
-best_ours      likewise
-ratios         {temperature: {torch/ours, ours/floor}}
-"""
+"""One case from its model to a record (see record.py): sides made ready, numbers checked, then timed in turns."""
 
 from __future__ import annotations
 
-import math
-import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,10 +14,11 @@ from kitsune_mlir.errors import InternalError
 from kitsune_mlir.planning import target as targets
 
 from . import check, floor
-from .cases import Case
+from .cases import TORCH_MODES, Case
 from .device import Call, Machine
 from .limit import TimeLimit, time_limit
-from .sides import OURS, TORCH_MODES, Side, our_builders, tensors, torch_builders
+from .record import compare, describe
+from .sides import OURS, Side, our_builders, tensors, torch_builders
 
 MIN_ROUNDS = 5
 
@@ -85,8 +70,8 @@ def measure(case: Case, machine: Machine, settings: Settings, say: Callable[[str
         record |= _check(sides, module, args, machine)
         say("timing")
         _time(sides, machine, settings)
-    record["sides"] = {side.name: _describe(side) for side in sides}
-    return record | ours.plan() | _compared(sides, record["floor"]["ms"], settings.temperatures)
+    record["sides"] = {side.name: describe(side) for side in sides}
+    return record | ours.plan() | compare(sides, record["floor"]["ms"], settings.temperatures)
 
 
 class _Compilation:
@@ -182,6 +167,7 @@ def _time(sides: Sequence[Side], machine: Machine, settings: Settings) -> None:
                     side.milliseconds.setdefault(temperature, []).append(elapsed)
                 except Exception as error:
                     side.said = _words(error)
+                    side.milliseconds.clear()
                     _survived(machine, side)
 
 
@@ -195,36 +181,3 @@ def _survived(machine: Machine, side: Side) -> None:
 def _words(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-
-
-def _describe(side: Side) -> dict[str, Any]:
-    status = "ok" if not side.said else "wrong" if side.said.startswith("wrong:") else "failed"
-    error = side.error if side.error is not None and math.isfinite(side.error) else None  # JSON has no infinity
-    found = {"status": status, "said": side.said, "error": error, "compile_seconds": side.compile_seconds}
-    for temperature, times in side.milliseconds.items():
-        found[temperature] = {
-            "ms": statistics.median(times),
-            "min": min(times),
-            "max": max(times),
-            "runs": len(times),
-        }
-    return found
-
-
-def _compared(sides: Sequence[Side], floor_ms: float, temperatures: Sequence[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {"best_torch": {}, "best_ours": {}, "ratios": {}}
-    for temperature in temperatures:
-        timed = [side for side in sides if temperature in side.milliseconds]
-        medians = {side.name: statistics.median(side.milliseconds[temperature]) for side in timed}
-        torchs = {name: ms for name, ms in medians.items() if name not in OURS}
-        ours = {name: ms for name, ms in medians.items() if name in OURS}
-        ratios = {}
-        if torchs:
-            found["best_torch"][temperature] = min(torchs, key=torchs.__getitem__)
-        if ours:
-            found["best_ours"][temperature] = min(ours, key=ours.__getitem__)
-            ratios["ours/floor"] = min(ours.values()) / floor_ms if floor_ms else None
-        if ours and torchs:
-            ratios["torch/ours"] = min(torchs.values()) / min(ours.values())
-        found["ratios"][temperature] = ratios
-    return found

@@ -11,7 +11,6 @@ from torch.utils._pytree import tree_leaves
 
 from .device import Call, Machine
 
-TORCH_MODES = ("eager", "graph", "reduce-overhead", "max-autotune")
 OURS = ("kitsune", "kitsune-graph")
 WARM_UP = 3  # CUDA graph trees run, then record, then replay
 

@@ -13,18 +13,19 @@ from typing import Any
 from kitsune_mlir.bench import cases
 from kitsune_mlir.errors import KitsuneError, UserError
 
-MODES = ("eager", "graph", "reduce-overhead", "max-autotune")
 MODEL_HELP = "a case (see --list), module:function returning (nn.Module, args), or a .pt2 file"
 
 
 def add(subparsers: Any) -> argparse.ArgumentParser:
     parser = subparsers.add_parser("bench", help="time models on the GPU beside torch")
     parser.add_argument("models", nargs="*", metavar="MODEL", help=MODEL_HELP)
-    parser.add_argument("--suite", action="append", default=[], choices=("chains", "applications", "patterns"))
+    parser.add_argument("--suite", action="append", default=[], choices=tuple(cases.suites()))
     parser.add_argument("--list", action="store_true", help="name the cases of each suite")
     parser.add_argument("--target", default="sm_90a", metavar="NAME|FILE", help="to compile for (default: sm_90a)")
     parser.add_argument("--dtype", choices=tuple(cases.DTYPES), help="default: bf16 for cases, else the model's own")
-    parser.add_argument("--modes", default=",".join(MODES), metavar="MODE,...", help="torch's; default: %(default)s")
+    parser.add_argument(
+        "--modes", default=",".join(cases.TORCH_MODES), metavar="MODE,...", help="torch's; default: %(default)s"
+    )
     parser.add_argument("--repeat", type=int, default=30, metavar="N", help="timed runs of each side (default: 30)")
     parser.add_argument("--seconds", type=float, default=20.0, help="for the timed runs of a case (default: 20)")
     parser.add_argument("--limit", type=float, default=180.0, help="seconds to make one side ready (default: 180)")
@@ -120,8 +121,8 @@ def _settings(options: argparse.Namespace) -> Any:
 
     target.load(options.target)
     modes = tuple(dict.fromkeys(mode for mode in options.modes.split(",") if mode))
-    if unknown := [mode for mode in modes if mode not in MODES]:
-        raise UserError(f"there is no mode '{unknown[0]}': give some of {', '.join(MODES)}")
+    if unknown := [mode for mode in modes if mode not in cases.TORCH_MODES]:
+        raise UserError(f"there is no mode '{unknown[0]}': give some of {', '.join(cases.TORCH_MODES)}")
     if options.repeat < 1:
         raise UserError(f"--repeat must be at least 1, found {options.repeat}")
     only = [t for t in ("warm", "cold") if getattr(options, t)]
@@ -131,7 +132,7 @@ def _settings(options: argparse.Namespace) -> Any:
         raise UserError(f"--peak wants TFLOP/s and GB/s, such as 989,3350, found '{options.peak}'") from None
     return Settings(
         target=options.target,
-        modes=sorted(modes, key=MODES.index),
+        modes=sorted(modes, key=cases.TORCH_MODES.index),
         temperatures=only or ("warm", "cold"),
         repeat=options.repeat,
         timing_seconds=options.seconds,

@@ -1,0 +1,120 @@
+"""What kitsune bench counts and compares: errors, work, bytes; and the cases it knows."""
+
+import pytest
+import torch
+from torch import nn
+
+from kitsune_mlir.bench import cases, check, dram, floor, networks
+from kitsune_mlir.bench.floor import Rates
+from kitsune_mlir.errors import UserError
+
+
+def test_results_that_are_not_written_are_found():
+    stale = torch.ones(4)
+    assert check.poisoned_run(lambda: [stale], [])[0].isnan().all()
+    held = torch.ones(4)
+    assert check.poisoned_run(lambda: [held[1:]], [held])[0].tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "error"),
+    [
+        ([1.0, 2.0], [1.0, 2.0], 0.0),
+        ([3.0, 4.5], [3.0, 4.0], 0.1),
+        ([float("nan"), 4.0], [3.0, 4.0], float("inf")),
+        ([float("nan"), 4.0], [float("nan"), 4.0], 0.0),
+        ([float("inf"), 4.0], [float("inf"), 4.0], 0.0),
+        ([3.0], [3.0, 4.0], float("inf")),
+        ([0.5, 0.0], [0.0, 0.0], 0.5),
+    ],
+)
+def test_relative_error(monkeypatch, found, wanted, error):
+    monkeypatch.setattr(check, "CHUNK", 1)
+    assert check.relative_error([torch.tensor(found)], [torch.tensor(wanted).double()]) == pytest.approx(error)
+
+
+def test_eagers_error_widens_the_bound_but_not_without_end():
+    results = [torch.zeros(1, dtype=torch.bfloat16), torch.zeros(1, dtype=torch.int64)]
+    assert check.bound(results, None) == 1e-2
+    assert check.bound(results, 1e-3) == 1e-2
+    assert check.bound(results, 2e-2) == 4e-2
+    assert check.bound(results, float("inf")) == pytest.approx(0.1)
+
+
+def test_fresh_inputs_stay_in_range():
+    args = (torch.linspace(1, 2, 1000), [torch.arange(5)], torch.empty(0))
+    before = args[0].clone()
+    check.refresh(args, seed=3)
+    assert not torch.equal(args[0], before) and 1 <= args[0].min() and args[0].max() <= 2
+    assert args[1][0].tolist() == [0, 1, 2, 3, 4]
+
+
+class Lookup(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(1000, 8)
+        self.unused = nn.Linear(100, 100)
+        self.linear = nn.Linear(8, 2)
+
+    def forward(self, rows):
+        return self.linear(self.table(rows))
+
+
+def test_work_is_what_must_be_done():
+    work = floor.count(Lookup(), (torch.arange(10),))
+    assert work.operations == 2 * 10 * 8 * 2
+    assert work.bytes == 10 * 8 + 10 * 8 * 4 + (8 * 2 + 2) * 4 + 10 * 2 * 4
+    assert floor.floor(work, Rates(1e-6, 1e-3))["ms"] == pytest.approx(work.bytes / 1e3)
+    assert floor.floor(work, Rates(1e-9, 1e3))["bound"] == "compute"
+
+
+def test_the_chain_does_the_operations_it_is_known_for():
+    with torch.device("meta"):
+        module, args, _ = networks.make("chain-256", "bf16")
+    with torch.no_grad():
+        operations = sum(2 * args[0].shape[0] * m.weight.numel() for m in module if isinstance(m, nn.Linear))
+    assert operations == pytest.approx(1.27e12, rel=2e-3) and args[0].dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("name", cases.suites()["chains"] + cases.suites()["patterns"])
+def test_every_network_can_be_made_and_run(name):
+    with torch.device("meta"), torch.no_grad():
+        module, args, _ = networks.make(name, "bf16")
+        results = module(*args)
+    assert all(result.dtype == torch.bfloat16 for result in (results if isinstance(results, tuple) else [results]))
+
+
+def test_applications_are_those_of_the_examples():
+    from examples.models import FULL
+
+    assert set(cases.APPLICATIONS) == set(FULL)
+
+
+def linear():
+    return nn.Linear(8, 4).eval(), (torch.randn(64, 8),)
+
+
+def test_a_model_of_the_users_is_a_case(tmp_path):
+    module, args, _ = cases.find(f"{__file__}:linear", "bf16").make()
+    assert module.weight.dtype == args[0].dtype == torch.bfloat16
+    path = tmp_path / "linear.pt2"
+    torch.export.save(torch.export.export(*linear()), path)
+    module, args, _ = cases.find(str(path), None).make()
+    assert module(*args).shape == (64, 4)
+
+
+def test_sums_of_ncus_csv():
+    text = (
+        "==PROF== Connected\nsome output\n"
+        '"ID","Process ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n'
+        '"0","7","gemm","dram__bytes_read.sum","byte","1,024"\n"0","7","gemm","dram__bytes_write.sum","byte","512"\n'
+        '"1","7","relu","dram__bytes_read.sum","byte","1"\n"1","7","relu","other","byte","99"\n'
+    )
+    assert dram.parse(text) == {"read": 1025, "written": 512, "kernels": 2}
+    assert dram.parse("==ERROR== no permission")["kernels"] == 0
+
+
+def test_unknown_models_of_a_checkout(monkeypatch):
+    with pytest.raises(UserError, match="one of chain-64"):
+        cases.find("chain-x", None)
+    assert cases.find("chain-96-gelu", None).name == "chain-96-gelu"
