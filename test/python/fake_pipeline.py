@@ -11,9 +11,10 @@ from fake_gpu import FakeDevice, FakeMemory
 from simt import DTYPES
 from simt_decode import Op, decode
 from simt_memory import Region, Space
-from simt_pipeline import run
+from simt_pipeline import Deadlock, run
 
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.runtime.cuda_pipeline import REPORT, REPORT_AT
 
 Described = tuple[int, tuple[int, ...], str]  # pointer, shape, dtype
 
@@ -50,7 +51,7 @@ class FakeLauncher:
         return self._workspaces[stream]
 
     def launch(self, stream: int, arguments: Sequence[Described], results: Sequence[Described]) -> None:
-        """Runs; then every counter that was used must be zero, for the next launch."""
+        """Runs; then every counter that was used must be zero, for the next launch. Raises Deadlock for a report."""
         (rows,) = {arguments[i][1][0] for i in self._launch["streams"]}
         if rows == 0:
             return
@@ -62,8 +63,16 @@ class FakeLauncher:
         pointers = [pointer for pointer, _, _ in (*arguments, *results)]
         values = [*pointers, workspace.pointer if len(workspace.bytes) else 0, np.int32(rows)]
         counters = run(self._kernel, values, Space(regions), self._launch, self._device.rng)
+        if self._launch["watched"]:
+            self._look_at_report(workspace.bytes[REPORT_AT:].view(np.uint32))
         for address in counters.released:
             assert not np.any(self._device.bytes_of(address, 4)), "a launch left a counter that is not zero"
+
+    def _look_at_report(self, report: np.ndarray) -> None:
+        if report[0]:
+            fields = dict(zip(REPORT, report[1:].tolist(), strict=False))
+            queue = self._launch["watched"][fields.pop("queue")]
+            raise Deadlock(f"reported: {queue['name']}, {queue['location']}, {fields}")
 
     def _regions(self, kind: str, tensors: Sequence[Described], writable: bool) -> Iterator[Region]:
         seen: dict[int, int] = {}

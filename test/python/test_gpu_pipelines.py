@@ -34,12 +34,12 @@ def small_gpu(tmp_path_factory):
     return str(path)
 
 
-def runner_of(model, args, path, shape, dynamic_shapes=None, seed=0):
+def runner_of(model, args, path, shape, dynamic_shapes=None, seed=0, convert=""):
     """The program, and a runner of it with its pipelines, on a device."""
     program = import_model(model, args, dynamic_shapes=dynamic_shapes)
     steps = ["prepare-linalg", "partition-dataflow", "design-pipeline", "place-stages", "verify-dataflow"]
     steps += ["convert-kitsune-to-gpu", "convert-linalg-to-gpu"]
-    options = {"place-stages": f"shape={shape} tile-rows=16"}
+    options = {"place-stages": f"shape={shape} tile-rows=16", "convert-kitsune-to-gpu": convert}
     pipeline.run(program.module, [pipeline.make(name, options.get(name, ""), path) for name in steps])
     section = gpu.build(program.module, targets.load(path))
     device = PipelineDevice(program.module, seed)
@@ -138,4 +138,15 @@ def test_finds_broken_kernels(name, small_gpu, monkeypatch):
     model, x = block(), torch.randn(150, 13)
     program, runner, _ = runner_of(model, (x,), small_gpu, shape)
     with pytest.raises(error, match=said):
+        check(program, runner, (x,), model(x).detach(), 1e-5)
+
+
+def test_a_debug_kernel_that_hangs_ends_with_a_report(small_gpu, monkeypatch):
+    model, x = block(), torch.randn(40, 13)
+    program, runner, _ = runner_of(model, (x,), small_gpu, "spatial", convert="wait-budget=1000")
+    check(program, runner, (x,), model(x).detach(), 1e-5)
+    monkeypatch.setattr(Ring, "publish", nothing(None))
+    program, runner, _ = runner_of(model, (x,), small_gpu, "spatial", convert="wait-budget=1000")
+    report = r"reported: \w+, .*test_gpu_pipelines.py:\d+, {'waits_for_full': 1, .*'counter': 0, 'wanted': 1}"
+    with pytest.raises(Deadlock, match=report):
         check(program, runner, (x,), model(x).detach(), 1e-5)

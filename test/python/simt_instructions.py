@@ -1,0 +1,200 @@
+"""What the operations and the inline PTX of a persistent kernel do to one CTA."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import simt_mma
+from simt import Simt
+from simt_decode import Op
+from simt_memory import Clock, MemoryFault, Region, Space
+
+from kitsune_mlir import mlir
+from kitsune_mlir.mlir import ir
+
+_LOAD = re.compile(r"ld\.(acquire|relaxed)\.gpu\.global\.u32 \$0, \[\$1\];")
+_ADD = re.compile(
+    r"red\.release\.gpu\.global\.add\.u32 \[\$0\], \$1;|atom\.acq_rel\.gpu\.global\.add\.u32 \$0, \[\$1\], \$2;"
+)
+_SWAP = re.compile(r"atom\.acq_rel\.gpu\.global\.cas\.b32 \$0, \[\$1\], \$2, \$3;")
+_WIDTH = {"i8": 1, "i16": 2, "bf16": 2, "f16": 2, "i32": 4, "f32": 4, "i64": 8, "f64": 8}
+
+
+class Exit(Exception):
+    """All threads of a CTA ended."""
+
+
+@dataclass
+class Counters:
+    """What atomic operations have made: a clock for each address (see simt_memory.py), and how many there were."""
+
+    ctas: int
+    released: dict[int, np.ndarray] = field(default_factory=dict)
+    version: int = 0
+
+    def at(self, address: int) -> np.ndarray:
+        return self.released.setdefault(address, np.zeros(self.ctas, np.int64))
+
+
+class Instructions(Simt):
+    """One CTA. Values are numpy arrays over its threads; those of vectors have a second dimension."""
+
+    def __init__(
+        self,
+        kernel: Op,
+        arguments: Sequence[int],
+        memory: Space,
+        launch: dict[str, Any],
+        number: int,
+        counters: Counters,
+    ):
+        super().__init__(kernel, arguments, (launch["ctas"], 1, 1), (launch["threads"], 1, 1))
+        self.number, self._counters, self._global = number, counters, memory
+        self.block_id = np.array(number, np.int32)
+        self.thread_id = np.arange(self.threads, dtype=np.int32)
+        content = np.full(launch["shared_bytes"], 0xFF, np.uint8)
+        self._shared = Space([Region("shared memory", 0, content, writable=True, tracked=True)])
+        self._clock, self._shared_clock = Clock(number, launch["ctas"]), Clock(0, 1)
+        self.polls = "nothing"
+        self.values: dict[int, Any] = {}
+
+    def _see(self, value: int) -> Any:
+        return self.values[value]
+
+    def _arith_constant(self, op: Op, mask: np.ndarray) -> list[Any]:
+        return [np.array(op.attributes["value"].value, op.results[0].type)]
+
+    def _gpu_barrier(self, op: Op, mask: np.ndarray) -> list[Any]:
+        if not np.all(mask):
+            raise MemoryFault(f"CTA {self.number} has a barrier that thread {np.argmin(mask)} does not reach")
+        self._clock.barrier()
+        self._shared_clock.barrier()
+        return []
+
+    def _nvvm_read_ptx_sreg_tid_x(self, op: Op, mask: np.ndarray) -> list[Any]:
+        return [self.thread_id]
+
+    def _nvvm_read_ptx_sreg_ctaid_x(self, op: Op, mask: np.ndarray) -> list[Any]:
+        return [self.block_id]
+
+    def _llvm_mlir_addressof(self, op: Op, mask: np.ndarray) -> list[Any]:
+        return [np.array(0)]
+
+    def _llvm_getelementptr(self, op: Op, mask: np.ndarray) -> list[Any]:
+        base, *dynamic = self._all(op.operands)
+        (raw,) = list(ir.DenseI32ArrayAttr(op.attributes["rawConstantIndices"]))
+        count = np.asarray(dynamic[0]).astype(np.int64) if dynamic else raw
+        return [base + count * _WIDTH[str(ir.TypeAttr(op.attributes["elem_type"]).value)]]
+
+    def _memory(self, pointer: Any) -> tuple[Space, Clock]:
+        """By the number of the address space in a pointer's type."""
+        return {
+            "!llvm.ptr<1>": (self._global, self._clock),
+            "!llvm.ptr<3>": (self._shared, self._shared_clock),
+        }[str(pointer)]
+
+    def _llvm_load(self, op: Op, mask: np.ndarray) -> list[Any]:
+        kind = op.results[0].type
+        dtype, count = kind if isinstance(kind, tuple) else (kind, 1)
+        space, clock = self._memory(op.operand_types[0])
+        addresses = np.broadcast_to(self._see(op.operands[0]), mask.shape)[mask]
+        found = space.load(addresses, dtype, count, _align(op, dtype, count), clock, self.thread_id[mask])
+        result = np.full((self.threads, dtype.itemsize * count), 0xFF, np.uint8).view(dtype)
+        result[mask] = found
+        return [result if isinstance(kind, tuple) else result[:, 0]]
+
+    def _llvm_store(self, op: Op, mask: np.ndarray) -> list[Any]:
+        value, pointer = self._all(op.operands)
+        space, clock = self._memory(op.operand_types[1])
+        addresses = np.broadcast_to(pointer, mask.shape)[mask]
+        value = np.asarray(value)
+        value = value if value.ndim == 2 else np.broadcast_to(value, mask.shape)[:, None]
+        align = _align(op, value.dtype, value.shape[1])
+        space.store(addresses, value[mask], align, clock, self.thread_id[mask])
+        return []
+
+    def _vector_from_elements(self, op: Op, mask: np.ndarray) -> list[Any]:
+        return [np.stack([np.broadcast_to(x, mask.shape) for x in self._all(op.operands)], -1)]
+
+    def _vector_bitcast(self, op: Op, mask: np.ndarray) -> list[Any]:
+        dtype, _ = op.results[0].type
+        return [np.ascontiguousarray(self._see(op.operands[0])).view(dtype)]
+
+    def _vector_extract(self, op: Op, mask: np.ndarray) -> list[Any]:
+        (place,) = list(ir.DenseI64ArrayAttr(op.attributes["static_position"]))
+        return [self._see(op.operands[0])[:, place]]
+
+    def _llvm_extractvalue(self, op: Op, mask: np.ndarray) -> list[Any]:
+        (place,) = list(ir.DenseI64ArrayAttr(op.attributes["position"]))
+        return [self._see(op.operands[0])[place]]
+
+    def _llvm_inline_asm(self, op: Op, mask: np.ndarray) -> list[Any]:
+        text = ir.StringAttr(op.attributes["asm_string"]).value
+        values = self._all(op.operands)
+        if (parts := simt_mma.parse(text)) is not None:
+            return self._mma(parts, ir.StringAttr(op.attributes["constraints"]).value, values, mask)
+        if text == "exit;":
+            if not np.all(mask):
+                raise MemoryFault(f"CTA {self.number} ends without thread {np.argmin(mask)}")
+            raise Exit
+        if np.count_nonzero(mask) != 1:
+            raise MemoryFault(f"{np.count_nonzero(mask)} threads of CTA {self.number} do '{text}'")
+        pointer, *operands = [int(np.broadcast_to(value, mask.shape)[mask][0]) for value in values]
+        counter = self._counter(pointer)
+        if _LOAD.fullmatch(text):
+            result = self._poll(pointer, counter, op, acquires="acquire" in text)
+        elif _ADD.fullmatch(text):
+            result = self._update(pointer, counter, lambda old: old + operands[0], acquires=bool(op.results))
+        elif _SWAP.fullmatch(text):
+            result = self._update(pointer, counter, lambda old: operands[1] if old == operands[0] else old, True)
+        else:
+            raise AssertionError(f"no such instruction here: {text}")
+        return [result] if op.results else []
+
+    def _counter(self, address: int) -> np.ndarray:
+        """Four bytes as an array of one that can be written."""
+        if address % 4:
+            raise MemoryFault(f"a counter at {address:#x}")
+        region = self._global.find(address)
+        place = address - region.start
+        return region.bytes[place : place + 4].view(np.int32)
+
+    def _poll(self, address: int, counter: np.ndarray, op: Op, acquires: bool) -> np.ndarray:
+        region, value = self._global.find(address), counter[0].copy()
+        place = address - region.start
+        if acquires:
+            region.read(place + np.arange(4)[None], self._clock, np.zeros(1, np.int64), initial=True)
+            self._clock.acquire(self._counters.at(address))
+            self.polls = f"byte {place} of {region.name} is {value}, at {mlir.location(op.location)}"
+        return value
+
+    def _update(self, address: int, counter: np.ndarray, change: Callable[[int], int], acquires: bool) -> np.ndarray:
+        """Releases what the CTA did before its last barrier. Not noted as a read: whoever acquires comes after it."""
+        before = counter[0].copy()
+        counter[0] = change(int(before))
+        self._counters.released[address] = np.maximum(self._counters.at(address), self._clock.seen)
+        self._counters.version += 1
+        if acquires:
+            self._clock.acquire(self._counters.at(address))
+        return before
+
+    def _mma(self, parts: dict[str, str], constraints: str, values: list[Any], mask: np.ndarray) -> list[Any]:
+        """Registers are found by the constraints: an input tied to an output has its number."""
+        outputs = constraints.count("=")
+        inputs = constraints.split(",")[outputs:]
+        names = [f"${tie}" if tie.isdigit() else f"${outputs + i}" for i, tie in enumerate(inputs)]
+        registers = dict(zip(names, values, strict=True))
+        if not np.array_equal(mask, np.repeat(mask[:: simt_mma.LANES], simt_mma.LANES)):
+            raise MemoryFault(f"CTA {self.number} has a product that some lanes of a warp do not reach")
+        a, b, c = ([np.broadcast_to(registers[r], mask.shape) for r in parts[name].split(", ")] for name in "abc")
+        assert parts["d"].split(", ") == [f"${i}" for i in range(outputs)]
+        return [simt_mma.mma(parts["kind"], int(parts["k"]), a, b, c)]
+
+
+def _align(op: Op, dtype: np.dtype, count: int) -> int:
+    given = op.attributes.get("alignment")
+    return ir.IntegerAttr(given).value if given is not None else dtype.itemsize * count
