@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,15 +42,27 @@ def moved(arguments: Sequence[str], side: str, timeout: float) -> dict[str, Any]
     command += ["--profile-from-start", "off", "--csv", "--print-units", "base"]
     command += children.command(arguments, side)
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+        status, text = _output(command, timeout)
     except subprocess.TimeoutExpired:
         return {"said": f"ncu took more than {timeout:g} s"}
-    found = parse(done.stdout)
-    if done.returncode or not found["kernels"]:
-        lines = (done.stdout + done.stderr).strip().splitlines()
+    found = parse(text)
+    if status or not found["kernels"]:
+        lines = text.strip().splitlines()
         said = next((line for line in lines if "ERROR" in line or "error:" in line), lines[-1] if lines else "nothing")
         return {"said": f"ncu: {said}"}
     return found
+
+
+def _output(command: Sequence[str], timeout: float) -> tuple[int, str]:
+    """Exit status and output; at the timeout ncu ends together with what it started."""
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(command, process_group=0, **pipes) as process:
+        try:
+            text, _ = process.communicate(timeout=timeout)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+        return process.returncode, text
 
 
 def parse(text: str) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """What kitsune bench counts and compares: errors, work, bytes; and the cases it knows."""
 
+import time
+
 import pytest
 import torch
 from torch import nn
@@ -112,6 +114,24 @@ def test_sums_of_ncus_csv():
     )
     assert dram.parse(text) == {"read": 1025, "written": 512, "kernels": 2}
     assert dram.parse("==ERROR== no permission")["kernels"] == 0
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("echo '==ERROR== ERR_NVGPUCTRPERM'; exit 1", "ncu: ==ERROR== ERR_NVGPUCTRPERM"),
+        ("sleep 20 & wait", "ncu took more than 0.3 s"),  # what it started holds the pipe
+        ("exit 0", "ncu: nothing"),
+    ],
+)
+def test_ncus_failures_are_told(monkeypatch, tmp_path, script, said):
+    ncu = tmp_path / "ncu"
+    ncu.write_text(f"#!/bin/sh\n{script}\n")
+    ncu.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    start = time.perf_counter()
+    assert dram.moved(["chain-64"], "eager", 0.3) == {"said": said}
+    assert time.perf_counter() - start < 5
 
 
 def test_unknown_models_of_a_checkout(monkeypatch):
