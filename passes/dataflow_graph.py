@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kitsune_mlir import rows
+from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.graph import MOVE, PRODUCT, REDUCTION, SIMT, Node
 
@@ -68,6 +69,8 @@ class DataflowGraph:
                     same = self.space.get(self.ops[source]) == self.space[op]
                     streamed = same and bool(rows_in) and self.rows[self.ops[source]] == rows_in
                     (streams if streamed or not same else wholes).append(source)
+            for source in (source for value in kitsune.captures(op) for source in self._sources(value)):
+                (wholes if self.space.get(self.ops[source]) == self.space[op] else streams).append(source)
         else:
             streams = [source for value in rows.used_values(op) for source in self._sources(value)]
         name = op.name
@@ -91,7 +94,7 @@ class DataflowGraph:
             return []
         if op in self.index:
             return [self.index[op]]
-        return [source for operand in op.operands for source in self._sources(operand)]
+        return [source for used in rows.used_values(op) for source in self._sources(used)]
 
 
 def is_operator(op: ir.Operation) -> bool:

@@ -118,3 +118,44 @@ func.func @two_row_spaces(%x: tensor<64x32xf32>, %z: tensor<100x32xf32>, %w: ten
   %b = linalg.matmul ins(%z, %w : tensor<100x32xf32>, tensor<32x8xf32>) outs(%f1 : tensor<100x8xf32>) -> tensor<100x8xf32>
   return %a, %b : tensor<64x8xf32>, tensor<100x8xf32>
 }
+
+// -----
+
+// A scalar of all rows that a body reads is a way around too.
+
+#id = affine_map<(i, j) -> (i, j)>
+
+// CHECK-LABEL: func.func @scalar
+// CHECK: "kitsune.pipeline"() ({
+// CHECK: linalg.matmul
+// CHECK-NOT: linalg.matmul
+// CHECK: })
+// CHECK: %[[M:.+]] = tensor.extract
+// CHECK: "kitsune.pipeline"() ({
+// CHECK: arith.mulf %{{.+}}, %[[M]]
+// CHECK: linalg.matmul
+// CHECK: })
+func.func @scalar(%x: tensor<64x32xf32>, %w0: tensor<32x32xf32>, %w1: tensor<32x32xf32>) -> tensor<64x32xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<64x32xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<64x32xf32>) -> tensor<64x32xf32>
+  %h = linalg.matmul ins(%x, %w0 : tensor<64x32xf32>, tensor<32x32xf32>) outs(%f : tensor<64x32xf32>) -> tensor<64x32xf32>
+  %e0 = tensor.empty() : tensor<f32>
+  %f0 = linalg.fill ins(%zero : f32) outs(%e0 : tensor<f32>) -> tensor<f32>
+  // expected-remark @below {{stays outside pipelines: has fewer dimensions}}
+  %m = linalg.generic {indexing_maps = [#id, affine_map<(i, j) -> ()>], iterator_types = ["reduction", "reduction"]}
+      ins(%h : tensor<64x32xf32>) outs(%f0 : tensor<f32>) {
+  ^bb0(%v: f32, %out: f32):
+    %s = arith.addf %v, %out : f32
+    linalg.yield %s : f32
+  } -> tensor<f32>
+  %scale = tensor.extract %m[] : tensor<f32>
+  %a = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%h : tensor<64x32xf32>) outs(%e : tensor<64x32xf32>) {
+  ^bb0(%v: f32, %out: f32):
+    %s = arith.mulf %v, %scale : f32
+    linalg.yield %s : f32
+  } -> tensor<64x32xf32>
+  %y = linalg.matmul ins(%a, %w1 : tensor<64x32xf32>, tensor<32x32xf32>) outs(%f : tensor<64x32xf32>) -> tensor<64x32xf32>
+  return %y : tensor<64x32xf32>
+}
