@@ -75,7 +75,7 @@ def compile(
     from kitsune_mlir.frontend import import_model
 
     wanted = _targets(target)  # before the import, which may take long
-    steps = _Steps(progress, dict(options or {}))
+    steps = _Steps(progress, _options(options))
     program = steps.run("import", lambda: import_model(model, args, dynamic_shapes=dynamic_shapes, dtype=dtype))
     return _compile(program, wanted, steps)
 
@@ -88,7 +88,7 @@ def compile_program(
     progress: Progress | None = None,
 ) -> Compiled:
     """Compiles an imported program, whose module it changes, for one or several targets; see `compile`."""
-    return _compile(program, _targets(target), _Steps(progress, dict(options or {})))
+    return _compile(program, _targets(target), _Steps(progress, _options(options)))
 
 
 def _targets(target: str | Sequence[str]) -> dict[str, Target]:
@@ -97,6 +97,14 @@ def _targets(target: str | Sequence[str]) -> dict[str, Target]:
     if not wanted:
         raise UserError("give at least one target")
     return {name: targets.load(name) for name in wanted}
+
+
+def _options(options: Mapping[str, str] | None) -> dict[str, str]:
+    """Options by pass. Raises UserError for a pass that no compilation runs."""
+    passes = dict.fromkeys(PARTITION + DESIGN + PLACE + sum(CONVERT.values(), ()))
+    if unknown := set(options or {}) - set(passes):
+        raise UserError(f"there is no pass '{min(unknown)}' to give options to; the passes are {', '.join(passes)}")
+    return dict(options or {})
 
 
 def _compile(program: Program, wanted: dict[str, Target], steps: _Steps) -> Compiled:

@@ -29,11 +29,15 @@ ELEMENT_TYPES: dict[str, tuple[str, type]] = {
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """Name, element type (a key of ELEMENT_TYPES) and sizes (None: dynamic) of a tensor."""
+    """Name, element type (a key of ELEMENT_TYPES) and sizes (None: dynamic) of a tensor.
+
+    `symbols` names, where they are known, the dynamic sizes: those of one name are equal in every call.
+    """
 
     name: str
     dtype: str
     shape: tuple[int | None, ...]
+    symbols: tuple[str | None, ...] = field(default=(), compare=False)
 
     @property
     def numpy_dtype(self) -> np.dtype:

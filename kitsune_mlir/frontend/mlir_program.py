@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 
 from kitsune_mlir import mlir, signature
 from kitsune_mlir.errors import UserError
@@ -13,6 +14,8 @@ from kitsune_mlir.program import Argument, Output, Program
 
 from .lower_torch import FROM_EXPORT, FROM_ONNX, lower_torch
 from .tensor_specs import entry_function, spec_of
+
+Symbols = tuple[str | None, ...]
 
 _BYTECODE = b"ML\xefR"
 _BYTECODE_SECONDS = 60
@@ -39,8 +42,15 @@ def import_mlir(path: str) -> Program:
     return program_of(module, name)
 
 
-def program_of(module: ir.Module, name: str, inputs: list[str] = (), results: list[str] = ()) -> Program:
-    """The Program of a module in the torch dialect or already in linalg, with names for its values if known."""
+def program_of(
+    module: ir.Module,
+    name: str,
+    inputs: Sequence[str] = (),
+    results: Sequence[str] = (),
+    symbols: Mapping[str, Symbols] | None = None,
+) -> Program:
+    """The Program of a module in the torch dialect or already in linalg, with names for its values and, by
+    input, for their dynamic sizes, if known."""
     pipelines = _pipelines(module)
     if pipelines:
         lower_torch(module, name, pipelines)
@@ -50,11 +60,15 @@ def program_of(module: ir.Module, name: str, inputs: list[str] = (), results: li
     function.attributes["sym_name"] = ir.StringAttr.get("main", module.context)
     kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
     inputs = inputs or [f"arg{i}" for i in range(len(kind.inputs))]
+    symbols = symbols or {}
     results = results or [f"result{i}" for i in range(len(kind.results))]
     return Program(
         name,
         module,
-        [Argument(spec_of(label, type_), "input") for label, type_ in zip(inputs, kind.inputs, strict=True)],
+        [
+            Argument(spec_of(label, type_, symbols.get(label, ())), "input")
+            for label, type_ in zip(inputs, kind.inputs, strict=True)
+        ],
         [Output(spec_of(label, type_)) for label, type_ in zip(results, kind.results, strict=True)],
         signature.positional(len(inputs), len(results)),
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from kitsune_mlir import mlir
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.program import Program
 
-from .mlir_program import program_of
+from .mlir_program import Symbols, program_of
 
 
 def import_onnx(path: str) -> Program:
@@ -39,4 +40,10 @@ def import_onnx(path: str) -> Program:
     except Exception as error:
         raise UnsupportedError(f"{name}: torch-mlir cannot import the graph: {mlir.first_line(error)}") from error
     graph = info.main_graph
-    return program_of(module, name, list(graph.input_map), list(graph.output_map))
+    symbols = {label: _symbols(value) for label, value in graph.input_map.items()}
+    return program_of(module, name, list(graph.input_map), list(graph.output_map), symbols)
+
+
+def _symbols(value: Any) -> Symbols:
+    """The names that the model gives to dynamic sizes of an input."""
+    return tuple(size.dim_param or None for size in value.type.tensor_type.shape.dim)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.program import ELEMENT_TYPES, TensorSpec
@@ -9,15 +11,18 @@ from kitsune_mlir.program import ELEMENT_TYPES, TensorSpec
 _NAMES = {text: name for name, (text, _) in ELEMENT_TYPES.items() if name != "u8"} | {"ui8": "u8", "si8": "i8"}
 
 
-def spec_of(name: str, type_: ir.Type) -> TensorSpec:
-    """The spec of a ranked tensor type. Raises UnsupportedError for any other type or element type."""
+def spec_of(name: str, type_: ir.Type, symbols: Sequence[str | None] = ()) -> TensorSpec:
+    """The spec of a ranked tensor type, its dynamic sizes named by `symbols`.
+
+    Raises UnsupportedError for any other type or element type.
+    """
     if not isinstance(type_, ir.RankedTensorType):
         raise UnsupportedError(f"{name} has the type {type_}; only ranked tensors can cross a program's boundary")
     element = str(type_.element_type)
     if element not in _NAMES:
         raise UnsupportedError(f"{name} has elements of type {element}; use one of {', '.join(ELEMENT_TYPES)}")
     shape = tuple(None if type_.is_dynamic_dim(i) else type_.get_dim_size(i) for i in range(type_.rank))
-    return TensorSpec(name, _NAMES[element], shape)
+    return TensorSpec(name, _NAMES[element], shape, tuple(symbols))
 
 
 def entry_function(module: ir.Module) -> ir.Operation | None:

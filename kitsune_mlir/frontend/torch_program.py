@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,7 +54,9 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
     `output_specs` (mutations first). Raises UnsupportedError for an operator, element type or kind of
     argument that cannot be imported, UserError for weights without data.
     """
-    exported = exported.run_decompositions(table())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # torch's, about its own trees
+        exported = exported.run_decompositions(table())
     graph, signature = exported.graph_module.graph, exported.graph_signature
     nodes = {node.name: node for node in graph.nodes}
 
@@ -109,6 +112,11 @@ def lower_graph(graph: torch.fx.Graph, name: str) -> mlir.ir.Module:
     for node in graph.nodes:
         if node.stack_trace:
             node.stack_trace = _user_frames(node.stack_trace)
+        if _is_tensor(node) and node.meta["val"].is_complex():
+            raise UnsupportedError(
+                f"{name}: the result of {node.target}{_line(node)} is complex; "
+                "write it with real numbers, such as sines and cosines"
+            )
         if free_unbacked_symbols(node.meta.get("val")):  # torch-mlir never returns from some of them
             raise UnsupportedError(
                 f"{name}: the size of the result of {node.target}{_line(node)} depends on the data; "
@@ -137,7 +145,9 @@ def node_spec(name: str, node: torch.fx.Node) -> TensorSpec:
     value = node.meta["val"]
     if value.dtype not in DTYPES:
         raise UnsupportedError(f"{name} has elements of type {value.dtype}; use one of {', '.join(DTYPES.values())}")
-    return TensorSpec(name, DTYPES[value.dtype], tuple(s if isinstance(s, int) else None for s in value.shape))
+    shape = tuple(s if isinstance(s, int) else None for s in value.shape)
+    symbols = tuple(None if isinstance(s, int) or not s.node.expr.is_symbol else str(s) for s in value.shape)
+    return TensorSpec(name, DTYPES[value.dtype], shape, symbols if any(symbols) else ())
 
 
 def is_library(file: str) -> bool:
@@ -189,7 +199,7 @@ def _effects(graph: torch.fx.Graph) -> str:
 
 
 def _line(node: torch.fx.Node) -> str:
-    """" at file:line" of the model's innermost frame, or nothing."""
+    """The model's innermost frame as " at file:line", or nothing."""
     frames = _FRAME.findall(node.stack_trace or "")
     return f" at {frames[-1][0]}:{frames[-1][1]}" if frames else ""
 

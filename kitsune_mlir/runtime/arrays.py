@@ -49,6 +49,9 @@ def check(value: Any, spec: TensorSpec) -> None:
     """Raises UserError, naming the input, when `value` is no tensor of the spec's element type and shape."""
     if not is_torch(value) and not isinstance(value, np.ndarray | np.generic):
         raise UserError(f"input '{spec.name}' must be a numpy array or torch tensor, found {type(value).__name__}")
+    if is_torch(value) and (value.device.type == "meta" or value.layout != sys.modules["torch"].strided):
+        kind = "on the meta device" if value.device.type == "meta" else "sparse"
+        raise UserError(f"input '{spec.name}' must be a dense tensor with data, found one that is {kind}")
     found = str(value.dtype).removeprefix("torch.")
     bits = spec.dtype == "bf16" and found == "uint16"
     if found != _NAMES[spec.dtype] and not bits:

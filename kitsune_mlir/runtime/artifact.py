@@ -23,7 +23,7 @@ from kitsune_mlir.program import Argument, Output, TensorSpec
 
 from .executable import Interface
 
-FORMAT = 1
+FORMAT = 2
 _ALIGN = 64
 
 
@@ -172,4 +172,4 @@ def _map_weight(archive: zipfile.ZipFile, name: str, path: Path) -> np.ndarray:
 
 
 def _spec(entry: dict[str, Any]) -> TensorSpec:
-    return TensorSpec(entry["name"], entry["dtype"], tuple(entry["shape"]))
+    return TensorSpec(entry["name"], entry["dtype"], tuple(entry["shape"]), tuple(entry["symbols"]))

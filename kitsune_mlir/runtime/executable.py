@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from kitsune_mlir.errors import UserError
 from kitsune_mlir.program import Argument, Output, TensorSpec
 from kitsune_mlir.signature import Signature, flatten_inputs, unflatten
 
@@ -95,6 +96,9 @@ class Interface:
 
     def _values(self, given: Sequence[Any], keep_cuda: bool) -> list[Any]:
         """What the runner is given: the inputs, converted, among the values that the model changes."""
+        for value, spec in zip(given, self.inputs, strict=True):
+            arrays.check(value, spec)
+        _check_symbols(given, self.inputs)
         inputs = iter(given)
         values: list[Any] = []
         for i in self._fed():
@@ -103,7 +107,6 @@ class Interface:
                 values.append(argument.value.view(arrays.storage(argument.spec)))
                 continue
             value = next(inputs)
-            arrays.check(value, argument.spec)
             values.append(value if keep_cuda and arrays.is_cuda(value) else arrays.to_array(value, argument.spec))
         return values
 
@@ -114,6 +117,20 @@ class Interface:
                 continue
             argument = self.arguments[output.mutates]
             arrays.write(value, given[position[output.mutates]] if argument.kind == "input" else argument.value)
+
+
+def _check_symbols(values: Sequence[Any], specs: Sequence[TensorSpec]) -> None:
+    """Raises UserError when two sizes that the model takes for equal are not."""
+    found: dict[str, tuple[int, str]] = {}
+    for value, spec in zip(values, specs, strict=True):
+        for axis, (size, symbol) in enumerate(zip(value.shape, spec.symbols)):
+            if symbol is None:
+                continue
+            first, where = found.setdefault(symbol, (size, f"{spec.name}.shape[{axis}]"))
+            if size != first:
+                raise UserError(
+                    f"inputs must agree in size: {where} is {first} but {spec.name}.shape[{axis}] is {size}"
+                )
 
 
 @dataclass(frozen=True)

@@ -43,12 +43,37 @@ def test_takes_strided_inputs_and_leaves_them_alone(compiled, perceptron):
         (torch.zeros(3, 15), torch.ones(4), r"input 'x' must have the shape \[any, 16\], found \[3, 15\]"),
         (torch.zeros(3, 16).double(), torch.ones(4), "input 'x' must be f32, found float64"),
         (torch.zeros(3, 16).bfloat16(), torch.ones(4), "input 'x' must be f32, found bfloat16"),
+        (
+            torch.zeros(3, 16).to_sparse(),
+            torch.ones(4),
+            "input 'x' must be a dense tensor .*, found one that is sparse",
+        ),
+        (torch.zeros(3, 16).to("meta"), torch.ones(4), "input 'x' must be .*, found one that is on the meta device"),
         (torch.zeros(3, 16), 1.0, "input 'scale' must be a numpy array or torch tensor, found float"),
     ],
 )
 def test_refuses_inputs_that_do_not_fit(compiled, x, scale, sentence):
     with pytest.raises(UserError, match=sentence):
         call(compiled, x, scale)
+
+
+def test_dynamic_sizes_of_one_name_must_agree(tmp_path):
+    class Sum(torch.nn.Module):
+        def forward(self, x, y):
+            return x + y
+
+    rows = torch.export.Dim("rows")
+    example = (torch.zeros(4, 3), torch.zeros(4, 3))
+    compiled = kitsune_mlir.compile(Sum(), example, dynamic_shapes=({0: rows}, {0: rows}))
+    for found in compiled, kitsune_mlir.load(compiled.save(tmp_path / "sum.kitsune")):
+        assert torch.equal(found(torch.ones(7, 3), torch.ones(7, 3)), torch.full((7, 3), 2.0))
+        with pytest.raises(UserError, match=r"inputs must agree in size: x\.shape\[0\] is 3 but y\.shape\[0\] is 5"):
+            found(torch.ones(3, 3), torch.ones(5, 3))
+
+
+def test_options_of_passes_that_do_not_run_are_refused():
+    with pytest.raises(UserError, match="there is no pass 'place' to give options to; the passes are prepare-linalg"):
+        kitsune_mlir.compile("nothing.pt2", options={"place": "tile-rows=64"})
 
 
 def test_refuses_another_nesting(compiled):
