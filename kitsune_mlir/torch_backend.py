@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from kitsune_mlir.errors import KitsuneError, UserError
 from kitsune_mlir.frontend.aot_graph import import_aot_graph
@@ -59,7 +60,8 @@ def _compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], target: st
     """A boxed function of a functional aten graph: a list of tensors and sizes -> a list of tensors."""
     from kitsune_mlir.compiler import compile_program
 
-    compiled = compile_program(import_aot_graph(gm, "torch.compile"), target)
+    with unset_fake_temporarily():  # torch calls under a mode in which the graph's constants could not be read
+        compiled = compile_program(import_aot_graph(gm, "torch.compile"), target)
     compiled.target = compiled.targets[0]  # refuses now what this machine cannot run
 
     def run(*values: Any) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 
 import torch
+from torch._subclasses import FakeTensorMode
 from torch.fx import Graph, GraphModule, Node
 
 from kitsune_mlir.errors import UnsupportedError
@@ -81,7 +82,7 @@ def _constants_as_placeholders(graph: Graph, gm: GraphModule, placeholders: list
         tensor = getattr(gm, node.target)
         with graph.inserting_after(last) if last is not None else graph.inserting_before():
             last = graph.placeholder(node.name)
-        last.meta["val"] = tensor
+        last.meta["val"] = FakeTensorMode().from_tensor(tensor)  # what the importer reads types from
         node.replace_all_uses_with(last)
         graph.erase_node(node)
         arguments.append(Argument(node_spec(last.name, last), "constant", array_of(tensor, f"{name}: {node.target}")))

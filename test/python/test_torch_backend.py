@@ -36,6 +36,20 @@ def test_results(name):
         close(compiled(*args), model(*args))
 
 
+def test_constants_of_the_graph_keep_their_values():
+    def assign(x):
+        x[:, 0] = 3
+        return x * 2
+
+    compiled = torch.compile(assign, backend="kitsune")
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.filterwarnings("error", message="kitsune backend")
+        x = torch.randn(4, 5)
+        ours, plain = x.clone(), x.clone()
+        close(compiled(ours), assign(plain))
+        close(ours, plain)
+
+
 def test_sees_weights_that_change_in_place():
     model = nn.Sequential(nn.Linear(8, 8), nn.ReLU()).eval()
     compiled = torch.compile(model, backend="kitsune")
