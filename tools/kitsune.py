@@ -6,7 +6,6 @@ kitsune run model.kitsune --input inputs.npz
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import traceback
@@ -16,12 +15,14 @@ from importlib import import_module
 import kitsune_mlir
 from kitsune_mlir.errors import KitsuneError
 
+from .commands.console import Parser
+
 COMMANDS = ("compile", "run", "bench", "report", "doctor", "target")  # each a file in tools/commands
 
 
 def main(argv: list[str] | None = None) -> int:
     """Runs one command; gives the exit code: 0, or 1 with one sentence on stderr."""
-    parser = argparse.ArgumentParser(prog="kitsune", description="Compiles PyTorch models into spatial pipelines.")
+    parser = Parser(prog="kitsune", description="Compiles PyTorch models into spatial pipelines.")
     parser.add_argument("--version", action="version", version=f"%(prog)s {kitsune_mlir.__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name in COMMANDS:

@@ -19,6 +19,7 @@ from kitsune_mlir.errors import KitsuneError, UserError
 from kitsune_mlir.mlir import PassManager, ir
 from kitsune_mlir.passes import PASSES, find, pipeline
 
+from .commands.console import Parser
 from .diagnostics import BUFFER, Collector, check, expectations
 
 BYTECODE = b"ML\xefR"
@@ -32,7 +33,10 @@ def main(argv: list[str] | None = None) -> int:
     options, flags = _parser().parse_known_args(arguments)
     try:
         return _run(options, flags)
-    except (KitsuneError, OSError) as error:
+    except BrokenPipeError:  # the reader of our output went away, such as `head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KitsuneError as error:
         _explain(error, options.debug)
         return 1
 
@@ -47,7 +51,7 @@ def _run(options: argparse.Namespace, flags: list[str]) -> int:
     elements = _elements(options, flags)
     data = _read(options.input)
     is_text = not data.startswith(BYTECODE)
-    chunks = _chunks(data.decode(), options.split_input_file) if is_text else [(1, data)]
+    chunks = _chunks(_decode(data, options.input), options.split_input_file) if is_text else [(1, data)]
     results = [_process(chunk, first_line, elements, options) for first_line, chunk in chunks]
     output = (b"" if options.emit == "bytecode" else b"\n" + SPLIT_MARK.encode() + b"\n").join(
         text for text, _ in results if text
@@ -191,9 +195,17 @@ def _chunks(text: str, split: bool) -> list[tuple[int, str | bytes]]:
 def _read(name: str) -> bytes:
     if name == "-":
         return sys.stdin.buffer.read()
-    if not Path(name).is_file():
-        raise UserError(f"cannot open input file '{name}': no such file")
-    return Path(name).read_bytes()
+    try:
+        return Path(name).read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot open input file '{name}': {_reason(error)}") from error
+
+
+def _decode(data: bytes, name: str) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise UserError(f"input file '{name}' is neither MLIR text (UTF-8) nor MLIR bytecode") from error
 
 
 def _write(name: str, output: bytes) -> None:
@@ -201,7 +213,14 @@ def _write(name: str, output: bytes) -> None:
         sys.stdout.buffer.write(output)
         sys.stdout.flush()
     elif output:
-        Path(name).write_bytes(output)
+        try:
+            Path(name).write_bytes(output)
+        except OSError as error:
+            raise UserError(f"cannot write output file '{name}': {_reason(error)}") from error
+
+
+def _reason(error: OSError) -> str:
+    return "no such file" if isinstance(error, FileNotFoundError) else (error.strerror or str(error)).lower()
 
 
 def _list_passes() -> None:
@@ -217,7 +236,7 @@ def _list_passes() -> None:
     print("Upstream passes go by their own names, such as --canonicalize or --linalg-fuse-elementwise-ops.")
 
 
-def _explain(error: Exception, debug: bool) -> None:
+def _explain(error: KitsuneError, debug: bool) -> None:
     if debug:
         traceback.print_exc()
     print(f"kitsune-opt: error: {error}", file=sys.stderr)
@@ -229,7 +248,7 @@ def _two_dashes(text: str) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="kitsune-opt",
         description='Runs passes over MLIR: every --pass-name[="opt=val ..."] in order, ours and upstream\'s.',
         allow_abbrev=False,

@@ -22,6 +22,8 @@ def load_model(spec: str) -> tuple[Any, tuple[Any, ...], Any]:
     result is not there, and with file and line when user code fails.
     """
     where, _, function = spec.rpartition(":")
+    if not where or not function:
+        raise UserError(f"'{spec}' is no model: give module:function or path/to/file.py:function")
     make = getattr(_import(where, spec), function, None)
     if not callable(make):
         raise UserError(f"{spec}: '{where}' has no function '{function}'")

@@ -33,7 +33,10 @@ def import_torch(
             raise UserError("an ExportedProgram has its shapes and types already; export the model with others")
         return import_exported(model, name or "model")
     if not isinstance(model, torch.nn.Module):
-        raise UserError(f"a model is an nn.Module, an ExportedProgram or a path, not a {type(model).__name__}")
+        raise UserError(
+            f"{f'{name}: ' if name else ''}a model is an nn.Module, an ExportedProgram or a path, "
+            f"found one of type {type(model).__name__}"
+        )
     name = name or type(model).__name__
     if args is None:
         raise UserError(f"{name}: an nn.Module needs example arguments to be exported with: pass args")
@@ -49,7 +52,8 @@ def import_pt2(path: str) -> Program:
         with _quiet():
             exported = torch.export.load(path)
     except Exception as error:
-        raise UserError(f"{path} is not a readable .pt2 file ({mlir.first_line(error)}): save it again") from error
+        reason = mlir.first_line(error).partition(" Please ")[0]  # torch's own advice is for its developers
+        raise UserError(f"{path} is damaged or not from torch.export.save ({reason}): save it again") from error
     return import_exported(exported, os.path.basename(path))
 
 
@@ -78,7 +82,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _line_of(error: Exception) -> str:
-    """" at file:line" of the innermost frame that is the model's, not torch's or Python's."""
+    """Where it happened, as " at file:line": the innermost frame that is the model's, not torch's or Python's."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames[1:] if not is_library(frame.filename)]
     return f" at {own[-1].filename}:{own[-1].lineno}" if own else ""

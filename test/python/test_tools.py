@@ -126,7 +126,7 @@ def test_doctor_and_target(run):
         (["compile", "nothing.pt2"], "there is no model file 'nothing.pt2'"),
         (["compile", "{pt2}", "--target", "tpu"], "unknown target 'tpu': give one of cpu"),
         (["compile", "{pt2}", "-o", "no/such/folder/x.kitsune"], "its folder does not exist"),
-        (["compile", "{truncated}"], "is not a readable .pt2 file"),
+        (["compile", "{truncated}"], "is damaged or not from torch.export.save"),
         (["compile", "{text}"], "bad.mlir is not valid MLIR"),
         (["compile", "no_such_module:make"], "there is no module 'no_such_module'"),
         (["compile", f"{__file__}:nothing"], "has no function 'nothing'"),
@@ -159,10 +159,42 @@ def test_bad_input_gets_one_sentence(run, pt2, tmp_path, arguments, sentence):
     assert err.count("\n") == 1
 
 
-def test_unknown_options_are_refused(run):
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["compile", "x.pt2", "--fast"], "kitsune: error: unrecognized arguments: --fast"),
+        (["compile"], "kitsune compile: error: the following arguments are required: MODEL"),
+        (["fly"], "kitsune: error: argument COMMAND: invalid choice: 'fly'"),
+        (["run", "x.pt2", "--repeat", "0"], "argument --repeat: must be a whole number of at least 1, found '0'"),
+        (["run", "x.pt2", "--rows", "-1"], "argument --rows: must be a whole number of at least 1, found '-1'"),
+    ],
+)
+def test_a_wrong_command_line_gets_one_sentence(arguments, sentence, capsys):
     with pytest.raises(SystemExit) as stopped:
-        run("compile", "x.pt2", "--fast")
-    assert stopped.value.code == 2
+        kitsune.main(arguments)
+    captured = capsys.readouterr()
+    assert stopped.value.code == 1 and not captured.out
+    assert sentence in captured.err and captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["report", "{artifact}", "--target", "cpu"], "is compiled already: --target is for a model"),
+        (["run", "{artifact}", "--dtype", "bf16"], "is compiled already: --dtype is for a model"),
+        (["run", "{artifact}", "--save-output", "{folder}"], "Is a directory"),
+        (["run", "{artifact}", "--save-output", "out.txt"], "output file out.txt must end in .npz"),
+        (["compile", ":"], "':' is no model: give module:function"),
+    ],
+)
+def test_bad_requests_about_artifacts_leave_nothing_behind(run, pt2, tmp_path, arguments, sentence):
+    made = {"artifact": tmp_path / "scale.kitsune", "folder": tmp_path / "out.npz"}
+    made["folder"].mkdir()
+    run("compile", pt2, "-o", made["artifact"])
+    code, out, err = run(*(argument.format(**made) for argument in arguments))
+    assert code == 1 and not out
+    assert sentence in err and err.count("\n") == 1
+    assert sorted(tmp_path.iterdir()) == [made["folder"], made["artifact"]]
 
 
 def test_debug_shows_the_traceback(run):

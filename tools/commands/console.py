@@ -8,9 +8,32 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
+
+from kitsune_mlir.errors import UserError
 
 MODEL_HELP = "a .pt2, .onnx or .mlir file, or module:function returning (nn.Module, args)"
+
+
+class Parser(argparse.ArgumentParser):
+    """Answers a wrong command line like any other wrong input: one sentence, exit code 1."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(1, f"{self.prog}: error: {message} ({self.prog} --help shows what there is)\n")
+
+
+def positive(text: str) -> int:
+    """The type of an argument that counts something."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, found '{text}'")
+    return int(text)
+
+
+def refuse_for_artifact(path: str, **given: Any) -> None:
+    """Raises UserError for an option, by name, that says how to compile what is compiled already."""
+    for name, value in given.items():
+        if value:
+            raise UserError(f"{path} is compiled already: --{name} is for a model")
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:

@@ -34,10 +34,13 @@ def random(specs: Sequence[TensorSpec], rows: int, seed: int) -> list[np.ndarray
 def write(path: str, specs: Sequence[TensorSpec], outputs: Sequence[Any]) -> None:
     """Writes outputs by name to a .npz, whole or not at all; bfloat16 widened to float32."""
     temporary = f"{path}.partial.npz"
+    if not path.endswith(".npz"):
+        raise UserError(f"output file {path} must end in .npz")
     try:
         np.savez(temporary, **{spec.name: _storable(value) for spec, value in zip(specs, outputs)})
         os.replace(temporary, path)
     except OSError as error:
+        Path(temporary).unlink(missing_ok=True)
         raise UserError(f"cannot write {path}: {error.strerror}") from error
 
 

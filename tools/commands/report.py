@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from .console import MODEL_HELP, add_model_arguments, print_json, progress
+from .console import MODEL_HELP, add_model_arguments, print_json, progress, refuse_for_artifact
 
 
 def add(subparsers: Any) -> argparse.ArgumentParser:
@@ -21,6 +21,7 @@ def run(options: argparse.Namespace) -> int:
     if options.model.endswith(".kitsune"):
         from kitsune_mlir.loaded import load
 
+        refuse_for_artifact(options.model, target=options.target, dtype=options.dtype)
         found = load(options.model)
     else:
         from kitsune_mlir.compiler import compile

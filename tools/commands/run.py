@@ -14,7 +14,7 @@ import numpy as np
 from kitsune_mlir.errors import UserError
 
 from . import inputs as input_files
-from .console import MODEL_HELP, add_model_arguments, print_json, progress
+from .console import MODEL_HELP, add_model_arguments, positive, print_json, progress, refuse_for_artifact
 
 # Largest relative error (2-norm) that counts as agreement, by element type; the widest output type decides.
 TOLERANCE = {"bf16": 2e-2, "f16": 2e-3, "f32": 1e-4, "f64": 1e-4}
@@ -25,9 +25,9 @@ def add(subparsers: Any) -> argparse.ArgumentParser:
     parser.add_argument("model", metavar="ARTIFACT|MODEL", help=f"a .kitsune file, or {MODEL_HELP}")
     parser.add_argument("--target", metavar="NAME|FILE", help="where to run (default: cpu; an artifact's first fit)")
     parser.add_argument("--input", metavar="FILE", help="inputs by name from a .npz or .safetensors; else random")
-    parser.add_argument("--rows", type=int, default=1024, help="size of dynamic dimensions of random inputs")
+    parser.add_argument("--rows", type=positive, default=1024, help="size of dynamic dimensions of random inputs")
     parser.add_argument("--seed", type=int, default=0, help="for random inputs")
-    parser.add_argument("--repeat", type=int, default=1, metavar="N", help="time N calls, give the median")
+    parser.add_argument("--repeat", type=positive, default=1, metavar="N", help="time N calls, give the median")
     parser.add_argument("--threads", type=int, metavar="N", help="of the CPU target (default: as planned)")
     parser.add_argument("--deterministic", action="store_true", help="CPU: tile by tile in one thread")
     parser.add_argument("--compare", choices=("torch",), help="compare with torch; exit 1 where they disagree")
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
         given = input_files.random(interface.inputs, options.rows, options.seed)
     args, kwargs = interface.nest(given)
     seconds = []
-    for _ in range(max(1, options.repeat)):
+    for _ in range(options.repeat):
         start = time.perf_counter()
         result = subject.model(*args, **kwargs)
         seconds.append(time.perf_counter() - start)
@@ -83,6 +83,7 @@ def _subject(options: argparse.Namespace) -> Subject:
             raise UserError("an artifact does not hold the torch model: give --compare the model it was made from")
         from kitsune_mlir.loaded import load
 
+        refuse_for_artifact(options.model, dtype=options.dtype)
         loaded = load(options.model)
         if options.target:
             loaded.target = options.target
