@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, get_type_hints
 
 from kitsune_mlir.errors import UserError
 
@@ -39,7 +41,7 @@ class Target:
     clusters: bool = False
     tma: bool = False
 
-    def override(self, **fields: object) -> Target:
+    def override(self, **fields: Any) -> Target:
         """This target with some fields replaced (for tests and what-if plans)."""
         return dataclasses.replace(self, **fields)
 
@@ -55,6 +57,30 @@ def load(name: str) -> Target:
     if not path.is_file():
         raise UserError(f"unknown target '{name}': give one of {', '.join(names())}, or the path of a .json file")
     try:
-        return Target(**json.loads(path.read_text()))
-    except (TypeError, ValueError) as error:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
         raise UserError(f"target file {path} is not valid: {error}") from error
+    if not isinstance(found, dict):
+        raise UserError(f"target file {path} is not valid: it must hold one object")
+    if problem := next(_problems(found), None):
+        raise UserError(f"target file {path} is not valid: {problem}")
+    return Target(**found)
+
+
+def _problems(found: dict[str, Any]) -> Iterator[str]:
+    """What is wrong with the fields of a target file, a phrase each."""
+    kinds = get_type_hints(Target)
+    for field in dataclasses.fields(Target):
+        if field.name not in found and field.default is dataclasses.MISSING:
+            yield f"the field '{field.name}' is missing"
+    for name, value in found.items():
+        wanted = kinds.get(name)
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if wanted is None:
+            yield f"there is no field '{name}'; the fields are {', '.join(kinds)}"
+        elif wanted in (int, float) and (not number or value <= 0 or (wanted is int and value != int(value))):
+            yield f"'{name}' must be a {'whole ' if wanted is int else ''}number above 0, found {value!r}"
+        elif wanted in (str, bool) and not isinstance(value, wanted):
+            yield f"'{name}' must be a {wanted.__name__}, found {value!r}"
+    if "kind" in found and found["kind"] not in ("gpu", "cpu"):
+        yield f"'kind' must be gpu or cpu, found {found['kind']!r}"
