@@ -67,6 +67,16 @@ def _sizes_streams_graphs(dtype: torch.dtype, shape: str) -> None:
         for i, (found, wanted) in enumerate(zip(results(compiled(*inputs)), results(exact(*_double(inputs))))):
             check(f"{label}: {count} rows, output {i}", found, wanted, bound)
 
+    shifted = [torch.empty(value.numel() + 3, device="cuda", dtype=value.dtype)[3:].view_as(value) for value in inputs]
+    for target, value in zip(shifted, inputs):
+        target.copy_(value)
+    check(
+        f"{label}: inputs off 16-byte addresses",
+        results(compiled(*shifted))[0],
+        results(exact(*_double(inputs)))[0],
+        bound,
+    )
+
     inputs, other = fresh(1000), fresh(777)
     wanted, wanted_other = results(exact(*_double(inputs))), results(exact(*_double(other)))
     first, second = torch.cuda.Stream(), torch.cuda.Stream()

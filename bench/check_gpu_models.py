@@ -47,9 +47,9 @@ def _make(folder: Path, target: str, names: list[str] | None, plain: bool, shape
     import torch
 
     sys.path.insert(0, str(ROOT))
+    from examples.models import SMALL
     from kitsune_mlir import __version__
     from kitsune_mlir.runtime import artifact
-    from examples.models import SMALL
 
     folder.mkdir(parents=True, exist_ok=True)
     for name in names or SMALL:

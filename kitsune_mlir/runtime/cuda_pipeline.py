@@ -5,13 +5,17 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from kitsune_mlir.errors import InternalError, UnsupportedError, UserError
 
+from .device_tensor import numpy_dtype
+
 # As codegen/pipeline/watch.py writes it.
 REPORT = ("queue", "waits_for_full", "cta", "tile", "counter", "wanted")
 REPORT_AT = 128  # bytes into the workspace
+ALIGNMENT = 16  # of tensors, in bytes: kernels access words of that size
 
 Described = tuple[int, tuple[int, ...], str]  # pointer, shape, dtype
 
@@ -74,13 +78,33 @@ class PipelineLauncher:
         (rows,) = counts
         if rows == 0:
             return
-        pointers = [pointer for pointer, _, _ in (*arguments, *results)]
+        copies = [self._aligned(argument, stream) for argument in arguments]
+        pointers = [
+            int(copy.handle) if copy else pointer for (pointer, _, _), copy in zip(arguments, copies, strict=True)
+        ] + [pointer for pointer, _, _ in results]
         workspace = self._workspace(stream)
         stream_object = _stream_object(self._device, stream)
         launch(stream_object, self._config, self._kernel, *pointers, workspace, ctypes.c_int32(rows))
         if self._launch["watched"]:
             stream_object.sync()
             self._raise_report(stream, workspace)
+
+    def _aligned(self, argument: Described, stream: int) -> Any:
+        """A copy of a tensor that does not begin at a 16-byte address, as kernels take it; else None. It is
+        freed, in stream order, when the caller drops it."""
+        from cuda.bindings import driver
+
+        pointer, shape, dtype = argument
+        if pointer % ALIGNMENT == 0:
+            return None
+        nbytes = prod(shape) * numpy_dtype(dtype).itemsize
+        copy = self._device.allocate(max(1, nbytes), stream=_stream_object(self._device, stream))
+        (error,) = driver.cuMemcpyDtoDAsync(
+            driver.CUdeviceptr(int(copy.handle)), driver.CUdeviceptr(pointer), nbytes, driver.CUstream(stream)
+        )
+        if int(error):
+            raise InternalError(f"the GPU could not copy {nbytes} bytes of an input (error {int(error)})")
+        return copy
 
     def _raise_report(self, stream: int, workspace: int) -> None:
         """Raises if a wait of the launch that just ended was in vain; its workspace is not used again."""
@@ -95,9 +119,10 @@ class PipelineLauncher:
         found = dict(zip(REPORT, report[1:]))
         queue = self._launch["watched"][found["queue"]]
         awaited = "tile" if found["waits_for_full"] else "free slot for tile"
+        where = f"queue '{queue['name']}' ({queue['location']})"
         raise InternalError(
             f"pipeline '{self._launch['kernel']}' hangs: CTA {found['cta']} waits for {awaited} {found['tile']} of "
-            f"queue '{queue['name']}' ({queue['location']}); its counter is {found['counter']}, wanted {found['wanted']}"
+            f"{where}; its counter is {found['counter']}, wanted {found['wanted']}"
         )
 
 

@@ -11,10 +11,11 @@ from kitsune_mlir.mlir import arith, ir
 from . import device, products
 from .device import Int
 from .evaluate import Evaluator
-from .memory import Memory, compute_type, element_of, shape_of
+from .memory import Memory, compute_type, element_bytes, element_of, shape_of
 from .nests import Nest
 
 THREADS = 32 * products.WARPS
+WORD = 16  # bytes of the widest access
 # Combiners of reductions that may be done in any order, with what they start from.
 _IDENTITY = {
     "arith.addf": 0.0,
@@ -36,7 +37,11 @@ def unflatten(column: Int, sizes: Sequence[int]) -> list[Int]:
 
 
 def emit_map(value: ir.Value, memories: dict[int, Memory], targets: Sequence[Memory]) -> None:
-    """Stores every element of a value."""
+    """Stores every element of a value; a tile that lies in memory is copied 16 bytes at a time."""
+    source = memories.get(hash(value))
+    if source is not None and all(_copies_in_words(source, target) for target in targets):
+        _emit_copy(source, targets)
+        return
     shape = shape_of(value)
     columns = prod(shape[1:])
 
@@ -48,6 +53,28 @@ def emit_map(value: ir.Value, memories: dict[int, Memory], targets: Sequence[Mem
         return []
 
     device.loop(device.thread(), shape[0] * columns, THREADS, body)
+
+
+def _copies_in_words(source: Memory, target: Memory) -> bool:
+    """Whether rows of both are whole 16-byte words at 16-byte places, and rows to be dropped do not exist."""
+    size = element_bytes(source.element)
+    whole = all(count * size % WORD == 0 for count in (source.columns, source.stride, target.stride))
+    return whole and target.valid is None and source.element == target.element
+
+
+def _emit_copy(source: Memory, targets: Sequence[Memory]) -> None:
+    count = WORD // element_bytes(source.element)  # elements a word
+    words = source.columns // count
+    type_ = ir.VectorType.get([WORD // 4], device.i32())
+
+    def body(i: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
+        row, column = device.div(i, words), device.mul(device.mod(i, words), count)
+        x = device.load(source.place(source.existing(row), column), type_, align=WORD)
+        for target in targets:
+            device.store(x, target.place(row, column), align=WORD)
+        return []
+
+    device.loop(device.thread(), source.shape[0] * words, THREADS, body)
 
 
 def emit_product(nest: Nest, memories: dict[int, Memory], targets: Sequence[Memory]) -> None:

@@ -63,14 +63,17 @@ class Memory:
         """The element at `index`, of the compute type."""
         if not self.shape:
             return self._widen(device.load(self.pointer, storage_type(self.element)))
-        row = index[0] if self.valid is None else device.least(index[0], device.sub(self.valid, 1))
-        return self.at(row, self._column(index[1:]))
+        place = self.place(self.existing(index[0]), self._column(index[1:]))
+        return self._widen(device.load(place, storage_type(self.element)))
 
-    def at(self, row: Int, column: Int) -> ir.Value:
-        """The element in a valid row at a flattened column, of the compute type."""
-        place = device.add(device.mul(row, self.stride), column)
-        type_ = storage_type(self.element)
-        return self._widen(device.load(device.offset(self.pointer, place, type_), type_))
+    def existing(self, row: Int) -> Int:
+        """The row, or the last valid one in place of a row beyond."""
+        return row if self.valid is None else device.least(row, device.sub(self.valid, 1))
+
+    def place(self, row: Int, column: Int) -> ir.Value:
+        """The address of an element at a flattened column."""
+        at = device.add(device.mul(row, self.stride), column)
+        return device.offset(self.pointer, at, storage_type(self.element))
 
     def _widen(self, x: ir.Value) -> ir.Value:
         if compute_type(self.element) != self.element:
@@ -88,7 +91,7 @@ class Memory:
             x = arith.extui(type_, x)
         elif isinstance(self.element, ir.IndexType):
             x = arith.index_cast(type_, x)
-        place = device.offset(self.pointer, device.add(device.mul(row, self.stride), column), type_)
+        place = self.place(row, column)
         if self.valid is None:
             device.store(x, place)
         else:
