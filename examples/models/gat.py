@@ -26,9 +26,7 @@ class GAT(nn.Module):
         return nn.functional.elu(gathered / (total + 1e-6)[:, :, None]).flatten(1)
 
 
-def gat(
-    nodes: int = 64, edges: int = 256, inputs: int = 32, width: int = 16, heads: int = 4, dtype=torch.float32
-):
+def gat(nodes: int = 64, edges: int = 256, inputs: int = 32, width: int = 16, heads: int = 4, dtype=torch.float32):
     """(GAT, (nodes [nodes, inputs], senders i64 [edges], receivers i64 [edges]))"""
     ends = torch.randint(0, nodes, (edges,)), torch.randint(0, nodes, (edges,))
     return GAT(inputs, width, heads).to(dtype).eval(), (torch.randn(nodes, inputs, dtype=dtype), *ends)

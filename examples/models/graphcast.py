@@ -77,18 +77,14 @@ def _edges(count: int, sources: int, targets: int, width: int, dtype: torch.dtyp
     return torch.randn(count, width, dtype=dtype), senders, receivers
 
 
-def graphcast(
-    grid: int = 128, mesh: int = 48, edges: int = 192, width: int = 32, blocks: int = 2, dtype=torch.float32
-):
+def graphcast(grid: int = 128, mesh: int = 48, edges: int = 192, width: int = 32, blocks: int = 2, dtype=torch.float32):
     """(GraphCast, (grid [grid, width], mesh [mesh, width], and (edges [edges, width], senders, receivers) thrice))"""
     nodes = torch.randn(grid, width, dtype=dtype), torch.randn(mesh, width, dtype=dtype)
     joins = [_edges(edges, a, b, width, dtype) for a, b in ((grid, mesh), (mesh, mesh), (mesh, grid))]
     return GraphCast(width, blocks).to(dtype).eval(), (*nodes, *joins)
 
 
-def processor(
-    mesh: int = 48, edges: int = 192, width: int = 32, blocks: int = 2, dtype: torch.dtype = torch.float32
-):
+def processor(mesh: int = 48, edges: int = 192, width: int = 32, blocks: int = 2, dtype: torch.dtype = torch.float32):
     """(Processor, (mesh [mesh, width], edges [edges, width], senders i64 [edges], receivers i64 [edges]))"""
     nodes = torch.randn(mesh, width, dtype=dtype)
     return Processor(width, blocks).to(dtype).eval(), (nodes, *_edges(edges, mesh, mesh, width, dtype))

@@ -101,7 +101,8 @@ def _with_manifest(saved, path, **changes):
 
 def test_another_format_version(saved, tmp_path):
     newer = _with_manifest(saved, tmp_path / "newer.kitsune", kitsune_format=artifact.FORMAT + 1, version="9.9")
-    with pytest.raises(UserError, match=rf"has artifact format {artifact.FORMAT + 1} \(written by kitsune-mlir 9.9\), this version reads"):
+    sentence = rf"has artifact format {artifact.FORMAT + 1} \(written by kitsune-mlir 9.9\), this version reads"
+    with pytest.raises(UserError, match=sentence):
         kitsune_mlir.load(newer)
 
 
