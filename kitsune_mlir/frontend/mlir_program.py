@@ -8,8 +8,8 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from kitsune_mlir import mlir, signature
-from kitsune_mlir.errors import UserError
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.errors import UnsupportedError, UserError
+from kitsune_mlir.mlir import PassManager, ir
 from kitsune_mlir.program import Argument, Output, Program
 
 from .lower_torch import FROM_EXPORT, FROM_ONNX, lower_torch
@@ -19,6 +19,12 @@ Symbols = tuple[str | None, ...]
 
 _BYTECODE = b"ML\xefR"
 _BYTECODE_SECONDS = 60
+
+# What there is a lowering for.
+_DIALECTS = frozenset(
+    "affine arith bufferization builtin cf func index kitsune linalg math memref ml_program scf tensor tm_tensor "
+    "torch_c ub vector".split()
+)
 
 
 def import_mlir(path: str) -> Program:
@@ -58,6 +64,9 @@ def program_of(
     if function is None:
         raise UserError(f"{name} needs a function @main, or one function only")
     function.attributes["sym_name"] = ir.StringAttr.get("main", module.context)
+    _inline(module)
+    _check_operators(module, name)
+    function = entry_function(module)
     kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
     inputs = inputs or [f"arg{i}" for i in range(len(kind.inputs))]
     symbols = symbols or {}
@@ -72,6 +81,23 @@ def program_of(
         [Output(spec_of(label, type_)) for label, type_ in zip(results, kind.results, strict=True)],
         signature.positional(len(inputs), len(results)),
     )
+
+
+def _inline(module: ir.Module) -> None:
+    """Leaves @main alone in the module, with the bodies of what it calls."""
+    for op in module.body.operations:
+        if op.operation.name == "func.func" and op.attributes["sym_name"].value != "main":
+            op.attributes["sym_visibility"] = ir.StringAttr.get("private", module.context)
+    with module.context:
+        PassManager.parse("builtin.module(inline,symbol-dce)").run(module.operation)
+
+
+def _check_operators(module: ir.Module, name: str) -> None:
+    for op in mlir.walk(module):
+        if op.name == "func.call" or op.name.partition(".")[0] not in _DIALECTS:
+            raise UnsupportedError(
+                f"{name}: {op.name} at {mlir.location(op.location)} has no lowering; bring the model to linalg first"
+            )
 
 
 def _try_bytecode(path: str) -> None:

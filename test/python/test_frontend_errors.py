@@ -160,3 +160,29 @@ for function in ("branch", "unknown"):
 """
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_mlir_without_a_lowering_is_named(tmp_path):
+    path = tmp_path / "m.mlir"
+    path.write_text(
+        "func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {\n"
+        "  %y = tosa.tanh %x : (tensor<4xf32>) -> tensor<4xf32>\n  return %y : tensor<4xf32>\n}\n"
+    )
+    with pytest.raises(UnsupportedError, match=r"m\.mlir: tosa\.tanh at .*m\.mlir:2 has no lowering"):
+        import_model(str(path))
+
+
+def test_mlir_functions_are_inlined(tmp_path):
+    path = tmp_path / "m.mlir"
+    path.write_text("""
+func.func private @twice(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %y = arith.addf %x, %x : tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %y = func.call @twice(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+""")
+    text = str(import_model(str(path)).module)
+    assert "call" not in text and "arith.addf" in text
