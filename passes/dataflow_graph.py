@@ -65,9 +65,10 @@ class DataflowGraph:
         if op in self.space:
             reading = _streams(op, self.rows[op])
             for value, rows_in in zip(op.operands, reading):
+                direct = rows.producer(value) in self.index  # through support operations a path leaves the pipeline
                 for source in self._sources(value):
                     same = self.space.get(self.ops[source]) == self.space[op]
-                    streamed = same and bool(rows_in) and self.rows[self.ops[source]] == rows_in
+                    streamed = same and direct and bool(rows_in) and self.rows[self.ops[source]] == rows_in
                     (streams if streamed or not same else wholes).append(source)
             for source in (source for value in kitsune.captures(op) for source in self._sources(value)):
                 (wholes if self.space.get(self.ops[source]) == self.space[op] else streams).append(source)

@@ -20,13 +20,16 @@ from typing import ClassVar
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune
-from kitsune_mlir.mlir import ir, remark
+from kitsune_mlir.mlir import ir, remark, run_passes
 from kitsune_mlir.planning.graph import Group
 from kitsune_mlir.planning.partition import partition
 
 from .base import ModulePass
 from .dataflow_graph import DataflowGraph
 from .prepare_linalg import PrepareLinalg
+
+# Sizes are computed from the function's arguments, so that none waits for an operator.
+_DIMS = "builtin.module(resolve-ranked-shaped-type-result-dims,canonicalize,cse)"
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ class PartitionDataflow(ModulePass):
 
     def run(self, module: ir.Module) -> None:
         PrepareLinalg().run(module)  # idempotent; so the pass takes linalg from anywhere
+        run_passes(module, _DIMS)
         for function in module.body.operations:
             if function.operation.name == "func.func" and not function.is_external:
                 self._run_on_block(function.body.blocks[0])

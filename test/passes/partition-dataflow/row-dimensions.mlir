@@ -93,3 +93,41 @@ func.func @one_output(%x: tensor<64x16xf32>, %w: tensor<16x8xf32>) -> (tensor<64
   %y = linalg.matmul ins(%x, %w : tensor<64x16xf32>, tensor<16x8xf32>) outs(%f : tensor<64x8xf32>) -> tensor<64x8xf32>
   return %y, %y : tensor<64x8xf32>, tensor<64x8xf32>
 }
+
+// -----
+
+// Sizes read off an operator's result come from the arguments, so they do not keep its readers waiting.
+
+#id = affine_map<(b, t, j) -> (b, t, j)>
+
+// CHECK-LABEL: func.func @sizes
+// CHECK: "kitsune.pipeline"() ({
+// CHECK: linalg.matmul
+// CHECK: tensor.expand_shape
+// CHECK: math.exp
+// CHECK: })
+
+// DESIGN-LABEL: func.func @sizes
+// DESIGN: "kitsune.load"(%{{.+}}) : (tensor<?x32xf32>) -> tensor<?x32xf32>
+// DESIGN: math.exp
+func.func @sizes(%x: tensor<?x9x32xf32>, %w: tensor<32x8xf32>) -> tensor<?x9x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %c0 = arith.constant 0 : index
+  %c9 = arith.constant 9 : index
+  %flat = tensor.collapse_shape %x [[0, 1], [2]] : tensor<?x9x32xf32> into tensor<?x32xf32>
+  %n = tensor.dim %flat, %c0 : tensor<?x32xf32>
+  %e = tensor.empty(%n) : tensor<?x8xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x8xf32>) -> tensor<?x8xf32>
+  %y = linalg.matmul ins(%flat, %w : tensor<?x32xf32>, tensor<32x8xf32>) outs(%f : tensor<?x8xf32>) -> tensor<?x8xf32>
+  %b = arith.divsi %n, %c9 : index
+  %whole = tensor.expand_shape %y [[0, 1], [2]] output_shape [%b, 9, 8] : tensor<?x8xf32> into tensor<?x9x8xf32>
+  %m = tensor.dim %whole, %c0 : tensor<?x9x8xf32>
+  %e1 = tensor.empty(%m) : tensor<?x9x8xf32>
+  %s = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%whole : tensor<?x9x8xf32>) outs(%e1 : tensor<?x9x8xf32>) {
+  ^bb0(%v: f32, %out: f32):
+    %a = math.exp %v : f32
+    linalg.yield %a : f32
+  } -> tensor<?x9x8xf32>
+  return %s : tensor<?x9x8xf32>
+}
