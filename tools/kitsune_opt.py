@@ -209,14 +209,16 @@ def _decode(data: bytes, name: str) -> str:
 
 
 def _write(name: str, output: bytes) -> None:
-    if name == "-":
-        sys.stdout.buffer.write(output)
-        sys.stdout.flush()
-    elif output:
-        try:
+    try:
+        if name == "-":
+            sys.stdout.buffer.write(output)
+            sys.stdout.flush()
+        elif output:
             Path(name).write_bytes(output)
-        except OSError as error:
-            raise UserError(f"cannot write output file '{name}': {_reason(error)}") from error
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UserError(f"cannot write output file '{name}': {_reason(error)}") from error
 
 
 def _reason(error: OSError) -> str:
