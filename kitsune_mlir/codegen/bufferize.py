@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kitsune_mlir.mlir import func, ir, memref, run_passes, walk
+from kitsune_mlir.mlir import arith, func, ir, memref, run_passes, walk
 
 _GENERALIZE = (
     "builtin.module(func.func(refback-generalize-tensor-pad,refback-generalize-tensor-concat),canonicalize,cse)"
@@ -34,7 +34,8 @@ def results_to_out_params(function: func.FuncOp) -> None:
     """Makes the static memref results of one bufferized function into trailing arguments that the caller allocates.
 
     A result allocated for the purpose is written in place; any other is copied at the end. Results with
-    dynamic sizes, which the caller cannot know, are still returned.
+    dynamic sizes, which the caller cannot know, are still returned, each in an allocation of its own, which
+    the caller frees.
     """
     block = function.body.blocks[0]
     end = block.operations[len(block.operations) - 1].operation
@@ -43,7 +44,8 @@ def results_to_out_params(function: func.FuncOp) -> None:
     with function.context, function.location:
         for value in list(end.operands):
             if not value.type.has_static_shape:
-                returned.append(value)
+                owned = _alloc_of(value, block) is not None and value not in returned
+                returned.append(value if owned else _copy_of(value, end))
                 continue
             out = block.add_argument(value.type, function.location)
             arguments.append(value.type)
@@ -73,6 +75,17 @@ def _alloc_of(value: ir.Value, block: ir.Block) -> ir.Operation | None:
         return None
     op = value.owner.operation
     return op if op.name == "memref.alloc" and op.block == block else None
+
+
+def _copy_of(value: ir.Value, end: ir.Operation) -> ir.Value:
+    """A new allocation with the elements of a memref, made in front of `end`."""
+    with ir.InsertionPoint(end), end.location:
+        type_ = ir.MemRefType(value.type)
+        open_sizes = [i for i in range(type_.rank) if type_.is_dynamic_dim(i)]
+        sizes = [memref.DimOp(value, arith.ConstantOp.create_index(i)).result for i in open_sizes]
+        copy = memref.AllocOp(type_, sizes, []).result
+        memref.CopyOp(value, copy)
+        return copy
 
 
 def _forbid_writes(module: ir.Module) -> None:
