@@ -158,7 +158,8 @@ def _structured_rows(s: Structured, p: int) -> list[int | None] | str:
             rows[i] = RESIDENT
         else:
             return "reads other rows than the one it writes"
-    if all(row is RESIDENT for row in rows[: s.inputs]):
+    changing = [value for value, row in zip(s.op.operands, rows[: s.inputs]) if row is not RESIDENT]
+    if all(init_of(value).tensor is None for value in changing):
         return "reads nothing that changes with the row"
     return rows
 
@@ -266,7 +267,7 @@ class RowCloner:
             elif op.name == "tensor.concat":
                 dim = ir.IntegerAttr(op.attributes["dim"]).value - p + 1
                 type_ = self.type_of(op.results[0].type, p)
-                results = [tensor.ConcatOp(type_, dim, [self[value] for value in op.operands]).result]
+                results = [tensor.ConcatOp(type_, dim, [self._input(value, p) for value in op.operands]).result]
             elif op.name == "tensor.extract_slice":
                 results = [self._slice(op, p)]
             else:
@@ -285,6 +286,12 @@ class RowCloner:
             return empty.result
         return linalg.fill(init.scalar, outs=[empty.result])
 
+    def _input(self, value: ir.Value, p: int | None) -> ir.Value:
+        """The clone of an operand with p row dimensions; a tensor that is one scalar everywhere is filled anew."""
+        if hash(value) in self.values or init_of(value).tensor is not None:
+            return self[value]
+        return self._init(value, p or 0)
+
     def _structured(self, op: ir.Operation, p: int) -> list[ir.Value]:
         s = Structured(op)
         loops = s.row_loops(p) if p else []
@@ -296,7 +303,9 @@ class RowCloner:
             out = self._init(op.operands[1], p)
             return list(linalg.transpose(self[op.operands[0]], outs=[out], permutation=[0, *rest]).results)
         outs = [self._init(value, p) for value in list(op.operands)[s.inputs :]]
-        operands = [*(self[value] for value in list(op.operands)[: s.inputs]), *outs]
+        reading = operand_rows(op, p) if p else reduces_rows(op)
+        inputs = [self._input(value, rows) for value, rows in zip(list(op.operands)[: s.inputs], reading)]
+        operands = [*inputs, *outs]
         new = op.clone(ir.InsertionPoint.current)
         for i, value in enumerate(operands):
             new.operands[i] = value

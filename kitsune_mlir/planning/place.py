@@ -17,6 +17,7 @@ from .target import Target
 SHAPES = ("auto", "fused", "spatial")
 UNKNOWN_ROWS = 65536  # rows assumed when they are open until the call
 TILE_ROWS = 64
+PADDING = 1.1  # shared memory that tiles take for each byte of them
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def place(
     tile_rows: int | None = None,
 ) -> Placement:
     """The best placement of the shapes asked for. `rows` is None when open until the call."""
-    tile = tile_rows or choose_tile_rows(rows, target)
+    tile = tile_rows or _fitting(choose_tile_rows(rows, target), stages, target)
     fused = _fused(stages, queues)
     on_chip = _widest(stages, tile) <= target.shared_bytes and _rings_fit(queues, fused, tile, target)
     found = []
@@ -71,6 +72,13 @@ def choose_tile_rows(rows: int | None, target: Target) -> int:
     if target.kind == "cpu" and rows < step:
         return max(1, rows)
     return -(-rows // step) * step
+
+
+def _fitting(tile: int, stages: Sequence[StageCost], target: Target) -> int:
+    """Half the rows, and half again, while a stage's tiles do not fit shared memory; at least 16."""
+    while target.kind == "gpu" and tile % 32 == 0 and _widest(stages, tile) * PADDING > target.shared_bytes:
+        tile //= 2
+    return tile
 
 
 def _widest(stages: Sequence[StageCost], tile: int) -> float:

@@ -113,12 +113,13 @@ def _sums(a: Memory, b: Weight, m_tiles: int, blocks: int, first: Int, g: Int, q
 
     def step(k: Int, sums: list[ir.Value], quads: list[ir.Value]) -> list[ir.Value]:
         column = device.add(k, device.mul(q, 4))
+        b_fragments = [_fragments(quad) for quad in quads]
         result = list(sums)
         for m in range(m_tiles):
-            a_fragment = [_a_quad(a, device.add(g, m * 16 + half * 8), column) for half in (0, 1)]
-            for block, quad in enumerate(quads):
+            halves = [_fragments(_a_quad(a, device.add(g, m * 16 + half * 8), column)) for half in (0, 1)]
+            for block, b_fragment in enumerate(b_fragments):
                 at = (m * blocks + block) * 4
-                result[at : at + 4] = _mma(b.element, a_fragment, quad, result[at : at + 4])
+                result[at : at + 4] = _mma(b.element, halves, b_fragment, result[at : at + 4])
         return result
 
     # Weights come from L2, a few hundred cycles away: those of the next `ahead` steps are fetched while
@@ -128,18 +129,17 @@ def _sums(a: Memory, b: Weight, m_tiles: int, blocks: int, first: Int, g: Int, q
     whole, grouped = b.k // STEP * STEP, b.k // group * group
     sums = [zero] * (m_tiles * blocks * 4)
 
-    def steps(k: Int, carried: list[ir.Value], more: bool) -> list[ir.Value]:
+    def steps(k: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
         sums, quads = carried[: len(carried) - ahead * blocks], carried[len(carried) - ahead * blocks :]
-        following = [x for i in range(ahead) for x in fetch(device.add(k, group + i * STEP))] if more else []
+        following = device.least(device.add(k, group), grouped - group)  # the last group fetches itself again
+        fetched = [x for i in range(ahead) for x in fetch(device.add(following, i * STEP))]
         for i in range(ahead):
             sums = step(device.add(k, i * STEP), sums, quads[i * blocks : (i + 1) * blocks])
-        return sums + following
+        return sums + fetched
 
     if grouped:
         carried = sums + [x for i in range(ahead) for x in fetch(i * STEP)]
-        if grouped > group:
-            carried = device.loop(0, grouped - group, group, lambda k, values: steps(k, values, more=True), carried)
-        sums = steps(grouped - group, carried, more=False)
+        sums = device.loop(0, grouped, group, steps, carried)[: len(sums)]
     for k in range(grouped, whole, STEP):
         sums = step(k, sums, fetch(k))
     return step(whole, sums, fetch(whole, tail=True)) if whole < b.k else sums
@@ -176,29 +176,33 @@ def _b_element(b: Weight, start: Int, k: Int, tail: bool) -> ir.Value:
     return arith.select(device.less(k, b.k), element, arith.constant(b.element, 0.0))
 
 
-def _words(quad: ir.Value) -> list[ir.Value]:
-    count = ir.VectorType(quad.type).shape[0]
-    return [vector.extract(quad, [], [i]) for i in range(count)]
+Fragment = list[list[ir.Value]]  # words of a quad; of f32, those of the high parts and those of the low ones
 
 
-def _mma(element: ir.Type, a: list[ir.Value], b: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
+def _fragments(quad: ir.Value) -> Fragment:
+    """A quad as the instruction takes it, made once for all products that read it."""
+    words = [vector.extract(quad, [], [i]) for i in range(ir.VectorType(quad.type).shape[0])]
+    if ir.VectorType(quad.type).element_type != ir.F32Type.get():
+        return [words]
+    return [list(part) for part in zip(*(_split(word) for word in words))]
+
+
+def _mma(element: ir.Type, a: list[Fragment], b: Fragment, sums: list[ir.Value]) -> list[ir.Value]:
+    """Adds one step's products; `a` has the fragments of rows g and g+8."""
     if element.width == 32:
-        return _mma_f32([_words(half) for half in a], _words(b), sums)
+        return _mma_f32(a, b, sums)
     kind = "bf16" if isinstance(element, ir.BF16Type) else "f16"
-    (a0, a2), (a1, a3) = (_words(half) for half in a)
-    return _mma_call(f"m16n8k16.row.col.f32.{kind}.{kind}.f32", [a0, a1, a2, a3, *_words(b)], sums)
+    ((a0, a2),), ((a1, a3),) = a
+    return _mma_call(f"m16n8k16.row.col.f32.{kind}.{kind}.f32", [a0, a1, a2, a3, *b[0]], sums)
 
 
-def _mma_f32(a: list[list[ir.Value]], b: list[ir.Value], sums: list[ir.Value]) -> list[ir.Value]:
+def _mma_f32(a: list[Fragment], b: Fragment, sums: list[ir.Value]) -> list[ir.Value]:
     """Two steps of k8; positions q and q+4 of step s are columns 4q+2s and 4q+2s+1."""
-    a_parts = [[_split(x) for x in half] for half in a]
-    b_parts = [_split(x) for x in b]
-    for s in (0, 1):
-        high, low = (
-            [a_parts[0][2 * s][p], a_parts[1][2 * s][p], a_parts[0][2 * s + 1][p], a_parts[1][2 * s + 1][p]]
-            for p in (0, 1)
-        )
-        b_high, b_low = ([b_parts[2 * s][p], b_parts[2 * s + 1][p]] for p in (0, 1))
+    (upper_high, upper_low), (lower_high, lower_low) = a
+    for s in (0, 2):
+        high = [upper_high[s], lower_high[s], upper_high[s + 1], lower_high[s + 1]]
+        low = [upper_low[s], lower_low[s], upper_low[s + 1], lower_low[s + 1]]
+        b_high, b_low = (part[s : s + 2] for part in b)
         for operands in ([*low, *b_high], [*high, *b_low], [*high, *b_high]):
             sums = _mma_call("m16n8k8.row.col.f32.tf32.tf32.f32", operands, sums)
     return sums

@@ -56,6 +56,8 @@ class Role:
             for op in stage.block.operations:
                 if op.operation.name == "linalg.matmul":
                     products.check_product(op.operation)
+                    if op.operands[1] not in stage.residents:
+                        raise UnsupportedError("a product with a weight that the stage computes has no kernel form")
 
     def _alias(self) -> dict[int, int]:
         """A get from an on-chip queue reads what its put stored: key of the tile got -> key of the tile put."""
