@@ -9,15 +9,10 @@ from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.cost import StageCost
 from kitsune_mlir.planning.place import QueueCost
+from kitsune_mlir.traffic import element_bytes
 
 # Instructions of what is dear, as expanded for a GPU (codegen/device_math.py).
 _DEAR = {"math.exp": 6, "math.tanh": 12, "math.erf": 24, "math.sin": 100, "math.cos": 100, "arith.divf": 8}
-
-
-def element_bytes(type_: ir.Type) -> int:
-    """Bytes of an element in memory."""
-    element = ir.RankedTensorType(type_).element_type
-    return 8 if isinstance(element, ir.IndexType) else (element.width + 7) // 8
 
 
 def row_elements(type_: ir.Type) -> int:
@@ -27,7 +22,7 @@ def row_elements(type_: ir.Type) -> int:
 
 
 def row_bytes(type_: ir.Type) -> int:
-    return row_elements(type_) * element_bytes(type_)
+    return row_elements(type_) * element_bytes(ir.RankedTensorType(type_).element_type)
 
 
 def stage_cost(stage: kitsune.StageOp) -> StageCost:

@@ -17,9 +17,9 @@ from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, llvm, location
 from kitsune_mlir.planning.target import Target
+from kitsune_mlir.traffic import element_bytes
 
 from . import device, loops
-from .memory import element_bytes
 from .ring import COUNTER_BYTES, Ring
 from .role import ON_CHIP, Role, Surroundings
 from .watch import Watch

@@ -7,11 +7,12 @@ from math import inf, prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import arith, ir
+from kitsune_mlir.traffic import element_bytes
 
 from . import device, products
 from .device import Int
 from .evaluate import Evaluator
-from .memory import Memory, compute_type, element_bytes, element_of, shape_of
+from .memory import Memory, compute_type, element_of, shape_of
 from .nests import Nest
 
 THREADS = 32 * products.WARPS

@@ -31,10 +31,6 @@ def storage_type(element: ir.Type) -> ir.Type:
     return element
 
 
-def element_bytes(element: ir.Type) -> int:
-    return storage_type(element).width // 8
-
-
 @dataclass
 class Memory:
     """A tensor of `shape` at `pointer`. `stride` elements lie between rows; `valid` rows exist (None: all).

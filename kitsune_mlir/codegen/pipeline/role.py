@@ -8,9 +8,10 @@ from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir
+from kitsune_mlir.traffic import element_bytes
 
 from . import arena, device, loops, products
-from .memory import Memory, element_bytes, element_of, shape_of
+from .memory import Memory, element_of, shape_of
 from .nests import MAP, PRODUCT, Nest, StageNests, kitsune_label
 from .ring import Ring
 
