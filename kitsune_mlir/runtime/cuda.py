@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from kitsune_mlir.errors import InternalError, UnsupportedError, UserError
+from kitsune_mlir.errors import UnsupportedError, UserError
 
+from .cuda_driver import call
 from .host_program import row_major
 
 _DTYPES = {
@@ -168,12 +169,7 @@ class CudaDevice:
         return int(view.ptr), tuple(view.shape), _dtype(str(np.dtype(view.dtype))), view
 
     def _call(self, name: str, *arguments: Any) -> Any:
-        """A driver call; raises InternalError in the driver's words."""
-        status, *results = getattr(self._driver, name)(*arguments)
-        if status != self._driver.CUresult.CUDA_SUCCESS:
-            said = self._driver.cuGetErrorString(status)[1]
-            raise InternalError(f"{name} failed: {said.decode() if said else status}")
-        return results[0] if results else None
+        return call(self._driver, name, *arguments)
 
 
 def runs_on(chip: str, capability: tuple[int, int]) -> bool:

@@ -1,0 +1,21 @@
+"""Calls of the CUDA driver through cuda-bindings, with errors in the driver's words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kitsune_mlir.errors import InternalError
+
+
+def call(driver: Any, name: str, *arguments: Any) -> Any:
+    """The first result of function `name` of cuda.bindings.driver, None if it has none; raises InternalError."""
+    status, *results = getattr(driver, name)(*arguments)
+    check(driver, name, int(status))
+    return results[0] if results else None
+
+
+def check(driver: Any, name: str, status: int) -> None:
+    """Raises InternalError unless `status`, which function `name` returned, means success."""
+    if status != int(driver.CUresult.CUDA_SUCCESS):
+        said = driver.cuGetErrorString(driver.CUresult(status))[1]
+        raise InternalError(f"{name} failed: {said.decode() if said else status}")

@@ -1,0 +1,229 @@
+"""What a pipeline's launcher asks of the driver: tensor maps, parameters, clusters."""
+
+import threading
+
+import pytest
+from fake_driver import FakeDriver, FakeGpu, Result, install
+
+from kitsune_mlir.errors import InternalError, UnsupportedError, UserError
+from kitsune_mlir.runtime import tensor_map
+from kitsune_mlir.runtime.cuda_pipeline import PipelineLauncher
+
+X, W, Y = 0x10000, 0x20000, 0x30000
+WEIGHTS = {"tensor": 1, "element": "bf16", "dims": [256, 512], "strides": [512], "box": [64, 128], "swizzle": 128}
+RESULT = {"tensor": 2, "element": "f32", "dims": [8, 4, None], "strides": [32, 128], "box": [8, 4, 2], "swizzle": 32}
+
+
+def launcher(monkeypatch, gpu=None, driver=None, **keys):
+    """A launcher of a kernel of two inputs and a result, and the driver."""
+    driver = driver or FakeDriver()
+    install(monkeypatch, driver)
+    launch = {
+        "kernel": "p",
+        "ctas": 132,
+        "threads": 384,
+        "shared_bytes": 1000,
+        "workspace_bytes": 0,
+        "cooperative": False,
+        "watched": [],
+        "streams": [0],
+        "tile_rows": 128,
+    } | keys
+    gpu = gpu or FakeGpu()
+    driver.parameters = len(launch.get("maps", [])), 5  # three tensors, workspace, rows
+    return PipelineLauncher(gpu, launch, gpu), driver
+
+
+def run(made, rows=100, x=X, w=W, y=Y, stream=0):
+    made.launch(stream, [(x, (rows, 256), "bf16"), (w, (512, 256), "bf16")], [(y, (rows, 4, 8), "f32")])
+
+
+def test_a_plain_kernel(monkeypatch):
+    made, driver = launcher(monkeypatch)
+    run(made, stream=9)
+    (launch,) = driver.launches
+    assert (launch.values, launch.rows, launch.maps, launch.function) == ([X, W, Y, 0], 100, b"", 7)
+    config = launch.config
+    assert (config.gridDimX, config.gridDimY, config.gridDimZ) == (132, 1, 1)
+    assert (config.blockDimX, config.blockDimY, config.blockDimZ) == (384, 1, 1)
+    assert (config.sharedMemBytes, config.hStream, config.numAttrs) == (1000, 9, 0)
+
+
+def test_maps_go_first_and_by_value(monkeypatch):
+    made, driver = launcher(monkeypatch, maps=[WEIGHTS, RESULT])
+    run(made)
+    weights, result = driver.encoded
+    assert (weights.element, weights.base, weights.dims, weights.strides) == (9, W, [256, 512], [512])
+    assert (weights.box, weights.steps, weights.modes) == ([64, 128], [1, 1], (0, 3, 3, 0))
+    assert (result.element, result.base, result.dims, result.strides) == (7, Y, [8, 4, 100], [32, 128])
+    assert (result.box, result.steps, result.modes) == ([8, 4, 2], [1, 1, 1], (0, 1, 3, 0))
+    (launch,) = driver.launches
+    assert launch.maps == bytes([1] * 128 + [2] * 128)
+    assert (launch.values, launch.rows) == ([X, W, Y, 0], 100)
+
+
+@pytest.mark.parametrize(("element", "swizzle", "numbers"), [("f16", 0, (6, 0)), ("f32", 64, (7, 2))])
+def test_elements_and_swizzles(monkeypatch, element, swizzle, numbers):
+    entry = WEIGHTS | {"element": element, "swizzle": swizzle, "box": [16, 8]}
+    made, driver = launcher(monkeypatch, maps=[entry])
+    run(made)
+    assert (driver.encoded[0].element, driver.encoded[0].modes[1]) == numbers
+
+
+def test_a_map_of_one_dimension(monkeypatch):
+    made, driver = launcher(monkeypatch, maps=[WEIGHTS | {"dims": [512], "strides": [], "box": [64]}])
+    run(made)
+    assert (driver.encoded[0].dims, driver.encoded[0].strides) == ([512], [])
+
+
+def test_maps_are_encoded_once_for_tensors_that_stay(monkeypatch):
+    made, driver = launcher(monkeypatch, maps=[WEIGHTS])
+    for rows, x in ((100, X), (200, X), (100, X + 4096)):
+        run(made, rows, x)
+    assert len(driver.encoded) == 1, "neither rows nor other tensors matter to the map of a weight"
+    run(made, w=W + 4096)
+    run(made)
+    assert [entry.base for entry in driver.encoded] == [W, W + 4096]
+    assert [launch.maps[0] for launch in driver.launches] == [1, 1, 1, 2, 1]
+
+
+def test_maps_of_streamed_tensors_follow_the_rows(monkeypatch):
+    made, driver = launcher(monkeypatch, maps=[RESULT])
+    for rows in (100, 7, 100):
+        run(made, rows)
+    assert [entry.dims[2] for entry in driver.encoded] == [100, 7]
+    assert [launch.maps[0] for launch in driver.launches] == [1, 2, 1]
+
+
+def test_few_maps_are_kept(monkeypatch):
+    made, driver = launcher(monkeypatch, maps=[WEIGHTS])
+    for i in range(3 * tensor_map.ENCODED):
+        run(made, w=W + 256 * i)
+    assert len(made._maps._encoded) == tensor_map.ENCODED
+    run(made, w=W)
+    assert len(driver.encoded) == 3 * tensor_map.ENCODED + 1
+
+
+def test_a_mapped_input_that_is_not_aligned_is_copied(monkeypatch):
+    gpu = FakeGpu()
+    made, driver = launcher(monkeypatch, gpu, maps=[WEIGHTS])
+    run(made, w=W + 2, stream=5)
+    (copy,) = driver.copies
+    assert copy[1:] == (W + 2, 512 * 256 * 2, 5)
+    assert driver.encoded[0].base == copy[0] == driver.launches[0].values[1]
+
+
+def test_a_mapped_result_that_is_not_aligned_is_refused(monkeypatch):
+    made, _ = launcher(monkeypatch, maps=[RESULT])
+    with pytest.raises(InternalError, match="not at a multiple of 16"):
+        run(made, y=Y + 8)
+
+
+@pytest.mark.parametrize(("change", "sentence"), [
+    ({"strides": [500]}, r"multiples of 16 bytes, found \[500\]"),
+    ({"strides": [1 << 40]}, "multiples of 16 bytes"),
+    ({"strides": []}, "one stride less"),
+    ({"dims": [1] * 6, "strides": [16] * 5, "box": [8] * 6}, "1 to 5 dims"),
+    ({"dims": [256, 0]}, "dims must be 1 to"),
+    ({"box": [64, 257]}, "1 to 256 elements"),
+    ({"box": [12, 8]}, "at most 128 bytes wide"),
+    ({"box": [128, 8]}, "at most 128 bytes wide"),
+    ({"box": [12, 8], "swizzle": 0}, "a multiple of 16 bytes wide"),
+    ({"swizzle": 16}, "no swizzle 16"),
+    ({"element": "f64"}, "no element f64"),
+])  # fmt: skip
+def test_maps_that_no_gpu_can_use(monkeypatch, change, sentence):
+    with pytest.raises(InternalError, match=sentence):
+        launcher(monkeypatch, maps=[WEIGHTS | change])
+
+
+def test_clusters(monkeypatch):
+    made, driver = launcher(monkeypatch, cluster=2)
+    run(made)
+    config = driver.launches[0].config
+    (attribute,) = config.attrs
+    size = attribute.value.clusterDim
+    assert config.numAttrs == 1 and attribute.id == FakeDriver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+    assert (size.x, size.y, size.z) == (2, 1, 1)
+
+
+def test_ctas_are_whole_clusters(monkeypatch):
+    with pytest.raises(InternalError, match="132 CTAs in clusters of 8"):
+        launcher(monkeypatch, cluster=8)
+
+
+@pytest.mark.parametrize(("clusters", "cooperative", "fits"), [(66, True, True), (65, True, False), (1, False, True),
+                                                               (0, False, False)])  # fmt: skip
+def test_residency_of_clusters(monkeypatch, clusters, cooperative, fits):
+    driver = FakeDriver()
+    driver.clusters = clusters
+    if fits:
+        made, _ = launcher(monkeypatch, driver=driver, cluster=2, cooperative=cooperative)
+        run(made)
+        assert len(driver.launches[0].config.attrs) == 1 + cooperative
+        return
+    needed = 132 if cooperative else 2
+    with pytest.raises(UnsupportedError, match=f"needs {needed} CTAs at once, this GPU holds {2 * clusters}"):
+        launcher(monkeypatch, driver=driver, cluster=2, cooperative=cooperative)
+
+
+def test_residency_of_ctas(monkeypatch):
+    made, driver = launcher(monkeypatch, cooperative=True)
+    run(made)
+    (attribute,) = driver.launches[0].config.attrs
+    assert attribute.id == FakeDriver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+    assert attribute.value.cooperative == 1
+    with pytest.raises(UnsupportedError, match="needs 133 CTAs at once, this GPU holds 132"):
+        launcher(monkeypatch, cooperative=True, ctas=133)
+
+
+def test_one_workspace_a_stream(monkeypatch):
+    gpu = FakeGpu()
+    made, driver = launcher(monkeypatch, gpu, workspace_bytes=4096)
+    for stream in (0, 5, 0, 5):
+        run(made, stream=stream)
+    assert gpu.allocated == [4096, 4096]
+    first, second, *again = [launch.values[3] for launch in driver.launches]
+    assert first and second and first != second and again == [first, second]
+    assert [launch.config.hStream for launch in driver.launches] == [0, 5, 0, 5]
+
+
+def test_no_rows_no_launch(monkeypatch):
+    made, driver = launcher(monkeypatch, maps=[RESULT])
+    run(made, rows=0)
+    assert not driver.launches and not driver.encoded
+
+
+def test_rows_must_agree(monkeypatch):
+    made, _ = launcher(monkeypatch, streams=[0, 1])
+    with pytest.raises(UserError, match="found 100 and 512"):
+        run(made)
+
+
+@pytest.mark.parametrize("function", ["cuLaunchKernelEx", "cuTensorMapEncodeTiled"])
+def test_what_the_driver_says(monkeypatch, function):
+    made, driver = launcher(monkeypatch, maps=[WEIGHTS])
+    driver.fails[function] = Result.CUDA_ERROR_INVALID_VALUE
+    with pytest.raises(InternalError, match=f"{function} failed: cuda_error_invalid_value"):
+        run(made)
+    driver.fails.clear()
+    run(made)
+    assert driver.launches[-1].maps[:1] == bytes([len(driver.encoded)]), "a map that failed must not be kept"
+
+
+def test_threads_do_not_share_parameters(monkeypatch):
+    made, driver = launcher(monkeypatch, maps=[WEIGHTS])
+
+    def work(number):
+        for i in range(200):
+            run(made, rows=1 + number * 1000 + i, x=X + 4096 * number, stream=number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(driver.launches) == 800
+    for launch in driver.launches:
+        number = launch.config.hStream
+        assert launch.values[0] == X + 4096 * number and (launch.rows - 1) // 1000 == number
