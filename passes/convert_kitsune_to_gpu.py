@@ -15,10 +15,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from kitsune_mlir.codegen.hopper.kernel import CHAINED, ChainedKernel
+from kitsune_mlir.codegen.hopper.program import padded_columns
 from kitsune_mlir.codegen.pipeline.kernel import PipelineKernel
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError, UserError
-from kitsune_mlir.mlir import func, ir, remark
+from kitsune_mlir.mlir import arith, func, ir, remark, tensor
 from kitsune_mlir.planning import target as targets
 
 from .base import ModulePass
@@ -42,7 +44,7 @@ class ConvertKitsuneToGpu(ModulePass):
             target = targets.load(self.target or ir.StringAttr(pipeline.attributes["target"]).value)
             with pipeline.operation.location:
                 try:
-                    kernel = PipelineKernel(pipeline, target, self.wait_budget)
+                    kernel = _kernel(pipeline, target, self.wait_budget)
                     scratch = ir.Module.create()
                     with ir.InsertionPoint(scratch.body):
                         built = kernel.build()
@@ -53,22 +55,52 @@ class ConvertKitsuneToGpu(ModulePass):
                 _call(module, pipeline, kernel, built)
 
 
-def _call(module: ir.Module, pipeline: kitsune.PipelineOp, kernel: PipelineKernel, built: ir.Operation) -> None:
+def _kernel(pipeline: kitsune.PipelineOp, target: targets.Target, wait_budget: int) -> PipelineKernel | ChainedKernel:
+    """What builds the kernel of a pipeline of this shape."""
+    shape = pipeline.attributes["shape"] if "shape" in pipeline.attributes else None
+    if shape is not None and ir.StringAttr(shape).value == CHAINED:
+        return ChainedKernel(pipeline, target)
+    return PipelineKernel(pipeline, target, wait_budget)
+
+
+def _operands(kernel: PipelineKernel | ChainedKernel) -> list[ir.Value]:
+    """What the kernel is called with: its tensors, weights widened with zeros where it wants them so."""
+    operands = list(kernel.tensors)
+    for number in kernel.padded:
+        kind = ir.RankedTensorType(operands[number].type)
+        n, k = kind.shape
+        extra = ir.RankedTensorType.get([n, padded_columns(k, kind.element_type) - k], kind.element_type)
+        zeros = arith.ConstantOp(extra, ir.DenseElementsAttr.get_splat(extra, _zero(kind.element_type))).result
+        operands[number] = tensor.concat(
+            ir.RankedTensorType.get([n, k + extra.shape[1]], kind.element_type), 1, [operands[number], zeros]
+        )
+    return operands
+
+
+def _zero(element: ir.Type) -> ir.Attribute:
+    return ir.FloatAttr.get(element, 0.0)
+
+
+def _call(
+    module: ir.Module, pipeline: kitsune.PipelineOp, kernel: PipelineKernel | ChainedKernel, built: ir.Operation
+) -> None:
     """Puts the kernel into the module and a call in the pipeline's place."""
     name = pipeline.label
+    with ir.InsertionPoint(pipeline):
+        operands = _operands(kernel)
     built.attributes["kitsune.pipeline"] = ir.StringAttr.get(name)
     built.attributes["kitsune.launch"] = ir.StringAttr.get(kernel.launch())
     with ir.InsertionPoint.at_block_begin(module.body):
         results = [result.results[0].type for result in kernel.results]
-        type_ = ir.FunctionType.get([value.type for value in kernel.tensors], results)
+        type_ = ir.FunctionType.get([value.type for value in operands], results)
         function = func.FuncOp(name, type_, visibility="private")
         access = ir.DictAttr.get({"bufferization.access": ir.StringAttr.get("read")})
-        function.attributes["arg_attrs"] = ir.ArrayAttr.get([access] * len(kernel.tensors))
+        function.attributes["arg_attrs"] = ir.ArrayAttr.get([access] * len(operands))
         i64 = ir.IntegerType.get_signless(64)
         function.attributes["kitsune.rows_from"] = ir.IntegerAttr.get(i64, kernel.streams()[0])
         ir.InsertionPoint.current.insert(built.detach_from_parent())
     with ir.InsertionPoint(pipeline):
-        call = func.CallOp(results, name, kernel.tensors)
+        call = func.CallOp(results, name, operands)
     for result, value in zip(kernel.results, call.results):
         result.results[0].replace_all_uses_with(value)
         result.operation.erase()

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kitsune_mlir import rows
+from kitsune_mlir.codegen.hopper.program import Program
 from kitsune_mlir.dialects import kitsune
-from kitsune_mlir.errors import UserError
+from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.place import SHAPES, Placement, place
@@ -26,7 +27,7 @@ from .stage_cost import queue_cost, stage_cost
 
 @dataclass(frozen=True)
 class PlaceStages(ModulePass):
-    """target: a name or the path of a description. shape: auto, fused or spatial. tile_rows: 0 chooses."""
+    """target: a name or the path of a description. shape: auto, chained, fused or spatial. tile_rows: 0 chooses."""
 
     name: ClassVar[str] = "place-stages"
     target: str = "cpu"
@@ -47,8 +48,24 @@ class PlaceStages(ModulePass):
             stages = [stage_cost(stage) for stage in pipeline.stages]
             order = {stage.name: i for i, stage in enumerate(stages)}
             queues = [queue_cost(queue, order) for queue in pipeline.queues]
-            placement = place(stages, queues, row_count(pipeline), target, self.shape, self.tile_rows or None)
+            reason = why_not_chained(pipeline, target)
+            if self.shape == "chained" and reason:
+                raise UserError(f"pipeline '{pipeline.label}' cannot be chained: {reason}; use shape=auto")
+            placement = place(
+                stages, queues, row_count(pipeline), target, self.shape, self.tile_rows or None, chains=reason is None
+            )
             _rewrite(pipeline, placement, target.name)
+
+
+def why_not_chained(pipeline: kitsune.PipelineOp, target: targets.Target) -> str | None:
+    """Why warpgroups cannot carry tiles through all stages in registers; None when they can."""
+    if target.products != "wgmma":
+        return f"{target.name} has no warpgroup products"
+    try:
+        Program(pipeline.stages, [value for value in pipeline.inputs if rows.is_tensor(value)])
+    except UnsupportedError as error:
+        return str(error)
+    return None
 
 
 def row_count(pipeline: kitsune.PipelineOp) -> int | None:
@@ -65,6 +82,7 @@ def _rewrite(old: kitsune.PipelineOp, placement: Placement, target: str) -> None
         new = kitsune.PipelineOp(old.attributes["sym_name"], kitsune.Outputs.get())
         new.attributes["tile_rows"] = ir.IntegerAttr.get(i64, placement.tile_rows)
         new.attributes["target"] = ir.StringAttr.get(target)
+        new.attributes["shape"] = ir.StringAttr.get(placement.shape)
         new.attributes["predicted_us"] = ir.FloatAttr.get(ir.F64Type.get(), round(placement.predicted_us, 3))
     body = new.regions[0].blocks.append()
     values: dict[int, ir.Value] = {}

@@ -29,6 +29,8 @@ LOWER = (
     "convert-nvgpu-to-nvvm,convert-scf-to-cf,convert-gpu-to-nvvm,convert-nvvm-to-llvm,convert-vector-to-llvm,"
     "convert-arith-to-llvm,convert-index-to-llvm,convert-ub-to-llvm,reconcile-unrealized-casts,canonicalize,cse))"
 )
+# On a gpu.func: its first parameter is so many tensor maps, by value, that the copy engine reads where they are.
+MAPS, MAP_BYTES = "kitsune.maps", 128
 # A kernel whose author fixed the order of instructions says so on its gpu.module; LLVM then only selects.
 SCHEDULED = "kitsune.scheduled"
 
@@ -39,11 +41,33 @@ _LIBDEVICE = re.compile(r"@(__nv_\w+)")
 def lower(module: ir.Module) -> ir.Operation:
     """Lowers the one gpu.module inside `module` to the LLVM dialect and gives it."""
     expand_math(walk(module, "gpu.module")[0])
+    maps = {
+        ir.StringAttr(function.attributes["sym_name"]).value: ir.IntegerAttr(function.attributes[MAPS]).value
+        for function in walk(module, "gpu.func")
+        if MAPS in function.attributes
+    }
     PassManager.parse(LOWER).run(module.operation)
     for function in walk(module, "llvm.func"):
         if "gpu.kernel" not in function.attributes and len(function.regions[0].blocks):
             function.attributes["convergent"] = ir.UnitAttr.get()
+        elif count := maps.get(ir.StringAttr(function.attributes["sym_name"]).value):
+            _pass_maps_by_value(function, count)
     return walk(module, "gpu.module")[0]
+
+
+def _pass_maps_by_value(function: ir.Operation, count: int) -> None:
+    arguments = [ir.DictAttr(attr) for attr in ir.ArrayAttr(function.attributes["arg_attrs"])] if (
+        "arg_attrs" in function.attributes
+    ) else [ir.DictAttr.get({})] * len(function.regions[0].blocks[0].arguments)
+    i64 = ir.IntegerType.get_signless(64)
+    arguments[0] = ir.DictAttr.get(
+        {
+            "llvm.byval": ir.TypeAttr.get(ir.Type.parse(f"!llvm.array<{count * MAP_BYTES} x i8>")),
+            "nvvm.grid_constant": ir.UnitAttr.get(),
+            "llvm.align": ir.IntegerAttr.get(i64, 64),
+        }
+    )
+    function.attributes["arg_attrs"] = ir.ArrayAttr.get(arguments)
 
 
 def to_llvm(module: ir.Module) -> str:

@@ -1,9 +1,10 @@
 """Placement: tile rows, roles, replicas, transports and depths for a designed pipeline (pure planning).
 
-Two shapes are weighed against each other with the cost model: *spatial*, in which consecutive stages
-share CTAs only when there are more stages than SMs and queues lie in L2, and *fused*, in which every
-CTA runs all stages on its own tiles and queues lie in shared memory. The faster one is taken. What memory
-cannot hold gets shallower queues or lies further out.
+There are three shapes: *spatial*, in which consecutive stages
+share CTAs only when there are more stages than SMs and queues lie in L2, *fused*, in which every
+CTA runs all stages on its own tiles and queues lie in shared memory, and *chained*, which is fused with queues
+in the registers of warpgroups, where code generation can do that. Chained is taken where it exists, else the faster of the
+others. What memory cannot hold gets shallower queues or lies further out.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from dataclasses import dataclass
 from .cost import StageCost, pipeline_us, tile_us
 from .target import Target
 
-SHAPES = ("auto", "fused", "spatial")
+SHAPES = ("auto", "chained", "fused", "spatial")
 UNKNOWN_ROWS = 65536  # rows assumed when they are open until the call
 TILE_ROWS = 64
+CHAINED_ROWS = 128  # of a tile that two warpgroups carry in their registers
 PADDING = 1.1  # shared memory that tiles take for each byte of them
 
 
@@ -51,8 +53,12 @@ def place(
     target: Target,
     shape: str = "auto",
     tile_rows: int | None = None,
+    chains: bool = False,
 ) -> Placement:
-    """The best placement of the shapes asked for. `rows` is None when open until the call."""
+    """The best placement of the shapes asked for. `rows` is None when open until the call; `chains` says that the
+    pipeline has a chained form."""
+    if chains and (shape == "chained" or shape == "auto" and tile_rows in (None, CHAINED_ROWS)):
+        return _placement("chained", [0] * len(stages), stages, queues, CHAINED_ROWS, rows, target)
     tile = tile_rows or _fitting(choose_tile_rows(rows, target), stages, target)
     fused = _fused(stages, queues)
     on_chip = _widest(stages, tile) <= target.shared_bytes and _rings_fit(queues, fused, tile, target)
@@ -177,7 +183,7 @@ def _placement(
     transports, depths = [], []
     for queue in queues:
         local = _is_local(queue, roles)
-        if local and target.kind == "cpu":
+        if local and (target.kind == "cpu" or shape == "chained"):
             transports.append("reg")
         else:
             transports.append("smem" if local and _rings_fit(queues, roles, tile, target) else "l2")

@@ -7,11 +7,36 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from kitsune_mlir.mlir import arith, gpu, ir, llvm, nvvm, scf
 
-Int = int | ir.Value
 GLOBAL, SHARED = 1, 3  # NVPTX address spaces
+
+
+@dataclass(frozen=True)
+class Offset:
+    """`base` + `constant`. The base is between 0 and `span`, the sum below `limit` (None: not known). Sums with
+    numbers keep this form, so that a thread's columns can be told apart and compared while code is generated."""
+
+    base: ir.Value
+    constant: int
+    span: int | None = None
+    limit: int | None = None
+
+    def moved(self, distance: int) -> Offset:
+        limit = None if self.limit is None else self.limit + distance
+        return replace(self, constant=self.constant + distance, limit=limit)
+
+    def quotient(self, size: int) -> int | None:
+        """Divided by `size`, where that is one number for all threads."""
+        if self.span is None or self.constant < 0:
+            return None
+        low, high = self.constant // size, (self.constant + self.span) // size
+        return low if low == high else None
+
+
+Int = int | ir.Value | Offset
 
 
 def i32() -> ir.Type:
@@ -20,6 +45,8 @@ def i32() -> ir.Type:
 
 def value(x: Int) -> ir.Value:
     """An i32 SSA value."""
+    if isinstance(x, Offset):
+        return arith.addi(x.base, value(x.constant)) if x.constant else x.base
     return arith.constant(i32(), x) if isinstance(x, int) else x
 
 
@@ -30,12 +57,18 @@ def add(a: Int, b: Int) -> Int:
         return b
     if isinstance(b, int) and b == 0:
         return a
+    if isinstance(b, Offset):
+        a, b = b, a
+    if isinstance(a, Offset):
+        return a.moved(b) if isinstance(b, int) else Offset(arith.addi(a.base, value(b)), a.constant)
     return arith.addi(value(a), value(b))
 
 
 def sub(a: Int, b: Int) -> Int:
     if isinstance(a, int) and isinstance(b, int):
         return a - b
+    if isinstance(a, Offset) and isinstance(b, int):
+        return a.moved(-b)
     return a if isinstance(b, int) and b == 0 else arith.subi(value(a), value(b))
 
 
@@ -53,14 +86,18 @@ def div(a: Int, b: int) -> Int:
     """Quotient of a non-negative number."""
     if isinstance(a, int):
         return a // b
-    return a if b == 1 else arith.divui(a, value(b))
+    if isinstance(a, Offset) and (quotient := a.quotient(b)) is not None:
+        return quotient
+    return a if b == 1 else arith.divui(value(a), value(b))
 
 
 def mod(a: Int, b: int) -> Int:
     """Remainder of a non-negative number."""
     if isinstance(a, int):
         return a % b
-    return 0 if b == 1 else arith.remui(a, value(b))
+    if isinstance(a, Offset) and (quotient := a.quotient(b)) is not None:
+        return a.moved(-quotient * b)
+    return 0 if b == 1 else arith.remui(value(a), value(b))
 
 
 def least(a: Int, b: Int) -> Int:
@@ -68,6 +105,17 @@ def least(a: Int, b: Int) -> Int:
     if isinstance(a, int) and isinstance(b, int):
         return min(a, b)
     return arith.minsi(value(a), value(b))
+
+
+def is_less(a: Int, b: int) -> bool | None:
+    """Whether a < b, where that is known while code is generated."""
+    if isinstance(a, int):
+        return a < b
+    if isinstance(a, Offset) and a.span is not None:
+        if a.constant + a.span < b:
+            return True
+        return False if a.constant >= b else None
+    return True if isinstance(a, Offset) and a.limit is not None and a.limit <= b else None
 
 
 def less(a: Int, b: Int) -> ir.Value:
@@ -85,6 +133,8 @@ def pointer_type(space: int) -> ir.Type:
 
 def offset(pointer: ir.Value, count: Int, element: ir.Type) -> ir.Value:
     """The address `count` elements on; 64-bit counts may be i64 values."""
+    if isinstance(count, Offset):
+        return offset(offset(pointer, count.base, element), count.constant, element)
     if isinstance(count, int) and count == 0:
         return pointer
     dynamic, raw = ([], [count]) if isinstance(count, int) else ([count], [-(2**31)])

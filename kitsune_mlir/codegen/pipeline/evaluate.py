@@ -120,8 +120,8 @@ class Evaluator:
             if len(parts) == 1:
                 return inside(parts[0], at)
             size = shape_of(parts[0])[dim]
-            if isinstance(place, int):
-                return inside(parts[0], at) if place < size else pick(parts[1:], start + size, inside)
+            if (here := device.is_less(place, size)) is not None:
+                return inside(parts[0], at) if here else pick(parts[1:], start + size, inside)
             return device.choose(
                 device.less(place, size),
                 type_,
@@ -201,5 +201,5 @@ def _reshaped(index: Sequence[Int], shape: Sequence[int], source: Sequence[int])
     return [index[0], *found]
 
 
-def _key(index: Sequence[Int]) -> tuple[int, ...]:
+def _key(index: Sequence[Int]) -> tuple[tuple[str, int], ...]:
     return tuple(("n", i) if isinstance(i, int) else ("v", hash(i)) for i in index)

@@ -39,6 +39,8 @@ class _RingPlace:
 class PipelineKernel:
     """Builds the gpu.module of one pipeline. Raises UnsupportedError for what has no code here."""
 
+    padded: frozenset[int] = frozenset()  # tensors that the kernel wants widened: none
+
     def __init__(self, pipeline: kitsune.PipelineOp, target: Target, wait_budget: int = 0):
         self.pipeline, self.wait_budget = pipeline, wait_budget
         members: dict[int, list[kitsune.StageOp]] = {}

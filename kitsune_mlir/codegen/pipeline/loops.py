@@ -18,7 +18,7 @@ from .nests import Nest
 THREADS = 32 * products.WARPS
 WORD = 16  # bytes of the widest access
 # Combiners of reductions that may be done in any order, with what they start from.
-_IDENTITY = {
+IDENTITY = {
     "arith.addf": 0.0,
     "arith.mulf": 1.0,
     "arith.maximumf": -inf,
@@ -83,7 +83,7 @@ def emit_product(nest: Nest, memories: dict[int, Memory], targets: Sequence[Memo
     assert nest.op is not None
     op, total = nest.op, nest.op.results[0]
     init = rows.init_of(op.operands[2])
-    starts_from_zero = init.scalar is not None and _is_zero(init.scalar)
+    starts_from_zero = init.scalar is not None and is_zero(init.scalar)
 
     def epilogue(row: Int, column: Int, x: ir.Value) -> None:
         evaluator = Evaluator(memories)
@@ -98,7 +98,7 @@ def emit_product(nest: Nest, memories: dict[int, Memory], targets: Sequence[Memo
     products.product(memories[hash(op.operands[0])], weight, shape_of(total)[0], epilogue)
 
 
-def _is_zero(scalar: ir.Value) -> bool:
+def is_zero(scalar: ir.Value) -> bool:
     op = rows.producer(scalar)
     return op is not None and op.name == "arith.constant" and ir.FloatAttr(op.attributes["value"]).value == 0.0
 
@@ -111,7 +111,7 @@ def emit_reduction(op: ir.Operation, memories: dict[int, Memory], targets: Seque
     kept = [ir.AffineDimExpr(expr).position for expr in s.maps[s.inputs].results if isinstance(expr, ir.AffineDimExpr)]
     shape = shape_of(op.results[0])
     columns, count = prod(shape[1:]), prod(extents[loop] for loop in reduced)
-    combiner = _combiner(s)
+    combiner = combiner_of(s)
     step = 1 if combiner is None else 32
     lane = device.mod(device.thread(), 32)
 
@@ -130,7 +130,7 @@ def emit_reduction(op: ir.Operation, memories: dict[int, Memory], targets: Seque
         starts = [Evaluator(memories)(value, index) for value in outputs]
         carried = starts
         if combiner is not None:
-            carried = [arith.constant(starts[0].type, _IDENTITY[combiner.name])]
+            carried = [arith.constant(starts[0].type, IDENTITY[combiner.name])]
 
         def add(d: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
             return Evaluator(memories).body(s, counters(row, column, d), dict(enumerate(sums)))
@@ -140,7 +140,7 @@ def emit_reduction(op: ir.Operation, memories: dict[int, Memory], targets: Seque
             _store_all(targets, row, column, results)
             return []
         total = _combine_warp(combiner, results[0])
-        total = _combine(combiner, starts[0], total)
+        total = combine(combiner, starts[0], total)
         with device.when(device.equal(lane, 0)):
             _store_all(targets, row, column, [total])
         return []
@@ -167,19 +167,19 @@ def loop_extents(s: rows.Structured) -> list[int]:
     return extents
 
 
-def _combiner(s: rows.Structured) -> ir.Operation | None:
+def combiner_of(s: rows.Structured) -> ir.Operation | None:
     """The operation that joins a term to the sum, if the sum may be taken in any order."""
     if len(s.op.results) != 1:
         return None
     out = list(s.body.arguments)[-1]
     last = rows.producer(list(s.body.operations)[-1].operation.operands[0])
     uses = list(out.uses)
-    if last is None or last.name not in _IDENTITY or len(uses) != 1 or uses[0].owner.operation != last:
+    if last is None or last.name not in IDENTITY or len(uses) != 1 or uses[0].owner.operation != last:
         return None
     return last if compute_type(element_of(s.op.results[0])) == last.results[0].type else None
 
 
-def _combine(combiner: ir.Operation, a: ir.Value, b: ir.Value) -> ir.Value:
+def combine(combiner: ir.Operation, a: ir.Value, b: ir.Value) -> ir.Value:
     return ir.Operation.create(combiner.name, [a.type], [a, b]).result
 
 
@@ -188,7 +188,7 @@ def _combine_warp(combiner: ir.Operation, x: ir.Value) -> ir.Value:
     for distance in (16, 8, 4, 2, 1):
         mode = ir.Attribute.parse("#gpu<shuffle_mode xor>")
         other = device.gpu.ShuffleOp(x, device.value(distance), device.value(32), mode).results[0]
-        x = _combine(combiner, x, other)
+        x = combine(combiner, x, other)
     return x
 
 

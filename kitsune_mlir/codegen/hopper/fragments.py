@@ -1,0 +1,174 @@
+"""Tiles of 64 rows in the registers of a warpgroup, and pairs of neighbouring columns in memory.
+
+All tiles have the layout of a product's sums (wgmma.py): block j holds columns 8j to 8j + 7; a thread has of it
+the columns 8j + 2q and 8j + 2q + 1 of two rows, *halves* 0 and 1. Tiles of 16-bit elements are kept as words of
+two columns, the form in which they are the next product's operand; others as single f32 values.
+Columns beyond the tile's width hold zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from kitsune_mlir.codegen.pipeline import device
+from kitsune_mlir.codegen.pipeline.device import Int, Offset
+from kitsune_mlir.codegen.pipeline.memory import Memory, storage_type
+from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.mlir import arith, ir, llvm, vector
+
+BLOCK = 8  # columns
+HALVES = (0, 1)
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """Where a thread stands. `rows` are its two rows in the tile, `loaded` the same but for rows that do not
+    exist, which become the last that does; `pair` is 2q; `span` says that it is at most 6, or that it is not known."""
+
+    rows: tuple[ir.Value, ir.Value]
+    loaded: tuple[Int, Int]
+    pair: ir.Value
+    span: int | None = 6
+    limit: int | None = None
+
+    def column(self, block: int, e: int) -> Offset:
+        return Offset(self.pair, BLOCK * block + e, self.span, self.limit)
+
+    def shifted(self, start: ir.Value, limit: int | None) -> Lanes:
+        """The same thread in the columns from `start` on; `limit` bounds them where they all exist."""
+        return Lanes(self.rows, self.loaded, arith.addi(self.pair, start), None, limit)
+
+    def half(self, row: Int) -> int:
+        """Which of its rows an index names."""
+        for h in HALVES:
+            if row == self.rows[h]:
+                return h
+        raise UnsupportedError("a warpgroup reads rows of a tile that are not its own")
+
+    def place(self, column: Int) -> tuple[int, int]:
+        """Block and position in the pair of a column of a tile in registers."""
+        if isinstance(column, Offset) and column.base == self.pair and self.span is not None:
+            block, e = divmod(column.constant, BLOCK)
+            if e in (0, 1):
+                return block, e
+        raise UnsupportedError("a warpgroup reads columns of a tile in registers that lie in other threads")
+
+
+def blocks_of(width: int) -> int:
+    return -(-width // BLOCK)
+
+
+@dataclass
+class Fragment:
+    """A tile in registers; reads like memory."""
+
+    lanes: Lanes
+    element: ir.Type
+    shape: tuple[int, ...]
+    words: dict[tuple[int, int], ir.Value] = field(default_factory=dict)  # (block, half)
+    values: dict[tuple[int, int, int], ir.Value] = field(default_factory=dict)  # (block, half, e)
+
+    @property
+    def width(self) -> int:
+        width = 1
+        for size in self.shape[1:]:
+            width *= size
+        return width
+
+    def load(self, index: Sequence[Int]) -> ir.Value:
+        column: Int = 0
+        for size, i in zip(self.shape[1:], index[1:]):
+            column = device.add(device.mul(column, size), i)
+        block, e = self.lanes.place(column)
+        h = self.lanes.half(index[0])
+        if (block, h, e) in self.values:
+            return self.values[block, h, e]
+        return unpack(self.words[block, h], e, self.element)
+
+    def step(self, number: int) -> list[ir.Value]:
+        """The four words of a product's step of 16 columns; zeros beyond the tile."""
+        return [self.word(2 * number + block, h) for block in (0, 1) for h in HALVES]
+
+    def word(self, block: int, half: int) -> ir.Value:
+        return self.words[block, half] if (block, half) in self.words else device.value(0)
+
+
+def is_packed(element: ir.Type) -> bool:
+    return isinstance(element, ir.BF16Type | ir.F16Type)
+
+
+def pack(low: ir.Value, high: ir.Value, element: ir.Type) -> ir.Value:
+    """Two f32 rounded to 16 bits, in a word (PTX ISA, cvt)."""
+    kind = "bf16x2" if isinstance(element, ir.BF16Type) else "f16x2"
+    op = llvm.InlineAsmOp(device.i32(), [low, high], f"cvt.rn.{kind}.f32 $0, $2, $1;", "=r,f,f", has_side_effects=False)
+    return op.results[0]
+
+
+def unpack(word: ir.Value, e: int, element: ir.Type) -> ir.Value:
+    """One f32 of a word of two 16-bit elements."""
+    f32 = ir.F32Type.get()
+    if isinstance(element, ir.BF16Type):
+        if e:
+            bits = arith.andi(word, device.value(-65536))
+        else:
+            bits = arith.shli(word, device.value(16))
+        return arith.bitcast(f32, bits)
+    pair = llvm.BitcastOp(ir.VectorType.get([2], element), word).result
+    return arith.extf(f32, vector.extract(pair, [], [e]))
+
+
+class PairedMemory(Memory):
+    """A tensor in memory whose neighbouring columns are read together. `lanes` gives the rows that exist."""
+
+    def __init__(self, pointer: ir.Value, element: ir.Type, shape: tuple[int, ...], stride: int, lanes: Lanes | None = None):
+        super().__init__(pointer, element, shape, stride)
+        self._lanes = lanes
+        self._read: dict[object, ir.Value] = {}
+
+    def load(self, index: Sequence[Int]) -> ir.Value:
+        if not self.shape:
+            return super().load(index)
+        row, inner = (index[0], index[1:]) if len(self.shape) > 1 else (0, index)
+        if self._lanes is not None and isinstance(row, ir.Value):
+            row = self._lanes.loaded[self._lanes.half(row)]
+        sizes = self.shape[1:] if len(self.shape) > 1 else self.shape
+        column: Int = 0
+        width = 1
+        for size, i in zip(sizes, inner):
+            column, width = device.add(device.mul(column, size), i), width * size
+        return self.element_at(row, column, width)
+
+    def element_at(self, row: Int, column: Int, width: int) -> ir.Value:
+        """The element of a row of `width` columns; beyond the last the last."""
+        inside = device.is_less(column, width)
+        if inside is None and not isinstance(column, int):
+            column = device.least(column, width - 1)
+        elif inside is False:
+            column = width - 1
+        key = (hash(ir.InsertionPoint.current.block), hash(row), hash(column))
+        if key not in self._read:
+            e = column.constant % 2 if isinstance(column, Offset) else 0
+            if self._pairs(column, width):
+                pair = self._load_pair(row, device.sub(column, e))
+                for i in (0, 1):
+                    self._read[(*key[:2], hash(device.add(column, i - e)))] = pair[i]
+            else:
+                self._read[key] = self._widen(device.load(self.place(row, column), storage_type(self.element)))
+        return self._read[key]
+
+    def _pairs(self, column: Int, width: int) -> bool:
+        """Whether a column and its neighbour lie in one aligned word."""
+        even = isinstance(column, Offset) and self.stride % 2 == 0 and isinstance(self.element, ir.FloatType)
+        return even and self.element.width in (16, 32) and device.is_less(column, width - width % 2) is True
+
+    def word(self, row: Int, column: Int) -> ir.Value:
+        """Two neighbouring 16-bit elements, the first at an even column."""
+        return device.load(self.place(row, column), device.i32(), align=4)
+
+    def _load_pair(self, row: Int, column: Int) -> tuple[ir.Value, ir.Value]:
+        if self.element.width == 32:
+            pair = device.load(self.place(row, column), ir.VectorType.get([2], self.element), align=8)
+            return vector.extract(pair, [], [0]), vector.extract(pair, [], [1])
+        word = self.word(row, column)
+        return unpack(word, 0, self.element), unpack(word, 1, self.element)

@@ -1,0 +1,107 @@
+"""mbarriers: barriers in shared memory that count arrivals and bytes (PTX ISA, Parallel Synchronization, mbarrier).
+
+A barrier's phase completes when all its arrivals have come and all bytes it expects have landed; then
+the next phase begins. `wait` returns once the phase of the given parity is complete: right after
+initialisation parity 1 counts as complete, parity 0 does not. Addresses are 32-bit, of shared memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kitsune_mlir.codegen.pipeline import device
+from kitsune_mlir.codegen.pipeline.device import Int
+from kitsune_mlir.mlir import arith, ir, nvvm
+
+BYTES = 8
+
+
+def init(barrier: Int, arrivals: int) -> None:
+    """One thread, once; `fence_init` and a barrier of all threads follow."""
+    device.assembly("mbarrier.init.shared::cta.b64 [$0], $1;", "r,r,~{memory}", _values(barrier, arrivals), None)
+
+
+def fence_init() -> None:
+    """Makes initialised barriers visible to the copy engine and the cluster."""
+    nvvm.FenceMbarrierInitOp()
+
+
+def arrive(barrier: Int, condition: ir.Value) -> None:
+    """Counts an arrival of each thread in which `condition` (i1) holds; predicated, for a branch between
+    products would end their overlap."""
+    text = "{\n.reg .pred p;\nsetp.ne.b32 p, $1, 0;\n@p mbarrier.arrive.shared::cta.b64 _, [$0];\n}"
+    flag = arith.extui(device.i32(), condition)
+    device.assembly(text, "r,r,~{memory}", _values(barrier, flag), None)
+
+
+def expect(barrier: Int, nbytes: Int) -> None:
+    """One arrival that also announces bytes to come."""
+    text = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;"
+    device.assembly(text, "r,r,~{memory}", _values(barrier, nbytes), None)
+
+
+def wait(barrier: Int, parity: Int) -> None:
+    """Returns when the phase of that parity is complete; each waiting thread sees what was done before."""
+    text = (
+        "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;\n@!done bra again;\n}"
+    )
+    device.assembly(text, "r,r,~{memory}", _values(barrier, parity), None)
+
+
+def _values(*numbers: Int) -> list[ir.Value]:
+    return [device.value(number) for number in numbers]
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A position in a ring: the slot's number and the parity of its turn, both i32 values."""
+
+    number: ir.Value
+    parity: ir.Value
+
+
+@dataclass(frozen=True)
+class Ring:
+    """`slots` buffers of `slot_bytes` at `data`, with a full and an empty barrier each at `barriers`."""
+
+    barriers: Int
+    data: Int
+    slots: int
+    slot_bytes: int
+
+    @property
+    def barrier_bytes(self) -> int:
+        return 2 * BYTES * self.slots
+
+    def start(self) -> Slot:
+        return Slot(device.value(0), device.value(0))
+
+    def advance(self, slot: Slot) -> Slot:
+        following = device.add(slot.number, 1)
+        wraps = device.equal(following, self.slots)
+        flipped = arith.xori(slot.parity, device.value(1))
+        number = arith.select(wraps, device.value(0), following)
+        return Slot(number, arith.select(wraps, flipped, slot.parity))
+
+    def full(self, slot: Slot) -> Int:
+        return device.add(device.mul(slot.number, BYTES), self.barriers)
+
+    def empty(self, slot: Slot) -> Int:
+        return device.add(self.full(slot), self.slots * BYTES)
+
+    def place(self, slot: Slot) -> Int:
+        """The slot's first byte."""
+        return device.add(device.mul(slot.number, self.slot_bytes), self.data)
+
+    def init(self, producers: int, consumers: int) -> None:
+        """One thread: `producers` arrivals fill a slot, `consumers` empty it."""
+        for number in range(self.slots):
+            init(device.add(self.barriers, number * BYTES), producers)
+            init(device.add(self.barriers, (self.slots + number) * BYTES), consumers)
+
+    def wait_full(self, slot: Slot) -> None:
+        wait(self.full(slot), slot.parity)
+
+    def wait_empty(self, slot: Slot) -> None:
+        """The producer's: in the first turn every slot is empty."""
+        wait(self.empty(slot), arith.xori(slot.parity, device.value(1)))

@@ -1,0 +1,66 @@
+"""The tensor copy engine: boxes of tensors in global memory to and from shared memory
+(PTX ISA, cp.async.bulk.tensor; tensor maps: CUDA Driver API, cuTensorMapEncodeTiled).
+
+A box lies in shared memory row after row. With the 128-byte swizzle its rows are 128 bytes and the
+16-byte chunk c of row r lies at chunk c ^ (r mod 8): the form that wgmma reads without bank conflicts. Elements
+beyond the tensor read as zero and are not written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kitsune_mlir.codegen.pipeline import device
+from kitsune_mlir.codegen.pipeline.device import Int
+from kitsune_mlir.mlir import ir
+
+SWIZZLE = 128  # bytes of a box's row
+MAP_BYTES = 128
+ALIGN = 1024  # of a swizzled box in shared memory
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """A tensor as the copy engine sees it. `tensor` is its number among the kernel's tensors; sizes are in
+    elements, fastest dimension first, None standing for the call's rows; `strides` are bytes of the
+    dimensions after the first, multiples of 16."""
+
+    tensor: int
+    element: str
+    dims: tuple[int | None, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle: int = SWIZZLE
+
+    def description(self) -> dict:
+        """For the launch description (runtime/tensor_map.py encodes it)."""
+        return {
+            "tensor": self.tensor,
+            "element": self.element,
+            "dims": list(self.dims),
+            "strides": list(self.strides),
+            "box": list(self.box),
+            "swizzle": self.swizzle,
+        }
+
+
+def map_pointer(maps: ir.Value, number: Int) -> ir.Value:
+    """The address of a tensor map in the kernel's parameter."""
+    return device.offset(maps, device.mul(number, MAP_BYTES), ir.IntegerType.get_signless(8))
+
+
+def load(map_: ir.Value, at: Sequence[Int], destination: Int, barrier: Int) -> None:
+    """One thread: copies the box at these element coordinates; its bytes count on the mbarrier."""
+    places = ", ".join(f"${3 + d}" for d in range(len(at)))
+    text = (
+        f"cp.async.bulk.tensor.{len(at)}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        f"[$0], [$1, {{{places}}}], [$2];"
+    )
+    operands = [device.value(destination), map_, device.value(barrier), *(device.value(i) for i in at)]
+    device.assembly(text, "r,l,r," + "r," * len(at) + "~{memory}", operands, None)
+
+
+def prefetch_map(map_: ir.Value) -> None:
+    """Brings a tensor map near the copy engine."""
+    device.assembly("prefetch.tensormap [$0];", "l,~{memory}", [map_], None)

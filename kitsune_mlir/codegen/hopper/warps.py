@@ -1,0 +1,21 @@
+"""Warp roles in one CTA: registers moved between warpgroups, barriers of some of the threads."""
+
+from __future__ import annotations
+
+from kitsune_mlir.codegen.pipeline import device
+from kitsune_mlir.codegen.pipeline.device import Int
+from kitsune_mlir.mlir import nvvm
+
+REGISTERS = 65536  # of an SM
+
+
+def set_registers(count: int, grow: bool) -> None:
+    """A warpgroup gives registers up or takes them (PTX ISA, setmaxnreg): a multiple of 8, 24 to 256. The kernel
+    must bound its threads (maxntid, minctasm)."""
+    actions = nvvm.SetMaxRegisterAction
+    nvvm.SetMaxRegisterOp(count, actions.increase if grow else actions.decrease)
+
+
+def barrier(number: int, threads: Int) -> None:
+    """Barrier `number`, 1 to 15, of that many threads (PTX ISA, bar.sync)."""
+    device.assembly("bar.sync $0, $1;", "r,r,~{memory}", [device.value(number), device.value(threads)], None)

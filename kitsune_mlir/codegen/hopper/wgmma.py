@@ -1,0 +1,98 @@
+"""Products of a warpgroup: wgmma (PTX ISA, Asynchronous Warpgroup Level Matrix Multiply-Accumulate).
+
+D[64 x n] += A[64 x k] B[k x n], sums in registers. B lies in shared memory as boxes of n rows by 64 columns
+of k with the 128-byte swizzle (tma.py); A lies there likewise or in registers. Thread t of the
+warpgroup, warp w = t / 32, g = t % 32 / 4, q = t % 4, holds of D the rows 16w + g and 16w + g + 8: sum [4j + 2h + e]
+is at row 16w + g + 8h, column 8j + 2q + e. A in registers has the same form: for a step of 16 columns four
+words of two neighbouring columns each, in the order (g, 2q), (g + 8, 2q), (g, 2q + 8), (g + 8, 2q + 8).
+
+Products run asynchronously. What ptxas wants, or it runs them one after another (its warnings C7510 to C7515):
+no use of the sums between the first product and `wait`, no branch there either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kitsune_mlir.codegen.pipeline import device
+from kitsune_mlir.codegen.pipeline.device import Int
+from kitsune_mlir.mlir import arith, ir, llvm, nvvm
+
+ROWS = 64  # of a product
+THREADS = 128
+STEP = 16  # columns of k in one instruction, 16-bit elements
+CHUNK = 64  # columns of k in a swizzled box
+MOST_COLUMNS = 256
+_STEP_WORDS = STEP * 2 // 16  # a descriptor counts in 16 bytes
+# Descriptor: leading offset 1 (unused by swizzled layouts along k), stride of 8 rows 1024 bytes, 128-byte swizzle.
+_LAYOUT = (1 << 16) | (1024 // 16 << 32) | (1 << 62)
+
+
+def descriptor(place: Int) -> ir.Value:
+    """Of a swizzled box at a 1024-byte aligned address in shared memory (PTX ISA, Matrix Descriptor Format)."""
+    i64 = ir.IntegerType.get_signless(64)
+    start = arith.extui(i64, arith.shrui(device.value(place), device.value(4)))
+    return arith.ori(start, arith.constant(i64, _LAYOUT))
+
+
+def fence() -> None:
+    """Before the first product that uses registers written since the last wait."""
+    nvvm.WgmmaFenceAlignedOp()
+
+
+def multiply(
+    element: str, sums: Sequence[ir.Value], a: Sequence[ir.Value] | ir.Value, b: ir.Value, steps: int, first: ir.Value | bool
+) -> list[ir.Value]:
+    """Issues `steps` products (at most 4) along k and commits them as a group. `a` is a descriptor or 4 words a step,
+    `b` a descriptor; `first` (a bool or i1) says to start from zero instead of from `sums`."""
+    count, n = len(sums), len(sums) * 2
+    in_registers = not isinstance(a, ir.Value)
+    lines, operands = [], list(sums)
+    constraints = ["=f"] * count + [str(i) for i in range(count)]
+
+    def operand(x: ir.Value, constraint: str) -> str:
+        operands.append(x)
+        constraints.append(constraint)
+        return f"${len(constraints) - 1}"
+
+    d = ", ".join(f"${i}" for i in range(count))
+    words = [operand(x, "r") for x in a] if in_registers else []
+    a_start = "" if in_registers else operand(a, "l")
+    b_start = operand(b, "l")
+    start = "0" if first is True else "1"
+    if isinstance(first, ir.Value):
+        start = operand(arith.extui(device.i32(), arith.xori(first, arith.constant(first.type, 1))), "r")
+    lines = ["{", ".reg .pred p;", ".reg .b64 a, b;", f"setp.ne.b32 p, {start}, 0;"]
+    for step in range(steps):
+        b_place, a_place = b_start, a_start
+        if step:
+            lines.append(f"add.s64 b, {b_start}, {step * _STEP_WORDS};")
+            b_place = "b"
+            if not in_registers:
+                lines.append(f"add.s64 a, {a_start}, {step * _STEP_WORDS};")
+                a_place = "a"
+        if step == 1 and start != "1":
+            lines.append("setp.eq.b32 p, 0, 0;")
+        source = "{" + ", ".join(words[4 * step : 4 * step + 4]) + "}" if in_registers else a_place
+        tail = "1, 1, 0" if in_registers else "1, 1, 0, 0"
+        lines.append(
+            f"wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{element}.{element} {{{d}}}, {source}, {b_place}, p, {tail};"
+        )
+    lines += ["wgmma.commit_group.sync.aligned;", "}"]
+    type_ = llvm.StructType.get_literal([ir.F32Type.get()] * count)
+    struct = device.assembly("\n".join(lines), ",".join(constraints), operands, type_)
+    return [llvm.extractvalue(ir.F32Type.get(), struct, [i]) for i in range(count)]
+
+
+def wait(pending: int) -> None:
+    """Until at most so many groups are in flight."""
+    nvvm.WgmmaWaitGroupSyncOp(pending)
+
+
+def wait_for(sums: Sequence[ir.Value]) -> list[ir.Value]:
+    """Until no group is in flight; the sums pass through, so that nothing reads them earlier."""
+    count = len(sums)
+    type_ = llvm.StructType.get_literal([ir.F32Type.get()] * count)
+    constraints = ",".join(["=f"] * count + [str(i) for i in range(count)])
+    struct = device.assembly("wgmma.wait_group.sync.aligned 0;", constraints, sums, type_)
+    return [llvm.extractvalue(ir.F32Type.get(), struct, [i]) for i in range(count)]
