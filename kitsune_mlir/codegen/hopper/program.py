@@ -26,7 +26,7 @@ from .wgmma import CHUNK, MOST_COLUMNS, STEP
 TILE_ROWS = 128
 STREAMED_COLUMNS = 128  # operands at least that wide come through shared memory
 MOST_VECTOR_BYTES = 16384  # of one resident kept in shared memory
-REGISTERS = 200  # of a thread, for tiles and sums; the rest are addresses and counters
+REGISTERS = 216  # of a thread, for tiles and sums; the rest are addresses and counters
 _EQUAL_LEAST = 2
 
 
