@@ -12,6 +12,8 @@ from simt import DTYPES
 from simt_decode import Op, decode
 from simt_memory import Region, Space
 from simt_pipeline import Deadlock, run
+from simt_tma import encode
+from simt_warps import run_warps
 
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.runtime.cuda_pipeline import REPORT, REPORT_AT
@@ -62,7 +64,12 @@ class FakeLauncher:
         regions.append(Region("the workspace", workspace.pointer, workspace.bytes, writable=True, tracked=True))
         pointers = [pointer for pointer, _, _ in (*arguments, *results)]
         values = [*pointers, workspace.pointer if len(workspace.bytes) else 0, np.int32(rows)]
-        counters = run(self._kernel, values, Space(regions), self._launch, self._device.rng)
+        memory, launch, rng = Space(regions), self._launch, self._device.rng
+        if launch.get("maps") or launch.get("specialised"):
+            maps = [encode(described, pointers[described["tensor"]], rows) for described in launch.get("maps", [])]
+            counters = run_warps(self._kernel, values, memory, launch, maps, rng)
+        else:
+            counters = run(self._kernel, values, memory, launch, rng)
         if self._launch["watched"]:
             self._look_at_report(workspace.bytes[REPORT_AT:].view(np.uint32))
         for address in counters.released:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import simt_ptx
 from simt import DTYPES
 
 from kitsune_mlir.mlir import ir
@@ -33,6 +34,21 @@ class Region:
     blocks: list[Block]
 
 
+@dataclass(frozen=True)
+class Assembly:
+    """Inline PTX. The first registers are the `outputs`, the others the operands; `ties` gives the operand that is
+    an output's register too."""
+
+    text: str
+    statements: tuple[simt_ptx.Statement, ...]
+    outputs: int
+    ties: dict[int, int]
+
+    @property
+    def waits(self) -> bool:
+        return any(s.opcode.startswith(("mbarrier.try_wait", "bar.sync")) for s in self.statements)
+
+
 @dataclass(eq=False)
 class Op:
     """What an interpreter uses of an ir.Operation, under the same names; values are keys."""
@@ -44,19 +60,34 @@ class Op:
     attributes: dict[str, ir.Attribute]
     regions: list[Region]
     location: ir.Location
+    assembly: Assembly | None
+    waits: bool  # whether it contains what may wait for other warps
 
 
 def decode(op: ir.Operation) -> Op:
     """The operation and all it contains."""
+    regions = [Region([_block(block) for block in region.blocks]) for region in op.regions]
+    assembly = _assembly(op) if op.name == "llvm.inline_asm" else None
+    waits = op.name in ("gpu.barrier", "scf.while") or (assembly is not None and assembly.waits)
     return Op(
         op.name,
         [hash(value) for value in op.operands],
         [kind_of(value.type) for value in op.operands],
         [Result(hash(value), kind_of(value.type)) for value in op.results],
         {name: op.attributes[name] for name in op.attributes},
-        [Region([_block(block) for block in region.blocks]) for region in op.regions],
+        regions,
         op.location,
+        assembly,
+        waits or any(inner.waits for region in regions for block in region.blocks for inner in block.operations),
     )
+
+
+def _assembly(op: ir.Operation) -> Assembly:
+    text = ir.StringAttr(op.attributes["asm_string"]).value
+    constraints = ir.StringAttr(op.attributes["constraints"]).value.split(",")
+    outputs = sum(constraint.startswith("=") for constraint in constraints)
+    ties = {int(tie): i for i, tie in enumerate(constraints[outputs:]) if tie.isdigit()}
+    return Assembly(text, simt_ptx.parse(text), outputs, ties)
 
 
 def _block(block: ir.Block) -> Block:

@@ -30,14 +30,15 @@ class Exit(Exception):
 
 @dataclass
 class Counters:
-    """What atomic operations have made: a clock for each address (see simt_memory.py), and how many there were."""
+    """What atomic operations have made: a clock of `size` for each address (see simt_memory.py), and how many there
+    were."""
 
-    ctas: int
+    size: int
     released: dict[int, np.ndarray] = field(default_factory=dict)
     version: int = 0
 
     def at(self, address: int) -> np.ndarray:
-        return self.released.setdefault(address, np.zeros(self.ctas, np.int64))
+        return self.released.setdefault(address, np.zeros(self.size, np.int64))
 
 
 class Instructions(Simt):
@@ -146,11 +147,11 @@ class Instructions(Simt):
         pointer, *operands = [int(np.broadcast_to(value, mask.shape)[mask][0]) for value in values]
         counter = self._counter(pointer)
         if _LOAD.fullmatch(text):
-            result = self._poll(pointer, counter, op, acquires="acquire" in text)
+            result = self._poll(pointer, counter, op, "acquire" in text, mask)
         elif _ADD.fullmatch(text):
-            result = self._update(pointer, counter, lambda old: old + operands[0], acquires=bool(op.results))
+            result = self._update(pointer, counter, lambda old: old + operands[0], bool(op.results), mask)
         elif _SWAP.fullmatch(text):
-            result = self._update(pointer, counter, lambda old: operands[1] if old == operands[0] else old, True)
+            result = self._update(pointer, counter, lambda old: operands[1] if old == operands[0] else old, True, mask)
         else:
             raise AssertionError(f"no such instruction here: {text}")
         return [result] if op.results else []
@@ -163,24 +164,34 @@ class Instructions(Simt):
         place = address - region.start
         return region.bytes[place : place + 4].view(np.int32)
 
-    def _poll(self, address: int, counter: np.ndarray, op: Op, acquires: bool) -> np.ndarray:
+    def _poll(self, address: int, counter: np.ndarray, op: Op, acquires: bool, mask: np.ndarray) -> np.ndarray:
         region, value = self._global.find(address), counter[0].copy()
         place = address - region.start
         if acquires:
-            region.read(place + np.arange(4)[None], self._clock, np.zeros(1, np.int64), initial=True)
-            self._clock.acquire(self._counters.at(address))
+            region.read(place + np.arange(4)[None], self._clock, self.thread_id[mask], initial=True)
+            self._acquired(self._counters.at(address), mask)
             self.polls = f"byte {place} of {region.name} is {value}, at {mlir.location(op.location)}"
         return value
 
-    def _update(self, address: int, counter: np.ndarray, change: Callable[[int], int], acquires: bool) -> np.ndarray:
-        """Releases what the CTA did before its last barrier. Not noted as a read: whoever acquires comes after it."""
+    def _update(
+        self, address: int, counter: np.ndarray, change: Callable[[int], int], acquires: bool, mask: np.ndarray
+    ) -> np.ndarray:
+        """Not noted as a read: whoever acquires comes after it."""
         before = counter[0].copy()
         counter[0] = change(int(before))
-        self._counters.released[address] = np.maximum(self._counters.at(address), self._clock.seen)
+        self._counters.released[address] = np.maximum(self._counters.at(address), self._released(mask))
         self._counters.version += 1
         if acquires:
-            self._clock.acquire(self._counters.at(address))
+            self._acquired(self._counters.at(address), mask)
         return before
+
+    def _released(self, mask: np.ndarray) -> np.ndarray:
+        """The clock of what a release by the thread of the mask publishes: what came before the CTA's last barrier."""
+        return self._clock.seen
+
+    def _acquired(self, clock: np.ndarray, mask: np.ndarray) -> None:
+        """The thread of the mask comes after what that clock says."""
+        self._clock.acquire(clock)
 
     def _mma(self, parts: dict[str, str], constraints: str, values: list[Any], mask: np.ndarray) -> list[Any]:
         """Registers are found by the constraints: an input tied to an output has its number."""

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
+from simt_clocks import EngineClock, WarpClock
 
 THREAD_BITS, CTA_BITS = 12, 12  # of a stamp; the clock is above them
 MANY = (1 << THREAD_BITS) - 1  # several threads of a CTA
@@ -48,6 +50,27 @@ class Clock:
         ctas = (stamps >> THREAD_BITS) & ((1 << CTA_BITS) - 1)
         return (stamps >> (THREAD_BITS + CTA_BITS) <= self.seen[ctas]) | (stamps == own)
 
+    def readers(self, own: np.ndarray) -> Iterator[tuple[int, Any]]:
+        """Whose accesses these stamps are, and which of them."""
+        yield self.cta, slice(None)
+
+    def who(self, stamp: int) -> str:
+        thread, cta = int(stamp) & MANY, (int(stamp) >> THREAD_BITS) & ((1 << CTA_BITS) - 1)
+        return f"CTA {cta} " + ("several threads" if thread == MANY else f"thread {thread}")
+
+
+class _Reads:
+    """Stamps of one reader's last read of each byte, 0 outside of `low` to `high`."""
+
+    def __init__(self, nbytes: int):
+        self.stamps, self.low, self.high = np.zeros(nbytes, np.int64), nbytes, 0
+
+    def extend(self, low: int, high: int) -> None:
+        self.low, self.high = min(self.low, low), max(self.high, high)
+
+
+AnyClock = Clock | WarpClock
+
 
 class Region:
     """Bytes at an address. `tracked`: written during the launch before it is read, and by ordered threads."""
@@ -55,57 +78,112 @@ class Region:
     def __init__(self, name: str, start: int, content: np.ndarray, writable: bool, tracked: bool):
         self.name, self.start, self.bytes, self.writable, self.tracked = name, start, content, writable, tracked
         self._written = np.zeros(len(content) if tracked else 0, np.int64)
-        self._read: dict[int, np.ndarray] = {}  # by CTA
+        self._reads: dict[int, _Reads] = {}
 
     @property
     def end(self) -> int:
         return self.start + len(self.bytes)
 
-    def read(self, places: np.ndarray, clock: Clock, threads: np.ndarray, initial: bool = False) -> None:
+    def read(self, places: np.ndarray, clock: AnyClock, threads: np.ndarray, initial: bool = False) -> None:
         """Notes a read of bytes at `places` (threads x bytes); of what was there before the launch if `initial`."""
         if not self.tracked:
             return
         places, own = _flat(places, clock.stamps(threads))
         written = self._written[places]
-        self._check(initial | (written != 0), places, own, "reads what nobody wrote")
-        self._check(clock.precedes(written, own), places, own, "reads what is written at the same time", written)
-        before = self._read.setdefault(clock.cta, np.zeros(len(self.bytes), np.int64))
-        shared = ((before[places] ^ own) >> THREAD_BITS == 0) & (before[places] != own)
-        before[places] = own
-        shared |= before[places] != own
-        before[places[shared]] |= MANY
+        if not initial:
+            self._check(written != 0, places, own, clock, "reads what nobody wrote")
+        self._check(clock.precedes(written, own), places, own, clock, "reads what is written at the same time", written)
+        for reader, which in clock.readers(own):
+            self._note(self._reads_of(reader), places[which], own[which], clock)
 
-    def write(self, places: np.ndarray, clock: Clock, threads: np.ndarray) -> None:
+    def _note(self, reads: _Reads, places: np.ndarray, own: np.ndarray, clock: AnyClock) -> None:
+        reads.extend(int(places.min()), int(places.max()) + 1)
+        before = reads.stamps[places]
+        shared = ~clock.precedes(before, own)
+        reads.stamps[places] = own
+        shared |= reads.stamps[places] != own
+        reads.stamps[places[shared]] |= MANY
+
+    def _reads_of(self, reader: int) -> _Reads:
+        if reader not in self._reads:
+            self._reads[reader] = _Reads(len(self.bytes))
+        return self._reads[reader]
+
+    def write(self, places: np.ndarray, clock: AnyClock, threads: np.ndarray) -> None:
         if not self.writable:
             raise MemoryFault(f"CTA {clock.cta} writes to {self.name}")
         if not self.tracked:
             return
         places, own = _flat(places, clock.stamps(threads))
         before = self._written[places]
-        self._check(clock.precedes(before, own), places, own, "writes what is written at the same time", before)
-        for stamps in self._read.values():
-            before = stamps[places]
-            self._check(clock.precedes(before, own), places, own, "writes what is read at the same time", before)
+        self._check(clock.precedes(before, own), places, own, clock, "writes what is written at the same time", before)
+        low, high = int(places.min()), int(places.max()) + 1
+        for reads in self._reads.values():
+            if reads.low < high and low < reads.high:
+                before = reads.stamps[places]
+                good = clock.precedes(before, own)
+                self._check(good, places, own, clock, "writes what is read at the same time", before)
         self._written[places] = own
-        self._check(self._written[places] == own, places, own, "writes what is written at the same time")
+        self._check(self._written[places] == own, places, own, clock, "writes what is written at the same time")
 
     def _check(
-        self, good: np.ndarray, places: np.ndarray, own: np.ndarray, what: str, others: np.ndarray | None = None
+        self,
+        good: np.ndarray,
+        places: np.ndarray,
+        own: np.ndarray,
+        clock: AnyClock,
+        what: str,
+        others: np.ndarray | None = None,
     ) -> None:
         if np.all(good):
             return
         i = int(np.argmin(good))
-        by = f", by {_who(others[i])}" if others is not None else ""
-        raise MemoryFault(f"{_who(own[i])} {what}{by}: byte {places[i]} of {self.name}")
+        by = f", by {clock.who(others[i])}" if others is not None else ""
+        raise MemoryFault(f"{clock.who(own[i])} {what}{by}: byte {places[i]} of {self.name}")
+
+    def engine_read(self, places: slice | np.ndarray, clock: EngineClock) -> None:
+        """A read by a copy or a product, of bytes in ascending places."""
+        if not self.tracked:
+            return
+        written = self._written[places]
+        self._engine_check(written != 0, places, clock, "reads what nobody wrote")
+        self._engine_check(clock.precedes(written), places, clock, "reads what is written at the same time", written)
+        said = "reads what no proxy fence made visible to it"
+        self._engine_check(clock.proxied(written), places, clock, said, written)
+        reads = self._reads_of(clock.component)
+        low, high = (places.start, places.stop) if isinstance(places, slice) else (int(places[0]), int(places[-1]) + 1)
+        reads.extend(low, high)
+        reads.stamps[places] = clock.stamp
+
+    def engine_write(self, places: slice | np.ndarray, clock: EngineClock) -> None:
+        """A write by a copy."""
+        if not self.writable:
+            raise MemoryFault(f"{clock.who(clock.stamp)} writes to {self.name}")
+        if not self.tracked:
+            return
+        before = self._written[places]
+        self._engine_check(clock.precedes(before), places, clock, "writes what is written at the same time", before)
+        low, high = (places.start, places.stop) if isinstance(places, slice) else (int(places[0]), int(places[-1]) + 1)
+        for reads in self._reads.values():
+            if reads.low < high and low < reads.high:
+                before = reads.stamps[places]
+                good = clock.precedes(before)
+                self._engine_check(good, places, clock, "writes what is read at the same time", before)
+        self._written[places] = clock.stamp
+
+    def _engine_check(
+        self, good: np.ndarray, places: slice | np.ndarray, clock: EngineClock, what: str, others: np.ndarray | None = None
+    ) -> None:
+        if good.all():
+            return
+        i = int(np.argmin(good))
+        place = places.start + i if isinstance(places, slice) else places[i]
+        by = f", by {clock.who(others[i])}" if others is not None else ""
+        raise MemoryFault(f"{clock.who(clock.stamp)} {what}{by}: byte {place} of {self.name}")
 
 
 def _flat(places: np.ndarray, stamps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return places.reshape(-1), np.repeat(stamps, places.shape[1])
-
-
-def _who(stamp: int) -> str:
-    thread, cta = int(stamp) & MANY, (int(stamp) >> THREAD_BITS) & ((1 << CTA_BITS) - 1)
-    return f"CTA {cta} " + ("several threads" if thread == MANY else f"thread {thread}")
 
 
 class Space:
@@ -137,7 +215,7 @@ class Space:
             left &= ~inside
 
     def load(
-        self, addresses: np.ndarray, dtype: np.dtype, count: int, align: int, clock: Clock, threads: np.ndarray
+        self, addresses: np.ndarray, dtype: np.dtype, count: int, align: int, clock: AnyClock, threads: np.ndarray
     ) -> np.ndarray:
         """`count` elements at each address: [threads, count]."""
         nbytes = dtype.itemsize * count
@@ -149,7 +227,7 @@ class Space:
             result[inside] = region.bytes[places].view(dtype)
         return result
 
-    def store(self, addresses: np.ndarray, values: np.ndarray, align: int, clock: Clock, threads: np.ndarray) -> None:
+    def store(self, addresses: np.ndarray, values: np.ndarray, align: int, clock: AnyClock, threads: np.ndarray) -> None:
         """The inverse of `load`."""
         nbytes = values.dtype.itemsize * values.shape[1]
         _aligned(addresses, align)

@@ -1,0 +1,95 @@
+"""Barriers inside a CTA whose warps run apart: bar.sync, and mbarriers (PTX ISA, mbarrier)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from simt_clocks import Clocks
+from simt_memory import MemoryFault
+
+MOST_ARRIVALS = MOST_BYTES = (1 << 20) - 1
+
+
+class MBarrier:
+    """Counts arrivals and bytes; `completed` phases are over. A copy that lands on it is a component of the clocks."""
+
+    def __init__(self, name: str, arrivals: int, clocks: Clocks, by: int):
+        if not 1 <= arrivals <= MOST_ARRIVALS:
+            raise MemoryFault(f"{name} is made for {arrivals} arrivals")
+        self.name, self.arrivals, self.pending, self.nbytes, self.completed = name, arrivals, arrivals, 0, 0
+        self.component = clocks.component(f"a copy that lands on {name}")
+        self.made = (by, int(clocks.now[by]))  # by a warp, at its clock
+        self.waiters: list[Any] = []
+        self.in_flight = 0
+        self._coming = np.zeros(clocks.size, np.int64)
+        self.clock = self._coming.copy()
+
+    def __str__(self) -> str:
+        return f"{self.name}, phase {self.completed}: {self.pending} arrivals and {self.nbytes} bytes are missing"
+
+    def arrive(self, count: int, released: np.ndarray) -> list[Any]:
+        """Gives those that can go on."""
+        if count > self.pending:
+            raise MemoryFault(f"{count} arrivals too many at {self}")
+        self.pending -= count
+        np.maximum(self._coming, released, out=self._coming)
+        return self._look()
+
+    def expect(self, nbytes: int) -> None:
+        """Comes with an arrival, which follows."""
+        self.nbytes += nbytes
+        if not 0 <= nbytes <= MOST_BYTES or abs(self.nbytes) > MOST_BYTES:
+            raise MemoryFault(f"{nbytes} bytes are too many at {self}")
+
+    def land(self, nbytes: int) -> list[Any]:
+        """Bytes of a copy. Gives those that can go on."""
+        self.in_flight -= 1
+        self.nbytes -= nbytes
+        if self.pending == 0 and self.nbytes < 0:
+            raise MemoryFault(f"more bytes land than are expected at {self}")
+        return self._look()
+
+    def _look(self) -> list[Any]:
+        if self.pending or self.nbytes:
+            return []
+        self.completed += 1
+        self.pending = self.arrivals
+        self._coming[self.component] = self.completed
+        self.clock = self._coming.copy()
+        waiters, self.waiters = self.waiters, []
+        return waiters
+
+    def passed(self, parity: int) -> bool:
+        """Whether the latest phase of that parity is complete."""
+        return self.completed % 2 != parity
+
+
+class NamedBarrier:
+    """bar.sync: the last of `threads` threads to come lets all go on."""
+
+    def __init__(self, name: str):
+        self.name, self.threads, self.waiters = name, 0, []
+        self._warps: list[np.ndarray] = []
+
+    def __str__(self) -> str:
+        return f"{self.name} has {self._arrived()} threads of {self.threads}"
+
+    def _arrived(self) -> int:
+        return 32 * sum(map(len, self._warps))
+
+    def arrive(self, agent: Any, warps: np.ndarray, threads: int, clocks: Clocks) -> list[Any]:
+        """Gives those that can go on: `agent` too when it is the last."""
+        if self._warps and threads != self.threads:
+            raise MemoryFault(f"{self}, and {threads} threads are waited for by {agent}")
+        self.threads = threads
+        self._warps.append(warps)
+        self.waiters.append(agent)
+        if self._arrived() > threads:
+            raise MemoryFault(f"{self}")
+        if self._arrived() < threads:
+            return []
+        together = np.concatenate(self._warps)
+        clocks.acquire(together, clocks.release(together))
+        waiters, self.waiters, self._warps = self.waiters, [], []
+        return waiters

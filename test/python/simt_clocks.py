@@ -1,0 +1,124 @@
+"""What comes before what, where the warps of a CTA run apart: vector clocks.
+
+A component is a warp, a warpgroup's product unit, or the copies that land on one mbarrier. A stamp is a
+component's clock when it accessed memory; a warp has seen the accesses of a component up to some clock.
+A thread's own accesses are in order; between threads a barrier, or an arrival and a wait, puts them so
+(PTX ISA, Memory Consistency Model: causality order). An arrival is taken to release its whole warp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+THREAD_BITS, COMPONENT_BITS = 12, 16  # of a stamp; the clock is above them
+MANY = (1 << THREAD_BITS) - 1  # several threads, or none
+_COMPONENT = (1 << COMPONENT_BITS) - 1
+_WHO = (1 << (THREAD_BITS + COMPONENT_BITS)) - 1
+MOST = 80  # components of a CTA that are not warps
+
+
+class Clocks:
+    """Of one launch. The first components are the warps, CTA after CTA."""
+
+    def __init__(self, ctas: int, warps: int):
+        self.warps = warps
+        self.size = ctas * (warps + MOST)
+        assert self.size <= _COMPONENT, "too many warps for one launch here"
+        self.names = [f"CTA {cta} warp {warp}" for cta in range(ctas) for warp in range(warps)]
+        self.seen = np.zeros((ctas * warps, self.size), np.int64)
+        self.now = np.ones(ctas * warps, np.int64)
+        # Accesses by instructions up to these clocks are visible to asynchronous copies and products.
+        self.proxied = np.zeros(self.size, np.int64)
+
+    def component(self, name: str) -> int:
+        assert len(self.names) < self.size, "too many mbarriers for one launch here"
+        self.names.append(name)
+        return len(self.names) - 1
+
+    def release(self, warps: np.ndarray) -> np.ndarray:
+        """What comes before an operation of these warps; what they do from here on does not."""
+        found = self.seen[warps].max(0)
+        found[warps] = np.maximum(found[warps], self.now[warps])
+        self.now[warps] += 1
+        return found
+
+    def acquire(self, warps: np.ndarray, clock: np.ndarray) -> None:
+        self.seen[warps] = np.maximum(self.seen[warps], clock)
+
+    def fence_proxy(self, warps: np.ndarray) -> None:
+        """What these warps did, or saw done, may be read by copies and products."""
+        self.proxied = np.maximum(self.proxied, self.release(warps))
+
+    def who(self, stamp: int) -> str:
+        thread, component = int(stamp) & MANY, (int(stamp) >> THREAD_BITS) & _COMPONENT
+        return self.names[component] + ("" if thread == MANY else f" thread {thread}")
+
+
+class WarpClock:
+    """The clocks as the warps of one CTA use them, with the methods of simt_memory.Clock."""
+
+    def __init__(self, clocks: Clocks, cta: int):
+        self.clocks, self.cta, self._first = clocks, cta, cta * clocks.warps
+
+    def stamps(self, threads: np.ndarray) -> np.ndarray:
+        warps = self._first + (threads.astype(np.int64) >> 5)
+        return stamp(self.clocks.now[warps], warps, threads)
+
+    def precedes(self, stamps: np.ndarray, own: np.ndarray) -> np.ndarray:
+        """Whether accesses of these stamps (0: none) come before an access of `own` stamps by warps."""
+        seen = self.clocks.seen[components(own), components(stamps)]
+        return (clocks_of(stamps) <= seen) | ((stamps ^ own) & _WHO == 0)
+
+    def readers(self, own: np.ndarray) -> Iterator[tuple[int, Any]]:
+        """The warps whose accesses these stamps are, and which of them."""
+        by = components(own)
+        first = int(by[0])
+        if (by == first).all():
+            yield first, slice(None)
+        else:
+            for warp in np.unique(by):
+                yield int(warp), by == warp
+
+    def who(self, stamp: int) -> str:
+        return self.clocks.who(stamp)
+
+
+class EngineClock:
+    """One asynchronous copy or product of a component: what it came after is fixed when it is issued."""
+
+    def __init__(self, clocks: Clocks, component: int, now: int, seen: np.ndarray):
+        self.clocks, self.component, self.seen = clocks, component, seen
+        self.stamp = int(stamp(np.int64(now), np.int64(component), np.int64(MANY)))
+
+    def precedes(self, stamps: np.ndarray) -> np.ndarray:
+        stamps = _different(stamps)
+        return clocks_of(stamps) <= self.seen[components(stamps)]
+
+    def proxied(self, stamps: np.ndarray) -> np.ndarray:
+        """Whether writes are visible to it: its like made them, or a proxy fence followed."""
+        stamps = _different(stamps)
+        by = components(stamps)
+        return (by >= len(self.clocks.now)) | (clocks_of(stamps) <= self.clocks.proxied[by])
+
+    def who(self, stamp: int) -> str:
+        return self.clocks.who(stamp)
+
+
+def stamp(clock: np.ndarray, component: np.ndarray, thread: np.ndarray) -> np.ndarray:
+    return (((clock << COMPONENT_BITS) | component) << THREAD_BITS) | thread
+
+
+def components(stamps: np.ndarray) -> np.ndarray:
+    return (stamps >> THREAD_BITS) & _COMPONENT
+
+
+def clocks_of(stamps: np.ndarray) -> np.ndarray:
+    return stamps >> (THREAD_BITS + COMPONENT_BITS)
+
+
+def _different(stamps: np.ndarray) -> np.ndarray:
+    """One of them if all are the same: what a copy wrote, most often."""
+    return stamps[:1] if (stamps == stamps[0]).all() else stamps
