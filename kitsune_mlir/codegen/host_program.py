@@ -11,7 +11,8 @@ for an earlier `to`; the arguments of @main are "a0", "a1", ....
     {"op": "metadata", "of": buffer, "base": b, "offset": s, "sizes": [s..], "strides": [s..]}
                                                             names what a view is made of
     {"op": "copy", "from": buffer, "into": buffer}          of the same contiguous layout
-    {"op": "launch", "kernel": name, "grid": [x, y, z], "block": [x, y, z], "args": [buffer or [dtype, number] ..]}
+    {"op": "launch", "kernel": name, "grid": [x, y, z], "block": [x, y, z], "args": [buffer or [dtype, number] ..],
+     "writes": [positions in args]}
     {"op": "pipeline", "name": name, "args": [buffer..], "results": [{"to": b, "dtype": .., "shape": ..}..]}
     {"op": "return", "values": [buffer..]}
 
@@ -26,6 +27,8 @@ from typing import Any
 
 from kitsune_mlir.errors import InternalError, UnsupportedError
 from kitsune_mlir.mlir import attr_int, func, ir, location, run_passes, walk
+
+from .gpu_buffers import VIEWS, root_of
 
 Step = dict[str, Any]
 Operand = int | float | str
@@ -44,15 +47,15 @@ def host_program(module: ir.Module) -> list[Step]:
     functions = {op.opview.name.value: op.opview for op in walk(module, "func.func")}
     if "main" not in functions:
         raise InternalError("the module has no function @main")
-    return _Translation(functions).steps
+    return _Translation(functions, _kernels(module)).steps
 
 
 class _Translation:
     """Names of values, and the steps so far."""
 
-    def __init__(self, functions: dict[str, func.FuncOp]):
+    def __init__(self, functions: dict[str, func.FuncOp], kernels: dict[str, ir.Operation]):
         self.steps: list[Step] = []
-        self._functions = functions
+        self._functions, self._kernels = functions, kernels
         self._names: dict[int, Operand] = {}
         block = functions["main"].body.blocks[0]
         for i, argument in enumerate(block.arguments):
@@ -134,13 +137,14 @@ class _Translation:
     def _launch(self, op: ir.Operation) -> None:
         # Operands: no asynchronous tokens, then grid, block, no cluster, no shared memory, arguments.
         values = list(op.operands)
-        path = ir.SymbolRefAttr(op.attributes["kernel"]).value
+        name = ir.SymbolRefAttr(op.attributes["kernel"]).value[-1]
         self._step(
             "launch",
-            kernel=path[-1],
+            kernel=name,
             grid=self._all(values[:3]),
             block=self._all(values[3:6]),
             args=[self._argument(value) for value in values[6:]],
+            writes=_written(self._kernels[name]),
         )
 
     def _argument(self, value: ir.Value) -> Operand | list[Operand]:
@@ -171,6 +175,25 @@ class _Translation:
         self._names[hash(name)] = name
         self._step("dim", to=name, of=self._see(value), dim=0)
         return name
+
+
+def _kernels(module: ir.Module) -> dict[str, ir.Operation]:
+    """The kernels of the plain path, by name."""
+    found = [op for part in walk(module, "gpu.module") for op in walk(part, "gpu.func")]
+    return {ir.StringAttr(op.attributes["sym_name"]).value: op for op in found}
+
+
+def _written(kernel: ir.Operation) -> list[int]:
+    """The positions of the buffers that a kernel may write: whatever it does not only load from."""
+    positions = {hash(argument): i for i, argument in enumerate(kernel.regions[0].blocks[0].arguments)}
+    roots = {
+        hash(root_of(operand))
+        for op in walk(kernel)
+        if op.name not in (*VIEWS, "memref.load", "memref.dim")
+        for operand in op.operands
+        if isinstance(operand.type, ir.MemRefType)
+    }
+    return sorted(positions[root] for root in roots & positions.keys())
 
 
 def _mixed(static: Sequence[int], dynamic: Any) -> list[Operand]:

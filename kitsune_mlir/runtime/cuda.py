@@ -112,6 +112,10 @@ class CudaDevice:
         """Copies to the host after the work on `stream`; waits."""
         if array.nbytes:
             self._call("cuMemcpyDtoHAsync", array.ctypes.data, pointer, array.nbytes, stream)
+        self.synchronize(stream)
+
+    def synchronize(self, stream: int) -> None:
+        """Waits for the work on the stream so far."""
         self._call("cuStreamSynchronize", stream)
 
     def copy(self, target: int, source: int, nbytes: int, stream: int) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,8 +16,9 @@ from kitsune_mlir.errors import UnsupportedError, UserError
 
 from .device_tensor import DeviceTensor, numpy_dtype
 from .host_program import Buffer, Copy, Launch, Pipeline, Plan, View, make_plan
+from .weight_steps import split
 
-VERSION = 1
+VERSION = 2
 PLANS = 128  # sets of shapes to keep the plans of
 
 
@@ -71,11 +72,14 @@ class Device(Protocol):
     def order(self, before: int, after: int) -> None:
         """Work put on stream `after` from now on waits for the work on stream `before` so far."""
 
+    def synchronize(self, stream: int) -> None:
+        """Waits for the work on the stream so far."""
+
 
 class GpuRunner:
-    """A section on a GPU. Weights are uploaded once; where buffers between kernels lie is planned once for each
-    set of input shapes. Each stream has one arena for them, as large as its largest plan; runs on one stream
-    are ordered by it.
+    """A section on a GPU. Weights are uploaded once, and what depends on them alone is computed then; where
+    buffers between kernels lie is planned once for each set of input shapes. Each stream has one arena for
+    them, as large as its largest plan; runs on one stream are ordered by it.
 
     Under stream capture (a CUDA graph) nothing is allocated: buffers and results lie in memory of their own
     that `reserve` made beforehand, and each replay writes them again.
@@ -96,7 +100,7 @@ class GpuRunner:
             from .cuda import CudaDevice
 
             device = CudaDevice()
-        self._manifest, self._device = manifest, device
+        self._device = device
         device.check(manifest)
         self._kernels: dict[str, Any] = {}
         codes = {name: device.load(name, files) for name in manifest["modules"]}
@@ -113,9 +117,29 @@ class GpuRunner:
         ]
         data = np.frombuffer(files.get("globals.bin", b""), np.int8)
         self._data = self._upload(data, 0, "i8") if data.size else None
+        start = self._data.pointer if self._data else 0
+        self._globals = {name: start + entry["offset"] for name, entry in manifest["globals"].items()}
+        self._manifest = self._run_once(manifest)
         self._prepared: dict[Any, _Prepared] = {}
         self._arenas: dict[int, tuple[int, Memory]] = {}  # by stream: size, memory
         self._lock = threading.Lock()
+
+    def _run_once(self, manifest: dict[str, Any]) -> dict[str, Any]:
+        """Runs what depends on weights alone and makes the results constants; gives the manifest of the rest.
+        They are ready on return, for calls on any stream."""
+        parts = split(manifest, [constant is not None for constant in self._constants])
+        if not parts.once:
+            return manifest
+        shapes = tuple(() if constant is None else constant.shape for constant in self._constants)
+        prepared = self._prepared_for(make_plan(manifest | {"program": parts.once}, shapes), 0)
+        arena = self._device.allocate(max(1, prepared.arena_bytes), 0)
+        pointers = [0 if constant is None else constant.pointer for constant in self._constants]
+        kept = prepared.run(pointers, arena.pointer, captured=False)
+        self._device.synchronize(0)
+        for i in parts.released:
+            self._constants[i] = replace(self._constants[i], pointer=0, owner=None)
+        self._constants += [_Argument(tensor.pointer, tensor.shape, tensor.dtype, tensor.memory) for tensor in kept]
+        return manifest | {"program": parts.rest, "arguments": manifest["arguments"] + parts.kept}
 
     def _upload(self, array: np.ndarray, stream: int, dtype: str) -> _Argument:
         if array.dtype != numpy_dtype(dtype):
@@ -208,10 +232,11 @@ class GpuRunner:
             if len(self._prepared) >= PLANS:
                 oldest = next((old for old, prepared in self._prepared.items() if not prepared.reserved), None)
                 self._prepared.pop(oldest, None)
-            plan = make_plan(self._manifest, shapes)
-            bases = {name: self._data.pointer + entry["offset"] for name, entry in self._manifest["globals"].items()}
-            self._prepared[key] = _Prepared(plan, self._device, self._kernels, self._pipelines, bases, stream)
+            self._prepared[key] = self._prepared_for(make_plan(self._manifest, shapes), stream)
         return self._prepared[key]
+
+    def _prepared_for(self, plan: Plan, stream: int) -> _Prepared:
+        return _Prepared(plan, self._device, self._kernels, self._pipelines, self._globals, stream)
 
 
 @dataclass(frozen=True)

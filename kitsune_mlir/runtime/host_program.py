@@ -1,7 +1,8 @@
 """The host program for given input sizes -> a plan: launches with all their numbers, and where buffers lie.
 
-Steps are those of kitsune_mlir/codegen/host_program.py. Sizes are evaluated once; what remains for each run
-is to fill in pointers. numpy only.
+Steps are those of kitsune_mlir/codegen/host_program.py, and {"op": "kept", "to": b, "argument": n}: a buffer that
+runtime/weight_steps.py made an argument. Sizes are evaluated once; what remains for each run is to fill in
+pointers. numpy only.
 """
 
 from __future__ import annotations
@@ -180,6 +181,9 @@ class _Tracer:
     def _global_step(self, step: Step) -> None:
         found = self._globals[step["name"]]
         self._values[step["to"]] = self._dense("global", found["dtype"], found["shape"], step["name"])
+
+    def _kept_step(self, step: Step) -> None:
+        self._values[step["to"]] = self._values[f"a{step['argument']}"]
 
     def _view_step(self, step: Step) -> None:
         of = self._see(step["of"])

@@ -102,6 +102,9 @@ class FakeDevice:
     def stream(self, inputs: Any, stream: Any) -> int:
         return stream or 0
 
+    def synchronize(self, stream: int) -> None:
+        assert not self.captured, "a wait under capture"
+
     def order(self, before: int, after: int) -> None:
         raise AssertionError("no other streams here")
 
