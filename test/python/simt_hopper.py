@@ -162,6 +162,12 @@ class WarpAgent(Agent):
     def _llvm_ptrtoint(self, op: Op, mask: np.ndarray) -> list[Any]:
         return [np.asarray(self._see(op.operands[0])).astype(op.results[0].type)]
 
+    def _llvm_bitcast(self, op: Op, mask: np.ndarray) -> list[Any]:
+        kind, value = op.results[0].type, np.asarray(self._see(op.operands[0]))
+        dtype, vector = (kind[0], True) if isinstance(kind, tuple) else (kind, False)
+        words = np.ascontiguousarray(np.broadcast_to(value, (self.threads, *value.shape[1:])).reshape(self.threads, -1))
+        return [words.view(dtype) if vector else words.view(dtype)[:, 0]]
+
     def _nvvm_fence_mbarrier_init(self, op: Op, mask: np.ndarray) -> list[Any]:
         return []
 

@@ -172,7 +172,12 @@ class Region:
         self._written[places] = clock.stamp
 
     def _engine_check(
-        self, good: np.ndarray, places: slice | np.ndarray, clock: EngineClock, what: str, others: np.ndarray | None = None
+        self,
+        good: np.ndarray,
+        places: slice | np.ndarray,
+        clock: EngineClock,
+        what: str,
+        others: np.ndarray | None = None,
     ) -> None:
         if good.all():
             return
@@ -227,7 +232,9 @@ class Space:
             result[inside] = region.bytes[places].view(dtype)
         return result
 
-    def store(self, addresses: np.ndarray, values: np.ndarray, align: int, clock: AnyClock, threads: np.ndarray) -> None:
+    def store(
+        self, addresses: np.ndarray, values: np.ndarray, align: int, clock: AnyClock, threads: np.ndarray
+    ) -> None:
         """The inverse of `load`."""
         nbytes = values.dtype.itemsize * values.shape[1]
         _aligned(addresses, align)

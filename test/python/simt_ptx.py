@@ -21,7 +21,7 @@ class Statement:
     inverted: bool = False  # whether the guard is @!p
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def parse(text: str) -> tuple[Statement, ...]:
     """The statements of a text, without its declarations."""
     text = text.strip()

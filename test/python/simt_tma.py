@@ -17,7 +17,7 @@ MAP_BYTES = 128
 
 @dataclass(frozen=True)
 class Box:
-    """A tensor map, encoded for a call. `pointer` is an address of global memory; the first dimension is the fastest."""
+    """A tensor map, encoded for a call. `pointer` is an address of global memory; dimension 0 is the fastest."""
 
     pointer: int
     itemsize: int

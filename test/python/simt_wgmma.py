@@ -87,7 +87,7 @@ def matrix_of(sums: Sequence[Any]) -> np.ndarray:
     return matrix
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _sum_places(n: int) -> tuple[np.ndarray, np.ndarray]:
     """[n / 2, 128] rows and columns."""
     register = np.arange(n // 2)[:, None]
