@@ -8,6 +8,7 @@ from fake_pipeline import PipelineDevice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_gpu_models import check, compiled, interface_of, runner_of
+from test_gpu_pipelines import runner_of as pipelined
 
 from kitsune_mlir import mlir
 from kitsune_mlir.codegen.host_program import host_program
@@ -318,6 +319,27 @@ def test_any_stream_and_a_graph():
     captured = runner.launch(resident, 5)[0]
     assert device.launches == before + 5
     torch.testing.assert_close(captured.numpy(), wanted, rtol=1e-5, atol=1e-5)
+
+
+class Chain(torch.nn.Module):
+    """Two products; the second weight is padded and sorted first."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = (torch.nn.Parameter(torch.randn(shape) / 5) for shape in ((24, 20), (20, 10)))
+
+    def forward(self, x):
+        return torch.relu(x @ self.first).tanh() @ torch.nn.functional.pad(self.second, (0, 6)).sort(1)[0]
+
+
+def test_a_pipeline_of_a_padded_weight():
+    model, x = Chain(), torch.randn(40, 24)
+    program, runner, device = pipelined(model, (x,), "sm_90a", "fused")
+    before = device.launches
+    assert before >= 2 and device.pipeline_launches == 0
+    for count in (1, 2):
+        check(program, runner, (x,), model(x).detach(), 1e-5)
+        assert (device.launches, device.pipeline_launches) == (before, count)
 
 
 def test_weights_that_nothing_reads_again_are_freed():
