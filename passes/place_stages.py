@@ -62,7 +62,7 @@ def why_not_chained(pipeline: kitsune.PipelineOp, target: targets.Target) -> str
     if target.products != "wgmma":
         return f"{target.name} has no warpgroup products"
     try:
-        Program(pipeline.stages, [value for value in pipeline.inputs if rows.is_tensor(value)])
+        Program(pipeline)
     except UnsupportedError as error:
         return str(error)
     return None

@@ -22,9 +22,10 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir
 
 from . import mbarrier, wgmma
-from .fragments import BLOCK, HALVES, Fragment, Lanes, PairedMemory, blocks_of, is_packed, pack, unpack
+from .fragments import HALVES, Fragment, Lanes, PairedMemory, blocks_of, is_packed, pack
 from .mbarrier import Ring, Slot
 from .program import Block, Product, Program, Segment, is_held
+from .stores import Outbox
 
 QUAD = (1, 2)  # lane distances between the four threads of a row
 
@@ -60,6 +61,8 @@ class Around:
     valid: ir.Value  # rows of the tile that exist
     group_rows: Int  # first row of the warpgroup in the tile
     leader: ir.Value  # i1: the thread that arrives for the warpgroup
+    outbox: Outbox | None
+    first_column: ir.Value | None = None  # of the tile, where the grid deals out columns too
 
 
 class Consumer:
@@ -133,11 +136,6 @@ class Consumer:
         start = arith.muli(self._around.first_row, arith.constant(i64, memory.stride))
         memory.pointer = device.offset(pointer, start, element)
         return memory
-
-    def output(self, store: kitsune.StoreOp) -> PairedMemory | None:
-        if store.position not in self._around.outputs:
-            return None
-        return self._tile_rows(self._around.outputs[store.position], store.operands[0])
 
     def _resident(self, block: Block, value: ir.Value, number: Int) -> Memory:
         shape = shape_of(value)
@@ -232,18 +230,22 @@ class Consumer:
                 assert ring is not None
                 mbarrier.arrive(ring.empty(slot), condition)
 
-    def passes(self, product: Product, each: Callable[[Lanes], None]) -> None:
-        """Calls `each`, in code, for every pass over the product's columns with the lanes standing there."""
-        if product.passes == 1:
-            each(self._lanes)
-            return
+    def passes(self, product: Product, each: Callable[[Lanes, Int], None]) -> None:
+        """Calls `each`, in code, for every pass over the product's columns with the lanes standing there and the
+        first column."""
         limit = product.n if product.n % product.columns == 0 else None
+        if product.passes == 1:
+            each(self._lanes, 0)
+            return
+        if self._around.first_column is not None:
+            each(self._lanes.shifted(self._around.first_column, limit), self._around.first_column)
+            return
 
         def body(start: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             count = len(self._sums)
             self._sums = carried[:count]
             self._rings.resume(carried[count:])
-            each(self._lanes.shifted(start, limit))
+            each(self._lanes.shifted(start, limit), start)
             return [*self._sums, *self._rings.state()]
 
         count = len(self._sums)
@@ -255,9 +257,32 @@ class Consumer:
     def lanes(self) -> Lanes:
         return self._lanes
 
-    @property
-    def valid(self) -> ir.Value:
-        return self._around.valid
+    def store(self, tile: Fragment, store: kitsune.StoreOp, columns: int, start: Int) -> None:
+        """Writes `columns` columns of a tile to an output, from column `start` on."""
+        if store.position not in self._around.outputs:
+            return
+        map_ = self._program.store_maps.get(store.position)
+        if map_ is not None and tile.words:
+            assert self._around.outbox is not None
+            row = arith.trunci(device.i32(), self._around.first_row)
+            self._around.outbox.store(map_, tile, columns, (start, device.add(row, self._around.group_rows)))
+        else:
+            memory = self._tile_rows(self._around.outputs[store.position], store.operands[0])
+            self._store_directly(tile, memory, columns)
+
+    def _store_directly(self, tile: Fragment, memory: PairedMemory, columns: int) -> None:
+        """Element by element: for rows of which TMA knows none."""
+        lanes, width = tile.lanes, tile.width
+        for h in HALVES:
+            with device.when(device.less(lanes.rows[h], self._around.valid)):
+                for block in range(blocks_of(columns)):
+                    for e in (0, 1):
+                        column, x = lanes.column(block, e), tile.element_at(block, h, e)
+                        if device.is_less(column, width) is True:
+                            memory.store(lanes.rows[h], column, x)
+                        else:
+                            with device.when(device.less(column, width)):
+                                memory.store(lanes.rows[h], column, x)
 
 
 LONG = 4  # chunks of a streamed operand from which a product is a loop
@@ -277,7 +302,7 @@ class _Stage:
             self._product(nest)
         elif nest.kind == MAP:
             if is_held(nest) or nest.stores:
-                self._tile(nest, self.consumer.lanes, Evaluator(self.memories), prod(shape_of(nest.value)[1:]))
+                self._tile(nest, self.consumer.lanes, 0, Evaluator(self.memories), prod(shape_of(nest.value)[1:]))
         else:
             self._reduction(nest)
 
@@ -287,7 +312,7 @@ class _Stage:
         product = self.block.products[hash(total)]
         operands = [None if s.rows_map is not None else self._fragment(s.value) for s in product.segments]
 
-        def one_pass(lanes: Lanes) -> None:
+        def one_pass(lanes: Lanes, start: Int) -> None:
             if operands == [None] and product.segments[0].chunks > LONG:
                 sums = self.consumer.long_product(product, product.segments[0])
             else:
@@ -302,7 +327,7 @@ class _Stage:
                         if adds is not None:
                             x = arith.addf(x, evaluator(adds, index))
                         evaluator.know(total, index, x)
-            self._tile(nest, lanes, evaluator, product.columns)
+            self._tile(nest, lanes, start, evaluator, product.columns)
 
         self.consumer.passes(product, one_pass)
 
@@ -329,12 +354,11 @@ class _Stage:
             x = arith.select(device.less(column, width), x, arith.constant(x.type, 0.0))
         return x
 
-    def _tile(self, nest: Nest, lanes: Lanes, evaluator: Evaluator, columns: int) -> None:
-        """Computes a nest's tile, `columns` of it from where `lanes` stand; keeps and stores it."""
+    def _tile(self, nest: Nest, lanes: Lanes, start: Int, evaluator: Evaluator, columns: int) -> None:
+        """Computes a nest's tile, `columns` of it from column `start` on, where `lanes` stand; keeps and stores it."""
         element = element_of(nest.value)
         tile = Fragment(lanes, element, shape_of(nest.value))
         packs = is_packed(element) and not (nest.kind == PRODUCT and _is_read_here(nest.value))
-        stores = [memory for store in nest.stores if (memory := self.consumer.output(store)) is not None]
         for block in range(blocks_of(columns)):
             for h in HALVES:
                 pair = [self._element(evaluator, nest.value, lanes, block, h, e) for e in (0, 1)]
@@ -344,26 +368,8 @@ class _Stage:
                     tile.values[block, h, 0], tile.values[block, h, 1] = pair
         if is_held(nest):
             self.memories[hash(nest.value)] = tile if packs or not is_packed(element) else _both(tile)
-        for memory in stores:
-            self._store(tile, lanes, memory, columns)
-
-    def _store(self, tile: Fragment, lanes: Lanes, memory: PairedMemory, columns: int) -> None:
-        width = tile.width
-        for h in HALVES:
-            with device.when(device.less(lanes.rows[h], self.consumer.valid)):
-                for block in range(blocks_of(columns)):
-                    column = lanes.column(block, 0)
-                    if tile.words and memory.stride % 2 == 0 and device.is_less(column, width - 1) is True:
-                        device.store(tile.words[block, h], memory.place(lanes.rows[h], column), align=4)
-                        continue
-                    for e in (0, 1):
-                        column = lanes.column(block, e)
-                        x = tile.load([lanes.rows[h], column]) if lanes.span is not None else _pick(tile, block, h, e)
-                        if device.is_less(column, width) is True:
-                            memory.store(lanes.rows[h], column, x)
-                        else:
-                            with device.when(device.less(column, width)):
-                                memory.store(lanes.rows[h], column, x)
+        for store in nest.stores:
+            self.consumer.store(tile if tile.words or not is_packed(element) else _both(tile), store, columns, start)
 
     def _reduction(self, nest: Nest) -> None:
         """A row's columns to one number: each thread its own columns, then the four threads of the row."""
@@ -418,10 +424,6 @@ def _both(tile: Fragment) -> Fragment:
         if e == 0:
             tile.words[block, h] = pack(x, tile.values[block, h, 1], tile.element)
     return tile
-
-
-def _pick(tile: Fragment, block: int, h: int, e: int) -> ir.Value:
-    return tile.values[block, h, e] if tile.values else unpack(tile.words[block, h], e, tile.element)
 
 
 def _is_read_here(value: ir.Value) -> bool:

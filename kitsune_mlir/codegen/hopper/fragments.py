@@ -81,10 +81,12 @@ class Fragment:
         for size, i in zip(self.shape[1:], index[1:]):
             column = device.add(device.mul(column, size), i)
         block, e = self.lanes.place(column)
-        h = self.lanes.half(index[0])
-        if (block, h, e) in self.values:
-            return self.values[block, h, e]
-        return unpack(self.words[block, h], e, self.element)
+        return self.element_at(block, self.lanes.half(index[0]), e)
+
+    def element_at(self, block: int, half: int, e: int) -> ir.Value:
+        if (block, half, e) in self.values:
+            return self.values[block, half, e]
+        return unpack(self.words[block, half], e, self.element)
 
     def step(self, number: int) -> list[ir.Value]:
         """The four words of a product's step of 16 columns; zeros beyond the tile."""
@@ -121,7 +123,9 @@ def unpack(word: ir.Value, e: int, element: ir.Type) -> ir.Value:
 class PairedMemory(Memory):
     """A tensor in memory whose neighbouring columns are read together. `lanes` gives the rows that exist."""
 
-    def __init__(self, pointer: ir.Value, element: ir.Type, shape: tuple[int, ...], stride: int, lanes: Lanes | None = None):
+    def __init__(
+        self, pointer: ir.Value, element: ir.Type, shape: tuple[int, ...], stride: int, lanes: Lanes | None = None
+    ):
         super().__init__(pointer, element, shape, stride)
         self._lanes = lanes
         self._read: dict[object, ir.Value] = {}

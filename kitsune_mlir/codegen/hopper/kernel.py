@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import json
 
-from kitsune_mlir import rows
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, llvm
 from kitsune_mlir.planning.target import Target
 
-from . import mbarrier, tma, warps, wgmma
+from . import mbarrier, stores, tma, warps, wgmma
 from .consumer import Around, Consumer, Rings
 from .fragments import Lanes
+from .grid import Tiles
 from .producer import Producer
 from .program import TILE_ROWS, Program
 
@@ -39,12 +39,11 @@ class ChainedKernel:
 
     def __init__(self, pipeline: kitsune.PipelineOp, target: Target):
         self.pipeline = pipeline
-        self.tensors = [value for value in pipeline.inputs if rows.is_tensor(value)]
-        self.results = pipeline.result_ops
         self.ctas = pipeline.stages[0].replicas or 1
         if pipeline.tile_rows != TILE_ROWS or len({stage.role for stage in pipeline.stages}) > 1:
             raise UnsupportedError(f"warpgroups chain stages of one role on tiles of {TILE_ROWS} rows")
-        self.program = Program(pipeline.stages, self.tensors)
+        self.program = Program(pipeline)
+        self.tensors, self.results = self.program.tensors, self.program.results
         self.padded = self.program.padded
         self._lay_out(target)
 
@@ -54,10 +53,11 @@ class ChainedKernel:
         slot = -(-self.program.weight_columns * box // tma.ALIGN) * tma.ALIGN
         start = -(-(VECTORS_AT + self.program.vector_bytes) // tma.ALIGN) * tma.ALIGN
         tiles = TILE_SLOTS * TILE_ROWS * box if self.program.streams else 0
-        slots = min(MOST_SLOTS, (target.shared_bytes - start - tiles) // slot)
+        outboxes = CONSUMERS * stores.BYTES if self.program.store_maps else 0
+        slots = min(MOST_SLOTS, (target.shared_bytes - start - tiles - outboxes) // slot)
         if slots < 2:
             raise UnsupportedError(f"{self.program.vector_bytes} bytes of vectors leave no room for weights")
-        self._vectors, self._tiles_at, self._weights_at = VECTORS_AT, start, start + tiles
+        self._outbox_at, self._tiles_at, self._weights_at = start, start + outboxes, start + outboxes + tiles
         self._slots, self._slot_bytes = slots, slot
         self.shared_bytes = self._weights_at + slots * slot
 
@@ -110,7 +110,9 @@ class ChainedKernel:
         i8 = ir.IntegerType.get_signless(8)
         shared = llvm.AddressOfOp(device.pointer_type(device.SHARED), "shared").result
         base = llvm.PtrToIntOp(device.i32(), shared).result
-        weights = mbarrier.Ring(device.add(base, BARRIERS_AT), device.add(base, self._weights_at), self._slots, self._slot_bytes)
+        weights = mbarrier.Ring(
+            device.add(base, BARRIERS_AT), device.add(base, self._weights_at), self._slots, self._slot_bytes
+        )
         tiles = None
         if self.program.streams:
             place = device.add(base, BARRIERS_AT + weights.barrier_bytes)
@@ -120,21 +122,20 @@ class ChainedKernel:
             for ring in filter(None, (weights, tiles)):
                 ring.init(1, CONSUMERS)
             mbarrier.fence_init()
-        vectors = device.offset(shared, self._vectors, i8)
+        vectors = device.offset(shared, VECTORS_AT, i8)
         self._copy_vectors(pointers, vectors)
         device.barrier()
-        # The consumers come first: ptxas wants the roles as the two sides of one branch.
+        tiles_of = Tiles(self.program.grid_product, count)
         group = device.div(thread, wgmma.THREADS)
-        number = device.div(device.add(count, TILE_ROWS - 1), TILE_ROWS)
         branch = device.scf.IfOp(device.equal(group, 0), has_else=True)
         with ir.InsertionPoint(branch.then_block):
             warps.set_registers(PRODUCER_REGISTERS, grow=False)
             with device.when(device.equal(thread, 0)):
-                self._produce(maps, weights, tiles, number)
+                self._produce(maps, weights, tiles, tiles_of)
             device.scf.YieldOp([])
         with ir.InsertionPoint(branch.else_block):
             warps.set_registers(CONSUMER_REGISTERS, grow=True)
-            self._consume(pointers, vectors, weights, tiles, device.sub(group, 1), number, count)
+            self._consume(maps, base, pointers, vectors, weights, tiles, device.sub(group, 1), tiles_of)
             device.scf.YieldOp([])
 
     def _copy_vectors(self, pointers: list[ir.Value], vectors: ir.Value) -> None:
@@ -154,52 +155,59 @@ class ChainedKernel:
     def _rings(self, weights: mbarrier.Ring, tiles: mbarrier.Ring | None) -> Rings:
         return Rings(weights, tiles, weights.start(), tiles.start() if tiles else None)
 
-    def _produce(self, maps: ir.Value, weights: mbarrier.Ring, tiles: mbarrier.Ring | None, number: ir.Value) -> None:
+    def _produce(self, maps: ir.Value, weights: mbarrier.Ring, tiles: mbarrier.Ring | None, tiles_of: Tiles) -> None:
         rings = self._rings(weights, tiles)
 
         def tile(number: ir.Value, state: list[ir.Value]) -> list[ir.Value]:
             rings.resume(state)
-            Producer(self.program, maps, rings, device.mul(number, TILE_ROWS)).emit()
+            row, column = tiles_of.start(number)
+            Producer(self.program, maps, rings, row, column).emit()
             return rings.state()
 
-        device.loop(device.cta(), number, self.ctas, tile, rings.state())
+        device.loop(device.cta(), tiles_of.count, self.ctas, tile, rings.state())
 
     def _consume(
         self,
+        maps: ir.Value,
+        base: ir.Value,
         pointers: list[ir.Value],
         vectors: ir.Value,
         weights: mbarrier.Ring,
         tiles: mbarrier.Ring | None,
         group: ir.Value,
-        number: ir.Value,
-        count: ir.Value,
+        tiles_of: Tiles,
     ) -> None:
         i64 = ir.IntegerType.get_signless(64)
         rings = self._rings(weights, tiles)
         thread = device.mod(device.thread(), wgmma.THREADS)
         lane = device.mod(thread, 32)
-        g, q = device.div(lane, 4), device.mod(lane, 4)
+        g, pair = device.div(lane, 4), device.mul(device.mod(lane, 4), 2)
         group_rows = device.mul(group, wgmma.ROWS)
-        own = device.add(group_rows, device.add(device.mul(device.div(thread, 32), 16), g))
-        pair = device.mul(q, 2)
+        in_group = device.add(device.mul(device.div(thread, 32), 16), g)
+        own = device.add(group_rows, in_group)
         split = len(self.tensors)
         tensors = {hash(value): pointer for value, pointer in zip(self.tensors, pointers)}
         outputs = {result.position: pointer for result, pointer in zip(self.results, pointers[split:])}
         leader = device.equal(thread, 0)
+        outbox = None
+        if self.program.store_maps:
+            place = device.add(device.add(base, self._outbox_at), device.mul(group, stores.BYTES))
+            outbox = stores.Outbox(maps, place, in_group, pair, leader, device.add(group, 1))
 
         def tile(number: ir.Value, state: list[ir.Value]) -> list[ir.Value]:
             rings.resume(state)
-            start = device.mul(number, TILE_ROWS)
-            valid = device.least(device.sub(count, start), TILE_ROWS)
+            row, column = tiles_of.start(number)
+            valid = device.least(device.sub(tiles_of.rows, row), TILE_ROWS)
             own_rows = (own, device.add(own, 8))
             last = device.sub(valid, 1)
             lanes = Lanes(own_rows, tuple(device.least(row, last) for row in own_rows), pair)
-            around = Around(
-                tensors, outputs, vectors, arith.extui(i64, start), valid, group_rows, leader
-            )
+            first_row = arith.extui(i64, row)
+            around = Around(tensors, outputs, vectors, first_row, valid, group_rows, leader, outbox, column)
             zero = arith.constant(ir.F32Type.get(), 0.0)
             sums = [zero] * (self.program.weight_columns // 2)
             Consumer(self.program, lanes, rings, around, sums).emit()
             return rings.state()
 
-        device.loop(device.cta(), number, self.ctas, tile, rings.state())
+        device.loop(device.cta(), tiles_of.count, self.ctas, tile, rings.state())
+        if outbox is not None:
+            outbox.finish()

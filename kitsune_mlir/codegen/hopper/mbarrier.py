@@ -42,9 +42,7 @@ def expect(barrier: Int, nbytes: Int) -> None:
 
 def wait(barrier: Int, parity: Int) -> None:
     """Returns when the phase of that parity is complete; each waiting thread sees what was done before."""
-    text = (
-        "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;\n@!done bra again;\n}"
-    )
+    text = "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;\n@!done bra again;\n}"
     device.assembly(text, "r,r,~{memory}", _values(barrier, parity), None)
 
 

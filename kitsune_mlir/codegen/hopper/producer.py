@@ -16,12 +16,14 @@ from .wgmma import CHUNK
 
 @dataclass
 class Producer:
-    """Emits the copies of one tile, whose first row is `first_row` (i32)."""
+    """Emits the copies of one tile, whose first row is `first_row` (i32); `first_column` where the grid deals out
+    columns too."""
 
     program: Program
     maps: ir.Value
     rings: Rings
     first_row: Int
+    first_column: ir.Value | None = None
 
     def emit(self) -> None:
         for block in self.program.blocks:
@@ -46,11 +48,16 @@ class Producer:
     def _stage(self, block: Block, number: Int) -> None:
         first_map = device.mul(number, block.map_step)
         for product in block.products.values():
+            if self.first_column is not None:
+                self._product(product, first_map, self.first_column)
+                continue
             self._repeat(product.n, product.columns, lambda n, product=product: self._product(product, first_map, n))
 
     def _product(self, product: Product, first_map: Int, n: Int) -> None:
         for segment in product.segments:
-            self._repeat(segment.chunks, 1, lambda chunk, segment=segment: self._chunk(product, segment, first_map, n, chunk))
+            self._repeat(
+                segment.chunks, 1, lambda chunk, segment=segment: self._chunk(product, segment, first_map, n, chunk)
+            )
 
     def _chunk(self, product: Product, segment: Segment, first_map: Int, n: Int, chunk: Int) -> None:
         column = device.mul(chunk, CHUNK)

@@ -19,9 +19,9 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.traffic import element_bytes
 
-from .fragments import is_packed
+from .fragments import BLOCK, is_packed
 from .tma import TensorMap
-from .wgmma import CHUNK, MOST_COLUMNS, STEP
+from .wgmma import CHUNK, MOST_COLUMNS, ROWS, STEP
 
 TILE_ROWS = 128
 STREAMED_COLUMNS = 128  # operands at least that wide come through shared memory
@@ -90,10 +90,14 @@ class Vector:
 
 
 class Program:
-    """`tensors` are the pipeline's inputs. Raises UnsupportedError for what warpgroups cannot chain."""
+    """`tensors` are the kernel's inputs, `results` its outputs. Raises UnsupportedError for what warpgroups cannot
+    chain."""
 
-    def __init__(self, stages: list[kitsune.StageOp], tensors: list[ir.Value]):
-        self._numbers = {hash(value): number for number, value in enumerate(tensors)}
+    def __init__(self, pipeline: kitsune.PipelineOp):
+        stages = pipeline.stages
+        self.tensors = [value for value in pipeline.inputs if rows.is_tensor(value)]
+        self.results = pipeline.result_ops
+        self._numbers = {hash(value): number for number, value in enumerate(self.tensors)}
         self.maps: list[TensorMap] = []
         self.vectors: list[Vector] = []
         self.vector_bytes = 0
@@ -102,6 +106,7 @@ class Program:
         for stage in stages:
             _check(stage)
         self.blocks = [self._block(group) for group in _equal_runs(stages)]
+        self.store_maps = self._store_maps()
         check_pressure(self)
 
     def _block(self, stages: list[kitsune.StageOp]) -> Block:
@@ -109,7 +114,9 @@ class Program:
         for number, stage in enumerate(stages):
             first_map, first_byte = len(self.maps), self.vector_bytes
             nests = block.nests if number == 0 else StageNests(stage, self.on_chip)
-            products = {hash(nest.op.results[0]): self._product(nest) for nest in nests if nest.kind == PRODUCT and nest.op}
+            products = {
+                hash(nest.op.results[0]): self._product(nest) for nest in nests if nest.kind == PRODUCT and nest.op
+            }
             vectors = self._stage_vectors(stage)
             if number == 0:
                 block.products, block.vectors = products, vectors
@@ -123,7 +130,8 @@ class Program:
         passes = -(-n // MOST_COLUMNS)
         if passes > 1 and nest.local:
             raise UnsupportedError(f"{n} columns of a product are more than a warpgroup keeps in registers")
-        columns = -(-n // (passes * 8)) * 8
+        unit = BLOCK if passes == 1 else CHUNK
+        columns = -(-n // (passes * unit)) * unit
         segments, start = [], 0
         for value in parts_of(op.operands[0]):
             width = prod(shape_of(value)[1:])
@@ -155,9 +163,23 @@ class Program:
         )
         return len(self.maps) - 1
 
+    def _store_maps(self) -> dict[int, int]:
+        """By output, the maps of those that leave by TMA: 64 columns of a warpgroup's rows."""
+        found = {}
+        for number, result in enumerate(self.results, len(self.tensors)):
+            tile = result.store.operands[0]
+            element, width = element_of(tile), prod(shape_of(tile)[1:])
+            stride = width * element_bytes(element)
+            if is_packed(element) and stride % 16 == 0:
+                found[result.position] = len(self.maps)
+                self.maps.append(TensorMap(number, str(element), (width, None), (stride,), (CHUNK, ROWS)))
+        return found
+
     def _stage_vectors(self, stage: kitsune.StageOp) -> dict[int, int]:
         """Puts the stage's small residents into shared memory."""
-        weights = {hash(op.operation.operands[1]) for op in stage.block.operations if op.operation.name == "linalg.matmul"}
+        weights = {
+            hash(op.operation.operands[1]) for op in stage.block.operations if op.operation.name == "linalg.matmul"
+        }
         found = {}
         for value in stage.residents:
             nbytes = prod(shape_of(value)) * element_bytes(element_of(value))
@@ -167,6 +189,13 @@ class Program:
             self.vectors.append(Vector(self._numbers[hash(value)], nbytes, self.vector_bytes))
             self.vector_bytes += -(-nbytes // 16) * 16
         return found
+
+    @property
+    def grid_product(self) -> Product | None:
+        """The product whose columns the grid deals out as well as rows: the only one, of several passes."""
+        products = [product for block in self.blocks for product in block.products.values()]
+        only = len(products) == 1 and len(self.blocks[0].stages) == 1 and len(self.blocks) == 1
+        return products[0] if only and products[0].passes > 1 else None
 
     @property
     def streams(self) -> bool:
@@ -262,7 +291,10 @@ def _form(stage: kitsune.StageOp) -> tuple:
         operands = tuple(name(value) for value in op.operands)
         results = tuple(name(value) for value in op.results)
         inner = tuple(
-            (tuple(name(argument) for argument in block.arguments), tuple(form(inner.operation) for inner in block.operations))
+            (
+                tuple(name(argument) for argument in block.arguments),
+                tuple(form(inner.operation) for inner in block.operations),
+            )
             for region in op.regions
             for block in region.blocks
         )

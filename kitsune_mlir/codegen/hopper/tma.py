@@ -64,3 +64,27 @@ def load(map_: ir.Value, at: Sequence[Int], destination: Int, barrier: Int) -> N
 def prefetch_map(map_: ir.Value) -> None:
     """Brings a tensor map near the copy engine."""
     device.assembly("prefetch.tensormap [$0];", "l,~{memory}", [map_], None)
+
+
+def store(map_: ir.Value, at: Sequence[Int], source: Int) -> None:
+    """One thread: copies a box in shared memory to these element coordinates. Writes to the box come before a
+    `fence` by each writer and a barrier; `commit` and `wait_read` or the kernel's end come after."""
+    places = ", ".join(f"${2 + d}" for d in range(len(at)))
+    text = f"cp.async.bulk.tensor.{len(at)}d.global.shared::cta.tile.bulk_group [$1, {{{places}}}], [$0];"
+    operands = [device.value(source), map_, *(device.value(i) for i in at)]
+    device.assembly(text, "r,l," + "r," * len(at) + "~{memory}", operands, None)
+
+
+def fence() -> None:
+    """Orders a thread's writes to shared memory before later reads by the copy engine and by wgmma."""
+    device.assembly("fence.proxy.async.shared::cta;", "~{memory}", [], None)
+
+
+def commit() -> None:
+    """Makes a group of the thread's stores so far."""
+    device.assembly("cp.async.bulk.commit_group;", "~{memory}", [], None)
+
+
+def wait_read(pending: int) -> None:
+    """The thread waits until at most so many of its groups have still to read their boxes."""
+    device.assembly(f"cp.async.bulk.wait_group.read {pending};", "~{memory}", [], None)

@@ -41,7 +41,12 @@ def fence() -> None:
 
 
 def multiply(
-    element: str, sums: Sequence[ir.Value], a: Sequence[ir.Value] | ir.Value, b: ir.Value, steps: int, first: ir.Value | bool
+    element: str,
+    sums: Sequence[ir.Value],
+    a: Sequence[ir.Value] | ir.Value,
+    b: ir.Value,
+    steps: int,
+    first: ir.Value | bool,
 ) -> list[ir.Value]:
     """Issues `steps` products (at most 4) along k and commits them as a group. `a` is a descriptor or 4 words a step,
     `b` a descriptor; `first` (a bool or i1) says to start from zero instead of from `sums`."""
