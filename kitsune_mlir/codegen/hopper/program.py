@@ -335,7 +335,7 @@ def check_pressure(program: Program) -> None:
 def is_held(nest: Nest) -> bool:
     """Whether a nest's values stay in registers. An operand that only products read need not when it comes
     through shared memory or when its parts are operands of their own."""
-    readers = {use.owner.operation.name for use in nest.value.uses}
+    readers = {use.owner.operation.name for use in nest.value.uses} - {"tensor.dim"}
     if nest.kind == MAP and readers == {"linalg.matmul"}:
         return not is_streamed(nest.value) and len(parts_of(nest.value)) == 1
     return nest.local
