@@ -21,7 +21,6 @@ class MBarrier:
         self.component = clocks.component(f"a copy that lands on {name}")
         self.made = (by, int(clocks.now[by]))  # by a warp, at its clock
         self.waiters: list[Any] = []
-        self.in_flight = 0
         self._coming = np.zeros(clocks.size, np.int64)
         self.clock = self._coming.copy()
 
@@ -44,7 +43,6 @@ class MBarrier:
 
     def land(self, nbytes: int) -> list[Any]:
         """Bytes of a copy. Gives those that can go on."""
-        self.in_flight -= 1
         self.nbytes -= nbytes
         if self.pending == 0 and self.nbytes < 0:
             raise MemoryFault(f"more bytes land than are expected at {self}")
@@ -92,4 +90,31 @@ class NamedBarrier:
         together = np.concatenate(self._warps)
         clocks.acquire(together, clocks.release(together))
         waiters, self.waiters, self._warps = self.waiters, [], []
+        return waiters
+
+
+class ClusterBarrier:
+    """barrier.cluster: an arrival and a wait of all threads of a cluster's CTAs."""
+
+    def __init__(self, name: str, clocks: Clocks):
+        self.name, self._clocks, self._arrived, self.completed = name, clocks, 0, 0
+        self._coming = np.zeros(clocks.size, np.int64)
+        self.clock = self._coming.copy()
+        self.waiters: list[Any] = []
+
+    def __str__(self) -> str:
+        return f"{self.name} has {self._arrived} threads"
+
+    def arrive(self, warps: np.ndarray, living: int) -> list[Any]:
+        """Gives those that can go on."""
+        self._arrived += 32 * len(warps)
+        np.maximum(self._coming, self._clocks.release(warps), out=self._coming)
+        return self.look(living)
+
+    def look(self, living: int) -> list[Any]:
+        """Threads that ended are not waited for."""
+        if self._arrived < living or not living:
+            return []
+        self._arrived, self.completed, self.clock = 0, self.completed + 1, self._coming.copy()
+        waiters, self.waiters = self.waiters, []
         return waiters

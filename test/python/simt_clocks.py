@@ -8,7 +8,7 @@ A thread's own accesses are in order; between threads a barrier, or an arrival a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ THREAD_BITS, COMPONENT_BITS = 12, 16  # of a stamp; the clock is above them
 MANY = (1 << THREAD_BITS) - 1  # several threads, or none
 _COMPONENT = (1 << COMPONENT_BITS) - 1
 _WHO = (1 << (THREAD_BITS + COMPONENT_BITS)) - 1
+SPACES = ("global", "shared")
 MOST = 80  # components of a CTA that are not warps
 
 
@@ -31,7 +32,7 @@ class Clocks:
         self.seen = np.zeros((ctas * warps, self.size), np.int64)
         self.now = np.ones(ctas * warps, np.int64)
         # Accesses by instructions up to these clocks are visible to asynchronous copies and products.
-        self.proxied = np.zeros(self.size, np.int64)
+        self.proxied = {space: np.zeros(self.size, np.int64) for space in SPACES}
 
     def component(self, name: str) -> int:
         assert len(self.names) < self.size, "too many mbarriers for one launch here"
@@ -48,9 +49,11 @@ class Clocks:
     def acquire(self, warps: np.ndarray, clock: np.ndarray) -> None:
         self.seen[warps] = np.maximum(self.seen[warps], clock)
 
-    def fence_proxy(self, warps: np.ndarray) -> None:
+    def fence_proxy(self, warps: np.ndarray, spaces: Sequence[str]) -> None:
         """What these warps did, or saw done, may be read by copies and products."""
-        self.proxied = np.maximum(self.proxied, self.release(warps))
+        released = self.release(warps)
+        for space in spaces:
+            np.maximum(self.proxied[space], released, out=self.proxied[space])
 
     def who(self, stamp: int) -> str:
         thread, component = int(stamp) & MANY, (int(stamp) >> THREAD_BITS) & _COMPONENT
@@ -90,18 +93,18 @@ class EngineClock:
     """One asynchronous copy or product of a component: what it came after is fixed when it is issued."""
 
     def __init__(self, clocks: Clocks, component: int, now: int, seen: np.ndarray):
-        self.clocks, self.component, self.seen = clocks, component, seen
+        self.clocks, self.component, self.now, self.seen = clocks, component, now, seen
         self.stamp = int(stamp(np.int64(now), np.int64(component), np.int64(MANY)))
 
     def precedes(self, stamps: np.ndarray) -> np.ndarray:
         stamps = _different(stamps)
         return clocks_of(stamps) <= self.seen[components(stamps)]
 
-    def proxied(self, stamps: np.ndarray) -> np.ndarray:
+    def proxied(self, stamps: np.ndarray, space: str) -> np.ndarray:
         """Whether writes are visible to it: its like made them, or a proxy fence followed."""
         stamps = _different(stamps)
         by = components(stamps)
-        return (by >= len(self.clocks.now)) | (clocks_of(stamps) <= self.clocks.proxied[by])
+        return (by >= len(self.clocks.now)) | (clocks_of(stamps) <= self.clocks.proxied[space][by])
 
     def who(self, stamp: int) -> str:
         return self.clocks.who(stamp)

@@ -68,7 +68,7 @@ def decode(op: ir.Operation) -> Op:
     """The operation and all it contains."""
     regions = [Region([_block(block) for block in region.blocks]) for region in op.regions]
     assembly = _assembly(op) if op.name == "llvm.inline_asm" else None
-    waits = op.name in ("gpu.barrier", "scf.while") or (assembly is not None and assembly.waits)
+    waits = op.name in ("gpu.barrier", "nvvm.cluster.wait", "scf.while") or (assembly is not None and assembly.waits)
     return Op(
         op.name,
         [hash(value) for value in op.operands],

@@ -75,8 +75,11 @@ AnyClock = Clock | WarpClock
 class Region:
     """Bytes at an address. `tracked`: written during the launch before it is read, and by ordered threads."""
 
-    def __init__(self, name: str, start: int, content: np.ndarray, writable: bool, tracked: bool):
+    def __init__(
+        self, name: str, start: int, content: np.ndarray, writable: bool, tracked: bool, space: str = "global"
+    ):
         self.name, self.start, self.bytes, self.writable, self.tracked = name, start, content, writable, tracked
+        self.space = space
         self._written = np.zeros(len(content) if tracked else 0, np.int64)
         self._reads: dict[int, _Reads] = {}
 
@@ -149,7 +152,7 @@ class Region:
         self._engine_check(written != 0, places, clock, "reads what nobody wrote")
         self._engine_check(clock.precedes(written), places, clock, "reads what is written at the same time", written)
         said = "reads what no proxy fence made visible to it"
-        self._engine_check(clock.proxied(written), places, clock, said, written)
+        self._engine_check(clock.proxied(written, self.space), places, clock, said, written)
         reads = self._reads_of(clock.component)
         low, high = (places.start, places.stop) if isinstance(places, slice) else (int(places[0]), int(places[-1]) + 1)
         reads.extend(low, high)

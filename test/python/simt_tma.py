@@ -50,7 +50,7 @@ def encode(described: dict[str, Any], pointer: int, rows: int) -> Box:
     return Box(pointer, itemsize, dims, strides, box, swizzle)
 
 
-def places(box: Box, at: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+def _elements(box: Box, at: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
     """For elements of the box in its order: byte offsets from the tensor's pointer, and which exist."""
     offset, exists = np.zeros(1, np.int64), np.ones(1, np.bool_)
     for first, size, stride, length in zip(at, box.dims, box.strides, box.box, strict=True):
@@ -67,16 +67,27 @@ def swizzled(nbytes: int, swizzle: int) -> np.ndarray:
     return chunk ^ (chunk >> 3 & swizzle // 16 - 1) if swizzle else chunk
 
 
-def read_box(region: Region, box: Box, at: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """The bytes as they lie in shared memory, and the places in the region that they come from (ascending)."""
-    offset, exists = places(box, at)
+def box_places(region: Region, box: Box, at: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """[elements that exist, bytes of one]: places in the region; and which elements of the box exist."""
+    offset, exists = _elements(box, at)
     found = box.pointer - region.start + offset[exists]
     if len(found) and found.max() + box.itemsize > len(region.bytes):
         raise MemoryFault(f"a tensor map goes beyond the end of {region.name}")
-    elements = np.zeros((len(offset), box.itemsize), np.uint8)
-    taken = found[:, None] + np.arange(box.itemsize)
+    return found[:, None] + np.arange(box.itemsize), exists
+
+
+def read_box(region: Region, box: Box, at: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """The bytes as they lie in shared memory, and the places in the region that they come from (ascending)."""
+    taken, exists = box_places(region, box, at)
+    elements = np.zeros((len(exists), box.itemsize), np.uint8)
     elements[exists] = region.bytes[taken]
     chunks = elements.reshape(-1, 16)
     content = np.empty_like(chunks)
     content[swizzled(box.nbytes, box.swizzle)] = chunks
     return content.reshape(-1), np.sort(taken, axis=None)
+
+
+def laid_out(box: Box) -> np.ndarray:
+    """[elements, bytes of one]: where the elements of the box lie in shared memory, from its start."""
+    byte = np.arange(box.nbytes)
+    return (swizzled(box.nbytes, box.swizzle)[byte // 16] * 16 + byte % 16).reshape(-1, box.itemsize)

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from simt_agents import Scheduler
 from simt_clocks import Clocks
+from simt_copies import MAPS_AT
+from simt_cta import Cluster, CtaState
 from simt_decode import Op
-from simt_hopper import MAPS_AT, WARPGROUP, CtaState, WarpAgent
+from simt_hopper import WARPGROUP, WarpAgent
 from simt_instructions import Counters
 from simt_memory import Space
 from simt_pipeline import Deadlock
@@ -31,6 +33,10 @@ def run_warps(
     if maps:
         arguments = [MAPS_AT, *arguments]
     ctas = [CtaState(number, launch, maps, clocks) for number in range(launch["ctas"])]
+    size = launch.get("cluster", 1)
+    assert len(ctas) % size == 0, "a cluster that is not whole"
+    for first in range(0, len(ctas), size):
+        Cluster(ctas[first : first + size])
     for cta in ctas:
         for first in range(0, cta.threads, WARPGROUP):
             agent = WarpAgent(kernel, arguments, memory, cta, first, counters, scheduler)

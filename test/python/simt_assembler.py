@@ -1,0 +1,233 @@
+"""Runs a piece of inline PTX for the threads of a mask. Copies and products are in files of their own."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import simt_copies
+import simt_products
+import simt_wgmma
+from simt import DTYPES
+from simt_barriers import MBarrier
+from simt_clocks import SPACES
+from simt_decode import Op
+from simt_memory import MemoryFault
+from simt_ptx import Statement
+
+if TYPE_CHECKING:
+    from simt_hopper import WarpAgent
+
+
+class Assembler:
+    """`products` are queued and not yet issued; `sums` is the last one issued."""
+
+    def __init__(self, agent: WarpAgent, op: Op, mask: np.ndarray):
+        self.agent, self.cta, self.op, self.mask = agent, agent.cta, op, mask
+        self.products: list[Any] = []
+        self.sums: simt_wgmma.Product | None = None
+        self._inputs = agent._all(op.operands)
+        self._registers: dict[str, Any] = {}
+
+    def run(self) -> list[Any]:
+        """The operation's results; none where it waits."""
+        assembly, agent = self.op.assembly, self.agent
+        for statement in assembly.statements:
+            self._do(statement)
+            if agent.pause and agent.waits_for is not None:
+                return []
+        simt_products.issue(self)
+        if not self.op.results:
+            return []
+        if self.sums is not None:
+            return [self.sums]
+        found = [_settled(self.read(f"${i}")) for i in range(assembly.outputs)]
+        return [found[0] if isinstance(self.op.results[0].type, np.dtype) else found]
+
+    def _do(self, statement: Statement) -> None:
+        mask = self.mask
+        if statement.guard:
+            holds = np.broadcast_to(self._registers[statement.guard], mask.shape)
+            mask = mask & (holds ^ statement.inverted)
+            if not mask.any():
+                return
+        if statement.opcode in _INSTRUCTIONS:
+            _INSTRUCTIONS[statement.opcode](self, mask, *statement.operands)
+        elif shape := simt_wgmma.shape_of(statement.opcode):
+            simt_products.queue(self, shape, statement.operands)
+        else:
+            raise AssertionError(f"no such instruction here: {statement.opcode} in '{self.op.assembly.text}'")
+
+    def read(self, operand: Any) -> Any:
+        """A register's value, or a number."""
+        if isinstance(operand, int):
+            return np.array(operand, np.int64)
+        if operand in self._registers:
+            return self._registers[operand]
+        number, outputs = int(operand[1:]), self.op.assembly.outputs
+        return self._inputs[self.op.assembly.ties[number] if number < outputs else number - outputs]
+
+    def write(self, register: str, value: Any) -> None:
+        self._registers[register] = value
+
+    def number(self, operand: Any, mask: np.ndarray) -> int:
+        """Of a register or [register], the same in all threads of the mask."""
+        if isinstance(operand, list):
+            (operand,) = operand
+        return self.agent.number_of(self.read(operand), mask, f"an operand of '{self.op.assembly.text}'")
+
+    def one(self, mask: np.ndarray) -> None:
+        """Checks that it is one thread's."""
+        if np.count_nonzero(mask) != 1:
+            count = np.count_nonzero(mask)
+            raise MemoryFault(f"{count} threads of CTA {self.cta.number} do '{self.op.assembly.text}'")
+
+    def wait(self, thing: Any) -> None:
+        """The agent waits for it, then comes to the operation again."""
+        thing.waiters.append(self.agent)
+        self.agent.frames[-1].at -= 1
+        self.agent.pause, self.agent.waits_for = True, thing
+
+    def mbarrier(self, operand: Any, mask: np.ndarray) -> MBarrier:
+        owner, place = self.cta.cluster.resolve(self.cta, self.number(operand, mask))
+        barrier = self.agent.mbarrier(owner, place, mask)
+        if owner is not self.cta:
+            for warp in self.agent.warps(mask):
+                owner.reach(int(warp), int(self.agent.clocks.now[warp]))
+        return barrier
+
+
+def _settled(value: Any) -> Any:
+    """An array, unless it is of a product in flight."""
+    return np.asarray(value) if isinstance(value, simt_wgmma.Sum) and value.product.done else value
+
+
+def _binary(function: Callable[[Any, Any], Any], run: Assembler, mask: np.ndarray, to: str, a: Any, b: Any) -> None:
+    run.write(to, function(run.read(a), run.read(b)))
+
+
+def _branch(run: Assembler, mask: np.ndarray, label: str) -> None:
+    raise AssertionError(f"a branch that is taken in '{run.op.assembly.text}'")
+
+
+def _pass(run: Assembler, mask: np.ndarray, *_: Any) -> None:
+    pass
+
+
+def _pack(element: str, clamps: bool, run: Assembler, mask: np.ndarray, to: str, high: Any, low: Any) -> None:
+    """cvt of two numbers to a word; the first operand is the high half."""
+    pair = [np.broadcast_to(np.asarray(run.read(x), np.float32), mask.shape) for x in (low, high)]
+    both = np.stack(pair, -1)
+    both = np.where(both < 0, np.float32(0), both) if clamps else both
+    run.write(to, both.astype(DTYPES[element]).view(np.int32)[:, 0])
+
+
+def _mbarrier_init(run: Assembler, mask: np.ndarray, place: Any, count: Any) -> None:
+    run.one(mask)
+    address, cta = run.number(place, mask), run.cta
+    if address % 8 or address < 0 or address + 8 > len(cta.shared.bytes):
+        raise MemoryFault(f"an mbarrier at {address:#x} of {len(cta.shared.bytes)} bytes")
+    cta.shared.write(address + np.arange(8)[None], cta.clock, run.agent.thread_id[mask])
+    name = f"the mbarrier at {address:#x} of CTA {cta.number}"
+    (by,) = run.agent.warps(mask).tolist()
+    cta.mbarriers[address] = MBarrier(name, run.number(count, mask), run.agent.clocks, by)
+
+
+def _mbarrier_arrive(run: Assembler, mask: np.ndarray, _: str, place: Any, count: Any = 1) -> None:
+    barrier, each = run.mbarrier(place, mask), run.number(count, mask)
+    released = run.agent._released(mask)
+    run.agent.scheduler.add(barrier.arrive(each * int(np.count_nonzero(mask)), released))
+
+
+def _mbarrier_expect(run: Assembler, mask: np.ndarray, _: str, place: Any, nbytes: Any) -> None:
+    run.mbarrier(place, mask).expect(run.number(nbytes, mask) * int(np.count_nonzero(mask)))
+    _mbarrier_arrive(run, mask, _, place)
+
+
+def _mbarrier_wait(run: Assembler, mask: np.ndarray, to: str, place: Any, parity: Any) -> None:
+    barrier = run.mbarrier(place, mask)
+    if barrier.passed(run.number(parity, mask)):
+        run.agent._acquired(barrier.clock, mask)
+        run.write(to, np.array(True))
+    else:
+        run.wait(barrier)
+
+
+def _bar_sync(run: Assembler, mask: np.ndarray, number: Any, threads: Any) -> None:
+    run.agent.barrier(run.number(number, mask), run.number(threads, mask), mask)
+
+
+def _bar_warp(run: Assembler, mask: np.ndarray, _: Any) -> None:
+    run.agent.warp_barrier(mask)
+
+
+def _mapa(run: Assembler, mask: np.ndarray, to: str, address: Any, rank: Any) -> None:
+    run.write(to, run.cta.cluster.map_address(run.read(address), run.number(rank, mask)))
+
+
+def _store_cluster(run: Assembler, mask: np.ndarray, place: Any, value: Any) -> None:
+    """st.shared::cluster: each thread's words."""
+    words = value if isinstance(value, tuple) else (value,)
+    columns = np.stack([np.broadcast_to(run.read(word), mask.shape)[mask] for word in words], 1)
+    (register,) = place
+    run.agent.store_cluster(np.broadcast_to(run.read(register), mask.shape)[mask], columns, mask)
+
+
+def _fence_proxy(run: Assembler, mask: np.ndarray, *, spaces: tuple[str, ...] = SPACES) -> None:
+    run.agent.clocks.fence_proxy(run.agent.warps(mask), spaces)
+
+
+def _wgmma_fence(run: Assembler, mask: np.ndarray) -> None:
+    run.agent.unit(mask).fenced = True
+
+
+def _wgmma_commit(run: Assembler, mask: np.ndarray) -> None:
+    simt_products.issue(run)
+    run.agent.commit_products(mask)
+
+
+def _wgmma_wait(run: Assembler, mask: np.ndarray, pending: int) -> None:
+    run.agent.wait_products(pending, mask)
+
+
+def _prefetch_map(run: Assembler, mask: np.ndarray, place: Any) -> None:
+    simt_copies.tensor_map(run, mask, place)
+
+
+_INSTRUCTIONS: dict[str, Callable[..., None]] = simt_copies.INSTRUCTIONS | {
+    "setp.ne.b32": partial(_binary, operator.ne),
+    "setp.eq.b32": partial(_binary, operator.eq),
+    "setp.ne.u32": partial(_binary, operator.ne),
+    "setp.eq.u32": partial(_binary, operator.eq),
+    "add.s64": partial(_binary, operator.add),
+    "add.s32": partial(_binary, operator.add),
+    "add.u32": partial(_binary, operator.add),
+    "bra": _branch,
+    "mapa.shared::cluster.u32": _mapa,
+    "mbarrier.init.shared::cta.b64": _mbarrier_init,
+    "bar.sync": _bar_sync,
+    "bar.warp.sync": _bar_warp,
+    "prefetch.tensormap": _prefetch_map,
+    "fence.mbarrier_init.release.cluster": _pass,
+    "fence.proxy.async": _fence_proxy,
+    "fence.proxy.async.global": partial(_fence_proxy, spaces=("global",)),
+    "fence.proxy.async.shared::cta": partial(_fence_proxy, spaces=("shared",)),
+    "fence.proxy.async.shared::cluster": partial(_fence_proxy, spaces=("shared",)),
+    "wgmma.fence.sync.aligned": _wgmma_fence,
+    "wgmma.commit_group.sync.aligned": _wgmma_commit,
+    "wgmma.wait_group.sync.aligned": _wgmma_wait,
+}
+for _where in (".shared::cta", ".release.cta.shared::cta", ".release.cluster.shared::cluster"):
+    _INSTRUCTIONS[f"mbarrier.arrive{_where}.b64"] = _mbarrier_arrive
+    _INSTRUCTIONS[f"mbarrier.arrive.expect_tx{_where}.b64"] = _mbarrier_expect
+for _scope in ("", ".acquire.cta", ".acquire.cluster"):
+    _INSTRUCTIONS[f"mbarrier.try_wait.parity{_scope}.shared::cta.b64"] = _mbarrier_wait
+for _element in ("bf16", "f16"):
+    _INSTRUCTIONS[f"cvt.rn.{_element}x2.f32"] = partial(_pack, _element, False)
+    _INSTRUCTIONS[f"cvt.rn.relu.{_element}x2.f32"] = partial(_pack, _element, True)
+for _kind in ("b32", "u32", "s32", "f32", "b64"):
+    for _count in ("", ".v2", ".v4"):
+        _INSTRUCTIONS[f"st.shared::cluster{_count}.{_kind}"] = _store_cluster

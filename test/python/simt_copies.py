@@ -1,0 +1,251 @@
+"""Asynchronous copies (PTX ISA, cp.async.bulk and its kin): checked when they are issued, done at a later turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from simt_barriers import MBarrier
+from simt_clocks import EngineClock
+from simt_cta import BulkGroups, CtaState
+from simt_memory import MemoryFault, Region
+from simt_tma import MAP_BYTES, Box, box_places, laid_out, read_box
+
+if TYPE_CHECKING:
+    from simt_assembler import Assembler
+
+MAPS_AT = 1 << 60  # the address of the kernel's parameter of tensor maps
+
+
+class Copy:
+    """A copy in flight. Its bytes are there, and counted, when it gets its turn."""
+
+    def __init__(self, region: Region, places: Any, content: np.ndarray, land: Callable[[], None]):
+        self._region, self._places, self._content, self._land = region, places, content, land
+
+    def turn(self) -> bool:
+        self._region.bytes[self._places] = self._content
+        self._land()
+        return False
+
+
+def _start(
+    run: Assembler, mask: np.ndarray, to: CtaState, place: int, content: np.ndarray, barrier: MBarrier, source: Any
+) -> None:
+    """A copy to shared memory at `place`, that counts on an mbarrier. `source`: the CTA it comes from, or None."""
+    agent, nbytes = run.agent, len(content)
+    if place < 0 or place + nbytes > len(to.shared.bytes):
+        raise MemoryFault(f"a copy to {place:#x} goes beyond the end of shared memory")
+    clock = _clock(run, mask, barrier)
+    places = slice(place, place + nbytes)
+    to.shared.engine_write(places, clock)
+    to.shared.bytes[places] = 0xFF
+    for cta in {to, source} - {None}:
+        cta.reach(clock.component, clock.now)
+
+    def land() -> None:
+        agent.scheduler.add(barrier.land(nbytes))
+
+    agent.scheduler.add([Copy(to.shared, places, content, land)])
+    agent.pause = True
+
+
+def _clock(run: Assembler, mask: np.ndarray, barrier: MBarrier) -> EngineClock:
+    return run.agent.engine_clock(barrier.component, barrier.completed + 1, mask)
+
+
+def tensor_map(run: Assembler, mask: np.ndarray, operand: Any) -> Box:
+    number, rest = divmod(run.number(operand, mask) - MAPS_AT, MAP_BYTES)
+    if rest or not 0 <= number < len(run.cta.maps):
+        raise MemoryFault(f"there is no tensor map {number}")
+    return run.cta.maps[number]
+
+
+def _box(run: Assembler, mask: np.ndarray, rank: int, operand: list[Any], place: int) -> tuple[Box, list[int]]:
+    """A tensor map and coordinates; `place` is the box's in shared memory."""
+    map_, at = operand
+    box = tensor_map(run, mask, map_)
+    if not len(at) == len(box.box) == rank:
+        raise MemoryFault(f"{len(at)} coordinates in a tensor of {len(box.box)} dimensions")
+    if place % box.align:
+        raise MemoryFault(f"a box at {place:#x} is not aligned to {box.align} bytes")
+    return box, [run.number(x, mask) for x in at]
+
+
+def load_box(
+    rank: int, multicast: bool, run: Assembler, mask: np.ndarray, to: Any, source: list[Any], signal: Any, *more: Any
+) -> None:
+    """[destination], [map, {coordinates}], [mbarrier], CTAs of the cluster, cache policy."""
+    run.one(mask)
+    address, barrier_at = run.number(to, mask), run.number(signal, mask)
+    owner, place = run.cta.cluster.resolve(run.cta, address)
+    box, at = _box(run, mask, rank, source, place)
+    targets = [owner]
+    if multicast:
+        bits = run.number(more[0], mask) & 0xFFFF
+        ctas = run.cta.cluster.ctas
+        if not bits or bits >> len(ctas) or owner is not run.cta:
+            raise MemoryFault(f"a copy to CTAs {bits:#b} of a cluster of {len(ctas)}")
+        targets = [cta for rank_, cta in enumerate(ctas) if bits >> rank_ & 1]
+    region = run.agent.memory.find(box.pointer)
+    content, read = read_box(region, box, at)
+    for cta in targets:
+        signalled, barrier_place = run.cta.cluster.resolve(run.cta, barrier_at)
+        if signalled is not owner:
+            raise MemoryFault("a copy to one CTA counts on an mbarrier of another")
+        barrier = run.agent.mbarrier(cta, barrier_place, mask)
+        if len(read):
+            region.engine_read(read, _clock(run, mask, barrier))
+        _start(run, mask, cta, place, content, barrier, None)
+
+
+def bulk_load(run: Assembler, mask: np.ndarray, to: Any, source: Any, size: Any, signal: Any, *_: Any) -> None:
+    """From global memory."""
+    run.one(mask)
+    owner, place, barrier = _target(run, mask, to, signal)
+    start, nbytes = run.number(source, mask), run.number(size, mask)
+    _whole(place, start, nbytes)
+    region = run.agent.memory.find(start)
+    first = _within(region, start - region.start, nbytes)
+    region.engine_read(slice(first, first + nbytes), _clock(run, mask, barrier))
+    _start(run, mask, owner, place, region.bytes[first : first + nbytes].copy(), barrier, None)
+
+
+def bulk_send(run: Assembler, mask: np.ndarray, to: Any, source: Any, size: Any, signal: Any) -> None:
+    """From own shared memory to that of a CTA of the cluster."""
+    run.one(mask)
+    owner, place, barrier = _target(run, mask, to, signal)
+    start, nbytes = run.number(source, mask), run.number(size, mask)
+    _whole(place, start, nbytes)
+    first = _within(run.cta.shared, start, nbytes)
+    run.cta.shared.engine_read(slice(first, first + nbytes), _clock(run, mask, barrier))
+    content = run.cta.shared.bytes[first : first + nbytes].copy()
+    _start(run, mask, owner, place, content, barrier, run.cta)
+
+
+def store_async(run: Assembler, mask: np.ndarray, to: Any, value: Any, signal: Any) -> None:
+    """Each thread's words to shared memory in the cluster, counted there."""
+    words = value if isinstance(value, tuple) else (value,)
+    lanes = np.flatnonzero(mask)
+    columns = [np.broadcast_to(run.read(word), mask.shape) for word in words]
+    content = np.stack(columns, 1).astype(columns[0].dtype)
+    for lane in lanes:
+        alone = np.zeros_like(mask)
+        alone[lane] = True
+        owner, place, barrier = _target(run, alone, to, signal)
+        if place % content[lane].nbytes:
+            raise MemoryFault(f"st.async to {place:#x} is not aligned to {content[lane].nbytes} bytes")
+        _start(run, alone, owner, place, content[lane].view(np.uint8), barrier, None)
+
+
+def _target(run: Assembler, mask: np.ndarray, to: Any, signal: Any) -> tuple[CtaState, int, MBarrier]:
+    owner, place = run.cta.cluster.resolve(run.cta, run.number(to, mask))
+    signalled, barrier_place = run.cta.cluster.resolve(run.cta, run.number(signal, mask))
+    if signalled is not owner:
+        raise MemoryFault("a copy to one CTA counts on an mbarrier of another")
+    return owner, place, run.agent.mbarrier(owner, barrier_place, mask)
+
+
+def _whole(*numbers: int) -> None:
+    if any(number % 16 for number in numbers) or numbers[-1] <= 0:
+        a, b, nbytes = numbers
+        raise MemoryFault(f"a bulk copy of {nbytes} bytes between {a:#x} and {b:#x}: not of 16 bytes")
+
+
+def _within(region: Region, first: int, nbytes: int) -> int:
+    if first < 0 or first + nbytes > len(region.bytes):
+        raise MemoryFault(f"a copy goes beyond the end of {region.name}")
+    return first
+
+
+# To global memory, in groups that a thread waits for.
+
+
+def _groups(run: Assembler, mask: np.ndarray) -> list[BulkGroups]:
+    """Of each thread of the mask that has stored."""
+    return [run.cta.bulk[thread] for thread in run.agent.thread_id[mask].tolist() if thread in run.cta.bulk]
+
+
+def store_box(rank: int, run: Assembler, mask: np.ndarray, to: list[Any], source: Any, *_: Any) -> None:
+    run.one(mask)
+    place = run.number(source, mask)
+    box, at = _box(run, mask, rank, to, place)
+    region = run.agent.memory.find(box.pointer)
+    first = _within(run.cta.shared, place, box.nbytes)
+    places, exists = box_places(region, box, at)
+    source = first + laid_out(box)[exists].reshape(-1)  # what is beyond the tensor need not be there
+    _store(run, mask, source, region, places.reshape(-1))
+
+
+def bulk_store(run: Assembler, mask: np.ndarray, to: Any, source: Any, size: Any, *_: Any) -> None:
+    run.one(mask)
+    start, place, nbytes = run.number(to, mask), run.number(source, mask), run.number(size, mask)
+    _whole(start, place, nbytes)
+    region = run.agent.memory.find(start)
+    target, first = _within(region, start - region.start, nbytes), _within(run.cta.shared, place, nbytes)
+    _store(run, mask, first + np.arange(nbytes), region, target + np.arange(nbytes))
+
+
+def _store(run: Assembler, mask: np.ndarray, source: np.ndarray, region: Region, places: np.ndarray) -> None:
+    """From places in shared memory to as many in a region."""
+    (thread,), cta, scheduler = run.agent.thread_id[mask].tolist(), run.cta, run.agent.scheduler
+    if thread not in cta.bulk:
+        cta.bulk[thread] = BulkGroups(f"stores of CTA {cta.number} thread {thread}", run.agent.clocks)
+    groups = cta.bulk[thread]
+    group = groups.closed + 1
+    if len(places):
+        cta.shared.engine_read(np.sort(source), run.agent.engine_clock(groups.reads, group, mask))
+        region.engine_write(np.sort(places), run.agent.engine_clock(groups.writes, group, mask))
+    content = cta.shared.bytes[source]
+    groups.in_flight[group] = groups.in_flight.get(group, 0) + 1
+    cta.reach(groups.reads, group)
+
+    def land() -> None:
+        groups.in_flight[group] -= 1
+        waiters, groups.waiters = groups.waiters, []
+        scheduler.add(waiters)
+
+    scheduler.add([Copy(region, places, content, land)])
+    run.agent.pause = True
+
+
+def commit_stores(run: Assembler, mask: np.ndarray) -> None:
+    for groups in _groups(run, mask):
+        groups.closed += 1
+
+
+def wait_stores(only_read: bool, run: Assembler, mask: np.ndarray, pending: Any) -> None:
+    """Until all but so many groups are done; those that only read their source are taken to be done then too."""
+    pending, warps, seen = run.number(pending, mask), run.agent.warps(mask), run.agent.clocks.seen
+    for groups in _groups(run, mask):
+        if not groups.done(pending):
+            run.wait(groups)
+            return
+        for component in (groups.reads,) if only_read else (groups.reads, groups.writes):
+            seen[warps, component] = np.maximum(seen[warps, component], groups.closed - pending)
+
+
+_LOAD = "cp.async.bulk.tensor.{}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+_SAVE = "cp.async.bulk.tensor.{}d.global.shared::cta.tile.bulk_group"
+_BULK = ".mbarrier::complete_tx::bytes"
+INSTRUCTIONS: dict[str, Callable[..., None]] = {
+    f"cp.async.bulk.shared::cluster.global{_BULK}": bulk_load,
+    f"cp.async.bulk.shared::cluster.global{_BULK}.L2::cache_hint": bulk_load,
+    f"cp.async.bulk.shared::cluster.shared::cta{_BULK}": bulk_send,
+    "cp.async.bulk.global.shared::cta.bulk_group": bulk_store,
+    "cp.async.bulk.commit_group": commit_stores,
+    "cp.async.bulk.wait_group": partial(wait_stores, False),
+    "cp.async.bulk.wait_group.read": partial(wait_stores, True),
+}
+for _rank in range(1, 6):
+    for _hint in ("", ".L2::cache_hint"):
+        INSTRUCTIONS[_LOAD.format(_rank) + _hint] = partial(load_box, _rank, False)
+        INSTRUCTIONS[_LOAD.format(_rank) + ".multicast::cluster" + _hint] = partial(load_box, _rank, True)
+        INSTRUCTIONS[_SAVE.format(_rank) + _hint] = partial(store_box, _rank)
+        INSTRUCTIONS[_SAVE.format(_rank).replace(".tile", "") + _hint] = partial(store_box, _rank)
+for _kind in ("b32", "u32", "s32", "f32", "b64"):
+    for _count in ("", ".v2", ".v4"):
+        INSTRUCTIONS[f"st.async.shared::cluster{_BULK}{_count}.{_kind}"] = store_async
+        INSTRUCTIONS[f"st.async.weak.shared::cluster{_BULK}{_count}.{_kind}"] = store_async

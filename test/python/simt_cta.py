@@ -1,0 +1,107 @@
+"""What the agents of a CTA, and of a cluster of CTAs, share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import simt_wgmma
+from simt_barriers import ClusterBarrier, MBarrier, NamedBarrier
+from simt_clocks import Clocks, WarpClock
+from simt_memory import MemoryFault, Region, Space
+from simt_tma import Box
+
+RANK_BITS = 24  # an address in a cluster: the rank plus one above so many bits of a CTA's address; own: no rank
+
+
+@dataclass
+class ProductUnit:
+    """The products of one warpgroup."""
+
+    component: int
+    issued: int = 0
+    fenced: bool = False
+    open: list[simt_wgmma.Product] = field(default_factory=list)
+    groups: list[list[simt_wgmma.Product]] = field(default_factory=list)
+
+
+class BulkGroups:
+    """The copies to global memory that one thread issued: how many groups it closed, and copies in flight by group."""
+
+    def __init__(self, name: str, clocks: Clocks):
+        self.name, self.closed = name, 0
+        self.reads, self.writes = clocks.component(name), clocks.component(name)
+        self.in_flight: dict[int, int] = {}
+        self.waiters: list[Any] = []
+
+    def __str__(self) -> str:
+        return f"{self.name}: {sum(self.in_flight.values())} are in flight"
+
+    def done(self, pending: int) -> bool:
+        """Whether all but the last `pending` groups are complete."""
+        return not any(count for group, count in self.in_flight.items() if group <= self.closed - pending)
+
+
+class CtaState:
+    """One CTA. Its shared memory is reached by the CTAs of its cluster too."""
+
+    def __init__(self, number: int, launch: dict[str, Any], maps: Sequence[Box], clocks: Clocks):
+        self.number, self.maps, self.clocks, self.threads = number, maps, clocks, launch["threads"]
+        content = np.full(launch["shared_bytes"], 0xFF, np.uint8)
+        self.shared = Region(f"CTA {number}'s shared memory", 0, content, writable=True, tracked=True, space="shared")
+        self.space, self.clock = Space([self.shared]), WarpClock(clocks, number)
+        self.mbarriers: dict[int, MBarrier] = {}
+        self.named: dict[int, NamedBarrier] = {}
+        self.units: dict[int, ProductUnit] = {}
+        self.bulk: dict[int, BulkGroups] = {}  # by thread
+        self.agents: list[Any] = []  # that have not ended
+        self.cluster: Cluster
+        self._reached: dict[int, int] = {}  # by copies and other CTAs: components, up to which clock
+
+    @property
+    def warps(self) -> np.ndarray:
+        """Their components."""
+        return self.number * self.clocks.warps + np.arange(self.clocks.warps)
+
+    def reach(self, component: int, now: int) -> None:
+        """An access to its shared memory that its own threads do not make themselves."""
+        if not self.agents:
+            raise MemoryFault(f"{self.clocks.names[component]} reaches CTA {self.number}, which ended")
+        self._reached[component] = max(self._reached.get(component, 0), now)
+
+    def end(self) -> None:
+        """Its last thread ended. Nobody may come to its shared memory any more."""
+        seen = self.clocks.seen[self.warps].max(0)
+        for component, now in self._reached.items():
+            if seen[component] < now:
+                who = self.clocks.names[component]
+                raise MemoryFault(f"CTA {self.number} may end before {who} is done with its shared memory")
+
+
+class Cluster:
+    """CTAs that reach each other's shared memory."""
+
+    def __init__(self, ctas: Sequence[CtaState]):
+        self.ctas = ctas
+        self.barrier = ClusterBarrier(f"the barrier of CTAs {ctas[0].number} to {ctas[-1].number}", ctas[0].clocks)
+        for cta in ctas:
+            cta.cluster = self
+
+    @property
+    def living(self) -> int:
+        """Threads that have not ended."""
+        return sum(int(np.count_nonzero(agent.mask)) for cta in self.ctas for agent in cta.agents)
+
+    def resolve(self, own: CtaState, address: int) -> tuple[CtaState, int]:
+        """The CTA that an address is of, and the address there."""
+        rank = (address >> RANK_BITS) - 1
+        if rank < -1 or rank >= len(self.ctas):
+            raise MemoryFault(f"address {address:#x} is in no CTA of the cluster")
+        return own if rank < 0 else self.ctas[rank], address & (1 << RANK_BITS) - 1
+
+    def map_address(self, addresses: Any, rank: int) -> Any:
+        if not 0 <= rank < len(self.ctas):
+            raise MemoryFault(f"there is no CTA {rank} in a cluster of {len(self.ctas)}")
+        return np.asarray(addresses) & (1 << RANK_BITS) - 1 | rank + 1 << RANK_BITS

@@ -1,0 +1,67 @@
+"""wgmma in inline PTX: products are queued as a text issues them, and are in flight from its end to a wait."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import simt_wgmma
+from simt_clocks import EngineClock
+from simt_cta import CtaState
+from simt_memory import MemoryFault
+
+if TYPE_CHECKING:
+    from simt_assembler import Assembler
+
+
+def queue(run: Assembler, shape: simt_wgmma.Shape, operands: Sequence[Any]) -> None:
+    """One instruction: sums, A, B, whether to add to the sums, signs and orders."""
+    d, a, b, adds, *flags = operands
+    if flags != ([1, 1, 0] if isinstance(a, tuple) else [1, 1, 0, 0]):
+        raise AssertionError(f"no such product here: {flags}")
+    count, ties = shape.n // 2, run.op.assembly.ties
+    assert d == tuple(f"${i}" for i in range(count)) and all(i in ties for i in range(count)), "sums that are not tied"
+    left = [run.read(word) for word in a] if isinstance(a, tuple) else run.number(a, run.mask)
+    run.products.append((shape, left, run.number(b, run.mask), bool(run.number(adds, run.mask))))
+
+
+def issue(run: Assembler) -> None:
+    """All that is queued, which sums to the same registers."""
+    if not run.products:
+        return
+    products, run.products = run.products, []
+    (shape, first, _, adds), agent = products[0], run.agent
+    unit = agent.unit(run.mask)
+    assert all(product[0] == shape for product in products) and all(product[3] for product in products[1:])
+    sums = [run.read(f"${i}") for i in range(shape.n // 2)] if run.sums is None else run.sums
+    in_registers = isinstance(first, list)
+    chained = isinstance(sums[0], simt_wgmma.Sum) and not sums[0].product.done
+    if not unit.fenced and (in_registers or not chained):
+        raise MemoryFault("a product uses registers without a wgmma.fence since the last wait")
+    unit.issued += 1
+    clock = agent.engine_clock(unit.component, unit.issued, run.mask)
+    if in_registers:
+        a = simt_wgmma.fragment([word for product in products for word in product[1]], shape.element)
+    else:
+        a = _matrix(run.cta, [product[1] for product in products], simt_wgmma.ROWS, shape.element, clock)
+    total = a @ _matrix(run.cta, [product[2] for product in products], shape.n, shape.element, clock).T
+    if adds:
+        total += simt_wgmma.matrix_of(sums)
+    run.sums = simt_wgmma.Product(unit.issued, total)
+    unit.open.append(run.sums)
+    agent.pause = True
+
+
+def _matrix(cta: CtaState, descriptors: Sequence[int], rows: int, element: str, clock: EngineClock) -> np.ndarray:
+    """[rows, k] from shared memory."""
+    chunks = np.concatenate([simt_wgmma.descriptor(bits).chunks(rows) for bits in descriptors], 1)
+    first, last = int(chunks.min()), int(chunks.max()) + 1
+    if last * 16 > len(cta.shared.bytes):
+        raise MemoryFault("a matrix descriptor goes beyond the end of shared memory")
+    if chunks.size == last - first:
+        cta.shared.engine_read(slice(first * 16, last * 16), clock)
+    else:
+        cta.shared.engine_read((np.sort(chunks, axis=None)[:, None] * 16 + np.arange(16)).reshape(-1), clock)
+    content = cta.shared.bytes[: last * 16].reshape(-1, 16)[chunks]
+    return simt_wgmma.widened(content.reshape(rows, -1), element)
