@@ -2,7 +2,7 @@
 
 Products, row reductions, operands of products, and what leaves the stage are stored; everything else is
 computed where it is used (`evaluate.py`). A product takes its elementwise consumers along as its
-epilogue as long as each value has that one use.
+epilogue as long as all uses go through one value.
 """
 
 from __future__ import annotations
@@ -86,27 +86,40 @@ class StageNests:
 
     def _product(self, op: ir.Operation) -> None:
         """The product with its epilogue; stored locally when anything but a put or store reads the end."""
-        value = op.results[0]
-        while (following := self._only_elementwise_use(value)) is not None:
-            value = following
+        value = self._end_of_epilogue(op)
         readers = [use.owner.operation.name for use in value.uses]
         outward = (kitsune.PutOp.OPERATION_NAME, kitsune.StoreOp.OPERATION_NAME)
         self._add(Nest(PRODUCT, value, op, local=any(name not in outward for name in readers)))
 
-    def _only_elementwise_use(self, value: ir.Value) -> ir.Value | None:
-        uses = list(value.uses)
-        if len(uses) != 1:
-            return None
-        op = uses[0].owner.operation
+    def _end_of_epilogue(self, product: ir.Operation) -> ir.Value:
+        """The last value that elementwise operators make of a product alone and through which all uses of it go."""
+        end, members = product.results[0], [product]
+        keys = {hash(end)}
+        for op in self.stage.block.operations:
+            op = op.operation
+            if not any(hash(operand) in keys for operand in op.operands) or op.name == "tensor.dim":
+                continue
+            if not self._joins_epilogue(op, keys):
+                break
+            users = (use.owner.operation for member in members for use in member.results[0].uses)
+            if all(user in members or user == op or user.name == "tensor.dim" for user in users):
+                end = op.results[0]
+            members.append(op)
+            keys.add(hash(op.results[0]))
+        return end
+
+    def _joins_epilogue(self, op: ir.Operation, keys: set[int]) -> bool:
+        """Whether an operator is elementwise on the values of `keys`; what else it reads must be stored before."""
         if not is_elementwise(op):
-            return None
+            return False
         s = rows.Structured(op)
         identity = ir.AffineMap.get_identity(2)
-        if uses[0].operand_number >= s.inputs or s.maps[uses[0].operand_number] != identity or s.maps[-1] != identity:
-            return None
-        # What else it reads must be stored before the product runs.
-        others = [v for i, v in enumerate(op.operands) if i < s.inputs and i != uses[0].operand_number]
-        return op.results[0] if all(self._is_ready(v) for v in others) else None
+        for i, (operand, map_) in enumerate(zip(op.operands, s.maps)):
+            if hash(operand) in keys and (i >= s.inputs or map_ != identity):
+                return False
+            if i < s.inputs and hash(operand) not in keys and not self._is_ready(operand):
+                return False
+        return s.maps[-1] == identity
 
     def _is_ready(self, value: ir.Value) -> bool:
         """Whether every stored value that `value` is computed from is stored already."""
@@ -143,3 +156,4 @@ class StageNests:
 
 def kitsune_label(queue: ir.Value) -> str:
     return rows.producer(queue).opview.label
+
