@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,22 @@ if TYPE_CHECKING:
     from simt_hopper import WarpAgent
 
 
+_NUMBERS = {
+    f"{sign}{bits}": np.dtype(f"{kind}{bits // 8}")
+    for sign, kind in (("u", "u"), ("s", "i"), ("b", "u"))
+    for bits in (32, 64)
+}
+_FUNCTIONS = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "and": operator.and_,
+    "or": operator.or_,
+    "xor": operator.xor,
+    **{f"setp.{name}": getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+}
+_CALCULATION = re.compile(rf"({'|'.join(_FUNCTIONS)})\.({'|'.join(_NUMBERS)})".replace("setp.", r"setp\."))
+
+
 class Assembler:
     """`products` are queued and not yet issued; `sums` is the last one issued."""
 
@@ -31,13 +48,17 @@ class Assembler:
         self.sums: simt_wgmma.Product | None = None
         self._inputs = agent._all(op.operands)
         self._registers: dict[str, Any] = {}
+        self._next = 0  # statement
 
     def run(self) -> list[Any]:
-        """The operation's results; none where it waits."""
+        """The operation's results; none where it comes to it again."""
         assembly, agent = self.op.assembly, self.agent
-        for statement in assembly.statements:
-            self._do(statement)
-            if agent.pause and agent.waits_for is not None:
+        frame = agent.frames[-1]
+        at = frame.at
+        while self._next < len(assembly.statements):
+            self._next += 1
+            self._do(assembly.statements[self._next - 1])
+            if frame.at != at:
                 return []
         simt_products.issue(self)
         if not self.op.results:
@@ -56,10 +77,25 @@ class Assembler:
                 return
         if statement.opcode in _INSTRUCTIONS:
             _INSTRUCTIONS[statement.opcode](self, mask, *statement.operands)
+        elif calculation := _CALCULATION.fullmatch(statement.opcode):
+            to, *operands = statement.operands
+            function, kind = _FUNCTIONS[calculation[1]], _NUMBERS[calculation[2]]
+            self.write(to, function(*(np.asarray(self.read(x)).astype(np.int64).astype(kind) for x in operands)))
         elif shape := simt_wgmma.shape_of(statement.opcode):
             simt_products.queue(self, shape, statement.operands)
         else:
             raise AssertionError(f"no such instruction here: {statement.opcode} in '{self.op.assembly.text}'")
+
+    def branch(self, mask: np.ndarray, label: str) -> None:
+        """Back: others take their turns, then the text starts again."""
+        if (mask != self.mask).any():
+            raise AssertionError(f"threads part in '{self.op.assembly.text}'")
+        place = self.op.assembly.statements.index(Statement(":", (label,)))
+        if place >= self._next:
+            self._next = place
+        else:
+            self.agent.again()
+            self.agent.polled()
 
     def read(self, operand: Any) -> Any:
         """A register's value, or a number."""
@@ -67,6 +103,8 @@ class Assembler:
             return np.array(operand, np.int64)
         if operand in self._registers:
             return self._registers[operand]
+        if operand[0] == "%":
+            return self.agent.special(operand)
         number, outputs = int(operand[1:]), self.op.assembly.outputs
         return self._inputs[self.op.assembly.ties[number] if number < outputs else number - outputs]
 
@@ -85,12 +123,6 @@ class Assembler:
             count = np.count_nonzero(mask)
             raise MemoryFault(f"{count} threads of CTA {self.cta.number} do '{self.op.assembly.text}'")
 
-    def wait(self, thing: Any) -> None:
-        """The agent waits for it, then comes to the operation again."""
-        thing.waiters.append(self.agent)
-        self.agent.frames[-1].at -= 1
-        self.agent.pause, self.agent.waits_for = True, thing
-
     def mbarrier(self, operand: Any, mask: np.ndarray) -> MBarrier:
         owner, place = self.cta.cluster.resolve(self.cta, self.number(operand, mask))
         barrier = self.agent.mbarrier(owner, place, mask)
@@ -105,12 +137,32 @@ def _settled(value: Any) -> Any:
     return np.asarray(value) if isinstance(value, simt_wgmma.Sum) and value.product.done else value
 
 
-def _binary(function: Callable[[Any, Any], Any], run: Assembler, mask: np.ndarray, to: str, a: Any, b: Any) -> None:
-    run.write(to, function(run.read(a), run.read(b)))
+def _move(run: Assembler, mask: np.ndarray, to: str, value: Any) -> None:
+    run.write(to, run.read(value))
 
 
-def _branch(run: Assembler, mask: np.ndarray, label: str) -> None:
-    raise AssertionError(f"a branch that is taken in '{run.op.assembly.text}'")
+def _trap(run: Assembler, mask: np.ndarray) -> None:
+    raise MemoryFault(f"CTA {run.cta.number} traps")
+
+
+def _shuffle(run: Assembler, mask: np.ndarray, to: str, value: Any, lane: Any, clamp: int, members: int) -> None:
+    """shfl.sync.idx of whole warps."""
+    if (clamp, members) != (0x1F, 0xFFFFFFFF) or (mask != np.repeat(mask.reshape(-1, 32).any(1), 32)).any():
+        raise MemoryFault(f"CTA {run.cta.number} has a shuffle that some lanes of a warp do not reach")
+    values, lanes = (np.broadcast_to(run.read(x), mask.shape) for x in (value, lane))
+    run.write(to, values[np.arange(len(mask)) // 32 * 32 + lanes % 32])
+
+
+def _load_counter(run: Assembler, mask: np.ndarray, to: str, place: Any) -> None:
+    run.one(mask)
+    address = run.number(place, mask)
+    run.write(to, run.agent._poll(address, run.agent._counter(address), run.op, True, mask))
+
+
+def _store_counter(run: Assembler, mask: np.ndarray, place: Any, value: Any) -> None:
+    run.one(mask)
+    address, new = run.number(place, mask), run.number(value, mask)
+    run.agent._update(address, run.agent._counter(address), lambda _: new, False, mask)
 
 
 def _pass(run: Assembler, mask: np.ndarray, *_: Any) -> None:
@@ -153,11 +205,19 @@ def _mbarrier_wait(run: Assembler, mask: np.ndarray, to: str, place: Any, parity
         run.agent._acquired(barrier.clock, mask)
         run.write(to, np.array(True))
     else:
-        run.wait(barrier)
+        run.agent.wait(barrier)
 
 
 def _bar_sync(run: Assembler, mask: np.ndarray, number: Any, threads: Any) -> None:
     run.agent.barrier(run.number(number, mask), run.number(threads, mask), mask)
+
+
+def _cluster_arrive(run: Assembler, mask: np.ndarray) -> None:
+    run.agent.cluster_arrive(mask)
+
+
+def _cluster_wait(run: Assembler, mask: np.ndarray) -> None:
+    run.agent.cluster_wait(mask)
 
 
 def _bar_warp(run: Assembler, mask: np.ndarray, _: Any) -> None:
@@ -198,14 +258,12 @@ def _prefetch_map(run: Assembler, mask: np.ndarray, place: Any) -> None:
 
 
 _INSTRUCTIONS: dict[str, Callable[..., None]] = simt_copies.INSTRUCTIONS | {
-    "setp.ne.b32": partial(_binary, operator.ne),
-    "setp.eq.b32": partial(_binary, operator.eq),
-    "setp.ne.u32": partial(_binary, operator.ne),
-    "setp.eq.u32": partial(_binary, operator.eq),
-    "add.s64": partial(_binary, operator.add),
-    "add.s32": partial(_binary, operator.add),
-    "add.u32": partial(_binary, operator.add),
-    "bra": _branch,
+    ":": _pass,
+    "bra": Assembler.branch,
+    "trap": _trap,
+    "shfl.sync.idx.b32": _shuffle,
+    "ld.acquire.gpu.global.u32": _load_counter,
+    "st.release.gpu.global.u32": _store_counter,
     "mapa.shared::cluster.u32": _mapa,
     "mbarrier.init.shared::cta.b64": _mbarrier_init,
     "bar.sync": _bar_sync,
@@ -220,6 +278,13 @@ _INSTRUCTIONS: dict[str, Callable[..., None]] = simt_copies.INSTRUCTIONS | {
     "wgmma.commit_group.sync.aligned": _wgmma_commit,
     "wgmma.wait_group.sync.aligned": _wgmma_wait,
 }
+for _kind in ("b32", "u32", "s32", "b64", "u64", "s64"):
+    _INSTRUCTIONS[f"mov.{_kind}"] = _move
+for _aligned in ("", ".aligned"):
+    for _order in ("", ".release"):
+        _INSTRUCTIONS[f"barrier.cluster.arrive{_order}{_aligned}"] = _cluster_arrive
+    for _order in ("", ".acquire"):
+        _INSTRUCTIONS[f"barrier.cluster.wait{_order}{_aligned}"] = _cluster_wait
 for _where in (".shared::cta", ".release.cta.shared::cta", ".release.cluster.shared::cluster"):
     _INSTRUCTIONS[f"mbarrier.arrive{_where}.b64"] = _mbarrier_arrive
     _INSTRUCTIONS[f"mbarrier.arrive.expect_tx{_where}.b64"] = _mbarrier_expect

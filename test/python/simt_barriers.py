@@ -94,27 +94,22 @@ class NamedBarrier:
 
 
 class ClusterBarrier:
-    """barrier.cluster: an arrival and a wait of all threads of a cluster's CTAs."""
+    """barrier.cluster: an arrival and a wait of all threads of a cluster's CTAs that have not ended."""
 
     def __init__(self, name: str, clocks: Clocks):
-        self.name, self._clocks, self._arrived, self.completed = name, clocks, 0, 0
+        self.name, self._clocks, self.completed = name, clocks, 0
         self._coming = np.zeros(clocks.size, np.int64)
         self.clock = self._coming.copy()
         self.waiters: list[Any] = []
 
     def __str__(self) -> str:
-        return f"{self.name} has {self._arrived} threads"
+        return f"{self.name}, phase {self.completed}"
 
-    def arrive(self, warps: np.ndarray, living: int) -> list[Any]:
-        """Gives those that can go on."""
-        self._arrived += 32 * len(warps)
+    def arrive(self, warps: np.ndarray) -> None:
         np.maximum(self._coming, self._clocks.release(warps), out=self._coming)
-        return self.look(living)
 
-    def look(self, living: int) -> list[Any]:
-        """Threads that ended are not waited for."""
-        if self._arrived < living or not living:
-            return []
-        self._arrived, self.completed, self.clock = 0, self.completed + 1, self._coming.copy()
+    def complete(self) -> list[Any]:
+        """All are here. Gives those that can go on."""
+        self.completed, self.clock = self.completed + 1, self._coming.copy()
         waiters, self.waiters = self.waiters, []
         return waiters

@@ -221,7 +221,7 @@ def wait_stores(only_read: bool, run: Assembler, mask: np.ndarray, pending: Any)
     pending, warps, seen = run.number(pending, mask), run.agent.warps(mask), run.agent.clocks.seen
     for groups in _groups(run, mask):
         if not groups.done(pending):
-            run.wait(groups)
+            run.agent.wait(groups)
             return
         for component in (groups.reads,) if only_read else (groups.reads, groups.writes):
             seen[warps, component] = np.maximum(seen[warps, component], groups.closed - pending)

@@ -58,6 +58,7 @@ class CtaState:
         self.bulk: dict[int, BulkGroups] = {}  # by thread
         self.agents: list[Any] = []  # that have not ended
         self.cluster: Cluster
+        self.rank = 0
         self._reached: dict[int, int] = {}  # by copies and other CTAs: components, up to which clock
 
     @property
@@ -86,13 +87,15 @@ class Cluster:
     def __init__(self, ctas: Sequence[CtaState]):
         self.ctas = ctas
         self.barrier = ClusterBarrier(f"the barrier of CTAs {ctas[0].number} to {ctas[-1].number}", ctas[0].clocks)
-        for cta in ctas:
-            cta.cluster = self
+        for rank, cta in enumerate(ctas):
+            cta.cluster, cta.rank = self, rank
 
-    @property
-    def living(self) -> int:
-        """Threads that have not ended."""
-        return sum(int(np.count_nonzero(agent.mask)) for cta in self.ctas for agent in cta.agents)
+    def look(self) -> list[Any]:
+        """Completes the barrier if nobody is missing. Gives those that can go on."""
+        agents = [agent for cta in self.ctas for agent in cta.agents]
+        if not agents or any(agent.cluster_phase != self.barrier.completed for agent in agents):
+            return []
+        return self.barrier.complete()
 
     def resolve(self, own: CtaState, address: int) -> tuple[CtaState, int]:
         """The CTA that an address is of, and the address there."""

@@ -46,7 +46,8 @@ class Assembly:
 
     @property
     def waits(self) -> bool:
-        return any(s.opcode.startswith(("mbarrier.try_wait", "bar.sync")) for s in self.statements)
+        waiting = ("mbarrier.try_wait", "bar.sync", "barrier.cluster.wait", "bra")
+        return any(statement.opcode.startswith(waiting) for statement in self.statements)
 
 
 @dataclass(eq=False)

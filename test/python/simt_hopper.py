@@ -42,7 +42,7 @@ class WarpAgent(Agent):
         self._shared, self._clock, self._shared_clock = cta.space, cta.clock, cta.clock
         self.mask, self.values, self.polls = np.ones(self.threads, np.bool_), {}, "nothing"
         self._counted = -1  # how many atomic operations it has seen while it waits
-        self._cluster_phase = -1  # of the cluster's barrier, at its arrival
+        self.cluster_phase = -1  # of the cluster's barrier, at its arrival
         cta.agents.append(self)
 
     def __str__(self) -> str:
@@ -54,15 +54,14 @@ class WarpAgent(Agent):
             self.function, self.arguments, self._global, self.cta, self.first, self._counters, self.scheduler
         )
         self.copy_to(other)
-        other._cluster_phase = self._cluster_phase
+        other.cluster_phase = self.cluster_phase
         return other
 
     def ended(self) -> None:
         self.cta.agents.remove(self)
         if not self.cta.agents:
             self.cta.end()
-        cluster = self.cta.cluster
-        self.scheduler.add(cluster.barrier.look(cluster.living))
+        self.scheduler.add(self.cta.cluster.look())
 
     def polled(self) -> None:
         self.pause = True
@@ -85,6 +84,15 @@ class WarpAgent(Agent):
         if (found != found[0]).any():
             raise MemoryFault(f"{what} differs between threads of a warpgroup")
         return int(found[0])
+
+    def special(self, register: str) -> Any:
+        """A special register of PTX; time stands still."""
+        return {
+            "%tid.x": self.thread_id,
+            "%ctaid.x": self.block_id,
+            "%cluster_ctarank": np.array(self.cta.rank, np.int32),
+            "%globaltimer": np.array(0, np.int64),
+        }[register]
 
     # Barriers of threads.
 
@@ -115,26 +123,43 @@ class WarpAgent(Agent):
         self.warp_barrier(mask)
         return []
 
-    def _nvvm_cluster_arrive(self, op: Op, mask: np.ndarray) -> list[Any]:
+    def cluster_arrive(self, mask: np.ndarray) -> None:
         self._all_of_it(mask, "a cluster's barrier")
         cluster = self.cta.cluster
-        self._cluster_phase = cluster.barrier.completed
-        self.pause = True
-        self.scheduler.add(cluster.barrier.arrive(self.warps(mask), cluster.living))
+        if self.cluster_phase >= 0:
+            raise MemoryFault(f"CTA {self.number} arrives at a cluster's barrier twice")
+        self.cluster_phase, self.pause = cluster.barrier.completed, True
+        cluster.barrier.arrive(self.warps(mask))
+        self.scheduler.add(cluster.look())
+
+    def cluster_wait(self, mask: np.ndarray) -> None:
+        barrier: ClusterBarrier = self.cta.cluster.barrier
+        if self.cluster_phase < 0:
+            raise MemoryFault(f"CTA {self.number} waits at a cluster's barrier without having arrived")
+        if barrier.completed == self.cluster_phase:
+            self.wait(barrier)
+        else:
+            self.clocks.acquire(self.warps(mask), barrier.clock)
+            self.cluster_phase = -1
+
+    def _nvvm_cluster_arrive(self, op: Op, mask: np.ndarray) -> list[Any]:
+        self.cluster_arrive(mask)
         return []
 
     def _nvvm_cluster_wait(self, op: Op, mask: np.ndarray) -> list[Any]:
-        barrier: ClusterBarrier = self.cta.cluster.barrier
-        if self._cluster_phase < 0:
-            raise MemoryFault(f"CTA {self.number} waits at a cluster's barrier without having arrived")
-        if barrier.completed == self._cluster_phase:
-            barrier.waiters.append(self)
-            self.frames[-1].at -= 1
-            self.pause, self.waits_for = True, barrier
-            return []
-        self.clocks.acquire(self.warps(mask), barrier.clock)
-        self._cluster_phase = -1
+        self.cluster_wait(mask)
         return []
+
+    def wait(self, thing: Any) -> None:
+        """Waits for it, then comes to the operation again."""
+        thing.waiters.append(self)
+        self.again()
+        self.waits_for = thing
+
+    def again(self) -> None:
+        """The operation is not done yet."""
+        self.frames[-1].at -= 1
+        self.pause = True
 
     # Counters in global memory.
 
@@ -188,7 +213,7 @@ class WarpAgent(Agent):
         return []
 
     def _nvvm_read_ptx_sreg_cluster_ctarank(self, op: Op, mask: np.ndarray) -> list[Any]:
-        return [np.array(self.cta.cluster.ctas.index(self.cta), np.int32)]
+        return [np.array(self.cta.rank, np.int32)]
 
     def _nvvm_elect_sync(self, op: Op, mask: np.ndarray) -> list[Any]:
         lanes = mask.reshape(-1, 32)
@@ -208,7 +233,8 @@ class WarpAgent(Agent):
         if op.assembly.text == "exit;":
             self._all_of_it(mask, "an end")
             raise Exit
-        if op.assembly.statements[0].opcode.startswith(("mma.", "ld.", "red.", "atom.")):
+        first, *more = op.assembly.statements
+        if not more and first.opcode.startswith(("mma.", "ld.", "red.", "atom.")):
             return super()._llvm_inline_asm(op, mask)
         return Assembler(self, op, mask).run()
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 _GUARD = re.compile(r"@(!?)(\w+)\s+")
-_LABEL = re.compile(r"(\w+):\s*")
+_LABEL = re.compile(r"(\w+):(?!:)\s*")
 
 
 @dataclass(frozen=True)
 class Statement:
-    """Operands: a register's name, a number, a tuple for {a, b}, a list for [a, b]."""
+    """Operands: a register's name, a number, a tuple for {a, b}, a list for [a, b]. A label has the opcode ":"."""
 
     opcode: str
     operands: tuple[Any, ...]
@@ -31,8 +31,11 @@ def parse(text: str) -> tuple[Statement, ...]:
     for part in filter(None, (piece.strip() for piece in text.split(";"))):
         if part.startswith(".reg"):
             continue
-        if label := _LABEL.match(part):
+        while label := _LABEL.match(part):
             part = part[label.end() :]
+            found.append(Statement(":", (label.group(1),)))
+        if not part:
+            continue
         guard = _GUARD.match(part)
         if guard:
             part = part[guard.end() :]
