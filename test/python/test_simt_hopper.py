@@ -5,14 +5,13 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from fake_pipeline import FakeLauncher, PipelineDevice
+import simt_case
 from simt_memory import MemoryFault
 from simt_pipeline import Deadlock
 
-from kitsune_mlir import mlir
 from kitsune_mlir.codegen.hopper import mbarrier, tma, warps, wgmma
 from kitsune_mlir.codegen.pipeline import device
-from kitsune_mlir.mlir import arith, ir, llvm
+from kitsune_mlir.mlir import arith, ir
 
 K, N, ROWS = 128, 64, 64  # a tile is 64 rows; weights are N by K, in boxes of N by 64
 SLOTS, CTAS = 2, 2
@@ -33,20 +32,8 @@ class Kernel:
         self.a_at = SHARED
         self.shared_bytes = SHARED + (2 * ROWS * 128 if from_shared else 0)
 
-    def build(self, gpu_module: ir.Block) -> None:
-        pointer = device.pointer_type(device.GLOBAL)
-        arguments = [ir.Type.parse("!llvm.ptr"), pointer, pointer, pointer, pointer, device.i32()]
-        with ir.InsertionPoint(gpu_module):
-            linkage = ir.Attribute.parse("#llvm.linkage<external>")
-            shared = ir.Type.parse("!llvm.array<0 x i8>")
-            llvm.GlobalOp(shared, "shared", linkage, addr_space=device.SHARED, alignment=1024)
-            kernel = device.gpu.GPUFuncOp(ir.FunctionType.get(arguments, []), "product", kernel=True)
-            with ir.InsertionPoint(kernel.body.blocks.append(*arguments)):
-                self.body(*kernel.body.blocks[0].arguments)
-                device.gpu.ReturnOp([])
-
     def body(self, maps, x, w, y, workspace, rows) -> None:
-        self.shared = llvm.AddressOfOp(device.pointer_type(device.SHARED), "shared").result
+        self.shared = simt_case.shared_pointer()
         self.x, self.y, self.maps, self.rows = x, y, maps, rows
         with device.when(device.equal(device.thread(), 0)):
             self.ring.init(1, self.consumers())
@@ -184,40 +171,12 @@ class Kernel:
 
 def launch(kernel: Kernel, rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """What the kernel makes of random data, and what is right."""
-    ctx = mlir.context()
-    with ctx, ir.Location.unknown():
-        module = ir.Module.create()
-        with ir.InsertionPoint(module.body):
-            gpu_module = device.gpu.GPUModuleOp("product_kernel")
-            kernel.build(gpu_module.bodyRegion.blocks.append())
-        assert module.operation.verify()
-        gpu = PipelineDevice(module, seed)
-    description = {
-        "kernel": "product",
-        "ctas": CTAS,
-        "threads": kernel.threads,
-        "shared_bytes": kernel.shared_bytes,
-        "workspace_bytes": 0,
-        "watched": [],
-        "streams": [0],
-        "maps": [BOX.description()],
-    }
     rng = np.random.default_rng(seed)
     x, w = (rng.standard_normal((n, K)).astype(ml_dtypes.bfloat16) for n in (rows, N))
     y = np.zeros((rows, N), np.float32)
-    tensors = [gpu.allocate(array.nbytes, 0) for array in (x, w, y)]
-    for memory, array in zip(tensors, (x, w)):
-        gpu.write(memory.pointer, array, 0)
-    described = [(m.pointer, a.shape, d) for m, a, d in zip(tensors, (x, w, y), ("bf16", "bf16", "f32"), strict=True)]
-    FakeLauncher(gpu, description, gpu_kernel(gpu)).launch(0, described[:2], described[2:])
-    gpu.read(y, tensors[2].pointer, 0)
+    shape = {"ctas": CTAS, "threads": kernel.threads, "shared_bytes": kernel.shared_bytes}
+    simt_case.run(kernel.body, [x, w], [y], maps=[BOX], seed=seed, **shape)
     return y, x.astype(np.float32) @ w.astype(np.float32).T
-
-
-def gpu_kernel(gpu: PipelineDevice):
-    from simt_decode import decode
-
-    return decode(gpu.kernel("product", "product"))
 
 
 @pytest.mark.parametrize("from_shared", [False, True], ids=["registers", "shared"])
