@@ -12,11 +12,11 @@ from typing import Any
 
 from kitsune_mlir.errors import UserError
 
+from . import shapes
+from .shapes import Chain, Layer
+
 DTYPES = {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}
 TORCH_MODES = ("eager", "graph", "reduce-overhead", "max-autotune")
-CHAIN_ROWS = 1_048_576
-CHAIN_WIDTHS = (64, 128, 192, 256, 320, 512, 1024)
-ACTIVATIONS = ("silu", "gelu", "layernorm")
 APPLICATIONS = "nerf-64k nerf-1m dlrm-2k dlrm-16k mgn mgn-small graphcast llama-tok-1 llama-tok-16 llama-ctx".split()
 PATTERN_ROWS = (4096, 16_384, 65_536)
 
@@ -31,10 +31,14 @@ class Case:
 
 def suites() -> dict[str, tuple[str, ...]]:
     """The names of the cases of each suite."""
-    chains = [f"chain-{width}" for width in CHAIN_WIDTHS]
-    chains += [f"chain-{width}-{activation}" for width in (256, 512) for activation in ACTIVATIONS]
-    patterns = [f"hidden-4096-{rows}" for rows in PATTERN_ROWS] + ["batch-reduction", "multicast", "edge-mlp"]
-    return {"chains": tuple(chains), "applications": tuple(APPLICATIONS), "patterns": tuple(patterns)}
+    hidden = (f"hidden-4096-{rows}" for rows in PATTERN_ROWS)
+    return {
+        "gemms": (shapes.SQUARE, *shapes.GEMMS),
+        "chains": shapes.chains(),
+        "sweep": shapes.sweep(),
+        "applications": tuple(APPLICATIONS),
+        "patterns": (*hidden, "batch-reduction", "multicast", "edge-mlp"),
+    }
 
 
 def find(name: str, dtype: str | None) -> Case:
@@ -49,18 +53,13 @@ def find(name: str, dtype: str | None) -> Case:
         return Case(name, partial(_from_file, name, dtype))
     if name in APPLICATIONS:
         return Case(name, partial(_application, name, dtype or "bf16"))
-    if any(name in names for names in suites().values()) or _is_chain(name):
+    if name in suites()["patterns"] or Chain.parse(name) or Layer.parse(name):
         from . import networks
 
         return Case(name, partial(networks.make, name, dtype or "bf16"))
-    known = ", ".join(known for names in suites().values() for known in names)
-    raise UserError(f"there is no case '{name}': give module:function, a .pt2 file, or one of {known}")
-
-
-def _is_chain(name: str) -> bool:
-    head, _, rest = name.partition("-")
-    width, _, activation = rest.partition("-")
-    return head == "chain" and width.isdigit() and int(width) > 0 and (not activation or activation in ACTIVATIONS)
+    sized = "chain-WIDTH[xLAYERS][-ROWS][-ACTIVATION], linear-M-N-K[-ACTIVATION][-nobias]"
+    known = ", ".join([*APPLICATIONS, *suites()["patterns"]])
+    raise UserError(f"there is no case '{name}': give module:function, a .pt2 file, {sized}, or one of {known}")
 
 
 def _from_spec(spec: str, dtype: str | None) -> tuple[Any, tuple[Any, ...], Any]:

@@ -1,4 +1,4 @@
-"""Networks that are made to be timed: chains of layers, and the three patterns of the paper's Fig. 2."""
+"""Networks that are made to be timed: single layers, chains of them, and the three patterns of the paper's Fig. 2."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .cases import CHAIN_ROWS, DTYPES
+from .cases import DTYPES
+from .shapes import CHAIN_INPUTS, CHAIN_ROWS, Chain, Layer
 
-CHAIN_LAYERS, CHAIN_INPUTS = 10, 64
+_ROWS_DRAWN = 4096  # rows of an example that are drawn; the rest repeat them (check.refresh draws all anew)
 
 
 class BatchReduction(nn.Module):
@@ -32,35 +33,46 @@ class Multicast(nn.Module):
 
 
 def make(name: str, dtype: str) -> tuple[nn.Module, tuple[Any, ...], None]:
-    """The network of a case of the suites "chains" and "patterns", in eval mode, with random arguments."""
+    """The network of a named case, in eval mode, with random arguments. Raises KeyError for a name that is none."""
     kind = getattr(torch, DTYPES[dtype])
 
     def rows(count: int, width: int) -> Tensor:
-        return torch.randn(count, width, dtype=kind)
+        drawn = torch.randn(min(count, _ROWS_DRAWN), width, dtype=kind)
+        return drawn if count == len(drawn) else drawn.repeat(-(-count // len(drawn)), 1)[:count].contiguous()
 
-    head, _, rest = name.partition("-")
-    if head == "chain":
-        width, _, activation = rest.partition("-")
-        module, args = _chain(int(width), activation or "relu"), (rows(CHAIN_ROWS, CHAIN_INPUTS),)
-    elif head == "hidden":
+    if chain := Chain.parse(name):
+        module, args = _chain(chain), (rows(chain.rows, CHAIN_INPUTS),)
+    elif layer := Layer.parse(name):
+        module, args = _layer(layer), (rows(layer.m, layer.k),)
+    elif name.startswith("hidden-4096-"):
         module = nn.Sequential(nn.Linear(1024, 4096), nn.GELU(approximate="tanh"), nn.Linear(4096, 1024))
-        args = (rows(int(rest.rpartition("-")[2]), 1024),)
+        args = (rows(int(name.rpartition("-")[2]), 1024),)
     elif name == "batch-reduction":
         module, args = BatchReduction(), (rows(CHAIN_ROWS, 256), rows(CHAIN_ROWS, 256))
     elif name == "multicast":
         module, args = Multicast(256), tuple(rows(CHAIN_ROWS, 256) for _ in range(3))
-    else:  # edge-mlp: GraphCast's
+    elif name == "edge-mlp":  # GraphCast's
         module = nn.Sequential(nn.Linear(1536, 512), nn.SiLU(), nn.Linear(512, 512), nn.LayerNorm(512))
         args = (rows(327_660, 1536),)
+    else:
+        raise KeyError(name)
     return module.to(kind).eval(), args, None
 
 
-def _chain(width: int, activation: str) -> nn.Module:
-    """Ten layers of that width, each with its activation; weights scaled so that signals keep their size."""
-    after = {"relu": nn.ReLU, "silu": nn.SiLU, "gelu": nn.GELU, "layernorm": lambda: nn.LayerNorm(width)}
+def _chain(chain: Chain) -> nn.Module:
+    """Weights are scaled so that signals keep their size."""
     layers: list[nn.Module] = []
-    for i in range(CHAIN_LAYERS):
-        linear = nn.Linear(CHAIN_INPUTS if i == 0 else width, width)
+    for i in range(chain.layers):
+        linear = nn.Linear(CHAIN_INPUTS if i == 0 else chain.width, chain.width)
         nn.init.normal_(linear.weight, std=(2 / linear.in_features) ** 0.5)
-        layers += [linear, after[activation]()]
+        layers += [linear, _activation(chain.activation, chain.width)]
     return nn.Sequential(*layers)
+
+
+def _layer(layer: Layer) -> nn.Module:
+    linear = nn.Linear(layer.k, layer.n, bias=layer.bias)
+    return linear if layer.activation == "none" else nn.Sequential(linear, _activation(layer.activation, layer.n))
+
+
+def _activation(name: str, width: int) -> nn.Module:
+    return nn.LayerNorm(width) if name == "layernorm" else {"relu": nn.ReLU, "silu": nn.SiLU, "gelu": nn.GELU}[name]()

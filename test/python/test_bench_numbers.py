@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from kitsune_mlir.bench import cases, check, dram, floor, networks
+from kitsune_mlir.bench import cases, check, dram, floor, networks, shapes
 from kitsune_mlir.bench.floor import Rates
+from kitsune_mlir.bench.shapes import Chain, Layer
 from kitsune_mlir.errors import UserError
 
 
@@ -78,7 +79,10 @@ def test_the_chain_does_the_operations_it_is_known_for():
     assert operations == pytest.approx(1.27e12, rel=2e-3) and args[0].dtype == torch.bfloat16
 
 
-@pytest.mark.parametrize("name", cases.suites()["chains"] + cases.suites()["patterns"])
+NETWORKS = [name for suite, names in cases.suites().items() if suite != "applications" for name in names]
+
+
+@pytest.mark.parametrize("name", dict.fromkeys(NETWORKS))
 def test_every_network_can_be_made_and_run(name):
     with torch.device("meta"), torch.no_grad():
         module, args, _ = networks.make(name, "bf16")
@@ -135,6 +139,35 @@ def test_ncus_failures_are_told(monkeypatch, tmp_path, script, said):
 
 
 def test_unknown_models_of_a_checkout(monkeypatch):
-    with pytest.raises(UserError, match="one of chain-64"):
-        cases.find("chain-x", None)
+    for name in ("chain-x", "chain-256-tanh", "chain-0", "linear-1-2", "linear-8-8-8-layernorm", "hidden-4096"):
+        with pytest.raises(UserError, match="or one of nerf-64k"):
+            cases.find(name, None)
     assert cases.find("chain-96-gelu", None).name == "chain-96-gelu"
+
+
+def test_names_that_give_sizes():
+    assert Chain.parse("chain-256") == Chain.parse("chain-256x10-1048576-relu") == Chain(256)
+    assert Chain.parse("chain-256x3-17") == Chain(256, 3, 17)
+    assert Chain.parse("chain-64-0-gelu") == Chain(64, rows=0, activation="gelu")
+    assert Layer.parse("linear-3-4-5") == Layer(3, 4, 5, "relu", bias=True)
+    assert Layer.parse(shapes.SQUARE) == Layer(8192, 8192, 8192, "none", bias=False)
+    module, args, _ = cases.find("linear-5000-4-6-silu", "f32").make()
+    assert args[0].shape == (5000, 6) and args[0].is_contiguous()
+    assert torch.equal(module(*args), nn.functional.silu(module[0](*args))) and module[0].bias.shape == (4,)
+    bare, _, _ = cases.find("linear-5000-4-6-none-nobias", "f32").make()
+    assert isinstance(bare, nn.Linear) and bare.bias is None
+
+
+def test_gemms_are_layers_of_the_applications():
+    """Every shape of the suite is that of a layer in examples/models."""
+    from examples.models import FULL
+
+    found: dict[str, set] = {}
+    for name, origin in shapes.GEMMS.items():
+        application, layer = origin.split(",")[0], Layer.parse(name)
+        if application not in found:
+            with torch.device("meta"):
+                module, _ = FULL[application](torch.bfloat16)
+            linears = [m for m in module.modules() if isinstance(m, nn.Linear)]
+            found[application] = {(linear.out_features, linear.in_features) for linear in linears}
+        assert (layer.n, layer.k) in found[application], name
