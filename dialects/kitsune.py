@@ -194,7 +194,8 @@ class PipelineOp(Kitsune.Operation, name="pipeline", traits=[ir.NoTerminatorTrai
 
     Until `design-pipeline` its body is the group's linalg on whole tensors with a `kitsune.store` for
     each output; then queues and stages, in an order in which every queue's producer stands before its
-    consumers. `tile_rows`, `target` and `predicted_us` (microseconds, of one run) are set by placement.
+    consumers. Placement sets `tile_rows`, `target`, `predicted_us` (microseconds, of one run), `shape` ("chained",
+    "fused" or "spatial") and `cluster`, the CTAs that share a tile's columns (1 when absent).
     """
 
     sym_name: ir.StringAttr
@@ -208,6 +209,14 @@ class PipelineOp(Kitsune.Operation, name="pipeline", traits=[ir.NoTerminatorTrai
     @property
     def tile_rows(self) -> int | None:
         return integer(self, "tile_rows")
+
+    @property
+    def shape(self) -> str | None:
+        return string(self, "shape")
+
+    @property
+    def cluster(self) -> int:
+        return integer(self, "cluster") or 1
 
     @property
     def block(self) -> ir.Block:
@@ -251,7 +260,9 @@ class PipelineOp(Kitsune.Operation, name="pipeline", traits=[ir.NoTerminatorTrai
     def verify_region_invariants(self) -> bool:
         if parent_of(self, PipelineOp.OPERATION_NAME) is not None:
             return fail(self, "cannot stand in another kitsune.pipeline")
-        if not check_integer(self, "tile_rows", 1) or not check_body(self):
+        if not check_integer(self, "tile_rows", 1) or not check_integer(self, "cluster", 1) or not check_body(self):
+            return False
+        if not check_kind(self, "shape", ir.StringAttr, "the name of a shape"):
             return False
         if not check_kind(self, "target", ir.StringAttr, "the name of a target"):
             return False

@@ -57,8 +57,7 @@ class ConvertKitsuneToGpu(ModulePass):
 
 def _kernel(pipeline: kitsune.PipelineOp, target: targets.Target, wait_budget: int) -> PipelineKernel | ChainedKernel:
     """What builds the kernel of a pipeline of this shape."""
-    shape = pipeline.attributes["shape"] if "shape" in pipeline.attributes else None
-    if shape is not None and ir.StringAttr(shape).value == CHAINED:
+    if pipeline.shape == CHAINED:
         return ChainedKernel(pipeline, target)
     return PipelineKernel(pipeline, target, wait_budget)
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kitsune_mlir import rows
-from kitsune_mlir.codegen.hopper.program import Program
+from kitsune_mlir.codegen.hopper.layout import lay_out
+from kitsune_mlir.codegen.hopper.program import fit
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.mlir import ir
@@ -48,24 +49,29 @@ class PlaceStages(ModulePass):
             stages = [stage_cost(stage) for stage in pipeline.stages]
             order = {stage.name: i for i, stage in enumerate(stages)}
             queues = [queue_cost(queue, order) for queue in pipeline.queues]
-            reason = why_not_chained(pipeline, target)
+            cluster, reason = chained_form(pipeline, target)
             if self.shape == "chained" and reason:
                 raise UserError(f"pipeline '{pipeline.label}' cannot be chained: {reason}; use shape=auto")
-            placement = place(
-                stages, queues, row_count(pipeline), target, self.shape, self.tile_rows or None, chains=reason is None
-            )
+            placement = place(stages, queues, row_count(pipeline), target, self.shape, self.tile_rows or None, cluster)
             _rewrite(pipeline, placement, target.name)
 
 
-def why_not_chained(pipeline: kitsune.PipelineOp, target: targets.Target) -> str | None:
-    """Why warpgroups cannot carry tiles through all stages in registers; None when they can."""
+def chained_form(pipeline: kitsune.PipelineOp, target: targets.Target) -> tuple[int, str]:
+    """How many CTAs it takes to carry tiles through all stages in the registers of warpgroups; 0, and the reason,
+    when none can."""
     if target.products != "wgmma":
-        return f"{target.name} has no warpgroup products"
+        return 0, f"{target.name} has no warpgroup products"
     try:
-        Program(pipeline)
+        program = fit(pipeline)
+        lay_out(program, target.shared_bytes)
     except UnsupportedError as error:
-        return str(error)
-    return None
+        return 0, str(error)
+    return program.cluster, ""
+
+
+def why_not_chained(pipeline: kitsune.PipelineOp, target: targets.Target) -> str | None:
+    """Why the pipeline has no chained form; None when it has one."""
+    return chained_form(pipeline, target)[1] or None
 
 
 def row_count(pipeline: kitsune.PipelineOp) -> int | None:
@@ -83,6 +89,8 @@ def _rewrite(old: kitsune.PipelineOp, placement: Placement, target: str) -> None
         new.attributes["tile_rows"] = ir.IntegerAttr.get(i64, placement.tile_rows)
         new.attributes["target"] = ir.StringAttr.get(target)
         new.attributes["shape"] = ir.StringAttr.get(placement.shape)
+        if placement.cluster > 1:
+            new.attributes["cluster"] = ir.IntegerAttr.get(i64, placement.cluster)
         new.attributes["predicted_us"] = ir.FloatAttr.get(ir.F64Type.get(), round(placement.predicted_us, 3))
     body = new.regions[0].blocks.append()
     values: dict[int, ir.Value] = {}

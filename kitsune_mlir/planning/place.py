@@ -3,12 +3,13 @@
 There are three shapes: *spatial*, in which consecutive stages
 share CTAs only when there are more stages than SMs and queues lie in L2, *fused*, in which every
 CTA runs all stages on its own tiles and queues lie in shared memory, and *chained*, which is fused with queues
-in the registers of warpgroups, where code generation can do that. Chained is taken where it exists, else the faster of the
-others. What memory cannot hold gets shallower queues or lies further out.
+in the registers of warpgroups, where code generation can do that. Chained is taken where it exists, else
+the faster of the others. What memory cannot hold gets shallower queues or lies further out.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -44,6 +45,7 @@ class Placement:
     transports: tuple[str, ...]
     depths: tuple[int, ...]
     predicted_us: float
+    cluster: int = 1
 
 
 def place(
@@ -53,12 +55,12 @@ def place(
     target: Target,
     shape: str = "auto",
     tile_rows: int | None = None,
-    chains: bool = False,
+    cluster: int = 0,
 ) -> Placement:
-    """The best placement of the shapes asked for. `rows` is None when open until the call; `chains` says that the
-    pipeline has a chained form."""
-    if chains and (shape == "chained" or shape == "auto" and tile_rows in (None, CHAINED_ROWS)):
-        return _placement("chained", [0] * len(stages), stages, queues, CHAINED_ROWS, rows, target)
+    """The best placement of the shapes asked for. `rows` is None when open until the call; `cluster` is how many CTAs
+    share a tile in the pipeline's chained form, 0 when it has none."""
+    if cluster and (shape == "chained" or shape == "auto" and tile_rows in (None, CHAINED_ROWS)):
+        return _chained(stages, queues, rows, target, cluster)
     tile = tile_rows or _fitting(choose_tile_rows(rows, target), stages, target)
     fused = _fused(stages, queues)
     on_chip = _widest(stages, tile) <= target.shared_bytes and _rings_fit(queues, fused, tile, target)
@@ -68,6 +70,16 @@ def place(
     if shape == "spatial" or shape == "auto":
         found.append(_placement("spatial", _spatial(stages, queues, tile, target), stages, queues, tile, rows, target))
     return min(found, key=lambda p: p.predicted_us)
+
+
+def _chained(
+    stages: Sequence[StageCost], queues: Sequence[QueueCost], rows: int | None, target: Target, cluster: int
+) -> Placement:
+    """One role whose replicas are whole clusters."""
+    found = _placement("chained", [0] * len(stages), stages, queues, CHAINED_ROWS, rows, target)
+    tiles = max(1, -(-(rows or UNKNOWN_ROWS) // CHAINED_ROWS))
+    clusters = min(tiles, target.sms // cluster)
+    return dataclasses.replace(found, replicas=(clusters * cluster,), cluster=cluster)
 
 
 def choose_tile_rows(rows: int | None, target: Target) -> int:

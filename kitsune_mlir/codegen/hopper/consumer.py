@@ -6,8 +6,10 @@ says where it stands: sums and held tiles in registers, boxes of weights in the 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 
 from kitsune_mlir import rows
@@ -22,9 +24,11 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir
 
 from . import mbarrier, wgmma
+from .exchange import Exchange
 from .fragments import HALVES, Fragment, Lanes, PairedMemory, blocks_of, is_packed, pack
 from .mbarrier import Ring, Slot
-from .program import Block, Product, Program, Segment, is_held
+from .operands import is_held, is_only_operand, is_operand
+from .program import Block, Product, Program, Segment
 from .stores import Outbox
 
 QUAD = (1, 2)  # lane distances between the four threads of a row
@@ -32,21 +36,25 @@ QUAD = (1, 2)  # lane distances between the four threads of a row
 
 @dataclass
 class Rings:
-    """The rings that a warpgroup reads, each with the slot it comes to next."""
+    """The rings that a warpgroup reads, each with the slot it comes to next, and its end of the cluster's exchange."""
 
     weights: Ring
     tiles: Ring | None
     weight: Slot
     tile: Slot | None
+    exchange: Exchange | None = None
 
     def state(self) -> list[ir.Value]:
         slots = [self.weight] if self.tile is None else [self.weight, self.tile]
-        return [x for slot in slots for x in (slot.number, slot.parity)]
+        counted = [] if self.exchange is None else self.exchange.state()
+        return [*(x for slot in slots for x in (slot.number, slot.parity)), *counted]
 
     def resume(self, state: list[ir.Value]) -> None:
-        self.weight = Slot(*state[:2])
+        self.weight, rest = Slot(*state[:2]), state[2:]
         if self.tile is not None:
-            self.tile = Slot(*state[2:4])
+            self.tile, rest = Slot(*rest[:2]), rest[2:]
+        if self.exchange is not None:
+            self.exchange.resume(rest)
 
 
 @dataclass
@@ -72,7 +80,26 @@ class Consumer:
         self._program, self._lanes, self._rings, self._around = program, lanes, rings, around
         self._sums = sums
         self._tiles: dict[str, Fragment] = {}  # by queue
-        self._loaded: dict[int, PairedMemory] = {}
+        self._shares = {columns: self._share_lanes(columns) for columns in program.shares()}
+
+    def _share_lanes(self, columns: int) -> tuple[Lanes, Int]:
+        """The thread in the CTA's share of a tile, of so many columns, and the share's first column."""
+        exchange = self._rings.exchange
+        if exchange is None:
+            return self._lanes, 0
+        start = device.mul(exchange.rank, columns)
+        return self._lanes.shifted(device.value(start), columns * exchange.ctas), start
+
+    def share(self, width: int) -> tuple[int, Lanes, Int]:
+        """How many columns of a tile `width` wide the CTA computes, where its threads stand there, and the first."""
+        columns = self._program.share(width)
+        if columns == width:
+            return columns, self._lanes, 0
+        return columns, *self._shares[columns]
+
+    @property
+    def exchange(self) -> Exchange | None:
+        return self._rings.exchange
 
     def emit(self) -> None:
         for block in self._program.blocks:
@@ -86,9 +113,12 @@ class Consumer:
         """Equal stages: the tile between them, the sums and the rings' slots go round."""
         got, put = (kitsune_label(op.operands[0]) for op in (block.stage.gets[0], block.stages[-1].puts[0]))
         tile = self._tiles[got]
-        keys, words = list(tile.words), list(tile.words.values())
-        if tile.values:
+        carried_words = tile.words
+        if self.exchange is not None and all(is_only_operand(get.results[0]) for get in block.stage.gets):
+            carried_words = {}  # products read the exchanged tile
+        elif tile.values:
             raise UnsupportedError("equal stages that hand on f32 tiles are not chained")
+        keys, words = list(carried_words), list(carried_words.values())
 
         def body(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             count = len(self._sums)
@@ -148,28 +178,37 @@ class Consumer:
     # Products
 
     def product(self, product: Product, operands: list[Fragment | None]) -> list[ir.Value]:
-        """The sums of one pass over k. An operand that comes through shared memory is None."""
+        """The sums of one pass over k. An operand that is read from shared memory is None."""
         count, element = product.columns // 2, str(element_of(product.op.operands[1]))
         sums, waiting, first = self._sums[:count], None, True
         wgmma.fence()
         for segment, operand in zip(product.segments, operands):
-            for chunk in range(segment.chunks):
+            for part, chunk in itertools.product(range(segment.parts), range(segment.chunks)):
+                if part == 1 and chunk == 0:
+                    assert self.exchange is not None
+                    self.exchange.receive()
                 self._rings.weights.wait_full(self._rings.weight)
                 b = wgmma.descriptor(self._rings.weights.place(self._rings.weight))
                 steps = segment.steps(chunk)
-                if operand is None:
-                    a = self._streamed_chunk()
-                else:
+                if operand is not None:
                     start = chunk * wgmma.CHUNK // wgmma.STEP
                     a = [word for step in range(steps) for word in operand.step(start + step)]
+                elif segment.parts > 1:
+                    assert self.exchange is not None
+                    a = wgmma.descriptor(self.exchange.box(self.exchange.part(part), chunk))
+                else:
+                    a = self._streamed_chunk()
                 sums = wgmma.multiply(element, sums, a, b, steps, first)
                 if waiting is not None:
                     wgmma.wait(1)
                     self._release(waiting)
-                waiting, first = self._step_on(operand is None), False
+                waiting, first = self._step_on(segment.rows_map is not None), False
         sums = wgmma.wait_for(sums)
         assert waiting is not None
         self._release(waiting)
+        if product.frees:
+            assert self.exchange is not None
+            self.exchange.release()
         self._sums = sums + self._sums[count:]
         return sums
 
@@ -234,8 +273,9 @@ class Consumer:
         """Calls `each`, in code, for every pass over the product's columns with the lanes standing there and the
         first column."""
         limit = product.n if product.n % product.columns == 0 else None
+        lanes, share = self._shares[product.n]
         if product.passes == 1:
-            each(self._lanes, 0)
+            each(lanes, share)
             return
         if self._around.first_column is not None:
             each(self._lanes.shifted(self._around.first_column, limit), self._around.first_column)
@@ -245,7 +285,7 @@ class Consumer:
             count = len(self._sums)
             self._sums = carried[:count]
             self._rings.resume(carried[count:])
-            each(self._lanes.shifted(start, limit), start)
+            each(lanes.shifted(start, limit and lanes.limit or limit), device.add(share, start))
             return [*self._sums, *self._rings.state()]
 
         count = len(self._sums)
@@ -302,7 +342,8 @@ class _Stage:
             self._product(nest)
         elif nest.kind == MAP:
             if is_held(nest) or nest.stores:
-                self._tile(nest, self.consumer.lanes, 0, Evaluator(self.memories), prod(shape_of(nest.value)[1:]))
+                columns, lanes, start = self.consumer.share(prod(shape_of(nest.value)[1:]))
+                self._tile(nest, lanes, start, Evaluator(self.memories), columns)
         else:
             self._reduction(nest)
 
@@ -310,10 +351,11 @@ class _Stage:
         assert nest.op is not None
         op, total = nest.op, nest.op.results[0]
         product = self.block.products[hash(total)]
-        operands = [None if s.rows_map is not None else self._fragment(s.value) for s in product.segments]
+        from_shared = [s.rows_map is not None or s.parts > 1 for s in product.segments]
+        operands = [None if shared else self._fragment(s.value) for s, shared in zip(product.segments, from_shared)]
 
         def one_pass(lanes: Lanes, start: Int) -> None:
-            if operands == [None] and product.segments[0].chunks > LONG:
+            if len(operands) == 1 and product.segments[0].rows_map is not None and product.segments[0].chunks > LONG:
                 sums = self.consumer.long_product(product, product.segments[0])
             else:
                 sums = self.consumer.product(product, operands)
@@ -368,6 +410,8 @@ class _Stage:
                     tile.values[block, h, 0], tile.values[block, h, 1] = pair
         if is_held(nest):
             self.memories[hash(nest.value)] = tile if packs or not is_packed(element) else _both(tile)
+            if self.consumer.exchange is not None and is_operand(nest.value):
+                self.consumer.exchange.send(tile)
         for store in nest.stores:
             self.consumer.store(tile if tile.words or not is_packed(element) else _both(tile), store, columns, start)
 
@@ -382,13 +426,15 @@ class _Stage:
             raise UnsupportedError("a reduction inside rows that is not to one number is not chained by warpgroups")
         reduced = [loop for loop, kind in enumerate(s.iterators) if kind == "reduction"]
         extents = loop_extents(s)
-        width, lanes = prod(extents[loop] for loop in reduced), self.consumer.lanes
+        width = prod(extents[loop] for loop in reduced)
+        columns, lanes, _ = self.consumer.share(width)
         row_loop = ir.AffineDimExpr(list(s.maps[s.inputs].results)[0]).position
         tile = Fragment(lanes, element_of(result), shape_of(result))
         evaluator = Evaluator(self.memories)
+        totals = []
         for h in HALVES:
             total = arith.constant(ir.F32Type.get(), IDENTITY[combiner.name])
-            for block in range(blocks_of(width)):
+            for block in range(blocks_of(columns)):
                 for e in (0, 1):
                     column = lanes.column(block, e)
                     loops: list[Int] = [0] * len(s.iterators)
@@ -403,8 +449,13 @@ class _Stage:
                 mode = ir.Attribute.parse("#gpu<shuffle_mode xor>")
                 other = device.gpu.ShuffleOp(total, device.value(distance), device.value(32), mode).results[0]
                 total = combine(combiner, total, other)
+            totals.append(total)
+        if columns < width:
+            assert self.consumer.exchange is not None
+            totals = self.consumer.exchange.add_up(totals, partial(combine, combiner))
+        for h in HALVES:
             start = evaluator(op.operands[s.inputs], [lanes.rows[h], *[0] * (len(shape_of(result)) - 1)])
-            tile.values[0, h, 0] = combine(combiner, start, total)
+            tile.values[0, h, 0] = combine(combiner, start, totals[h])
         self.memories[hash(result)] = _RowValues(tile)
 
 

@@ -48,7 +48,7 @@ class Lanes:
 
     def place(self, column: Int) -> tuple[int, int]:
         """Block and position in the pair of a column of a tile in registers."""
-        if isinstance(column, Offset) and column.base == self.pair and self.span is not None:
+        if isinstance(column, Offset) and column.base == self.pair:
             block, e = divmod(column.constant, BLOCK)
             if e in (0, 1):
                 return block, e

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.mlir import arith, ir
 
 from . import mbarrier, tma
 from .consumer import Rings
@@ -17,22 +19,20 @@ from .wgmma import CHUNK
 @dataclass
 class Producer:
     """Emits the copies of one tile, whose first row is `first_row` (i32); `first_column` where the grid deals out
-    columns too."""
+    columns too; `rank` is the CTA's in its cluster."""
 
     program: Program
     maps: ir.Value
     rings: Rings
     first_row: Int
+    rank: Int = 0
     first_column: ir.Value | None = None
 
     def emit(self) -> None:
         for block in self.program.blocks:
-            if len(block.stages) == 1:
-                self._stage(block, 0)
-            else:
-                self._repeat(len(block.stages), 1, lambda number, block=block: self._stage(block, number))
+            self._repeat(len(block.stages), 1, partial(self._stage, block))
 
-    def _repeat(self, stop: int, step: int, body) -> None:
+    def _repeat(self, stop: int, step: int, body: Callable[[Int], None]) -> None:
         """A loop around copies; once is no loop."""
         if stop <= step:
             body(0)
@@ -48,22 +48,33 @@ class Producer:
     def _stage(self, block: Block, number: Int) -> None:
         first_map = device.mul(number, block.map_step)
         for product in block.products.values():
+            share = device.mul(self.rank, product.n)
             if self.first_column is not None:
                 self._product(product, first_map, self.first_column)
-                continue
-            self._repeat(product.n, product.columns, lambda n, product=product: self._product(product, first_map, n))
+            else:
+                self._repeat(
+                    product.n,
+                    product.columns,
+                    lambda n, product=product, share=share: self._product(product, first_map, device.add(n, share)),
+                )
 
     def _product(self, product: Product, first_map: Int, n: Int) -> None:
         for segment in product.segments:
-            self._repeat(
-                segment.chunks, 1, lambda chunk, segment=segment: self._chunk(product, segment, first_map, n, chunk)
-            )
+            self._repeat(segment.parts, 1, partial(self._part, product, segment, first_map, n))
 
-    def _chunk(self, product: Product, segment: Segment, first_map: Int, n: Int, chunk: Int) -> None:
+    def _part(self, product: Product, segment: Segment, first_map: Int, n: Int, part: Int) -> None:
+        """A share of an exchanged tile, the CTA's own first; else all columns of the segment."""
+        share: Int = 0
+        if segment.parts > 1:
+            share = arith.remui(device.value(device.add(self.rank, part)), device.value(segment.parts))
+        start = device.add(device.mul(share, segment.width), segment.start)
+        self._repeat(segment.chunks, 1, partial(self._chunk, product, segment, first_map, n, start))
+
+    def _chunk(self, product: Product, segment: Segment, first_map: Int, n: Int, start: Int, chunk: Int) -> None:
         column = device.mul(chunk, CHUNK)
         ring, slot = self.rings.weights, self.rings.weight
         map_ = tma.map_pointer(self.maps, device.add(first_map, segment.map))
-        self._copy(ring, slot, map_, [device.add(column, segment.start), n], product.columns)
+        self._copy(ring, slot, map_, [device.add(start, column), n], product.columns)
         self.rings.weight = ring.advance(slot)
         if segment.rows_map is not None:
             assert self.rings.tiles is not None and self.rings.tile is not None

@@ -1,6 +1,9 @@
 """What the warpgroups of a chained pipeline do to one tile, as plain data: blocks of stages, the products of
 each, and which boxes of weights the products take in which order. Producer and consumers both follow it.
 
+In a cluster, each CTA computes its share of the columns of every product for the same rows. A tile that is a
+product's operand is then *exchanged*: every CTA gets the other shares into its shared memory (exchange.py).
+
 Consecutive stages that differ only in what they name as residents form one block and one loop: ten
 equal layers are assembled once.
 """
@@ -13,33 +16,36 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.pipeline.memory import element_of, shape_of
-from kitsune_mlir.codegen.pipeline.nests import MAP, PRODUCT, Nest, StageNests, kitsune_label
+from kitsune_mlir.codegen.pipeline.nests import PRODUCT, REDUCTION, Nest, StageNests, kitsune_label
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.traffic import element_bytes
 
+from .equal_stages import equal_runs
 from .fragments import BLOCK, is_packed
+from .operands import is_held, is_operand, is_streamed, parts_of
+from .pressure import check_pressure
 from .tma import TensorMap
 from .wgmma import CHUNK, MOST_COLUMNS, ROWS, STEP
 
 TILE_ROWS = 128
-STREAMED_COLUMNS = 128  # operands at least that wide come through shared memory
 MOST_VECTOR_BYTES = 16384  # of one resident kept in shared memory
-REGISTERS = 216  # of a thread, for tiles and sums; the rest are addresses and counters
-_EQUAL_LEAST = 2
+CLUSTERS = (1, 2, 4)  # CTAs that may share a tile's columns
 
 
 @dataclass(frozen=True)
 class Segment:
-    """`width` columns of a product's left operand: those of the tile `value`, which meet the columns of the weight
-    from `start` on. `map` is the tensor map of the weight, `rows_map` that of the tile when it comes by TMA."""
+    """Columns of a product's left operand: those of the tile `value`, which meet the columns of the weight
+    from `start` on; `parts` times `width` of them, an exchanged tile having a part for each CTA of the cluster. `map`
+    is the tensor map of the weight, `rows_map` that of the tile when it comes by TMA."""
 
     value: ir.Value
     start: int
     width: int
     map: int
     rows_map: int | None = None
+    parts: int = 1
 
     @property
     def chunks(self) -> int:
@@ -51,12 +57,14 @@ class Segment:
 
 @dataclass
 class Product:
-    """One product: `n` columns, computed `columns` at a time."""
+    """One product: `n` columns of a CTA, computed `columns` at a time. `frees` says that it is the last to read the
+    exchanged tile."""
 
     op: ir.Operation
     n: int
     columns: int
     segments: list[Segment]
+    frees: bool = False
 
     @property
     def passes(self) -> int:
@@ -93,8 +101,9 @@ class Program:
     """`tensors` are the kernel's inputs, `results` its outputs. Raises UnsupportedError for what warpgroups cannot
     chain."""
 
-    def __init__(self, pipeline: kitsune.PipelineOp):
+    def __init__(self, pipeline: kitsune.PipelineOp, cluster: int = 1):
         stages = pipeline.stages
+        self.cluster = cluster
         self.tensors = [value for value in pipeline.inputs if rows.is_tensor(value)]
         self.results = pipeline.result_ops
         self._numbers = {hash(value): number for number, value in enumerate(self.tensors)}
@@ -105,8 +114,9 @@ class Program:
         self.on_chip = {kitsune_label(put.operands[0]) for stage in stages for put in stage.puts}
         for stage in stages:
             _check(stage)
-        self.blocks = [self._block(group) for group in _equal_runs(stages)]
+        self.blocks = [self._block(group) for group in equal_runs(stages)]
         self.store_maps = self._store_maps()
+        self.exchanged_columns = self._check_exchanges() if cluster > 1 else 0
         check_pressure(self)
 
     def _block(self, stages: list[kitsune.StageOp]) -> Block:
@@ -126,7 +136,7 @@ class Program:
     def _product(self, nest: Nest) -> Product:
         op = nest.op
         assert op is not None
-        weight, n = op.operands[1], shape_of(op.results[0])[1]
+        weight, n = op.operands[1], self.share(shape_of(op.results[0])[1])
         passes = -(-n // MOST_COLUMNS)
         if passes > 1 and nest.local:
             raise UnsupportedError(f"{n} columns of a product are more than a warpgroup keeps in registers")
@@ -136,9 +146,54 @@ class Program:
         for value in parts_of(op.operands[0]):
             width = prod(shape_of(value)[1:])
             map_ = self._weight_map(weight, start + width, columns)
-            segments.append(Segment(value, start, width, map_, self._rows_map(value)))
+            parts = self.cluster if self.cluster > 1 and _is_exchanged(value) else 1
+            segments.append(Segment(value, start, width // parts, map_, self._rows_map(value), parts))
             start += width
         return Product(op, n, columns, segments)
+
+    def share(self, width: int) -> int:
+        """How many of a tile's columns one CTA of the cluster computes; each computes what is one number a row."""
+        if self.cluster == 1 or width == 1:
+            return width
+        if width % (STEP * self.cluster):
+            raise UnsupportedError(f"{width} columns are not shared evenly by a cluster of {self.cluster}")
+        return width // self.cluster
+
+    def shares(self) -> set[int]:
+        """The shares of all tiles that are computed column by column."""
+        found = {product.n for block in self.blocks for product in block.products.values()}
+        for block in self.blocks:
+            for nest in block.nests:
+                values = [nest.op.operands[0]] if nest.kind == REDUCTION else nest.values
+                found |= {self.share(prod(shape_of(value)[1:])) for value in values}
+        return found
+
+    def _check_exchanges(self) -> int:
+        """The most columns of a share that is exchanged. There is room for one exchanged tile at a time: each must
+        have been read by its last product when the next is computed."""
+        readers: dict[int, list[Product]] = {}
+        alias: dict[str, int] = {}
+        widest, last = 0, None
+        for block in self.blocks:
+            for get in block.stage.gets:
+                alias.setdefault(kitsune_label(get.operands[0]), 0)
+            gets = {hash(get.results[0]): alias[kitsune_label(get.operands[0])] for get in block.stage.gets}
+            for nest in block.nests:
+                if nest.kind == PRODUCT:
+                    product = block.products[hash(nest.op.results[0])]
+                    for segment in product.segments:
+                        if segment.parts > 1:
+                            key = gets.get(hash(segment.value), hash(segment.value))
+                            if key != last or len(product.segments) > 1:
+                                raise UnsupportedError("a cluster exchanges one tile at a time")
+                            readers.setdefault(key, []).append(product)
+                if nest.kind != REDUCTION and nest.local and is_operand(nest.value) and is_held(nest):
+                    last, widest = hash(nest.value), max(widest, self.share(prod(shape_of(nest.value)[1:])))
+            for put in block.stages[-1].puts:
+                alias[kitsune_label(put.operands[0])] = hash(block.stage.puts[0].operands[1])
+        for products in readers.values():
+            products[-1].frees = True
+        return widest
 
     def _weight_map(self, weight: ir.Value, limit: int, columns: int) -> int:
         """Boxes of `columns` rows of the weight (n, k) by 64 of its columns, as if it had `limit` of these."""
@@ -194,6 +249,8 @@ class Program:
     def grid_product(self) -> Product | None:
         """The product whose columns the grid deals out as well as rows: the only one, of several passes."""
         products = [product for block in self.blocks for product in block.products.values()]
+        if self.cluster > 1:
+            return None
         only = len(products) == 1 and len(self.blocks[0].stages) == 1 and len(self.blocks) == 1
         return products[0] if only and products[0].passes > 1 else None
 
@@ -219,20 +276,38 @@ def padded_columns(columns: int, element: ir.Type) -> int:
     return -(-columns // each) * each
 
 
-def parts_of(value: ir.Value) -> list[ir.Value]:
-    """The tiles that a product's left operand is a concatenation of."""
-    op = rows.producer(value)
-    if op is not None and op.name == "tensor.concat" and ir.IntegerAttr(op.attributes["dim"]).value == 1:
-        return [part for operand in op.operands for part in parts_of(operand)]
-    return [value]
+def fit(pipeline: kitsune.PipelineOp) -> Program:
+    """The program of the fewest CTAs that hold a tile. Raises UnsupportedError when no cluster does."""
+    first: UnsupportedError | None = None
+    for cluster in CLUSTERS:
+        try:
+            return Program(pipeline, cluster)
+        except UnsupportedError as error:
+            first = first or error
+    assert first is not None
+    raise first
 
 
-def is_streamed(value: ir.Value) -> bool:
+def _is_exchanged(value: ir.Value) -> bool:
+    """Whether an operand is a tile that the stages compute, rather than one that they load."""
+    return not _is_loaded(value)
+
+
+def _is_loaded(value: ir.Value) -> bool:
+    """Whether every CTA can compute all of a tile by itself: from loads, elementwise."""
     op = rows.producer(value)
-    if op is None or op.name != kitsune.LoadOp.OPERATION_NAME:
+    if op is None or op.name in ("linalg.matmul", kitsune.GetOp.OPERATION_NAME):
         return False
-    width = prod(shape_of(value)[1:])
-    return is_packed(element_of(value)) and width >= STREAMED_COLUMNS and width * 2 % 16 == 0
+    if op.name == kitsune.LoadOp.OPERATION_NAME:
+        return True
+    if op.name == "linalg.generic" and "reduction" in rows.Structured(op).iterators:
+        return False
+    return all(_is_loaded(operand) for operand in op.operands if rows.is_tensor(operand) and _streams(operand))
+
+
+def _streams(value: ir.Value) -> bool:
+    op = rows.producer(value)
+    return op is not None and op.parent is not None and op.parent.name == kitsune.StageOp.OPERATION_NAME
 
 
 def _check(stage: kitsune.StageOp) -> None:
@@ -249,109 +324,3 @@ def _check(stage: kitsune.StageOp) -> None:
             raise UnsupportedError("a product with a weight that the stage computes is not chained by warpgroups")
         if "d2" not in str(list(rows.Structured(op).maps[1].results)[1]):
             raise UnsupportedError("a product with a weight of (inputs, outputs) is not chained by warpgroups")
-
-
-def _equal_runs(stages: list[kitsune.StageOp]) -> Iterator[list[kitsune.StageOp]]:
-    """Runs of stages that are equal but for their residents, each fed by the one before it alone."""
-    at = 0
-    while at < len(stages):
-        end, key = at + 1, _form(stages[at])
-        while end < len(stages) and _feeds_only(stages[end - 1], stages[end]) and _form(stages[end]) == key:
-            end += 1
-        run = stages[at:end]
-        yield run if len(run) >= _EQUAL_LEAST and _is_link(run[0]) else run[:1]
-        at += len(run) if _is_link(run[0]) else 1
-
-
-def _is_link(stage: kitsune.StageOp) -> bool:
-    """One tile in, one tile out, of the same type, on chip both."""
-    if len(stage.gets) != 1 or len(stage.puts) != 1 or stage.loads or stage.stores:
-        return False
-    return stage.gets[0].results[0].type == stage.puts[0].operands[1].type
-
-
-def _feeds_only(first: kitsune.StageOp, second: kitsune.StageOp) -> bool:
-    if len(first.puts) != 1 or len(second.gets) != 1:
-        return False
-    queue = first.puts[0].operands[0]
-    return queue == second.gets[0].operands[0] and len(rows.producer(queue).opview.consumers) == 1
-
-
-def _form(stage: kitsune.StageOp) -> tuple:
-    """A stage's body up to which tensors it names and which queues it uses."""
-    names: dict[int, object] = {}
-
-    def name(value: ir.Value) -> object:
-        if hash(value) not in names:
-            names[hash(value)] = len(names), str(value.type).replace("!kitsune.ring", "")
-        return names[hash(value)]
-
-    def form(op: ir.Operation) -> tuple:
-        attributes = tuple(sorted((key, str(op.attributes[key])) for key in op.attributes))
-        operands = tuple(name(value) for value in op.operands)
-        results = tuple(name(value) for value in op.results)
-        inner = tuple(
-            (
-                tuple(name(argument) for argument in block.arguments),
-                tuple(form(inner.operation) for inner in block.operations),
-            )
-            for region in op.regions
-            for block in region.blocks
-        )
-        return op.name, attributes, operands, results, inner
-
-    return tuple(form(op.operation) for op in stage.block.operations)
-
-
-def check_pressure(program: Program) -> None:
-    """Raises UnsupportedError when tiles and sums alive together are more than a thread's registers."""
-    born: dict[int, tuple[int, int]] = {}
-    died: dict[int, int] = {}
-    sums: dict[int, int] = {}
-    alias: dict[str, int] = {}
-    number = 0
-    for block in program.blocks:
-        for nest in block.nests:
-            for key in _reads(block.nests, nest, alias):
-                died[key] = number
-            if nest.kind == PRODUCT and nest.op is not None:
-                sums[number] = block.products[hash(nest.op.results[0])].columns // 2
-            if is_held(nest):
-                for value in nest.values:
-                    born[hash(value)] = number, registers_of(value)
-            number += 1
-        for stage in block.stages:
-            for put in stage.puts:
-                source = block.stage.puts[0] if stage is not block.stage else put
-                alias[kitsune_label(put.operands[0])] = hash(source.operands[1])
-    for at in range(number):
-        held = sum(size for key, (birth, size) in born.items() if birth < at <= died.get(key, birth))
-        if held + sums.get(at, 0) > REGISTERS:
-            raise UnsupportedError(
-                f"{held} registers of tiles and {sums.get(at, 0)} of sums are more than a thread of a warpgroup has"
-            )
-
-
-def is_held(nest: Nest) -> bool:
-    """Whether a nest's values stay in registers. An operand that only products read need not when it comes
-    through shared memory or when its parts are operands of their own."""
-    readers = {use.owner.operation.name for use in nest.value.uses} - {"tensor.dim"}
-    if nest.kind == MAP and readers == {"linalg.matmul"}:
-        return not is_streamed(nest.value) and len(parts_of(nest.value)) == 1
-    return nest.local
-
-
-def registers_of(value: ir.Value) -> int:
-    """Of one thread, for a tile of 64 rows."""
-    width = prod(shape_of(value)[1:])
-    return -(-width // 8) * (2 if is_packed(element_of(value)) else 4)
-
-
-def _reads(nests: StageNests, nest: Nest, alias: dict[str, int]) -> Iterator[int]:
-    """Keys of the stored tiles that a nest reads, tiles got by the tile that was put."""
-    gets = {hash(get.results[0]): kitsune_label(get.operands[0]) for get in nests.stage.gets}
-    keys = nests.leaves(nest)
-    if nest.kind == PRODUCT and nest.op is not None:
-        keys |= {hash(part) for part in parts_of(nest.op.operands[0])}
-    for key in keys:
-        yield alias.get(gets[key], key) if key in gets else key

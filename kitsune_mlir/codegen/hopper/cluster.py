@@ -1,0 +1,75 @@
+"""Clusters: CTAs that run at once and reach one another's shared memory (PTX ISA, Cluster of Cooperative Thread
+Arrays; mapa; barrier.cluster; cp.async.bulk).
+
+CTAs of a cluster lay their shared memory out alike: `remote` turns an address of the own shared memory into that of
+the same place in another CTA's. A CTA must not end while others may still reach it: `barrier` stands last.
+"""
+
+from __future__ import annotations
+
+from kitsune_mlir.codegen.pipeline import device
+from kitsune_mlir.codegen.pipeline.device import Int
+from kitsune_mlir.mlir import arith, ir
+
+MOST_CTAS = 8  # of a cluster on every chip that has clusters
+
+
+def set_size(kernel: ir.OpView, ctas: int) -> None:
+    """The kernel's (a gpu.func's) launches are of clusters of that many neighbouring CTAs."""
+    kernel.attributes["nvvm.cluster_dim"] = ir.DenseI32ArrayAttr.get([ctas, 1, 1])
+
+
+def rank() -> ir.Value:
+    """The CTA's number in its cluster, i32."""
+    return device.assembly("mov.u32 $0, %cluster_ctarank;", "=r", [], device.i32())
+
+
+def arrive() -> None:
+    """Half of a barrier of all threads of the cluster: what the thread did before is seen after their `wait`."""
+    device.assembly("barrier.cluster.arrive.release;", "~{memory}", [], None)
+
+
+def wait() -> None:
+    """The other half: returns when all threads of the cluster that have not ended arrived."""
+    device.assembly("barrier.cluster.wait.acquire;", "~{memory}", [], None)
+
+
+def barrier() -> None:
+    """All threads of the cluster; orders their accesses to each other's shared memory."""
+    arrive()
+    wait()
+
+
+def remote(place: Int, cta: Int) -> ir.Value:
+    """The address, for the functions here, of the place in the shared memory of the cluster's CTA of that rank."""
+    operands = [device.value(place), device.value(cta)]
+    return device.assembly("mapa.shared::cluster.u32 $0, $1, $2;", "=r,r,r", operands, device.i32())
+
+
+def remote_arrive(barrier: ir.Value, condition: ir.Value) -> None:
+    """Counts an arrival at a `remote` mbarrier for each thread in which `condition` (i1) holds."""
+    text = "{\n.reg .pred p;\nsetp.ne.b32 p, $1, 0;\n@p mbarrier.arrive.release.cluster.shared::cluster.b64 _, [$0];\n}"
+    flag = arith.extui(device.i32(), condition)
+    device.assembly(text, "r,r,~{memory}", [barrier, flag], None)
+
+
+def remote_expect(barrier: ir.Value, nbytes: Int) -> None:
+    """One arrival at a `remote` mbarrier that also announces bytes to come."""
+    text = "mbarrier.arrive.expect_tx.release.cluster.shared::cluster.b64 _, [$0], $1;"
+    device.assembly(text, "r,r,~{memory}", [barrier, device.value(nbytes)], None)
+
+
+def copy(source: Int, destination: ir.Value, nbytes: Int, barrier: ir.Value) -> None:
+    """One thread: copies own shared memory to a `remote` place; the bytes (a multiple of 16) count on the mbarrier,
+    `remote` too, of the same CTA as the destination. Writers of the source fence (tma.fence) before."""
+    text = "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [$0], [$1], $2, [$3];"
+    operands = [destination, device.value(source), device.value(nbytes), barrier]
+    device.assembly(text, "r,r,r,r,~{memory}", operands, None)
+
+
+def send_word(destination: ir.Value, word: ir.Value, barrier: ir.Value) -> None:
+    """Stores 4 bytes (an f32) to a `remote` place; they count on the mbarrier, `remote` too, of the same CTA
+    (PTX ISA, st.async)."""
+    text = "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [$0], $1, [$2];"
+    bits = arith.bitcast(device.i32(), word)
+    device.assembly(text, "r,r,r,~{memory}", [destination, bits, barrier], None)

@@ -1,0 +1,63 @@
+"""Where things lie in the shared memory of a chained kernel; the ring of weights takes what is left.
+
+barriers | vectors | sums of rows | exchanged tiles | outboxes | ring of tiles | ring of weights
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kitsune_mlir.errors import UnsupportedError
+
+from . import exchange, stores, tma
+from .program import TILE_ROWS, Program
+from .wgmma import CHUNK
+
+CONSUMERS = 2
+VECTORS_AT = 1024
+MOST_SLOTS = 8
+MOST_TILE_SLOTS = 4
+LEAST_SLOTS = 2
+BOX_ROW = CHUNK * 2  # bytes
+TILE_SLOT_BYTES = TILE_ROWS * BOX_ROW
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Byte offsets and counts of slots; `own_outbox` is false where outputs leave from the exchanged tile's boxes."""
+
+    sums: int
+    boxes: int
+    outboxes: int
+    tiles: int
+    weights: int
+    tile_slots: int
+    slots: int
+    slot_bytes: int
+    own_outbox: bool
+
+    @property
+    def nbytes(self) -> int:
+        return self.weights + self.slots * self.slot_bytes
+
+
+def lay_out(program: Program, shared_bytes: int) -> Layout:
+    """Raises UnsupportedError when shared memory does not hold two slots of weights."""
+    slot_bytes = _aligned(program.weight_columns * BOX_ROW)
+    sums = VECTORS_AT + program.vector_bytes
+    summed = CONSUMERS * exchange.sums_bytes(program.cluster) if program.cluster > 1 else 0
+    boxes = _aligned(sums + summed)
+    exchanged = exchange.boxes_of(program.exchanged_columns)
+    outboxes = boxes + CONSUMERS * program.cluster * exchanged * stores.BOX_BYTES
+    own_outbox = bool(program.store_maps) and exchanged < stores.BOXES
+    tiles = outboxes + (CONSUMERS * stores.BYTES if own_outbox else 0)
+    for tile_slots in (MOST_TILE_SLOTS, LEAST_SLOTS) if program.streams else (0,):
+        weights = tiles + tile_slots * TILE_SLOT_BYTES
+        slots = min(MOST_SLOTS, (shared_bytes - weights) // slot_bytes)
+        if slots > LEAST_SLOTS or slots == LEAST_SLOTS and tile_slots <= LEAST_SLOTS:
+            return Layout(sums, boxes, outboxes, tiles, weights, tile_slots, slots, slot_bytes, own_outbox)
+    raise UnsupportedError(f"{tiles} bytes of vectors and tiles leave no room for weights in shared memory")
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // tma.ALIGN) * tma.ALIGN

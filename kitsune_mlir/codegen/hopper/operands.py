@@ -1,0 +1,58 @@
+"""Where a product's left operand stands: in registers, or on its way through shared memory."""
+
+from __future__ import annotations
+
+from math import prod
+
+from kitsune_mlir import rows
+from kitsune_mlir.codegen.pipeline.memory import element_of, shape_of
+from kitsune_mlir.codegen.pipeline.nests import MAP, Nest
+from kitsune_mlir.dialects import kitsune
+from kitsune_mlir.mlir import ir
+
+from .fragments import is_packed
+
+STREAMED_COLUMNS = 128  # operands at least that wide come through shared memory
+
+
+def parts_of(value: ir.Value) -> list[ir.Value]:
+    """The tiles that a product's left operand is a concatenation of."""
+    op = rows.producer(value)
+    if op is not None and op.name == "tensor.concat" and ir.IntegerAttr(op.attributes["dim"]).value == 1:
+        return [part for operand in op.operands for part in parts_of(operand)]
+    return [value]
+
+
+def is_streamed(value: ir.Value) -> bool:
+    op = rows.producer(value)
+    if op is None or op.name != kitsune.LoadOp.OPERATION_NAME:
+        return False
+    width = prod(shape_of(value)[1:])
+    return is_packed(element_of(value)) and width >= STREAMED_COLUMNS and width * 2 % 16 == 0
+
+
+def is_held(nest: Nest) -> bool:
+    """Whether a nest's values stay in registers. An operand that only products read need not when it comes
+    through shared memory or when its parts are operands of their own."""
+    readers = {use.owner.operation.name for use in nest.value.uses} - {"tensor.dim"}
+    if nest.kind == MAP and readers == {"linalg.matmul"}:
+        return not is_streamed(nest.value) and len(parts_of(nest.value)) == 1
+    return nest.local
+
+
+def is_operand(value: ir.Value) -> bool:
+    """Whether products read a held tile: themselves, or from the queue that it is put into."""
+    for use in value.uses:
+        op = use.owner.operation
+        if op.name == "linalg.matmul" and use.operand_number == 0:
+            return True
+        if op.name == kitsune.PutOp.OPERATION_NAME:
+            gets = (other.owner.operation for other in op.operands[0].uses)
+            if any(is_operand(get.results[0]) for get in gets if get.name == kitsune.GetOp.OPERATION_NAME):
+                return True
+    return False
+
+
+def is_only_operand(value: ir.Value) -> bool:
+    """Whether nothing but products reads a tile got from a queue."""
+    return {use.owner.operation.name for use in value.uses} <= {"linalg.matmul", "tensor.dim"}

@@ -1,0 +1,65 @@
+"""Whether the tiles and sums of a program fit the registers of its warpgroups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import TYPE_CHECKING
+
+from kitsune_mlir.codegen.pipeline.memory import element_of, shape_of
+from kitsune_mlir.codegen.pipeline.nests import PRODUCT, Nest, StageNests, kitsune_label
+from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.mlir import ir
+
+from .fragments import is_packed
+from .operands import is_held, parts_of
+
+if TYPE_CHECKING:
+    from .program import Program
+
+REGISTERS = 216  # of a thread, for tiles and sums; the rest are addresses and counters
+
+
+def check_pressure(program: Program) -> None:
+    """Raises UnsupportedError when tiles and sums alive together are more than a thread's registers."""
+    born: dict[int, tuple[int, int]] = {}
+    died: dict[int, int] = {}
+    sums: dict[int, int] = {}
+    alias: dict[str, int] = {}
+    number = 0
+    for block in program.blocks:
+        for nest in block.nests:
+            for key in _reads(block.nests, nest, alias):
+                died[key] = number
+            if nest.kind == PRODUCT and nest.op is not None:
+                sums[number] = block.products[hash(nest.op.results[0])].columns // 2
+            if is_held(nest):
+                for value in nest.values:
+                    born[hash(value)] = number, registers_of(value) // program.cluster
+            number += 1
+        for stage in block.stages:
+            for put in stage.puts:
+                source = block.stage.puts[0] if stage is not block.stage else put
+                alias[kitsune_label(put.operands[0])] = hash(source.operands[1])
+    for at in range(number):
+        held = sum(size for key, (birth, size) in born.items() if birth < at <= died.get(key, birth))
+        if held + sums.get(at, 0) > REGISTERS:
+            raise UnsupportedError(
+                f"{held} registers of tiles and {sums.get(at, 0)} of sums are more than a thread of a warpgroup has"
+            )
+
+
+def registers_of(value: ir.Value) -> int:
+    """Of one thread, for a tile of 64 rows."""
+    width = prod(shape_of(value)[1:])
+    return -(-width // 8) * (2 if is_packed(element_of(value)) else 4)
+
+
+def _reads(nests: StageNests, nest: Nest, alias: dict[str, int]) -> Iterator[int]:
+    """Keys of the stored tiles that a nest reads, tiles got by the tile that was put."""
+    gets = {hash(get.results[0]): kitsune_label(get.operands[0]) for get in nests.stage.gets}
+    keys = nests.leaves(nest)
+    if nest.kind == PRODUCT and nest.op is not None:
+        keys |= {hash(part) for part in parts_of(nest.op.operands[0])}
+    for key in keys:
+        yield alias.get(gets[key], key) if key in gets else key
