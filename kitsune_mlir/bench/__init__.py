@@ -1,13 +1,16 @@
 """What `kitsune bench` does: a compiled model beside every way torch has to run it, on one GPU.
 
-cases     the models, by name
-sides     the ways to run one: torch's, and ours
-device    the GPU: moving, capturing, timing; tests put another in its place
-check     fresh inputs, the reference in float64, poisoned results
-floor     the time that no way of running can beat
-measure   one case from its model to a record
-record    what is kept of a case, plain data (JSON)
-children  a process for each case
-dram      bytes that the hardware counted, through ncu
-table     records as text
+cases        the models, by name
+shapes       the models that are named by their sizes
+networks     what the names stand for
+sides        the ways to run one: torch's, and ours
+device       the GPU: moving, capturing, timing; tests put another in its place
+check        fresh inputs, the reference in float64, poisoned results
+floor        the time that no way of running can beat
+compilation  our compiler's run, timed
+measure      one case from its model to a record
+record       what is kept of a case, plain data (JSON)
+children     the cases, in processes that may die
+dram         bytes that the hardware counted, through ncu
+table        records as text, for a terminal and for a document
 """

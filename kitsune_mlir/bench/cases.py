@@ -16,7 +16,8 @@ from . import shapes
 from .shapes import Chain, Layer
 
 DTYPES = {"bf16": "bfloat16", "f16": "float16", "f32": "float32"}
-TORCH_MODES = ("eager", "graph", "reduce-overhead", "max-autotune")
+PLAIN_MODES = ("eager", "graph")  # an operator at a time: cuBLAS, and a kernel for what follows
+TORCH_MODES = (*PLAIN_MODES, "reduce-overhead", "max-autotune")
 APPLICATIONS = "nerf-64k nerf-1m dlrm-2k dlrm-16k mgn mgn-small graphcast llama-tok-1 llama-tok-16 llama-ctx".split()
 PATTERN_ROWS = (4096, 16_384, 65_536)
 

@@ -1,30 +1,75 @@
-"""Every case runs in a process of its own: what one leaves behind, or hangs on, does not touch the next."""
+"""Cases run in a process that may die or hang: another then goes on with those that are left."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+POLL_SECONDS = 0.05
+LAST_WORDS_SECONDS = 30.0  # for a process that has reported all to end
+LOST = "gpu_lost"  # a record's key: its process can measure nothing more
+
 
 def command(arguments: Sequence[str], what: str) -> list[str]:
-    """The command of a child: "measure" a case, or run "eager" or "kitsune" once for a profiler."""
+    """The command of a child: "measure" cases, or run one as "eager" or "kitsune" for a profiler."""
     return [sys.executable, "-m", "kitsune_mlir.tools.kitsune", "bench", *arguments, "--child", what]
 
 
-def measure(arguments: Sequence[str], case: str, timeout: float) -> dict[str, Any]:
-    """The record of a case, from a child that is given `arguments`; {case, said} where there is none. What the
-    child says of its progress goes to our stderr."""
+def measure(arguments: Sequence[str], names: Sequence[str], timeout: float) -> Iterator[dict[str, Any]]:
+    """The record of each case in turn, {case, said} where there is none; `timeout` in seconds for each.
+
+    Children are given the names of cases and `arguments`. What they say of their progress goes to our stderr.
+    """
+    left = list(names)
+    while left:
+        for record in _child(arguments, tuple(left), timeout):
+            left.pop(0)
+            yield record
+
+
+def report(folder: str, number: int, record: dict[str, Any]) -> None:
+    """A child's record of its case `number`; the parent sees all of it or nothing."""
+    partial = Path(folder, "partial")
+    partial.write_text(json.dumps(record))
+    os.replace(partial, Path(folder, f"{number}.json"))
+
+
+def _child(arguments: Sequence[str], names: Sequence[str], timeout: float) -> Iterator[dict[str, Any]]:
+    """Of the first of the cases at least, until the child ends; it does not outlive this."""
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "record.json")
+        process = subprocess.Popen([*command([*names, *arguments], "measure"), "--records", folder])
         try:
-            done = subprocess.run([*command(arguments, "measure"), "--json", path], timeout=timeout, check=False)
+            for number, name in enumerate(names):
+                path = Path(folder, f"{number}.json")
+                said = _wait(process, path, timeout)
+                record = {"case": name, "said": said} if said else json.loads(path.read_text())
+                lost = bool(said) or record.pop(LOST, False)
+                yield record
+                if lost:
+                    return
+            process.wait(LAST_WORDS_SECONDS)
         except subprocess.TimeoutExpired:
-            return {"case": case, "said": f"took more than {timeout:g} s: a kernel that hangs, or a limit too low"}
-        if not path.is_file():
-            return {"case": case, "said": f"its process ended with status {done.returncode}"}
-        return json.loads(path.read_text())
+            pass
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _wait(process: subprocess.Popen[bytes], path: Path, timeout: float) -> str:
+    """For a record; why there is none, if there is none."""
+    end = time.monotonic() + timeout
+    while not path.is_file():
+        status = process.poll()
+        if status is not None and not path.is_file():
+            return f"its process ended with status {status}"
+        if time.monotonic() > end:
+            return f"took more than {timeout:g} s: a kernel that hangs, or a limit too low"
+        time.sleep(POLL_SECONDS)
+    return ""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from kitsune_mlir.errors import UserError
+from kitsune_mlir.errors import InternalError, UserError
 
 Call = Callable[[], list[Any]]  # puts one run on the current stream; its result tensors
 FLUSH_BYTES = 256 << 20  # written between L2-cold runs, or three times the L2 where that is more
+
+
+class GpuLostError(InternalError):
+    """Nothing more can run on the GPU in this process."""
 
 
 class Machine(Protocol):
@@ -30,6 +35,9 @@ class Machine(Protocol):
 
     def wait(self) -> None:
         """For all work. Raises what the GPU died of."""
+
+    def clear(self) -> None:
+        """Gives back the memory of what nobody holds any more, for the next case."""
 
 
 class Gpu:
@@ -93,3 +101,8 @@ class Gpu:
 
     def wait(self) -> None:
         self._torch.cuda.synchronize()
+
+    def clear(self) -> None:
+        self._torch.compiler.reset()  # what torch.compile holds: code, CUDA graphs and their memory
+        gc.collect()
+        self._torch.cuda.empty_cache()

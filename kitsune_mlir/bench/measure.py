@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
-from kitsune_mlir.errors import InternalError
 from kitsune_mlir.planning import target as targets
 
 from . import check, floor
 from .cases import TORCH_MODES, Case
-from .device import Call, Machine
+from .compilation import Compilation, set_up
+from .device import Call, GpuLostError, Machine
 from .limit import TimeLimit, time_limit
 from .record import compare, describe
 from .sides import OURS, Side, our_builders, tensors, torch_builders
@@ -41,12 +41,14 @@ class Settings:
 def measure(case: Case, machine: Machine, settings: Settings, say: Callable[[str], None]) -> dict[str, Any]:
     """The record of a case; `say` is told what is being done. A side that fails does not stop the others.
 
-    Raises UserError for a model that cannot be made, InternalError when the GPU itself has died.
+    Raises UserError for a model that cannot be made, GpuLostError when the GPU itself has died.
     """
+    say("setting up")
+    setup = set_up(machine, settings.target)
     say("making the model")
     torch.manual_seed(settings.seed)
     module, args, shapes = case.make()
-    ours = _Compilation(module, args, shapes, settings)
+    ours = Compilation(module, args, shapes, settings.target, settings.options)
     kind = _dtype(module, args)
     record: dict[str, Any] = {"case": case.name, "dtype": str(kind).removeprefix("torch."), "target": settings.target}
     with torch.no_grad():
@@ -63,7 +65,7 @@ def measure(case: Case, machine: Machine, settings: Settings, say: Callable[[str
             sides.append(_ready(name, builder, machine, settings))
         for side in sides:
             if side.name in OURS:
-                side.compile_seconds += first.compile_seconds
+                side.ready_seconds += first.ready_seconds
                 side.said = first.said or side.said
         say("checking")
         check.refresh(args, settings.seed + 1)
@@ -71,43 +73,8 @@ def measure(case: Case, machine: Machine, settings: Settings, say: Callable[[str
         say("timing")
         _time(sides, machine, settings)
     record["sides"] = {side.name: describe(side) for side in sides}
-    return record | ours.plan() | compare(sides, record["floor"]["ms"], settings.temperatures)
-
-
-class _Compilation:
-    """Our compiler's run on a case, and its result for those who come later."""
-
-    def __init__(self, module: Any, args: Any, shapes: Any, settings: Settings):
-        self._given = module, args, shapes, settings
-        self._compiled: Any = None
-
-    def run(self) -> Call:
-        import kitsune_mlir
-
-        module, args, shapes, settings = self._given
-        self._compiled = kitsune_mlir.compile(
-            module, args, target=settings.target, dynamic_shapes=shapes, options=settings.options
-        )
-        return list
-
-    def get(self) -> Any:
-        if self._compiled is None:
-            raise RuntimeError("not compiled")
-        return self._compiled
-
-    def plan(self) -> dict[str, Any]:
-        if self._compiled is None:
-            return {}
-        plan = self._compiled.plan
-        return {
-            "plan": {
-                "operators": plan["operators"],
-                "pipelines": len(plan["pipelines"]),
-                "kernels": len(plan["kernels"]),
-                "predicted_us": plan["predicted_us"],
-                "compile_steps": self._compiled.seconds,
-            }
-        }
+    record["setup"] = setup
+    return record | ours.describe() | compare(sides, record["floor"]["ms"], settings.temperatures)
 
 
 def _dtype(module: torch.nn.Module, args: Any) -> torch.dtype:
@@ -129,7 +96,7 @@ def _ready(name: str, builder: Callable[[], Call], machine: Machine, settings: S
     except (Exception, TimeLimit) as error:  # a side that fails is a result too
         side.said = _words(error)
         _survived(machine, side)
-    side.compile_seconds = time.perf_counter() - start
+    side.ready_seconds = time.perf_counter() - start
     return side
 
 
@@ -149,7 +116,8 @@ def _check(sides: Sequence[Side], module: torch.nn.Module, args: Any, machine: M
         except Exception as error:
             side.said = _words(error)
             _survived(machine, side)
-    return {"reference": kind, "bound": allowed}
+    rows = {len(result) for result in wanted if result.dim()}
+    return {"reference": kind, "bound": allowed, "checked_rows": max(rows, default=1)}
 
 
 def _time(sides: Sequence[Side], machine: Machine, settings: Settings) -> None:
@@ -175,7 +143,7 @@ def _survived(machine: Machine, side: Side) -> None:
     try:
         machine.wait()
     except Exception as error:
-        raise InternalError(f"the GPU is lost to this process after side '{side.name}': {side.said}") from error
+        raise GpuLostError(f"the GPU is lost to this process after side '{side.name}': {side.said}") from error
 
 
 def _words(error: BaseException) -> str:

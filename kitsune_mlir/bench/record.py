@@ -6,12 +6,16 @@ case, dtype, target
 floor          see floor.py
 reference      "float64" or "float32": what the errors are against
 bound          the largest relative error that counts as right
-sides          {name: {status: "ok" | "wrong" | "failed", said, error, compile_seconds, and by temperature
+checked_rows   rows of the largest result; all of them are compared
+sides          {name: {status: "ok" | "wrong" | "failed", said, error, ready_seconds, and by temperature
                ("warm", "cold"): {ms (median), min, max, runs}}}
-plan           ours: {operators, pipelines, kernels, predicted_us, compile_steps: seconds by step}
+plan           ours: {operators, pipelines, kernels, predicted_us}
+compiled       ours: {seconds: of kitsune_mlir.compile, from the model to the artifact; steps: seconds by step}
+setup          {gpu, imports}: seconds that the process paid once, before its first case
 best_torch     {temperature: name of the fastest side of torch}
+best_plain     likewise among those that run an operator at a time: cuBLAS, and a kernel for each epilogue
 best_ours      likewise
-ratios         {temperature: {torch/ours, ours/floor}}
+ratios         {temperature: {torch/ours, plain/ours, ours/floor}}
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from .cases import PLAIN_MODES
 from .sides import OURS, Side
 
 
@@ -28,7 +33,7 @@ def describe(side: Side) -> dict[str, Any]:
     """What became of a side."""
     status = "ok" if not side.said else "wrong" if side.said.startswith("wrong:") else "failed"
     error = side.error if side.error is not None and math.isfinite(side.error) else None  # JSON has no infinity
-    found = {"status": status, "said": side.said, "error": error, "compile_seconds": side.compile_seconds}
+    found = {"status": status, "said": side.said, "error": error, "ready_seconds": side.ready_seconds}
     for temperature, times in side.milliseconds.items():
         found[temperature] = {
             "ms": statistics.median(times),
@@ -41,19 +46,22 @@ def describe(side: Side) -> dict[str, Any]:
 
 def compare(sides: Sequence[Side], floor_ms: float, temperatures: Sequence[str]) -> dict[str, Any]:
     """The fastest of torch and of ours, and how they compare with each other and with the floor."""
-    found: dict[str, Any] = {"best_torch": {}, "best_ours": {}, "ratios": {}}
+    groups = {
+        "torch": lambda name: name not in OURS,
+        "plain": lambda name: name in PLAIN_MODES,
+        "ours": lambda name: name in OURS,
+    }
+    found: dict[str, Any] = {f"best_{group}": {} for group in groups} | {"ratios": {}}
     for temperature in temperatures:
-        timed = [side for side in sides if temperature in side.milliseconds]
-        medians = {side.name: statistics.median(side.milliseconds[temperature]) for side in timed}
-        torchs = {name: ms for name, ms in medians.items() if name not in OURS}
-        ours = {name: ms for name, ms in medians.items() if name in OURS}
-        ratios = {}
-        if torchs:
-            found["best_torch"][temperature] = min(torchs, key=torchs.__getitem__)
-        if ours:
-            found["best_ours"][temperature] = min(ours, key=ours.__getitem__)
-            ratios["ours/floor"] = min(ours.values()) / floor_ms if floor_ms else None
-        if ours and torchs:
-            ratios["torch/ours"] = min(torchs.values()) / min(ours.values())
-        found["ratios"][temperature] = ratios
+        times = {s.name: statistics.median(s.milliseconds[temperature]) for s in sides if temperature in s.milliseconds}
+        fastest: dict[str, float] = {}
+        for group, belongs in groups.items():
+            if members := [name for name in times if belongs(name)]:
+                best = min(members, key=times.__getitem__)
+                found[f"best_{group}"][temperature] = best
+                fastest[group] = times[best]
+        ratios = found["ratios"][temperature] = {}
+        if ours := fastest.pop("ours", None):
+            ratios.update({f"{group}/ours": ms / ours for group, ms in fastest.items()})
+            ratios["ours/floor"] = ours / floor_ms if floor_ms else None
     return found

@@ -21,7 +21,7 @@ class Side:
 
     name: str
     call: Call | None = None
-    compile_seconds: float = 0.0  # until its first run was done
+    ready_seconds: float = 0.0  # until its first run was done: compiling, loading, warm-up
     error: float | None = None  # relative, of the worst result
     said: str = ""
     milliseconds: dict[str, list[float]] = field(default_factory=dict)  # "warm", "cold"

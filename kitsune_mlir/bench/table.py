@@ -1,14 +1,20 @@
-"""Records of measure.py as text: a table of the sides of each case, losers and failures too, and a summary."""
+"""Records of measure.py as text: the sides of each case, losers and failures too; a line a case; Markdown."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from kitsune_mlir.plan_report import _table as columns
 
+from .shapes import SQUARE
+
 TEMPERATURES = ("warm", "cold")
-COLUMNS = "floor,best torch,mode,ours,ours graph,torch/ours,ours/floor,error,compile s,".split(",")
+COLUMNS = (
+    "floor,best torch,mode,plain,ours,ours graph,TFLOP/s,torch/ours,plain/ours,ours/floor,error,rows checked,compile s,"
+).split(",")
+RATIOS = {"torch/ours": "the best torch", "plain/ours": "cuBLAS + epilogue kernels"}
 SAID = 160  # characters of a failure that a table shows; the JSON has all
 
 
@@ -20,13 +26,14 @@ def case_text(record: dict[str, Any]) -> str:
     lines = [
         f"{record['case']}, {record['dtype']}: floor {floor['ms']:.3f} ms ({floor['bound']};"
         f" {floor['operations'] / 1e9:.1f} GFLOP, {floor['bytes'] / 1e6:.1f} MB at {floor['tflops']:g} TFLOP/s,"
-        f" {floor['dram_gbps']:g} GB/s), errors against {record['reference']}"
+        f" {floor['dram_gbps']:g} GB/s), {record['checked_rows']} rows against {record['reference']}"
     ]
     if plan := record.get("plan"):
         operators = plan["operators"]
         lines.append(
             f"  plan: {operators['pipelined']} of {operators['total']} operators in {plan['pipelines']} pipelines,"
-            f" {plan['kernels']} kernels, predicted {plan['predicted_us'] / 1e3:.3f} ms"
+            f" {plan['kernels']} kernels, predicted {plan['predicted_us'] / 1e3:.3f} ms,"
+            f" compiled in {record['compiled']['seconds']:.1f} s"
         )
     lines += columns([_side(name, side, floor) for name, side in record["sides"].items()])
     for name, moved in record.get("dram", {}).items():
@@ -35,8 +42,40 @@ def case_text(record: dict[str, Any]) -> str:
 
 
 def summary(records: Sequence[dict[str, Any]], temperature: str) -> str:
-    """A line a case: the best of torch, ours, and how they compare."""
-    return "\n".join([f"L2 {temperature}, ms", *columns([_row(record, temperature) for record in records])])
+    """A line a case: the best of torch, ours, and how they compare; then over all cases."""
+    lines = columns([_row(record, temperature) for record in records])
+    return "\n".join([f"L2 {temperature}, ms", *lines, *(f"  {line}" for line in _overall(records, temperature))])
+
+
+def markdown(records: Sequence[dict[str, Any]], temperature: str) -> str:
+    """The same for a document."""
+    rows = [_row(record, temperature) for record in records]
+    lines = [f"L2 {temperature}, ms:", "", _cells(list(rows[0])), "|" + "---|" * len(rows[0])]
+    return "\n".join([*lines, *(_cells(list(row.values())) for row in rows), "", *_overall(records, temperature)])
+
+
+def _cells(values: Sequence[str]) -> str:
+    return "| " + " | ".join(value.replace("|", "\\|") for value in values) + " |"
+
+
+def _overall(records: Sequence[dict[str, Any]], temperature: str) -> list[str]:
+    """A sentence for each ratio: its geometric mean and the worst case. The largest product counts for itself."""
+    lines = []
+    for ratio, against in RATIOS.items():
+        found = {
+            record["case"]: value
+            for record in records
+            if record["case"] != SQUARE and (value := record.get("ratios", {}).get(temperature, {}).get(ratio))
+        }
+        if len(found) < 2:
+            continue
+        mean = math.exp(sum(map(math.log, found.values())) / len(found))
+        worst = min(found, key=found.__getitem__)
+        lines.append(
+            f"Against {against} ({ratio}): geometric mean of {len(found)} cases {mean:.2f},"
+            f" worst {found[worst]:.2f} ({worst})."
+        )
+    return lines
 
 
 def _side(name: str, side: dict[str, Any], floor: dict[str, Any]) -> dict[str, Any]:
@@ -45,33 +84,44 @@ def _side(name: str, side: dict[str, Any], floor: dict[str, Any]) -> dict[str, A
         for t in TEMPERATURES
     }
     fastest = min((side[t]["ms"] for t in TEMPERATURES if t in side), default=None)
-    rate = floor["operations"] / fastest / 1e9 if fastest else None
     return {
         "side": name,
         **times,
-        "TFLOP/s": "-" if rate is None else f"{rate:.0f}",
+        "TFLOP/s": "-" if fastest is None else _rate(floor, fastest),
         "error": "-" if side["error"] is None else f"{side['error']:.1e}",
-        "ready in s": f"{side['compile_seconds']:.1f}",
+        "ready in s": f"{side['ready_seconds']:.1f}",
         "": side["said"][:SAID],
     }
 
 
-def _row(record: dict[str, Any], temperature: str) -> dict[str, Any]:
-    row = {"case": record["case"], **dict.fromkeys(COLUMNS, "-")}
+def _row(record: dict[str, Any], temperature: str) -> dict[str, str]:
+    row = {"case": record["case"], **dict.fromkeys(COLUMNS, "-"), "": ""}
     if "sides" not in record:
         return row | {"": record["said"][:SAID]}
-    ours, best = record["sides"]["kitsune"], record["best_torch"].get(temperature)
-    times = {name: f"{side[temperature]['ms']:.3f}" for name, side in record["sides"].items() if temperature in side}
+    sides, floor = record["sides"], record["floor"]
+    ours = sides["kitsune"]
+    times = {name: _ms(side[temperature]["ms"]) for name, side in sides.items() if temperature in side}
+    row |= {"floor": _ms(floor["ms"]), "rows checked": str(record["checked_rows"]), "": ours["said"][:SAID]}
+    if best := record["best_torch"].get(temperature):
+        row |= {"best torch": times[best], "mode": best}
+    if plain := record["best_plain"].get(temperature):
+        row["plain"] = times[plain]
+    if fastest := record["best_ours"].get(temperature):
+        row["TFLOP/s"] = _rate(floor, sides[fastest][temperature]["ms"])
     row |= {
-        "floor": f"{record['floor']['ms']:.3f}",
-        "compile s": f"{ours['compile_seconds']:.1f}",
-        "": ours["said"][:SAID],
+        column: times[name] for column, name in (("ours", "kitsune"), ("ours graph", "kitsune-graph")) if name in times
     }
-    row |= {"best torch": times[best], "mode": best} if best else {}
-    row |= {"ours": times["kitsune"]} if "kitsune" in times else {}
-    row |= {"ours graph": times["kitsune-graph"]} if "kitsune-graph" in times else {}
     row |= {name: f"{value:.2f}" for name, value in record["ratios"][temperature].items() if value is not None}
-    return row | ({} if ours["error"] is None else {"error": f"{ours['error']:.1e}"})
+    row |= {} if ours["error"] is None else {"error": f"{ours['error']:.1e}"}
+    return row | ({"compile s": f"{record['compiled']['seconds']:.1f}"} if "compiled" in record else {})
+
+
+def _ms(milliseconds: float) -> str:
+    return f"{milliseconds:.3f}" if milliseconds >= 0.1 else f"{milliseconds:.4f}"
+
+
+def _rate(floor: dict[str, Any], milliseconds: float) -> str:
+    return f"{floor['operations'] / milliseconds / 1e9:.0f}" if milliseconds else "-"
 
 
 def _moved(moved: dict[str, Any]) -> str:

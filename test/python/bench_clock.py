@@ -27,3 +27,6 @@ class Clocked:
 
     def wait(self):
         pass
+
+    def clear(self):
+        self.cleared = True

@@ -41,8 +41,10 @@ def test_a_record_has_every_side_and_compares_the_best():
     }
     assert sides["graph"]["warm"] == {"ms": 2.0, "min": 2.0, "max": 2.0, "runs": 3}
     assert sides["kitsune"]["error"] < 1e-6 and record["reference"] == "float64"
-    assert sides["kitsune"]["compile_seconds"] > 0 and sides["kitsune-graph"]["said"]
-    assert record["best_torch"] == {"warm": "graph", "cold": "graph"}
+    assert sides["kitsune"]["ready_seconds"] >= record["compiled"]["seconds"] > 0 and sides["kitsune-graph"]["said"]
+    assert sum(record["compiled"]["steps"].values()) <= record["compiled"]["seconds"]
+    assert set(record["setup"]) == {"gpu", "imports"} and record["checked_rows"] == 64
+    assert record["best_torch"] == record["best_plain"] == {"warm": "graph", "cold": "graph"}
     assert record["ratios"]["cold"]["torch/ours"] == 4.0
     assert record["ratios"]["warm"]["ours/floor"] == pytest.approx(0.5 / record["floor"]["ms"])
     assert record["plan"]["operators"]["total"] > 0
@@ -58,7 +60,7 @@ def test_tables_show_losers_and_failures():
     for order in (records, records[::-1]):
         lines = table.summary(order, "warm").splitlines()
         (row,) = (line.split() for line in lines if line.startswith("  small"))
-        assert row[2:5] == ["2.000", "graph", "8.000"] and row[6] == "0.25"
+        assert row[2:6] == ["2.000", "graph", "2.000", "8.000"] and row[8:10] == ["0.25", "0.25"]
         assert any("dead" in line and "no memory" in line for line in lines)
     assert table.case_text(records[1]) == "dead: no memory"
 

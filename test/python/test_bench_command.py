@@ -1,6 +1,8 @@
 """The command kitsune bench: what it prints and writes, and what bad requests get."""
 
 import json
+import sys
+import tempfile
 
 import pytest
 import torch
@@ -21,11 +23,12 @@ def clocked(monkeypatch):
     """The command on a clock, cases in this process."""
     monkeypatch.setattr(device, "Gpu", lambda: Clocked(3.0, 0.5))
 
-    def child(arguments, case, timeout):
-        path = f"{case}.child.json"
-        assert kitsune.main(["bench", *arguments, "--child", "measure", "--json", path]) == 0
-        with open(path) as file:
-            return json.load(file)
+    def child(arguments, names, timeout):
+        with tempfile.TemporaryDirectory() as folder:
+            kitsune.main(["bench", *names, *arguments, "--child", "measure", "--records", folder])
+            for number in range(len(names)):
+                with open(f"{folder}/{number}.json") as file:
+                    yield json.load(file)
 
     monkeypatch.setattr(children, "measure", child)
 
@@ -39,7 +42,8 @@ def test_the_command_measures_and_writes(clocked, monkeypatch, tmp_path, capsys)
     assert kitsune.main(["bench", "models.py:good", *arguments, "--json", "out.json"]) == 0
     found = json.loads((tmp_path / "out.json").read_text())
     (record,) = found["cases"]
-    assert record["ratios"] == {"warm": {"torch/ours": 6.0, "ours/floor": pytest.approx(0.5 / record["floor"]["ms"])}}
+    floor = pytest.approx(0.5 / record["floor"]["ms"])
+    assert record["ratios"] == {"warm": {"torch/ours": 6.0, "plain/ours": 6.0, "ours/floor": floor}}
     assert record["floor"]["tflops"] == 989 and found["machine"] == "a clock"
     out = capsys.readouterr().out
     assert "L2 warm, ms" in out and "L2 cold" not in out and "models.py:good" in out
@@ -75,8 +79,50 @@ def test_bad_requests_get_one_sentence(capsys, arguments, sentence):
     assert sentence in said and said.count("\n") == 1
 
 
-def test_a_child_that_dies_is_a_record(monkeypatch):
-    monkeypatch.setattr(children, "command", lambda arguments, what: ["sh", "-c", "kill -9 $$"])
-    assert children.measure([], "x", 10) == {"case": "x", "said": "its process ended with status -9"}
-    monkeypatch.setattr(children, "command", lambda arguments, what: ["sh", "-c", "exec sleep 10"])
-    assert "took more than 0.1 s" in children.measure([], "x", 0.1)["said"]
+def test_fast_is_a_line_a_case(clocked, monkeypatch, tmp_path, capsys):
+    names = ["linear-8-4-4", "linear-8-4-8-silu", "chain-8x2-5-gelu"]
+    files = ["--json", str(tmp_path / "out.json"), "--markdown", str(tmp_path / "out.md")]
+    assert kitsune.main(["bench", *names, "--dtype", "f32", "--target", "cpu", "--fast", "--warm", *files]) == 0
+    out = capsys.readouterr().out
+    assert [line.split()[0] for line in out.splitlines() if line.startswith("  ")] == ["case", *names, *["Against"] * 2]
+    records = json.loads((tmp_path / "out.json").read_text())["cases"]
+    assert set(records[0]["sides"]) == {"eager", "graph", "kitsune", "kitsune-graph"}
+    assert records[0]["sides"]["kitsune"]["warm"]["runs"] == 10
+    text = (tmp_path / "out.md").read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert len(rows) == 4 and len({row.count("|") for row in rows}) == 1 and "| linear-8-4-4 |" in text
+    assert text.startswith("a clock, torch ") and "geometric mean of 3 cases" in text
+
+
+CHILD = """
+import os, sys, time
+from kitsune_mlir.bench import children
+names, folder = sys.argv[1:-1], sys.argv[-1]
+for number, name in enumerate(names):
+    if name == "dies":
+        os.kill(os.getpid(), 9)
+    time.sleep(60 if name == "hangs" else 0)
+    lost = {children.LOST: True} if name == "lost" else {}
+    children.report(folder, number, {"case": name, "pid": os.getpid()} | lost)
+time.sleep(60)
+"""
+
+
+def test_the_cases_after_one_that_dies_are_measured(monkeypatch):
+    def command(arguments, what):
+        return [sys.executable, "-c", CHILD, *arguments]
+
+    monkeypatch.setattr(children, "command", command)
+    monkeypatch.setattr(children, "LAST_WORDS_SECONDS", 0.1)
+    monkeypatch.setattr(children.subprocess, "Popen", _without_the_flag(children.subprocess.Popen))
+    names = ["a", "b", "dies", "c", "hangs", "d", "lost", "e"]
+    records = list(children.measure([], names, 4))
+    assert [record["case"] for record in records] == names
+    pids = [record.get("pid") for record in records]
+    assert pids[0] == pids[1] and pids[5] == pids[6] != pids[7] and len(set(pids)) == 5
+    assert records[2]["said"] == "its process ended with status -9"
+    assert "took more than 4 s" in records[4]["said"]
+
+
+def _without_the_flag(popen):
+    return lambda arguments: popen([argument for argument in arguments if argument != "--records"])

@@ -23,11 +23,11 @@ def add(subparsers: Any) -> argparse.ArgumentParser:
     parser.add_argument("--list", action="store_true", help="name the cases of each suite")
     parser.add_argument("--target", default="sm_90a", metavar="NAME|FILE", help="to compile for (default: sm_90a)")
     parser.add_argument("--dtype", choices=tuple(cases.DTYPES), help="default: bf16 for cases, else the model's own")
-    parser.add_argument(
-        "--modes", default=",".join(cases.TORCH_MODES), metavar="MODE,...", help="torch's; default: %(default)s"
-    )
-    parser.add_argument("--repeat", type=int, default=30, metavar="N", help="timed runs of each side (default: 30)")
-    parser.add_argument("--seconds", type=float, default=20.0, help="for the timed runs of a case (default: 20)")
+    parser.add_argument("--modes", metavar="MODE,...", help=f"torch's; default: {','.join(cases.TORCH_MODES)}")
+    parser.add_argument("--repeat", type=int, metavar="N", help="timed runs of each side (default: 30; --fast: 10)")
+    parser.add_argument("--seconds", type=float, help="for the timed runs of a case (default: 20; --fast: 2)")
+    parser.add_argument("--fast", action="store_true", help="few runs, beside eager and graph only; a line a case")
+    parser.add_argument("--isolate", action="store_true", help="a process for each case")
     parser.add_argument("--limit", type=float, default=180.0, help="seconds to make one side ready (default: 180)")
     parser.add_argument("--cold", action="store_true", help="only with the L2 overwritten before each run")
     parser.add_argument("--warm", action="store_true", help="only with the L2 as the last run left it")
@@ -36,8 +36,10 @@ def add(subparsers: Any) -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0, help="for weights and inputs")
     parser.add_argument("--dram", action="store_true", help="count DRAM bytes of eager and ours with ncu")
     parser.add_argument("--json", metavar="FILE", help="write everything there, after each case")
+    parser.add_argument("--markdown", metavar="FILE", help="write the tables there, after each case")
     parser.add_argument("--timeout", type=float, default=900.0, help="seconds for a case (default: 900)")
     parser.add_argument("--child", choices=("measure", "eager", "kitsune"), help=argparse.SUPPRESS)  # bench/children.py
+    parser.add_argument("--records", help=argparse.SUPPRESS)  # the folder of a child's records
     parser.set_defaults(run=run)
     return parser
 
@@ -50,21 +52,23 @@ def run(options: argparse.Namespace) -> int:
     names = list(dict.fromkeys([*options.models, *(n for suite in options.suite for n in cases.suites()[suite])]))
     if not names:
         raise UserError("name at least one model or case, or a --suite (--list names them)")
-    if options.json and not Path(options.json).absolute().parent.is_dir():
-        raise UserError(f"cannot write {options.json}: its folder does not exist")
+    for path in filter(None, (options.json, options.markdown)):
+        if not Path(path).absolute().parent.is_dir():
+            raise UserError(f"cannot write {path}: its folder does not exist")
+    if options.fast:
+        _be_fast(options)
     wanted = [cases.find(name, options.dtype) for name in names]
     from kitsune_mlir.bench.device import Gpu
 
     settings, machine = _settings(options), Gpu()
     if options.child == "measure":
-        _write(options.json, _record(wanted[0], machine, settings))
-    elif options.child:
+        return _measure_here(wanted, machine, settings, options.records)
+    if options.child:
         from kitsune_mlir.bench import dram
 
         dram.run(wanted[0], machine, settings, options.child)
-    else:
-        return measure_all([case.name for case in wanted], machine, settings, options)
-    return 0
+        return 0
+    return measure_all([case.name for case in wanted], machine, settings, options)
 
 
 def measure_all(names: list[str], machine: Any, settings: Any, options: argparse.Namespace) -> int:
@@ -72,22 +76,42 @@ def measure_all(names: list[str], machine: Any, settings: Any, options: argparse
     from kitsune_mlir.bench import children, dram, table
 
     print(f"{machine.name}, {_versions()}", flush=True)
+    arguments = _arguments(settings, options)
     records: list[dict[str, Any]] = []
-    for name in names:
-        arguments = _arguments(name, settings, options)
-        record = children.measure(arguments, name, options.timeout)
-        if options.dram and "sides" in record:
-            record["dram"] = {side: dram.moved(arguments, side, options.timeout) for side in dram.SIDES}
-        records.append(record)
-        print("\n" + table.case_text(record), flush=True)
-        _write(options.json, _about(machine, settings) | {"cases": records})
+    for together in [[name] for name in names] if options.isolate else [names]:
+        for record in children.measure(arguments, together, options.timeout):
+            if options.dram and "sides" in record:
+                alone = [record["case"], *arguments]
+                record["dram"] = {side: dram.moved(alone, side, options.timeout) for side in dram.SIDES}
+            records.append(record)
+            if not options.fast:
+                print("\n" + table.case_text(record), flush=True)
+            about = _about(machine, settings)
+            _write(options.json, json.dumps(about | {"cases": records}, indent=2))
+            tables = [table.markdown(records, temperature) for temperature in settings.temperatures]
+            _write(options.markdown, "\n\n".join([_heading(about), *tables]) + "\n")
     for temperature in settings.temperatures:
         print("\n" + table.summary(records, temperature))
     return int(any(record.get("sides", {}).get("kitsune", {}).get("status") != "ok" for record in records))
 
 
+def _measure_here(wanted: list[cases.Case], machine: Any, settings: Any, folder: str) -> int:
+    """A child's work: the record of each case for its parent, as long as the GPU lives."""
+    from kitsune_mlir.bench import children
+
+    for number, case in enumerate(wanted):
+        record = _record(case, machine, settings)
+        children.report(folder, number, record)
+        if record.get(children.LOST):
+            return 1
+        machine.clear()
+    return 0
+
+
 def _record(case: cases.Case, machine: Any, settings: Any) -> dict[str, Any]:
     """Of one case, in this process; {case, said} when it failed as a whole."""
+    from kitsune_mlir.bench.children import LOST
+    from kitsune_mlir.bench.device import GpuLostError
     from kitsune_mlir.bench.measure import measure
 
     start = time.perf_counter()
@@ -97,16 +121,25 @@ def _record(case: cases.Case, machine: Any, settings: Any) -> dict[str, Any]:
 
     try:
         return measure(case, machine, settings, say)
+    except GpuLostError as error:
+        return {"case": case.name, "said": str(error), LOST: True}
     except KitsuneError as error:
         return {"case": case.name, "said": str(error)}
     except Exception as error:  # such as too little memory: a result like others
         return {"case": case.name, "said": f"{type(error).__name__}: {error}"}
 
 
-def _arguments(name: str, settings: Any, options: argparse.Namespace) -> list[str]:
-    """Those of the command for this case alone."""
-    found = [name, "--target", options.target, "--modes", options.modes]
-    found += ["--repeat", str(options.repeat), "--seconds", str(options.seconds)]
+def _be_fast(options: argparse.Namespace) -> None:
+    """What --fast means where nothing else is asked for."""
+    options.modes = options.modes or ",".join(cases.PLAIN_MODES)
+    options.repeat = 10 if options.repeat is None else options.repeat
+    options.seconds = 2.0 if options.seconds is None else options.seconds
+
+
+def _arguments(settings: Any, options: argparse.Namespace) -> list[str]:
+    """Those of the command, but for its cases and what becomes of the records."""
+    found = ["--target", options.target, "--modes", ",".join(settings.modes)]
+    found += ["--repeat", str(settings.repeat), "--seconds", str(settings.timing_seconds)]
     found += ["--limit", str(options.limit), "--seed", str(options.seed)]
     found += [f"--{temperature}" for temperature in settings.temperatures]
     found += ["--dtype", options.dtype] if options.dtype else []
@@ -120,11 +153,12 @@ def _settings(options: argparse.Namespace) -> Any:
     from kitsune_mlir.planning import target
 
     target.load(options.target)
-    modes = tuple(dict.fromkeys(mode for mode in options.modes.split(",") if mode))
+    modes = tuple(dict.fromkeys(mode for mode in (options.modes or ",".join(cases.TORCH_MODES)).split(",") if mode))
     if unknown := [mode for mode in modes if mode not in cases.TORCH_MODES]:
         raise UserError(f"there is no mode '{unknown[0]}': give some of {', '.join(cases.TORCH_MODES)}")
-    if options.repeat < 1:
-        raise UserError(f"--repeat must be at least 1, found {options.repeat}")
+    repeat = 30 if options.repeat is None else options.repeat
+    if repeat < 1:
+        raise UserError(f"--repeat must be at least 1, found {repeat}")
     only = [t for t in ("warm", "cold") if getattr(options, t)]
     try:
         rates = Rates(*map(float, options.peak.split(","))) if options.peak else None
@@ -134,8 +168,8 @@ def _settings(options: argparse.Namespace) -> Any:
         target=options.target,
         modes=sorted(modes, key=cases.TORCH_MODES.index),
         temperatures=only or ("warm", "cold"),
-        repeat=options.repeat,
-        timing_seconds=options.seconds,
+        repeat=repeat,
+        timing_seconds=20.0 if options.seconds is None else options.seconds,
         limit_seconds=options.limit,
         options=pass_options(options.option),
         rates=rates,
@@ -168,8 +202,12 @@ def _about(machine: Any, settings: Any) -> dict[str, Any]:
     return found | {"target": settings.target, "seed": settings.seed, "options": dict(settings.options)}
 
 
-def _write(path: str | None, content: dict[str, Any]) -> None:
+def _heading(about: dict[str, Any]) -> str:
+    return f"{about['machine']}, {about['versions']}, {about['target']}, {about['time']}:"
+
+
+def _write(path: str | None, content: str) -> None:
     if path is not None:
         partial = f"{path}.partial"
-        Path(partial).write_text(json.dumps(content, indent=2))
+        Path(partial).write_text(content)
         os.replace(partial, path)
