@@ -234,7 +234,7 @@ class Consumer:
             return [*sums, weight.number, weight.parity, tile.number, tile.parity, *rings.state()]
 
         start = rings.state()
-        results = device.loop(0, segment.chunks, 1, chunk, [*self._sums[:count], *start, *start])
+        results = device.loop(0, segment.chunks, 1, chunk, [*self._sums[:count], *start[:4], *start])
         sums, last, state = results[:count], results[count : count + 4], results[count + 4 :]
         rings.resume(state)
         sums = wgmma.wait_for(sums)

@@ -64,7 +64,7 @@ class Outbox:
         for group in range(-(-columns // CHUNK)):
             box = device.add(self.place, group % BOXES * BOX_BYTES)
             with device.when(self.writer.leader):
-                tma.wait_read(BOXES - 1)
+                tma.wait_read(BOXES - 1 if group else 0)
             warps.barrier(self.writer.barrier, THREADS)
             self.writer.write(box, tile, group)
             tma.fence()
