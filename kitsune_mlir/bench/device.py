@@ -37,7 +37,7 @@ class Machine(Protocol):
         """For all work. Raises what the GPU died of."""
 
     def clear(self) -> None:
-        """Gives back the memory of what nobody holds any more, for the next case."""
+        """Gives back the memory of what nobody holds any more, for the next case. Raises like `wait`."""
 
 
 class Gpu:
@@ -103,6 +103,7 @@ class Gpu:
         self._torch.cuda.synchronize()
 
     def clear(self) -> None:
+        self.wait()
         self._torch.compiler.reset()  # what torch.compile holds: code, CUDA graphs and their memory
         gc.collect()
         self._torch.cuda.empty_cache()

@@ -8,13 +8,16 @@ from typing import Any
 
 from kitsune_mlir.plan_report import _table as columns
 
+from .cases import TORCH_MODES
 from .shapes import SQUARE
+from .sides import OURS
 
 TEMPERATURES = ("warm", "cold")
 COLUMNS = (
     "floor,best torch,mode,plain,ours,ours graph,TFLOP/s,torch/ours,plain/ours,ours/floor,error,rows checked,compile s,"
 ).split(",")
 RATIOS = {"torch/ours": "the best torch", "plain/ours": "cuBLAS + epilogue kernels"}
+OURS_FIRST = (*OURS, *TORCH_MODES).index
 SAID = 160  # characters of a failure that a table shows; the JSON has all
 
 
@@ -101,7 +104,7 @@ def _row(record: dict[str, Any], temperature: str) -> dict[str, str]:
     sides, floor = record["sides"], record["floor"]
     ours = sides["kitsune"]
     times = {name: _ms(side[temperature]["ms"]) for name, side in sides.items() if temperature in side}
-    row |= {"floor": _ms(floor["ms"]), "rows checked": str(record["checked_rows"]), "": ours["said"][:SAID]}
+    row |= {"floor": _ms(floor["ms"]), "rows checked": str(record["checked_rows"]), "": _said(sides)}
     if best := record["best_torch"].get(temperature):
         row |= {"best torch": times[best], "mode": best}
     if plain := record["best_plain"].get(temperature):
@@ -114,6 +117,12 @@ def _row(record: dict[str, Any], temperature: str) -> dict[str, str]:
     row |= {name: f"{value:.2f}" for name, value in record["ratios"][temperature].items() if value is not None}
     row |= {} if ours["error"] is None else {"error": f"{ours['error']:.1e}"}
     return row | ({"compile s": f"{record['compiled']['seconds']:.1f}"} if "compiled" in record else {})
+
+
+def _said(sides: dict[str, Any]) -> str:
+    """Why the first side that is not timed is not; ours before torch's."""
+    failures = [f"{name}: {sides[name]['said']}" for name in sorted(sides, key=OURS_FIRST) if sides[name]["said"]]
+    return failures[0][:SAID] if failures else ""
 
 
 def _ms(milliseconds: float) -> str:

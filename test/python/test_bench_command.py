@@ -94,6 +94,19 @@ def test_fast_is_a_line_a_case(clocked, monkeypatch, tmp_path, capsys):
     assert text.startswith("a clock, torch ") and "geometric mean of 3 cases" in text
 
 
+def test_a_gpu_that_died_unseen_ends_the_process(monkeypatch, tmp_path):
+    class Dying(Clocked):
+        def clear(self):
+            raise RuntimeError("illegal memory access")
+
+    monkeypatch.setattr(device, "Gpu", lambda: Dying(3.0, 0.5))
+    names = ["linear-8-4-4", "linear-8-4-8"]
+    arguments = ["--dtype", "f32", "--target", "cpu", "--modes", "eager", "--repeat", "1", "--records", str(tmp_path)]
+    assert kitsune.main(["bench", *names, *arguments, "--child", "measure"]) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["0.json"]
+    assert json.loads((tmp_path / "0.json").read_text())[children.LOST]
+
+
 CHILD = """
 import os, sys, time
 from kitsune_mlir.bench import children

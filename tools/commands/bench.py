@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kitsune_mlir.bench import cases
+from kitsune_mlir.bench import cases, shapes
 from kitsune_mlir.errors import KitsuneError, UserError
 
 MODEL_HELP = "a case (see --list), module:function returning (nn.Module, args), or a .pt2 file"
@@ -28,7 +28,7 @@ def add(subparsers: Any) -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, help="for the timed runs of a case (default: 20; --fast: 2)")
     parser.add_argument("--fast", action="store_true", help="few runs, beside eager and graph only; a line a case")
     parser.add_argument("--isolate", action="store_true", help="a process for each case")
-    parser.add_argument("--limit", type=float, default=180.0, help="seconds to make one side ready (default: 180)")
+    parser.add_argument("--limit", type=float, help="seconds to make one side ready (default: 180; --fast: 45)")
     parser.add_argument("--cold", action="store_true", help="only with the L2 overwritten before each run")
     parser.add_argument("--warm", action="store_true", help="only with the L2 as the last run left it")
     parser.add_argument("--option", action="append", default=[], metavar="PASS=OPTIONS", help="of our passes; repeat")
@@ -37,7 +37,7 @@ def add(subparsers: Any) -> argparse.ArgumentParser:
     parser.add_argument("--dram", action="store_true", help="count DRAM bytes of eager and ours with ncu")
     parser.add_argument("--json", metavar="FILE", help="write everything there, after each case")
     parser.add_argument("--markdown", metavar="FILE", help="write the tables there, after each case")
-    parser.add_argument("--timeout", type=float, default=900.0, help="seconds for a case (default: 900)")
+    parser.add_argument("--timeout", type=float, help="seconds for a case (default: 900; --fast: 90)")
     parser.add_argument("--child", choices=("measure", "eager", "kitsune"), help=argparse.SUPPRESS)  # bench/children.py
     parser.add_argument("--records", help=argparse.SUPPRESS)  # the folder of a child's records
     parser.set_defaults(run=run)
@@ -48,6 +48,8 @@ def run(options: argparse.Namespace) -> int:
     if options.list:
         for suite, names in cases.suites().items():
             print(f"{suite}: {' '.join(names)}")
+        for name, origin in shapes.GEMMS.items():
+            print(f"  {name}: {origin}")
         return 0
     names = list(dict.fromkeys([*options.models, *(n for suite in options.suite for n in cases.suites()[suite])]))
     if not names:
@@ -55,8 +57,7 @@ def run(options: argparse.Namespace) -> int:
     for path in filter(None, (options.json, options.markdown)):
         if not Path(path).absolute().parent.is_dir():
             raise UserError(f"cannot write {path}: its folder does not exist")
-    if options.fast:
-        _be_fast(options)
+    _set_defaults(options)
     wanted = [cases.find(name, options.dtype) for name in names]
     from kitsune_mlir.bench.device import Gpu
 
@@ -92,6 +93,8 @@ def measure_all(names: list[str], machine: Any, settings: Any, options: argparse
             _write(options.markdown, "\n\n".join([_heading(about), *tables]) + "\n")
     for temperature in settings.temperatures:
         print("\n" + table.summary(records, temperature))
+    if setup := next((record["setup"] for record in records if "setup" in record), None):
+        print(f"\nOnce a process, in none of these: imports {setup['imports']:.1f} s, the GPU {setup['gpu']:.1f} s.")
     return int(any(record.get("sides", {}).get("kitsune", {}).get("status") != "ok" for record in records))
 
 
@@ -101,10 +104,13 @@ def _measure_here(wanted: list[cases.Case], machine: Any, settings: Any, folder:
 
     for number, case in enumerate(wanted):
         record = _record(case, machine, settings)
+        try:
+            machine.clear()
+        except Exception:  # it died of something that no side was blamed for; the next case needs a new process
+            record[children.LOST] = True
         children.report(folder, number, record)
         if record.get(children.LOST):
             return 1
-        machine.clear()
     return 0
 
 
@@ -129,17 +135,19 @@ def _record(case: cases.Case, machine: Any, settings: Any) -> dict[str, Any]:
         return {"case": case.name, "said": f"{type(error).__name__}: {error}"}
 
 
-def _be_fast(options: argparse.Namespace) -> None:
-    """What --fast means where nothing else is asked for."""
-    options.modes = options.modes or ",".join(cases.PLAIN_MODES)
-    options.repeat = 10 if options.repeat is None else options.repeat
-    options.seconds = 2.0 if options.seconds is None else options.seconds
+def _set_defaults(options: argparse.Namespace) -> None:
+    """Fills in what was not asked for."""
+    usual = {"modes": ",".join(cases.TORCH_MODES), "repeat": 30, "seconds": 20.0, "limit": 180.0, "timeout": 900.0}
+    fast = {"modes": ",".join(cases.PLAIN_MODES), "repeat": 10, "seconds": 2.0, "limit": 45.0, "timeout": 90.0}
+    for name, value in (fast if options.fast else usual).items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
 
 
 def _arguments(settings: Any, options: argparse.Namespace) -> list[str]:
     """Those of the command, but for its cases and what becomes of the records."""
-    found = ["--target", options.target, "--modes", ",".join(settings.modes)]
-    found += ["--repeat", str(settings.repeat), "--seconds", str(settings.timing_seconds)]
+    found = ["--target", options.target, "--modes", options.modes]
+    found += ["--repeat", str(options.repeat), "--seconds", str(options.seconds)]
     found += ["--limit", str(options.limit), "--seed", str(options.seed)]
     found += [f"--{temperature}" for temperature in settings.temperatures]
     found += ["--dtype", options.dtype] if options.dtype else []
@@ -153,12 +161,11 @@ def _settings(options: argparse.Namespace) -> Any:
     from kitsune_mlir.planning import target
 
     target.load(options.target)
-    modes = tuple(dict.fromkeys(mode for mode in (options.modes or ",".join(cases.TORCH_MODES)).split(",") if mode))
+    modes = tuple(dict.fromkeys(mode for mode in options.modes.split(",") if mode))
     if unknown := [mode for mode in modes if mode not in cases.TORCH_MODES]:
         raise UserError(f"there is no mode '{unknown[0]}': give some of {', '.join(cases.TORCH_MODES)}")
-    repeat = 30 if options.repeat is None else options.repeat
-    if repeat < 1:
-        raise UserError(f"--repeat must be at least 1, found {repeat}")
+    if options.repeat < 1:
+        raise UserError(f"--repeat must be at least 1, found {options.repeat}")
     only = [t for t in ("warm", "cold") if getattr(options, t)]
     try:
         rates = Rates(*map(float, options.peak.split(","))) if options.peak else None
@@ -168,8 +175,8 @@ def _settings(options: argparse.Namespace) -> Any:
         target=options.target,
         modes=sorted(modes, key=cases.TORCH_MODES.index),
         temperatures=only or ("warm", "cold"),
-        repeat=repeat,
-        timing_seconds=20.0 if options.seconds is None else options.seconds,
+        repeat=options.repeat,
+        timing_seconds=options.seconds,
         limit_seconds=options.limit,
         options=pass_options(options.option),
         rates=rates,
