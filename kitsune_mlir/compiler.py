@@ -25,7 +25,7 @@ from kitsune_mlir.runtime.executable import Interface
 # What happens to the model whatever it runs on, then for each target on a copy.
 PARTITION = ("prepare-linalg", "partition-dataflow")
 DESIGN = ("design-pipeline",)
-PLACE = ("place-stages", "verify-dataflow")
+PLACE = {"cpu": ("place-stages", "verify-dataflow"), "gpu": ("cut-pipelines", "place-stages", "verify-dataflow")}
 CONVERT = {"cpu": ("convert-kitsune-to-cpu",), "gpu": ("convert-kitsune-to-gpu", "convert-linalg-to-gpu")}
 
 Progress = Callable[[str], None]
@@ -106,7 +106,7 @@ def _targets(target: str | Sequence[str]) -> dict[str, Target]:
 
 def _options(options: Mapping[str, str] | None) -> dict[str, str]:
     """Options by pass. Raises UserError for a pass that no compilation runs."""
-    passes = dict.fromkeys(PARTITION + DESIGN + PLACE + sum(CONVERT.values(), ()))
+    passes = dict.fromkeys(PARTITION + DESIGN + sum((*PLACE.values(), *CONVERT.values()), ()))
     if unknown := set(options or {}) - set(passes):
         raise UserError(f"there is no pass '{min(unknown)}' to give options to; the passes are {', '.join(passes)}")
     return dict(options or {})
@@ -134,7 +134,7 @@ def _for_target(
     module: ir.Module, spec: str, target: Target, before: plan.Partitioned, remarks: list[Remark], steps: _Steps
 ) -> tuple[Section, plan.Plan]:
     copy = mlir.clone(module)
-    remarks = remarks + steps.passes(copy, PLACE, f"{target.name}:", spec)
+    remarks = remarks + steps.passes(copy, PLACE[target.kind], f"{target.name}:", spec)
     placed = plan.pipelines(copy)
     refusals = [r for r in steps.passes(copy, CONVERT[target.kind], f"{target.name}:", spec) if r.symbol]
     refused = {refusal.symbol for refusal in refusals}

@@ -2,7 +2,7 @@
 
 target         name of the target
 operators      {total, pipelined}
-pipelines      [{name, tile_rows, predicted_us,
+pipelines      [{name, tile_rows, predicted_us, dram_bytes,
                  stages: [{name, kind, role, ctas, location}],
                  queues: [{name, producer, consumers, transport, depth, tile_bytes}]}]
 dram_bytes     {bulk_sync, planned}: see kitsune_mlir.traffic
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from kitsune_mlir import mlir, traffic
 from kitsune_mlir.mlir import Remark, ir
+from kitsune_mlir.planning.cut import whole_name
 from kitsune_mlir.planning.target import Target
 
 if TYPE_CHECKING:
@@ -31,10 +32,9 @@ DYNAMIC_SIZE = 65536  # rows assumed of a dimension that is open until the call
 
 @dataclass(frozen=True)
 class Group:
-    """The operators of one pipeline: what each moves when it runs alone, and what crosses the border."""
+    """The operators of one pipeline: what each moves when it runs alone."""
 
     operator_bytes: tuple[int, ...]
-    border_bytes: int
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,7 @@ def partitioned(module: ir.Module, declined: Sequence[Remark]) -> Partitioned:
     arguments = [value.type for value in main.regions[0].blocks[0].arguments]
     return Partitioned(
         alone_bytes=_bytes(alone),
-        groups={
-            op.opview.label: Group(_bytes(traffic.operators(op)), traffic.pipeline_bytes(op, DYNAMIC_SIZE))
-            for op in mlir.walk(module, traffic.PIPELINE)
-        },
+        groups={op.opview.label: Group(_bytes(traffic.operators(op))) for op in mlir.walk(module, traffic.PIPELINE)},
         is_dynamic=any(isinstance(kind, ir.RankedTensorType) and not kind.has_static_shape for kind in arguments),
         declined=tuple(declined),
     )
@@ -78,7 +75,7 @@ def describe(
     """The plan for one target on which the pipelines `running` run as such and all else operator by
     operator. `remarks` are those of design and placement, `refusals` say which pipelines the target's code
     generation declined."""
-    names = {pipeline["name"] for pipeline in running}
+    names = {whole_name(pipeline["name"]) for pipeline in running}
     inside = [group for name, group in before.groups.items() if name in names]
     alone = list(before.alone_bytes)
     for name, group in before.groups.items():
@@ -92,7 +89,7 @@ def describe(
         "pipelines": list(running),
         "dram_bytes": {
             "bulk_sync": sum(alone) + sum(pipelined),
-            "planned": sum(alone) + sum(group.border_bytes for group in inside),
+            "planned": sum(alone) + sum(pipeline["dram_bytes"] for pipeline in running),
         },
         "predicted_us": round(predicted, 2),
         "kernels": [],
@@ -126,6 +123,7 @@ def _pipeline(op: PipelineOp) -> dict[str, Any]:
         "name": op.label,
         "tile_rows": op.tile_rows,
         "predicted_us": None if predicted is None else ir.FloatAttr(predicted).value,
+        "dram_bytes": traffic.pipeline_bytes(op.operation, DYNAMIC_SIZE),
         "stages": stages,
         "queues": [_queue(queue) for queue in op.queues],
     }

@@ -13,6 +13,7 @@ PASSES = (
     "prepare-linalg",
     "partition-dataflow",
     "design-pipeline",
+    "cut-pipelines",
     "place-stages",
     "verify-dataflow",
     "convert-kitsune-to-cpu",

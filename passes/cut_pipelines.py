@@ -1,0 +1,115 @@
+"""cut-pipelines: a pipeline that warpgroups cannot chain as a whole becomes consecutive ones that they can.
+
+    %p = "kitsune.pipeline"() ({               %p0 = "kitsune.pipeline"() ({
+      %q = "kitsune.queue"()                     "kitsune.stage"() ({ ... "kitsune.store"(%h) {index = 0} }) {s0}
+      "kitsune.stage"() ({                     }) {sym_name = "net_part0"}
+        ... "kitsune.put"(%q, %h)              %whole = "kitsune.result"(%p0) {index = 0}
+      }) {sym_name = "s0"}                =>   %p1 = "kitsune.pipeline"() ({
+      "kitsune.stage"() ({                       "kitsune.stage"() ({
+        %h = "kitsune.get"(%q) ...                 %h = "kitsune.load"(%whole) ...
+      }) {sym_name = "s1"}                       }) {sym_name = "s1"}
+    }) {sym_name = "net"}                      }) {sym_name = "net_part1"}
+
+A queue across a cut goes through DRAM as a whole tensor. What the cut leaves without a product becomes plain
+linalg again. Targets without warpgroup products are left alone. The decisions are made in
+`kitsune_mlir/planning/cut.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kitsune_mlir import rows
+from kitsune_mlir.dialects import kitsune
+from kitsune_mlir.errors import UserError
+from kitsune_mlir.mlir import arith, ir, tensor
+from kitsune_mlir.planning import target as targets
+from kitsune_mlir.planning.cut import Cut, Run, cut, part_name
+
+from .base import ModulePass
+from .inline_pipeline import inline_pipeline
+from .pipeline_run import PipelineRun, whole_type
+from .place_stages import row_count, why_not_chained
+from .stage_cost import queue_cost, stage_cost
+
+
+@dataclass(frozen=True)
+class CutPipelines(ModulePass):
+    """target: a name or the path of a description."""
+
+    name: ClassVar[str] = "cut-pipelines"
+    target: str = "cpu"
+
+    def run(self, module: ir.Module) -> None:
+        target = targets.load(self.target)
+        if target.products != "wgmma":
+            return
+        for pipeline in kitsune.pipelines(module):
+            if not pipeline.is_designed:
+                raise UserError(f"pipeline '{pipeline.label}' has no stages; run design-pipeline before {self.name}")
+            if not pipeline.is_placed:
+                _Cutter(pipeline, target).run()
+
+
+class _Cutter:
+    """Cuts one pipeline. `rows` is the size of dimension 0 of its whole tensors."""
+
+    def __init__(self, pipeline: kitsune.PipelineOp, target: targets.Target):
+        self.pipeline, self.target = pipeline, target
+        self.stages = pipeline.stages
+        count = row_count(pipeline)
+        self.rows = rows.DYNAMIC if count is None else count
+
+    def run(self) -> None:
+        found = self.plan()
+        if len(found.runs) == 1:
+            return
+        wholes: dict[int, ir.Value] = {}
+        parts = []
+        with ir.InsertionPoint(self.pipeline):
+            for number, run in enumerate(found.runs):
+                part = self._build(run, part_name(self.pipeline.label, number), wholes)
+                for result, whole in part.replacements:
+                    result.results[0].replace_all_uses_with(whole)
+                    result.operation.erase()
+                parts.append((run, part.pipeline))
+        self.pipeline.operation.erase()
+        for run, part in parts:
+            if not run.chains and not any(stage_cost(stage).product_flops for stage in part.stages):
+                inline_pipeline(part)
+
+    def plan(self) -> Cut:
+        costs = [stage_cost(stage) for stage in self.stages]
+        order = {stage.name: i for i, stage in enumerate(costs)}
+        queues = [queue_cost(queue, order) for queue in self.pipeline.queues]
+        return cut(costs, queues, row_count(self.pipeline), self.target, self._chains)
+
+    def _build(self, run: Run, name: str, wholes: dict[int, ir.Value]) -> PipelineRun:
+        stages = self.stages[run.first : run.last + 1]
+        return PipelineRun(self.pipeline, stages, name, self.rows, wholes)
+
+    def _chains(self, first: int, last: int) -> bool:
+        """Builds the run, asks whether warpgroups can chain it, and takes it away again."""
+        if first == 0 and last == len(self.stages) - 1:
+            return why_not_chained(self.pipeline, self.target) is None
+        with self.pipeline.operation.location, ir.InsertionPoint(self.pipeline):
+            size = arith.ConstantOp.create_index(1) if self.rows == rows.DYNAMIC else None
+            wholes = {
+                hash(queue.results[0]): self._placeholder(whole_type(queue.ring.tile, self.rows), size)
+                for queue in self.pipeline.queues
+            }
+            made = [value.owner for value in wholes.values()] + ([size] if size is not None else [])
+            run = self._build(Run(first, last, True), self.pipeline.label, wholes)
+        chains = why_not_chained(run.pipeline, self.target) is None
+        for op in [*run.pipeline.result_ops, run.pipeline, *made]:
+            op.operation.erase()
+        return chains
+
+    @staticmethod
+    def _placeholder(type_: ir.RankedTensorType, size: ir.OpView | None) -> ir.Value:
+        """What stands for a whole tensor that no pipeline makes yet."""
+        sizes = list(type_.shape)
+        if size is not None:
+            sizes[0] = size.result
+        return tensor.EmptyOp(sizes, type_.element_type).result
