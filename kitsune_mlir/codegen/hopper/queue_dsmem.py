@@ -1,0 +1,66 @@
+"""A queue between two CTAs of a cluster, through distributed shared memory.
+
+Both CTAs have the ring at the same addresses. The payload is written into the sender's slot and copied into the
+receiver's, completing on the receiver's full barrier; the receiver frees the slot, on both sides at once, by arriving
+at the sender's empty barrier. The kernel ends with `cluster.barrier`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kitsune_mlir.codegen.pipeline import device
+from kitsune_mlir.codegen.pipeline.device import Int
+from kitsune_mlir.mlir import arith, ir
+
+from . import cluster, waits
+from .mbarrier import Ring, Slot
+from .waits import Watchdog
+
+
+@dataclass(frozen=True)
+class ClusterQueue:
+    """Sender and receiver in one; see queue.py. `peer` is the rank of the CTA at the other end; releases of
+    `consumers` threads free a slot; a payload is `nbytes`, at most a slot."""
+
+    ring: Ring
+    peer: Int
+    nbytes: Int
+    consumers: int = 1
+    watchdog: Watchdog | None = None
+    fetches = False
+
+    def init(self) -> None:
+        """One thread of each CTA, before mbarrier.fence_init and cluster.barrier."""
+        self.ring.init(1, self.consumers)
+
+    def wait_free(self, slot: Slot) -> None:
+        waits.on_barrier(self.ring.empty(slot), arith.xori(slot.parity, device.value(1)), self.watchdog)
+
+    def place(self, slot: Slot) -> Int:
+        return self.ring.place(slot)
+
+    def send(self, slot: Slot, number: Int, leader: ir.Value) -> None:
+        full = cluster.remote(self.ring.full(slot), self.peer)
+        place = self.ring.place(slot)
+        with device.when(leader):
+            cluster.remote_expect(full, self.nbytes)
+            cluster.copy(place, cluster.remote(place, self.peer), self.nbytes, full)
+
+    def finish(self, count: Int) -> None:
+        """The kernel's last barrier waits for the receiver, and so for every copy."""
+
+    def state(self) -> list[ir.Value]:
+        return []
+
+    def resume(self, state: list[ir.Value]) -> None:
+        """Nothing is remembered."""
+
+    def fetch(self, count: Int) -> None:
+        """The sender brings payloads."""
+
+    def wait(self, slot: Slot) -> None:
+        waits.on_barrier(self.ring.full(slot), slot.parity, self.watchdog)
+
+    def release(self, slot: Slot, leader: ir.Value) -> None:
+        cluster.remote_arrive(cluster.remote(self.ring.empty(slot), self.peer), leader)
