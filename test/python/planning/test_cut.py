@@ -1,0 +1,115 @@
+"""Cutting pipelines: the dynamic program against every cut there is, and what it must leave alone."""
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kitsune_mlir.planning import target
+from kitsune_mlir.planning.cost import StageCost
+from kitsune_mlir.planning.cut import Run, cut, part_name, run_us, whole_name
+from kitsune_mlir.planning.place import QueueCost
+
+GPU = target.load("sm_90a")
+
+
+@st.composite
+def pipelines(draw):
+    """Up to 6 stages, queues forwards, perhaps a sum over rows, and the longest runs that chain."""
+    count = draw(st.integers(1, 6))
+    flops = st.sampled_from([0.0, 2.0 * 64 * 64, 2.0 * 512 * 512, 2.0 * 4096 * 1024])
+    stages = [
+        StageCost(f"s{i}", "tensor", draw(flops), simt_ops=512.0, weight_bytes=8192.0, dram_bytes=64.0 * (i == 0))
+        for i in range(count)
+    ]
+    queues = []
+    for consumer in range(1, count):
+        producer = draw(st.integers(0, consumer - 1))
+        others = draw(st.lists(st.integers(producer + 1, count - 1), max_size=1))
+        width = draw(st.sampled_from([4.0, 1024.0, 32768.0]))
+        queues.append(QueueCost(f"q{consumer}", producer, tuple(sorted({consumer, *others})), width))
+    if draw(st.booleans()):
+        queues.append(QueueCost("sum", draw(st.integers(0, count - 1)), (count,), 512.0, accumulates=True))
+        stages.append(StageCost("total", "simt"))
+    reach = [draw(st.integers(-1, len(stages))) for _ in stages]  # from each stage on, the last that it chains with
+    return stages, queues, lambda first, last: last <= reach[first]
+
+
+ROWS = st.sampled_from([None, 100, 4096, 200_000])
+
+
+@settings(max_examples=200, deadline=None)
+@given(pipelines(), ROWS)
+def test_no_cut_is_cheaper(pipeline, rows):
+    stages, queues, chains = pipeline
+    found = cut(stages, queues, rows, GPU, chains)
+    count = len(stages)
+    assert [stage for run in found.runs for stage in range(run.first, run.last + 1)] == list(range(count))
+    assert found.predicted_us == pytest.approx(sum(run_us(run, stages, queues, rows, GPU) for run in found.runs))
+    if len(found.runs) > 1:
+        every = _every_cut(stages, queues, chains)
+        assert found.runs in every
+        cheapest = min(sum(run_us(run, stages, queues, rows, GPU) for run in runs) for runs in every)
+        assert found.predicted_us == pytest.approx(cheapest)
+
+
+def _every_cut(stages, queues, chains):
+    found = []
+    for cuts in itertools.product((False, True), repeat=len(stages) - 1):
+        borders = [0, *(i + 1 for i, is_cut in enumerate(cuts) if is_cut), len(stages)]
+        runs = [_run(a, b - 1, stages, chains) for a, b in itertools.pairwise(borders)]
+        sums = [(queue.producer, queue.consumers[0]) for queue in queues if queue.accumulates]
+        if all((a in run) == (b in run) for a, b in sums for run in runs):
+            found.append(tuple(runs))
+    return found
+
+
+def _run(first, last, stages, chains):
+    products = [i for i in range(first, last + 1) if stages[i].product_flops]
+    longest = bool(products) and all(chains(first, upto) for upto in range(products[0], last + 1))
+    return Run(first, last, longest)
+
+
+@given(pipelines(), ROWS)
+def test_a_pipeline_that_chains_stays_whole(pipeline, rows):
+    stages, queues, _ = pipeline
+    found = cut(stages, queues, rows, GPU, lambda first, last: True)
+    assert len(found.runs) == 1
+
+
+@given(pipelines(), ROWS)
+def test_a_pipeline_of_which_nothing_chains_stays_whole(pipeline, rows):
+    stages, queues, _ = pipeline
+    assert cut(stages, queues, rows, GPU, lambda first, last: False).runs == (Run(0, len(stages) - 1, False),)
+
+
+def test_wide_layers_are_cut_one_by_one():
+    stages = [StageCost(f"s{i}", "tensor", 2.0 * 512 * 512, weight_bytes=512 * 1024.0) for i in range(10)]
+    queues = [QueueCost(f"q{i}", i, (i + 1,), 1024.0) for i in range(9)]
+    found = cut(stages, queues, 65536, GPU, lambda first, last: first == last)
+    assert found.runs == tuple(Run(i, i, True) for i in range(10))
+
+
+def test_few_rows_are_not_worth_launches():
+    stages = [StageCost(f"s{i}", "tensor", 2.0 * 64 * 64) for i in range(10)]
+    queues = [QueueCost(f"q{i}", i, (i + 1,), 128.0) for i in range(9)]
+    assert len(cut(stages, queues, 64, GPU, lambda first, last: first == last).runs) == 1
+
+
+def test_nothing_longer_is_asked_about_than_what_was_denied():
+    asked = []
+
+    def chains(first, last):
+        asked.append((first, last))
+        return first == last
+
+    stages = [StageCost("s", "tensor", 1000.0)] * 20
+    cut(stages, [], 4096, GPU, chains)
+    assert len(asked) == len(set(asked)) == 1 + 20 + 19
+
+
+@pytest.mark.parametrize("name", ["pipeline0", "net_part", "_part3", "a_partial"])
+def test_names_of_parts_lead_back(name):
+    assert whole_name(name) == name
+    assert whole_name(part_name(name, 12)) == name
