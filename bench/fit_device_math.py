@@ -1,14 +1,18 @@
 """Fits the polynomials of the elementary functions and prints them as kitsune_mlir/codegen/math_tables.py.
 
 Chebyshev interpolation at 90 digits (within a factor of about two of minimax), printed as coefficients of
-1, x, x^2, ... Needs mpmath, which torch brings along through sympy.
+1, x, x^2, ...; for the fast forms, which weigh errors, a linear program. Needs mpmath, which torch brings along
+through sympy, and SciPy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 from mpmath import asin, atan, cos, erf, erfc, exp, expm1, log, mp, mpf, pi, sin, sqrt, tanh
+from scipy import special
+from scipy.optimize import linprog
 
 mp.dps = 90
 
@@ -28,6 +32,20 @@ def fit(function: Callable[[mpf], mpf], low: float, high: float, degree: int) ->
         coefficients = [s - node * c for s, c in zip(shifted, [*coefficients, mpf(0)], strict=True)]
         coefficients[0] += value
     return [float(c) for c in coefficients[:count]]
+
+
+def fit_erfc(high: float, degree: int) -> list[float]:
+    """p of that degree for which 2^(x p(x)) comes closest to erfc(x) on [0, high], in the absolute error."""
+    scale = 1e6  # of the error, about 1e-6: the solver's tolerances are absolute
+    x = (1 - np.cos(np.linspace(0, np.pi, 1500)[1:])) / 2 * high
+    weight = special.erfc(x) * x * np.log(2.0) * scale  # the derivative of 2^(x p) by p
+    powers = np.vander(x / high, degree + 1, increasing=True) * weight[:, None]
+    wanted = weight * np.log2(special.erfc(x)) / x
+    most = -np.ones((len(x), 1))
+    rows, limits = np.block([[powers, most], [-powers, most]]), np.concatenate([wanted, -wanted])
+    cost = [0.0] * (degree + 1) + [1.0]
+    found = linprog(cost, A_ub=rows, b_ub=limits, bounds=[(None, None)] * len(cost), method="highs")
+    return [float(c) for c in found.x[:-1] / high ** np.arange(degree + 1)]
 
 
 def even(function: Callable[[mpf], mpf]) -> Callable[[mpf], mpf]:
@@ -68,6 +86,8 @@ def main() -> None:
             if degree is not None:
                 numbers = "".join(f"    {c!r},\n" for c in fit(function, low, high, degree))
                 print(f"{name}_{suffix} = (\n{numbers})")
+    numbers = "".join(f"    {c!r},\n" for c in fit_erfc(4.0, 4))
+    print(f"ERFC_FAST = (\n{numbers})")
 
 
 if __name__ == "__main__":

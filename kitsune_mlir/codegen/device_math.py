@@ -8,9 +8,10 @@ and the approximate instructions of the special function unit, accurate to the d
     %1 = llvm.inline_asm "tanh.approx.f32 $0, $1;", "=f,f" %0 : (f32) -> f32
     %y = arith.truncf %1 : f32 to bf16
 
-f16 and bf16 are computed in f32. The *fast* forms, good to the 8 bits of bf16, are taken for bf16 operations
-and for all those in an operation with the unit attribute `kitsune.fast_math` (a gpu.func, a gpu.module).
-absf, floor, fma, sqrt and their like are exact instructions, reached through LLVM's intrinsics.
+f16 and bf16 are computed in f32. The *fast* forms (codegen/math_fast.py), good to the 8 bits of bf16, are taken
+for bf16 operations and for all those in an operation with the unit attribute `kitsune.fast_math` (a gpu.func, a
+gpu.module), where `simplify` comes first. absf, floor, fma, sqrt and their like are exact instructions, reached
+through LLVM's intrinsics.
 """
 
 from __future__ import annotations
@@ -20,19 +21,29 @@ from math import inf
 
 from kitsune_mlir.codegen import math_circular as circular
 from kitsune_mlir.codegen import math_exponential as exponential
+from kitsune_mlir.codegen import math_fast as fast_form
+from kitsune_mlir.codegen.math_simplify import constant_number, marked_fast, simplify
 from kitsune_mlir.codegen.scalar import Scalar
 from kitsune_mlir.mlir import arith, ir, llvm, vector, walk
 
-FAST = "kitsune.fast_math"
-
-_WITH_FAST: dict[str, Callable[..., Scalar]] = {
-    "math.exp": exponential.exp,
-    "math.log": exponential.log_e,
-    "math.log2": exponential.log2,
-    "math.log10": exponential.log10,
-    "math.tanh": exponential.tanh,
+_FAST: dict[str, Callable[..., Scalar]] = {
+    "arith.divf": fast_form.divide,
+    "math.cos": fast_form.cos,
+    "math.erf": fast_form.erf,
+    "math.erfc": fast_form.erfc,
+    "math.exp": fast_form.exp,
+    "math.exp2": fast_form.exp2,
+    "math.expm1": fast_form.expm1,
+    "math.log": fast_form.log_e,
+    "math.log10": fast_form.log10,
+    "math.log1p": fast_form.log1p,
+    "math.log2": fast_form.log2,
+    "math.sin": fast_form.sin,
+    "math.sqrt": fast_form.sqrt,
+    "math.tan": fast_form.tan,
+    "math.tanh": fast_form.tanh,
 }
-_ONE_FORM: dict[str, Callable[..., Scalar]] = {
+_EXACT: dict[str, Callable[..., Scalar]] = {
     "math.absi": abs,
     "math.acos": circular.acos,
     "math.acosh": exponential.acosh,
@@ -46,17 +57,22 @@ _ONE_FORM: dict[str, Callable[..., Scalar]] = {
     "math.cosh": exponential.cosh,
     "math.erf": circular.erf,
     "math.erfc": circular.erfc,
+    "math.exp": exponential.exp,
     "math.exp2": exponential.exp2,
     "math.expm1": exponential.expm1,
     "math.isfinite": lambda x: abs(x) < inf,
     "math.isinf": lambda x: abs(x).equals(inf),
     "math.isnan": Scalar.is_nan,
     "math.isnormal": lambda x: (abs(x) >= (2.0**-126 if x.single else 2.0**-1022)) & (abs(x) < inf),
+    "math.log": exponential.log_e,
+    "math.log10": exponential.log10,
     "math.log1p": exponential.log1p,
+    "math.log2": exponential.log2,
     "math.rsqrt": circular.rsqrt,
     "math.sin": circular.sin,
     "math.sinh": exponential.sinh,
     "math.tan": circular.tan,
+    "math.tanh": exponential.tanh,
     "arith.remf": circular.remainder,
 }
 _SPECIAL = ("math.powf", "math.fpowi", "math.ipowi", "math.sincos", "math.clampf", "arith.divf")
@@ -78,14 +94,17 @@ _BITS = {"math.ctlz": "llvm.ctlz", "math.ctpop": "llvm.ctpop", "math.cttz": "llv
 
 def expand_math(root: ir.Operation) -> None:
     """Rewrites, in place, every math operation (and arith.remf) under `root` on scalars and vectors."""
-    for op in walk(root, *_WITH_FAST, *_ONE_FORM, *_SPECIAL, *_NATIVE):
+    simplify(root)
+    for op in walk(root, *_EXACT, *_SPECIAL, *_NATIVE):
         with op.context, op.location, ir.InsertionPoint(op):
             kind = op.operands[0].type
+            fast = _is_fast(op, kind.element_type if isinstance(kind, ir.VectorType) else kind)
+            if _stays(op, kind, fast):
+                continue
             if isinstance(kind, ir.VectorType):
-                if op.name not in _NATIVE or _is_narrow(kind.element_type):
-                    _unroll(op, kind)
+                _unroll(op, kind, fast)
             else:
-                _expand(op)
+                _expand(op, fast)
     for op in walk(root, *_NATIVE, *_BITS):
         with op.context, op.location, ir.InsertionPoint(op):
             kind, operands = op.results[0].type, list(op.operands)
@@ -108,20 +127,28 @@ def _is_narrow(kind: ir.Type) -> bool:
     return isinstance(kind, ir.FloatType) and kind.width < 32
 
 
-def _expand(op: ir.Operation) -> None:
-    """Replaces one scalar operation, unless it may stay."""
-    kind = op.operands[0].type
-    narrow = _is_narrow(kind)
-    fast = isinstance(kind, ir.BF16Type) or _marked_fast(op)
-    if op.name in _NATIVE and not narrow:
-        return
-    if op.name == "arith.divf" and not (fast and isinstance(kind, ir.BF16Type | ir.F16Type | ir.F32Type)):
-        return
+def _is_fast(op: ir.Operation, kind: ir.Type) -> bool:
+    if isinstance(kind, ir.BF16Type):
+        return True
+    return isinstance(kind, ir.F16Type | ir.F32Type) and marked_fast(op)
+
+
+def _stays(op: ir.Operation, kind: ir.Type, fast: bool) -> bool:
+    """Whether LLVM has what the operation needs."""
+    if fast and op.name in _FAST:
+        return False
+    element = kind.element_type if isinstance(kind, ir.VectorType) else kind
+    return op.name == "arith.divf" or (op.name in _NATIVE and not _is_narrow(element))
+
+
+def _expand(op: ir.Operation, fast: bool) -> None:
+    """Replaces one scalar operation."""
+    narrow = _is_narrow(op.operands[0].type)
     wide = ir.F32Type.get()
     values = [
         arith.extf(wide, value) if narrow and isinstance(value.type, ir.FloatType) else value for value in op.operands
     ]
-    if op.name in _NATIVE:
+    if op.name in _NATIVE and not (fast and op.name in _FAST):
         results = list(ir.Operation.create(op.name, results=[wide], operands=values).results)
     else:
         results = [result.value for result in _computed(op, [Scalar(value) for value in values], fast)]
@@ -135,29 +162,24 @@ def _expand(op: ir.Operation) -> None:
 def _computed(op: ir.Operation, arguments: list[Scalar], fast: bool) -> list[Scalar]:
     """The results of an operation on f32 or f64 (or integers)."""
     match op.name:
-        case "arith.divf":
-            asm = llvm.inline_asm(
-                arguments[0].value.type, [a.value for a in arguments], "div.full.f32 $0, $1, $2;", "=f,f,f"
-            )
-            return [Scalar(asm)]
         case "math.sincos":
-            return [circular.sin(arguments[0]), circular.cos(arguments[0])]
+            forms = (fast_form.sin, fast_form.cos) if fast else (circular.sin, circular.cos)
+            return [form(arguments[0]) for form in forms]
         case "math.clampf":
             value, low, high = (argument.value for argument in arguments)
             return [Scalar(arith.minimumf(arith.maximumf(value, low), high))]
         case "math.powf" | "math.fpowi" | "math.ipowi":
             return [_power(op, *arguments, fast=fast)]
-    if op.name in _WITH_FAST:
-        return [_WITH_FAST[op.name](*arguments, fast=fast)]
-    return [_ONE_FORM[op.name](*arguments)]
+    form = _FAST[op.name] if fast and op.name in _FAST else _EXACT[op.name]
+    return [form(*arguments)]
 
 
 def _power(op: ir.Operation, base: Scalar, exponent: Scalar, fast: bool) -> Scalar:
-    known = _constant(op.operands[1])
+    known = constant_number(op.operands[1])
     if known is not None and float(known).is_integer() and abs(known) <= 64 and (known >= 0 or base.real):
         return exponential.whole_power(base, int(known))
     if known == 0.5:
-        return base.sqrt()
+        return fast_form.sqrt(base) if fast else base.sqrt()
     if known == -0.5:
         return circular.rsqrt(base)
     if exponent.real:
@@ -165,24 +187,7 @@ def _power(op: ir.Operation, base: Scalar, exponent: Scalar, fast: bool) -> Scal
     return exponential.integer_power(base, exponent)
 
 
-def _constant(value: ir.Value) -> float | int | None:
-    owner = value.owner
-    if isinstance(owner, ir.Block) or owner.operation.name != "arith.constant":
-        return None
-    return owner.operation.attributes["value"].value
-
-
-def _marked_fast(op: ir.Operation) -> bool:
-    around: ir.Operation | None = op
-    while around is not None:
-        if FAST in around.attributes:
-            return True
-        parent = around.parent
-        around = None if parent is None else parent.operation
-    return False
-
-
-def _unroll(op: ir.Operation, kind: ir.VectorType) -> None:
+def _unroll(op: ir.Operation, kind: ir.VectorType, fast: bool) -> None:
     """One scalar operation for each element, which is then expanded."""
     elements = range(kind.shape[0])
     if kind.rank != 1:  # nested arrays of vectors: by the flat vector
@@ -207,7 +212,7 @@ def _unroll(op: ir.Operation, kind: ir.VectorType) -> None:
     op.erase()
     for scalar in scalars:
         with ir.InsertionPoint(scalar):
-            _expand(scalar)
+            _expand(scalar, fast)
 
 
 def _count(shape: list[int]) -> int:

@@ -7,10 +7,10 @@ the bits of 2/pi (Payne and Hanek).
 from __future__ import annotations
 
 from decimal import Decimal, localcontext
-from functools import cache
 from math import inf, nan, pi
 
 from kitsune_mlir.codegen import math_tables as tables
+from kitsune_mlir.codegen.math_digits import two_over_pi
 from kitsune_mlir.codegen.math_exponential import exp
 from kitsune_mlir.codegen.scalar import Scalar, approximate, branch, fma, loop, polynomial, rounded, select
 from kitsune_mlir.mlir import ir
@@ -39,25 +39,6 @@ _WIDTH_32, _WIDTH_64 = 256, 1280
 _SLACK = 40
 
 
-@cache
-def _two_over_pi(point: int) -> int:
-    """2/pi * 2^point, cut to a whole number."""
-    # Machin's formula on integers: no table of digits to get wrong.
-    guard = point + 32
-
-    def arctan_inverse(n: int) -> int:
-        term = total = (1 << guard) // n
-        k = 1
-        while term:
-            term //= n * n
-            k += 2
-            total += -(term // k) if k % 4 == 3 else term // k
-        return total
-
-    half_pi = 2 * (4 * arctan_inverse(5) - arctan_inverse(239))
-    return (1 << (guard + point)) // half_pi
-
-
 def _reduce_near(x: Scalar) -> list[Scalar]:
     first, second, third = _PARTS_32 if x.single else _PARTS_64
     quotient = (x * (2 / pi)).rint()
@@ -71,7 +52,7 @@ def _reduce_far(x: Scalar) -> list[Scalar]:
     bits = abs(x).bits()
     whole = ((bits & ((1 << mantissa) - 1)) | (1 << mantissa)).to_int(width)
     shift = ((bits >> mantissa) - (bias + mantissa - _SLACK)).to_int(width)
-    turns = ((whole.const(_two_over_pi(width - 2 - _SLACK)) << shift) * whole) >> (width - 64)
+    turns = ((whole.const(two_over_pi(width - 2 - _SLACK)) << shift) * whole) >> (width - 64)
     top = turns.to_int(64)  # two bits of quarter turns, 62 of the fraction
     quarter = ((top >> 61) + 1) >> 1  # the nearest quarter turn
     fraction = (top - (quarter << 62)).to_real(x)

@@ -1,6 +1,6 @@
 """exp, log, pow and the hyperbolic functions on f32 and f64 `Scalar`s, without libdevice.
 
-f32: at most a few units in the last place, `fast`: good to the 8 bits of bf16. f64: about 1e-15, pow 1e-13.
+f32: at most a few units in the last place (pow, `fast`: good to the 8 bits of bf16). f64: about 1e-15, pow 1e-13.
 Infinities and NaN come out as IEEE 754 (and torch) has them; the sign of a zero may be lost.
 """
 
@@ -10,6 +10,7 @@ from decimal import Decimal
 from math import e as E
 from math import inf, log, nan
 
+from kitsune_mlir.codegen import math_fast
 from kitsune_mlir.codegen import math_tables as tables
 from kitsune_mlir.codegen.scalar import Scalar, approximate, fma, loop, polynomial, rounded, select
 
@@ -21,15 +22,13 @@ _LN2_HIGH = rounded(LN2, 32)
 _LN2_LOW = float(Decimal("0.69314718055994530941723212145817656807550013436026") - Decimal(_LN2_HIGH))
 
 
-def exp(x: Scalar, fast: bool = False) -> Scalar:
+def exp(x: Scalar) -> Scalar:
     """e^x."""
     if not x.single:
         bounded = x.clamp(-750.0, 710.0)
         whole = (bounded * LOG2E).rint()
         rest = fma(whole, -_LN2_LOW, fma(whole, -_LN2_HIGH, bounded))
         return select(x.is_nan(), x, _scale(polynomial(rest, tables.EXP_64), whole))
-    if fast:
-        return approximate("ex2.approx.ftz.f32", x * LOG2E)
     # The product x log2(e) is carried in two parts: rounding it alone costs |x| units in the last place.
     bounded = x.clamp(-110.0, 100.0)
     power = bounded * _LOG2E_HIGH
@@ -84,28 +83,22 @@ def _log_domain(x: Scalar, result: Scalar) -> Scalar:
     return select(x <= 0.0, select(x.equals(0.0), x.const(-inf), nan), finite)
 
 
-def log_e(x: Scalar, fast: bool = False) -> Scalar:
+def log_e(x: Scalar) -> Scalar:
     """The natural logarithm."""
-    if x.single and fast:
-        return approximate("lg2.approx.f32", x) * LN2
     exponent, rest = _log_parts(x)
     if x.single:
         return _log_domain(x, fma(exponent, LN2, rest))
     return _log_domain(x, fma(exponent, _LN2_HIGH, fma(exponent, _LN2_LOW, rest)))
 
 
-def log2(x: Scalar, fast: bool = False) -> Scalar:
+def log2(x: Scalar) -> Scalar:
     """The logarithm to base 2."""
-    if x.single and fast:
-        return approximate("lg2.approx.f32", x)
     exponent, rest = _log_parts(x)
     return _log_domain(x, fma(rest, LOG2E, exponent))
 
 
-def log10(x: Scalar, fast: bool = False) -> Scalar:
+def log10(x: Scalar) -> Scalar:
     """The logarithm to base 10."""
-    if x.single and fast:
-        return approximate("lg2.approx.f32", x) * (LN2 * LOG10E)
     exponent, rest = _log_parts(x)
     return _log_domain(x, fma(exponent, LN2 * LOG10E, rest * LOG10E))
 
@@ -121,7 +114,7 @@ def power(x: Scalar, y: Scalar, fast: bool = False) -> Scalar:
     """x^y for any x and y, by the rules of IEEE 754's pow."""
     size = abs(x)
     if x.single and fast:
-        raised = exp2(y * log2(size, fast=True))
+        raised = math_fast.exp2(y * math_fast.log2(size))
     elif x.single:
         # log2 in f64: in f32 its rounding alone would cost |y log2(x)| units in the last place.
         double = size.to_double()
@@ -173,10 +166,8 @@ def integer_power(x: Scalar, count: Scalar) -> Scalar:
     return select(negative & (unit ^ True), result.const(0), result)
 
 
-def tanh(x: Scalar, fast: bool = False) -> Scalar:
+def tanh(x: Scalar) -> Scalar:
     """The hyperbolic tangent."""
-    if x.single and fast:
-        return approximate("tanh.approx.f32", x)
     size, square = abs(x), x * x
     near = fma(x * square, polynomial(square, tables.TANH_32 if x.single else tables.TANH_64), x)
     grown = exp(size + size) + 1.0

@@ -31,6 +31,12 @@ def stand_in(root) -> None:
                     value = math.log2(x)
                 case "tanh":
                     value = math.tanh(x)
+                case "sin":
+                    value = math.sin(x)
+                case "cos":
+                    value = math.cos(x)
+                case "sqrt":
+                    value = math.sqrt(x)
                 case "rsqrt":
                     value = math.rsqrt(x)
                 case "rcp":

@@ -1,0 +1,109 @@
+"""What is shortened in code marked `kitsune.fast_math` before its functions are expanded: `simplify`.
+
+    %n = arith.negf %x : f32                %h = arith.mulf %x, %half : f32
+    %e = math.exp %n : f32              ->  %t = tanh.approx of %h
+    %d = arith.addf %e, %one : f32
+    %s = arith.divf %one, %d : f32          %s = math.fma %t, %half, %half : f32
+    %y = arith.divf %x, %c : f32        ->  %y = arith.mulf %x, %reciprocal_of_c : f32
+    %a = arith.mulf %x, %y : f32        ->  the same with `fastmath<contract>`, so that mulf and addf
+    %b = arith.addf %a, %z : f32            become one fma
+
+Only f32 scalars are looked at: that is what epilogues are written in. A sigmoid goes through tanh, whose
+absolute error is 2^-12, where all that uses it are products (SiLU, gates); elsewhere, where a small one may be
+taken the logarithm of, it keeps its exponential and takes the reciprocal by one instruction.
+"""
+
+from __future__ import annotations
+
+from kitsune_mlir.codegen import math_fast
+from kitsune_mlir.codegen.scalar import Scalar
+from kitsune_mlir.mlir import ir, walk
+
+FAST = "kitsune.fast_math"
+_CONTRACTED = ("arith.addf", "arith.mulf", "arith.subf")
+
+
+def simplify(root: ir.Operation) -> None:
+    """Rewrites, in place, what is marked under `root`."""
+    for op in _marked_scalars(root, "arith.divf"):
+        with op.context, op.location, ir.InsertionPoint(op):
+            _divide(op)
+    for op in _marked_scalars(root, *_CONTRACTED):
+        op.attributes["fastmath"] = ir.Attribute.parse("#arith.fastmath<contract>", op.context)
+
+
+def _marked_scalars(root: ir.Operation, *names: str) -> list[ir.Operation]:
+    return [op for op in walk(root, *names) if isinstance(op.results[0].type, ir.F32Type) and marked_fast(op)]
+
+
+def marked_fast(op: ir.Operation) -> bool:
+    """Whether the operation or one around it is marked."""
+    around: ir.Operation | None = op
+    while around is not None:
+        if FAST in around.attributes:
+            return True
+        parent = around.parent
+        around = None if parent is None else parent.operation
+    return False
+
+
+def constant_number(value: ir.Value) -> float | int | None:
+    """The number that a scalar arith.constant gives."""
+    maker = _maker(value, "arith.constant")
+    return None if maker is None else maker.attributes["value"].value
+
+
+def _divide(op: ir.Operation) -> None:
+    above, below = op.operands
+    divisor = constant_number(below)
+    if divisor is not None and 2.0**-126 <= abs(divisor) <= 2.0**126:
+        _replace(op, Scalar(above) * (1.0 / divisor))
+    elif constant_number(above) == 1.0:
+        parts = _parts_of_sigmoid(below)
+        users = [use.owner.operation.name for use in op.results[0].uses]
+        if not parts or set(users) != {"arith.mulf"}:
+            _replace(op, math_fast.reciprocal(Scalar(below)))
+        else:
+            _gate(op, Scalar(parts[-1].operands[0]))
+            for part in parts:
+                if not list(part.results[0].uses):
+                    part.erase()
+
+
+def _parts_of_sigmoid(below: ir.Value) -> list[ir.Operation]:
+    """addf, exp and negf, when `below` is 1 + e^-x and only one operation uses it and e^-x; else nothing."""
+    total = _maker(below, "arith.addf", alone=True)
+    if total is None:
+        return []
+    left, right = total.operands
+    power = right if constant_number(left) == 1.0 else left if constant_number(right) == 1.0 else None
+    raised = None if power is None else _maker(power, "math.exp", alone=True)
+    negated = None if raised is None else _maker(raised.operands[0], "arith.negf")
+    return [] if negated is None else [total, raised, negated]
+
+
+def _gate(op: ir.Operation, x: Scalar) -> None:
+    """Replaces a sigmoid of x that only products use: those with x itself by `silu`."""
+    gate = op.results[0]
+    for user in [use.owner.operation for use in gate.uses]:
+        left, right = user.operands
+        if (left == gate and right == x.value) or (right == gate and left == x.value):
+            with user.location, ir.InsertionPoint(user):
+                _replace(user, math_fast.silu(x))
+    if list(gate.uses):
+        _replace(op, math_fast.sigmoid(x))
+    else:
+        op.erase()
+
+
+def _maker(value: ir.Value, name: str, alone: bool = False) -> ir.Operation | None:
+    """The operation of that name which makes the value; `alone`: for one use."""
+    owner = value.owner
+    if isinstance(owner, ir.Block) or owner.operation.name != name:
+        return None
+    return None if alone and len(list(value.uses)) != 1 else owner.operation
+
+
+def _replace(op: ir.Operation, result: Scalar) -> None:
+    op.results[0].replace_all_uses_with(result.value)
+    op.erase()
