@@ -14,6 +14,7 @@ from typing import Any
 
 POLL_SECONDS = 0.05
 LAST_WORDS_SECONDS = 30.0  # for a process that has reported all to end
+DOING = "doing"
 LOST = "gpu_lost"  # a record's key: its process can measure nothing more
 
 
@@ -39,6 +40,12 @@ def report(folder: str, number: int, record: dict[str, Any]) -> None:
     partial = Path(folder, "partial")
     partial.write_text(json.dumps(record))
     os.replace(partial, Path(folder, f"{number}.json"))
+    Path(folder, DOING).unlink(missing_ok=True)
+
+
+def doing(folder: str, what: str) -> None:
+    """A child's word on what it begins: what it died of, or hangs in, should it be the last."""
+    Path(folder, DOING).write_text(what)
 
 
 def _child(arguments: Sequence[str], names: Sequence[str], timeout: float) -> Iterator[dict[str, Any]]:
@@ -68,8 +75,13 @@ def _wait(process: subprocess.Popen[bytes], path: Path, timeout: float) -> str:
     while not path.is_file():
         status = process.poll()
         if status is not None and not path.is_file():
-            return f"its process ended with status {status}"
+            return f"its process ended with status {status}{_during(path.parent)}"
         if time.monotonic() > end:
-            return f"took more than {timeout:g} s: a kernel that hangs, or a limit too low"
+            return f"took more than {timeout:g} s{_during(path.parent)}: a kernel that hangs, or a limit too low"
         time.sleep(POLL_SECONDS)
     return ""
+
+
+def _during(folder: Path) -> str:
+    path = Path(folder, DOING)
+    return f", {path.read_text()}" if path.is_file() else ""

@@ -67,9 +67,9 @@ def measure(case: Case, machine: Machine, settings: Settings, say: Callable[[str
             if side.name in OURS:
                 side.ready_seconds += first.ready_seconds
                 side.said = first.said or side.said
-        say("checking")
+        say("the reference")
         check.refresh(args, settings.seed + 1)
-        record |= _check(sides, module, args, machine)
+        record |= _check(sides, module, args, machine, say)
         say("timing")
         _time(sides, machine, settings)
     record["sides"] = {side.name: describe(side) for side in sides}
@@ -100,13 +100,16 @@ def _ready(name: str, builder: Callable[[], Call], machine: Machine, settings: S
     return side
 
 
-def _check(sides: Sequence[Side], module: torch.nn.Module, args: Any, machine: Machine) -> dict[str, Any]:
+def _check(
+    sides: Sequence[Side], module: torch.nn.Module, args: Any, machine: Machine, say: Callable[[str], None]
+) -> dict[str, Any]:
     wanted, kind = check.reference(module, args)
     keep = [*tensors(args), *module.parameters(), *module.buffers()]
     allowed = 0.0
     for side in sides:  # eager, when asked for, is the first
         if side.said:
             continue
+        say(f"checking: {side.name}")
         try:
             found = check.poisoned_run(side.call, keep)
             side.error = check.relative_error(found, wanted)

@@ -44,6 +44,12 @@ def case_text(record: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def line(record: dict[str, Any], temperature: str) -> str:
+    """A case as it goes by."""
+    case, *rest = _row(record, temperature).items()
+    return f"{case[1]}: " + ", ".join(f"{name} {value}".strip() for name, value in rest if value not in ("", "-"))
+
+
 def summary(records: Sequence[dict[str, Any]], temperature: str) -> str:
     """A line a case: the best of torch, ours, and how they compare; then over all cases."""
     lines = columns([_row(record, temperature) for record in records])

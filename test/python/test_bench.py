@@ -8,7 +8,7 @@ import torch
 from bench_clock import Clocked
 from torch import nn
 
-from kitsune_mlir.bench import cases, table
+from kitsune_mlir.bench import cases, shapes, table
 from kitsune_mlir.bench import measure as measuring
 from kitsune_mlir.bench.floor import Rates
 from kitsune_mlir.bench.limit import TimeLimit, time_limit
@@ -63,6 +63,16 @@ def test_tables_show_losers_and_failures():
         assert row[2:6] == ["2.000", "graph", "2.000", "8.000"] and row[8:10] == ["0.25", "0.25"]
         assert any("dead" in line and "no memory" in line for line in lines)
     assert table.case_text(records[1]) == "dead: no memory"
+
+
+def test_the_means_are_geometric_and_leave_out_the_square():
+    def record(case, ratio):
+        return {"case": case, "ratios": {"cold": {"torch/ours": ratio}}}
+
+    records = [record("a", 4.0), record("b", 1.0), record(shapes.SQUARE, 100.0), {"case": "dead", "said": "no"}]
+    (said,) = table._overall(records, "cold")
+    assert said == "Against the best torch (torch/ours): geometric mean of 2 cases 2.00, worst 1.00 (b)."
+    assert not table._overall(records[:1], "cold")
 
 
 def test_a_failing_mode_is_a_result(monkeypatch):

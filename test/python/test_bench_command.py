@@ -83,7 +83,8 @@ def test_fast_is_a_line_a_case(clocked, monkeypatch, tmp_path, capsys):
     names = ["linear-8-4-4", "linear-8-4-8-silu", "chain-8x2-5-gelu"]
     files = ["--json", str(tmp_path / "out.json"), "--markdown", str(tmp_path / "out.md")]
     assert kitsune.main(["bench", *names, "--dtype", "f32", "--target", "cpu", "--fast", "--warm", *files]) == 0
-    out = capsys.readouterr().out
+    out, said = capsys.readouterr()
+    assert not said and "linear-8-4-4: floor 0.0000, best torch " in out
     assert [line.split()[0] for line in out.splitlines() if line.startswith("  ")] == ["case", *names, *["Against"] * 2]
     records = json.loads((tmp_path / "out.json").read_text())["cases"]
     assert set(records[0]["sides"]) == {"eager", "graph", "kitsune", "kitsune-graph"}
@@ -107,11 +108,19 @@ def test_a_gpu_that_died_unseen_ends_the_process(monkeypatch, tmp_path):
     assert json.loads((tmp_path / "0.json").read_text())[children.LOST]
 
 
+def test_what_makes_the_command_fail():
+    ok, failed, wrong = ({"status": status} for status in ("ok", "failed", "wrong"))
+    assert not bench._is_bad({"kitsune": ok, "kitsune-graph": ok, "graph": failed})
+    for sides in ({}, {"kitsune": failed}, {"kitsune": wrong}, {"kitsune": ok, "kitsune-graph": wrong}):
+        assert bench._is_bad(sides)
+
+
 CHILD = """
 import os, sys, time
 from kitsune_mlir.bench import children
 names, folder = sys.argv[1:-1], sys.argv[-1]
 for number, name in enumerate(names):
+    children.doing(folder, f"running {name}")
     if name == "dies":
         os.kill(os.getpid(), 9)
     time.sleep(60 if name == "hangs" else 0)
@@ -133,8 +142,8 @@ def test_the_cases_after_one_that_dies_are_measured(monkeypatch):
     assert [record["case"] for record in records] == names
     pids = [record.get("pid") for record in records]
     assert pids[0] == pids[1] and pids[5] == pids[6] != pids[7] and len(set(pids)) == 5
-    assert records[2]["said"] == "its process ended with status -9"
-    assert "took more than 4 s" in records[4]["said"]
+    assert records[2]["said"] == "its process ended with status -9, running dies"
+    assert records[4]["said"].startswith("took more than 4 s, running hangs:")
 
 
 def _without_the_flag(popen):

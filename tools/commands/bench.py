@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
 
     settings, machine = _settings(options), Gpu()
     if options.child == "measure":
-        return _measure_here(wanted, machine, settings, options.records)
+        return _measure_here(wanted, machine, settings, options)
     if options.child:
         from kitsune_mlir.bench import dram
 
@@ -85,8 +85,8 @@ def measure_all(names: list[str], machine: Any, settings: Any, options: argparse
                 alone = [record["case"], *arguments]
                 record["dram"] = {side: dram.moved(alone, side, options.timeout) for side in dram.SIDES}
             records.append(record)
-            if not options.fast:
-                print("\n" + table.case_text(record), flush=True)
+            brief = table.line(record, settings.temperatures[0])
+            print(brief if options.fast else "\n" + table.case_text(record), flush=True)
             about = _about(machine, settings)
             _write(options.json, json.dumps(about | {"cases": records}, indent=2))
             tables = [table.markdown(records, temperature) for temperature in settings.temperatures]
@@ -95,40 +95,48 @@ def measure_all(names: list[str], machine: Any, settings: Any, options: argparse
         print("\n" + table.summary(records, temperature))
     if setup := next((record["setup"] for record in records if "setup" in record), None):
         print(f"\nOnce a process, in none of these: imports {setup['imports']:.1f} s, the GPU {setup['gpu']:.1f} s.")
-    return int(any(record.get("sides", {}).get("kitsune", {}).get("status") != "ok" for record in records))
+    return int(any(_is_bad(record.get("sides", {})) for record in records))
 
 
-def _measure_here(wanted: list[cases.Case], machine: Any, settings: Any, folder: str) -> int:
+def _is_bad(sides: dict[str, Any]) -> bool:
+    """Whether ours failed, or gave wrong numbers even if only as a CUDA graph."""
+    statuses = [sides.get(name, {}).get("status") for name in ("kitsune", "kitsune-graph")]
+    return statuses[0] != "ok" or statuses[1] == "wrong"
+
+
+def _measure_here(wanted: list[cases.Case], machine: Any, settings: Any, options: argparse.Namespace) -> int:
     """A child's work: the record of each case for its parent, as long as the GPU lives."""
     from kitsune_mlir.bench import children
 
     for number, case in enumerate(wanted):
-        record = _record(case, machine, settings)
+        record = _record(case, machine, settings, options)
         try:
             machine.clear()
         except Exception:  # it died of something that no side was blamed for; the next case needs a new process
             record[children.LOST] = True
-        children.report(folder, number, record)
+        children.report(options.records, number, record)
         if record.get(children.LOST):
             return 1
     return 0
 
 
-def _record(case: cases.Case, machine: Any, settings: Any) -> dict[str, Any]:
+def _record(case: cases.Case, machine: Any, settings: Any, options: argparse.Namespace) -> dict[str, Any]:
     """Of one case, in this process; {case, said} when it failed as a whole."""
-    from kitsune_mlir.bench.children import LOST
+    from kitsune_mlir.bench import children
     from kitsune_mlir.bench.device import GpuLostError
     from kitsune_mlir.bench.measure import measure
 
     start = time.perf_counter()
 
     def say(what: str) -> None:
-        print(f"{case.name}: {what} ({time.perf_counter() - start:.1f} s)", file=sys.stderr, flush=True)
+        children.doing(options.records, what)
+        if not options.fast:
+            print(f"{case.name}: {what} ({time.perf_counter() - start:.1f} s)", file=sys.stderr, flush=True)
 
     try:
         return measure(case, machine, settings, say)
     except GpuLostError as error:
-        return {"case": case.name, "said": str(error), LOST: True}
+        return {"case": case.name, "said": str(error), children.LOST: True}
     except KitsuneError as error:
         return {"case": case.name, "said": str(error)}
     except Exception as error:  # such as too little memory: a result like others
@@ -149,6 +157,7 @@ def _arguments(settings: Any, options: argparse.Namespace) -> list[str]:
     found = ["--target", options.target, "--modes", options.modes]
     found += ["--repeat", str(options.repeat), "--seconds", str(options.seconds)]
     found += ["--limit", str(options.limit), "--seed", str(options.seed)]
+    found += ["--fast"] if options.fast else []
     found += [f"--{temperature}" for temperature in settings.temperatures]
     found += ["--dtype", options.dtype] if options.dtype else []
     found += ["--peak", options.peak] if options.peak else []
