@@ -1,0 +1,416 @@
+"""The kernels of the queue benchmark, made of the building blocks in kitsune_mlir/codegen/hopper.
+
+    @case(ring, counters, sums, report, count: i32)
+
+`ring` and `counters` are global memory of the rings in L2, `sums` [PAIRS, GROUP] u32 takes the receivers' checksums,
+`report` is where a wait in vain is told, `count` is the number of pieces that every pair hands over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bench.queue_cases import (
+    BARRIER_BYTES, BATCHED, BY_NUMBER, BY_PAIR, BY_WORD, COUNTERS_BYTES, FREE, GROUP, MIX, PAIRS, WEIGHTS, WORD, Case,
+)  # fmt: skip
+from kitsune_mlir.codegen.hopper import bulk, cluster, mbarrier, queue, tma, warps
+from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
+from kitsune_mlir.codegen.hopper.queue_dsmem import ClusterQueue
+from kitsune_mlir.codegen.hopper.queue_l2 import GlobalReceiver, GlobalRing, GlobalSender
+from kitsune_mlir.codegen.hopper.queue_registers import hand
+from kitsune_mlir.codegen.hopper.queue_smem import SharedQueue
+from kitsune_mlir.codegen.hopper.waits import Watchdog
+from kitsune_mlir.codegen.pipeline import device
+from kitsune_mlir.codegen.pipeline import ring as old_ring
+from kitsune_mlir.codegen.pipeline.device import Int
+from kitsune_mlir.codegen.pipeline.watch import Watch
+from kitsune_mlir.mlir import arith, ir, llvm
+
+WRITERS, READERS = 1, 2  # named barriers
+POLLS = 1 << 22  # of the ring with loads and stores
+
+
+def _i8() -> ir.Type:
+    return ir.IntegerType.get_signless(8)
+
+
+def _true() -> ir.Value:
+    return arith.constant(ir.IntegerType.get_signless(1), 1)
+
+
+def _wrapped(x: int) -> int:
+    """As a signed i32."""
+    return (x + 2**31) % 2**32 - 2**31
+
+
+@dataclass
+class Words:
+    """The 16-byte words of a piece that a thread (its number in the agent) writes and sums."""
+
+    case: Case
+    pair: ir.Value
+    thread: ir.Value
+
+    def fill(self, pointer: ir.Value, number: ir.Value) -> None:
+        """Writes piece `number` at the address."""
+        salt = device.add(device.mul(number, _wrapped(BY_NUMBER)), device.mul(self.pair, _wrapped(BY_PAIR)))
+
+        def one(word: Int) -> None:
+            first = device.value(device.add(device.mul(word, _wrapped(BY_WORD)), salt))
+            parts = [arith.xori(first, device.value(i)) for i in range(4)]
+            device.store(_vector(parts), device.offset(pointer, device.mul(word, WORD), _i8()), WORD)
+
+        self._each(one)
+
+    def total(self, pointer: ir.Value, sums: ir.Value) -> ir.Value:
+        """The thread's checksum with the piece at the address."""
+        type_ = ir.VectorType.get([4], device.i32())
+        if self.case.touch == "stamp":
+            places = [0, self.case.slot_bytes - WORD]
+            words = [device.load(device.offset(pointer, at, _i8()), type_, WORD) for at in places]
+            return _mix(words, sums)
+        count = self.case.slot_bytes // WORD
+        mine = device.offset(pointer, device.mul(self.thread, WORD), _i8())
+        if count < GROUP:
+            return device.choose(
+                device.less(self.thread, count), device.i32(), lambda: _mix([device.load(mine, type_, WORD)], sums),
+                lambda: sums,
+            )  # fmt: skip
+        at_once = min(8, count // GROUP)
+
+        def some(start: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+            place = device.offset(mine, device.mul(start, WORD), _i8())
+            words = [device.load(device.offset(place, i * GROUP * WORD, _i8()), type_, WORD) for i in range(at_once)]
+            return [_mix(words, carried[0])]
+
+        return device.loop(0, count, at_once * GROUP, some, [sums])[0]
+
+    def _each(self, one: Callable[[Int], None]) -> None:
+        count = self.case.slot_bytes // WORD
+        if self.case.touch == "stamp":
+            one(0)
+            one(count - 1)
+        elif count < GROUP:
+            with device.when(device.less(self.thread, count)):
+                one(self.thread)
+        else:
+            at_once = min(4, count // GROUP)
+
+            def some(start: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
+                for i in range(at_once):
+                    one(device.add(device.add(start, self.thread), i * GROUP))
+                return []
+
+            device.loop(0, count, at_once * GROUP, some)
+
+
+def _vector(parts: list[ir.Value]) -> ir.Value:
+    type_ = ir.VectorType.get([4], device.i32())
+    vector = llvm.PoisonOp(type_).result
+    for i, part in enumerate(parts):
+        vector = llvm.InsertElementOp(vector, part, device.value(i)).result
+    return vector
+
+
+def _mix(words: list[ir.Value], sums: ir.Value) -> ir.Value:
+    for word in words:
+        parts = [llvm.ExtractElementOp(word, device.value(i)).result for i in range(4)]
+        total: Int = 0
+        for part, weight in zip(parts, WEIGHTS):
+            total = device.add(total, device.mul(part, weight))
+        sums = device.value(device.add(device.mul(sums, MIX), total))
+    return sums
+
+
+class QueueKernel:
+    """Emits one case's kernel body."""
+
+    def __init__(self, case: Case, ring: ir.Value, counters: ir.Value, sums: ir.Value, report: ir.Value, count: Int):
+        self.case, self.ring, self.counters, self.sums, self.count = case, ring, counters, sums, count
+        self.watchdog = Watchdog(report)
+        self.group = device.div(device.thread(), GROUP)
+        thread = device.value(device.mod(device.thread(), GROUP))
+        paired = case.ctas == 2 * PAIRS
+        self.pair = device.value(device.div(device.cta(), 2)) if paired else device.cta()
+        self.side = device.mod(device.cta(), 2) if paired else None
+        self.words = Words(case, self.pair, thread)
+        self.leader = device.equal(thread, 0)
+
+    def emit(self) -> None:
+        {"reg": self._registers, "l2_ldst": self._loads_and_stores}.get(self.case.transport, self._queue)()
+
+    # Queues of payloads in shared memory.
+
+    def _queue(self) -> None:
+        case = self.case
+        shared = llvm.AddressOfOp(device.pointer_type(device.SHARED), "shared").result
+        base = llvm.PtrToIntOp(device.i32(), shared).result
+        batches = 2 if case.mode == BATCHED else case.slots
+        slots = Ring(base, device.add(base, BARRIER_BYTES), batches, case.slot_bytes)
+        sender, receiver = self._ends(slots)
+        with device.when(device.equal(device.thread(), 0)):
+            if case.transport != "l2":
+                sender.init()
+            else:
+                with device.when(device.equal(self.side, 0)):
+                    sender.init()
+                with device.when(device.equal(self.side, 1)):
+                    receiver.init()
+            mbarrier.fence_init()
+        barrier = cluster.barrier if case.transport == "dsmem" else device.barrier
+        barrier()
+        if case.sides != "receive":
+            with device.when(self._role(0, 0)):
+                self._one_or_all(lambda: self._send(sender))
+        if case.sides != "send":
+            with device.when(self._role(1, 1)):
+                self._one_or_all(lambda: self._receive(receiver))
+            if receiver.fetches:
+                fetch = self._fetch_freely if case.mode == FREE else receiver.fetch
+                first = device.equal(device.thread(), 2 * GROUP)
+                with device.when(arith.andi(first, device.equal(self.side, 1))):
+                    fetch(self.count)
+        if case.transport == "dsmem":
+            cluster.barrier()
+
+    def _ends(self, slots: Ring) -> tuple[queue.Sender, queue.Receiver]:
+        case = self.case
+        if case.transport == "smem":
+            both = SharedQueue(slots, watchdog=self.watchdog)
+            return both, both
+        if case.transport == "dsmem":
+            both = ClusterQueue(slots, device.sub(1, self.side), case.slot_bytes, watchdog=self.watchdog)
+            return both, both
+        data = device.offset(self.ring, _wide(self.pair, case.ring_bytes), _i8())
+        counters = device.offset(self.counters, device.mul(self.pair, COUNTERS_BYTES), _i8())
+        self.link = GlobalRing(data, counters, case.depth, case.slot_bytes)
+        self.slots = slots
+        return (
+            GlobalSender(slots, self.link, case.lag, self.watchdog.named(2)),
+            GlobalReceiver(slots, self.link, lag=case.lag, watchdog=self.watchdog.named(3)),
+        )
+
+    def _role(self, group: int, side: int) -> ir.Value:
+        mine = device.equal(self.group, group)
+        return mine if self.side is None else arith.andi(mine, device.equal(self.side, side))
+
+    def _one_or_all(self, emit: Callable[[], None]) -> None:
+        """Stamps are one thread's work."""
+        if self.case.touch == "stamp":
+            leader = self.leader
+            with device.when(leader):
+                self.leader = _true()
+                emit()
+            self.leader = leader
+        else:
+            emit()
+
+    def _agent_barrier(self, number: int) -> None:
+        if self.case.touch == "all":
+            warps.barrier(number, GROUP)
+
+    def _send(self, sender: queue.Sender) -> None:
+        case = self.case
+
+        def piece(number: ir.Value, state: list[ir.Value]) -> list[ir.Value]:
+            slot = Slot(*state[:2])
+            sender.resume(state[2:])
+            if case.mode == FREE:
+                self._send_freely(slot, number, sender)
+            elif case.mode == BATCHED:
+                self._send_batch(slot, sender)
+            else:
+                sender.wait_free(slot)
+                self.words.fill(_pointer(sender.place(slot)), number)
+                tma.fence()
+                self._agent_barrier(WRITERS)
+                sender.send(slot, number, self.leader)
+            following = self._following(slot)
+            return [following.number, following.parity, *sender.state()]
+
+        start = self._start()
+        state = device.loop(0, self._handshakes(), 1, piece, [start.number, start.parity, *sender.state()])
+        sender.resume(state[2:])
+        if case.mode != FREE:
+            with device.when(self.leader):
+                sender.finish(self.count)
+        elif case.transport == "l2":
+            bulk.wait(0)
+
+    def _receive(self, receiver: queue.Receiver) -> None:
+        case = self.case
+
+        def piece(number: ir.Value, state: list[ir.Value]) -> list[ir.Value]:
+            slot, sums = Slot(*state[:2]), state[2]
+            if case.mode != FREE or case.transport == "l2":
+                receiver.wait(slot)
+            if case.mode != BATCHED:
+                sums = self.words.total(_pointer(receiver.place(slot)), sums)
+            if case.mode != FREE or case.transport == "l2":
+                self._agent_barrier(READERS)
+                receiver.release(slot, self.leader)
+            following = self._following(slot)
+            return [following.number, following.parity, sums]
+
+        start = self._start()
+        state = [start.number, start.parity, device.value(0)]
+        *_, sums = device.loop(0, self._handshakes(), 1, piece, state)
+        self._store_sums(sums)
+
+    def _handshakes(self) -> Int:
+        """In `count` pieces; the host gives whole batches."""
+        return device.div(self.count, self.case.batch)
+
+    def _start(self) -> Slot:
+        return Slot(device.value(0), device.value(0))
+
+    def _following(self, slot: Slot) -> Slot:
+        slots = 2 if self.case.mode == BATCHED else self.case.slots
+        return Ring(0, 0, slots, 0).advance(slot)
+
+    def _store_sums(self, sums: ir.Value) -> None:
+        at = device.add(device.mul(self.pair, GROUP), self.words.thread)
+        device.store(sums, device.offset(self.sums, at, device.i32()))
+
+    # Bounds: what transports do without waits and signals.
+
+    def _send_freely(self, slot: Slot, number: ir.Value, sender: queue.Sender) -> None:
+        if self.case.transport == "smem":
+            self.words.fill(_pointer(sender.place(slot)), number)
+            return
+        bulk.store(sender.place(slot), self.link.place(number), self.case.slot_bytes)
+        tma.commit()
+        tma.wait_read(self.case.lag)
+
+    def _fetch_freely(self, count: Int) -> None:
+        """Copies pieces in as the readers free their slots, whatever lies in the ring."""
+
+        def piece(number: ir.Value, state: list[ir.Value]) -> list[ir.Value]:
+            slot = Slot(*state)
+            self.slots.wait_empty(slot)
+            mbarrier.expect(self.slots.full(slot), self.case.slot_bytes)
+            bulk.load(self.link.place(number), self.slots.place(slot), self.case.slot_bytes, self.slots.full(slot))
+            slot = self.slots.advance(slot)
+            return [slot.number, slot.parity]
+
+        start = self.slots.start()
+        device.loop(0, count, 1, piece, [start.number, start.parity])
+
+    def _send_batch(self, slot: Slot, sender: queue.Sender) -> None:
+        """Copies that no one waits for one by one: the bytes of a whole batch count on one phase of a barrier."""
+        assert isinstance(sender, ClusterQueue)
+        sender.wait_free(slot)
+        ring, case = sender.ring, self.case
+        full = cluster.remote(ring.full(slot), sender.peer)
+        cluster.remote_expect(full, case.batch * case.slot_bytes)
+
+        def piece(number: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
+            place = device.add(device.mul(device.mod(number, case.slots), case.slot_bytes), ring.data)
+            cluster.copy(place, cluster.remote(place, sender.peer), case.slot_bytes, full)
+            return []
+
+        device.loop(0, case.batch, 1, piece)
+
+    # The ring with ordinary loads and stores.
+
+    def _loads_and_stores(self) -> None:
+        case = self.case
+        shared = llvm.AddressOfOp(device.pointer_type(device.SHARED), "shared").result
+        report = device.offset(self.counters, PAIRS * COUNTERS_BYTES, _i8())
+        data = device.offset(self.ring, _wide(self.pair, case.ring_bytes), _i8())
+        counters = device.offset(self.counters, device.mul(self.pair, COUNTERS_BYTES), _i8())
+        shape = (case.slot_bytes // 4, 1)
+        ring = old_ring.Ring(data, counters, case.depth, 1, shape, device.i32(), 0, Watch(report, shared, POLLS))
+        synchronised = case.mode != FREE
+        if case.sides != "receive":
+            with device.when(device.equal(self.side, 0)):
+
+                def send(tile: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
+                    if synchronised:
+                        ring.wait_empty(tile)
+                    self.words.fill(ring.slot(tile).pointer, tile)
+                    if synchronised:
+                        ring.publish(tile)
+                    return []
+
+                device.loop(0, self.count, 1, send)
+                if synchronised:
+                    self._reset(ring, counters)
+        if case.sides != "send":
+            with device.when(device.equal(self.side, 1)):
+
+                def receive(tile: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+                    if synchronised:
+                        ring.wait_full(tile)
+                    sums = self.words.total(ring.slot(tile).pointer, carried[0])
+                    if synchronised:
+                        ring.release(tile)
+                    return [sums]
+
+                self._store_sums(device.loop(0, self.count, 1, receive, [device.value(0)])[0])
+
+    def _reset(self, ring: old_ring.Ring, counters: ir.Value) -> None:
+        """The sender, once every slot was released for the last time."""
+
+        def one(tile: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
+            ring.wait_empty(tile)
+            return []
+
+        device.loop(self.count, device.add(self.count, self.case.depth), 1, one)
+        device.barrier()
+        with device.when(device.less(device.thread(), 2 * self.case.depth)):
+            at = device.mul(device.thread(), old_ring.COUNTER_BYTES // 4)
+            device.store(device.value(0), device.offset(counters, at, device.i32()))
+
+    # Registers.
+
+    def _registers(self) -> None:
+        """Each word is made, handed on and summed by the same thread."""
+        case = self.case
+        count = max(1, case.slot_bytes // WORD // GROUP)
+
+        def piece(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+            salt = device.add(device.mul(number, _wrapped(BY_NUMBER)), device.mul(self.pair, _wrapped(BY_PAIR)))
+
+            def word(i: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
+                index = device.add(device.mul(i, GROUP), self.words.thread)
+                first = device.value(device.add(device.mul(index, _wrapped(BY_WORD)), salt))
+                parts = hand([arith.xori(first, device.value(j)) for j in range(4)], device.mod(self.words.thread, 32))
+                total = _mix([_vector(parts)], sums[0])
+                return [arith.select(device.less(index, case.slot_bytes // WORD), total, sums[0])]
+
+            return device.loop(0, count, 1, word, carried)
+
+        self._store_sums(device.loop(0, self.count, 1, piece, [device.value(0)])[0])
+
+
+def _pointer(place: Int) -> ir.Value:
+    """Of an address in shared memory."""
+    return llvm.IntToPtrOp(device.pointer_type(device.SHARED), device.value(place)).result
+
+
+def _wide(number: ir.Value, nbytes: int) -> ir.Value:
+    """An offset of more than 31 bits."""
+    i64 = ir.IntegerType.get_signless(64)
+    return arith.muli(arith.extui(i64, number), arith.constant(i64, nbytes))
+
+
+def build(cases: list[Case], name: str) -> ir.Operation:
+    """A gpu.module of the cases' kernels, at the insertion point."""
+    module = device.gpu.GPUModuleOp(name)
+    pointer = device.pointer_type(device.GLOBAL)
+    arguments = [pointer] * 4 + [device.i32()]
+    with ir.InsertionPoint(module.bodyRegion.blocks.append()):
+        shared, linkage = ir.Type.parse("!llvm.array<0 x i8>"), ir.Attribute.parse("#llvm.linkage<external>")
+        llvm.GlobalOp(shared, "shared", linkage, addr_space=device.SHARED, alignment=tma.ALIGN)
+        for case in cases:
+            kernel = device.gpu.GPUFuncOp(
+                ir.FunctionType.get(arguments, []), case.name, kernel=True, known_block_size=[case.threads, 1, 1]
+            )
+            if case.transport == "dsmem":
+                cluster.set_size(kernel, 2)
+            with ir.InsertionPoint(kernel.body.blocks.append(*arguments)):
+                QueueKernel(case, *kernel.body.blocks[0].arguments).emit()
+                device.gpu.ReturnOp([])
+    return module.operation
