@@ -1,7 +1,9 @@
 """Measuring cases, on a clock: sides, failures, tables."""
 
+import gc
 import json
 import time
+import weakref
 
 import pytest
 import torch
@@ -50,6 +52,19 @@ def test_a_record_has_every_side_and_compares_the_best():
     assert record["plan"]["operators"]["total"] > 0
     assert machine.asked == ([False] * 3 + [True] * 3) * 3  # in turns, every side once a round
     json.dumps(record, allow_nan=False)
+
+
+def test_a_case_leaves_no_memory_behind():
+    held = []
+
+    def make():
+        module, args, shapes = small()
+        held.extend(map(weakref.ref, (args[0], module[0].weight)))
+        return module, args, shapes
+
+    run(Clocked(1.0), case=cases.Case("small", make))
+    gc.collect()
+    assert len(held) == 2 and not any(reference() is not None for reference in held)
 
 
 def test_tables_show_losers_and_failures():
