@@ -111,7 +111,8 @@ class Case:
         pair = np.arange(PAIRS, dtype=np.uint32)[:, None] * np.uint32(BY_PAIR)
         for number in range(count):
             for words in self.touched():
-                first = np.uint32(number * BY_NUMBER % 2**32) + words.astype(np.uint32)[None] * np.uint32(BY_WORD) + pair
+                salt = pair + np.uint32(number * BY_NUMBER % 2**32)
+                first = words.astype(np.uint32)[None] * np.uint32(BY_WORD) + salt
                 parts = sum(np.uint32(weight) * (first ^ np.uint32(i)) for i, weight in enumerate(WEIGHTS))
                 sums = np.where(words >= 0, sums * np.uint32(MIX) + parts, sums)
         return sums

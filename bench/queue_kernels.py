@@ -12,8 +12,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bench.queue_cases import (
-    BARRIER_BYTES, BATCHED, BY_NUMBER, BY_PAIR, BY_WORD, COUNTERS_BYTES, FREE, GROUP, MIX, PAIRS, WEIGHTS, WORD, Case,
-)  # fmt: skip
+    BARRIER_BYTES,
+    BATCHED,
+    BY_NUMBER,
+    BY_PAIR,
+    BY_WORD,
+    COUNTERS_BYTES,
+    FREE,
+    GROUP,
+    MIX,
+    PAIRS,
+    WEIGHTS,
+    WORD,
+    Case,
+)
 from kitsune_mlir.codegen.hopper import bulk, cluster, mbarrier, queue, tma, warps
 from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
 from kitsune_mlir.codegen.hopper.queue_dsmem import ClusterQueue
