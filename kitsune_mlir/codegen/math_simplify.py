@@ -5,10 +5,13 @@
     %d = arith.addf %e, %one : f32
     %s = arith.divf %one, %d : f32          %s = math.fma %t, %half, %half : f32
     %y = arith.divf %x, %c : f32        ->  %y = arith.mulf %x, %reciprocal_of_c : f32
+    %a = arith.addf %x, %one : f32      ->  %b = math.fma %y, %x, %y : f32
+    %b = arith.mulf %y, %a : f32
     %a = arith.mulf %x, %y : f32        ->  the same with `fastmath<contract>`, so that mulf and addf
     %b = arith.addf %a, %z : f32            become one fma
 
-Only f32 scalars are looked at: that is what epilogues are written in. A sigmoid goes through tanh, whose
+Only f32 scalars are looked at: that is what epilogues are written in. Marked or not, a comparison in f64 of an f32
+with a constant becomes one in f32. A sigmoid goes through tanh, whose
 absolute error is 2^-12, where all that uses it are products (SiLU, gates); elsewhere, where a small one may be
 taken the logarithm of, it keeps its exponential and takes the reciprocal by one instruction.
 """
@@ -16,7 +19,7 @@ taken the logarithm of, it keeps its exponential and takes the reciprocal by one
 from __future__ import annotations
 
 from kitsune_mlir.codegen import math_fast
-from kitsune_mlir.codegen.scalar import Scalar
+from kitsune_mlir.codegen.scalar import Scalar, fma, rounded
 from kitsune_mlir.mlir import ir, walk
 
 FAST = "kitsune.fast_math"
@@ -28,6 +31,12 @@ def simplify(root: ir.Operation) -> None:
     for op in _marked_scalars(root, "arith.divf"):
         with op.context, op.location, ir.InsertionPoint(op):
             _divide(op)
+    for op in _marked_scalars(root, "arith.mulf"):
+        with op.context, op.location, ir.InsertionPoint(op):
+            _multiply(op)
+    for op in walk(root, "arith.cmpf"):
+        with op.context, op.location, ir.InsertionPoint(op):
+            _compare(op)
     for op in _marked_scalars(root, *_CONTRACTED):
         op.attributes["fastmath"] = ir.Attribute.parse("#arith.fastmath<contract>", op.context)
 
@@ -94,6 +103,35 @@ def _gate(op: ir.Operation, x: Scalar) -> None:
         _replace(op, math_fast.sigmoid(x))
     else:
         op.erase()
+
+
+def _multiply(op: ir.Operation) -> None:
+    """a (b + 1) and, for constants, c (b + k)."""
+    for factor, total in (tuple(op.operands), tuple(reversed(op.operands))):
+        addition = _maker(total, "arith.addf", alone=True)
+        if addition is None:
+            continue
+        for term, constant in (tuple(addition.operands), tuple(reversed(addition.operands))):
+            number, scale = constant_number(constant), constant_number(factor)
+            if number is None or (scale is None and number != 1.0):
+                continue
+            offset = Scalar(factor) if scale is None else number * scale
+            if isinstance(offset, float) and rounded(offset) != offset:
+                continue  # where b is near -k, the sum is exact and the rounded product c k would not be
+            _replace(op, fma(Scalar(term), Scalar(factor), offset))
+            addition.erase()
+            return
+
+
+def _compare(op: ir.Operation) -> None:
+    """An f32 widened to be compared with an f64 constant that f32 has too, as torch's thresholds are."""
+    value, limit = op.operands
+    widened, number = _maker(value, "arith.extf"), constant_number(limit)
+    if widened is None or number is None or not isinstance(widened.operands[0].type, ir.F32Type):
+        return
+    if abs(number) < 2.0**127 and rounded(number) == number:
+        op.operands[0] = widened.operands[0]
+        op.operands[1] = Scalar(widened.operands[0]).const(number).value
 
 
 def _maker(value: ir.Value, name: str, alone: bool = False) -> ir.Operation | None:

@@ -132,6 +132,39 @@ def test_division_by_a_constant_is_a_product():
     np.testing.assert_allclose(found, X / 3.0, rtol=3e-7)
 
 
+@pytest.mark.parametrize(
+    ("body", "function"),
+    [
+        ("%t = arith.addf %x, %one : f32\n%y = arith.mulf %three, %t : f32", lambda x: 3 * (x + 1)),
+        ("%t = arith.addf %one, %x : f32\n%y = arith.mulf %t, %x : f32", lambda x: x * (x + 1)),
+    ],
+)
+def test_a_product_with_one_more_is_one_fma(body, function):
+    text, found = shortened(body)
+    assert text.count("llvm.fma.f32") == 1
+    np.testing.assert_allclose(found, function(X.astype(np.float64)), rtol=1e-5)
+
+
+def test_an_inexact_product_of_constants_stays():
+    text, found = shortened(
+        "%k = arith.constant -0.1 : f32\n%t = arith.addf %x, %k : f32\n%y = arith.mulf %t, %k : f32"
+    )
+    assert "fma" not in text and "mulf" in text
+    np.testing.assert_allclose(found, (X - np.float32(0.1)) * np.float32(-0.1), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("limit", "wide"), [("20.0", False), ("0.1", True), ("1.0e300", True)])
+def test_comparisons_with_a_constant_of_f32_are_in_f32(limit, wide):
+    text, found = shortened(
+        f"""%k = arith.constant {limit} : f64
+    %w = arith.extf %x : f32 to f64
+    %c = arith.cmpf ogt, %w, %k : f64
+    %y = arith.select %c, %x, %three : f32"""
+    )
+    assert ("ogt" in text) and bool(re.search(r"cmpf ogt, .* : f64", text)) == wide
+    np.testing.assert_array_equal(found, np.where(X.astype(np.float64) > float(limit), X, 3.0))
+
+
 KERNEL = """gpu.func @{name}(%in: memref<?xf32>, %out: memref<?xf32>) kernel attributes {{{marks}}} {{
     %i = gpu.thread_id x
     %x = memref.load %in[%i] : memref<?xf32>
