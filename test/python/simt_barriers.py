@@ -41,8 +41,10 @@ class MBarrier:
         if not 0 <= nbytes <= MOST_BYTES or abs(self.nbytes) > MOST_BYTES:
             raise MemoryFault(f"{nbytes} bytes are too many at {self}")
 
-    def land(self, nbytes: int) -> list[Any]:
+    def land(self, nbytes: int, released: np.ndarray | None = None) -> list[Any]:
         """Bytes of a copy. Gives those that can go on."""
+        if released is not None:
+            np.maximum(self._coming, released, out=self._coming)
         self.nbytes -= nbytes
         if self.pending == 0 and self.nbytes < 0:
             raise MemoryFault(f"more bytes land than are expected at {self}")

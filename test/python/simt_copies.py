@@ -32,9 +32,17 @@ class Copy:
 
 
 def _start(
-    run: Assembler, mask: np.ndarray, to: CtaState, place: int, content: np.ndarray, barrier: MBarrier, source: Any
+    run: Assembler,
+    mask: np.ndarray,
+    to: CtaState,
+    place: int,
+    content: np.ndarray,
+    barrier: MBarrier,
+    source: Any,
+    released: np.ndarray | None = None,
 ) -> None:
-    """A copy to shared memory at `place`, that counts on an mbarrier. `source`: the CTA it comes from, or None."""
+    """A copy to shared memory at `place`, that counts on an mbarrier. `source`: the CTA it comes from, or None.
+    `released`: what came before it is seen with it."""
     agent, nbytes = run.agent, len(content)
     if place < 0 or place + nbytes > len(to.shared.bytes):
         raise MemoryFault(f"a copy to {place:#x} goes beyond the end of shared memory")
@@ -46,7 +54,7 @@ def _start(
         cta.reach(clock.component, clock.now)
 
     def land() -> None:
-        agent.scheduler.add(barrier.land(nbytes))
+        agent.scheduler.add(barrier.land(nbytes, released))
 
     agent.scheduler.add([Copy(to.shared, places, content, land)])
     agent.pause = True
@@ -126,7 +134,9 @@ def bulk_send(run: Assembler, mask: np.ndarray, to: Any, source: Any, size: Any,
 
 
 def store_async(run: Assembler, mask: np.ndarray, to: Any, value: Any, signal: Any) -> None:
-    """Each thread's words to shared memory in the cluster, counted there."""
+    """Each thread's words to shared memory in the cluster, counted there. Its completion releases what the thread did
+    before (PTX ISA, st.async)."""
+    released = run.agent.clocks.release(run.agent.warps(mask))
     words = value if isinstance(value, tuple) else (value,)
     lanes = np.flatnonzero(mask)
     columns = [np.broadcast_to(run.read(word), mask.shape) for word in words]
@@ -137,7 +147,7 @@ def store_async(run: Assembler, mask: np.ndarray, to: Any, value: Any, signal: A
         owner, place, barrier = _target(run, alone, to, signal)
         if place % content[lane].nbytes:
             raise MemoryFault(f"st.async to {place:#x} is not aligned to {content[lane].nbytes} bytes")
-        _start(run, alone, owner, place, content[lane].view(np.uint8), barrier, None)
+        _start(run, alone, owner, place, content[lane].view(np.uint8), barrier, None, released)
 
 
 def _target(run: Assembler, mask: np.ndarray, to: Any, signal: Any) -> tuple[CtaState, int, MBarrier]:

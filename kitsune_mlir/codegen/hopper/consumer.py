@@ -25,9 +25,9 @@ from kitsune_mlir.mlir import arith, ir
 
 from . import mbarrier, wgmma
 from .exchange import Exchange
-from .fragments import HALVES, Fragment, Lanes, PairedMemory, blocks_of, is_packed, pack
+from .fragments import BLOCK, HALVES, Fragment, Lanes, PairedMemory, blocks_of, is_packed, pack
 from .mbarrier import Ring, Slot
-from .operands import is_held, is_only_operand, is_operand
+from .operands import is_exchanged, is_held, is_loaded, is_only_operand
 from .program import Block, Product, Program, Segment
 from .stores import Outbox
 
@@ -301,28 +301,29 @@ class Consumer:
         """Writes `columns` columns of a tile to an output, from column `start` on."""
         if store.position not in self._around.outputs:
             return
-        map_ = self._program.store_maps.get(store.position)
+        map_, sent = self._program.store_maps.get(store.position), 0
         if map_ is not None and tile.words:
             assert self._around.outbox is not None
+            # A box that reaches into another CTA's columns would overwrite them.
+            sent = columns if self.exchange is None else columns // wgmma.CHUNK * wgmma.CHUNK
             row = arith.trunci(device.i32(), self._around.first_row)
-            self._around.outbox.store(map_, tile, columns, (start, device.add(row, self._around.group_rows)))
-        else:
+            self._around.outbox.store(map_, tile, sent, (start, device.add(row, self._around.group_rows)))
+        if sent < columns:
             memory = self._tile_rows(self._around.outputs[store.position], store.operands[0])
-            self._store_directly(tile, memory, columns)
+            self._store_directly(tile, memory, range(sent // BLOCK, blocks_of(columns)))
 
-    def _store_directly(self, tile: Fragment, memory: PairedMemory, columns: int) -> None:
-        """Element by element: for rows of which TMA knows none."""
+    def _store_directly(self, tile: Fragment, memory: PairedMemory, blocks: range) -> None:
+        """Thread by thread: what the copy engine cannot store."""
         lanes, width = tile.lanes, tile.width
         for h in HALVES:
             with device.when(device.less(lanes.rows[h], self._around.valid)):
-                for block in range(blocks_of(columns)):
-                    for e in (0, 1):
-                        column, x = lanes.column(block, e), tile.element_at(block, h, e)
-                        if device.is_less(column, width) is True:
+                for block, e in itertools.product(blocks, (0, 1)):
+                    column, x = lanes.column(block, e), tile.element_at(block, h, e)
+                    if device.is_less(column, width) is True:
+                        memory.store(lanes.rows[h], column, x)
+                    else:
+                        with device.when(device.less(column, width)):
                             memory.store(lanes.rows[h], column, x)
-                        else:
-                            with device.when(device.less(column, width)):
-                                memory.store(lanes.rows[h], column, x)
 
 
 LONG = 4  # chunks of a streamed operand from which a product is a loop
@@ -342,7 +343,10 @@ class _Stage:
             self._product(nest)
         elif nest.kind == MAP:
             if is_held(nest) or nest.stores:
-                columns, lanes, start = self.consumer.share(prod(shape_of(nest.value)[1:]))
+                width = prod(shape_of(nest.value)[1:])
+                columns, lanes, start = width, self.consumer.lanes, 0
+                if not is_loaded(nest.value):
+                    columns, lanes, start = self.consumer.share(width)
                 self._tile(nest, lanes, start, Evaluator(self.memories), columns)
         else:
             self._reduction(nest)
@@ -410,7 +414,7 @@ class _Stage:
                     tile.values[block, h, 0], tile.values[block, h, 1] = pair
         if is_held(nest):
             self.memories[hash(nest.value)] = tile if packs or not is_packed(element) else _both(tile)
-            if self.consumer.exchange is not None and is_operand(nest.value):
+            if self.consumer.exchange is not None and is_exchanged(nest):
                 self.consumer.exchange.send(tile)
         for store in nest.stores:
             self.consumer.store(tile if tile.words or not is_packed(element) else _both(tile), store, columns, start)

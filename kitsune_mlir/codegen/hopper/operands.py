@@ -56,3 +56,26 @@ def is_operand(value: ir.Value) -> bool:
 def is_only_operand(value: ir.Value) -> bool:
     """Whether nothing but products reads a tile got from a queue."""
     return {use.owner.operation.name for use in value.uses} <= {"linalg.matmul", "tensor.dim"}
+
+
+def is_loaded(value: ir.Value) -> bool:
+    """Whether every CTA can compute all of a tile by itself: from loads, elementwise."""
+    op = rows.producer(value)
+    if op is None or op.name in ("linalg.matmul", kitsune.GetOp.OPERATION_NAME):
+        return False
+    if op.name == kitsune.LoadOp.OPERATION_NAME:
+        return True
+    if op.name == "linalg.generic" and "reduction" in rows.Structured(op).iterators:
+        return False
+    return all(is_loaded(operand) for operand in op.operands if rows.is_tensor(operand) and _streams(operand))
+
+
+def _streams(value: ir.Value) -> bool:
+    op = rows.producer(value)
+    return op is not None and op.parent is not None and op.parent.name == kitsune.StageOp.OPERATION_NAME
+
+
+def is_exchanged(nest: Nest) -> bool:
+    """Whether the CTAs of a cluster hand the nest's tile to one another: products read it, and no CTA can compute all
+    of it by itself."""
+    return is_held(nest) and is_operand(nest.value) and not is_loaded(nest.value)

@@ -24,7 +24,7 @@ from kitsune_mlir.traffic import element_bytes
 
 from .equal_stages import equal_runs
 from .fragments import BLOCK, is_packed
-from .operands import is_held, is_operand, is_streamed, parts_of
+from .operands import is_exchanged, is_loaded, is_streamed, parts_of
 from .pressure import check_pressure
 from .tma import TensorMap
 from .wgmma import CHUNK, MOST_COLUMNS, ROWS, STEP
@@ -146,7 +146,7 @@ class Program:
         for value in parts_of(op.operands[0]):
             width = prod(shape_of(value)[1:])
             map_ = self._weight_map(weight, start + width, columns)
-            parts = self.cluster if self.cluster > 1 and _is_exchanged(value) else 1
+            parts = self.cluster if self.cluster > 1 and not is_loaded(value) else 1
             segments.append(Segment(value, start, width // parts, map_, self._rows_map(value), parts))
             start += width
         return Product(op, n, columns, segments)
@@ -187,7 +187,7 @@ class Program:
                             if key != last or len(product.segments) > 1:
                                 raise UnsupportedError("a cluster exchanges one tile at a time")
                             readers.setdefault(key, []).append(product)
-                if nest.kind != REDUCTION and nest.local and is_operand(nest.value) and is_held(nest):
+                if nest.kind != REDUCTION and is_exchanged(nest):
                     last, widest = hash(nest.value), max(widest, self.share(prod(shape_of(nest.value)[1:])))
             for put in block.stages[-1].puts:
                 alias[kitsune_label(put.operands[0])] = hash(block.stage.puts[0].operands[1])
@@ -286,28 +286,6 @@ def fit(pipeline: kitsune.PipelineOp) -> Program:
             first = first or error
     assert first is not None
     raise first
-
-
-def _is_exchanged(value: ir.Value) -> bool:
-    """Whether an operand is a tile that the stages compute, rather than one that they load."""
-    return not _is_loaded(value)
-
-
-def _is_loaded(value: ir.Value) -> bool:
-    """Whether every CTA can compute all of a tile by itself: from loads, elementwise."""
-    op = rows.producer(value)
-    if op is None or op.name in ("linalg.matmul", kitsune.GetOp.OPERATION_NAME):
-        return False
-    if op.name == kitsune.LoadOp.OPERATION_NAME:
-        return True
-    if op.name == "linalg.generic" and "reduction" in rows.Structured(op).iterators:
-        return False
-    return all(_is_loaded(operand) for operand in op.operands if rows.is_tensor(operand) and _streams(operand))
-
-
-def _streams(value: ir.Value) -> bool:
-    op = rows.producer(value)
-    return op is not None and op.parent is not None and op.parent.name == kitsune.StageOp.OPERATION_NAME
 
 
 def _check(stage: kitsune.StageOp) -> None:

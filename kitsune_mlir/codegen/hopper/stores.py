@@ -32,13 +32,12 @@ class BoxWriter:
     barrier: Int
 
     def write(self, box: Int, tile: Fragment, number: int) -> None:
-        """The words of columns 64 * number and on."""
+        """The words of columns 64 * number and on, zeros beyond the tile."""
         for block in range(_BLOCKS):
             start = self._start(box, block)
             for h in HALVES:
-                if (word := tile.words.get((number * _BLOCKS + block, h))) is not None:
-                    place = device.offset(start, h * BLOCK * CHUNK * 2, ir.IntegerType.get_signless(8))
-                    device.store(word, place, align=4)
+                place = device.offset(start, h * BLOCK * CHUNK * 2, ir.IntegerType.get_signless(8))
+                device.store(tile.word(number * _BLOCKS + block, h), place, align=4)
 
     def _start(self, box: Int, block: int) -> ir.Value:
         """Where the thread's word of a block lies: 16-byte chunk block ^ (row mod 8) of its row."""
