@@ -128,6 +128,8 @@ def cases() -> Iterator[Case]:
         yield Case("smem", size, "all", FREE)
         yield Case("dsmem", size, "stamp", BATCHED)
         yield Case("l2", size, lag=2)
+        if size <= 32 * 1024:
+            yield Case("l2", size, lag=4)
         for sides in ("both", "send", "receive"):
             yield Case("l2", size, "stamp", FREE, sides, lag=2)
             yield Case("l2_ldst", size, "all", FREE, sides)

@@ -37,7 +37,7 @@ from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline import ring as old_ring
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.watch import Watch
-from kitsune_mlir.mlir import arith, ir, llvm
+from kitsune_mlir.mlir import arith, ir, llvm, vector
 
 WRITERS, READERS = 1, 2  # named barriers
 POLLS = 1 << 22  # of the ring with loads and stores
@@ -118,16 +118,12 @@ class Words:
 
 
 def _vector(parts: list[ir.Value]) -> ir.Value:
-    type_ = ir.VectorType.get([4], device.i32())
-    vector = llvm.PoisonOp(type_).result
-    for i, part in enumerate(parts):
-        vector = llvm.InsertElementOp(vector, part, device.value(i)).result
-    return vector
+    return vector.from_elements(ir.VectorType.get([4], device.i32()), parts)
 
 
 def _mix(words: list[ir.Value], sums: ir.Value) -> ir.Value:
     for word in words:
-        parts = [llvm.ExtractElementOp(word, device.value(i)).result for i in range(4)]
+        parts = [vector.extract(word, [], [i]) for i in range(4)]
         total: Int = 0
         for part, weight in zip(parts, WEIGHTS):
             total = device.add(total, device.mul(part, weight))

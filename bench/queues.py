@@ -123,7 +123,7 @@ def table(results: list[dict[str, Any]]) -> str:
     """GB/s by payload: for each the best slot size and lag of those that serve it, its slot in the JSON."""
     lines = [
         "GB/s of payload one way, 66 pairs. Plain: a stamp at either end of a piece is written and checked; 'all':",
-        "every byte is written by the sender's threads and summed by the receiver's; 'free': no waits or signals (bounds);",
+        "each byte is written by the sender's threads, summed by the receiver's; 'free': no waits or signals (bound);",
         "'batch': one handshake for 256 KB; 'send', 'recv': one side alone, free. ld/st: a ring with loads and stores.",
         f"{'payload':>8}" + "".join(f"{heading:>12}" for heading in COLUMNS),
     ]

@@ -64,6 +64,7 @@ setp.gt.u64 late, now, {_NANOSECONDS};
 mov.u32 code, %ctaid.x;
 add.u32 code, code, {watchdog.code << 16};
 st.release.sys.global.u32 [${last}], code;
+membar.sys;
 trap;
 over:
 }}"""
