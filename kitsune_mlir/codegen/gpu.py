@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ def build(module: ir.Module, target: Target) -> Section:
     Manifest: `arguments`, `results` (shape with null for a dynamic size, dtype), `program` (see
     host_program.py), `globals` ("globals.bin": name -> offset, dtype, shape), `modules` (name ->
     kernels), `kernels` (a list; what ptxas says of each, null without a ptxas), `pipelines` (name -> module,
-    launch).
+    launch); pipelines whose kernels are equal share a module.
     Files: "NAME.ptx" for each module, "NAME.cubin" when there is a ptxas, "globals.bin".
     """
     warm_up()
@@ -50,25 +51,56 @@ def build(module: ir.Module, target: Target) -> Section:
         "pipelines": {},
     }
     files = {"globals.bin": data} if data else {}
+    generated: dict[str, str] = {}
     for op in walk(module, "gpu.module"):
-        _generate(op, target, manifest, files)
+        kernels = [kernel for kernel in walk(op, "gpu.func", "llvm.func") if _is_kernel(kernel)]
+        if not kernels:
+            continue
+        if PIPELINE not in op.attributes:
+            _generate(op, kernels, target, manifest, files)
+            continue
+        code = _anonymous(op, kernels)
+        if code not in generated:
+            _generate(op, kernels, target, manifest, files)
+            generated[code] = ir.StringAttr(op.attributes["sym_name"]).value
+        _pipeline(op, generated[code], manifest)
     return Section(manifest, files)
 
 
-def _generate(op: ir.Operation, target: Target, manifest: dict[str, Any], files: dict[str, bytes]) -> None:
-    """Adds one gpu.module to the manifest and the files."""
+def _anonymous(op: ir.Operation, kernels: list[ir.Operation]) -> str:
+    """A gpu.module as text without its names, its places in the model and its launch: equal for equal code."""
+    text = op.get_asm()
+    names = [ir.StringAttr(named.attributes["sym_name"]).value for named in (op, *kernels)]
+    for number, name in enumerate(names):
+        text = re.sub(rf"@{re.escape(name)}\b", f"@{number}", text)
+    for key in (PIPELINE, LAUNCH):
+        text = text.replace(f"{key} = {op.attributes[key]}", key, 1)
+    return text
+
+
+def _pipeline(op: ir.Operation, module: str, manifest: dict[str, Any]) -> None:
+    """Adds a pipeline whose kernel is that of `module`, its own or one that is equal."""
+    pipeline, launch = (ir.StringAttr(op.attributes[key]).value for key in (PIPELINE, LAUNCH))
+    found = json.loads(launch)
+    if "kernel" in found:
+        found["kernel"] = manifest["modules"][module][0]
+    manifest["pipelines"][pipeline] = {"module": module, "launch": found}
+
+
+def _generate(
+    op: ir.Operation,
+    kernels: list[ir.Operation],
+    target: Target,
+    manifest: dict[str, Any],
+    files: dict[str, bytes],
+) -> None:
+    """Adds one gpu.module and its kernels to the manifest and the files."""
     name = ir.StringAttr(op.attributes["sym_name"]).value
-    kernels = [kernel for kernel in walk(op, "gpu.func", "llvm.func") if _is_kernel(kernel)]
-    if not kernels:
-        return
     text = to_ptx(op, target)
     files[f"{name}.ptx"] = text.encode()
     assembled = ptxas.assemble(text, target)
     if assembled is not None:
         files[f"{name}.cubin"] = assembled.cubin
-    if PIPELINE in op.attributes:
-        pipeline, launch = (ir.StringAttr(op.attributes[key]).value for key in (PIPELINE, LAUNCH))
-        manifest["pipelines"][pipeline] = {"module": name, "launch": json.loads(launch)}
     labels = [ir.StringAttr(kernel.attributes["sym_name"]).value for kernel in kernels]
     manifest["modules"][name] = labels
     for label, kernel in zip(labels, kernels, strict=True):

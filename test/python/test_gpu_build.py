@@ -78,3 +78,18 @@ def test_section():
     bits = np.frombuffer(data, np.uint16, 4, narrow["offset"])
     np.testing.assert_array_equal(bits, [0x3FC0, 0xC000, 0x4040, 0])
     np.testing.assert_array_equal(np.frombuffer(data, np.bool_, 3, flags["offset"]), [True, False, True])
+
+
+def test_pipelines_of_equal_code_share_a_module():
+    first = MODULE[MODULE.index("  gpu.module @pipeline_0_code") : MODULE.rindex("}")]
+    second = first.replace("pipeline_0", "pipeline_1").replace("@run", "@walk").replace("132", "64")
+    other = first.replace("pipeline_0", "pipeline_2").replace("llvm.return", "nvvm.barrier llvm.return")
+    source = MODULE[: MODULE.rindex("}")] + second + other + "}"
+    manifest = gpu.build(mlir.parse(source, mlir.context()), target.load("sm_90a")).manifest
+    assert manifest["modules"].keys() == {"kernels", "pipeline_0_code", "pipeline_2_code"}
+    assert {name: entry["module"] for name, entry in manifest["pipelines"].items()} == {
+        "pipeline_0": "pipeline_0_code",
+        "pipeline_1": "pipeline_0_code",
+        "pipeline_2": "pipeline_2_code",
+    }
+    assert manifest["pipelines"]["pipeline_1"]["launch"] == {"grid": 64}
