@@ -19,7 +19,7 @@ from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning import target as targets
-from kitsune_mlir.planning.place import SHAPES, Placement, place
+from kitsune_mlir.planning.place import SHAPES, Chained, Placement, place
 
 from .base import ModulePass
 from .stage_body import clone_body
@@ -49,24 +49,24 @@ class PlaceStages(ModulePass):
             stages = [stage_cost(stage) for stage in pipeline.stages]
             order = {stage.name: i for i, stage in enumerate(stages)}
             queues = [queue_cost(queue, order) for queue in pipeline.queues]
-            cluster, reason = chained_form(pipeline, target)
+            chained, reason = chained_form(pipeline, target)
             if self.shape == "chained" and reason:
                 raise UserError(f"pipeline '{pipeline.label}' cannot be chained: {reason}; use shape=auto")
-            placement = place(stages, queues, row_count(pipeline), target, self.shape, self.tile_rows or None, cluster)
+            placement = place(stages, queues, row_count(pipeline), target, self.shape, self.tile_rows or None, chained)
             _rewrite(pipeline, placement, target.name)
 
 
-def chained_form(pipeline: kitsune.PipelineOp, target: targets.Target) -> tuple[int, str]:
-    """How many CTAs it takes to carry tiles through all stages in the registers of warpgroups; 0, and the reason,
-    when none can."""
+def chained_form(pipeline: kitsune.PipelineOp, target: targets.Target) -> tuple[Chained | None, str]:
+    """How CTAs carry tiles through all stages in the registers of warpgroups; None, and the reason, when they
+    cannot."""
     if target.products != "wgmma":
-        return 0, f"{target.name} has no warpgroup products"
+        return None, f"{target.name} has no warpgroup products"
     try:
         program = fit(pipeline)
         lay_out(program, target.shared_bytes)
     except UnsupportedError as error:
-        return 0, str(error)
-    return program.cluster, ""
+        return None, str(error)
+    return Chained(program.cluster, program.grid_product.passes if program.grid_product else 1), ""
 
 
 def why_not_chained(pipeline: kitsune.PipelineOp, target: targets.Target) -> str | None:

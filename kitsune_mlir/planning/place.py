@@ -35,6 +35,15 @@ class QueueCost:
 
 
 @dataclass(frozen=True)
+class Chained:
+    """How a pipeline is chained: `cluster` CTAs share the columns of a tile, or `column_tiles` CTAs take a row tile's
+    columns by themselves."""
+
+    cluster: int = 1
+    column_tiles: int = 1
+
+
+@dataclass(frozen=True)
 class Placement:
     """`roles[i]` is the role of stage i, `replicas[r]` the CTAs of role r; a transport and depth a queue."""
 
@@ -55,12 +64,12 @@ def place(
     target: Target,
     shape: str = "auto",
     tile_rows: int | None = None,
-    cluster: int = 0,
+    chained: Chained | None = None,
 ) -> Placement:
-    """The best placement of the shapes asked for. `rows` is None when open until the call; `cluster` is how many CTAs
-    share a tile in the pipeline's chained form, 0 when it has none."""
-    if cluster and (shape == "chained" or shape == "auto" and tile_rows in (None, CHAINED_ROWS)):
-        return _chained(stages, queues, rows, target, cluster)
+    """The best placement of the shapes asked for. `rows` is None when open until the call; `chained` is the
+    pipeline's chained form, None when it has none."""
+    if chained and (shape == "chained" or shape == "auto" and tile_rows in (None, CHAINED_ROWS)):
+        return _chained(stages, queues, rows, target, chained)
     tile = tile_rows or _fitting(choose_tile_rows(rows, target), stages, target)
     fused = _fused(stages, queues)
     on_chip = _widest(stages, tile) <= target.shared_bytes and _rings_fit(queues, fused, tile, target)
@@ -73,13 +82,13 @@ def place(
 
 
 def _chained(
-    stages: Sequence[StageCost], queues: Sequence[QueueCost], rows: int | None, target: Target, cluster: int
+    stages: Sequence[StageCost], queues: Sequence[QueueCost], rows: int | None, target: Target, form: Chained
 ) -> Placement:
     """One role whose replicas are whole clusters."""
     found = _placement("chained", [0] * len(stages), stages, queues, CHAINED_ROWS, rows, target)
-    tiles = max(1, -(-(rows or UNKNOWN_ROWS) // CHAINED_ROWS))
-    clusters = min(tiles, target.sms // cluster)
-    return dataclasses.replace(found, replicas=(clusters * cluster,), cluster=cluster)
+    tiles = target.sms if rows is None else max(1, -(-rows // CHAINED_ROWS))
+    clusters = min(tiles * form.column_tiles, target.sms // form.cluster)
+    return dataclasses.replace(found, replicas=(clusters * form.cluster,), cluster=form.cluster)
 
 
 def choose_tile_rows(rows: int | None, target: Target) -> int:
