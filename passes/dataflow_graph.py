@@ -89,9 +89,10 @@ class DataflowGraph:
         return SIMT if op.name == "linalg.generic" else MOVE
 
     def _sources(self, value: ir.Value) -> list[int]:
-        """The nodes a value depends on directly, seen through support operations."""
+        """The nodes a value depends on directly, seen through support operations. What stands around the block
+        depends on none of its operators."""
         op = rows.producer(value)
-        if op is None:
+        if op is None or op.block != self.block:
             return []
         if op in self.index:
             return [self.index[op]]
