@@ -45,6 +45,18 @@ def is_cuda(value: Any) -> bool:
     return is_torch(value) and value.is_cuda
 
 
+def kind(value: Any) -> tuple[Any, ...]:
+    """All of `value` that `check` looks at, hashable: equal for two values, if one fits a spec both do."""
+    if is_torch(value):
+        return value.dtype, value.shape, value.device, value.layout
+    return type(value), getattr(value, "dtype", None), getattr(value, "shape", None)
+
+
+def torch_dtype(spec: TensorSpec) -> Any:
+    """torch's element type of a spec."""
+    return getattr(sys.modules["torch"], _NAMES[spec.dtype])
+
+
 def check(value: Any, spec: TensorSpec) -> None:
     """Raises UserError, naming the input, when `value` is no tensor of the spec's element type and shape."""
     if not is_torch(value) and not isinstance(value, np.ndarray | np.generic):
@@ -95,7 +107,7 @@ def from_array(array: np.ndarray, spec: TensorSpec, like_torch: bool, device: An
 def from_device(tensor: Any, spec: TensorSpec) -> Any:
     """An output in GPU memory as a torch tensor, without a copy."""
     torch = sys.modules["torch"]
-    return torch.from_dlpack(tensor).view(getattr(torch, _NAMES[spec.dtype]))
+    return torch.from_dlpack(tensor).view(torch_dtype(spec))
 
 
 def write(value: Any, into: Any) -> None:

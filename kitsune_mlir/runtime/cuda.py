@@ -69,6 +69,11 @@ class CudaDevice:
                 " for a target of that kind"
             )
 
+    def zero(self, pointer: int, nbytes: int, stream: int) -> None:
+        """Sets memory to zero."""
+        if nbytes:
+            self._call("cuMemsetD8Async", pointer, 0, nbytes, stream)
+
     def load(self, name: str, files: dict[str, bytes]) -> Any:
         """The cubin, or the PTX, which the driver then assembles, when there is none for this GPU."""
         from cuda.core import ObjectCode
@@ -83,8 +88,8 @@ class CudaDevice:
         return ObjectCode.from_ptx(text, name=name)
 
     def kernel(self, code: Any, name: str) -> Any:
-        """As the driver's launch call takes it."""
-        return self._driver.CUfunction(int(code.get_kernel(name).handle))
+        """As the driver's launch call takes it. It is loaded now: loading it later could fall into a capture."""
+        return self._call("cuKernelGetFunction", self._driver.CUkernel(int(code.get_kernel(name).handle)))
 
     def pipeline(self, launch: dict[str, Any], code: Any) -> Any:
         """The launcher of a pipeline."""
@@ -141,13 +146,19 @@ class CudaDevice:
 
     def stream(self, inputs: Sequence[Any], stream: Any) -> int:
         """The handle of the stream to run on; makes the GPU current for this thread."""
-        self.device.set_current()
         if stream is not None:
+            self.device.set_current()
             return int(stream) if isinstance(stream, int) else int(stream.__cuda_stream__()[1])
         torch = sys.modules.get("torch")
         if torch is not None and any(isinstance(value, torch.Tensor) and value.is_cuda for value in inputs):
-            return torch.cuda.current_stream(self.number).cuda_stream
+            return self.torch_stream()
+        self.device.set_current()
         return 0
+
+    def torch_stream(self) -> int:
+        """The handle of torch's current stream of this GPU; makes the GPU current for this thread."""
+        self.device.set_current()
+        return sys.modules["torch"]._C._cuda_getCurrentRawStream(self.number)  # what torch's own launchers call
 
     def array(self, value: Any, stream: int) -> tuple[int, tuple[int, ...], str, Any] | None:
         """Pointer, shape, dtype and owner of a tensor on this GPU; None for anything on the host."""

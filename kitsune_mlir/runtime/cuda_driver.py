@@ -6,16 +6,18 @@ from typing import Any
 
 from kitsune_mlir.errors import InternalError
 
+SUCCESS = 0  # CUDA_SUCCESS of cuda.h
+
 
 def call(driver: Any, name: str, *arguments: Any) -> Any:
     """The first result of function `name` of cuda.bindings.driver, None if it has none; raises InternalError."""
     status, *results = getattr(driver, name)(*arguments)
-    check(driver, name, int(status))
+    check(driver, name, status)
     return results[0] if results else None
 
 
 def check(driver: Any, name: str, status: int) -> None:
     """Raises InternalError unless `status`, which function `name` returned, means success."""
-    if status != int(driver.CUresult.CUDA_SUCCESS):
+    if status != SUCCESS:
         said = driver.cuGetErrorString(driver.CUresult(status))[1]
         raise InternalError(f"{name} failed: {said.decode() if said else status}")

@@ -10,16 +10,16 @@ from typing import Any
 
 from kitsune_mlir.errors import InternalError, UnsupportedError, UserError
 
-from .cuda_driver import call
+from .cuda_driver import call, check
 from .device_tensor import numpy_dtype
-from .tensor_map import TensorMaps
+from .tensor_map import BoundMaps, TensorMaps
 
 # As codegen/pipeline/watch.py writes it.
 REPORT = ("queue", "waits_for_full", "cta", "tile", "counter", "wanted")
 REPORT_AT = 128  # bytes into the workspace
 ALIGNMENT = 16  # of tensors, in bytes: kernels access words of that size
 
-Described = tuple[int, tuple[int, ...], str]  # pointer, shape, dtype
+Described = tuple[tuple[int, ...], str]  # shape, dtype
 
 
 class PipelineLauncher:
@@ -27,7 +27,7 @@ class PipelineLauncher:
     counters zero.
 
     A kernel's parameters are its tensor maps, if it has any, as one struct by value; the addresses of its
-    inputs and results; its workspace; the rows, i32.
+    inputs and results; its workspace; the rows, i32. `bind` makes them for tensors of given shapes.
     """
 
     def __init__(self, device: Any, launch: dict[str, Any], code: Any):
@@ -45,10 +45,17 @@ class PipelineLauncher:
         self._configs: dict[int, Any] = {}
         self._workspaces: dict[int, Any] = {}
         self._lock = threading.Lock()
+        self.workspace_bytes: int = launch["workspace_bytes"]
         self._check_residency()
 
-    def _config(self, stream: int) -> Any:
+    def config(self, stream: int) -> Any:
         """How the driver is to launch on a stream."""
+        found = self._configs.get(stream)
+        if found is None:
+            found = self._configs[stream] = self._config(stream)
+        return found
+
+    def _config(self, stream: int) -> Any:
         config = self._driver.CUlaunchConfig()
         config.gridDimX, config.gridDimY, config.gridDimZ = self._launch["ctas"], 1, 1
         config.blockDimX, config.blockDimY, config.blockDimZ = self._launch["threads"], 1, 1
@@ -91,68 +98,46 @@ class PipelineLauncher:
     def _capacity(self) -> int:
         """CTAs that this GPU holds at once, in whole clusters."""
         if self._cluster > 1:
-            clusters = call(self._driver, "cuOccupancyMaxActiveClusters", self._function, self._config(0))
+            clusters = call(self._driver, "cuOccupancyMaxActiveClusters", self._function, self.config(0))
             return int(clusters) * self._cluster
         resident = self._kernel.occupancy.max_active_blocks_per_multiprocessor(
             self._launch["threads"], self._launch["shared_bytes"]
         )
         return resident * self._device.properties.multiprocessor_count
 
-    def _workspace(self, stream: int) -> int:
-        nbytes = self._launch["workspace_bytes"]
-        if not nbytes:
-            return 0
-        with self._lock:
-            if stream not in self._workspaces:
-                self._workspaces[stream] = self._zeroed(nbytes, stream)
-            return int(self._workspaces[stream].handle)
-
-    def _zeroed(self, nbytes: int, stream: int) -> Any:
-        """A buffer of zeros, on the stream."""
-        buffer = self._device.allocate(nbytes, stream=_stream_object(self._device, stream))
-        call(self._driver, "cuMemsetD8Async", int(buffer.handle), 0, nbytes, stream)
-        return buffer
-
-    def launch(self, stream: int, arguments: Sequence[Described], results: Sequence[Described]) -> None:
-        """Puts one run on the stream. Pointers are device addresses of dense tensors."""
-        counts = {arguments[i][1][0] for i in self._launch["streams"]}
+    def bind(self, arguments: Sequence[Described], results: Sequence[Described]) -> BoundPipeline:
+        """Runs on dense tensors of these shapes. Raises UserError for streamed inputs of different rows."""
+        counts = {arguments[i][0][0] for i in self._launch["streams"]}
         if len(counts) > 1:
             found = " and ".join(str(count) for count in sorted(counts))
             raise UserError(f"inputs that are streamed together must have the same number of rows, found {found}")
         (rows,) = counts
-        if rows == 0:
-            return
-        copies = [self._aligned(argument, stream) for argument in arguments]
-        pointers = [
-            int(copy.handle) if copy else pointer for (pointer, _, _), copy in zip(arguments, copies, strict=True)
-        ] + [pointer for pointer, _, _ in results]
-        workspace = self._workspace(stream)
-        self._put(stream, pointers, workspace, rows)
+        sizes = [prod(shape) * numpy_dtype(dtype).itemsize for shape, dtype in arguments]
+        maps = self._maps.bind(rows) if self._maps and rows else None
+        return BoundPipeline(self, rows, sizes, len(results), maps)
+
+    def workspace(self, stream: int) -> int:
+        """A pointer to the workspace of a stream."""
+        if not self.workspace_bytes:
+            return 0
+        with self._lock:
+            if stream not in self._workspaces:
+                buffer = self._device.allocate(self.workspace_bytes, stream=_stream_object(self._device, stream))
+                call(self._driver, "cuMemsetD8Async", int(buffer.handle), 0, self.workspace_bytes, stream)
+                self._workspaces[stream] = buffer
+            return int(self._workspaces[stream].handle)
+
+    def put(self, stream: int, parameters: int, workspace: int) -> None:
+        """Launches with the parameters whose addresses lie at an address."""
+        (status,) = self._driver.cuLaunchKernelEx(self.config(stream), self._function, parameters, 0)
+        if status:
+            check(self._driver, "cuLaunchKernelEx", status)
         if self._launch["watched"]:
             _stream_object(self._device, stream).sync()
             self._raise_report(stream, workspace)
 
-    def _put(self, stream: int, pointers: Sequence[int], workspace: int, rows: int) -> None:
-        """Launches. The driver copies parameters during its call, so their memory here is the call's own."""
-        slots = (ctypes.c_uint64 * (len(pointers) + 2))(*pointers, workspace, rows)  # an i32 is a slot's low half
-        first = ctypes.addressof(slots)
-        addresses = list(range(first, first + ctypes.sizeof(slots), 8))
-        maps = self._maps.struct(pointers, rows) if self._maps else None
-        if maps:
-            addresses.insert(0, maps.address)
-        parameters = (ctypes.c_uint64 * len(addresses))(*addresses)
-        if stream not in self._configs:
-            self._configs[stream] = self._config(stream)
-        config = self._configs[stream]
-        call(self._driver, "cuLaunchKernelEx", config, self._function, ctypes.addressof(parameters), 0)
-
-    def _aligned(self, argument: Described, stream: int) -> Any:
-        """A copy of a tensor that does not begin at a 16-byte address, as kernels take it; else None. It is
-        freed, in stream order, when the caller drops it."""
-        pointer, shape, dtype = argument
-        if pointer % ALIGNMENT == 0:
-            return None
-        nbytes = prod(shape) * numpy_dtype(dtype).itemsize
+    def copied(self, pointer: int, nbytes: int, stream: int) -> Any:
+        """A copy of a tensor; freed, in stream order, when the caller drops it."""
         copy = self._device.allocate(max(1, nbytes), stream=_stream_object(self._device, stream))
         call(self._driver, "cuMemcpyDtoDAsync", int(copy.handle), pointer, nbytes, stream)
         return copy
@@ -164,7 +149,7 @@ class PipelineLauncher:
         call(self._driver, "cuMemcpyDtoH", ctypes.addressof(report), address, ctypes.sizeof(report))
         if not report[0]:
             return
-        del self._workspaces[stream]
+        self._workspaces.pop(stream, None)
         found = dict(zip(REPORT, report[1:]))
         queue = self._launch["watched"][found["queue"]]
         awaited = "tile" if found["waits_for_full"] else "free slot for tile"
@@ -173,6 +158,45 @@ class PipelineLauncher:
             f"pipeline '{self._launch['kernel']}' hangs: CTA {found['cta']} waits for {awaited} {found['tile']} of "
             f"{where}; its counter is {found['counter']}, wanted {found['wanted']}"
         )
+
+
+class BoundPipeline:
+    """Runs of a pipeline on tensors of given shapes, whose addresses each run gives. The memory of the parameters
+    is made once; the driver copies them when it is called, so runs may follow at once."""
+
+    def __init__(
+        self, launcher: PipelineLauncher, rows: int, sizes: Sequence[int], results: int, maps: BoundMaps | None
+    ):
+        self.workspace_bytes = launcher.workspace_bytes
+        self._launcher, self._rows, self._sizes, self._maps = launcher, rows, sizes, maps
+        self._tensors = len(sizes) + results
+        self._slots = (ctypes.c_uint64 * (self._tensors + 2))()
+        self._slots[self._tensors + 1] = rows  # an i32 is a slot's low half
+        first = ctypes.addressof(self._slots)
+        addresses = [maps.address] if maps else []
+        addresses += range(first, first + ctypes.sizeof(self._slots), 8)
+        self._parameters = (ctypes.c_uint64 * len(addresses))(*addresses)
+        self._address = ctypes.addressof(self._parameters)
+        self._lock = threading.Lock()
+
+    def launch(self, stream: int, pointers: list[int], workspace: int | None = None) -> None:
+        """Puts one run on the stream. `pointers` are device addresses of inputs, then results; `workspace` that of
+        zeros which no other run uses meanwhile, by default the stream's own."""
+        if not self._rows:
+            return
+        if workspace is None:
+            workspace = self._launcher.workspace(stream)
+        copies = []  # kernels take tensors that begin at 16-byte addresses
+        for i, nbytes in enumerate(self._sizes):
+            if pointers[i] % ALIGNMENT:
+                copies.append(self._launcher.copied(pointers[i], nbytes, stream))
+                pointers = [*pointers[:i], int(copies[-1].handle), *pointers[i + 1 :]]
+        with self._lock:
+            self._slots[: self._tensors] = pointers
+            self._slots[self._tensors] = workspace
+            if self._maps:
+                self._maps.point(pointers)
+            self._launcher.put(stream, self._address, workspace)
 
 
 def _stream_object(device: Any, handle: int) -> Any:

@@ -5,25 +5,37 @@ Used alike by what was just compiled and by what an artifact holds. Needs numpy 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.program import Argument, Output, TensorSpec
-from kitsune_mlir.signature import Signature, flatten_inputs, unflatten
+from kitsune_mlir.signature import Signature, flatten_inputs, positional, unflatten
 
 from . import arrays
+
+REMEMBERED = 128  # kinds of inputs on a GPU, whose checks are passed
 
 
 class Runner(Protocol):
     """Runs @main on one target. Made from a section's manifest and files and `Interface.constants()`. One
-    for a GPU has `launch` too, which takes and gives tensors there."""
+    for a GPU has `for_torch` too, for torch tensors there (runtime/gpu.py)."""
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """The arguments of @main that are no constants, in order -> all its results in order."""
+
+
+@dataclass(frozen=True)
+class _TorchCall:
+    """How a runner is called for inputs of one kind; they are `whole` if they are just what it takes."""
+
+    runner: Any
+    run: Callable[[Sequence[Any]], list[Any]]
+    whole: bool
 
 
 @dataclass
@@ -34,20 +46,29 @@ class Interface:
     signature: Signature
     arguments: list[Argument] = field(default_factory=list)
     outputs: list[Output] = field(default_factory=list)
+    _torch_calls: dict[Any, _TorchCall] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    @property
+    @cached_property
     def inputs(self) -> list[TensorSpec]:
         """The tensors that a call gives, in order."""
         return [argument.spec for argument in self.arguments if argument.kind == "input"]
 
-    @property
+    @cached_property
     def results(self) -> list[TensorSpec]:
         """The tensors that a call returns, in order."""
         return [output.spec for output in self.outputs if output.kind == "result"]
 
     def flat_inputs(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
         """The tensors of a call. Raises UserError when it is not nested like the exported one."""
+        if self._flat and not kwargs and len(args) == len(self.inputs):
+            return list(args)
         return flatten_inputs(self.signature, args, kwargs)
+
+    @cached_property
+    def _flat(self) -> bool:
+        """Whether a call gives its tensors as positional arguments."""
+        plain = positional(len(self.inputs), 0)
+        return self.signature["args"] == plain["args"] and self.signature["kwargs"] == plain["kwargs"]
 
     def nest(self, inputs: Sequence[Any]) -> tuple[Sequence[Any], dict[str, Any]]:
         """The other way: the positional and keyword arguments of the call with these tensors."""
@@ -65,43 +86,65 @@ class Interface:
         """
         given = self.flat_inputs(args, kwargs)
         on_gpu = next((value.device for value in given if arrays.is_cuda(value)), None)
-        like_torch = any(arrays.is_torch(value) for value in given)
-        values = self._values(given, keep_cuda=on_gpu is not None and hasattr(runner, "launch"))
-        if on_gpu is not None and hasattr(runner, "launch"):
-            results = [
-                arrays.from_device(tensor, output.spec)
-                for tensor, output in zip(runner.launch(values), self.outputs, strict=True)
-            ]
+        if on_gpu is not None and hasattr(runner, "for_torch"):
+            call = self._torch_call(runner, given)
+            results = call.run(given if call.whole else self._values(given, keep_cuda=True))
         else:
+            self._check(given)
+            like_torch = any(arrays.is_torch(value) for value in given)
             results = [
                 arrays.from_array(array, output.spec, like_torch, on_gpu)
-                for array, output in zip(runner.run(values), self.outputs, strict=True)
+                for array, output in zip(runner.run(self._values(given, keep_cuda=False)), self.outputs, strict=True)
             ]
-        self._write_back(results, given)
-        returned = [value for value, output in zip(results, self.outputs, strict=True) if output.kind == "result"]
-        return unflatten(self.signature["results"], returned)
+        if self._changed:
+            self._write_back(results, given)
+            results = [value for value, output in zip(results, self.outputs, strict=True) if output.kind == "result"]
+        return unflatten(self.signature["results"], results)
+
+    def _torch_call(self, runner: Any, given: Sequence[Any]) -> _TorchCall:
+        """The call for inputs like these, checked when they are first seen."""
+        key = tuple([arrays.kind(value) for value in given])
+        call = self._torch_calls.get(key)
+        if call is None or call.runner is not runner:
+            self._check(given)
+            values = self._values(given, keep_cuda=True)
+            run = runner.for_torch(values, [arrays.torch_dtype(output.spec) for output in self.outputs])
+            whole = len(values) == len(given) and all(arrays.is_cuda(value) for value in given)
+            call = _TorchCall(runner, run, whole)
+            if len(self._torch_calls) >= REMEMBERED:
+                self._torch_calls.pop(next(iter(self._torch_calls), None), None)
+            self._torch_calls[key] = call
+        return call
 
     def constants(self) -> list[np.ndarray | None]:
         """For each argument of @main its value, or None when every call gives it anew: inputs, and what the
         model changes in place."""
-        fed = set(self._fed())
+        fed = set(self._fed)
         return [
             None if i in fed else argument.value.view(arrays.storage(argument.spec))
             for i, argument in enumerate(self.arguments)
         ]
 
-    def _fed(self) -> list[int]:
-        changed = {output.mutates for output in self.outputs}
-        return [i for i, argument in enumerate(self.arguments) if argument.kind == "input" or i in changed]
+    @cached_property
+    def _changed(self) -> set[int]:
+        """The arguments that the model changes in place."""
+        return {output.mutates for output in self.outputs if output.mutates is not None}
 
-    def _values(self, given: Sequence[Any], keep_cuda: bool) -> list[Any]:
-        """What the runner is given: the inputs, converted, among the values that the model changes."""
+    @cached_property
+    def _fed(self) -> list[int]:
+        """The arguments that every call gives."""
+        return [i for i, a in enumerate(self.arguments) if a.kind == "input" or i in self._changed]
+
+    def _check(self, given: Sequence[Any]) -> None:
         for value, spec in zip(given, self.inputs, strict=True):
             arrays.check(value, spec)
         _check_symbols(given, self.inputs)
+
+    def _values(self, given: Sequence[Any], keep_cuda: bool) -> list[Any]:
+        """What the runner is given: the inputs, converted, among the values that the model changes."""
         inputs = iter(given)
         values: list[Any] = []
-        for i in self._fed():
+        for i in self._fed:
             argument = self.arguments[i]
             if argument.kind != "input":
                 values.append(argument.value.view(arrays.storage(argument.spec)))

@@ -15,7 +15,9 @@ import numpy as np
 from kitsune_mlir.errors import UnsupportedError, UserError
 
 from .device_tensor import DeviceTensor, numpy_dtype
-from .host_program import Buffer, Copy, Launch, Pipeline, Plan, View, make_plan
+from .host_program import Plan, make_plan
+from .prepared import Prepared
+from .torch_call import TorchCall
 from .weight_steps import split
 
 VERSION = 2
@@ -48,6 +50,9 @@ class Device(Protocol):
     def copy(self, target: int, source: int, nbytes: int, stream: int) -> None:
         """Copies on the device."""
 
+    def zero(self, pointer: int, nbytes: int, stream: int) -> None:
+        """Sets memory to zero."""
+
     def load(self, name: str, files: dict[str, bytes]) -> Any:
         """The code of module `name`."""
 
@@ -58,7 +63,7 @@ class Device(Protocol):
         """Launches a kernel; `parameters` is the address of an array of addresses of its parameters."""
 
     def pipeline(self, launch: dict[str, Any], code: Any) -> Any:
-        """The launcher of a pipeline."""
+        """The launcher of a pipeline: `bind` gives runs on tensors of given shapes (runtime/cuda_pipeline.py)."""
 
     def array(self, value: Any, stream: int) -> tuple[int, tuple[int, ...], str, Any] | None:
         """Pointer, shape, dtype and owner of a tensor on this GPU; None for anything on the host."""
@@ -69,6 +74,9 @@ class Device(Protocol):
     def stream(self, inputs: Sequence[Any], stream: Any) -> int:
         """The stream to run on: the one given, or the inputs' library's current one."""
 
+    def torch_stream(self) -> int:
+        """torch's current stream."""
+
     def order(self, before: int, after: int) -> None:
         """Work put on stream `after` from now on waits for the work on stream `before` so far."""
 
@@ -77,12 +85,12 @@ class Device(Protocol):
 
 
 class GpuRunner:
-    """A section on a GPU. Weights are uploaded once, and what depends on them alone is computed then; where
-    buffers between kernels lie is planned once for each set of input shapes. Each stream has one arena for
-    them, as large as its largest plan; runs on one stream are ordered by it.
+    """A section on a GPU. Weights are uploaded once, and what depends on them alone is computed then. A plan is
+    prepared once for each set of input shapes. Each stream has one arena for buffers between kernels, as large as
+    its largest plan; runs on one stream are ordered by it.
 
-    Under stream capture (a CUDA graph) nothing is allocated: buffers and results lie in memory of their own
-    that `reserve` made beforehand, and each replay writes them again.
+    Under stream capture (a CUDA graph) `launch` allocates nothing: buffers and results lie in memory of their own
+    that `reserve` made beforehand, and each replay writes them again. `for_torch` needs no `reserve`.
     """
 
     def __init__(
@@ -100,7 +108,7 @@ class GpuRunner:
             from .cuda import CudaDevice
 
             device = CudaDevice()
-        self._device = device
+        self.device = device
         device.check(manifest)
         self._kernels: dict[str, Any] = {}
         codes = {name: device.load(name, files) for name in manifest["modules"]}
@@ -120,9 +128,10 @@ class GpuRunner:
         start = self._data.pointer if self._data else 0
         self._globals = {name: start + entry["offset"] for name, entry in manifest["globals"].items()}
         self._manifest = self._run_once(manifest)
-        self._prepared: dict[Any, _Prepared] = {}
+        self._expected = [i for i, constant in enumerate(self._constants) if constant is None]
+        self._prepared: dict[Any, Prepared] = {}  # by shapes
         self._arenas: dict[int, tuple[int, Memory]] = {}  # by stream: size, memory
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()  # whoever runs a plan holds it
 
     def _run_once(self, manifest: dict[str, Any]) -> dict[str, Any]:
         """Runs what depends on weights alone and makes the results constants; gives the manifest of the rest.
@@ -131,21 +140,24 @@ class GpuRunner:
         if not parts.once:
             return manifest
         shapes = tuple(() if constant is None else constant.shape for constant in self._constants)
-        prepared = self._prepared_for(make_plan(manifest | {"program": parts.once}, shapes), 0)
-        arena = self._device.allocate(max(1, prepared.arena_bytes), 0)
-        pointers = [0 if constant is None else constant.pointer for constant in self._constants]
-        kept = prepared.run(pointers, arena.pointer, captured=False)
-        self._device.synchronize(0)
+        prepared = self._prepared_for(make_plan(manifest | {"program": parts.once}, shapes))
+        arena = self.device.allocate(max(1, prepared.arena_bytes), 0)
+        made = prepared.allocate_results(0)
+        prepared.run(0, [0] * self._constants.count(None), [memory.pointer for memory in made], arena.pointer)
+        self.device.synchronize(0)
         for i in parts.released:
             self._constants[i] = replace(self._constants[i], pointer=0, owner=None)
-        self._constants += [_Argument(tensor.pointer, tensor.shape, tensor.dtype, tensor.memory) for tensor in kept]
+        self._constants += [
+            _Argument(memory.pointer, view.shape, view.dtype, memory)
+            for memory, view in zip(made, prepared.results, strict=True)
+        ]
         return manifest | {"program": parts.rest, "arguments": manifest["arguments"] + parts.kept}
 
     def _upload(self, array: np.ndarray, stream: int, dtype: str) -> _Argument:
         if array.dtype != numpy_dtype(dtype):
             return _Argument(0, array.shape, str(array.dtype), None)
-        memory = self._device.allocate(max(1, array.nbytes), stream)
-        self._device.write(memory.pointer, np.ascontiguousarray(array), stream)
+        memory = self.device.allocate(max(1, array.nbytes), stream)
+        self.device.write(memory.pointer, np.ascontiguousarray(array), stream)
         return _Argument(memory.pointer, array.shape, dtype, memory)
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -160,24 +172,43 @@ class GpuRunner:
         object with __cuda_stream__; without one it is torch's current stream when an input is torch's, else
         the default stream. Raises UserError for inputs of a wrong dtype or shape.
         """
-        with self._lock:
-            handle = self._device.stream(inputs, stream)
+        with self.lock:
+            handle = self.device.stream(inputs, stream)
             given = self._bind(inputs, handle)
-            shapes = tuple(argument.shape for argument in given)
-            captured = self._device.capturing(handle)
-            if captured and not ((shapes, handle) in self._prepared and self._prepared[shapes, handle].reserved):
-                raise UserError("before a run is captured in a CUDA graph, call reserve with these inputs and stream")
-            prepared = self._prepare(shapes, handle)
-            arena = 0 if captured else self._arena(prepared.arena_bytes, handle)
-            return prepared.run([argument.pointer for argument in given], arena, captured)
+            prepared = self._prepare(given)
+            pointers = [given[i].pointer for i in self._expected]
+            if self.device.capturing(handle):
+                reserved = prepared.reserved.get(handle)
+                if reserved is None:
+                    raise UserError(
+                        "before a run is captured in a CUDA graph, call reserve with these inputs and stream"
+                    )
+                memories = reserved.results
+                arena, workspaces = reserved.arena.pointer, reserved.workspaces.pointer
+            else:
+                memories = prepared.allocate_results(handle)
+                arena, workspaces = self.arena(prepared.arena_bytes, handle), None
+            prepared.run(handle, pointers, [memory.pointer for memory in memories], arena, workspaces)
+            return [
+                DeviceTensor(memory.pointer, view.shape, view.dtype, memory, self.device, handle)
+                for memory, view in zip(memories, prepared.results, strict=True)
+            ]
+
+    def for_torch(self, inputs: Sequence[Any], dtypes: Sequence[Any]) -> TorchCall:
+        """Runs on torch's current stream for inputs like these (torch tensors on this GPU, and numpy arrays); the
+        results are torch's, of these dtypes. They may be captured in a CUDA graph, where none is numpy's. Raises
+        UserError for inputs of a wrong dtype or shape."""
+        with self.lock:
+            prepared = self._prepare(self._bind(inputs, self.device.torch_stream()))
+            return TorchCall(self, prepared, dtypes)
 
     def upload(self, inputs: Sequence[Any], stream: Any = None) -> list[DeviceTensor]:
         """The inputs as tensors on the GPU, for several calls of `launch`."""
-        with self._lock:
-            handle = self._device.stream(inputs, stream)
+        with self.lock:
+            handle = self.device.stream(inputs, stream)
             given = self._bind(inputs, handle)
             return [
-                DeviceTensor(a.pointer, a.shape, a.dtype, a.owner, self._device, handle)
+                DeviceTensor(a.pointer, a.shape, a.dtype, a.owner, self.device, handle)
                 for a, constant in zip(given, self._constants, strict=True)
                 if constant is None
             ]
@@ -186,18 +217,16 @@ class GpuRunner:
         """Makes ready for capturing a `launch` with inputs of these shapes on this stream: runs once, so that code
         is loaded and pipelines have their workspaces, and makes the memory of captured runs."""
         self.launch(inputs, stream)
-        with self._lock:
-            handle = self._device.stream(inputs, stream)
-            shapes = tuple(argument.shape for argument in self._bind(inputs, handle))
-            self._prepare(shapes, handle).reserve()
+        with self.lock:
+            handle = self.device.stream(inputs, stream)
+            self._prepare(self._bind(inputs, handle)).reserve(handle)
 
     def _bind(self, inputs: Sequence[Any], stream: int) -> list[_Argument]:
         """The arguments of @main: constants, and inputs, which are copied to the GPU unless they are there."""
-        expected = [i for i, constant in enumerate(self._constants) if constant is None]
-        if len(inputs) != len(expected):
-            raise UserError(f"the model takes {len(expected)} inputs, found {len(inputs)}")
+        if len(inputs) != len(self._expected):
+            raise UserError(f"the model takes {len(self._expected)} inputs, found {len(inputs)}")
         given = list(self._constants)
-        for position, (i, value) in enumerate(zip(expected, inputs, strict=True)):
+        for position, (i, value) in enumerate(zip(self._expected, inputs, strict=True)):
             wanted = self._manifest["arguments"][i]
             argument = self._argument(value, stream, wanted["dtype"])
             fits = len(argument.shape) == len(wanted["shape"]) and all(
@@ -214,29 +243,41 @@ class GpuRunner:
         """An input on the GPU; of the wrong type (and then of no use) where it is."""
         if isinstance(value, DeviceTensor):
             return _Argument(value.pointer, value.shape, value.dtype, value.memory)
-        found = self._device.array(value, stream)
-        return self._upload(np.asarray(value), stream, dtype) if found is None else _Argument(*found)
+        found = self.device.array(value, stream)
+        return self._copied(value, stream, dtype) if found is None else _Argument(*found)
 
-    def _arena(self, nbytes: int, stream: int) -> int:
+    def copy_input(self, position: int, value: Any, stream: int) -> _Argument:
+        """Input number `position`, copied to the GPU."""
+        return self._copied(value, stream, self._manifest["arguments"][self._expected[position]]["dtype"])
+
+    def _copied(self, value: Any, stream: int, dtype: str) -> _Argument:
+        if self.device.capturing(stream):
+            raise UserError("an input on the host cannot be captured in a CUDA graph: put it on the GPU")
+        return self._upload(np.asarray(value), stream, dtype)
+
+    def arena(self, nbytes: int, stream: int) -> int:
         """A pointer to that much memory, which every run on the stream may use."""
+        if not nbytes:
+            return 0
         size, memory = self._arenas.get(stream, (0, None))
         if memory is None or size < nbytes:
             self._arenas.pop(stream, None)  # freed, once the work that uses it is done, before the larger one is made
-            memory = self._device.allocate(max(1, nbytes), stream)
+            memory = self.device.allocate(nbytes, stream)
             self._arenas[stream] = nbytes, memory
         return memory.pointer
 
-    def _prepare(self, shapes: tuple[tuple[int, ...], ...], stream: int) -> _Prepared:
-        key = shapes, stream
-        if key not in self._prepared:
+    def _prepare(self, given: Sequence[_Argument]) -> Prepared:
+        shapes = tuple(argument.shape for argument in given)
+        if shapes not in self._prepared:
             if len(self._prepared) >= PLANS:
                 oldest = next((old for old, prepared in self._prepared.items() if not prepared.reserved), None)
                 self._prepared.pop(oldest, None)
-            self._prepared[key] = self._prepared_for(make_plan(self._manifest, shapes), stream)
-        return self._prepared[key]
+            self._prepared[shapes] = self._prepared_for(make_plan(self._manifest, shapes))
+        return self._prepared[shapes]
 
-    def _prepared_for(self, plan: Plan, stream: int) -> _Prepared:
-        return _Prepared(plan, self._device, self._kernels, self._pipelines, self._globals, stream)
+    def _prepared_for(self, plan: Plan) -> Prepared:
+        constants = [None if constant is None else constant.pointer for constant in self._constants]
+        return Prepared(plan, self.device, self._kernels, self._pipelines, self._globals, constants)
 
 
 @dataclass(frozen=True)
@@ -247,96 +288,3 @@ class _Argument:
     shape: tuple[int, ...]
     dtype: str
     owner: Any
-
-
-class _Prepared:
-    """A plan on a stream: the parameters of all its launches in one array of 64-bit slots."""
-
-    def __init__(
-        self,
-        plan: Plan,
-        device: Device,
-        kernels: dict[str, Any],
-        pipelines: dict[str, Any],
-        bases: dict[str, int],
-        stream: int,
-    ):
-        self._plan, self._device, self._stream = plan, device, stream
-        self._kernels, self._pipelines, self._globals = kernels, pipelines, bases
-        self.arena_bytes = plan.arena_bytes
-        self.reserved: list[Memory] = []  # for captured runs: the results, then the arena
-        slots: list[int] = []
-        holes: list[tuple[int, int]] = []  # slot, buffer whose pointer goes there
-        starts: list[int] = []
-        for call in plan.calls:
-            starts.append(len(slots))
-            if isinstance(call, Launch):
-                for argument in call.arguments:
-                    _pack(argument, slots, holes)
-        self._slots = np.array(slots, np.int64)
-        self._holes = np.array([slot for slot, _ in holes], np.int64)
-        self._fillers = np.array([buffer for _, buffer in holes], np.int64)
-        self._addresses = (self._slots.ctypes.data + 8 * np.arange(max(1, len(slots)))).astype(np.uint64)
-        self._parameters = [self._addresses.ctypes.data + 8 * start for start in starts]
-
-    def reserve(self) -> None:
-        """Makes the memory of captured runs."""
-        if not self.reserved:
-            arena = self._device.allocate(max(1, self.arena_bytes), self._stream)
-            self.reserved = [*self._allocate_results(), arena]
-
-    def _allocate_results(self) -> list[Memory]:
-        return [self._device.allocate(max(1, view.nbytes), self._stream) for view in self._plan.results]
-
-    def run(self, arguments: Sequence[int], arena: int, captured: bool) -> list[DeviceTensor]:
-        """Puts the run on the stream. `arguments` and `arena` are pointers; a captured run has its own arena."""
-        device, stream = self._device, self._stream
-        if captured:
-            *memories, own = self.reserved
-            arena = own.pointer
-        else:
-            memories = self._allocate_results()
-        bases = [self._base(buffer, arguments, memories, arena) for buffer in self._plan.buffers]
-        if len(self._holes):
-            self._slots[self._holes] = np.array(bases, np.int64)[self._fillers]
-        for call, parameters in zip(self._plan.calls, self._parameters, strict=True):
-            if isinstance(call, Launch):
-                device.launch(self._kernels[call.kernel], call.grid, call.block, parameters, stream)
-            elif isinstance(call, Copy):
-                source, target = (bases[view.buffer] + view.byte_offset for view in (call.source, call.target))
-                device.copy(target, source, call.source.nbytes, stream)
-            else:
-                self._run_pipeline(call, bases)
-        return [
-            DeviceTensor(memory.pointer, view.shape, view.dtype, memory, device, stream)
-            for memory, view in zip(memories, self._plan.results, strict=True)
-        ]
-
-    def _base(self, buffer: Buffer, arguments: Sequence[int], results: Sequence[Memory], arena: int) -> int:
-        match buffer.kind:
-            case "argument":
-                return arguments[buffer.index]
-            case "result":
-                return results[buffer.index].pointer
-            case "global":
-                return self._globals[buffer.index]
-        return arena + buffer.offset
-
-    def _run_pipeline(self, call: Pipeline, bases: Sequence[int]) -> None:
-        def described(views: Sequence[View]) -> list[tuple[int, tuple[int, ...], str]]:
-            return [(bases[view.buffer] + view.byte_offset, view.shape, view.dtype) for view in views]
-
-        self._pipelines[call.name].launch(self._stream, described(call.arguments), described(call.results))
-
-
-def _pack(argument: View | tuple[str, Any], slots: list[int], holes: list[tuple[int, int]]) -> None:
-    """Appends a kernel argument: a memref descriptor, or a number in the low bytes of a slot."""
-    if isinstance(argument, View):
-        holes += [(len(slots), argument.buffer), (len(slots) + 1, argument.buffer)]
-        slots += [0, 0, argument.offset, *argument.shape, *argument.strides]
-        return
-    dtype, value = argument
-    raw = np.zeros(8, np.uint8)
-    bits = np.array(value, numpy_dtype(dtype)).reshape(1).view(np.uint8)
-    raw[: bits.size] = bits
-    slots.append(int(raw.view(np.int64)[0]))

@@ -8,7 +8,6 @@ address, because it wants aligned memory to write to, and objects of cuda-bindin
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +17,6 @@ from . import cuda_driver
 
 NBYTES = 128  # of an encoded map
 ALIGNMENT = 128  # of encoded maps on the host, in bytes: what cuda.h gives the type
-ENCODED = 64  # structs to keep
 _GRANULE = 16  # bytes: base addresses, strides and the box's innermost dimension are multiples
 _MAX_RANK, _MAX_BOX, _MAX_STRIDE, _MAX_DIM = 5, 256, 1 << 40, 1 << 32
 _BYTES = {"bf16": 2, "f16": 2, "f32": 4}
@@ -48,58 +46,58 @@ class TensorMaps:
         for entry in maps:
             _check(entry)
         self._driver, self._maps = driver, maps
-        self._ragged = any(size is None for entry in maps for size in entry["dims"])
-        self._encoded: dict[tuple[int, ...], _Struct] = {}
-        self._lock = threading.Lock()
-        address = cuda_driver.call(driver, "cuGetProcAddress", b"cuTensorMapEncodeTiled", 12000, 0)
-        self._encode = _Encode(int(address))
+        self._encode = _Encode(int(cuda_driver.call(driver, "cuGetProcAddress", b"cuTensorMapEncodeTiled", 12000, 0)))
 
-    def struct(self, pointers: Sequence[int], rows: int) -> _Struct:
-        """The encoded maps, one after another, for tensors at these addresses and a call of `rows` rows. The
-        latest are kept, so a caller whose tensors stay in place pays for a look-up."""
-        key = (rows if self._ragged else 0, *(pointers[entry["tensor"]] for entry in self._maps))
-        with self._lock:
-            found = self._encoded.get(key)
-            if found is None:
-                found = _Struct(len(self._maps))
-                for i, (entry, base) in enumerate(zip(self._maps, key[1:], strict=True)):
-                    self._write(entry, base, rows, found.address + NBYTES * i)
-                while len(self._encoded) >= ENCODED:
-                    del self._encoded[next(iter(self._encoded))]
-                self._encoded[key] = found
-            return found
+    def bind(self, rows: int) -> BoundMaps:
+        """The maps for calls of so many rows."""
+        return BoundMaps(self._driver, self._encode, self._maps, rows)
 
-    def _write(self, entry: dict[str, Any], base: int, rows: int, target: int) -> None:
-        """Encodes one map. What a box reads outside the tensor is zero."""
-        if base % _GRANULE:
-            raise InternalError(
-                f"tensor {entry['tensor']} of a tensor map begins at {base:#x}, not at a multiple of 16"
-            )
+
+class BoundMaps:
+    """Encoded maps, one after another, at `address` on the host. One thread at a time may use them."""
+
+    def __init__(self, driver: Any, encode: Any, maps: Sequence[dict[str, Any]], rows: int):
+        self._driver, self._encode = driver, encode
+        self._memory = (ctypes.c_uint8 * (NBYTES * len(maps) + ALIGNMENT))()
+        start = ctypes.addressof(self._memory)
+        self.address = start + -start % ALIGNMENT
+        self._tensors = [entry["tensor"] for entry in maps]
+        self._bases: list[int | None] = [None] * len(maps)  # of the tensors that the maps are encoded for
+        # What the driver is given before a base address, and after it.
+        self._before = [(self.address + NBYTES * i, *self._kind(entry)) for i, entry in enumerate(maps)]
+        self._after = [self._layout(entry, rows) for entry in maps]
+
+    def _kind(self, entry: dict[str, Any]) -> tuple[int, int]:
+        return self._enum("DataType", "DATA_TYPE", _ELEMENTS[entry["element"]]), len(entry["dims"])
+
+    def _layout(self, entry: dict[str, Any], rows: int) -> tuple[Any, ...]:
         dims = [rows if size is None else size for size in entry["dims"]]
         rank = len(dims)
-        status = self._encode(
-            target,
-            self._enum("DataType", "DATA_TYPE", _ELEMENTS[entry["element"]]),
-            *(rank, base, (_U64 * rank)(*dims), (_U64 * rank)(*entry["strides"])),
+        return (
+            *((_U64 * rank)(*dims), (_U64 * rank)(*entry["strides"])),
             *((_U32 * rank)(*entry["box"]), (_U32 * rank)(*[1] * rank)),
             self._enum("Interleave", "INTERLEAVE", "NONE"),
             self._enum("Swizzle", "SWIZZLE", _SWIZZLES[entry["swizzle"]]),
             self._enum("L2promotion", "L2_PROMOTION", "L2_256B"),
-            self._enum("FloatOOBfill", "FLOAT_OOB_FILL", "NONE"),
+            self._enum("FloatOOBfill", "FLOAT_OOB_FILL", "NONE"),  # what a box reads outside the tensor is zero
         )
-        cuda_driver.check(self._driver, "cuTensorMapEncodeTiled", status)
+
+    def point(self, pointers: Sequence[int]) -> None:
+        """Encodes anew the maps of tensors that are not where they were. `pointers` are those of all the kernel's
+        tensors. Raises InternalError for a tensor that begins where TMA cannot read, or what the driver says."""
+        for i, tensor in enumerate(self._tensors):
+            base = pointers[tensor]
+            if base == self._bases[i]:
+                continue
+            if base % _GRANULE:
+                raise InternalError(f"tensor {tensor} of a tensor map begins at {base:#x}, not at a multiple of 16")
+            self._bases[i] = None  # until the driver has agreed
+            status = self._encode(*self._before[i], base, *self._after[i])
+            cuda_driver.check(self._driver, "cuTensorMapEncodeTiled", status)
+            self._bases[i] = base
 
     def _enum(self, kind: str, prefix: str, name: str) -> int:
         return int(getattr(getattr(self._driver, f"CUtensorMap{kind}"), f"CU_TENSOR_MAP_{prefix}_{name}"))
-
-
-class _Struct:
-    """Aligned memory for `count` encoded maps, at `address` on the host."""
-
-    def __init__(self, count: int):
-        self._memory = (ctypes.c_uint8 * (NBYTES * count + ALIGNMENT))()
-        start = ctypes.addressof(self._memory)
-        self.address = start + -start % ALIGNMENT
 
 
 def _check(entry: dict[str, Any]) -> None:

@@ -63,6 +63,7 @@ class FakeDriver:
         self.clusters = 66
         self.parameters = (0, 0)  # structs and slots of a kernel, for reading its parameters
         self._encode = tensor_map._Encode(self._encode_tiled)
+        self._latest = 0  # base address of the map encoded last
 
     @staticmethod
     def CUlaunchConfig() -> _Record:
@@ -105,7 +106,8 @@ class FakeDriver:
             maps = bytes((ctypes.c_uint8 * (128 * structs)).from_address(where))
         values = [ctypes.c_uint64.from_address(address).value for address in addresses[:-1]]
         rows = ctypes.c_int32.from_address(addresses[-1]).value
-        self.launches.append(_Record(config=config, function=function, maps=maps, values=values, rows=rows))
+        base = self._latest if structs else 0
+        self.launches.append(_Record(config=config, function=function, maps=maps, values=values, rows=rows, base=base))
         return (self.fails.get("cuLaunchKernelEx", Result.CUDA_SUCCESS),)
 
     def _encode_tiled(
@@ -123,7 +125,8 @@ class FakeDriver:
                 modes=(interleave, swizzle, promotion, fill),
             )
         )
-        ctypes.memset(target, len(self.encoded), 128)
+        self._latest = base
+        ctypes.memset(target, len(self.encoded) % 256, 128)
         return int(self.fails.get("cuTensorMapEncodeTiled", Result.CUDA_SUCCESS))
 
 

@@ -66,6 +66,9 @@ class FakeDevice:
     def copy(self, target: int, source: int, nbytes: int, stream: int) -> None:
         self._bytes_at(target)[:nbytes] = self._bytes_at(source)[:nbytes].copy()
 
+    def zero(self, pointer: int, nbytes: int, stream: int) -> None:
+        self._bytes_at(pointer)[:nbytes] = 0
+
     def load(self, name: str, files: dict[str, bytes]) -> str:
         assert f"{name}.ptx" in files
         return name

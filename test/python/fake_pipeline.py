@@ -18,7 +18,8 @@ from simt_warps import run_warps
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.runtime.cuda_pipeline import REPORT, REPORT_AT
 
-Described = tuple[int, tuple[int, ...], str]  # pointer, shape, dtype
+Described = tuple[tuple[int, ...], str]  # shape, dtype
+Tensor = tuple[int, tuple[int, ...], str]  # pointer, shape, dtype
 
 
 class PipelineDevice(FakeDevice):
@@ -45,6 +46,7 @@ class FakeLauncher:
     def __init__(self, device: PipelineDevice, launch: dict[str, Any], kernel: Op):
         self._device, self._launch, self._kernel = device, launch, kernel
         self._workspaces: dict[int, FakeMemory] = {}
+        self.workspace_bytes = launch["workspace_bytes"]
 
     def _workspace(self, stream: int) -> FakeMemory:
         if stream not in self._workspaces:
@@ -52,18 +54,24 @@ class FakeLauncher:
             self._workspaces[stream].bytes[:] = 0
         return self._workspaces[stream]
 
-    def launch(self, stream: int, arguments: Sequence[Described], results: Sequence[Described]) -> None:
+    def bind(self, arguments: Sequence[Described], results: Sequence[Described]) -> FakeBound:
+        return FakeBound(self, arguments, results)
+
+    def launch(
+        self, stream: int, arguments: Sequence[Tensor], results: Sequence[Tensor], workspace: int | None = None
+    ) -> None:
         """Runs; then every counter that was used must be zero, for the next launch. Raises Deadlock for a report."""
         (rows,) = {arguments[i][1][0] for i in self._launch["streams"]}
         if rows == 0:
             return
         self._device.pipeline_launches += 1
-        workspace = self._workspace(stream)
+        place = self._workspace(stream).pointer if workspace is None else workspace
+        content = self._device.bytes_of(place, self.workspace_bytes) if self.workspace_bytes else np.zeros(0, np.uint8)
         regions = list(self._regions("argument", arguments, writable=False))
         regions += self._regions("result", results, writable=True)
-        regions.append(Region("the workspace", workspace.pointer, workspace.bytes, writable=True, tracked=True))
+        regions.append(Region("the workspace", place, content, writable=True, tracked=True))
         pointers = [pointer for pointer, _, _ in (*arguments, *results)]
-        values = [*pointers, workspace.pointer if len(workspace.bytes) else 0, np.int32(rows)]
+        values = [*pointers, place if len(content) else 0, np.int32(rows)]
         memory, launch, rng = Space(regions), self._launch, self._device.rng
         if launch.get("maps") or launch.get("specialised"):
             maps = [encode(described, pointers[described["tensor"]], rows) for described in launch.get("maps", [])]
@@ -71,7 +79,7 @@ class FakeLauncher:
         else:
             counters = run(self._kernel, values, memory, launch, rng)
         if self._launch["watched"]:
-            self._look_at_report(workspace.bytes[REPORT_AT:].view(np.uint32))
+            self._look_at_report(content[REPORT_AT:].view(np.uint32))
         for address in counters.released:
             assert not np.any(self._device.bytes_of(address, 4)), "a launch left a counter that is not zero"
 
@@ -81,7 +89,7 @@ class FakeLauncher:
             queue = self._launch["watched"][fields.pop("queue")]
             raise Deadlock(f"reported: {queue['name']}, {queue['location']}, {fields}")
 
-    def _regions(self, kind: str, tensors: Sequence[Described], writable: bool) -> Iterator[Region]:
+    def _regions(self, kind: str, tensors: Sequence[Tensor], writable: bool) -> Iterator[Region]:
         seen: dict[int, int] = {}
         for pointer, shape, dtype in tensors:
             nbytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(DTYPES[dtype]).itemsize
@@ -89,3 +97,16 @@ class FakeLauncher:
         for number, (pointer, nbytes) in enumerate(seen.items()):
             content = self._device.bytes_of(pointer, nbytes) if nbytes else np.zeros(0, np.uint8)
             yield Region(f"{kind} {number}", pointer, content, writable, tracked=writable)
+
+
+class FakeBound:
+    """Stands in for kitsune_mlir.runtime.cuda_pipeline.BoundPipeline."""
+
+    def __init__(self, launcher: FakeLauncher, arguments: Sequence[Described], results: Sequence[Described]):
+        self.workspace_bytes = launcher.workspace_bytes
+        self._launcher, self._arguments, self._results = launcher, arguments, results
+
+    def launch(self, stream: int, pointers: Sequence[int], workspace: int | None = None) -> None:
+        given = iter(pointers)
+        arguments, results = ([(next(given), *kind) for kind in kinds] for kinds in (self._arguments, self._results))
+        self._launcher.launch(stream, arguments, results, workspace)

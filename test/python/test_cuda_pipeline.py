@@ -6,7 +6,6 @@ import pytest
 from fake_driver import FakeDriver, FakeGpu, Result, install
 
 from kitsune_mlir.errors import InternalError, UnsupportedError, UserError
-from kitsune_mlir.runtime import tensor_map
 from kitsune_mlir.runtime.cuda_pipeline import PipelineLauncher
 
 X, W, Y = 0x10000, 0x20000, 0x30000
@@ -34,8 +33,12 @@ def launcher(monkeypatch, gpu=None, driver=None, **keys):
     return PipelineLauncher(gpu, launch, gpu), driver
 
 
+def bind(made, rows=100):
+    return made.bind([((rows, 256), "bf16"), ((512, 256), "bf16")], [((rows, 4, 8), "f32")])
+
+
 def run(made, rows=100, x=X, w=W, y=Y, stream=0):
-    made.launch(stream, [(x, (rows, 256), "bf16"), (w, (512, 256), "bf16")], [(y, (rows, 4, 8), "f32")])
+    bind(made, rows).launch(stream, [x, w, y])
 
 
 def test_a_plain_kernel(monkeypatch):
@@ -76,32 +79,25 @@ def test_a_map_of_one_dimension(monkeypatch):
     assert (driver.encoded[0].dims, driver.encoded[0].strides) == ([512], [])
 
 
-def test_maps_are_encoded_once_for_tensors_that_stay(monkeypatch):
-    made, driver = launcher(monkeypatch, maps=[WEIGHTS])
-    for rows, x in ((100, X), (200, X), (100, X + 4096)):
-        run(made, rows, x)
-    assert len(driver.encoded) == 1, "neither rows nor other tensors matter to the map of a weight"
-    run(made, w=W + 4096)
-    run(made)
-    assert [entry.base for entry in driver.encoded] == [W, W + 4096]
-    assert [launch.maps[0] for launch in driver.launches] == [1, 1, 1, 2, 1]
+def test_only_maps_of_tensors_that_moved_are_encoded(monkeypatch):
+    made, driver = launcher(monkeypatch, maps=[WEIGHTS, RESULT])
+    bound = bind(made)
+    for x, w, y in ((X, W, Y), (X + 4096, W, Y), (X, W, Y + 4096), (X, W, Y)):
+        bound.launch(0, [x, w, y])
+    assert [entry.base for entry in driver.encoded] == [W, Y, Y + 4096, Y]
+    assert [(launch.maps[0], launch.maps[128]) for launch in driver.launches] == [(1, 2), (1, 2), (1, 3), (1, 4)]
+    assert [launch.values for launch in driver.launches[1:]] == [
+        [X + 4096, W, Y, 0],
+        [X, W, Y + 4096, 0],
+        [X, W, Y, 0],
+    ]
 
 
-def test_maps_of_streamed_tensors_follow_the_rows(monkeypatch):
+def test_maps_of_streamed_tensors_are_as_long_as_the_rows(monkeypatch):
     made, driver = launcher(monkeypatch, maps=[RESULT])
-    for rows in (100, 7, 100):
+    for rows in (100, 7):
         run(made, rows)
     assert [entry.dims[2] for entry in driver.encoded] == [100, 7]
-    assert [launch.maps[0] for launch in driver.launches] == [1, 2, 1]
-
-
-def test_few_maps_are_kept(monkeypatch):
-    made, driver = launcher(monkeypatch, maps=[WEIGHTS])
-    for i in range(3 * tensor_map.ENCODED):
-        run(made, w=W + 256 * i)
-    assert len(made._maps._encoded) == tensor_map.ENCODED
-    run(made, w=W)
-    assert len(driver.encoded) == 3 * tensor_map.ENCODED + 1
 
 
 def test_a_mapped_input_that_is_not_aligned_is_copied(monkeypatch):
@@ -188,6 +184,15 @@ def test_one_workspace_a_stream(monkeypatch):
     assert [launch.config.hStream for launch in driver.launches] == [0, 5, 0, 5]
 
 
+def test_a_workspace_of_the_caller(monkeypatch):
+    gpu = FakeGpu()
+    made, driver = launcher(monkeypatch, gpu, workspace_bytes=4096)
+    bound = bind(made)
+    assert bound.workspace_bytes == 4096
+    bound.launch(3, [X, W, Y], 0x700000)
+    assert not gpu.allocated and driver.launches[0].values == [X, W, Y, 0x700000]
+
+
 def test_no_rows_no_launch(monkeypatch):
     made, driver = launcher(monkeypatch, maps=[RESULT])
     run(made, rows=0)
@@ -204,19 +209,21 @@ def test_rows_must_agree(monkeypatch):
 def test_what_the_driver_says(monkeypatch, function):
     made, driver = launcher(monkeypatch, maps=[WEIGHTS])
     driver.fails[function] = Result.CUDA_ERROR_INVALID_VALUE
+    bound = bind(made)
     with pytest.raises(InternalError, match=f"{function} failed: cuda_error_invalid_value"):
-        run(made)
+        bound.launch(0, [X, W, Y])
     driver.fails.clear()
-    run(made)
+    bound.launch(0, [X, W, Y])
     assert driver.launches[-1].maps[:1] == bytes([len(driver.encoded)]), "a map that failed must not be kept"
 
 
 def test_threads_do_not_share_parameters(monkeypatch):
     made, driver = launcher(monkeypatch, maps=[WEIGHTS])
+    bound = bind(made)
 
     def work(number):
-        for i in range(200):
-            run(made, rows=1 + number * 1000 + i, x=X + 4096 * number, stream=number)
+        for _ in range(200):
+            bound.launch(number, [X + 4096 * number, W + 4096 * number, Y])
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:
@@ -226,4 +233,5 @@ def test_threads_do_not_share_parameters(monkeypatch):
     assert len(driver.launches) == 800
     for launch in driver.launches:
         number = launch.config.hStream
-        assert launch.values[0] == X + 4096 * number and (launch.rows - 1) // 1000 == number
+        assert launch.values[:2] == [X + 4096 * number, W + 4096 * number]
+        assert launch.base == launch.values[1], "a launch took the map of another"

@@ -1,0 +1,169 @@
+"""A plan bound to a device: all that a run needs but pointers is made once. numpy only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .device_tensor import numpy_dtype
+from .host_program import ALIGNMENT, Copy, Launch, Pipeline, Plan, View
+
+
+@dataclass(frozen=True)
+class Reserved:
+    """Memory of captured runs on one stream: results, buffers between kernels, workspaces of pipelines."""
+
+    results: list[Any]
+    arena: Any
+    workspaces: Any
+
+
+class Prepared:
+    """A plan, its buffers' pointers where they are the same in every run, and its calls, the parameters of plain
+    launches in one array of 64-bit slots. One thread at a time may use it.
+
+    `constants` has a pointer for each argument of @main, None for those that a run gives.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        device: Any,
+        kernels: dict[str, Any],
+        pipelines: dict[str, Any],
+        bases: dict[str, int],
+        constants: Sequence[int | None],
+    ):
+        self.results, self.arena_bytes, self.workspace_bytes = plan.results, plan.arena_bytes, 0
+        self.reserved: dict[int, Reserved] = {}  # by stream
+        self._device = device
+        self._bases = [0] * len(plan.buffers)
+        self._inputs: list[tuple[int, int]] = []  # buffer, which of a run's inputs
+        self._outputs: list[tuple[int, int]] = []  # buffer, which result
+        self._arena: list[tuple[int, int]] = []  # buffer, offset
+        given = [i for i, constant in enumerate(constants) if constant is None]
+        for number, buffer in enumerate(plan.buffers):
+            index: Any = buffer.index
+            if buffer.kind == "arena":
+                self._arena.append((number, buffer.offset))
+            elif buffer.kind == "result":
+                self._outputs.append((number, index))
+            elif buffer.kind == "global":
+                self._bases[number] = bases[index]
+            elif (pointer := constants[index]) is None:
+                self._inputs.append((number, given.index(index)))
+            else:
+                self._bases[number] = pointer
+        slots: list[int] = []
+        holes: list[tuple[int, int]] = []  # slot, buffer whose pointer goes there
+        starts = []
+        for call in plan.calls:
+            starts.append(len(slots))
+            for argument in call.arguments if isinstance(call, Launch) else ():
+                _pack(argument, slots, holes)
+        self._slots = np.array(slots, np.int64)
+        self._holes = np.array([slot for slot, _ in holes], np.int64)
+        self._fillers = np.array([buffer for _, buffer in holes], np.int64)
+        self._addresses = (self._slots.ctypes.data + 8 * np.arange(max(1, len(slots)))).astype(np.uint64)
+        first = self._addresses.ctypes.data
+        self._calls: list[_Kernel | _Copy | _Pipeline] = []
+        for call, start in zip(plan.calls, starts, strict=True):
+            if isinstance(call, Launch):
+                self._calls.append(_Kernel(device, kernels[call.kernel], call, first + 8 * start))
+            elif isinstance(call, Copy):
+                self._calls.append(_Copy(device, _place(call.source), _place(call.target), call.source.nbytes))
+            else:
+                self._calls.append(self._pipeline(call, pipelines[call.name]))
+
+    def _pipeline(self, call: Pipeline, launcher: Any) -> _Pipeline:
+        described = [[(view.shape, view.dtype) for view in views] for views in (call.arguments, call.results)]
+        bound, offset = launcher.bind(*described), self.workspace_bytes
+        self.workspace_bytes += -(-bound.workspace_bytes // ALIGNMENT) * ALIGNMENT
+        return _Pipeline(bound, [_place(view) for view in (*call.arguments, *call.results)], offset)
+
+    def reserve(self, stream: int) -> None:
+        """Makes the memory of captured runs on a stream."""
+        if stream not in self.reserved:
+            arena, workspaces = (
+                self._device.allocate(max(1, nbytes), stream) for nbytes in (self.arena_bytes, self.workspace_bytes)
+            )
+            self._device.zero(workspaces.pointer, self.workspace_bytes, stream)
+            self.reserved[stream] = Reserved(self.allocate_results(stream), arena, workspaces)
+
+    def allocate_results(self, stream: int) -> list[Any]:
+        """Memory for the results of a run."""
+        return [self._device.allocate(max(1, view.nbytes), stream) for view in self.results]
+
+    def run(
+        self, stream: int, inputs: Sequence[int], results: Sequence[int], arena: int, workspaces: int | None = None
+    ) -> None:
+        """Puts a run on the stream. All are pointers; without `workspaces`, zeros that no other run uses meanwhile,
+        pipelines take the stream's."""
+        bases = self._bases.copy()
+        for buffer, i in self._inputs:
+            bases[buffer] = inputs[i]
+        for buffer, i in self._outputs:
+            bases[buffer] = results[i]
+        for buffer, offset in self._arena:
+            bases[buffer] = arena + offset
+        if len(self._holes):
+            self._slots[self._holes] = np.array(bases, np.int64)[self._fillers]
+        for call in self._calls:
+            call.put(stream, bases, workspaces)
+
+
+Place = tuple[int, int]  # buffer, offset in bytes
+
+
+def _place(view: View) -> Place:
+    return view.buffer, view.byte_offset
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    device: Any
+    kernel: Any
+    call: Launch
+    parameters: int  # address of an array of addresses
+
+    def put(self, stream: int, bases: Sequence[int], workspaces: int | None) -> None:
+        self.device.launch(self.kernel, self.call.grid, self.call.block, self.parameters, stream)
+
+
+@dataclass(frozen=True)
+class _Copy:
+    device: Any
+    source: Place
+    target: Place
+    nbytes: int
+
+    def put(self, stream: int, bases: Sequence[int], workspaces: int | None) -> None:
+        source, target = (bases[buffer] + offset for buffer, offset in (self.source, self.target))
+        self.device.copy(target, source, self.nbytes, stream)
+
+
+@dataclass(frozen=True)
+class _Pipeline:
+    bound: Any
+    places: list[Place]
+    offset: int  # of its workspace, in bytes
+
+    def put(self, stream: int, bases: Sequence[int], workspaces: int | None) -> None:
+        pointers = [bases[buffer] + offset for buffer, offset in self.places]
+        self.bound.launch(stream, pointers, None if workspaces is None else workspaces + self.offset)
+
+
+def _pack(argument: View | tuple[str, Any], slots: list[int], holes: list[tuple[int, int]]) -> None:
+    """Appends a kernel argument: a memref descriptor, or a number in the low bytes of a slot."""
+    if isinstance(argument, View):
+        holes += [(len(slots), argument.buffer), (len(slots) + 1, argument.buffer)]
+        slots += [0, 0, argument.offset, *argument.shape, *argument.strides]
+        return
+    dtype, value = argument
+    raw = np.zeros(8, np.uint8)
+    bits = np.array(value, numpy_dtype(dtype)).reshape(1).view(np.uint8)
+    raw[: bits.size] = bits
+    slots.append(int(raw.view(np.int64)[0]))
