@@ -1,0 +1,61 @@
+"""Models whose pipelines are cut compute what torch does: the parts placed for a CPU, and run there."""
+
+import pytest
+import torch
+from cpu_case import runner
+from torch import nn
+
+from kitsune_mlir import mlir
+from kitsune_mlir.codegen import cpu
+from kitsune_mlir.frontend import import_model
+from kitsune_mlir.passes import pipeline
+from kitsune_mlir.planning import target
+
+
+class Branches(nn.Module):
+    """A wide tile that three stages and an output want."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.down, self.side = nn.Linear(64, 1280), nn.Linear(1280, 1280), nn.Linear(1280, 64)
+
+    def forward(self, x):
+        h = torch.relu(self.up(x))
+        return self.side(torch.relu(self.down(h)) + h) + x, h
+
+
+def layers(width):
+    return nn.Sequential(*[m for _ in range(3) for m in (nn.Linear(width, width), nn.ReLU())])
+
+
+CASES = {
+    "layers": (lambda: layers(1280), 1280),
+    "up-down": (lambda: nn.Sequential(nn.Linear(64, 1280), nn.GELU(), nn.Linear(1280, 64)), 64),
+    "branches": (Branches, 64),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("name", CASES)
+def test_cut_models_agree_with_torch(name, dynamic):
+    torch.manual_seed(0)
+    make, width = CASES[name]
+    model = make().bfloat16()
+    # Enough rows that a launch is cheap beside the products.
+    x = torch.randn(40 if dynamic else 1024, width, dtype=torch.bfloat16)
+    with torch.no_grad():
+        wanted = model(x)
+    shapes = ({0: torch.export.Dim("rows")},) if dynamic else None
+    program = import_model(model, (x,), dynamic_shapes=shapes)
+    module = program.module
+    for step in ("prepare-linalg", "partition-dataflow", "design-pipeline"):
+        pipeline.run(module, [pipeline.make(step)])
+    pipeline.run(module, [pipeline.make("cut-pipelines", "", "sm_90a")])
+    assert len(mlir.walk(module, "kitsune.pipeline")) > 1
+    for step in ("place-stages", "verify-dataflow", "convert-kitsune-to-cpu"):
+        pipeline.run(module, [pipeline.make(step)])
+    section = cpu.build(module, target.load("cpu"), opt_level=0)
+    found = runner(section, [argument.value for argument in program.arguments]).run([x.view(torch.uint16).numpy()])
+    for a, b in zip(found, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
+        a = torch.from_numpy(a).view(torch.bfloat16).double()
+        assert (a - b.double()).norm() <= 2e-2 * b.double().norm()
