@@ -49,7 +49,7 @@ def kind(value: Any) -> tuple[Any, ...]:
     """All of `value` that `check` looks at, hashable: equal for two values, if one fits a spec both do."""
     if is_torch(value):
         return value.dtype, value.shape, value.device, value.layout
-    return type(value), getattr(value, "dtype", None), getattr(value, "shape", None)
+    return (type(value), value.dtype, value.shape) if isinstance(value, np.ndarray | np.generic) else (type(value),)
 
 
 def torch_dtype(spec: TensorSpec) -> Any:

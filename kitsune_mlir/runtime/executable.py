@@ -85,27 +85,33 @@ class Interface:
         Raises UserError for inputs that do not fit the exported model.
         """
         given = self.flat_inputs(args, kwargs)
-        on_gpu = next((value.device for value in given if arrays.is_cuda(value)), None)
-        if on_gpu is not None and hasattr(runner, "for_torch"):
-            call = self._torch_call(runner, given)
-            results = call.run(given if call.whole else self._values(given, keep_cuda=True))
-        else:
+        call = self._torch_call(runner, given) if hasattr(runner, "for_torch") else None
+        if call is None:
             self._check(given)
-            like_torch = any(arrays.is_torch(value) for value in given)
-            results = [
-                arrays.from_array(array, output.spec, like_torch, on_gpu)
-                for array, output in zip(runner.run(self._values(given, keep_cuda=False)), self.outputs, strict=True)
-            ]
+            results = self._on_host(runner, given)
+        else:
+            results = call.run(given if call.whole else self._values(given, keep_cuda=True))
         if self._changed:
             self._write_back(results, given)
             results = [value for value, output in zip(results, self.outputs, strict=True) if output.kind == "result"]
         return unflatten(self.signature["results"], results)
 
-    def _torch_call(self, runner: Any, given: Sequence[Any]) -> _TorchCall:
-        """The call for inputs like these, checked when they are first seen."""
+    def _on_host(self, runner: Runner, given: Sequence[Any]) -> list[Any]:
+        """All results of @main, computed through memory of the host."""
+        like_torch = any(arrays.is_torch(value) for value in given)
+        on_gpu = next((value.device for value in given if arrays.is_cuda(value)), None)
+        return [
+            arrays.from_array(array, output.spec, like_torch, on_gpu)
+            for array, output in zip(runner.run(self._values(given, keep_cuda=False)), self.outputs, strict=True)
+        ]
+
+    def _torch_call(self, runner: Any, given: Sequence[Any]) -> _TorchCall | None:
+        """The call for inputs like these, checked when they are first seen; None if none is torch's on a GPU."""
         key = tuple([arrays.kind(value) for value in given])
         call = self._torch_calls.get(key)
         if call is None or call.runner is not runner:
+            if not any(arrays.is_cuda(value) for value in given):
+                return None
             self._check(given)
             values = self._values(given, keep_cuda=True)
             run = runner.for_torch(values, [arrays.torch_dtype(output.spec) for output in self.outputs])

@@ -1,8 +1,8 @@
 """Tensor maps, which tell TMA where the elements of a tensor lie (PTX ISA, "Tensor-maps"; CUDA driver API,
 "Tensor Map Object Management").
 
-A kernel takes its maps by value, as one struct. The driver encodes a map; its function is called by
-address, because it wants aligned memory to write to, and objects of cuda-bindings are not aligned.
+A kernel takes its maps by value, as one struct. The driver encodes a map; its functions are called by
+address, because they want aligned memory to write to, and objects of cuda-bindings are not aligned.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ _Encode = ctypes.CFUNCTYPE(
     *(ctypes.POINTER(_U32), ctypes.POINTER(_U32)),  # box, element strides
     *(_Enum, _Enum, _Enum, _Enum),  # interleave, swizzle, promotion to L2, fill
 )
+_Replace = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)  # map, base address
 
 
 class TensorMaps:
@@ -45,19 +46,31 @@ class TensorMaps:
     def __init__(self, driver: Any, maps: Sequence[dict[str, Any]]):
         for entry in maps:
             _check(entry)
-        self._driver, self._maps = driver, maps
-        self._encode = _Encode(int(cuda_driver.call(driver, "cuGetProcAddress", b"cuTensorMapEncodeTiled", 12000, 0)))
+        self._maps = maps
+        self._functions = _Functions(driver)
 
     def bind(self, rows: int) -> BoundMaps:
         """The maps for calls of so many rows."""
-        return BoundMaps(self._driver, self._encode, self._maps, rows)
+        return BoundMaps(self._functions, self._maps, rows)
+
+
+class _Functions:
+    """The driver's functions for maps, called by address."""
+
+    def __init__(self, driver: Any):
+        def address(name: bytes) -> int:
+            return int(cuda_driver.call(driver, "cuGetProcAddress", name, 12000, 0))
+
+        self.driver = driver
+        self.encode = _Encode(address(b"cuTensorMapEncodeTiled"))
+        self.replace = _Replace(address(b"cuTensorMapReplaceAddress"))
 
 
 class BoundMaps:
     """Encoded maps, one after another, at `address` on the host. One thread at a time may use them."""
 
-    def __init__(self, driver: Any, encode: Any, maps: Sequence[dict[str, Any]], rows: int):
-        self._driver, self._encode = driver, encode
+    def __init__(self, functions: _Functions, maps: Sequence[dict[str, Any]], rows: int):
+        self._functions, self._driver = functions, functions.driver
         self._memory = (ctypes.c_uint8 * (NBYTES * len(maps) + ALIGNMENT))()
         start = ctypes.addressof(self._memory)
         self.address = start + -start % ALIGNMENT
@@ -83,18 +96,25 @@ class BoundMaps:
         )
 
     def point(self, pointers: Sequence[int]) -> None:
-        """Encodes anew the maps of tensors that are not where they were. `pointers` are those of all the kernel's
+        """Sets right the maps of tensors that are not where they were. `pointers` are those of all the kernel's
         tensors. Raises InternalError for a tensor that begins where TMA cannot read, or what the driver says."""
         for i, tensor in enumerate(self._tensors):
             base = pointers[tensor]
-            if base == self._bases[i]:
-                continue
-            if base % _GRANULE:
-                raise InternalError(f"tensor {tensor} of a tensor map begins at {base:#x}, not at a multiple of 16")
-            self._bases[i] = None  # until the driver has agreed
-            status = self._encode(*self._before[i], base, *self._after[i])
-            cuda_driver.check(self._driver, "cuTensorMapEncodeTiled", status)
-            self._bases[i] = base
+            if base != self._bases[i]:
+                self._point(i, base)
+
+    def _point(self, i: int, base: int) -> None:
+        if base % _GRANULE:
+            raise InternalError(
+                f"tensor {self._tensors[i]} of a tensor map begins at {base:#x}, not at a multiple of 16"
+            )
+        encoded, self._bases[i] = self._bases[i] is not None, None  # until the driver has agreed
+        if encoded:
+            name, status = "cuTensorMapReplaceAddress", self._functions.replace(self._before[i][0], base)
+        else:
+            name, status = "cuTensorMapEncodeTiled", self._functions.encode(*self._before[i], base, *self._after[i])
+        cuda_driver.check(self._driver, name, status)
+        self._bases[i] = base
 
     def _enum(self, kind: str, prefix: str, name: str) -> int:
         return int(getattr(getattr(self._driver, f"CUtensorMap{kind}"), f"CU_TENSOR_MAP_{prefix}_{name}"))

@@ -29,7 +29,8 @@ class _Record:
 
 
 class FakeDriver:
-    """The calls are in `launches` and `encoded`; a tensor map is 128 times the number of its encoding."""
+    """The calls are in `launches` and `encoded`; a tensor map is 128 times the number of its encoding,
+    or of the replacement of its address, which has a base alone."""
 
     CUresult = Result
     CUfunction_attribute = _constants("Function", CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8)
@@ -63,7 +64,8 @@ class FakeDriver:
         self.clusters = 66
         self.parameters = (0, 0)  # structs and slots of a kernel, for reading its parameters
         self._encode = tensor_map._Encode(self._encode_tiled)
-        self._latest = 0  # base address of the map encoded last
+        self._replace = tensor_map._Replace(self._replace_address)
+        self._latest = 0  # base address of the map written last
 
     @staticmethod
     def CUlaunchConfig() -> _Record:
@@ -77,8 +79,9 @@ class FakeDriver:
         return Result.CUDA_SUCCESS, status.name.lower().encode()
 
     def cuGetProcAddress(self, name: bytes, version: int, flags: int) -> tuple[Result, int, int]:
-        assert (name, flags) == (b"cuTensorMapEncodeTiled", 0) and version >= 12000
-        return Result.CUDA_SUCCESS, ctypes.cast(self._encode, ctypes.c_void_p).value or 0, 0
+        assert flags == 0 and version >= 12000
+        function = {b"cuTensorMapEncodeTiled": self._encode, b"cuTensorMapReplaceAddress": self._replace}[name]
+        return Result.CUDA_SUCCESS, ctypes.cast(function, ctypes.c_void_p).value or 0, 0
 
     def cuKernelSetAttribute(self, attribute: int, value: int, kernel: int, device: int) -> tuple[Result]:
         return (self.fails.get("cuKernelSetAttribute", Result.CUDA_SUCCESS),)
@@ -125,9 +128,18 @@ class FakeDriver:
                 modes=(interleave, swizzle, promotion, fill),
             )
         )
+        self._write(target, base)
+        return int(self.fails.get("cuTensorMapEncodeTiled", Result.CUDA_SUCCESS))
+
+    def _replace_address(self, target, base) -> int:
+        assert bytes((ctypes.c_uint8 * 128).from_address(target)) != bytes(128), "a map that was never encoded"
+        self.encoded.append(_Record(base=base))
+        self._write(target, base)
+        return int(self.fails.get("cuTensorMapReplaceAddress", Result.CUDA_SUCCESS))
+
+    def _write(self, target: int, base: int) -> None:
         self._latest = base
         ctypes.memset(target, len(self.encoded) % 256, 128)
-        return int(self.fails.get("cuTensorMapEncodeTiled", Result.CUDA_SUCCESS))
 
 
 class FakeGpu:

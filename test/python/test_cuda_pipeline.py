@@ -205,16 +205,19 @@ def test_rows_must_agree(monkeypatch):
         run(made)
 
 
-@pytest.mark.parametrize("function", ["cuLaunchKernelEx", "cuTensorMapEncodeTiled"])
+@pytest.mark.parametrize("function", ["cuLaunchKernelEx", "cuTensorMapEncodeTiled", "cuTensorMapReplaceAddress"])
 def test_what_the_driver_says(monkeypatch, function):
     made, driver = launcher(monkeypatch, maps=[WEIGHTS])
-    driver.fails[function] = Result.CUDA_ERROR_INVALID_VALUE
     bound = bind(made)
+    if function == "cuTensorMapReplaceAddress":
+        bound.launch(0, [X, W + 4096, Y])
+    driver.fails[function] = Result.CUDA_ERROR_INVALID_VALUE
     with pytest.raises(InternalError, match=f"{function} failed: cuda_error_invalid_value"):
         bound.launch(0, [X, W, Y])
     driver.fails.clear()
     bound.launch(0, [X, W, Y])
     assert driver.launches[-1].maps[:1] == bytes([len(driver.encoded)]), "a map that failed must not be kept"
+    assert driver.encoded[-1].base == W
 
 
 def test_threads_do_not_share_parameters(monkeypatch):
