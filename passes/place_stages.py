@@ -19,7 +19,7 @@ from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning import target as targets
-from kitsune_mlir.planning.place import SHAPES, Chained, Placement, place
+from kitsune_mlir.planning.place import CHAINED_ROWS, SHAPES, Chained, Placement, place
 
 from .base import ModulePass
 from .stage_body import clone_body
@@ -41,6 +41,8 @@ class PlaceStages(ModulePass):
             raise UserError(f"place-stages: shape must be one of {', '.join(SHAPES)}, found '{self.shape}'")
         if self.tile_rows < 0:
             raise UserError(f"place-stages: tile-rows must be 0 (chooses) or more, found {self.tile_rows}")
+        if self.shape == "chained" and self.tile_rows not in (0, CHAINED_ROWS):
+            raise UserError(f"place-stages: chained tiles have {CHAINED_ROWS} rows, found tile-rows={self.tile_rows}")
         for pipeline in kitsune.pipelines(module):
             if not pipeline.is_designed:
                 raise UserError(f"pipeline '{pipeline.label}' has no stages; run design-pipeline before place-stages")
@@ -52,7 +54,10 @@ class PlaceStages(ModulePass):
             chained, reason = chained_form(pipeline, target)
             if self.shape == "chained" and reason:
                 raise UserError(f"pipeline '{pipeline.label}' cannot be chained: {reason}; use shape=auto")
-            placement = place(stages, queues, row_count(pipeline), target, self.shape, self.tile_rows or None, chained)
+            tile_rows = self.tile_rows or (
+                CHAINED_ROWS if self.shape == "spatial" and chains_apart(pipeline, target) else None
+            )
+            placement = place(stages, queues, row_count(pipeline), target, self.shape, tile_rows, chained)
             _rewrite(pipeline, placement, target.name)
 
 
@@ -67,6 +72,19 @@ def chained_form(pipeline: kitsune.PipelineOp, target: targets.Target) -> tuple[
     except UnsupportedError as error:
         return None, str(error)
     return Chained(program.cluster, program.grid_product.passes if program.grid_product else 1), ""
+
+
+def chains_apart(pipeline: kitsune.PipelineOp, target: targets.Target) -> bool:
+    """Whether warpgroups can run the stages on CTAs of their own: each has a product of 16-bit elements."""
+    products = [
+        {
+            op.operation.operands[0].type.element_type.width
+            for op in stage.block.operations
+            if op.operation.name == "linalg.matmul"
+        }
+        for stage in pipeline.stages
+    ]
+    return target.products == "wgmma" and all(widths == {16} for widths in products)
 
 
 def why_not_chained(pipeline: kitsune.PipelineOp, target: targets.Target) -> str | None:

@@ -7,10 +7,6 @@ from test_gpu_models import check
 from test_gpu_pipelines import MODELS, runner_of, small_gpu  # noqa: F401  (a fixture)
 from torch import nn
 
-odd_boxes = pytest.mark.xfail(
-    reason="Outbox.store writes box 0 while the last store of an odd number of boxes still reads it: wait_read(1)",
-    strict=True,
-)
 TYPES = {torch.bfloat16: 2e-2, torch.float16: 4e-3}
 
 
@@ -70,13 +66,11 @@ class Outputs(nn.Module):
         return tuple(found)
 
 
-@odd_boxes
 def test_outputs_one_after_another(small_gpu):  # noqa: F811
     torch.manual_seed(1)
     run(Outputs().bfloat16(), (torch.randn(200, 64, dtype=torch.bfloat16),), small_gpu, TYPES[torch.bfloat16])
 
 
-@odd_boxes
 def test_tiles_one_after_another(small_gpu):  # noqa: F811
     """More tiles than CTAs."""
     model = mlp(torch.bfloat16, (64, 64, 64), nn.SiLU)

@@ -1,0 +1,73 @@
+// RUN: kitsune-opt %s --place-stages=target=sm_90a | filecheck %s
+// RUN: kitsune-opt %s --place-stages='target=sm_90a shape=chained' | filecheck %s
+
+// Products of 16-bit elements are chained in the registers of warpgroups: tiles of 128 rows, queues in registers, one
+// role. 1000 rows are 8 tiles.
+
+// CHECK-LABEL: func.func @main
+// CHECK: "kitsune.queue"() {sym_name = "hidden", transport = "reg"} : () -> !kitsune.ring<tensor<128x256xbf16>, 1 : i64>
+// CHECK: "kitsune.load"(%{{.+}}) : (tensor<1000x64xbf16>) -> tensor<128x64xbf16>
+// CHECK: linalg.matmul {{.*}}outs(%{{.+}} : tensor<128x256xbf16>)
+// CHECK: {kind = "tensor", replicas = 8 : i64, role = 0 : i64, sym_name = "up"}
+// CHECK: {kind = "tensor", replicas = 8 : i64, role = 0 : i64, sym_name = "down"}
+// CHECK-NOT: cluster
+// CHECK: {predicted_us = {{[0-9.e+]+}} : f64, shape = "chained", sym_name = "mlp", target = "sm_90a", tile_rows = 128 : i64}
+func.func @main(%x: tensor<1000x64xbf16>, %w0: tensor<256x64xbf16>, %w1: tensor<8x256xbf16>) -> tensor<1000x8xbf16> {
+  %zero = arith.constant 0.0 : bf16
+  %p = "kitsune.pipeline"() ({
+    %q = "kitsune.queue"() {sym_name = "hidden"} : () -> !kitsune.ring<tensor<?x256xbf16>, 2 : i64>
+    "kitsune.stage"() ({
+      %tile = "kitsune.load"(%x) : (tensor<1000x64xbf16>) -> tensor<?x64xbf16>
+      %c0 = arith.constant 0 : index
+      %rows = tensor.dim %tile, %c0 : tensor<?x64xbf16>
+      %e = tensor.empty(%rows) : tensor<?x256xbf16>
+      %f = linalg.fill ins(%zero : bf16) outs(%e : tensor<?x256xbf16>) -> tensor<?x256xbf16>
+      %h = linalg.matmul indexing_maps = [affine_map<(m,n,k)->(m,k)>, affine_map<(m,n,k)->(n,k)>, affine_map<(m,n,k)->(m,n)>] ins(%tile, %w0 : tensor<?x64xbf16>, tensor<256x64xbf16>) outs(%f : tensor<?x256xbf16>) -> tensor<?x256xbf16>
+      "kitsune.put"(%q, %h) : (!kitsune.ring<tensor<?x256xbf16>, 2 : i64>, tensor<?x256xbf16>) -> ()
+    }) {kind = "tensor", sym_name = "up"} : () -> ()
+    "kitsune.stage"() ({
+      %t = "kitsune.get"(%q) : (!kitsune.ring<tensor<?x256xbf16>, 2 : i64>) -> tensor<?x256xbf16>
+      %c0 = arith.constant 0 : index
+      %rows = tensor.dim %t, %c0 : tensor<?x256xbf16>
+      %e = tensor.empty(%rows) : tensor<?x8xbf16>
+      %f = linalg.fill ins(%zero : bf16) outs(%e : tensor<?x8xbf16>) -> tensor<?x8xbf16>
+      %y = linalg.matmul indexing_maps = [affine_map<(m,n,k)->(m,k)>, affine_map<(m,n,k)->(n,k)>, affine_map<(m,n,k)->(m,n)>] ins(%t, %w1 : tensor<?x256xbf16>, tensor<8x256xbf16>) outs(%f : tensor<?x8xbf16>) -> tensor<?x8xbf16>
+      "kitsune.store"(%y) {index = 0 : i64} : (tensor<?x8xbf16>) -> ()
+    }) {kind = "tensor", sym_name = "down"} : () -> ()
+  }) {sym_name = "mlp"} : () -> !kitsune.outputs
+  %out = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<1000x8xbf16>
+  return %out : tensor<1000x8xbf16>
+}
+
+// A tile too wide for the registers of a warpgroup is shared by the CTAs of a cluster: replicas are whole clusters.
+
+// CHECK-LABEL: func.func @cluster
+// CHECK: transport = "reg"} : () -> !kitsune.ring<tensor<128x512xbf16>, 1 : i64>
+// CHECK: {kind = "tensor", replicas = 16 : i64, role = 0 : i64, sym_name = "up"}
+// CHECK: {cluster = 2 : i64, predicted_us = {{[0-9.e+]+}} : f64, shape = "chained", sym_name = "wide"
+func.func @cluster(%x: tensor<1000x64xbf16>, %w0: tensor<512x64xbf16>, %w1: tensor<64x512xbf16>) -> tensor<1000x64xbf16> {
+  %zero = arith.constant 0.0 : bf16
+  %p = "kitsune.pipeline"() ({
+    %q = "kitsune.queue"() {sym_name = "hidden"} : () -> !kitsune.ring<tensor<?x512xbf16>, 2 : i64>
+    "kitsune.stage"() ({
+      %tile = "kitsune.load"(%x) : (tensor<1000x64xbf16>) -> tensor<?x64xbf16>
+      %c0 = arith.constant 0 : index
+      %rows = tensor.dim %tile, %c0 : tensor<?x64xbf16>
+      %e = tensor.empty(%rows) : tensor<?x512xbf16>
+      %f = linalg.fill ins(%zero : bf16) outs(%e : tensor<?x512xbf16>) -> tensor<?x512xbf16>
+      %h = linalg.matmul indexing_maps = [affine_map<(m,n,k)->(m,k)>, affine_map<(m,n,k)->(n,k)>, affine_map<(m,n,k)->(m,n)>] ins(%tile, %w0 : tensor<?x64xbf16>, tensor<512x64xbf16>) outs(%f : tensor<?x512xbf16>) -> tensor<?x512xbf16>
+      "kitsune.put"(%q, %h) : (!kitsune.ring<tensor<?x512xbf16>, 2 : i64>, tensor<?x512xbf16>) -> ()
+    }) {kind = "tensor", sym_name = "up"} : () -> ()
+    "kitsune.stage"() ({
+      %t = "kitsune.get"(%q) : (!kitsune.ring<tensor<?x512xbf16>, 2 : i64>) -> tensor<?x512xbf16>
+      %c0 = arith.constant 0 : index
+      %rows = tensor.dim %t, %c0 : tensor<?x512xbf16>
+      %e = tensor.empty(%rows) : tensor<?x64xbf16>
+      %f = linalg.fill ins(%zero : bf16) outs(%e : tensor<?x64xbf16>) -> tensor<?x64xbf16>
+      %y = linalg.matmul indexing_maps = [affine_map<(m,n,k)->(m,k)>, affine_map<(m,n,k)->(n,k)>, affine_map<(m,n,k)->(m,n)>] ins(%t, %w1 : tensor<?x512xbf16>, tensor<64x512xbf16>) outs(%f : tensor<?x64xbf16>) -> tensor<?x64xbf16>
+      "kitsune.store"(%y) {index = 0 : i64} : (tensor<?x64xbf16>) -> ()
+    }) {kind = "tensor", sym_name = "down"} : () -> ()
+  }) {sym_name = "wide"} : () -> !kitsune.outputs
+  %out = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<1000x64xbf16>
+  return %out : tensor<1000x64xbf16>
+}
