@@ -1,7 +1,9 @@
 """Products of a warpgroup: wgmma (PTX ISA, Asynchronous Warpgroup Level Matrix Multiply-Accumulate).
 
 D[64 x n] += A[64 x k] B[k x n], sums in registers. B lies in shared memory as boxes of n rows by 64 columns
-of k with the 128-byte swizzle (tma.py); A lies there likewise or in registers. Thread t of the
+of k with the 128-byte swizzle (tma.py); A lies there likewise or in registers. An operand of 16-bit elements may also
+lie *across*: as boxes of k rows by 64 columns of n (of A: of its rows), one after another (PTX ISA, Shared Memory
+Matrix Layout, M- and N-major). Thread t of the
 warpgroup, warp w = t / 32, g = t % 32 / 4, q = t % 4, holds of D the rows 16w + g and 16w + g + 8: sum [4j + 2h + e]
 is at row 16w + g + 8h, column 8j + 2q + e. A in registers has the same form: for a step of 16 columns four
 words of two neighbouring columns each, in the order (g, 2q), (g + 8, 2q), (g, 2q + 8), (g + 8, 2q + 8).
@@ -24,15 +26,18 @@ STEP = 16  # columns of k in one instruction, 16-bit elements
 CHUNK = 64  # columns of k in a swizzled box
 MOST_COLUMNS = 256
 _STEP_WORDS = STEP * 2 // 16  # a descriptor counts in 16 bytes
-# Descriptor: leading offset 1 (unused by swizzled layouts along k), stride of 8 rows 1024 bytes, 128-byte swizzle.
-_LAYOUT = (1 << 16) | (1024 // 16 << 32) | (1 << 62)
+_ACROSS_STEP_WORDS = STEP * CHUNK * 2 // 16  # where k runs across the box's rows
+# Descriptor: stride of 8 rows 1024 bytes, 128-byte swizzle.
+_LAYOUT = (1024 // 16 << 32) | (1 << 62)
 
 
-def descriptor(place: Int) -> ir.Value:
-    """Of a swizzled box at a 1024-byte aligned address in shared memory (PTX ISA, Matrix Descriptor Format)."""
+def descriptor(place: Int, next_box: int = 16) -> ir.Value:
+    """Of a swizzled box at a 1024-byte aligned address in shared memory (PTX ISA, Matrix Descriptor Format). Of an
+    operand across rows that takes several boxes, `next_box` is the distance between them in bytes; else it is unused.
+    """
     i64 = ir.IntegerType.get_signless(64)
     start = arith.extui(i64, arith.shrui(device.value(place), device.value(4)))
-    return arith.ori(start, arith.constant(i64, _LAYOUT))
+    return arith.ori(start, arith.constant(i64, _LAYOUT | (next_box // 16 << 16)))
 
 
 def fence() -> None:
@@ -47,9 +52,11 @@ def multiply(
     b: ir.Value,
     steps: int,
     first: ir.Value | bool,
+    across: tuple[bool, bool] = (False, False),
 ) -> list[ir.Value]:
     """Issues `steps` products (at most 4) along k and commits them as a group. `a` is a descriptor or 4 words a step,
-    `b` a descriptor; `first` (a bool or i1) says to start from zero instead of from `sums`."""
+    `b` a descriptor; `first` (a bool or i1) says to start from zero instead of from `sums`. `across` says of A and B
+    whether k runs across the rows of their boxes: boxes of k rows by 64 rows or columns of the product."""
     count, n = len(sums), len(sums) * 2
     in_registers = not isinstance(a, ir.Value)
     lines, operands = [], list(sums)
@@ -67,19 +74,21 @@ def multiply(
     start = "0" if first is True else "1"
     if isinstance(first, ir.Value):
         start = operand(arith.extui(device.i32(), arith.xori(first, arith.constant(first.type, 1))), "r")
+    orders = [int(operand_across) for operand_across in across]
+    words_of = [_ACROSS_STEP_WORDS if operand_across else _STEP_WORDS for operand_across in across]
     lines = ["{", ".reg .pred p;", ".reg .b64 a, b;", f"setp.ne.b32 p, {start}, 0;"]
     for step in range(steps):
         b_place, a_place = b_start, a_start
         if step:
-            lines.append(f"add.s64 b, {b_start}, {step * _STEP_WORDS};")
+            lines.append(f"add.s64 b, {b_start}, {step * words_of[1]};")
             b_place = "b"
             if not in_registers:
-                lines.append(f"add.s64 a, {a_start}, {step * _STEP_WORDS};")
+                lines.append(f"add.s64 a, {a_start}, {step * words_of[0]};")
                 a_place = "a"
         if step == 1 and start != "1":
             lines.append("setp.eq.b32 p, 0, 0;")
         source = "{" + ", ".join(words[4 * step : 4 * step + 4]) + "}" if in_registers else a_place
-        tail = "1, 1, 0" if in_registers else "1, 1, 0, 0"
+        tail = f"1, 1, {orders[1]}" if in_registers else f"1, 1, {orders[0]}, {orders[1]}"
         lines.append(
             f"wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{element}.{element} {{{d}}}, {source}, {b_place}, p, {tail};"
         )
