@@ -109,7 +109,10 @@ def _options(options: Mapping[str, str] | None) -> dict[str, str]:
     passes = dict.fromkeys(PARTITION + DESIGN + sum((*PLACE.values(), *CONVERT.values()), ()))
     if unknown := set(options or {}) - set(passes):
         raise UserError(f"there is no pass '{min(unknown)}' to give options to; the passes are {', '.join(passes)}")
-    return dict(options or {})
+    found = dict(options or {})
+    if "shape=" in found.get("place-stages", "") and "shape=auto" not in found["place-stages"]:
+        found.setdefault("cut-pipelines", "whole=true")  # a shape that is asked for is that of the whole pipeline
+    return found
 
 
 def _compile(program: Program, wanted: dict[str, Target], steps: _Steps) -> Compiled:

@@ -12,11 +12,12 @@ convert-linalg-to-gpu compiles.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import ClassVar
 
 from kitsune_mlir.codegen.hopper.kernel import CHAINED, ChainedKernel
-from kitsune_mlir.codegen.hopper.program import padded_columns
+from kitsune_mlir.codegen.hopper.program import TILE_ROWS, padded_columns
 from kitsune_mlir.codegen.pipeline.kernel import PipelineKernel
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError, UserError
@@ -59,6 +60,9 @@ def _kernel(pipeline: kitsune.PipelineOp, target: targets.Target, wait_budget: i
     """What builds the kernel of a pipeline of this shape."""
     if pipeline.shape == CHAINED:
         return ChainedKernel(pipeline, target)
+    if target.products == "wgmma" and pipeline.tile_rows == TILE_ROWS and not wait_budget:
+        with contextlib.suppress(UnsupportedError):
+            return ChainedKernel(pipeline, target)
     return PipelineKernel(pipeline, target, wait_budget)
 
 

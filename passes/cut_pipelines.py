@@ -36,14 +36,15 @@ from .stage_cost import queue_cost, stage_cost
 
 @dataclass(frozen=True)
 class CutPipelines(ModulePass):
-    """target: a name or the path of a description."""
+    """target: a name or the path of a description. whole: leaves every pipeline in one piece."""
 
     name: ClassVar[str] = "cut-pipelines"
     target: str = "cpu"
+    whole: bool = False
 
     def run(self, module: ir.Module) -> None:
         target = targets.load(self.target)
-        if target.products != "wgmma":
+        if target.products != "wgmma" or self.whole:
             return
         for pipeline in kitsune.pipelines(module):
             if not pipeline.is_designed:

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.layout import lay_out
-from kitsune_mlir.codegen.hopper.program import fit
+from kitsune_mlir.codegen.hopper.program import Program, fit
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.mlir import ir
@@ -28,12 +28,14 @@ from .stage_cost import queue_cost, stage_cost
 
 @dataclass(frozen=True)
 class PlaceStages(ModulePass):
-    """target: a name or the path of a description. shape: auto, chained, fused or spatial. tile_rows: 0 chooses."""
+    """target: a name or the path of a description. shape: auto, chained, fused or spatial. tile_rows: 0 chooses.
+    cluster: CTAs that share a chained tile's columns, 0 chooses."""
 
     name: ClassVar[str] = "place-stages"
     target: str = "cpu"
     shape: str = "auto"
     tile_rows: int = 0
+    cluster: int = 0
 
     def run(self, module: ir.Module) -> None:
         target = targets.load(self.target)
@@ -51,7 +53,7 @@ class PlaceStages(ModulePass):
             stages = [stage_cost(stage) for stage in pipeline.stages]
             order = {stage.name: i for i, stage in enumerate(stages)}
             queues = [queue_cost(queue, order) for queue in pipeline.queues]
-            chained, reason = chained_form(pipeline, target)
+            chained, reason = chained_form(pipeline, target, self.cluster)
             if self.shape == "chained" and reason:
                 raise UserError(f"pipeline '{pipeline.label}' cannot be chained: {reason}; use shape=auto")
             tile_rows = self.tile_rows or (
@@ -61,13 +63,15 @@ class PlaceStages(ModulePass):
             _rewrite(pipeline, placement, target.name)
 
 
-def chained_form(pipeline: kitsune.PipelineOp, target: targets.Target) -> tuple[Chained | None, str]:
-    """How CTAs carry tiles through all stages in the registers of warpgroups; None, and the reason, when they
-    cannot."""
+def chained_form(
+    pipeline: kitsune.PipelineOp, target: targets.Target, cluster: int = 0
+) -> tuple[Chained | None, str]:
+    """How CTAs, `cluster` to a tile or as few as can, carry tiles through all stages in the registers of warpgroups;
+    None, and the reason, when they cannot."""
     if target.products != "wgmma":
         return None, f"{target.name} has no warpgroup products"
     try:
-        program = fit(pipeline)
+        program = Program(pipeline, cluster) if cluster else fit(pipeline)
         lay_out(program, target.shared_bytes)
     except UnsupportedError as error:
         return None, str(error)

@@ -88,7 +88,9 @@ def _chained(
     found = _placement("chained", [0] * len(stages), stages, queues, CHAINED_ROWS, rows, target)
     tiles = target.sms if rows is None else max(1, -(-rows // CHAINED_ROWS))
     clusters = min(tiles * form.column_tiles, target.sms // form.cluster)
-    return dataclasses.replace(found, replicas=(clusters * form.cluster,), cluster=form.cluster)
+    transports = found.transports if form.cluster == 1 else ("dsmem",) * len(queues)
+    replicas = (clusters * form.cluster,)
+    return dataclasses.replace(found, replicas=replicas, transports=transports, cluster=form.cluster)
 
 
 def choose_tile_rows(rows: int | None, target: Target) -> int:

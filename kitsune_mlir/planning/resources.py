@@ -50,7 +50,8 @@ def _excess(target: Target, subject: str, message: str) -> Finding:
 def shared_bytes(flow: Flow) -> dict[int, int]:
     """Most bytes of rings at once in the shared memory of one CTA of each role.
 
-    A dsmem ring lies with its consumers, all the time. An smem ring joins stages of one role, which run one
+    A dsmem ring lies with its consumers, all the time; in a role whose CTAs share tiles in a cluster there is room
+    for one tile, whichever of its dsmem queues it is in. An smem ring joins stages of one role, which run one
     after another: it needs its memory from its producer to its last consumer, and rings of other times may
     lie in the same place; unless a consumer looks ahead, which keeps tiles from one round to the next.
     """
@@ -59,11 +60,13 @@ def shared_bytes(flow: Flow) -> dict[int, int]:
 
 def _most(flow: Flow, role: int) -> int:
     order = {stage.name: i for i, stage in enumerate(flow.roles[role])}
-    always, spans = 0, []
+    always, spans, shared = 0, [], [0]
     for queue in flow.queues:
         size = queue.depth * queue.tile_bytes
         takers = [order[name] for name in queue.consumers if name in order]
-        if queue.transport == "dsmem":
+        if queue.transport == "dsmem" and queue.producer in order:
+            shared.append(size)
+        elif queue.transport == "dsmem":
             always += size if takers else 0
         elif queue.transport == "smem" and queue.producer in order:
             if any(queue.lookaheads) or not takers:
@@ -71,7 +74,7 @@ def _most(flow: Flow, role: int) -> int:
             else:
                 spans.append((order[queue.producer], max(takers), size))
     alive = (sum(size for first, last, size in spans if first <= i <= last) for i in range(len(order)))
-    return always + max(alive, default=0)
+    return always + max(shared) + max(alive, default=0)
 
 
 def _clusters(flow: Flow, target: Target) -> Iterator[Finding]:

@@ -195,7 +195,7 @@ class BoundPipeline:
             self._slots[: self._tensors] = pointers
             self._slots[self._tensors] = workspace
             if self._maps:
-                self._maps.point(pointers)
+                self._maps.point([*pointers, workspace])
             self._launcher.put(stream, self._address, workspace)
 
 

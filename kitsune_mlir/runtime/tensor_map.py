@@ -36,7 +36,8 @@ _Replace = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)  # m
 
 
 class TensorMaps:
-    """The maps of one kernel. Each is described by a dict: "tensor", its number among the kernel's tensors;
+    """The maps of one kernel. Each is described by a dict: "tensor", its number among the kernel's tensors, of which
+    the workspace is the last, and "offset", the bytes from there to its first element (0 when absent);
     "element", "bf16", "f16" or "f32"; "dims" in elements, the fastest first, null for the rows of a call;
     "strides" of all dims but the first, in bytes; "box" in elements; "swizzle", 0, 32, 64 or 128 bytes.
 
@@ -75,6 +76,7 @@ class BoundMaps:
         start = ctypes.addressof(self._memory)
         self.address = start + -start % ALIGNMENT
         self._tensors = [entry["tensor"] for entry in maps]
+        self._offsets = [entry.get("offset", 0) for entry in maps]
         self._bases: list[int | None] = [None] * len(maps)  # of the tensors that the maps are encoded for
         # What the driver is given before a base address, and after it.
         self._before = [(self.address + NBYTES * i, *self._kind(entry)) for i, entry in enumerate(maps)]
@@ -97,9 +99,9 @@ class BoundMaps:
 
     def point(self, pointers: Sequence[int]) -> None:
         """Sets right the maps of tensors that are not where they were. `pointers` are those of all the kernel's
-        tensors. Raises InternalError for a tensor that begins where TMA cannot read, or what the driver says."""
+        tensors and of the workspace. Raises InternalError for a tensor that begins where TMA cannot read, or what the driver says."""
         for i, tensor in enumerate(self._tensors):
-            base = pointers[tensor]
+            base = pointers[tensor] + self._offsets[i]
             if base != self._bases[i]:
                 self._point(i, base)
 

@@ -74,7 +74,11 @@ class FakeLauncher:
         values = [*pointers, place if len(content) else 0, np.int32(rows)]
         memory, launch, rng = Space(regions), self._launch, self._device.rng
         if launch.get("maps") or launch.get("specialised"):
-            maps = [encode(described, pointers[described["tensor"]], rows) for described in launch.get("maps", [])]
+            places = [*pointers, place]
+            maps = [
+                encode(described, places[described["tensor"]] + described.get("offset", 0), rows)
+                for described in launch.get("maps", [])
+            ]
             counters = run_warps(self._kernel, values, memory, launch, maps, rng)
         else:
             counters = run(self._kernel, values, memory, launch, rng)

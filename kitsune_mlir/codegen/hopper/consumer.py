@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from math import prod
 
@@ -30,6 +30,7 @@ from .mbarrier import Ring, Slot
 from .operands import is_exchanged, is_held, is_loaded, is_only_operand
 from .program import Block, Product, Program, Segment
 from .stores import Outbox
+from .tile_ring import TileRing
 
 QUAD = (1, 2)  # lane distances between the four threads of a row
 
@@ -71,6 +72,8 @@ class Around:
     leader: ir.Value  # i1: the thread that arrives for the warpgroup
     outbox: Outbox | None
     first_column: ir.Value | None = None  # of the tile, where the grid deals out columns too
+    tile: ir.Value | None = None  # its number
+    queues: dict[str, TileRing] = field(default_factory=dict)  # to and from other CTAs
 
 
 class Consumer:
@@ -140,7 +143,8 @@ class Consumer:
         """Stage `number` of a block."""
         memories: dict[int, Memory] = {}
         for get in block.stage.gets:
-            memories[hash(get.results[0])] = self._tiles[kitsune_label(get.operands[0])]
+            if (label := kitsune_label(get.operands[0])) not in self._around.queues:
+                memories[hash(get.results[0])] = self._tiles[label]
         for load in block.stage.loads:
             memories[hash(load.results[0])] = self._rows_of(load)
         for value in block.stage.residents:
@@ -150,9 +154,35 @@ class Consumer:
             with (nest.op or nest.value.owner).location:
                 stage.emit(nest)
         for put in block.stage.puts:
-            tile = memories[hash(put.operands[1])]
-            assert isinstance(tile, Fragment)
-            self._tiles[kitsune_label(put.operands[0])] = tile
+            if (label := kitsune_label(put.operands[0])) not in self._around.queues:
+                tile = memories[hash(put.operands[1])]
+                assert isinstance(tile, Fragment)
+                self._tiles[label] = tile
+        self._hand_over(block.stage)
+
+    def _hand_over(self, stage: kitsune.StageOp) -> None:
+        """Tells other CTAs that tiles are there, and that slots are free."""
+        queues = self._around.queues
+        with device.when(self._around.leader):
+            for get in stage.gets:
+                if (queue := queues.get(kitsune_label(get.operands[0]))) is not None:
+                    queue.release(self._around.tile)
+            for put in stage.puts:
+                if (queue := queues.get(kitsune_label(put.operands[0]))) is not None:
+                    queue.publish(self._around.tile)
+
+    def put(self, tile: Fragment, put: kitsune.PutOp, columns: int, start: Int) -> None:
+        """Sends columns of a tile to other CTAs; a slot is waited for before the first of them."""
+        label = kitsune_label(put.operands[0])
+        queue, number = self._around.queues[label], self._around.tile
+        condition = self._around.leader
+        if not isinstance(start, int):
+            condition = arith.andi(condition, device.equal(start, 0))
+        with device.when(condition):
+            queue.wait_empty(number)
+        assert self._around.outbox is not None
+        row = device.add(queue.row(number), self._around.group_rows)
+        self._around.outbox.store(self._program.put_maps[label], tile, columns, (start, row))
 
     def _rows_of(self, load: ir.Operation) -> PairedMemory:
         """The tile's rows of a whole tensor."""
@@ -342,7 +372,7 @@ class _Stage:
         if nest.kind == PRODUCT:
             self._product(nest)
         elif nest.kind == MAP:
-            if is_held(nest) or nest.stores:
+            if is_held(nest) or nest.stores or nest.puts:
                 width = prod(shape_of(nest.value)[1:])
                 columns, lanes, start = width, self.consumer.lanes, 0
                 if not is_loaded(nest.value):
@@ -416,6 +446,8 @@ class _Stage:
             self.memories[hash(nest.value)] = tile if packs or not is_packed(element) else _both(tile)
             if self.consumer.exchange is not None and is_exchanged(nest):
                 self.consumer.exchange.send(tile)
+        for put in nest.puts:
+            self.consumer.put(tile if tile.words else _both(tile), put, columns, start)
         for store in nest.stores:
             self.consumer.store(tile if tile.words or not is_packed(element) else _both(tile), store, columns, start)
 

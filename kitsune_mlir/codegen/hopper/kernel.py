@@ -2,13 +2,15 @@
 
     @pipeline(maps: struct by value, tensors..., outputs..., workspace, rows: i32)
 
-Cluster c of n takes the tiles of 128 rows c, c + n, c + 2n, ... Each consumer warpgroup carries 64 of the rows through
-all stages in its registers; one thread of the producer keeps the rings of weights filled.
+Each role has a range of CTAs. Cluster c of a role's n takes the tiles of 128 rows c, c + n, c + 2n, ... Each consumer
+warpgroup carries 64 of the rows through all stages of the role in its registers; one thread of the producer keeps
+the rings of weights filled. Between roles, tiles go through rings in L2 (tile_ring.py).
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kitsune_mlir.codegen.pipeline import device
@@ -23,11 +25,13 @@ from .consumer import Around, Consumer, Rings
 from .exchange import Exchange
 from .fragments import Lanes
 from .grid import Tiles
-from .layout import CONSUMERS, TILE_SLOT_BYTES, VECTORS_AT, lay_out
+from .layout import CONSUMERS, TILE_SLOT_BYTES, VECTORS_AT, Layout, lay_out
 from .mbarrier import Ring
 from .producer import Producer
 from .program import TILE_ROWS, Program
 from .stores import BoxWriter, Outbox
+from .tile_ring import TileRing, ring_places
+from .tma import TensorMap
 
 THREADS = (1 + CONSUMERS) * wgmma.THREADS
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 24, 240
@@ -36,12 +40,25 @@ CHAINED = "chained"
 
 
 @dataclass(frozen=True)
+class _Role:
+    """Stages that run on the CTAs from `first` on; `first_map` is where its tensor maps begin."""
+
+    program: Program
+    layout: Layout
+    first: int
+    ctas: int
+    first_map: int
+
+
+@dataclass(frozen=True)
 class _Frame:
     """What the warps of a CTA share. `base` is the address of shared memory, `rank` the CTA's in its cluster."""
 
+    role: _Role
     maps: ir.Value
     pointers: list[ir.Value]
-    base: Int
+    workspace: ir.Value
+    base: ir.Value
     rank: Int
     vectors: ir.Value
     weights: Ring
@@ -52,19 +69,34 @@ class _Frame:
         tiles = self.tiles
         return Rings(self.weights, tiles, self.weights.start(), tiles.start() if tiles else None)
 
+    def queues(self) -> dict[str, TileRing]:
+        places = self.role.program.rings.items()
+        return {label: TileRing(place, self.workspace, TILE_ROWS) for label, place in places}
+
 
 class ChainedKernel:
-    """Builds the gpu.module of a pipeline placed as one role. Raises UnsupportedError for what has no code here."""
+    """Builds the gpu.module of a placed pipeline. Raises UnsupportedError for what has no code here."""
 
     def __init__(self, pipeline: kitsune.PipelineOp, target: Target):
         self.pipeline = pipeline
-        self.ctas = pipeline.stages[0].replicas or 1
-        if pipeline.tile_rows != TILE_ROWS or len({stage.role for stage in pipeline.stages}) > 1:
-            raise UnsupportedError(f"warpgroups chain stages of one role on tiles of {TILE_ROWS} rows")
-        self.program = Program(pipeline, pipeline.cluster)
-        self.tensors, self.results = self.program.tensors, self.program.results
-        self.padded = self.program.padded
-        self.layout = lay_out(self.program, target.shared_bytes)
+        if pipeline.tile_rows != TILE_ROWS:
+            raise UnsupportedError(f"warpgroups work on tiles of {TILE_ROWS} rows, found {pipeline.tile_rows}")
+        self.roles: list[_Role] = []
+        ctas = maps = 0
+        replicas = {stage.role: stage.replicas or 1 for stage in pipeline.stages}
+        for role in sorted(replicas):
+            program = Program(pipeline, pipeline.cluster, role)
+            layout = lay_out(program, target.shared_bytes)
+            self.roles.append(_Role(program, layout, ctas, replicas[role], maps))
+            ctas, maps = ctas + replicas[role], maps + len(program.maps)
+        self.ctas, self.cluster = ctas, pipeline.cluster
+        self.tensors, self.results = self.roles[0].program.tensors, self.roles[0].program.results
+        self.padded = set().union(*(role.program.padded for role in self.roles))
+        _, self.counter_bytes, self.workspace_bytes = ring_places(pipeline)
+
+    @property
+    def maps(self) -> list[TensorMap]:
+        return [map_ for role in self.roles for map_ in role.program.maps]
 
     def streams(self) -> list[int]:
         """The numbers of the streamed tensors among the arguments; all have the same rows."""
@@ -77,15 +109,15 @@ class ChainedKernel:
             {
                 "kernel": self.pipeline.label,
                 "ctas": self.ctas,
-                "cluster": self.program.cluster,
+                "cluster": self.cluster,
                 "threads": THREADS,
-                "shared_bytes": self.layout.nbytes,
-                "workspace_bytes": 0,
-                "cooperative": False,
+                "shared_bytes": max(role.layout.nbytes for role in self.roles),
+                "workspace_bytes": self.workspace_bytes,
+                "cooperative": len(self.roles) > 1,
                 "watched": [],
                 "streams": self.streams(),
                 "tile_rows": TILE_ROWS,
-                "maps": [map_.description() for map_ in self.program.maps],
+                "maps": [map_.description() for map_ in self.maps],
             }
         )
 
@@ -104,52 +136,83 @@ class ChainedKernel:
                 ir.FunctionType.get(arguments, []), name, kernel=True, known_block_size=[THREADS, 1, 1]
             )
             kernel.attributes["kitsune.fast_math"] = ir.UnitAttr.get()
-            kernel.attributes[MAPS] = ir.IntegerAttr.get(device.i32(), len(self.program.maps))
+            kernel.attributes[MAPS] = ir.IntegerAttr.get(device.i32(), len(self.maps))
             kernel.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(device.i32(), 1)
-            if self.program.cluster > 1:
-                cluster.set_size(kernel, self.program.cluster)
+            if self.cluster > 1:
+                cluster.set_size(kernel, self.cluster)
             with ir.InsertionPoint(kernel.body.blocks.append(*arguments)):
                 self._body(list(kernel.body.blocks[0].arguments))
                 device.gpu.ReturnOp([])
         return module.operation
 
     def _body(self, arguments: list[ir.Value]) -> None:
-        maps, *pointers, _, count = arguments
+        maps, *pointers, workspace, count = arguments
         shared = llvm.AddressOfOp(device.pointer_type(device.SHARED), "shared").result
         base = llvm.PtrToIntOp(device.i32(), shared).result
-        vectors = device.offset(shared, VECTORS_AT, ir.IntegerType.get_signless(8))
-        layout, clustered = self.layout, self.program.cluster > 1
-        weights = Ring(base, device.add(base, layout.weights), layout.slots, layout.slot_bytes)
-        tiles = None
-        if layout.tile_slots:
-            barriers = device.add(base, weights.barrier_bytes)
-            tiles = Ring(barriers, device.add(base, layout.tiles), layout.tile_slots, TILE_SLOT_BYTES)
-        rank = cluster.rank() if clustered else 0
-        frame = _Frame(maps, pointers, base, rank, vectors, weights, tiles, Tiles(self.program.grid_product, count))
-        self._copy_vectors(pointers, vectors)
-        with device.when(device.equal(device.thread(), 0)):
-            self._init_barriers(frame)
-        cluster.barrier() if clustered else device.barrier()
+        rank = cluster.rank() if self.cluster > 1 else 0
+        frames = [self._frame(role, maps, pointers, workspace, shared, base, rank, count) for role in self.roles]
+        self._each_role(frames, self._prepare)
+        cluster.barrier() if self.cluster > 1 else device.barrier()
         group = device.div(device.thread(), wgmma.THREADS)
         branch = device.scf.IfOp(device.equal(group, 0), has_else=True)
         with ir.InsertionPoint(branch.then_block):
             warps.set_registers(PRODUCER_REGISTERS, grow=False)
             with device.when(device.equal(device.thread(), 0)):
-                self._produce(frame)
+                self._each_role(frames, self._produce)
             device.scf.YieldOp([])
         with ir.InsertionPoint(branch.else_block):
             warps.set_registers(CONSUMER_REGISTERS, grow=True)
-            self._consume(frame, device.sub(group, 1))
+            self._each_role(frames, lambda frame: self._consume(frame, device.sub(group, 1)))
             device.scf.YieldOp([])
-        if clustered:
+        if self.cluster > 1:
             cluster.barrier()  # nobody leaves while others may still write here
+        if self.workspace_bytes:
+            self._finish(workspace, shared)
+
+    def _frame(
+        self,
+        role: _Role,
+        maps: ir.Value,
+        pointers: list[ir.Value],
+        workspace: ir.Value,
+        shared: ir.Value,
+        base: ir.Value,
+        rank: Int,
+        count: ir.Value,
+    ) -> _Frame:
+        layout = role.layout
+        vectors = device.offset(shared, VECTORS_AT, ir.IntegerType.get_signless(8))
+        weights = Ring(base, device.add(base, layout.weights), layout.slots, layout.slot_bytes)
+        tiles = None
+        if layout.tile_slots:
+            barriers = device.add(base, weights.barrier_bytes)
+            tiles = Ring(barriers, device.add(base, layout.tiles), layout.tile_slots, TILE_SLOT_BYTES)
+        own_maps = tma.map_pointer(maps, role.first_map)
+        grid = Tiles(role.program.grid_product, count)
+        return _Frame(role, own_maps, pointers, workspace, base, rank, vectors, weights, tiles, grid)
+
+    def _each_role(self, frames: list[_Frame], emit: Callable[[_Frame], None]) -> None:
+        """Code for the CTAs of each role."""
+        if len(frames) == 1:
+            emit(frames[0])
+            return
+        for frame in frames:
+            below = device.less(device.cta(), frame.role.first + frame.role.ctas)
+            inside = arith.andi(below, device.less(device.value(frame.role.first - 1), device.cta()))
+            with device.when(inside):
+                emit(frame)
+
+    def _prepare(self, frame: _Frame) -> None:
+        self._copy_vectors(frame)
+        with device.when(device.equal(device.thread(), 0)):
+            self._init_barriers(frame)
 
     def _init_barriers(self, frame: _Frame) -> None:
         for ring in filter(None, (frame.weights, frame.tiles)):
             ring.init(1, CONSUMERS)
-        if self.program.cluster > 1:
+        if self.cluster > 1:
             for group in range(CONSUMERS):
-                exchange.init(self._exchange_barriers(frame, group), self.program.cluster)
+                exchange.init(self._exchange_barriers(frame, group), self.cluster)
         mbarrier.fence_init()
 
     def _exchange_barriers(self, frame: _Frame, group: Int) -> Int:
@@ -157,36 +220,37 @@ class ChainedKernel:
         start = frame.weights.barrier_bytes + (frame.tiles.barrier_bytes if frame.tiles else 0)
         return device.add(device.add(frame.base, start), device.mul(group, exchange.BARRIER_BYTES))
 
-    def _copy_vectors(self, pointers: list[ir.Value], vectors: ir.Value) -> None:
+    def _copy_vectors(self, frame: _Frame) -> None:
         """All threads: the small residents into shared memory, 2 bytes at a time where that divides them."""
         i16, i8 = ir.IntegerType.get_signless(16), ir.IntegerType.get_signless(8)
-        for vector in self.program.vectors:
-            target = device.offset(vectors, vector.offset, i8)
+        for vector in frame.role.program.vectors:
+            target = device.offset(frame.vectors, vector.offset, i8)
             unit, size = (i16, 2) if vector.nbytes % 2 == 0 else (i8, 1)
 
             def copy(i: ir.Value, _: list[ir.Value], target=target, unit=unit, vector=vector) -> list[ir.Value]:
-                x = device.load(device.offset(pointers[vector.tensor], i, unit), unit)
+                x = device.load(device.offset(frame.pointers[vector.tensor], i, unit), unit)
                 device.store(x, device.offset(target, i, unit))
                 return []
 
             device.loop(device.thread(), vector.nbytes // size, THREADS, copy)
 
-    def _tiles(self, frame: _Frame, rings: Rings, body) -> None:
-        """A loop over the cluster's tiles; `body` takes the first row and column of one."""
-        ctas = self.program.cluster
+    def _tiles(self, frame: _Frame, rings: Rings, body: Callable[[ir.Value, ir.Value, ir.Value | None], None]) -> None:
+        """A loop over the cluster's tiles; `body` takes a tile's number, first row and first column."""
+        role, ctas = frame.role, self.cluster
 
         def tile(number: ir.Value, state: list[ir.Value]) -> list[ir.Value]:
             rings.resume(state)
-            body(*frame.grid.start(number))
+            body(number, *frame.grid.start(number))
             return rings.state()
 
-        device.loop(device.div(device.cta(), ctas), frame.grid.count, self.ctas // ctas, tile, rings.state())
+        first = device.div(device.sub(device.cta(), role.first), ctas)
+        device.loop(first, frame.grid.count, role.ctas // ctas, tile, rings.state())
 
     def _produce(self, frame: _Frame) -> None:
-        rings = frame.rings()
+        rings, queues = frame.rings(), frame.queues()
 
-        def body(row: ir.Value, column: ir.Value | None) -> None:
-            Producer(self.program, frame.maps, rings, row, frame.rank, column).emit()
+        def body(number: ir.Value, row: ir.Value, column: ir.Value | None) -> None:
+            Producer(frame.role.program, frame.maps, rings, row, frame.rank, column, number, queues).emit()
 
         self._tiles(frame, rings, body)
 
@@ -205,38 +269,60 @@ class ChainedKernel:
         tensors = {hash(value): pointer for value, pointer in zip(self.tensors, frame.pointers)}
         outputs = {result.position: pointer for result, pointer in zip(self.results, frame.pointers[split:])}
 
-        def body(row: ir.Value, column: ir.Value | None) -> None:
+        queues, program = frame.queues(), frame.role.program
+
+        def body(number: ir.Value, row: ir.Value, column: ir.Value | None) -> None:
             valid = device.least(device.sub(frame.grid.rows, row), TILE_ROWS)
             own_rows = (own, device.add(own, 8))
             last = device.sub(valid, 1)
             lanes = Lanes(own_rows, tuple(device.least(row, last) for row in own_rows), pair)
             first_row = arith.extui(ir.IntegerType.get_signless(64), row)
             around = Around(
-                tensors, outputs, frame.vectors, first_row, valid, group_rows, writer.leader, outbox, column
+                *(tensors, outputs, frame.vectors, first_row, valid, group_rows, writer.leader, outbox, column),
+                *(number, queues),
             )
             zero = arith.constant(ir.F32Type.get(), 0.0)
-            Consumer(self.program, lanes, rings, around, [zero] * (self.program.weight_columns // 2)).emit()
+            Consumer(program, lanes, rings, around, [zero] * (program.weight_columns // 2)).emit()
 
         self._tiles(frame, rings, body)
         if outbox is not None:
             outbox.finish()
 
     def _exchange(self, frame: _Frame, group: ir.Value, writer: BoxWriter) -> Exchange | None:
-        ctas, columns = self.program.cluster, self.program.exchanged_columns
+        layout, ctas, columns = frame.role.layout, self.cluster, frame.role.program.exchanged_columns
         if ctas == 1:
             return None
         room = ctas * exchange.boxes_of(columns) * stores.BOX_BYTES
-        boxes = device.add(device.add(frame.base, self.layout.boxes), device.mul(group, room))
-        sums = device.add(device.add(frame.base, self.layout.sums), device.mul(group, exchange.sums_bytes(ctas)))
+        boxes = device.add(device.add(frame.base, layout.boxes), device.mul(group, room))
+        sums = device.add(device.add(frame.base, layout.sums), device.mul(group, exchange.sums_bytes(ctas)))
         barriers = self._exchange_barriers(frame, group)
         zero = device.value(0)
         return Exchange(ctas, device.value(frame.rank), columns, boxes, sums, barriers, writer, zero, zero)
 
     def _outbox(self, frame: _Frame, group: ir.Value, writer: BoxWriter, shared: Exchange | None) -> Outbox | None:
-        if not self.program.store_maps:
+        program, layout = frame.role.program, frame.role.layout
+        if not program.store_maps and not program.put_maps:
             return None
-        if self.layout.own_outbox:
-            place = device.add(device.add(frame.base, self.layout.outboxes), device.mul(group, stores.BYTES))
+        if layout.own_outbox:
+            place = device.add(device.add(frame.base, layout.outboxes), device.mul(group, stores.BYTES))
             return Outbox(frame.maps, place, writer)
         assert shared is not None
         return Outbox(frame.maps, shared.box(shared.rank, 0), writer, shared.wait_empty)
+
+    def _finish(self, workspace: ir.Value, shared: ir.Value) -> None:
+        """The last CTA to come here zeroes every counter; no CTA waits on one any more."""
+        i32 = device.i32()
+        flag = device.offset(shared, VECTORS_AT - 16, ir.IntegerType.get_signless(8))
+        device.barrier()
+        with device.when(device.equal(device.thread(), 0)):
+            text = "atom.acq_rel.gpu.global.add.u32 $0, [$1], $2;"
+            before = device.assembly(text, "=r,l,r,~{memory}", [workspace, device.value(1)], i32)
+            device.store(before, flag)
+        device.barrier()
+        with device.when(device.equal(device.load(flag, i32), self.ctas - 1)):
+
+            def clear(i: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
+                device.store(device.value(0), device.offset(workspace, i, i32))
+                return []
+
+            device.loop(device.thread(), self.counter_bytes // 4, THREADS, clear)

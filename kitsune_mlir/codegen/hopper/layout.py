@@ -49,7 +49,7 @@ def lay_out(program: Program, shared_bytes: int) -> Layout:
     boxes = _aligned(sums + summed)
     exchanged = exchange.boxes_of(program.exchanged_columns)
     outboxes = boxes + CONSUMERS * program.cluster * exchanged * stores.BOX_BYTES
-    own_outbox = bool(program.store_maps) and exchanged < stores.BOXES
+    own_outbox = bool(program.store_maps or program.put_maps) and exchanged < stores.BOXES
     tiles = outboxes + (CONSUMERS * stores.BYTES if own_outbox else 0)
     for tile_slots in (MOST_TILE_SLOTS, LEAST_SLOTS) if program.streams else (0,):
         weights = tiles + tile_slots * TILE_SLOT_BYTES

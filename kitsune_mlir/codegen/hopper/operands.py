@@ -11,6 +11,7 @@ from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import ir
 
 from .fragments import is_packed
+from .tile_ring import crosses
 
 STREAMED_COLUMNS = 128  # operands at least that wide come through shared memory
 
@@ -24,11 +25,13 @@ def parts_of(value: ir.Value) -> list[ir.Value]:
 
 
 def is_streamed(value: ir.Value) -> bool:
-    op = rows.producer(value)
-    if op is None or op.name != kitsune.LoadOp.OPERATION_NAME:
+    """Whether a tile comes through shared memory: a wide one that is loaded as it is, one from another CTA."""
+    op, width = rows.producer(value), prod(shape_of(value)[1:])
+    if op is None or not is_packed(element_of(value)) or width * 2 % 16:
         return False
-    width = prod(shape_of(value)[1:])
-    return is_packed(element_of(value)) and width >= STREAMED_COLUMNS and width * 2 % 16 == 0
+    if op.name == kitsune.GetOp.OPERATION_NAME:
+        return crosses(rows.producer(op.operands[0]).opview)
+    return op.name == kitsune.LoadOp.OPERATION_NAME and width >= STREAMED_COLUMNS
 
 
 def is_held(nest: Nest) -> bool:

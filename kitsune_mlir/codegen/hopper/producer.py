@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
+from kitsune_mlir import rows
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
+from kitsune_mlir.codegen.pipeline.nests import kitsune_label
+from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import arith, ir
 
 from . import mbarrier, tma
 from .consumer import Rings
 from .program import TILE_ROWS, Block, Product, Program, Segment
+from .tile_ring import TileRing
 from .wgmma import CHUNK
 
 
@@ -27,6 +31,8 @@ class Producer:
     first_row: Int
     rank: Int = 0
     first_column: ir.Value | None = None
+    tile: ir.Value | None = None  # its number
+    queues: dict[str, TileRing] = field(default_factory=dict)
 
     def emit(self) -> None:
         for block in self.program.blocks:
@@ -47,6 +53,9 @@ class Producer:
 
     def _stage(self, block: Block, number: Int) -> None:
         first_map = device.mul(number, block.map_step)
+        for get in block.stage.gets:
+            if (queue := self.queues.get(kitsune_label(get.operands[0]))) is not None:
+                queue.wait_full(self.tile)
         for product in block.products.values():
             share = device.mul(self.rank, product.n)
             if self.first_column is not None:
@@ -79,8 +88,15 @@ class Producer:
         if segment.rows_map is not None:
             assert self.rings.tiles is not None and self.rings.tile is not None
             map_ = tma.map_pointer(self.maps, device.add(first_map, segment.rows_map))
-            self._copy(self.rings.tiles, self.rings.tile, map_, [column, self.first_row], TILE_ROWS)
+            self._copy(self.rings.tiles, self.rings.tile, map_, [column, self._row(segment)], TILE_ROWS)
             self.rings.tile = self.rings.tiles.advance(self.rings.tile)
+
+    def _row(self, segment: Segment) -> Int:
+        """Where a streamed tile begins: in a tensor, or in the ring that it comes from."""
+        op = rows.producer(segment.value)
+        if op.name != kitsune.GetOp.OPERATION_NAME:
+            return self.first_row
+        return self.queues[kitsune_label(op.operands[0])].row(self.tile)
 
     def _copy(self, ring: mbarrier.Ring, slot: mbarrier.Slot, map_: ir.Value, at: list[Int], box_rows: int) -> None:
         ring.wait_empty(slot)

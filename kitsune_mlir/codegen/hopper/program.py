@@ -26,6 +26,7 @@ from .equal_stages import equal_runs
 from .fragments import BLOCK, is_packed
 from .operands import is_exchanged, is_loaded, is_streamed, parts_of
 from .pressure import check_pressure
+from .tile_ring import crosses, ring_places
 from .tma import TensorMap
 from .wgmma import CHUNK, MOST_COLUMNS, ROWS, STEP
 
@@ -101,9 +102,10 @@ class Program:
     """`tensors` are the kernel's inputs, `results` its outputs. Raises UnsupportedError for what warpgroups cannot
     chain."""
 
-    def __init__(self, pipeline: kitsune.PipelineOp, cluster: int = 1):
-        stages = pipeline.stages
+    def __init__(self, pipeline: kitsune.PipelineOp, cluster: int = 1, role: int | None = None):
+        stages = [stage for stage in pipeline.stages if role in (None, stage.role)]
         self.cluster = cluster
+        self.rings = ring_places(pipeline)[0]
         self.tensors = [value for value in pipeline.inputs if rows.is_tensor(value)]
         self.results = pipeline.result_ops
         self._numbers = {hash(value): number for number, value in enumerate(self.tensors)}
@@ -111,11 +113,17 @@ class Program:
         self.vectors: list[Vector] = []
         self.vector_bytes = 0
         self.padded: set[int] = set()
-        self.on_chip = {kitsune_label(put.operands[0]) for stage in stages for put in stage.puts}
+        self.on_chip = {queue.label for queue in pipeline.queues if not crosses(queue)}
         for stage in stages:
             _check(stage)
         self.blocks = [self._block(group) for group in equal_runs(stages)]
-        self.store_maps = self._store_maps()
+        self.store_maps = self._store_maps(stages)
+        self.put_maps = {
+            kitsune_label(put.operands[0]): self._put_map(put)
+            for stage in stages
+            for put in stage.puts
+            if kitsune_label(put.operands[0]) in self.rings
+        }
         self.exchanged_columns = self._check_exchanges() if cluster > 1 else 0
         check_pressure(self)
 
@@ -210,18 +218,36 @@ class Program:
         """Of a wide tile that is loaded as it is: 64 columns of a warpgroup tile's rows."""
         if not is_streamed(value):
             return None
-        width = prod(shape_of(value)[1:])
-        element = element_of(value)
-        number = self._numbers[hash(rows.producer(value).operands[0])]
+        op, width, element = rows.producer(value), prod(shape_of(value)[1:]), element_of(value)
+        if op.name == kitsune.GetOp.OPERATION_NAME:
+            return self._ring_map(kitsune_label(op.operands[0]), value, TILE_ROWS)
+        number = self._numbers[hash(op.operands[0])]
         self.maps.append(
             TensorMap(number, str(element), (width, None), (width * element_bytes(element),), (CHUNK, TILE_ROWS))
         )
         return len(self.maps) - 1
 
-    def _store_maps(self) -> dict[int, int]:
+    def _put_map(self, put: kitsune.PutOp) -> int:
+        tile = put.operands[1]
+        if not is_packed(element_of(tile)) or prod(shape_of(tile)[1:]) * 2 % 16:
+            raise UnsupportedError(f"tiles of type {tile.type} are not handed on by tensor copies")
+        return self._ring_map(kitsune_label(put.operands[0]), tile, ROWS)
+
+    def _ring_map(self, label: str, tile: ir.Value, box_rows: int) -> int:
+        """All slots of a ring as one tensor in the workspace."""
+        element, width, ring = element_of(tile), prod(shape_of(tile)[1:]), self.rings[label]
+        dims, strides = (width, ring.slots * TILE_ROWS), (width * element_bytes(element),)
+        workspace = len(self.tensors) + len(self.results)
+        self.maps.append(TensorMap(workspace, str(element), dims, strides, (CHUNK, box_rows), offset=ring.data))
+        return len(self.maps) - 1
+
+    def _store_maps(self, stages: list[kitsune.StageOp]) -> dict[int, int]:
         """By output, the maps of those that leave by TMA: 64 columns of a warpgroup's rows."""
         found = {}
+        own = {store.position for stage in stages for store in stage.stores}
         for number, result in enumerate(self.results, len(self.tensors)):
+            if result.position not in own:
+                continue
             tile = result.store.operands[0]
             element, width = element_of(tile), prod(shape_of(tile)[1:])
             stride = width * element_bytes(element)
@@ -251,7 +277,7 @@ class Program:
         products = [product for block in self.blocks for product in block.products.values()]
         if self.cluster > 1:
             return None
-        only = len(products) == 1 and len(self.blocks[0].stages) == 1 and len(self.blocks) == 1
+        only = len(products) == 1 and len(self.blocks[0].stages) == 1 and len(self.blocks) == 1 and not self.rings
         return products[0] if only and products[0].passes > 1 else None
 
     @property

@@ -22,9 +22,9 @@ ALIGN = 1024  # of a swizzled box in shared memory
 
 @dataclass(frozen=True)
 class TensorMap:
-    """A tensor as the copy engine sees it. `tensor` is its number among the kernel's tensors; sizes are in
-    elements, fastest dimension first, None standing for the call's rows; `strides` are bytes of the
-    dimensions after the first, multiples of 16."""
+    """A tensor as the copy engine sees it. `tensor` is its number among the kernel's tensors, the workspace coming
+    after them. Sizes are in elements, fastest dimension first, None standing for the call's rows; `strides` are bytes
+    of the dimensions after the first, multiples of 16."""
 
     tensor: int
     element: str
@@ -32,11 +32,13 @@ class TensorMap:
     strides: tuple[int, ...]
     box: tuple[int, ...]
     swizzle: int = SWIZZLE
+    offset: int = 0  # bytes from where the tensor begins
 
     def description(self) -> dict:
         """For the launch description (runtime/tensor_map.py encodes it)."""
         return {
             "tensor": self.tensor,
+            "offset": self.offset,
             "element": self.element,
             "dims": list(self.dims),
             "strides": list(self.strides),

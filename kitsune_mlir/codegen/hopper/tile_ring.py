@@ -1,0 +1,101 @@
+"""Queues of tiles between CTAs: rings of tiles in global memory that stay in L2, written and read by tensor copies.
+
+    warpgroup -> swizzled boxes (shared) -> slot of the ring (global) -> swizzled boxes (shared) -> products
+
+Tile t lies in slot t mod depth, its turn is t div depth. Of each slot `full` counts the warpgroups that stored
+their rows of a turn, `empty` the warpgroups of consumers that are done with it. The stores of a warpgroup have ended
+before it adds to `full` with release at GPU scope; the thread that copies the tile in acquires it, and a proxy
+fence stands between that and its copies (PTX ISA, Memory Consistency Model; Async proxy). Paper: section 4.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from kitsune_mlir.codegen.pipeline import device
+from kitsune_mlir.dialects import kitsune
+from kitsune_mlir.mlir import ir
+from kitsune_mlir.traffic import element_bytes
+
+from . import bulk, waits
+
+COUNTER_BYTES = 128  # a cache line: no false sharing
+_ALIGN = 256
+GROUPS = 2  # warpgroups at each end of a queue
+
+
+@dataclass(frozen=True)
+class RingPlace:
+    """Byte offsets in the workspace, slots, and how many stages take from the ring."""
+
+    counters: int
+    data: int
+    slots: int
+    consumers: int
+
+
+def ring_places(pipeline: kitsune.PipelineOp) -> tuple[dict[str, RingPlace], int, int]:
+    """Where the rings of a pipeline lie, by queue; bytes of all counters, the finished CTAs' first; bytes in all."""
+    queues = [queue for queue in pipeline.queues if crosses(queue)]
+    at, counters = COUNTER_BYTES, {}
+    for queue in queues:
+        counters[queue.label] = at
+        at += 2 * COUNTER_BYTES * queue.ring.slots
+    counted, places = at, {}
+    for queue in queues:
+        at = -(-at // _ALIGN) * _ALIGN
+        tile = queue.ring.tile
+        places[queue.label] = RingPlace(counters[queue.label], at, queue.ring.slots, len(queue.consumers))
+        at += queue.ring.slots * prod(tile.shape) * element_bytes(tile.element_type)
+    return places, counted, at if queues else 0
+
+
+def crosses(queue: kitsune.QueueOp) -> bool:
+    """Whether a queue leaves the CTA."""
+    return queue.transport in ("l2", "hbm")
+
+
+@dataclass(frozen=True)
+class TileRing:
+    """A ring in a kernel; `workspace` is the address of the workspace. Each function is for one thread."""
+
+    place: RingPlace
+    workspace: ir.Value
+    rows: int  # of a tile
+
+    def row(self, tile: ir.Value) -> device.Int:
+        """The first row of a tile's slot in the tensor of all slots."""
+        return device.mul(device.mod(tile, self.place.slots), self.rows)
+
+    def _counter(self, tile: ir.Value, which: int) -> ir.Value:
+        slot = device.add(device.mul(device.mod(tile, self.place.slots), 2), which)
+        at = device.add(device.mul(slot, COUNTER_BYTES), self.place.counters)
+        return device.offset(self.workspace, at, ir.IntegerType.get_signless(8))
+
+    def wait_full(self, tile: ir.Value) -> None:
+        """Before the tile is copied in."""
+        turn = device.add(device.div(tile, self.place.slots), 1)
+        waits.on_counter(self._counter(tile, 0), device.mul(turn, GROUPS))
+        bulk.fence_global()
+
+    def wait_empty(self, tile: ir.Value) -> None:
+        """Before a warpgroup stores into the tile's slot."""
+        released = device.mul(device.div(tile, self.place.slots), GROUPS * self.place.consumers)
+        waits.on_counter(self._counter(tile, 1), released)
+        bulk.fence_global()
+
+    def publish(self, tile: ir.Value) -> None:
+        """After the warpgroup's last store: waits until they have ended."""
+        bulk.wait(0)
+        bulk.fence_global()
+        _add_one(self._counter(tile, 0))
+
+    def release(self, tile: ir.Value) -> None:
+        """After the warpgroup's last product of the tile."""
+        _add_one(self._counter(tile, 1))
+
+
+def _add_one(counter: ir.Value) -> None:
+    text = "red.release.gpu.global.add.u32 [$0], $1;"
+    device.assembly(text, "l,r,~{memory}", [counter, device.value(1)], None)
