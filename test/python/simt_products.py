@@ -18,12 +18,16 @@ if TYPE_CHECKING:
 def queue(run: Assembler, shape: simt_wgmma.Shape, operands: Sequence[Any]) -> None:
     """One instruction: sums, A, B, whether to add to the sums, signs and orders."""
     d, a, b, adds, *flags = operands
-    if flags != ([1, 1, 0] if isinstance(a, tuple) else [1, 1, 0, 0]):
+    signs, orders = flags[:2], flags[2:]
+    if signs != [1, 1] or len(orders) != (1 if isinstance(a, tuple) else 2) or not set(orders) <= {0, 1}:
         raise AssertionError(f"no such product here: {flags}")
+    if any(orders) and shape.itemsize != 2:
+        raise MemoryFault(f"{shape.element} cannot lie across its rows")
+    across = (orders[0], orders[-1])
     count, ties = shape.n // 2, run.op.assembly.ties
     assert d == tuple(f"${i}" for i in range(count)) and all(i in ties for i in range(count)), "sums that are not tied"
     left = [run.read(word) for word in a] if isinstance(a, tuple) else run.number(a, run.mask)
-    run.products.append((shape, left, run.number(b, run.mask), bool(run.number(adds, run.mask))))
+    run.products.append((shape, left, run.number(b, run.mask), bool(run.number(adds, run.mask)), across))
 
 
 def issue(run: Assembler) -> None:
@@ -31,9 +35,10 @@ def issue(run: Assembler) -> None:
     if not run.products:
         return
     products, run.products = run.products, []
-    (shape, first, _, adds), agent = products[0], run.agent
+    (shape, first, _, adds, across), agent = products[0], run.agent
     unit = agent.unit(run.mask)
-    assert all(product[0] == shape for product in products) and all(product[3] for product in products[1:])
+    assert all(product[0] == shape and product[4] == across for product in products)
+    assert all(product[3] for product in products[1:])
     sums = [run.read(f"${i}") for i in range(shape.n // 2)] if run.sums is None else run.sums
     in_registers = isinstance(first, list)
     chained = isinstance(sums[0], simt_wgmma.Sum) and not sums[0].product.done
@@ -44,8 +49,8 @@ def issue(run: Assembler) -> None:
     if in_registers:
         a = simt_wgmma.fragment([word for product in products for word in product[1]], shape.element)
     else:
-        a = _matrix(run.cta, [product[1] for product in products], simt_wgmma.ROWS, shape.element, clock)
-    total = a @ _matrix(run.cta, [product[2] for product in products], shape.n, shape.element, clock).T
+        a = _matrix(run.cta, [product[1] for product in products], simt_wgmma.ROWS, shape.element, across[0], clock)
+    total = a @ _matrix(run.cta, [product[2] for product in products], shape.n, shape.element, across[1], clock).T
     if adds:
         total += simt_wgmma.matrix_of(sums)
     run.sums = simt_wgmma.Product(unit.issued, total)
@@ -53,9 +58,15 @@ def issue(run: Assembler) -> None:
     agent.pause = True
 
 
-def _matrix(cta: CtaState, descriptors: Sequence[int], rows: int, element: str, clock: EngineClock) -> np.ndarray:
+def _matrix(
+    cta: CtaState, descriptors: Sequence[int], rows: int, element: str, across: int, clock: EngineClock
+) -> np.ndarray:
     """[rows, k] from shared memory."""
-    chunks = np.concatenate([simt_wgmma.descriptor(bits).chunks(rows) for bits in descriptors], 1)
+    found = [simt_wgmma.descriptor(bits) for bits in descriptors]
+    if across:
+        chunks = np.concatenate([one.chunks_across(rows) for one in found], 0)
+    else:
+        chunks = np.concatenate([one.chunks(rows) for one in found], 1)
     first, last = int(chunks.min()), int(chunks.max()) + 1
     if last * 16 > len(cta.shared.bytes):
         raise MemoryFault("a matrix descriptor goes beyond the end of shared memory")
@@ -64,4 +75,6 @@ def _matrix(cta: CtaState, descriptors: Sequence[int], rows: int, element: str, 
     else:
         cta.shared.engine_read((np.sort(chunks, axis=None)[:, None] * 16 + np.arange(16)).reshape(-1), clock)
     content = cta.shared.bytes[: last * 16].reshape(-1, 16)[chunks]
+    if across:
+        return simt_wgmma.widened(content.reshape(len(chunks), -1), element)[:, :rows].T
     return simt_wgmma.widened(content.reshape(rows, -1), element)

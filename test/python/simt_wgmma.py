@@ -118,26 +118,38 @@ def widened(content: np.ndarray, element: str) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Descriptor:
-    """Of a matrix in shared memory, rows along which k runs."""
+    """Of a matrix in shared memory: rows along which k runs, or rows of k."""
 
     start: int  # bytes
     stride: int  # bytes from 8 rows to the next 8
     swizzle: int
+    leading: int  # across only: bytes from one row's `swizzle` bytes to the next
 
     def chunks(self, rows: int) -> np.ndarray:
         """[rows, 2]: where the 16-byte chunks of 32 bytes of k lie, counted in chunks."""
         row = np.arange(rows)[:, None]
         place = self.start + row // 8 * self.stride + row % 8 * self.swizzle + 16 * np.arange(2)
+        return self._swizzled(place)
+
+    def chunks_across(self, rows: int) -> np.ndarray:
+        """[16, rows / 8]: the same of 16 rows of k, in each of which 16-bit elements of `rows` rows or columns of
+        the product follow one another."""
+        k, chunk = np.arange(16)[:, None], np.arange(-(-rows // 8))
+        each = self.swizzle // 16
+        place = self.start + k // 8 * self.stride + k % 8 * self.swizzle + chunk // each * self.leading
+        return self._swizzled(place + 16 * (chunk % each))
+
+    def _swizzled(self, place: np.ndarray) -> np.ndarray:
         return (place >> 4) ^ (place >> 7 & self.swizzle // 16 - 1)
 
 
 def descriptor(bits: int) -> Descriptor:
-    """PTX ISA, Matrix Descriptor Format, for operands along k with a swizzle."""
+    """PTX ISA, Matrix Descriptor Format, for operands with a swizzle."""
     bits &= (1 << 64) - 1
     swizzle = {1: 128, 2: 64, 3: 32}.get(bits >> 62)
     if swizzle is None or bits >> 49 & 7 or bits & 0xC000 or bits >> 46 & 3:
         raise MemoryFault(f"no such matrix descriptor here: {bits:#x}")
-    found = Descriptor((bits & 0x3FFF) << 4, (bits >> 32 & 0x3FFF) << 4, swizzle)
+    found = Descriptor((bits & 0x3FFF) << 4, (bits >> 32 & 0x3FFF) << 4, swizzle, (bits >> 16 & 0x3FFF) << 4)
     if found.start % (8 * swizzle) >= swizzle or found.stride % (8 * swizzle):
         raise MemoryFault(f"a matrix descriptor of {found}: its start is not in the first row of the pattern")
     return found
