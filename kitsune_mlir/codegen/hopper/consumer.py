@@ -29,7 +29,8 @@ from .fragments import BLOCK, HALVES, Fragment, Lanes, PairedMemory, blocks_of, 
 from .mbarrier import Ring, Slot
 from .operands import is_exchanged, is_held, is_loaded, is_only_operand
 from .program import Block, Product, Program, Segment
-from .stores import Outbox
+from .stash import Stash
+from .stores import BOX_BYTES, BoxWriter, Outbox
 from .tile_ring import TileRing
 
 QUAD = (1, 2)  # lane distances between the four threads of a row
@@ -74,6 +75,8 @@ class Around:
     first_column: ir.Value | None = None  # of the tile, where the grid deals out columns too
     tile: ir.Value | None = None  # its number
     queues: dict[str, TileRing] = field(default_factory=dict)  # to and from other CTAs
+    stashes: Int = 0  # the warpgroup's boxes for tiles that wait
+    writer: BoxWriter | None = None
 
 
 class Consumer:
@@ -82,7 +85,7 @@ class Consumer:
     def __init__(self, program: Program, lanes: Lanes, rings: Rings, around: Around, sums: list[ir.Value]):
         self._program, self._lanes, self._rings, self._around = program, lanes, rings, around
         self._sums = sums
-        self._tiles: dict[str, Fragment] = {}  # by queue
+        self._tiles: dict[str, Fragment | Stash] = {}  # by queue
         self._shares = {columns: self._share_lanes(columns) for columns in program.shares()}
 
     def _share_lanes(self, columns: int) -> tuple[Lanes, Int]:
@@ -100,6 +103,16 @@ class Consumer:
             return columns, self._lanes, 0
         return columns, *self._shares[columns]
 
+    def stash(self, value: ir.Value) -> Stash | None:
+        """Where a tile waits for a later product."""
+        box = self._program.stashes.get(hash(value))
+        return None if box is None else Stash(device.add(self._around.stashes, box * BOX_BYTES))
+
+    @property
+    def writer(self) -> BoxWriter:
+        assert self._around.writer is not None
+        return self._around.writer
+
     @property
     def exchange(self) -> Exchange | None:
         return self._rings.exchange
@@ -116,6 +129,8 @@ class Consumer:
         """Equal stages: the tile between them, the sums and the rings' slots go round."""
         got, put = (kitsune_label(op.operands[0]) for op in (block.stage.gets[0], block.stages[-1].puts[0]))
         tile = self._tiles[got]
+        if isinstance(tile, Stash):
+            raise UnsupportedError("equal stages are not fed from a tile that waits in shared memory")
         carried_words = tile.words
         if self.exchange is not None and all(is_only_operand(get.results[0]) for get in block.stage.gets):
             carried_words = {}  # products read the exchanged tile
@@ -156,7 +171,7 @@ class Consumer:
         for put in block.stage.puts:
             if (label := kitsune_label(put.operands[0])) not in self._around.queues:
                 tile = memories[hash(put.operands[1])]
-                assert isinstance(tile, Fragment)
+                assert isinstance(tile, Fragment | Stash)
                 self._tiles[label] = tile
         self._hand_over(block.stage)
 
@@ -207,8 +222,8 @@ class Consumer:
 
     # Products
 
-    def product(self, product: Product, operands: list[Fragment | None]) -> list[ir.Value]:
-        """The sums of one pass over k. An operand that is read from shared memory is None."""
+    def product(self, product: Product, operands: list[Fragment | Stash | None]) -> list[ir.Value]:
+        """The sums of one pass over k. An operand that comes through a ring or from other CTAs is None."""
         count, element = product.columns // 2, str(element_of(product.op.operands[1]))
         sums, waiting, first = self._sums[:count], None, True
         wgmma.fence()
@@ -220,7 +235,9 @@ class Consumer:
                 self._rings.weights.wait_full(self._rings.weight)
                 b = wgmma.descriptor(self._rings.weights.place(self._rings.weight))
                 steps = segment.steps(chunk)
-                if operand is not None:
+                if isinstance(operand, Stash):
+                    a = operand.chunk(chunk)
+                elif operand is not None:
                     start = chunk * wgmma.CHUNK // wgmma.STEP
                     a = [word for step in range(steps) for word in operand.step(start + step)]
                 elif segment.parts > 1:
@@ -407,10 +424,10 @@ class _Stage:
 
         self.consumer.passes(product, one_pass)
 
-    def _fragment(self, value: ir.Value) -> Fragment:
-        """A product's operand in registers."""
+    def _fragment(self, value: ir.Value) -> Fragment | Stash:
+        """A product's operand in registers, or where it waits."""
         held = self.memories.get(hash(value))
-        if isinstance(held, Fragment):
+        if isinstance(held, Fragment | Stash):
             return held
         lanes = self.consumer.lanes
         tile = Fragment(lanes, element_of(value), shape_of(value))
@@ -442,7 +459,10 @@ class _Stage:
                     tile.words[block, h] = pack(*pair, element)
                 else:
                     tile.values[block, h, 0], tile.values[block, h, 1] = pair
-        if is_held(nest):
+        if (stash := self.consumer.stash(nest.value)) is not None:
+            stash.write(tile if tile.words else _both(tile), self.consumer.writer)
+            self.memories[hash(nest.value)] = stash
+        elif is_held(nest):
             self.memories[hash(nest.value)] = tile if packs or not is_packed(element) else _both(tile)
             if self.consumer.exchange is not None and is_exchanged(nest):
                 self.consumer.exchange.send(tile)

@@ -270,6 +270,8 @@ class ChainedKernel:
         outputs = {result.position: pointer for result, pointer in zip(self.results, frame.pointers[split:])}
 
         queues, program = frame.queues(), frame.role.program
+        room = program.stash_boxes * stores.BOX_BYTES
+        stashes = device.add(device.add(frame.base, frame.role.layout.stashes), device.mul(group, room))
 
         def body(number: ir.Value, row: ir.Value, column: ir.Value | None) -> None:
             valid = device.least(device.sub(frame.grid.rows, row), TILE_ROWS)
@@ -279,7 +281,7 @@ class ChainedKernel:
             first_row = arith.extui(ir.IntegerType.get_signless(64), row)
             around = Around(
                 *(tensors, outputs, frame.vectors, first_row, valid, group_rows, writer.leader, outbox, column),
-                *(number, queues),
+                *(number, queues, stashes, writer),
             )
             zero = arith.constant(ir.F32Type.get(), 0.0)
             Consumer(program, lanes, rings, around, [zero] * (program.weight_columns // 2)).emit()

@@ -27,6 +27,7 @@ class Layout:
     """Byte offsets and counts of slots; `own_outbox` is false where outputs leave from the exchanged tile's boxes."""
 
     sums: int
+    stashes: int
     boxes: int
     outboxes: int
     tiles: int
@@ -46,7 +47,8 @@ def lay_out(program: Program, shared_bytes: int) -> Layout:
     slot_bytes = _aligned(program.weight_columns * BOX_ROW)
     sums = VECTORS_AT + program.vector_bytes
     summed = CONSUMERS * exchange.sums_bytes(program.cluster) if program.cluster > 1 else 0
-    boxes = _aligned(sums + summed)
+    stashes = _aligned(sums + summed)
+    boxes = stashes + CONSUMERS * program.stash_boxes * stores.BOX_BYTES
     exchanged = exchange.boxes_of(program.exchanged_columns)
     outboxes = boxes + CONSUMERS * program.cluster * exchanged * stores.BOX_BYTES
     own_outbox = bool(program.store_maps or program.put_maps) and exchanged < stores.BOXES
@@ -55,7 +57,7 @@ def lay_out(program: Program, shared_bytes: int) -> Layout:
         weights = tiles + tile_slots * TILE_SLOT_BYTES
         slots = min(MOST_SLOTS, (shared_bytes - weights) // slot_bytes)
         if slots > LEAST_SLOTS or slots == LEAST_SLOTS and tile_slots <= LEAST_SLOTS:
-            return Layout(sums, boxes, outboxes, tiles, weights, tile_slots, slots, slot_bytes, own_outbox)
+            return Layout(sums, stashes, boxes, outboxes, tiles, weights, tile_slots, slots, slot_bytes, own_outbox)
     raise UnsupportedError(f"{tiles} bytes of vectors and tiles leave no room for weights in shared memory")
 
 

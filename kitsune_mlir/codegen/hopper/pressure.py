@@ -33,7 +33,7 @@ def check_pressure(program: Program) -> None:
                 died[key] = number
             if nest.kind == PRODUCT and nest.op is not None:
                 sums[number] = block.products[hash(nest.op.results[0])].columns // 2
-            if is_held(nest):
+            if is_held(nest) and hash(nest.value) not in program.stashes:
                 for value in nest.values:
                     born[hash(value)] = number, registers_of(value) // program.cluster
             number += 1

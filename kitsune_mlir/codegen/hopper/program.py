@@ -22,6 +22,7 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.traffic import element_bytes
 
+from . import stash
 from .equal_stages import equal_runs
 from .fragments import BLOCK, is_packed
 from .operands import is_exchanged, is_loaded, is_streamed, parts_of
@@ -124,6 +125,7 @@ class Program:
             for put in stage.puts
             if kitsune_label(put.operands[0]) in self.rings
         }
+        self.stashes = stash.choose(self.blocks) if cluster == 1 else {}
         self.exchanged_columns = self._check_exchanges() if cluster > 1 else 0
         check_pressure(self)
 
@@ -279,6 +281,12 @@ class Program:
             return None
         only = len(products) == 1 and len(self.blocks[0].stages) == 1 and len(self.blocks) == 1 and not self.rings
         return products[0] if only and products[0].passes > 1 else None
+
+    @property
+    def stash_boxes(self) -> int:
+        """Boxes of a warpgroup for stashed tiles."""
+        widths = {hash(nest.value): prod(shape_of(nest.value)[1:]) for block in self.blocks for nest in block.nests}
+        return sum(stash.boxes_of(widths[key]) for key in self.stashes)
 
     @property
     def streams(self) -> bool:

@@ -1,0 +1,96 @@
+"""Held tiles that wait in shared memory for a later product, so that they take no registers meanwhile.
+
+A skip connection's tile, or one that several products read, is written once into swizzled boxes of the warpgroup's
+own, from where products read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from kitsune_mlir.codegen.pipeline import device
+from kitsune_mlir.codegen.pipeline.device import Int
+from kitsune_mlir.codegen.pipeline.memory import shape_of
+from kitsune_mlir.codegen.pipeline.nests import PRODUCT, REDUCTION, kitsune_label
+from kitsune_mlir.dialects import kitsune
+from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.mlir import ir
+
+from . import tma, warps, wgmma
+from .fragments import Fragment, is_packed
+from .operands import is_held, parts_of
+from .stores import BOX_BYTES, BoxWriter
+
+MOST_COLUMNS = 128  # of a tile; wider ones are better kept where the next product wants them
+
+
+@dataclass
+class Stash:
+    """A tile in the boxes from `place` on; only products read it."""
+
+    place: Int
+
+    def chunk(self, number: int) -> ir.Value:
+        """A descriptor of 64 of its columns."""
+        return wgmma.descriptor(device.add(self.place, number * BOX_BYTES))
+
+    def load(self, index: Sequence[Int]) -> ir.Value:
+        raise UnsupportedError("a warpgroup reads single elements of a tile that waits in shared memory")
+
+    def write(self, tile: Fragment, writer: BoxWriter) -> None:
+        """All threads of the warpgroup; products of the tile before have ended."""
+        warps.barrier(writer.barrier, wgmma.THREADS)
+        for number in range(boxes_of(tile.width)):
+            writer.write(device.add(self.place, number * BOX_BYTES), tile, number)
+        tma.fence()
+        warps.barrier(writer.barrier, wgmma.THREADS)
+
+
+def boxes_of(width: int) -> int:
+    return -(-width // wgmma.CHUNK)
+
+
+def choose(blocks: Sequence) -> dict[int, int]:
+    """Which tiles of a program wait in shared memory: the number of the first box by the value's key. Those that
+    products alone read, and not just the next one."""
+    order: list[tuple[int, list[int]]] = []  # of products: key of the result, keys of the tiles read
+    made: dict[int, tuple[int, ir.Value]] = {}  # tile -> products before it, value
+    alias: dict[str, int] = {}
+    for block in blocks:
+        gets = {hash(get.results[0]): alias.get(kitsune_label(get.operands[0]), 0) for get in block.stage.gets}
+        for nest in block.nests:
+            if nest.kind == PRODUCT:
+                read = [hash(part) for part in parts_of(nest.op.operands[0])]
+                order.append((hash(nest.op.results[0]), [gets.get(key, key) for key in read]))
+            if nest.kind != REDUCTION and is_held(nest):
+                made[hash(nest.value)] = len(order), nest.value
+        for put in block.stages[-1].puts:
+            source = block.stage.puts[0] if len(block.stages) > 1 else put
+            alias[kitsune_label(put.operands[0])] = hash(source.operands[1])
+    found, box = {}, 0
+    for key, (before, value) in made.items():
+        readers = [number for number, (_, read) in enumerate(order) if key in read]
+        width = prod(shape_of(value)[1:])
+        if width > MOST_COLUMNS or not is_packed(value.type.element_type) or not _only_products_read(value):
+            continue
+        if readers and readers != [before]:
+            found[key] = box
+            box += boxes_of(width)
+    return found
+
+
+def _only_products_read(value: ir.Value) -> bool:
+    for use in value.uses:
+        op = use.owner.operation
+        if op.name == "tensor.concat":
+            if not _only_products_read(op.results[0]):
+                return False
+        elif op.name == kitsune.PutOp.OPERATION_NAME:
+            taken = (other.owner.operation for other in op.operands[0].uses)
+            if not all(_only_products_read(get.results[0]) for get in taken if get != op):
+                return False
+        elif op.name not in ("linalg.matmul", "tensor.dim"):
+            return False
+    return True
