@@ -16,6 +16,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import ClassVar
 
+from kitsune_mlir.codegen.hopper.accumulate_kernel import AccumulateKernel
 from kitsune_mlir.codegen.hopper.kernel import CHAINED, ChainedKernel
 from kitsune_mlir.codegen.hopper.program import TILE_ROWS, padded_columns
 from kitsune_mlir.codegen.pipeline.kernel import PipelineKernel
@@ -56,8 +57,13 @@ class ConvertKitsuneToGpu(ModulePass):
                 _call(module, pipeline, kernel, built)
 
 
-def _kernel(pipeline: kitsune.PipelineOp, target: targets.Target, wait_budget: int) -> PipelineKernel | ChainedKernel:
+Kernel = PipelineKernel | ChainedKernel | AccumulateKernel
+
+
+def _kernel(pipeline: kitsune.PipelineOp, target: targets.Target, wait_budget: int) -> Kernel:
     """What builds the kernel of a pipeline of this shape."""
+    if pipeline.shape == CHAINED and any(stage.accumulates for stage in pipeline.stages):
+        return AccumulateKernel(pipeline, target)
     if pipeline.shape == CHAINED:
         return ChainedKernel(pipeline, target)
     if target.products == "wgmma" and pipeline.tile_rows == TILE_ROWS and not wait_budget:
@@ -66,7 +72,7 @@ def _kernel(pipeline: kitsune.PipelineOp, target: targets.Target, wait_budget: i
     return PipelineKernel(pipeline, target, wait_budget)
 
 
-def _operands(kernel: PipelineKernel | ChainedKernel) -> list[ir.Value]:
+def _operands(kernel: Kernel) -> list[ir.Value]:
     """What the kernel is called with: its tensors, weights widened with zeros where it wants them so."""
     operands = list(kernel.tensors)
     for number in kernel.padded:
@@ -84,17 +90,16 @@ def _zero(element: ir.Type) -> ir.Attribute:
     return ir.FloatAttr.get(element, 0.0)
 
 
-def _call(
-    module: ir.Module, pipeline: kitsune.PipelineOp, kernel: PipelineKernel | ChainedKernel, built: ir.Operation
-) -> None:
+def _call(module: ir.Module, pipeline: kitsune.PipelineOp, kernel: Kernel, built: ir.Operation) -> None:
     """Puts the kernel into the module and a call in the pipeline's place."""
     name = pipeline.label
+    ends = _ends(kernel)
     with ir.InsertionPoint(pipeline):
         operands = _operands(kernel)
     built.attributes["kitsune.pipeline"] = ir.StringAttr.get(name)
     built.attributes["kitsune.launch"] = ir.StringAttr.get(kernel.launch())
     with ir.InsertionPoint.at_block_begin(module.body):
-        results = [result.results[0].type for result in kernel.results]
+        results = [end.type for end in ends]
         type_ = ir.FunctionType.get([value.type for value in operands], results)
         function = func.FuncOp(name, type_, visibility="private")
         access = ir.DictAttr.get({"bufferization.access": ir.StringAttr.get("read")})
@@ -104,7 +109,16 @@ def _call(
         ir.InsertionPoint.current.insert(built.detach_from_parent())
     with ir.InsertionPoint(pipeline):
         call = func.CallOp(results, name, operands)
-    for result, value in zip(kernel.results, call.results):
-        result.results[0].replace_all_uses_with(value)
+    for result, end, value in zip(kernel.results, ends, call.results):
+        end.replace_all_uses_with(value)
+        if end != result.results[0]:
+            end.owner.erase()
         result.operation.erase()
     pipeline.operation.erase()
+
+
+def _ends(kernel: Kernel) -> list[ir.Value]:
+    """What the kernel's outputs take the place of: its results, or what it makes of them besides."""
+    if isinstance(kernel, AccumulateKernel):
+        return kernel.ends
+    return [result.results[0] for result in kernel.results]

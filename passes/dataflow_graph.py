@@ -23,15 +23,17 @@ class DataflowGraph:
         self.nodes = [self._node(i, op) for i, op in enumerate(self.ops)]
 
     def _grow_spaces(self) -> None:
-        """Each product not reached yet opens a row space; it spreads along operands and uses."""
+        """Each product not reached yet opens a row space, those that sum over rows last; it spreads along operands
+        and uses."""
         space = 0
-        for op in self.ops:
-            if op.name == "linalg.matmul" and op not in self.space and not isinstance(_streams(op, 1), str):
-                self._spread(op, space)
-                space += 1
+        for p in (1, 0):
+            for op in self.ops:
+                if op.name == "linalg.matmul" and op not in self.space and not isinstance(_streams(op, p), str):
+                    self._spread(op, p, space)
+                    space += 1
 
-    def _spread(self, seed: ir.Operation, space: int) -> None:
-        work = [(seed, 1)]
+    def _spread(self, seed: ir.Operation, rows: int, space: int) -> None:
+        work = [(seed, rows)]
         while work:
             op, p = work.pop()
             if op in self.space:
@@ -79,7 +81,10 @@ class DataflowGraph:
             reason = _streams(op, 1)
             reason = reason if isinstance(reason, str) else "no matrix product streams these rows"
             return Node(index, name, _unique(streams), _unique(wholes), None, SIMT, reason)
-        return Node(index, name, _unique(streams), _unique(wholes), self.space[op], self._kind(op))
+        multiplies = name == "linalg.matmul"
+        return Node(
+            index, name, _unique(streams), _unique(wholes), self.space[op], self._kind(op), multiplies=multiplies
+        )
 
     def _kind(self, op: ir.Operation) -> str:
         if self.rows[op] == 0:

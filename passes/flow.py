@@ -12,7 +12,15 @@ from .stage_cost import row_bytes
 def flow_of(pipeline: kitsune.PipelineOp) -> Flow:
     """Stages, queues and sizes of a placed pipeline."""
     stages = tuple(
-        Stage(stage.label, stage.unit, stage.role, stage.replicas, stage.fires_once, mlir.location(stage.location))
+        Stage(
+            stage.label,
+            stage.unit,
+            stage.role,
+            stage.replicas,
+            stage.fires_once,
+            stage.fires_once and pipeline.shape == "chained",
+            mlir.location(stage.location),
+        )
         for stage in pipeline.stages
     )
     return Flow(pipeline.label, stages, tuple(_queue(queue) for queue in pipeline.queues))

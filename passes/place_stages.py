@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kitsune_mlir import rows
+from kitsune_mlir.codegen.hopper import accumulate
 from kitsune_mlir.codegen.hopper.layout import lay_out
 from kitsune_mlir.codegen.hopper.program import Program, fit
 from kitsune_mlir.dialects import kitsune
@@ -63,14 +64,14 @@ class PlaceStages(ModulePass):
             _rewrite(pipeline, placement, target.name)
 
 
-def chained_form(
-    pipeline: kitsune.PipelineOp, target: targets.Target, cluster: int = 0
-) -> tuple[Chained | None, str]:
+def chained_form(pipeline: kitsune.PipelineOp, target: targets.Target, cluster: int = 0) -> tuple[Chained | None, str]:
     """How CTAs, `cluster` to a tile or as few as can, carry tiles through all stages in the registers of warpgroups;
     None, and the reason, when they cannot."""
     if target.products != "wgmma":
         return None, f"{target.name} has no warpgroup products"
     try:
+        if any(stage.accumulates for stage in pipeline.stages):
+            return Chained(blocks=accumulate.fit(pipeline, target).blocks), ""
         program = Program(pipeline, cluster) if cluster else fit(pipeline)
         lay_out(program, target.shared_bytes)
     except UnsupportedError as error:

@@ -33,6 +33,7 @@ class Stage:
     role: int
     replicas: int  # CTAs of the role; equal for all its stages
     once: bool = False  # fires once, on the partial sums of accumulating queues
+    split: bool = False  # once, in the role of what it sums: after the last tile each CTA adds a share of the elements
     location: str = ""  # "model.py:12"
 
 

@@ -28,6 +28,7 @@ class Node:
     space: int | None = None
     kind: str = SIMT
     reason: str = ""
+    multiplies: bool = False  # a matrix product, also one that sums over the rows
 
 
 @dataclass(frozen=True)

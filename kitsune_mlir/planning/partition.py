@@ -74,7 +74,7 @@ def partition(nodes: Sequence[Node], min_products: int = 1) -> Partition:
         space = nodes[members[0]].space
         if space is None:
             continue
-        products = sum(nodes[member].kind == PRODUCT for member in members)
+        products = sum(nodes[member].kind == PRODUCT or nodes[member].multiplies for member in members)
         if products >= min_products:
             result.groups.append(Group(tuple(sorted(members)), space))
         else:

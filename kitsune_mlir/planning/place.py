@@ -37,10 +37,11 @@ class QueueCost:
 @dataclass(frozen=True)
 class Chained:
     """How a pipeline is chained: `cluster` CTAs share the columns of a tile, or `column_tiles` CTAs take a row tile's
-    columns by themselves."""
+    columns by themselves. Where it sums over the rows, each CTA has one of `blocks` blocks of a partial sum."""
 
     cluster: int = 1
     column_tiles: int = 1
+    blocks: int = 0
 
 
 @dataclass(frozen=True)
@@ -87,10 +88,20 @@ def _chained(
     """One role whose replicas are whole clusters."""
     found = _placement("chained", [0] * len(stages), stages, queues, CHAINED_ROWS, rows, target)
     tiles = target.sms if rows is None else max(1, -(-rows // CHAINED_ROWS))
+    if form.blocks:
+        return _accumulated(found, queues, tiles * (CHAINED_ROWS // TILE_ROWS), target, form.blocks)
     clusters = min(tiles * form.column_tiles, target.sms // form.cluster)
     transports = found.transports if form.cluster == 1 else ("dsmem",) * len(queues)
     replicas = (clusters * form.cluster,)
     return dataclasses.replace(found, replicas=replicas, transports=transports, cluster=form.cluster)
+
+
+def _accumulated(found: Placement, queues: Sequence[QueueCost], tiles: int, target: Target, blocks: int) -> Placement:
+    """Groups of `blocks` CTAs leave a partial sum each, in L2; then all CTAs add up a share of the elements."""
+    groups = min(tiles, target.sms // blocks)
+    transports = tuple("l2" if queue.accumulates else "smem" for queue in queues)
+    depths = tuple(groups if queue.accumulates else 1 for queue in queues)
+    return dataclasses.replace(found, replicas=(groups * blocks,), transports=transports, depths=depths)
 
 
 def choose_tile_rows(rows: int | None, target: Target) -> int:

@@ -115,8 +115,8 @@ def _queue_structure(flow: Flow, queue: Queue, order: dict[str, int]) -> Iterato
 def _rates(flow: Flow) -> Iterator[Finding]:
     """Each queue is filled and drained once a tile, or once: never one side so and the other so."""
     for role, stages in flow.roles.items():
-        if len({stage.once for stage in stages}) > 1:
-            late = next(stage for stage in stages if stage.once)
+        late = next((stage for stage in stages if stage.once and not stage.split), None)
+        if late is not None and len({stage.once for stage in stages}) > 1:
             yield _error(late.name, f"fires once but shares role {role} with stages that fire on every tile")
     taken: set[str] = set()
     for queue in flow.queues:
@@ -136,13 +136,14 @@ def _rates(flow: Flow) -> Iterator[Finding]:
     for stage in flow.stages:
         if stage.once and stage.name not in taken:
             yield _error(stage.name, "fires once but takes from no accumulating queue")
-        if stage.once and stage.replicas != 1:
+        if stage.once and not stage.split and stage.replicas != 1:
             yield _error(stage.name, f"fires once, on 1 replica, found {stage.replicas}: each would store the sum")
 
 
 def _accumulation(flow: Flow, queue: Queue) -> Iterator[Finding]:
     replicas = flow.stage(queue.producer).replicas
-    if queue.depth < replicas:
+    whole = not any(flow.stage(name).split for name in queue.consumers)  # else replicas leave blocks of partial sums
+    if whole and queue.depth < replicas:
         yield _error(
             queue.name,
             f"needs a depth of at least {replicas}, found {queue.depth}: each replica of '{queue.producer}' leaves "

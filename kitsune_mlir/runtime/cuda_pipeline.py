@@ -46,6 +46,7 @@ class PipelineLauncher:
         self._workspaces: dict[int, Any] = {}
         self._lock = threading.Lock()
         self.workspace_bytes: int = launch["workspace_bytes"]
+        self.sums: bool = launch.get("sums", False)  # over the rows: the sum of none is written too
         self._check_residency()
 
     def config(self, stream: int) -> Any:
@@ -113,7 +114,7 @@ class PipelineLauncher:
             raise UserError(f"inputs that are streamed together must have the same number of rows, found {found}")
         (rows,) = counts
         sizes = [prod(shape) * numpy_dtype(dtype).itemsize for shape, dtype in arguments]
-        maps = self._maps.bind(rows) if self._maps and rows else None
+        maps = self._maps.bind(max(rows, 1)) if self._maps else None
         return BoundPipeline(self, rows, sizes, len(results), maps)
 
     def workspace(self, stream: int) -> int:
@@ -168,6 +169,7 @@ class BoundPipeline:
         self, launcher: PipelineLauncher, rows: int, sizes: Sequence[int], results: int, maps: BoundMaps | None
     ):
         self.workspace_bytes = launcher.workspace_bytes
+        self._idle = not rows and not launcher.sums
         self._launcher, self._rows, self._sizes, self._maps = launcher, rows, sizes, maps
         self._tensors = len(sizes) + results
         self._slots = (ctypes.c_uint64 * (self._tensors + 2))()
@@ -182,7 +184,7 @@ class BoundPipeline:
     def launch(self, stream: int, pointers: list[int], workspace: int | None = None) -> None:
         """Puts one run on the stream. `pointers` are device addresses of inputs, then results; `workspace` that of
         zeros which no other run uses meanwhile, by default the stream's own."""
-        if not self._rows:
+        if self._idle:
             return
         if workspace is None:
             workspace = self._launcher.workspace(stream)
@@ -194,7 +196,7 @@ class BoundPipeline:
         with self._lock:
             self._slots[: self._tensors] = pointers
             self._slots[self._tensors] = workspace
-            if self._maps:
+            if self._maps and self._rows:  # of no rows nothing is copied
                 self._maps.point([*pointers, workspace])
             self._launcher.put(stream, self._address, workspace)
 

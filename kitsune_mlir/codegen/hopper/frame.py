@@ -1,0 +1,52 @@
+"""Around the body of a warpgroup kernel: its module, its parameters, its shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kitsune_mlir.codegen.pipeline import device
+from kitsune_mlir.mlir import ir, llvm
+
+from . import tma
+
+MAPS = "kitsune.maps"  # on a gpu.func: how many tensor maps its first parameter holds
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A kernel's parameters: its tensor maps, the addresses of its tensors and results, its workspace, the rows of the
+    call (i32). `base` is the address of shared memory, 1024-byte aligned."""
+
+    maps: ir.Value
+    pointers: list[ir.Value]
+    workspace: ir.Value
+    rows: ir.Value
+    base: ir.Value
+
+
+def pointer_count(tensors: Sequence[ir.Value], results: Sequence[ir.OpView]) -> int:
+    return len(tensors) + len(results)
+
+
+def build(name: str, pointers: int, maps: int, threads: int, body: Callable[[Frame], None]) -> ir.Operation:
+    """The gpu.module `name`_kernel, at the insertion point; `body` emits the kernel's code."""
+    module = device.gpu.GPUModuleOp(f"{name}_kernel")
+    module.operation.attributes["kitsune.scheduled"] = ir.UnitAttr.get()
+    arguments = [ir.Type.parse("!llvm.ptr"), *[device.pointer_type(device.GLOBAL)] * (pointers + 1), device.i32()]
+    with ir.InsertionPoint(module.bodyRegion.blocks.append()):
+        linkage = ir.Attribute.parse("#llvm.linkage<external>")
+        shared = ir.Type.parse("!llvm.array<0 x i8>")
+        llvm.GlobalOp(shared, "shared", linkage, addr_space=device.SHARED, alignment=tma.ALIGN)
+        type_ = ir.FunctionType.get(arguments, [])
+        kernel = device.gpu.GPUFuncOp(type_, name, kernel=True, known_block_size=[threads, 1, 1])
+        kernel.attributes["kitsune.fast_math"] = ir.UnitAttr.get()
+        kernel.attributes[MAPS] = ir.IntegerAttr.get(device.i32(), maps)
+        kernel.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(device.i32(), 1)
+        with ir.InsertionPoint(kernel.body.blocks.append(*arguments)):
+            first, *addresses, workspace, rows = kernel.body.blocks[0].arguments
+            memory = llvm.AddressOfOp(device.pointer_type(device.SHARED), "shared").result
+            base = llvm.PtrToIntOp(device.i32(), memory).result
+            body(Frame(first, addresses, workspace, rows, base))
+            device.gpu.ReturnOp([])
+    return module.operation

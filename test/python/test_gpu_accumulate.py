@@ -1,0 +1,88 @@
+"""Products that sum over the rows, on the stand-in GPU: partial sums in warpgroups, added up by a tree in L2."""
+
+import pytest
+import torch
+from test_gpu_models import check
+from test_gpu_pipelines import runner_of, small_gpu  # noqa: F401  (a fixture)
+from torch import nn
+
+import kitsune_mlir
+
+TYPES = {torch.bfloat16: 2e-2, torch.float16: 4e-3}
+
+
+class Product(nn.Module):
+    """x^T y, with what is asked for after it."""
+
+    def __init__(self, after=lambda sums: sums):
+        super().__init__()
+        self.after = after
+
+    def forward(self, x, y):
+        return self.after(x.t() @ y)
+
+
+def run(model, args, target, bound, seed=0, **options):
+    wanted = model(*args)
+    program, runner, device = runner_of(model, args, target, "chained", seed=seed, tile=0, **options)
+    for _ in range(2):
+        check(program, runner, args, wanted, bound)
+    assert device.pipeline_launches == 2
+    return program, runner, device
+
+
+def tensors(rows, m, n, dtype):
+    torch.manual_seed(rows + m)
+    return torch.randn(rows, m, dtype=dtype), torch.randn(rows, n, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=["bf16", "f16"])
+@pytest.mark.parametrize(
+    "m, n, rows",
+    [(256, 256, 300), (64, 64, 1), (128, 320, 65), (8, 72, 64), (200, 104, 1000), (384, 256, 129)],
+)
+def test_widths_and_rows(m, n, rows, dtype, small_gpu):  # noqa: F811
+    run(Product(), tensors(rows, m, n, dtype), small_gpu, TYPES[dtype])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_in_any_order(seed, small_gpu):  # noqa: F811
+    run(Product(), tensors(900, 64, 192, torch.bfloat16), small_gpu, TYPES[torch.bfloat16], seed)
+
+
+def test_any_number_of_rows(small_gpu):  # noqa: F811
+    """The sum of no rows is zero."""
+    rows = torch.export.Dim("rows", min=0)
+    model, args = Product(), tensors(70, 64, 64, torch.bfloat16)
+    program, runner, device = runner_of(
+        model, args, small_gpu, "chained", tile=0, dynamic_shapes={"x": {0: rows}, "y": {0: rows}}
+    )
+    for count in (1, 0, 64, 777):
+        args = tensors(count, 64, 64, torch.bfloat16)
+        check(program, runner, args, model(*args), TYPES[torch.bfloat16])
+    assert device.pipeline_launches == 4
+
+
+@pytest.mark.parametrize(
+    "after",
+    [torch.relu, lambda sums: sums.float() * 0.5, lambda sums: (sums, sums + 1)],
+    ids=["in the kernel", "another type", "read twice"],
+)
+def test_what_follows(after, small_gpu):  # noqa: F811
+    run(Product(after), tensors(200, 64, 64, torch.bfloat16), small_gpu, TYPES[torch.bfloat16])
+
+
+def test_others_run_bulk_synchronously(small_gpu):  # noqa: F811
+    """A width that tensor copies cannot read."""
+    args = tensors(50, 20, 12, torch.bfloat16)
+    program, runner, device = runner_of(Product(), args, small_gpu, "auto", tile=0)
+    check(program, runner, args, Product()(*args), TYPES[torch.bfloat16])
+    assert not device.pipeline_launches
+
+
+@pytest.mark.parametrize("m, n", [(256, 256), (64, 64), (512, 1024), (136, 320)])
+def test_registers(m, n):
+    """For the real target: nothing is spilled, warpgroup products are not serialised."""
+    found = kitsune_mlir.compile(Product(), tensors(4096, m, n, torch.bfloat16), target="sm_90a")
+    (kernel,) = [kernel for kernel in found.plan["kernels"] if kernel["name"] == "pipeline0"]
+    assert kernel["spill_stores"] == kernel["spill_loads"] == 0
