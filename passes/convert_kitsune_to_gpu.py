@@ -22,7 +22,7 @@ from kitsune_mlir.codegen.hopper.program import TILE_ROWS, padded_columns
 from kitsune_mlir.codegen.pipeline.kernel import PipelineKernel
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError, UserError
-from kitsune_mlir.mlir import arith, func, ir, remark, tensor
+from kitsune_mlir.mlir import arith, func, ir, linalg, remark, tensor
 from kitsune_mlir.planning import target as targets
 
 from .base import ModulePass
@@ -73,21 +73,26 @@ def _kernel(pipeline: kitsune.PipelineOp, target: targets.Target, wait_budget: i
 
 
 def _operands(kernel: Kernel) -> list[ir.Value]:
-    """What the kernel is called with: its tensors, weights widened with zeros where it wants them so."""
+    """What the kernel is called with: its tensors, rows widened with zeros where it wants them so."""
     operands = list(kernel.tensors)
     for number in kernel.padded:
-        kind = ir.RankedTensorType(operands[number].type)
-        n, k = kind.shape
-        extra = ir.RankedTensorType.get([n, padded_columns(k, kind.element_type) - k], kind.element_type)
-        zeros = arith.ConstantOp(extra, ir.DenseElementsAttr.get_splat(extra, _zero(kind.element_type))).result
-        operands[number] = tensor.concat(
-            ir.RankedTensorType.get([n, k + extra.shape[1]], kind.element_type), 1, [operands[number], zeros]
-        )
+        operands[number] = _widened(operands[number])
     return operands
 
 
-def _zero(element: ir.Type) -> ir.Attribute:
-    return ir.FloatAttr.get(element, 0.0)
+def _widened(whole: ir.Value) -> ir.Value:
+    """A tensor of two dimensions with zeros after each row, so that rows are multiples of 16 bytes."""
+    kind = ir.RankedTensorType(whole.type)
+    count, width = kind.shape
+    extra = padded_columns(width, kind.element_type) - width
+    if kind.is_dynamic_dim(0):
+        sizes = [tensor.dim(whole, arith.ConstantOp.create_index(0))]
+        empty = tensor.EmptyOp([*sizes, extra], kind.element_type).result
+    else:
+        empty = tensor.EmptyOp([count, extra], kind.element_type).result
+    zero = arith.ConstantOp(kind.element_type, ir.FloatAttr.get(kind.element_type, 0.0)).result
+    zeros = linalg.fill(zero, outs=[empty])
+    return tensor.concat(ir.RankedTensorType.get([count, width + extra], kind.element_type), 1, [whole, zeros])
 
 
 def _call(module: ir.Module, pipeline: kitsune.PipelineOp, kernel: Kernel, built: ir.Operation) -> None:

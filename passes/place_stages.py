@@ -72,7 +72,7 @@ def chained_form(pipeline: kitsune.PipelineOp, target: targets.Target, cluster: 
     try:
         if any(stage.accumulates for stage in pipeline.stages):
             return Chained(blocks=accumulate.fit(pipeline, target).blocks), ""
-        program = Program(pipeline, cluster) if cluster else fit(pipeline)
+        program = Program(pipeline, target.sms, cluster) if cluster else fit(pipeline, target.sms)
         lay_out(program, target.shared_bytes)
     except UnsupportedError as error:
         return None, str(error)

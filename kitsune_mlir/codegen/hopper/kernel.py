@@ -85,7 +85,7 @@ class ChainedKernel:
         ctas = maps = 0
         replicas = {stage.role: stage.replicas or 1 for stage in pipeline.stages}
         for role in sorted(replicas):
-            program = Program(pipeline, pipeline.cluster, role)
+            program = Program(pipeline, target.sms, pipeline.cluster, role)
             layout = lay_out(program, target.shared_bytes)
             self.roles.append(_Role(program, layout, ctas, replicas[role], maps))
             ctas, maps = ctas + replicas[role], maps + len(program.maps)

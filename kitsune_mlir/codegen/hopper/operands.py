@@ -14,6 +14,8 @@ from .fragments import is_packed
 from .tile_ring import crosses
 
 STREAMED_COLUMNS = 128  # operands at least that wide come through shared memory
+# Rows that are no multiple of 16 bytes must be copied first: only when registers do not hold the operand.
+MOST_HELD_COLUMNS = 352
 
 
 def parts_of(value: ir.Value) -> list[ir.Value]:
@@ -27,11 +29,19 @@ def parts_of(value: ir.Value) -> list[ir.Value]:
 def is_streamed(value: ir.Value) -> bool:
     """Whether a tile comes through shared memory: a wide one that is loaded as it is, one from another CTA."""
     op, width = rows.producer(value), prod(shape_of(value)[1:])
-    if op is None or not is_packed(element_of(value)) or width * 2 % 16:
+    if op is None or not is_packed(element_of(value)):
         return False
     if op.name == kitsune.GetOp.OPERATION_NAME:
-        return crosses(rows.producer(op.operands[0]).opview)
-    return op.name == kitsune.LoadOp.OPERATION_NAME and width >= STREAMED_COLUMNS
+        return crosses(rows.producer(op.operands[0]).opview) and width * 2 % 16 == 0
+    if op.name != kitsune.LoadOp.OPERATION_NAME or width < STREAMED_COLUMNS:
+        return False
+    return width * 2 % 16 == 0 or width > MOST_HELD_COLUMNS and _can_be_widened(op.operands[0])
+
+
+def _can_be_widened(whole: ir.Value) -> bool:
+    """Whether products alone read a tensor of two dimensions, so that its rows may be made longer for them."""
+    loads = [use.owner.operation for use in whole.uses if use.owner.operation.name == kitsune.LoadOp.OPERATION_NAME]
+    return len(shape_of(whole)) == 2 and all(is_only_operand(load.results[0]) for load in loads)
 
 
 def is_held(nest: Nest) -> bool:
@@ -57,7 +67,7 @@ def is_operand(value: ir.Value) -> bool:
 
 
 def is_only_operand(value: ir.Value) -> bool:
-    """Whether nothing but products reads a tile got from a queue."""
+    """Whether nothing but products reads a tile."""
     return {use.owner.operation.name for use in value.uses} <= {"linalg.matmul", "tensor.dim"}
 
 

@@ -20,6 +20,7 @@ from kitsune_mlir.codegen.pipeline.nests import PRODUCT, REDUCTION, Nest, StageN
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.planning.columns import choose_columns
 from kitsune_mlir.traffic import element_bytes
 
 from . import stash
@@ -103,10 +104,13 @@ class Program:
     """`tensors` are the kernel's inputs, `results` its outputs. Raises UnsupportedError for what warpgroups cannot
     chain."""
 
-    def __init__(self, pipeline: kitsune.PipelineOp, cluster: int = 1, role: int | None = None):
+    def __init__(self, pipeline: kitsune.PipelineOp, sms: int, cluster: int = 1, role: int | None = None):
         stages = [stage for stage in pipeline.stages if role in (None, stage.role)]
         self.cluster = cluster
         self.rings = ring_places(pipeline)[0]
+        self._sms, self._row_tiles = sms, _row_tiles(stages)
+        products = [op for stage in stages for op in stage.block.operations if op.operation.name == "linalg.matmul"]
+        self._alone = len(products) == 1 and cluster == 1 and not self.rings
         self.tensors = [value for value in pipeline.inputs if rows.is_tensor(value)]
         self.results = pipeline.result_ops
         self._numbers = {hash(value): number for number, value in enumerate(self.tensors)}
@@ -152,6 +156,9 @@ class Program:
             raise UnsupportedError(f"{n} columns of a product are more than a warpgroup keeps in registers")
         unit = BLOCK if passes == 1 else CHUNK
         columns = -(-n // (passes * unit)) * unit
+        if self._alone and not nest.local and n > CHUNK:
+            k = shape_of(op.operands[0])[1]
+            columns = min(columns, choose_columns(n, k, self._row_tiles, self._sms))
         segments, start = [], 0
         for value in parts_of(op.operands[0]):
             width = prod(shape_of(value)[1:])
@@ -223,9 +230,12 @@ class Program:
         op, width, element = rows.producer(value), prod(shape_of(value)[1:]), element_of(value)
         if op.name == kitsune.GetOp.OPERATION_NAME:
             return self._ring_map(kitsune_label(op.operands[0]), value, TILE_ROWS)
-        number = self._numbers[hash(op.operands[0])]
+        number, stride = self._numbers[hash(op.operands[0])], width
+        if width * element_bytes(element) % 16:
+            self.padded.add(number)
+            stride = padded_columns(width, element)
         self.maps.append(
-            TensorMap(number, str(element), (width, None), (width * element_bytes(element),), (CHUNK, TILE_ROWS))
+            TensorMap(number, str(element), (width, None), (stride * element_bytes(element),), (CHUNK, TILE_ROWS))
         )
         return len(self.maps) - 1
 
@@ -310,12 +320,18 @@ def padded_columns(columns: int, element: ir.Type) -> int:
     return -(-columns // each) * each
 
 
-def fit(pipeline: kitsune.PipelineOp) -> Program:
+def _row_tiles(stages: list[kitsune.StageOp]) -> int | None:
+    """Tiles of the rows that the stages stream; None when they are open until the call."""
+    sizes = [shape_of(load.operands[0])[0] for stage in stages for load in stage.loads]
+    return -(-sizes[0] // TILE_ROWS) if sizes and sizes[0] != rows.DYNAMIC else None
+
+
+def fit(pipeline: kitsune.PipelineOp, sms: int) -> Program:
     """The program of the fewest CTAs that hold a tile. Raises UnsupportedError when no cluster does."""
     first: UnsupportedError | None = None
     for cluster in CLUSTERS:
         try:
-            return Program(pipeline, cluster)
+            return Program(pipeline, sms, cluster)
         except UnsupportedError as error:
             first = first or error
     assert first is not None

@@ -1,0 +1,28 @@
+"""How wide the tiles of a single wide product are: a trade between weights read twice and multiprocessors idle."""
+
+from __future__ import annotations
+
+CHOICES = (256, 192, 128, 64)  # columns of a tile, 64 a box
+TILE_ROWS, CHUNK = 128, 64
+_MFLOP_US = 5.6  # of one SM, measured on 8192^3: 5.9 TFLOP/s
+_L2_BYTES_US = 75_000  # of one SM, at the same time
+_EPILOGUE_US = 1.5  # of 256 columns; a fixed part for each tile
+_START_US = 1.0
+
+
+def choose_columns(n: int, k: int, row_tiles: int | None, sms: int) -> int:
+    """Columns of a tile of 128 rows by n columns, k summed, dealt out to `sms` CTAs. Unknown rows are many."""
+    if row_tiles is None:
+        return -(-n // (-(-n // CHOICES[0]) * CHUNK)) * CHUNK
+    return min(CHOICES, key=lambda columns: (predicted_us(columns, n, k, row_tiles, sms), -columns))
+
+
+def predicted_us(columns: int, n: int, k: int, row_tiles: int, sms: int) -> float:
+    """Of all tiles: chunks of k as fast as tensor cores or L2 allow, and an epilogue."""
+    chunk = max(
+        2e-6 * TILE_ROWS * columns * CHUNK / _MFLOP_US,
+        2.0 * (TILE_ROWS + columns) * CHUNK / _L2_BYTES_US,
+    )
+    tile = -(-k // CHUNK) * chunk + _START_US + _EPILOGUE_US * columns / 256
+    waves = -(-row_tiles * -(-n // columns) // sms)
+    return waves * tile
