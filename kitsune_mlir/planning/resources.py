@@ -64,7 +64,7 @@ def _most(flow: Flow, role: int) -> int:
     for queue in flow.queues:
         size = queue.depth * queue.tile_bytes
         takers = [order[name] for name in queue.consumers if name in order]
-        if queue.transport == "dsmem" and queue.producer in order:
+        if queue.transport == "dsmem" and queue.producer in order and takers:
             shared.append(size)
         elif queue.transport == "dsmem":
             always += size if takers else 0
