@@ -102,5 +102,8 @@ def parse_report(said: str) -> dict[str, KernelInfo]:
     return kernels
 
 
+_ALARMING = ("warning", "advisory", "potential performance loss")
+
+
 def _warnings(said: str) -> list[str]:
-    return [line.strip() for line in said.splitlines() if "warning" in line.lower() or "advisory" in line.lower()]
+    return [line.strip() for line in said.splitlines() if any(word in line.lower() for word in _ALARMING)]

@@ -28,6 +28,8 @@ def assembled(name: str, dtype: torch.dtype, chip: str, shape: str = "auto") -> 
     for kernel in mlir.walk(program.module, "gpu.module"):
         text = ptx.to_ptx(kernel, machine)
         assert f".target {chip}" in text
+        if chip != "sm_90a":
+            assert "mma.sync" in text and "wgmma" not in text
         kernels |= ptxas.assemble(text, machine).kernels
     assert names and kernels.keys() == names
     return kernels

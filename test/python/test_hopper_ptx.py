@@ -1,0 +1,95 @@
+"""What ptxas says of chained kernels: no spills, no stack, products that overlap (no wgmma run one after another)."""
+
+import pytest
+import torch
+from torch import nn
+
+from examples.models import nerf
+from kitsune_mlir import mlir
+from kitsune_mlir.codegen import ptx, ptxas
+from kitsune_mlir.frontend import import_model
+from kitsune_mlir.passes import pipeline
+from kitsune_mlir.planning import target
+
+pytestmark = pytest.mark.skipif(ptxas.find() is None, reason="there is no ptxas")
+PASSES = (
+    "prepare-linalg",
+    "partition-dataflow",
+    "design-pipeline",
+    "cut-pipelines",
+    "place-stages",
+    "verify-dataflow",
+    "convert-kitsune-to-gpu",
+)
+BF16, F16 = torch.bfloat16, torch.float16
+
+
+def assembled(model: nn.Module, args: tuple) -> list[tuple[str, ptxas.Assembled]]:
+    """PTX and what ptxas made of it, for each pipeline."""
+    program = import_model(model.eval(), args)
+    pipeline.run(program.module, [pipeline.make(name, target="sm_90a") for name in PASSES])
+    machine = target.load("sm_90a")
+    texts = [ptx.to_ptx(kernel, machine) for kernel in mlir.walk(program.module, "gpu.module")]
+    return [(text, ptxas.assemble(text, machine)) for text in texts]
+
+
+def check(model: nn.Module, args: tuple) -> None:
+    """Every product on warpgroups, nothing in local memory, no complaint. ptxas's C7510 to C7515 and C7520 say that
+    wgmmas run one after another, C7508 that setmaxnreg is ignored."""
+    found = assembled(model, args)
+    assert found
+    for text, result in found:
+        assert "wgmma.mma_async" in text
+        for kernel in result.kernels.values():
+            assert (kernel.stack, kernel.spill_stores, kernel.spill_loads) == (0, 0, 0)
+        assert not result.warnings
+
+
+def chain(widths: tuple[int, ...], between: type[nn.Module], dtype: torch.dtype) -> tuple[nn.Module, tuple]:
+    """Linear layers with `between` after all but the last."""
+    torch.manual_seed(0)
+    parts: list[nn.Module] = []
+    for inputs, outputs in zip(widths, widths[1:]):
+        parts += [nn.Linear(inputs, outputs), nn.LayerNorm(outputs) if between is nn.LayerNorm else between()]
+    return nn.Sequential(*parts[:-1]).to(dtype), (torch.randn(1000, widths[0], dtype=dtype),)
+
+
+narrowing = pytest.mark.xfail(
+    reason="C7511: a product narrower than the one before takes over some of its sums", strict=True
+)
+spilling = pytest.mark.xfail(
+    reason="spills 112 bytes: 256 columns of sums beside 256 of a normalised tile", strict=True
+)
+
+
+@pytest.mark.parametrize(
+    "widths, between, dtype",
+    [
+        ((64, 64, 64), nn.ReLU, BF16),
+        ((72, 72, 72), nn.GELU, F16),
+        ((128, 128, 128, 128), nn.SiLU, BF16),
+        ((128, 128, 128), nn.LayerNorm, F16),
+        ((192, 192, 192), nn.LayerNorm, BF16),
+        ((250, 250, 250), nn.SiLU, F16),
+        ((256, 256, 256, 256), nn.ReLU, BF16),
+        ((256, 256, 256), nn.GELU, BF16),
+        ((256, 256, 128), nn.ReLU, F16),
+        ((320, 320, 320), nn.ReLU, F16),
+        ((512, 512, 512), nn.GELU, BF16),
+        ((512, 512, 512), nn.LayerNorm, BF16),
+        pytest.param((64, 256, 128), nn.ReLU, BF16, marks=narrowing),
+        pytest.param((256, 256, 256), nn.LayerNorm, BF16, marks=spilling),
+    ],
+    ids=str,
+)
+def test_chains(widths, between, dtype):
+    check(*chain(widths, between, dtype))
+
+
+def test_wide_product():
+    check(nn.Linear(1024, 4096).to(BF16), (torch.randn(4096, 1024, dtype=BF16),))
+
+
+@pytest.mark.parametrize("width", [pytest.param(64, marks=narrowing), 256])
+def test_nerf(width):
+    check(*nerf(samples=4096, width=width, dtype=BF16))
