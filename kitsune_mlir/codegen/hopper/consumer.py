@@ -129,8 +129,7 @@ class Consumer:
         """Equal stages: the tile between them, the sums and the rings' slots go round."""
         got, put = (kitsune_label(op.operands[0]) for op in (block.stage.gets[0], block.stages[-1].puts[0]))
         tile = self._tiles[got]
-        if isinstance(tile, Stash):
-            raise UnsupportedError("equal stages are not fed from a tile that waits in shared memory")
+        assert isinstance(tile, Fragment)
         carried_words = tile.words
         if self.exchange is not None and all(is_only_operand(get.results[0]) for get in block.stage.gets):
             carried_words = {}  # products read the exchanged tile

@@ -54,10 +54,11 @@ def boxes_of(width: int) -> int:
 
 def choose(blocks: Sequence) -> dict[int, int]:
     """Which tiles of a program wait in shared memory: the number of the first box by the value's key. Those that
-    products alone read, and not just the next one."""
+    products alone read, and not just the next one; what goes round a loop of equal stages stays in registers."""
     order: list[tuple[int, list[int]]] = []  # of products: key of the result, keys of the tiles read
     made: dict[int, tuple[int, ir.Value]] = {}  # tile -> products before it, value
     alias: dict[str, int] = {}
+    looped: set[int] = set()
     for block in blocks:
         gets = {hash(get.results[0]): alias.get(kitsune_label(get.operands[0]), 0) for get in block.stage.gets}
         for nest in block.nests:
@@ -69,13 +70,15 @@ def choose(blocks: Sequence) -> dict[int, int]:
         for put in block.stages[-1].puts:
             source = block.stage.puts[0] if len(block.stages) > 1 else put
             alias[kitsune_label(put.operands[0])] = hash(source.operands[1])
+        if len(block.stages) > 1:
+            looped |= {*gets.values(), hash(block.stage.puts[0].operands[1])}
     found, box = {}, 0
     for key, (before, value) in made.items():
         readers = [number for number, (_, read) in enumerate(order) if key in read]
         width = prod(shape_of(value)[1:])
         if width > MOST_COLUMNS or not is_packed(value.type.element_type) or not _only_products_read(value):
             continue
-        if readers and readers != [before]:
+        if readers and readers != [before] and key not in looped:
             found[key] = box
             box += boxes_of(width)
     return found
