@@ -46,10 +46,7 @@ class ConvertKitsuneToGpu(ModulePass):
             target = targets.load(self.target or ir.StringAttr(pipeline.attributes["target"]).value)
             with pipeline.operation.location:
                 try:
-                    kernel = _kernel(pipeline, target, self.wait_budget)
-                    scratch = ir.Module.create()
-                    with ir.InsertionPoint(scratch.body):
-                        built = kernel.build()
+                    kernel, built = _build(pipeline, target, self.wait_budget)
                 except UnsupportedError as error:
                     remark(pipeline, f"pipeline '{pipeline.label}' runs bulk-synchronously: {error}")
                     inline_pipeline(pipeline)
@@ -60,16 +57,21 @@ class ConvertKitsuneToGpu(ModulePass):
 Kernel = PipelineKernel | ChainedKernel | AccumulateKernel
 
 
-def _kernel(pipeline: kitsune.PipelineOp, target: targets.Target, wait_budget: int) -> Kernel:
-    """What builds the kernel of a pipeline of this shape."""
-    if pipeline.shape == CHAINED and any(stage.accumulates for stage in pipeline.stages):
-        return AccumulateKernel(pipeline, target)
+def _build(pipeline: kitsune.PipelineOp, target: targets.Target, wait_budget: int) -> tuple[Kernel, ir.Operation]:
+    """The kernel of a pipeline of this shape, and its module. Raises UnsupportedError when it has none."""
     if pipeline.shape == CHAINED:
-        return ChainedKernel(pipeline, target)
+        accumulates = any(stage.accumulates for stage in pipeline.stages)
+        return _built(AccumulateKernel(pipeline, target) if accumulates else ChainedKernel(pipeline, target))
     if target.products == "wgmma" and pipeline.tile_rows == TILE_ROWS and not wait_budget:
         with contextlib.suppress(UnsupportedError):
-            return ChainedKernel(pipeline, target)
-    return PipelineKernel(pipeline, target, wait_budget)
+            return _built(ChainedKernel(pipeline, target))
+    return _built(PipelineKernel(pipeline, target, wait_budget))
+
+
+def _built(kernel: Kernel) -> tuple[Kernel, ir.Operation]:
+    scratch = ir.Module.create()
+    with ir.InsertionPoint(scratch.body):
+        return kernel, kernel.build().detach_from_parent()
 
 
 def _operands(kernel: Kernel) -> list[ir.Value]:
@@ -111,7 +113,7 @@ def _call(module: ir.Module, pipeline: kitsune.PipelineOp, kernel: Kernel, built
         function.attributes["arg_attrs"] = ir.ArrayAttr.get([access] * len(operands))
         i64 = ir.IntegerType.get_signless(64)
         function.attributes["kitsune.rows_from"] = ir.IntegerAttr.get(i64, kernel.streams()[0])
-        ir.InsertionPoint.current.insert(built.detach_from_parent())
+        ir.InsertionPoint.current.insert(built)
     with ir.InsertionPoint(pipeline):
         call = func.CallOp(results, name, operands)
     for result, end, value in zip(kernel.results, ends, call.results):
