@@ -23,7 +23,8 @@ class Product(nn.Module):
 
 
 def run(model, args, target, bound, seed=0, **options):
-    wanted = model(*args)
+    with torch.no_grad():
+        wanted = model(*args)
     program, runner, device = runner_of(model, args, target, "chained", seed=seed, tile=0, **options)
     for _ in range(2):
         check(program, runner, args, wanted, bound)
@@ -80,9 +81,65 @@ def test_others_run_bulk_synchronously(small_gpu):  # noqa: F811
     assert not device.pipeline_launches
 
 
+class Layer(nn.Module):
+    """The backward pass of a layer with a ReLU: `turned` for the weight's gradient as torch writes it."""
+
+    def __init__(self, inputs, outputs, turned=False, gate=lambda y, dy: torch.where(y > 0, dy, torch.zeros_like(dy))):
+        super().__init__()
+        self.turned, self.gate = turned, gate
+        self.weight = nn.Parameter(torch.randn(*((outputs, inputs) if turned else (inputs, outputs))) / inputs**0.5)
+
+    def forward(self, x, y, dy):
+        gradient = self.gate(y, dy)
+        weight = self.weight if self.turned else self.weight.t()
+        return gradient @ weight, self._sum(x, gradient)
+
+    def _sum(self, x, gradient):
+        return gradient.t() @ x if self.turned else x.t() @ gradient
+
+
+def layer_tensors(rows, inputs, outputs, dtype):
+    torch.manual_seed(rows)
+    return [torch.randn(rows, width, dtype=dtype) for width in (inputs, outputs, outputs)]
+
+
+GATES = {
+    "relu": lambda y, dy: torch.where(y > 0, dy, torch.zeros_like(dy)),
+    "not zero of zero": lambda y, dy: torch.exp(y) * 0.1 + dy,
+    "one input": lambda y, dy: torch.relu(dy),
+}
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["x^T g", "g^T x"])
+@pytest.mark.parametrize("inputs, outputs, rows", [(256, 256, 200), (128, 72, 1), (256, 64, 65), (128, 128, 700)])
+@pytest.mark.parametrize("dtype", TYPES, ids=["bf16", "f16"])
+def test_one_tile_to_two_products(inputs, outputs, rows, turned, dtype, small_gpu):  # noqa: F811
+    model = Layer(inputs, outputs, turned).to(dtype).eval()
+    run(model, layer_tensors(rows, inputs, outputs, dtype), small_gpu, TYPES[dtype])
+
+
+@pytest.mark.parametrize("gate", GATES)
+@pytest.mark.parametrize("seed", range(2))
+def test_any_tile_to_two_products(gate, seed, small_gpu):  # noqa: F811
+    model = Layer(128, 72, gate=GATES[gate]).bfloat16().eval()
+    run(model, layer_tensors(330, 128, 72, torch.bfloat16), small_gpu, TYPES[torch.bfloat16], seed)
+
+
+def spilled(model, args):
+    """What ptxas says of the one pipeline's kernel on the real target."""
+    found = kitsune_mlir.compile(model, args, target="sm_90a")
+    (kernel,) = [kernel for kernel in found.plan["kernels"] if kernel["name"] == "pipeline0"]
+    assert found.plan["pipelines"][0]["shape"] == "chained"
+    return kernel["spill_stores"] + kernel["spill_loads"]
+
+
 @pytest.mark.parametrize("m, n", [(256, 256), (64, 64), (512, 1024), (136, 320)])
 def test_registers(m, n):
-    """For the real target: nothing is spilled, warpgroup products are not serialised."""
-    found = kitsune_mlir.compile(Product(), tensors(4096, m, n, torch.bfloat16), target="sm_90a")
-    (kernel,) = [kernel for kernel in found.plan["kernels"] if kernel["name"] == "pipeline0"]
-    assert kernel["spill_stores"] == kernel["spill_loads"] == 0
+    assert not spilled(Product(), tensors(4096, m, n, torch.bfloat16))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("gate", GATES)
+def test_registers_of_two_products(gate, turned):
+    model = Layer(256, 256, turned, GATES[gate]).bfloat16().eval()
+    assert not spilled(model, layer_tensors(4096, 256, 256, torch.bfloat16))

@@ -1,18 +1,23 @@
 """The kernel of a product that sums over the rows: a partial sum in the registers of each CTA, then a tree.
 
-    @pipeline(maps: struct by value, tensors..., output, workspace, rows: i32)
+    @pipeline(maps: struct by value, tensors..., outputs..., workspace, rows: i32)
 
 CTAs are in groups of as many as the sum has blocks, one a block; group s of n takes the tiles of 64 rows s, s + n, ....
 A producer thread streams boxes of both operands; each of two warpgroups multiplies them across the rows into 64 rows of
-the block, which stay in its registers. At the end tree.py adds the blocks of all groups up.
+the block, which stay in its registers. At the end tree.py adds the blocks of all groups up. Where the right tile is
+computed, or another product takes it, see multicast.py.
+
+    shared memory: barriers | slots: boxes of the left tile, of the right tile's loads | weight of the product beside
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.pipeline import device
+from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
 from kitsune_mlir.codegen.pipeline.memory import Memory, element_of, shape_of
 from kitsune_mlir.dialects import kitsune
@@ -20,47 +25,51 @@ from kitsune_mlir.mlir import arith, ir
 from kitsune_mlir.planning.target import Target
 
 from . import accumulate, mbarrier, tma, warps, wgmma
-from .accumulate import BARRIER_BYTES, BLOCK_ROWS, BOX_BYTES, GROUPS, TILE_ROWS, Total
+from .accumulate import BARRIER_BYTES, BLOCK_ROWS, BOX_BYTES, GROUPS, TILE_ROWS, Accumulation
 from .fragments import BLOCK, HALVES
 from .frame import Frame, build, pointer_count
 from .mbarrier import Ring, Slot
+from .multicast import BesideProduct, InPlace
+from .stores import BoxWriter
 from .tree import Tree, workspace_bytes
 from .wgmma import CHUNK
 
 THREADS = (1 + GROUPS) * wgmma.THREADS
 CONSUMERS = GROUPS * wgmma.THREADS
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 24, 240
-BARRIER = 1  # of the consumers
+BARRIER = 1  # of all consumers; those of a warpgroup alone follow
 STEPS = TILE_ROWS // wgmma.STEP
 
 
 class AccumulateKernel:
-    """Builds the gpu.module of a placed pipeline that is one such product. Raises UnsupportedError for any other."""
+    """Builds the gpu.module of a placed pipeline around one such product. Raises UnsupportedError for any other.
+    `ends` are the values that its outputs take the place of."""
 
     padded: frozenset[int] = frozenset()
 
     def __init__(self, pipeline: kitsune.PipelineOp, target: Target):
         self.pipeline = pipeline
         self.plan = accumulate.fit(pipeline, target)
-        self.tensors, self.results = self.plan.tensors, [self.plan.total.result]
-        self.ends = [self.plan.total.end]
-        self.ctas = pipeline.stages[0].replicas or self.plan.blocks
-        self.groups = self.ctas // self.plan.blocks
+        self.tensors, self.results = self.plan.tensors, [output.result for output in self.plan.outputs]
+        self.ends = [output.end for output in self.plan.outputs]
+        self.groups = max(1, (pipeline.stages[0].replicas or 1) // self.plan.blocks)
+        self.ctas = self.groups * self.plan.blocks
         self.slots = self.plan.slots(target)
         self.height, self.width = self.plan.blocks_down * BLOCK_ROWS, self.plan.blocks_across * self.plan.columns
 
     def streams(self) -> list[int]:
         """The numbers of the streamed tensors among the arguments; all have the same rows."""
-        return sorted({self.plan.left, self.plan.right})
+        loads = (self.plan.left, *self.plan.loads)
+        return sorted({self.plan.number(rows.producer(tile).operands[0]) for tile in loads})
 
     def launch(self) -> str:
         """What the runtime needs to launch the kernel, JSON."""
         return json.dumps(
             {
                 "kernel": self.pipeline.label,
-                "ctas": self.groups * self.plan.blocks,
+                "ctas": self.ctas,
                 "threads": THREADS,
-                "shared_bytes": BARRIER_BYTES + self.slots * self.plan.slot_bytes,
+                "shared_bytes": BARRIER_BYTES + self.slots * self.plan.slot_bytes + self.plan.weight_bytes,
                 "workspace_bytes": workspace_bytes(self.groups, self.height, self.width),
                 "cooperative": True,
                 "watched": [],
@@ -74,121 +83,205 @@ class AccumulateKernel:
     def build(self) -> ir.Operation:
         """The gpu.module, at the insertion point."""
         count = pointer_count(self.tensors, self.results)
-        return build(self.pipeline.label, count, len(self.plan.maps), THREADS, self._body)
+        return build(self.pipeline.label, count, len(self.plan.maps), THREADS, lambda frame: _Body(self, frame).emit())
 
-    def _body(self, frame: Frame) -> None:
-        ring = Ring(frame.base, device.add(frame.base, BARRIER_BYTES), self.slots, self.plan.slot_bytes)
+
+class _Body:
+    """The code of a CTA: number `share` of the groups, block `block` of the sum, from `row` and `column` on."""
+
+    def __init__(self, kernel: AccumulateKernel, frame: Frame):
+        self.kernel, self.plan, self.frame = kernel, kernel.plan, frame
+        data = device.add(frame.base, BARRIER_BYTES)
+        self.ring = Ring(frame.base, data, kernel.slots, self.plan.slot_bytes)
+        self.weights = device.add(data, kernel.slots * self.plan.slot_bytes)
+        self.weights_full = device.add(frame.base, self.ring.barrier_bytes)
+        self.block, self.share = device.mod(device.cta(), self.plan.blocks), device.div(device.cta(), self.plan.blocks)
+        self.row = device.mul(device.div(self.block, self.plan.blocks_across), BLOCK_ROWS)
+        self.column = device.mul(device.mod(self.block, self.plan.blocks_across), self.plan.columns)
+
+    def emit(self) -> None:
         with device.when(device.equal(device.thread(), 0)):
-            ring.init(1, GROUPS)
+            self.ring.init(1, GROUPS)
+            mbarrier.init(self.weights_full, 1)
             mbarrier.fence_init()
         device.barrier()
         group = device.div(device.thread(), wgmma.THREADS)
-        block, share = device.mod(device.cta(), self.plan.blocks), device.div(device.cta(), self.plan.blocks)
-        row = device.mul(device.div(block, self.plan.blocks_across), BLOCK_ROWS)
-        column = device.mul(device.mod(block, self.plan.blocks_across), self.plan.columns)
         branch = device.scf.IfOp(device.equal(group, 0), has_else=True)
         with ir.InsertionPoint(branch.then_block):
             warps.set_registers(PRODUCER_REGISTERS, grow=False)
             with device.when(device.equal(device.thread(), 0)):
-                self._produce(frame, ring, share, row, column)
+                self._produce()
             device.scf.YieldOp([])
         with ir.InsertionPoint(branch.else_block):
             warps.set_registers(CONSUMER_REGISTERS, grow=True)
-            self._consume(frame, ring, share, device.sub(group, 1), row, column)
+            _Consumer(self, device.value(device.sub(group, 1))).emit()
             device.scf.YieldOp([])
 
-    def _tiles(self, frame: Frame, share: device.Int, body, carried: list[ir.Value]) -> list[ir.Value]:
-        tiles = device.div(device.add(frame.rows, TILE_ROWS - 1), TILE_ROWS)
-        return device.loop(share, tiles, self.groups, body, carried)
+    def tiles(
+        self, body: Callable[[ir.Value, list[ir.Value]], list[ir.Value]], carried: list[ir.Value]
+    ) -> list[ir.Value]:
+        count = device.div(device.add(self.frame.rows, TILE_ROWS - 1), TILE_ROWS)
+        return device.loop(self.share, count, self.kernel.groups, body, carried)
 
-    def _produce(self, frame: Frame, ring: Ring, share: device.Int, row: device.Int, column: device.Int) -> None:
-        """The copies of one operand's columns after the other's."""
-        boxes = [(0, device.add(row, i * CHUNK)) for i in range(GROUPS)]
-        boxes += [(1, device.add(column, i * CHUNK)) for i in range(self.plan.columns // CHUNK)]
+    def _produce(self) -> None:
+        boxes = [(0, device.add(self.row, i * CHUNK)) for i in range(GROUPS)]
+        for map_ in range(1, 1 + len(self.plan.loads)):
+            boxes += [(map_, device.add(self.column, i * CHUNK)) for i in range(self.plan.right_boxes)]
+        ring = self.ring
 
         def tile(number: ir.Value, state: list[ir.Value]) -> list[ir.Value]:
             slot = Slot(*state)
             ring.wait_empty(slot)
-            mbarrier.expect(ring.full(slot), self.plan.slot_bytes)
+            mbarrier.expect(ring.full(slot), len(boxes) * BOX_BYTES)
             for i, (map_, start) in enumerate(boxes):
-                place = device.add(ring.place(slot), i * BOX_BYTES)
                 at = [start, device.mul(number, TILE_ROWS)]
-                tma.load(tma.map_pointer(frame.maps, map_), at, place, ring.full(slot))
+                self._load(map_, at, device.add(ring.place(slot), i * BOX_BYTES), ring.full(slot))
             slot = ring.advance(slot)
             return [slot.number, slot.parity]
 
+        if self.plan.beside is not None:
+            with device.when(self.any_rows):
+                self._produce_weights()
         start = ring.start()
-        self._tiles(frame, share, tile, [start.number, start.parity])
+        self.tiles(tile, [start.number, start.parity])
 
-    def _consume(
-        self, frame: Frame, ring: Ring, share: device.Int, group: device.Int, row: device.Int, column: device.Int
-    ) -> None:
-        thread = device.sub(device.thread(), wgmma.THREADS)
-        leader = device.equal(thread, 0)
-        sums = self._multiply(frame, ring, share, group)
-        shape = self.plan.total.shape
-        ctas = self.groups * self.plan.blocks
-        tree = Tree(frame.workspace, self.groups, self.height, self.width, *shape, ctas, CONSUMERS, BARRIER)
-        lane, warp = device.mod(thread, 32), device.div(device.mod(thread, wgmma.THREADS), 32)
-        in_group = device.add(device.mul(warp, 16), device.div(lane, 4))
-        own_row = device.add(row, device.add(device.mul(group, wgmma.ROWS), in_group))
-        own_column = device.add(column, device.mul(device.mod(lane, 4), 2))
+    def _produce_weights(self) -> None:
+        """The CTA's outputs of the weight, all inputs."""
+        beside = self.plan.beside
+        assert beside is not None
+        mbarrier.expect(self.weights_full, self.plan.weight_bytes)
+        start = device.mul(self.block, GROUPS * beside.columns)
+        for i in range(self.plan.right_boxes):
+            for j in range(beside.boxes):
+                at = [device.add(start, j * CHUNK), i * CHUNK]
+                place = device.add(self.weights, (i * beside.boxes + j) * BOX_BYTES)
+                self._load(self.plan.weight_map, at[::-1] if beside.transposed else at, place, self.weights_full)
+
+    def _load(self, map_: int, at: list[Int], place: Int, barrier: Int) -> None:
+        tma.load(tma.map_pointer(self.frame.maps, map_), at, place, barrier)
+
+    @property
+    def any_rows(self) -> ir.Value:
+        """Of no rows there are no maps."""
+        return device.less(0, self.frame.rows)
+
+
+class _Consumer:
+    """The code of warpgroup `group` of a CTA."""
+
+    def __init__(self, body: _Body, group: ir.Value):
+        self.body, self.plan, self.frame, self.group = body, body.plan, body.frame, group
+        self.thread = device.value(device.sub(device.thread(), wgmma.THREADS))  # among all consumers
+        in_group = device.mod(self.thread, wgmma.THREADS)
+        lane, warp = device.mod(in_group, 32), device.div(in_group, 32)
+        self.own_row = device.value(device.add(device.mul(warp, 16), device.div(lane, 4)))
+        self.pair = device.value(device.mul(device.mod(lane, 4), 2))
+        self.leader = device.equal(in_group, 0)
+        self.beside = self._beside_product()
+
+    def emit(self) -> None:
+        if self.plan.beside is not None:
+            with device.when(self.body.any_rows):
+                mbarrier.wait(self.body.weights_full, 0)
+        count, start = self.plan.columns // 2, self.body.ring.start()
+        state, zero = [start.number, start.parity], arith.constant(ir.F32Type.get(), 0.0)
+        alone = not self.plan.computes and self.plan.beside is None
+        if alone:
+            wgmma.fence()
+        tile = self._tile_ahead if alone else self._tile
+        results = self.body.tiles(tile, [*[zero] * count, *state, *state])
+        sums = wgmma.wait_for(results[:count])
+        self._add_up(sums)
+
+    def _multiply(self, sums: list[ir.Value], place: Int, number: ir.Value) -> list[ir.Value]:
+        """Issues the products of a tile across its rows."""
+        a = wgmma.descriptor(device.add(place, device.mul(self.group, BOX_BYTES)))
+        b = wgmma.descriptor(device.add(place, GROUPS * BOX_BYTES), next_box=BOX_BYTES)
+        first = device.equal(number, self.body.share)
+        return wgmma.multiply(self.plan.element, sums, a, b, STEPS, first, across=(True, True))
+
+    def _tile_ahead(self, number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+        """Products alone: the slot before is released while those of this one run."""
+        ring, count = self.body.ring, self.plan.columns // 2
+        sums, before, slot = carried[:count], Slot(*carried[count : count + 2]), Slot(*carried[count + 2 :])
+        ring.wait_full(slot)
+        sums = self._multiply(sums, ring.place(slot), number)
+        wgmma.wait(1)
+        later = arith.xori(device.equal(number, self.body.share), arith.constant(self.leader.type, 1))
+        mbarrier.arrive(ring.empty(before), arith.andi(self.leader, later))
+        following = ring.advance(slot)
+        return [*sums, slot.number, slot.parity, following.number, following.parity]
+
+    def _tile(self, number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+        """The right tile is computed, then taken by both products."""
+        ring, count = self.body.ring, self.plan.columns // 2
+        sums, slot, beside = carried[:count], Slot(*carried[count + 2 :]), self.beside
+        ring.wait_full(slot)
+        place, first_row = ring.place(slot), device.mul(number, TILE_ROWS)
+        if self.plan.computes:
+            valid = device.sub(self.frame.rows, first_row)
+            InPlace(self.plan, self.thread, CONSUMERS).emit(place, valid)
+            tma.fence()
+            warps.barrier(BARRIER, CONSUMERS)
+        wgmma.fence()
+        others = beside.multiply(place) if beside is not None else []
+        sums = wgmma.wait_for(self._multiply(sums, place, number))
+        if beside is not None:
+            beside.store(place, wgmma.wait_for(others), first_row)
+        mbarrier.arrive(ring.empty(slot), self.leader)
+        following = ring.advance(slot)
+        return [*sums, slot.number, slot.parity, following.number, following.parity]
+
+    def _beside_product(self) -> BesideProduct | None:
+        beside = self.plan.beside
+        if beside is None:
+            return None
+        number = device.add(device.mul(self.body.block, GROUPS), self.group)
+        start = device.value(device.mul(number, beside.columns))
+        writer = BoxWriter(self.own_row, self.pair, self.leader, device.add(self.group, BARRIER + 1))
+        residents = {hash(value): pointer for value, pointer in zip(self.plan.tensors, self.frame.pointers)}
+        weights = self.body.weights
+        return BesideProduct(self.plan, beside, self.frame.maps, weights, self.group, start, writer, residents)
+
+    def _add_up(self, sums: Sequence[ir.Value]) -> None:
+        kernel = self.body.kernel
+        workspace, leader = self.frame.workspace, device.equal(self.thread, 0)
+        shape = kernel.height, kernel.width, self.plan.m, self.plan.n
+        tree = Tree(workspace, kernel.groups, *shape, kernel.ctas, CONSUMERS, BARRIER)
+        row = device.add(self.body.row, device.add(device.mul(self.group, wgmma.ROWS), self.own_row))
+        column = device.add(self.body.column, self.pair)
         for block in range(self.plan.columns // BLOCK):
             for h in HALVES:
                 pair = sums[4 * block + 2 * h], sums[4 * block + 2 * h + 1]
-                tree.leave(share, device.add(own_row, BLOCK * h), device.add(own_column, BLOCK * block), pair)
+                tree.leave(self.body.share, device.add(row, BLOCK * h), device.add(column, BLOCK * block), pair)
         tree.sync(leader)
-        writer = TotalWriter(self.plan.total, self.tensors, frame.pointers)
-        tree.add_up(device.cta(), thread, writer.write)
+        tree.add_up(device.cta(), self.thread, TotalWriter(self.plan, self.frame.pointers).write)
         tree.finish(leader)
-
-    def _multiply(self, frame: Frame, ring: Ring, share: device.Int, group: device.Int) -> list[ir.Value]:
-        """The warpgroup's rows of the block, summed over the group's tiles."""
-        count = self.plan.columns // 2
-        last_thread = device.equal(device.mod(device.thread(), wgmma.THREADS), 0)
-        wgmma.fence()
-
-        def tile(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-            sums, before, slot = carried[:count], Slot(*carried[count : count + 2]), Slot(*carried[count + 2 :])
-            ring.wait_full(slot)
-            left = ring.place(slot)
-            a = wgmma.descriptor(device.add(left, device.mul(group, BOX_BYTES)))
-            b = wgmma.descriptor(device.add(left, GROUPS * BOX_BYTES), next_box=BOX_BYTES)
-            first = device.equal(number, share)
-            sums = wgmma.multiply(self.plan.element, sums, a, b, STEPS, first, across=(True, True))
-            wgmma.wait(1)
-            free = arith.andi(last_thread, arith.xori(first, arith.constant(first.type, 1)))
-            mbarrier.arrive(ring.empty(before), free)
-            following = ring.advance(slot)
-            return [*sums, slot.number, slot.parity, following.number, following.parity]
-
-        start, zero = ring.start(), arith.constant(ir.F32Type.get(), 0.0)
-        state = [start.number, start.parity]
-        results = self._tiles(frame, share, tile, [*[zero] * count, *state, *state])
-        return wgmma.wait_for(results[:count])
 
 
 class TotalWriter:
-    """Writes elements of a sum to the output, with what follows the sum applied."""
+    """Writes elements of the sum to its output, with what follows the sum applied."""
 
-    def __init__(self, total: Total, tensors: list[ir.Value], pointers: list[ir.Value], output: int = 0):
-        self.total, self.output = total, pointers[len(tensors) + output]
-        self.memories = {
-            hash(value): Memory(pointer, element_of(value), shape_of(value), 0)
-            for value, pointer in zip(tensors, pointers)
-            if rows.DYNAMIC not in shape_of(value)
-        }
-        for memory in self.memories.values():
-            memory.stride = memory.columns
+    def __init__(self, plan: Accumulation, pointers: list[ir.Value]):
+        self.plan, total = plan, plan.total
+        pointer = pointers[len(plan.tensors) + plan.outputs.index(total)]
+        shape = shape_of(total.end)
+        self.output = Memory(pointer, element_of(total.end), shape, shape[1])
+        self.memories: dict[int, Memory] = {}
+        for value, address in zip(plan.tensors, pointers):
+            memory = Memory(address, element_of(value), shape_of(value), 0)
+            if rows.DYNAMIC not in memory.shape:
+                memory.stride = memory.columns
+                self.memories[hash(value)] = memory
 
-    def write(self, row: device.Int, column: device.Int, sums: list[ir.Value]) -> None:
-        """Neighbouring elements of a row."""
-        total, evaluator = self.total, Evaluator(self.memories)
-        _, n = total.shape
-        memory = Memory(self.output, element_of(total.end), shape_of(total.end), n)
+    def write(self, row: Int, column: Int, sums: list[ir.Value]) -> None:
+        """Neighbouring elements of a row of left^T right."""
+        total, evaluator = self.plan.total, Evaluator(self.memories)
         base = device.value(column)
         for e, x in enumerate(sums):
-            index = [row, device.Offset(base, e)]
+            index: list[Int] = [row, device.Offset(base, e)]
+            if self.plan.transposed:
+                index.reverse()
             evaluator.know(total.value, index, x)
             evaluator.know(total.result.results[0], index, evaluator(total.stored, index))
-            memory.store(row, index[1], evaluator(total.end, index))
+            self.output.store(index[0], index[1], evaluator(total.end, index))
