@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int, Offset
-from kitsune_mlir.codegen.pipeline.memory import Memory, storage_type
+from kitsune_mlir.codegen.pipeline.memory import Memory, element_of, shape_of, storage_type
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, llvm, vector
 
@@ -176,3 +177,12 @@ class PairedMemory(Memory):
             return vector.extract(pair, [], [0]), vector.extract(pair, [], [1])
         word = self.word(row, column)
         return unpack(word, 0, self.element), unpack(word, 1, self.element)
+
+
+def rows_of_tile(pointer: ir.Value, tile: ir.Value, first_row: ir.Value, lanes: Lanes) -> PairedMemory:
+    """A tile's rows of the whole tensor at `pointer`, from `first_row` (i64) on."""
+    element, shape = element_of(tile), shape_of(tile)
+    memory = PairedMemory(pointer, element, shape, prod(shape[1:]), lanes)
+    start = arith.muli(first_row, arith.constant(ir.IntegerType.get_signless(64), memory.stride))
+    memory.pointer = device.offset(pointer, start, element)
+    return memory

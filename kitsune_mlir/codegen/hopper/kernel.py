@@ -21,14 +21,16 @@ from kitsune_mlir.mlir import arith, ir, llvm
 from kitsune_mlir.planning.target import Target
 
 from . import cluster, exchange, mbarrier, stores, tma, warps, wgmma
-from .consumer import Around, Consumer, Rings
+from .consumer import Consumer
 from .exchange import Exchange
 from .fragments import Lanes
 from .grid import Tiles
 from .layout import CONSUMERS, TILE_SLOT_BYTES, VECTORS_AT, Layout, lay_out
 from .mbarrier import Ring
+from .outgoing import Around
 from .producer import Producer
 from .program import TILE_ROWS, Program
+from .rings import Rings
 from .stores import BoxWriter, Outbox
 from .tile_ring import TileRing, ring_places
 from .tma import TensorMap

@@ -14,8 +14,8 @@ from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import arith, ir
 
 from . import mbarrier, tma
-from .consumer import Rings
 from .program import TILE_ROWS, Block, Product, Program, Segment
+from .rings import Rings
 from .tile_ring import TileRing
 from .wgmma import CHUNK
 
@@ -84,12 +84,11 @@ class Producer:
         ring, slot = self.rings.weights, self.rings.weight
         map_ = tma.map_pointer(self.maps, device.add(first_map, segment.map))
         self._copy(ring, slot, map_, [device.add(start, column), n], product.columns)
-        self.rings.weight = ring.advance(slot)
         if segment.rows_map is not None:
             assert self.rings.tiles is not None and self.rings.tile is not None
             map_ = tma.map_pointer(self.maps, device.add(first_map, segment.rows_map))
             self._copy(self.rings.tiles, self.rings.tile, map_, [column, self._row(segment)], TILE_ROWS)
-            self.rings.tile = self.rings.tiles.advance(self.rings.tile)
+        self.rings.step_on(segment.rows_map is not None)
 
     def _row(self, segment: Segment) -> Int:
         """Where a streamed tile begins: in a tensor, or in the ring that it comes from."""

@@ -1,0 +1,99 @@
+"""Where a warpgroup's tiles go: outputs, by tensor copies where these can write them, and queues to other CTAs."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+
+from kitsune_mlir.codegen.pipeline import device
+from kitsune_mlir.codegen.pipeline.device import Int
+from kitsune_mlir.codegen.pipeline.nests import kitsune_label
+from kitsune_mlir.dialects import kitsune
+from kitsune_mlir.mlir import arith, ir
+
+from . import wgmma
+from .fragments import BLOCK, HALVES, Fragment, PairedMemory, blocks_of, rows_of_tile
+from .program import Program
+from .stores import BoxWriter, Outbox
+from .tile_ring import TileRing
+
+
+@dataclass
+class Around:
+    """What a warpgroup uses from the kernel around it. `tensors` and `outputs` give addresses of whole tensors by
+    the value's key and by the output's number, `vectors` is the address of the vectors in shared memory."""
+
+    tensors: dict[int, ir.Value]
+    outputs: dict[int, ir.Value]
+    vectors: ir.Value
+    first_row: ir.Value  # of the tile, i64
+    valid: ir.Value  # rows of the tile that exist
+    group_rows: Int  # first row of the warpgroup in the tile
+    leader: ir.Value  # i1: the thread that arrives for the warpgroup
+    outbox: Outbox | None
+    first_column: ir.Value | None = None  # of the tile, where the grid deals out columns too
+    tile: ir.Value | None = None  # its number
+    queues: dict[str, TileRing] = field(default_factory=dict)  # to and from other CTAs
+    stashes: Int = 0  # the warpgroup's boxes for tiles that wait
+    writer: BoxWriter | None = None
+
+
+class Outgoing:
+    """What one tile's code stores and hands over."""
+
+    def __init__(self, program: Program, around: Around):
+        self._program, self._around = program, around
+
+    def hand_over(self, stage: kitsune.StageOp) -> None:
+        """Tells other CTAs that tiles are there, and that slots are free."""
+        queues = self._around.queues
+        with device.when(self._around.leader):
+            for get in stage.gets:
+                if (queue := queues.get(kitsune_label(get.operands[0]))) is not None:
+                    queue.release(self._around.tile)
+            for put in stage.puts:
+                if (queue := queues.get(kitsune_label(put.operands[0]))) is not None:
+                    queue.publish(self._around.tile)
+
+    def put(self, tile: Fragment, put: kitsune.PutOp, columns: int, start: Int) -> None:
+        """Sends columns of a tile to other CTAs; a slot is waited for before the first of them."""
+        label = kitsune_label(put.operands[0])
+        queue, number = self._around.queues[label], self._around.tile
+        condition = self._around.leader
+        if not isinstance(start, int):
+            condition = arith.andi(condition, device.equal(start, 0))
+        with device.when(condition):
+            queue.wait_empty(number)
+        assert self._around.outbox is not None
+        row = device.add(queue.row(number), self._around.group_rows)
+        self._around.outbox.store(self._program.put_maps[label], tile, columns, (start, row))
+
+    def store(self, tile: Fragment, store: kitsune.StoreOp, columns: int, start: Int) -> None:
+        """Writes `columns` columns of a tile to an output, from column `start` on."""
+        if store.position not in self._around.outputs:
+            return
+        map_, sent = self._program.store_maps.get(store.position), 0
+        if map_ is not None and tile.words:
+            assert self._around.outbox is not None
+            # A box that reaches into another CTA's columns would overwrite them.
+            sent = columns if self._program.cluster == 1 else columns // wgmma.CHUNK * wgmma.CHUNK
+            row = arith.trunci(device.i32(), self._around.first_row)
+            self._around.outbox.store(map_, tile, sent, (start, device.add(row, self._around.group_rows)))
+        if sent < columns:
+            memory = rows_of_tile(
+                self._around.outputs[store.position], store.operands[0], self._around.first_row, tile.lanes
+            )
+            self._store_directly(tile, memory, range(sent // BLOCK, blocks_of(columns)))
+
+    def _store_directly(self, tile: Fragment, memory: PairedMemory, blocks: range) -> None:
+        """Thread by thread: what the copy engine cannot store."""
+        lanes, width = tile.lanes, tile.width
+        for h in HALVES:
+            with device.when(device.less(lanes.rows[h], self._around.valid)):
+                for block, e in itertools.product(blocks, (0, 1)):
+                    column, x = lanes.column(block, e), tile.element_at(block, h, e)
+                    if device.is_less(column, width) is True:
+                        memory.store(lanes.rows[h], column, x)
+                    else:
+                        with device.when(device.less(column, width)):
+                            memory.store(lanes.rows[h], column, x)

@@ -1,0 +1,55 @@
+"""The rings that a role's warps go through, each with the slot it comes to next: producer and consumers alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kitsune_mlir.mlir import arith, ir
+
+from . import mbarrier
+from .exchange import Exchange
+from .mbarrier import Ring, Slot
+
+Used = tuple[Slot, Slot | None]  # of weights, of tiles
+
+
+@dataclass
+class Rings:
+    """A ring of weights, perhaps one of streamed tiles, and a warpgroup's end of the cluster's exchange."""
+
+    weights: Ring
+    tiles: Ring | None
+    weight: Slot
+    tile: Slot | None
+    exchange: Exchange | None = None
+
+    def state(self) -> list[ir.Value]:
+        slots = [self.weight] if self.tile is None else [self.weight, self.tile]
+        counted = [] if self.exchange is None else self.exchange.state()
+        return [*(x for slot in slots for x in (slot.number, slot.parity)), *counted]
+
+    def resume(self, state: list[ir.Value]) -> None:
+        self.weight, rest = Slot(*state[:2]), state[2:]
+        if self.tile is not None:
+            self.tile, rest = Slot(*rest[:2]), rest[2:]
+        if self.exchange is not None:
+            self.exchange.resume(rest)
+
+    def step_on(self, streamed: bool) -> Used:
+        """Goes to the next slots, of tiles too when one was `streamed`; gives those just used."""
+        used = self.weight, self.tile if streamed else None
+        self.weight = self.weights.advance(self.weight)
+        if streamed:
+            assert self.tiles is not None and self.tile is not None
+            self.tile = self.tiles.advance(self.tile)
+        return used
+
+    def release(self, used: Used, leader: ir.Value, unless: ir.Value | None = None) -> None:
+        """The warpgroup is done with these slots, but for when `unless` (i1) holds."""
+        condition = leader
+        if unless is not None:
+            condition = arith.andi(condition, arith.xori(unless, arith.constant(unless.type, 1)))
+        for ring, slot in zip((self.weights, self.tiles), used):
+            if slot is not None:
+                assert ring is not None
+                mbarrier.arrive(ring.empty(slot), condition)

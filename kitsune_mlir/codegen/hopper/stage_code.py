@@ -1,0 +1,236 @@
+"""The code of one stage for a warpgroup's rows: products with their epilogues, maps, row reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+
+from kitsune_mlir import rows
+from kitsune_mlir.codegen.pipeline import device
+from kitsune_mlir.codegen.pipeline.device import Int
+from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
+from kitsune_mlir.codegen.pipeline.loops import IDENTITY, combine, combiner_of, is_zero, loop_extents, unflatten
+from kitsune_mlir.codegen.pipeline.memory import Memory, element_of, shape_of
+from kitsune_mlir.codegen.pipeline.nests import MAP, PRODUCT, Nest
+from kitsune_mlir.dialects import kitsune
+from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.mlir import arith, ir
+
+from .exchange import Exchange
+from .fragments import HALVES, Fragment, Lanes, blocks_of, is_packed, pack
+from .operands import is_exchanged, is_held, is_loaded
+from .outgoing import Around, Outgoing
+from .products import Products
+from .program import Block, Product, Program
+from .stash import Stash
+from .stores import BOX_BYTES, BoxWriter
+
+QUAD = (1, 2)  # lane distances between the four threads of a row
+
+
+@dataclass(frozen=True)
+class Place:
+    """A warpgroup at a tile. `shares` gives, for the columns of a CTA's share, the lanes there and the first column."""
+
+    program: Program
+    lanes: Lanes
+    shares: dict[int, tuple[Lanes, Int]]
+    around: Around
+    products: Products
+    outgoing: Outgoing
+
+    def share(self, width: int) -> tuple[int, Lanes, Int]:
+        """How many columns of a tile `width` wide the CTA computes, where its threads stand there, and the first."""
+        columns = self.program.share(width)
+        if columns == width:
+            return columns, self.lanes, 0
+        return columns, *self.shares[columns]
+
+    def each_pass(self, product: Product, each: Callable[[Lanes, Int], None]) -> None:
+        """Calls `each`, in code, for every pass over the CTA's columns of a product."""
+        if self.around.first_column is not None and product.passes > 1:
+            first, limit = self.around.first_column, product.n if product.n % product.columns == 0 else None
+            each(self.lanes.shifted(first, limit), first)
+        else:
+            self.products.each_pass(product, *self.shares[product.n], each)
+
+    def stash(self, value: ir.Value) -> Stash | None:
+        """Where a tile waits for a later product."""
+        box = self.program.stashes.get(hash(value))
+        return None if box is None else Stash(device.add(self.around.stashes, box * BOX_BYTES))
+
+    @property
+    def writer(self) -> BoxWriter:
+        assert self.around.writer is not None
+        return self.around.writer
+
+    @property
+    def exchange(self) -> Exchange | None:
+        return self.products.rings.exchange
+
+
+@dataclass
+class StageCode:
+    """One stage of a tile; `memories` says where its values stand."""
+
+    at: Place
+    block: Block
+    number: Int
+    memories: dict[int, Memory]
+
+    def emit(self, nest: Nest) -> None:
+        if nest.kind == PRODUCT:
+            self._product(nest)
+        elif nest.kind == MAP:
+            if is_held(nest) or nest.stores or nest.puts:
+                width = prod(shape_of(nest.value)[1:])
+                columns, lanes, start = width, self.at.lanes, 0
+                if not is_loaded(nest.value):
+                    columns, lanes, start = self.at.share(width)
+                self._tile(nest, lanes, start, Evaluator(self.memories), columns)
+        else:
+            self._reduction(nest)
+
+    def _product(self, nest: Nest) -> None:
+        assert nest.op is not None
+        op, total = nest.op, nest.op.results[0]
+        product = self.block.products[hash(total)]
+        from_shared = [s.rows_map is not None or s.parts > 1 for s in product.segments]
+        operands = [None if shared else self._fragment(s.value) for s, shared in zip(product.segments, from_shared)]
+
+        def one_pass(lanes: Lanes, start: Int) -> None:
+            sums = self.at.products.run(product, operands)
+            evaluator = Evaluator(self.memories)
+            adds = None if _starts_from_zero(op) else op.operands[2]
+            for block in range(blocks_of(product.columns)):
+                for h in HALVES:
+                    for e in (0, 1):
+                        index = [lanes.rows[h], lanes.column(block, e)]
+                        x = sums[4 * block + 2 * h + e]
+                        if adds is not None:
+                            x = arith.addf(x, evaluator(adds, index))
+                        evaluator.know(total, index, x)
+            self._tile(nest, lanes, start, evaluator, product.columns)
+
+        self.at.each_pass(product, one_pass)
+
+    def _fragment(self, value: ir.Value) -> Fragment | Stash:
+        """A product's operand in registers, or where it waits."""
+        held = self.memories.get(hash(value))
+        if isinstance(held, Fragment | Stash):
+            return held
+        lanes = self.at.lanes
+        tile = Fragment(lanes, element_of(value), shape_of(value))
+        evaluator = Evaluator(self.memories)
+        for block in range(blocks_of(tile.width)):
+            for h in HALVES:
+                pair = [self._element(evaluator, value, lanes, block, h, e) for e in (0, 1)]
+                tile.words[block, h] = pack(*pair, tile.element)
+        return tile
+
+    def _element(self, evaluator: Evaluator, value: ir.Value, lanes: Lanes, block: int, h: int, e: int) -> ir.Value:
+        """One element of a tile; zero beyond its columns."""
+        column, shape = lanes.column(block, e), shape_of(value)
+        width = prod(shape[1:])
+        x = evaluator(value, [lanes.rows[h], *unflatten(column, shape[1:])])
+        if device.is_less(column, width) is not True:
+            x = arith.select(device.less(column, width), x, arith.constant(x.type, 0.0))
+        return x
+
+    def _tile(self, nest: Nest, lanes: Lanes, start: Int, evaluator: Evaluator, columns: int) -> None:
+        """Computes a nest's tile, `columns` of it from column `start` on, where `lanes` stand; keeps and stores it."""
+        element = element_of(nest.value)
+        tile = Fragment(lanes, element, shape_of(nest.value))
+        packs = is_packed(element) and not (nest.kind == PRODUCT and _is_read_here(nest.value))
+        for block in range(blocks_of(columns)):
+            for h in HALVES:
+                pair = [self._element(evaluator, nest.value, lanes, block, h, e) for e in (0, 1)]
+                if packs:
+                    tile.words[block, h] = pack(*pair, element)
+                else:
+                    tile.values[block, h, 0], tile.values[block, h, 1] = pair
+        if (stash := self.at.stash(nest.value)) is not None:
+            stash.write(tile if tile.words else _both(tile), self.at.writer)
+            self.memories[hash(nest.value)] = stash
+        elif is_held(nest):
+            self.memories[hash(nest.value)] = tile if packs or not is_packed(element) else _both(tile)
+            if self.at.exchange is not None and is_exchanged(nest):
+                self.at.exchange.send(tile)
+        for put in nest.puts:
+            self.at.outgoing.put(tile if tile.words else _both(tile), put, columns, start)
+        for store in nest.stores:
+            self.at.outgoing.store(tile if tile.words or not is_packed(element) else _both(tile), store, columns, start)
+
+    def _reduction(self, nest: Nest) -> None:
+        """A row's columns to one number: each thread its own columns, then the four threads of the row."""
+        op = nest.op
+        assert op is not None
+        s = rows.Structured(op)
+        combiner = combiner_of(s)
+        result = op.results[0]
+        if combiner is None or prod(shape_of(result)[1:]) != 1 or s.inputs < 1:
+            raise UnsupportedError("a reduction inside rows that is not to one number is not chained by warpgroups")
+        reduced = [loop for loop, kind in enumerate(s.iterators) if kind == "reduction"]
+        extents = loop_extents(s)
+        width = prod(extents[loop] for loop in reduced)
+        columns, lanes, _ = self.at.share(width)
+        row_loop = ir.AffineDimExpr(list(s.maps[s.inputs].results)[0]).position
+        tile = Fragment(lanes, element_of(result), shape_of(result))
+        evaluator = Evaluator(self.memories)
+        totals = []
+        for h in HALVES:
+            total = arith.constant(ir.F32Type.get(), IDENTITY[combiner.name])
+            for block in range(blocks_of(columns)):
+                for e in (0, 1):
+                    column = lanes.column(block, e)
+                    loops: list[Int] = [0] * len(s.iterators)
+                    loops[row_loop] = lanes.rows[h]
+                    for loop, i in zip(reduced, unflatten(column, [extents[loop] for loop in reduced])):
+                        loops[loop] = i
+                    added = evaluator.body(s, loops, {0: total})[0]
+                    if device.is_less(column, width) is not True:
+                        added = arith.select(device.less(column, width), added, total)
+                    total = added
+            for distance in QUAD:
+                mode = ir.Attribute.parse("#gpu<shuffle_mode xor>")
+                other = device.gpu.ShuffleOp(total, device.value(distance), device.value(32), mode).results[0]
+                total = combine(combiner, total, other)
+            totals.append(total)
+        if columns < width:
+            assert self.at.exchange is not None
+            totals = self.at.exchange.add_up(totals, partial(combine, combiner))
+        for h in HALVES:
+            start = evaluator(op.operands[s.inputs], [lanes.rows[h], *[0] * (len(shape_of(result)) - 1)])
+            tile.values[0, h, 0] = combine(combiner, start, totals[h])
+        self.memories[hash(result)] = _RowValues(tile)
+
+
+class _RowValues(Memory):
+    """One number a row, in registers."""
+
+    def __init__(self, tile: Fragment):
+        self._tile = tile
+
+    def load(self, index: list[Int]) -> ir.Value:
+        return self._tile.values[0, self._tile.lanes.half(index[0]), 0]
+
+
+def _both(tile: Fragment) -> Fragment:
+    """A tile of 16-bit elements kept as f32 for elementwise use, with the words that products and queues want."""
+    for (block, h, e), x in list(tile.values.items()):
+        if e == 0:
+            tile.words[block, h] = pack(x, tile.values[block, h, 1], tile.element)
+    return tile
+
+
+def _is_read_here(value: ir.Value) -> bool:
+    """Whether more than products and queues read a value."""
+    outward = ("linalg.matmul", kitsune.PutOp.OPERATION_NAME, kitsune.StoreOp.OPERATION_NAME)
+    return any(use.owner.operation.name not in outward for use in value.uses)
+
+
+def _starts_from_zero(op: ir.Operation) -> bool:
+    init = rows.init_of(op.operands[2])
+    return init.scalar is not None and is_zero(init.scalar)
