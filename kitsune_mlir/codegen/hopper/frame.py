@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.mlir import ir, llvm
 
-from . import tma
+from . import cluster, tma
 
 MAPS = "kitsune.maps"  # on a gpu.func: how many tensor maps its first parameter holds
 
@@ -29,8 +29,10 @@ def pointer_count(tensors: Sequence[ir.Value], results: Sequence[ir.OpView]) -> 
     return len(tensors) + len(results)
 
 
-def build(name: str, pointers: int, maps: int, threads: int, body: Callable[[Frame], None]) -> ir.Operation:
-    """The gpu.module `name`_kernel, at the insertion point; `body` emits the kernel's code."""
+def build(
+    name: str, pointers: int, maps: int, threads: int, body: Callable[[Frame], None], ctas: int = 1
+) -> ir.Operation:
+    """The gpu.module `name`_kernel, at the insertion point, launched in clusters of `ctas`; `body` emits its code."""
     module = device.gpu.GPUModuleOp(f"{name}_kernel")
     module.operation.attributes["kitsune.scheduled"] = ir.UnitAttr.get()
     arguments = [ir.Type.parse("!llvm.ptr"), *[device.pointer_type(device.GLOBAL)] * (pointers + 1), device.i32()]
@@ -43,6 +45,8 @@ def build(name: str, pointers: int, maps: int, threads: int, body: Callable[[Fra
         kernel.attributes["kitsune.fast_math"] = ir.UnitAttr.get()
         kernel.attributes[MAPS] = ir.IntegerAttr.get(device.i32(), maps)
         kernel.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(device.i32(), 1)
+        if ctas > 1:
+            cluster.set_size(kernel, ctas)
         with ir.InsertionPoint(kernel.body.blocks.append(*arguments)):
             first, *addresses, workspace, rows = kernel.body.blocks[0].arguments
             memory = llvm.AddressOfOp(device.pointer_type(device.SHARED), "shared").result

@@ -24,6 +24,7 @@ from . import cluster, exchange, mbarrier, stores, tma, warps, wgmma
 from .consumer import Consumer
 from .exchange import Exchange
 from .fragments import Lanes
+from .frame import Frame, build, pointer_count
 from .grid import Tiles
 from .layout import CONSUMERS, TILE_SLOT_BYTES, VECTORS_AT, Layout, lay_out
 from .mbarrier import Ring
@@ -37,7 +38,6 @@ from .tma import TensorMap
 
 THREADS = (1 + CONSUMERS) * wgmma.THREADS
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 24, 240
-MAPS = "kitsune.maps"  # on a gpu.func: how many tensor maps its first parameter holds
 CHAINED = "chained"
 
 
@@ -125,34 +125,12 @@ class ChainedKernel:
 
     def build(self) -> ir.Operation:
         """The gpu.module, at the insertion point."""
-        name = self.pipeline.label
-        module = device.gpu.GPUModuleOp(f"{name}_kernel")
-        module.operation.attributes["kitsune.scheduled"] = ir.UnitAttr.get()
-        pointer = device.pointer_type(device.GLOBAL)
-        arguments = [ir.Type.parse("!llvm.ptr"), *[pointer] * (len(self.tensors) + len(self.results) + 1), device.i32()]
-        with ir.InsertionPoint(module.bodyRegion.blocks.append()):
-            shared = ir.Type.parse("!llvm.array<0 x i8>")
-            linkage = ir.Attribute.parse("#llvm.linkage<external>")
-            llvm.GlobalOp(shared, "shared", linkage, addr_space=device.SHARED, alignment=tma.ALIGN)
-            kernel = device.gpu.GPUFuncOp(
-                ir.FunctionType.get(arguments, []), name, kernel=True, known_block_size=[THREADS, 1, 1]
-            )
-            kernel.attributes["kitsune.fast_math"] = ir.UnitAttr.get()
-            kernel.attributes[MAPS] = ir.IntegerAttr.get(device.i32(), len(self.maps))
-            kernel.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(device.i32(), 1)
-            if self.cluster > 1:
-                cluster.set_size(kernel, self.cluster)
-            with ir.InsertionPoint(kernel.body.blocks.append(*arguments)):
-                self._body(list(kernel.body.blocks[0].arguments))
-                device.gpu.ReturnOp([])
-        return module.operation
+        pointers = pointer_count(self.tensors, self.results)
+        return build(self.pipeline.label, pointers, len(self.maps), THREADS, self._body, self.cluster)
 
-    def _body(self, arguments: list[ir.Value]) -> None:
-        maps, *pointers, workspace, count = arguments
-        shared = llvm.AddressOfOp(device.pointer_type(device.SHARED), "shared").result
-        base = llvm.PtrToIntOp(device.i32(), shared).result
+    def _body(self, kernel: Frame) -> None:
         rank = cluster.rank() if self.cluster > 1 else 0
-        frames = [self._frame(role, maps, pointers, workspace, shared, base, rank, count) for role in self.roles]
+        frames = [self._role_frame(role, kernel, rank) for role in self.roles]
         self._each_role(frames, self._prepare)
         cluster.barrier() if self.cluster > 1 else device.barrier()
         group = device.div(device.thread(), wgmma.THREADS)
@@ -169,29 +147,19 @@ class ChainedKernel:
         if self.cluster > 1:
             cluster.barrier()  # nobody leaves while others may still write here
         if self.workspace_bytes:
-            self._finish(workspace, shared)
+            self._finish(kernel)
 
-    def _frame(
-        self,
-        role: _Role,
-        maps: ir.Value,
-        pointers: list[ir.Value],
-        workspace: ir.Value,
-        shared: ir.Value,
-        base: ir.Value,
-        rank: Int,
-        count: ir.Value,
-    ) -> _Frame:
-        layout = role.layout
-        vectors = device.offset(shared, VECTORS_AT, ir.IntegerType.get_signless(8))
+    def _role_frame(self, role: _Role, kernel: Frame, rank: Int) -> _Frame:
+        layout, base = role.layout, kernel.base
+        vectors = _shared_pointer(device.add(base, VECTORS_AT))
         weights = Ring(base, device.add(base, layout.weights), layout.slots, layout.slot_bytes)
         tiles = None
         if layout.tile_slots:
             barriers = device.add(base, weights.barrier_bytes)
             tiles = Ring(barriers, device.add(base, layout.tiles), layout.tile_slots, TILE_SLOT_BYTES)
-        own_maps = tma.map_pointer(maps, role.first_map)
-        grid = Tiles(role.program.grid_product, count)
-        return _Frame(role, own_maps, pointers, workspace, base, rank, vectors, weights, tiles, grid)
+        own_maps = tma.map_pointer(kernel.maps, role.first_map)
+        grid = Tiles(role.program.grid_product, kernel.rows)
+        return _Frame(role, own_maps, kernel.pointers, kernel.workspace, base, rank, vectors, weights, tiles, grid)
 
     def _each_role(self, frames: list[_Frame], emit: Callable[[_Frame], None]) -> None:
         """Code for the CTAs of each role."""
@@ -313,20 +281,24 @@ class ChainedKernel:
         assert shared is not None
         return Outbox(frame.maps, shared.box(shared.rank, 0), writer, shared.wait_empty)
 
-    def _finish(self, workspace: ir.Value, shared: ir.Value) -> None:
+    def _finish(self, kernel: Frame) -> None:
         """The last CTA to come here zeroes every counter; no CTA waits on one any more."""
         i32 = device.i32()
-        flag = device.offset(shared, VECTORS_AT - 16, ir.IntegerType.get_signless(8))
+        flag = _shared_pointer(device.add(kernel.base, VECTORS_AT - 16))
         device.barrier()
         with device.when(device.equal(device.thread(), 0)):
             text = "atom.acq_rel.gpu.global.add.u32 $0, [$1], $2;"
-            before = device.assembly(text, "=r,l,r,~{memory}", [workspace, device.value(1)], i32)
+            before = device.assembly(text, "=r,l,r,~{memory}", [kernel.workspace, device.value(1)], i32)
             device.store(before, flag)
         device.barrier()
         with device.when(device.equal(device.load(flag, i32), self.ctas - 1)):
 
             def clear(i: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
-                device.store(device.value(0), device.offset(workspace, i, i32))
+                device.store(device.value(0), device.offset(kernel.workspace, i, i32))
                 return []
 
             device.loop(device.thread(), self.counter_bytes // 4, THREADS, clear)
+
+
+def _shared_pointer(place: Int) -> ir.Value:
+    return llvm.IntToPtrOp(device.pointer_type(device.SHARED), device.value(place)).result
