@@ -158,10 +158,12 @@ def run_one(device: Device, description: dict[str, Any]) -> dict[str, Any]:
 
 
 def run(folder: Path, names: list[str]) -> Iterator[dict[str, Any]]:
-    """Results of the named kernels, one by one; ends after the first that failed, for its context is lost."""
+    """Nothing once the GPU is ready, then results of the named kernels, one by one; ends after the first that failed,
+    for its context is lost."""
     everything = json.loads((folder / "cases.json").read_text())
     descriptions = [description for description in everything if description["name"] in names]
     device = Device(folder, descriptions)
+    yield {}
     for description in descriptions:
         try:
             yield run_one(device, description)

@@ -76,14 +76,17 @@ def run(folder: Path, out: Path | None) -> int:
 
 
 def _in_a_process(folder: Path, names: list[str]) -> list[dict[str, Any]]:
-    """The results that a process gives before it ends; it accounts for one name at least."""
+    """The results that a process gives before it ends; it accounts for one name at least. Ends the program if the
+    process cannot use the GPU."""
     command = [sys.executable, __file__, "some", str(folder), *names]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-        said, error = done.stdout, done.stderr.strip()[-2000:] or f"exit code {done.returncode}"
+        said, error = done.stdout, (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
     except subprocess.TimeoutExpired as late:
         said, error = (late.stdout or b"").decode(), f"did not end in {PATIENCE_S} s"
-    found = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    ready, *found = [json.loads(line) for line in said.splitlines() if line.startswith("{")] or [None]
+    if ready is None:
+        sys.exit(f"the GPU cannot be used: {error}")
     if len(found) < len(names) and not any("failed" in result for result in found):
         name = next(name for name in names if name not in {result["name"] for result in found})
         transport = name.rsplit("_", 5)[0]
