@@ -21,7 +21,7 @@ _ADD = re.compile(
     r"red\.release\.gpu\.global\.add\.u32 \[\$0\], \$1;|atom\.acq_rel\.gpu\.global\.add\.u32 \$0, \[\$1\], \$2;"
 )
 _SWAP = re.compile(r"atom\.acq_rel\.gpu\.global\.cas\.b32 \$0, \[\$1\], \$2, \$3;")
-_WIDTH = {"i8": 1, "i16": 2, "bf16": 2, "f16": 2, "i32": 4, "f32": 4, "i64": 8, "f64": 8}
+_WIDTH = {"i1": 1, "i8": 1, "i16": 2, "bf16": 2, "f16": 2, "i32": 4, "f32": 4, "i64": 8, "f64": 8}
 
 
 class Exit(Exception):

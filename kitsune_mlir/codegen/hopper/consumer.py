@@ -21,7 +21,7 @@ from .outgoing import Around, Outgoing
 from .products import Products
 from .program import Block, Program
 from .rings import Rings
-from .stage_code import Place, StageCode
+from .stage_code import Place, RowValues, StageCode
 from .stash import Stash
 
 
@@ -32,7 +32,7 @@ class Consumer:
         self._program, self._lanes, self._rings, self._around = program, lanes, rings, around
         self._products = Products(rings, sums, around.leader, around.group_rows)
         self._outgoing = Outgoing(program, around)
-        self._tiles: dict[str, Fragment | Stash] = {}  # by queue
+        self._tiles: dict[str, Fragment | Stash | RowValues] = {}  # by queue
         shares = {columns: self._share_lanes(columns) for columns in program.shares()}
         self._place = Place(program, lanes, shares, around, self._products, self._outgoing)
 
@@ -56,7 +56,8 @@ class Consumer:
         """Equal stages: the tile between them, the sums and the rings' slots go round."""
         got, put = (kitsune_label(op.operands[0]) for op in (block.stage.gets[0], block.stages[-1].puts[0]))
         tile = self._tiles[got]
-        assert isinstance(tile, Fragment)
+        if not isinstance(tile, Fragment):
+            raise UnsupportedError("equal stages take up a tile in registers only")
         carried_words = tile.words
         if self._rings.exchange is not None and all(is_only_operand(get.results[0]) for get in block.stage.gets):
             carried_words = {}  # products read the exchanged tile
@@ -98,7 +99,7 @@ class Consumer:
         for put in block.stage.puts:
             if (label := kitsune_label(put.operands[0])) not in self._around.queues:
                 tile = memories[hash(put.operands[1])]
-                assert isinstance(tile, Fragment | Stash)
+                assert isinstance(tile, Fragment | Stash | RowValues)
                 self._tiles[label] = tile
         self._outgoing.hand_over(block.stage)
 

@@ -172,6 +172,8 @@ class StageCode:
         result = op.results[0]
         if combiner is None or prod(shape_of(result)[1:]) != 1 or s.inputs < 1:
             raise UnsupportedError("a reduction inside rows that is not to one number is not chained by warpgroups")
+        if nest.puts:
+            raise UnsupportedError("numbers of rows do not go from CTA to CTA")
         reduced = [loop for loop, kind in enumerate(s.iterators) if kind == "reduction"]
         extents = loop_extents(s)
         width = prod(extents[loop] for loop in reduced)
@@ -204,10 +206,13 @@ class StageCode:
         for h in HALVES:
             start = evaluator(op.operands[s.inputs], [lanes.rows[h], *[0] * (len(shape_of(result)) - 1)])
             tile.values[0, h, 0] = combine(combiner, start, totals[h])
-        self.memories[hash(result)] = _RowValues(tile)
+            tile.values[0, h, 1] = arith.constant(ir.F32Type.get(), 0.0)
+        self.memories[hash(result)] = RowValues(tile)
+        for store in nest.stores:
+            self.at.outgoing.store(tile, store, 1, 0)
 
 
-class _RowValues(Memory):
+class RowValues(Memory):
     """One number a row, in registers."""
 
     def __init__(self, tile: Fragment):
