@@ -101,5 +101,5 @@ def _topological(members: list[list[Node]], stage: dict[int, int]) -> list[int]:
 
 
 def _plan(position: int, group: list[Node]) -> StagePlan:
-    kind = "tensor" if any(node.kind == PRODUCT for node in group) else "simt"
+    kind = "tensor" if any(node.kind == PRODUCT or node.multiplies for node in group) else "simt"
     return StagePlan(f"s{position}", kind, tuple(sorted(node.index for node in group)))

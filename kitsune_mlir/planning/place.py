@@ -89,19 +89,30 @@ def _chained(
     found = _placement("chained", [0] * len(stages), stages, queues, CHAINED_ROWS, rows, target)
     tiles = target.sms if rows is None else max(1, -(-rows // CHAINED_ROWS))
     if form.blocks:
-        return _accumulated(found, queues, tiles * (CHAINED_ROWS // TILE_ROWS), target, form.blocks)
+        return _accumulated(found, stages, queues, rows, target, form.blocks)
     clusters = min(tiles * form.column_tiles, target.sms // form.cluster)
     transports = found.transports if form.cluster == 1 else ("dsmem",) * len(queues)
     replicas = (clusters * form.cluster,)
     return dataclasses.replace(found, replicas=replicas, transports=transports, cluster=form.cluster)
 
 
-def _accumulated(found: Placement, queues: Sequence[QueueCost], tiles: int, target: Target, blocks: int) -> Placement:
+def _accumulated(
+    found: Placement,
+    stages: Sequence[StageCost],
+    queues: Sequence[QueueCost],
+    rows: int | None,
+    target: Target,
+    blocks: int,
+) -> Placement:
     """Groups of `blocks` CTAs leave a partial sum each, in L2; then all CTAs add up a share of the elements."""
+    tiles = max(1, -(-(rows or UNKNOWN_ROWS) // TILE_ROWS))
     groups = min(tiles, target.sms // blocks)
+    predicted = pipeline_us([list(stages)], [groups * blocks], tiles, TILE_ROWS, target, queues_in_l2=False)
     transports = tuple("l2" if queue.accumulates else "smem" for queue in queues)
     depths = tuple(groups if queue.accumulates else 1 for queue in queues)
-    return dataclasses.replace(found, replicas=(groups * blocks,), transports=transports, depths=depths)
+    return dataclasses.replace(
+        found, replicas=(groups * blocks,), transports=transports, depths=depths, predicted_us=predicted
+    )
 
 
 def choose_tile_rows(rows: int | None, target: Target) -> int:

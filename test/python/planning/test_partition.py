@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from operator_graphs import nodes, reachable, successors
 
-from kitsune_mlir.planning.graph import PRODUCT, SIMT, Node
+from kitsune_mlir.planning.graph import PRODUCT, REDUCTION, SIMT, Node
 from kitsune_mlir.planning.partition import partition
 
 
@@ -84,3 +84,9 @@ def test_too_few_products(least, groups):
     result = partition(graph, least)
     assert [group.nodes for group in result.groups] == groups
     assert result.declined[2] == f"its group has 0 products, fewer than {least}"
+
+
+@pytest.mark.parametrize(("multiplies", "groups"), [(True, [(0, 1)]), (False, [])])
+def test_a_product_that_sums_over_the_rows_is_one(multiplies, groups):
+    graph = [Node(0, "relu", space=0), Node(1, "sum", (0,), space=0, kind=REDUCTION, multiplies=multiplies)]
+    assert groups_of(graph) == groups

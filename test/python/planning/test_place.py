@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kitsune_mlir.planning import target
 from kitsune_mlir.planning.cost import StageCost, pipeline_us, tile_us
 from kitsune_mlir.planning.flow import Flow, Queue, Stage
-from kitsune_mlir.planning.place import QueueCost, allocate, balanced_cuts, choose_tile_rows, place
+from kitsune_mlir.planning.place import Chained, QueueCost, allocate, balanced_cuts, choose_tile_rows, place
 from kitsune_mlir.planning.verify import verify
 
 GPU, CPU = target.load("sm_90a"), target.load("cpu")
@@ -136,6 +136,17 @@ def test_a_stage_that_sums_has_a_role_of_its_own():
     assert fused.transports[2] == "l2" and fused.depths[2] == fused.replicas[0], "a slot for each partial sum"
     few = place(stages, queues, 10**6, GPU.override(sms=3), "spatial")
     assert few.roles[3] == 2 and len(set(few.roles[:3])) == 2 and few.replicas == (1, 1, 1)
+
+
+def test_chained_ctas_share_the_blocks_of_a_sum():
+    stages = [*CHAIN[:2], StageCost("sum", "simt")]
+    queues = [QUEUES[0], QueueCost("t", 1, (2,), 65536.0, accumulates=True)]
+    found = place(stages, queues, 10**6, GPU, chained=Chained(blocks=4))
+    assert found.shape == "chained" and found.roles == (0, 0, 0) and found.replicas == (132,)
+    assert found.transports == ("smem", "l2") and found.depths == (1, 33), "a partial sum for every four CTAs"
+    assert place(stages, queues, 100, GPU, chained=Chained(blocks=4)).replicas == (8,), "two tiles"
+    one_cta = place(stages, queues, 10**6, GPU.override(sms=4), chained=Chained(blocks=4))
+    assert found.predicted_us < one_cta.predicted_us
 
 
 def test_wide_rings_lie_further_out():

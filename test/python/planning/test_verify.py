@@ -100,6 +100,9 @@ SOUND = {
     "a cluster of two": flow([stage("a", 0, 66), stage("b", 1, 66)], queue("q", "a", "b", transport="dsmem")),
     "unlike replicas": flow([stage("a", 0, 3), stage("b", 1, 5)], queue("q", "a", "b", depth=8)),
     "reduction": flow([stage("a", 0, 131), SUM], partial(depth=131)),
+    "reduction by the CTAs that sum": flow(
+        [stage("a", 0, 132), dataclasses.replace(stage("sum", 0, 132, once=True), split=True)], partial(depth=66)
+    ),
     "two sums in one stage": flow([*AB, SUM], partial(), queue("other", "b", "sum", accumulates=True)),
     "two reductions in one role": flow([AB[0], SUM, stage("max", 9, once=True)], partial("a", "sum", "max")),
 }

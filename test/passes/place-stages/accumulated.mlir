@@ -1,0 +1,20 @@
+// RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages=target=sm_90a --verify-dataflow | filecheck %s
+
+// A sum over the rows of 256 by 256: two CTAs have a partial sum, all add partial sums up.
+// CHECK-LABEL: func.func @gradient
+// CHECK: "kitsune.queue"() {sym_name = "q0", transport = "l2"} : () -> !kitsune.ring<tensor<256x256xf32>, 66 : i64>
+// CHECK: "kitsune.accumulate"
+// CHECK: {kind = "tensor", replicas = 132 : i64, role = 0 : i64, sym_name = "s0"}
+// CHECK: "kitsune.reduce"
+// CHECK: {kind = "simt", replicas = 132 : i64, role = 0 : i64, sym_name = "sum0"}
+// CHECK: shape = "chained"
+func.func @gradient(%x: tensor<100000x256xbf16>, %dy: tensor<100000x256xbf16>) -> tensor<256x256xf32> {
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<256x256xf32>
+  %init = linalg.fill ins(%zero : f32) outs(%empty : tensor<256x256xf32>) -> tensor<256x256xf32>
+  %sum = linalg.matmul
+    indexing_maps = [affine_map<(m, n, k) -> (k, m)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>]
+    ins(%x, %dy : tensor<100000x256xbf16>, tensor<100000x256xbf16>) outs(%init : tensor<256x256xf32>)
+    -> tensor<256x256xf32>
+  return %sum : tensor<256x256xf32>
+}
