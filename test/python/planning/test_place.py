@@ -145,8 +145,8 @@ def test_chained_ctas_share_the_blocks_of_a_sum():
     assert found.shape == "chained" and found.roles == (0, 0, 0) and found.replicas == (132,)
     assert found.transports == ("smem", "l2") and found.depths == (1, 33), "a partial sum for every four CTAs"
     assert place(stages, queues, 100, GPU, chained=Chained(blocks=4)).replicas == (8,), "two tiles"
-    one_cta = place(stages, queues, 10**6, GPU.override(sms=4), chained=Chained(blocks=4))
-    assert found.predicted_us < one_cta.predicted_us
+    fewer = place(stages, queues, 10**5, GPU, chained=Chained(blocks=4))
+    assert 5 * fewer.predicted_us < found.predicted_us < 10 * fewer.predicted_us
 
 
 def test_wide_rings_lie_further_out():
