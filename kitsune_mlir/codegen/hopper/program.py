@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from math import prod
 
 from kitsune_mlir import rows
+from kitsune_mlir.codegen.pipeline.loops import combiner_of
 from kitsune_mlir.codegen.pipeline.memory import element_of, shape_of
-from kitsune_mlir.codegen.pipeline.nests import PRODUCT, REDUCTION, Nest, StageNests, kitsune_label
+from kitsune_mlir.codegen.pipeline.nests import PRODUCT, REDUCTION, Nest, StageNests, is_reduction, kitsune_label
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
@@ -343,6 +344,8 @@ def _check(stage: kitsune.StageOp) -> None:
         raise UnsupportedError("sums over the rows are not chained")
     for op in stage.block.operations:
         op = op.operation
+        if is_reduction(op):
+            row_combiner(rows.Structured(op))
         if op.name != "linalg.matmul":
             continue
         a, b, total = (element_of(value) for value in (*op.operands[:2], op.results[0]))
@@ -352,3 +355,11 @@ def _check(stage: kitsune.StageOp) -> None:
             raise UnsupportedError("a product with a weight that the stage computes is not chained by warpgroups")
         if "d2" not in str(list(rows.Structured(op).maps[1].results)[1]):
             raise UnsupportedError("a product with a weight of (inputs, outputs) is not chained by warpgroups")
+
+
+def row_combiner(s: rows.Structured) -> ir.Operation:
+    """What joins the terms of a reduction inside rows. Raises UnsupportedError for what warpgroups do not reduce."""
+    combiner = combiner_of(s)
+    if combiner is None or prod(shape_of(s.op.results[0])[1:]) != 1 or s.inputs < 1:
+        raise UnsupportedError("a reduction inside rows that is not to one number is not chained by warpgroups")
+    return combiner

@@ -11,7 +11,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
-from kitsune_mlir.codegen.pipeline.loops import IDENTITY, combine, combiner_of, is_zero, loop_extents, unflatten
+from kitsune_mlir.codegen.pipeline.loops import IDENTITY, combine, is_zero, loop_extents, unflatten
 from kitsune_mlir.codegen.pipeline.memory import Memory, element_of, shape_of
 from kitsune_mlir.codegen.pipeline.nests import MAP, PRODUCT, Nest
 from kitsune_mlir.dialects import kitsune
@@ -23,7 +23,7 @@ from .fragments import HALVES, Fragment, Lanes, blocks_of, is_packed, pack
 from .operands import is_exchanged, is_held, is_loaded
 from .outgoing import Around, Outgoing
 from .products import Products
-from .program import Block, Product, Program
+from .program import Block, Product, Program, row_combiner
 from .stash import Stash
 from .stores import BOX_BYTES, BoxWriter
 
@@ -168,10 +168,8 @@ class StageCode:
         op = nest.op
         assert op is not None
         s = rows.Structured(op)
-        combiner = combiner_of(s)
+        combiner = row_combiner(s)
         result = op.results[0]
-        if combiner is None or prod(shape_of(result)[1:]) != 1 or s.inputs < 1:
-            raise UnsupportedError("a reduction inside rows that is not to one number is not chained by warpgroups")
         if nest.puts:
             raise UnsupportedError("numbers of rows do not go from CTA to CTA")
         reduced = [loop for loop, kind in enumerate(s.iterators) if kind == "reduction"]
