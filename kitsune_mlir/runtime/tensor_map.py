@@ -99,7 +99,8 @@ class BoundMaps:
 
     def point(self, pointers: Sequence[int]) -> None:
         """Sets right the maps of tensors that are not where they were. `pointers` are those of all the kernel's
-        tensors and of the workspace. Raises InternalError for a tensor that begins where TMA cannot read, or what the driver says."""
+        tensors and of the workspace. Raises InternalError for a tensor that begins where TMA cannot read, or what the
+        driver says."""
         for i, tensor in enumerate(self._tensors):
             base = pointers[tensor] + self._offsets[i]
             if base != self._bases[i]:
