@@ -56,9 +56,11 @@ def lower(module: ir.Module) -> ir.Operation:
 
 
 def _pass_maps_by_value(function: ir.Operation, count: int) -> None:
-    arguments = [ir.DictAttr(attr) for attr in ir.ArrayAttr(function.attributes["arg_attrs"])] if (
-        "arg_attrs" in function.attributes
-    ) else [ir.DictAttr.get({})] * len(function.regions[0].blocks[0].arguments)
+    arguments = (
+        [ir.DictAttr(attr) for attr in ir.ArrayAttr(function.attributes["arg_attrs"])]
+        if ("arg_attrs" in function.attributes)
+        else [ir.DictAttr.get({})] * len(function.regions[0].blocks[0].arguments)
+    )
     i64 = ir.IntegerType.get_signless(64)
     arguments[0] = ir.DictAttr.get(
         {

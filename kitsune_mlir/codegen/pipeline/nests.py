@@ -156,4 +156,3 @@ class StageNests:
 
 def kitsune_label(queue: ir.Value) -> str:
     return rows.producer(queue).opview.label
-
