@@ -39,10 +39,11 @@ func.func @main(%x: tensor<1000x64xbf16>, %w0: tensor<256x64xbf16>, %w1: tensor<
   return %out : tensor<1000x8xbf16>
 }
 
-// A tile too wide for the registers of a warpgroup is shared by the CTAs of a cluster: replicas are whole clusters.
+// A tile too wide for the registers of a warpgroup is shared by the CTAs of a cluster, through distributed shared
+// memory: replicas are whole clusters.
 
 // CHECK-LABEL: func.func @cluster
-// CHECK: transport = "reg"} : () -> !kitsune.ring<tensor<128x512xbf16>, 1 : i64>
+// CHECK: transport = "dsmem"} : () -> !kitsune.ring<tensor<128x512xbf16>, 1 : i64>
 // CHECK: {kind = "tensor", replicas = 16 : i64, role = 0 : i64, sym_name = "up"}
 // CHECK: {cluster = 2 : i64, predicted_us = {{[0-9.e+]+}} : f64, shape = "chained", sym_name = "wide"
 func.func @cluster(%x: tensor<1000x64xbf16>, %w0: tensor<512x64xbf16>, %w1: tensor<64x512xbf16>) -> tensor<1000x64xbf16> {
