@@ -67,8 +67,12 @@ class Gpu:
             prepare()
         cuda.synchronize()
         graph = cuda.CUDAGraph()
+        # cuBLAS keeps a workspace for each stream, and torch.compile's graphs free them all: this graph is to have
+        # one of its own, which nobody else uses.
+        self._torch._C._cuda_clearCublasWorkspaces()
         with cuda.graph(graph, stream=stream):
             results = run()
+        self._torch._C._cuda_clearCublasWorkspaces()
 
         def replay() -> list[Any]:
             graph.replay()
