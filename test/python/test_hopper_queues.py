@@ -97,6 +97,16 @@ def test_launches_follow_each_other(transport, seed):
             pump(Case(transport, 2 * WORD, "stamp", lag=2), count, seed, launches=3, pairs=1)
 
 
+@pytest.mark.parametrize(("lag", "depth"), [(1, 3), (2, 5)])
+def test_least_depth_of_a_ring_in_l2(lag, depth):
+    """Both ends keep `lag` payloads back; one place less would hang."""
+    with (
+        mock.patch.object(queue_cases, "SLOTS_BYTES", (lag + 1) * 2 * WORD),
+        mock.patch.object(Case, "depth", depth),
+    ):
+        pump(Case("l2", 2 * WORD, "stamp", lag=lag), 17, launches=2, pairs=1)
+
+
 def nothing(*_) -> None:
     pass
 
