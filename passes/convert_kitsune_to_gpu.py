@@ -59,10 +59,12 @@ Kernel = PipelineKernel | ChainedKernel | AccumulateKernel
 
 def _build(pipeline: kitsune.PipelineOp, target: targets.Target, wait_budget: int) -> tuple[Kernel, ir.Operation]:
     """The kernel of a pipeline of this shape, and its module. Raises UnsupportedError when it has none."""
-    if pipeline.shape == CHAINED:
-        accumulates = any(stage.accumulates for stage in pipeline.stages)
-        return _built(AccumulateKernel(pipeline, target) if accumulates else ChainedKernel(pipeline, target))
-    if target.products == "wgmma" and pipeline.tile_rows == TILE_ROWS and not wait_budget:
+    chained = pipeline.shape == CHAINED
+    if chained and any(stage.accumulates for stage in pipeline.stages):
+        return _built(AccumulateKernel(pipeline, target))
+    if pipeline.cluster > 1:
+        return _built(ChainedKernel(pipeline, target))
+    if chained or target.products == "wgmma" and pipeline.tile_rows == TILE_ROWS and not wait_budget:
         with contextlib.suppress(UnsupportedError):
             return _built(ChainedKernel(pipeline, target))
     return _built(PipelineKernel(pipeline, target, wait_budget))

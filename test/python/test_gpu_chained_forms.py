@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from test_gpu_chained import TYPES, run
+from test_gpu_chained import TYPES, maps_of, run
 from test_gpu_models import check
 from test_gpu_pipelines import runner_of, small_gpu  # noqa: F401  (a fixture)
 from torch import Tensor, nn
@@ -115,6 +115,17 @@ def test_widths(inputs, hidden, outputs, small_gpu):  # noqa: F811
     torch.manual_seed(1)
     model = Form(lambda f, g, x: g(torch.relu(f(x))), (inputs, hidden), (hidden, outputs))
     run(model.to(BF16), rows(inputs), small_gpu, TYPES[BF16])
+
+
+def test_columns_of_other_threads(small_gpu):  # noqa: F811
+    """What warpgroups decline runs on warps."""
+    torch.manual_seed(1)
+    model = Form(lambda f, g, x: g((h := f(x))[:, :37] * h[:, 37:]), (64, 74), (37, 32)).to(BF16).eval()
+    args = rows(64)
+    program, runner, device = runner_of(model, args, small_gpu, "chained", tile=0)
+    with torch.no_grad():
+        check(program, runner, args, model(*args), TYPES[BF16])
+    assert device.pipeline_launches and not maps_of(runner)
 
 
 def test_open_rows(small_gpu):  # noqa: F811

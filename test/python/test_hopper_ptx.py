@@ -7,20 +7,13 @@ from torch import nn
 from examples.models import nerf
 from kitsune_mlir import mlir
 from kitsune_mlir.codegen import ptx, ptxas
+from kitsune_mlir.compiler import DESIGN, PARTITION, PLACE
 from kitsune_mlir.frontend import import_model
 from kitsune_mlir.passes import pipeline
 from kitsune_mlir.planning import target
 
 pytestmark = pytest.mark.skipif(ptxas.find() is None, reason="there is no ptxas")
-PASSES = (
-    "prepare-linalg",
-    "partition-dataflow",
-    "design-pipeline",
-    "cut-pipelines",
-    "place-stages",
-    "verify-dataflow",
-    "convert-kitsune-to-gpu",
-)
+PASSES = (*PARTITION, *DESIGN, *PLACE["gpu"], "convert-kitsune-to-gpu")
 BF16, F16 = torch.bfloat16, torch.float16
 
 
