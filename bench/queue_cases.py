@@ -52,7 +52,7 @@ class Case:
     @property
     def depth(self) -> int:
         """Pieces that a ring in global memory holds."""
-        return max(4, min(MOST_SLOTS, 256 * 1024 // self.slot_bytes))
+        return max(8, min(MOST_SLOTS, 256 * 1024 // self.slot_bytes))
 
     @property
     def batch(self) -> int:
@@ -128,7 +128,7 @@ def cases() -> Iterator[Case]:
         yield Case("smem", size, "all", FREE)
         yield Case("dsmem", size, "stamp", BATCHED)
         yield Case("l2", size, lag=2)
-        if size <= 32 * 1024:
+        if size <= 16 * 1024:
             yield Case("l2", size, lag=4)
         for sides in ("both", "send", "receive"):
             yield Case("l2", size, "stamp", FREE, sides, lag=2)

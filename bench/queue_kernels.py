@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from bench.queue_cases import (
     BARRIER_BYTES,
@@ -20,12 +19,11 @@ from bench.queue_cases import (
     COUNTERS_BYTES,
     FREE,
     GROUP,
-    MIX,
     PAIRS,
-    WEIGHTS,
     WORD,
     Case,
 )
+from bench.queue_words import Words, byte, make_vector, mix, wrapped
 from kitsune_mlir.codegen.hopper import bulk, cluster, mbarrier, queue, tma, warps
 from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
 from kitsune_mlir.codegen.hopper.queue_dsmem import ClusterQueue
@@ -37,98 +35,14 @@ from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline import ring as old_ring
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.watch import Watch
-from kitsune_mlir.mlir import arith, ir, llvm, vector
+from kitsune_mlir.mlir import arith, ir, llvm
 
 WRITERS, READERS = 1, 2  # named barriers
 POLLS = 1 << 22  # of the ring with loads and stores
 
 
-def _i8() -> ir.Type:
-    return ir.IntegerType.get_signless(8)
-
-
-def _true() -> ir.Value:
+def true() -> ir.Value:
     return arith.constant(ir.IntegerType.get_signless(1), 1)
-
-
-def _wrapped(x: int) -> int:
-    """As a signed i32."""
-    return (x + 2**31) % 2**32 - 2**31
-
-
-@dataclass
-class Words:
-    """The 16-byte words of a piece that a thread (its number in the agent) writes and sums."""
-
-    case: Case
-    pair: ir.Value
-    thread: ir.Value
-
-    def fill(self, pointer: ir.Value, number: ir.Value) -> None:
-        """Writes piece `number` at the address."""
-        salt = device.add(device.mul(number, _wrapped(BY_NUMBER)), device.mul(self.pair, _wrapped(BY_PAIR)))
-
-        def one(word: Int) -> None:
-            first = device.value(device.add(device.mul(word, _wrapped(BY_WORD)), salt))
-            parts = [arith.xori(first, device.value(i)) for i in range(4)]
-            device.store(_vector(parts), device.offset(pointer, device.mul(word, WORD), _i8()), WORD)
-
-        self._each(one)
-
-    def total(self, pointer: ir.Value, sums: ir.Value) -> ir.Value:
-        """The thread's checksum with the piece at the address."""
-        type_ = ir.VectorType.get([4], device.i32())
-        if self.case.touch == "stamp":
-            places = [0, self.case.slot_bytes - WORD]
-            words = [device.load(device.offset(pointer, at, _i8()), type_, WORD) for at in places]
-            return _mix(words, sums)
-        count = self.case.slot_bytes // WORD
-        mine = device.offset(pointer, device.mul(self.thread, WORD), _i8())
-        if count < GROUP:
-            return device.choose(
-                device.less(self.thread, count), device.i32(), lambda: _mix([device.load(mine, type_, WORD)], sums),
-                lambda: sums,
-            )  # fmt: skip
-        at_once = min(8, count // GROUP)
-
-        def some(start: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-            place = device.offset(mine, device.mul(start, WORD), _i8())
-            words = [device.load(device.offset(place, i * GROUP * WORD, _i8()), type_, WORD) for i in range(at_once)]
-            return [_mix(words, carried[0])]
-
-        return device.loop(0, count, at_once * GROUP, some, [sums])[0]
-
-    def _each(self, one: Callable[[Int], None]) -> None:
-        count = self.case.slot_bytes // WORD
-        if self.case.touch == "stamp":
-            one(0)
-            one(count - 1)
-        elif count < GROUP:
-            with device.when(device.less(self.thread, count)):
-                one(self.thread)
-        else:
-            at_once = min(4, count // GROUP)
-
-            def some(start: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
-                for i in range(at_once):
-                    one(device.add(device.add(start, self.thread), i * GROUP))
-                return []
-
-            device.loop(0, count, at_once * GROUP, some)
-
-
-def _vector(parts: list[ir.Value]) -> ir.Value:
-    return vector.from_elements(ir.VectorType.get([4], device.i32()), parts)
-
-
-def _mix(words: list[ir.Value], sums: ir.Value) -> ir.Value:
-    for word in words:
-        parts = [vector.extract(word, [], [i]) for i in range(4)]
-        total: Int = 0
-        for part, weight in zip(parts, WEIGHTS):
-            total = device.add(total, device.mul(part, weight))
-        sums = device.value(device.add(device.mul(sums, MIX), total))
-    return sums
 
 
 class QueueKernel:
@@ -188,10 +102,10 @@ class QueueKernel:
             both = SharedQueue(slots, watchdog=self.watchdog)
             return both, both
         if case.transport == "dsmem":
-            both = ClusterQueue(slots, device.sub(1, self.side), case.slot_bytes, watchdog=self.watchdog)
+            both = ClusterQueue(slots, device.sub(1, self.side), case.batch * case.slot_bytes, watchdog=self.watchdog)
             return both, both
-        data = device.offset(self.ring, _wide(self.pair, case.ring_bytes), _i8())
-        counters = device.offset(self.counters, device.mul(self.pair, COUNTERS_BYTES), _i8())
+        data = device.offset(self.ring, _wide(self.pair, case.ring_bytes), byte())
+        counters = device.offset(self.counters, device.mul(self.pair, COUNTERS_BYTES), byte())
         self.link = GlobalRing(data, counters, case.depth, case.slot_bytes)
         self.slots = slots
         return (
@@ -208,7 +122,7 @@ class QueueKernel:
         if self.case.touch == "stamp":
             leader = self.leader
             with device.when(leader):
-                self.leader = _true()
+                self.leader = true()
                 emit()
             self.leader = leader
         else:
@@ -311,7 +225,6 @@ class QueueKernel:
         sender.wait_free(slot)
         ring, case = sender.ring, self.case
         full = cluster.remote(ring.full(slot), sender.peer)
-        cluster.remote_expect(full, case.batch * case.slot_bytes)
 
         def piece(number: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
             place = device.add(device.mul(device.mod(number, case.slots), case.slot_bytes), ring.data)
@@ -325,9 +238,9 @@ class QueueKernel:
     def _loads_and_stores(self) -> None:
         case = self.case
         shared = llvm.AddressOfOp(device.pointer_type(device.SHARED), "shared").result
-        report = device.offset(self.counters, PAIRS * COUNTERS_BYTES, _i8())
-        data = device.offset(self.ring, _wide(self.pair, case.ring_bytes), _i8())
-        counters = device.offset(self.counters, device.mul(self.pair, COUNTERS_BYTES), _i8())
+        report = device.offset(self.counters, PAIRS * COUNTERS_BYTES, byte())
+        data = device.offset(self.ring, _wide(self.pair, case.ring_bytes), byte())
+        counters = device.offset(self.counters, device.mul(self.pair, COUNTERS_BYTES), byte())
         shape = (case.slot_bytes // 4, 1)
         ring = old_ring.Ring(data, counters, case.depth, 1, shape, device.i32(), 0, Watch(report, shared, POLLS))
         synchronised = case.mode != FREE
@@ -379,13 +292,13 @@ class QueueKernel:
         count = max(1, case.slot_bytes // WORD // GROUP)
 
         def piece(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-            salt = device.add(device.mul(number, _wrapped(BY_NUMBER)), device.mul(self.pair, _wrapped(BY_PAIR)))
+            salt = device.add(device.mul(number, wrapped(BY_NUMBER)), device.mul(self.pair, wrapped(BY_PAIR)))
 
             def word(i: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
                 index = device.add(device.mul(i, GROUP), self.words.thread)
-                first = device.value(device.add(device.mul(index, _wrapped(BY_WORD)), salt))
+                first = device.value(device.add(device.mul(index, wrapped(BY_WORD)), salt))
                 parts = hand([arith.xori(first, device.value(j)) for j in range(4)], device.mod(self.words.thread, 32))
-                total = _mix([_vector(parts)], sums[0])
+                total = mix([make_vector(parts)], sums[0])
                 return [arith.select(device.less(index, case.slot_bytes // WORD), total, sums[0])]
 
             return device.loop(0, count, 1, word, carried)

@@ -61,8 +61,7 @@ class GlobalSender:
     _seen: ir.Value | None = field(default=None, repr=False)  # of `released`
 
     def __post_init__(self) -> None:
-        if not self.lag < min(self.ring.slots, self.link.depth):
-            raise ValueError(f"{self.lag} unfinished copies need more slots than {self.ring.slots}, {self.link.depth}")
+        check_lag(self.lag, self.ring, self.link)
 
     def init(self) -> None:
         """One thread, before mbarrier.fence_init and a barrier."""
@@ -126,8 +125,7 @@ class GlobalReceiver:
     fetches = True
 
     def __post_init__(self) -> None:
-        if not self.lag < min(self.ring.slots, self.link.depth):
-            raise ValueError(f"{self.lag} unfinished copies need more slots than {self.ring.slots}, {self.link.depth}")
+        check_lag(self.lag, self.ring, self.link)
 
     def init(self) -> None:
         """One thread, before mbarrier.fence_init and a barrier."""
@@ -173,6 +171,12 @@ class GlobalReceiver:
 
     def release(self, slot: Slot, leader: ir.Value) -> None:
         mbarrier.arrive(self.ring.empty(slot), leader)
+
+
+def check_lag(lag: int, ring: Ring, link: GlobalRing) -> None:
+    """Raises ValueError for a queue that would hang: each end keeps `lag` payloads back from the other."""
+    if not lag < ring.slots or not 2 * lag < link.depth:
+        raise ValueError(f"{lag} unfinished copies need more than {lag} slots and {2 * lag} places in the ring")
 
 
 def _catch_up(counter: ir.Value, seen: ir.Value, wanted: Int, watchdog: Watchdog | None) -> ir.Value:
