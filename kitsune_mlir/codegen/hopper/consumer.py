@@ -33,7 +33,7 @@ class Consumer:
         self._products = Products(rings, sums, around.leader, around.group_rows)
         self._outgoing = Outgoing(program, around)
         self._tiles: dict[str, Fragment | Stash | RowValues] = {}  # by queue
-        shares = {columns: self._share_lanes(columns) for columns in program.shares()}
+        shares = {columns: self._share_lanes(columns) for columns in program.shares}
         self._place = Place(program, lanes, shares, around, self._products, self._outgoing)
 
     def _share_lanes(self, columns: int) -> tuple[Lanes, Int]:

@@ -131,6 +131,7 @@ class Program:
             if kitsune_label(put.operands[0]) in self.rings
         }
         self.stashes = stash.choose(self.blocks) if cluster == 1 else {}
+        self.shares = self._shares()
         self.exchanged_columns = self._check_exchanges() if cluster > 1 else 0
         check_pressure(self)
 
@@ -177,7 +178,7 @@ class Program:
             raise UnsupportedError(f"{width} columns are not shared evenly by a cluster of {self.cluster}")
         return width // self.cluster
 
-    def shares(self) -> set[int]:
+    def _shares(self) -> set[int]:
         """The shares of all tiles that are computed column by column."""
         found = {product.n for block in self.blocks for product in block.products.values()}
         for block in self.blocks:
