@@ -73,6 +73,9 @@ class FakeLauncher:
         pointers = [pointer for pointer, _, _ in (*arguments, *results)]
         values = [*pointers, place if len(content) else 0, np.int32(rows)]
         memory, launch, rng = Space(regions), self._launch, self._device.rng
+        if launch.get("strided"):  # a GPU may hold fewer clusters than it was compiled for
+            size = launch.get("cluster", 1)
+            launch = launch | {"ctas": size * int(rng.integers(1, launch["ctas"] // size + 1))}
         if launch.get("maps") or launch.get("specialised"):
             places = [*pointers, place]
             maps = [

@@ -49,6 +49,7 @@ class CtaState:
 
     def __init__(self, number: int, launch: dict[str, Any], maps: Sequence[Box], clocks: Clocks):
         self.number, self.maps, self.clocks, self.threads = number, maps, clocks, launch["threads"]
+        self.ctas = launch["ctas"]
         content = np.full(launch["shared_bytes"], 0xFF, np.uint8)
         self.shared = Region(f"CTA {number}'s shared memory", 0, content, writable=True, tracked=True, space="shared")
         self.space, self.clock = Space([self.shared]), WarpClock(clocks, number)

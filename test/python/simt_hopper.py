@@ -36,9 +36,10 @@ class WarpAgent(Agent):
         self.function, self.arguments, self.memory = kernel, arguments, memory
         self.cta, self.scheduler, self._counters, self._global = cta, scheduler, counters, memory
         self.number, self.first, self.clocks = cta.number, first, cta.clocks
+        self.ctas = cta.ctas
         self.threads = min(WARPGROUP, cta.threads - first)
         self.thread_id = np.arange(first, first + self.threads, dtype=np.int32)
-        self.block_id = np.array(cta.number, np.int32)
+        self.block_id, self.ctas = np.array(cta.number, np.int32), cta.ctas
         self._shared, self._clock, self._shared_clock = cta.space, cta.clock, cta.clock
         self.mask, self.values, self.polls = np.ones(self.threads, np.bool_), {}, "nothing"
         self._counted = -1  # how many atomic operations it has seen while it waits
