@@ -47,6 +47,7 @@ class PipelineLauncher:
         self._lock = threading.Lock()
         self.workspace_bytes: int = launch["workspace_bytes"]
         self.sums: bool = launch.get("sums", False)  # over the rows: the sum of none is written too
+        self._ctas: int = launch["ctas"]
         self._check_residency()
 
     def config(self, stream: int) -> Any:
@@ -58,7 +59,7 @@ class PipelineLauncher:
 
     def _config(self, stream: int) -> Any:
         config = self._driver.CUlaunchConfig()
-        config.gridDimX, config.gridDimY, config.gridDimZ = self._launch["ctas"], 1, 1
+        config.gridDimX, config.gridDimY, config.gridDimZ = self._ctas, 1, 1
         config.blockDimX, config.blockDimY, config.blockDimZ = self._launch["threads"], 1, 1
         config.sharedMemBytes = self._launch["shared_bytes"]
         config.hStream = self._driver.CUstream(stream)
@@ -95,6 +96,11 @@ class PipelineLauncher:
                 f"pipeline '{launch['kernel']}' needs {needed} CTAs at once, this GPU holds {capacity}; compile it "
                 "for a description of this GPU"
             )
+        if launch.get("strided") and self._ctas > capacity:
+            # Clusters do not straddle GPCs, so fewer may fit than there are multiprocessors for; one that has to wait
+            # for another's end would double the time.
+            self._ctas = capacity
+            self._configs.clear()
 
     def _capacity(self) -> int:
         """CTAs that this GPU holds at once, in whole clusters."""

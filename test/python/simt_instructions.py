@@ -55,6 +55,7 @@ class Instructions(Simt):
     ):
         super().__init__(kernel, arguments, (launch["ctas"], 1, 1), (launch["threads"], 1, 1))
         self.number, self._counters, self._global = number, counters, memory
+        self.ctas = launch["ctas"]
         self.block_id = np.array(number, np.int32)
         self.thread_id = np.arange(self.threads, dtype=np.int32)
         content = np.full(launch["shared_bytes"], 0xFF, np.uint8)
@@ -81,6 +82,9 @@ class Instructions(Simt):
 
     def _nvvm_read_ptx_sreg_ctaid_x(self, op: Op, mask: np.ndarray) -> list[Any]:
         return [self.block_id]
+
+    def _nvvm_read_ptx_sreg_nctaid_x(self, op: Op, mask: np.ndarray) -> list[Any]:
+        return [np.array(self.ctas, np.int32)]
 
     def _llvm_mlir_addressof(self, op: Op, mask: np.ndarray) -> list[Any]:
         return [np.array(0)]

@@ -163,6 +163,15 @@ def test_residency_of_clusters(monkeypatch, clusters, cooperative, fits):
         launcher(monkeypatch, driver=driver, cluster=2, cooperative=cooperative)
 
 
+@pytest.mark.parametrize(("clusters", "strided", "ctas"), [(60, True, 120), (60, False, 132), (70, True, 132)])
+def test_clusters_that_fit(monkeypatch, clusters, strided, ctas):
+    driver = FakeDriver()
+    driver.clusters = clusters
+    made, _ = launcher(monkeypatch, driver=driver, cluster=2, strided=strided)
+    run(made)
+    assert driver.launches[0].config.gridDimX == ctas
+
+
 def test_residency_of_ctas(monkeypatch):
     made, driver = launcher(monkeypatch, cooperative=True)
     run(made)

@@ -116,6 +116,7 @@ class ChainedKernel:
                 "shared_bytes": max(role.layout.nbytes for role in self.roles),
                 "workspace_bytes": self.workspace_bytes,
                 "cooperative": len(self.roles) > 1,
+                "strided": len(self.roles) == 1,  # any number of whole clusters does
                 "watched": [],
                 "streams": self.streams(),
                 "tile_rows": TILE_ROWS,
@@ -214,7 +215,8 @@ class ChainedKernel:
             return rings.state()
 
         first = device.div(device.sub(device.cta(), role.first), ctas)
-        device.loop(first, frame.grid.count, role.ctas // ctas, tile, rings.state())
+        clusters = device.div(device.ctas() if len(self.roles) == 1 else role.ctas, ctas)
+        device.loop(first, frame.grid.count, clusters, tile, rings.state())
 
     def _produce(self, frame: _Frame) -> None:
         rings, queues = frame.rings(), frame.queues()

@@ -163,6 +163,11 @@ def cta() -> ir.Value:
     return nvvm.BlockIdXOp().result
 
 
+def ctas() -> ir.Value:
+    """Of the launch."""
+    return nvvm.GridDimXOp().result
+
+
 def barrier() -> None:
     """All threads of the CTA; orders their memory accesses (PTX ISA: bar.sync)."""
     gpu.BarrierOp()
