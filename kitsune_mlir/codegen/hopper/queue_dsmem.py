@@ -22,7 +22,7 @@ from .waits import Watchdog
 
 @dataclass(frozen=True)
 class ClusterQueue:
-    """Sender and receiver in one; see queue.py. `peer` is the rank of the other end's CTA, `nbytes` the size of a payload."""
+    """Sender and receiver in one (queue.py). `peer` is the rank of the CTA at the other end; a payload is `nbytes`."""
 
     ring: Ring
     peer: Int
