@@ -47,11 +47,12 @@ def chain(widths: tuple[int, ...], between: type[nn.Module], dtype: torch.dtype)
     return nn.Sequential(*parts[:-1]).to(dtype), (torch.randn(1000, widths[0], dtype=dtype),)
 
 
+# Not strict: what ptxas does with these changes with code that has nothing to do with it.
 narrowing = pytest.mark.xfail(
-    reason="C7511: a product narrower than the one before takes over some of its sums", strict=True
+    reason="C7511: a product narrower than the one before takes over some of its sums", strict=False
 )
 spilling = pytest.mark.xfail(
-    reason="spills 112 bytes: 256 columns of sums beside 256 of a normalised tile", strict=True
+    reason="spills 112 bytes: 256 columns of sums beside 256 of a normalised tile", strict=False
 )
 
 
