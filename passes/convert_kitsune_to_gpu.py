@@ -32,7 +32,8 @@ from .inline_pipeline import inline_pipeline
 @dataclass(frozen=True)
 class ConvertKitsuneToGpu(ModulePass):
     """target: what the pipelines were placed for when empty, else a name or the path of a description.
-    wait_budget: for debugging, how often a wait on a queue asks before the kernel gives up; 0 for ever.
+    wait_budget: for debugging, how often a wait on a queue asks before the kernel gives up; 0 for ever. Kernels
+    of warpgroups have no such form: a spatial pipeline then gets the mma.sync kernel, a chained one goes without.
     """
 
     name: ClassVar[str] = "convert-kitsune-to-gpu"
