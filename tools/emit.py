@@ -17,6 +17,10 @@ def text(module: ir.Module, form: str, target: str) -> str:
     """
     if form in ("plan", "dot"):
         machine = targets.load(target or "cpu")
+        if not walk(module, "kitsune.pipeline"):
+            raise UserError(
+                f"--emit={form} wants kitsune.pipelines, which --partition-dataflow makes and conversions replace"
+            )
         described = plan.describe(plan.partitioned(module, []), plan.pipelines(module), machine)
         return json.dumps(described, indent=2) + "\n" if form == "plan" else drawing.dot(described)
     from kitsune_mlir.codegen import ptx

@@ -2,6 +2,7 @@
 // RUN: kitsune-opt %s --emit=llvm | filecheck %s --check-prefix=LLVM
 // RUN: not kitsune-opt %S/passes.mlir --emit=ptx 2>&1 | filecheck %s --check-prefix=NONE
 // RUN: kitsune-opt %S/../dialects/example.mlir --emit=plan --target=sm_90a | filecheck %s --check-prefix=PLAN
+// RUN: not kitsune-opt %S/passes.mlir --emit=plan 2>&1 | filecheck %s --check-prefix=NOPLAN
 // RUN: kitsune-opt %S/../dialects/example.mlir --emit=dot | filecheck %s --check-prefix=DOT
 
 // PTX: .target sm_90a
@@ -32,3 +33,5 @@ module attributes {gpu.container_module} {
     }
   }
 }
+
+// NOPLAN: error: --emit=plan wants kitsune.pipelines, which --partition-dataflow makes and conversions replace
