@@ -144,7 +144,7 @@ class QueueKernel:
                 self._send_batch(slot, sender)
             else:
                 sender.wait_free(slot)
-                self.words.fill(_pointer(sender.place(slot)), number)
+                self.words.fill(device.shared(sender.place(slot)), number)
                 tma.fence()
                 self._agent_barrier(WRITERS)
                 sender.send(slot, number, self.leader)
@@ -168,7 +168,7 @@ class QueueKernel:
             if case.mode != FREE or case.transport == "l2":
                 receiver.wait(slot)
             if case.mode != BATCHED:
-                sums = self.words.total(_pointer(receiver.place(slot)), sums)
+                sums = self.words.total(device.shared(receiver.place(slot)), sums)
             if case.mode != FREE or case.transport == "l2":
                 self._agent_barrier(READERS)
                 receiver.release(slot, self.leader)
@@ -199,7 +199,7 @@ class QueueKernel:
 
     def _send_freely(self, slot: Slot, number: ir.Value, sender: queue.Sender) -> None:
         if self.case.transport == "smem":
-            self.words.fill(_pointer(sender.place(slot)), number)
+            self.words.fill(device.shared(sender.place(slot)), number)
             return
         bulk.store(sender.place(slot), self.link.place(number), self.case.slot_bytes)
         tma.commit()
@@ -304,11 +304,6 @@ class QueueKernel:
             return device.loop(0, count, 1, word, carried)
 
         self._store_sums(device.loop(0, self.count, 1, piece, [device.value(0)])[0])
-
-
-def _pointer(place: Int) -> ir.Value:
-    """Of an address in shared memory."""
-    return llvm.IntToPtrOp(device.pointer_type(device.SHARED), device.value(place)).result
 
 
 def _wide(number: ir.Value, nbytes: int) -> ir.Value:

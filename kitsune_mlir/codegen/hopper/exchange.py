@@ -136,7 +136,7 @@ class Exchange:
         results = list(totals)
         for other in range(1, self.ctas):
             for h in HALVES:
-                pointer = _shared(self._sum(room, self.part(other), h))
+                pointer = device.shared(self._sum(room, self.part(other), h))
                 results[h] = combine(results[h], device.load(pointer, ir.F32Type.get()))
         self.sums_turn = arith.addi(self.sums_turn, device.value(1))
         return results
@@ -144,7 +144,3 @@ class Exchange:
     def _sum(self, room: Int, cta: Int, half: int) -> Int:
         row = device.add(self.writer.own_row, 8 * half)
         return device.add(room, device.mul(device.add(device.mul(cta, ROWS), row), _ROW_BYTES))
-
-
-def _shared(place: Int) -> ir.Value:
-    return device.llvm.IntToPtrOp(device.pointer_type(device.SHARED), device.value(place)).result

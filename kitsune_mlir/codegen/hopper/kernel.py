@@ -15,9 +15,10 @@ from dataclasses import dataclass
 
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
+from kitsune_mlir.codegen.pipeline.role import streamed
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import arith, ir, llvm
+from kitsune_mlir.mlir import arith, ir
 from kitsune_mlir.planning.target import Target
 
 from . import cluster, exchange, mbarrier, stores, tma, warps, wgmma
@@ -102,8 +103,7 @@ class ChainedKernel:
 
     def streams(self) -> list[int]:
         """The numbers of the streamed tensors among the arguments; all have the same rows."""
-        keys = [hash(value) for value in self.tensors]
-        return sorted({keys.index(hash(load.operands[0])) for stage in self.pipeline.stages for load in stage.loads})
+        return streamed(self.pipeline, self.tensors)
 
     def launch(self) -> str:
         """What the runtime needs to launch the kernel, JSON."""
@@ -152,7 +152,7 @@ class ChainedKernel:
 
     def _role_frame(self, role: _Role, kernel: Frame, rank: Int) -> _Frame:
         layout, base = role.layout, kernel.base
-        vectors = _shared_pointer(device.add(base, VECTORS_AT))
+        vectors = device.shared(device.add(base, VECTORS_AT))
         weights = Ring(base, device.add(base, layout.weights), layout.slots, layout.slot_bytes)
         tiles = None
         if layout.tile_slots:
@@ -286,7 +286,7 @@ class ChainedKernel:
     def _finish(self, kernel: Frame) -> None:
         """The last CTA to come here zeroes every counter; no CTA waits on one any more."""
         i32 = device.i32()
-        flag = _shared_pointer(device.add(kernel.base, VECTORS_AT - 16))
+        flag = device.shared(device.add(kernel.base, VECTORS_AT - 16))
         device.barrier()
         with device.when(device.equal(device.thread(), 0)):
             text = "atom.acq_rel.gpu.global.add.u32 $0, [$1], $2;"
@@ -300,7 +300,3 @@ class ChainedKernel:
                 return []
 
             device.loop(device.thread(), self.counter_bytes // 4, THREADS, clear)
-
-
-def _shared_pointer(place: Int) -> ir.Value:
-    return llvm.IntToPtrOp(device.pointer_type(device.SHARED), device.value(place)).result

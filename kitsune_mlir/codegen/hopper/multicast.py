@@ -16,7 +16,7 @@ from kitsune_mlir.codegen.pipeline.device import Int, Offset
 from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
 from kitsune_mlir.codegen.pipeline.memory import Memory, element_of, shape_of
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import arith, ir, llvm, vector
+from kitsune_mlir.mlir import arith, ir, vector
 
 from . import tma, warps, wgmma
 from .accumulate import BOX_BYTES, GROUPS, TILE_ROWS, Accumulation, Beside
@@ -35,7 +35,7 @@ class _UnitMemory(Memory):
 
     def __init__(self, place: Int, element: ir.Type, row: Int, base: ir.Value, first: int):
         words = ir.VectorType.get([_WORDS], device.i32())
-        self._words = device.load(_shared(place), words, align=16)
+        self._words = device.load(device.shared(place), words, align=16)
         self.element, self._row, self._base, self._first = element, row, base, first
 
     def load(self, index: Sequence[Int]) -> ir.Value:
@@ -79,7 +79,7 @@ class InPlace:
             pair = [evaluator(plan.right, [row, Offset(base, first + e + i, CHUNK - UNIT)]) for i in (0, 1)]
             words.append(arith.select(exists, pack(*pair, element_of(plan.right)), device.value(0)))
         type_ = ir.VectorType.get([_WORDS], device.i32())
-        device.store(vector.from_elements(type_, words), _shared(place), align=16)
+        device.store(vector.from_elements(type_, words), device.shared(place), align=16)
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,3 @@ class BesideProduct:
                     pair.append(evaluator(beside.stored, index))
                 tile.words[block, h] = pack(*pair, tile.element)
         return tile
-
-
-def _shared(place: Int) -> ir.Value:
-    return llvm.IntToPtrOp(device.pointer_type(device.SHARED), device.value(place)).result

@@ -19,10 +19,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.mlir import arith, ir
 
-from .mbarrier import Slot
+from . import waits
+from .mbarrier import Ring, Slot
+from .waits import Watchdog
 
 
 class Sender(Protocol):
@@ -63,3 +66,33 @@ class Receiver(Protocol):
 
     def release(self, slot: Slot, leader: ir.Value) -> None:
         """After the last read: the slot may be written again."""
+
+
+class SlotQueue:
+    """What the queues have in common whose two ends see one ring of slots in shared memory: sender and receiver in
+    one, nothing remembered, nothing to fetch, nothing under way when the last payload is released."""
+
+    ring: Ring
+    watchdog: Watchdog | None
+    fetches = False
+
+    def wait_free(self, slot: Slot) -> None:
+        waits.on_barrier(self.ring.empty(slot), arith.xori(slot.parity, device.value(1)), self.watchdog)
+
+    def place(self, slot: Slot) -> Int:
+        return self.ring.place(slot)
+
+    def finish(self, count: Int) -> None:
+        """Of a cluster, the kernel's last barrier waits for the receiver, and so for every copy."""
+
+    def state(self) -> list[ir.Value]:
+        return []
+
+    def resume(self, state: list[ir.Value]) -> None:
+        """Nothing is remembered."""
+
+    def fetch(self, count: Int) -> None:
+        """Payloads come by themselves."""
+
+    def wait(self, slot: Slot) -> None:
+        waits.on_barrier(self.ring.full(slot), slot.parity, self.watchdog)

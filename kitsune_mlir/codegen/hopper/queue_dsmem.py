@@ -13,22 +13,22 @@ from dataclasses import dataclass
 
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
-from kitsune_mlir.mlir import arith, ir
+from kitsune_mlir.mlir import ir
 
-from . import cluster, mbarrier, waits
+from . import cluster, mbarrier
 from .mbarrier import Ring, Slot
+from .queue import SlotQueue
 from .waits import Watchdog
 
 
 @dataclass(frozen=True)
-class ClusterQueue:
+class ClusterQueue(SlotQueue):
     """Sender and receiver in one (queue.py). `peer` is the rank of the CTA at the other end; a payload is `nbytes`."""
 
     ring: Ring
     peer: Int
     nbytes: int
     watchdog: Watchdog | None = None
-    fetches = False
 
     def init(self) -> None:
         """One thread of each CTA, before mbarrier.fence_init and cluster.barrier."""
@@ -36,32 +36,11 @@ class ClusterQueue:
         for number in range(self.ring.slots):
             mbarrier.expect(self.ring.full(Slot(device.value(number), device.value(0))), self.nbytes)
 
-    def wait_free(self, slot: Slot) -> None:
-        waits.on_barrier(self.ring.empty(slot), arith.xori(slot.parity, device.value(1)), self.watchdog)
-
-    def place(self, slot: Slot) -> Int:
-        return self.ring.place(slot)
-
     def send(self, slot: Slot, number: Int, leader: ir.Value) -> None:
         full = cluster.remote(self.ring.full(slot), self.peer)
         place = self.ring.place(slot)
         with device.when(leader):
             cluster.copy(place, cluster.remote(place, self.peer), self.nbytes, full)
-
-    def finish(self, count: Int) -> None:
-        """The kernel's last barrier waits for the receiver, and so for every copy."""
-
-    def state(self) -> list[ir.Value]:
-        return []
-
-    def resume(self, state: list[ir.Value]) -> None:
-        """Nothing is remembered."""
-
-    def fetch(self, count: Int) -> None:
-        """The sender brings payloads."""
-
-    def wait(self, slot: Slot) -> None:
-        waits.on_barrier(self.ring.full(slot), slot.parity, self.watchdog)
 
     def release(self, slot: Slot, leader: ir.Value) -> None:
         with device.when(leader):

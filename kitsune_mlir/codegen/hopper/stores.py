@@ -44,7 +44,7 @@ class BoxWriter:
         chunk = arith.xori(device.value(block), device.value(device.mod(self.own_row, 8)))
         place = device.add(device.mul(self.own_row, CHUNK * 2), device.mul(self.pair, 2))
         place = device.add(box, device.add(place, device.mul(chunk, 16)))
-        return device.llvm.IntToPtrOp(device.pointer_type(device.SHARED), device.value(place)).result
+        return device.shared(place)
 
 
 @dataclass

@@ -60,8 +60,7 @@ class Tree:
         """All the threads: after this every partial sum is there. `leader` (i1) holds in one thread of the CTA."""
         warps.barrier(self.barrier, self.threads)
         with device.when(leader):
-            text = "red.release.gpu.global.add.u32 [$0], $1;"
-            device.assembly(text, "l,r,~{memory}", [self.workspace, device.value(1)], None)
+            device.signal(self.workspace)
             waits.on_counter(self.workspace, self.ctas)
         warps.barrier(self.barrier, self.threads)
 

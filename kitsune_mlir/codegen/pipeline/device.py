@@ -141,6 +141,11 @@ def offset(pointer: ir.Value, count: Int, element: ir.Type) -> ir.Value:
     return llvm.GEPOp(pointer.type, pointer, dynamic, raw, element, None).result
 
 
+def shared(place: Int) -> ir.Value:
+    """The pointer of an address (i32) in shared memory."""
+    return llvm.IntToPtrOp(pointer_type(SHARED), value(place)).result
+
+
 def load(pointer: ir.Value, type_: ir.Type, align: int | None = None) -> ir.Value:
     return llvm.LoadOp(type_, pointer, alignment=align).result
 
@@ -153,6 +158,11 @@ def assembly(text: str, constraints: str, operands: Sequence[ir.Value], result: 
     """Inline PTX with side effects. Only for what no operation covers."""
     op = llvm.InlineAsmOp(result, list(operands), text, constraints, has_side_effects=True)
     return op.results[0] if result is not None else None
+
+
+def signal(counter: ir.Value) -> None:
+    """One thread: adds 1 to a counter (u32 in global memory), releasing at GPU scope what came before."""
+    assembly("red.release.gpu.global.add.u32 [$0], $1;", "l,r,~{memory}", [counter, value(1)], None)
 
 
 def thread() -> ir.Value:

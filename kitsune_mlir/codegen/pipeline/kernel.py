@@ -21,7 +21,7 @@ from kitsune_mlir.traffic import element_bytes
 
 from . import device, loops
 from .ring import COUNTER_BYTES, Ring
-from .role import ON_CHIP, Role, Surroundings
+from .role import ON_CHIP, Role, Surroundings, streamed
 from .watch import Watch
 
 _ALIGN = 256
@@ -104,8 +104,7 @@ class PipelineKernel:
 
     def streams(self) -> list[int]:
         """The numbers of the streamed tensors among the arguments; all have the same rows."""
-        keys = [hash(value) for value in self.tensors]
-        return sorted({keys.index(hash(load.operands[0])) for stage in self.pipeline.stages for load in stage.loads})
+        return streamed(self.pipeline, self.tensors)
 
     def build(self) -> ir.Operation:
         """The gpu.module, at the insertion point."""

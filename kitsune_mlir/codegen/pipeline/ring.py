@@ -88,8 +88,7 @@ class Ring:
     def _signal(self, counter: ir.Value) -> None:
         device.barrier()
         with device.when(device.equal(device.thread(), 0)):
-            one = device.value(1)
-            device.assembly("red.release.gpu.global.add.u32 [$0], $1;", "l,r,~{memory}", [counter, one], None)
+            device.signal(counter)
 
 
 def _acquire(counter: ir.Value) -> ir.Value:

@@ -216,3 +216,9 @@ def _stride(value: ir.Value) -> int:
 
 def _local_bytes(value: ir.Value) -> int:
     return shape_of(value)[0] * _stride(value) * element_bytes(element_of(value))
+
+
+def streamed(pipeline: kitsune.PipelineOp, tensors: list[ir.Value]) -> list[int]:
+    """The numbers of the streamed tensors among a kernel's inputs; all have the same rows."""
+    keys = [hash(value) for value in tensors]
+    return sorted({keys.index(hash(load.operands[0])) for stage in pipeline.stages for load in stage.loads})
