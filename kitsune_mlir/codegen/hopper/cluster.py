@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
-from kitsune_mlir.mlir import arith, ir
+from kitsune_mlir.mlir import arith, ir, vector
 
 MOST_CTAS = 8  # of a cluster on every chip that has clusters
 
@@ -73,3 +73,10 @@ def send_word(destination: ir.Value, word: ir.Value, barrier: ir.Value) -> None:
     text = "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [$0], $1, [$2];"
     bits = arith.bitcast(device.i32(), word)
     device.assembly(text, "r,r,r,~{memory}", [destination, bits, barrier], None)
+
+
+def send(destination: ir.Value, words: ir.Value, barrier: ir.Value) -> None:
+    """Stores a vector of four i32 to a `remote` place, a multiple of 16; its bytes count as those of `send_word`."""
+    each = [vector.extract(words, [], [i]) for i in range(4)]
+    text = "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [$0], {$1, $2, $3, $4}, [$5];"
+    device.assembly(text, "r,r,r,r,r,r,~{memory}", [destination, *each, barrier], None)

@@ -11,10 +11,11 @@ from math import prod
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.memory import Memory, element_of, shape_of
-from kitsune_mlir.codegen.pipeline.nests import kitsune_label
+from kitsune_mlir.codegen.pipeline.nests import PRODUCT, kitsune_label
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
 
+from .epilogue import is_deferred
 from .fragments import Fragment, Lanes, PairedMemory, rows_of_tile
 from .operands import is_only_operand
 from .outgoing import Around, Outgoing
@@ -26,11 +27,11 @@ from .stash import Stash
 
 
 class Consumer:
-    """Emits the code of one tile. `sums` are registers handed from product to product."""
+    """Emits the code of one tile."""
 
-    def __init__(self, program: Program, lanes: Lanes, rings: Rings, around: Around, sums: list[ir.Value]):
+    def __init__(self, program: Program, lanes: Lanes, rings: Rings, around: Around):
         self._program, self._lanes, self._rings, self._around = program, lanes, rings, around
-        self._products = Products(rings, sums, around.leader, around.group_rows)
+        self._products = Products(rings, around.leader, around.group_rows)
         self._outgoing = Outgoing(program, around)
         self._tiles: dict[str, Fragment | Stash | RowValues] = {}  # by queue
         shares = {columns: self._share_lanes(columns) for columns in program.shares}
@@ -51,35 +52,57 @@ class Consumer:
                     self._stage(block, 0)
                 else:
                     self._loop(block)
+        self._products.background.settle()
 
     def _loop(self, block: Block) -> None:
-        """Equal stages: the tile between them, the sums and the rings' slots go round."""
-        got, put = (kitsune_label(op.operands[0]) for op in (block.stage.gets[0], block.stages[-1].puts[0]))
-        tile = self._tiles[got]
+        """Equal stages: the tile between them and the rings' slots go round. Of a tile that is still being worked on
+        when the next stage begins, what is there goes round, and the first stage stands before the loop."""
+        (got,), (put,) = ([kitsune_label(op.operands[0]) for op in ops] for ops in (block.stage.gets, block.stage.puts))
+        last = kitsune_label(block.stages[-1].puts[0].operands[0])
+        begin = int(_rolls(block, self._program))
+        if begin:
+            self._stage(block, 0)
+            tile = self._tiles[put]
+        else:
+            self._products.background.settle()
+            tile = self._tiles[got]
         if not isinstance(tile, Fragment):
             raise UnsupportedError("equal stages take up a tile in registers only")
-        carried_words = tile.words
-        if self._rings.exchange is not None and all(is_only_operand(get.results[0]) for get in block.stage.gets):
-            carried_words = {}  # products read the exchanged tile
-        elif tile.values:
+        if tile.values and not tile.words:
             raise UnsupportedError("equal stages that hand on f32 tiles are not chained")
-        keys, words = list(carried_words), list(carried_words.values())
+        words = list(tile.words)
+
+        def handed_on(tile: Fragment) -> list[ir.Value]:
+            sums = self._products.registers() if begin else []
+            return [*self._rings.state(), *(tile.words[key] for key in words), *sums]
+
+        def taken_up(number: Int, carried: list[ir.Value]) -> Fragment:
+            """The tile that stage `number` works on."""
+            self._products.background.clear()
+            known = self._rings.resume(carried)
+            there = dict(zip(words, known))
+            if not begin:
+                self._products.free.clear()
+                return Fragment(tile.lanes, tile.element, tile.shape, there)
+            self._products.take_registers(known[len(words) :])
+            before = device.sub(number, 1)
+            stage = StageCode(self._place, block, before, self._residents(block, before))
+            return stage.resume(next(iter(block.nests)), there)
 
         def body(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-            count = len(self._products.sums)
-            self._products.sums, rest = carried[:count], carried[count:]
-            self._tiles[got] = Fragment(tile.lanes, tile.element, tile.shape, dict(zip(keys, rest)))
-            self._rings.resume(rest[len(keys) :])
+            self._tiles[got] = taken_up(number, carried)
             self._stage(block, number)
-            result = self._tiles[kitsune_label(block.stage.puts[0].operands[0])]
-            return [*self._products.sums, *(result.words[key] for key in keys), *self._rings.state()]
+            if not begin:
+                self._products.background.settle()
+            result = self._tiles[put]
+            assert isinstance(result, Fragment)
+            return handed_on(result)
 
-        start = [*self._products.sums, *words, *self._rings.state()]
-        count = len(self._products.sums)
-        results = device.loop(0, len(block.stages), 1, body, start)
-        self._products.sums, rest = results[:count], results[count:]
-        self._tiles[put] = Fragment(tile.lanes, tile.element, tile.shape, dict(zip(keys, rest)))
-        self._rings.resume(rest[len(keys) :])
+        count = len(block.stages)
+        self._tiles[last] = taken_up(count, device.loop(begin, count, 1, body, handed_on(tile)))
+
+    def _residents(self, block: Block, number: Int) -> dict[int, Memory]:
+        return {hash(value): self._resident(block, value, number) for value in block.stage.residents}
 
     def _stage(self, block: Block, number: Int) -> None:
         """Stage `number` of a block."""
@@ -90,8 +113,7 @@ class Consumer:
         for load in block.stage.loads:
             whole, tile = self._around.tensors[hash(load.operands[0])], load.results[0]
             memories[hash(tile)] = rows_of_tile(whole, tile, self._around.first_row, self._lanes)
-        for value in block.stage.residents:
-            memories[hash(value)] = self._resident(block, value, number)
+        memories |= self._residents(block, number)
         stage = StageCode(self._place, block, number, memories)
         for nest in block.nests:
             with (nest.op or nest.value.owner).location:
@@ -110,3 +132,14 @@ class Consumer:
         place = device.add(device.mul(number, block.vector_step), at)
         pointer = device.offset(self._around.vectors, place, ir.IntegerType.get_signless(8))
         return PairedMemory(pointer, element_of(value), shape, prod(shape[1:]))
+
+
+def _rolls(block: Block, program: Program) -> bool:
+    """Whether each of a block's equal stages begins while the tile of the one before is worked on: the stage is one
+    product, whose tile is computed from its sums and residents."""
+    nest, *others = block.nests
+    if others or nest.kind != PRODUCT or nest.op is None or block.stage.loads:
+        return False
+    product = block.products[hash(nest.op.results[0])]
+    only_operands = all(is_only_operand(get.results[0]) for get in block.stage.gets)
+    return product.sets > 1 and is_deferred(nest) and only_operands and hash(nest.value) not in program.stashes

@@ -1,9 +1,10 @@
 """What the CTAs of a cluster tell each other about the rows that they share: tiles and sums of rows.
 
-*Tiles*: each CTA computes a share of a tile's columns. Each warpgroup has in its shared memory room for its 64 rows of
-the whole tile, as swizzled boxes of 64 columns, the shares one after another. It writes its own share there and has
-the copy engine copy it into the same boxes of the other CTAs; products then read all of it. `full` counts the
-bytes that come in, `empty` the other CTAs that are done with the tile that went out.
+*Tiles*: each CTA computes a share of a tile's columns and keeps it in registers. Each warpgroup has in its shared
+memory room for its 64 rows of the other CTAs' shares, as swizzled boxes of 64 columns; products read them there. A
+share is sent box by box as it is computed: each warp lays 16 rows of it out in shared memory and stores them, 16
+bytes a thread, into the same rows of the other CTAs' boxes. For every box `full` counts the bytes that come in; `empty`
+counts the other CTAs that are done with the tile that went out.
 
 *Sums*: one f32 for each row goes from each CTA to each other, in two places in turn: a CTA can send the next sums
 only after it got the last ones, so it is never two ahead.
@@ -21,11 +22,25 @@ from kitsune_mlir.mlir import arith, ir
 from . import cluster, mbarrier, tma, warps
 from .fragments import HALVES, Fragment
 from .stores import BOX_BYTES, BoxWriter
+from .warps import WARP
 from .wgmma import CHUNK, ROWS, THREADS
 
+WARPS = THREADS // WARP
+
 PLACES = 2  # for sums
-BARRIER_BYTES = (2 + PLACES) * mbarrier.BYTES  # of a warpgroup
 _ROW_BYTES = 4
+_PIECE = 16  # bytes that a thread stores at once
+
+
+def barrier_bytes(columns: int) -> int:
+    """Shared memory of a warpgroup for barriers."""
+    return (1 + PLACES + boxes_of(columns)) * mbarrier.BYTES
+
+
+def init(barriers: Int, ctas: int, columns: int) -> None:
+    """One thread, for a warpgroup: `empty`, one for each place of sums, `full` for each box."""
+    for number in range(1 + PLACES + boxes_of(columns)):
+        mbarrier.init(device.add(barriers, number * mbarrier.BYTES), 1 if number else ctas - 1)
 
 
 def sums_bytes(ctas: int) -> int:
@@ -33,27 +48,26 @@ def sums_bytes(ctas: int) -> int:
     return PLACES * ctas * ROWS * _ROW_BYTES
 
 
-def init(barriers: Int, ctas: int) -> None:
-    """One thread, for a warpgroup."""
-    mbarrier.init(barriers, 1)
-    mbarrier.init(device.add(barriers, mbarrier.BYTES), ctas - 1)
-    for place in range(PLACES):
-        mbarrier.init(device.add(barriers, (2 + place) * mbarrier.BYTES), 1)
-
-
 def boxes_of(columns: int) -> int:
     return -(-columns // CHUNK)
 
 
+def tiles_bytes(ctas: int, columns: int) -> int:
+    """Shared memory of a warpgroup for the other CTAs' shares of a tile, of `columns` columns each."""
+    return (ctas - 1) * boxes_of(columns) * BOX_BYTES
+
+
 @dataclass
 class Exchange:
-    """A warpgroup's end. `boxes` is the room for a tile whose shares have `columns` columns, `sums` that for sums,
-    `barriers` BARRIER_BYTES. `turn` and `sums_turn` (i32) count tiles and sums exchanged."""
+    """A warpgroup's end. `boxes` is the room for the other CTAs' shares of `columns` columns, `staging` a box of its
+    own, `sums` the room for sums, `barriers` that for barriers. `turn` and `sums_turn` (i32) count tiles and sums
+    exchanged."""
 
     ctas: int
     rank: ir.Value
     columns: int
     boxes: Int
+    staging: Int
     sums: Int
     barriers: Int
     writer: BoxWriter
@@ -67,50 +81,64 @@ class Exchange:
         self.turn, self.sums_turn = state
 
     @property
-    def _full(self) -> Int:
+    def _empty(self) -> Int:
         return self.barriers
 
-    @property
-    def _empty(self) -> Int:
-        return device.add(self.barriers, mbarrier.BYTES)
+    def _summed(self, place: Int) -> Int:
+        return device.add(self.barriers, device.add(device.mul(place, mbarrier.BYTES), mbarrier.BYTES))
+
+    def _full(self, box: int) -> Int:
+        return device.add(self.barriers, (1 + PLACES + box) * mbarrier.BYTES)
 
     def part(self, number: int) -> ir.Value:
-        """The CTA whose share is read as number `number`: the own comes first."""
+        """The CTA whose share is part number `number` of a tile: the own is part 0."""
         return arith.remui(device.value(device.add(self.rank, number)), device.value(self.ctas))
 
-    def box(self, part: Int, number: int) -> Int:
-        """A box of a CTA's share."""
-        at = device.add(device.mul(part, boxes_of(self.columns)), number)
-        return device.add(self.boxes, device.mul(at, BOX_BYTES))
+    def box(self, part: int, number: int) -> Int:
+        """A box of part `part`, from 1 on."""
+        return device.add(self.boxes, ((part - 1) * boxes_of(self.columns) + number) * BOX_BYTES)
 
-    def wait_empty(self) -> None:
-        """Until the own boxes may be written again: every other CTA is done with the tile before."""
+    def claim(self) -> None:
+        """Before a tile's boxes are sent: every other CTA is done with the tile before."""
         parity = arith.xori(arith.andi(self.turn, device.value(1)), device.value(1))
         mbarrier.wait(self._empty, parity)
-
-    def send(self, tile: Fragment) -> None:
-        """Hands the own share out."""
-        self.wait_empty()
         with device.when(self.writer.leader):
-            tma.wait_read(0)  # an output may still leave from these boxes
+            tma.wait_read(0)  # an output may still leave from the staging box
+            for number in range(boxes_of(self.columns)):
+                mbarrier.expect(self._full(number), (self.ctas - 1) * BOX_BYTES)
         warps.barrier(self.writer.barrier, THREADS)
-        for number in range(boxes_of(self.columns)):
-            self.writer.write(self.box(self.rank, number), tile, number)
-        tma.fence()
-        warps.barrier(self.writer.barrier, THREADS)
-        with device.when(self.writer.leader):
-            mbarrier.expect(self._full, (self.ctas - 1) * boxes_of(self.columns) * BOX_BYTES)
-            source = self.box(self.rank, 0)
-            for other in range(1, self.ctas):
-                peer = self.part(other)
-                nbytes = boxes_of(self.columns) * BOX_BYTES
-                cluster.copy(source, cluster.remote(source, peer), nbytes, cluster.remote(self._full, peer))
         self.turn = arith.addi(self.turn, device.value(1))
 
-    def receive(self) -> None:
-        """Until the other shares of the tile sent last are there."""
-        last = arith.subi(self.turn, device.value(1))
-        mbarrier.wait(self._full, arith.andi(last, device.value(1)))
+    def send(self, tile: Fragment, number: int) -> None:
+        """A box of the own share, after `claim`. A warp's rows lie together, in the same order here and there."""
+        self.writer.write(self.staging, tile, number)
+        warps.sync()
+        own = device.add(device.mul(self.writer.warp, BOX_BYTES // WARPS), device.mul(self.writer.lane, _PIECE))
+        vector = ir.VectorType.get([_PIECE // 4], device.i32())
+        pieces = range(0, BOX_BYTES // WARPS, WARP * _PIECE)
+        words = [
+            device.load(device.shared(device.add(self.staging, device.add(own, at))), vector, align=_PIECE)
+            for at in pieces
+        ]
+        for other in range(1, self.ctas):
+            peer = self.part(other)
+            there = cluster.remote(device.add(self.box(self.ctas - other, number), own), peer)
+            full = cluster.remote(self._full(number), peer)
+            for at, piece in zip(pieces, words):
+                cluster.send(device.add(there, at), piece, full)
+        warps.sync()
+
+    def send_all(self, tile: Fragment) -> None:
+        self.claim()
+        for number in range(boxes_of(self.columns)):
+            self.send(tile, number)
+
+    def receive(self, part: int, number: int) -> None:
+        """Until a box of the tile sent last is there, of all parts; products may then read it."""
+        if part == 1:
+            last = arith.subi(self.turn, device.value(1))
+            mbarrier.wait(self._full(number), arith.andi(last, device.value(1)))
+            tma.fence()
 
     def release(self) -> None:
         """After the last product has read the tile."""
@@ -121,7 +149,7 @@ class Exchange:
         """The numbers of the thread's two rows, in all four threads of a row the same, with those of all CTAs."""
         place = arith.andi(self.sums_turn, device.value(1))
         parity = arith.andi(arith.shrui(self.sums_turn, device.value(1)), device.value(1))
-        barrier = device.add(self.barriers, device.add(device.mul(place, mbarrier.BYTES), 2 * mbarrier.BYTES))
+        barrier = self._summed(place)
         room = device.add(self.sums, device.mul(place, self.ctas * ROWS * _ROW_BYTES))
         first = device.equal(self.writer.pair, 0)
         with device.when(self.writer.leader):

@@ -8,7 +8,7 @@ Columns beyond the tile's width hold zeros.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -62,13 +62,15 @@ def blocks_of(width: int) -> int:
 
 @dataclass
 class Fragment:
-    """A tile in registers; reads like memory."""
+    """A tile in registers; reads like memory. `compute`, called with a block, makes the values of one that is asked for
+    before they are there."""
 
     lanes: Lanes
     element: ir.Type
     shape: tuple[int, ...]
     words: dict[tuple[int, int], ir.Value] = field(default_factory=dict)  # (block, half)
     values: dict[tuple[int, int, int], ir.Value] = field(default_factory=dict)  # (block, half, e)
+    compute: Callable[[int], None] | None = None
 
     @property
     def width(self) -> int:
@@ -87,14 +89,21 @@ class Fragment:
     def element_at(self, block: int, half: int, e: int) -> ir.Value:
         if (block, half, e) in self.values:
             return self.values[block, half, e]
-        return unpack(self.words[block, half], e, self.element)
+        return unpack(self.word(block, half), e, self.element)
 
     def step(self, number: int) -> list[ir.Value]:
         """The four words of a product's step of 16 columns; zeros beyond the tile."""
         return [self.word(2 * number + block, h) for block in (0, 1) for h in HALVES]
 
     def word(self, block: int, half: int) -> ir.Value:
-        return self.words[block, half] if (block, half) in self.words else device.value(0)
+        """Two neighbouring columns; zeros beyond the tile."""
+        if (block, half) not in self.words:
+            if (block, half, 0) not in self.values and self.compute is not None:
+                self.compute(block)
+            if (block, half, 0) not in self.values:
+                return device.value(0)
+            self.words[block, half] = pack(self.values[block, half, 0], self.values[block, half, 1], self.element)
+        return self.words[block, half]
 
 
 def is_packed(element: ir.Type) -> bool:

@@ -38,7 +38,7 @@ from .tile_ring import TileRing, ring_places
 from .tma import TensorMap
 
 THREADS = (1 + CONSUMERS) * wgmma.THREADS
-PRODUCER_REGISTERS, CONSUMER_REGISTERS = 24, 240
+PRODUCER_REGISTERS, CONSUMER_REGISTERS = 32, 240
 CHAINED = "chained"
 
 
@@ -182,14 +182,16 @@ class ChainedKernel:
         for ring in filter(None, (frame.weights, frame.tiles)):
             ring.init(1, CONSUMERS)
         if self.cluster > 1:
+            columns = frame.role.program.exchanged_columns
             for group in range(CONSUMERS):
-                exchange.init(self._exchange_barriers(frame, group), self.cluster)
+                exchange.init(self._exchange_barriers(frame, group), self.cluster, columns)
         mbarrier.fence_init()
 
     def _exchange_barriers(self, frame: _Frame, group: Int) -> Int:
         """After those of the rings."""
         start = frame.weights.barrier_bytes + (frame.tiles.barrier_bytes if frame.tiles else 0)
-        return device.add(device.add(frame.base, start), device.mul(group, exchange.BARRIER_BYTES))
+        nbytes = exchange.barrier_bytes(frame.role.program.exchanged_columns)
+        return device.add(device.add(frame.base, start), device.mul(group, nbytes))
 
     def _copy_vectors(self, frame: _Frame) -> None:
         """All threads: the small residents into shared memory, 2 bytes at a time where that divides them."""
@@ -235,8 +237,9 @@ class ChainedKernel:
         own = device.add(group_rows, in_group)
         writer = BoxWriter(in_group, pair, device.equal(thread, 0), device.add(group, 1))
         rings = frame.rings()
-        rings.exchange = self._exchange(frame, group, writer)
-        outbox = self._outbox(frame, group, writer, rings.exchange)
+        if self.cluster > 1:
+            rings.exchange = self._exchange(frame, group, writer)
+        outbox = self._outbox(frame, group, writer)
         split = len(self.tensors)
         tensors = {hash(value): pointer for value, pointer in zip(self.tensors, frame.pointers)}
         outputs = {result.position: pointer for result, pointer in zip(self.results, frame.pointers[split:])}
@@ -255,33 +258,27 @@ class ChainedKernel:
                 *(tensors, outputs, frame.vectors, first_row, valid, group_rows, writer.leader, outbox, column),
                 *(number, queues, stashes, writer),
             )
-            zero = arith.constant(ir.F32Type.get(), 0.0)
-            Consumer(program, lanes, rings, around, [zero] * (program.weight_columns // 2)).emit()
+            Consumer(program, lanes, rings, around).emit()
 
         self._tiles(frame, rings, body)
         if outbox is not None:
             outbox.finish()
 
-    def _exchange(self, frame: _Frame, group: ir.Value, writer: BoxWriter) -> Exchange | None:
+    def _exchange(self, frame: _Frame, group: ir.Value, writer: BoxWriter) -> Exchange:
         layout, ctas, columns = frame.role.layout, self.cluster, frame.role.program.exchanged_columns
-        if ctas == 1:
-            return None
-        room = ctas * exchange.boxes_of(columns) * stores.BOX_BYTES
-        boxes = device.add(device.add(frame.base, layout.boxes), device.mul(group, room))
+        boxes = device.add(device.add(frame.base, layout.boxes), device.mul(group, exchange.tiles_bytes(ctas, columns)))
         sums = device.add(device.add(frame.base, layout.sums), device.mul(group, exchange.sums_bytes(ctas)))
-        barriers = self._exchange_barriers(frame, group)
+        places = boxes, self._outbox_place(frame, group), sums, self._exchange_barriers(frame, group)
         zero = device.value(0)
-        return Exchange(ctas, device.value(frame.rank), columns, boxes, sums, barriers, writer, zero, zero)
+        return Exchange(ctas, device.value(frame.rank), columns, *places, writer, zero, zero)
 
-    def _outbox(self, frame: _Frame, group: ir.Value, writer: BoxWriter, shared: Exchange | None) -> Outbox | None:
-        program, layout = frame.role.program, frame.role.layout
-        if not program.store_maps and not program.put_maps:
+    def _outbox(self, frame: _Frame, group: ir.Value, writer: BoxWriter) -> Outbox | None:
+        if not frame.role.program.store_maps and not frame.role.program.put_maps:
             return None
-        if layout.own_outbox:
-            place = device.add(device.add(frame.base, layout.outboxes), device.mul(group, stores.BYTES))
-            return Outbox(frame.maps, place, writer)
-        assert shared is not None
-        return Outbox(frame.maps, shared.box(shared.rank, 0), writer, shared.wait_empty)
+        return Outbox(frame.maps, self._outbox_place(frame, group), writer)
+
+    def _outbox_place(self, frame: _Frame, group: ir.Value) -> Int:
+        return device.add(device.add(frame.base, frame.role.layout.outboxes), device.mul(group, stores.BYTES))
 
     def _finish(self, kernel: Frame) -> None:
         """The last CTA to come here zeroes every counter; no CTA waits on one any more."""

@@ -1,6 +1,6 @@
 """Where things lie in the shared memory of a chained kernel; the ring of weights takes what is left.
 
-barriers | vectors | sums of rows | exchanged tiles | outboxes | ring of tiles | ring of weights
+barriers | vectors | sums of rows | stashed tiles | other CTAs' tiles | outboxes | ring of tiles | ring of weights
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .wgmma import CHUNK
 
 CONSUMERS = 2
 VECTORS_AT = 1024
-MOST_SLOTS = 8
+MOST_SLOTS = 12
 MOST_TILE_SLOTS = 4
 LEAST_SLOTS = 2
 BOX_ROW = CHUNK * 2  # bytes
@@ -24,7 +24,7 @@ TILE_SLOT_BYTES = TILE_ROWS * BOX_ROW
 
 @dataclass(frozen=True)
 class Layout:
-    """Byte offsets and counts of slots; `own_outbox` is false where outputs leave from the exchanged tile's boxes."""
+    """Byte offsets and counts of slots."""
 
     sums: int
     stashes: int
@@ -35,7 +35,6 @@ class Layout:
     tile_slots: int
     slots: int
     slot_bytes: int
-    own_outbox: bool
 
     @property
     def nbytes(self) -> int:
@@ -49,15 +48,14 @@ def lay_out(program: Program, shared_bytes: int) -> Layout:
     summed = CONSUMERS * exchange.sums_bytes(program.cluster) if program.cluster > 1 else 0
     stashes = _aligned(sums + summed)
     boxes = stashes + CONSUMERS * program.stash_boxes * stores.BOX_BYTES
-    exchanged = exchange.boxes_of(program.exchanged_columns)
-    outboxes = boxes + CONSUMERS * program.cluster * exchanged * stores.BOX_BYTES
-    own_outbox = bool(program.store_maps or program.put_maps) and exchanged < stores.BOXES
-    tiles = outboxes + (CONSUMERS * stores.BYTES if own_outbox else 0)
+    outboxes = boxes + CONSUMERS * exchange.tiles_bytes(program.cluster, program.exchanged_columns)
+    leave = program.store_maps or program.put_maps or program.cluster > 1
+    tiles = outboxes + (CONSUMERS * stores.BYTES if leave else 0)
     for tile_slots in (MOST_TILE_SLOTS, LEAST_SLOTS) if program.streams else (0,):
         weights = tiles + tile_slots * TILE_SLOT_BYTES
         slots = min(MOST_SLOTS, (shared_bytes - weights) // slot_bytes)
         if slots > LEAST_SLOTS or slots == LEAST_SLOTS and tile_slots <= LEAST_SLOTS:
-            return Layout(sums, stashes, boxes, outboxes, tiles, weights, tile_slots, slots, slot_bytes, own_outbox)
+            return Layout(sums, stashes, boxes, outboxes, tiles, weights, tile_slots, slots, slot_bytes)
     raise UnsupportedError(f"{tiles} bytes of vectors and tiles leave no room for weights in shared memory")
 
 

@@ -32,7 +32,8 @@ def check_pressure(program: Program) -> None:
             for key in _reads(block.nests, nest, alias):
                 died[key] = number
             if nest.kind == PRODUCT and nest.op is not None:
-                sums[number] = block.products[hash(nest.op.results[0])].columns // 2
+                product = block.products[hash(nest.op.results[0])]
+                sums[number] = product.sets * product.columns // 2
             if is_held(nest) and hash(nest.value) not in program.stashes:
                 for value in nest.values:
                     born[hash(value)] = number, registers_of(value) // program.cluster

@@ -14,7 +14,7 @@ from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import arith, ir
 
 from . import mbarrier, tma
-from .program import TILE_ROWS, Block, Product, Program, Segment
+from .program import TILE_ROWS, Block, Product, Program, Segment, Turn
 from .rings import Rings
 from .tile_ring import TileRing
 from .wgmma import CHUNK
@@ -36,12 +36,13 @@ class Producer:
 
     def emit(self) -> None:
         for block in self.program.blocks:
-            self._repeat(len(block.stages), 1, partial(self._stage, block))
+            self._repeat(0, len(block.stages), 1, partial(self._stage, block))
 
-    def _repeat(self, stop: int, step: int, body: Callable[[Int], None]) -> None:
+    def _repeat(self, start: int, stop: int, step: int, body: Callable[[Int], None]) -> None:
         """A loop around copies; once is no loop."""
-        if stop <= step:
-            body(0)
+        if stop <= start + step:
+            if start < stop:
+                body(start)
             return
 
         def around(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
@@ -49,7 +50,7 @@ class Producer:
             body(number)
             return self.rings.state()
 
-        self.rings.resume(device.loop(0, stop, step, around, self.rings.state()))
+        self.rings.resume(device.loop(start, stop, step, around, self.rings.state()))
 
     def _stage(self, block: Block, number: Int) -> None:
         first_map = device.mul(number, block.map_step)
@@ -61,34 +62,41 @@ class Producer:
             if self.first_column is not None:
                 self._product(product, first_map, self.first_column)
             else:
-                self._repeat(
-                    product.n,
-                    product.columns,
-                    lambda n, product=product, share=share: self._product(product, first_map, device.add(n, share)),
-                )
+                step = product.columns * product.sets
+                one_pass = partial(self._pass, product, first_map, share)
+                self._repeat(0, product.n, step, one_pass)
+
+    def _pass(self, product: Product, first_map: Int, share: Int, start: Int) -> None:
+        self._product(product, first_map, device.add(start, share))
 
     def _product(self, product: Product, first_map: Int, n: Int) -> None:
-        for segment in product.segments:
-            self._repeat(segment.parts, 1, partial(self._part, product, segment, first_map, n))
+        """The columns from `n` on."""
+        for turn in product.turns():
+            for segment in product.segments:
+                parts = turn.parts(segment)
+                self._repeat(parts.start, parts.stop, 1, partial(self._part, product, turn, segment, first_map, n))
 
-    def _part(self, product: Product, segment: Segment, first_map: Int, n: Int, part: Int) -> None:
-        """A share of an exchanged tile, the CTA's own first; else all columns of the segment."""
+    def _part(self, product: Product, turn: Turn, segment: Segment, first_map: Int, n: Int, part: Int) -> None:
+        """A share of an exchanged tile, the CTA's own being part 0; else all columns of the segment."""
         share: Int = 0
         if segment.parts > 1:
             share = arith.remui(device.value(device.add(self.rank, part)), device.value(segment.parts))
         start = device.add(device.mul(share, segment.width), segment.start)
-        self._repeat(segment.chunks, 1, partial(self._chunk, product, segment, first_map, n, start))
+        self._repeat(0, segment.chunks, 1, partial(self._chunk, product, turn, segment, first_map, n, start))
 
-    def _chunk(self, product: Product, segment: Segment, first_map: Int, n: Int, start: Int, chunk: Int) -> None:
+    def _chunk(
+        self, product: Product, turn: Turn, segment: Segment, first_map: Int, n: Int, start: Int, chunk: Int
+    ) -> None:
         column = device.mul(chunk, CHUNK)
-        ring, slot = self.rings.weights, self.rings.weight
-        map_ = tma.map_pointer(self.maps, device.add(first_map, segment.map))
-        self._copy(ring, slot, map_, [device.add(start, column), n], product.columns)
-        if segment.rows_map is not None:
+        if streamed := segment.rows_map is not None:
             assert self.rings.tiles is not None and self.rings.tile is not None
             map_ = tma.map_pointer(self.maps, device.add(first_map, segment.rows_map))
             self._copy(self.rings.tiles, self.rings.tile, map_, [column, self._row(segment)], TILE_ROWS)
-        self.rings.step_on(segment.rows_map is not None)
+        map_ = tma.map_pointer(self.maps, device.add(first_map, segment.map))
+        for number in turn.sets:
+            at = [device.add(start, column), device.add(n, number * product.columns)]
+            self._copy(self.rings.weights, self.rings.weight, map_, at, product.columns)
+            self.rings.step_on(streamed and number == turn.sets[-1])
 
     def _row(self, segment: Segment) -> Int:
         """Where a streamed tile begins: in a tensor, or in the ring that it comes from."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
@@ -11,96 +11,152 @@ from kitsune_mlir.codegen.pipeline.memory import element_of
 from kitsune_mlir.mlir import ir
 
 from . import wgmma
+from .background import Background
 from .fragments import Fragment, Lanes
 from .mbarrier import Slot
-from .program import Product, Segment
-from .rings import Rings
+from .program import Product, Segment, Turn
+from .rings import Rings, Used
 from .stash import Stash
 
 LONG = 4  # chunks of a streamed operand from which a product is a loop
 Operand = Fragment | Stash | None
+Sums = list[ir.Value]
+Ready = Callable[[int, Sums], None]
 
 
 class Products:
-    """`sums` are registers handed from product to product: one set, for an undefined one would stay alive around the
-    loop over tiles. `leader` (i1) holds in one thread, `group_rows` is the warpgroup's first row in the tile."""
+    """`free` gives, by set, values that nothing needs any more: a product's sums begin in their registers, which are
+    never without a value, for undefined ones would stay alive around the loop over tiles. `leader` (i1) holds in one
+    thread, `group_rows` is the warpgroup's first row in the tile."""
 
-    def __init__(self, rings: Rings, sums: list[ir.Value], leader: ir.Value, group_rows: Int):
-        self.rings, self.sums = rings, sums
+    def __init__(self, rings: Rings, leader: ir.Value, group_rows: Int):
+        self.rings, self.background = rings, Background()
+        self.free: dict[int, Callable[[], Sums]] = {}
         self._leader, self._group_rows = leader, group_rows
 
-    def run(self, product: Product, operands: list[Operand]) -> list[ir.Value]:
-        """The sums of one pass over k. An operand that comes through a ring or from other CTAs is None."""
+    def registers(self) -> list[ir.Value]:
+        """What is in the registers of all sets, to carry it around a loop."""
+        return [x for number in sorted(self.free) for x in self.free[number]()]
+
+    def take_registers(self, carried: list[ir.Value]) -> None:
+        """Takes `registers` up in a loop: sets of equal size."""
+        each = len(carried) // len(self.free)
+        for number in sorted(self.free):
+            self.free[number] = partial(list, carried[number * each : (number + 1) * each])
+
+    def run(self, product: Product, operands: list[Operand], ready: Ready) -> None:
+        """One pass over k. `ready` is called, in code, with the number of a set and its sums, as soon as they are
+        there: the next set's products may run then. An operand that comes through a ring is None; of an exchanged tile
+        it is the CTA's own share."""
         first = product.segments[0]
         if len(operands) == 1 and first.rows_map is not None and first.chunks > LONG:
-            return self._looped(product, first)
-        return self._unrolled(product, operands)
+            self._looped(product, first, ready)
+        else:
+            self._unrolled(product, operands, ready)
 
-    def _unrolled(self, product: Product, operands: list[Fragment | Stash | None]) -> list[ir.Value]:
-        count, element = product.columns // 2, str(element_of(product.op.operands[1]))
-        sums, waiting, first = self.sums[:count], None, True
+    def _unrolled(self, product: Product, operands: list[Operand], ready: Ready) -> None:
+        turns, used = product.turns(), None
+        sums: dict[int, Sums] = {}
+        whole: tuple[int, ...] = ()  # sets whose last chunk is in flight
         wgmma.fence()
-        for segment, operand in zip(product.segments, operands):
-            for part, chunk in itertools.product(range(segment.parts), range(segment.chunks)):
-                if part == 1 and chunk == 0:
-                    assert self.rings.exchange is not None
-                    self.rings.exchange.receive()
-                self.rings.weights.wait_full(self.rings.weight)
-                b = wgmma.descriptor(self.rings.weights.place(self.rings.weight))
-                steps = segment.steps(chunk)
-                if isinstance(operand, Stash):
-                    a = operand.chunk(chunk)
-                elif operand is not None:
-                    start = chunk * wgmma.CHUNK // wgmma.STEP
-                    a = [word for step in range(steps) for word in operand.step(start + step)]
-                elif segment.parts > 1:
-                    assert self.rings.exchange is not None
-                    a = wgmma.descriptor(self.rings.exchange.box(self.rings.exchange.part(part), chunk))
-                else:
-                    a = self._streamed_chunk()
-                sums = wgmma.multiply(element, sums, a, b, steps, first)
-                if waiting is not None:
-                    wgmma.wait(1)
-                    self.rings.release(waiting, self._leader)
-                waiting, first = self.rings.step_on(segment.rows_map is not None), False
-        sums = wgmma.wait_for(sums)
-        assert waiting is not None
-        self.rings.release(waiting, self._leader)
+        for turn in turns:
+            if turn is not turns[0] or len(turn.sets) > 1:
+                self.background.settle()  # it may read this set's registers; other CTAs wait for what it sends
+            chunks = list(self._chunks(product, turn, operands))
+            for number, (segment, part, chunk, operand) in enumerate(chunks):
+                a = self._operand(segment, part, chunk, operand)
+                for one in turn.sets:
+                    start = sums.get(one) or self._begin(product, one)
+                    sums[one] = self._multiply(product, start, a, segment.steps(chunk), one not in sums)
+                    for ended in whole:
+                        self._end(ended, sums[ended], 1, ready)
+                    whole = ()
+                    left = len(chunks) - number - (not turn.ends)
+                    self.background.advance(left)
+                    if used is not None:
+                        wgmma.wait(1)
+                        self.rings.release(used, self._leader)
+                    used = self.rings.step_on(segment.rows_map is not None and one == turn.sets[-1])
+            whole = turn.sets if turn.ends else ()
+        self.background.settle()
+        for ended in whole:
+            self._end(ended, sums[ended], 0, ready)
+        assert used is not None
+        self.rings.release(used, self._leader)
         if product.frees:
             assert self.rings.exchange is not None
             self.rings.exchange.release()
-        self.sums = sums + self.sums[count:]
-        return sums
 
-    def _looped(self, product: Product, segment: Segment) -> list[ir.Value]:
+    def _chunks(
+        self, product: Product, turn: Turn, operands: list[Operand]
+    ) -> Iterator[tuple[Segment, int, int, Operand]]:
+        for segment, operand in zip(product.segments, operands):
+            for part in turn.parts(segment):
+                for chunk in range(segment.chunks):
+                    yield segment, part, chunk, operand
+
+    def _operand(self, segment: Segment, part: int, chunk: int, operand: Operand) -> ir.Value | list[ir.Value]:
+        """A chunk of the left operand; waits for it."""
+        if part:
+            assert self.rings.exchange is not None
+            self.rings.exchange.receive(part, chunk)
+            return wgmma.descriptor(self.rings.exchange.box(part, chunk))
+        if isinstance(operand, Stash):
+            return operand.chunk(chunk)
+        if operand is None:
+            return self._streamed_chunk()
+        start = chunk * wgmma.CHUNK // wgmma.STEP
+        return [word for step in range(segment.steps(chunk)) for word in operand.step(start + step)]
+
+    def _begin(self, product: Product, number: int) -> Sums:
+        """The registers of a set, whatever is in them."""
+        count = product.columns // 2
+        found = self.free.pop(number)()[:count] if number in self.free else []
+        return found if len(found) == count else wgmma.zeros(product.columns)
+
+    def _end(self, number: int, sums: Sums, pending: int, ready: Ready) -> None:
+        """Waits for a set's products; `pending` later ones may run."""
+        whole = wgmma.wait_for(sums, pending)
+        self.free[number] = partial(list, whole)
+        ready(number, whole)
+
+    def _multiply(
+        self, product: Product, sums: Sums, a: ir.Value | list[ir.Value], steps: int, first: ir.Value | bool
+    ) -> Sums:
+        """Issues a chunk for one set of columns."""
+        self.rings.weights.wait_full(self.rings.weight)
+        b = wgmma.descriptor(self.rings.weights.place(self.rings.weight))
+        return wgmma.multiply(str(element_of(product.op.operands[1])), sums, a, b, steps, first)
+
+    def _looped(self, product: Product, segment: Segment, ready: Ready) -> None:
         """The same, of one streamed operand with many chunks: a loop over k."""
-        count, element = product.columns // 2, str(element_of(product.op.operands[1]))
-        rings = self.rings
-        assert rings.tiles is not None
+        rings, (turn,), count = self.rings, product.turns(), product.columns // 2
+        self.background.settle()
         wgmma.fence()
 
         def chunk(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-            sums, before, state = carried[:count], carried[count : count + 4], carried[count + 4 :]
+            sums = [carried[one * count : (one + 1) * count] for one in turn.sets]
+            before, state = carried[len(turn.sets) * count :][:4], carried[len(turn.sets) * count + 4 :]
             rings.resume(state)
-            rings.weights.wait_full(rings.weight)
-            b = wgmma.descriptor(rings.weights.place(rings.weight))
-            a = self._streamed_chunk()
+            used: Used = Slot(*before[:2]), Slot(*before[2:])
             first = device.equal(number, 0)
-            sums = wgmma.multiply(element, sums, a, b, wgmma.CHUNK // wgmma.STEP, first)
-            wgmma.wait(1)
-            self.rings.release((Slot(*before[:2]), Slot(*before[2:])), self._leader, unless=first)
-            weight, tile = self.rings.step_on(True)
-            assert tile is not None
-            return [*sums, weight.number, weight.parity, tile.number, tile.parity, *rings.state()]
+            a = self._streamed_chunk()
+            for one in turn.sets:
+                sums[one] = self._multiply(product, sums[one], a, wgmma.CHUNK // wgmma.STEP, first)
+                wgmma.wait(1)
+                rings.release(used, self._leader, unless=first if one == turn.sets[0] else None)
+                used = rings.step_on(one == turn.sets[-1])
+            return [*(x for each in sums for x in each), *_numbers(used), *rings.state()]
 
-        start = rings.state()
-        results = device.loop(0, segment.chunks, 1, chunk, [*self.sums[:count], *start[:4], *start])
-        sums, last, state = results[:count], results[count : count + 4], results[count + 4 :]
-        rings.resume(state)
-        sums = wgmma.wait_for(sums)
-        self.rings.release((Slot(*last[:2]), Slot(*last[2:])), self._leader)
-        self.sums = sums + self.sums[count:]
-        return sums
+        assert rings.tile is not None
+        start = [x for one in turn.sets for x in self._begin(product, one)]
+        start += [*_numbers((rings.weight, rings.tile)), *rings.state()]
+        results = device.loop(0, segment.chunks, 1, chunk, start)
+        last = results[len(turn.sets) * count :]
+        rings.resume(last[4:])
+        for one in turn.sets:
+            self._end(one, results[one * count : (one + 1) * count], 0, ready)
+        self.rings.release((Slot(*last[:2]), Slot(*last[2:4])), self._leader)
 
     def _streamed_chunk(self) -> ir.Value:
         """Waits for 64 columns of the tile's rows; a descriptor of the warpgroup's own."""
@@ -119,13 +175,15 @@ class Products:
         limit = product.n if product.n % product.columns == 0 else None
 
         def body(start: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-            count = len(self.sums)
-            self.sums = carried[:count]
-            self.rings.resume(carried[count:])
+            self.rings.resume(carried)
+            self.free.clear()
             each(lanes.shifted(start, limit and lanes.limit or limit), device.add(first, start))
-            return [*self.sums, *self.rings.state()]
+            return self.rings.state()
 
-        count = len(self.sums)
-        results = device.loop(0, product.n, product.columns, body, [*self.sums, *self.rings.state()])
-        self.sums = results[:count]
-        self.rings.resume(results[count:])
+        self.background.settle()
+        self.rings.resume(device.loop(0, product.n, product.columns, body, self.rings.state()))
+        self.free.clear()
+
+
+def _numbers(used: Used) -> list[ir.Value]:
+    return [x for slot in used if slot is not None for x in (slot.number, slot.parity)]

@@ -34,6 +34,7 @@ from .tma import TensorMap
 from .wgmma import CHUNK, MOST_COLUMNS, ROWS, STEP
 
 TILE_ROWS = 128
+SET_COLUMNS = 128  # of a product in one set of registers, where there are several
 MOST_VECTOR_BYTES = 16384  # of one resident kept in shared memory
 CLUSTERS = (1, 2, 4)  # CTAs that may share a tile's columns
 
@@ -59,20 +60,47 @@ class Segment:
         return -(-min(CHUNK, self.width - chunk * CHUNK) // STEP)
 
 
+@dataclass(frozen=True)
+class Turn:
+    """Chunks of a product taken one after another: each for every set of `sets`, of the CTA's own columns of the
+    operands (`own`), of the other CTAs' (`others`), or of both; `ends` says that the sets' sums are then whole."""
+
+    sets: tuple[int, ...]
+    own: bool = True
+    others: bool = True
+    ends: bool = True
+
+    def parts(self, segment: Segment) -> range:
+        return range(0 if self.own else 1, segment.parts if self.others else 1)
+
+
 @dataclass
 class Product:
-    """One product: `n` columns of a CTA, computed `columns` at a time. `frees` says that it is the last to read the
-    exchanged tile."""
+    """One product: `n` columns of a CTA, in `sets` sets of registers of `columns` columns each, or else in passes.
+    `frees` says that it is the last to read the exchanged tile."""
 
     op: ir.Operation
     n: int
     columns: int
     segments: list[Segment]
+    sets: int = 1
     frees: bool = False
 
     @property
     def passes(self) -> int:
-        return -(-self.n // self.columns)
+        return -(-self.n // (self.columns * self.sets))
+
+    def turns(self) -> list[Turn]:
+        """The order of its chunks. Set after set, so that one set's columns are worked on while the next is multiplied;
+        what other CTAs compute is multiplied last, so that it has time to come. A chunk that is streamed is
+        multiplied with every set while it is there."""
+        sets = range(self.sets)
+        if any(segment.rows_map is not None for segment in self.segments):
+            return [Turn(tuple(sets))]
+        if all(segment.parts == 1 for segment in self.segments):
+            return [Turn((number,)) for number in sets]
+        own = [Turn((number,), others=False, ends=False) for number in sets]
+        return own + [Turn((number,), own=False) for number in sets]
 
 
 @dataclass
@@ -153,11 +181,13 @@ class Program:
         op = nest.op
         assert op is not None
         weight, n = op.operands[1], self.share(shape_of(op.results[0])[1])
-        passes = -(-n // MOST_COLUMNS)
+        passes, sets = -(-n // MOST_COLUMNS), 1
         if passes > 1 and nest.local:
             raise UnsupportedError(f"{n} columns of a product are more than a warpgroup keeps in registers")
         unit = BLOCK if passes == 1 else CHUNK
-        columns = -(-n // (passes * unit)) * unit
+        if passes == 1 and n > SET_COLUMNS and not self._alone:
+            sets = -(-n // SET_COLUMNS)
+        columns = -(-n // (passes * sets * unit)) * unit
         if self._alone and not nest.local and n > CHUNK:
             k = shape_of(op.operands[0])[1]
             columns = min(columns, choose_columns(n, k, self._row_tiles, self._sms))
@@ -168,7 +198,7 @@ class Program:
             parts = self.cluster if self.cluster > 1 and not is_loaded(value) else 1
             segments.append(Segment(value, start, width // parts, map_, self._rows_map(value), parts))
             start += width
-        return Product(op, n, columns, segments)
+        return Product(op, n, columns, segments, sets)
 
     def share(self, width: int) -> int:
         """How many of a tile's columns one CTA of the cluster computes; each computes what is one number a row."""
@@ -180,7 +210,7 @@ class Program:
 
     def _shares(self) -> set[int]:
         """The shares of all tiles that are computed column by column."""
-        found = {product.n for block in self.blocks for product in block.products.values()}
+        found = {product.n for product in self.products}
         for block in self.blocks:
             for nest in block.nests:
                 values = [nest.op.operands[0]] if nest.kind == REDUCTION else nest.values
@@ -288,7 +318,7 @@ class Program:
     @property
     def grid_product(self) -> Product | None:
         """The product whose columns the grid deals out as well as rows: the only one, of several passes."""
-        products = [product for block in self.blocks for product in block.products.values()]
+        products = self.products
         if self.cluster > 1:
             return None
         only = len(products) == 1 and len(self.blocks[0].stages) == 1 and len(self.blocks) == 1 and not self.rings
@@ -306,14 +336,22 @@ class Program:
         return any(segment.rows_map is not None for segment in self.segments())
 
     def segments(self) -> Iterator[Segment]:
-        for block in self.blocks:
-            for product in block.products.values():
-                yield from product.segments
+        for product in self.products:
+            yield from product.segments
+
+    @property
+    def products(self) -> list[Product]:
+        return [product for block in self.blocks for product in block.products.values()]
 
     @property
     def weight_columns(self) -> int:
         """The most rows of a weight in one box."""
-        return max(product.columns for block in self.blocks for product in block.products.values())
+        return max(product.columns for product in self.products)
+
+    @property
+    def sets(self) -> int:
+        """The most sets of sums of a product."""
+        return max(product.sets for product in self.products)
 
 
 def padded_columns(columns: int, element: ir.Type) -> int:

@@ -28,12 +28,16 @@ class Rings:
         counted = [] if self.exchange is None else self.exchange.state()
         return [*(x for slot in slots for x in (slot.number, slot.parity)), *counted]
 
-    def resume(self, state: list[ir.Value]) -> None:
+    def resume(self, state: list[ir.Value]) -> list[ir.Value]:
+        """Takes up `state` in a loop; gives back what follows it."""
         self.weight, rest = Slot(*state[:2]), state[2:]
         if self.tile is not None:
             self.tile, rest = Slot(*rest[:2]), rest[2:]
         if self.exchange is not None:
-            self.exchange.resume(rest)
+            count = len(self.exchange.state())
+            self.exchange.resume(rest[:count])
+            rest = rest[count:]
+        return rest
 
     def step_on(self, streamed: bool) -> Used:
         """Goes to the next slots, of tiles too when one was `streamed`; gives those just used."""

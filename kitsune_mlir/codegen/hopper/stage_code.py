@@ -14,10 +14,10 @@ from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
 from kitsune_mlir.codegen.pipeline.loops import IDENTITY, combine, is_zero, loop_extents, unflatten
 from kitsune_mlir.codegen.pipeline.memory import Memory, element_of, shape_of
 from kitsune_mlir.codegen.pipeline.nests import MAP, PRODUCT, Nest
-from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir
 
+from .epilogue import Epilogue, element_at, is_deferred, is_read_here
 from .exchange import Exchange
 from .fragments import HALVES, Fragment, Lanes, blocks_of, is_packed, pack
 from .operands import is_exchanged, is_held, is_loaded
@@ -95,29 +95,52 @@ class StageCode:
 
     def _product(self, nest: Nest) -> None:
         assert nest.op is not None
-        op, total = nest.op, nest.op.results[0]
-        product = self.block.products[hash(total)]
-        from_shared = [s.rows_map is not None or s.parts > 1 for s in product.segments]
-        operands = [None if shared else self._fragment(s.value) for s, shared in zip(product.segments, from_shared)]
+        product = self.block.products[hash(nest.op.results[0])]
+        operands = [
+            None if segment.rows_map is not None else self._fragment(segment.value) for segment in product.segments
+        ]
 
         def one_pass(lanes: Lanes, start: Int) -> None:
-            sums = self.at.products.run(product, operands)
-            evaluator = Evaluator(self.memories)
-            adds = None if _starts_from_zero(op) else op.operands[2]
-            for block in range(blocks_of(product.columns)):
-                for h in HALVES:
-                    for e in (0, 1):
-                        index = [lanes.rows[h], lanes.column(block, e)]
-                        x = sums[4 * block + 2 * h + e]
-                        if adds is not None:
-                            x = arith.addf(x, evaluator(adds, index))
-                        evaluator.know(total, index, x)
-            self._tile(nest, lanes, start, evaluator, product.columns)
+            epilogue = self._epilogue(nest, lanes)
+            self.at.products.run(product, operands, epilogue.take)
+            if epilogue.defers:
+                self._hand_on(nest, epilogue)
+            else:
+                self._tile(nest, lanes, start, epilogue.know_all(), min(product.n, product.columns * product.sets))
 
         self.at.each_pass(product, one_pass)
 
+    def resume(self, nest: Nest, words: dict[tuple[int, int], ir.Value]) -> Fragment:
+        """A product's tile as `_product` leaves it when it defers, taken up in other code: the words that were there,
+        and the last set's sums in their registers."""
+        assert nest.op is not None
+        product = self.block.products[hash(nest.op.results[0])]
+        epilogue = self._epilogue(nest, self.at.shares[product.n][0])
+        epilogue.tile.words.update(words)
+        epilogue.take(product.sets - 1, self.at.products.free[product.sets - 1]())
+        self._hand_on(nest, epilogue)
+        return epilogue.tile
+
+    def _epilogue(self, nest: Nest, lanes: Lanes) -> Epilogue:
+        assert nest.op is not None
+        total, adds = nest.op.results[0], None if _starts_from_zero(nest.op) else nest.op.operands[2]
+        product, products = self.block.products[hash(total)], self.at.products
+        defers = product.sets > 1 and is_deferred(nest) and self.at.stash(nest.value) is None
+        tile = Fragment(lanes, element_of(nest.value), shape_of(nest.value))
+        evaluator = Evaluator(dict(self.memories))  # the tile itself is none of them
+        around = evaluator, products.background, products.free
+        return Epilogue(nest.value, total, adds, product, tile, *around, defers)
+
+    def _hand_on(self, nest: Nest, epilogue: Epilogue) -> None:
+        """The rest of a tile is computed, and sent to the other CTAs, while the next product runs."""
+        self.memories[hash(nest.value)] = epilogue.tile
+        epilogue.pack()
+        exchange = self.at.exchange if is_exchanged(nest) else None
+        for piece in epilogue.rest(exchange):
+            self.at.products.background.add(piece)
+
     def _fragment(self, value: ir.Value) -> Fragment | Stash:
-        """A product's operand in registers, or where it waits."""
+        """A product's operand in registers, or where it waits; of an exchanged tile the CTA's own share."""
         held = self.memories.get(hash(value))
         if isinstance(held, Fragment | Stash):
             return held
@@ -126,27 +149,18 @@ class StageCode:
         evaluator = Evaluator(self.memories)
         for block in range(blocks_of(tile.width)):
             for h in HALVES:
-                pair = [self._element(evaluator, value, lanes, block, h, e) for e in (0, 1)]
+                pair = [element_at(evaluator, value, lanes, block, h, e) for e in (0, 1)]
                 tile.words[block, h] = pack(*pair, tile.element)
         return tile
-
-    def _element(self, evaluator: Evaluator, value: ir.Value, lanes: Lanes, block: int, h: int, e: int) -> ir.Value:
-        """One element of a tile; zero beyond its columns."""
-        column, shape = lanes.column(block, e), shape_of(value)
-        width = prod(shape[1:])
-        x = evaluator(value, [lanes.rows[h], *unflatten(column, shape[1:])])
-        if device.is_less(column, width) is not True:
-            x = arith.select(device.less(column, width), x, arith.constant(x.type, 0.0))
-        return x
 
     def _tile(self, nest: Nest, lanes: Lanes, start: Int, evaluator: Evaluator, columns: int) -> None:
         """Computes a nest's tile, `columns` of it from column `start` on, where `lanes` stand; keeps and stores it."""
         element = element_of(nest.value)
         tile = Fragment(lanes, element, shape_of(nest.value))
-        packs = is_packed(element) and not (nest.kind == PRODUCT and _is_read_here(nest.value))
+        packs = is_packed(element) and not (nest.kind == PRODUCT and is_read_here(nest.value))
         for block in range(blocks_of(columns)):
             for h in HALVES:
-                pair = [self._element(evaluator, nest.value, lanes, block, h, e) for e in (0, 1)]
+                pair = [element_at(evaluator, nest.value, lanes, block, h, e) for e in (0, 1)]
                 if packs:
                     tile.words[block, h] = pack(*pair, element)
                 else:
@@ -157,7 +171,7 @@ class StageCode:
         elif is_held(nest):
             self.memories[hash(nest.value)] = tile if packs or not is_packed(element) else _both(tile)
             if self.at.exchange is not None and is_exchanged(nest):
-                self.at.exchange.send(tile)
+                self.at.exchange.send_all(tile)
         for put in nest.puts:
             self.at.outgoing.put(tile if tile.words else _both(tile), put, columns, start)
         for store in nest.stores:
@@ -226,12 +240,6 @@ def _both(tile: Fragment) -> Fragment:
         if e == 0:
             tile.words[block, h] = pack(x, tile.values[block, h, 1], tile.element)
     return tile
-
-
-def _is_read_here(value: ir.Value) -> bool:
-    """Whether more than products and queues read a value."""
-    outward = ("linalg.matmul", kitsune.PutOp.OPERATION_NAME, kitsune.StoreOp.OPERATION_NAME)
-    return any(use.owner.operation.name not in outward for use in value.uses)
 
 
 def _starts_from_zero(op: ir.Operation) -> bool:

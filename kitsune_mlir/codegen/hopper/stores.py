@@ -4,7 +4,6 @@ has the copy engine store it. Two boxes a warpgroup, so that one is written whil
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from kitsune_mlir.codegen.pipeline import device
@@ -31,35 +30,41 @@ class BoxWriter:
     leader: ir.Value
     barrier: Int
 
-    def write(self, box: Int, tile: Fragment, number: int) -> None:
-        """The words of columns 64 * number and on, zeros beyond the tile."""
-        for block in range(_BLOCKS):
-            start = self._start(box, block)
-            for h in HALVES:
-                place = device.offset(start, h * BLOCK * CHUNK * 2, ir.IntegerType.get_signless(8))
-                device.store(tile.word(number * _BLOCKS + block, h), place, align=4)
+    @property
+    def warp(self) -> Int:
+        """The thread's warp in the warpgroup, whose rows 16 * warp and on it has."""
+        return device.div(self.own_row, 2 * BLOCK)
 
-    def _start(self, box: Int, block: int) -> ir.Value:
-        """Where the thread's word of a block lies: 16-byte chunk block ^ (row mod 8) of its row."""
-        chunk = arith.xori(device.value(block), device.value(device.mod(self.own_row, 8)))
-        place = device.add(device.mul(self.own_row, CHUNK * 2), device.mul(self.pair, 2))
-        place = device.add(box, device.add(place, device.mul(chunk, 16)))
-        return device.shared(place)
+    @property
+    def lane(self) -> Int:
+        return device.add(device.mul(device.mod(self.own_row, BLOCK), 4), device.div(self.pair, 2))
+
+    def write(self, box: Int, tile: Fragment, number: int) -> None:
+        """The words of columns 64 * number and on, zeros beyond the tile. Four blocks of 8 x 8 at once (PTX ISA,
+        stmatrix): the two halves of two neighbouring blocks; each eight lanes say where the rows of one lie."""
+        row_in_block, matrix = device.mod(self.lane, BLOCK), device.div(self.lane, BLOCK)
+        row = device.add(device.mul(self.warp, 2 * BLOCK), row_in_block)
+        row = device.add(row, device.mul(device.mod(matrix, 2), BLOCK))
+        place = device.add(box, device.mul(row, CHUNK * 2))
+        for block in range(0, _BLOCKS, 2):
+            # 16-byte chunk c of row r lies at chunk c ^ (r mod 8).
+            chunk = arith.xori(device.value(device.add(device.div(matrix, 2), block)), device.value(row_in_block))
+            first = number * _BLOCKS + block
+            words = [tile.word(each, h) for each in (first, first + 1) for h in HALVES]
+            text = "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};"
+            device.assembly(text, "r,r,r,r,r,~{memory}", [device.add(place, device.mul(chunk, 16)), *words], None)
 
 
 @dataclass
 class Outbox:
-    """A warpgroup's boxes at `place` in shared memory; `claim` is called, in code, before they are written."""
+    """A warpgroup's boxes at `place` in shared memory."""
 
     maps: ir.Value
     place: Int
     writer: BoxWriter
-    claim: Callable[[], None] | None = None
 
     def store(self, map_: int, tile: Fragment, columns: int, at: tuple[Int, Int]) -> None:
         """Sends `columns` columns of a tile to the column and row `at` of an output."""
-        if self.claim is not None:
-            self.claim()
         for group in range(-(-columns // CHUNK)):
             box = device.add(self.place, group % BOXES * BOX_BYTES)
             with device.when(self.writer.leader):

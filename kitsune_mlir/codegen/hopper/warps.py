@@ -7,6 +7,7 @@ from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.mlir import nvvm
 
 REGISTERS = 65536  # of an SM
+WARP = 32  # threads
 
 
 def set_registers(count: int, grow: bool) -> None:
@@ -19,3 +20,8 @@ def set_registers(count: int, grow: bool) -> None:
 def barrier(number: int, threads: Int) -> None:
     """Barrier `number`, 1 to 15, of that many threads (PTX ISA, bar.sync)."""
     device.assembly("bar.sync $0, $1;", "r,r,~{memory}", [device.value(number), device.value(threads)], None)
+
+
+def sync() -> None:
+    """The threads of a warp; orders their accesses to memory (PTX ISA, bar.warp.sync)."""
+    device.assembly("bar.warp.sync 0xffffffff;", "~{memory}", [], None)

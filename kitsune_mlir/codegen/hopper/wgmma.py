@@ -51,7 +51,7 @@ def multiply(
     a: Sequence[ir.Value] | ir.Value,
     b: ir.Value,
     steps: int,
-    first: ir.Value | bool,
+    first: ir.Value | bool = False,
     across: tuple[bool, bool] = (False, False),
 ) -> list[ir.Value]:
     """Issues `steps` products (at most 4) along k and commits them as a group. `a` is a descriptor or 4 words a step,
@@ -76,7 +76,7 @@ def multiply(
         start = operand(arith.extui(device.i32(), arith.xori(first, arith.constant(first.type, 1))), "r")
     orders = [int(operand_across) for operand_across in across]
     words_of = [_ACROSS_STEP_WORDS if operand_across else _STEP_WORDS for operand_across in across]
-    lines = ["{", ".reg .pred p;", ".reg .b64 a, b;", f"setp.ne.b32 p, {start}, 0;"]
+    lines = ["{", ".reg .pred p;", ".reg .b64 a, b;", f"setp.ne.b32 p, {start}, 0;", "wgmma.fence.sync.aligned;"]
     for step in range(steps):
         b_place, a_place = b_start, a_start
         if step:
@@ -98,15 +98,25 @@ def multiply(
     return [llvm.extractvalue(ir.F32Type.get(), struct, [i]) for i in range(count)]
 
 
+def zeros(columns: int) -> list[ir.Value]:
+    """The sums of a product of so many columns before it starts: as code that stays where it is, for constants are
+    moved out of loops and take registers there."""
+    count = columns // 2
+    text = "\n".join(f"mov.f32 ${i}, 0f00000000;" for i in range(count))
+    type_ = llvm.StructType.get_literal([ir.F32Type.get()] * count)
+    struct = device.assembly(text, ",".join(["=f"] * count), [], type_)
+    return [llvm.extractvalue(ir.F32Type.get(), struct, [i]) for i in range(count)]
+
+
 def wait(pending: int) -> None:
     """Until at most so many groups are in flight."""
     nvvm.WgmmaWaitGroupSyncOp(pending)
 
 
-def wait_for(sums: Sequence[ir.Value]) -> list[ir.Value]:
-    """Until no group is in flight; the sums pass through, so that nothing reads them earlier."""
+def wait_for(sums: Sequence[ir.Value], pending: int = 0) -> list[ir.Value]:
+    """Until at most so many groups are in flight; the sums pass through, so that nothing reads them earlier."""
     count = len(sums)
     type_ = llvm.StructType.get_literal([ir.F32Type.get()] * count)
     constraints = ",".join(["=f"] * count + [str(i) for i in range(count)])
-    struct = device.assembly("wgmma.wait_group.sync.aligned 0;", constraints, sums, type_)
+    struct = device.assembly(f"wgmma.wait_group.sync.aligned {pending};", constraints, sums, type_)
     return [llvm.extractvalue(ir.F32Type.get(), struct, [i]) for i in range(count)]

@@ -1,0 +1,143 @@
+"""From a product's sums to the tile that the next products read, piece by piece.
+
+Where nothing but products reads a tile, its columns are computed in the background (background.py): those of the first
+set of sums while the product's last set is multiplied, the others while the next product begins. The first are
+packed into words between the two: the registers of the words before belong to products that run until then (ptxas
+would run these one after another, C7513). The other CTAs of a cluster get a tile's boxes as they are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from math import prod
+
+from kitsune_mlir.codegen.pipeline import device
+from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
+from kitsune_mlir.codegen.pipeline.loops import unflatten
+from kitsune_mlir.codegen.pipeline.memory import element_of, shape_of
+from kitsune_mlir.codegen.pipeline.nests import Nest
+from kitsune_mlir.dialects import kitsune
+from kitsune_mlir.mlir import arith, ir
+
+from .background import Background
+from .exchange import Exchange
+from .fragments import HALVES, Fragment, Lanes, blocks_of, is_packed
+from .operands import is_held
+from .program import Product
+from .wgmma import CHUNK
+
+
+@dataclass
+class Epilogue:
+    """Of one product whose sums are `total`, with `adds` added where that is not None: the tile of `value`. What
+    `defers` is computed in the background."""
+
+    value: ir.Value
+    total: ir.Value
+    adds: ir.Value | None
+    product: Product
+    tile: Fragment
+    evaluator: Evaluator
+    background: Background
+    free: dict[int, Callable[[], list[ir.Value]]]
+    defers: bool
+    sums: dict[int, list[ir.Value]] = field(default_factory=dict)  # by set
+
+    def __post_init__(self) -> None:
+        if self.defers:
+            self.tile.compute = self._compute
+
+    def take(self, number: int, sums: list[ir.Value]) -> None:
+        """Set `number` of the sums is there."""
+        self.sums[number] = sums
+        if self.defers:
+            self.free[number] = partial(self.registers, number)
+        if self.defers and number < self.product.sets - 1:
+            for block in self._blocks(number):
+                self.background.add(partial(self._compute, block))
+
+    def know(self, block: int) -> None:
+        """Tells the evaluator what stands in a block's registers."""
+        number, local = divmod(block, blocks_of(self.product.columns))
+        lanes = self.tile.lanes
+        for h in HALVES:
+            for e in (0, 1):
+                index = [lanes.rows[h], lanes.column(block, e)]
+                x = self.sums[number][4 * local + 2 * h + e]
+                if self.adds is not None:
+                    x = arith.addf(x, self.evaluator(self.adds, index))
+                self.evaluator.know(self.total, index, x)
+
+    def know_all(self) -> Evaluator:
+        """The evaluator, when all sums are there."""
+        for block in range(blocks_of(self.product.columns) * self.product.sets):
+            self.know(block)
+        return self.evaluator
+
+    def pack(self) -> None:
+        """When the product has ended: the words of all but the last set."""
+        for number in range(self.product.sets - 1):
+            for block in self._blocks(number):
+                self._pack(block)
+
+    def registers(self, number: int) -> list[ir.Value]:
+        """What is in the registers of a set when its columns are computed."""
+        each = blocks_of(self.product.columns)
+        places = [(number * each + block, h, e) for block in range(each) for h in HALVES for e in (0, 1)]
+        return [self.tile.values.get(place, x) for place, x in zip(places, self.sums[number])]
+
+    def rest(self, exchange: Exchange | None) -> Iterator[Callable[[], None]]:
+        """Pieces that compute the columns of the last set, and send all."""
+        boxes = blocks_of(CHUNK)
+        last, blocks = self.product.sets - 1, blocks_of(self.product.n)
+        begin = self._blocks(last).start
+        if exchange is not None:
+            yield exchange.claim
+            for box in range(begin // boxes):
+                yield partial(exchange.send, self.tile, box)
+        for block in self._blocks(last):
+            yield partial(self._pack, block)
+            if exchange is not None and ((block + 1) % boxes == 0 or block + 1 == blocks):
+                yield partial(exchange.send, self.tile, block // boxes)
+
+    def _blocks(self, number: int) -> range:
+        """Of a set."""
+        each = blocks_of(self.product.columns)
+        return range(number * each, min((number + 1) * each, blocks_of(self.product.n)))
+
+    def _pack(self, block: int) -> None:
+        for h in HALVES:
+            self.tile.word(block, h)
+
+    def _compute(self, block: int) -> None:
+        if (block, 0, 0) in self.tile.values or block >= blocks_of(self.product.n):
+            return
+        self.know(block)
+        for h in HALVES:
+            for e in (0, 1):
+                x = element_at(self.evaluator, self.value, self.tile.lanes, block, h, e)
+                self.tile.values[block, h, e] = x
+
+
+def element_at(evaluator: Evaluator, value: ir.Value, lanes: Lanes, block: int, h: int, e: int) -> ir.Value:
+    """One element of a tile; zero beyond its columns."""
+    column, shape = lanes.column(block, e), shape_of(value)
+    width = prod(shape[1:])
+    x = evaluator(value, [lanes.rows[h], *unflatten(column, shape[1:])])
+    if device.is_less(column, width) is not True:
+        x = arith.select(device.less(column, width), x, arith.constant(x.type, 0.0))
+    return x
+
+
+def is_deferred(nest: Nest) -> bool:
+    """Whether nothing but products reads a product's tile: it need not be whole at once."""
+    packed = is_packed(element_of(nest.value)) and not is_read_here(nest.value)
+    return packed and is_held(nest) and not nest.stores and not nest.puts
+
+
+def is_read_here(value: ir.Value) -> bool:
+    """Whether more than products and queues read a value."""
+    outward = ("linalg.matmul", kitsune.PutOp.OPERATION_NAME, kitsune.StoreOp.OPERATION_NAME)
+    return any(use.owner.operation.name not in outward for use in value.uses)
