@@ -188,9 +188,13 @@ def _mbarrier_init(run: Assembler, mask: np.ndarray, place: Any, count: Any) -> 
     cta.mbarriers[address] = MBarrier(name, run.number(count, mask), run.agent.clocks, by)
 
 
-def _mbarrier_arrive(run: Assembler, mask: np.ndarray, _: str, place: Any, count: Any = 1) -> None:
+def _mbarrier_arrive(
+    run: Assembler, mask: np.ndarray, _: str, place: Any, count: Any = 1, relaxed: bool = False
+) -> None:
     barrier, each = run.mbarrier(place, mask), run.number(count, mask)
     released = run.agent._released(mask)
+    if relaxed:
+        released = run.agent.clocks.fenced[run.agent.warps(mask)].max(0)
     run.agent.scheduler.add(barrier.arrive(each * int(np.count_nonzero(mask)), released))
 
 
@@ -199,10 +203,14 @@ def _mbarrier_expect(run: Assembler, mask: np.ndarray, _: str, place: Any, nbyte
     _mbarrier_arrive(run, mask, _, place)
 
 
-def _mbarrier_wait(run: Assembler, mask: np.ndarray, to: str, place: Any, parity: Any) -> None:
+def _mbarrier_wait(run: Assembler, mask: np.ndarray, to: str, place: Any, parity: Any, relaxed: bool = False) -> None:
     barrier = run.mbarrier(place, mask)
     if barrier.passed(run.number(parity, mask)):
-        run.agent._acquired(barrier.clock, mask)
+        if relaxed:
+            found, warps = run.agent.clocks.found, run.agent.warps(mask)
+            found[warps] = np.maximum(found[warps], barrier.clock)
+        else:
+            run.agent._acquired(barrier.clock, mask)
         run.write(to, np.array(True))
     else:
         run.agent.wait(barrier)
@@ -240,6 +248,14 @@ def _fence_proxy(run: Assembler, mask: np.ndarray, *, spaces: tuple[str, ...] = 
     run.agent.clocks.fence_proxy(run.agent.warps(mask), spaces)
 
 
+def _fence_release(run: Assembler, mask: np.ndarray) -> None:
+    run.agent.clocks.fence_release(run.agent.warps(mask))
+
+
+def _fence_acquire(run: Assembler, mask: np.ndarray) -> None:
+    run.agent.clocks.fence_acquire(run.agent.warps(mask))
+
+
 def _wgmma_fence(run: Assembler, mask: np.ndarray) -> None:
     run.agent.unit(mask).fenced = True
 
@@ -270,6 +286,10 @@ _INSTRUCTIONS: dict[str, Callable[..., None]] = simt_copies.INSTRUCTIONS | {
     "bar.warp.sync": _bar_warp,
     "prefetch.tensormap": _prefetch_map,
     "fence.mbarrier_init.release.cluster": _pass,
+    "fence.release.sync_restrict::shared::cta.cluster": _fence_release,
+    "fence.acquire.sync_restrict::shared::cluster.cluster": _fence_acquire,
+    "mbarrier.arrive.relaxed.cluster.shared::cluster.b64": partial(_mbarrier_arrive, relaxed=True),
+    "mbarrier.try_wait.parity.relaxed.cluster.shared::cta.b64": partial(_mbarrier_wait, relaxed=True),
     "fence.proxy.async": _fence_proxy,
     "fence.proxy.async.global": partial(_fence_proxy, spaces=("global",)),
     "fence.proxy.async.shared::cta": partial(_fence_proxy, spaces=("shared",)),

@@ -7,6 +7,8 @@ the same place in another CTA's. A CTA must not end while others may still reach
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.mlir import arith, ir
@@ -47,8 +49,17 @@ def remote(place: Int, cta: Int) -> ir.Value:
 
 
 def remote_arrive(barrier: ir.Value, condition: ir.Value) -> None:
-    """Counts an arrival at a `remote` mbarrier for each thread in which `condition` (i1) holds."""
-    text = "{\n.reg .pred p;\nsetp.ne.b32 p, $1, 0;\n@p mbarrier.arrive.release.cluster.shared::cluster.b64 _, [$0];\n}"
+    """Counts an arrival at a `remote` mbarrier for each thread in which `condition` (i1) holds.
+
+    It releases what the thread did in its CTA's shared memory, or saw done there, to those who wait with
+    `waits.on_cluster`; nothing in global memory, for that takes a trip to L2, half a microsecond
+    (PTX ISA, membar/fence: sync_restrict)."""
+    text = """{
+.reg .pred p;
+setp.ne.b32 p, $1, 0;
+@p fence.release.sync_restrict::shared::cta.cluster;
+@p mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [$0];
+}"""
     flag = arith.extui(device.i32(), condition)
     device.assembly(text, "r,r,~{memory}", [barrier, flag], None)
 
@@ -73,3 +84,10 @@ def send_word(destination: ir.Value, word: ir.Value, barrier: ir.Value) -> None:
     text = "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [$0], $1, [$2];"
     bits = arith.bitcast(device.i32(), word)
     device.assembly(text, "r,r,r,~{memory}", [destination, bits, barrier], None)
+
+
+def store(destination: ir.Value, words: Sequence[ir.Value]) -> None:
+    """Stores 2 or 4 f32 as one aligned word to a `remote` place; a `barrier` shows them to its CTA."""
+    places = ", ".join(f"${1 + i}" for i in range(len(words)))
+    text = f"st.shared::cluster.v{len(words)}.f32 [$0], {{{places}}};"
+    device.assembly(text, "r," + "f," * len(words) + "~{memory}", [destination, *words], None)
