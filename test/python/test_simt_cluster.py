@@ -28,6 +28,8 @@ class Hand:
         self.ring = mbarrier.Ring(0, DATA, SLOTS, NBYTES)
         with device.when(device.equal(device.thread(), 0)):
             self.ring.init(1, 1)
+            for number in range(SLOTS):
+                mbarrier.expect(self.ring.full(mbarrier.Slot(device.value(number), device.value(0))), NBYTES)
             mbarrier.fence_init()
         self.barrier_at_start()
         rank = cluster.rank()
@@ -61,7 +63,6 @@ class Hand:
         warps.barrier(1, THREADS)
         with device.when(device.equal(device.thread(), 0)):
             full, place = cluster.remote(self.ring.full(slot), 1), self.ring.place(slot)
-            cluster.remote_expect(full, NBYTES)
             cluster.copy(place, cluster.remote(place, 1), NBYTES, full)
 
     def receive(self, y, number, slot) -> None:
@@ -69,7 +70,10 @@ class Hand:
         word = device.load(self.word(slot), device.i32())
         device.store(device.value(device.add(word, 1)), self.element(y, number))
         self.barrier_of_readers()
-        self.free(cluster.remote(self.ring.empty(slot), 0), device.equal(device.thread(), 0))
+        leader = device.equal(device.thread(), 0)
+        with device.when(leader):
+            mbarrier.expect(self.ring.full(slot), NBYTES)
+        self.free(cluster.remote(self.ring.empty(slot), 0), leader)
 
     def free(self, empty, leader) -> None:
         cluster.remote_arrive(empty, leader)

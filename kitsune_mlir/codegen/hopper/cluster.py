@@ -64,12 +64,6 @@ setp.ne.b32 p, $1, 0;
     device.assembly(text, "r,r,~{memory}", [barrier, flag], None)
 
 
-def remote_expect(barrier: ir.Value, nbytes: Int) -> None:
-    """One arrival at a `remote` mbarrier that also announces bytes to come."""
-    text = "mbarrier.arrive.expect_tx.release.cluster.shared::cluster.b64 _, [$0], $1;"
-    device.assembly(text, "r,r,~{memory}", [barrier, device.value(nbytes)], None)
-
-
 def copy(source: Int, destination: ir.Value, nbytes: Int, barrier: ir.Value) -> None:
     """One thread: copies own shared memory to a `remote` place; the bytes (a multiple of 16) count on the mbarrier,
     `remote` too, of the same CTA as the destination. Writers of the source fence (tma.fence) before."""
