@@ -22,10 +22,10 @@ class Product(nn.Module):
         return self.after(x.t() @ y)
 
 
-def run(model, args, target, bound, seed=0, **options):
+def run(model, args, target, bound, seed=0, shape="chained", **options):
     with torch.no_grad():
         wanted = model(*args)
-    program, runner, device = runner_of(model, args, target, "chained", seed=seed, tile=0, **options)
+    program, runner, device = runner_of(model, args, target, shape, seed=seed, tile=0, **options)
     for _ in range(2):
         check(program, runner, args, wanted, bound)
     assert device.pipeline_launches == 2
@@ -49,6 +49,19 @@ def test_widths_and_rows(m, n, rows, dtype, small_gpu):  # noqa: F811
 @pytest.mark.parametrize("seed", range(4))
 def test_in_any_order(seed, small_gpu):  # noqa: F811
     run(Product(), tensors(900, 64, 192, torch.bfloat16), small_gpu, TYPES[torch.bfloat16], seed)
+
+
+SUMS = ("sums=l2", "sums=dsmem", "sums=dsmem cluster=4", "sums=hbm")
+
+
+@pytest.mark.parametrize("sums", SUMS)
+@pytest.mark.parametrize("m, n, rows", [(256, 256, 300), (64, 64, 1), (200, 104, 1000)])
+def test_every_transport_of_partial_sums(m, n, rows, sums, small_gpu):  # noqa: F811
+    """Rows for some groups of CTAs only, for all, for all several times."""
+    _, _, device = run(Product(), tensors(rows, m, n, torch.bfloat16), small_gpu, 2e-2, shape=f"chained {sums}")
+    (launch,) = device.launches
+    assert len(launch["then"]) == (sums == "sums=hbm")
+    assert (launch["cluster"] > 1) == ("dsmem" in sums)
 
 
 def test_any_number_of_rows(small_gpu):  # noqa: F811

@@ -22,7 +22,8 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.target import Target
 
-from .fragments import is_packed
+from .cluster import MOST_CTAS
+from .fragments import BLOCK, is_packed
 from .tma import TensorMap
 from .wgmma import CHUNK, MOST_COLUMNS, ROWS
 
@@ -44,6 +45,11 @@ class Total:
     stored: ir.Value
     result: kitsune.ResultOp
     end: ir.Value
+
+    @property
+    def transport(self) -> str:
+        """Of the partial sums, once placed."""
+        return rows.producer(rows.producer(self.value).operands[0]).opview.transport
 
 
 @dataclass(frozen=True)
@@ -123,6 +129,12 @@ class Accumulation:
         return GROUPS + len(self.loads) * self.right_boxes
 
     @property
+    def share(self) -> int:
+        """Boxes of the right tile that each of the CTAs of a partial sum can compute for all; 0 where they cannot."""
+        whole = self.computes and 1 < self.blocks == self.blocks_down and self.right_boxes % self.blocks == 0
+        return self.right_boxes // self.blocks if whole else 0
+
+    @property
     def slot_bytes(self) -> int:
         """The output of the product beside leaves from the boxes after those of the first load."""
         leaving = GROUPS + self.right_boxes + (self.beside.boxes if self.beside else 0)
@@ -183,9 +195,12 @@ class Accumulation:
         return Beside(op, store.operands[0], results[0], stage.residents, transposed, columns)
 
 
-def fit(pipeline: kitsune.PipelineOp, target: Target) -> Accumulation:
-    """The accumulation that the target holds. Raises UnsupportedError when it does not."""
+def fit(pipeline: kitsune.PipelineOp, target: Target, cluster: int) -> Accumulation:
+    """The accumulation that the target holds, `cluster` partial sums added at once. Raises UnsupportedError when it
+    does not."""
     found = Accumulation(pipeline)
+    if cluster > MOST_CTAS or found.columns // BLOCK % cluster:
+        raise UnsupportedError(f"a cluster of {cluster} CTAs does not share {found.columns} columns of a sum evenly")
     if found.blocks > target.sms:
         raise UnsupportedError(f"a sum of {found.m} by {found.n} has more blocks than {target.name} has SMs")
     if found.slots(target) < LEAST_SLOTS:

@@ -4,8 +4,9 @@
 
 CTAs are in groups of as many as the sum has blocks, one a block; group s of n takes the tiles of 64 rows s, s + n, ....
 A producer thread streams boxes of both operands; each of two warpgroups multiplies them across the rows into 64 rows of
-the block, which stay in its registers. At the end tree.py adds the blocks of all groups up. Where the right tile is
-computed, or another product takes it, see multicast.py.
+the block, which stay in its registers. At the end tree.py adds the blocks of all groups up, in the same launch or in a
+second one ("hbm"); with "dsmem" those of a cluster, whose CTAs then have the same block, are added first
+(cluster_sum.py). Where the right tile is computed, or another product takes it, see multicast.py.
 
     shared memory: barriers | slots: boxes of the left tile, of the right tile's loads | weight of the product beside
 """
@@ -26,6 +27,7 @@ from kitsune_mlir.planning.target import Target
 
 from . import accumulate, mbarrier, tma, warps, wgmma
 from .accumulate import BARRIER_BYTES, BLOCK_ROWS, BOX_BYTES, GROUPS, TILE_ROWS, Accumulation
+from .cluster_sum import SUMS, ClusterSum
 from .fragments import BLOCK, HALVES
 from .frame import Frame, build, pointer_count
 from .mbarrier import Ring, Slot
@@ -49,11 +51,14 @@ class AccumulateKernel:
 
     def __init__(self, pipeline: kitsune.PipelineOp, target: Target):
         self.pipeline = pipeline
-        self.plan = accumulate.fit(pipeline, target)
+        self.plan = accumulate.fit(pipeline, target, pipeline.cluster)
         self.tensors, self.results = self.plan.tensors, [output.result for output in self.plan.outputs]
         self.ends = [output.end for output in self.plan.outputs]
         self.groups = max(1, (pipeline.stages[0].replicas or 1) // self.plan.blocks)
         self.ctas = self.groups * self.plan.blocks
+        self.cluster = pipeline.cluster
+        self.apart = self.plan.total.transport == "hbm"  # a second launch adds the partial sums up
+        self.partials = self.groups // self.cluster
         self.slots = self.plan.slots(target)
         self.height, self.width = self.plan.blocks_down * BLOCK_ROWS, self.plan.blocks_across * self.plan.columns
 
@@ -68,10 +73,11 @@ class AccumulateKernel:
             {
                 "kernel": self.pipeline.label,
                 "ctas": self.ctas,
+                "cluster": self.cluster,
                 "threads": THREADS,
                 "shared_bytes": BARRIER_BYTES + self.slots * self.plan.slot_bytes + self.plan.weight_bytes,
-                "workspace_bytes": workspace_bytes(self.groups, self.height, self.width),
-                "cooperative": True,
+                "workspace_bytes": workspace_bytes(self.partials, self.height, self.width),
+                "cooperative": not self.apart,
                 "watched": [],
                 "streams": self.streams(),
                 "tile_rows": TILE_ROWS,
@@ -82,12 +88,24 @@ class AccumulateKernel:
 
     def build(self) -> ir.Operation:
         """The gpu.module, at the insertion point."""
-        count = pointer_count(self.tensors, self.results)
-        return build(self.pipeline.label, count, len(self.plan.maps), THREADS, lambda frame: _Body(self, frame).emit())
+        label, count, maps = self.pipeline.label, pointer_count(self.tensors, self.results), len(self.plan.maps)
+        then = self._add_up_apart if self.apart else None
+        return build(label, count, maps, THREADS, lambda frame: _Body(self, frame).emit(), self.cluster, then)
+
+    def tree(self, frame: Frame, threads: int) -> Tree:
+        """Adds partial sums up with so many threads of each CTA."""
+        shape = self.height, self.width, self.plan.m, self.plan.n
+        return Tree(frame.workspace, self.partials, *shape, self.ctas, threads, BARRIER)
+
+    def _add_up_apart(self, frame: Frame) -> None:
+        """The code of the second launch."""
+        writer = TotalWriter(self.plan, frame.pointers)
+        self.tree(frame, THREADS).add_up(device.cta(), device.thread(), writer.write)
 
 
 class _Body:
-    """The code of a CTA: number `share` of the groups, block `block` of the sum, from `row` and `column` on."""
+    """The code of a CTA: number `share` of the groups, block `block` of the sum, from `row` and `column` on. CTA `rank`
+    of a cluster leaves a part of partial sum `partial`."""
 
     def __init__(self, kernel: AccumulateKernel, frame: Frame):
         self.kernel, self.plan, self.frame = kernel, kernel.plan, frame
@@ -95,7 +113,9 @@ class _Body:
         self.ring = Ring(frame.base, data, kernel.slots, self.plan.slot_bytes)
         self.weights = device.add(data, kernel.slots * self.plan.slot_bytes)
         self.weights_full = device.add(frame.base, self.ring.barrier_bytes)
-        self.block, self.share = device.mod(device.cta(), self.plan.blocks), device.div(device.cta(), self.plan.blocks)
+        self.rank, first = device.mod(device.cta(), kernel.cluster), device.div(device.cta(), kernel.cluster)
+        self.block, self.partial = device.mod(first, self.plan.blocks), device.div(first, self.plan.blocks)
+        self.share = device.add(device.mul(self.partial, kernel.cluster), self.rank)
         self.row = device.mul(device.div(self.block, self.plan.blocks_across), BLOCK_ROWS)
         self.column = device.mul(device.mod(self.block, self.plan.blocks_across), self.plan.columns)
 
@@ -244,19 +264,27 @@ class _Consumer:
         return BesideProduct(self.plan, beside, self.frame.maps, weights, self.group, start, writer, residents)
 
     def _add_up(self, sums: Sequence[ir.Value]) -> None:
-        kernel = self.body.kernel
-        workspace, leader = self.frame.workspace, device.equal(self.thread, 0)
-        shape = kernel.height, kernel.width, self.plan.m, self.plan.n
-        tree = Tree(workspace, kernel.groups, *shape, kernel.ctas, CONSUMERS, BARRIER)
+        kernel, blocks = self.body.kernel, self.plan.columns // BLOCK
+        leader, tree = device.equal(self.thread, 0), kernel.tree(self.frame, CONSUMERS)
+        if kernel.cluster == 1:
+            self._leave(tree, 0, [sums[SUMS * block : SUMS * block + SUMS] for block in range(blocks)])
+        else:
+            whole = ClusterSum(kernel.cluster, self.body.rank, self.body.ring.data, blocks, self.thread, CONSUMERS)
+            whole.exchange(sums)
+            self._leave(tree, whole.first(), [whole.block(number) for number in range(whole.share)])
+        if not kernel.apart:
+            tree.sync(leader)
+            tree.add_up(device.cta(), self.thread, TotalWriter(self.plan, self.frame.pointers).write)
+            tree.finish(leader)
+
+    def _leave(self, tree: Tree, first: Int, blocks: Sequence[Sequence[ir.Value]]) -> None:
+        """The thread's sums in blocks of 8 columns from number `first` on."""
         row = device.add(self.body.row, device.add(device.mul(self.group, wgmma.ROWS), self.own_row))
-        column = device.add(self.body.column, self.pair)
-        for block in range(self.plan.columns // BLOCK):
+        column = device.add(device.add(self.body.column, self.pair), device.mul(first, BLOCK))
+        for number, sums in enumerate(blocks):
             for h in HALVES:
-                pair = sums[4 * block + 2 * h], sums[4 * block + 2 * h + 1]
-                tree.leave(self.body.share, device.add(row, BLOCK * h), device.add(column, BLOCK * block), pair)
-        tree.sync(leader)
-        tree.add_up(device.cta(), self.thread, TotalWriter(self.plan, self.frame.pointers).write)
-        tree.finish(leader)
+                place = device.add(row, BLOCK * h), device.add(column, BLOCK * number)
+                tree.leave(self.body.partial, *place, (sums[2 * h], sums[2 * h + 1]))
 
 
 class TotalWriter:
