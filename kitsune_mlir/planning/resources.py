@@ -53,7 +53,8 @@ def shared_bytes(flow: Flow) -> dict[int, int]:
     A dsmem ring lies with its consumers, all the time; in a role whose CTAs share tiles in a cluster there is room
     for one tile, whichever of its dsmem queues it is in; partial sums come when no tile is left. An smem ring joins
     stages of one role, which run one after another: it needs its memory from its producer to its last consumer, and
-    rings of other times may lie in the same place; unless a consumer looks ahead, which keeps tiles from one round to the next.
+    rings of other times may lie in the same place; unless a consumer looks ahead, which keeps tiles from one round to
+    the next.
     """
     return {role: _most(flow, role) for role in flow.roles}
 

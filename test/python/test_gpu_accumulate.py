@@ -138,6 +138,17 @@ def test_any_tile_to_two_products(gate, seed, small_gpu):  # noqa: F811
     run(model, layer_tensors(330, 128, 72, torch.bfloat16), small_gpu, TYPES[torch.bfloat16], seed)
 
 
+FORMS = ("tiles=smem sums=l2", "tiles=smem sums=dsmem", "tiles=smem sums=hbm", "tiles=dsmem", "tiles=l2")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("outputs, rows, turned, seed", [(256, 700, False, 0), (128, 1, True, 1), (128, 1500, True, 2)])
+def test_every_transport_of_a_tile_to_two_products(outputs, rows, turned, seed, form, small_gpu):  # noqa: F811
+    model = Layer(256, outputs, turned).bfloat16().eval()
+    args = layer_tensors(rows, 256, outputs, torch.bfloat16)
+    run(model, args, small_gpu, TYPES[torch.bfloat16], seed, shape=f"chained {form}")
+
+
 def test_two_products_of_any_number_of_rows(small_gpu):  # noqa: F811
     rows = torch.export.Dim("rows", min=0)
     model, args = Layer(128, 64).bfloat16().eval(), layer_tensors(70, 128, 64, torch.bfloat16)
@@ -150,11 +161,12 @@ def test_two_products_of_any_number_of_rows(small_gpu):  # noqa: F811
     assert device.pipeline_launches == 3
 
 
-def spilled(model, args):
-    """What ptxas says of the one pipeline's kernel on the real target."""
-    found = kitsune_mlir.compile(model, args, target="sm_90a")
-    (kernel,) = [kernel for kernel in found.plan["kernels"] if kernel["name"] == "pipeline0"]
-    return kernel["spill_stores"] + kernel["spill_loads"]
+def spilled(model, args, form=""):
+    """What ptxas says of the one pipeline's kernels on the real target."""
+    found = kitsune_mlir.compile(model, args, target="sm_90a", options={"place-stages": form})
+    kernels = [kernel for kernel in found.plan["kernels"] if kernel["module"] == "pipeline0_kernel"]
+    assert len(kernels) == 1 + ("sums=hbm" in form)
+    return sum(kernel["spill_stores"] + kernel["spill_loads"] for kernel in kernels)
 
 
 @pytest.mark.parametrize("m, n", [(256, 256), (64, 64), (512, 1024), (136, 320)])
@@ -167,3 +179,14 @@ def test_registers(m, n):
 def test_registers_of_two_products(gate, turned):
     model = Layer(256, 256, turned, GATES[gate]).bfloat16().eval()
     assert not spilled(model, layer_tensors(4096, 256, 256, torch.bfloat16))
+
+
+@pytest.mark.parametrize("sums", SUMS)
+def test_registers_of_partial_sums(sums):
+    assert not spilled(Product(), tensors(4096, 256, 256, torch.bfloat16), sums)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_registers_of_a_tile_to_two_products(form):
+    model = Layer(256, 256).bfloat16().eval()
+    assert not spilled(model, layer_tensors(4096, 256, 256, torch.bfloat16), form)
