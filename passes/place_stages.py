@@ -20,28 +20,38 @@ from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning import target as targets
+from kitsune_mlir.planning.flow import TRANSPORTS
 from kitsune_mlir.planning.place import CHAINED_ROWS, SHAPES, Chained, Placement, place
 
 from .base import ModulePass
 from .stage_body import clone_body
 from .stage_cost import queue_cost, stage_cost
 
+SUM_CLUSTER = 2  # CTAs that add their partial sums up through dsmem
+
 
 @dataclass(frozen=True)
 class PlaceStages(ModulePass):
     """target: a name or the path of a description. shape: auto, chained, fused or spatial. tile_rows: 0 chooses.
-    cluster: CTAs that share a chained tile's columns, 0 chooses."""
+    cluster: CTAs that share a chained tile's columns, or add up partial sums through dsmem; 0 chooses. tiles: the
+    transport of queues of tiles, sums: that of partial sums; auto takes the fastest."""
 
     name: ClassVar[str] = "place-stages"
     target: str = "cpu"
     shape: str = "auto"
     tile_rows: int = 0
     cluster: int = 0
+    tiles: str = "auto"
+    sums: str = "auto"
 
     def run(self, module: ir.Module) -> None:
         target = targets.load(self.target)
         if self.shape not in SHAPES:
             raise UserError(f"place-stages: shape must be one of {', '.join(SHAPES)}, found '{self.shape}'")
+        for option in ("tiles", "sums"):
+            if (found := getattr(self, option)) not in ("auto", *TRANSPORTS):
+                known = ", ".join(("auto", *TRANSPORTS))
+                raise UserError(f"place-stages: {option} must be one of {known}, found '{found}'")
         if self.tile_rows < 0:
             raise UserError(f"place-stages: tile-rows must be 0 (chooses) or more, found {self.tile_rows}")
         if self.shape == "chained" and self.tile_rows not in (0, CHAINED_ROWS):
@@ -60,7 +70,11 @@ class PlaceStages(ModulePass):
             tile_rows = self.tile_rows or (
                 CHAINED_ROWS if self.shape == "spatial" and chains_apart(pipeline, target) else None
             )
-            placement = place(stages, queues, row_count(pipeline), target, self.shape, tile_rows, chained)
+            count, transports = row_count(pipeline), (self.tiles, self.sums)
+            try:
+                placement = place(stages, queues, count, target, self.shape, tile_rows, chained, *transports)
+            except UserError as error:
+                raise UserError(f"pipeline '{pipeline.label}' {error}") from error
             _rewrite(pipeline, placement, target.name)
 
 
@@ -71,7 +85,8 @@ def chained_form(pipeline: kitsune.PipelineOp, target: targets.Target, cluster: 
         return None, f"{target.name} has no warpgroup products"
     try:
         if any(stage.accumulates for stage in pipeline.stages):
-            return Chained(blocks=accumulate.fit(pipeline, target).blocks), ""
+            found = accumulate.fit(pipeline, target, cluster or SUM_CLUSTER)
+            return Chained(cluster or SUM_CLUSTER, blocks=found.blocks, shares=found.share > 0), ""
         program = Program(pipeline, target.sms, cluster) if cluster else fit(pipeline, target.sms)
         lay_out(program, target.shared_bytes)
     except UnsupportedError as error:

@@ -10,6 +10,10 @@ from dataclasses import dataclass
 
 from .target import Target
 
+# Measured on an H100 (docs/performance.md, queues): a handshake in a cluster, one through L2, what a CTA sends.
+CLUSTER_US, GRID_US = 0.5, 1.5
+DSMEM_BYTES_A_US = 41_000
+
 
 @dataclass(frozen=True)
 class StageCost:
@@ -35,11 +39,34 @@ def tile_us(stage: StageCost, rows: int, target: Target, queues_in_l2: bool) -> 
 
 
 def pipeline_us(
-    roles: list[list[StageCost]], replicas: list[int], tiles: int, rows: int, target: Target, queues_in_l2: bool
+    roles: list[list[StageCost]],
+    replicas: list[int],
+    tiles: int,
+    rows: int,
+    target: Target,
+    queues_in_l2: bool,
+    waiting_us: float = 0.0,
 ) -> float:
-    """Predicted microseconds for `tiles` tiles: the slowest role or DRAM, one filling, one launch."""
+    """Predicted microseconds for `tiles` tiles: the slowest role or DRAM, one filling, one launch. `waiting_us` is what
+    a CTA waits for others in all."""
     times = [sum(tile_us(stage, rows, target, queues_in_l2) for stage in role) for role in roles]
-    slowest = max(-(-tiles // count) * time for time, count in zip(times, replicas))
+    slowest = max(-(-tiles // count) * time for time, count in zip(times, replicas)) + waiting_us
     filling = sum(times) - max(times)
     dram = sum(stage.dram_bytes for role in roles for stage in role) * rows * tiles / (target.dram_gbps * 1e3)
     return target.launch_us + filling + max(slowest, dram)
+
+
+def handover_us(nbytes: float, transport: str, target: Target) -> float:
+    """Microseconds from a CTA's having some bytes to another's having them, with nothing to do meanwhile."""
+    if transport == "dsmem":
+        return CLUSTER_US + nbytes / DSMEM_BYTES_A_US
+    return GRID_US + 2 * nbytes / (target.l2_gbps * 1e3 / target.sms) if transport == "l2" else 0.0
+
+
+def reduction_us(nbytes: float, partials: int, blocks: int, cluster: int, transport: str, target: Target) -> float:
+    """Microseconds from the last tile to the whole sum of `partials` partial sums of so many bytes, each in `blocks`
+    CTAs, of which those of a cluster are added first."""
+    left = 2 * nbytes * partials / cluster / (target.l2_gbps * 1e3)
+    if transport == "dsmem":
+        left += 2 * CLUSTER_US + nbytes / blocks / DSMEM_BYTES_A_US
+    return left + (target.launch_us if transport == "hbm" else GRID_US)

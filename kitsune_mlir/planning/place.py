@@ -5,6 +5,9 @@ share CTAs only when there are more stages than SMs and queues lie in L2, *fused
 CTA runs all stages on its own tiles and queues lie in shared memory, and *chained*, which is fused with queues
 in the registers of warpgroups, where code generation can do that. Chained is taken where it exists, else
 the faster of the others. What memory cannot hold gets shallower queues or lies further out.
+
+A chained pipeline that sums over its rows has several forms, by the transports of its partial sums and of its tiles;
+the fastest is taken.
 """
 
 from __future__ import annotations
@@ -13,13 +16,16 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .cost import StageCost, pipeline_us, tile_us
+from kitsune_mlir.errors import UserError
+
+from .cost import StageCost, handover_us, pipeline_us, reduction_us, tile_us
 from .target import Target
 
 SHAPES = ("auto", "chained", "fused", "spatial")
 UNKNOWN_ROWS = 65536  # rows assumed when they are open until the call
 TILE_ROWS = 64
 CHAINED_ROWS = 128  # of a tile that two warpgroups carry in their registers
+SHARED_SLOTS = 2  # in L2, for the tiles that CTAs of a partial sum share
 PADDING = 1.1  # shared memory that tiles take for each byte of them
 
 
@@ -37,11 +43,13 @@ class QueueCost:
 @dataclass(frozen=True)
 class Chained:
     """How a pipeline is chained: `cluster` CTAs share the columns of a tile, or `column_tiles` CTAs take a row tile's
-    columns by themselves. Where it sums over the rows, each CTA has one of `blocks` blocks of a partial sum."""
+    columns by themselves. Where it sums over the rows, each CTA has one of `blocks` blocks of a partial sum; `cluster`
+    CTAs then add theirs up first; with `shares`, the CTAs of a partial sum can each compute a share of a tile."""
 
     cluster: int = 1
     column_tiles: int = 1
     blocks: int = 0
+    shares: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,9 +74,34 @@ def place(
     shape: str = "auto",
     tile_rows: int | None = None,
     chained: Chained | None = None,
+    tiles: str = "auto",
+    sums: str = "auto",
 ) -> Placement:
-    """The best placement of the shapes asked for. `rows` is None when open until the call; `chained` is the
-    pipeline's chained form, None when it has none."""
+    """The best placement of the shapes and transports asked for: `tiles` of queues of tiles, `sums` of those of partial
+    sums. `rows` is None when open until the call; `chained` is the pipeline's chained form, None when it has none.
+    Raises UserError when there is none of these transports."""
+    found = [
+        placement
+        for placement in _placements(stages, queues, rows, target, shape, tile_rows, chained)
+        if all(
+            (sums if queue.accumulates else tiles) in ("auto", transport)
+            for queue, transport in zip(queues, placement.transports)
+        )
+    ]
+    if not found:
+        raise UserError(f"has no {shape} placement with tiles={tiles} sums={sums}")
+    return min(found, key=lambda p: p.predicted_us)
+
+
+def _placements(
+    stages: Sequence[StageCost],
+    queues: Sequence[QueueCost],
+    rows: int | None,
+    target: Target,
+    shape: str,
+    tile_rows: int | None,
+    chained: Chained | None,
+) -> list[Placement]:
     if chained and (shape == "chained" or shape == "auto" and tile_rows in (None, CHAINED_ROWS)):
         return _chained(stages, queues, rows, target, chained)
     tile = tile_rows or _fitting(choose_tile_rows(rows, target), stages, target)
@@ -79,21 +112,31 @@ def place(
         found.append(_placement("fused", fused, stages, queues, tile, rows, target))
     if shape == "spatial" or shape == "auto":
         found.append(_placement("spatial", _spatial(stages, queues, tile, target), stages, queues, tile, rows, target))
-    return min(found, key=lambda p: p.predicted_us)
+    return found
 
 
 def _chained(
     stages: Sequence[StageCost], queues: Sequence[QueueCost], rows: int | None, target: Target, form: Chained
-) -> Placement:
+) -> list[Placement]:
     """One role whose replicas are whole clusters."""
     found = _placement("chained", [0] * len(stages), stages, queues, CHAINED_ROWS, rows, target)
     tiles = target.sms if rows is None else max(1, -(-rows // CHAINED_ROWS))
     if form.blocks:
-        return _accumulated(found, stages, queues, rows, target, form.blocks)
+        return [
+            _accumulated(found, stages, queues, rows, target, dataclasses.replace(form, cluster=cluster), tile, sum_)
+            for tile, sum_, cluster in _accumulations(form)
+            if form.blocks * cluster <= target.sms
+        ]
     clusters = min(tiles * form.column_tiles, target.sms // form.cluster)
     transports = found.transports if form.cluster == 1 else ("dsmem",) * len(queues)
     replicas = (clusters * form.cluster,)
-    return dataclasses.replace(found, replicas=replicas, transports=transports, cluster=form.cluster)
+    return [dataclasses.replace(found, replicas=replicas, transports=transports, cluster=form.cluster)]
+
+
+def _accumulations(form: Chained) -> list[tuple[str, str, int]]:
+    """Transports of tiles and of partial sums, and how many partial sums a cluster adds up."""
+    found = [("smem", "l2", 1), ("smem", "dsmem", form.cluster), ("smem", "hbm", 1)]
+    return found + [("dsmem", "l2", 1), ("l2", "l2", 1)] if form.shares else found
 
 
 def _accumulated(
@@ -102,16 +145,29 @@ def _accumulated(
     queues: Sequence[QueueCost],
     rows: int | None,
     target: Target,
-    blocks: int,
+    form: Chained,
+    tile: str,
+    sum_: str,
 ) -> Placement:
-    """Groups of `blocks` CTAs leave a partial sum each, in L2; then all CTAs add up a share of the elements."""
-    tiles = max(1, -(-(rows or UNKNOWN_ROWS) // TILE_ROWS))
-    groups = min(tiles, target.sms // blocks)
-    predicted = pipeline_us([list(stages)], [groups * blocks], tiles, TILE_ROWS, target, queues_in_l2=False)
-    transports = tuple("l2" if queue.accumulates else "smem" for queue in queues)
-    depths = tuple(groups if queue.accumulates else 1 for queue in queues)
+    """Groups of `blocks` CTAs leave a partial sum each, or `cluster` groups together, in L2; then all CTAs add up a
+    share of the elements. Tiles are computed by every CTA of a group ("smem"), or by shares, of which CTAs tell each
+    other."""
+    count = max(1, -(-(rows or UNKNOWN_ROWS) // TILE_ROWS))
+    groups = max(1, min(count, target.sms // form.blocks) // form.cluster) * form.cluster
+    ctas, ring = groups * form.blocks, groups * SHARED_SLOTS if tile == "l2" else 1
+    share = max((queue.row_bytes for queue in queues if not queue.accumulates), default=0) * TILE_ROWS / form.blocks
+    waiting = -(-count // groups) * handover_us(share, tile, target)
+    predicted = pipeline_us([list(stages)], [ctas], count, TILE_ROWS, target, False, waiting)
+    for queue in queues:
+        if queue.accumulates:
+            predicted += reduction_us(queue.row_bytes, groups, form.blocks, form.cluster, sum_, target)
     return dataclasses.replace(
-        found, replicas=(groups * blocks,), transports=transports, depths=depths, predicted_us=predicted
+        found,
+        replicas=(ctas,),
+        transports=tuple(sum_ if queue.accumulates else tile for queue in queues),
+        depths=tuple(groups // form.cluster if queue.accumulates else ring for queue in queues),
+        predicted_us=predicted,
+        cluster=form.blocks if tile == "dsmem" else form.cluster,
     )
 
 

@@ -51,9 +51,10 @@ def shared_bytes(flow: Flow) -> dict[int, int]:
     """Most bytes of rings at once in the shared memory of one CTA of each role.
 
     A dsmem ring lies with its consumers, all the time; in a role whose CTAs share tiles in a cluster there is room
-    for one tile, whichever of its dsmem queues it is in. An smem ring joins stages of one role, which run one
-    after another: it needs its memory from its producer to its last consumer, and rings of other times may
-    lie in the same place; unless a consumer looks ahead, which keeps tiles from one round to the next.
+    for one tile, whichever of its dsmem queues it is in; partial sums come when no tile is left. An smem ring joins
+    stages of one role, which run one after another: it needs its memory from its producer to its last consumer, and
+    rings of other times may lie in the same place; unless a consumer looks ahead, which keeps tiles from one round to
+    the next.
     """
     return {role: _most(flow, role) for role in flow.roles}
 
@@ -64,6 +65,8 @@ def _most(flow: Flow, role: int) -> int:
     for queue in flow.queues:
         size = queue.depth * queue.tile_bytes
         takers = [order[name] for name in queue.consumers if name in order]
+        if queue.transport == "dsmem" and queue.accumulates:
+            continue
         if queue.transport == "dsmem" and queue.producer in order and takers:
             shared.append(size)
         elif queue.transport == "dsmem":

@@ -39,8 +39,8 @@ class PipelineLauncher:
             raise InternalError(
                 f"pipeline '{launch['kernel']}' has {launch['ctas']} CTAs in clusters of {self._cluster}"
             )
-        self._kernel = code.get_kernel(launch["kernel"])
-        self._function = driver.CUfunction(int(self._kernel.handle))
+        kernels = [code.get_kernel(name) for name in (launch["kernel"], *launch.get("then", ()))]
+        self._kernel, self._functions = kernels[0], [driver.CUfunction(int(kernel.handle)) for kernel in kernels]
         self._maps = TensorMaps(driver, launch["maps"]) if launch.get("maps") else None
         self._configs: dict[int, Any] = {}
         self._workspaces: dict[int, Any] = {}
@@ -86,9 +86,10 @@ class PipelineLauncher:
         driver, launch = self._driver, self._launch
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         nbytes, number = launch["shared_bytes"], driver.CUdevice(self._device.device_id)
-        (error,) = driver.cuKernelSetAttribute(attribute, nbytes, driver.CUkernel(int(self._kernel.handle)), number)
-        if int(error):
-            raise UnsupportedError(f"this GPU does not give {nbytes} bytes of shared memory to a CTA")
+        for function in self._functions:
+            (error,) = driver.cuKernelSetAttribute(attribute, nbytes, driver.CUkernel(int(function)), number)
+            if int(error):
+                raise UnsupportedError(f"this GPU does not give {nbytes} bytes of shared memory to a CTA")
         needed = launch["ctas"] if launch["cooperative"] else self._cluster
         capacity = self._capacity()
         if capacity < needed:
@@ -105,7 +106,7 @@ class PipelineLauncher:
     def _capacity(self) -> int:
         """CTAs that this GPU holds at once, in whole clusters."""
         if self._cluster > 1:
-            clusters = call(self._driver, "cuOccupancyMaxActiveClusters", self._function, self.config(0))
+            clusters = call(self._driver, "cuOccupancyMaxActiveClusters", self._functions[0], self.config(0))
             return int(clusters) * self._cluster
         resident = self._kernel.occupancy.max_active_blocks_per_multiprocessor(
             self._launch["threads"], self._launch["shared_bytes"]
@@ -135,10 +136,11 @@ class PipelineLauncher:
             return int(self._workspaces[stream].handle)
 
     def put(self, stream: int, parameters: int, workspace: int) -> None:
-        """Launches with the parameters whose addresses lie at an address."""
-        (status,) = self._driver.cuLaunchKernelEx(self.config(stream), self._function, parameters, 0)
-        if status:
-            check(self._driver, "cuLaunchKernelEx", status)
+        """Launches, one kernel after another, with the parameters whose addresses lie at an address."""
+        for function in self._functions:
+            (status,) = self._driver.cuLaunchKernelEx(self.config(stream), function, parameters, 0)
+            if status:
+                check(self._driver, "cuLaunchKernelEx", status)
         if self._launch["watched"]:
             _stream_object(self._device, stream).sync()
             self._raise_report(stream, workspace)

@@ -150,6 +150,7 @@ class FakeGpu:
 
     def __init__(self, resident: int = 1):
         self.allocated: list[int] = []
+        self._kernels = 0
         self._resident = resident
 
     def allocate(self, nbytes: int, stream: Any) -> Any:
@@ -158,7 +159,8 @@ class FakeGpu:
 
     def get_kernel(self, name: str) -> Any:
         resident = types.SimpleNamespace(max_active_blocks_per_multiprocessor=lambda threads, nbytes: self._resident)
-        return types.SimpleNamespace(handle=7, occupancy=resident)
+        self._kernels += 1
+        return types.SimpleNamespace(handle=6 + self._kernels, occupancy=resident)
 
 
 def install(monkeypatch: Any, driver: FakeDriver) -> None:

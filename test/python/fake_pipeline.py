@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import ml_dtypes  # noqa: F401  (numpy learns bfloat16)
@@ -30,9 +31,11 @@ class PipelineDevice(FakeDevice):
         self._decoded: dict[str, Op] = {}
         self.rng = np.random.default_rng(seed)
         self.pipeline_launches = 0
+        self.launches: list[dict[str, Any]] = []  # of the pipelines, as described
 
     def pipeline(self, launch: dict[str, Any], code: str) -> FakeLauncher:
-        return FakeLauncher(self, launch, decode(self._kernels[launch["kernel"]]))
+        self.launches.append(launch)
+        return FakeLauncher(self, launch, [decode(self._kernels[name]) for name in (launch["kernel"], *launch["then"])])
 
     def bytes_of(self, pointer: int, nbytes: int) -> np.ndarray:
         found = self._bytes_at(pointer)[:nbytes]
@@ -43,8 +46,8 @@ class PipelineDevice(FakeDevice):
 class FakeLauncher:
     """Stands in for kitsune_mlir.runtime.cuda_pipeline.PipelineLauncher."""
 
-    def __init__(self, device: PipelineDevice, launch: dict[str, Any], kernel: Op):
-        self._device, self._launch, self._kernel = device, launch, kernel
+    def __init__(self, device: PipelineDevice, launch: dict[str, Any], kernels: Sequence[Op]):
+        self._device, self._launch, self._kernels = device, launch, kernels
         self._workspaces: dict[int, FakeMemory] = {}
         self.workspace_bytes = launch["workspace_bytes"]
 
@@ -82,12 +85,17 @@ class FakeLauncher:
                 encode(described, places[described["tensor"]] + described.get("offset", 0), max(rows, 1))
                 for described in launch.get("maps", [])
             ]
-            counters = run_warps(self._kernel, values, memory, launch, maps, rng)
+            execute = partial(run_warps, maps=maps, rng=rng)
         else:
-            counters = run(self._kernel, values, memory, launch, rng)
+            execute = partial(run, rng=rng)
+        released: list[int] = []
+        for kernel in self._kernels:
+            released += execute(kernel, values, memory, launch).released
+            for region in regions:
+                region.next_kernel()
         if self._launch["watched"]:
             self._look_at_report(content[REPORT_AT:].view(np.uint32))
-        for address in counters.released:
+        for address in released:
             assert not np.any(self._device.bytes_of(address, 4)), "a launch left a counter that is not zero"
 
     def _look_at_report(self, report: np.ndarray) -> None:

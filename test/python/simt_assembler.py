@@ -188,9 +188,13 @@ def _mbarrier_init(run: Assembler, mask: np.ndarray, place: Any, count: Any) -> 
     cta.mbarriers[address] = MBarrier(name, run.number(count, mask), run.agent.clocks, by)
 
 
-def _mbarrier_arrive(run: Assembler, mask: np.ndarray, _: str, place: Any, count: Any = 1) -> None:
+def _mbarrier_arrive(
+    run: Assembler, mask: np.ndarray, _: str, place: Any, count: Any = 1, relaxed: bool = False
+) -> None:
     barrier, each = run.mbarrier(place, mask), run.number(count, mask)
     released = run.agent._released(mask)
+    if relaxed:
+        released = run.agent.clocks.fenced[run.agent.warps(mask)].max(0)
     run.agent.scheduler.add(barrier.arrive(each * int(np.count_nonzero(mask)), released))
 
 
@@ -199,10 +203,14 @@ def _mbarrier_expect(run: Assembler, mask: np.ndarray, _: str, place: Any, nbyte
     _mbarrier_arrive(run, mask, _, place)
 
 
-def _mbarrier_wait(run: Assembler, mask: np.ndarray, to: str, place: Any, parity: Any) -> None:
+def _mbarrier_wait(run: Assembler, mask: np.ndarray, to: str, place: Any, parity: Any, relaxed: bool = False) -> None:
     barrier = run.mbarrier(place, mask)
     if barrier.passed(run.number(parity, mask)):
-        run.agent._acquired(barrier.clock, mask)
+        if relaxed:
+            found, warps = run.agent.clocks.found, run.agent.warps(mask)
+            found[warps] = np.maximum(found[warps], barrier.clock)
+        else:
+            run.agent._acquired(barrier.clock, mask)
         run.write(to, np.array(True))
     else:
         run.agent.wait(barrier)
@@ -236,8 +244,30 @@ def _store_cluster(run: Assembler, mask: np.ndarray, place: Any, value: Any) -> 
     run.agent.store_cluster(np.broadcast_to(run.read(register), mask.shape)[mask], columns, mask)
 
 
+def _store_matrices(run: Assembler, mask: np.ndarray, place: Any, words: tuple[Any, ...]) -> None:
+    """stmatrix of 8 x 8 matrices of 16-bit elements: lane 8m + r says where row r of matrix m goes, of which each
+    lane holds two elements of row lane / 4."""
+    if not mask.all():
+        raise MemoryFault("stmatrix by some of a warp's threads")
+    (register,) = place
+    places = np.broadcast_to(run.read(register), mask.shape).astype(np.int64).reshape(-1, 32)
+    lane = np.arange(32)
+    for number, word in enumerate(words):
+        rows = places[:, 8 * number + lane // 4] + lane % 4 * 4
+        columns = np.broadcast_to(run.read(word), mask.shape).astype(np.int32)[:, None]
+        run.agent.store_cluster(rows.reshape(-1), columns, mask)
+
+
 def _fence_proxy(run: Assembler, mask: np.ndarray, *, spaces: tuple[str, ...] = SPACES) -> None:
     run.agent.clocks.fence_proxy(run.agent.warps(mask), spaces)
+
+
+def _fence_release(run: Assembler, mask: np.ndarray) -> None:
+    run.agent.clocks.fence_release(run.agent.warps(mask))
+
+
+def _fence_acquire(run: Assembler, mask: np.ndarray) -> None:
+    run.agent.clocks.fence_acquire(run.agent.warps(mask))
 
 
 def _wgmma_fence(run: Assembler, mask: np.ndarray) -> None:
@@ -270,6 +300,11 @@ _INSTRUCTIONS: dict[str, Callable[..., None]] = simt_copies.INSTRUCTIONS | {
     "bar.warp.sync": _bar_warp,
     "prefetch.tensormap": _prefetch_map,
     "fence.mbarrier_init.release.cluster": _pass,
+    "fence.release.sync_restrict::shared::cta.cluster": _fence_release,
+    "fence.acquire.sync_restrict::shared::cluster.cluster": _fence_acquire,
+    "mbarrier.arrive.relaxed.cluster.shared::cluster.b64": partial(_mbarrier_arrive, relaxed=True),
+    "mbarrier.try_wait.parity.relaxed.cluster.shared::cta.b64": partial(_mbarrier_wait, relaxed=True),
+    "stmatrix.sync.aligned.m8n8.x4.shared.b16": _store_matrices,
     "fence.proxy.async": _fence_proxy,
     "fence.proxy.async.global": partial(_fence_proxy, spaces=("global",)),
     "fence.proxy.async.shared::cta": partial(_fence_proxy, spaces=("shared",)),

@@ -31,6 +31,8 @@ class Clocks:
         self.names = [f"CTA {cta} warp {warp}" for cta in range(ctas) for warp in range(warps)]
         self.seen = np.zeros((ctas * warps, self.size), np.int64)
         self.now = np.ones(ctas * warps, np.int64)
+        # What relaxed arrivals of a warp release, for a fence stood before; what its relaxed waits found, for a fence.
+        self.fenced, self.found = np.zeros_like(self.seen), np.zeros_like(self.seen)
         # Accesses by instructions up to these clocks are visible to asynchronous copies and products.
         self.proxied = {space: np.zeros(self.size, np.int64) for space in SPACES}
 
@@ -48,6 +50,15 @@ class Clocks:
 
     def acquire(self, warps: np.ndarray, clock: np.ndarray) -> None:
         self.seen[warps] = np.maximum(self.seen[warps], clock)
+
+    def fence_release(self, warps: np.ndarray) -> None:
+        """What these warps did is released by their relaxed operations from here on."""
+        self.fenced[warps] = self.release(warps)
+
+    def fence_acquire(self, warps: np.ndarray) -> None:
+        """What relaxed operations of these warps found comes before what they do from here on."""
+        for warp in warps:
+            self.acquire(warp, self.found[warp])
 
     def fence_proxy(self, warps: np.ndarray, spaces: Sequence[str]) -> None:
         """What these warps did, or saw done, may be read by copies and products."""

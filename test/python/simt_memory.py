@@ -87,6 +87,10 @@ class Region:
     def end(self) -> int:
         return self.start + len(self.bytes)
 
+    def next_kernel(self) -> None:
+        """A kernel of the launch has ended: the next one comes after all it did."""
+        self._written, self._reads = np.minimum(self._written, 1), {}
+
     def read(self, places: np.ndarray, clock: AnyClock, threads: np.ndarray, initial: bool = False) -> None:
         """Notes a read of bytes at `places` (threads x bytes); of what was there before the launch if `initial`."""
         if not self.tracked:

@@ -52,6 +52,14 @@ def test_a_plain_kernel(monkeypatch):
     assert (config.sharedMemBytes, config.hStream, config.numAttrs) == (1000, 9, 0)
 
 
+def test_kernels_one_after_another(monkeypatch):
+    made, driver = launcher(monkeypatch, then=["q"])
+    run(made)
+    first, then = driver.launches
+    assert (first.values, first.rows) == (then.values, then.rows) == ([X, W, Y, 0], 100)
+    assert first.function != then.function
+
+
 def test_maps_go_first_and_by_value(monkeypatch):
     made, driver = launcher(monkeypatch, maps=[WEIGHTS, RESULT])
     run(made)

@@ -22,10 +22,10 @@ class Product(nn.Module):
         return self.after(x.t() @ y)
 
 
-def run(model, args, target, bound, seed=0, **options):
+def run(model, args, target, bound, seed=0, shape="chained", **options):
     with torch.no_grad():
         wanted = model(*args)
-    program, runner, device = runner_of(model, args, target, "chained", seed=seed, tile=0, **options)
+    program, runner, device = runner_of(model, args, target, shape, seed=seed, tile=0, **options)
     for _ in range(2):
         check(program, runner, args, wanted, bound)
     assert device.pipeline_launches == 2
@@ -49,6 +49,19 @@ def test_widths_and_rows(m, n, rows, dtype, small_gpu):  # noqa: F811
 @pytest.mark.parametrize("seed", range(4))
 def test_in_any_order(seed, small_gpu):  # noqa: F811
     run(Product(), tensors(900, 64, 192, torch.bfloat16), small_gpu, TYPES[torch.bfloat16], seed)
+
+
+SUMS = ("sums=l2", "sums=dsmem", "sums=dsmem cluster=4", "sums=hbm")
+
+
+@pytest.mark.parametrize("sums", SUMS)
+@pytest.mark.parametrize("m, n, rows", [(256, 256, 300), (64, 64, 1), (200, 104, 1000)])
+def test_every_transport_of_partial_sums(m, n, rows, sums, small_gpu):  # noqa: F811
+    """Rows for some groups of CTAs only, for all, for all several times."""
+    _, _, device = run(Product(), tensors(rows, m, n, torch.bfloat16), small_gpu, 2e-2, shape=f"chained {sums}")
+    (launch,) = device.launches
+    assert len(launch["then"]) == (sums == "sums=hbm")
+    assert (launch["cluster"] > 1) == ("dsmem" in sums)
 
 
 def test_any_number_of_rows(small_gpu):  # noqa: F811
@@ -125,6 +138,17 @@ def test_any_tile_to_two_products(gate, seed, small_gpu):  # noqa: F811
     run(model, layer_tensors(330, 128, 72, torch.bfloat16), small_gpu, TYPES[torch.bfloat16], seed)
 
 
+FORMS = ("tiles=smem sums=l2", "tiles=smem sums=dsmem", "tiles=smem sums=hbm", "tiles=dsmem", "tiles=l2")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("outputs, rows, turned, seed", [(256, 700, False, 0), (128, 1, True, 1), (128, 1500, True, 2)])
+def test_every_transport_of_a_tile_to_two_products(outputs, rows, turned, seed, form, small_gpu):  # noqa: F811
+    model = Layer(256, outputs, turned).bfloat16().eval()
+    args = layer_tensors(rows, 256, outputs, torch.bfloat16)
+    run(model, args, small_gpu, TYPES[torch.bfloat16], seed, shape=f"chained {form}")
+
+
 def test_two_products_of_any_number_of_rows(small_gpu):  # noqa: F811
     rows = torch.export.Dim("rows", min=0)
     model, args = Layer(128, 64).bfloat16().eval(), layer_tensors(70, 128, 64, torch.bfloat16)
@@ -137,11 +161,12 @@ def test_two_products_of_any_number_of_rows(small_gpu):  # noqa: F811
     assert device.pipeline_launches == 3
 
 
-def spilled(model, args):
-    """What ptxas says of the one pipeline's kernel on the real target."""
-    found = kitsune_mlir.compile(model, args, target="sm_90a")
-    (kernel,) = [kernel for kernel in found.plan["kernels"] if kernel["name"] == "pipeline0"]
-    return kernel["spill_stores"] + kernel["spill_loads"]
+def spilled(model, args, form=""):
+    """What ptxas says of the one pipeline's kernels on the real target."""
+    found = kitsune_mlir.compile(model, args, target="sm_90a", options={"place-stages": form})
+    kernels = [kernel for kernel in found.plan["kernels"] if kernel["module"] == "pipeline0_kernel"]
+    assert len(kernels) == 1 + ("sums=hbm" in form)
+    return sum(kernel["spill_stores"] + kernel["spill_loads"] for kernel in kernels)
 
 
 @pytest.mark.parametrize("m, n", [(256, 256), (64, 64), (512, 1024), (136, 320)])
@@ -154,3 +179,14 @@ def test_registers(m, n):
 def test_registers_of_two_products(gate, turned):
     model = Layer(256, 256, turned, GATES[gate]).bfloat16().eval()
     assert not spilled(model, layer_tensors(4096, 256, 256, torch.bfloat16))
+
+
+@pytest.mark.parametrize("sums", SUMS)
+def test_registers_of_partial_sums(sums):
+    assert not spilled(Product(), tensors(4096, 256, 256, torch.bfloat16), sums)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_registers_of_a_tile_to_two_products(form):
+    model = Layer(256, 256).bfloat16().eval()
+    assert not spilled(model, layer_tensors(4096, 256, 256, torch.bfloat16), form)

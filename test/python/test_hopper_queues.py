@@ -75,6 +75,10 @@ def pump(case: Case, count: int, seed: int = 0, launches: int = 1, pairs: int = 
         np.testing.assert_array_equal(sums.view(np.uint32)[:pairs, mine], case.checksums(count)[:pairs, mine])
 
 
+def nothing(*_) -> None:
+    pass
+
+
 SMALL = [
     Case(transport, size, touch, lag=lag)
     for transport in ("smem", "dsmem", "l2", "l2_ldst", "reg")
@@ -97,18 +101,18 @@ def test_launches_follow_each_other(transport, seed):
             pump(Case(transport, 2 * WORD, "stamp", lag=2), count, seed, launches=3, pairs=1)
 
 
-@pytest.mark.parametrize(("lag", "depth"), [(1, 3), (2, 5)])
+@pytest.mark.parametrize(("lag", "depth"), [(1, 3), (2, 6), (4, 12)])
 def test_least_depth_of_a_ring_in_l2(lag, depth):
-    """Both ends keep `lag` payloads back; one place less would hang."""
-    with (
-        mock.patch.object(queue_cases, "SLOTS_BYTES", (lag + 1) * 2 * WORD),
-        mock.patch.object(Case, "depth", depth),
-    ):
-        pump(Case("l2", 2 * WORD, "stamp", lag=lag), 17, launches=2, pairs=1)
-
-
-def nothing(*_) -> None:
-    pass
+    """What both ends keep back fits; with one place less the queue hangs."""
+    case = Case("l2", 2 * WORD, "stamp", lag=lag)
+    with mock.patch.object(queue_cases, "SLOTS_BYTES", (lag + 1) * case.slot_bytes):
+        with mock.patch.object(Case, "depth", depth):
+            pump(case, 17, launches=2, pairs=1)
+        with mock.patch.object(Case, "depth", depth - 1):
+            with pytest.raises(ValueError, match="places in the ring"):
+                pump(case, 17, pairs=1)
+            with mock.patch.object(queue_l2, "check_lag", nothing), pytest.raises(Deadlock):
+                pump(case, 17, pairs=1)
 
 
 def finish_without_reset(self, count) -> None:

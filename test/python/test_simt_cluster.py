@@ -28,6 +28,8 @@ class Hand:
         self.ring = mbarrier.Ring(0, DATA, SLOTS, NBYTES)
         with device.when(device.equal(device.thread(), 0)):
             self.ring.init(1, 1)
+            for number in range(SLOTS):
+                mbarrier.expect(self.ring.full(mbarrier.Slot(device.value(number), device.value(0))), NBYTES)
             mbarrier.fence_init()
         self.barrier_at_start()
         rank = cluster.rank()
@@ -55,13 +57,12 @@ class Hand:
         return device.offset(tensor, device.add(device.mul(number, THREADS), device.thread()), device.i32())
 
     def send(self, x, number, slot) -> None:
-        waits.on_barrier(self.ring.empty(slot), arith.xori(slot.parity, device.value(1)))
+        waits.on_cluster(self.ring.empty(slot), arith.xori(slot.parity, device.value(1)))
         device.store(device.load(self.element(x, number), device.i32()), self.word(slot))
         self.fence()
         warps.barrier(1, THREADS)
         with device.when(device.equal(device.thread(), 0)):
             full, place = cluster.remote(self.ring.full(slot), 1), self.ring.place(slot)
-            cluster.remote_expect(full, NBYTES)
             cluster.copy(place, cluster.remote(place, 1), NBYTES, full)
 
     def receive(self, y, number, slot) -> None:
@@ -69,10 +70,16 @@ class Hand:
         word = device.load(self.word(slot), device.i32())
         device.store(device.value(device.add(word, 1)), self.element(y, number))
         self.barrier_of_readers()
-        cluster.remote_arrive(cluster.remote(self.ring.empty(slot), 0), device.equal(device.thread(), 0))
+        leader = device.equal(device.thread(), 0)
+        with device.when(leader):
+            mbarrier.expect(self.ring.full(slot), NBYTES)
+        self.free(cluster.remote(self.ring.empty(slot), 0), leader)
+
+    def free(self, empty, leader) -> None:
+        cluster.remote_arrive(empty, leader)
 
     def wait_full(self, slot) -> None:
-        waits.on_barrier(self.ring.full(slot), slot.parity)
+        waits.on_cluster(self.ring.full(slot), slot.parity)
 
     def fence(self) -> None:
         tma.fence()
@@ -103,8 +110,20 @@ def nothing(*_) -> None:
     pass
 
 
+def free_without_fence(self, empty, leader) -> None:
+    with device.when(leader):
+        text = "mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [$0];"
+        device.assembly(text, "r,~{memory}", [empty], None)
+
+
+def wait_without_fence(self, slot) -> None:
+    waits._on_phase("relaxed.cluster", self.ring.full(slot), slot.parity, None)
+
+
 MUTATIONS = {
     "no wait for a payload": ("wait_full", nothing, MemoryFault, "reads what (nobody|is) w"),
+    "no fence after the wait": ("wait_full", wait_without_fence, MemoryFault, "reads what is written"),
+    "no fence before the arrival": ("free", free_without_fence, MemoryFault, "writes what is read"),
     "no proxy fence": ("fence", nothing, MemoryFault, "no proxy fence"),
     "no barrier of the readers": ("barrier_of_readers", nothing, MemoryFault, "writes what is read"),
     "no barrier at the start": ("barrier_at_start", nothing, MemoryFault, "no mbarrier at|while it is made"),

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from math import prod
 
 from kitsune_mlir import rows
+from kitsune_mlir.codegen.pipeline import device
+from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.loops import is_zero
 from kitsune_mlir.codegen.pipeline.memory import element_of, shape_of
 from kitsune_mlir.codegen.pipeline.nests import is_elementwise
@@ -22,7 +24,8 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.target import Target
 
-from .fragments import is_packed
+from .cluster import MOST_CTAS
+from .fragments import BLOCK, is_packed
 from .tma import TensorMap
 from .wgmma import CHUNK, MOST_COLUMNS, ROWS
 
@@ -33,6 +36,7 @@ BOX_BYTES = TILE_ROWS * CHUNK * 2
 MOST_SLOTS, LEAST_SLOTS = 8, 2
 BARRIER_BYTES = 1024
 MOST_SUMS = 176  # of a thread
+SHARED = ("dsmem", "l2")  # transports of tiles that CTAs compute by shares
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,11 @@ class Total:
     stored: ir.Value
     result: kitsune.ResultOp
     end: ir.Value
+
+    @property
+    def transport(self) -> str:
+        """Of the partial sums, once placed."""
+        return rows.producer(rows.producer(self.value).operands[0]).opview.transport
 
 
 @dataclass(frozen=True)
@@ -80,6 +89,8 @@ class Accumulation:
         self.tensors = [value for value in pipeline.inputs if rows.is_tensor(value)]
         self._numbers = {hash(value): number for number, value in enumerate(self.tensors)}
         self.op = sum_product(sums[0])
+        tiles = [queue for queue in pipeline.queues if queue.results[0] != sums[0].operands[0]]
+        self.tiles = tiles[0].transport if tiles else None
         left, right = (tile_of(operand) for operand in list(self.op.operands)[:2])
         self.transposed = not is_load(left)
         if self.transposed:
@@ -118,15 +129,28 @@ class Accumulation:
         return self.columns // CHUNK
 
     @property
-    def loaded_boxes(self) -> int:
-        """Boxes that come into a slot: those of the left tile, then of every load that the right one is made from."""
-        return GROUPS + len(self.loads) * self.right_boxes
+    def share(self) -> int:
+        """Boxes of the right tile that each of the CTAs of a partial sum could compute for all; 0 where they cannot."""
+        whole = self.computes and 1 < self.blocks == self.blocks_down and self.right_boxes % self.blocks == 0
+        return self.right_boxes // self.blocks if whole else 0
+
+    @property
+    def own_boxes(self) -> int:
+        """Boxes of the right tile that a CTA loads, or computes from as many of each load."""
+        return self.share if self.tiles in SHARED else self.right_boxes
+
+    def box(self, load: int, number: int, first: Int) -> Int:
+        """Where in a slot own box `number` of a load lies: of the first in place of the tile's, whose box `first` is the
+        first own one; of others after the tile."""
+        if load == 0:
+            return device.add(first, GROUPS + number)
+        return GROUPS + self.right_boxes + (load - 1) * self.own_boxes + number
 
     @property
     def slot_bytes(self) -> int:
-        """The output of the product beside leaves from the boxes after those of the first load."""
-        leaving = GROUPS + self.right_boxes + (self.beside.boxes if self.beside else 0)
-        return max(self.loaded_boxes, leaving) * BOX_BYTES
+        """After the right tile lie other loads' boxes; the output of the product beside leaves from there."""
+        others = (len(self.loads) - 1) * self.own_boxes
+        return (GROUPS + self.right_boxes + max(others, self.beside.boxes if self.beside else 0)) * BOX_BYTES
 
     @property
     def weight_bytes(self) -> int:
@@ -183,9 +207,12 @@ class Accumulation:
         return Beside(op, store.operands[0], results[0], stage.residents, transposed, columns)
 
 
-def fit(pipeline: kitsune.PipelineOp, target: Target) -> Accumulation:
-    """The accumulation that the target holds. Raises UnsupportedError when it does not."""
+def fit(pipeline: kitsune.PipelineOp, target: Target, cluster: int) -> Accumulation:
+    """The accumulation that the target holds, `cluster` partial sums added at once. Raises UnsupportedError when it
+    does not."""
     found = Accumulation(pipeline)
+    if cluster > MOST_CTAS or found.columns // BLOCK % cluster:
+        raise UnsupportedError(f"a cluster of {cluster} CTAs does not share {found.columns} columns of a sum evenly")
     if found.blocks > target.sms:
         raise UnsupportedError(f"a sum of {found.m} by {found.n} has more blocks than {target.name} has SMs")
     if found.slots(target) < LEAST_SLOTS:

@@ -4,8 +4,9 @@
 
 CTAs are in groups of as many as the sum has blocks, one a block; group s of n takes the tiles of 64 rows s, s + n, ....
 A producer thread streams boxes of both operands; each of two warpgroups multiplies them across the rows into 64 rows of
-the block, which stay in its registers. At the end tree.py adds the blocks of all groups up. Where the right tile is
-computed, or another product takes it, see multicast.py.
+the block, which stay in its registers. At the end tree.py adds the blocks of all groups up, in the same launch or in a
+second one ("hbm"); with "dsmem" those of a cluster, whose CTAs then have the same block, are added first
+(cluster_sum.py). Where the right tile is computed, or another product takes it, see multicast.py.
 
     shared memory: barriers | slots: boxes of the left tile, of the right tile's loads | weight of the product beside
 """
@@ -24,13 +25,16 @@ from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import arith, ir
 from kitsune_mlir.planning.target import Target
 
-from . import accumulate, mbarrier, tma, warps, wgmma
+from . import accumulate, cluster, mbarrier, shares, tma, warps, wgmma
 from .accumulate import BARRIER_BYTES, BLOCK_ROWS, BOX_BYTES, GROUPS, TILE_ROWS, Accumulation
+from .cluster_sum import SUMS, ClusterSum
 from .fragments import BLOCK, HALVES
 from .frame import Frame, build, pointer_count
 from .mbarrier import Ring, Slot
 from .multicast import BesideProduct, InPlace
+from .shares import ClusterShares, L2Shares, Shares
 from .stores import BoxWriter
+from .tile_ring import COUNTER_BYTES
 from .tree import Tree, workspace_bytes
 from .wgmma import CHUNK
 
@@ -49,11 +53,15 @@ class AccumulateKernel:
 
     def __init__(self, pipeline: kitsune.PipelineOp, target: Target):
         self.pipeline = pipeline
-        self.plan = accumulate.fit(pipeline, target)
+        self.plan = accumulate.fit(pipeline, target, pipeline.cluster)
         self.tensors, self.results = self.plan.tensors, [output.result for output in self.plan.outputs]
         self.ends = [output.end for output in self.plan.outputs]
         self.groups = max(1, (pipeline.stages[0].replicas or 1) // self.plan.blocks)
         self.ctas = self.groups * self.plan.blocks
+        self.cluster = pipeline.cluster
+        self.apart = self.plan.total.transport == "hbm"  # a second launch adds the partial sums up
+        self.added_first = self.cluster if self.plan.total.transport == "dsmem" else 1
+        self.partials = self.groups // self.added_first
         self.slots = self.plan.slots(target)
         self.height, self.width = self.plan.blocks_down * BLOCK_ROWS, self.plan.blocks_across * self.plan.columns
 
@@ -68,10 +76,11 @@ class AccumulateKernel:
             {
                 "kernel": self.pipeline.label,
                 "ctas": self.ctas,
+                "cluster": self.cluster,
                 "threads": THREADS,
                 "shared_bytes": BARRIER_BYTES + self.slots * self.plan.slot_bytes + self.plan.weight_bytes,
-                "workspace_bytes": workspace_bytes(self.groups, self.height, self.width),
-                "cooperative": True,
+                "workspace_bytes": self.counters_at + sum(self._l2_bytes),
+                "cooperative": not self.apart,
                 "watched": [],
                 "streams": self.streams(),
                 "tile_rows": TILE_ROWS,
@@ -80,14 +89,54 @@ class AccumulateKernel:
             }
         )
 
+    @property
+    def counters_at(self) -> int:
+        """Where in the workspace, after the partial sums, the ring of shares of tiles lies (shares.py)."""
+        return -(-workspace_bytes(self.partials, self.height, self.width) // COUNTER_BYTES) * COUNTER_BYTES
+
+    @property
+    def _l2_bytes(self) -> tuple[int, int]:
+        return shares.l2_bytes(self.ctas, self.groups, self.plan.right_boxes) if self.plan.tiles == "l2" else (0, 0)
+
+    def shares(self, frame: Frame, block: Int, group: Int, barriers: Int, ring: Ring) -> Shares | None:
+        """What CTA `block` of a group tells the others of a tile; None where each computes it all."""
+        end = self.plan.blocks, block, self.plan.own_boxes, barriers, ring
+        if self.plan.tiles == "dsmem":
+            return ClusterShares(*end)
+        if self.plan.tiles != "l2":
+            return None
+        i8, (counted, nbytes) = ir.IntegerType.get_signless(8), self._l2_bytes
+        counters = device.offset(frame.workspace, self.counters_at, i8)
+        data = device.offset(counters, counted, i8)
+        own = device.offset(counters, device.mul(group, counted // self.groups), i8)
+        return L2Shares(*end, own, device.offset(data, device.mul(group, nbytes // self.groups), i8))
+
+    def clear(self, frame: Frame) -> None:
+        """One thread: zeroes the counters of the shares of tiles."""
+        for cta in range(self._l2_bytes[0] // COUNTER_BYTES):
+            at = self.counters_at + cta * COUNTER_BYTES
+            device.store(device.value(0), device.offset(frame.workspace, at, ir.IntegerType.get_signless(8)))
+
     def build(self) -> ir.Operation:
         """The gpu.module, at the insertion point."""
-        count = pointer_count(self.tensors, self.results)
-        return build(self.pipeline.label, count, len(self.plan.maps), THREADS, lambda frame: _Body(self, frame).emit())
+        label, count, maps = self.pipeline.label, pointer_count(self.tensors, self.results), len(self.plan.maps)
+        then = self._add_up_apart if self.apart else None
+        return build(label, count, maps, THREADS, lambda frame: _Body(self, frame).emit(), self.cluster, then)
+
+    def tree(self, frame: Frame, threads: int) -> Tree:
+        """Adds partial sums up with so many threads of each CTA."""
+        shape = self.height, self.width, self.plan.m, self.plan.n
+        return Tree(frame.workspace, self.partials, *shape, self.ctas, threads, BARRIER)
+
+    def _add_up_apart(self, frame: Frame) -> None:
+        """The code of the second launch."""
+        writer = TotalWriter(self.plan, frame.pointers)
+        self.tree(frame, THREADS).add_up(device.cta(), device.thread(), writer.write)
 
 
 class _Body:
-    """The code of a CTA: number `share` of the groups, block `block` of the sum, from `row` and `column` on."""
+    """The code of a CTA: number `share` of the groups, block `block` of the sum, from `row` and `column` on. CTA `rank`
+    of a cluster leaves a part of partial sum `partial`."""
 
     def __init__(self, kernel: AccumulateKernel, frame: Frame):
         self.kernel, self.plan, self.frame = kernel, kernel.plan, frame
@@ -95,16 +144,26 @@ class _Body:
         self.ring = Ring(frame.base, data, kernel.slots, self.plan.slot_bytes)
         self.weights = device.add(data, kernel.slots * self.plan.slot_bytes)
         self.weights_full = device.add(frame.base, self.ring.barrier_bytes)
-        self.block, self.share = device.mod(device.cta(), self.plan.blocks), device.div(device.cta(), self.plan.blocks)
+        together, cta = kernel.added_first, device.cta()
+        self.rank, first = device.mod(cta, together), device.div(cta, together)
+        self.block, self.partial = device.mod(first, self.plan.blocks), device.div(first, self.plan.blocks)
+        self.share = device.add(device.mul(self.partial, together), self.rank)
         self.row = device.mul(device.div(self.block, self.plan.blocks_across), BLOCK_ROWS)
         self.column = device.mul(device.mod(self.block, self.plan.blocks_across), self.plan.columns)
+        self.shares = kernel.shares(
+            frame, self.block, self.share, device.add(self.weights_full, mbarrier.BYTES), self.ring
+        )
+        self.first_box = device.mul(self.block, self.plan.own_boxes) if self.shares else 0
 
     def emit(self) -> None:
+        in_cluster = isinstance(self.shares, ClusterShares)
         with device.when(device.equal(device.thread(), 0)):
-            self.ring.init(1, GROUPS)
+            self.ring.init(1, GROUPS * self.plan.blocks if in_cluster else GROUPS)
             mbarrier.init(self.weights_full, 1)
+            if self.shares is not None:
+                self.shares.init()
             mbarrier.fence_init()
-        device.barrier()
+        cluster.barrier() if in_cluster else device.barrier()
         group = device.div(device.thread(), wgmma.THREADS)
         branch = device.scf.IfOp(device.equal(group, 0), has_else=True)
         with ir.InsertionPoint(branch.then_block):
@@ -124,18 +183,22 @@ class _Body:
         return device.loop(self.share, count, self.kernel.groups, body, carried)
 
     def _produce(self) -> None:
-        boxes = [(0, device.add(self.row, i * CHUNK)) for i in range(GROUPS)]
-        for map_ in range(1, 1 + len(self.plan.loads)):
-            boxes += [(map_, device.add(self.column, i * CHUNK)) for i in range(self.plan.right_boxes)]
+        boxes = [(0, device.add(self.row, i * CHUNK), i) for i in range(GROUPS)]  # map, first column, place
+        first = device.add(self.column, device.mul(self.first_box, CHUNK))
+        for load in range(len(self.plan.loads)):
+            boxes += [
+                (1 + load, device.add(first, i * CHUNK), self.plan.box(load, i, self.first_box))
+                for i in range(self.plan.own_boxes)
+            ]
         ring = self.ring
 
         def tile(number: ir.Value, state: list[ir.Value]) -> list[ir.Value]:
             slot = Slot(*state)
-            ring.wait_empty(slot)
+            (self.shares or ring).wait_empty(slot)
             mbarrier.expect(ring.full(slot), len(boxes) * BOX_BYTES)
-            for i, (map_, start) in enumerate(boxes):
+            for map_, start, place in boxes:
                 at = [start, device.mul(number, TILE_ROWS)]
-                self._load(map_, at, device.add(ring.place(slot), i * BOX_BYTES), ring.full(slot))
+                self._load(map_, at, device.add(ring.place(slot), device.mul(place, BOX_BYTES)), ring.full(slot))
             slot = ring.advance(slot)
             return [slot.number, slot.parity]
 
@@ -191,6 +254,8 @@ class _Consumer:
         tile = self._tile_ahead if alone else self._tile
         results = self.body.tiles(tile, [*[zero] * count, *state, *state])
         sums = wgmma.wait_for(results[:count])
+        if isinstance(self.body.shares, ClusterShares):
+            cluster.barrier()  # nobody leaves while others may still write here
         self._add_up(sums)
 
     def _multiply(self, sums: list[ir.Value], place: Int, number: ir.Value) -> list[ir.Value]:
@@ -214,21 +279,27 @@ class _Consumer:
 
     def _tile(self, number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
         """The right tile is computed, then taken by both products."""
-        ring, count = self.body.ring, self.plan.columns // 2
+        ring, shares, count = self.body.ring, self.body.shares, self.plan.columns // 2
         sums, slot, beside = carried[:count], Slot(*carried[count + 2 :]), self.beside
         ring.wait_full(slot)
         place, first_row = ring.place(slot), device.mul(number, TILE_ROWS)
         if self.plan.computes:
             valid = device.sub(self.frame.rows, first_row)
-            InPlace(self.plan, self.thread, CONSUMERS).emit(place, valid)
+            InPlace(self.plan, self.thread, CONSUMERS, self.body.first_box).emit(place, valid)
             tma.fence()
             warps.barrier(BARRIER, CONSUMERS)
+            if shares is not None:
+                shares.exchange(slot, device.div(number, self.body.kernel.groups), device.equal(self.thread, 0))
+                warps.barrier(BARRIER, CONSUMERS)  # with the warp whose thread waited for others' counters
         wgmma.fence()
         others = beside.multiply(place) if beside is not None else []
         sums = wgmma.wait_for(self._multiply(sums, place, number))
         if beside is not None:
             beside.store(place, wgmma.wait_for(others), first_row)
-        mbarrier.arrive(ring.empty(slot), self.leader)
+        if shares is not None:
+            shares.release(slot, self.leader)
+        else:
+            mbarrier.arrive(ring.empty(slot), self.leader)
         following = ring.advance(slot)
         return [*sums, slot.number, slot.parity, following.number, following.parity]
 
@@ -244,19 +315,27 @@ class _Consumer:
         return BesideProduct(self.plan, beside, self.frame.maps, weights, self.group, start, writer, residents)
 
     def _add_up(self, sums: Sequence[ir.Value]) -> None:
-        kernel = self.body.kernel
-        workspace, leader = self.frame.workspace, device.equal(self.thread, 0)
-        shape = kernel.height, kernel.width, self.plan.m, self.plan.n
-        tree = Tree(workspace, kernel.groups, *shape, kernel.ctas, CONSUMERS, BARRIER)
+        kernel, blocks = self.body.kernel, self.plan.columns // BLOCK
+        leader, tree = device.equal(self.thread, 0), kernel.tree(self.frame, CONSUMERS)
+        if kernel.added_first == 1:
+            self._leave(tree, 0, [sums[SUMS * block : SUMS * block + SUMS] for block in range(blocks)])
+        else:
+            whole = ClusterSum(kernel.added_first, self.body.rank, self.body.ring.data, blocks, self.thread, CONSUMERS)
+            whole.exchange(sums)
+            self._leave(tree, whole.first(), [whole.block(number) for number in range(whole.share)])
+        if not kernel.apart:
+            tree.sync(leader)
+            tree.add_up(device.cta(), self.thread, TotalWriter(self.plan, self.frame.pointers).write)
+            tree.finish(leader, lambda: kernel.clear(self.frame))
+
+    def _leave(self, tree: Tree, first: Int, blocks: Sequence[Sequence[ir.Value]]) -> None:
+        """The thread's sums in blocks of 8 columns from number `first` on."""
         row = device.add(self.body.row, device.add(device.mul(self.group, wgmma.ROWS), self.own_row))
-        column = device.add(self.body.column, self.pair)
-        for block in range(self.plan.columns // BLOCK):
+        column = device.add(device.add(self.body.column, self.pair), device.mul(first, BLOCK))
+        for number, sums in enumerate(blocks):
             for h in HALVES:
-                pair = sums[4 * block + 2 * h], sums[4 * block + 2 * h + 1]
-                tree.leave(self.body.share, device.add(row, BLOCK * h), device.add(column, BLOCK * block), pair)
-        tree.sync(leader)
-        tree.add_up(device.cta(), self.thread, TotalWriter(self.plan, self.frame.pointers).write)
-        tree.finish(leader)
+                place = device.add(row, BLOCK * h), device.add(column, BLOCK * number)
+                tree.leave(self.body.partial, *place, (sums[2 * h], sums[2 * h + 1]))
 
 
 class TotalWriter:

@@ -7,6 +7,8 @@ the same place in another CTA's. A CTA must not end while others may still reach
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.mlir import arith, ir, vector
@@ -47,16 +49,19 @@ def remote(place: Int, cta: Int) -> ir.Value:
 
 
 def remote_arrive(barrier: ir.Value, condition: ir.Value) -> None:
-    """Counts an arrival at a `remote` mbarrier for each thread in which `condition` (i1) holds."""
-    text = "{\n.reg .pred p;\nsetp.ne.b32 p, $1, 0;\n@p mbarrier.arrive.release.cluster.shared::cluster.b64 _, [$0];\n}"
+    """Counts an arrival at a `remote` mbarrier for each thread in which `condition` (i1) holds.
+
+    It releases what the thread did in its CTA's shared memory, or saw done there, to those who wait with
+    `waits.on_cluster`; nothing in global memory, for that takes a trip to L2, half a microsecond
+    (PTX ISA, membar/fence: sync_restrict)."""
+    text = """{
+.reg .pred p;
+setp.ne.b32 p, $1, 0;
+@p fence.release.sync_restrict::shared::cta.cluster;
+@p mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [$0];
+}"""
     flag = arith.extui(device.i32(), condition)
     device.assembly(text, "r,r,~{memory}", [barrier, flag], None)
-
-
-def remote_expect(barrier: ir.Value, nbytes: Int) -> None:
-    """One arrival at a `remote` mbarrier that also announces bytes to come."""
-    text = "mbarrier.arrive.expect_tx.release.cluster.shared::cluster.b64 _, [$0], $1;"
-    device.assembly(text, "r,r,~{memory}", [barrier, device.value(nbytes)], None)
 
 
 def copy(source: Int, destination: ir.Value, nbytes: Int, barrier: ir.Value) -> None:
@@ -80,3 +85,10 @@ def send(destination: ir.Value, words: ir.Value, barrier: ir.Value) -> None:
     each = [vector.extract(words, [], [i]) for i in range(4)]
     text = "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [$0], {$1, $2, $3, $4}, [$5];"
     device.assembly(text, "r,r,r,r,r,r,~{memory}", [destination, *each, barrier], None)
+
+
+def store(destination: ir.Value, words: Sequence[ir.Value]) -> None:
+    """Stores 2 or 4 f32 as one aligned word to a `remote` place; a `barrier` shows them to its CTA."""
+    places = ", ".join(f"${1 + i}" for i in range(len(words)))
+    text = f"st.shared::cluster.v{len(words)}.f32 [$0], {{{places}}};"
+    device.assembly(text, "r," + "f," * len(words) + "~{memory}", [destination, *words], None)

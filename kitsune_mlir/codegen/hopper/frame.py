@@ -29,10 +29,14 @@ def pointer_count(tensors: Sequence[ir.Value], results: Sequence[ir.OpView]) -> 
     return len(tensors) + len(results)
 
 
+Body = Callable[[Frame], None]
+
+
 def build(
-    name: str, pointers: int, maps: int, threads: int, body: Callable[[Frame], None], ctas: int = 1
+    name: str, pointers: int, maps: int, threads: int, body: Body, ctas: int = 1, then: Body | None = None
 ) -> ir.Operation:
-    """The gpu.module `name`_kernel, at the insertion point, launched in clusters of `ctas`; `body` emits its code."""
+    """The gpu.module `name`_kernel, at the insertion point, launched in clusters of `ctas`; `body` emits its code,
+    `then` that of a second kernel of the same parameters."""
     module = device.gpu.GPUModuleOp(f"{name}_kernel")
     module.operation.attributes["kitsune.scheduled"] = ir.UnitAttr.get()
     arguments = [ir.Type.parse("!llvm.ptr"), *[device.pointer_type(device.GLOBAL)] * (pointers + 1), device.i32()]
@@ -40,17 +44,23 @@ def build(
         linkage = ir.Attribute.parse("#llvm.linkage<external>")
         shared = ir.Type.parse("!llvm.array<0 x i8>")
         llvm.GlobalOp(shared, "shared", linkage, addr_space=device.SHARED, alignment=tma.ALIGN)
-        type_ = ir.FunctionType.get(arguments, [])
-        kernel = device.gpu.GPUFuncOp(type_, name, kernel=True, known_block_size=[threads, 1, 1])
-        kernel.attributes["kitsune.fast_math"] = ir.UnitAttr.get()
-        kernel.attributes[MAPS] = ir.IntegerAttr.get(device.i32(), maps)
-        kernel.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(device.i32(), 1)
-        if ctas > 1:
-            cluster.set_size(kernel, ctas)
-        with ir.InsertionPoint(kernel.body.blocks.append(*arguments)):
-            first, *addresses, workspace, rows = kernel.body.blocks[0].arguments
-            memory = llvm.AddressOfOp(device.pointer_type(device.SHARED), "shared").result
-            base = llvm.PtrToIntOp(device.i32(), memory).result
-            body(Frame(first, addresses, workspace, rows, base))
-            device.gpu.ReturnOp([])
+        for label, emit in ((name, body), (f"{name}_then", then)):
+            if emit is not None:
+                _kernel(label, arguments, maps, threads, emit, ctas)
     return module.operation
+
+
+def _kernel(name: str, arguments: list[ir.Type], maps: int, threads: int, body: Body, ctas: int) -> None:
+    type_ = ir.FunctionType.get(arguments, [])
+    kernel = device.gpu.GPUFuncOp(type_, name, kernel=True, known_block_size=[threads, 1, 1])
+    kernel.attributes["kitsune.fast_math"] = ir.UnitAttr.get()
+    kernel.attributes[MAPS] = ir.IntegerAttr.get(device.i32(), maps)
+    kernel.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(device.i32(), 1)
+    if ctas > 1:
+        cluster.set_size(kernel, ctas)
+    with ir.InsertionPoint(kernel.body.blocks.append(*arguments)):
+        first, *addresses, workspace, rows = kernel.body.blocks[0].arguments
+        memory = llvm.AddressOfOp(device.pointer_type(device.SHARED), "shared").result
+        base = llvm.PtrToIntOp(device.i32(), memory).result
+        body(Frame(first, addresses, workspace, rows, base))
+        device.gpu.ReturnOp([])

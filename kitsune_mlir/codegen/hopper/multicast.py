@@ -48,38 +48,44 @@ class _UnitMemory(Memory):
 
 @dataclass(frozen=True)
 class InPlace:
-    """Computes the right tile. `thread` is one of `threads`."""
+    """Computes the right tile, or this CTA's share, from box `first` on. `thread` is one of `threads`."""
 
     plan: Accumulation
     thread: ir.Value
     threads: int
+    first: Int
 
     def emit(self, slot: Int, valid: Int) -> None:
         """`slot` is the place of the slot, `valid` the rows of the tile that exist; zeros beyond them."""
         unit, row = device.mod(self.thread, _UNITS), device.div(self.thread, _UNITS)
-        base = device.value(device.mul(arith.xori(device.value(unit), device.value(device.mod(row, 8))), UNIT))
-        height = self.threads // _UNITS
-        for box in range(self.plan.right_boxes):
+        column = device.mul(arith.xori(device.value(unit), device.value(device.mod(row, 8))), UNIT)
+        base = device.value(device.add(column, device.mul(self.first, CHUNK)))
+        own, height = device.mul(self.thread, UNIT * 2), self.threads // _UNITS
+        for box in range(self.plan.own_boxes):
+            boxes = [self.plan.box(load, box, self.first) for load in range(len(self.plan.loads))]
             for first in range(0, TILE_ROWS, height):
-                at = device.add(slot, (GROUPS + box) * BOX_BYTES + first * CHUNK * 2)
-                self._unit(device.add(at, device.mul(self.thread, 16)), device.add(row, first), base, box, valid)
+                at = device.add(device.add(slot, own), first * CHUNK * 2)
+                places = [device.add(at, device.mul(number, BOX_BYTES)) for number in boxes]
+                self._unit(places, device.add(row, first), base, box * CHUNK, valid)
 
-    def _unit(self, place: Int, row: Int, base: ir.Value, box: int, valid: Int) -> None:
-        plan, first, step = self.plan, box * CHUNK, self.plan.right_boxes * BOX_BYTES
+    def _unit(self, places: list[Int], row: Int, base: ir.Value, first: int, valid: Int) -> None:
+        """`places` are those of the loads' units; the result takes the first one's."""
+        plan = self.plan
         memories: dict[int, Memory] = {
-            hash(load): _UnitMemory(device.add(place, i * step), element_of(load), row, base, first)
-            for i, load in enumerate(plan.loads)
+            hash(load): _UnitMemory(place, element_of(load), row, base, first)
+            for place, load in zip(places, plan.loads)
         }
         evaluator = Evaluator(memories)
         exists = device.less(row, valid)
-        if first + CHUNK > plan.n:
+        span = (plan.right_boxes - plan.own_boxes + 1) * CHUNK - UNIT  # of `base`
+        if first + span + UNIT > plan.n:
             exists = arith.andi(exists, device.less(device.add(base, first), plan.n))
         words = []
         for e in range(0, UNIT, 2):
-            pair = [evaluator(plan.right, [row, Offset(base, first + e + i, CHUNK - UNIT)]) for i in (0, 1)]
+            pair = [evaluator(plan.right, [row, Offset(base, first + e + i, span)]) for i in (0, 1)]
             words.append(arith.select(exists, pack(*pair, element_of(plan.right)), device.value(0)))
         type_ = ir.VectorType.get([_WORDS], device.i32())
-        device.store(vector.from_elements(type_, words), device.shared(place), align=16)
+        device.store(vector.from_elements(type_, words), device.shared(places[0]), align=16)
 
 
 @dataclass(frozen=True)

@@ -76,8 +76,12 @@ class SlotQueue:
     watchdog: Watchdog | None
     fetches = False
 
+    def on_phase(self, barrier: Int, parity: Int) -> None:
+        """Waits on a barrier of the ring."""
+        waits.on_barrier(barrier, parity, self.watchdog)
+
     def wait_free(self, slot: Slot) -> None:
-        waits.on_barrier(self.ring.empty(slot), arith.xori(slot.parity, device.value(1)), self.watchdog)
+        self.on_phase(self.ring.empty(slot), arith.xori(slot.parity, device.value(1)))
 
     def place(self, slot: Slot) -> Int:
         return self.ring.place(slot)
@@ -95,4 +99,4 @@ class SlotQueue:
         """Payloads come by themselves."""
 
     def wait(self, slot: Slot) -> None:
-        waits.on_barrier(self.ring.full(slot), slot.parity, self.watchdog)
+        self.on_phase(self.ring.full(slot), slot.parity)

@@ -2,9 +2,10 @@
 
 Both CTAs have the ring at the same addresses. The payload is written into the sender's slot and copied into the
 receiver's, completing on the receiver's full barrier, which the receiver itself told to expect it when it freed the
-slot: an arrival across the cluster releases what came before it, half a microsecond for each payload. The receiver
-frees the slot, on both sides at once, by arriving at the sender's empty barrier. The kernel ends with
-`cluster.barrier`.
+slot; bytes that land before that count all the same, for the phase lacks the arrival (PTX ISA, mbarrier, tx-count).
+The receiver frees the slot, on both sides at once, by arriving at the sender's empty barrier: its reads come before
+that, so before the next copy; and the last copy had read the sender's slot when its bytes landed. The kernel ends
+with `cluster.barrier`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.mlir import ir
 
-from . import cluster, mbarrier
+from . import cluster, mbarrier, waits
 from .mbarrier import Ring, Slot
 from .queue import SlotQueue
 from .waits import Watchdog
@@ -35,6 +36,9 @@ class ClusterQueue(SlotQueue):
         self.ring.init(1, 1)
         for number in range(self.ring.slots):
             mbarrier.expect(self.ring.full(Slot(device.value(number), device.value(0))), self.nbytes)
+
+    def on_phase(self, barrier: Int, parity: Int) -> None:
+        waits.on_cluster(barrier, parity, self.watchdog)
 
     def send(self, slot: Slot, number: Int, leader: ir.Value) -> None:
         full = cluster.remote(self.ring.full(slot), self.peer)

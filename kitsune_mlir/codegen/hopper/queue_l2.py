@@ -2,10 +2,11 @@
 
     sender's slots (shared) -> ring of `depth` payloads (global) -> receiver's slots (shared)
 
-Two counters in global memory, a cache line each: payloads sent, payloads released. The sending thread writes `sent`
-once a copy has ended, `lag` payloads later, so that copies overlap; one thread of the receiver watches `sent`, copies
-into its slots, completing on their full barriers, and writes `released` `lag` payloads later. Counters only grow
-during a launch; at its end the sender, once everything was released, zeroes them for the next
+Two counters in global memory, a cache line each: payloads sent, payloads released. The sending thread waits for the
+end of a copy `lag` payloads later, so that copies overlap, and writes `sent` for `lag` payloads at once: a release at
+GPU scope takes half a microsecond. One thread of the receiver watches `sent`, copies into its slots, completing on
+their full barriers, and writes `released` in the same way. Counters only grow during a launch; at its end the
+sender, once everything was released, zeroes them for the next
 (PTX ISA, Memory Consistency Model: release and acquire patterns; Async proxy).
 """
 
@@ -88,12 +89,14 @@ class GlobalSender:
         return seen
 
     def _publish(self, slot: Slot, number: Int) -> None:
-        """Payload `number` - lag is written: its staging is free and the receiver may have it."""
+        """Payload `number` - lag is written: its staging is free; the receiver is told of `lag` at once."""
         behind = device.sub(slot.number, self.lag)
         wrapped = device.add(behind, self.ring.slots)
         place = arith.select(device.less(behind, 0), device.value(wrapped), device.value(behind))
         mbarrier.arrive(self.ring.empty(Slot(place, slot.parity)), _true())
-        _set(self.link.sent, device.sub(number, self.lag - 1))
+        written = device.sub(number, self.lag - 1)
+        with device.when(_whole(written, self.lag)):
+            _set(self.link.sent, written)
 
     def finish(self, count: Int) -> None:
         bulk.wait(0)
@@ -140,7 +143,7 @@ class GlobalReceiver:
             seen = _catch_up(self.link.sent, seen, device.add(number, 1), self.watchdog)
             mbarrier.expect(self.ring.full(slot), self.link.nbytes)
             bulk.load(self.link.place(number), self.ring.place(slot), self.link.nbytes, self.ring.full(slot))
-            behind = self._trail(behind, _at_least(number, self.lag), device.sub(number, self.lag - 1))
+            behind = self._trail(behind, number)
             following = self.ring.advance(slot)
             return [following.number, following.parity, behind.number, behind.parity, seen]
 
@@ -148,17 +151,22 @@ class GlobalReceiver:
         _, _, *behind, _ = device.loop(0, count, 1, payload, state)
 
         def rest(number: ir.Value, state: list[ir.Value]) -> list[ir.Value]:
-            slot = self._trail(Slot(*state), _true(), device.add(number, 1))
+            slot = Slot(*state)
+            self.wait(slot)
+            slot = self.ring.advance(slot)
             return [slot.number, slot.parity]
 
         first = arith.maxsi(device.value(device.sub(count, self.lag)), device.value(0))
         device.loop(first, count, 1, rest, behind)
+        _set(self.link.released, count)
 
-    def _trail(self, slot: Slot, condition: ir.Value, released: Int) -> Slot:
-        """Where the condition holds: waits for the slot's copy and says how many payloads have left the link."""
+    def _trail(self, slot: Slot, number: ir.Value) -> Slot:
+        """Waits for the copy, into the slot, of payload `number` - lag, if any; the sender is told of `lag` at once."""
+        condition, copied = _at_least(number, self.lag), device.sub(number, self.lag - 1)
         with device.when(condition):
             self.wait(slot)
-            _set(self.link.released, released)
+            with device.when(_whole(copied, self.lag)):
+                _set(self.link.released, copied)
         following = self.ring.advance(slot)
         number = arith.select(condition, following.number, slot.number)
         return Slot(number, arith.select(condition, following.parity, slot.parity))
@@ -174,9 +182,11 @@ class GlobalReceiver:
 
 
 def check_lag(lag: int, ring: Ring, link: GlobalRing) -> None:
-    """Raises ValueError for a queue that would hang: each end keeps `lag` payloads back from the other."""
-    if not lag < ring.slots or not 2 * lag < link.depth:
-        raise ValueError(f"{lag} unfinished copies need more than {lag} slots and {2 * lag} places in the ring")
+    """Raises ValueError for a queue that would hang: the sender keeps up to 2 `lag` - 1 payloads back, and of those
+    that it told of, a multiple of `lag`, the receiver `lag`."""
+    kept = 3 * lag - 1
+    if not lag < ring.slots or not kept < link.depth:
+        raise ValueError(f"{lag} unfinished copies need more than {lag} slots and {kept} places in the ring")
 
 
 def _catch_up(counter: ir.Value, seen: ir.Value, wanted: Int, watchdog: Watchdog | None) -> ir.Value:
@@ -198,6 +208,11 @@ def _set(counter: ir.Value, count: Int) -> None:
 
 def _at_least(number: Int, least: int) -> ir.Value:
     return device.less(device.value(least - 1), number)
+
+
+def _whole(count: Int, lag: int) -> ir.Value:
+    """Whether so many payloads are a multiple of `lag`."""
+    return device.equal(device.mod(count, lag), 0)
 
 
 def _true() -> ir.Value:

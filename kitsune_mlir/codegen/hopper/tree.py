@@ -124,8 +124,8 @@ class Tree:
             distance *= 2
         return sums
 
-    def finish(self, leader: ir.Value) -> None:
-        """The last CTA to come here zeroes the counters; none waits on them any more."""
+    def finish(self, leader: ir.Value, clear: Callable[[], None]) -> None:
+        """The last CTA to come here zeroes the counters, `clear` the caller's; none waits on them any more."""
         done = device.offset(self.workspace, _DONE_AT, ir.IntegerType.get_signless(8))
         with device.when(leader):
             text = "atom.acq_rel.gpu.global.add.u32 $0, [$1], $2;"
@@ -133,6 +133,7 @@ class Tree:
             with device.when(device.equal(before, self.ctas - 1)):
                 device.store(device.value(0), self.workspace)
                 device.store(device.value(0), done)
+                clear()
 
 
 def workspace_bytes(count: int, height: int, width: int) -> int:

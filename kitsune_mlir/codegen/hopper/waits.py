@@ -27,8 +27,20 @@ class Watchdog:
 
 
 def on_barrier(barrier: Int, parity: Int, watchdog: Watchdog | None = None) -> None:
-    """Returns when the mbarrier's phase of that parity is complete; orders accesses of the whole cluster."""
-    ask = "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [$0], $1;"
+    """Returns when the mbarrier's phase of that parity is complete; its arrivals and copies are this CTA's own."""
+    _on_phase("acquire.cta", barrier, parity, watchdog)
+
+
+def on_cluster(barrier: Int, parity: Int, watchdog: Watchdog | None = None) -> None:
+    """The same where arrivals (cluster.remote_arrive) and copies come from other CTAs of the cluster: of what they
+    did in shared memory. An acquire of the cluster's accesses to global memory as well would empty the L1 cache
+    (PTX ISA, membar/fence: sync_restrict)."""
+    _on_phase("relaxed.cluster", barrier, parity, watchdog)
+    device.assembly("fence.acquire.sync_restrict::shared::cluster.cluster;", "~{memory}", [], None)
+
+
+def _on_phase(order: str, barrier: Int, parity: Int, watchdog: Watchdog | None) -> None:
+    ask = f"mbarrier.try_wait.parity.{order}.shared::cta.b64 done, [$0], $1;"
     _until(ask, "", [device.value(barrier), device.value(parity)], "r,r", watchdog, None)
 
 
