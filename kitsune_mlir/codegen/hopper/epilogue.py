@@ -94,7 +94,7 @@ class Epilogue:
         last, blocks = self.product.sets - 1, blocks_of(self.product.n)
         begin = self._blocks(last).start
         if exchange is not None:
-            yield exchange.claim
+            yield partial(exchange.claim, self.product.n)
             for box in range(begin // boxes):
                 yield partial(exchange.send, self.tile, box)
         for block in self._blocks(last):

@@ -98,14 +98,15 @@ class Exchange:
         """A box of part `part`, from 1 on."""
         return device.add(self.boxes, ((part - 1) * boxes_of(self.columns) + number) * BOX_BYTES)
 
-    def claim(self) -> None:
-        """Before a tile's boxes are sent: every other CTA is done with the tile before."""
+    def claim(self, columns: int) -> None:
+        """Before the boxes of a share of so many columns are sent: every other CTA is done with the tile before."""
         parity = arith.xori(arith.andi(self.turn, device.value(1)), device.value(1))
         mbarrier.wait(self._empty, parity)
         with device.when(self.writer.leader):
             tma.wait_read(0)  # an output may still leave from the staging box
             for number in range(boxes_of(self.columns)):
-                mbarrier.expect(self._full(number), (self.ctas - 1) * BOX_BYTES)
+                comes = number < boxes_of(columns)
+                mbarrier.expect(self._full(number), (self.ctas - 1) * BOX_BYTES * comes)
         warps.barrier(self.writer.barrier, THREADS)
         self.turn = arith.addi(self.turn, device.value(1))
 
@@ -128,9 +129,9 @@ class Exchange:
                 cluster.send(device.add(there, at), piece, full)
         warps.sync()
 
-    def send_all(self, tile: Fragment) -> None:
-        self.claim()
-        for number in range(boxes_of(self.columns)):
+    def send_all(self, tile: Fragment, columns: int) -> None:
+        self.claim(columns)
+        for number in range(boxes_of(columns)):
             self.send(tile, number)
 
     def receive(self, part: int, number: int) -> None:

@@ -171,7 +171,7 @@ class StageCode:
         elif is_held(nest):
             self.memories[hash(nest.value)] = tile if packs or not is_packed(element) else _both(tile)
             if self.at.exchange is not None and is_exchanged(nest):
-                self.at.exchange.send_all(tile)
+                self.at.exchange.send_all(tile, columns)
         for put in nest.puts:
             self.at.outgoing.put(tile if tile.words else _both(tile), put, columns, start)
         for store in nest.stores:

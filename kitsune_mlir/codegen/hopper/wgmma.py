@@ -102,7 +102,7 @@ def zeros(columns: int) -> list[ir.Value]:
     """The sums of a product of so many columns before it starts: as code that stays where it is, for constants are
     moved out of loops and take registers there."""
     count = columns // 2
-    text = "\n".join(f"mov.f32 ${i}, 0f00000000;" for i in range(count))
+    text = "\n".join(f"mov.b32 ${i}, 0;" for i in range(count))
     type_ = llvm.StructType.get_literal([ir.F32Type.get()] * count)
     struct = device.assembly(text, ",".join(["=f"] * count), [], type_)
     return [llvm.extractvalue(ir.F32Type.get(), struct, [i]) for i in range(count)]
