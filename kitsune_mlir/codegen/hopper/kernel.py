@@ -38,7 +38,7 @@ from .tile_ring import TileRing, ring_places
 from .tma import TensorMap
 
 THREADS = (1 + CONSUMERS) * wgmma.THREADS
-PRODUCER_REGISTERS, CONSUMER_REGISTERS = 32, 240
+PRODUCER_REGISTERS, CONSUMER_REGISTERS = 24, 240  # of the 168 each that a launch gives
 CHAINED = "chained"
 
 
