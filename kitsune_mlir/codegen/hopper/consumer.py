@@ -127,11 +127,12 @@ class Consumer:
 
     def _resident(self, block: Block, value: ir.Value, number: Int) -> Memory:
         shape = shape_of(value)
+        stride = prod(shape[1:]) if len(shape) > 1 else prod(shape)
         if (at := block.vectors.get(hash(value))) is None:
-            return PairedMemory(self._around.tensors[hash(value)], element_of(value), shape, prod(shape[1:]))
+            return PairedMemory(self._around.tensors[hash(value)], element_of(value), shape, stride)
         place = device.add(device.mul(number, block.vector_step), at)
         pointer = device.offset(self._around.vectors, place, ir.IntegerType.get_signless(8))
-        return PairedMemory(pointer, element_of(value), shape, prod(shape[1:]))
+        return PairedMemory(pointer, element_of(value), shape, stride)
 
 
 def _rolls(block: Block, program: Program) -> bool:

@@ -13,7 +13,7 @@ only after it got the last ones, so it is never two ahead.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
@@ -22,6 +22,7 @@ from kitsune_mlir.mlir import arith, ir
 from . import cluster, mbarrier, tma, warps
 from .fragments import HALVES, Fragment
 from .stores import BOX_BYTES, BoxWriter
+from .stores import BYTES as OUTBOX_BYTES
 from .warps import WARP
 from .wgmma import CHUNK, ROWS, THREADS
 
@@ -30,6 +31,11 @@ WARPS = THREADS // WARP
 PLACES = 2  # for sums
 _ROW_BYTES = 4
 _PIECE = 16  # bytes that a thread stores at once
+
+
+def _here(place: Int) -> ir.Value:
+    """The same address, of which nothing is computed ahead: what is moved out of loops takes registers there."""
+    return device.assembly("mov.b32 $0, $1;", "=r,r", [device.value(place)], device.i32())
 
 
 def barrier_bytes(columns: int) -> int:
@@ -59,17 +65,19 @@ def tiles_bytes(ctas: int, columns: int) -> int:
 
 @dataclass
 class Exchange:
-    """A warpgroup's end. `boxes` is the room for the other CTAs' shares of `columns` columns, `staging` a box of its
-    own, `sums` the room for sums, `barriers` that for barriers. `turn` and `sums_turn` (i32) count tiles and sums
-    exchanged."""
+    """The end of warpgroup `group`. Behind `base`, in shared memory, the warpgroups have one after another at `boxes` room
+    for the other CTAs' shares of `columns` columns, at `staging` their outboxes, at `sums` room for sums, at `barriers`
+    that for barriers. `turn` and `sums_turn` (i32) count tiles and sums exchanged."""
 
     ctas: int
     rank: ir.Value
     columns: int
-    boxes: Int
-    staging: Int
-    sums: Int
-    barriers: Int
+    base: Int
+    group: Int
+    boxes: int
+    staging: int
+    sums: int
+    barriers: int
     writer: BoxWriter
     turn: ir.Value
     sums_turn: ir.Value
@@ -80,23 +88,28 @@ class Exchange:
     def resume(self, state: list[ir.Value]) -> None:
         self.turn, self.sums_turn = state
 
+    def _place(self, start: int, nbytes: int) -> Int:
+        """Of the warpgroup, where each has so many bytes."""
+        return device.add(device.mul(_here(self.group), nbytes), device.add(self.base, start))
+
     @property
     def _empty(self) -> Int:
-        return self.barriers
+        return self._place(self.barriers, barrier_bytes(self.columns))
 
     def _summed(self, place: Int) -> Int:
-        return device.add(self.barriers, device.add(device.mul(place, mbarrier.BYTES), mbarrier.BYTES))
+        return device.add(self._empty, device.add(device.mul(place, mbarrier.BYTES), mbarrier.BYTES))
 
     def _full(self, box: int) -> Int:
-        return device.add(self.barriers, (1 + PLACES + box) * mbarrier.BYTES)
+        return device.add(self._empty, (1 + PLACES + box) * mbarrier.BYTES)
 
     def part(self, number: int) -> ir.Value:
         """The CTA whose share is part number `number` of a tile: the own is part 0."""
-        return arith.remui(device.value(device.add(self.rank, number)), device.value(self.ctas))
+        return arith.remui(device.value(device.add(_here(self.rank), number)), device.value(self.ctas))
 
     def box(self, part: int, number: int) -> Int:
         """A box of part `part`, from 1 on."""
-        return device.add(self.boxes, ((part - 1) * boxes_of(self.columns) + number) * BOX_BYTES)
+        boxes = self._place(self.boxes, tiles_bytes(self.ctas, self.columns))
+        return device.add(boxes, ((part - 1) * boxes_of(self.columns) + number) * BOX_BYTES)
 
     def claim(self, columns: int) -> None:
         """Before the boxes of a share of so many columns are sent: every other CTA is done with the tile before."""
@@ -112,21 +125,24 @@ class Exchange:
 
     def send(self, tile: Fragment, number: int) -> None:
         """A box of the own share, after `claim`. A warp's rows lie together, in the same order here and there."""
-        self.writer.write(self.staging, tile, number)
+        staging, writer = (
+            self._place(self.staging, OUTBOX_BYTES),
+            replace(self.writer, own_row=_here(self.writer.own_row)),
+        )
+        writer.write(staging, tile, number)
         warps.sync()
-        own = device.add(device.mul(self.writer.warp, BOX_BYTES // WARPS), device.mul(self.writer.lane, _PIECE))
-        vector = ir.VectorType.get([_PIECE // 4], device.i32())
-        pieces = range(0, BOX_BYTES // WARPS, WARP * _PIECE)
-        words = [
-            device.load(device.shared(device.add(self.staging, device.add(own, at))), vector, align=_PIECE)
-            for at in pieces
+        own = device.add(device.mul(writer.warp, BOX_BYTES // WARPS), device.mul(writer.lane, _PIECE))
+        places = [
+            (peer, cluster.remote(device.add(self.box(self.ctas - other, number), own), peer))
+            for other in range(1, self.ctas)
+            for peer in (self.part(other),)
         ]
-        for other in range(1, self.ctas):
-            peer = self.part(other)
-            there = cluster.remote(device.add(self.box(self.ctas - other, number), own), peer)
-            full = cluster.remote(self._full(number), peer)
-            for at, piece in zip(pieces, words):
-                cluster.send(device.add(there, at), piece, full)
+        signals = [cluster.remote(self._full(number), peer) for peer, _ in places]
+        vector = ir.VectorType.get([_PIECE // 4], device.i32())
+        for at in range(0, BOX_BYTES // WARPS, WARP * _PIECE):
+            piece = device.load(device.shared(device.add(staging, device.add(own, at))), vector, align=_PIECE)
+            for (_, place), full in zip(places, signals):
+                cluster.send(device.add(place, at), piece, full)
         warps.sync()
 
     def send_all(self, tile: Fragment, columns: int) -> None:
@@ -151,7 +167,8 @@ class Exchange:
         place = arith.andi(self.sums_turn, device.value(1))
         parity = arith.andi(arith.shrui(self.sums_turn, device.value(1)), device.value(1))
         barrier = self._summed(place)
-        room = device.add(self.sums, device.mul(place, self.ctas * ROWS * _ROW_BYTES))
+        sums = self._place(self.sums, sums_bytes(self.ctas))
+        room = device.add(sums, device.mul(place, self.ctas * ROWS * _ROW_BYTES))
         first = device.equal(self.writer.pair, 0)
         with device.when(self.writer.leader):
             mbarrier.expect(barrier, (self.ctas - 1) * ROWS * _ROW_BYTES)

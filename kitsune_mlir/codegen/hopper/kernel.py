@@ -184,14 +184,13 @@ class ChainedKernel:
         if self.cluster > 1:
             columns = frame.role.program.exchanged_columns
             for group in range(CONSUMERS):
-                exchange.init(self._exchange_barriers(frame, group), self.cluster, columns)
+                barriers = self._exchange_barriers(frame) + group * exchange.barrier_bytes(columns)
+                exchange.init(device.add(frame.base, barriers), self.cluster, columns)
         mbarrier.fence_init()
 
-    def _exchange_barriers(self, frame: _Frame, group: Int) -> Int:
+    def _exchange_barriers(self, frame: _Frame) -> int:
         """After those of the rings."""
-        start = frame.weights.barrier_bytes + (frame.tiles.barrier_bytes if frame.tiles else 0)
-        nbytes = exchange.barrier_bytes(frame.role.program.exchanged_columns)
-        return device.add(device.add(frame.base, start), device.mul(group, nbytes))
+        return frame.weights.barrier_bytes + (frame.tiles.barrier_bytes if frame.tiles else 0)
 
     def _copy_vectors(self, frame: _Frame) -> None:
         """All threads: the small residents into shared memory, 2 bytes at a time where that divides them."""
@@ -265,20 +264,17 @@ class ChainedKernel:
             outbox.finish()
 
     def _exchange(self, frame: _Frame, group: ir.Value, writer: BoxWriter) -> Exchange:
-        layout, ctas, columns = frame.role.layout, self.cluster, frame.role.program.exchanged_columns
-        boxes = device.add(device.add(frame.base, layout.boxes), device.mul(group, exchange.tiles_bytes(ctas, columns)))
-        sums = device.add(device.add(frame.base, layout.sums), device.mul(group, exchange.sums_bytes(ctas)))
-        places = boxes, self._outbox_place(frame, group), sums, self._exchange_barriers(frame, group)
+        layout, columns = frame.role.layout, frame.role.program.exchanged_columns
+        places = layout.boxes, layout.outboxes, layout.sums, self._exchange_barriers(frame)
         zero = device.value(0)
-        return Exchange(ctas, device.value(frame.rank), columns, *places, writer, zero, zero)
+        rank = device.value(frame.rank)
+        return Exchange(self.cluster, rank, columns, frame.base, group, *places, writer, zero, zero)
 
     def _outbox(self, frame: _Frame, group: ir.Value, writer: BoxWriter) -> Outbox | None:
         if not frame.role.program.store_maps and not frame.role.program.put_maps:
             return None
-        return Outbox(frame.maps, self._outbox_place(frame, group), writer)
-
-    def _outbox_place(self, frame: _Frame, group: ir.Value) -> Int:
-        return device.add(device.add(frame.base, frame.role.layout.outboxes), device.mul(group, stores.BYTES))
+        place = device.add(device.add(frame.base, frame.role.layout.outboxes), device.mul(group, stores.BYTES))
+        return Outbox(frame.maps, place, writer)
 
     def _finish(self, kernel: Frame) -> None:
         """The last CTA to come here zeroes every counter; no CTA waits on one any more."""

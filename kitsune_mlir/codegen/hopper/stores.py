@@ -45,14 +45,19 @@ class BoxWriter:
         row_in_block, matrix = device.mod(self.lane, BLOCK), device.div(self.lane, BLOCK)
         row = device.add(device.mul(self.warp, 2 * BLOCK), row_in_block)
         row = device.add(row, device.mul(device.mod(matrix, 2), BLOCK))
-        place = device.add(box, device.mul(row, CHUNK * 2))
+        # 16-byte chunk c of row r lies at chunk c ^ (r mod 8): that of a later pair of blocks is one xor away, done in
+        # the instruction's own text, for addresses are moved out of loops and take registers there.
+        chunk = arith.xori(device.value(device.div(matrix, 2)), device.value(row_in_block))
+        place = device.add(device.add(box, device.mul(row, CHUNK * 2)), device.mul(chunk, 16))
         for block in range(0, _BLOCKS, 2):
-            # 16-byte chunk c of row r lies at chunk c ^ (r mod 8).
-            chunk = arith.xori(device.value(device.add(device.div(matrix, 2), block)), device.value(row_in_block))
             first = number * _BLOCKS + block
             words = [tile.word(each, h) for each in (first, first + 1) for h in HALVES]
-            text = "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};"
-            device.assembly(text, "r,r,r,r,r,~{memory}", [device.add(place, device.mul(chunk, 16)), *words], None)
+            text = f"""{{
+.reg .b32 place;
+xor.b32 place, $0, {block * 16};
+stmatrix.sync.aligned.m8n8.x4.shared.b16 [place], {{$1, $2, $3, $4}};
+}}"""
+            device.assembly(text, "r,r,r,r,r,~{memory}", [place, *words], None)
 
 
 @dataclass
