@@ -1,9 +1,9 @@
 """A tile that the CTAs of a group compute by shares, in place, and tell each other.
 
-Each CTA has room for the whole tile in its slot. The share that it computed is copied into the same boxes of the others:
-through distributed shared memory, or through a ring of two tiles a group in L2. `full` counts the bytes of the others'
-shares. Two turns are enough in L2: whoever sends a tile got all shares of the last one, so everyone has read the one
-before it (PTX ISA, Memory Consistency Model; Async proxy).
+Each CTA has room for the whole tile in its slot. The share that it computed is copied into the same boxes of the
+others: through distributed shared memory, or through a ring of two tiles a group in L2. An mbarrier counts the bytes
+of the others' shares. Two turns are enough in L2: whoever sends a tile got all shares of the last one, so everyone has
+read the one before it (PTX ISA, Memory Consistency Model; Async proxy).
 
     ring in L2: a counter of shares sent for each CTA | for each group, for each turn, a share of each CTA
 """
