@@ -31,10 +31,10 @@ class PipelineDevice(FakeDevice):
         self._decoded: dict[str, Op] = {}
         self.rng = np.random.default_rng(seed)
         self.pipeline_launches = 0
-        self.launches: list[dict[str, Any]] = []  # of the pipelines, as described
+        self.described: list[dict[str, Any]] = []  # of the pipelines, as described
 
     def pipeline(self, launch: dict[str, Any], code: str) -> FakeLauncher:
-        self.launches.append(launch)
+        self.described.append(launch)
         return FakeLauncher(self, launch, [decode(self._kernels[name]) for name in (launch["kernel"], *launch["then"])])
 
     def bytes_of(self, pointer: int, nbytes: int) -> np.ndarray:

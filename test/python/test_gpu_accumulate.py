@@ -59,7 +59,7 @@ SUMS = ("sums=l2", "sums=dsmem", "sums=dsmem cluster=4", "sums=hbm")
 def test_every_transport_of_partial_sums(m, n, rows, sums, small_gpu):  # noqa: F811
     """Rows for some groups of CTAs only, for all, for all several times."""
     _, _, device = run(Product(), tensors(rows, m, n, torch.bfloat16), small_gpu, 2e-2, shape=f"chained {sums}")
-    (launch,) = device.launches
+    (launch,) = device.described
     assert len(launch["then"]) == (sums == "sums=hbm")
     assert (launch["cluster"] > 1) == ("dsmem" in sums)
 
