@@ -129,8 +129,14 @@ def _chained(
         ]
     clusters = min(tiles * form.column_tiles, target.sms // form.cluster)
     transports = found.transports if form.cluster == 1 else ("dsmem",) * len(queues)
-    replicas = (clusters * form.cluster,)
-    return [dataclasses.replace(found, replicas=replicas, transports=transports, cluster=form.cluster)]
+    ctas, parts = clusters * form.cluster, form.cluster * form.column_tiles
+    pieces = max(1, -(-(rows or UNKNOWN_ROWS) // CHAINED_ROWS)) * parts
+    predicted = pipeline_us([[stage.part(parts) for stage in stages]], [ctas], pieces, CHAINED_ROWS, target, False)
+    return [
+        dataclasses.replace(
+            found, replicas=(ctas,), transports=transports, cluster=form.cluster, predicted_us=predicted
+        )
+    ]
 
 
 def _accumulations(form: Chained) -> list[tuple[str, str, int]]:

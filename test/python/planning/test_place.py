@@ -150,6 +150,15 @@ def test_chained_ctas_share_the_blocks_of_a_sum():
     assert 5 * found.predicted_us < more.predicted_us < 10 * found.predicted_us
 
 
+def test_chained_ctas_share_columns():
+    """Eight row tiles on 132 SMs: as many column tiles, or CTAs of a cluster, as can."""
+    alone, columns, cluster = (
+        place(CHAIN, QUEUES, 1024, GPU, chained=form) for form in (Chained(), Chained(1, 16), Chained(4))
+    )
+    assert (alone.replicas, columns.replicas, cluster.replicas) == ((8,), (128,), (32,))
+    assert columns.predicted_us < cluster.predicted_us < alone.predicted_us
+
+
 @pytest.mark.parametrize(
     "tiles, sums, depths, ctas, cluster",
     [
