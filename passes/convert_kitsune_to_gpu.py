@@ -34,8 +34,8 @@ from .inline_pipeline import inline_pipeline
 @dataclass(frozen=True)
 class ConvertKitsuneToGpu(ModulePass):
     """target: what the pipelines were placed for when empty, else a name or the path of a description.
-    wait_budget: for debugging, how often a wait on a queue asks before the kernel gives up; 0 for ever. Kernels
-    of warpgroups have no such form: a spatial pipeline then gets the mma.sync kernel, a chained one goes without.
+    wait_budget: for debugging, how often a wait asks before the kernel gives up and the call ends in an error that says
+    what was waited for; 0 for ever.
     """
 
     name: ClassVar[str] = "convert-kitsune-to-gpu"
@@ -74,12 +74,12 @@ def _build(pipeline: kitsune.PipelineOp, target: targets.Target, wait_budget: in
     """The kernel of a pipeline of this shape, and its module. Raises UnsupportedError when it has none."""
     chained = pipeline.shape == CHAINED
     if chained and any(stage.accumulates for stage in pipeline.stages):
-        return _built(AccumulateKernel(pipeline, target))
+        return _built(AccumulateKernel(pipeline, target, wait_budget))
     if pipeline.cluster > 1:
-        return _built(ChainedKernel(pipeline, target))
-    if chained or target.products == "wgmma" and pipeline.tile_rows == TILE_ROWS and not wait_budget:
+        return _built(ChainedKernel(pipeline, target, wait_budget))
+    if chained or target.products == "wgmma" and pipeline.tile_rows == TILE_ROWS:
         with contextlib.suppress(UnsupportedError):
-            return _built(ChainedKernel(pipeline, target))
+            return _built(ChainedKernel(pipeline, target, wait_budget))
     return _built(PipelineKernel(pipeline, target, wait_budget))
 
 

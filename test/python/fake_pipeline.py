@@ -17,7 +17,7 @@ from simt_tma import encode
 from simt_warps import run_warps
 
 from kitsune_mlir.mlir import ir
-from kitsune_mlir.runtime.cuda_pipeline import REPORT, REPORT_AT
+from kitsune_mlir.runtime.cuda_pipeline import REPORT, REPORT_AT, said
 
 Described = tuple[tuple[int, ...], str]  # shape, dtype
 Tensor = tuple[int, tuple[int, ...], str]  # pointer, shape, dtype
@@ -100,9 +100,7 @@ class FakeLauncher:
 
     def _look_at_report(self, report: np.ndarray) -> None:
         if report[0]:
-            fields = dict(zip(REPORT, report[1:].tolist(), strict=False))
-            queue = self._launch["watched"][fields.pop("queue")]
-            raise Deadlock(f"reported: {queue['name']}, {queue['location']}, {fields}")
+            raise Deadlock(f"reported: {said(self._launch['watched'], report[1 : 1 + len(REPORT)].tolist())}")
 
     def _regions(self, kind: str, tensors: Sequence[Tensor], writable: bool) -> Iterator[Region]:
         seen: dict[int, int] = {}

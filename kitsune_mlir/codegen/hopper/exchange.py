@@ -18,7 +18,7 @@ from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.mlir import arith, ir
 
-from . import cluster, mbarrier, tma, warps
+from . import cluster, mbarrier, tma, waits, warps
 from .fragments import HALVES, Fragment
 from .stores import BOX_BYTES, BoxWriter
 from .wgmma import CHUNK, ROWS, THREADS
@@ -86,7 +86,7 @@ class Exchange:
     def wait_empty(self) -> None:
         """Until the own boxes may be written again: every other CTA is done with the tile before."""
         parity = arith.xori(arith.andi(self.turn, device.value(1)), device.value(1))
-        mbarrier.wait(self._empty, parity)
+        waits.on_cluster(self._empty, parity, "the other CTAs to be done with the tile sent last")
 
     def send(self, tile: Fragment) -> None:
         """Hands the own share out."""
@@ -110,7 +110,7 @@ class Exchange:
     def receive(self) -> None:
         """Until the other shares of the tile sent last are there."""
         last = arith.subi(self.turn, device.value(1))
-        mbarrier.wait(self._full, arith.andi(last, device.value(1)))
+        waits.on_cluster(self._full, arith.andi(last, device.value(1)), "the other CTAs' shares of a tile")
 
     def release(self) -> None:
         """After the last product has read the tile."""
@@ -132,7 +132,7 @@ class Exchange:
                 for h in HALVES:
                     at = cluster.remote(self._sum(room, self.rank, h), peer)
                     cluster.send_word(at, totals[h], cluster.remote(barrier, peer))
-        mbarrier.wait(barrier, parity)
+        waits.on_cluster(barrier, parity, "the other CTAs' sums of rows")
         results = list(totals)
         for other in range(1, self.ctas):
             for h in HALVES:
