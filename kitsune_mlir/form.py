@@ -1,4 +1,4 @@
-"""What operations say but for the names of their values: those of equal form compute the same of what they name."""
+"""What operations say but for names, of values and their own: those of equal form compute the same of what they use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def form_of(ops: Iterable[ir.Operation | ir.OpView]) -> Form:
         return name(value)
 
     def form(op: ir.Operation) -> Form:
-        attributes = frozenset((key, op.attributes[key]) for key in op.attributes)
+        attributes = frozenset((key, op.attributes[key]) for key in op.attributes if key != "sym_name")
         operands = tuple(use(value) for value in op.operands)
         results = tuple(name(value) for value in op.results)
         blocks = tuple(

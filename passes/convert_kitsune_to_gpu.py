@@ -91,9 +91,7 @@ def _built(kernel: Kernel) -> tuple[Kernel, ir.Operation]:
 
 def _form(pipeline: kitsune.PipelineOp) -> Form:
     """What a kernel is made from."""
-    attributes = frozenset((key, pipeline.attributes[key]) for key in pipeline.attributes if key != "sym_name")
-    results = tuple(result.position for result in pipeline.result_ops)
-    return attributes, results, form_of(pipeline.block.operations)
+    return form_of([pipeline]), tuple(result.position for result in pipeline.result_ops)
 
 
 class _Site:
