@@ -40,6 +40,7 @@ class Device:
 
     def __init__(self, folder: Path, descriptions: list[dict[str, Any]]):
         call("cuInit", 0)
+        self._watched: list[dict[str, str]] = []  # of the last launch
         self._context = call("cuDevicePrimaryCtxRetain", call("cuDeviceGet", 0))
         call("cuCtxSetCurrent", self._context)
         self.stream = call("cuStreamCreate", 0)
@@ -48,9 +49,6 @@ class Device:
         self.counters = call("cuMemAlloc", PAIRS * COUNTERS_BYTES + 256)
         call("cuMemsetD8", self.counters, 0, PAIRS * COUNTERS_BYTES + 256)
         self.sums = call("cuMemAlloc", PAIRS * GROUP * 4)
-        self._told = call("cuMemHostAlloc", 64, driver.CU_MEMHOSTALLOC_DEVICEMAP)
-        ctypes.memset(int(self._told), 0, 64)
-        self.report = call("cuMemHostGetDevicePointer", self._told, 0)
         self._modules = {
             name: call("cuModuleLoadData", (folder / name).read_bytes()) for name in {d["cubin"] for d in descriptions}
         }
@@ -62,10 +60,11 @@ class Device:
         return function
 
     def launch(self, function: Any, description: dict[str, Any], count: int) -> None:
-        pointers = (self.ring, self.counters, self.sums, self.report)
-        slots = (ctypes.c_uint64 * 5)(*(int(pointer) for pointer in pointers), count)
+        pointers = (self.ring, self.counters, self.sums)
+        slots = (ctypes.c_uint64 * 4)(*(int(pointer) for pointer in pointers), count)
         first = ctypes.addressof(slots)
-        addresses = (ctypes.c_uint64 * 5)(*range(first, first + 40, 8))
+        addresses = (ctypes.c_uint64 * 4)(*range(first, first + 32, 8))
+        self._watched = description["watched"]
         shape = (description["ctas"], 1, 1, description["threads"], 1, 1, description["shared_bytes"], self.stream)
         if description["cooperative"]:
             call("cuLaunchCooperativeKernel", function, *shape, ctypes.addressof(addresses))
@@ -73,18 +72,15 @@ class Device:
             call("cuLaunchKernel", function, *shape, ctypes.addressof(addresses), 0)
 
     def wait(self) -> None:
-        """Raises KernelFailure with what a wait in vain told."""
-        try:
-            call("cuStreamSynchronize", self.stream)
-        except KernelFailure as failure:
-            code = ctypes.c_uint32.from_address(int(self._told)).value
-            who = {1: "sender or receiver", 2: "sender to L2", 3: "receiver from L2"}.get(code >> 16)
-            told = f"; CTA {code & 0xFFFF} ({who}) waited in vain" if code else ""
-            raise KernelFailure(f"{failure}{told}") from None
-        late = np.zeros(7, np.uint32)
-        call("cuMemcpyDtoH", late.ctypes.data, int(self.counters) + PAIRS * COUNTERS_BYTES, late.nbytes)
-        if late[0]:
-            raise KernelFailure(f"a wait in vain: queue, for full, CTA, tile, counter, wanted = {late[1:].tolist()}")
+        """Raises KernelFailure with what a wait in vain told (codegen/pipeline/watch.py)."""
+        call("cuStreamSynchronize", self.stream)
+        if not self._watched:
+            return
+        report = np.zeros(6, np.uint32)
+        call("cuMemcpyDtoH", report.ctypes.data, int(self.counters) + PAIRS * COUNTERS_BYTES, report.nbytes)
+        told, wait, cta, _, *numbers = report.tolist()
+        if told:
+            raise KernelFailure(f"CTA {cta} waits for {self._watched[wait]['awaited'].format(*numbers)}")
 
     def poison(self) -> None:
         call("cuMemsetD8Async", self.sums, POISON, PAIRS * GROUP * 4, self.stream)

@@ -1,9 +1,10 @@
 """The kernels of the queue benchmark, made of the building blocks in kitsune_mlir/codegen/hopper.
 
-    @case(ring, counters, sums, report, count: i32)
+    @case(ring, counters, sums, count: i32)
 
 `ring` and `counters` are global memory of the rings in L2, `sums` [PAIRS, GROUP] u32 takes the receivers' checksums,
-`report` is where a wait in vain is told, `count` is the number of pieces that every pair hands over.
+`count` is the number of pieces that every pair hands over. With a budget for waits the report of one in vain comes
+after all pairs' counters.
 """
 
 from __future__ import annotations
@@ -24,21 +25,19 @@ from bench.queue_cases import (
     Case,
 )
 from bench.queue_words import Words, byte, make_vector, mix, wrapped
-from kitsune_mlir.codegen.hopper import bulk, cluster, mbarrier, queue, tma, warps
+from kitsune_mlir.codegen.hopper import bulk, cluster, mbarrier, queue, tma, waits, warps
 from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
 from kitsune_mlir.codegen.hopper.queue_dsmem import ClusterQueue
 from kitsune_mlir.codegen.hopper.queue_l2 import GlobalReceiver, GlobalRing, GlobalSender
 from kitsune_mlir.codegen.hopper.queue_registers import hand
 from kitsune_mlir.codegen.hopper.queue_smem import SharedQueue
-from kitsune_mlir.codegen.hopper.waits import Watchdog
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline import ring as old_ring
 from kitsune_mlir.codegen.pipeline.device import Int
-from kitsune_mlir.codegen.pipeline.watch import Watch
+from kitsune_mlir.codegen.pipeline.watch import QueueWatch, Waits, Watch
 from kitsune_mlir.mlir import arith, ir, llvm
 
 WRITERS, READERS = 1, 2  # named barriers
-POLLS = 1 << 22  # of the ring with loads and stores
 
 
 def true() -> ir.Value:
@@ -48,9 +47,13 @@ def true() -> ir.Value:
 class QueueKernel:
     """Emits one case's kernel body."""
 
-    def __init__(self, case: Case, ring: ir.Value, counters: ir.Value, sums: ir.Value, report: ir.Value, count: Int):
+    def __init__(
+        self, case: Case, ring: ir.Value, counters: ir.Value, sums: ir.Value, count: Int, budget: Waits | None = None
+    ):
         self.case, self.ring, self.counters, self.sums, self.count = case, ring, counters, sums, count
-        self.watchdog = Watchdog(report)
+        self.watch = None
+        if budget is not None and budget.budget:
+            self.watch = Watch(device.offset(counters, PAIRS * COUNTERS_BYTES, byte()), budget)
         self.group = device.div(device.thread(), GROUP)
         thread = device.value(device.mod(device.thread(), GROUP))
         paired = case.ctas == 2 * PAIRS
@@ -60,7 +63,9 @@ class QueueKernel:
         self.leader = device.equal(thread, 0)
 
     def emit(self) -> None:
-        {"reg": self._registers, "l2_ldst": self._loads_and_stores}.get(self.case.transport, self._queue)()
+        body = {"reg": self._registers, "l2_ldst": self._loads_and_stores}.get(self.case.transport, self._queue)
+        with waits.watched(self.watch, barriers=self.case.transport == "dsmem"):
+            body()
 
     # Queues of payloads in shared memory.
 
@@ -84,10 +89,10 @@ class QueueKernel:
         barrier()
         if case.sides != "receive":
             with device.when(self._role(0, 0)):
-                self._one_or_all(lambda: self._send(sender))
+                self._one_or_all(WRITERS, lambda: self._send(sender))
         if case.sides != "send":
             with device.when(self._role(1, 1)):
-                self._one_or_all(lambda: self._receive(receiver))
+                self._one_or_all(READERS, lambda: self._receive(receiver))
             if receiver.fetches:
                 fetch = self._fetch_freely if case.mode == FREE else receiver.fetch
                 first = device.equal(device.thread(), 2 * GROUP)
@@ -99,26 +104,23 @@ class QueueKernel:
     def _ends(self, slots: Ring) -> tuple[queue.Sender, queue.Receiver]:
         case = self.case
         if case.transport == "smem":
-            both = SharedQueue(slots, watchdog=self.watchdog)
+            both = SharedQueue(slots)
             return both, both
         if case.transport == "dsmem":
-            both = ClusterQueue(slots, device.sub(1, self.side), case.batch * case.slot_bytes, watchdog=self.watchdog)
+            both = ClusterQueue(slots, device.sub(1, self.side), case.batch * case.slot_bytes)
             return both, both
         data = device.offset(self.ring, _wide(self.pair, case.ring_bytes), byte())
         counters = device.offset(self.counters, device.mul(self.pair, COUNTERS_BYTES), byte())
         self.link = GlobalRing(data, counters, case.depth, case.slot_bytes)
         self.slots = slots
-        return (
-            GlobalSender(slots, self.link, case.lag, self.watchdog.named(2)),
-            GlobalReceiver(slots, self.link, lag=case.lag, watchdog=self.watchdog.named(3)),
-        )
+        return GlobalSender(slots, self.link, case.lag), GlobalReceiver(slots, self.link, lag=case.lag)
 
     def _role(self, group: int, side: int) -> ir.Value:
         mine = device.equal(self.group, group)
         return mine if self.side is None else arith.andi(mine, device.equal(self.side, side))
 
-    def _one_or_all(self, emit: Callable[[], None]) -> None:
-        """Stamps are one thread's work."""
+    def _one_or_all(self, barrier: int, emit: Callable[[], None]) -> None:
+        """An agent's code. Stamps are one thread's work."""
         if self.case.touch == "stamp":
             leader = self.leader
             with device.when(leader):
@@ -126,7 +128,8 @@ class QueueKernel:
                 emit()
             self.leader = leader
         else:
-            emit()
+            with waits.together(barrier, GROUP, self.leader):
+                emit()
 
     def _agent_barrier(self, number: int) -> None:
         if self.case.touch == "all":
@@ -238,11 +241,11 @@ class QueueKernel:
     def _loads_and_stores(self) -> None:
         case = self.case
         shared = llvm.AddressOfOp(device.pointer_type(device.SHARED), "shared").result
-        report = device.offset(self.counters, PAIRS * COUNTERS_BYTES, byte())
         data = device.offset(self.ring, _wide(self.pair, case.ring_bytes), byte())
         counters = device.offset(self.counters, device.mul(self.pair, COUNTERS_BYTES), byte())
         shape = (case.slot_bytes // 4, 1)
-        ring = old_ring.Ring(data, counters, case.depth, 1, shape, device.i32(), 0, Watch(report, shared, POLLS))
+        watch = QueueWatch(self.watch, case.name, "no model", shared) if self.watch is not None else None
+        ring = old_ring.Ring(data, counters, case.depth, 1, shape, device.i32(), watch)
         synchronised = case.mode != FREE
         if case.sides != "receive":
             with device.when(device.equal(self.side, 0)):
@@ -312,11 +315,11 @@ def _wide(number: ir.Value, nbytes: int) -> ir.Value:
     return arith.muli(arith.extui(i64, number), arith.constant(i64, nbytes))
 
 
-def build(cases: list[Case], name: str) -> ir.Operation:
-    """A gpu.module of the cases' kernels, at the insertion point."""
+def build(cases: list[Case], name: str, budget: Waits | None = None) -> ir.Operation:
+    """A gpu.module of the cases' kernels, at the insertion point; for debugging, with a budget for waits."""
     module = device.gpu.GPUModuleOp(name)
     pointer = device.pointer_type(device.GLOBAL)
-    arguments = [pointer] * 4 + [device.i32()]
+    arguments = [pointer] * 3 + [device.i32()]
     with ir.InsertionPoint(module.bodyRegion.blocks.append()):
         shared, linkage = ir.Type.parse("!llvm.array<0 x i8>"), ir.Attribute.parse("#llvm.linkage<external>")
         llvm.GlobalOp(shared, "shared", linkage, addr_space=device.SHARED, alignment=tma.ALIGN)
@@ -327,6 +330,6 @@ def build(cases: list[Case], name: str) -> ir.Operation:
             if case.transport == "dsmem":
                 cluster.set_size(kernel, 2)
             with ir.InsertionPoint(kernel.body.blocks.append(*arguments)):
-                QueueKernel(case, *kernel.body.blocks[0].arguments).emit()
+                QueueKernel(case, *kernel.body.blocks[0].arguments, budget).emit()
                 device.gpu.ReturnOp([])
     return module.operation

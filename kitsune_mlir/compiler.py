@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from kitsune_mlir import mlir, plan
@@ -34,9 +36,9 @@ Progress = Callable[[str], None]
 class Compiled(Loaded):
     """A compiled model: a callable (see Loaded) that also shows the IR it was made from."""
 
-    def __init__(self, content: Content, stages: dict[str, str], seconds: dict[str, float]):
+    def __init__(self, content: Content, stages: dict[str, bytes], seconds: dict[str, float]):
         super().__init__(content)
-        self._stages = stages
+        self._stages = stages  # in MLIR's binary form: few are ever asked for
         self.seconds = seconds  # wall time of each step of compilation
 
     @property
@@ -48,7 +50,7 @@ class Compiled(Loaded):
         """The IR after a pass, such as "partition-dataflow" or "sm_90a:place-stages"; "linalg" is the import."""
         if stage not in self._stages:
             raise UserError(f"there is no stage '{stage}'; the stages are {', '.join(self._stages)}")
-        return self._stages[stage]
+        return mlir.parse(self._stages[stage], mlir.context()).operation.get_asm(use_local_scope=True)
 
 
 def compile(
@@ -76,8 +78,9 @@ def compile(
 
     wanted = _targets(target)  # before the import, which may take long
     steps = _Steps(progress, _options(options))
-    program = steps.run("import", lambda: import_model(model, args, dynamic_shapes=dynamic_shapes, dtype=dtype))
-    return _compile(program, wanted, steps)
+    with _no_collection():
+        program = steps.run("import", lambda: import_model(model, args, dynamic_shapes=dynamic_shapes, dtype=dtype))
+        return _compile(program, wanted, steps)
 
 
 def compile_program(
@@ -89,6 +92,19 @@ def compile_program(
 ) -> Compiled:
     """Compiles an imported program, whose module it changes, for one or several targets; see `compile`."""
     return _compile(program, _targets(target), _Steps(progress, _options(options)))
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Without Python's search for unused cycles: each looks at all of torch's objects, and a compilation makes
+    objects enough for many, which it needs to its end."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
 
 
 def _targets(target: str | Sequence[str]) -> dict[str, Target]:
@@ -143,7 +159,8 @@ def _for_target(
     refused = {refusal.symbol for refusal in refusals}
     running = [pipeline for pipeline in placed if pipeline["name"] not in refused]
     found = plan.describe(before, running, target, remarks, refusals)
-    section = steps.run(f"{target.name}:generate code", lambda: _build(copy, target))
+    converted = steps.stages[f"{target.name}:{CONVERT[target.kind][-1]}"]
+    section = steps.run(f"{target.name}:generate code", lambda: _build(copy, converted, target))
     found["kernels"] = _kernels(section)
     return section, found
 
@@ -161,12 +178,12 @@ def _kernels(section: Section) -> list[dict[str, Any]]:
     return kernels
 
 
-def _build(module: ir.Module, target: Target) -> Section:
+def _build(module: ir.Module, before: bytes, target: Target) -> Section:
     if target.kind == "cpu":
         from kitsune_mlir.codegen.cpu import build
     else:
         from kitsune_mlir.codegen.gpu import build
-    with _reported(f"code generation for {target.name}", module, f"--emit=llvm --target={target.name}"):
+    with _reported(f"code generation for {target.name}", module, before, f"--emit=llvm --target={target.name}"):
         return build(module, target)
 
 
@@ -176,7 +193,7 @@ class _Steps:
 
     progress: Progress | None = None
     options: dict[str, str] = field(default_factory=dict)  # by pass
-    stages: dict[str, str] = field(default_factory=dict)
+    stages: dict[str, bytes] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 
     def run(self, name: str, step: Callable[[], Any]) -> Any:
@@ -187,30 +204,32 @@ class _Steps:
         self.seconds[name] = time.perf_counter() - start
         return result
 
-    def keep(self, name: str, module: ir.Module) -> None:
-        self.stages[name] = module.operation.get_asm(use_local_scope=True)
+    def keep(self, name: str, module: ir.Module) -> bytes:
+        """The module, kept under a name, in MLIR's binary form."""
+        self.stages[name] = mlir.bytecode(module)
+        return self.stages[name]
 
     def passes(self, module: ir.Module, names: Sequence[str], prefix: str = "", target: str = "") -> list[Remark]:
         """Runs our passes in order, as steps called by their names after `prefix`."""
+        before = mlir.bytecode(module)
         with mlir.collect_remarks() as remarks:
             for name in names:
                 element = pipeline.make(name, self.options.get(name, ""), target)
-                self.run(prefix + name, lambda element=element: _run_pass(module, element, target))
-                self.keep(prefix + name, module)
+                self.run(prefix + name, partial(_run_pass, module, before, element, target))
+                before = self.keep(prefix + name, module)
         return remarks
 
 
-def _run_pass(module: ir.Module, element: ModulePass, target: str) -> None:
+def _run_pass(module: ir.Module, before: bytes, element: ModulePass, target: str) -> None:
     option = f"=target={target}" if target else ""
-    with _reported(f"pass {element.name}", module, f"--{element.name}{option}"):
+    with _reported(f"pass {element.name}", module, before, f"--{element.name}{option}"):
         pipeline.run(module, [element])
 
 
 @contextlib.contextmanager
-def _reported(what: str, module: ir.Module, flags: str) -> Iterator[None]:
+def _reported(what: str, module: ir.Module, before: bytes, flags: str) -> Iterator[None]:
     """Turns whatever fails inside, unless it is the user's or not supported, into an InternalError with a
-    reproducer: the module as it was before."""
-    before = mlir.bytecode(module)
+    reproducer: the module as it was before, given in MLIR's binary form."""
     with mlir.collect_errors(module.context) as errors:
         try:
             yield

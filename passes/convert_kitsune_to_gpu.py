@@ -6,8 +6,8 @@
                                                    gpu.module @pipeline0_kernel attributes {kitsune.launch = "{...}",
                                                      kitsune.pipeline = "pipeline0"} { gpu.func @pipeline0(...) kernel }
 
-A pipeline that has no kernel form is declined with a remark and becomes plain linalg again, which
-convert-linalg-to-gpu compiles.
+Pipelines of equal form are calls of the first one's kernel. A pipeline that has no kernel form is declined with a
+remark and becomes plain linalg again, which convert-linalg-to-gpu compiles.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import contextlib
 from dataclasses import dataclass
 from typing import ClassVar
 
+from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.accumulate_kernel import AccumulateKernel
 from kitsune_mlir.codegen.hopper.kernel import CHAINED, ChainedKernel
 from kitsune_mlir.codegen.hopper.program import TILE_ROWS, padded_columns
 from kitsune_mlir.codegen.pipeline.kernel import PipelineKernel
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError, UserError
+from kitsune_mlir.form import Form, form_of
 from kitsune_mlir.mlir import arith, func, ir, linalg, remark, tensor
 from kitsune_mlir.planning import target as targets
 
@@ -32,8 +34,8 @@ from .inline_pipeline import inline_pipeline
 @dataclass(frozen=True)
 class ConvertKitsuneToGpu(ModulePass):
     """target: what the pipelines were placed for when empty, else a name or the path of a description.
-    wait_budget: for debugging, how often a wait on a queue asks before the kernel gives up; 0 for ever. Kernels
-    of warpgroups have no such form: a spatial pipeline then gets the mma.sync kernel, a chained one goes without.
+    wait_budget: for debugging, how often a wait asks before the kernel gives up and the call ends in an error that says
+    what was waited for; 0 for ever.
     """
 
     name: ClassVar[str] = "convert-kitsune-to-gpu"
@@ -41,18 +43,28 @@ class ConvertKitsuneToGpu(ModulePass):
     wait_budget: int = 0
 
     def run(self, module: ir.Module) -> None:
+        known: dict[Form, tuple[str, Kernel]] = {}
         for pipeline in kitsune.pipelines(module):
             if not pipeline.is_placed:
                 raise UserError(f"pipeline '{pipeline.label}' is not placed; run place-stages before {self.name}")
             target = targets.load(self.target or ir.StringAttr(pipeline.attributes["target"]).value)
+            form = _form(pipeline)
             with pipeline.operation.location:
+                if form in known:
+                    name, kernel = known[form]
+                    _call(pipeline, name, _Site(pipeline, kernel))
+                    continue
                 try:
                     kernel, built = _build(pipeline, target, self.wait_budget)
                 except UnsupportedError as error:
                     remark(pipeline, f"pipeline '{pipeline.label}' runs bulk-synchronously: {error}")
                     inline_pipeline(pipeline)
                     continue
-                _call(module, pipeline, kernel, built)
+                name, site = pipeline.label, _Site(pipeline, kernel)
+                _declare(module, name, site, kernel, built)
+                if not self.wait_budget and not isinstance(kernel, AccumulateKernel):
+                    known[form] = name, kernel
+                _call(pipeline, name, site)
 
 
 Kernel = PipelineKernel | ChainedKernel | AccumulateKernel
@@ -62,12 +74,12 @@ def _build(pipeline: kitsune.PipelineOp, target: targets.Target, wait_budget: in
     """The kernel of a pipeline of this shape, and its module. Raises UnsupportedError when it has none."""
     chained = pipeline.shape == CHAINED
     if chained and any(stage.accumulates for stage in pipeline.stages):
-        return _built(AccumulateKernel(pipeline, target))
+        return _built(AccumulateKernel(pipeline, target, wait_budget))
     if pipeline.cluster > 1:
-        return _built(ChainedKernel(pipeline, target))
-    if chained or target.products == "wgmma" and pipeline.tile_rows == TILE_ROWS and not wait_budget:
+        return _built(ChainedKernel(pipeline, target, wait_budget))
+    if chained or target.products == "wgmma" and pipeline.tile_rows == TILE_ROWS:
         with contextlib.suppress(UnsupportedError):
-            return _built(ChainedKernel(pipeline, target))
+            return _built(ChainedKernel(pipeline, target, wait_budget))
     return _built(PipelineKernel(pipeline, target, wait_budget))
 
 
@@ -77,12 +89,25 @@ def _built(kernel: Kernel) -> tuple[Kernel, ir.Operation]:
         return kernel, kernel.build().detach_from_parent()
 
 
-def _operands(kernel: Kernel) -> list[ir.Value]:
-    """What the kernel is called with: its tensors, rows widened with zeros where it wants them so."""
-    operands = list(kernel.tensors)
-    for number in kernel.padded:
-        operands[number] = _widened(operands[number])
-    return operands
+def _form(pipeline: kitsune.PipelineOp) -> Form:
+    """What a kernel is made from."""
+    return form_of([pipeline]), tuple(result.position for result in pipeline.result_ops)
+
+
+class _Site:
+    """Where a pipeline stands: what its kernel is called with, the pipeline's results, and `ends`: what the kernel's
+    outputs take the place of, these or what it makes of them besides."""
+
+    def __init__(self, pipeline: kitsune.PipelineOp, kernel: Kernel):
+        if isinstance(kernel, AccumulateKernel):
+            self.operands, self.results, self.ends = list(kernel.tensors), kernel.results, kernel.ends
+        else:
+            self.operands = [value for value in pipeline.inputs if rows.is_tensor(value)]
+            self.results = pipeline.result_ops
+            self.ends = [result.results[0] for result in self.results]
+        with ir.InsertionPoint(pipeline):
+            for number in kernel.padded:
+                self.operands[number] = _widened(self.operands[number])
 
 
 def _widened(whole: ir.Value) -> ir.Value:
@@ -100,35 +125,27 @@ def _widened(whole: ir.Value) -> ir.Value:
     return tensor.concat(ir.RankedTensorType.get([count, width + extra], kind.element_type), 1, [whole, zeros])
 
 
-def _call(module: ir.Module, pipeline: kitsune.PipelineOp, kernel: Kernel, built: ir.Operation) -> None:
-    """Puts the kernel into the module and a call in the pipeline's place."""
-    name = pipeline.label
-    ends = _ends(kernel)
-    with ir.InsertionPoint(pipeline):
-        operands = _operands(kernel)
+def _declare(module: ir.Module, name: str, site: _Site, kernel: Kernel, built: ir.Operation) -> None:
+    """Puts the kernel into the module, and the function that calls of it name."""
     built.attributes["kitsune.pipeline"] = ir.StringAttr.get(name)
     built.attributes["kitsune.launch"] = ir.StringAttr.get(kernel.launch())
     with ir.InsertionPoint.at_block_begin(module.body):
-        results = [end.type for end in ends]
-        type_ = ir.FunctionType.get([value.type for value in operands], results)
+        type_ = ir.FunctionType.get([value.type for value in site.operands], [end.type for end in site.ends])
         function = func.FuncOp(name, type_, visibility="private")
         access = ir.DictAttr.get({"bufferization.access": ir.StringAttr.get("read")})
-        function.attributes["arg_attrs"] = ir.ArrayAttr.get([access] * len(operands))
+        function.attributes["arg_attrs"] = ir.ArrayAttr.get([access] * len(site.operands))
         i64 = ir.IntegerType.get_signless(64)
         function.attributes["kitsune.rows_from"] = ir.IntegerAttr.get(i64, kernel.streams()[0])
         ir.InsertionPoint.current.insert(built)
+
+
+def _call(pipeline: kitsune.PipelineOp, name: str, site: _Site) -> None:
+    """Puts a call in the pipeline's place."""
     with ir.InsertionPoint(pipeline):
-        call = func.CallOp(results, name, operands)
-    for result, end, value in zip(kernel.results, ends, call.results):
+        call = func.CallOp([end.type for end in site.ends], name, site.operands)
+    for result, end, value in zip(site.results, site.ends, call.results):
         end.replace_all_uses_with(value)
         if end != result.results[0]:
             end.owner.erase()
         result.operation.erase()
     pipeline.operation.erase()
-
-
-def _ends(kernel: Kernel) -> list[ir.Value]:
-    """What the kernel's outputs take the place of: its results, or what it makes of them besides."""
-    if isinstance(kernel, AccumulateKernel):
-        return kernel.ends
-    return [result.results[0] for result in kernel.results]

@@ -23,7 +23,9 @@ a buffer of its own. Calls of functions without a body (pipelines: see convert-k
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -56,24 +58,33 @@ class ConvertLinalgToGpu(ModulePass):
 
     def run(self, module: ir.Module) -> None:
         run_passes(module, _FUSE)
-        main = _main(module)
-        _own_outputs(main)
-        bufferize(module)
-        main = _main(module)
-        _own_results(main)
-        run_passes(module, _GENERALIZE, _TIDY)
-        kernels = Kernels(module)
-        for op in walk(main, "tm_tensor.scatter"):
-            if op.block == main.body.blocks[0]:
-                lower_scatter(op, kernels)
-        run_passes(module, _TO_LOOPS)
-        keep_loaded(main, kernels)
-        fills = Fills()
-        for op in [op.operation for op in main.body.blocks[0].operations]:
-            _lower(op, kernels, fills)
-        check_host(main)
-        kernels.prune(module)
-        run_passes(module, _TIDY)
+        with _kernels_aside(module):
+            _own_outputs(_main(module))
+            bufferize(module)
+            main = _main(module)
+            _own_results(main)
+            run_passes(module, _GENERALIZE, _TIDY)
+            kernels = Kernels(module)
+            for op in walk(main, "tm_tensor.scatter"):
+                if op.block == main.body.blocks[0]:
+                    lower_scatter(op, kernels)
+            run_passes(module, _TO_LOOPS)
+            keep_loaded(main, kernels)
+            fills = Fills()
+            for op in [op.operation for op in main.body.blocks[0].operations]:
+                _lower(op, kernels, fills)
+            check_host(main)
+            kernels.prune(module)
+            run_passes(module, _TIDY)
+
+
+@contextlib.contextmanager
+def _kernels_aside(module: ir.Module) -> Iterator[None]:
+    """Without the kernels of pipelines, which are done: every pass would go through their many operations again."""
+    kernels = [kernel.detach_from_parent() for kernel in walk(module, "gpu.module")]
+    yield
+    for kernel in kernels:
+        ir.InsertionPoint.at_block_begin(module.body).insert(kernel)
 
 
 def _main(module: ir.Module) -> func.FuncOp:

@@ -11,12 +11,13 @@
     }) {sym_name = "net"}                      }) {sym_name = "net_part1"}
 
 A queue across a cut goes through DRAM as a whole tensor. What the cut leaves without a product becomes plain
-linalg again. Targets without warpgroup products are left alone. The decisions are made in
-`kitsune_mlir/planning/cut.py`.
+linalg again. Weights are first brought into the order that chains (turned_weights.py). Targets without
+warpgroup products are left alone. The decisions are made in `kitsune_mlir/planning/cut.py`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -25,39 +26,46 @@ from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.mlir import arith, ir, tensor
 from kitsune_mlir.planning import target as targets
-from kitsune_mlir.planning.cut import Cut, Run, cut, part_name
+from kitsune_mlir.planning.cut import Cut, Run, cut, cut_everywhere, part_name
 
 from .base import ModulePass
 from .inline_pipeline import inline_pipeline
 from .pipeline_run import PipelineRun, whole_type
 from .place_stages import row_count, why_not_chained
 from .stage_cost import queue_cost, stage_cost
+from .turned_weights import turn_weights
 
 
 @dataclass(frozen=True)
 class CutPipelines(ModulePass):
-    """target: a name or the path of a description. whole: leaves every pipeline in one piece."""
+    """target: a name or the path of a description. whole: leaves every pipeline in one piece. stages: cuts between all
+    stages, as bulk-synchronous code runs."""
 
     name: ClassVar[str] = "cut-pipelines"
     target: str = "cpu"
     whole: bool = False
+    stages: bool = False
 
     def run(self, module: ir.Module) -> None:
         target = targets.load(self.target)
-        if target.products != "wgmma" or self.whole:
+        if target.products != "wgmma":
             return
         for pipeline in kitsune.pipelines(module):
             if not pipeline.is_designed:
                 raise UserError(f"pipeline '{pipeline.label}' has no stages; run design-pipeline before {self.name}")
-            if not pipeline.is_placed:
-                _Cutter(pipeline, target).run()
+            if pipeline.is_placed:
+                continue
+            if self.stages or why_not_chained(pipeline, target):
+                turn_weights(pipeline)
+            if not self.whole:
+                _Cutter(pipeline, target, cut_everywhere if self.stages else cut).run()
 
 
 class _Cutter:
-    """Cuts one pipeline. `rows` is the size of dimension 0 of its whole tensors."""
+    """Cuts one pipeline, where `choose` says. `rows` is the size of dimension 0 of its whole tensors."""
 
-    def __init__(self, pipeline: kitsune.PipelineOp, target: targets.Target):
-        self.pipeline, self.target = pipeline, target
+    def __init__(self, pipeline: kitsune.PipelineOp, target: targets.Target, choose: Callable[..., Cut]):
+        self.pipeline, self.target, self.choose = pipeline, target, choose
         self.stages = pipeline.stages
         count = row_count(pipeline)
         self.rows = rows.DYNAMIC if count is None else count
@@ -84,7 +92,7 @@ class _Cutter:
         costs = [stage_cost(stage) for stage in self.stages]
         order = {stage.name: i for i, stage in enumerate(costs)}
         queues = [queue_cost(queue, order) for queue in self.pipeline.queues]
-        return cut(costs, queues, row_count(self.pipeline), self.target, self._chains)
+        return self.choose(costs, queues, row_count(self.pipeline), self.target, self._chains)
 
     def _build(self, run: Run, name: str, wholes: dict[int, ir.Value]) -> PipelineRun:
         stages = self.stages[run.first : run.last + 1]

@@ -19,6 +19,7 @@ class DataflowGraph:
         self.index = {op: i for i, op in enumerate(self.ops)}
         self.rows: dict[ir.Operation, int] = {}
         self.space: dict[ir.Operation, int] = {}
+        self._known: dict[tuple[ir.Operation, int], list[int | None] | str] = {}
         self._grow_spaces()
         self.nodes = [self._node(i, op) for i, op in enumerate(self.ops)]
 
@@ -26,26 +27,36 @@ class DataflowGraph:
         """Each product not reached yet opens a row space, those that sum over rows last; it spreads along operands
         and uses."""
         space = 0
+        reached: set[tuple[int, int]] = set()
         for p in (1, 0):
             for op in self.ops:
-                if op.name == "linalg.matmul" and op not in self.space and not isinstance(_streams(op, p), str):
-                    self._spread(op, p, space)
+                if op.name == "linalg.matmul" and op not in self.space and not isinstance(self._streams(op, p), str):
+                    self._spread(op, p, space, reached)
                     space += 1
 
-    def _spread(self, seed: ir.Operation, rows: int, space: int) -> None:
+    def _spread(self, seed: ir.Operation, rows: int, space: int, reached: set[tuple[int, int]]) -> None:
+        """Through every value once: `reached` are those, each with its row dimensions, whose neighbours were seen."""
         work = [(seed, rows)]
         while work:
             op, p = work.pop()
             if op in self.space:
                 continue
-            streams = _streams(op, p)
+            streams = self._streams(op, p)
             if isinstance(streams, str):
                 continue
             self.space[op], self.rows[op] = space, p
             touched = [(value, rows_in) for value, rows_in in zip(op.operands, streams) if rows_in]
             touched += [(result, p) for result in op.results] if p else []
             for value, value_rows in touched:
-                work.extend(self._neighbours(value, value_rows))
+                if (hash(value), value_rows) not in reached:
+                    reached.add((hash(value), value_rows))
+                    work.extend(self._neighbours(value, value_rows))
+
+    def _streams(self, op: ir.Operation, p: int) -> list[int | None] | str:
+        """`_operand_rows`, asked once for each operation and p."""
+        if (op, p) not in self._known:
+            self._known[op, p] = _operand_rows(op, p)
+        return self._known[op, p]
 
     def _neighbours(self, value: ir.Value, p: int) -> Iterator[tuple[ir.Operation, int]]:
         """The operators that make or use `value`, whose first p dimensions are rows, with their rows."""
@@ -57,7 +68,7 @@ class DataflowGraph:
             if user not in self.index:
                 continue
             for result_rows in range(len(rows.shape_of(user.results[0])) + 1):
-                streams = _streams(user, result_rows)
+                streams = self._streams(user, result_rows)
                 if not isinstance(streams, str) and streams[use.operand_number] == p:
                     yield user, result_rows
                     break
@@ -65,7 +76,7 @@ class DataflowGraph:
     def _node(self, index: int, op: ir.Operation) -> Node:
         streams, wholes = [], []
         if op in self.space:
-            reading = _streams(op, self.rows[op])
+            reading = self._streams(op, self.rows[op])
             for value, rows_in in zip(op.operands, reading):
                 direct = rows.producer(value) in self.index  # through support operations a path leaves the pipeline
                 for source in self._sources(value):
@@ -78,7 +89,7 @@ class DataflowGraph:
             streams = [source for value in rows.used_values(op) for source in self._sources(value)]
         name = op.name
         if op not in self.space:
-            reason = _streams(op, 1)
+            reason = self._streams(op, 1)
             reason = reason if isinstance(reason, str) else "no matrix product streams these rows"
             return Node(index, name, _unique(streams), _unique(wholes), None, SIMT, reason)
         multiplies = name == "linalg.matmul"
@@ -109,7 +120,7 @@ def is_operator(op: ir.Operation) -> bool:
     return op.name not in rows.SUPPORT and any(rows.is_tensor(result) for result in op.results)
 
 
-def _streams(op: ir.Operation, p: int) -> list[int | None] | str:
+def _operand_rows(op: ir.Operation, p: int) -> list[int | None] | str:
     """`rows.operand_rows`, with 0 result rows for a sum over rows and nothing dynamic but rows."""
     if any(not rows.is_tensor(result) for result in op.results):
         return "computes more than tensors"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,25 +21,38 @@ PLAIN_MODES = ("eager", "graph")  # an operator at a time: cuBLAS, and a kernel 
 TORCH_MODES = (*PLAIN_MODES, "reduce-overhead", "max-autotune")
 APPLICATIONS = "nerf-64k nerf-1m dlrm-2k dlrm-16k mgn mgn-small graphcast llama-tok-1 llama-tok-16 llama-ctx".split()
 PATTERN_ROWS = (4096, 16_384, 65_536)
+# Forms of the paper's patterns among which the planner chooses, each of which `PATTERN@FORM` asks for: options of
+# passes. "bulk" is our own bulk-synchronous code of the same tiles: a kernel a stage, one more to add partial sums up.
+_BULK = {"cut-pipelines": "stages=true", "place-stages": "sums=hbm"}
+_HIDDEN = {"l2": {"place-stages": "shape=spatial"}, "bulk": _BULK}
+_SUM = {sums.replace(" cluster=", "-"): {"place-stages": f"sums={sums}"} for sums in ("l2", "dsmem", "dsmem cluster=4")}
+_TILE = {tiles: {"place-stages": f"tiles={tiles}"} for tiles in ("smem", "dsmem", "l2")}
+PATTERNS = {f"hidden-4096-{rows}": _HIDDEN for rows in PATTERN_ROWS} | {
+    "batch-reduction": _SUM | {"bulk": _BULK},
+    "multicast": _TILE | {"bulk": _BULK},
+}
+AS = "@"  # between a case and its form
 
 
 @dataclass(frozen=True)
 class Case:
-    """A model on the CPU with example arguments; `make` gives (nn.Module, args, dynamic_shapes or None)."""
+    """A model on the CPU with example arguments; `make` gives (nn.Module, args, dynamic_shapes or None). `form` are
+    options of passes by pass, on top of what is asked for."""
 
     name: str
     make: Callable[[], tuple[Any, tuple[Any, ...], Any]]
+    form: Mapping[str, str] = field(default_factory=dict)
 
 
 def suites() -> dict[str, tuple[str, ...]]:
     """The names of the cases of each suite."""
-    hidden = (f"hidden-4096-{rows}" for rows in PATTERN_ROWS)
+    patterns = [name for case, forms in PATTERNS.items() for name in (case, *(f"{case}{AS}{form}" for form in forms))]
     return {
         "gemms": (shapes.SQUARE, *shapes.GEMMS),
         "chains": shapes.chains(),
         "sweep": shapes.sweep(),
         "applications": tuple(APPLICATIONS),
-        "patterns": (*hidden, "batch-reduction", "multicast", "edge-mlp"),
+        "patterns": (*patterns, "edge-mlp"),
     }
 
 
@@ -54,6 +68,9 @@ def find(name: str, dtype: str | None) -> Case:
         return Case(name, partial(_from_file, name, dtype))
     if name in APPLICATIONS:
         return Case(name, partial(_application, name, dtype or "bf16"))
+    case, _, form = name.partition(AS)
+    if form in PATTERNS.get(case, ()):
+        return dataclasses.replace(find(case, dtype), name=name, form=PATTERNS[case][form])
     if name in suites()["patterns"] or Chain.parse(name) or Layer.parse(name):
         from . import networks
 

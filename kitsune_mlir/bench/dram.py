@@ -84,7 +84,7 @@ def run(case: Case, machine: Machine, settings: Settings, side: str) -> None:
 
     torch.manual_seed(settings.seed)
     module, args, shapes = case.make()
-    options: dict[str, Any] = {"dynamic_shapes": shapes, "options": settings.options}
+    options: dict[str, Any] = {"dynamic_shapes": shapes, "options": {**settings.options, **case.form}}
     compiled = kitsune_mlir.compile(module, args, target=settings.target, **options) if side == "kitsune" else None
     with torch.no_grad():
         args = tree_map(lambda leaf: machine.move(leaf) if isinstance(leaf, torch.Tensor) else leaf, args)

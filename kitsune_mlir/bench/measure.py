@@ -48,7 +48,7 @@ def measure(case: Case, machine: Machine, settings: Settings, say: Callable[[str
     say("making the model")
     torch.manual_seed(settings.seed)
     module, args, shapes = case.make()
-    ours = Compilation(module, args, shapes, settings.target, settings.options)
+    ours = Compilation(module, args, shapes, settings.target, {**settings.options, **case.form})
     kind = _dtype(module, args)
     record: dict[str, Any] = {"case": case.name, "dtype": str(kind).removeprefix("torch."), "target": settings.target}
     with torch.no_grad():

@@ -8,13 +8,14 @@ from typing import Any
 
 from kitsune_mlir.plan_report import _table as columns
 
-from .cases import TORCH_MODES
+from .cases import AS, TORCH_MODES
 from .shapes import SQUARE
 from .sides import OURS
 
 TEMPERATURES = ("warm", "cold")
 COLUMNS = (
-    "floor,best torch,mode,plain,ours,ours graph,TFLOP/s,torch/ours,plain/ours,ours/floor,error,rows checked,compile s,"
+    "floor,best torch,mode,plain,ours,ours graph,predicted,TFLOP/s,torch/ours,plain/ours,ours/floor,error,rows checked,"
+    "compile s,"
 ).split(",")
 RATIOS = {"torch/ours": "the best torch", "plain/ours": "cuBLAS + epilogue kernels"}
 OURS_FIRST = (*OURS, *TORCH_MODES).index
@@ -68,13 +69,15 @@ def _cells(values: Sequence[str]) -> str:
 
 
 def _overall(records: Sequence[dict[str, Any]], temperature: str) -> list[str]:
-    """A sentence for each ratio: its geometric mean and the worst case. The largest product counts for itself."""
+    """A sentence for each ratio: its geometric mean and the worst case. The largest product counts for itself, and so
+    do forms that the planner did not take."""
     lines = []
     for ratio, against in RATIOS.items():
+        counted = [record for record in records if record["case"] != SQUARE and AS not in record["case"]]
         found = {
             record["case"]: value
-            for record in records
-            if record["case"] != SQUARE and (value := record.get("ratios", {}).get(temperature, {}).get(ratio))
+            for record in counted
+            if (value := record.get("ratios", {}).get(temperature, {}).get(ratio))
         }
         if len(found) < 2:
             continue
@@ -122,7 +125,10 @@ def _row(record: dict[str, Any], temperature: str) -> dict[str, str]:
     }
     row |= {name: f"{value:.2f}" for name, value in record["ratios"][temperature].items() if value is not None}
     row |= {} if ours["error"] is None else {"error": f"{ours['error']:.1e}"}
-    return row | ({"compile s": f"{record['compiled']['seconds']:.1f}"} if "compiled" in record else {})
+    if "compiled" in record:
+        row["predicted"] = _ms(record["plan"]["predicted_us"] / 1e3)
+        row["compile s"] = f"{record['compiled']['seconds']:.1f}"
+    return row
 
 
 def _said(sides: dict[str, Any]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -52,24 +53,30 @@ def build(module: ir.Module, target: Target) -> Section:
     }
     files = {"globals.bin": data} if data else {}
     generated: dict[str, str] = {}
-    for op in walk(module, "gpu.module"):
-        kernels = [kernel for kernel in walk(op, "gpu.func", "llvm.func") if _is_kernel(kernel)]
-        if not kernels:
-            continue
-        if PIPELINE not in op.attributes:
-            _generate(op, kernels, target, manifest, files)
-            continue
-        code = _anonymous(op, kernels)
-        if code not in generated:
-            _generate(op, kernels, target, manifest, files)
-            generated[code] = ir.StringAttr(op.attributes["sym_name"]).value
-        _pipeline(op, generated[code], manifest)
+    assembled: list[tuple[str, list[ir.Operation], Future[ptxas.Assembled | None]]] = []
+    with ThreadPoolExecutor() as pool:  # ptxas assembles one module while PTX of the next is generated
+        for op in walk(module, "gpu.module"):
+            kernels = [kernel for kernel in walk(op, "gpu.func", "llvm.func") if _is_kernel(kernel)]
+            if not kernels:
+                continue
+            name = ir.StringAttr(op.attributes["sym_name"]).value
+            code = _anonymous(op, kernels) if PIPELINE in op.attributes else name
+            if code not in generated:
+                generated[code] = name
+                manifest["modules"][name] = [ir.StringAttr(kernel.attributes["sym_name"]).value for kernel in kernels]
+                text = to_ptx(op, target)
+                files[f"{name}.ptx"] = text.encode()
+                assembled.append((name, kernels, pool.submit(ptxas.assemble, text, target)))
+            if PIPELINE in op.attributes:
+                _pipeline(op, generated[code], manifest)
+        for name, kernels, result in assembled:
+            _describe_kernels(name, kernels, result.result(), manifest, files)
     return Section(manifest, files)
 
 
 def _anonymous(op: ir.Operation, kernels: list[ir.Operation]) -> str:
     """A gpu.module as text without its names, its places in the model and its launch: equal for equal code."""
-    text = op.get_asm()
+    text = op.get_asm(use_local_scope=True, assume_verified=True)
     names = [ir.StringAttr(named.attributes["sym_name"]).value for named in (op, *kernels)]
     for number, name in enumerate(names):
         text = re.sub(rf"@{re.escape(name)}\b", f"@{number}", text)
@@ -87,23 +94,17 @@ def _pipeline(op: ir.Operation, module: str, manifest: dict[str, Any]) -> None:
     manifest["pipelines"][pipeline] = {"module": module, "launch": found}
 
 
-def _generate(
-    op: ir.Operation,
+def _describe_kernels(
+    name: str,
     kernels: list[ir.Operation],
-    target: Target,
+    assembled: ptxas.Assembled | None,
     manifest: dict[str, Any],
     files: dict[str, bytes],
 ) -> None:
-    """Adds one gpu.module and its kernels to the manifest and the files."""
-    name = ir.StringAttr(op.attributes["sym_name"]).value
-    text = to_ptx(op, target)
-    files[f"{name}.ptx"] = text.encode()
-    assembled = ptxas.assemble(text, target)
+    """Adds the kernels of module `name` to the manifest and, if there is one, its cubin to the files."""
     if assembled is not None:
         files[f"{name}.cubin"] = assembled.cubin
-    labels = [ir.StringAttr(kernel.attributes["sym_name"]).value for kernel in kernels]
-    manifest["modules"][name] = labels
-    for label, kernel in zip(labels, kernels, strict=True):
+    for label, kernel in zip(manifest["modules"][name], kernels, strict=True):
         info = None if assembled is None else dataclasses.asdict(assembled.kernels[label])
         entry = {"name": label, "module": name, "origin": location(kernel.location)}
         manifest["kernels"].append({**entry, **(info or {"registers": None, "shared": None})})

@@ -120,15 +120,16 @@ def _warp_kernel(
 
 
 def _blocking(generic: Generic, least: int) -> Blocking:
-    """How many points of each loop one thread (or warp) computes together: 4 by 4 where a product has at least
-    `least` results, so that an element is loaded once for 4 of them; else one."""
-    pair = generic.product_loops()
+    """How many points of each loop one thread (or warp) computes together, where there are at least `least` results: 4
+    by 4 of a product, so that an element is loaded once for 4 of them; 4 rows of what is elementwise, so that loads
+    enough are in flight to keep DRAM busy; else one."""
+    together = generic.product_loops() or (() if generic.reduction else tuple(generic.parallel[:1]))
     with generic.op.context, generic.op.location, ir.InsertionPoint(generic.op):
         sizes = {d: generic.size(d, lambda value: value) for d in generic.parallel}
-        results = product(list(sizes.values())) if pair else 0
-    if isinstance(results, int) and results < least:
+        results = product(list(sizes.values())) if together else 0
+    if results < least if isinstance(results, int) else not generic.reduction:
         return {}
-    return {d: BLOCK for d in pair if not isinstance(sizes[d], int) or sizes[d] >= BLOCK}
+    return {d: BLOCK for d in together if not isinstance(sizes[d], int) or sizes[d] >= BLOCK}
 
 
 def _items(generic: Generic, block: Blocking, see: Callable[[ir.Value], ir.Value]) -> Size:

@@ -34,7 +34,7 @@ Step = dict[str, Any]
 Operand = int | float | str
 
 ROWS_FROM = "kitsune.rows_from"
-_SIZES = "builtin.module(func.func(expand-strided-metadata),lower-affine,canonicalize,cse)"
+_SIZES = "func.func(expand-strided-metadata,lower-affine,canonicalize,cse)"
 _SAME = ("arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui", "arith.trunci")
 
 
@@ -43,10 +43,10 @@ def host_program(module: ir.Module) -> list[Step]:
 
     Raises UnsupportedError for an operation that the host cannot do.
     """
-    run_passes(module, _SIZES)
     functions = {op.opview.name.value: op.opview for op in walk(module, "func.func")}
     if "main" not in functions:
         raise InternalError("the module has no function @main")
+    run_passes(functions["main"], _SIZES)
     return _Translation(functions, _kernels(module)).steps
 
 

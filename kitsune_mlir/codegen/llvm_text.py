@@ -11,6 +11,7 @@ _TOKEN = re.compile(
     r"|(?<![\w%@.$-])(?:f0x(?P<hex>[0-9A-F]+)|(?P<decimal>[-+]?\d+\.\d+(?:e[-+]?\d+)?)"
     r"|(?P<special>[-+](?:inf|qnan|s?nan\(0x[0-9a-fA-F]+\))))"
 )
+_HINTS = ("f0x", ".", "inf", "nan")  # one of them is in every line with a float constant
 _INLINE_ASSEMBLY = re.compile(r"^(.* call .* asm sideeffect .*)$", re.MULTILINE)
 
 
@@ -21,7 +22,8 @@ def for_llvmlite(text: str) -> str:
     bits of the double (`0x3FF7154760000000`; 0xH and 0xR before the bits of half and bfloat) for all that
     is not exact in decimal.
     """
-    text = "\n".join(_respell(line) for line in text.split("\n"))
+    lines = text.split("\n")
+    text = "\n".join(_respell(line) if any(hint in line for hint in _HINTS) else line for line in lines)
     return _INLINE_ASSEMBLY.sub(r"\1 convergent", text)
 
 

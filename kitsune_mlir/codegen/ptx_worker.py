@@ -46,7 +46,10 @@ def lower(module: ir.Module) -> ir.Operation:
         for function in walk(module, "gpu.func")
         if MAPS in function.attributes
     }
-    PassManager.parse(LOWER).run(module.operation)
+    passes = PassManager.parse(LOWER)
+    passes.enable_verifier(False)  # once at the end does; after each of them it takes as long as they do
+    passes.run(module.operation)
+    module.operation.verify()
     for function in walk(module, "llvm.func"):
         if "gpu.kernel" not in function.attributes and len(function.regions[0].blocks):
             function.attributes["convergent"] = ir.UnitAttr.get()

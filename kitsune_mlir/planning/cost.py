@@ -6,6 +6,7 @@ and its share of L2 for weights it streams and for queue tiles that pass through
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 from .target import Target
@@ -27,6 +28,11 @@ class StageCost:
     dram_bytes: float = 0.0  # loads and stores, a row
     queue_bytes: float = 0.0  # tiles got and put, a row
     row_bytes: float = 0.0  # the widest set of tiles alive at once, a row
+
+    def part(self, parts: int) -> StageCost:
+        """Of one of so many CTAs that share the columns."""
+        shared = ("product_flops", "simt_ops", "weight_bytes", "dram_bytes")
+        return dataclasses.replace(self, **{name: getattr(self, name) / parts for name in shared})
 
 
 def tile_us(stage: StageCost, rows: int, target: Target, queues_in_l2: bool) -> float:

@@ -75,6 +75,17 @@ def cut(
     return best[count]
 
 
+def cut_everywhere(
+    stages: Sequence[StageCost], queues: Sequence[QueueCost], rows: int | None, target: Target, chains: Chains
+) -> Cut:
+    """Every queue of tiles severed: the bulk-synchronous form, a stage a kernel."""
+    runs: list[Run] = []
+    for run in _runs(stages, queues, chains):  # shorter ones first
+        if run.first == (runs[-1].last + 1 if runs else 0):
+            runs.append(run)
+    return Cut(tuple(runs), sum(run_us(run, stages, queues, rows, target) for run in runs))
+
+
 def run_us(
     run: Run, stages: Sequence[StageCost], queues: Sequence[QueueCost], rows: int | None, target: Target
 ) -> float:

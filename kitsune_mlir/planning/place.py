@@ -129,14 +129,21 @@ def _chained(
         ]
     clusters = min(tiles * form.column_tiles, target.sms // form.cluster)
     transports = found.transports if form.cluster == 1 else ("dsmem",) * len(queues)
-    replicas = (clusters * form.cluster,)
-    return [dataclasses.replace(found, replicas=replicas, transports=transports, cluster=form.cluster)]
+    ctas, parts = clusters * form.cluster, form.cluster * form.column_tiles
+    pieces = max(1, -(-(rows or UNKNOWN_ROWS) // CHAINED_ROWS)) * parts
+    predicted = pipeline_us([[stage.part(parts) for stage in stages]], [ctas], pieces, CHAINED_ROWS, target, False)
+    return [
+        dataclasses.replace(
+            found, replicas=(ctas,), transports=transports, cluster=form.cluster, predicted_us=predicted
+        )
+    ]
 
 
 def _accumulations(form: Chained) -> list[tuple[str, str, int]]:
     """Transports of tiles and of partial sums, and how many partial sums a cluster adds up."""
-    found = [("smem", "l2", 1), ("smem", "dsmem", form.cluster), ("smem", "hbm", 1)]
-    return found + [("dsmem", "l2", 1), ("l2", "l2", 1)] if form.shares else found
+    found = [("smem", "l2", 1), ("smem", "hbm", 1)]
+    found += [("smem", "dsmem", form.cluster)] if form.cluster > 1 else []
+    return found + ([("dsmem", "l2", 1), ("l2", "l2", 1)] if form.shares else [])
 
 
 def _accumulated(
@@ -157,7 +164,8 @@ def _accumulated(
     ctas, ring = groups * form.blocks, groups * SHARED_SLOTS if tile == "l2" else 1
     share = max((queue.row_bytes for queue in queues if not queue.accumulates), default=0) * TILE_ROWS / form.blocks
     waiting = -(-count // groups) * handover_us(share, tile, target)
-    predicted = pipeline_us([list(stages)], [ctas], count, TILE_ROWS, target, False, waiting)
+    resident = [dataclasses.replace(stage, weight_bytes=0.0) for stage in stages]  # in shared memory all the time
+    predicted = pipeline_us([resident], [ctas], count, TILE_ROWS, target, False, waiting)
     for queue in queues:
         if queue.accumulates:
             predicted += reduction_us(queue.row_bytes, groups, form.blocks, form.cluster, sum_, target)

@@ -15,7 +15,7 @@ from .device_tensor import numpy_dtype
 from .tensor_map import BoundMaps, TensorMaps
 
 # As codegen/pipeline/watch.py writes it.
-REPORT = ("queue", "waits_for_full", "cta", "tile", "counter", "wanted")
+REPORT = ("wait", "cta", "tile", "first", "second")
 REPORT_AT = 128  # bytes into the workspace
 ALIGNMENT = 16  # of tensors, in bytes: kernels access words of that size
 
@@ -143,7 +143,7 @@ class PipelineLauncher:
                 check(self._driver, "cuLaunchKernelEx", status)
         if self._launch["watched"]:
             _stream_object(self._device, stream).sync()
-            self._raise_report(stream, workspace)
+            self._raise_report(workspace)
 
     def copied(self, pointer: int, nbytes: int, stream: int) -> Any:
         """A copy of a tensor; freed, in stream order, when the caller drops it."""
@@ -151,22 +151,23 @@ class PipelineLauncher:
         call(self._driver, "cuMemcpyDtoDAsync", int(copy.handle), pointer, nbytes, stream)
         return copy
 
-    def _raise_report(self, stream: int, workspace: int) -> None:
-        """Raises if a wait of the launch that just ended was in vain; its workspace is not used again."""
+    def _raise_report(self, workspace: int) -> None:
+        """Raises if a wait of the launch that just ended was in vain; leaves the workspace as it was before."""
         report = (ctypes.c_uint32 * (1 + len(REPORT)))()
         address = workspace + REPORT_AT
         call(self._driver, "cuMemcpyDtoH", ctypes.addressof(report), address, ctypes.sizeof(report))
         if not report[0]:
             return
-        self._workspaces.pop(stream, None)
-        found = dict(zip(REPORT, report[1:]))
-        queue = self._launch["watched"][found["queue"]]
-        awaited = "tile" if found["waits_for_full"] else "free slot for tile"
-        where = f"queue '{queue['name']}' ({queue['location']})"
-        raise InternalError(
-            f"pipeline '{self._launch['kernel']}' hangs: CTA {found['cta']} waits for {awaited} {found['tile']} of "
-            f"{where}; its counter is {found['counter']}, wanted {found['wanted']}"
-        )
+        call(self._driver, "cuMemsetD8", workspace, 0, self.workspace_bytes)
+        raise InternalError(f"pipeline '{self._launch['kernel']}' hangs: {said(self._launch['watched'], report[1:])}")
+
+
+def said(watched: Sequence[dict[str, str]], report: Sequence[int]) -> str:
+    """What a report's words, after the flag, say."""
+    found = dict(zip(REPORT, report))
+    wait = watched[found["wait"]]
+    awaited = wait["awaited"].format(found["first"], found["second"])
+    return f"CTA {found['cta']} waits, at tile {found['tile']}, for {awaited} ({wait['location']})"
 
 
 class BoundPipeline:

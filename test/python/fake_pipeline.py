@@ -17,7 +17,7 @@ from simt_tma import encode
 from simt_warps import run_warps
 
 from kitsune_mlir.mlir import ir
-from kitsune_mlir.runtime.cuda_pipeline import REPORT, REPORT_AT
+from kitsune_mlir.runtime.cuda_pipeline import REPORT, REPORT_AT, said
 
 Described = tuple[tuple[int, ...], str]  # shape, dtype
 Tensor = tuple[int, tuple[int, ...], str]  # pointer, shape, dtype
@@ -31,10 +31,10 @@ class PipelineDevice(FakeDevice):
         self._decoded: dict[str, Op] = {}
         self.rng = np.random.default_rng(seed)
         self.pipeline_launches = 0
-        self.launches: list[dict[str, Any]] = []  # of the pipelines, as described
+        self.described: list[dict[str, Any]] = []  # of the pipelines, as described
 
     def pipeline(self, launch: dict[str, Any], code: str) -> FakeLauncher:
-        self.launches.append(launch)
+        self.described.append(launch)
         return FakeLauncher(self, launch, [decode(self._kernels[name]) for name in (launch["kernel"], *launch["then"])])
 
     def bytes_of(self, pointer: int, nbytes: int) -> np.ndarray:
@@ -100,9 +100,7 @@ class FakeLauncher:
 
     def _look_at_report(self, report: np.ndarray) -> None:
         if report[0]:
-            fields = dict(zip(REPORT, report[1:].tolist(), strict=False))
-            queue = self._launch["watched"][fields.pop("queue")]
-            raise Deadlock(f"reported: {queue['name']}, {queue['location']}, {fields}")
+            raise Deadlock(f"reported: {said(self._launch['watched'], report[1 : 1 + len(REPORT)].tolist())}")
 
     def _regions(self, kind: str, tensors: Sequence[Tensor], writable: bool) -> Iterator[Region]:
         seen: dict[int, int] = {}

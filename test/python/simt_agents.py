@@ -220,6 +220,19 @@ class Agent(Instructions):
         for frame in self.frames:
             frame.mask = frame.mask & mask
 
+    def drop(self, mask: np.ndarray) -> None:
+        """Threads end, in the block that is being run; others go on where they left them."""
+        self.restrict(~mask)
+        while self.frames and not self.frames[-1].mask.any():
+            frame = self.frames.pop()
+            if frame.op is None:
+                continue
+            if frame.op.name == "scf.if":
+                self._next_side(frame.op, frame.state[1])
+            else:
+                assert frame.op.name == "scf.for", "threads end in a loop that waits"
+                self._results(frame.op, frame.state[3])
+
     def copy_to(self, other: Agent) -> None:
         other.values = dict(self.values)
         other.frames = [Frame(f.operations, f.mask, f.op, f.at, _copied(f.state)) for f in self.frames]

@@ -153,6 +153,20 @@ def _shuffle(run: Assembler, mask: np.ndarray, to: str, value: Any, lane: Any, c
     run.write(to, values[np.arange(len(mask)) // 32 * 32 + lanes % 32])
 
 
+def _select(run: Assembler, mask: np.ndarray, to: str, a: Any, b: Any, predicate: str) -> None:
+    run.write(to, np.where(run.read(predicate), run.read(a), run.read(b)).astype(np.int32))
+
+
+def _exit(run: Assembler, mask: np.ndarray) -> None:
+    run.agent.end_some(mask)
+
+
+def _look_at(run: Assembler, mask: np.ndarray, to: str, place: Any) -> None:
+    """A word that many may load while it changes, which orders nothing."""
+    address = run.number(place, mask)
+    run.write(to, run.agent._poll(address, run.agent._counter(address), run.op, False, mask))
+
+
 def _load_counter(run: Assembler, mask: np.ndarray, to: str, place: Any) -> None:
     run.one(mask)
     address = run.number(place, mask)
@@ -203,7 +217,10 @@ def _mbarrier_expect(run: Assembler, mask: np.ndarray, _: str, place: Any, nbyte
     _mbarrier_arrive(run, mask, _, place)
 
 
-def _mbarrier_wait(run: Assembler, mask: np.ndarray, to: str, place: Any, parity: Any, relaxed: bool = False) -> None:
+def _mbarrier_wait(
+    run: Assembler, mask: np.ndarray, to: str, place: Any, parity: Any, sleep: Any = None, relaxed: bool = False
+) -> None:
+    """With a limit to its sleep it comes back without success too."""
     barrier = run.mbarrier(place, mask)
     if barrier.passed(run.number(parity, mask)):
         if relaxed:
@@ -212,8 +229,19 @@ def _mbarrier_wait(run: Assembler, mask: np.ndarray, to: str, place: Any, parity
         else:
             run.agent._acquired(barrier.clock, mask)
         run.write(to, np.array(True))
-    else:
+    elif sleep is None:
         run.agent.wait(barrier)
+    else:
+        run.agent.polls = str(barrier)
+        run.write(to, np.array(False))
+
+
+def _bar_reduce(run: Assembler, mask: np.ndarray, to: str, number: Any, threads: Any, vote: str) -> None:
+    """barrier.red.or.pred: whether the predicate holds in one of the threads that meet."""
+    vote = bool(np.any(np.broadcast_to(run.read(vote), mask.shape) & mask))
+    found = run.agent.vote(run.number(number, mask), run.number(threads, mask), mask, vote)
+    if found is not None:
+        run.write(to, np.array(found))
 
 
 def _bar_sync(run: Assembler, mask: np.ndarray, number: Any, threads: Any) -> None:
@@ -291,6 +319,10 @@ _INSTRUCTIONS: dict[str, Callable[..., None]] = simt_copies.INSTRUCTIONS | {
     ":": _pass,
     "bra": Assembler.branch,
     "trap": _trap,
+    "exit": _exit,
+    "selp.b32": _select,
+    "ld.relaxed.gpu.global.u32": _look_at,
+    "barrier.cta.red.or.pred": _bar_reduce,
     "shfl.sync.idx.b32": _shuffle,
     "ld.acquire.gpu.global.u32": _load_counter,
     "st.release.gpu.global.u32": _store_counter,

@@ -21,7 +21,7 @@ class MBarrier:
         self.component = clocks.component(f"a copy that lands on {name}")
         self.made = (by, int(clocks.now[by]))  # by a warp, at its clock
         self.waiters: list[Any] = []
-        self._coming = np.zeros(clocks.size, np.int64)
+        self._clocks, self._coming = clocks, np.zeros(clocks.size, np.int64)
         self.clock = self._coming.copy()
 
     def __str__(self) -> str:
@@ -54,6 +54,7 @@ class MBarrier:
         if self.pending or self.nbytes:
             return []
         self.completed += 1
+        self._clocks.phases += 1
         self.pending = self.arrivals
         self._coming[self.component] = self.completed
         self.clock = self._coming.copy()
@@ -71,6 +72,7 @@ class NamedBarrier:
     def __init__(self, name: str):
         self.name, self.threads, self.waiters = name, 0, []
         self._warps: list[np.ndarray] = []
+        self._vote: bool | None = None
 
     def __str__(self) -> str:
         return f"{self.name} has {self._arrived()} threads of {self.threads}"
@@ -78,20 +80,33 @@ class NamedBarrier:
     def _arrived(self) -> int:
         return 32 * sum(map(len, self._warps))
 
-    def arrive(self, agent: Any, warps: np.ndarray, threads: int, clocks: Clocks) -> list[Any]:
-        """Gives those that can go on: `agent` too when it is the last."""
+    def arrive(self, agent: Any, warps: np.ndarray, threads: int, clocks: Clocks, vote: bool | None) -> list[Any]:
+        """Gives those that can go on: `agent` too when it is the last. Those that voted find the outcome."""
         if self._warps and threads != self.threads:
             raise MemoryFault(f"{self}, and {threads} threads are waited for by {agent}")
         self.threads = threads
         self._warps.append(warps)
         self.waiters.append(agent)
+        if vote is not None:
+            self._vote = vote or bool(self._vote)
         if self._arrived() > threads:
             raise MemoryFault(f"{self}")
-        if self._arrived() < threads:
+        return self._look(clocks)
+
+    def fewer(self, threads: int, clocks: Clocks) -> list[Any]:
+        """Of those that were to come some ended. Gives those that can go on."""
+        self.threads = threads
+        return self._look(clocks) if self._warps else []
+
+    def _look(self, clocks: Clocks) -> list[Any]:
+        if self._arrived() < self.threads:
             return []
         together = np.concatenate(self._warps)
         clocks.acquire(together, clocks.release(together))
         waiters, self.waiters, self._warps = self.waiters, [], []
+        for agent in waiters:
+            agent.verdict = self._vote
+        self._vote = None
         return waiters
 
 

@@ -31,6 +31,7 @@ class Clocks:
         self.names = [f"CTA {cta} warp {warp}" for cta in range(ctas) for warp in range(warps)]
         self.seen = np.zeros((ctas * warps, self.size), np.int64)
         self.now = np.ones(ctas * warps, np.int64)
+        self.phases = 0  # of mbarriers, that are complete
         # What relaxed arrivals of a warp release, for a fence stood before; what its relaxed waits found, for a fence.
         self.fenced, self.found = np.zeros_like(self.seen), np.zeros_like(self.seen)
         # Accesses by instructions up to these clocks are visible to asynchronous copies and products.

@@ -58,6 +58,7 @@ class CtaState:
         self.units: dict[int, ProductUnit] = {}
         self.bulk: dict[int, BulkGroups] = {}  # by thread
         self.agents: list[Any] = []  # that have not ended
+        self.left = False  # by threads that waited in vain
         self.cluster: Cluster
         self.rank = 0
         self._reached: dict[int, int] = {}  # by copies and other CTAs: components, up to which clock
@@ -67,6 +68,10 @@ class CtaState:
         """Their components."""
         return self.number * self.clocks.warps + np.arange(self.clocks.warps)
 
+    def alive(self) -> int:
+        """Threads of warps that have not ended."""
+        return 32 * sum(int(agent.mask.reshape(-1, 32).any(1).sum()) for agent in self.agents)
+
     def reach(self, component: int, now: int) -> None:
         """An access to its shared memory that its own threads do not make themselves."""
         if not self.agents:
@@ -75,6 +80,8 @@ class CtaState:
 
     def end(self) -> None:
         """Its last thread ended. Nobody may come to its shared memory any more."""
+        if self.left:
+            return
         seen = self.clocks.seen[self.warps].max(0)
         for component, now in self._reached.items():
             if seen[component] < now:

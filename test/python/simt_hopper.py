@@ -12,7 +12,7 @@ from simt_barriers import ClusterBarrier, MBarrier, NamedBarrier
 from simt_clocks import SPACES, EngineClock
 from simt_cta import CtaState, ProductUnit
 from simt_decode import Op
-from simt_instructions import Counters, Exit
+from simt_instructions import Counters
 from simt_memory import MemoryFault, Space
 
 from kitsune_mlir.mlir import ir
@@ -42,8 +42,9 @@ class WarpAgent(Agent):
         self.block_id, self.ctas = np.array(cta.number, np.int32), cta.ctas
         self._shared, self._clock, self._shared_clock = cta.space, cta.clock, cta.clock
         self.mask, self.values, self.polls = np.ones(self.threads, np.bool_), {}, "nothing"
-        self._counted = -1  # how many atomic operations it has seen while it waits
+        self._counted = -1  # how many atomic operations and completed phases it has seen while it waits
         self.cluster_phase = -1  # of the cluster's barrier, at its arrival
+        self.verdict: bool | None = None  # of the barrier where it voted
         cta.agents.append(self)
 
     def __str__(self) -> str:
@@ -66,8 +67,9 @@ class WarpAgent(Agent):
 
     def polled(self) -> None:
         self.pause = True
-        self.waits_for = None if self._counted != self._counters.version else self._counters
-        self._counted = self._counters.version
+        changes = self._counters.version + self.clocks.phases
+        self.waits_for = None if self._counted != changes else self._counters
+        self._counted = changes
 
     def _cta_warps(self, mask: np.ndarray) -> np.ndarray:
         return self.first // 32 + np.flatnonzero(mask.reshape(-1, 32).any(1))
@@ -98,16 +100,32 @@ class WarpAgent(Agent):
     # Barriers of threads.
 
     def _gpu_barrier(self, op: Op, mask: np.ndarray) -> list[Any]:
-        self.barrier(0, self.cta.threads, mask)
+        self.barrier(0, self.cta.alive(), mask)
         return []
 
-    def barrier(self, number: int, threads: int, mask: np.ndarray) -> None:
+    def barrier(self, number: int, threads: int, mask: np.ndarray, vote: bool | None = None) -> None:
         if not 0 <= number <= 15 or threads % 32:
             raise MemoryFault(f"there is no barrier {number} of {threads} threads")
         self._all_of_it(mask, "a barrier")
         barrier = self.cta.named.setdefault(number, NamedBarrier(f"barrier {number}"))
         self.pause, self.waits_for = True, barrier
-        self.scheduler.add(_joined(barrier.arrive(self, self.warps(mask), threads, self.clocks)))
+        self.scheduler.add(_joined(barrier.arrive(self, self.warps(mask), threads, self.clocks, vote)))
+
+    def vote(self, number: int, threads: int, mask: np.ndarray, vote: bool) -> bool | None:
+        """Meets other threads at a barrier; what they voted, once they have met."""
+        found, self.verdict = self.verdict, None
+        if found is None:
+            self.again()
+            self.barrier(number, threads, mask, vote)
+        return found
+
+    def end_some(self, mask: np.ndarray) -> None:
+        """Threads leave: a CTA's barriers of all threads do without them. What is under way to its shared memory lands
+        in time, which is not checked."""
+        self.cta.left = self.pause = True
+        self.drop(mask)
+        if (barrier := self.cta.named.get(0)) is not None:
+            self.scheduler.add(_joined(barrier.fewer(self.cta.alive(), self.clocks)))
 
     def _all_of_it(self, mask: np.ndarray, what: str) -> None:
         if (mask != self.mask).any():
@@ -231,11 +249,8 @@ class WarpAgent(Agent):
         return []
 
     def _llvm_inline_asm(self, op: Op, mask: np.ndarray) -> list[Any]:
-        if op.assembly.text == "exit;":
-            self._all_of_it(mask, "an end")
-            raise Exit
         first, *more = op.assembly.statements
-        if not more and first.opcode.startswith(("mma.", "ld.", "red.", "atom.")):
+        if not more and first.opcode.startswith(("mma.", "ld.acquire.", "red.", "atom.")):
             return super()._llvm_inline_asm(op, mask)
         return Assembler(self, op, mask).run()
 

@@ -195,7 +195,7 @@ class Instructions(Simt):
 
     def _acquired(self, clock: np.ndarray, mask: np.ndarray) -> None:
         """The thread of the mask comes after what that clock says."""
-        self._clock.acquire(clock)
+        self._clock.acquire(clock, int(self.thread_id[mask][0]))
 
     def _mma(self, parts: dict[str, str], constraints: str, values: list[Any], mask: np.ndarray) -> list[Any]:
         """Registers are found by the constraints: an input tied to an output has its number."""

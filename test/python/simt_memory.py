@@ -31,14 +31,15 @@ class Clock:
     def __init__(self, cta: int, ctas: int):
         self.cta, self.now = cta, 1
         self.seen = np.zeros(ctas, np.int64)
-        self._pending = self.seen.copy()
+        self._acquired: dict[int, np.ndarray] = {}  # by a thread
 
-    def acquire(self, released: np.ndarray) -> None:
+    def acquire(self, released: np.ndarray, thread: int) -> None:
         """One thread acquired; the others follow at the next barrier."""
-        self._pending = np.maximum(self._pending, released)
+        self._acquired[thread] = np.maximum(self._acquired.get(thread, self.seen), released)
 
     def barrier(self) -> None:
-        self.seen = np.maximum(self.seen, self._pending)
+        for acquired in self._acquired.values():
+            self.seen = np.maximum(self.seen, acquired)
         self.seen[self.cta] = self.now
         self.now += 1
 
@@ -47,8 +48,11 @@ class Clock:
 
     def precedes(self, stamps: np.ndarray, own: np.ndarray) -> np.ndarray:
         """Whether accesses of these stamps (0: none) come before an access of `own` stamps."""
-        ctas = (stamps >> THREAD_BITS) & ((1 << CTA_BITS) - 1)
-        return (stamps >> (THREAD_BITS + CTA_BITS) <= self.seen[ctas]) | (stamps == own)
+        ctas, clocks = (stamps >> THREAD_BITS) & ((1 << CTA_BITS) - 1), stamps >> (THREAD_BITS + CTA_BITS)
+        good = (clocks <= self.seen[ctas]) | (stamps == own)
+        for thread, acquired in self._acquired.items():
+            good |= (own & MANY == thread) & (clocks <= acquired[ctas])
+        return good
 
     def readers(self, own: np.ndarray) -> Iterator[tuple[int, Any]]:
         """Whose accesses these stamps are, and which of them."""

@@ -43,12 +43,13 @@ def run_warps(
             agent.start()
             scheduler.add([agent])
     polling: list[WarpAgent] = []
-    version = counters.version
+    version = 0
     with np.errstate(all="ignore"):
         while scheduler.ready or polling:
-            if polling and (counters.version != version or (not scheduler.ready and launch["watched"])):
+            changes = counters.version + clocks.phases
+            if polling and (changes != version or (not scheduler.ready and launch["watched"])):
                 scheduler.add(polling)
-                polling, version = [], counters.version
+                polling, version = [], changes
             if not scheduler.ready:
                 break
             one = scheduler.draw()
@@ -56,7 +57,7 @@ def run_warps(
                 scheduler.add([one])
             elif isinstance(one, WarpAgent) and one.waits_for is counters:
                 if not polling:
-                    version = counters.version
+                    version = counters.version + clocks.phases
                 polling.append(one)
     if waiting := [str(agent) for cta in ctas for agent in cta.agents]:
         raise Deadlock("; ".join(waiting))

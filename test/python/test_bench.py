@@ -75,7 +75,7 @@ def test_tables_show_losers_and_failures():
     for order in (records, records[::-1]):
         lines = table.summary(order, "warm").splitlines()
         (row,) = (line.split() for line in lines if line.startswith("  small"))
-        assert row[2:6] == ["2.000", "graph", "2.000", "8.000"] and row[8:10] == ["0.25", "0.25"]
+        assert row[2:6] == ["2.000", "graph", "2.000", "8.000"] and row[9:11] == ["0.25", "0.25"]
         assert any("dead" in line and "no memory" in line for line in lines)
     assert table.case_text(records[1]) == "dead: no memory"
 

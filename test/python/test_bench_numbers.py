@@ -85,9 +85,17 @@ NETWORKS = [name for suite, names in cases.suites().items() if suite != "applica
 @pytest.mark.parametrize("name", dict.fromkeys(NETWORKS))
 def test_every_network_can_be_made_and_run(name):
     with torch.device("meta"), torch.no_grad():
-        module, args, _ = networks.make(name, "bf16")
+        module, args, _ = cases.find(name, "bf16").make()
         results = module(*args)
     assert all(result.dtype == torch.bfloat16 for result in (results if isinstance(results, tuple) else [results]))
+
+
+def test_a_form_is_asked_for_by_name():
+    case = cases.find("multicast@bulk", None)
+    assert case.form == {"cut-pipelines": "stages=true", "place-stages": "sums=hbm"}
+    assert not cases.find("multicast", None).form
+    with pytest.raises(UserError, match="there is no case 'multicast@banana'"):
+        cases.find("multicast@banana", None)
 
 
 def test_applications_are_those_of_the_examples():

@@ -24,6 +24,17 @@ class Branches(nn.Module):
         return self.side(torch.relu(self.down(h)) + h) + x, h
 
 
+class Turned(nn.Module):
+    """Weights of (inputs, outputs), one of them of two products."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = (nn.Parameter(torch.randn(1280, 1280) / 36) for _ in range(2))
+
+    def forward(self, x):
+        return torch.relu(torch.relu(x @ self.first) @ self.second) @ self.first
+
+
 def layers(width):
     return nn.Sequential(*[m for _ in range(3) for m in (nn.Linear(width, width), nn.ReLU())])
 
@@ -32,6 +43,7 @@ CASES = {
     "layers": (lambda: layers(1280), 1280),
     "up-down": (lambda: nn.Sequential(nn.Linear(64, 1280), nn.GELU(), nn.Linear(1280, 64)), 64),
     "branches": (Branches, 64),
+    "turned": (Turned, 1280),
 }
 
 

@@ -75,3 +75,23 @@ def test_tiles_one_after_another(small_gpu):  # noqa: F811
     """More tiles than CTAs."""
     model = mlp(torch.bfloat16, (64, 64, 64), nn.SiLU)
     run(model, (torch.randn(2500, 64, dtype=torch.bfloat16),), small_gpu, TYPES[torch.bfloat16])
+
+
+class Slopes(nn.Module):
+    """Layers that differ in a number alone, and in no tensor's shape."""
+
+    def __init__(self, slopes):
+        super().__init__()
+        self.slopes = slopes
+        self.layers = nn.ModuleList(nn.Linear(64, 64, bias=False) for _ in slopes)
+
+    def forward(self, x):
+        for layer, slope in zip(self.layers, self.slopes):
+            x = nn.functional.leaky_relu(layer(x), slope)
+        return x
+
+
+def test_layers_that_differ_in_a_constant(small_gpu):  # noqa: F811
+    torch.manual_seed(5)
+    model = Slopes([0.9, 0.1, 0.9, -0.7, 0.5]).bfloat16()
+    run(model, (torch.randn(130, 64, dtype=torch.bfloat16),), small_gpu, TYPES[torch.bfloat16])

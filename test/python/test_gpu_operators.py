@@ -82,6 +82,18 @@ def test_operator(name):
     check(program, runner, args, function(*args), 1e-2 if "16" in name else 1e-5)
 
 
+@pytest.mark.parametrize("shape", [(203, 7), (4, 300), (3, 500), (5, 2, 60)], ids=str)
+def test_rows_together(shape, monkeypatch):
+    """Rows that four divides and does not, and too few."""
+    monkeypatch.setattr(gpu_linalg, "FILL", 1)
+    args = (torch.randn(shape), torch.randn(shape[-1]))
+    program, section = compiled(Function(lambda x, y: torch.relu(x) + y), args)
+    (kernel,) = mlir.walk(program.module, "gpu.func")
+    assert len(mlir.walk(kernel, "memref.store")) == (4 if shape[0] >= 4 else 1)
+    runner, _ = runner_of(program, section)
+    check(program, runner, args, torch.relu(args[0]) + args[1], 1e-6)
+
+
 PRODUCTS = {
     "rows-by-rows": (lambda x, y: x @ y.t(), (torch.randn(203, 70), torch.randn(165, 70))),
     "rows-by-columns": (lambda x, y: x @ y, (torch.randn(203, 7), torch.randn(7, 165))),

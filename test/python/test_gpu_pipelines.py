@@ -171,6 +171,6 @@ def test_a_debug_kernel_that_hangs_ends_with_a_report(small_gpu, monkeypatch):
     check(program, runner, (x,), model(x).detach(), 1e-5)
     monkeypatch.setattr(Ring, "publish", nothing(None))
     program, runner, _ = runner_of(model, (x,), small_gpu, "spatial", convert="wait-budget=1000")
-    report = r"reported: \w+, .*test_gpu_pipelines.py:\d+, {'waits_for_full': 1, .*'counter': 0, 'wanted': 1}"
+    report = r"reported: .*the tile of queue '\w+': its counter is 0, wanted 1 \(.*test_gpu_pipelines.py:\d+\)"
     with pytest.raises(Deadlock, match=report):
         check(program, runner, (x,), model(x).detach(), 1e-5)

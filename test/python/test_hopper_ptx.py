@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from test_gpu_accumulate import FORMS, SUMS, Layer, Product, layer_tensors, tensors
 from torch import nn
 
 from examples.models import nerf
@@ -17,19 +18,20 @@ PASSES = (*PARTITION, *DESIGN, *PLACE["gpu"], "convert-kitsune-to-gpu")
 BF16, F16 = torch.bfloat16, torch.float16
 
 
-def assembled(model: nn.Module, args: tuple) -> list[tuple[str, ptxas.Assembled]]:
-    """PTX and what ptxas made of it, for each pipeline."""
+def assembled(model: nn.Module, args: tuple, place: str) -> list[tuple[str, ptxas.Assembled]]:
+    """PTX and what ptxas made of it, for each pipeline; `place` are options of place-stages."""
     program = import_model(model.eval(), args)
-    pipeline.run(program.module, [pipeline.make(name, target="sm_90a") for name in PASSES])
+    options = {"place-stages": place}
+    pipeline.run(program.module, [pipeline.make(name, options.get(name, ""), "sm_90a") for name in PASSES])
     machine = target.load("sm_90a")
     texts = [ptx.to_ptx(kernel, machine) for kernel in mlir.walk(program.module, "gpu.module")]
     return [(text, ptxas.assemble(text, machine)) for text in texts]
 
 
-def check(model: nn.Module, args: tuple) -> None:
+def check(model: nn.Module, args: tuple, place: str = "") -> None:
     """Every product on warpgroups, nothing in local memory, no complaint. ptxas's C7510 to C7515 and C7520 say that
     wgmmas run one after another, C7508 that setmaxnreg is ignored."""
-    found = assembled(model, args)
+    found = assembled(model, args, place)
     assert found
     for text, result in found:
         assert "wgmma.mma_async" in text
@@ -86,3 +88,13 @@ def test_wide_product():
 @pytest.mark.parametrize("width", [pytest.param(64, marks=narrowing), 256])
 def test_nerf(width):
     check(*nerf(samples=4096, width=width, dtype=BF16))
+
+
+@pytest.mark.parametrize("sums", SUMS)
+def test_partial_sums(sums):
+    check(Product(), tensors(4096, 256, 256, BF16), sums)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_tile_to_two_products(form):
+    check(Layer(256, 256).to(BF16), layer_tensors(4096, 256, 256, BF16), form)

@@ -117,7 +117,7 @@ def free_without_fence(self, empty, leader) -> None:
 
 
 def wait_without_fence(self, slot) -> None:
-    waits._on_phase("relaxed.cluster", self.ring.full(slot), slot.parity, None)
+    waits._on_phase(waits._CLUSTER, self.ring.full(slot), slot.parity, "", None)
 
 
 MUTATIONS = {
@@ -167,7 +167,7 @@ def shared_box(mask: int, ends_early: bool = False):
             at = [device.value(1024), tma.map_pointer(maps, 0), device.value(0), device.value(0), device.value(0)]
             device.assembly(text, "r,l,r,r,r,h,~{memory}", [*at, which], None)
         with device.when(first):
-            mbarrier.wait(0, 0)
+            waits.on_barrier(0, 0)
             tma.store(tma.map_pointer(maps, 1), (0, device.mul(rank, ROWS)), 1024)
             tma.commit()
             if not ends_early:
@@ -232,7 +232,7 @@ def relay(waits_for_reads: bool = False):
                 mbarrier.expect(NBYTES, NBYTES)
                 bulk.load(data, 0, NBYTES, NBYTES)
                 publish(counter, 0)
-            mbarrier.wait(NBYTES, 0)
+            waits.on_barrier(NBYTES, 0)
             device.store(device.load(own, device.i32()), device.offset(y, device.thread(), device.i32()))
 
     return body

@@ -1,18 +1,32 @@
-"""Debug kernels: every wait has a budget (codegen/pipeline/watch.py)."""
+"""Debug kernels: every wait has a budget; one in vain is reported and ends the kernel (codegen/pipeline/watch.py)."""
 
+import pytest
 import torch
+from simt_pipeline import Deadlock
+from test_gpu_accumulate import Product, tensors
+from test_gpu_chained import mlp
+from test_gpu_models import check
+from test_gpu_pipelines import runner_of, small_gpu  # noqa: F401  (a fixture)
+from torch import nn
 
 import kitsune_mlir
 from examples.models import SMALL
+from kitsune_mlir.codegen.hopper import cluster
+from kitsune_mlir.codegen.hopper.exchange import Exchange
+from kitsune_mlir.codegen.hopper.rings import Rings
+from kitsune_mlir.codegen.hopper.tile_ring import TileRing
+from kitsune_mlir.codegen.hopper.tree import Tree
+
+BUDGET = "wait-budget=500"
 
 
-def compiled(options):
-    model, args = SMALL["mlp"](torch.bfloat16)[:2]
-    return kitsune_mlir.compile(model, args, target="sm_90a", options={"place-stages": "shape=spatial"} | options)
+def compiled(options, dtype=torch.float32, shape="spatial"):
+    model, args = SMALL["mlp"](dtype)[:2]
+    return kitsune_mlir.compile(model, args, target="sm_90a", options={"place-stages": f"shape={shape}"} | options)
 
 
 def test_each_wait_of_a_debug_kernel_can_end_it():
-    plain, debug = compiled({}), compiled({"convert-kitsune-to-gpu": "wait-budget=1000"})
+    plain, debug = compiled({}), compiled({"convert-kitsune-to-gpu": BUDGET})
     waits = plain.ptx.count("ld.acquire.gpu")
     assert waits == 4  # two queues, each waited for at both ends
     assert "exit;" not in plain.ptx
@@ -20,8 +34,121 @@ def test_each_wait_of_a_debug_kernel_can_end_it():
     assert debug.ptx.count("cas.b32") == waits
 
 
-def test_the_runtime_knows_the_queues_of_a_debug_kernel():
-    section = compiled({"convert-kitsune-to-gpu": "wait-budget=1000"})._content.sections["sm_90a"]
-    launch = section.manifest["pipelines"]["pipeline0"]["launch"]
-    assert [queue["name"] for queue in launch["watched"]] == ["q0", "q1"]
-    assert all("mlp.py" in queue["location"] for queue in launch["watched"])
+def test_each_wait_of_a_debug_kernel_of_warpgroups_can_end_it():
+    debug = compiled({"convert-kitsune-to-gpu": BUDGET}, torch.bfloat16, "chained")
+    asked = debug.ptx.count("mbarrier.try_wait")
+    assert asked and debug.ptx.count("exit;") == debug.ptx.count("cas.b32") == asked
+    assert "@!done bra again" not in debug.ptx
+    plain = compiled({}, torch.bfloat16, "chained")
+    assert plain.ptx.count("@!done bra again") == asked
+    assert not any(word in plain.ptx for word in ("exit;", "cas.b32", "barrier.red", "bar.red"))
+
+
+def test_the_runtime_knows_what_a_debug_kernel_waits_for():
+    section = compiled({"convert-kitsune-to-gpu": BUDGET})._content.sections["sm_90a"]
+    watched = section.manifest["pipelines"]["pipeline0"]["launch"]["watched"]
+    assert {wait["awaited"].split(":")[0] for wait in watched} == {
+        f"{awaited} of queue '{queue}'" for awaited in ("the tile", "a free slot") for queue in ("q0", "q1")
+    }
+    assert all("mlp.py" in wait["location"] for wait in watched)
+
+
+class Normalised(nn.Module):
+    """Products that share tiles and sums of rows in a cluster."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.first, self.norm, self.second = nn.Linear(64, width), nn.LayerNorm(width), nn.Linear(width, width)
+
+    def forward(self, x):
+        return self.norm(self.second(torch.relu(self.first(x))))
+
+
+def chained(rows=300):
+    return mlp(torch.bfloat16, (64, 256, 256, 64), nn.ReLU), (torch.randn(rows, 64, dtype=torch.bfloat16),), "chained"
+
+
+def shared(rows=140):
+    torch.manual_seed(0)
+    return Normalised(320).bfloat16(), (torch.randn(rows, 64, dtype=torch.bfloat16),), "chained"
+
+
+def apart(rows=900):
+    return mlp(torch.bfloat16, (64, 64, 64), nn.ReLU), (torch.randn(rows, 64, dtype=torch.bfloat16),), "spatial"
+
+
+def summed():
+    return Product(), tensors(900, 64, 192, torch.bfloat16), "chained"
+
+
+def runner(case, target, seed=0):
+    model, args, shape = case
+    tile = 128 if shape == "spatial" else 0
+    program, made, device = runner_of(model.eval(), args, target, shape, seed=seed, tile=tile, convert=BUDGET)
+    return program, made, args, device
+
+
+@pytest.mark.parametrize("case", [chained, shared, apart, summed])
+@pytest.mark.parametrize("seed", range(2))
+def test_a_budget_changes_no_result(case, seed, small_gpu):  # noqa: F811
+    made = case()
+    program, made_runner, args, device = runner(made, small_gpu, seed)
+    with torch.no_grad():
+        wanted = made[0](*args)
+    for _ in range(2):
+        check(program, made_runner, args, wanted, 2e-2)
+    assert all(launch["watched"] for launch in device.described)
+
+
+def nothing(*_) -> None:
+    """In place of a signal."""
+
+
+# A signal that is left out, in which kernel, and the reports that may come of it.
+HANGS = {
+    "slots of weights are not given back": (
+        chained,
+        (Rings, "release"),
+        r"CTA \d waits, at tile \d, for a free slot of the ring of (weights|tiles): slot \d, parity [01] \(.*\)",
+    ),
+    "a tile is not published": (
+        apart,
+        (TileRing, "publish"),
+        r"for the tile of queue 'q0': its counter is 0, wanted 2 \(.*\.py:\d+\)",
+    ),
+    "a tile is not released": (
+        lambda: apart(3000),
+        (TileRing, "release"),
+        r"for a free slot of queue 'q\d': its counter is 0, wanted [24] \(.*\.py:\d+\)",
+    ),
+    "others are not told that a tile was used": (
+        shared,
+        (Exchange, "release"),
+        r"for the other CTAs to be done with the tile sent last: parity [01] \(.*test_wait_budget.py:\d+\)",
+    ),
+    "a tile is not sent": (shared, (cluster, "copy"), r"for the other CTAs' shares of a tile: parity [01] \("),
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", HANGS)
+def test_a_hang_is_reported(name, seed, small_gpu, monkeypatch):  # noqa: F811
+    case, (owner, method), report = HANGS[name]
+    monkeypatch.setattr(owner, method, nothing)
+    made = case()
+    program, made_runner, args, _ = runner(made, small_gpu, seed)
+    with pytest.raises(Deadlock, match=f"reported: .*{report}"):
+        check(program, made_runner, args, made[0](*args), 1)
+
+
+def test_a_sum_that_misses_a_part_is_reported(small_gpu, monkeypatch):  # noqa: F811
+    sync = Tree.sync
+
+    def late(self, leader):
+        sync(self.__class__(**vars(self) | {"ctas": self.ctas + 1}), leader)
+
+    monkeypatch.setattr(Tree, "sync", late)
+    made = summed()
+    program, made_runner, args, _ = runner(made, small_gpu)
+    with pytest.raises(Deadlock, match=r"for the partial sums of all CTAs: its counter is (\d+), wanted \d+ \("):
+        check(program, made_runner, args, made[0](*args), 1)

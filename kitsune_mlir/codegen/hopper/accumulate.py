@@ -140,8 +140,8 @@ class Accumulation:
         return self.share if self.tiles in SHARED else self.right_boxes
 
     def box(self, load: int, number: int, first: Int) -> Int:
-        """Where in a slot own box `number` of a load lies: of the first in place of the tile's, whose box `first` is the
-        first own one; of others after the tile."""
+        """Where in a slot own box `number` of a load lies: of load 0 in place of the tile's boxes, of which the own
+        ones begin at `first`; of others after the tile."""
         if load == 0:
             return device.add(first, GROUPS + number)
         return GROUPS + self.right_boxes + (load - 1) * self.own_boxes + number

@@ -21,11 +21,12 @@ from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
 from kitsune_mlir.codegen.pipeline.memory import Memory, element_of, shape_of
+from kitsune_mlir.codegen.pipeline.watch import Waits
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import arith, ir
 from kitsune_mlir.planning.target import Target
 
-from . import accumulate, cluster, mbarrier, shares, tma, warps, wgmma
+from . import accumulate, cluster, mbarrier, shares, tma, waits, warps, wgmma
 from .accumulate import BARRIER_BYTES, BLOCK_ROWS, BOX_BYTES, GROUPS, TILE_ROWS, Accumulation
 from .cluster_sum import SUMS, ClusterSum
 from .fragments import BLOCK, HALVES
@@ -34,8 +35,7 @@ from .mbarrier import Ring, Slot
 from .multicast import BesideProduct, InPlace
 from .shares import ClusterShares, L2Shares, Shares
 from .stores import BoxWriter
-from .tile_ring import COUNTER_BYTES
-from .tree import Tree, workspace_bytes
+from .tree import OTHERS_AT, Tree
 from .wgmma import CHUNK
 
 THREADS = (1 + GROUPS) * wgmma.THREADS
@@ -43,6 +43,8 @@ CONSUMERS = GROUPS * wgmma.THREADS
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 24, 240
 BARRIER = 1  # of all consumers; those of a warpgroup alone follow
 STEPS = TILE_ROWS // wgmma.STEP
+CLUSTER_BARRIERS = 3  # that the CTAs of a cluster come to after waits, at most
+_ALIGN = 256
 
 
 class AccumulateKernel:
@@ -51,8 +53,8 @@ class AccumulateKernel:
 
     padded: frozenset[int] = frozenset()
 
-    def __init__(self, pipeline: kitsune.PipelineOp, target: Target):
-        self.pipeline = pipeline
+    def __init__(self, pipeline: kitsune.PipelineOp, target: Target, wait_budget: int = 0):
+        self.pipeline, self.waits = pipeline, Waits(wait_budget)
         self.plan = accumulate.fit(pipeline, target, pipeline.cluster)
         self.tensors, self.results = self.plan.tensors, [output.result for output in self.plan.outputs]
         self.ends = [output.end for output in self.plan.outputs]
@@ -64,6 +66,13 @@ class AccumulateKernel:
         self.partials = self.groups // self.added_first
         self.slots = self.plan.slots(target)
         self.height, self.width = self.plan.blocks_down * BLOCK_ROWS, self.plan.blocks_across * self.plan.columns
+        # The workspace: counters, partial sums, a ring of shares of tiles (shares.py).
+        counted, ring_bytes = 0, 0
+        if self.plan.tiles == "l2":
+            counted, ring_bytes = shares.l2_bytes(self.ctas, self.groups, self.plan.right_boxes)
+        self.counter_bytes = OTHERS_AT + counted
+        self.ring_at = _aligned(self.counter_bytes + self.partials * self.height * self.width * 4)
+        self.workspace_bytes = self.ring_at + ring_bytes
 
     def streams(self) -> list[int]:
         """The numbers of the streamed tensors among the arguments; all have the same rows."""
@@ -79,9 +88,9 @@ class AccumulateKernel:
                 "cluster": self.cluster,
                 "threads": THREADS,
                 "shared_bytes": BARRIER_BYTES + self.slots * self.plan.slot_bytes + self.plan.weight_bytes,
-                "workspace_bytes": self.counters_at + sum(self._l2_bytes),
+                "workspace_bytes": self.workspace_bytes,
                 "cooperative": not self.apart,
-                "watched": [],
+                "watched": self.waits.described,
                 "streams": self.streams(),
                 "tile_rows": TILE_ROWS,
                 "maps": [map_.description() for map_ in self.plan.maps],
@@ -89,44 +98,34 @@ class AccumulateKernel:
             }
         )
 
-    @property
-    def counters_at(self) -> int:
-        """Where in the workspace, after the partial sums, the ring of shares of tiles lies (shares.py)."""
-        return -(-workspace_bytes(self.partials, self.height, self.width) // COUNTER_BYTES) * COUNTER_BYTES
-
-    @property
-    def _l2_bytes(self) -> tuple[int, int]:
-        return shares.l2_bytes(self.ctas, self.groups, self.plan.right_boxes) if self.plan.tiles == "l2" else (0, 0)
-
     def shares(self, frame: Frame, block: Int, group: Int, barriers: Int, ring: Ring) -> Shares | None:
         """What CTA `block` of a group tells the others of a tile; None where each computes it all."""
-        end = self.plan.blocks, block, self.plan.own_boxes, barriers, ring
+        place = self.plan.blocks, block, self.plan.own_boxes, barriers, ring
         if self.plan.tiles == "dsmem":
-            return ClusterShares(*end)
+            return ClusterShares(*place)
         if self.plan.tiles != "l2":
             return None
-        i8, (counted, nbytes) = ir.IntegerType.get_signless(8), self._l2_bytes
-        counters = device.offset(frame.workspace, self.counters_at, i8)
-        data = device.offset(counters, counted, i8)
-        own = device.offset(counters, device.mul(group, counted // self.groups), i8)
-        return L2Shares(*end, own, device.offset(data, device.mul(group, nbytes // self.groups), i8))
-
-    def clear(self, frame: Frame) -> None:
-        """One thread: zeroes the counters of the shares of tiles."""
-        for cta in range(self._l2_bytes[0] // COUNTER_BYTES):
-            at = self.counters_at + cta * COUNTER_BYTES
-            device.store(device.value(0), device.offset(frame.workspace, at, ir.IntegerType.get_signless(8)))
+        own = []
+        for start, end in ((OTHERS_AT, self.counter_bytes), (self.ring_at, self.workspace_bytes)):
+            first, i8 = device.mul(group, (end - start) // self.groups), ir.IntegerType.get_signless(8)
+            own.append(device.offset(device.offset(frame.workspace, start, i8), first, i8))
+        return L2Shares(*place, *own)
 
     def build(self) -> ir.Operation:
         """The gpu.module, at the insertion point."""
         label, count, maps = self.pipeline.label, pointer_count(self.tensors, self.results), len(self.plan.maps)
         then = self._add_up_apart if self.apart else None
-        return build(label, count, maps, THREADS, lambda frame: _Body(self, frame).emit(), self.cluster, then)
+        return build(label, count, maps, THREADS, self._sum, self.cluster, then)
+
+    def _sum(self, frame: Frame) -> None:
+        """The code of the first launch."""
+        with waits.watched(self.waits.watch(frame.workspace), barriers=CLUSTER_BARRIERS if self.cluster > 1 else 0):
+            _Body(self, frame).emit()
 
     def tree(self, frame: Frame, threads: int) -> Tree:
         """Adds partial sums up with so many threads of each CTA."""
         shape = self.height, self.width, self.plan.m, self.plan.n
-        return Tree(frame.workspace, self.partials, *shape, self.ctas, threads, BARRIER)
+        return Tree(frame.workspace, self.counter_bytes, self.partials, *shape, self.ctas, threads, BARRIER)
 
     def _add_up_apart(self, frame: Frame) -> None:
         """The code of the second launch."""
@@ -141,7 +140,7 @@ class _Body:
     def __init__(self, kernel: AccumulateKernel, frame: Frame):
         self.kernel, self.plan, self.frame = kernel, kernel.plan, frame
         data = device.add(frame.base, BARRIER_BYTES)
-        self.ring = Ring(frame.base, data, kernel.slots, self.plan.slot_bytes)
+        self.ring = Ring(frame.base, data, kernel.slots, self.plan.slot_bytes, "tiles")
         self.weights = device.add(data, kernel.slots * self.plan.slot_bytes)
         self.weights_full = device.add(frame.base, self.ring.barrier_bytes)
         together, cta = kernel.added_first, device.cta()
@@ -173,14 +172,20 @@ class _Body:
             device.scf.YieldOp([])
         with ir.InsertionPoint(branch.else_block):
             warps.set_registers(CONSUMER_REGISTERS, grow=True)
-            _Consumer(self, device.value(device.sub(group, 1))).emit()
+            with waits.together(BARRIER, CONSUMERS, device.equal(device.thread(), wgmma.THREADS)):
+                _Consumer(self, device.value(device.sub(group, 1))).emit()
             device.scf.YieldOp([])
 
     def tiles(
         self, body: Callable[[ir.Value, list[ir.Value]], list[ir.Value]], carried: list[ir.Value]
     ) -> list[ir.Value]:
         count = device.div(device.add(self.frame.rows, TILE_ROWS - 1), TILE_ROWS)
-        return device.loop(self.share, count, self.kernel.groups, body, carried)
+
+        def tile(number: ir.Value, state: list[ir.Value]) -> list[ir.Value]:
+            with waits.at_tile(number):
+                return body(number, state)
+
+        return device.loop(self.share, count, self.kernel.groups, tile, carried)
 
     def _produce(self) -> None:
         boxes = [(0, device.add(self.row, i * CHUNK), i) for i in range(GROUPS)]  # map, first column, place
@@ -245,7 +250,7 @@ class _Consumer:
     def emit(self) -> None:
         if self.plan.beside is not None:
             with device.when(self.body.any_rows):
-                mbarrier.wait(self.body.weights_full, 0)
+                waits.on_barrier(self.body.weights_full, 0, "the weight of the product beside")
         count, start = self.plan.columns // 2, self.body.ring.start()
         state, zero = [start.number, start.parity], arith.constant(ir.F32Type.get(), 0.0)
         alone = not self.plan.computes and self.plan.beside is None
@@ -326,7 +331,7 @@ class _Consumer:
         if not kernel.apart:
             tree.sync(leader)
             tree.add_up(device.cta(), self.thread, TotalWriter(self.plan, self.frame.pointers).write)
-            tree.finish(leader, lambda: kernel.clear(self.frame))
+            tree.finish(leader)
 
     def _leave(self, tree: Tree, first: Int, blocks: Sequence[Sequence[ir.Value]]) -> None:
         """The thread's sums in blocks of 8 columns from number `first` on."""
@@ -336,6 +341,10 @@ class _Consumer:
             for h in HALVES:
                 place = device.add(row, BLOCK * h), device.add(column, BLOCK * number)
                 tree.leave(self.body.partial, *place, (sums[2 * h], sums[2 * h + 1]))
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // _ALIGN) * _ALIGN
 
 
 class TotalWriter:

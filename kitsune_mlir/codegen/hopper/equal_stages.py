@@ -6,19 +6,25 @@ from collections.abc import Iterator
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.form import form_of
 
 
 def equal_runs(stages: list[kitsune.StageOp]) -> Iterator[list[kitsune.StageOp]]:
     """Runs of stages that are equal but for their residents, each fed by the one before it alone."""
     at = 0
     while at < len(stages):
-        end, key = at + 1, _form(stages[at])
-        while end < len(stages) and _feeds_only(stages[end - 1], stages[end]) and _form(stages[end]) == key:
+        end = at + 1
+        while end < len(stages) and _feeds_only(stages[end - 1], stages[end]) and _are_equal(stages[at], stages[end]):
             end += 1
-        run = stages[at:end]
-        yield run if _is_link(run[0]) else run[:1]
-        at += len(run) if _is_link(run[0]) else 1
+        yield stages[at:end]
+        at = end
+
+
+def _are_equal(first: kitsune.StageOp, second: kitsune.StageOp) -> bool:
+    """Whether both are links of a chain that compute the same, up to the tensors they name and the queues they use."""
+    if not _is_link(first) or not _is_link(second):
+        return False
+    return form_of(first.block.operations) == form_of(second.block.operations)
 
 
 def _is_link(stage: kitsune.StageOp) -> bool:
@@ -33,29 +39,3 @@ def _feeds_only(first: kitsune.StageOp, second: kitsune.StageOp) -> bool:
         return False
     queue = first.puts[0].operands[0]
     return queue == second.gets[0].operands[0] and len(rows.producer(queue).opview.consumers) == 1
-
-
-def _form(stage: kitsune.StageOp) -> tuple:
-    """A stage's body up to which tensors it names and which queues it uses."""
-    names: dict[int, object] = {}
-
-    def name(value: ir.Value) -> object:
-        if hash(value) not in names:
-            names[hash(value)] = len(names), str(value.type).replace("!kitsune.ring", "")
-        return names[hash(value)]
-
-    def form(op: ir.Operation) -> tuple:
-        attributes = tuple(sorted((key, str(op.attributes[key])) for key in op.attributes))
-        operands = tuple(name(value) for value in op.operands)
-        results = tuple(name(value) for value in op.results)
-        inner = tuple(
-            (
-                tuple(name(argument) for argument in block.arguments),
-                tuple(form(inner.operation) for inner in block.operations),
-            )
-            for region in op.regions
-            for block in region.blocks
-        )
-        return op.name, attributes, operands, results, inner
-
-    return tuple(form(op.operation) for op in stage.block.operations)

@@ -19,7 +19,7 @@ from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.mlir import arith, ir
 
-from . import cluster, mbarrier, tma, warps
+from . import cluster, mbarrier, tma, waits, warps
 from .fragments import HALVES, Fragment
 from .stores import BOX_BYTES, BoxWriter
 from .stores import BYTES as OUTBOX_BYTES
@@ -114,7 +114,7 @@ class Exchange:
     def claim(self, columns: int) -> None:
         """Before the boxes of a share of so many columns are sent: every other CTA is done with the tile before."""
         parity = arith.xori(arith.andi(self.turn, device.value(1)), device.value(1))
-        mbarrier.wait(self._empty, parity)
+        waits.on_cluster(self._empty, parity, "the other CTAs to be done with the tile sent last")
         with device.when(self.writer.leader):
             tma.wait_read(0)  # an output may still leave from the staging box
             for number in range(boxes_of(self.columns)):
@@ -125,27 +125,25 @@ class Exchange:
 
     def send(self, tile: Fragment, number: int) -> None:
         """A box of the own share, after `claim`. A warp's rows lie together, in the same order here and there."""
-        staging, writer = (
-            self._place(self.staging, OUTBOX_BYTES),
-            replace(self.writer, own_row=_here(self.writer.own_row)),
-        )
+        staging = self._place(self.staging, OUTBOX_BYTES)
+        writer = replace(self.writer, own_row=_here(self.writer.own_row))
         writer.write(staging, tile, number)
         warps.sync()
         own = device.add(device.mul(writer.warp, BOX_BYTES // WARPS), device.mul(writer.lane, _PIECE))
-        places = [
-            (peer, cluster.remote(device.add(self.box(self.ctas - other, number), own), peer))
-            for other in range(1, self.ctas)
-            for peer in (self.part(other),)
-        ]
-        signals = [cluster.remote(self._full(number), peer) for peer, _ in places]
+        others = range(1, self.ctas)
+        peers = [self.part(other) for other in others]
+        boxes = [device.add(self.box(self.ctas - other, number), own) for other in others]
+        places = [cluster.remote(box, peer) for box, peer in zip(boxes, peers)]
+        signals = [cluster.remote(self._full(number), peer) for peer in peers]
         vector = ir.VectorType.get([_PIECE // 4], device.i32())
         for at in range(0, BOX_BYTES // WARPS, WARP * _PIECE):
             piece = device.load(device.shared(device.add(staging, device.add(own, at))), vector, align=_PIECE)
-            for (_, place), full in zip(places, signals):
-                cluster.send(device.add(place, at), piece, full)
+            for place, signal in zip(places, signals):
+                cluster.send(device.add(place, at), piece, signal)
         warps.sync()
 
     def send_all(self, tile: Fragment, columns: int) -> None:
+        """A whole share of so many columns."""
         self.claim(columns)
         for number in range(boxes_of(columns)):
             self.send(tile, number)
@@ -154,7 +152,7 @@ class Exchange:
         """Until a box of the tile sent last is there, of all parts; products may then read it."""
         if part == 1:
             last = arith.subi(self.turn, device.value(1))
-            mbarrier.wait(self._full(number), arith.andi(last, device.value(1)))
+            waits.on_cluster(self._full(number), arith.andi(last, device.value(1)), "the other CTAs' shares of a tile")
             tma.fence()
 
     def release(self) -> None:
@@ -178,7 +176,7 @@ class Exchange:
                 for h in HALVES:
                     at = cluster.remote(self._sum(room, self.rank, h), peer)
                     cluster.send_word(at, totals[h], cluster.remote(barrier, peer))
-        mbarrier.wait(barrier, parity)
+        waits.on_cluster(barrier, parity, "the other CTAs' sums of rows")
         results = list(totals)
         for other in range(1, self.ctas):
             for h in HALVES:

@@ -13,15 +13,16 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kitsune_mlir.codegen.pipeline import device
+from kitsune_mlir.codegen.pipeline import counters, device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.role import streamed
+from kitsune_mlir.codegen.pipeline.watch import Waits
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir
 from kitsune_mlir.planning.target import Target
 
-from . import cluster, exchange, mbarrier, stores, tma, warps, wgmma
+from . import cluster, exchange, mbarrier, stores, tma, waits, warps, wgmma
 from .consumer import Consumer
 from .exchange import Exchange
 from .fragments import Lanes
@@ -80,8 +81,8 @@ class _Frame:
 class ChainedKernel:
     """Builds the gpu.module of a placed pipeline. Raises UnsupportedError for what has no code here."""
 
-    def __init__(self, pipeline: kitsune.PipelineOp, target: Target):
-        self.pipeline = pipeline
+    def __init__(self, pipeline: kitsune.PipelineOp, target: Target, wait_budget: int = 0):
+        self.pipeline, self.waits = pipeline, Waits(wait_budget)
         if pipeline.tile_rows != TILE_ROWS:
             raise UnsupportedError(f"warpgroups work on tiles of {TILE_ROWS} rows, found {pipeline.tile_rows}")
         self.roles: list[_Role] = []
@@ -95,7 +96,8 @@ class ChainedKernel:
         self.ctas, self.cluster = ctas, pipeline.cluster
         self.tensors, self.results = self.roles[0].program.tensors, self.roles[0].program.results
         self.padded = set().union(*(role.program.padded for role in self.roles))
-        _, self.counter_bytes, self.workspace_bytes = ring_places(pipeline)
+        _, self.counter_bytes, ring_bytes = ring_places(pipeline)
+        self.workspace_bytes = max(ring_bytes, counters.FIRST_AT if wait_budget else 0)
 
     @property
     def maps(self) -> list[TensorMap]:
@@ -117,7 +119,7 @@ class ChainedKernel:
                 "workspace_bytes": self.workspace_bytes,
                 "cooperative": len(self.roles) > 1,
                 "strided": len(self.roles) == 1,  # any number of whole clusters does
-                "watched": [],
+                "watched": self.waits.described,
                 "streams": self.streams(),
                 "tile_rows": TILE_ROWS,
                 "maps": [map_.description() for map_ in self.maps],
@@ -127,7 +129,11 @@ class ChainedKernel:
     def build(self) -> ir.Operation:
         """The gpu.module, at the insertion point."""
         pointers = pointer_count(self.tensors, self.results)
-        return build(self.pipeline.label, pointers, len(self.maps), THREADS, self._body, self.cluster)
+        return build(self.pipeline.label, pointers, len(self.maps), THREADS, self._watched, self.cluster)
+
+    def _watched(self, kernel: Frame) -> None:
+        with waits.watched(self.waits.watch(kernel.workspace), barriers=self.cluster > 1):
+            self._body(kernel)
 
     def _body(self, kernel: Frame) -> None:
         rank = cluster.rank() if self.cluster > 1 else 0
@@ -143,21 +149,23 @@ class ChainedKernel:
             device.scf.YieldOp([])
         with ir.InsertionPoint(branch.else_block):
             warps.set_registers(CONSUMER_REGISTERS, grow=True)
-            self._each_role(frames, lambda frame: self._consume(frame, device.sub(group, 1)))
+            leader = device.equal(device.mod(device.thread(), wgmma.THREADS), 0)
+            with waits.together(group, wgmma.THREADS, leader):
+                self._each_role(frames, lambda frame: self._consume(frame, device.sub(group, 1)))
             device.scf.YieldOp([])
         if self.cluster > 1:
             cluster.barrier()  # nobody leaves while others may still write here
-        if self.workspace_bytes:
+        if len(self.roles) > 1:
             self._finish(kernel)
 
     def _role_frame(self, role: _Role, kernel: Frame, rank: Int) -> _Frame:
         layout, base = role.layout, kernel.base
         vectors = device.shared(device.add(base, VECTORS_AT))
-        weights = Ring(base, device.add(base, layout.weights), layout.slots, layout.slot_bytes)
+        weights = Ring(base, device.add(base, layout.weights), layout.slots, layout.slot_bytes, "weights")
         tiles = None
         if layout.tile_slots:
             barriers = device.add(base, weights.barrier_bytes)
-            tiles = Ring(barriers, device.add(base, layout.tiles), layout.tile_slots, TILE_SLOT_BYTES)
+            tiles = Ring(barriers, device.add(base, layout.tiles), layout.tile_slots, TILE_SLOT_BYTES, "tiles")
         own_maps = tma.map_pointer(kernel.maps, role.first_map)
         grid = Tiles(role.program.grid_product, kernel.rows)
         return _Frame(role, own_maps, kernel.pointers, kernel.workspace, base, rank, vectors, weights, tiles, grid)
@@ -212,7 +220,8 @@ class ChainedKernel:
 
         def tile(number: ir.Value, state: list[ir.Value]) -> list[ir.Value]:
             rings.resume(state)
-            body(number, *frame.grid.start(number))
+            with waits.at_tile(number):
+                body(number, *frame.grid.start(number))
             return rings.state()
 
         first = device.div(device.sub(device.cta(), role.first), ctas)
@@ -277,19 +286,7 @@ class ChainedKernel:
         return Outbox(frame.maps, place, writer)
 
     def _finish(self, kernel: Frame) -> None:
-        """The last CTA to come here zeroes every counter; no CTA waits on one any more."""
-        i32 = device.i32()
-        flag = device.shared(device.add(kernel.base, VECTORS_AT - 16))
         device.barrier()
+        waits.leave_if_reported()
         with device.when(device.equal(device.thread(), 0)):
-            text = "atom.acq_rel.gpu.global.add.u32 $0, [$1], $2;"
-            before = device.assembly(text, "=r,l,r,~{memory}", [kernel.workspace, device.value(1)], i32)
-            device.store(before, flag)
-        device.barrier()
-        with device.when(device.equal(device.load(flag, i32), self.ctas - 1)):
-
-            def clear(i: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
-                device.store(device.value(0), device.offset(kernel.workspace, i, i32))
-                return []
-
-            device.loop(device.thread(), self.counter_bytes // 4, THREADS, clear)
+            counters.finish(kernel.workspace, self.counter_bytes, self.ctas)

@@ -1,19 +1,23 @@
 """mbarriers: barriers in shared memory that count arrivals and bytes (PTX ISA, Parallel Synchronization, mbarrier).
 
 A barrier's phase completes when all its arrivals have come and all bytes it expects have landed; then
-the next phase begins. `wait` returns once the phase of the given parity is complete: right after
+the next phase begins. A wait (waits.py) ends once the phase of the given parity is complete: right after
 initialisation parity 1 counts as complete, parity 0 does not. Addresses are 32-bit, of shared memory.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.mlir import arith, ir, nvvm
 
+from . import waits
+
 BYTES = 8
+Wait = Callable[[Int, Int, str, Int | None], None]  # waits.on_barrier or waits.on_cluster
 
 
 def init(barrier: Int, arrivals: int) -> None:
@@ -40,12 +44,6 @@ def expect(barrier: Int, nbytes: Int) -> None:
     device.assembly(text, "r,r,~{memory}", _values(barrier, nbytes), None)
 
 
-def wait(barrier: Int, parity: Int) -> None:
-    """Returns when the phase of that parity is complete; each waiting thread sees what was done before."""
-    text = "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;\n@!done bra again;\n}"
-    device.assembly(text, "r,r,~{memory}", _values(barrier, parity), None)
-
-
 def _values(*numbers: Int) -> list[ir.Value]:
     return [device.value(number) for number in numbers]
 
@@ -60,12 +58,14 @@ class Slot:
 
 @dataclass(frozen=True)
 class Ring:
-    """`slots` buffers of `slot_bytes` at `data`, with a full and an empty barrier each at `barriers`."""
+    """`slots` buffers of `slot_bytes` at `data`, with a full and an empty barrier each at `barriers`; `holds` says of
+    what, for reports."""
 
     barriers: Int
     data: Int
     slots: int
     slot_bytes: int
+    holds: str = "payloads"
 
     @property
     def barrier_bytes(self) -> int:
@@ -97,9 +97,10 @@ class Ring:
             init(device.add(self.barriers, number * BYTES), producers)
             init(device.add(self.barriers, (self.slots + number) * BYTES), consumers)
 
-    def wait_full(self, slot: Slot) -> None:
-        wait(self.full(slot), slot.parity)
+    def wait_full(self, slot: Slot, wait: Wait = waits.on_barrier) -> None:
+        wait(self.full(slot), slot.parity, f"a full slot of the ring of {self.holds}", slot.number)
 
-    def wait_empty(self, slot: Slot) -> None:
+    def wait_empty(self, slot: Slot, wait: Wait = waits.on_barrier) -> None:
         """The producer's: in the first turn every slot is empty."""
-        wait(self.empty(slot), arith.xori(slot.parity, device.value(1)))
+        barrier, before = self.empty(slot), arith.xori(slot.parity, device.value(1))
+        wait(barrier, before, f"a free slot of the ring of {self.holds}", slot.number)

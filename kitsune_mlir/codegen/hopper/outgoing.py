@@ -11,7 +11,7 @@ from kitsune_mlir.codegen.pipeline.nests import kitsune_label
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import arith, ir
 
-from . import wgmma
+from . import waits, wgmma
 from .fragments import BLOCK, HALVES, Fragment, PairedMemory, blocks_of, rows_of_tile
 from .program import Program
 from .stores import BoxWriter, Outbox
@@ -64,6 +64,7 @@ class Outgoing:
             condition = arith.andi(condition, device.equal(start, 0))
         with device.when(condition):
             queue.wait_empty(number)
+        waits.leave_if_reported()
         assert self._around.outbox is not None
         row = device.add(queue.row(number), self._around.group_rows)
         self._around.outbox.store(self._program.put_maps[label], tile, columns, (start, row))

@@ -19,13 +19,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
-from kitsune_mlir.mlir import arith, ir
+from kitsune_mlir.mlir import ir
 
 from . import waits
 from .mbarrier import Ring, Slot
-from .waits import Watchdog
 
 
 class Sender(Protocol):
@@ -73,15 +71,11 @@ class SlotQueue:
     one, nothing remembered, nothing to fetch, nothing under way when the last payload is released."""
 
     ring: Ring
-    watchdog: Watchdog | None
     fetches = False
-
-    def on_phase(self, barrier: Int, parity: Int) -> None:
-        """Waits on a barrier of the ring."""
-        waits.on_barrier(barrier, parity, self.watchdog)
+    wait_on = staticmethod(waits.on_barrier)
 
     def wait_free(self, slot: Slot) -> None:
-        self.on_phase(self.ring.empty(slot), arith.xori(slot.parity, device.value(1)))
+        self.ring.wait_empty(slot, self.wait_on)
 
     def place(self, slot: Slot) -> Int:
         return self.ring.place(slot)
@@ -99,4 +93,4 @@ class SlotQueue:
         """Payloads come by themselves."""
 
     def wait(self, slot: Slot) -> None:
-        self.on_phase(self.ring.full(slot), slot.parity)
+        self.ring.wait_full(slot, self.wait_on)

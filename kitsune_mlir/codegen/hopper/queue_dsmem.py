@@ -19,7 +19,6 @@ from kitsune_mlir.mlir import ir
 from . import cluster, mbarrier, waits
 from .mbarrier import Ring, Slot
 from .queue import SlotQueue
-from .waits import Watchdog
 
 
 @dataclass(frozen=True)
@@ -29,16 +28,13 @@ class ClusterQueue(SlotQueue):
     ring: Ring
     peer: Int
     nbytes: int
-    watchdog: Watchdog | None = None
+    wait_on = staticmethod(waits.on_cluster)
 
     def init(self) -> None:
         """One thread of each CTA, before mbarrier.fence_init and cluster.barrier."""
         self.ring.init(1, 1)
         for number in range(self.ring.slots):
             mbarrier.expect(self.ring.full(Slot(device.value(number), device.value(0))), self.nbytes)
-
-    def on_phase(self, barrier: Int, parity: Int) -> None:
-        waits.on_cluster(barrier, parity, self.watchdog)
 
     def send(self, slot: Slot, number: Int, leader: ir.Value) -> None:
         full = cluster.remote(self.ring.full(slot), self.peer)

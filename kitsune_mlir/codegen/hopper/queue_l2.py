@@ -20,7 +20,6 @@ from kitsune_mlir.mlir import arith, ir
 
 from . import bulk, mbarrier, tma, waits
 from .mbarrier import Ring, Slot
-from .waits import Watchdog
 
 COUNTER_BYTES = 128  # a cache line: no false sharing
 COUNTERS_BYTES = 2 * COUNTER_BYTES
@@ -58,7 +57,6 @@ class GlobalSender:
     ring: Ring
     link: GlobalRing
     lag: int = 1
-    watchdog: Watchdog | None = None
     _seen: ir.Value | None = field(default=None, repr=False)  # of `released`
 
     def __post_init__(self) -> None:
@@ -69,7 +67,7 @@ class GlobalSender:
         self.ring.init(1, 1)
 
     def wait_free(self, slot: Slot) -> None:
-        waits.on_barrier(self.ring.empty(slot), arith.xori(slot.parity, device.value(1)), self.watchdog)
+        self.ring.wait_empty(slot)
 
     def place(self, slot: Slot) -> Int:
         return self.ring.place(slot)
@@ -80,7 +78,7 @@ class GlobalSender:
 
     def _copy(self, slot: Slot, number: Int, seen: ir.Value) -> ir.Value:
         wanted = device.sub(number, self.link.depth - 1)
-        seen = _catch_up(self.link.released, seen, wanted, self.watchdog)
+        seen = _catch_up(self.link.released, seen, wanted, "a place in the ring in L2")
         bulk.store(self.ring.place(slot), self.link.place(number), self.link.nbytes)
         tma.commit()
         with device.when(_at_least(number, self.lag)):
@@ -101,7 +99,7 @@ class GlobalSender:
     def finish(self, count: Int) -> None:
         bulk.wait(0)
         _set(self.link.sent, count)
-        waits.on_counter(self.link.released, count, self.watchdog)
+        waits.on_counter(self.link.released, count, "the release of all payloads")
         _set(self.link.released, 0)
         _set(self.link.sent, 0)
 
@@ -124,7 +122,6 @@ class GlobalReceiver:
     link: GlobalRing
     consumers: int = 1
     lag: int = 1
-    watchdog: Watchdog | None = None
     fetches = True
 
     def __post_init__(self) -> None:
@@ -139,8 +136,8 @@ class GlobalReceiver:
 
         def payload(number: ir.Value, state: list[ir.Value]) -> list[ir.Value]:
             slot, behind, seen = Slot(*state[:2]), Slot(*state[2:4]), state[4]
-            waits.on_barrier(self.ring.empty(slot), arith.xori(slot.parity, device.value(1)), self.watchdog)
-            seen = _catch_up(self.link.sent, seen, device.add(number, 1), self.watchdog)
+            self.ring.wait_empty(slot)
+            seen = _catch_up(self.link.sent, seen, device.add(number, 1), "a payload in the ring in L2")
             mbarrier.expect(self.ring.full(slot), self.link.nbytes)
             bulk.load(self.link.place(number), self.ring.place(slot), self.link.nbytes, self.ring.full(slot))
             behind = self._trail(behind, number)
@@ -172,7 +169,7 @@ class GlobalReceiver:
         return Slot(number, arith.select(condition, following.parity, slot.parity))
 
     def wait(self, slot: Slot) -> None:
-        waits.on_barrier(self.ring.full(slot), slot.parity, self.watchdog)
+        self.ring.wait_full(slot)
 
     def place(self, slot: Slot) -> Int:
         return self.ring.place(slot)
@@ -189,11 +186,11 @@ def check_lag(lag: int, ring: Ring, link: GlobalRing) -> None:
         raise ValueError(f"{lag} unfinished copies need more than {lag} slots and {kept} places in the ring")
 
 
-def _catch_up(counter: ir.Value, seen: ir.Value, wanted: Int, watchdog: Watchdog | None) -> ir.Value:
+def _catch_up(counter: ir.Value, seen: ir.Value, wanted: Int, awaited: str) -> ir.Value:
     """The last value seen of the counter if it is at least `wanted` (signed), else its value once it is."""
 
     def ask() -> ir.Value:
-        found = waits.on_counter(counter, wanted, watchdog)
+        found = waits.on_counter(counter, wanted, awaited)
         bulk.fence_global()
         return found
 

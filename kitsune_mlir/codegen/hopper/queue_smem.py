@@ -10,7 +10,6 @@ from kitsune_mlir.mlir import ir
 from . import mbarrier
 from .mbarrier import Ring, Slot
 from .queue import SlotQueue
-from .waits import Watchdog
 
 
 @dataclass(frozen=True)
@@ -19,7 +18,6 @@ class SharedQueue(SlotQueue):
 
     ring: Ring
     consumers: int = 1
-    watchdog: Watchdog | None = None
 
     def init(self) -> None:
         """One thread, before mbarrier.fence_init and a barrier."""

@@ -1,9 +1,9 @@
 """A tile that the CTAs of a group compute by shares, in place, and tell each other.
 
-Each CTA has room for the whole tile in its slot. The share that it computed is copied into the same boxes of the others:
-through distributed shared memory, or through a ring of two tiles a group in L2. `full` counts the bytes of the others'
-shares. Two turns are enough in L2: whoever sends a tile got all shares of the last one, so everyone has read the one
-before it (PTX ISA, Memory Consistency Model; Async proxy).
+Each CTA has room for the whole tile in its slot. The share that it computed is copied into the same boxes of the
+others: through distributed shared memory, or through a ring of two tiles a group in L2. An mbarrier counts the bytes
+of the others' shares. Two turns are enough in L2: whoever sends a tile got all shares of the last one, so everyone has
+read the one before it (PTX ISA, Memory Consistency Model; Async proxy).
 
     ring in L2: a counter of shares sent for each CTA | for each group, for each turn, a share of each CTA
 """
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
-from kitsune_mlir.mlir import arith, ir
+from kitsune_mlir.mlir import ir
 
 from . import bulk, cluster, mbarrier, tma, waits
 from .accumulate import BOX_BYTES, GROUPS
@@ -53,7 +53,7 @@ class Shares(abc.ABC):
         with device.when(leader):
             mbarrier.expect(full, (self.ctas - 1) * self.nbytes)
             self._hand_over(self.ring.place(slot), full, turn)
-        waits.on_cluster(full, slot.parity)
+        waits.on_cluster(full, slot.parity, "the other CTAs' shares of a tile", slot.number)
 
     def wait_empty(self, slot: Slot) -> None:
         """The thread that fills the slot."""
@@ -84,7 +84,7 @@ class ClusterShares(Shares):
             cluster.copy(own, cluster.remote(own, cta), self.nbytes, cluster.remote(full, cta))
 
     def wait_empty(self, slot: Slot) -> None:
-        waits.on_cluster(self.ring.empty(slot), arith.xori(slot.parity, device.value(1)))
+        self.ring.wait_empty(slot, waits.on_cluster)
 
     def release(self, slot: Slot, leader: ir.Value) -> None:
         for cta in range(self.ctas):
@@ -106,7 +106,7 @@ class L2Shares(Shares):
         bulk.fence_global()
         device.signal(self._counter(self.rank))
         for cta in self._others():
-            waits.on_counter(self._counter(cta), device.add(turn, 1))
+            waits.on_counter(self._counter(cta), device.add(turn, 1), "another CTA's share of a tile")
             bulk.fence_global()
             bulk.load(self._place(turn, cta), self._share(slot, cta), self.nbytes, full)
 

@@ -14,21 +14,24 @@ from dataclasses import dataclass
 from math import prod
 
 from kitsune_mlir.codegen.pipeline import device
+from kitsune_mlir.codegen.pipeline.counters import COUNTER_BYTES, FIRST_AT
 from kitsune_mlir.dialects import kitsune
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.mlir import ir, location
 from kitsune_mlir.traffic import element_bytes
 
 from . import bulk, waits
 
-COUNTER_BYTES = 128  # a cache line: no false sharing
 _ALIGN = 256
 GROUPS = 2  # warpgroups at each end of a queue
 
 
 @dataclass(frozen=True)
 class RingPlace:
-    """Byte offsets in the workspace, slots, and how many stages take from the ring."""
+    """The queue's name, and where in the model it is; byte offsets in the workspace, slots, and how many stages take
+    from the ring."""
 
+    name: str
+    location: str
     counters: int
     data: int
     slots: int
@@ -36,9 +39,9 @@ class RingPlace:
 
 
 def ring_places(pipeline: kitsune.PipelineOp) -> tuple[dict[str, RingPlace], int, int]:
-    """Where the rings of a pipeline lie, by queue; bytes of all counters, the finished CTAs' first; bytes in all."""
+    """Where the rings of a pipeline lie, by queue; bytes of all counters, in all (codegen/pipeline/counters.py)."""
     queues = [queue for queue in pipeline.queues if crosses(queue)]
-    at, counters = COUNTER_BYTES, {}
+    at, counters = FIRST_AT, {}
     for queue in queues:
         counters[queue.label] = at
         at += 2 * COUNTER_BYTES * queue.ring.slots
@@ -46,7 +49,8 @@ def ring_places(pipeline: kitsune.PipelineOp) -> tuple[dict[str, RingPlace], int
     for queue in queues:
         at = -(-at // _ALIGN) * _ALIGN
         tile = queue.ring.tile
-        places[queue.label] = RingPlace(counters[queue.label], at, queue.ring.slots, len(queue.consumers))
+        name, where = queue.label, location(queue.operation.location)
+        places[name] = RingPlace(name, where, counters[name], at, queue.ring.slots, len(queue.consumers))
         at += queue.ring.slots * prod(tile.shape) * element_bytes(tile.element_type)
     return places, counted, at if queues else 0
 
@@ -76,13 +80,15 @@ class TileRing:
     def wait_full(self, tile: ir.Value) -> None:
         """Before the tile is copied in."""
         turn = device.add(device.div(tile, self.place.slots), 1)
-        waits.on_counter(self._counter(tile, 0), device.mul(turn, GROUPS))
-        bulk.fence_global()
+        self._wait(self._counter(tile, 0), device.mul(turn, GROUPS), "the tile")
 
     def wait_empty(self, tile: ir.Value) -> None:
         """Before a warpgroup stores into the tile's slot."""
         released = device.mul(device.div(tile, self.place.slots), GROUPS * self.place.consumers)
-        waits.on_counter(self._counter(tile, 1), released)
+        self._wait(self._counter(tile, 1), released, "a free slot")
+
+    def _wait(self, counter: ir.Value, least: device.Int, awaited: str) -> None:
+        waits.on_counter(counter, least, f"{awaited} of queue '{self.place.name}'", self.place.location)
         bulk.fence_global()
 
     def publish(self, tile: ir.Value) -> None:

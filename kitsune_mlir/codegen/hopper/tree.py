@@ -5,7 +5,8 @@ of the elements over all partial sums. An element is added by a few neighbouring
 then the threads' sums by halves: the order is fixed, so results do not change from run to run. All CTAs must be
 resident. The last to finish zeroes the counters (PTX ISA, Memory Consistency Model: release and acquire).
 
-    workspace: counter of partial sums left | counter of CTAs done | partial sums, each `height` by `width`
+    workspace: counters (codegen/pipeline/counters.py), the first that of partial sums left, others' from OTHERS_AT on |
+               partial sums, each `height` by `width`
 """
 
 from __future__ import annotations
@@ -14,14 +15,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 
-from kitsune_mlir.codegen.pipeline import device
+from kitsune_mlir.codegen.pipeline import counters, device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.mlir import arith, ir, vector
 
 from . import waits, warps
 
-PARTIALS_AT = 256
-_DONE_AT = 128
+OTHERS_AT = counters.FIRST_AT + counters.COUNTER_BYTES
 QUAD = 4  # elements that a thread adds at once
 MOST_LANES = 32  # threads that share an element's partial sums
 MOST_LOADS = 12  # in flight in one thread
@@ -29,10 +29,12 @@ MOST_LOADS = 12  # in flight in one thread
 
 @dataclass(frozen=True)
 class Tree:
-    """`count` partial sums of height x width, added by `threads` threads of each of `ctas` CTAs. Their elements in
-    the first `rows` rows and `columns` columns matter. `barrier` is the number of a barrier of those threads."""
+    """`count` partial sums of height x width, after `counter_bytes` of the workspace, added by `threads` threads of
+    each of `ctas` CTAs. Their elements in the first `rows` rows and `columns` columns matter. `barrier` is the number
+    of a barrier of those threads."""
 
     workspace: ir.Value
+    counter_bytes: int
     count: int
     height: int
     width: int
@@ -42,10 +44,6 @@ class Tree:
     threads: int
     barrier: int
 
-    @property
-    def nbytes(self) -> int:
-        return workspace_bytes(self.count, self.height, self.width)
-
     def leave(self, partial: Int, row: Int, column: Int, pair: tuple[ir.Value, ir.Value]) -> None:
         """Stores two neighbouring elements, the first in an even column."""
         type_ = ir.VectorType.get([2], ir.F32Type.get())
@@ -53,16 +51,18 @@ class Tree:
         device.store(vector.from_elements(type_, list(pair)), place, align=8)
 
     def _place(self, row: Int, column: Int) -> ir.Value:
-        partials = device.offset(self.workspace, PARTIALS_AT, ir.IntegerType.get_signless(8))
+        partials = device.offset(self.workspace, self.counter_bytes, ir.IntegerType.get_signless(8))
         return device.offset(partials, device.add(device.mul(row, self.width), column), ir.F32Type.get())
 
     def sync(self, leader: ir.Value) -> None:
         """All the threads: after this every partial sum is there. `leader` (i1) holds in one thread of the CTA."""
         warps.barrier(self.barrier, self.threads)
         with device.when(leader):
-            device.signal(self.workspace)
-            waits.on_counter(self.workspace, self.ctas)
+            left = device.offset(self.workspace, counters.FIRST_AT, ir.IntegerType.get_signless(8))
+            device.signal(left)
+            waits.on_counter(left, self.ctas, "the partial sums of all CTAs")
         warps.barrier(self.barrier, self.threads)
+        waits.leave_if_reported()
 
     def add_up(self, cta: Int, thread: Int, each: Callable[[Int, Int, list[ir.Value]], None]) -> None:
         """Adds the CTA's slice; calls `each`, in code, with a row, a column and the sums of QUAD elements from there
@@ -124,17 +124,7 @@ class Tree:
             distance *= 2
         return sums
 
-    def finish(self, leader: ir.Value, clear: Callable[[], None]) -> None:
-        """The last CTA to come here zeroes the counters, `clear` the caller's; none waits on them any more."""
-        done = device.offset(self.workspace, _DONE_AT, ir.IntegerType.get_signless(8))
+    def finish(self, leader: ir.Value) -> None:
+        """Leaves counters zero."""
         with device.when(leader):
-            text = "atom.acq_rel.gpu.global.add.u32 $0, [$1], $2;"
-            before = device.assembly(text, "=r,l,r,~{memory}", [done, device.value(1)], device.i32())
-            with device.when(device.equal(before, self.ctas - 1)):
-                device.store(device.value(0), self.workspace)
-                device.store(device.value(0), done)
-                clear()
-
-
-def workspace_bytes(count: int, height: int, width: int) -> int:
-    return PARTIALS_AT + count * height * width * 4
+            counters.finish(self.workspace, self.counter_bytes, self.ctas)

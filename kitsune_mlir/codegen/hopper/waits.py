@@ -1,83 +1,201 @@
-"""Waits on mbarriers and on counters in global memory, with or without a time limit.
+"""Waits on mbarriers and on counters in global memory.
 
-With a limit, a thread that waits longer stores its code to `report` (a word the host can read after a failed
-launch: host memory) and traps: the launch fails, nothing hangs.
+A wait is a loop around one question. Code that is generated inside `watched` gives up after a budget of questions
+instead (codegen/pipeline/watch.py): a thread that waits in vain says so and leaves the kernel, with its `Party`, whose
+other threads would else wait for it at barriers without a budget. CTAs of a cluster leave together.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.codegen.pipeline.watch import Answer, Watch
+from kitsune_mlir.mlir import arith, ir
 
-_NANOSECONDS = 4_000_000_000
+from . import cluster, tma, wgmma
+
+QUESTION_NS = 1000  # that a thread may sleep in a question to an mbarrier, with a budget
+INSIDE = 2  # budgets of a wait for the own CTA: it may wait for other CTAs in turn, and that is what to report
+_LOCAL, _CLUSTER = "", ".relaxed.cluster"  # order and scope of a wait on an mbarrier; by default .acquire.cta
 
 
 @dataclass(frozen=True)
-class Watchdog:
-    """`report` is the address of a u32; the word stored is `code` * 65536 + CTA."""
+class Party:
+    """Whole warpgroups that come to the same waits one after another. `barrier` is the number of a barrier of these
+    `threads`, `leader` (i1) holds in one of them."""
 
-    report: ir.Value
-    code: int = 1
-
-    def named(self, code: int) -> Watchdog:
-        return Watchdog(self.report, code)
-
-
-def on_barrier(barrier: Int, parity: Int, watchdog: Watchdog | None = None) -> None:
-    """Returns when the mbarrier's phase of that parity is complete; its arrivals and copies are this CTA's own."""
-    _on_phase("acquire.cta", barrier, parity, watchdog)
+    barrier: Int
+    threads: int
+    leader: ir.Value
 
 
-def on_cluster(barrier: Int, parity: Int, watchdog: Watchdog | None = None) -> None:
+@dataclass(frozen=True)
+class _Watched:
+    """`barriers`: how often CTAs of a cluster wait for each other between a wait and the end."""
+
+    watch: Watch
+    barriers: int
+    party: Party | None = None
+    tile: Int = 0
+
+
+_NOW: ContextVar[_Watched | None] = ContextVar("watched", default=None)
+
+
+@contextlib.contextmanager
+def watched(watch: Watch | None, barriers: int = 0) -> Iterator[None]:
+    """Waits in the code generated inside have the watch's budget, if there is one."""
+    token = _NOW.set(_Watched(watch, barriers) if watch is not None else None)
+    try:
+        yield
+    finally:
+        _NOW.reset(token)
+
+
+@contextlib.contextmanager
+def together(barrier: Int, threads: int, leader: ir.Value) -> Iterator[None]:
+    """Waits in the code generated inside are those of a party."""
+    with _changed(party=Party(barrier, threads, leader)):
+        yield
+
+
+@contextlib.contextmanager
+def at_tile(number: Int) -> Iterator[None]:
+    """Reports of waits in the code generated inside name a tile."""
+    with _changed(tile=number):
+        yield
+
+
+@contextlib.contextmanager
+def _changed(**changes: object) -> Iterator[None]:
+    now = _NOW.get()
+    token = _NOW.set(replace(now, **changes) if now is not None else None)
+    try:
+        yield
+    finally:
+        _NOW.reset(token)
+
+
+def on_barrier(barrier: Int, parity: Int, awaited: str = "an mbarrier", slot: Int | None = None) -> None:
+    """Returns when the mbarrier's phase of that parity is complete; its arrivals and copies are this CTA's own. Reports
+    say what is `awaited`, and the slot."""
+    _on_phase(_LOCAL, barrier, parity, awaited, slot)
+
+
+def on_cluster(barrier: Int, parity: Int, awaited: str = "an mbarrier", slot: Int | None = None) -> None:
     """The same where arrivals (cluster.remote_arrive) and copies come from other CTAs of the cluster: of what they
     did in shared memory. An acquire of the cluster's accesses to global memory as well would empty the L1 cache
     (PTX ISA, membar/fence: sync_restrict)."""
-    _on_phase("relaxed.cluster", barrier, parity, watchdog)
+    _on_phase(_CLUSTER, barrier, parity, awaited, slot, _acquire_cluster)
+
+
+def on_counter(counter: ir.Value, least: Int, awaited: str = "a counter", where: str | None = None) -> ir.Value:
+    """One thread: returns the counter's value (u32 in global memory) when it is at least `least`; acquires at GPU
+    scope. Reports say what is `awaited` and `where` in the model. After a wait in vain a thread of a party goes on
+    until the party comes to its next."""
+    now = _NOW.get()
+    if now is None:
+        ask = "ld.acquire.gpu.global.u32 $0, [$1];\nsetp.ge.u32 done, $0, $2;"
+        return _spin(ask, "=&r,l,r", [counter, device.value(least)], device.i32())
+
+    def question() -> Answer:
+        text = "ld.acquire.gpu.global.u32 $0, [$1];"
+        seen = device.assembly(text, "=r,l,~{memory}", [counter], device.i32())
+        return arith.cmpi(arith.CmpIPredicate.uge, seen, device.value(least)), seen
+
+    over, seen = now.watch.ask(question)
+    late = _not(over)
+    with device.when(late):
+        _tell(now, f"{awaited}: its counter is {{0}}, wanted {{1}}", where, seen, least)
+        if now.party is None:
+            _leave(now)
+    return seen
+
+
+def leave_if_reported() -> None:
+    """All threads of a party: ends them if a wait was in vain, anyone's; without a party, the thread."""
+    if (now := _NOW.get()) is not None:
+        with device.when(_any(now.party, now.watch.reported())):
+            _leave(now)
+
+
+def _acquire_cluster() -> None:
     device.assembly("fence.acquire.sync_restrict::shared::cluster.cluster;", "~{memory}", [], None)
 
 
-def _on_phase(order: str, barrier: Int, parity: Int, watchdog: Watchdog | None) -> None:
-    ask = f"mbarrier.try_wait.parity.{order}.shared::cta.b64 done, [$0], $1;"
-    _until(ask, "", [device.value(barrier), device.value(parity)], "r,r", watchdog, None)
+def _on_phase(
+    order: str, barrier: Int, parity: Int, awaited: str, slot: Int | None, acquire: Callable[[], None] = lambda: None
+) -> None:
+    """`acquire` follows in the thread that waits, before others of its party hear of it."""
+    now = _NOW.get()
+    ask = f"mbarrier.try_wait.parity{order}.shared::cta.b64 done, "
+    operands = [device.value(barrier), device.value(parity)]
+    if now is None:
+        _spin(f"{ask}[$0], $1;", "r,r", operands, None)
+        acquire()
+        return
+
+    def question() -> Answer:
+        text = f"{{\n.reg .pred done;\n{ask}[$1], $2, {QUESTION_NS};\nselp.b32 $0, 1, 0, done;\n}}"
+        seen = device.assembly(text, "=r,r,r,~{memory}", operands, device.i32())
+        return device.equal(seen, 1), seen
+
+    def wait() -> ir.Value:
+        over, _ = now.watch.ask(question, INSIDE if order == _LOCAL else 1)
+        acquire()
+        late = _not(over)
+        with device.when(late):
+            said = "parity {1}" if slot is None else "slot {0}, parity {1}"
+            _tell(now, f"{awaited}: {said}", None, slot or 0, parity)
+        return late
+
+    if now.party is None:
+        late = wait()
+    else:
+        late = device.choose(now.party.leader, _i1(), wait, lambda: arith.constant(_i1(), 0))
+    with device.when(_any(now.party, late)):
+        _leave(now)
 
 
-def on_counter(counter: ir.Value, least: Int, watchdog: Watchdog | None = None) -> ir.Value:
-    """Returns the counter's value (u32 in global memory) when it is at least `least`; acquires at GPU scope."""
-    ask = "ld.acquire.gpu.global.u32 $0, [$1];\nsetp.ge.u32 done, $0, $2;"
-    operands = [counter, device.value(least)]
-    return _until(ask, "=&r,", operands, "l,r", watchdog, device.i32())
-
-
-def _until(
-    ask: str, result: str, operands: list[ir.Value], constraints: str, watchdog: Watchdog | None, type_: ir.Type | None
-) -> ir.Value | None:
+def _spin(ask: str, constraints: str, operands: list[ir.Value], type_: ir.Type | None) -> ir.Value | None:
     """Asks again and again until the predicate `done` holds."""
-    if watchdog is None:
-        text = f"{{\n.reg .pred done;\nagain:\n{ask}\n@!done bra again;\n}}"
-        return device.assembly(text, f"{result}{constraints},~{{memory}}", operands, type_)
-    last = len(operands) + bool(result)
-    text = f"""{{
-.reg .pred done, late;
-.reg .b64 start, now;
-.reg .b32 code;
-{ask}
-@done bra over;
-mov.u64 start, %globaltimer;
-again:
-{ask}
-@done bra over;
-mov.u64 now, %globaltimer;
-sub.u64 now, now, start;
-setp.gt.u64 late, now, {_NANOSECONDS};
-@!late bra again;
-mov.u32 code, %ctaid.x;
-add.u32 code, code, {watchdog.code << 16};
-st.release.sys.global.u32 [${last}], code;
-membar.sys;
-trap;
-over:
-}}"""
-    return device.assembly(text, f"{result}{constraints},l,~{{memory}}", [*operands, watchdog.report], type_)
+    text = f"{{\n.reg .pred done;\nagain:\n{ask}\n@!done bra again;\n}}"
+    return device.assembly(text, f"{constraints},~{{memory}}", operands, type_)
+
+
+def _tell(now: _Watched, awaited: str, where: str | None, first: Int, second: Int) -> None:
+    now.watch.tell([now.watch.waits.number(awaited, where), device.cta(), now.tile, first, second])
+
+
+def _any(party: Party | None, late: ir.Value) -> ir.Value:
+    """All threads of the party, which wait for each other: whether it holds in one of them."""
+    if party is None:
+        return late
+    text = "{\n.reg .pred p, q;\nsetp.ne.b32 p, $3, 0;\nbarrier.cta.red.or.pred q, $1, $2, p;\nselp.b32 $0, 1, 0, q;\n}"
+    operands = [device.value(party.barrier), device.value(party.threads), arith.extui(device.i32(), late)]
+    return device.equal(device.assembly(text, "=r,r,r,r,~{memory}", operands, device.i32()), 1)
+
+
+def _leave(now: _Watched) -> None:
+    """A party, or a thread alone. Copies into shared memory that it had made have landed, for it asked many times since
+    (watch.PATIENCE). A CTA of a cluster stays until no other one reaches it, which parties see to."""
+    if now.party is not None:
+        wgmma.wait(0)
+    tma.wait_read(0)
+    if now.party is not None:
+        for _ in range(now.barriers):
+            cluster.barrier()
+    device.assembly("exit;", "~{memory}", [], None)
+
+
+def _not(x: ir.Value) -> ir.Value:
+    return arith.xori(x, arith.constant(x.type, 1))
+
+
+def _i1() -> ir.Type:
+    return ir.IntegerType.get_signless(1)

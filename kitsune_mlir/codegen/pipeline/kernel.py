@@ -19,13 +19,12 @@ from kitsune_mlir.mlir import arith, ir, llvm, location
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import element_bytes
 
-from . import device, loops
-from .ring import COUNTER_BYTES, Ring
+from . import counters, device, loops
+from .ring import Ring
 from .role import ON_CHIP, Role, Surroundings, streamed
-from .watch import Watch
+from .watch import FLAG_BYTES, QueueWatch, Waits
 
 _ALIGN = 256
-REPORT_AT = COUNTER_BYTES  # in the workspace
 
 
 @dataclass(frozen=True)
@@ -42,12 +41,12 @@ class PipelineKernel:
     padded: frozenset[int] = frozenset()  # tensors that the kernel wants widened: none
 
     def __init__(self, pipeline: kitsune.PipelineOp, target: Target, wait_budget: int = 0):
-        self.pipeline, self.wait_budget = pipeline, wait_budget
+        self.pipeline, self.waits = pipeline, Waits(wait_budget)
         members: dict[int, list[kitsune.StageOp]] = {}
         for stage in pipeline.stages:
             members.setdefault(stage.role, []).append(stage)
         self.roles = [Role(stages, stages[0].replicas) for _, stages in sorted(members.items())]
-        self.shared_bytes = max(role.shared_bytes for role in self.roles) + 16
+        self.shared_bytes = max(role.shared_bytes for role in self.roles) + (FLAG_BYTES if wait_budget else 0)
         if self.shared_bytes > target.shared_bytes:
             raise UnsupportedError(
                 f"a stage wants {self.shared_bytes} bytes of shared memory, {target.name} has {target.shared_bytes}"
@@ -60,17 +59,16 @@ class PipelineKernel:
         self.results = pipeline.result_ops
 
     def _lay_out(self) -> None:
-        """The finished counter and the report of a wait in vain first, then all counters, then the slots."""
-        at = REPORT_AT + COUNTER_BYTES
-        counters = {}
+        """All counters first, then the slots."""
+        at, counted = counters.FIRST_AT, {}
         for queue in self.queues:
-            counters[queue.label] = at
-            at += 2 * COUNTER_BYTES * queue.ring.slots
+            counted[queue.label] = at
+            at += 2 * counters.COUNTER_BYTES * queue.ring.slots
         self.counter_bytes = at
         self.places: dict[str, _RingPlace] = {}
         for queue in self.queues:
             at = -(-at // _ALIGN) * _ALIGN
-            self.places[queue.label] = _RingPlace(counters[queue.label], at)
+            self.places[queue.label] = _RingPlace(counted[queue.label], at)
             tile = queue.ring.tile
             count = 1
             for size in tile.shape:
@@ -92,11 +90,7 @@ class PipelineKernel:
                 "shared_bytes": self.shared_bytes,
                 "workspace_bytes": self.workspace_bytes,
                 "cooperative": len(self.roles) > 1,
-                "watched": [
-                    {"name": queue.label, "location": location(queue.operation.location)} for queue in self.queues
-                ]
-                if self.wait_budget
-                else [],
+                "watched": self.waits.described,
                 "streams": self.streams(),
                 "tile_rows": self.pipeline.tile_rows,
             }
@@ -145,7 +139,7 @@ class PipelineKernel:
         around = Surroundings(
             pointers={hash(value): pointer for value, pointer in zip(self.tensors, pointers)},
             outputs={result.position: pointer for result, pointer in zip(self.results, pointers[split:])},
-            rings={queue.label: self._ring(i, queue, workspace, shared) for i, queue in enumerate(self.queues)},
+            rings={queue.label: self._ring(queue, workspace, shared) for queue in self.queues},
             shared=shared,
         )
         tile_rows = self.pipeline.tile_rows
@@ -159,7 +153,7 @@ class PipelineKernel:
                 device.loop(device.sub(cta, first), tiles, role.replicas, self._tile(role, count, around))
             first += role.replicas
         if self.queues:
-            self._finish(workspace, around.shared)
+            self._finish(workspace)
 
     def _tile(self, role: Role, count: ir.Value, around: Surroundings):
         i64, tile_rows = ir.IntegerType.get_signless(64), self.pipeline.tile_rows
@@ -172,12 +166,12 @@ class PipelineKernel:
 
         return body
 
-    def _ring(self, number: int, queue: kitsune.QueueOp, workspace: ir.Value, shared: ir.Value) -> Ring:
+    def _ring(self, queue: kitsune.QueueOp, workspace: ir.Value, shared: ir.Value) -> Ring:
         place, byte = self.places[queue.label], ir.IntegerType.get_signless(8)
         tile, watch = queue.ring.tile, None
-        if self.wait_budget:
-            flag = device.offset(shared, self.shared_bytes - 8, byte)
-            watch = Watch(device.offset(workspace, REPORT_AT, byte), flag, self.wait_budget)
+        if (watched := self.waits.watch(workspace)) is not None:
+            flag = device.offset(shared, self.shared_bytes - FLAG_BYTES, byte)
+            watch = QueueWatch(watched, queue.label, location(queue.operation.location), flag)
         return Ring(
             device.offset(workspace, place.data, byte),
             device.offset(workspace, place.counters, byte),
@@ -185,24 +179,10 @@ class PipelineKernel:
             len(queue.consumers),
             tuple(tile.shape),
             tile.element_type,
-            number,
             watch,
         )
 
-    def _finish(self, workspace: ir.Value, shared: ir.Value) -> None:
-        """The last CTA to come here zeroes every counter; no CTA waits on one any more."""
-        i32 = device.i32()
-        flag = device.offset(shared, self.shared_bytes - 16, ir.IntegerType.get_signless(8))
+    def _finish(self, workspace: ir.Value) -> None:
         device.barrier()
         with device.when(device.equal(device.thread(), 0)):
-            text = "atom.acq_rel.gpu.global.add.u32 $0, [$1], $2;"
-            before = device.assembly(text, "=r,l,r,~{memory}", [workspace, device.value(1)], i32)
-            device.store(before, flag)
-        device.barrier()
-        with device.when(device.equal(device.load(flag, i32), self.ctas - 1)):
-
-            def clear(i: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
-                device.store(device.value(0), device.offset(workspace, i, i32))
-                return []
-
-            device.loop(device.thread(), self.counter_bytes // 4, loops.THREADS, clear)
+            counters.finish(workspace, self.counter_bytes, self.ctas)

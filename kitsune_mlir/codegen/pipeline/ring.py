@@ -9,16 +9,16 @@ Memory Consistency Model, release and acquire patterns). Paper: section 4.1.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kitsune_mlir.mlir import arith, ir, scf
 
 from . import device
+from .counters import COUNTER_BYTES
 from .device import Int
 from .memory import Memory
-from .watch import Watch
-
-COUNTER_BYTES = 128  # a cache line a counter: no false sharing
+from .watch import Answer, QueueWatch
 
 
 @dataclass
@@ -31,8 +31,7 @@ class Ring:
     consumers: int
     shape: tuple[int, ...]
     element: ir.Type
-    number: int = 0  # of the queue, in reports
-    watch: Watch | None = None
+    watch: QueueWatch | None = None
 
     def _counter(self, slot: Int, which: int) -> ir.Value:
         index = device.add(device.mul(slot, 2), which)
@@ -58,21 +57,16 @@ class Ring:
 
     def _wait(self, tile: ir.Value, which: int, least: Int) -> None:
         counter = self._counter(device.mod(tile, self.depth), which)
+
+        def ask() -> Answer:
+            seen = _acquire(counter)
+            return arith.cmpi(arith.CmpIPredicate.uge, seen, device.value(least)), seen
+
         with device.when(device.equal(device.thread(), 0)):
-            loop = scf.WhileOp([device.i32()], [device.value(0)])
-            before = loop.before.blocks.append(device.i32())
-            after = loop.after.blocks.append(device.i32())
-            with ir.InsertionPoint(before):
-                spins = before.arguments[0]
-                waiting = _below(_acquire(counter), least)
-                if self.watch is not None:
-                    waiting = arith.andi(waiting, self.watch.goes_on(spins))
-                scf.ConditionOp(waiting, [spins])
-            with ir.InsertionPoint(after):
-                scf.YieldOp([device.value(device.add(after.arguments[0], 1))])
             if self.watch is not None:
-                seen = _acquire(counter)
-                self.watch.settle(_below(seen, least), [self.number, 1 - which, device.cta(), tile, seen, least])
+                self.watch.ask(ask, ("the tile", "a free slot")[which], tile, least)
+            else:
+                _spin(ask)
         device.barrier()
         if self.watch is not None:
             self.watch.leave_if_late()
@@ -95,5 +89,10 @@ def _acquire(counter: ir.Value) -> ir.Value:
     return device.assembly("ld.acquire.gpu.global.u32 $0, [$1];", "=r,l,~{memory}", [counter], device.i32())
 
 
-def _below(seen: ir.Value, least: Int) -> ir.Value:
-    return arith.cmpi(arith.CmpIPredicate.ult, seen, device.value(least))
+def _spin(ask: Callable[[], Answer]) -> None:
+    loop = scf.WhileOp([], [])
+    with ir.InsertionPoint(loop.before.blocks.append()):
+        over, _ = ask()
+        scf.ConditionOp(arith.xori(over, arith.constant(over.type, 1)), [])
+    with ir.InsertionPoint(loop.after.blocks.append()):
+        scf.YieldOp([])

@@ -1,50 +1,122 @@
-"""A budget for every wait: a debug kernel that would hang says on which queue, and ends.
+"""A budget for every wait: a debug kernel that would hang says where and what for, and ends.
 
-A thread that has asked `budget` times writes a report to the workspace, once for the launch; from then on
-every CTA that comes to a wait leaves the kernel. The host reads the report (runtime/cuda_pipeline.py).
+A thread that has asked `budget` times writes a report to the workspace, the first of the launch; from then on
+every wait is in vain after a few questions, and who waits in vain leaves the kernel. The host reads the report
+(runtime/cuda_pipeline.py).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
-from kitsune_mlir.mlir import arith, ir
+from kitsune_mlir.mlir import arith, ir, location, scf
 
 from . import device
+from .counters import REPORT_AT
 from .device import Int
 
-# The report's words, after the flag that it is there; counters are those of ring.py.
-FIELDS = ("queue", "waits_for_full", "cta", "tile", "counter", "wanted")
-REPORT_BYTES = 4 * (1 + len(FIELDS))
+# The report's words, after the flag that it is there: `wait` is the wait's number among the kernel's, the last two
+# are what its sentence has in the places {0} and {1}.
+FIELDS = ("wait", "cta", "tile", "first", "second")
+FLAG_BYTES = 16  # of shared memory, for a CTA whose threads leave together
+PATIENCE = 64  # questions after which a thread sees that another reported: longer than copies take that are under way
+
+Answer = tuple[ir.Value, ir.Value]  # i1: the wait is over; a word of what was seen, i32
 
 
 @dataclass
+class Waits:
+    """The waits of a kernel with a budget, found while its code is generated."""
+
+    budget: int
+    described: list[dict[str, str]] = field(default_factory=list)
+
+    def number(self, awaited: str, where: str | None = None) -> int:
+        """Of a wait. `where` in the model: by default what the code that is being generated comes from."""
+        entry = {"awaited": awaited, "location": where or location(ir.Location.current)}
+        if entry not in self.described:
+            self.described.append(entry)
+        return self.described.index(entry)
+
+    def watch(self, workspace: ir.Value) -> Watch | None:
+        """For code that is being generated; None without a budget."""
+        if not self.budget:
+            return None
+        return Watch(device.offset(workspace, REPORT_AT, ir.IntegerType.get_signless(8)), self)
+
+
+@dataclass(frozen=True)
 class Watch:
-    """`report` points into the workspace, `flag` to a word of shared memory that nothing else uses."""
+    """`report` is the address of the report in global memory."""
 
     report: ir.Value
+    waits: Waits
+
+    def ask(self, question: Callable[[], Answer], budgets: int = 1) -> Answer:
+        """One thread: asks until the answer is yes or so many budgets are spent. Gives the last answer."""
+        i1, i32 = ir.IntegerType.get_signless(1), device.i32()
+        loop = scf.WhileOp([i1, i32, i32], [device.value(0)])
+        before, after = loop.before.blocks.append(i32), loop.after.blocks.append(i1, i32, i32)
+        with ir.InsertionPoint(before):
+            (asked,) = before.arguments
+            over, seen = question()
+            waiting = arith.andi(_not(over), self._goes_on(asked, budgets * self.waits.budget))
+            scf.ConditionOp(waiting, [over, seen, asked])
+        with ir.InsertionPoint(after):
+            scf.YieldOp([device.value(device.add(after.arguments[2], 1))])
+        over, seen, _ = loop.results
+        return over, seen
+
+    def _goes_on(self, asked: ir.Value, most: int) -> ir.Value:
+        """Whether a thread that asked so many times may ask again."""
+        now = device.equal(device.mod(asked, PATIENCE), PATIENCE - 1)
+        reported = device.choose(now, device.i32(), self._flag, lambda: device.value(0))
+        return arith.andi(device.less(asked, most), device.equal(reported, 0))
+
+    def _flag(self) -> ir.Value:
+        return device.assembly("ld.relaxed.gpu.global.u32 $0, [$1];", "=r,l,~{memory}", [self.report], device.i32())
+
+    def reported(self) -> ir.Value:
+        """Whether a wait was in vain, i1."""
+        return _not(device.equal(self._flag(), 0))
+
+    def tell(self, fields: list[Int]) -> None:
+        """One thread: reports FIELDS, if it is the first."""
+        text = "atom.acq_rel.gpu.global.cas.b32 $0, [$1], $2, $3;"
+        operands = [self.report, device.value(0), device.value(1)]
+        before = device.assembly(text, "=r,l,r,r,~{memory}", operands, device.i32())
+        with device.when(device.equal(before, 0)):
+            for i, x in enumerate(fields):
+                device.store(device.value(x), device.offset(self.report, i + 1, device.i32()))
+
+
+@dataclass(frozen=True)
+class QueueWatch:
+    """Of one queue, for a CTA whose threads all wait for what one of them sees. Reports call the queue `name` and
+    `location`; `flag` points to a word of shared memory that nothing else uses."""
+
+    watch: Watch
+    name: str
+    location: str
     flag: ir.Value
-    budget: int
 
-    def goes_on(self, spins: ir.Value) -> ir.Value:
-        """Whether a thread that asked `spins` times may ask again."""
-        aborted = device.assembly("ld.relaxed.gpu.global.u32 $0, [$1];", "=r,l,~{memory}", [self.report], device.i32())
-        return arith.andi(device.less(spins, self.budget), device.equal(aborted, 0))
-
-    def settle(self, late: ir.Value, fields: list[Int]) -> None:
-        """The waiting thread, after its wait: tells the CTA whether it was in vain, and reports it."""
+    def ask(self, question: Callable[[], Answer], awaited: str, tile: ir.Value, wanted: Int) -> None:
+        """One thread: waits, reports a wait in vain, and tells the CTA whether it was."""
+        sentence = f"{awaited} of queue '{self.name}': its counter is {{0}}, wanted {{1}}"
+        over, seen = self.watch.ask(question)
+        late = _not(over)
         device.store(arith.extui(device.i32(), late), self.flag)
         with device.when(late):
-            text = "atom.acq_rel.gpu.global.cas.b32 $0, [$1], $2, $3;"
-            operands = [self.report, device.value(0), device.value(1)]
-            before = device.assembly(text, "=r,l,r,r,~{memory}", operands, device.i32())
-            with device.when(device.equal(before, 0)):
-                for i, field in enumerate(fields):
-                    device.store(device.value(field), device.offset(self.report, i + 1, device.i32()))
+            self.watch.tell([self.watch.waits.number(sentence, self.location), device.cta(), tile, seen, wanted])
 
     def leave_if_late(self) -> None:
         """All threads, after a barrier: ends them if the wait was in vain."""
         late = device.load(self.flag, device.i32())
         device.barrier()
-        with device.when(arith.cmpi(arith.CmpIPredicate.ne, late, device.value(0))):
+        with device.when(_not(device.equal(late, 0))):
             device.assembly("exit;", "~{memory}", [], None)
+
+
+def _not(x: ir.Value) -> ir.Value:
+    return arith.xori(x, arith.constant(x.type, 1))

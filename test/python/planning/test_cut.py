@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kitsune_mlir.planning import target
 from kitsune_mlir.planning.cost import StageCost
-from kitsune_mlir.planning.cut import Run, cut, part_name, run_us, whole_name
+from kitsune_mlir.planning.cut import Run, cut, cut_everywhere, part_name, run_us, whole_name
 from kitsune_mlir.planning.place import QueueCost
 
 GPU = target.load("sm_90a")
@@ -82,6 +82,15 @@ def test_a_pipeline_that_chains_stays_whole(pipeline, rows):
 def test_a_pipeline_of_which_nothing_chains_stays_whole(pipeline, rows):
     stages, queues, _ = pipeline
     assert cut(stages, queues, rows, GPU, lambda first, last: False).runs == (Run(0, len(stages) - 1, False),)
+
+
+@given(pipelines(), ROWS)
+def test_cut_everywhere_but_in_a_sum(pipeline, rows):
+    stages, queues, chains = pipeline
+    found = cut_everywhere(stages, queues, rows, GPU, chains)
+    assert [stage for run in found.runs for stage in range(run.first, run.last + 1)] == list(range(len(stages)))
+    sums = {stage for q in queues if q.accumulates for stage in range(q.producer + 1, q.consumers[0] + 1)}
+    assert [run.first for run in found.runs] == [stage for stage in range(len(stages)) if stage not in sums]
 
 
 def test_wide_layers_are_cut_one_by_one():

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from kitsune_mlir.errors import UserError
 from kitsune_mlir.planning import target
 from kitsune_mlir.planning.cost import StageCost, pipeline_us, tile_us
 from kitsune_mlir.planning.flow import Flow, Queue, Stage
@@ -145,8 +146,46 @@ def test_chained_ctas_share_the_blocks_of_a_sum():
     assert found.shape == "chained" and found.roles == (0, 0, 0) and found.replicas == (132,)
     assert found.transports == ("smem", "l2") and found.depths == (1, 33), "a partial sum for every four CTAs"
     assert place(stages, queues, 100, GPU, chained=Chained(blocks=4)).replicas == (8,), "two tiles"
-    fewer = place(stages, queues, 10**5, GPU, chained=Chained(blocks=4))
-    assert 5 * fewer.predicted_us < found.predicted_us < 10 * fewer.predicted_us
+    more = place(stages, queues, 10**7, GPU, chained=Chained(blocks=4))
+    assert 5 * found.predicted_us < more.predicted_us < 10 * found.predicted_us
+
+
+def test_chained_ctas_share_columns():
+    """Eight row tiles on 132 SMs: as many column tiles, or CTAs of a cluster, as can."""
+    alone, columns, cluster = (
+        place(CHAIN, QUEUES, 1024, GPU, chained=form) for form in (Chained(), Chained(1, 16), Chained(4))
+    )
+    assert (alone.replicas, columns.replicas, cluster.replicas) == ((8,), (128,), (32,))
+    assert columns.predicted_us < cluster.predicted_us < alone.predicted_us
+
+
+@pytest.mark.parametrize(
+    "tiles, sums, depths, ctas, cluster",
+    [
+        ("smem", "l2", (1, 66), 132, 1),
+        ("smem", "dsmem", (1, 16), 128, 4),
+        ("smem", "hbm", (1, 66), 132, 1),
+        ("dsmem", "l2", (1, 66), 132, 2),
+        ("l2", "l2", (132, 66), 132, 1),
+    ],
+)
+def test_forms_of_a_sum(tiles, sums, depths, ctas, cluster):
+    """Each is what it is asked to be, and none is faster than the one taken."""
+    stages = [*CHAIN[:2], StageCost("sum", "simt")]
+    queues = [QUEUES[0], QueueCost("t", 1, (2,), 65536.0, accumulates=True)]
+    form = Chained(4, blocks=2, shares=True)
+    found = place(stages, queues, 10**6, GPU, chained=form, tiles=tiles, sums=sums)
+    assert (found.transports, found.depths) == ((tiles, sums), depths)
+    assert (found.replicas, found.cluster) == ((ctas,), cluster)
+    assert place(stages, queues, 10**6, GPU, chained=form).predicted_us <= found.predicted_us
+
+
+@pytest.mark.parametrize("tiles, sums", [("reg", "auto"), ("auto", "smem"), ("dsmem", "hbm")])
+def test_no_such_form(tiles, sums):
+    stages = [*CHAIN[:2], StageCost("sum", "simt")]
+    queues = [QUEUES[0], QueueCost("t", 1, (2,), 65536.0, accumulates=True)]
+    with pytest.raises(UserError, match=f"no auto placement with tiles={tiles} sums={sums}"):
+        place(stages, queues, 1000, GPU, chained=Chained(2, blocks=2, shares=True), tiles=tiles, sums=sums)
 
 
 def test_wide_rings_lie_further_out():

@@ -1,0 +1,49 @@
+"""What operations say but for names, of values and their own: those of equal form compute the same of what they use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from kitsune_mlir import rows
+from kitsune_mlir.mlir import ir
+
+Form = tuple[Any, ...]
+
+
+def form_of(ops: Iterable[ir.Operation | ir.OpView]) -> Form:
+    """The form of consecutive operations, regions included; to be compared within one context. Values are numbered as
+    they come, with their types; but scalars from around the operations are not alike: code copies them."""
+    names: dict[int, object] = {}
+
+    def name(value: ir.Value) -> object:
+        return names.setdefault(hash(value), (len(names), value.type))
+
+    def use(value: ir.Value) -> object:
+        if hash(value) not in names and (scalar := _scalar(value)) is not None:
+            names[hash(value)] = scalar
+        return name(value)
+
+    def form(op: ir.Operation) -> Form:
+        attributes = frozenset((key, op.attributes[key]) for key in op.attributes if key != "sym_name")
+        operands = tuple(use(value) for value in op.operands)
+        results = tuple(name(value) for value in op.results)
+        blocks = tuple(
+            (
+                tuple(name(argument) for argument in block.arguments),
+                tuple(form(inner.operation) for inner in block.operations),
+            )
+            for region in op.regions
+            for block in region.blocks
+        )
+        return op.name, attributes, operands, results, blocks
+
+    return tuple(form(op.operation) for op in ops)
+
+
+def _scalar(value: ir.Value) -> object:
+    """What a constant or a number computed from constants is known by; None for any other value."""
+    op = rows.producer(value)
+    if op is None or not op.name.startswith("arith."):
+        return None
+    return op.attributes["value"] if op.name == "arith.constant" else hash(value)
