@@ -65,9 +65,9 @@ def tiles_bytes(ctas: int, columns: int) -> int:
 
 @dataclass
 class Exchange:
-    """The end of warpgroup `group`. Behind `base`, in shared memory, the warpgroups have one after another at `boxes` room
-    for the other CTAs' shares of `columns` columns, at `staging` their outboxes, at `sums` room for sums, at `barriers`
-    that for barriers. `turn` and `sums_turn` (i32) count tiles and sums exchanged."""
+    """The end of warpgroup `group`. Behind `base`, in shared memory, the warpgroups have one after another at `boxes`
+    room for the other CTAs' shares of `columns` columns, at `staging` their outboxes, at `sums` room for sums, at
+    `barriers` that for barriers. `turn` and `sums_turn` (i32) count tiles and sums exchanged."""
 
     ctas: int
     rank: ir.Value
