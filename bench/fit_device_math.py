@@ -48,6 +48,18 @@ def fit_erfc(high: float, degree: int) -> list[float]:
     return [float(c) for c in found.x[:-1] / high ** np.arange(degree + 1)]
 
 
+def fit_lower_tail(high: float, degree: int) -> list[float]:
+    """p of that degree for which 2^p(a) comes closest to the normal distribution function at -a, for a on [0, high], in
+    the relative error."""
+    a = (1 - np.cos(np.linspace(0, np.pi, 2000))) / 2 * high
+    powers, wanted = np.vander(a / high, degree + 1, increasing=True), special.log_ndtr(-a) / np.log(2.0)
+    most = -np.ones((len(a), 1))
+    rows, limits = np.block([[powers, most], [-powers, most]]), np.concatenate([wanted, -wanted])
+    cost = [0.0] * (degree + 1) + [1.0]
+    found = linprog(cost, A_ub=rows, b_ub=limits, bounds=[(None, None)] * len(cost), method="highs")
+    return [float(c) for c in found.x[:-1] / high ** np.arange(degree + 1)]
+
+
 def even(function: Callable[[mpf], mpf]) -> Callable[[mpf], mpf]:
     """`function` as a function of its argument's square; the node 0 never occurs."""
     return lambda square: function(sqrt(square))
@@ -88,6 +100,8 @@ def main() -> None:
                 print(f"{name}_{suffix} = (\n{numbers})")
     numbers = "".join(f"    {c!r},\n" for c in fit_erfc(4.0, 4))
     print(f"ERFC_FAST = (\n{numbers})")
+    numbers = "".join(f"    {c!r},\n" for c in fit_lower_tail(6.0, 5))
+    print(f"LOWER_TAIL_FAST = (\n{numbers})")
 
 
 if __name__ == "__main__":

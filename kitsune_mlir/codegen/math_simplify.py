@@ -7,6 +7,7 @@
     %y = arith.divf %x, %c : f32        ->  %y = arith.mulf %x, %reciprocal_of_c : f32
     %a = arith.addf %x, %one : f32      ->  %b = math.fma %y, %x, %y : f32
     %b = arith.mulf %y, %a : f32
+    x 0.5 (erf(x sqrt(0.5)) + 1)        ->  math_fast.gelu, in whatever order it is multiplied
     %a = arith.mulf %x, %y : f32        ->  the same with `fastmath<contract>`, so that mulf and addf
     %b = arith.addf %a, %z : f32            become one fma
 
@@ -18,6 +19,8 @@ taken the logarithm of, it keeps its exponential and takes the reciprocal by one
 
 from __future__ import annotations
 
+from math import sqrt
+
 from kitsune_mlir.codegen import math_fast
 from kitsune_mlir.codegen.scalar import Scalar, fma, rounded
 from kitsune_mlir.mlir import ir, walk
@@ -28,6 +31,8 @@ _CONTRACTED = ("arith.addf", "arith.mulf", "arith.subf")
 
 def simplify(root: ir.Operation) -> None:
     """Rewrites, in place, what is marked under `root`."""
+    for op in _marked_scalars(root, "math.erf"):
+        _gelu(op)
     for op in _marked_scalars(root, "arith.divf"):
         with op.context, op.location, ir.InsertionPoint(op):
             _divide(op)
@@ -103,6 +108,41 @@ def _gate(op: ir.Operation, x: Scalar) -> None:
         _replace(op, math_fast.sigmoid(x))
     else:
         op.erase()
+
+
+def _gelu(erf: ir.Operation) -> None:
+    """Replaces x 0.5 (erf(x sqrt(0.5)) + 1), when nothing else uses its parts."""
+    scaled = _maker(erf.operands[0], "arith.mulf")
+    users = [use.owner.operation for use in erf.results[0].uses]
+    if scaled is None or len(users) != 1 or users[0].name != "arith.addf" or 1.0 not in _constants(users[0]):
+        return
+    root = [c for c in _constants(scaled) if abs(c - sqrt(0.5)) < 1e-6]
+    if not root:
+        return
+    x = next(operand for operand in scaled.operands if constant_number(operand) is None)
+    product, factors = users[0], []
+    while len(factors) < 2 and not (len(factors) == 1 and _is_half_of(factors[0], x)):
+        users = [use.owner.operation for use in product.results[0].uses]
+        if len(users) != 1 or users[0].name != "arith.mulf":
+            return
+        (factor,) = [operand for operand in users[0].operands if operand != product.results[0]] or [None]
+        if factor is None:
+            return
+        product, factors = users[0], [*factors, factor]
+    if len(factors) == 2 and not (x in factors and 0.5 in [constant_number(factor) for factor in factors]):
+        return
+    with product.context, product.location, ir.InsertionPoint(product):
+        _replace(product, math_fast.gelu(Scalar(x)))
+
+
+def _constants(op: ir.Operation) -> list[float]:
+    """Those among an operation's operands."""
+    return [number for operand in op.operands if (number := constant_number(operand)) is not None]
+
+
+def _is_half_of(value: ir.Value, x: ir.Value) -> bool:
+    half = _maker(value, "arith.mulf")
+    return half is not None and x in list(half.operands) and 0.5 in _constants(half)
 
 
 def _multiply(op: ir.Operation) -> None:

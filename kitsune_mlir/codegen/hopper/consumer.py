@@ -15,6 +15,7 @@ from kitsune_mlir.codegen.pipeline.nests import PRODUCT, kitsune_label
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
 
+from . import cluster, warps
 from .epilogue import is_deferred
 from .fragments import Fragment, Lanes, PairedMemory, rows_of_tile
 from .operands import is_only_operand
@@ -42,7 +43,7 @@ class Consumer:
         exchange = self._rings.exchange
         if exchange is None:
             return self._lanes, 0
-        start = device.mul(exchange.rank, columns)
+        start = device.mul(cluster.rank(), columns)
         return self._lanes.shifted(device.value(start), columns * exchange.ctas), start
 
     def emit(self) -> None:
@@ -130,6 +131,8 @@ class Consumer:
         stride = prod(shape[1:]) if len(shape) > 1 else prod(shape)
         if (at := block.vectors.get(hash(value))) is None:
             return PairedMemory(self._around.tensors[hash(value)], element_of(value), shape, stride)
+        if not isinstance(number, int):
+            number = warps.here(number)
         place = device.add(device.mul(number, block.vector_step), at)
         pointer = device.offset(self._around.vectors, place, ir.IntegerType.get_signless(8))
         return PairedMemory(pointer, element_of(value), shape, stride)

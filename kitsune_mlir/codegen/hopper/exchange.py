@@ -13,7 +13,7 @@ only after it got the last ones, so it is never two ahead.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
@@ -33,9 +33,10 @@ _ROW_BYTES = 4
 _PIECE = 16  # bytes that a thread stores at once
 
 
-def _here(place: Int) -> ir.Value:
-    """The same address, of which nothing is computed ahead: what is moved out of loops takes registers there."""
-    return device.assembly("mov.b32 $0, $1;", "=r,r", [device.value(place)], device.i32())
+def _thread() -> ir.Value:
+    """The thread's number in its warpgroup, and in the CTA, asked for where it is used: what is computed from it is not
+    moved out of loops, where it would take registers."""
+    return device.assembly("mov.u32 $0, %tid.x;", "=r", [], device.i32())
 
 
 def barrier_bytes(columns: int) -> int:
@@ -65,15 +66,13 @@ def tiles_bytes(ctas: int, columns: int) -> int:
 
 @dataclass
 class Exchange:
-    """The end of warpgroup `group`. Behind `base`, in shared memory, the warpgroups have one after another at `boxes`
-    room for the other CTAs' shares of `columns` columns, at `staging` their outboxes, at `sums` room for sums, at
-    `barriers` that for barriers. `turn` and `sums_turn` (i32) count tiles and sums exchanged."""
+    """A warpgroup's end. Behind `base`, in shared memory, the warpgroups have one after another at `boxes` room for the
+    other CTAs' shares of `columns` columns, at `staging` their outboxes, at `sums` room for sums, at `barriers` that
+    for barriers. `turn` and `sums_turn` (i32) count tiles and sums exchanged."""
 
     ctas: int
-    rank: ir.Value
     columns: int
     base: Int
-    group: Int
     boxes: int
     staging: int
     sums: int
@@ -90,7 +89,8 @@ class Exchange:
 
     def _place(self, start: int, nbytes: int) -> Int:
         """Of the warpgroup, where each has so many bytes."""
-        return device.add(device.mul(_here(self.group), nbytes), device.add(self.base, start))
+        group = device.sub(device.div(_thread(), THREADS), 1)  # after the producer
+        return device.add(device.mul(group, nbytes), device.add(warps.here(self.base), start))
 
     @property
     def _empty(self) -> Int:
@@ -104,7 +104,7 @@ class Exchange:
 
     def part(self, number: int) -> ir.Value:
         """The CTA whose share is part number `number` of a tile: the own is part 0."""
-        return arith.remui(device.value(device.add(_here(self.rank), number)), device.value(self.ctas))
+        return arith.remui(device.value(device.add(cluster.rank(), number)), device.value(self.ctas))
 
     def box(self, part: int, number: int) -> Int:
         """A box of part `part`, from 1 on."""
@@ -126,7 +126,7 @@ class Exchange:
     def send(self, tile: Fragment, number: int) -> None:
         """A box of the own share, after `claim`. A warp's rows lie together, in the same order here and there."""
         staging = self._place(self.staging, OUTBOX_BYTES)
-        writer = replace(self.writer, own_row=_here(self.writer.own_row))
+        writer = BoxWriter.of(_thread(), self.writer.leader, self.writer.barrier)
         writer.write(staging, tile, number)
         warps.sync()
         own = device.add(device.mul(writer.warp, BOX_BYTES // WARPS), device.mul(writer.lane, _PIECE))
@@ -174,7 +174,7 @@ class Exchange:
             for other in range(1, self.ctas):
                 peer = self.part(other)
                 for h in HALVES:
-                    at = cluster.remote(self._sum(room, self.rank, h), peer)
+                    at = cluster.remote(self._sum(room, cluster.rank(), h), peer)
                     cluster.send_word(at, totals[h], cluster.remote(barrier, peer))
         waits.on_cluster(barrier, parity, "the other CTAs' sums of rows")
         results = list(totals)

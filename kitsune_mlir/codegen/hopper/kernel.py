@@ -14,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kitsune_mlir.codegen.pipeline import counters, device
-from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.role import streamed
 from kitsune_mlir.codegen.pipeline.watch import Waits
 from kitsune_mlir.dialects import kitsune
@@ -56,14 +55,13 @@ class _Role:
 
 @dataclass(frozen=True)
 class _Frame:
-    """What the warps of a CTA share. `base` is the address of shared memory, `rank` the CTA's in its cluster."""
+    """What the warps of a CTA share. `base` is the address of shared memory."""
 
     role: _Role
     maps: ir.Value
     pointers: list[ir.Value]
     workspace: ir.Value
     base: ir.Value
-    rank: Int
     vectors: ir.Value
     weights: Ring
     tiles: Ring | None
@@ -136,8 +134,7 @@ class ChainedKernel:
             self._body(kernel)
 
     def _body(self, kernel: Frame) -> None:
-        rank = cluster.rank() if self.cluster > 1 else 0
-        frames = [self._role_frame(role, kernel, rank) for role in self.roles]
+        frames = [self._role_frame(role, kernel) for role in self.roles]
         self._each_role(frames, self._prepare)
         cluster.barrier() if self.cluster > 1 else device.barrier()
         group = device.div(device.thread(), wgmma.THREADS)
@@ -158,7 +155,7 @@ class ChainedKernel:
         if len(self.roles) > 1:
             self._finish(kernel)
 
-    def _role_frame(self, role: _Role, kernel: Frame, rank: Int) -> _Frame:
+    def _role_frame(self, role: _Role, kernel: Frame) -> _Frame:
         layout, base = role.layout, kernel.base
         vectors = device.shared(device.add(base, VECTORS_AT))
         weights = Ring(base, device.add(base, layout.weights), layout.slots, layout.slot_bytes, "weights")
@@ -168,7 +165,7 @@ class ChainedKernel:
             tiles = Ring(barriers, device.add(base, layout.tiles), layout.tile_slots, TILE_SLOT_BYTES, "tiles")
         own_maps = tma.map_pointer(kernel.maps, role.first_map)
         grid = Tiles(role.program.grid_product, kernel.rows)
-        return _Frame(role, own_maps, kernel.pointers, kernel.workspace, base, rank, vectors, weights, tiles, grid)
+        return _Frame(role, own_maps, kernel.pointers, kernel.workspace, base, vectors, weights, tiles, grid)
 
     def _each_role(self, frames: list[_Frame], emit: Callable[[_Frame], None]) -> None:
         """Code for the CTAs of each role."""
@@ -232,7 +229,7 @@ class ChainedKernel:
         rings, queues = frame.rings(), frame.queues()
 
         def body(number: ir.Value, row: ir.Value, column: ir.Value | None) -> None:
-            Producer(frame.role.program, frame.maps, rings, row, frame.rank, column, number, queues).emit()
+            Producer(frame.role.program, frame.maps, rings, row, column, number, queues).emit()
 
         self._tiles(frame, rings, body)
 
@@ -246,7 +243,7 @@ class ChainedKernel:
         writer = BoxWriter(in_group, pair, device.equal(thread, 0), device.add(group, 1))
         rings = frame.rings()
         if self.cluster > 1:
-            rings.exchange = self._exchange(frame, group, writer)
+            rings.exchange = self._exchange(frame, writer)
         outbox = self._outbox(frame, group, writer)
         split = len(self.tensors)
         tensors = {hash(value): pointer for value, pointer in zip(self.tensors, frame.pointers)}
@@ -272,12 +269,11 @@ class ChainedKernel:
         if outbox is not None:
             outbox.finish()
 
-    def _exchange(self, frame: _Frame, group: ir.Value, writer: BoxWriter) -> Exchange:
+    def _exchange(self, frame: _Frame, writer: BoxWriter) -> Exchange:
         layout, columns = frame.role.layout, frame.role.program.exchanged_columns
         places = layout.boxes, layout.outboxes, layout.sums, self._exchange_barriers(frame)
         zero = device.value(0)
-        rank = device.value(frame.rank)
-        return Exchange(self.cluster, rank, columns, frame.base, group, *places, writer, zero, zero)
+        return Exchange(self.cluster, columns, frame.base, *places, writer, zero, zero)
 
     def _outbox(self, frame: _Frame, group: ir.Value, writer: BoxWriter) -> Outbox | None:
         if not frame.role.program.store_maps and not frame.role.program.put_maps:

@@ -13,7 +13,7 @@ from kitsune_mlir.codegen.pipeline.nests import kitsune_label
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import arith, ir
 
-from . import mbarrier, tma
+from . import cluster, mbarrier, tma
 from .program import TILE_ROWS, Block, Product, Program, Segment, Turn
 from .rings import Rings
 from .tile_ring import TileRing
@@ -23,16 +23,20 @@ from .wgmma import CHUNK
 @dataclass
 class Producer:
     """Emits the copies of one tile, whose first row is `first_row` (i32); `first_column` where the grid deals out
-    columns too; `rank` is the CTA's in its cluster."""
+    columns too."""
 
     program: Program
     maps: ir.Value
     rings: Rings
     first_row: Int
-    rank: Int = 0
     first_column: ir.Value | None = None
     tile: ir.Value | None = None  # its number
     queues: dict[str, TileRing] = field(default_factory=dict)
+
+    @property
+    def _rank(self) -> Int:
+        """The CTA's in its cluster, asked for where it is used: registers are few."""
+        return cluster.rank() if self.program.cluster > 1 else 0
 
     def emit(self) -> None:
         for block in self.program.blocks:
@@ -58,7 +62,7 @@ class Producer:
             if (queue := self.queues.get(kitsune_label(get.operands[0]))) is not None:
                 queue.wait_full(self.tile)
         for product in block.products.values():
-            share = device.mul(self.rank, product.n)
+            share = device.mul(self._rank, product.n)
             if self.first_column is not None:
                 self._product(product, first_map, self.first_column)
             else:
@@ -80,7 +84,7 @@ class Producer:
         """A share of an exchanged tile, the CTA's own being part 0; else all columns of the segment."""
         share: Int = 0
         if segment.parts > 1:
-            share = arith.remui(device.value(device.add(self.rank, part)), device.value(segment.parts))
+            share = arith.remui(device.value(device.add(self._rank, part)), device.value(segment.parts))
         start = device.add(device.mul(share, segment.width), segment.start)
         self._repeat(0, segment.chunks, 1, partial(self._chunk, product, turn, segment, first_map, n, start))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
-from kitsune_mlir.mlir import nvvm
+from kitsune_mlir.mlir import ir, nvvm
 
 REGISTERS = 65536  # of an SM
 WARP = 32  # threads
@@ -20,6 +20,11 @@ def set_registers(count: int, grow: bool) -> None:
 def barrier(number: int, threads: Int) -> None:
     """Barrier `number`, 1 to 15, of that many threads (PTX ISA, bar.sync)."""
     device.assembly("bar.sync $0, $1;", "r,r,~{memory}", [device.value(number), device.value(threads)], None)
+
+
+def here(x: Int) -> ir.Value:
+    """The same number, i32, from which nothing is computed ahead: what is moved out of loops takes registers there."""
+    return device.assembly("mov.b32 $0, $1;", "=r,r", [device.value(x)], device.i32())
 
 
 def sync() -> None:
