@@ -20,6 +20,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.accumulate_kernel import AccumulateKernel
 from kitsune_mlir.codegen.hopper.kernel import CHAINED, ChainedKernel
 from kitsune_mlir.codegen.hopper.program import TILE_ROWS, padded_columns
+from kitsune_mlir.codegen.hopper.spatial_sum import SpatialSumKernel
 from kitsune_mlir.codegen.pipeline.kernel import PipelineKernel
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError, UserError
@@ -75,6 +76,9 @@ def _build(pipeline: kitsune.PipelineOp, target: targets.Target, wait_budget: in
     chained = pipeline.shape == CHAINED
     if chained and any(stage.accumulates for stage in pipeline.stages):
         return _built(AccumulateKernel(pipeline, target, wait_budget))
+    if target.products == "wgmma" and any(stage.accumulates for stage in pipeline.stages):
+        with contextlib.suppress(UnsupportedError):
+            return _built(SpatialSumKernel(pipeline, target, wait_budget))
     if pipeline.cluster > 1:
         return _built(ChainedKernel(pipeline, target, wait_budget))
     if chained or target.products == "wgmma" and pipeline.tile_rows == TILE_ROWS:

@@ -9,11 +9,12 @@ Every `?` of a stage body becomes the tile's rows; the pipeline gets `tile_rows`
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar
 
 from kitsune_mlir import rows
-from kitsune_mlir.codegen.hopper import accumulate
+from kitsune_mlir.codegen.hopper import accumulate, spatial_sum
 from kitsune_mlir.codegen.hopper.layout import lay_out
 from kitsune_mlir.codegen.hopper.program import Program, fit
 from kitsune_mlir.dialects import kitsune
@@ -88,12 +89,22 @@ def chained_form(pipeline: kitsune.PipelineOp, target: targets.Target, cluster: 
     try:
         if any(stage.accumulates for stage in pipeline.stages):
             found = accumulate.fit(pipeline, target, cluster or SUM_CLUSTER)
-            return Chained(cluster or SUM_CLUSTER, blocks=found.blocks, shares=found.share > 0), ""
+            form = Chained(cluster or SUM_CLUSTER, blocks=found.blocks, shares=found.share > 0)
+            return dataclasses.replace(form, apart=_may_stand_apart(pipeline, target)), ""
         program = Program(pipeline, target.sms, cluster) if cluster else fit(pipeline, target.sms)
         lay_out(program, target.shared_bytes)
     except UnsupportedError as error:
         return None, str(error)
     return Chained(program.cluster, program.grid_product.passes if program.grid_product else 1), ""
+
+
+def _may_stand_apart(pipeline: kitsune.PipelineOp, target: targets.Target) -> bool:
+    """Whether the stages of a sum over the rows can have CTAs of their own."""
+    try:
+        plan = spatial_sum.fit(pipeline, target)
+    except UnsupportedError:
+        return False
+    return 2 + plan.blocks <= target.sms
 
 
 def chains_apart(pipeline: kitsune.PipelineOp, target: targets.Target) -> bool:
