@@ -1,51 +1,114 @@
-"""Shows what a pipeline that would hang does in a debug build: an error that names the queue.
+"""Shows what kernels that would hang do in a debug build: an error that says who waits for what.
 
     python bench/check_gpu_hang.py        # needs a GPU, torch, torch-mlir and cuda-core
 
-A queue's publication is left out of the generated code on purpose. Exits 1 if that is not reported, or if
-the GPU does not work afterwards.
+A signal is left out of the generated code on purpose, in each kind of kernel. Exits 1 if one is not reported, or if a
+sound kernel, built with a budget too, does not give the right numbers afterwards, in the same process.
 """
 
 from __future__ import annotations
 
+import copy
 import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import torch
+from torch import nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import kitsune_mlir
 from examples.models.mlp import mlp
-from kitsune_mlir.codegen.pipeline import ring
+from kitsune_mlir.codegen.hopper.exchange import Exchange
+from kitsune_mlir.codegen.hopper.rings import Rings
+from kitsune_mlir.codegen.hopper.tile_ring import TileRing
+from kitsune_mlir.codegen.hopper.tree import Tree
+from kitsune_mlir.codegen.pipeline.ring import Ring
 from kitsune_mlir.errors import InternalError
 
-OPTIONS = {"place-stages": "shape=spatial", "convert-kitsune-to-gpu": "wait-budget=1000000"}
+BUDGET = {"convert-kitsune-to-gpu": "wait-budget=1000000"}
+
+
+class Sum(nn.Module):
+    """A product that sums over the rows."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x.t() @ y
+
+
+def silent(*_: Any) -> None:
+    """In place of a signal."""
+
+
+def one_more(sync: Callable[..., None]) -> Callable[..., None]:
+    """Waits for a partial sum that no CTA leaves."""
+    return lambda self, leader: sync(replace(self, ctas=self.ctas + 1), leader)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model in a shape, what is broken in its kernel, and what the report must say."""
+
+    name: str
+    model: nn.Module
+    args: tuple[torch.Tensor, ...]
+    shape: str
+    owner: type
+    method: str
+    broken: Callable[..., None]
+    said: str
+
+
+def cases() -> list[Case]:
+    """Of every kind of kernel, in every kind of wait."""
+    torch.manual_seed(0)
+    half, x = torch.bfloat16, torch.randn(65536, 64)
+    wide = nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU()).to(half)
+    pair = torch.randn(65536, 256, dtype=half), torch.randn(65536, 256, dtype=half)
+    plain, halves = mlp(rows=65536), mlp(rows=65536, dtype=half)
+    return [
+        Case("mma.sync: no tile is published", *plain, "spatial", Ring, "publish", silent, "the tile of queue"),
+        Case("L2: no tile is published", *halves, "spatial", TileRing, "publish", silent, "the tile of queue"),
+        Case("L2: no slot is released", *halves, "spatial", TileRing, "release", silent, "a free slot of queue"),
+        Case("shared memory: no slot is released", *halves, "chained", Rings, "release", silent, "slot of the ring"),
+        Case("cluster: no tile is released", wide, (x.to(half),), "chained", Exchange, "release", silent,
+             "the other CTAs to be done"),
+        Case("tree: a partial sum is missing", Sum(), pair, "chained", Tree, "sync", one_more(Tree.sync),
+             "the partial sums"),
+    ]  # fmt: skip
+
+
+def compiled(case: Case) -> Callable[..., torch.Tensor]:
+    options = {"place-stages": f"shape={case.shape}"} | BUDGET
+    return kitsune_mlir.compile(case.model, case.args, target="sm_90a", options=options)
+
+
+def shows(case: Case) -> bool:
+    """Runs the broken kernel, then a sound one; whether both did what they should."""
+    with mock.patch.object(case.owner, case.method, case.broken):
+        broken = compiled(case)
+    inputs = [value.cuda() for value in case.args]
+    start = time.perf_counter()
+    try:
+        broken(*inputs)
+        said = "WRONG: it came to an end"
+    except InternalError as error:
+        said = f"{'reported' if case.said in str(error) else 'WRONG'}: {error}"
+    print(f"{case.name}: {said} ({time.perf_counter() - start:.1f} s)", flush=True)
+    found = compiled(case)(*inputs)
+    exact = copy.deepcopy(case.model).double().cuda()
+    wanted = exact(*(value.double() for value in inputs))
+    error = ((found.double() - wanted).norm() / wanted.norm()).item()
+    print(f"    a sound kernel afterwards: relative error {error:.1e}", flush=True)
+    return not said.startswith("WRONG") and error < 2e-2
 
 
 def main() -> int:
-    """Runs the broken kernel, then a sound one; gives the exit code."""
-    model, args = mlp(dtype=torch.bfloat16)[:2]
-    publish = ring.Ring.publish
-
-    def silent(self: ring.Ring, tile: object) -> None:
-        if self.number != 1:
-            publish(self, tile)
-
-    with mock.patch.object(ring.Ring, "publish", silent):
-        broken = kitsune_mlir.compile(model, args, target="sm_90a", options=OPTIONS)
-    inputs = [value.cuda() for value in args]
-    try:
-        broken(*inputs)
-        print("WRONG: a kernel that cannot finish was not reported")
-        return 1
-    except InternalError as error:
-        print(f"reported: {error}")
-    found = kitsune_mlir.compile(model, args, target="sm_90a", options=OPTIONS)(*inputs)
-    wanted = model.double().cuda()(*(value.double() for value in inputs))
-    error = ((found.double() - wanted).norm() / wanted.norm()).item()
-    print(f"a sound kernel afterwards: relative error {error:.1e}")
-    return not error < 2e-2
+    return 0 if all([shows(case) for case in cases()]) else 1
 
 
 if __name__ == "__main__":

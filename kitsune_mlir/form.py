@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kitsune_mlir import rows
+from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import ir
 
 Form = tuple[Any, ...]
@@ -39,6 +40,14 @@ def form_of(ops: Iterable[ir.Operation | ir.OpView]) -> Form:
         return op.name, attributes, operands, results, blocks
 
     return tuple(form(op.operation) for op in ops)
+
+
+def pipeline_form(pipeline: kitsune.PipelineOp) -> Form:
+    """The form of a pipeline with its results: on one target, those of equal form chain alike and have equal kernels.
+    No other is equal to one that sums over the rows: its kernel does some of what its results are used for."""
+    if any(stage.accumulates for stage in pipeline.stages):
+        return (object(),)
+    return form_of([pipeline]), tuple(result.position for result in pipeline.result_ops)
 
 
 def _scalar(value: ir.Value) -> object:

@@ -158,8 +158,8 @@ def parse(source: str | bytes, ctx: ir.Context, name: str = "input") -> ir.Modul
         raise UserError(f"{name} is not valid MLIR: {first_line(error)}") from error
 
 
-def bytecode(module: ir.Module) -> bytes:
-    """The module in MLIR's binary form, which `parse` also takes."""
+def bytecode(module: ir.Module | ir.Operation) -> bytes:
+    """The module, or an operation that could be in one, in MLIR's binary form, which `parse` also takes."""
     buffer = io.BytesIO()
     module.operation.write_bytecode(buffer)
     return buffer.getvalue()

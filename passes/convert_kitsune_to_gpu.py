@@ -20,10 +20,11 @@ from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.accumulate_kernel import AccumulateKernel
 from kitsune_mlir.codegen.hopper.kernel import CHAINED, ChainedKernel
 from kitsune_mlir.codegen.hopper.program import TILE_ROWS, padded_columns
+from kitsune_mlir.codegen.hopper.spatial_sum import SpatialSumKernel
 from kitsune_mlir.codegen.pipeline.kernel import PipelineKernel
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError, UserError
-from kitsune_mlir.form import Form, form_of
+from kitsune_mlir.form import Form, pipeline_form
 from kitsune_mlir.mlir import arith, func, ir, linalg, remark, tensor
 from kitsune_mlir.planning import target as targets
 
@@ -48,7 +49,7 @@ class ConvertKitsuneToGpu(ModulePass):
             if not pipeline.is_placed:
                 raise UserError(f"pipeline '{pipeline.label}' is not placed; run place-stages before {self.name}")
             target = targets.load(self.target or ir.StringAttr(pipeline.attributes["target"]).value)
-            form = _form(pipeline)
+            form = pipeline_form(pipeline)
             with pipeline.operation.location:
                 if form in known:
                     name, kernel = known[form]
@@ -62,7 +63,7 @@ class ConvertKitsuneToGpu(ModulePass):
                     continue
                 name, site = pipeline.label, _Site(pipeline, kernel)
                 _declare(module, name, site, kernel, built)
-                if not self.wait_budget and not isinstance(kernel, AccumulateKernel):
+                if not self.wait_budget:
                     known[form] = name, kernel
                 _call(pipeline, name, site)
 
@@ -75,6 +76,9 @@ def _build(pipeline: kitsune.PipelineOp, target: targets.Target, wait_budget: in
     chained = pipeline.shape == CHAINED
     if chained and any(stage.accumulates for stage in pipeline.stages):
         return _built(AccumulateKernel(pipeline, target, wait_budget))
+    if target.products == "wgmma" and any(stage.accumulates for stage in pipeline.stages):
+        with contextlib.suppress(UnsupportedError):
+            return _built(SpatialSumKernel(pipeline, target, wait_budget))
     if pipeline.cluster > 1:
         return _built(ChainedKernel(pipeline, target, wait_budget))
     if chained or target.products == "wgmma" and pipeline.tile_rows == TILE_ROWS:
@@ -87,11 +91,6 @@ def _built(kernel: Kernel) -> tuple[Kernel, ir.Operation]:
     scratch = ir.Module.create()
     with ir.InsertionPoint(scratch.body):
         return kernel, kernel.build().detach_from_parent()
-
-
-def _form(pipeline: kitsune.PipelineOp) -> Form:
-    """What a kernel is made from."""
-    return form_of([pipeline]), tuple(result.position for result in pipeline.result_ops)
 
 
 class _Site:

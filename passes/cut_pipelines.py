@@ -31,7 +31,7 @@ from kitsune_mlir.planning.cut import Cut, Run, cut, cut_everywhere, part_name
 from .base import ModulePass
 from .inline_pipeline import inline_pipeline
 from .pipeline_run import PipelineRun, whole_type
-from .place_stages import row_count, why_not_chained
+from .place_stages import Chaining, row_count
 from .stage_cost import queue_cost, stage_cost
 from .turned_weights import turn_weights
 
@@ -50,22 +50,25 @@ class CutPipelines(ModulePass):
         target = targets.load(self.target)
         if target.products != "wgmma":
             return
+        chaining = Chaining(target)
         for pipeline in kitsune.pipelines(module):
             if not pipeline.is_designed:
                 raise UserError(f"pipeline '{pipeline.label}' has no stages; run design-pipeline before {self.name}")
             if pipeline.is_placed:
                 continue
-            if self.stages or why_not_chained(pipeline, target):
+            if self.stages or not chaining(pipeline)[0]:
                 turn_weights(pipeline)
             if not self.whole:
-                _Cutter(pipeline, target, cut_everywhere if self.stages else cut).run()
+                _Cutter(pipeline, target, chaining, cut_everywhere if self.stages else cut).run()
 
 
 class _Cutter:
     """Cuts one pipeline, where `choose` says. `rows` is the size of dimension 0 of its whole tensors."""
 
-    def __init__(self, pipeline: kitsune.PipelineOp, target: targets.Target, choose: Callable[..., Cut]):
-        self.pipeline, self.target, self.choose = pipeline, target, choose
+    def __init__(
+        self, pipeline: kitsune.PipelineOp, target: targets.Target, chaining: Chaining, choose: Callable[..., Cut]
+    ):
+        self.pipeline, self.target, self.chaining, self.choose = pipeline, target, chaining, choose
         self.stages = pipeline.stages
         count = row_count(pipeline)
         self.rows = rows.DYNAMIC if count is None else count
@@ -101,7 +104,7 @@ class _Cutter:
     def _chains(self, first: int, last: int) -> bool:
         """Builds the run, asks whether warpgroups can chain it, and takes it away again."""
         if first == 0 and last == len(self.stages) - 1:
-            return why_not_chained(self.pipeline, self.target) is None
+            return self.chaining(self.pipeline)[0] is not None
         with self.pipeline.operation.location, ir.InsertionPoint(self.pipeline):
             size = arith.ConstantOp.create_index(1) if self.rows == rows.DYNAMIC else None
             wholes = {
@@ -110,7 +113,7 @@ class _Cutter:
             }
             made = [value.owner for value in wholes.values()] + ([size] if size is not None else [])
             run = self._build(Run(first, last, True), self.pipeline.label, wholes)
-        chains = why_not_chained(run.pipeline, self.target) is None
+        chains = self.chaining(run.pipeline)[0] is not None
         for op in [*run.pipeline.result_ops, run.pipeline, *made]:
             op.operation.erase()
         return chains

@@ -11,6 +11,7 @@ from .stage_cost import row_bytes
 
 def flow_of(pipeline: kitsune.PipelineOp) -> Flow:
     """Stages, queues and sizes of a placed pipeline."""
+    on_every_tile = {stage.role for stage in pipeline.stages if not stage.fires_once}
     stages = tuple(
         Stage(
             stage.label,
@@ -18,7 +19,7 @@ def flow_of(pipeline: kitsune.PipelineOp) -> Flow:
             stage.role,
             stage.replicas,
             stage.fires_once,
-            stage.fires_once and pipeline.shape == "chained",
+            stage.fires_once and pipeline.shape in ("chained", "spatial") and stage.role in on_every_tile,
             mlir.location(stage.location),
         )
         for stage in pipeline.stages

@@ -9,15 +9,17 @@ Every `?` of a stage body becomes the tile's rows; the pipeline gets `tile_rows`
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar
 
 from kitsune_mlir import rows
-from kitsune_mlir.codegen.hopper import accumulate
+from kitsune_mlir.codegen.hopper import accumulate, spatial_sum
 from kitsune_mlir.codegen.hopper.layout import lay_out
 from kitsune_mlir.codegen.hopper.program import Program, fit
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError, UserError
+from kitsune_mlir.form import Form, pipeline_form
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.flow import TRANSPORTS
@@ -56,6 +58,7 @@ class PlaceStages(ModulePass):
             raise UserError(f"place-stages: tile-rows must be 0 (chooses) or more, found {self.tile_rows}")
         if self.shape == "chained" and self.tile_rows not in (0, CHAINED_ROWS):
             raise UserError(f"place-stages: chained tiles have {CHAINED_ROWS} rows, found tile-rows={self.tile_rows}")
+        chaining = Chaining(target, self.cluster)
         for pipeline in kitsune.pipelines(module):
             if not pipeline.is_designed:
                 raise UserError(f"pipeline '{pipeline.label}' has no stages; run design-pipeline before place-stages")
@@ -64,7 +67,7 @@ class PlaceStages(ModulePass):
             stages = [stage_cost(stage) for stage in pipeline.stages]
             order = {stage.name: i for i, stage in enumerate(stages)}
             queues = [queue_cost(queue, order) for queue in pipeline.queues]
-            chained, reason = chained_form(pipeline, target, self.cluster)
+            chained, reason = chaining(pipeline)
             if self.shape == "chained" and reason:
                 raise UserError(f"pipeline '{pipeline.label}' cannot be chained: {reason}; use shape=auto")
             tile_rows = self.tile_rows or (
@@ -86,12 +89,22 @@ def chained_form(pipeline: kitsune.PipelineOp, target: targets.Target, cluster: 
     try:
         if any(stage.accumulates for stage in pipeline.stages):
             found = accumulate.fit(pipeline, target, cluster or SUM_CLUSTER)
-            return Chained(cluster or SUM_CLUSTER, blocks=found.blocks, shares=found.share > 0), ""
+            form = Chained(cluster or SUM_CLUSTER, blocks=found.blocks, shares=found.share > 0)
+            return dataclasses.replace(form, apart=_may_stand_apart(pipeline, target)), ""
         program = Program(pipeline, target.sms, cluster) if cluster else fit(pipeline, target.sms)
         lay_out(program, target.shared_bytes)
     except UnsupportedError as error:
         return None, str(error)
     return Chained(program.cluster, program.grid_product.passes if program.grid_product else 1), ""
+
+
+def _may_stand_apart(pipeline: kitsune.PipelineOp, target: targets.Target) -> bool:
+    """Whether the stages of a sum over the rows can have CTAs of their own."""
+    try:
+        plan = spatial_sum.fit(pipeline, target)
+    except UnsupportedError:
+        return False
+    return 2 + plan.blocks <= target.sms
 
 
 def chains_apart(pipeline: kitsune.PipelineOp, target: targets.Target) -> bool:
@@ -107,9 +120,18 @@ def chains_apart(pipeline: kitsune.PipelineOp, target: targets.Target) -> bool:
     return target.products == "wgmma" and all(widths == {16} for widths in products)
 
 
-def why_not_chained(pipeline: kitsune.PipelineOp, target: targets.Target) -> str | None:
-    """Why the pipeline has no chained form; None when it has one."""
-    return chained_form(pipeline, target)[1] or None
+class Chaining:
+    """`chained_form` on one target, asked once for pipelines of equal form."""
+
+    def __init__(self, target: targets.Target, cluster: int = 0):
+        self._target, self._cluster = target, cluster
+        self._known: dict[Form, tuple[Chained | None, str]] = {}
+
+    def __call__(self, pipeline: kitsune.PipelineOp) -> tuple[Chained | None, str]:
+        form = pipeline_form(pipeline)
+        if form not in self._known:
+            self._known[form] = chained_form(pipeline, self._target, self._cluster)
+        return self._known[form]
 
 
 def row_count(pipeline: kitsune.PipelineOp) -> int | None:

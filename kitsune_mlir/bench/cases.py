@@ -26,10 +26,10 @@ PATTERN_ROWS = (4096, 16_384, 65_536)
 _BULK = {"cut-pipelines": "stages=true", "place-stages": "sums=hbm"}
 _HIDDEN = {"l2": {"place-stages": "shape=spatial"}, "bulk": _BULK}
 _SUM = {sums.replace(" cluster=", "-"): {"place-stages": f"sums={sums}"} for sums in ("l2", "dsmem", "dsmem cluster=4")}
-_TILE = {tiles: {"place-stages": f"tiles={tiles}"} for tiles in ("smem", "dsmem", "l2")}
+_TILE = {tiles: {"place-stages": f"shape=chained tiles={tiles}"} for tiles in ("smem", "dsmem", "l2")}
 PATTERNS = {f"hidden-4096-{rows}": _HIDDEN for rows in PATTERN_ROWS} | {
     "batch-reduction": _SUM | {"bulk": _BULK},
-    "multicast": _TILE | {"bulk": _BULK},
+    "multicast": _TILE | {"spatial": {"place-stages": "shape=spatial"}, "bulk": _BULK},
 }
 AS = "@"  # between a case and its form
 

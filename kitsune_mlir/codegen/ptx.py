@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import base64
 import json
 import os
 import subprocess
@@ -13,7 +14,7 @@ from collections.abc import Iterable
 from typing import IO
 
 from kitsune_mlir.errors import InternalError
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.mlir import bytecode, ir
 from kitsune_mlir.planning.target import Target
 
 PATIENCE_S = 300
@@ -104,9 +105,8 @@ def to_llvm(gpu_module: ir.Operation, target: Target) -> str:
 
 
 def _emit(gpu_module: ir.Operation, target: Target, emit: str) -> str:
-    body = gpu_module.operation.get_asm(enable_debug_info=True)  # errors then name the model's line
-    text = f"module attributes {{gpu.container_module}} {{\n{body}\n}}\n"
-    request = {"module": text, "chip": target.chip, "features": target.ptx_features, "emit": emit}
+    module = base64.b64encode(bytecode(gpu_module)).decode()
+    request = {"module": module, "chip": target.chip, "features": target.ptx_features, "emit": emit}
     answer = _worker.ask(request)
     if answer is None:
         reason = f"the code generator died on it ({_worker.last_words()})"
@@ -116,11 +116,13 @@ def _emit(gpu_module: ir.Operation, target: Target, emit: str) -> str:
         return answer["text"]
     name = gpu_module.operation.attributes["sym_name"]
     raise InternalError(
-        f"gpu.module {name} does not lower to {emit} for {target.name}: {reason}", _reproducer(text, target, emit)
+        f"gpu.module {name} does not lower to {emit} for {target.name}: {reason}", _reproducer(gpu_module, target, emit)
     )
 
 
-def _reproducer(text: str, target: Target, emit: str) -> str:
+def _reproducer(gpu_module: ir.Operation, target: Target, emit: str) -> str:
+    body = gpu_module.operation.get_asm(enable_debug_info=True)  # errors then name the model's line
+    text = f"module attributes {{gpu.container_module}} {{\n{body}\n}}\n"
     with tempfile.NamedTemporaryFile("w", prefix="kitsune-", suffix=".mlir", delete=False) as file:
         file.write(f"// kitsune-opt --emit={emit} --target={target.name} {file.name}\n{text}")
     return file.name

@@ -4,13 +4,14 @@ Translation to LLVM IR and the NVPTX back end abort the process on input they do
 here, where `kitsune_mlir.codegen.ptx` survives it. One request a line on stdin, one answer a line on
 stdout, both JSON:
 
-    {"module": MLIR text of a builtin.module around one gpu.module, "chip": "sm_90a", "features": "+ptx86",
+    {"module": one gpu.module in MLIR's binary form, base64, "chip": "sm_90a", "features": "+ptx86",
      "emit": "llvm" or "ptx"}
     {"text": ...} or {"error": one line}
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -105,7 +106,7 @@ def answer(request: dict[str, str]) -> dict[str, str]:
     context.allow_unregistered_dialects = True  # attributes of the kitsune dialect mean nothing here
     try:
         with context, ir.Location.unknown():
-            module = ir.Module.parse(request["module"])
+            module = ir.Module.parse(base64.b64decode(request["module"]))
             optimise = SCHEDULED not in walk(module, "gpu.module")[0].attributes
             text = to_llvm(module)
         if request["emit"] == "llvm":

@@ -44,12 +44,14 @@ class QueueCost:
 class Chained:
     """How a pipeline is chained: `cluster` CTAs share the columns of a tile, or `column_tiles` CTAs take a row tile's
     columns by themselves. Where it sums over the rows, each CTA has one of `blocks` blocks of a partial sum; `cluster`
-    CTAs then add theirs up first; with `shares`, the CTAs of a partial sum can each compute a share of a tile."""
+    CTAs then add theirs up first; with `shares`, the CTAs of a partial sum can each compute a share of a tile; with
+    `apart`, the stage that computes tiles and the two that take them may have CTAs of their own."""
 
     cluster: int = 1
     column_tiles: int = 1
     blocks: int = 0
     shares: bool = False
+    apart: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,10 @@ def _placements(
     chained: Chained | None,
 ) -> list[Placement]:
     if chained and (shape == "chained" or shape == "auto" and tile_rows in (None, CHAINED_ROWS)):
-        return _chained(stages, queues, rows, target, chained)
+        apart = [_apart(stages, queues, rows, target, chained)] if chained.apart and shape == "auto" else []
+        return _chained(stages, queues, rows, target, chained) + apart
+    if chained and chained.apart and shape == "spatial":
+        return [_apart(stages, queues, rows, target, chained)]
     tile = tile_rows or _fitting(choose_tile_rows(rows, target), stages, target)
     fused = _fused(stages, queues)
     on_chip = _widest(stages, tile) <= target.shared_bytes and _rings_fit(queues, fused, tile, target)
@@ -177,6 +182,24 @@ def _accumulated(
         predicted_us=predicted,
         cluster=form.blocks if tile == "dsmem" else form.cluster,
     )
+
+
+def _apart(
+    stages: Sequence[StageCost], queues: Sequence[QueueCost], rows: int | None, target: Target, form: Chained
+) -> Placement:
+    """A role for the stage that computes tiles, one for each of those that take them from a ring in L2; the second of
+    these has groups of CTAs as in `_accumulated`, whose every CTA takes whole tiles."""
+    count, sums = max(1, -(-(rows or UNKNOWN_ROWS) // TILE_ROWS)), queues[1]
+    made, taken, added = (dataclasses.replace(stage, weight_bytes=0.0) for stage in stages[:3])
+    added = dataclasses.replace(added, queue_bytes=added.queue_bytes * form.blocks)
+    times = [tile_us(stage, TILE_ROWS, target, queues_in_l2=True) for stage in (made, taken, added)]
+    makers, takers, adders = allocate(times, target.sms - form.blocks + 1, count)
+    groups = max(1, adders // form.blocks)
+    replicas = (makers, takers, groups * form.blocks)
+    predicted = pipeline_us([[made], [taken], [added]], list(replicas), count, TILE_ROWS, target, queues_in_l2=True)
+    predicted += reduction_us(sums.row_bytes, groups, form.blocks, 1, "l2", target)
+    depths = (2 * makers + max(takers, groups), groups)
+    return Placement("spatial", TILE_ROWS, (0, 1, 2, 2), replicas, ("l2", "l2"), depths, predicted)
 
 
 def choose_tile_rows(rows: int | None, target: Target) -> int:

@@ -142,8 +142,8 @@ class PipelineLauncher:
             if status:
                 check(self._driver, "cuLaunchKernelEx", status)
         if self._launch["watched"]:
-            _stream_object(self._device, stream).sync()
-            self._raise_report(workspace)
+            call(self._driver, "cuStreamSynchronize", stream)
+            self._raise_report(stream, workspace)
 
     def copied(self, pointer: int, nbytes: int, stream: int) -> Any:
         """A copy of a tensor; freed, in stream order, when the caller drops it."""
@@ -151,14 +151,14 @@ class PipelineLauncher:
         call(self._driver, "cuMemcpyDtoDAsync", int(copy.handle), pointer, nbytes, stream)
         return copy
 
-    def _raise_report(self, workspace: int) -> None:
+    def _raise_report(self, stream: int, workspace: int) -> None:
         """Raises if a wait of the launch that just ended was in vain; leaves the workspace as it was before."""
         report = (ctypes.c_uint32 * (1 + len(REPORT)))()
         address = workspace + REPORT_AT
         call(self._driver, "cuMemcpyDtoH", ctypes.addressof(report), address, ctypes.sizeof(report))
         if not report[0]:
             return
-        call(self._driver, "cuMemsetD8", workspace, 0, self.workspace_bytes)
+        call(self._driver, "cuMemsetD8Async", workspace, 0, self.workspace_bytes, stream)
         raise InternalError(f"pipeline '{self._launch['kernel']}' hangs: {said(self._launch['watched'], report[1:])}")
 
 

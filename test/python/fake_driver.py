@@ -60,6 +60,8 @@ class FakeDriver:
         self.launches: list[_Record] = []
         self.encoded: list[_Record] = []
         self.copies: list[tuple[int, int, int, int]] = []
+        self.zeroed: list[tuple[int, int, int]] = []  # address, bytes, stream
+        self.report: list[int] = []  # words that a copy to the host finds
         self.fails: dict[str, Result] = {}  # by function
         self.clusters = 66
         self.parameters = (0, 0)  # structs and slots of a kernel, for reading its parameters
@@ -91,6 +93,16 @@ class FakeDriver:
         return Result.CUDA_SUCCESS, self.clusters
 
     def cuMemsetD8Async(self, pointer: int, value: int, nbytes: int, stream: int) -> tuple[Result]:
+        assert value == 0
+        self.zeroed.append((pointer, nbytes, stream))
+        return (Result.CUDA_SUCCESS,)
+
+    def cuStreamSynchronize(self, stream: int) -> tuple[Result]:
+        return (Result.CUDA_SUCCESS,)
+
+    def cuMemcpyDtoH(self, target: int, source: int, nbytes: int) -> tuple[Result]:
+        words = (self.report + [0] * (nbytes // 4))[: nbytes // 4]
+        ctypes.memmove(target, (ctypes.c_uint32 * len(words))(*words), nbytes)
         return (Result.CUDA_SUCCESS,)
 
     def cuMemcpyDtoDAsync(self, target: int, source: int, nbytes: int, stream: int) -> tuple[Result]:

@@ -210,6 +210,20 @@ def test_a_workspace_of_the_caller(monkeypatch):
     assert not gpu.allocated and driver.launches[0].values == [X, W, Y, 0x700000]
 
 
+def test_a_report_of_a_wait_in_vain(monkeypatch):
+    watched = [{"awaited": "the tile of queue 'q0': its counter is {0}, wanted {1}", "location": "net.py:7"}]
+    made, driver = launcher(monkeypatch, workspace_bytes=4096, watched=watched)
+    run(made, stream=3)
+    workspace = driver.launches[0].values[3]
+    driver.report, driver.zeroed = [1, 0, 12, 5, 1, 2], []
+    said = r"'p' hangs: CTA 12 waits, at tile 5, for the tile of queue 'q0': its counter is 1, wanted 2 \(net.py:7\)"
+    with pytest.raises(InternalError, match=said):
+        run(made, stream=3)
+    assert driver.zeroed == [(workspace, 4096, 3)]
+    driver.report = []
+    run(made, stream=3)
+
+
 def test_no_rows_no_launch(monkeypatch):
     made, driver = launcher(monkeypatch, maps=[RESULT])
     run(made, rows=0)

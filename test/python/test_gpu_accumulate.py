@@ -138,24 +138,33 @@ def test_any_tile_to_two_products(gate, seed, small_gpu):  # noqa: F811
     run(model, layer_tensors(330, 128, 72, torch.bfloat16), small_gpu, TYPES[torch.bfloat16], seed)
 
 
-FORMS = ("tiles=smem sums=l2", "tiles=smem sums=dsmem", "tiles=smem sums=hbm", "tiles=dsmem", "tiles=l2")
+CHAINED = ("tiles=smem sums=l2", "tiles=smem sums=dsmem", "tiles=smem sums=hbm", "tiles=dsmem", "tiles=l2")
+FORMS = (*(f"shape=chained {form}" for form in CHAINED), "shape=spatial")
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("outputs, rows, turned, seed", [(256, 700, False, 0), (128, 1, True, 1), (128, 1500, True, 2)])
-def test_every_transport_of_a_tile_to_two_products(outputs, rows, turned, seed, form, small_gpu):  # noqa: F811
-    model = Layer(256, outputs, turned).bfloat16().eval()
-    args = layer_tensors(rows, 256, outputs, torch.bfloat16)
-    run(model, args, small_gpu, TYPES[torch.bfloat16], seed, shape=f"chained {form}")
+@pytest.mark.parametrize("rows, turned, seed", [(700, False, 0), (1, True, 1), (1500, True, 2)])
+def test_every_form_of_a_tile_to_two_products(rows, turned, seed, form, small_gpu):  # noqa: F811
+    model = Layer(256, 256, turned).bfloat16().eval()
+    args = layer_tensors(rows, 256, 256, torch.bfloat16)
+    run(model, args, small_gpu, TYPES[torch.bfloat16], seed, shape=form.removeprefix("shape="))
 
 
-def test_two_products_of_any_number_of_rows(small_gpu):  # noqa: F811
+@pytest.mark.parametrize("form", ["chained tiles=dsmem", "chained tiles=l2"])
+def test_shares_of_a_narrow_tile(form, small_gpu):  # noqa: F811
+    model = Layer(256, 128).bfloat16().eval()
+    run(model, layer_tensors(300, 256, 128, torch.bfloat16), small_gpu, TYPES[torch.bfloat16], shape=form)
+
+
+@pytest.mark.parametrize("form", ["chained", "chained tiles=l2", "spatial"])
+def test_two_products_of_any_number_of_rows(form, small_gpu):  # noqa: F811
     rows = torch.export.Dim("rows", min=0)
-    model, args = Layer(128, 64).bfloat16().eval(), layer_tensors(70, 128, 64, torch.bfloat16)
+    model = Layer(256, 256, gate=GATES["not zero of zero"]).bfloat16().eval()
+    args = layer_tensors(70, 256, 256, torch.bfloat16)
     shapes = {name: {0: rows} for name in ("x", "y", "dy")}
-    program, runner, device = runner_of(model, args, small_gpu, "chained", tile=0, dynamic_shapes=shapes)
+    program, runner, device = runner_of(model, args, small_gpu, form, tile=0, dynamic_shapes=shapes)
     for count in (1, 0, 300):
-        args = layer_tensors(count, 128, 64, torch.bfloat16)
+        args = layer_tensors(count, 256, 256, torch.bfloat16)
         with torch.no_grad():
             check(program, runner, args, model(*args), TYPES[torch.bfloat16])
     assert device.pipeline_launches == 3

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from simt_pipeline import Deadlock
-from test_gpu_accumulate import Product, tensors
+from test_gpu_accumulate import Layer, Product, layer_tensors, tensors
 from test_gpu_chained import mlp
 from test_gpu_models import check
 from test_gpu_pipelines import runner_of, small_gpu  # noqa: F401  (a fixture)
@@ -14,10 +14,11 @@ from examples.models import SMALL
 from kitsune_mlir.codegen.hopper import cluster
 from kitsune_mlir.codegen.hopper.exchange import Exchange
 from kitsune_mlir.codegen.hopper.rings import Rings
+from kitsune_mlir.codegen.hopper.shares import ClusterShares
 from kitsune_mlir.codegen.hopper.tile_ring import TileRing
 from kitsune_mlir.codegen.hopper.tree import Tree
 
-BUDGET = "wait-budget=500"
+BUDGET = "wait-budget=300"
 
 
 def compiled(options, dtype=torch.float32, shape="spatial"):
@@ -81,6 +82,11 @@ def summed():
     return Product(), tensors(900, 64, 192, torch.bfloat16), "chained"
 
 
+def told(form):
+    """Of a tile to two products."""
+    return lambda: (Layer(256, 128).bfloat16(), layer_tensors(1500, 256, 128, torch.bfloat16), f"chained {form}")
+
+
 def runner(case, target, seed=0):
     model, args, shape = case
     tile = 128 if shape == "spatial" else 0
@@ -88,7 +94,10 @@ def runner(case, target, seed=0):
     return program, made, args, device
 
 
-@pytest.mark.parametrize("case", [chained, shared, apart, summed])
+CASES = [chained, shared, apart, summed, told("sums=dsmem"), told("tiles=dsmem"), told("tiles=l2")]
+
+
+@pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("seed", range(2))
 def test_a_budget_changes_no_result(case, seed, small_gpu):  # noqa: F811
     made = case()
@@ -125,6 +134,11 @@ HANGS = {
         shared,
         (Exchange, "release"),
         r"for the other CTAs to be done with the tile sent last: parity [01] \(.*test_wait_budget.py:\d+\)",
+    ),
+    "a tile of a sum is not released": (
+        told("tiles=dsmem"),
+        (ClusterShares, "release"),
+        r"for a free slot of the ring of tiles: slot \d, parity [01] \(.*test_gpu_accumulate.py:\d+\)",
     ),
     "a tile is not sent": (shared, (cluster, "copy"), r"for the other CTAs' shares of a tile: parity [01] \("),
 }

@@ -90,7 +90,7 @@ class Accumulation:
         self._numbers = {hash(value): number for number, value in enumerate(self.tensors)}
         self.op = sum_product(sums[0])
         tiles = [queue for queue in pipeline.queues if queue.results[0] != sums[0].operands[0]]
-        self.tiles = tiles[0].transport if tiles else None
+        self.tiles = tiles[0].transport if tiles and pipeline.shape != "spatial" else None
         left, right = (tile_of(operand) for operand in list(self.op.operands)[:2])
         self.transposed = not is_load(left)
         if self.transposed:

@@ -17,7 +17,7 @@ import json
 from collections.abc import Callable, Sequence
 
 from kitsune_mlir import rows
-from kitsune_mlir.codegen.pipeline import device
+from kitsune_mlir.codegen.pipeline import counters, device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
 from kitsune_mlir.codegen.pipeline.memory import Memory, element_of, shape_of
@@ -59,19 +59,20 @@ class AccumulateKernel:
         self.tensors, self.results = self.plan.tensors, [output.result for output in self.plan.outputs]
         self.ends = [output.end for output in self.plan.outputs]
         self.groups = max(1, (pipeline.stages[0].replicas or 1) // self.plan.blocks)
-        self.ctas = self.groups * self.plan.blocks
+        self.ctas = self.adders = self.groups * self.plan.blocks  # the latter add partial sums up
         self.cluster = pipeline.cluster
         self.apart = self.plan.total.transport == "hbm"  # a second launch adds the partial sums up
         self.added_first = self.cluster if self.plan.total.transport == "dsmem" else 1
         self.partials = self.groups // self.added_first
         self.slots = self.plan.slots(target)
+        self.shared_bytes = BARRIER_BYTES + self.slots * self.plan.slot_bytes + self.plan.weight_bytes
         self.height, self.width = self.plan.blocks_down * BLOCK_ROWS, self.plan.blocks_across * self.plan.columns
         # The workspace: counters, partial sums, a ring of shares of tiles (shares.py).
         counted, ring_bytes = 0, 0
         if self.plan.tiles == "l2":
             counted, ring_bytes = shares.l2_bytes(self.ctas, self.groups, self.plan.right_boxes)
         self.counter_bytes = OTHERS_AT + counted
-        self.ring_at = _aligned(self.counter_bytes + self.partials * self.height * self.width * 4)
+        self.ring_at = aligned(self.counter_bytes + self.partials * self.height * self.width * 4)
         self.workspace_bytes = self.ring_at + ring_bytes
 
     def streams(self) -> list[int]:
@@ -87,7 +88,7 @@ class AccumulateKernel:
                 "ctas": self.ctas,
                 "cluster": self.cluster,
                 "threads": THREADS,
-                "shared_bytes": BARRIER_BYTES + self.slots * self.plan.slot_bytes + self.plan.weight_bytes,
+                "shared_bytes": self.shared_bytes,
                 "workspace_bytes": self.workspace_bytes,
                 "cooperative": not self.apart,
                 "watched": self.waits.described,
@@ -120,12 +121,17 @@ class AccumulateKernel:
     def _sum(self, frame: Frame) -> None:
         """The code of the first launch."""
         with waits.watched(self.waits.watch(frame.workspace), barriers=CLUSTER_BARRIERS if self.cluster > 1 else 0):
-            _Body(self, frame).emit()
+            Body(self, frame).emit()
 
     def tree(self, frame: Frame, threads: int) -> Tree:
         """Adds partial sums up with so many threads of each CTA."""
         shape = self.height, self.width, self.plan.m, self.plan.n
-        return Tree(frame.workspace, self.counter_bytes, self.partials, *shape, self.ctas, threads, BARRIER)
+        return Tree(frame.workspace, self.counter_bytes, self.partials, *shape, self.adders, threads, BARRIER)
+
+    def finish(self, frame: Frame, leader: ir.Value) -> None:
+        """A CTA waits on no counter any more; `leader` holds in one of its threads."""
+        with device.when(leader):
+            counters.finish(frame.workspace, self.counter_bytes, self.ctas)
 
     def _add_up_apart(self, frame: Frame) -> None:
         """The code of the second launch."""
@@ -133,20 +139,20 @@ class AccumulateKernel:
         self.tree(frame, THREADS).add_up(device.cta(), device.thread(), writer.write)
 
 
-class _Body:
+class Body:
     """The code of a CTA: number `share` of the groups, block `block` of the sum, from `row` and `column` on. CTA `rank`
     of a cluster leaves a part of partial sum `partial`."""
 
     def __init__(self, kernel: AccumulateKernel, frame: Frame):
-        self.kernel, self.plan, self.frame = kernel, kernel.plan, frame
+        self.kernel, self.plan, self.frame, self.cta = kernel, kernel.plan, frame, device.cta()
         data = device.add(frame.base, BARRIER_BYTES)
         self.ring = Ring(frame.base, data, kernel.slots, self.plan.slot_bytes, "tiles")
         self.weights = device.add(data, kernel.slots * self.plan.slot_bytes)
         self.weights_full = device.add(frame.base, self.ring.barrier_bytes)
-        together, cta = kernel.added_first, device.cta()
-        self.rank, first = device.mod(cta, together), device.div(cta, together)
+        together = kernel.added_first
+        self.rank, first = device.mod(self.cta, together), device.div(self.cta, together)
         self.block, self.partial = device.mod(first, self.plan.blocks), device.div(first, self.plan.blocks)
-        self.share = device.add(device.mul(self.partial, together), self.rank)
+        self.share, self.step = device.add(device.mul(self.partial, together), self.rank), kernel.groups
         self.row = device.mul(device.div(self.block, self.plan.blocks_across), BLOCK_ROWS)
         self.column = device.mul(device.mod(self.block, self.plan.blocks_across), self.plan.columns)
         self.shares = kernel.shares(
@@ -173,19 +179,22 @@ class _Body:
         with ir.InsertionPoint(branch.else_block):
             warps.set_registers(CONSUMER_REGISTERS, grow=True)
             with waits.together(BARRIER, CONSUMERS, device.equal(device.thread(), wgmma.THREADS)):
-                _Consumer(self, device.value(device.sub(group, 1))).emit()
+                SumConsumer(self, device.value(device.sub(group, 1))).emit()
             device.scf.YieldOp([])
 
     def tiles(
         self, body: Callable[[ir.Value, list[ir.Value]], list[ir.Value]], carried: list[ir.Value]
     ) -> list[ir.Value]:
-        count = device.div(device.add(self.frame.rows, TILE_ROWS - 1), TILE_ROWS)
-
         def tile(number: ir.Value, state: list[ir.Value]) -> list[ir.Value]:
             with waits.at_tile(number):
                 return body(number, state)
 
-        return device.loop(self.share, count, self.kernel.groups, tile, carried)
+        return device.loop(self.share, self.tile_count, self.step, tile, carried)
+
+    @property
+    def tile_count(self) -> Int:
+        """Of the call."""
+        return device.div(device.add(self.frame.rows, TILE_ROWS - 1), TILE_ROWS)
 
     def _produce(self) -> None:
         boxes = [(0, device.add(self.row, i * CHUNK), i) for i in range(GROUPS)]  # map, first column, place
@@ -234,10 +243,10 @@ class _Body:
         return device.less(0, self.frame.rows)
 
 
-class _Consumer:
+class SumConsumer:
     """The code of warpgroup `group` of a CTA."""
 
-    def __init__(self, body: _Body, group: ir.Value):
+    def __init__(self, body: Body, group: ir.Value):
         self.body, self.plan, self.frame, self.group = body, body.plan, body.frame, group
         self.thread = device.value(device.sub(device.thread(), wgmma.THREADS))  # among all consumers
         in_group = device.mod(self.thread, wgmma.THREADS)
@@ -261,9 +270,9 @@ class _Consumer:
         sums = wgmma.wait_for(results[:count])
         if isinstance(self.body.shares, ClusterShares):
             cluster.barrier()  # nobody leaves while others may still write here
-        self._add_up(sums)
+        self.add_up(sums)
 
-    def _multiply(self, sums: list[ir.Value], place: Int, number: ir.Value) -> list[ir.Value]:
+    def multiply(self, sums: list[ir.Value], place: Int, number: ir.Value) -> list[ir.Value]:
         """Issues the products of a tile across its rows."""
         a = wgmma.descriptor(device.add(place, device.mul(self.group, BOX_BYTES)))
         b = wgmma.descriptor(device.add(place, GROUPS * BOX_BYTES), next_box=BOX_BYTES)
@@ -275,7 +284,7 @@ class _Consumer:
         ring, count = self.body.ring, self.plan.columns // 2
         sums, before, slot = carried[:count], Slot(*carried[count : count + 2]), Slot(*carried[count + 2 :])
         ring.wait_full(slot)
-        sums = self._multiply(sums, ring.place(slot), number)
+        sums = self.multiply(sums, ring.place(slot), number)
         wgmma.wait(1)
         later = arith.xori(device.equal(number, self.body.share), arith.constant(self.leader.type, 1))
         mbarrier.arrive(ring.empty(before), arith.andi(self.leader, later))
@@ -298,7 +307,7 @@ class _Consumer:
                 warps.barrier(BARRIER, CONSUMERS)  # with the warp whose thread waited for others' counters
         wgmma.fence()
         others = beside.multiply(place) if beside is not None else []
-        sums = wgmma.wait_for(self._multiply(sums, place, number))
+        sums = wgmma.wait_for(self.multiply(sums, place, number))
         if beside is not None:
             beside.store(place, wgmma.wait_for(others), first_row)
         if shares is not None:
@@ -319,7 +328,7 @@ class _Consumer:
         weights = self.body.weights
         return BesideProduct(self.plan, beside, self.frame.maps, weights, self.group, start, writer, residents)
 
-    def _add_up(self, sums: Sequence[ir.Value]) -> None:
+    def add_up(self, sums: Sequence[ir.Value]) -> None:
         kernel, blocks = self.body.kernel, self.plan.columns // BLOCK
         leader, tree = device.equal(self.thread, 0), kernel.tree(self.frame, CONSUMERS)
         if kernel.added_first == 1:
@@ -330,8 +339,8 @@ class _Consumer:
             self._leave(tree, whole.first(), [whole.block(number) for number in range(whole.share)])
         if not kernel.apart:
             tree.sync(leader)
-            tree.add_up(device.cta(), self.thread, TotalWriter(self.plan, self.frame.pointers).write)
-            tree.finish(leader)
+            tree.add_up(self.body.cta, self.thread, TotalWriter(self.plan, self.frame.pointers).write)
+            kernel.finish(self.frame, leader)
 
     def _leave(self, tree: Tree, first: Int, blocks: Sequence[Sequence[ir.Value]]) -> None:
         """The thread's sums in blocks of 8 columns from number `first` on."""
@@ -343,7 +352,7 @@ class _Consumer:
                 tree.leave(self.body.partial, *place, (sums[2 * h], sums[2 * h + 1]))
 
 
-def _aligned(nbytes: int) -> int:
+def aligned(nbytes: int) -> int:
     return -(-nbytes // _ALIGN) * _ALIGN
 
 

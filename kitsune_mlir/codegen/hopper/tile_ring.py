@@ -62,11 +62,14 @@ def crosses(queue: kitsune.QueueOp) -> bool:
 
 @dataclass(frozen=True)
 class TileRing:
-    """A ring in a kernel; `workspace` is the address of the workspace. Each function is for one thread."""
+    """A ring in a kernel; `workspace` is the address of the workspace. Each function is for one thread; `makers` of
+    them publish a tile, `takers` for each consumer release it."""
 
     place: RingPlace
     workspace: ir.Value
     rows: int  # of a tile
+    makers: int = GROUPS
+    takers: int = GROUPS
 
     def row(self, tile: ir.Value) -> device.Int:
         """The first row of a tile's slot in the tensor of all slots."""
@@ -80,11 +83,11 @@ class TileRing:
     def wait_full(self, tile: ir.Value) -> None:
         """Before the tile is copied in."""
         turn = device.add(device.div(tile, self.place.slots), 1)
-        self._wait(self._counter(tile, 0), device.mul(turn, GROUPS), "the tile")
+        self._wait(self._counter(tile, 0), device.mul(turn, self.makers), "the tile")
 
     def wait_empty(self, tile: ir.Value) -> None:
         """Before a warpgroup stores into the tile's slot."""
-        released = device.mul(device.div(tile, self.place.slots), GROUPS * self.place.consumers)
+        released = device.mul(device.div(tile, self.place.slots), self.takers * self.place.consumers)
         self._wait(self._counter(tile, 1), released, "a free slot")
 
     def _wait(self, counter: ir.Value, least: device.Int, awaited: str) -> None:

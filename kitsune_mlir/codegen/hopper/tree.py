@@ -3,7 +3,7 @@
 Every CTA leaves its partial sum, in f32, in a workspace and says so in a counter; when all have, each adds up a slice
 of the elements over all partial sums. An element is added by a few neighbouring threads, each some of the partial sums,
 then the threads' sums by halves: the order is fixed, so results do not change from run to run. All CTAs must be
-resident. The last to finish zeroes the counters (PTX ISA, Memory Consistency Model: release and acquire).
+resident (PTX ISA, Memory Consistency Model: release and acquire).
 
     workspace: counters (codegen/pipeline/counters.py), the first that of partial sums left, others' from OTHERS_AT on |
                partial sums, each `height` by `width`
@@ -123,8 +123,3 @@ class Tree:
             sums = [arith.addf(x, other) for x, other in zip(sums, others)]
             distance *= 2
         return sums
-
-    def finish(self, leader: ir.Value) -> None:
-        """Leaves counters zero."""
-        with device.when(leader):
-            counters.finish(self.workspace, self.counter_bytes, self.ctas)

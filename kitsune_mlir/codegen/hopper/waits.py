@@ -20,7 +20,7 @@ from kitsune_mlir.mlir import arith, ir
 from . import cluster, tma, wgmma
 
 QUESTION_NS = 1000  # that a thread may sleep in a question to an mbarrier, with a budget
-INSIDE = 2  # budgets of a wait for the own CTA: it may wait for other CTAs in turn, and that is what to report
+INSIDE = 4  # budgets of a wait for the own CTA: it may wait for other CTAs in turn, and that is what to report
 _LOCAL, _CLUSTER = "", ".relaxed.cluster"  # order and scope of a wait on an mbarrier; by default .acquire.cta
 
 

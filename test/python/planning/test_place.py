@@ -180,6 +180,18 @@ def test_forms_of_a_sum(tiles, sums, depths, ctas, cluster):
     assert place(stages, queues, 10**6, GPU, chained=form).predicted_us <= found.predicted_us
 
 
+@pytest.mark.parametrize("machine", [GPU, GPU.override(sms=4)])
+@pytest.mark.parametrize("rows", [None, 1, 10**6])
+def test_stages_around_a_sum_on_ctas_of_their_own(rows, machine):
+    stages = [*CHAIN, StageCost("sum", "simt")]
+    queues = [QueueCost("q", 0, (1, 2), 512.0), QueueCost("t", 2, (3,), 65536.0, accumulates=True)]
+    found = place(stages, queues, rows, machine, "spatial", chained=Chained(2, blocks=2, apart=True))
+    makers, takers, adders = found.replicas
+    assert (found.shape, found.roles, found.transports) == ("spatial", (0, 1, 2, 2), ("l2", "l2"))
+    assert sum(found.replicas) <= machine.sms and adders % 2 == 0
+    assert found.depths[0] >= makers + max(takers, adders // 2) and found.depths[1] == adders // 2
+
+
 @pytest.mark.parametrize("tiles, sums", [("reg", "auto"), ("auto", "smem"), ("dsmem", "hbm")])
 def test_no_such_form(tiles, sums):
     stages = [*CHAIN[:2], StageCost("sum", "simt")]
