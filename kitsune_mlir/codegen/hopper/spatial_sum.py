@@ -227,6 +227,7 @@ class _Maker(_Role):
         with device.when(arith.andi(leader, device.less(self.share, count))):
             rounds = device.div(device.sub(device.sub(count, 1), self.share), self.step)
             self._publish(device.add(self.share, device.mul(rounds, self.step)), Slot(number, parity))
+        waits.leave_if_reported()
         self.kernel.finish(self.frame, leader)
 
     def _publish(self, number: Int, slot: Slot) -> None:
@@ -268,6 +269,7 @@ class _Multiplier(_Role):
 
         start = ring.start()
         self.tiles(tile, [start.number, start.parity])
+        waits.leave_if_reported()
         self.kernel.finish(self.frame, leader)
 
 
