@@ -25,7 +25,7 @@ from .background import Background
 from .exchange import Exchange
 from .fragments import HALVES, Fragment, Lanes, blocks_of, is_packed
 from .operands import is_held
-from .program import Product
+from .product_plan import Product
 from .wgmma import CHUNK
 
 

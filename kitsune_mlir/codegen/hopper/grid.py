@@ -5,7 +5,8 @@ from __future__ import annotations
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.mlir import arith, ir
 
-from .program import TILE_ROWS, Product
+from .product_plan import Product
+from .program import TILE_ROWS
 
 GROUP = 16  # row tiles whose column tiles are taken together, so that both operands stay in L2
 

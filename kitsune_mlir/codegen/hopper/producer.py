@@ -14,7 +14,8 @@ from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import arith, ir
 
 from . import cluster, mbarrier, tma
-from .program import TILE_ROWS, Block, Product, Program, Segment, Turn
+from .product_plan import Product, Segment, Turn
+from .program import TILE_ROWS, Block, Program
 from .rings import Rings
 from .tile_ring import TileRing
 from .wgmma import CHUNK

@@ -14,7 +14,7 @@ from . import wgmma
 from .background import Background
 from .fragments import Fragment, Lanes
 from .mbarrier import Slot
-from .program import Product, Segment, Turn
+from .product_plan import Product, Segment, Turn
 from .rings import Rings, Used
 from .stash import Stash
 
@@ -111,7 +111,7 @@ class Products:
     def _begin(self, product: Product, number: int) -> Sums:
         """The registers of a set, whatever is in them."""
         count = product.columns // 2
-        found = self.free.pop(number)()[:count] if number in self.free else []
+        found = self.free.pop(number)() if number in self.free else []
         return found if len(found) == count else wgmma.zeros(product.columns)
 
     def _end(self, number: int, sums: Sums, pending: int, ready: Ready) -> None:

@@ -29,6 +29,7 @@ from .equal_stages import equal_runs
 from .fragments import BLOCK, is_packed
 from .operands import is_exchanged, is_loaded, is_streamed, parts_of
 from .pressure import check_pressure
+from .product_plan import Product, Segment
 from .tile_ring import crosses, ring_places
 from .tma import TensorMap
 from .wgmma import CHUNK, MOST_COLUMNS, ROWS, STEP
@@ -37,70 +38,6 @@ TILE_ROWS = 128
 SET_COLUMNS = 128  # of a product in one set of registers, where there are several
 MOST_VECTOR_BYTES = 16384  # of one resident kept in shared memory
 CLUSTERS = (1, 2, 4)  # CTAs that may share a tile's columns
-
-
-@dataclass(frozen=True)
-class Segment:
-    """Columns of a product's left operand: those of the tile `value`, which meet the columns of the weight
-    from `start` on; `parts` times `width` of them, an exchanged tile having a part for each CTA of the cluster. `map`
-    is the tensor map of the weight, `rows_map` that of the tile when it comes by TMA."""
-
-    value: ir.Value
-    start: int
-    width: int
-    map: int
-    rows_map: int | None = None
-    parts: int = 1
-
-    @property
-    def chunks(self) -> int:
-        return -(-self.width // CHUNK)
-
-    def steps(self, chunk: int) -> int:
-        return -(-min(CHUNK, self.width - chunk * CHUNK) // STEP)
-
-
-@dataclass(frozen=True)
-class Turn:
-    """Chunks of a product taken one after another: each for every set of `sets`, of the CTA's own columns of the
-    operands (`own`), of the other CTAs' (`others`), or of both; `ends` says that the sets' sums are then whole."""
-
-    sets: tuple[int, ...]
-    own: bool = True
-    others: bool = True
-    ends: bool = True
-
-    def parts(self, segment: Segment) -> range:
-        return range(0 if self.own else 1, segment.parts if self.others else 1)
-
-
-@dataclass
-class Product:
-    """One product: `n` columns of a CTA, in `sets` sets of registers of `columns` columns each, or else in passes.
-    `frees` says that it is the last to read the exchanged tile."""
-
-    op: ir.Operation
-    n: int
-    columns: int
-    segments: list[Segment]
-    sets: int = 1
-    frees: bool = False
-
-    @property
-    def passes(self) -> int:
-        return -(-self.n // (self.columns * self.sets))
-
-    def turns(self) -> list[Turn]:
-        """The order of its chunks. Set after set, so that one set's columns are worked on while the next is multiplied;
-        what other CTAs compute is multiplied last, so that it has time to come. A chunk that is streamed is
-        multiplied with every set while it is there."""
-        sets = range(self.sets)
-        if any(segment.rows_map is not None for segment in self.segments):
-            return [Turn(tuple(sets))]
-        if all(segment.parts == 1 for segment in self.segments):
-            return [Turn((number,)) for number in sets]
-        own = [Turn((number,), others=False, ends=False) for number in sets]
-        return own + [Turn((number,), own=False) for number in sets]
 
 
 @dataclass
@@ -161,6 +98,7 @@ class Program:
         self.stashes = stash.choose(self.blocks) if cluster == 1 else {}
         self.shares = self._shares()
         self.exchanged_columns = self._check_exchanges() if cluster > 1 else 0
+        self._check_streams()
         check_pressure(self)
 
     def _block(self, stages: list[kitsune.StageOp]) -> Block:
@@ -243,6 +181,14 @@ class Program:
         for products in readers.values():
             products[-1].frees = True
         return widest
+
+    def _check_streams(self) -> None:
+        """Beside a cluster's exchanged tiles there is room to stream three chunks ahead, too few for long products:
+        1536 columns streamed before 512 exchanged ran at 490 TFLOP/s, as two kernels at 620."""
+        streamed = sum(segment.chunks for segment in self.segments() if segment.rows_map is not None)
+        exchanged = sum(segment.chunks * segment.parts for segment in self.segments() if segment.parts > 1)
+        if exchanged and streamed > 2 * exchanged:
+            raise UnsupportedError("a cluster that exchanges tiles has no room for operands streamed at length")
 
     def _weight_map(self, weight: ir.Value, limit: int, columns: int) -> int:
         """Boxes of `columns` rows of the weight (n, k) by 64 of its columns, as if it had `limit` of these."""

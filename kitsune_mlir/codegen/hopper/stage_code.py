@@ -22,8 +22,9 @@ from .exchange import Exchange
 from .fragments import HALVES, Fragment, Lanes, blocks_of, is_packed, pack
 from .operands import is_exchanged, is_held, is_loaded
 from .outgoing import Around, Outgoing
+from .product_plan import Product
 from .products import Products
-from .program import Block, Product, Program, row_combiner
+from .program import Block, Program, row_combiner
 from .stash import Stash
 from .stores import BOX_BYTES, BoxWriter
 

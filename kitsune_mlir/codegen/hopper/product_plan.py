@@ -1,0 +1,73 @@
+"""One product of a chained pipeline as plain data: its columns, its left operand's tiles, the order of its chunks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kitsune_mlir.mlir import ir
+
+from .wgmma import CHUNK, STEP
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Columns of a product's left operand: those of the tile `value`, which meet the columns of the weight
+    from `start` on; `parts` times `width` of them, an exchanged tile having a part for each CTA of the cluster. `map`
+    is the tensor map of the weight, `rows_map` that of the tile when it comes by TMA."""
+
+    value: ir.Value
+    start: int
+    width: int
+    map: int
+    rows_map: int | None = None
+    parts: int = 1
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.width // CHUNK)
+
+    def steps(self, chunk: int) -> int:
+        return -(-min(CHUNK, self.width - chunk * CHUNK) // STEP)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Chunks of a product taken one after another: each for every set of `sets`, of the CTA's own columns of the
+    operands (`own`), of the other CTAs' (`others`), or of both; `ends` says that the sets' sums are then whole."""
+
+    sets: tuple[int, ...]
+    own: bool = True
+    others: bool = True
+    ends: bool = True
+
+    def parts(self, segment: Segment) -> range:
+        return range(0 if self.own else 1, segment.parts if self.others else 1)
+
+
+@dataclass
+class Product:
+    """One product: `n` columns of a CTA, in `sets` sets of registers of `columns` columns each, or else in passes.
+    `frees` says that it is the last to read the exchanged tile."""
+
+    op: ir.Operation
+    n: int
+    columns: int
+    segments: list[Segment]
+    sets: int = 1
+    frees: bool = False
+
+    @property
+    def passes(self) -> int:
+        return -(-self.n // (self.columns * self.sets))
+
+    def turns(self) -> list[Turn]:
+        """The order of its chunks. Set after set, so that one set's columns are worked on while the next is multiplied;
+        what other CTAs compute is multiplied last, so that it has time to come. A chunk that is streamed is
+        multiplied with every set while it is there."""
+        sets = range(self.sets)
+        if any(segment.rows_map is not None for segment in self.segments):
+            return [Turn(tuple(sets))]
+        if all(segment.parts == 1 for segment in self.segments):
+            return [Turn((number,)) for number in sets]
+        own = [Turn((number,), others=False, ends=False) for number in sets]
+        return own + [Turn((number,), own=False) for number in sets]
