@@ -69,7 +69,7 @@ def chained(rows=300):
     return mlp(torch.bfloat16, (64, 256, 256, 64), nn.ReLU), (torch.randn(rows, 64, dtype=torch.bfloat16),), "chained"
 
 
-def shared(rows=140):
+def shared(rows=600):
     torch.manual_seed(0)
     return Normalised(320).bfloat16(), (torch.randn(rows, 64, dtype=torch.bfloat16),), "chained"
 
@@ -140,7 +140,7 @@ HANGS = {
         (ClusterShares, "release"),
         r"for a free slot of the ring of tiles: slot \d, parity [01] \(.*test_gpu_accumulate.py:\d+\)",
     ),
-    "a tile is not sent": (shared, (cluster, "copy"), r"for the other CTAs' shares of a tile: parity [01] \("),
+    "a tile is not sent": (shared, (cluster, "send"), r"for the other CTAs' shares of a tile: parity [01] \("),
 }
 
 
