@@ -27,6 +27,7 @@ CHUNK = 64  # columns of k in a swizzled box
 MOST_COLUMNS = 256
 _STEP_WORDS = STEP * 2 // 16  # a descriptor counts in 16 bytes
 _ACROSS_STEP_WORDS = STEP * CHUNK * 2 // 16  # where k runs across the box's rows
+_ADDRESS = 0x3FFFF  # the bits of an address in a descriptor; those above say which CTA of a cluster
 # Descriptor: stride of 8 rows 1024 bytes, 128-byte swizzle.
 _LAYOUT = (1024 // 16 << 32) | (1 << 62)
 
@@ -36,7 +37,8 @@ def descriptor(place: Int, next_box: int = 16) -> ir.Value:
     operand across rows that takes several boxes, `next_box` is the distance between them in bytes; else it is unused.
     """
     i64 = ir.IntegerType.get_signless(64)
-    start = arith.extui(i64, arith.shrui(device.value(place), device.value(4)))
+    own = arith.andi(device.value(place), device.value(_ADDRESS))
+    start = arith.extui(i64, arith.shrui(own, device.value(4)))
     return arith.ori(start, arith.constant(i64, _LAYOUT | (next_box // 16 << 16)))
 
 
