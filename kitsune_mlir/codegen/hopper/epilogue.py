@@ -89,18 +89,17 @@ class Epilogue:
         return [self.tile.values.get(place, x) for place, x in zip(places, self.sums[number])]
 
     def rest(self, exchange: Exchange | None) -> Iterator[Callable[[], None]]:
-        """Pieces that compute the columns of the last set, and send all. The other CTAs need a while to tell that they
-        are done with the tile before: what is sent begins half-way."""
+        """Pieces that compute the columns of the last set, and send all."""
         boxes = blocks_of(CHUNK)
-        blocks = self._blocks(self.product.sets - 1)
-        for number, block in enumerate(blocks):
-            if exchange is not None and number == len(blocks) // 2:
-                yield partial(exchange.claim, self.product.n)
-                for box in range(block // boxes):
-                    yield partial(exchange.send, self.tile, box)
+        last, blocks = self.product.sets - 1, blocks_of(self.product.n)
+        begin = self._blocks(last).start
+        if exchange is not None:
+            yield partial(exchange.claim, self.product.n)
+            for box in range(begin // boxes):
+                yield partial(exchange.send, self.tile, box)
+        for block in self._blocks(last):
             yield partial(self._pack, block)
-            ends_box = (block + 1) % boxes == 0 or block + 1 == blocks.stop
-            if exchange is not None and number >= len(blocks) // 2 and ends_box:
+            if exchange is not None and ((block + 1) % boxes == 0 or block + 1 == blocks):
                 yield partial(exchange.send, self.tile, block // boxes)
 
     def _blocks(self, number: int) -> range:
