@@ -24,8 +24,8 @@ def descriptors(places: np.ndarray, next_box: int) -> np.ndarray:
 
 
 def test_which_cta_of_a_cluster_is_not_told():
-    """In a cluster the addresses of a CTA's own shared memory carry its rank from bit 24 on, where a descriptor has other
-    fields (PTX ISA, Matrix Descriptor Format: matrix-descriptor-encode)."""
+    """In a cluster the addresses of a CTA's own shared memory carry its rank from bit 24 on, where a descriptor has
+    other fields (PTX ISA, Matrix Descriptor Format: matrix-descriptor-encode)."""
     own = np.array([0x400, 0x1C000, 0x38000], np.uint32)
     for next_box in (16, 8192):
         np.testing.assert_array_equal(descriptors(own | 1 << 24, next_box), descriptors(own, next_box))

@@ -31,7 +31,8 @@ def assembled(name: str, dtype: torch.dtype, chip: str, shape: str = "auto") -> 
         if chip != "sm_90a":
             assert "mma.sync" in text and "wgmma" not in text
         kernels |= ptxas.assemble(text, machine).kernels
-    assert names and kernels.keys() == names
+    assert not mlir.walk(program.module, "kitsune.pipeline")
+    assert kernels and kernels.keys() <= names  # those of equal form share one
     return kernels
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -99,13 +101,12 @@ class Kernel:
                 for side in (0, 8)
                 for half in (0, 8)
             ]
-        self.wgmma_fence()
         last = slot
         for chunk in range(K // wgmma.CHUNK):
             self.wait_full(slot)
             b = wgmma.descriptor(self.ring.place(slot))
             a = self.a_chunk(chunk) if self.from_shared else words[16 * chunk : 16 * chunk + 16]
-            sums = wgmma.multiply("bf16", sums, a, b, 4, self.first(chunk))
+            sums = self.multiply(sums, a, b, self.first(chunk))
             if chunk:
                 wgmma.wait(1)
                 mbarrier.arrive(self.ring.empty(last), self.signals(thread))
@@ -159,8 +160,9 @@ class Kernel:
     def warpgroup_barrier(self) -> None:
         warps.barrier(1, wgmma.THREADS)
 
-    def wgmma_fence(self) -> None:
-        wgmma.fence()
+    def multiply(self, *operands):
+        sums, a, b, first = operands
+        return wgmma.multiply("bf16", sums, a, b, 4, first)
 
     def wait_full(self, slot) -> None:
         self.ring.wait_full(slot)
@@ -191,6 +193,14 @@ def nothing(*_) -> None:
     pass
 
 
+def without_fence(multiply):
+    def broken(*operands):
+        with mock.patch.object(wgmma, "FENCE", ""):
+            return multiply(*operands)
+
+    return broken
+
+
 # What is broken, in which kernel, and what is found.
 MUTATIONS = {
     "no wait for a box": ("wait_full", nothing, False, MemoryFault, "a product .* reads what (nobody|is) w"),
@@ -203,7 +213,7 @@ MUTATIONS = {
     "all threads arrive": ("signals", lambda _, thread: device.less(-1, thread), False, MemoryFault, "too many"),
     "more arrivals wanted": ("consumers", lambda _: 2, False, Deadlock, "phase 0: 1 arrivals"),
     "misplaced boxes": ("place", lambda k, slot: device.add(k.ring.place(slot), 512), False, MemoryFault, "aligned"),
-    "no wgmma.fence": ("wgmma_fence", nothing, False, MemoryFault, "without a wgmma.fence"),
+    "no wgmma.fence": ("multiply", without_fence(Kernel.multiply), False, MemoryFault, "without a wgmma.fence"),
     "no proxy fence": ("fence_proxy", nothing, True, MemoryFault, "no proxy fence"),
     "no barrier of the warpgroup": ("warpgroup_barrier", nothing, True, MemoryFault, "a product .* at the same time"),
 }

@@ -263,8 +263,6 @@ class SumConsumer:
         count, start = self.plan.columns // 2, self.body.ring.start()
         state, zero = [start.number, start.parity], arith.constant(ir.F32Type.get(), 0.0)
         alone = not self.plan.computes and self.plan.beside is None
-        if alone:
-            wgmma.fence()
         tile = self._tile_ahead if alone else self._tile
         results = self.body.tiles(tile, [*[zero] * count, *state, *state])
         sums = wgmma.wait_for(results[:count])
@@ -305,7 +303,6 @@ class SumConsumer:
             if shares is not None:
                 shares.exchange(slot, device.div(number, self.body.kernel.groups), device.equal(self.thread, 0))
                 warps.barrier(BARRIER, CONSUMERS)  # with the warp whose thread waited for others' counters
-        wgmma.fence()
         others = beside.multiply(place) if beside is not None else []
         sums = wgmma.wait_for(self.multiply(sums, place, number))
         if beside is not None:

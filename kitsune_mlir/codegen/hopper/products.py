@@ -58,7 +58,6 @@ class Products:
         turns, used = product.turns(), None
         sums: dict[int, Sums] = {}
         whole: tuple[int, ...] = ()  # sets whose last chunk is in flight
-        wgmma.fence()
         for turn in turns:
             if turn is not turns[0] or len(turn.sets) > 1:
                 self.background.settle()  # it may read this set's registers; other CTAs wait for what it sends
@@ -132,7 +131,6 @@ class Products:
         """The same, of one streamed operand with many chunks: a loop over k."""
         rings, (turn,), count = self.rings, product.turns(), product.columns // 2
         self.background.settle()
-        wgmma.fence()
 
         def chunk(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             sums = [carried[one * count : (one + 1) * count] for one in turn.sets]

@@ -259,7 +259,6 @@ class _Multiplier(_Role):
             with device.when(leader):
                 self.queue.release(number)
             place = device.sub(ring.place(slot), LEFT_BYTES)
-            wgmma.fence()
             sums = wgmma.wait_for(beside.multiply(place))
             warps.barrier(BARRIER, CONSUMERS)  # the output leaves from where the tile lies
             beside.store(device.sub(place, self.kernel.tile_bytes), sums, device.mul(number, TILE_ROWS))
@@ -298,7 +297,6 @@ class _Adder(_Role):
             ring.wait_full(slot)
             with device.when(leader):
                 self.queue.release(number)
-            wgmma.fence()
             sums = wgmma.wait_for(warpgroup.multiply(carried[:count], ring.place(slot), number))
             mbarrier.arrive(ring.empty(slot), warpgroup.leader)
             slot = ring.advance(slot)

@@ -27,6 +27,7 @@ CHUNK = 64  # columns of k in a swizzled box
 MOST_COLUMNS = 256
 _STEP_WORDS = STEP * 2 // 16  # a descriptor counts in 16 bytes
 _ACROSS_STEP_WORDS = STEP * CHUNK * 2 // 16  # where k runs across the box's rows
+FENCE = "wgmma.fence.sync.aligned;"  # orders writes to registers before the products that use them
 _ADDRESS = 0x3FFFF  # the bits of an address in a descriptor; those above say which CTA of a cluster
 # Descriptor: stride of 8 rows 1024 bytes, 128-byte swizzle.
 _LAYOUT = (1024 // 16 << 32) | (1 << 62)
@@ -40,11 +41,6 @@ def descriptor(place: Int, next_box: int = 16) -> ir.Value:
     own = arith.andi(device.value(place), device.value(_ADDRESS))
     start = arith.extui(i64, arith.shrui(own, device.value(4)))
     return arith.ori(start, arith.constant(i64, _LAYOUT | (next_box // 16 << 16)))
-
-
-def fence() -> None:
-    """Before the first product that uses registers written since the last wait."""
-    nvvm.WgmmaFenceAlignedOp()
 
 
 def multiply(
@@ -78,7 +74,7 @@ def multiply(
         start = operand(arith.extui(device.i32(), arith.xori(first, arith.constant(first.type, 1))), "r")
     orders = [int(operand_across) for operand_across in across]
     words_of = [_ACROSS_STEP_WORDS if operand_across else _STEP_WORDS for operand_across in across]
-    lines = ["{", ".reg .pred p;", ".reg .b64 a, b;", f"setp.ne.b32 p, {start}, 0;", "wgmma.fence.sync.aligned;"]
+    lines = ["{", ".reg .pred p;", ".reg .b64 a, b;", f"setp.ne.b32 p, {start}, 0;", FENCE]
     for step in range(steps):
         b_place, a_place = b_start, a_start
         if step:
