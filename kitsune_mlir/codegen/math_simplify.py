@@ -119,7 +119,9 @@ def _gelu(erf: ir.Operation) -> None:
     root = [c for c in _constants(scaled) if abs(c - sqrt(0.5)) < 1e-6]
     if not root:
         return
-    x = next(operand for operand in scaled.operands if constant_number(operand) is None)
+    x = next((operand for operand in scaled.operands if constant_number(operand) is None), None)
+    if x is None:
+        return
     product, factors = users[0], []
     while len(factors) < 2 and not (len(factors) == 1 and _is_half_of(factors[0], x)):
         users = [use.owner.operation for use in product.results[0].uses]

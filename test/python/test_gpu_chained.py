@@ -42,7 +42,8 @@ def mlp(dtype, widths, activation):
 @pytest.mark.parametrize("dtype", TYPES, ids=["bf16", "f16"])
 @pytest.mark.parametrize(
     "widths, rows",
-    [((64, 64), 1), ((64, 256, 64), 300), ((13, 37, 6), 129), ((256, 128, 128, 128, 8), 128), ((400, 64), 70)],
+    [((64, 64), 1), ((64, 256, 64), 300), ((13, 37, 6), 129), ((256, 128, 128, 128, 8), 128), ((400, 64), 70)]
+    + [((64, 320, 320, 320, 320, 24), 150), ((264, 264, 264), 70), ((48, 384, 384, 40), 40)],
     ids=str,
 )
 @pytest.mark.parametrize("seed", range(2))
@@ -95,3 +96,24 @@ def test_layers_that_differ_in_a_constant(small_gpu):  # noqa: F811
     torch.manual_seed(5)
     model = Slopes([0.9, 0.1, 0.9, -0.7, 0.5]).bfloat16()
     run(model, (torch.randn(130, 64, dtype=torch.bfloat16),), small_gpu, TYPES[torch.bfloat16])
+
+
+class AroundALoop(nn.Module):
+    """A tile that equal layers take, and what follows them too."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.first, self.last = nn.Linear(64, width), nn.Linear(width, 64)
+        self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(3))
+
+    def forward(self, x):
+        x = y = torch.relu(self.first(x))
+        for layer in self.layers:
+            y = torch.relu(layer(y))
+        return self.last(y + x)
+
+
+@pytest.mark.parametrize("width", [64, 256])
+def test_a_tile_goes_around_a_loop(width, small_gpu):  # noqa: F811
+    torch.manual_seed(0)
+    run(AroundALoop(width).bfloat16(), (torch.randn(128, 64, dtype=torch.bfloat16),), small_gpu, 2e-2)

@@ -71,7 +71,7 @@ def chained(rows=300):
 
 def shared(rows=600):
     torch.manual_seed(0)
-    return Normalised(320).bfloat16(), (torch.randn(rows, 64, dtype=torch.bfloat16),), "chained"
+    return Normalised(416).bfloat16(), (torch.randn(rows, 64, dtype=torch.bfloat16),), "chained"
 
 
 def apart(rows=900):

@@ -60,13 +60,16 @@ class Consumer:
         when the next stage begins, what is there goes round, and the first stage stands before the loop."""
         (got,), (put,) = ([kitsune_label(op.operands[0]) for op in ops] for ops in (block.stage.gets, block.stage.puts))
         last = kitsune_label(block.stages[-1].puts[0].operands[0])
-        begin = int(_rolls(block, self._program))
+        begin, outside = int(_rolls(block, self._program)), dict(self._tiles)
         if begin:
             self._stage(block, 0)
             tile = self._tiles[put]
         else:
             self._products.background.settle()
             tile = self._tiles[got]
+        if isinstance(tile, Stash):
+            self._tiles[last] = self._loop_of_stashes(block, got, tile)
+            return
         if not isinstance(tile, Fragment):
             raise UnsupportedError("equal stages take up a tile in registers only")
         if tile.values and not tile.words:
@@ -100,7 +103,22 @@ class Consumer:
             return handed_on(result)
 
         count = len(block.stages)
-        self._tiles[last] = taken_up(count, device.loop(begin, count, 1, body, handed_on(tile)))
+        result = taken_up(count, device.loop(begin, count, 1, body, handed_on(tile)))
+        self._tiles = outside | {last: result}  # others may still take the tile that the first stage took
+
+    def _loop_of_stashes(self, block: Block, got: str, tile: Stash) -> Stash:
+        """Equal stages whose tiles wait in the same boxes, one after another."""
+
+        def body(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+            self._rings.resume(carried)
+            self._products.free.clear()
+            self._tiles[got] = tile
+            self._stage(block, number)
+            return self._rings.state()
+
+        self._rings.resume(device.loop(0, len(block.stages), 1, body, self._rings.state()))
+        self._products.free.clear()
+        return tile
 
     def _residents(self, block: Block, number: Int) -> dict[int, Memory]:
         return {hash(value): self._resident(block, value, number) for value in block.stage.residents}
@@ -142,7 +160,7 @@ def _rolls(block: Block, program: Program) -> bool:
     """Whether each of a block's equal stages begins while the tile of the one before is worked on: the stage is one
     product, whose tile is computed from its sums and residents."""
     nest, *others = block.nests
-    if others or nest.kind != PRODUCT or nest.op is None or block.stage.loads:
+    if others or nest.kind != PRODUCT or nest.op is None:
         return False
     product = block.products[hash(nest.op.results[0])]
     only_operands = all(is_only_operand(get.results[0]) for get in block.stage.gets)

@@ -18,13 +18,12 @@ from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
 from kitsune_mlir.codegen.pipeline.loops import unflatten
 from kitsune_mlir.codegen.pipeline.memory import element_of, shape_of
 from kitsune_mlir.codegen.pipeline.nests import Nest
-from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import arith, ir
 
 from .background import Background
 from .exchange import Exchange
 from .fragments import HALVES, Fragment, Lanes, blocks_of, is_packed
-from .operands import is_held
+from .operands import is_held, is_read_here
 from .product_plan import Product
 from .wgmma import CHUNK
 
@@ -32,7 +31,7 @@ from .wgmma import CHUNK
 @dataclass
 class Epilogue:
     """Of one product whose sums are `total`, with `adds` added where that is not None: the tile of `value`. What
-    `defers` is computed in the background."""
+    `defers` is computed in the background. `free` is that of the products (products.py)."""
 
     value: ir.Value
     total: ir.Value
@@ -132,12 +131,6 @@ def element_at(evaluator: Evaluator, value: ir.Value, lanes: Lanes, block: int, 
 
 
 def is_deferred(nest: Nest) -> bool:
-    """Whether nothing but products reads a product's tile: it need not be whole at once."""
+    """Whether a product's own stage reads its tile by products alone and keeps it: it need not be whole at once."""
     packed = is_packed(element_of(nest.value)) and not is_read_here(nest.value)
     return packed and is_held(nest) and not nest.stores and not nest.puts
-
-
-def is_read_here(value: ir.Value) -> bool:
-    """Whether more than products and queues read a value."""
-    outward = ("linalg.matmul", kitsune.PutOp.OPERATION_NAME, kitsune.StoreOp.OPERATION_NAME)
-    return any(use.owner.operation.name not in outward for use in value.uses)

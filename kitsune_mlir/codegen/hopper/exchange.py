@@ -34,8 +34,8 @@ _PIECE = 16  # bytes that a thread stores at once
 
 
 def _thread() -> ir.Value:
-    """The thread's number in its warpgroup, and in the CTA, asked for where it is used: what is computed from it is not
-    moved out of loops, where it would take registers."""
+    """The thread's number in the CTA, asked for where it is used: what is computed from it is not moved out of loops,
+    where it would take registers."""
     return device.assembly("mov.u32 $0, %tid.x;", "=r", [], device.i32())
 
 

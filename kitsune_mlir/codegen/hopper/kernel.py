@@ -234,13 +234,10 @@ class ChainedKernel:
         self._tiles(frame, rings, body)
 
     def _consume(self, frame: _Frame, group: ir.Value) -> None:
-        thread = device.mod(device.thread(), wgmma.THREADS)
-        lane = device.mod(thread, 32)
-        g, pair = device.div(lane, 4), device.mul(device.mod(lane, 4), 2)
+        leader = device.equal(device.mod(device.thread(), wgmma.THREADS), 0)
+        writer = BoxWriter.of(device.thread(), leader, device.add(group, 1))
         group_rows = device.mul(group, wgmma.ROWS)
-        in_group = device.add(device.mul(device.div(thread, 32), 16), g)
-        own = device.add(group_rows, in_group)
-        writer = BoxWriter(in_group, pair, device.equal(thread, 0), device.add(group, 1))
+        own, pair = device.add(group_rows, writer.own_row), writer.pair
         rings = frame.rings()
         if self.cluster > 1:
             rings.exchange = self._exchange(frame, writer)

@@ -49,7 +49,7 @@ def lay_out(program: Program, shared_bytes: int) -> Layout:
     stashes = _aligned(sums + summed)
     boxes = stashes + CONSUMERS * program.stash_boxes * stores.BOX_BYTES
     outboxes = boxes + CONSUMERS * exchange.tiles_bytes(program.cluster, program.exchanged_columns)
-    leave = program.store_maps or program.put_maps or program.cluster > 1
+    leave = program.store_maps or program.put_maps or program.exchanged_columns
     tiles = outboxes + (CONSUMERS * stores.BYTES if leave else 0)
     for tile_slots in (MOST_TILE_SLOTS, LEAST_SLOTS) if program.streams else (0,):
         weights = tiles + tile_slots * TILE_SLOT_BYTES

@@ -92,3 +92,9 @@ def is_exchanged(nest: Nest) -> bool:
     """Whether the CTAs of a cluster hand the nest's tile to one another: products read it, and no CTA can compute all
     of it by itself."""
     return is_held(nest) and is_operand(nest.value) and not is_loaded(nest.value)
+
+
+def is_read_here(value: ir.Value) -> bool:
+    """Whether more than products and queues read a value."""
+    outward = ("linalg.matmul", "tensor.dim", kitsune.PutOp.OPERATION_NAME, kitsune.StoreOp.OPERATION_NAME)
+    return any(use.owner.operation.name not in outward for use in value.uses)

@@ -27,7 +27,7 @@ from kitsune_mlir.traffic import element_bytes
 from . import stash
 from .equal_stages import equal_runs
 from .fragments import BLOCK, is_packed
-from .operands import is_exchanged, is_loaded, is_streamed, parts_of
+from .operands import is_exchanged, is_loaded, is_read_here, is_streamed, parts_of
 from .pressure import check_pressure
 from .product_plan import Product, Segment
 from .tile_ring import crosses, ring_places
@@ -35,7 +35,9 @@ from .tma import TensorMap
 from .wgmma import CHUNK, MOST_COLUMNS, ROWS, STEP
 
 TILE_ROWS = 128
-SET_COLUMNS = 128  # of a product in one set of registers, where there are several
+SET_COLUMNS = 128  # products of more are computed in two sets of registers
+MOST_HELD_COLUMNS = 384  # of a product whose sums a warpgroup keeps in registers
+MOST_READ_COLUMNS = 320  # the same where more than products read the tile, as f32
 MOST_VECTOR_BYTES = 16384  # of one resident kept in shared memory
 CLUSTERS = (1, 2, 4)  # CTAs that may share a tile's columns
 
@@ -119,12 +121,15 @@ class Program:
         op = nest.op
         assert op is not None
         weight, n = op.operands[1], self.share(shape_of(op.results[0])[1])
-        passes, sets = -(-n // MOST_COLUMNS), 1
+        most = MOST_COLUMNS
+        if nest.local:
+            most = MOST_READ_COLUMNS if is_read_here(nest.value) else MOST_HELD_COLUMNS
+        passes, sets = -(-n // most), 1
         if passes > 1 and nest.local:
             raise UnsupportedError(f"{n} columns of a product are more than a warpgroup keeps in registers")
         unit = BLOCK if passes == 1 else CHUNK
         if passes == 1 and n > SET_COLUMNS and not self._alone:
-            sets = -(-n // SET_COLUMNS)
+            sets = 2
         columns = -(-n // (passes * sets * unit)) * unit
         if self._alone and not nest.local and n > CHUNK:
             k = shape_of(op.operands[0])[1]
@@ -177,7 +182,8 @@ class Program:
                 if nest.kind != REDUCTION and is_exchanged(nest):
                     last, widest = hash(nest.value), max(widest, self.share(prod(shape_of(nest.value)[1:])))
             for put in block.stages[-1].puts:
-                alias[kitsune_label(put.operands[0])] = hash(block.stage.puts[0].operands[1])
+                source = block.stage.puts[0] if len(block.stages) > 1 else put
+                alias[kitsune_label(put.operands[0])] = hash(source.operands[1])
         for products in readers.values():
             products[-1].frees = True
         return widest
@@ -274,7 +280,7 @@ class Program:
     def stash_boxes(self) -> int:
         """Boxes of a warpgroup for stashed tiles."""
         widths = {hash(nest.value): prod(shape_of(nest.value)[1:]) for block in self.blocks for nest in block.nests}
-        return sum(stash.boxes_of(widths[key]) for key in self.stashes)
+        return max((box + stash.boxes_of(widths[key]) for key, box in self.stashes.items()), default=0)
 
     @property
     def streams(self) -> bool:
@@ -293,11 +299,6 @@ class Program:
     def weight_columns(self) -> int:
         """The most rows of a weight in one box."""
         return max(product.columns for product in self.products)
-
-    @property
-    def sets(self) -> int:
-        """The most sets of sums of a product."""
-        return max(product.sets for product in self.products)
 
 
 def padded_columns(columns: int, element: ir.Type) -> int:

@@ -17,10 +17,10 @@ from kitsune_mlir.codegen.pipeline.nests import MAP, PRODUCT, Nest
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir
 
-from .epilogue import Epilogue, element_at, is_deferred, is_read_here
+from .epilogue import Epilogue, element_at, is_deferred
 from .exchange import Exchange
-from .fragments import HALVES, Fragment, Lanes, blocks_of, is_packed, pack
-from .operands import is_exchanged, is_held, is_loaded
+from .fragments import BLOCK, HALVES, Fragment, Lanes, blocks_of, is_packed, pack
+from .operands import is_exchanged, is_held, is_loaded, is_read_here
 from .outgoing import Around, Outgoing
 from .product_plan import Product
 from .products import Products
@@ -126,7 +126,8 @@ class StageCode:
         assert nest.op is not None
         total, adds = nest.op.results[0], None if _starts_from_zero(nest.op) else nest.op.operands[2]
         product, products = self.block.products[hash(total)], self.at.products
-        defers = product.sets > 1 and is_deferred(nest) and self.at.stash(nest.value) is None
+        whole = product.n % BLOCK == 0 and self.at.stash(nest.value) is None
+        defers = product.sets > 1 and is_deferred(nest) and whole
         tile = Fragment(lanes, element_of(nest.value), shape_of(nest.value))
         evaluator = Evaluator(dict(self.memories))  # the tile itself is none of them
         around = evaluator, products.background, products.free
@@ -136,6 +137,7 @@ class StageCode:
         """The rest of a tile is computed, and sent to the other CTAs, while the next product runs."""
         self.memories[hash(nest.value)] = epilogue.tile
         epilogue.pack()
+        self.at.products.background.settle()  # pieces for columns that are packed now
         exchange = self.at.exchange if is_exchanged(nest) else None
         for piece in epilogue.rest(exchange):
             self.at.products.background.add(piece)

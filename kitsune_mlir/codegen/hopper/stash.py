@@ -1,7 +1,8 @@
 """Held tiles that wait in shared memory for a later product, so that they take no registers meanwhile.
 
 A skip connection's tile, or one that several products read, is written once into swizzled boxes of the warpgroup's
-own, from where products read it.
+own, from where products read it. So is a tile too wide to be held beside the sums of the next product: all such tiles
+take the same boxes, one after another.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from .operands import is_held, parts_of
 from .stores import BOX_BYTES, BoxWriter
 
 MOST_COLUMNS = 128  # of a tile; wider ones are better kept where the next product wants them
+WIDE_COLUMNS = 256  # beyond so many a tile and the next product's sums do not both fit registers
 
 
 @dataclass
@@ -54,7 +56,8 @@ def boxes_of(width: int) -> int:
 
 def choose(blocks: Sequence) -> dict[int, int]:
     """Which tiles of a program wait in shared memory: the number of the first box by the value's key. Those that
-    products alone read, and not just the next one; what goes round a loop of equal stages stays in registers."""
+    products alone read, and not just the next one; what goes round a loop of equal stages stays in registers. And
+    wide ones that the next product alone reads."""
     order: list[tuple[int, list[int]]] = []  # of products: key of the result, keys of the tiles read
     made: dict[int, tuple[int, ir.Value]] = {}  # tile -> products before it, value
     alias: dict[str, int] = {}
@@ -72,16 +75,19 @@ def choose(blocks: Sequence) -> dict[int, int]:
             alias[kitsune_label(put.operands[0])] = hash(source.operands[1])
         if len(block.stages) > 1:
             looped |= {*gets.values(), hash(block.stage.puts[0].operands[1])}
-    found, box = {}, 0
+    found: dict[int, int] = {}
+    wide, box = [], 0
     for key, (before, value) in made.items():
         readers = [number for number, (_, read) in enumerate(order) if key in read]
         width = prod(shape_of(value)[1:])
-        if width > MOST_COLUMNS or not is_packed(value.type.element_type) or not _only_products_read(value):
+        if not is_packed(value.type.element_type) or not _only_products_read(value):
             continue
-        if readers and readers != [before] and key not in looped:
+        if width > WIDE_COLUMNS and readers == [before]:
+            wide.append(key)
+        elif width <= MOST_COLUMNS and readers and readers != [before] and key not in looped:
             found[key] = box
             box += boxes_of(width)
-    return found
+    return found | dict.fromkeys(wide, box)
 
 
 def _only_products_read(value: ir.Value) -> bool:

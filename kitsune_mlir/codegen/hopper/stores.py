@@ -32,7 +32,7 @@ class BoxWriter:
 
     @staticmethod
     def of(thread: ir.Value, leader: ir.Value, barrier: Int) -> BoxWriter:
-        """A thread's of that number in the CTA."""
+        """That of the thread of this number in the CTA."""
         lane, warp = device.mod(thread, warps.WARP), device.div(device.mod(thread, THREADS), warps.WARP)
         own_row = device.add(device.mul(warp, 2 * BLOCK), device.div(lane, 4))
         return BoxWriter(own_row, device.mul(device.mod(lane, 4), 2), leader, barrier)

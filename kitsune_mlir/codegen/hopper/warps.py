@@ -6,7 +6,6 @@ from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.mlir import ir, nvvm
 
-REGISTERS = 65536  # of an SM
 WARP = 32  # threads
 
 
