@@ -72,8 +72,8 @@ def cases() -> list[Case]:
     plain, halves = mlp(rows=65536), mlp(rows=65536, dtype=half)
     return [
         Case("mma.sync: no tile is published", *plain, "spatial", Ring, "publish", silent, "the tile of queue"),
-        Case("L2: no tile is published", *halves, "spatial", TileRing, "publish", silent, "the tile of queue"),
         # Who waits for a free slot and who then waits for a tile both say what is true; either may be first.
+        Case("L2: no tile is published", *halves, "spatial", TileRing, "publish", silent, "of queue"),
         Case("L2: no slot is released", *halves, "spatial", TileRing, "release", silent, "of queue"),
         Case("shared memory: no slot is released", *halves, "chained", Rings, "release", silent, "slot of the ring"),
         Case("cluster: no tile is released", wide, (x.to(half),), "chained", Exchange, "release", silent,
