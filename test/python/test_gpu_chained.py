@@ -24,6 +24,7 @@ def run(model, args, target, bound, seed=0):
     for _ in range(2):
         check(program, runner, args, wanted, bound)
     assert device.pipeline_launches and maps_of(runner)
+    return device.described
 
 
 @pytest.mark.parametrize("name", sorted(MODELS.keys() - {"gat"}))
@@ -42,8 +43,7 @@ def mlp(dtype, widths, activation):
 @pytest.mark.parametrize("dtype", TYPES, ids=["bf16", "f16"])
 @pytest.mark.parametrize(
     "widths, rows",
-    [((64, 64), 1), ((64, 256, 64), 300), ((13, 37, 6), 129), ((256, 128, 128, 128, 8), 128), ((400, 64), 70)]
-    + [((64, 320, 320, 320, 320, 24), 150), ((264, 264, 264), 70), ((48, 384, 384, 40), 40)],
+    [((64, 64), 1), ((64, 256, 64), 300), ((13, 37, 6), 129), ((256, 128, 128, 128, 8), 128), ((400, 64), 70)],
     ids=str,
 )
 @pytest.mark.parametrize("seed", range(2))
@@ -96,6 +96,21 @@ def test_layers_that_differ_in_a_constant(small_gpu):  # noqa: F811
     torch.manual_seed(5)
     model = Slopes([0.9, 0.1, 0.9, -0.7, 0.5]).bfloat16()
     run(model, (torch.randn(130, 64, dtype=torch.bfloat16),), small_gpu, TYPES[torch.bfloat16])
+
+
+@pytest.mark.parametrize(
+    "widths, rows, dtype",
+    [
+        ((64, 320, 320, 320, 320, 24), 150, torch.bfloat16),
+        ((264, 264, 264), 70, torch.bfloat16),
+        ((48, 384, 384, 40), 40, torch.float16),
+    ],
+    ids=str,
+)
+def test_tiles_that_wait_in_shared_memory(widths, rows, dtype, small_gpu):  # noqa: F811
+    args = (torch.randn(rows, widths[0], dtype=dtype),)
+    (launch,) = run(mlp(dtype, widths, nn.ReLU), args, small_gpu, TYPES[dtype])
+    assert launch["cluster"] == 1
 
 
 class AroundALoop(nn.Module):

@@ -71,7 +71,7 @@ def chained(rows=300):
 
 def shared(rows=600):
     torch.manual_seed(0)
-    return Normalised(416).bfloat16(), (torch.randn(rows, 64, dtype=torch.bfloat16),), "chained"
+    return Normalised(64).bfloat16(), (torch.randn(rows, 64, dtype=torch.bfloat16),), "chained cluster=2"
 
 
 def apart(rows=900):
