@@ -7,7 +7,7 @@ from test_gpu_pipelines import small_gpu  # noqa: F401  (a fixture)
 from torch import nn
 
 
-@pytest.mark.parametrize("widths, rows", [((64, 416, 416, 416), 150), ((64, 512, 512), 40)], ids=str)
+@pytest.mark.parametrize("widths, rows", [((64, 416, 416), 150), ((64, 512, 512), 40)], ids=str)
 def test_exchanged_tiles(widths, rows, small_gpu):  # noqa: F811
     args = (torch.randn(rows, widths[0], dtype=torch.bfloat16),)
     run(mlp(torch.bfloat16, widths, nn.ReLU), args, small_gpu, 2e-2)
