@@ -113,6 +113,23 @@ def test_tiles_that_wait_in_shared_memory(widths, rows, dtype, small_gpu):  # no
     assert launch["cluster"] == 1
 
 
+class TwoWide(nn.Module):
+    """A product of two tiles that both wait in shared memory."""
+
+    def __init__(self):
+        super().__init__()
+        self.left, self.right, self.both = nn.LayerNorm(320), nn.LayerNorm(320), nn.Linear(640, 64)
+
+    def forward(self, x, y):
+        return self.both(torch.cat([self.left(x), self.right(y)], 1))
+
+
+def test_two_tiles_of_one_product_wait_in_boxes_of_their_own(small_gpu):  # noqa: F811
+    torch.manual_seed(0)
+    args = tuple(torch.randn(70, 320, dtype=torch.bfloat16) for _ in range(2))
+    run(TwoWide().bfloat16(), args, small_gpu, 2e-2)
+
+
 class AroundALoop(nn.Module):
     """A tile that equal layers take, and what follows them too."""
 

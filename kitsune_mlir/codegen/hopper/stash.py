@@ -2,7 +2,7 @@
 
 A skip connection's tile, or one that several products read, is written once into swizzled boxes of the warpgroup's
 own, from where products read it. So is a tile too wide to be held beside the sums of the next product: all such tiles
-take the same boxes, one after another.
+take the same boxes, one product's after another's.
 """
 
 from __future__ import annotations
@@ -76,18 +76,21 @@ def choose(blocks: Sequence) -> dict[int, int]:
         if len(block.stages) > 1:
             looped |= {*gets.values(), hash(block.stage.puts[0].operands[1])}
     found: dict[int, int] = {}
-    wide, box = [], 0
+    wide: dict[int, int] = {}
+    taken: dict[int, int] = {}  # boxes of wide tiles, by the product that reads them
+    box = 0
     for key, (before, value) in made.items():
         readers = [number for number, (_, read) in enumerate(order) if key in read]
         width = prod(shape_of(value)[1:])
         if not is_packed(value.type.element_type) or not _only_products_read(value):
             continue
         if width > WIDE_COLUMNS and readers == [before]:
-            wide.append(key)
+            wide[key] = taken.get(before, 0)
+            taken[before] = wide[key] + boxes_of(width)
         elif width <= MOST_COLUMNS and readers and readers != [before] and key not in looped:
             found[key] = box
             box += boxes_of(width)
-    return found | dict.fromkeys(wide, box)
+    return found | {key: box + at for key, at in wide.items()}
 
 
 def _only_products_read(value: ir.Value) -> bool:
