@@ -249,11 +249,9 @@ class SumConsumer:
     def __init__(self, body: Body, group: ir.Value):
         self.body, self.plan, self.frame, self.group = body, body.plan, body.frame, group
         self.thread = device.value(device.sub(device.thread(), wgmma.THREADS))  # among all consumers
-        in_group = device.mod(self.thread, wgmma.THREADS)
-        lane, warp = device.mod(in_group, 32), device.div(in_group, 32)
-        self.own_row = device.value(device.add(device.mul(warp, 16), device.div(lane, 4)))
-        self.pair = device.value(device.mul(device.mod(lane, 4), 2))
-        self.leader = device.equal(in_group, 0)
+        self.leader = device.equal(device.mod(self.thread, wgmma.THREADS), 0)
+        self.writer = BoxWriter.of(self.thread, self.leader, device.add(group, BARRIER + 1))
+        self.own_row, self.pair = self.writer.own_row, self.writer.pair
         self.beside = self._beside_product()
 
     def emit(self) -> None:
@@ -320,10 +318,9 @@ class SumConsumer:
             return None
         number = device.add(device.mul(self.body.block, GROUPS), self.group)
         start = device.value(device.mul(number, beside.columns))
-        writer = BoxWriter(self.own_row, self.pair, self.leader, device.add(self.group, BARRIER + 1))
         residents = {hash(value): pointer for value, pointer in zip(self.plan.tensors, self.frame.pointers)}
         weights = self.body.weights
-        return BesideProduct(self.plan, beside, self.frame.maps, weights, self.group, start, writer, residents)
+        return BesideProduct(self.plan, beside, self.frame.maps, weights, self.group, start, self.writer, residents)
 
     def add_up(self, sums: Sequence[ir.Value]) -> None:
         kernel, blocks = self.body.kernel, self.plan.columns // BLOCK

@@ -20,18 +20,18 @@ from kitsune_mlir.codegen.pipeline.memory import element_of, shape_of
 from kitsune_mlir.codegen.pipeline.nests import Nest
 from kitsune_mlir.mlir import arith, ir
 
-from .background import Background
 from .exchange import Exchange
 from .fragments import HALVES, Fragment, Lanes, blocks_of, is_packed
 from .operands import is_held, is_read_here
 from .product_plan import Product
+from .products import Products
 from .wgmma import CHUNK
 
 
 @dataclass
 class Epilogue:
     """Of one product whose sums are `total`, with `adds` added where that is not None: the tile of `value`. What
-    `defers` is computed in the background. `free` is that of the products (products.py)."""
+    `defers` is computed in the background."""
 
     value: ir.Value
     total: ir.Value
@@ -39,8 +39,7 @@ class Epilogue:
     product: Product
     tile: Fragment
     evaluator: Evaluator
-    background: Background
-    free: dict[int, Callable[[], list[ir.Value]]]
+    products: Products
     defers: bool
     sums: dict[int, list[ir.Value]] = field(default_factory=dict)  # by set
 
@@ -51,11 +50,12 @@ class Epilogue:
     def take(self, number: int, sums: list[ir.Value]) -> None:
         """Set `number` of the sums is there."""
         self.sums[number] = sums
-        if self.defers:
-            self.free[number] = partial(self.registers, number)
-        if self.defers and number < self.product.sets - 1:
+        if not self.defers:
+            return
+        self.products.free[number] = partial(self.registers, number)
+        if number < self.product.sets - 1:
             for block in self._blocks(number):
-                self.background.add(partial(self._compute, block))
+                self.products.background.add(partial(self._compute, block))
 
     def know(self, block: int) -> None:
         """Tells the evaluator what stands in a block's registers."""

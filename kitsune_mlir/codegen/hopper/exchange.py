@@ -21,10 +21,10 @@ from kitsune_mlir.mlir import arith, ir
 
 from . import cluster, mbarrier, tma, waits, warps
 from .fragments import HALVES, Fragment
-from .stores import BOX_BYTES, BoxWriter
+from .stores import BOX_BYTES, BoxWriter, boxes_of
 from .stores import BYTES as OUTBOX_BYTES
 from .warps import WARP
-from .wgmma import CHUNK, ROWS, THREADS
+from .wgmma import ROWS, THREADS
 
 WARPS = THREADS // WARP
 
@@ -53,10 +53,6 @@ def init(barriers: Int, ctas: int, columns: int) -> None:
 def sums_bytes(ctas: int) -> int:
     """Shared memory of a warpgroup for sums of rows."""
     return PLACES * ctas * ROWS * _ROW_BYTES
-
-
-def boxes_of(columns: int) -> int:
-    return -(-columns // CHUNK)
 
 
 def tiles_bytes(ctas: int, columns: int) -> int:

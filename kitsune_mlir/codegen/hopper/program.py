@@ -30,6 +30,7 @@ from .fragments import BLOCK, is_packed
 from .operands import is_exchanged, is_loaded, is_read_here, is_streamed, parts_of
 from .pressure import check_pressure
 from .product_plan import Product, Segment
+from .stores import boxes_of
 from .tile_ring import crosses, ring_places
 from .tma import TensorMap
 from .wgmma import CHUNK, MOST_COLUMNS, ROWS, STEP
@@ -280,7 +281,7 @@ class Program:
     def stash_boxes(self) -> int:
         """Boxes of a warpgroup for stashed tiles."""
         widths = {hash(nest.value): prod(shape_of(nest.value)[1:]) for block in self.blocks for nest in block.nests}
-        return max((box + stash.boxes_of(widths[key]) for key, box in self.stashes.items()), default=0)
+        return max((box + boxes_of(widths[key]) for key, box in self.stashes.items()), default=0)
 
     @property
     def streams(self) -> bool:

@@ -125,13 +125,12 @@ class StageCode:
     def _epilogue(self, nest: Nest, lanes: Lanes) -> Epilogue:
         assert nest.op is not None
         total, adds = nest.op.results[0], None if _starts_from_zero(nest.op) else nest.op.operands[2]
-        product, products = self.block.products[hash(total)], self.at.products
+        product = self.block.products[hash(total)]
         whole = product.n % BLOCK == 0 and self.at.stash(nest.value) is None
         defers = product.sets > 1 and is_deferred(nest) and whole
         tile = Fragment(lanes, element_of(nest.value), shape_of(nest.value))
         evaluator = Evaluator(dict(self.memories))  # the tile itself is none of them
-        around = evaluator, products.background, products.free
-        return Epilogue(nest.value, total, adds, product, tile, *around, defers)
+        return Epilogue(nest.value, total, adds, product, tile, evaluator, self.at.products, defers)
 
     def _hand_on(self, nest: Nest, epilogue: Epilogue) -> None:
         """The rest of a tile is computed, and sent to the other CTAs, while the next product runs."""

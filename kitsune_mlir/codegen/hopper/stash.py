@@ -22,7 +22,7 @@ from kitsune_mlir.mlir import ir
 from . import tma, warps, wgmma
 from .fragments import Fragment, is_packed
 from .operands import is_held, parts_of
-from .stores import BOX_BYTES, BoxWriter
+from .stores import BOX_BYTES, BoxWriter, boxes_of
 
 MOST_COLUMNS = 128  # of a tile; wider ones are better kept where the next product wants them
 WIDE_COLUMNS = 256  # beyond so many a tile and the next product's sums do not both fit registers
@@ -48,10 +48,6 @@ class Stash:
             writer.write(device.add(self.place, number * BOX_BYTES), tile, number)
         tma.fence()
         warps.barrier(writer.barrier, wgmma.THREADS)
-
-
-def boxes_of(width: int) -> int:
-    return -(-width // wgmma.CHUNK)
 
 
 def choose(blocks: Sequence) -> dict[int, int]:

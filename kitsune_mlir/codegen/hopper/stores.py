@@ -20,6 +20,11 @@ BYTES = BOXES * BOX_BYTES  # of a warpgroup
 _BLOCKS = CHUNK // BLOCK  # of a box
 
 
+def boxes_of(columns: int) -> int:
+    """Boxes that so many columns of a warpgroup's rows take."""
+    return -(-columns // CHUNK)
+
+
 @dataclass
 class BoxWriter:
     """Writes tiles of a warpgroup into boxes. `own_row` is a thread's first row among the warpgroup's 64, `pair` 2q
@@ -35,7 +40,7 @@ class BoxWriter:
         """That of the thread of this number in the CTA."""
         lane, warp = device.mod(thread, warps.WARP), device.div(device.mod(thread, THREADS), warps.WARP)
         own_row = device.add(device.mul(warp, 2 * BLOCK), device.div(lane, 4))
-        return BoxWriter(own_row, device.mul(device.mod(lane, 4), 2), leader, barrier)
+        return BoxWriter(device.value(own_row), device.value(device.mul(device.mod(lane, 4), 2)), leader, barrier)
 
     @property
     def warp(self) -> Int:
@@ -77,7 +82,7 @@ class Outbox:
 
     def store(self, map_: int, tile: Fragment, columns: int, at: tuple[Int, Int]) -> None:
         """Sends `columns` columns of a tile to the column and row `at` of an output."""
-        for group in range(-(-columns // CHUNK)):
+        for group in range(boxes_of(columns)):
             box = device.add(self.place, group % BOXES * BOX_BYTES)
             with device.when(self.writer.leader):
                 tma.wait_read(BOXES - 1 if group else 0)

@@ -49,7 +49,7 @@ def multiply(
     a: Sequence[ir.Value] | ir.Value,
     b: ir.Value,
     steps: int,
-    first: ir.Value | bool = False,
+    first: ir.Value | bool,
     across: tuple[bool, bool] = (False, False),
 ) -> list[ir.Value]:
     """Issues `steps` products (at most 4) along k and commits them as a group. `a` is a descriptor or 4 words a step,
