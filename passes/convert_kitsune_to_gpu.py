@@ -107,6 +107,8 @@ class _Site:
         with ir.InsertionPoint(pipeline):
             for number in kernel.padded:
                 self.operands[number] = _widened(self.operands[number])
+            for number, packing in kernel.packed.items():
+                self.operands[number] = packing.apply(self.operands[number])
 
 
 def _widened(whole: ir.Value) -> ir.Value:

@@ -14,9 +14,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kitsune_mlir import rows
-from kitsune_mlir.codegen.hopper import accumulate, spatial_sum
-from kitsune_mlir.codegen.hopper.layout import lay_out
-from kitsune_mlir.codegen.hopper.program import Program, fit
+from kitsune_mlir.codegen.hopper import accumulate, layout, spatial_sum
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.form import Form, pipeline_form
@@ -91,8 +89,7 @@ def chained_form(pipeline: kitsune.PipelineOp, target: targets.Target, cluster: 
             found = accumulate.fit(pipeline, target, cluster or SUM_CLUSTER)
             form = Chained(cluster or SUM_CLUSTER, blocks=found.blocks, shares=found.share > 0)
             return dataclasses.replace(form, apart=_may_stand_apart(pipeline, target)), ""
-        program = Program(pipeline, target.sms, cluster) if cluster else fit(pipeline, target.sms)
-        lay_out(program, target.shared_bytes)
+        program = layout.fit(pipeline, target, cluster)
     except UnsupportedError as error:
         return None, str(error)
     return Chained(program.cluster, program.grid_product.passes if program.grid_product else 1), ""

@@ -286,6 +286,28 @@ def _store_matrices(run: Assembler, mask: np.ndarray, place: Any, words: tuple[A
         run.agent.store_cluster(rows.reshape(-1), columns, mask)
 
 
+def _load_matrices(run: Assembler, mask: np.ndarray, words: tuple[Any, ...], place: Any) -> None:
+    """ldmatrix, the other way round."""
+    if not mask.all():
+        raise MemoryFault("ldmatrix by some of a warp's threads")
+    (register,) = place
+    places = np.broadcast_to(run.read(register), mask.shape).astype(np.int64).reshape(-1, 32)
+    lane = np.arange(32)
+    for number, word in enumerate(words):
+        rows = (places[:, 8 * number + lane // 4] + lane % 4 * 4).reshape(-1)
+        found = run.cta.space.load(rows, np.dtype(np.int32), 1, 4, run.cta.clock, run.agent.thread_id[mask])
+        run.write(word, found[:, 0])
+
+
+def _to_tf32(run: Assembler, mask: np.ndarray, to: str, value: Any, *, ties_up: bool) -> None:
+    """The nearest number with 10 bits of a fraction, as the word that holds it."""
+    x = np.broadcast_to(np.asarray(run.read(value), np.float32), mask.shape)
+    bits = x.view(np.uint32)
+    half = np.uint32(0x1000) if ties_up else np.uint32(0xFFF) + (bits >> np.uint32(13) & np.uint32(1))
+    rounded = (bits + half) & np.uint32(0xFFFFE000)
+    run.write(to, np.where(np.isfinite(x), rounded, bits).view(np.int32))
+
+
 def _fence_proxy(run: Assembler, mask: np.ndarray, *, spaces: tuple[str, ...] = SPACES) -> None:
     run.agent.clocks.fence_proxy(run.agent.warps(mask), spaces)
 
@@ -337,6 +359,10 @@ _INSTRUCTIONS: dict[str, Callable[..., None]] = simt_copies.INSTRUCTIONS | {
     "mbarrier.arrive.relaxed.cluster.shared::cluster.b64": partial(_mbarrier_arrive, relaxed=True),
     "mbarrier.try_wait.parity.relaxed.cluster.shared::cta.b64": partial(_mbarrier_wait, relaxed=True),
     "stmatrix.sync.aligned.m8n8.x4.shared.b16": _store_matrices,
+    "ldmatrix.sync.aligned.m8n8.x4.shared.b16": _load_matrices,
+    "st.shared.v2.f32": _store_cluster,
+    "cvt.rn.tf32.f32": partial(_to_tf32, ties_up=False),
+    "cvt.rna.tf32.f32": partial(_to_tf32, ties_up=True),
     "fence.proxy.async": _fence_proxy,
     "fence.proxy.async.global": partial(_fence_proxy, spaces=("global",)),
     "fence.proxy.async.shared::cta": partial(_fence_proxy, spaces=("shared",)),

@@ -33,7 +33,7 @@ from .outgoing import Around
 from .producer import Producer
 from .program import TILE_ROWS, Program
 from .rings import Rings
-from .stores import BoxWriter, Outbox
+from .stores import Boxes, Outbox
 from .tile_ring import TileRing, ring_places
 from .tma import TensorMap
 
@@ -94,6 +94,7 @@ class ChainedKernel:
         self.ctas, self.cluster = ctas, pipeline.cluster
         self.tensors, self.results = self.roles[0].program.tensors, self.roles[0].program.results
         self.padded = set().union(*(role.program.padded for role in self.roles))
+        self.packed = {number: packing for role in self.roles for number, packing in role.program.packed.items()}
         _, self.counter_bytes, ring_bytes = ring_places(pipeline)
         self.workspace_bytes = max(ring_bytes, counters.FIRST_AT if wait_budget else 0)
 
@@ -162,7 +163,8 @@ class ChainedKernel:
         tiles = None
         if layout.tile_slots:
             barriers = device.add(base, weights.barrier_bytes)
-            tiles = Ring(barriers, device.add(base, layout.tiles), layout.tile_slots, TILE_SLOT_BYTES, "tiles")
+            place, by_warps = device.add(base, layout.tiles), role.program.reads_tiles
+            tiles = Ring(barriers, place, layout.tile_slots, TILE_SLOT_BYTES, "tiles", by_warps)
         own_maps = tma.map_pointer(kernel.maps, role.first_map)
         grid = Tiles(role.program.grid_product, kernel.rows)
         return _Frame(role, own_maps, kernel.pointers, kernel.workspace, base, vectors, weights, tiles, grid)
@@ -185,12 +187,12 @@ class ChainedKernel:
 
     def _init_barriers(self, frame: _Frame) -> None:
         for ring in filter(None, (frame.weights, frame.tiles)):
-            ring.init(1, CONSUMERS)
+            ring.init(1, CONSUMERS * (wgmma.THREADS // warps.WARP if ring.by_warps else 1))
         if self.cluster > 1:
-            columns = frame.role.program.exchanged_columns
+            boxes = frame.role.program.exchanged_boxes
             for group in range(CONSUMERS):
-                barriers = self._exchange_barriers(frame) + group * exchange.barrier_bytes(columns)
-                exchange.init(device.add(frame.base, barriers), self.cluster, columns)
+                barriers = self._exchange_barriers(frame) + group * exchange.barrier_bytes(boxes)
+                exchange.init(device.add(frame.base, barriers), self.cluster, boxes)
         mbarrier.fence_init()
 
     def _exchange_barriers(self, frame: _Frame) -> int:
@@ -235,13 +237,13 @@ class ChainedKernel:
 
     def _consume(self, frame: _Frame, group: ir.Value) -> None:
         leader = device.equal(device.mod(device.thread(), wgmma.THREADS), 0)
-        writer = BoxWriter.of(device.thread(), leader, device.add(group, 1))
+        boxes = Boxes.of(device.thread(), leader, device.add(group, 1))
         group_rows = device.mul(group, wgmma.ROWS)
-        own, pair = device.add(group_rows, writer.own_row), writer.pair
+        own, pair = device.add(group_rows, boxes.own_row), boxes.pair
         rings = frame.rings()
         if self.cluster > 1:
-            rings.exchange = self._exchange(frame, writer)
-        outbox = self._outbox(frame, group, writer)
+            rings.exchange = self._exchange(frame, boxes)
+        outbox = self._outbox(frame, group, boxes)
         split = len(self.tensors)
         tensors = {hash(value): pointer for value, pointer in zip(self.tensors, frame.pointers)}
         outputs = {result.position: pointer for result, pointer in zip(self.results, frame.pointers[split:])}
@@ -257,8 +259,8 @@ class ChainedKernel:
             lanes = Lanes(own_rows, tuple(device.least(row, last) for row in own_rows), pair)
             first_row = arith.extui(ir.IntegerType.get_signless(64), row)
             around = Around(
-                *(tensors, outputs, frame.vectors, first_row, valid, group_rows, writer.leader, outbox, column),
-                *(number, queues, stashes, writer),
+                *(tensors, outputs, frame.vectors, first_row, valid, group_rows, boxes, outbox, column),
+                *(number, queues, stashes),
             )
             Consumer(program, lanes, rings, around).emit()
 
@@ -266,17 +268,17 @@ class ChainedKernel:
         if outbox is not None:
             outbox.finish()
 
-    def _exchange(self, frame: _Frame, writer: BoxWriter) -> Exchange:
-        layout, columns = frame.role.layout, frame.role.program.exchanged_columns
+    def _exchange(self, frame: _Frame, own: Boxes) -> Exchange:
+        layout, boxes = frame.role.layout, frame.role.program.exchanged_boxes
         places = layout.boxes, layout.outboxes, layout.sums, self._exchange_barriers(frame)
         zero = device.value(0)
-        return Exchange(self.cluster, columns, frame.base, *places, writer, zero, zero)
+        return Exchange(self.cluster, boxes, frame.base, *places, own, zero, zero)
 
-    def _outbox(self, frame: _Frame, group: ir.Value, writer: BoxWriter) -> Outbox | None:
+    def _outbox(self, frame: _Frame, group: ir.Value, boxes: Boxes) -> Outbox | None:
         if not frame.role.program.store_maps and not frame.role.program.put_maps:
             return None
         place = device.add(device.add(frame.base, frame.role.layout.outboxes), device.mul(group, stores.BYTES))
-        return Outbox(frame.maps, place, writer)
+        return Outbox(frame.maps, place, boxes)
 
     def _finish(self, kernel: Frame) -> None:
         device.barrier()

@@ -59,13 +59,14 @@ class Slot:
 @dataclass(frozen=True)
 class Ring:
     """`slots` buffers of `slot_bytes` at `data`, with a full and an empty barrier each at `barriers`; `holds` says of
-    what, for reports."""
+    what, for reports. `by_warps`: consumers' warps read for themselves, and each arrives."""
 
     barriers: Int
     data: Int
     slots: int
     slot_bytes: int
     holds: str = "payloads"
+    by_warps: bool = False
 
     @property
     def barrier_bytes(self) -> int:

@@ -18,7 +18,7 @@ from .product_plan import Product, Segment, Turn
 from .program import TILE_ROWS, Block, Program
 from .rings import Rings
 from .tile_ring import TileRing
-from .wgmma import CHUNK
+from .wgmma import BOX_ROW
 
 
 @dataclass
@@ -92,16 +92,16 @@ class Producer:
     def _chunk(
         self, product: Product, turn: Turn, segment: Segment, first_map: Int, n: Int, start: Int, chunk: Int
     ) -> None:
-        column = device.mul(chunk, CHUNK)
+        column = device.mul(chunk, segment.chunk_columns)
         if streamed := segment.rows_map is not None:
             assert self.rings.tiles is not None and self.rings.tile is not None
             map_ = tma.map_pointer(self.maps, device.add(first_map, segment.rows_map))
             self._copy(self.rings.tiles, self.rings.tile, map_, [column, self._row(segment)], TILE_ROWS)
         map_ = tma.map_pointer(self.maps, device.add(first_map, segment.map))
-        for number in turn.sets:
-            at = [device.add(start, column), device.add(n, number * product.columns)]
+        for number, piece, last in segment.boxes(turn):
+            at = [device.add(start, device.add(column, piece)), device.add(n, number * product.columns)]
             self._copy(self.rings.weights, self.rings.weight, map_, at, product.columns)
-            self.rings.step_on(streamed and number == turn.sets[-1])
+            self.rings.step_on(streamed and last)
 
     def _row(self, segment: Segment) -> Int:
         """Where a streamed tile begins: in a tensor, or in the ring that it comes from."""
@@ -112,5 +112,5 @@ class Producer:
 
     def _copy(self, ring: mbarrier.Ring, slot: mbarrier.Slot, map_: ir.Value, at: list[Int], box_rows: int) -> None:
         ring.wait_empty(slot)
-        mbarrier.expect(ring.full(slot), box_rows * CHUNK * 2)
+        mbarrier.expect(ring.full(slot), box_rows * BOX_ROW)
         tma.load(map_, at, ring.place(slot), ring.full(slot))

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kitsune_mlir.mlir import ir
 
-from .wgmma import CHUNK, STEP
+from .tf32 import packed_width
+from .wgmma import BOX_ROW, STEP_BYTES
 
 
 @dataclass(frozen=True)
 class Segment:
     """Columns of a product's left operand: those of the tile `value`, which meet the columns of the weight
     from `start` on; `parts` times `width` of them, an exchanged tile having a part for each CTA of the cluster. `map`
-    is the tensor map of the weight, `rows_map` that of the tile when it comes by TMA."""
+    is the tensor map of the weight, `rows_map` that of the tile when it comes by TMA. Elements have `nbytes` bytes; an
+    f32 weight lies there in `pieces` (tf32.py), one after another."""
 
     value: ir.Value
     start: int
@@ -21,13 +24,28 @@ class Segment:
     map: int
     rows_map: int | None = None
     parts: int = 1
+    nbytes: int = 2
+    pieces: int = 1
+
+    @property
+    def chunk_columns(self) -> int:
+        return BOX_ROW // self.nbytes
 
     @property
     def chunks(self) -> int:
-        return -(-self.width // CHUNK)
+        return -(-self.width // self.chunk_columns)
 
     def steps(self, chunk: int) -> int:
-        return -(-min(CHUNK, self.width - chunk * CHUNK) // STEP)
+        """Of the products of a chunk."""
+        columns = min(self.chunk_columns, self.width - chunk * self.chunk_columns)
+        return -(-columns * self.nbytes // STEP_BYTES)
+
+    def boxes(self, turn: Turn) -> Iterator[tuple[int, int, bool]]:
+        """The boxes of weights that a chunk meets: number of the set, columns to add for the piece, whether it is the
+        last."""
+        for number in turn.sets:
+            for piece in range(self.pieces):
+                yield number, piece * packed_width(self.width * self.parts), (number, piece) == (turn.sets[-1], self.pieces - 1)
 
 
 @dataclass(frozen=True)

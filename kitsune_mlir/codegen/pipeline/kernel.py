@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune
@@ -39,6 +40,7 @@ class PipelineKernel:
     """Builds the gpu.module of one pipeline. Raises UnsupportedError for what has no code here."""
 
     padded: frozenset[int] = frozenset()  # tensors that the kernel wants widened: none
+    packed: ClassVar[dict[int, Any]] = {}  # or packed: none
 
     def __init__(self, pipeline: kitsune.PipelineOp, target: Target, wait_budget: int = 0):
         self.pipeline, self.waits = pipeline, Waits(wait_budget)
