@@ -1,8 +1,7 @@
 """What the CTAs of a cluster tell each other about the rows that they share: tiles and sums of rows.
 
 *Tiles*: each CTA computes a share of a tile's columns and keeps it in registers. Each warpgroup has in its shared
-memory room for its 64 rows of the other CTAs' shares, as swizzled boxes of 128 bytes of a row; products read them there. A
-share is sent box by box as it is computed: each warp lays 16 rows of it out in shared memory and stores them, 16
+memory room for its 64 rows of the other CTAs' shares, as swizzled boxes; products read them there. A share is sent box by box as it is computed: each warp lays 16 rows of it out in shared memory and stores them, 16
 bytes a thread, into the same rows of the other CTAs' boxes. For every box `full` counts the bytes that come in; `empty`
 counts the other CTAs that are done with the tile that went out.
 
@@ -64,8 +63,8 @@ def tiles_bytes(ctas: int, share_boxes: int) -> int:
 @dataclass
 class Exchange:
     """A warpgroup's end. Behind `base`, in shared memory, the warpgroups have one after another at `boxes` room for the
-    other CTAs' shares of at most `share_boxes` boxes, at `staging` their outboxes, at `sums` room for sums, at `barriers` that
-    for barriers. `turn` and `sums_turn` (i32) count tiles and sums exchanged."""
+    other CTAs' shares of at most `share_boxes` boxes, at `staging` their outboxes, at `sums` room for sums, at
+    `barriers` that for barriers. `turn` and `sums_turn` (i32) count tiles and sums exchanged."""
 
     ctas: int
     share_boxes: int

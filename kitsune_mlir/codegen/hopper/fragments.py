@@ -83,7 +83,7 @@ class Fragment:
         return Fragment(self.lanes, self.element, self.shape, **there)
 
     def pack_all(self) -> Fragment:
-        """The tile, with the words that products and queues want of 16-bit elements, kept as f32 for elementwise use."""
+        """The tile, perhaps kept as f32 for elementwise use, with the words that products want of 16-bit elements."""
         if is_packed(self.element):
             for block, h, e in list(self.values):
                 if e == 0:
@@ -121,14 +121,18 @@ class Fragment:
 
     def f32(self, block: int, half: int, e: int) -> ir.Value:
         """An element of a tile of f32; zero beyond its columns."""
+        self._make(block)
         x = self.values.get((block, half, e))
         return arith.constant(ir.F32Type.get(), 0.0) if x is None else x
+
+    def _make(self, block: int) -> None:
+        if (block, 0, 0) not in self.values and self.compute is not None:
+            self.compute(block)
 
     def word(self, block: int, half: int) -> ir.Value:
         """Two neighbouring columns; zeros beyond the tile."""
         if (block, half) not in self.words:
-            if (block, half, 0) not in self.values and self.compute is not None:
-                self.compute(block)
+            self._make(block)
             if (block, half, 0) not in self.values:
                 return device.value(0)
             self.words[block, half] = pack(self.values[block, half, 0], self.values[block, half, 1], self.element)

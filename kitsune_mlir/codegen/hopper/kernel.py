@@ -128,7 +128,8 @@ class ChainedKernel:
     def build(self) -> ir.Operation:
         """The gpu.module, at the insertion point."""
         pointers = pointer_count(self.tensors, self.results)
-        return build(self.pipeline.label, pointers, len(self.maps), THREADS, self._watched, self.cluster)
+        fast = all(segment.nbytes == 2 for role in self.roles for segment in role.program.segments())
+        return build(self.pipeline.label, pointers, len(self.maps), THREADS, self._watched, self.cluster, fast=fast)
 
     def _watched(self, kernel: Frame) -> None:
         with waits.watched(self.waits.watch(kernel.workspace), barriers=self.cluster > 1):

@@ -45,7 +45,11 @@ class Segment:
         last."""
         for number in turn.sets:
             for piece in range(self.pieces):
-                yield number, piece * packed_width(self.width * self.parts), (number, piece) == (turn.sets[-1], self.pieces - 1)
+                yield (
+                    number,
+                    piece * packed_width(self.width * self.parts),
+                    (number, piece) == (turn.sets[-1], self.pieces - 1),
+                )
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,17 @@ class Product:
     segments: list[Segment]
     sets: int = 1
     frees: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        """Of an element of the operands."""
+        return self.segments[0].nbytes
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether its tile may be computed while the next products run. Those of 16-bit elements then begin in other
+        registers if there are two sets; of f32, whose tile takes as many registers as its sums, always."""
+        return self.sets > 1 or self.nbytes == 4
 
     @property
     def passes(self) -> int:

@@ -52,7 +52,7 @@ class Products:
         it is the CTA's own share."""
         first = product.segments[0]
         if len(operands) == 1 and first.rows_map is not None and first.chunks > LONG:
-            (self._looped if first.nbytes == 2 else self._summed)(product, first, ready)
+            (self._looped if product.nbytes == 2 else self._summed)(product, first, ready)
         else:
             self._unrolled(product, operands, ready)
 
@@ -90,7 +90,7 @@ class Products:
         self.rings.release(used, self._boxes)
         if product.frees:
             assert self.rings.exchange is not None
-            if product.segments[0].nbytes == 4:  # warps read for themselves
+            if product.nbytes == 4:  # warps read for themselves
                 warps.barrier(self._boxes.barrier, wgmma.THREADS)
             self.rings.exchange.release()
 
@@ -122,7 +122,10 @@ class Products:
         return [*tf32.operands(words, segment.pieces)]
 
     def _begin(self, product: Product, number: int) -> Sums:
-        """The registers of a set, whatever is in them."""
+        """The registers of a set, whatever is in them; of f32 elements, others than the tile before still stands in."""
+        if product.nbytes == 4:
+            self.free.clear()
+            return wgmma.zeros(product.columns)
         count = product.columns // 2
         found = self.free.pop(number)() if number in self.free else []
         return found if len(found) == count else wgmma.zeros(product.columns)

@@ -61,8 +61,10 @@ class Packing:
         """The packed weight, computed at the insertion point."""
         packed = [self._part(weight, part) for part in self.parts]
         n, kind = weight.type.shape[0], weight.type.element_type
-        return packed[0] if len(packed) == 1 else tensor.concat(
-            ir.RankedTensorType.get([n, self.columns], kind), 1, packed
+        return (
+            packed[0]
+            if len(packed) == 1
+            else tensor.concat(ir.RankedTensorType.get([n, self.columns], kind), 1, packed)
         )
 
     def _part(self, weight: ir.Value, part: Columns) -> ir.Value:
