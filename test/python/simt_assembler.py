@@ -311,10 +311,6 @@ def _wgmma_wait(run: Assembler, mask: np.ndarray, pending: int) -> None:
     run.agent.wait_products(pending, mask)
 
 
-def _prefetch_map(run: Assembler, mask: np.ndarray, place: Any) -> None:
-    simt_copies.tensor_map(run, mask, place)
-
-
 _INSTRUCTIONS: dict[str, Callable[..., None]] = simt_copies.INSTRUCTIONS | {
     ":": _pass,
     "bra": Assembler.branch,
@@ -330,7 +326,6 @@ _INSTRUCTIONS: dict[str, Callable[..., None]] = simt_copies.INSTRUCTIONS | {
     "mbarrier.init.shared::cta.b64": _mbarrier_init,
     "bar.sync": _bar_sync,
     "bar.warp.sync": _bar_warp,
-    "prefetch.tensormap": _prefetch_map,
     "fence.mbarrier_init.release.cluster": _pass,
     "fence.release.sync_restrict::shared::cta.cluster": _fence_release,
     "fence.acquire.sync_restrict::shared::cluster.cluster": _fence_acquire,

@@ -159,13 +159,7 @@ def shared_box(mask: int, ends_early: bool = False):
             mbarrier.expect(0, BOX_BYTES)
         cluster.barrier()
         with device.when(arith.andi(first, device.equal(rank, 0))):
-            text = (
-                "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
-                "[$0], [$1, {$3, $4}], [$2], $5;"
-            )
-            which = arith.constant(ir.IntegerType.get_signless(16), mask)
-            at = [device.value(1024), tma.map_pointer(maps, 0), device.value(0), device.value(0), device.value(0)]
-            device.assembly(text, "r,l,r,r,r,h,~{memory}", [*at, which], None)
+            tma.load(tma.map_pointer(maps, 0), (0, 0), 1024, 0, mask)
         with device.when(first):
             waits.on_barrier(0, 0)
             tma.store(tma.map_pointer(maps, 1), (0, device.mul(rank, ROWS)), 1024)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from kitsune_mlir.mlir import arith, ir
 
-from . import mbarrier
 from .exchange import Exchange
 from .mbarrier import Ring, Slot
 
@@ -56,4 +55,4 @@ class Rings:
         for ring, slot in zip((self.weights, self.tiles), used):
             if slot is not None:
                 assert ring is not None
-                mbarrier.arrive(ring.empty(slot), condition)
+                ring.release(slot, condition)
