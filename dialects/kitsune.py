@@ -195,8 +195,8 @@ class PipelineOp(Kitsune.Operation, name="pipeline", traits=[ir.NoTerminatorTrai
     Until `design-pipeline` its body is the group's linalg on whole tensors with a `kitsune.store` for
     each output; then queues and stages, in an order in which every queue's producer stands before its
     consumers. Placement sets `tile_rows`, `target`, `predicted_us` (microseconds, of one run), `shape` ("chained",
-    "fused" or "spatial"), `cluster`, the CTAs that share a tile's columns, a tile, or a partial sum (1 when absent), and
-    `multicast`, the CTAs that have neighbouring tiles and load every box of weights together (1 when absent).
+    "fused" or "spatial"), `cluster`, the CTAs that share a tile's columns, a tile, or a partial sum (1 when absent),
+    and `multicast`, the CTAs that have neighbouring tiles and load every box of weights together (1 when absent).
     """
 
     sym_name: ir.StringAttr

@@ -62,7 +62,9 @@ class PlaceStages(ModulePass):
             known = ", ".join(map(str, CLUSTERS))
             raise UserError(f"place-stages: multicast must be one of {known}, found {self.multicast}")
         if self.multicast > 1 and self.shape not in ("auto", "chained"):
-            raise UserError(f"place-stages: multicast={self.multicast} is for chained tiles, not for shape={self.shape}")
+            raise UserError(
+                f"place-stages: multicast={self.multicast} is for chained tiles, not for shape={self.shape}"
+            )
         if self.shape == "chained" and self.tile_rows not in (0, CHAINED_ROWS):
             raise UserError(f"place-stages: chained tiles have {CHAINED_ROWS} rows, found tile-rows={self.tile_rows}")
         chaining = Chaining(target, self.cluster, self.multicast)

@@ -3,8 +3,8 @@ each, and which boxes of weights the products take in which order. Producer and 
 
 In a cluster, each CTA computes its share of the columns of every product for the same rows. A tile that is a
 product's operand is then *exchanged*: every CTA gets the other shares into its shared memory (exchange.py).
-Or, with *multicast*, each CTA computes tiles of its own and they share the boxes of weights: each loads a piece of every
-box for all.
+Or, with *multicast*, each CTA computes tiles of its own and they share the boxes of weights: each loads a piece of
+every box for all.
 
 Consecutive stages that differ only in what they name as residents form one block and one loop: ten
 equal layers are assembled once.
@@ -212,8 +212,8 @@ class Program:
             raise UnsupportedError("a cluster that exchanges tiles has no room for operands streamed at length")
 
     def _weight_map(self, weight: ir.Value, limit: int, columns: int) -> int:
-        """Boxes of `columns` rows of the weight (n, k) by 64 of its columns, as if it had `limit` of these; of a piece of
-        the rows where others load the rest."""
+        """Boxes of `columns` rows of the weight (n, k) by 64 of its columns, as if it had `limit` of these; with
+        multicast, of a piece of the rows."""
         element, number = element_of(weight), self._numbers[hash(weight)]
         n, k = shape_of(weight)
         if k * element_bytes(element) % 16:
