@@ -65,7 +65,7 @@ class PlaceStages(ModulePass):
             raise UserError(
                 f"place-stages: multicast={self.multicast} is for chained tiles, not for shape={self.shape}"
             )
-        if self.shape == "chained" and self.tile_rows not in (0, CHAINED_ROWS):
+        if (self.shape == "chained" or self.multicast > 1) and self.tile_rows not in (0, CHAINED_ROWS):
             raise UserError(f"place-stages: chained tiles have {CHAINED_ROWS} rows, found tile-rows={self.tile_rows}")
         chaining = Chaining(target, self.cluster, self.multicast)
         for pipeline in kitsune.pipelines(module):
@@ -77,6 +77,8 @@ class PlaceStages(ModulePass):
             order = {stage.name: i for i, stage in enumerate(stages)}
             queues = [queue_cost(queue, order) for queue in pipeline.queues]
             chained, reason = chaining(pipeline)
+            if self.multicast > 1 and reason:
+                raise UserError(f"pipeline '{pipeline.label}' cannot have multicast={self.multicast}: {reason}")
             if self.shape == "chained" and reason:
                 raise UserError(f"pipeline '{pipeline.label}' cannot be chained: {reason}; use shape=auto")
             tile_rows = self.tile_rows or (

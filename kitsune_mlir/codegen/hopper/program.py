@@ -111,6 +111,8 @@ class Program:
         check_pressure(self)
 
     def _check_multicast(self, products: list[ir.OpView]) -> None:
+        if self.multicast not in CLUSTERS:
+            raise UnsupportedError(f"{self.multicast} CTAs do not share boxes of weights; {CLUSTERS[1:]} may")
         if self.cluster > 1:
             raise UnsupportedError("CTAs that share the columns of a tile have no boxes of weights in common")
         if self.rings:
