@@ -38,19 +38,19 @@ def run(model, rows, target, **how):
 
 @pytest.mark.parametrize(
     "widths, rows, multicast",
-    [((64, 128, 64), 1, 2), ((64, 256, 64), 385, 2), ((13, 37, 6), 129, 2), ((72, 8, 40), 700, 4)],
+    [((64, 128, 64), 1, 2), ((64, 256, 64), 385, 2), ((13, 37, 6), 257, 2), ((72, 8, 264), 700, 4)],
     ids=str,
 )
-@pytest.mark.parametrize("seed", range(2))
-def test_chains(widths, rows, multicast, seed, small_gpu):  # noqa: F811
-    (launch,) = run(mlp(BF16, widths, nn.SiLU), rows, small_gpu, seed=seed, multicast=multicast)
+def test_chains(widths, rows, multicast, small_gpu):  # noqa: F811
+    """Pieces of boxes beyond the weight too, and rows beyond the last that threads load and store."""
+    (launch,) = run(mlp(BF16, widths, nn.SiLU), rows, small_gpu, seed=rows, multicast=multicast)
     assert launch["cluster"] == multicast
 
 
 @pytest.mark.parametrize("rows", [129, 385])
 def test_the_columns_of_a_wide_product(rows, small_gpu):  # noqa: F811
-    """Row tiles beyond the rows, with every tile of the columns; several chunks of a streamed operand."""
-    (launch,) = run(mlp(BF16, (192, 640), nn.ReLU), rows, small_gpu)
+    """Row tiles beyond the rows, with every tile of the columns; a loop over the chunks of a streamed operand."""
+    (launch,) = run(mlp(BF16, (320, 640), nn.ReLU), rows, small_gpu)
     assert launch["cluster"] == 2
 
 
@@ -114,12 +114,11 @@ MUTATIONS = {
 }
 
 
-@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("name", MUTATIONS)
-def test_finds_what_is_broken(name, seed, small_gpu, monkeypatch):  # noqa: F811
+def test_finds_what_is_broken(name, small_gpu, monkeypatch):  # noqa: F811
     broken, (error, said) = MUTATIONS[name]
     for owner, method, other in broken():
         monkeypatch.setattr(owner, method, other)
-    program, made, _, args = runner(mlp(BF16, (64, 256, 256, 64), nn.ReLU), 1500, small_gpu, seed=seed)
+    program, made, _, args = runner(mlp(BF16, (64, 256, 256, 64), nn.ReLU), 1500, small_gpu)
     with pytest.raises(error, match=said):
         check(program, made, args, torch.zeros(1500, 64, dtype=BF16), 1)
