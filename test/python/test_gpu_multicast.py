@@ -47,10 +47,9 @@ def test_chains(widths, rows, multicast, small_gpu):  # noqa: F811
     assert launch["cluster"] == multicast
 
 
-@pytest.mark.parametrize("rows", [129, 385])
-def test_the_columns_of_a_wide_product(rows, small_gpu):  # noqa: F811
+def test_the_columns_of_a_wide_product(small_gpu):  # noqa: F811
     """Row tiles beyond the rows, with every tile of the columns; a loop over the chunks of a streamed operand."""
-    (launch,) = run(mlp(BF16, (320, 640), nn.ReLU), rows, small_gpu)
+    (launch,) = run(mlp(BF16, (320, 640), nn.ReLU), 257, small_gpu)
     assert launch["cluster"] == 2
 
 
@@ -58,7 +57,7 @@ def test_any_number_of_rows(small_gpu):  # noqa: F811
     torch.manual_seed(1)
     model = mlp(BF16, (64, 128, 128, 128, 24), nn.ReLU)
     program, made, device, _ = runner(model, 130, small_gpu, dynamic=True)
-    for count in (385, 1, 0, 128, 129, 2500):
+    for count in (385, 1, 0, 128, 129, 1300):
         x = torch.randn(count, 64, dtype=BF16)
         check(program, made, (x,), model(x).detach(), 2e-2)
     assert device.pipeline_launches == 5
