@@ -1,6 +1,7 @@
 """CTAs of a cluster with tiles of their own that load boxes of weights for one another, on the stand-in device."""
 
 import dataclasses
+from functools import partialmethod
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from test_gpu_models import check
 from test_gpu_pipelines import runner_of, small_gpu  # noqa: F401  (a fixture)
 from torch import nn
 
-from kitsune_mlir.codegen.hopper import cluster, tma
+from kitsune_mlir.codegen.hopper import cluster, tma, waits
 from kitsune_mlir.codegen.hopper.mbarrier import Ring
 from kitsune_mlir.codegen.pipeline import device as words
 
@@ -100,6 +101,10 @@ MUTATIONS = {
     ),
     "a release of nothing": (
         lambda: [(cluster, "remote_arrive", arrive_without_fence)],
+        (MemoryFault, "a copy that lands .* writes what is (read|written)"),
+    ),
+    "a wait for the own CTA": (
+        lambda: [(Ring, "wait_empty", partialmethod(Ring.wait_empty, wait=waits.on_barrier))],
         (MemoryFault, "a copy that lands .* writes what is (read|written)"),
     ),
     "boxes for the first CTA alone": (
