@@ -100,8 +100,7 @@ class Ring:
             init(device.add(self.barriers, (self.slots + number) * BYTES), consumers * self.ctas)
 
     def wait_full(self, slot: Slot, wait: Wait = waits.on_barrier) -> None:
-        """Of what another CTA's copies bring too: the copy engine's bytes are there for the CTA whose mbarrier counted
-        them."""
+        """A wait of the CTA suffices for what other CTAs have copied here: the bytes are there once counted here."""
         wait(self.full(slot), slot.parity, f"a full slot of the ring of {self.holds}", slot.number)
 
     def wait_empty(self, slot: Slot, wait: Wait | None = None) -> None:
