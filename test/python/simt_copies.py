@@ -54,7 +54,7 @@ def _start(
         cta.reach(clock.component, clock.now)
 
     def land() -> None:
-        agent.scheduler.add(barrier.land(nbytes, released))
+        agent.scheduler.add(barrier.land(nbytes, released, to is not run.cta))
 
     agent.scheduler.add([Copy(to.shared, places, content, land)])
     agent.pause = True

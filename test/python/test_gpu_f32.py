@@ -10,11 +10,10 @@ from torch import nn
 BOUNDS = {"highest": 2e-6, "high": 1e-3}
 
 
-def run(model, args, target, precision, cluster=0, seed=0):
+def run(model, args, target, precision, place="", seed=0):
     model = model.eval()
     with torch.no_grad():
         wanted = model.double()(*(x.double() for x in args)).float()
-    place = f"cluster={cluster}" if cluster else ""
     program, runner, device = runner_of(
         model.float(), args, target, "chained", seed=seed, tile=0, place=place, precision=precision
     )
@@ -48,7 +47,13 @@ def test_widths_and_rows(widths, rows, between, precision, small_gpu):  # noqa: 
 
 @pytest.mark.parametrize("precision", BOUNDS)
 def test_columns_shared_by_a_cluster(precision, small_gpu):  # noqa: F811
-    run(mlp((32, 256, 256)), (torch.randn(9, 32),), small_gpu, precision, cluster=2)
+    run(mlp((32, 256, 256)), (torch.randn(9, 32),), small_gpu, precision, "cluster=2")
+
+
+@pytest.mark.parametrize("precision", BOUNDS)
+def test_boxes_of_weights_for_two_ctas(precision, small_gpu):  # noqa: F811
+    run(mlp((40, 72, 12)), (torch.randn(300, 40),), small_gpu, precision, "multicast=2")
+    run(nn.Linear(200, 328), (torch.randn(130, 200),), small_gpu, precision, "multicast=2")
 
 
 @pytest.mark.parametrize("precision", BOUNDS)

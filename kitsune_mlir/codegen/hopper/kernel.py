@@ -2,7 +2,8 @@
 
     @pipeline(maps: struct by value, tensors..., outputs..., workspace, rows: i32)
 
-Each role has a range of CTAs. Cluster c of a role's n takes the tiles of 128 rows c, c + n, c + 2n, ... Each consumer
+Each role has a range of CTAs. Cluster c of a role's n takes the tiles of 128 rows c, c + n, c + 2n, ...: its CTAs
+share the columns of one tile, or (multicast) each has a tile and all share the boxes of weights. Each consumer
 warpgroup carries 64 of the rows through all stages of the role in its registers; one thread of the producer keeps
 the rings of weights filled. Between roles, tiles go through rings in L2 (tile_ring.py).
 """
@@ -87,11 +88,11 @@ class ChainedKernel:
         ctas = maps = 0
         replicas = {stage.role: stage.replicas or 1 for stage in pipeline.stages}
         for role in sorted(replicas):
-            program = Program(pipeline, target.sms, pipeline.cluster, role)
+            program = Program(pipeline, target.sms, pipeline.cluster, role, pipeline.multicast)
             layout = lay_out(program, target.shared_bytes)
             self.roles.append(_Role(program, layout, ctas, replicas[role], maps))
             ctas, maps = ctas + replicas[role], maps + len(program.maps)
-        self.ctas, self.cluster = ctas, pipeline.cluster
+        self.ctas, self.cluster = ctas, pipeline.cluster * pipeline.multicast
         self.tensors, self.results = self.roles[0].program.tensors, self.roles[0].program.results
         self.padded = set().union(*(role.program.padded for role in self.roles))
         self.packed = {number: packing for role in self.roles for number, packing in role.program.packed.items()}
@@ -160,14 +161,15 @@ class ChainedKernel:
     def _role_frame(self, role: _Role, kernel: Frame) -> _Frame:
         layout, base = role.layout, kernel.base
         vectors = device.shared(device.add(base, VECTORS_AT))
-        weights = Ring(base, device.add(base, layout.weights), layout.slots, layout.slot_bytes, "weights")
+        program, slots = role.program, device.add(base, layout.weights)
+        weights = Ring(base, slots, layout.slots, layout.slot_bytes, "weights", ctas=program.multicast)
         tiles = None
         if layout.tile_slots:
             barriers = device.add(base, weights.barrier_bytes)
-            place, by_warps = device.add(base, layout.tiles), role.program.reads_tiles
+            place, by_warps = device.add(base, layout.tiles), program.reads_tiles
             tiles = Ring(barriers, place, layout.tile_slots, TILE_SLOT_BYTES, "tiles", by_warps)
         own_maps = tma.map_pointer(kernel.maps, role.first_map)
-        grid = Tiles(role.program.grid_product, kernel.rows)
+        grid = Tiles(program.grid_product, kernel.rows, program.multicast)
         return _Frame(role, own_maps, kernel.pointers, kernel.workspace, base, vectors, weights, tiles, grid)
 
     def _each_role(self, frames: list[_Frame], emit: Callable[[_Frame], None]) -> None:
@@ -189,7 +191,7 @@ class ChainedKernel:
     def _init_barriers(self, frame: _Frame) -> None:
         for ring in filter(None, (frame.weights, frame.tiles)):
             ring.init(1, CONSUMERS * (wgmma.THREADS // warps.WARP if ring.by_warps else 1))
-        if self.cluster > 1:
+        if frame.role.program.cluster > 1:
             boxes = frame.role.program.exchanged_boxes
             for group in range(CONSUMERS):
                 barriers = self._exchange_barriers(frame) + group * exchange.barrier_bytes(boxes)
@@ -215,7 +217,7 @@ class ChainedKernel:
             device.loop(device.thread(), vector.nbytes // size, THREADS, copy)
 
     def _tiles(self, frame: _Frame, rings: Rings, body: Callable[[ir.Value, ir.Value, ir.Value | None], None]) -> None:
-        """A loop over the cluster's tiles; `body` takes a tile's number, first row and first column."""
+        """A loop over the cluster's tiles; `body` takes a tile's number, the CTA's first row and first column."""
         role, ctas = frame.role, self.cluster
 
         def tile(number: ir.Value, state: list[ir.Value]) -> list[ir.Value]:
@@ -242,7 +244,7 @@ class ChainedKernel:
         group_rows = device.mul(group, wgmma.ROWS)
         own, pair = device.add(group_rows, boxes.own_row), boxes.pair
         rings = frame.rings()
-        if self.cluster > 1:
+        if frame.role.program.cluster > 1:
             rings.exchange = self._exchange(frame, boxes)
         outbox = self._outbox(frame, group, boxes)
         split = len(self.tensors)

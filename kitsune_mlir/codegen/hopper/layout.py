@@ -12,10 +12,9 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.planning.target import Target
 
 from . import exchange, stores, tma
-from .program import TILE_ROWS, Program
+from .program import CLUSTERS, TILE_ROWS, Program
 from .wgmma import BOX_ROW
 
-CLUSTERS = (1, 2, 4)  # CTAs that may share a tile's columns
 CONSUMERS = 2
 VECTORS_AT = 1024
 MOST_SLOTS = 12
@@ -61,13 +60,14 @@ def lay_out(program: Program, shared_bytes: int) -> Layout:
     raise UnsupportedError(f"{tiles} bytes of vectors and tiles leave no room for weights in shared memory")
 
 
-def fit(pipeline: kitsune.PipelineOp, target: Target, cluster: int = 0) -> Program:
-    """The program of `cluster` CTAs, or of the fewest, whose registers and shared memory hold a tile. Raises
-    UnsupportedError, with what stops the fewest, when none do."""
+def fit(pipeline: kitsune.PipelineOp, target: Target, cluster: int = 0, multicast: int = 1) -> Program:
+    """The program of `cluster` CTAs, or of the fewest, whose registers and shared memory hold a tile; of one, where
+    `multicast` CTAs share boxes of weights. Raises UnsupportedError, with what stops the fewest, when none do."""
     first: UnsupportedError | None = None
-    for ctas in (cluster,) if cluster else CLUSTERS:
+    fewest = (1,) if multicast > 1 else CLUSTERS
+    for ctas in (cluster,) if cluster else fewest:
         try:
-            program = Program(pipeline, target.sms, ctas)
+            program = Program(pipeline, target.sms, ctas, multicast=multicast)
             lay_out(program, target.shared_bytes)
             return program
         except UnsupportedError as error:

@@ -3,6 +3,8 @@ each, and which boxes of weights the products take in which order. Producer and 
 
 In a cluster, each CTA computes its share of the columns of every product for the same rows. A tile that is a
 product's operand is then *exchanged*: every CTA gets the other shares into its shared memory (exchange.py).
+Or, with *multicast*, each CTA computes tiles of its own and they share the boxes of weights: each loads a piece of
+every box for all.
 
 Consecutive stages that differ only in what they name as residents form one block and one loop: ten
 equal layers are assembled once.
@@ -44,6 +46,7 @@ MOST_HELD_COLUMNS = 384  # of a product whose sums a warpgroup keeps in register
 MOST_F32_COLUMNS = 256  # of a product of f32 elements; in full precision every piece takes its part of the registers
 MOST_READ_COLUMNS = 320  # the same where more than products read the tile, as f32
 MOST_VECTOR_BYTES = 16384  # of one resident kept in shared memory
+CLUSTERS = (1, 2, 4)  # CTAs that may share a tile's columns, or boxes of weights
 
 
 @dataclass
@@ -76,9 +79,11 @@ class Program:
     """`tensors` are the kernel's inputs, `results` its outputs. Raises UnsupportedError for what warpgroups cannot
     chain."""
 
-    def __init__(self, pipeline: kitsune.PipelineOp, sms: int, cluster: int = 1, role: int | None = None):
+    def __init__(
+        self, pipeline: kitsune.PipelineOp, sms: int, cluster: int = 1, role: int | None = None, multicast: int = 1
+    ):
         stages = [stage for stage in pipeline.stages if role in (None, stage.role)]
-        self.cluster = cluster
+        self.cluster, self.multicast = cluster, multicast
         self.rings = ring_places(pipeline)[0]
         self._sms, self._row_tiles = sms, _row_tiles(stages)
         products = [op for stage in stages for op in stage.block.operations if op.operation.name == "linalg.matmul"]
@@ -95,6 +100,8 @@ class Program:
         self.on_chip = {queue.label for queue in pipeline.queues if not crosses(queue)}
         for stage in stages:
             _check(stage)
+        if multicast > 1:
+            self._check_multicast(products)
         self.blocks = [self._block(group) for group in equal_runs(stages)]
         self.store_maps = self._store_maps(stages)
         self.put_maps = {
@@ -108,6 +115,16 @@ class Program:
         self.exchanged_boxes = self._check_exchanges() if cluster > 1 else 0
         self._check_streams()
         check_pressure(self)
+
+    def _check_multicast(self, products: list[ir.OpView]) -> None:
+        if self.multicast not in CLUSTERS:
+            raise UnsupportedError(f"{self.multicast} CTAs do not share boxes of weights; {CLUSTERS[1:]} may")
+        if self.cluster > 1:
+            raise UnsupportedError("CTAs that share the columns of a tile have no boxes of weights in common")
+        if self.rings:
+            raise UnsupportedError("boxes of weights are not shared where stages have CTAs of their own")
+        if not products:
+            raise UnsupportedError("there are no weights to share")
 
     def _block(self, stages: list[kitsune.StageOp]) -> Block:
         block = Block(stages, StageNests(stages[0], self.on_chip))
@@ -134,7 +151,7 @@ class Program:
         passes, sets = -(-n // most), 1
         if passes > 1 and nest.local:
             raise UnsupportedError(f"{n} columns of a product are more than a warpgroup keeps in registers")
-        unit = BLOCK if passes == 1 else CHUNK
+        unit = BLOCK * self.multicast if passes == 1 else CHUNK  # a piece of a box is whole swizzle atoms of 8 rows
         if passes == 1 and n > SET_COLUMNS and not self._alone and nbytes == 2:
             sets = 2
         columns = -(-n // (passes * sets * unit)) * unit
@@ -162,7 +179,7 @@ class Program:
         if self.packed.setdefault(number, packing) != packing or not _only_weight(weight):
             raise UnsupportedError("an f32 weight that is read in two ways is not laid out for warpgroups")
         dims, stride = (packing.columns, shape_of(weight)[0]), packing.columns * 4
-        self.maps.append(TensorMap(number, "f32", dims, (stride,), (BOX_ROW // 4, columns)))
+        self.maps.append(TensorMap(number, "f32", dims, (stride,), (BOX_ROW // 4, columns // self.multicast)))
         map_ = len(self.maps) - 1
         shared = [1 if is_loaded(value) else self.cluster for value in tiles]
         return [
@@ -226,14 +243,15 @@ class Program:
             raise UnsupportedError("a cluster that exchanges tiles has no room for operands streamed at length")
 
     def _weight_map(self, weight: ir.Value, limit: int, columns: int) -> int:
-        """Boxes of `columns` rows of the weight (n, k) by 64 of its columns, as if it had `limit` of these."""
+        """Boxes of `columns` rows of the weight (n, k) by 64 of its columns, as if it had `limit` of these; with
+        multicast, of a piece of the rows."""
         element, number = element_of(weight), self._numbers[hash(weight)]
         n, k = shape_of(weight)
         if k * element_bytes(element) % 16:
             self.padded.add(number)
             k = padded_columns(k, element)
         stride = k * element_bytes(element)
-        self.maps.append(TensorMap(number, str(element), (limit, n), (stride,), (CHUNK, columns)))
+        self.maps.append(TensorMap(number, str(element), (limit, n), (stride,), (CHUNK, columns // self.multicast)))
         return len(self.maps) - 1
 
     def _rows_map(self, value: ir.Value) -> int | None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.mlir import arith, ir
 
-from . import mbarrier
 from .exchange import Exchange
 from .mbarrier import Ring, Slot
 from .stores import Boxes
@@ -58,4 +57,4 @@ class Rings:
                 condition = device.equal(boxes.lane, 0) if ring.by_warps else boxes.leader
                 if unless is not None:
                     condition = arith.andi(condition, arith.xori(unless, arith.constant(unless.type, 1)))
-                mbarrier.arrive(ring.empty(slot), condition)
+                ring.release(slot, condition)
