@@ -49,8 +49,8 @@ def fit_erfc(high: float, degree: int) -> list[float]:
 
 
 def fit_lower_tail(high: float, degree: int, absolute: bool = False) -> list[float]:
-    """p of that degree for which 2^p(a) comes closest to the normal distribution function N at -a, for a on [0, high]: in
-    the relative error or, if `absolute`, in the error of a N(-a)."""
+    """p of that degree for which 2^p(a) comes closest to N(-a), N the normal distribution function, for a on [0, high]:
+    in the relative error or, if `absolute`, in the error of a N(-a)."""
     a = (1 - np.cos(np.linspace(0, np.pi, 3000 if absolute else 2000))) / 2 * high
     powers, wanted = np.vander(a / high, degree + 1, increasing=True), special.log_ndtr(-a) / np.log(2.0)
     if absolute:  # about 1e-7: the solver's tolerances are absolute

@@ -110,8 +110,8 @@ def gelu(x: Scalar) -> Scalar:
 
 
 def gelu_by_tail(x: Scalar, far: float, tail: Sequence[float]) -> Scalar:
-    """x N(x) as max(x, 0) - |x| N(-|x|), where nothing cancels; N(-a) is 2^p(a) up to `far`, `tail` the coefficients of p.
-    The positive part is taken so that infinities and NaN come out as of the product, |x| being bounded."""
+    """x N(x) as max(x, 0) - |x| N(-|x|), where nothing cancels. N(-a) is 2^p(a), `tail` the coefficients of p, for a up
+    to `far`. The positive part is taken so that infinities and NaN come out as of the product, |x| being bounded."""
     size, negative = _least(abs(x), far), _least(x, 0.0)
     return fma(-size, exp2(polynomial(size, tail)), x - negative)
 

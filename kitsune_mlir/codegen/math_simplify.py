@@ -13,10 +13,10 @@ branches, for code that is repeated for every element.
     %a = arith.mulf %x, %y : f32        ->  the same with `fastmath<contract>`, so that mulf and addf
     %b = arith.addf %a, %z : f32            become one fma
 
-A sigmoid's is for the first mark alone, the others for both. Only f32 scalars are looked at: that is what epilogues are written in. Marked or not, a comparison in f64 of an f32
-with a constant becomes one in f32. A sigmoid goes through tanh, whose
-absolute error is 2^-12, where all that uses it are products (SiLU, gates); elsewhere, where a small one may be
-taken the logarithm of, it keeps its exponential and takes the reciprocal by one instruction.
+Only f32 scalars are looked at: that is what epilogues are written in. Marked or not, a comparison in f64 of an f32
+with a constant becomes one in f32. A sigmoid goes through tanh, whose absolute error is 2^-12, in fast code where all
+that uses it are products (SiLU, gates); elsewhere, where a small one may be taken the logarithm of, it keeps its
+exponential and takes the reciprocal by one instruction.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """What the CTAs of a cluster tell each other about the rows that they share: tiles and sums of rows.
 
 *Tiles*: each CTA computes a share of a tile's columns and keeps it in registers. Each warpgroup has in its shared
-memory room for its 64 rows of the other CTAs' shares, as swizzled boxes; products read them there. A share is sent box by box as it is computed: each warp lays 16 rows of it out in shared memory and stores them, 16
-bytes a thread, into the same rows of the other CTAs' boxes. For every box `full` counts the bytes that come in; `empty`
-counts the other CTAs that are done with the tile that went out.
+memory room for its 64 rows of the other CTAs' shares, as swizzled boxes; products read them there. A share is sent
+box by box as it is computed: each warp lays 16 rows of it out in shared memory and stores them, 16 bytes a thread, into
+the same rows of the other CTAs' boxes. For every box `full` counts the bytes that come in; `empty` counts the other
+CTAs that are done with the tile that went out.
 
 *Sums*: one f32 for each row goes from each CTA to each other, in two places in turn: a CTA can send the next sums
 only after it got the last ones, so it is never two ahead.

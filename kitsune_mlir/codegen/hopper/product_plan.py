@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 from kitsune_mlir.mlir import ir
 
@@ -43,13 +44,9 @@ class Segment:
     def boxes(self, turn: Turn) -> Iterator[tuple[int, int, bool]]:
         """The boxes of weights that a chunk meets: number of the set, columns to add for the piece, whether it is the
         last."""
-        for number in turn.sets:
-            for piece in range(self.pieces):
-                yield (
-                    number,
-                    piece * packed_width(self.width * self.parts),
-                    (number, piece) == (turn.sets[-1], self.pieces - 1),
-                )
+        last, low = (turn.sets[-1], self.pieces - 1), packed_width(self.width * self.parts)
+        for number, piece in product(turn.sets, range(self.pieces)):
+            yield number, piece * low, (number, piece) == last
 
 
 @dataclass(frozen=True)
