@@ -96,6 +96,7 @@ class Epilogue:
         last, blocks = self.product.sets - 1, blocks_of(self.product.n)
         begin = self._blocks(last).start
         if exchange is not None:
+            exchange.sent = 0
             yield partial(exchange.claim, boxes_of(self.product.n, nbytes))
             for box in range(begin // boxes):
                 yield partial(exchange.send, self.tile, box)
@@ -110,10 +111,11 @@ class Epilogue:
         return range(number * each, min((number + 1) * each, blocks_of(self.product.n)))
 
     def _pack(self, block: int) -> None:
-        self._compute(block)
-        if is_packed(self.tile.element):
-            for h in HALVES:
-                self.tile.word(block, h)
+        if not is_packed(self.tile.element):
+            self._compute(block)
+            return
+        for h in HALVES:
+            self.tile.word(block, h)
 
     def _compute(self, block: int) -> None:
         if (block, 0, 0) in self.tile.values or block >= blocks_of(self.product.n):

@@ -77,6 +77,7 @@ class Exchange:
     writer: Boxes
     turn: ir.Value
     sums_turn: ir.Value
+    sent: int = 0  # boxes of the tile at hand, in the order of the code
 
     def state(self) -> list[ir.Value]:
         return [self.turn, self.sums_turn]
@@ -122,6 +123,7 @@ class Exchange:
 
     def send(self, tile: Fragment, number: int) -> None:
         """A box of the own share, after `claim`. A warp's rows lie together, in the same order here and there."""
+        self.sent = number + 1
         staging = self._place(self.staging, OUTBOX_BYTES)
         writer = Boxes.of(_thread(), self.writer.leader, self.writer.barrier)
         writer.write(staging, tile, number)

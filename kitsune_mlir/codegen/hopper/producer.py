@@ -78,16 +78,18 @@ class Producer:
         """The columns from `n` on."""
         for turn in product.turns():
             for segment in product.segments:
-                parts = turn.parts(segment)
-                self._repeat(parts.start, parts.stop, 1, partial(self._part, product, turn, segment, first_map, n))
+                for leg in segment.legs:
+                    self._repeat(0, segment.parts, 1, partial(self._part, product, turn, segment, leg, first_map, n))
 
-    def _part(self, product: Product, turn: Turn, segment: Segment, first_map: Int, n: Int, part: Int) -> None:
+    def _part(
+        self, product: Product, turn: Turn, segment: Segment, leg: range, first_map: Int, n: Int, part: Int
+    ) -> None:
         """A share of an exchanged tile, the CTA's own being part 0; else all columns of the segment."""
         share: Int = 0
         if segment.parts > 1:
             share = arith.remui(device.value(device.add(self._rank, part)), device.value(segment.parts))
         start = device.add(device.mul(share, segment.width), segment.start)
-        self._repeat(0, segment.chunks, 1, partial(self._chunk, product, turn, segment, first_map, n, start))
+        self._repeat(leg.start, leg.stop, 1, partial(self._chunk, product, turn, segment, first_map, n, start))
 
     def _chunk(
         self, product: Product, turn: Turn, segment: Segment, first_map: Int, n: Int, start: Int, chunk: Int

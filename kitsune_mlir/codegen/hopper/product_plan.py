@@ -36,31 +36,30 @@ class Segment:
     def chunks(self) -> int:
         return -(-self.width // self.chunk_columns)
 
+    @property
+    def legs(self) -> list[range]:
+        """Its chunks in the order of the products: of an exchanged tile, which is computed in two halves, first those of
+        the first half, the own CTA's and the others'."""
+        half = int(__import__("os").environ.get("LEG", "2"))
+        if self.parts == 1 or half == 0:
+            return [range(self.chunks)]
+        middle = self.chunks // 2 if half == 2 else 3 * self.chunks // 4
+        return [range(middle), range(middle, self.chunks)]
+
     def steps(self, chunk: int) -> int:
         """Of the products of a chunk."""
         columns = min(self.chunk_columns, self.width - chunk * self.chunk_columns)
         return -(-columns * self.nbytes // STEP_BYTES)
 
-    def boxes(self, turn: Turn) -> Iterator[tuple[int, int, bool]]:
+    def boxes(self, turn: tuple[int, ...]) -> Iterator[tuple[int, int, bool]]:
         """The boxes of weights that a chunk meets: number of the set, columns to add for the piece, whether it is the
         last."""
-        last, low = (turn.sets[-1], self.pieces - 1), packed_width(self.width * self.parts)
-        for number, piece in product(turn.sets, range(self.pieces)):
+        last, low = (turn[-1], self.pieces - 1), packed_width(self.width * self.parts)
+        for number, piece in product(turn, range(self.pieces)):
             yield number, piece * low, (number, piece) == last
 
 
-@dataclass(frozen=True)
-class Turn:
-    """Chunks of a product taken one after another: each for every set of `sets`, of the CTA's own columns of the
-    operands (`own`), of the other CTAs' (`others`), or of both; `ends` says that the sets' sums are then whole."""
-
-    sets: tuple[int, ...]
-    own: bool = True
-    others: bool = True
-    ends: bool = True
-
-    def parts(self, segment: Segment) -> range:
-        return range(0 if self.own else 1, segment.parts if self.others else 1)
+Turn = tuple[int, ...]  # the sets of sums that a product's chunks are multiplied for, one after another
 
 
 @dataclass
@@ -91,13 +90,16 @@ class Product:
         return -(-self.n // (self.columns * self.sets))
 
     def turns(self) -> list[Turn]:
-        """The order of its chunks. Set after set, so that one set's columns are worked on while the next is multiplied;
-        what other CTAs compute is multiplied last, so that it has time to come. A chunk that is streamed is
-        multiplied with every set while it is there."""
+        """In which order. Set after set, so that one set's columns are worked on while the next is multiplied. A chunk
+        that is streamed is multiplied for every set while it is there."""
         sets = range(self.sets)
         if any(segment.rows_map is not None for segment in self.segments):
-            return [Turn(tuple(sets))]
-        if all(segment.parts == 1 for segment in self.segments):
-            return [Turn((number,)) for number in sets]
-        own = [Turn((number,), others=False, ends=False) for number in sets]
-        return own + [Turn((number,), own=False) for number in sets]
+            return [tuple(sets)]
+        return [(number,) for number in sets]
+
+    @property
+    def undisturbed(self) -> int:
+        """Chunks that can be multiplied before other CTAs must have been sent the last of the tile."""
+        return sum(len(leg) * segment.parts for segment in self.segments for leg in segment.legs[:-1]) + sum(
+            len(segment.legs[-1]) for segment in self.segments
+        )

@@ -14,7 +14,7 @@ from . import tf32, warps, wgmma
 from .background import Background
 from .fragments import Fragment, Lanes
 from .mbarrier import Slot
-from .product_plan import Product, Segment, Turn
+from .product_plan import Product, Segment
 from .rings import Rings, Used
 from .stash import Stash
 from .stores import Boxes
@@ -61,28 +61,28 @@ class Products:
         sums: dict[int, Sums] = {}
         whole: tuple[int, ...] = ()  # sets whose last chunk is in flight
         for turn in turns:
-            if turn is not turns[0] or len(turn.sets) > 1:
-                self.background.settle()  # it may read this set's registers; other CTAs wait for what it sends
-            chunks = list(self._chunks(product, turn, operands))
+            if turn is not turns[0] or len(turn) > 1:
+                self.background.settle()  # it may read this set's registers
+            chunks = list(self._chunks(product, operands))
+            places = len(chunks) if turn is not turns[0] else product.undisturbed
             for number, (segment, part, chunk, operand) in enumerate(chunks):
                 if segment.pieces > 1 and used is not None:  # registers hold the words of one chunk
                     wgmma.wait(0)
                     self.rings.release(used, self._boxes)
                     used = None
                 a = self._operand(segment, part, chunk, operand)
-                for (one, _, last), words in zip(segment.boxes(turn), a * len(turn.sets)):
+                for (one, _, last), words in zip(segment.boxes(turn), a * len(turn)):
                     start = sums.get(one) or self._begin(product, one)
                     sums[one] = self._multiply(product, start, words, segment.steps(chunk), one not in sums)
                     for ended in whole:
                         self._end(ended, sums[ended], 1, ready)
                     whole = ()
-                    left = len(chunks) - number - (not turn.ends)
-                    self.background.advance(left)
+                    self.background.advance(places - number)
                     if used is not None:
                         wgmma.wait(1)
                         self.rings.release(used, self._boxes)
                     used = self.rings.step_on(segment.rows_map is not None and last)
-            whole = turn.sets if turn.ends else ()
+            whole = turn
         self.background.settle()
         for ended in whole:
             self._end(ended, sums[ended], 0, ready)
@@ -94,18 +94,19 @@ class Products:
                 warps.barrier(self._boxes.barrier, wgmma.THREADS)
             self.rings.exchange.release()
 
-    def _chunks(
-        self, product: Product, turn: Turn, operands: list[Operand]
-    ) -> Iterator[tuple[Segment, int, int, Operand]]:
+    def _chunks(self, product: Product, operands: list[Operand]) -> Iterator[tuple[Segment, int, int, Operand]]:
         for segment, operand in zip(product.segments, operands):
-            for part in turn.parts(segment):
-                for chunk in range(segment.chunks):
-                    yield segment, part, chunk, operand
+            for leg in segment.legs:
+                for part in range(segment.parts):
+                    for chunk in leg:
+                        yield segment, part, chunk, operand
 
     def _operand(self, segment: Segment, part: int, chunk: int, operand: Operand) -> list[Words]:
         """A chunk of the left operand, as each piece of the weight is multiplied with; waits for it."""
         if part:
             assert self.rings.exchange is not None
+            while self.rings.exchange.sent <= chunk:  # other CTAs do not wait for what this one sends later
+                self.background.advance_one()
             self.rings.exchange.receive(part, chunk)
             box = self.rings.exchange.box(part, chunk)
             return [wgmma.descriptor(box)] if segment.nbytes == 2 else self._read(segment, box, segment.steps(chunk))
@@ -148,26 +149,26 @@ class Products:
         self.background.settle()
 
         def chunk(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-            sums = [carried[one * count : (one + 1) * count] for one in turn.sets]
-            before, state = carried[len(turn.sets) * count :][:4], carried[len(turn.sets) * count + 4 :]
+            sums = [carried[one * count : (one + 1) * count] for one in turn]
+            before, state = carried[len(turn) * count :][:4], carried[len(turn) * count + 4 :]
             rings.resume(state)
             used: Used = Slot(*before[:2]), Slot(*before[2:])
             first = device.equal(number, 0)
             a = wgmma.descriptor(self._streamed_box())
-            for one in turn.sets:
+            for one in turn:
                 sums[one] = self._multiply(product, sums[one], a, wgmma.CHUNK // wgmma.STEP, first)
                 wgmma.wait(1)
-                rings.release(used, self._boxes, unless=first if one == turn.sets[0] else None)
-                used = rings.step_on(one == turn.sets[-1])
+                rings.release(used, self._boxes, unless=first if one == turn[0] else None)
+                used = rings.step_on(one == turn[-1])
             return [*(x for each in sums for x in each), *_numbers(used), *rings.state()]
 
         assert rings.tile is not None
-        start = [x for one in turn.sets for x in self._begin(product, one)]
+        start = [x for one in turn for x in self._begin(product, one)]
         start += [*_numbers((rings.weight, rings.tile)), *rings.state()]
         results = device.loop(0, segment.chunks, 1, chunk, start)
-        last = results[len(turn.sets) * count :]
+        last = results[len(turn) * count :]
         rings.resume(last[4:])
-        for one in turn.sets:
+        for one in turn:
             self._end(one, results[one * count : (one + 1) * count], 0, ready)
         self.rings.release((Slot(*last[:2]), Slot(*last[2:4])), self._boxes)
 
