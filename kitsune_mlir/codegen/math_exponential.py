@@ -181,6 +181,11 @@ def gelu(x: Scalar) -> Scalar:
     return math_fast.gelu_by_tail(x, 6.0, tables.LOWER_TAIL_32)
 
 
+def sigmoid(x: Scalar) -> Scalar:
+    """1 / (1 + e^-x) in f32; relative error 2^-23 (1 + |x|)."""
+    return approximate("rcp.approx.ftz.f32", approximate("ex2.approx.f32", x * -LOG2E) + 1.0)
+
+
 def _half_exp(x: Scalar) -> Scalar:
     """e^x / 2, which overflows later than e^x does."""
     return exp(x - 1.0) * (E / 2)

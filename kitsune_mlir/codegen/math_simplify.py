@@ -77,15 +77,16 @@ def _divide(op: ir.Operation) -> None:
     if divisor is not None and 2.0**-126 <= abs(divisor) <= 2.0**126:
         _replace(op, Scalar(above) * (1.0 / divisor))
     elif constant_number(above) == 1.0:
-        parts = _parts_of_sigmoid(below) if mark_of(op) == FAST else []
-        users = [use.owner.operation.name for use in op.results[0].uses]
-        if not parts or set(users) != {"arith.mulf"}:
-            _replace(op, math_fast.reciprocal(Scalar(below)))
-        else:
+        parts, users = _parts_of_sigmoid(below), [use.owner.operation.name for use in op.results[0].uses]
+        if parts and mark_of(op) == SHORT:
+            _replace(op, exponential.sigmoid(Scalar(parts[-1].operands[0])))
+        elif parts and set(users) == {"arith.mulf"}:
             _gate(op, Scalar(parts[-1].operands[0]))
-            for part in parts:
-                if not list(part.results[0].uses):
-                    part.erase()
+        else:
+            _replace(op, math_fast.reciprocal(Scalar(below)))
+        for part in parts:
+            if not list(part.results[0].uses):
+                part.erase()
 
 
 def _parts_of_sigmoid(below: ir.Value) -> list[ir.Operation]:

@@ -162,4 +162,4 @@ def _rolls(block: Block, program: Program) -> bool:
         return False
     product = block.products[hash(nest.op.results[0])]
     only_operands = all(is_only_operand(get.results[0]) for get in block.stage.gets)
-    return product.overlaps and is_deferred(nest) and only_operands and hash(nest.value) not in program.stashes
+    return product.sets > 1 and is_deferred(nest) and only_operands and hash(nest.value) not in program.stashes

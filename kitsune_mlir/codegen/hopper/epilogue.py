@@ -19,15 +19,14 @@ from kitsune_mlir.codegen.pipeline.loops import unflatten
 from kitsune_mlir.codegen.pipeline.memory import element_of, shape_of
 from kitsune_mlir.codegen.pipeline.nests import Nest
 from kitsune_mlir.mlir import arith, ir
-from kitsune_mlir.traffic import element_bytes
 
 from .exchange import Exchange
 from .fragments import HALVES, Fragment, Lanes, blocks_of, is_packed
-from .operands import is_held, is_multiplied, is_read_here
+from .operands import is_held, is_read_here
 from .product_plan import Product
 from .products import Products
 from .stores import boxes_of
-from .wgmma import BOX_ROW
+from .wgmma import CHUNK
 
 
 @dataclass
@@ -91,13 +90,12 @@ class Epilogue:
 
     def rest(self, exchange: Exchange | None) -> Iterator[Callable[[], None]]:
         """Pieces that compute the columns of the last set, and send all."""
-        nbytes = element_bytes(self.tile.element)
-        boxes = blocks_of(BOX_ROW // nbytes)
+        boxes = blocks_of(CHUNK)
         last, blocks = self.product.sets - 1, blocks_of(self.product.n)
         begin = self._blocks(last).start
         if exchange is not None:
             exchange.sent = 0
-            yield partial(exchange.claim, boxes_of(self.product.n, nbytes))
+            yield partial(exchange.claim, boxes_of(self.product.n))
             for box in range(begin // boxes):
                 yield partial(exchange.send, self.tile, box)
         for block in self._blocks(last):
@@ -111,9 +109,6 @@ class Epilogue:
         return range(number * each, min((number + 1) * each, blocks_of(self.product.n)))
 
     def _pack(self, block: int) -> None:
-        if not is_packed(self.tile.element):
-            self._compute(block)
-            return
         for h in HALVES:
             self.tile.word(block, h)
 
@@ -139,5 +134,5 @@ def element_at(evaluator: Evaluator, value: ir.Value, lanes: Lanes, block: int, 
 
 def is_deferred(nest: Nest) -> bool:
     """Whether a product's own stage reads its tile by products alone and keeps it: it need not be whole at once."""
-    multiplied = is_multiplied(element_of(nest.value)) and not is_read_here(nest.value)
-    return multiplied and is_held(nest) and not nest.stores and not nest.puts
+    packed = is_packed(element_of(nest.value)) and not is_read_here(nest.value)
+    return packed and is_held(nest) and not nest.stores and not nest.puts

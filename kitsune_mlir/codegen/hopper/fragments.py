@@ -121,18 +121,14 @@ class Fragment:
 
     def f32(self, block: int, half: int, e: int) -> ir.Value:
         """An element of a tile of f32; zero beyond its columns."""
-        self._make(block)
         x = self.values.get((block, half, e))
         return arith.constant(ir.F32Type.get(), 0.0) if x is None else x
-
-    def _make(self, block: int) -> None:
-        if (block, 0, 0) not in self.values and self.compute is not None:
-            self.compute(block)
 
     def word(self, block: int, half: int) -> ir.Value:
         """Two neighbouring columns; zeros beyond the tile."""
         if (block, half) not in self.words:
-            self._make(block)
+            if (block, half, 0) not in self.values and self.compute is not None:
+                self.compute(block)
             if (block, half, 0) not in self.values:
                 return device.value(0)
             self.words[block, half] = pack(self.values[block, half, 0], self.values[block, half, 1], self.element)

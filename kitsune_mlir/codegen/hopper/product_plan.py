@@ -40,11 +40,9 @@ class Segment:
     def legs(self) -> list[range]:
         """Its chunks in the order of the products: of an exchanged tile, which is computed in two halves, first those of
         the first half, the own CTA's and the others'."""
-        half = int(__import__("os").environ.get("LEG", "2"))
-        if self.parts == 1 or half == 0:
+        if self.parts == 1:
             return [range(self.chunks)]
-        middle = self.chunks // 2 if half == 2 else 3 * self.chunks // 4
-        return [range(middle), range(middle, self.chunks)]
+        return [range(self.chunks // 2), range(self.chunks // 2, self.chunks)]
 
     def steps(self, chunk: int) -> int:
         """Of the products of a chunk."""
@@ -80,12 +78,6 @@ class Product:
         return self.segments[0].nbytes
 
     @property
-    def overlaps(self) -> bool:
-        """Whether its tile may be computed while the next products run. Those of 16-bit elements then begin in other
-        registers if there are two sets; of f32, whose tile takes as many registers as its sums, always."""
-        return self.sets > 1 or self.nbytes == 4
-
-    @property
     def passes(self) -> int:
         return -(-self.n // (self.columns * self.sets))
 
@@ -99,7 +91,7 @@ class Product:
 
     @property
     def undisturbed(self) -> int:
-        """Chunks that can be multiplied before other CTAs must have been sent the last of the tile."""
+        """Chunks that can be multiplied before other CTAs must have been sent all of the tile that they read."""
         return sum(len(leg) * segment.parts for segment in self.segments for leg in segment.legs[:-1]) + sum(
             len(segment.legs[-1]) for segment in self.segments
         )

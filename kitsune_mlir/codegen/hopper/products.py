@@ -123,10 +123,7 @@ class Products:
         return [*tf32.operands(words, segment.pieces)]
 
     def _begin(self, product: Product, number: int) -> Sums:
-        """The registers of a set, whatever is in them; of f32 elements, others than the tile before still stands in."""
-        if product.nbytes == 4:
-            self.free.clear()
-            return wgmma.zeros(product.columns)
+        """The registers of a set, whatever is in them."""
         count = product.columns // 2
         found = self.free.pop(number)() if number in self.free else []
         return found if len(found) == count else wgmma.zeros(product.columns)

@@ -122,7 +122,7 @@ class StageCode:
         total, adds = nest.op.results[0], None if _starts_from_zero(nest.op) else nest.op.operands[2]
         product = self.block.products[hash(total)]
         whole = product.n % BLOCK == 0 and self.at.stash(nest.value) is None
-        defers = product.overlaps and is_deferred(nest) and whole
+        defers = product.sets > 1 and is_deferred(nest) and whole
         tile = Fragment(lanes, element_of(nest.value), shape_of(nest.value))
         evaluator = Evaluator(dict(self.memories))  # the tile itself is none of them
         return Epilogue(nest.value, total, adds, product, tile, evaluator, self.at.products, defers)
