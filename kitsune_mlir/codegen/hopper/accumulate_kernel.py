@@ -252,7 +252,7 @@ class SumConsumer:
         self.body, self.plan, self.frame, self.group = body, body.plan, body.frame, group
         self.thread = device.value(device.sub(device.thread(), wgmma.THREADS))  # among all consumers
         self.leader = device.equal(device.mod(self.thread, wgmma.THREADS), 0)
-        self.writer = Boxes.of(self.thread, self.leader, device.add(group, BARRIER + 1))
+        self.writer = Boxes.of(self.thread, self.leader, BARRIER + 1)
         self.own_row, self.pair = self.writer.own_row, self.writer.pair
         self.beside = self._beside_product()
 

@@ -32,7 +32,7 @@ class Consumer:
 
     def __init__(self, program: Program, lanes: Lanes, rings: Rings, around: Around):
         self._program, self._lanes, self._rings, self._around = program, lanes, rings, around
-        self._products = Products(rings, around.boxes, around.group_rows)
+        self._products = Products(rings, around.boxes)
         self._outgoing = Outgoing(program, around)
         self._tiles: dict[str, Fragment | Stash | RowValues] = {}  # by queue
         shares = {columns: self._share_lanes(columns) for columns in program.shares}

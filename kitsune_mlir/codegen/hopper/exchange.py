@@ -34,12 +34,6 @@ _ROW_BYTES = 4
 _PIECE = 16  # bytes that a thread stores at once
 
 
-def _thread() -> ir.Value:
-    """The thread's number in the CTA, asked for where it is used: what is computed from it is not moved out of loops,
-    where it would take registers."""
-    return device.assembly("mov.u32 $0, %tid.x;", "=r", [], device.i32())
-
-
 def barrier_bytes(share_boxes: int) -> int:
     """Shared memory of a warpgroup for barriers, where a share has so many boxes."""
     return (1 + PLACES + share_boxes) * mbarrier.BYTES
@@ -87,8 +81,7 @@ class Exchange:
 
     def _place(self, start: int, nbytes: int) -> Int:
         """Of the warpgroup, where each has so many bytes."""
-        group = device.sub(device.div(_thread(), THREADS), 1)  # after the producer
-        return device.add(device.mul(group, nbytes), device.add(warps.here(self.base), start))
+        return device.add(device.mul(warps.consumer(), nbytes), device.add(warps.here(self.base), start))
 
     @property
     def _empty(self) -> Int:
@@ -125,7 +118,7 @@ class Exchange:
         """A box of the own share, after `claim`. A warp's rows lie together, in the same order here and there."""
         self.sent = number + 1
         staging = self._place(self.staging, OUTBOX_BYTES)
-        writer = Boxes.of(_thread(), self.writer.leader, self.writer.barrier)
+        writer = Boxes.of(warps.thread(), self.writer.leader, self.writer.barriers)
         writer.write(staging, tile, number)
         warps.sync()
         own = device.add(device.mul(writer.warp, BOX_BYTES // WARPS), device.mul(writer.lane, _PIECE))

@@ -22,7 +22,7 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir
 from kitsune_mlir.planning.target import Target
 
-from . import cluster, exchange, mbarrier, stores, tma, waits, warps, wgmma
+from . import cluster, exchange, mbarrier, tma, waits, warps, wgmma
 from .consumer import Consumer
 from .exchange import Exchange
 from .fragments import Lanes
@@ -151,7 +151,7 @@ class ChainedKernel:
             warps.set_registers(CONSUMER_REGISTERS, grow=True)
             leader = device.equal(device.mod(device.thread(), wgmma.THREADS), 0)
             with waits.together(group, wgmma.THREADS, leader):
-                self._each_role(frames, lambda frame: self._consume(frame, device.sub(group, 1)))
+                self._each_role(frames, self._consume)
             device.scf.YieldOp([])
         if self.cluster > 1:
             cluster.barrier()  # nobody leaves while others may still write here
@@ -238,31 +238,28 @@ class ChainedKernel:
 
         self._tiles(frame, rings, body)
 
-    def _consume(self, frame: _Frame, group: ir.Value) -> None:
+    def _consume(self, frame: _Frame) -> None:
         leader = device.equal(device.mod(device.thread(), wgmma.THREADS), 0)
-        boxes = Boxes.of(device.thread(), leader, device.add(group, 1))
-        group_rows = device.mul(group, wgmma.ROWS)
-        own, pair = device.add(group_rows, boxes.own_row), boxes.pair
+        boxes = Boxes.of(device.thread(), leader)
         rings = frame.rings()
         if frame.role.program.cluster > 1:
             rings.exchange = self._exchange(frame, boxes)
-        outbox = self._outbox(frame, group, boxes)
+        outbox = self._outbox(frame, boxes)
         split = len(self.tensors)
         tensors = {hash(value): pointer for value, pointer in zip(self.tensors, frame.pointers)}
         outputs = {result.position: pointer for result, pointer in zip(self.results, frame.pointers[split:])}
 
         queues, program = frame.queues(), frame.role.program
-        room = program.stash_boxes * stores.BOX_BYTES
-        stashes = device.add(device.add(frame.base, frame.role.layout.stashes), device.mul(group, room))
+        stashes = device.add(frame.base, frame.role.layout.stashes)
 
         def body(number: ir.Value, row: ir.Value, column: ir.Value | None) -> None:
             valid = device.least(device.sub(frame.grid.rows, row), TILE_ROWS)
-            own_rows = (own, device.add(own, 8))
-            last = device.sub(valid, 1)
-            lanes = Lanes(own_rows, tuple(device.least(row, last) for row in own_rows), pair)
+            own = device.add(boxes.first_row, Boxes.of(warps.thread(), leader).own_row)
+            own_rows, last = (device.value(own), device.value(device.add(own, 8))), device.sub(valid, 1)
+            lanes = Lanes(own_rows, tuple(device.least(row, last) for row in own_rows), boxes.pair)
             first_row = arith.extui(ir.IntegerType.get_signless(64), row)
             around = Around(
-                *(tensors, outputs, frame.vectors, first_row, valid, group_rows, boxes, outbox, column),
+                *(tensors, outputs, frame.vectors, first_row, valid, boxes, outbox, column),
                 *(number, queues, stashes),
             )
             Consumer(program, lanes, rings, around).emit()
@@ -277,11 +274,10 @@ class ChainedKernel:
         zero = device.value(0)
         return Exchange(self.cluster, boxes, frame.base, *places, own, zero, zero)
 
-    def _outbox(self, frame: _Frame, group: ir.Value, boxes: Boxes) -> Outbox | None:
+    def _outbox(self, frame: _Frame, boxes: Boxes) -> Outbox | None:
         if not frame.role.program.store_maps and not frame.role.program.put_maps:
             return None
-        place = device.add(device.add(frame.base, frame.role.layout.outboxes), device.mul(group, stores.BYTES))
-        return Outbox(frame.maps, place, boxes)
+        return Outbox(frame.maps, device.add(frame.base, frame.role.layout.outboxes), boxes)
 
     def _finish(self, kernel: Frame) -> None:
         device.barrier()

@@ -29,13 +29,12 @@ class Around:
     vectors: ir.Value
     first_row: ir.Value  # of the tile, i64
     valid: ir.Value  # rows of the tile that exist
-    group_rows: Int  # first row of the warpgroup in the tile
     boxes: Boxes  # the thread's way to those of its warpgroup
     outbox: Outbox | None
     first_column: ir.Value | None = None  # of the tile, where the grid deals out columns too
     tile: ir.Value | None = None  # its number
     queues: dict[str, TileRing] = field(default_factory=dict)  # to and from other CTAs
-    stashes: Int = 0  # the warpgroup's boxes for tiles that wait
+    stashes: Int = 0  # the first warpgroup's boxes for tiles that wait
 
     @property
     def leader(self) -> ir.Value:
@@ -71,7 +70,7 @@ class Outgoing:
             queue.wait_empty(number)
         waits.leave_if_reported()
         assert self._around.outbox is not None
-        row = device.add(queue.row(number), self._around.group_rows)
+        row = device.add(queue.row(number), self._around.boxes.first_row)
         self._around.outbox.store(self._program.put_maps[label], tile, columns, (start, row))
 
     def store(self, tile: Fragment, store: kitsune.StoreOp, columns: int, start: Int) -> None:
@@ -85,7 +84,7 @@ class Outgoing:
             box = wgmma.BOX_ROW // element_bytes(tile.element)
             sent = columns if self._program.cluster == 1 else columns // box * box
             row = arith.trunci(device.i32(), self._around.first_row)
-            self._around.outbox.store(map_, tile, sent, (start, device.add(row, self._around.group_rows)))
+            self._around.outbox.store(map_, tile, sent, (start, device.add(row, self._around.boxes.first_row)))
         if sent < columns:
             memory = rows_of_tile(
                 self._around.outputs[store.position], store.operands[0], self._around.first_row, tile.lanes

@@ -38,8 +38,8 @@ class Segment:
 
     @property
     def legs(self) -> list[range]:
-        """Its chunks in the order of the products: of an exchanged tile, which is computed in two halves, first those of
-        the first half, the own CTA's and the others'."""
+        """Its chunks in the order of the products: of an exchanged tile, which is computed in two halves, those of the
+        first half, the own CTA's and the others', come first."""
         if self.parts == 1:
             return [range(self.chunks)]
         return [range(self.chunks // 2), range(self.chunks // 2, self.chunks)]

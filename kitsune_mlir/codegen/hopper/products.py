@@ -29,12 +29,12 @@ Ready = Callable[[int, Sums], None]
 class Products:
     """`free` gives, by set, values that nothing needs any more: a product's sums begin in their registers, which are
     never without a value, for undefined ones would stay alive around the loop over tiles. `boxes` reads boxes of the
-    warpgroup, `group_rows` is its first row in the tile."""
+    warpgroup."""
 
-    def __init__(self, rings: Rings, boxes: Boxes, group_rows: Int):
+    def __init__(self, rings: Rings, boxes: Boxes):
         self.rings, self.background = rings, Background()
         self.free: dict[int, Callable[[], Sums]] = {}
-        self._boxes, self._group_rows = boxes, group_rows
+        self._boxes = boxes
 
     def registers(self) -> list[ir.Value]:
         """What is in the registers of all sets, to carry it around a loop."""
@@ -207,7 +207,7 @@ class Products:
         tiles, slot = self.rings.tiles, self.rings.tile
         assert tiles is not None and slot is not None
         tiles.wait_full(slot)
-        return device.add(tiles.place(slot), device.mul(self._group_rows, wgmma.BOX_ROW))
+        return device.add(tiles.place(slot), device.mul(self._boxes.first_row, wgmma.BOX_ROW))
 
     def each_pass(self, product: Product, lanes: Lanes, first: Int, each: Callable[[Lanes, Int], None]) -> None:
         """Calls `each`, in code, for every pass over the product's columns, `first` and on, with the lanes standing

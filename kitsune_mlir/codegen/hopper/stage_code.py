@@ -60,7 +60,9 @@ class Place:
     def stash(self, value: ir.Value) -> Stash | None:
         """Where a tile waits for a later product."""
         box = self.program.stashes.get(hash(value))
-        return None if box is None else Stash(device.add(self.around.stashes, box * BOX_BYTES))
+        if box is None:
+            return None
+        return Stash(device.add(self.around.stashes, box * BOX_BYTES), self.program.stash_boxes * BOX_BYTES)
 
     @property
     def exchange(self) -> Exchange | None:

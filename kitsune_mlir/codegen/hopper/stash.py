@@ -29,16 +29,19 @@ WIDE_BYTES = 512  # beyond so many a tile and the next product's sums do not bot
 
 @dataclass
 class Stash:
-    """A tile in the boxes from `place` on; only products read it."""
+    """A tile in boxes of a warpgroup, which each has `room` bytes of; those of the first are at `start`. Only products
+    read it."""
 
-    place: Int
+    start: Int
+    room: int
 
     def chunk(self, number: int) -> ir.Value:
         """A descriptor of a box of its columns."""
         return wgmma.descriptor(self.box(number))
 
     def box(self, number: int) -> Int:
-        return device.add(self.place, number * BOX_BYTES)
+        own = device.mul(warps.consumer(), self.room)
+        return device.add(device.add(warps.here(self.start), own), number * BOX_BYTES)
 
     def load(self, index: Sequence[Int]) -> ir.Value:
         raise UnsupportedError("a warpgroup reads single elements of a tile that waits in shared memory")

@@ -29,19 +29,30 @@ def boxes_of(columns: int, nbytes: int = 2) -> int:
 @dataclass
 class Boxes:
     """A thread's way to boxes of its warpgroup. `own_row` is a thread's first row among the warpgroup's 64, `pair` 2q
-    (fragments.py), `leader` (i1) holds in one thread, `barrier` is the number of a barrier of this warpgroup alone."""
+    (fragments.py), `leader` (i1) holds in one thread, `barriers` is the number of the first of the barriers that
+    consumer warpgroups have alone. What depends on the warpgroup is computed where it is used (warps.consumer)."""
 
     own_row: ir.Value
     pair: ir.Value
     leader: ir.Value
-    barrier: Int
+    barriers: int
 
     @staticmethod
-    def of(thread: ir.Value, leader: ir.Value, barrier: Int) -> Boxes:
+    def of(thread: ir.Value, leader: ir.Value, barriers: int = 1) -> Boxes:
         """That of the thread of this number in the CTA."""
         lane, warp = device.mod(thread, warps.WARP), device.div(device.mod(thread, THREADS), warps.WARP)
         own_row = device.add(device.mul(warp, 2 * BLOCK), device.div(lane, 4))
-        return Boxes(device.value(own_row), device.value(device.mul(device.mod(lane, 4), 2)), leader, barrier)
+        return Boxes(device.value(own_row), device.value(device.mul(device.mod(lane, 4), 2)), leader, barriers)
+
+    @property
+    def barrier(self) -> Int:
+        """The number of the warpgroup's own."""
+        return device.add(warps.consumer(), self.barriers)
+
+    @property
+    def first_row(self) -> Int:
+        """The warpgroup's, in a tile."""
+        return device.mul(warps.consumer(), ROWS)
 
     @property
     def warp(self) -> Int:
@@ -101,8 +112,10 @@ ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{$0, $1, $2, $3}}, [place];
         """Of the row of an 8 x 8 block that the lane names: four blocks, two halves of rows for each of two 16-byte
         chunks. Chunk c of row r lies at chunk c ^ (r mod 8): that of a later step is one xor away, done in the
         instruction's own text, for addresses are moved out of loops and take registers there."""
-        row_in_block, matrix = device.mod(self.lane, BLOCK), device.div(self.lane, BLOCK)
-        row = device.add(device.mul(self.warp, 2 * BLOCK), row_in_block)
+        thread = warps.thread()
+        lane, warp = device.mod(thread, warps.WARP), device.div(device.mod(thread, THREADS), warps.WARP)
+        row_in_block, matrix = device.mod(lane, BLOCK), device.div(lane, BLOCK)
+        row = device.add(device.mul(warp, 2 * BLOCK), row_in_block)
         row = device.add(row, device.mul(device.mod(matrix, 2), BLOCK))
         chunk = arith.xori(device.value(device.div(matrix, 2)), device.value(row_in_block))
         return device.add(device.add(box, device.mul(row, BOX_ROW)), device.mul(chunk, 16))
@@ -110,17 +123,17 @@ ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{$0, $1, $2, $3}}, [place];
 
 @dataclass
 class Outbox:
-    """A warpgroup's boxes at `place` in shared memory."""
+    """A warpgroup's boxes in shared memory; those of the first, after the producer's, are at `start`."""
 
     maps: ir.Value
-    place: Int
+    start: Int
     boxes: Boxes
 
     def store(self, map_: int, tile: Fragment, columns: int, at: tuple[Int, Int]) -> None:
         """Sends `columns` columns of a tile to the column and row `at` of an output."""
         nbytes = 2 if is_packed(tile.element) else 4
         for group in range(boxes_of(columns, nbytes)):
-            box = device.add(self.place, group % BOXES * BOX_BYTES)
+            box = device.add(self._place, group % BOXES * BOX_BYTES)
             with device.when(self.boxes.leader):
                 tma.wait_read(BOXES - 1 if group else 0)
             warps.barrier(self.boxes.barrier, THREADS)
@@ -130,6 +143,10 @@ class Outbox:
             with device.when(self.boxes.leader):
                 tma.store(tma.map_pointer(self.maps, map_), (device.add(at[0], group * BOX_ROW // nbytes), at[1]), box)
                 tma.commit()
+
+    @property
+    def _place(self) -> Int:
+        return device.add(warps.here(self.start), device.mul(warps.consumer(), BYTES))
 
     def finish(self) -> None:
         """Before the kernel ends: shared memory lives until all boxes are read."""

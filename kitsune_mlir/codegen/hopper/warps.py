@@ -6,7 +6,7 @@ from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.mlir import ir, nvvm
 
-WARP = 32  # threads
+WARP, WARPGROUP = 32, 128  # threads
 
 
 def set_registers(count: int, grow: bool) -> None:
@@ -24,6 +24,16 @@ def barrier(number: int, threads: Int) -> None:
 def here(x: Int) -> ir.Value:
     """The same number, i32, from which nothing is computed ahead: what is moved out of loops takes registers there."""
     return device.assembly("mov.b32 $0, $1;", "=r,r", [device.value(x)], device.i32())
+
+
+def thread() -> ir.Value:
+    """The thread's number in the CTA, asked for where it is used, for the same reason."""
+    return device.assembly("mov.u32 $0, %tid.x;", "=r", [], device.i32())
+
+
+def consumer() -> Int:
+    """The number of the thread's warpgroup behind the producer's, likewise."""
+    return device.sub(device.div(thread(), WARPGROUP), 1)
 
 
 def sync() -> None:
