@@ -87,6 +87,10 @@ class WarpClock:
         seen = self.clocks.seen[components(own), components(stamps)]
         return (clocks_of(stamps) <= seen) | ((stamps ^ own) & _WHO == 0)
 
+    def after(self, reader: int, latest: int, own: np.ndarray) -> bool:
+        """As simt_memory.Clock.after."""
+        return bool((clocks_of(latest) <= self.clocks.seen[_different(components(own)), reader]).all())
+
     def readers(self, own: np.ndarray) -> Iterator[tuple[int, Any]]:
         """The warps whose accesses these stamps are, and which of them."""
         by = components(own)
@@ -111,6 +115,10 @@ class EngineClock:
     def precedes(self, stamps: np.ndarray) -> np.ndarray:
         stamps = _different(stamps)
         return clocks_of(stamps) <= self.seen[components(stamps)]
+
+    def after(self, reader: int, latest: int) -> bool:
+        """Whether it comes after all accesses of a component, the latest of which has this stamp."""
+        return bool(clocks_of(latest) <= self.seen[reader])
 
     def proxied(self, stamps: np.ndarray, space: str) -> np.ndarray:
         """Whether writes are visible to it: its like made them, or a proxy fence followed."""

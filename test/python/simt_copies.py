@@ -10,7 +10,7 @@ import numpy as np
 from simt_barriers import MBarrier
 from simt_clocks import EngineClock
 from simt_cta import BulkGroups, CtaState
-from simt_memory import MemoryFault, Region
+from simt_memory import MemoryFault, Region, ends
 from simt_tma import MAP_BYTES, Box, box_places, laid_out, read_box
 
 if TYPE_CHECKING:
@@ -35,19 +35,19 @@ def _start(
     run: Assembler,
     mask: np.ndarray,
     to: CtaState,
-    place: int,
+    places: slice | np.ndarray,
     content: np.ndarray,
     barrier: MBarrier,
     source: Any,
     released: np.ndarray | None = None,
 ) -> None:
-    """A copy to shared memory at `place`, that counts on an mbarrier. `source`: the CTA it comes from, or None.
-    `released`: what came before it is seen with it."""
+    """A copy to ascending places in shared memory, that counts on an mbarrier. `source`: the CTA it comes from, or
+    None. `released`: what came before it is seen with it."""
     agent, nbytes = run.agent, len(content)
-    if place < 0 or place + nbytes > len(to.shared.bytes):
-        raise MemoryFault(f"a copy to {place:#x} goes beyond the end of shared memory")
+    first, end = ends(places)
+    if first < 0 or end > len(to.shared.bytes):
+        raise MemoryFault(f"a copy to {first:#x} goes beyond the end of shared memory")
     clock = _clock(run, mask, barrier)
-    places = slice(place, place + nbytes)
     to.shared.engine_write(places, clock)
     to.shared.bytes[places] = 0xFF
     for cta in {to, source} - {None}:
@@ -106,7 +106,7 @@ def load_box(
         barrier = run.agent.mbarrier(cta, barrier_place, mask)
         if len(read):
             region.engine_read(read, _clock(run, mask, barrier))
-        _start(run, mask, cta, place, content, barrier, None)
+        _start(run, mask, cta, slice(place, place + len(content)), content, barrier, None)
 
 
 def bulk_load(run: Assembler, mask: np.ndarray, to: Any, source: Any, size: Any, signal: Any, *_: Any) -> None:
@@ -118,7 +118,7 @@ def bulk_load(run: Assembler, mask: np.ndarray, to: Any, source: Any, size: Any,
     region = run.agent.memory.find(start)
     first = _within(region, start - region.start, nbytes)
     region.engine_read(slice(first, first + nbytes), _clock(run, mask, barrier))
-    _start(run, mask, owner, place, region.bytes[first : first + nbytes].copy(), barrier, None)
+    _start(run, mask, owner, slice(place, place + nbytes), region.bytes[first : first + nbytes].copy(), barrier, None)
 
 
 def bulk_send(run: Assembler, mask: np.ndarray, to: Any, source: Any, size: Any, signal: Any) -> None:
@@ -130,24 +130,38 @@ def bulk_send(run: Assembler, mask: np.ndarray, to: Any, source: Any, size: Any,
     first = _within(run.cta.shared, start, nbytes)
     run.cta.shared.engine_read(slice(first, first + nbytes), _clock(run, mask, barrier))
     content = run.cta.shared.bytes[first : first + nbytes].copy()
-    _start(run, mask, owner, place, content, barrier, run.cta)
+    _start(run, mask, owner, slice(place, place + nbytes), content, barrier, run.cta)
 
 
 def store_async(run: Assembler, mask: np.ndarray, to: Any, value: Any, signal: Any) -> None:
-    """Each thread's words to shared memory in the cluster, counted there. Its completion releases what the thread did
-    before (PTX ISA, st.async)."""
-    released = run.agent.clocks.release(run.agent.warps(mask))
+    """Each thread's words to shared memory in the cluster, counted there; those of a warp land together. Their
+    completion releases what the threads did before (PTX ISA, st.async)."""
+    agent, resolve = run.agent, run.cta.cluster.resolve
+    released = agent.clocks.release(agent.warps(mask))
     words = value if isinstance(value, tuple) else (value,)
-    lanes = np.flatnonzero(mask)
     columns = [np.broadcast_to(run.read(word), mask.shape) for word in words]
-    content = np.stack(columns, 1).astype(columns[0].dtype)
-    for lane in lanes:
-        alone = np.zeros_like(mask)
-        alone[lane] = True
-        owner, place, barrier = _target(run, alone, to, signal)
-        if place % content[lane].nbytes:
-            raise MemoryFault(f"st.async to {place:#x} is not aligned to {content[lane].nbytes} bytes")
-        _start(run, alone, owner, place, content[lane].view(np.uint8), barrier, None, released)
+    content = np.stack(columns, 1).astype(columns[0].dtype).view(np.uint8)
+    ((register,), (barrier_register,)) = to, signal
+    addresses, signals = (np.broadcast_to(run.read(x), mask.shape) for x in (register, barrier_register))
+    nbytes = content.shape[1]
+    for warp in np.unique(np.flatnonzero(mask) // 32):
+        lanes = mask & (np.arange(len(mask)) // 32 == warp)
+        for barrier_at in np.unique(signals[lanes]).tolist():
+            some = lanes & (signals == barrier_at)
+            first = int(addresses[some].min())
+            owner, place = resolve(run.cta, first)
+            signalled, barrier_place = resolve(run.cta, barrier_at)
+            if signalled is not owner or resolve(run.cta, int(addresses[some].max()))[0] is not owner:
+                raise MemoryFault("a copy to one CTA counts on an mbarrier of another")
+            starts = addresses[some] - (first - place)
+            if (starts % nbytes).any():
+                raise MemoryFault(f"st.async to {first:#x} is not aligned to {nbytes} bytes")
+            order = np.argsort(starts)
+            if (np.diff(starts[order]) < nbytes).any():
+                raise MemoryFault(f"st.async of several threads to one place from {first:#x} on")
+            places = (starts[order, None] + np.arange(nbytes)).reshape(-1)
+            barrier = agent.mbarrier(owner, barrier_place, some)
+            _start(run, some, owner, places, content[some][order].reshape(-1), barrier, None, released)
 
 
 def _target(run: Assembler, mask: np.ndarray, to: Any, signal: Any) -> tuple[CtaState, int, MBarrier]:
