@@ -196,7 +196,7 @@ def _mbarrier_init(run: Assembler, mask: np.ndarray, place: Any, count: Any) -> 
     address, cta = run.number(place, mask), run.cta
     if address % 8 or address < 0 or address + 8 > len(cta.shared.bytes):
         raise MemoryFault(f"an mbarrier at {address:#x} of {len(cta.shared.bytes)} bytes")
-    cta.shared.write(address + np.arange(8)[None], cta.clock, run.agent.thread_id[mask])
+    cta.shared.write(np.array([address]), 8, cta.clock, run.agent.thread_id[mask])
     name = f"the mbarrier at {address:#x} of CTA {cta.number}"
     (by,) = run.agent.warps(mask).tolist()
     cta.mbarriers[address] = MBarrier(name, run.number(count, mask), run.agent.clocks, by)

@@ -10,7 +10,7 @@ import numpy as np
 from simt_barriers import MBarrier
 from simt_clocks import EngineClock
 from simt_cta import BulkGroups, CtaState
-from simt_memory import MemoryFault, Region, ends
+from simt_memory import MemoryFault, Places, Region, ascending, each_byte, ends
 from simt_tma import MAP_BYTES, Box, box_places, laid_out, read_box
 
 if TYPE_CHECKING:
@@ -35,13 +35,13 @@ def _start(
     run: Assembler,
     mask: np.ndarray,
     to: CtaState,
-    places: slice | np.ndarray,
+    places: Places,
     content: np.ndarray,
     barrier: MBarrier,
     source: Any,
     released: np.ndarray | None = None,
 ) -> None:
-    """A copy to ascending places in shared memory, that counts on an mbarrier. `source`: the CTA it comes from, or
+    """A copy to places in shared memory, that counts on an mbarrier. `source`: the CTA it comes from, or
     None. `released`: what came before it is seen with it."""
     agent, nbytes = run.agent, len(content)
     first, end = ends(places)
@@ -49,14 +49,15 @@ def _start(
         raise MemoryFault(f"a copy to {first:#x} goes beyond the end of shared memory")
     clock = _clock(run, mask, barrier)
     to.shared.engine_write(places, clock)
-    to.shared.bytes[places] = 0xFF
+    each = each_byte(places)
+    to.shared.bytes[each] = 0xFF
     for cta in {to, source} - {None}:
         cta.reach(clock.component, clock.now)
 
     def land() -> None:
         agent.scheduler.add(barrier.land(nbytes, released))
 
-    agent.scheduler.add([Copy(to.shared, places, content, land)])
+    agent.scheduler.add([Copy(to.shared, each, content, land)])
     agent.pause = True
 
 
@@ -105,7 +106,7 @@ def load_box(
             raise MemoryFault("a copy to one CTA counts on an mbarrier of another")
         barrier = run.agent.mbarrier(cta, barrier_place, mask)
         if len(read):
-            region.engine_read(read, _clock(run, mask, barrier))
+            region.engine_read(ascending(read), _clock(run, mask, barrier))
         _start(run, mask, cta, slice(place, place + len(content)), content, barrier, None)
 
 
@@ -159,9 +160,8 @@ def store_async(run: Assembler, mask: np.ndarray, to: Any, value: Any, signal: A
             order = np.argsort(starts)
             if (np.diff(starts[order]) < nbytes).any():
                 raise MemoryFault(f"st.async of several threads to one place from {first:#x} on")
-            places = (starts[order, None] + np.arange(nbytes)).reshape(-1)
             barrier = agent.mbarrier(owner, barrier_place, some)
-            _start(run, some, owner, places, content[some][order].reshape(-1), barrier, None, released)
+            _start(run, some, owner, (starts[order], nbytes), content[some][order].reshape(-1), barrier, None, released)
 
 
 def _target(run: Assembler, mask: np.ndarray, to: Any, signal: Any) -> tuple[CtaState, int, MBarrier]:
@@ -199,8 +199,8 @@ def store_box(rank: int, run: Assembler, mask: np.ndarray, to: list[Any], source
     region = run.agent.memory.find(box.pointer)
     first = _within(run.cta.shared, place, box.nbytes)
     places, exists = box_places(region, box, at)
-    source = first + laid_out(box)[exists].reshape(-1)  # what is beyond the tensor need not be there
-    _store(run, mask, source, region, places.reshape(-1))
+    source = first + laid_out(box)[exists]  # what is beyond the tensor need not be there
+    _store(run, mask, source, region, places)
 
 
 def bulk_store(run: Assembler, mask: np.ndarray, to: Any, source: Any, size: Any, *_: Any) -> None:
@@ -209,19 +209,20 @@ def bulk_store(run: Assembler, mask: np.ndarray, to: Any, source: Any, size: Any
     _whole(start, place, nbytes)
     region = run.agent.memory.find(start)
     target, first = _within(region, start - region.start, nbytes), _within(run.cta.shared, place, nbytes)
-    _store(run, mask, first + np.arange(nbytes), region, target + np.arange(nbytes))
+    each = np.arange(nbytes).reshape(-1, 16)
+    _store(run, mask, first + each, region, target + each)
 
 
 def _store(run: Assembler, mask: np.ndarray, source: np.ndarray, region: Region, places: np.ndarray) -> None:
-    """From places in shared memory to as many in a region."""
+    """[elements, bytes of one]: from places in shared memory to as many in a region."""
     (thread,), cta, scheduler = run.agent.thread_id[mask].tolist(), run.cta, run.agent.scheduler
     if thread not in cta.bulk:
         cta.bulk[thread] = BulkGroups(f"stores of CTA {cta.number} thread {thread}", run.agent.clocks)
     groups = cta.bulk[thread]
     group = groups.closed + 1
     if len(places):
-        cta.shared.engine_read(np.sort(source), run.agent.engine_clock(groups.reads, group, mask))
-        region.engine_write(np.sort(places), run.agent.engine_clock(groups.writes, group, mask))
+        cta.shared.engine_read(ascending(source), run.agent.engine_clock(groups.reads, group, mask))
+        region.engine_write(ascending(places), run.agent.engine_clock(groups.writes, group, mask))
     content = cta.shared.bytes[source]
     groups.in_flight[group] = groups.in_flight.get(group, 0) + 1
     cta.reach(groups.reads, group)

@@ -172,7 +172,7 @@ class Instructions(Simt):
         region, value = self._global.find(address), counter[0].copy()
         place = address - region.start
         if acquires:
-            region.read(place + np.arange(4)[None], self._clock, self.thread_id[mask], initial=True)
+            region.read(np.array([place]), 4, self._clock, self.thread_id[mask], initial=True)
             self._acquired(self._counters.at(address), mask)
             self.polls = f"byte {place} of {region.name} is {value}, at {mlir.location(op.location)}"
         return value
