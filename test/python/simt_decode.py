@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import simt_ptx
-from simt import DTYPES
+from simt import BINARY, CASTS, DTYPES, UNARY
 
 from kitsune_mlir.mlir import ir
 
@@ -63,6 +65,60 @@ class Op:
     location: ir.Location
     assembly: Assembly | None
     waits: bool  # whether it contains what may wait for other warps
+
+    @cached_property
+    def method(self) -> str:
+        """Of an interpreter, that runs it."""
+        return "_cast_op" if self.name.removeprefix("arith.") in CASTS else "_" + self.name.replace(".", "_")
+
+    @cached_property
+    def function(self) -> Callable[..., np.ndarray] | None:
+        """Of its operands, where it calculates with each thread's numbers alone."""
+        known, kind = BINARY.get(self.name) or UNARY.get(self.name), self.results and self.results[0].type
+        if known is None:
+            return None
+        if not self.name.startswith("math.") or kind.itemsize >= 4:
+            return lambda *arguments: np.asarray(known(*arguments)).astype(kind, copy=False)
+
+        def widened(*arguments: Any) -> np.ndarray:
+            wide = [np.asarray(a).astype(np.float32) if a.dtype != np.int64 else a for a in arguments]
+            return np.asarray(known(*wide)).astype(kind)
+
+        return widened
+
+    @cached_property
+    def constant(self) -> np.ndarray:
+        found = np.array(self.attributes["value"].value, self.results[0].type)
+        found.flags.writeable = False
+        return found
+
+    @cached_property
+    def position(self) -> int:
+        """In a vector or a struct."""
+        if "position" in self.attributes:
+            (place,) = list(ir.DenseI64ArrayAttr(self.attributes["position"]))
+        else:
+            (place,) = list(ir.DenseI64ArrayAttr(self.attributes["static_position"]))
+        return place
+
+    @cached_property
+    def step(self) -> tuple[int, int]:
+        """Of llvm.getelementptr: the index unless an operand says it, and the bytes of an element."""
+        (index,) = list(ir.DenseI32ArrayAttr(self.attributes["rawConstantIndices"]))
+        return index, _WIDTH[str(ir.TypeAttr(self.attributes["elem_type"]).value)]
+
+    @cached_property
+    def alignment(self) -> int | None:
+        given = self.attributes.get("alignment")
+        return ir.IntegerAttr(given).value if given is not None else None
+
+    @cached_property
+    def pointers(self) -> list[str]:
+        """The operands' types as text."""
+        return [str(kind) for kind in self.operand_types]
+
+
+_WIDTH = {"i1": 1, "i8": 1, "i16": 2, "bf16": 2, "f16": 2, "i32": 4, "f32": 4, "i64": 8, "f64": 8}
 
 
 def decode(op: ir.Operation) -> Op:
