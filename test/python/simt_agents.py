@@ -91,7 +91,9 @@ class Agent(Instructions):
         while frame.at < len(operations):
             op = operations[frame.at]
             frame.at += 1
-            if op.regions:
+            if op.function is not None:
+                values[op.results[0].key] = op.function(*[values[key] for key in op.operands])
+            elif op.regions:
                 if _CONTROL[op.name](self, op, frame):
                     return
             elif op.name in _ENDS:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import simt_ptx
-from simt import BINARY, CASTS, DTYPES, UNARY
+from simt import BINARY, CASTS, DTYPES, UNARY, arithmetic, cast, float_compare, int_compare
 
 from kitsune_mlir.mlir import ir
 
@@ -69,43 +69,16 @@ class Op:
     @cached_property
     def method(self) -> str:
         """Of an interpreter, that runs it."""
-        return "_cast_op" if self.name.removeprefix("arith.") in CASTS else "_" + self.name.replace(".", "_")
+        return "_" + self.name.replace(".", "_")
 
     @cached_property
-    def function(self) -> Callable[..., np.ndarray] | None:
-        """Of its operands, where it calculates with each thread's numbers alone."""
-        known, kind = BINARY.get(self.name) or UNARY.get(self.name), self.results and self.results[0].type
-        if known is None:
-            return None
-        if not self.name.startswith("math.") or kind.itemsize >= 4:
-            return lambda *arguments: np.asarray(known(*arguments)).astype(kind, copy=False)
-
-        def widened(*arguments: Any) -> np.ndarray:
-            wide = [np.asarray(a).astype(np.float32) if a.dtype != np.int64 else a for a in arguments]
-            return np.asarray(known(*wide)).astype(kind)
-
-        return widened
-
-    @cached_property
-    def constant(self) -> np.ndarray:
-        found = np.array(self.attributes["value"].value, self.results[0].type)
-        found.flags.writeable = False
-        return found
-
-    @cached_property
-    def position(self) -> int:
-        """In a vector or a struct."""
-        if "position" in self.attributes:
-            (place,) = list(ir.DenseI64ArrayAttr(self.attributes["position"]))
-        else:
-            (place,) = list(ir.DenseI64ArrayAttr(self.attributes["static_position"]))
-        return place
-
-    @cached_property
-    def step(self) -> tuple[int, int]:
-        """Of llvm.getelementptr: the index unless an operand says it, and the bytes of an element."""
-        (index,) = list(ir.DenseI32ArrayAttr(self.attributes["rawConstantIndices"]))
-        return index, _WIDTH[str(ir.TypeAttr(self.attributes["elem_type"]).value)]
+    def function(self) -> Callable[..., Any] | None:
+        """From its operands to its result, if it depends on nothing else."""
+        if self.name in BINARY or self.name in UNARY:
+            return arithmetic(self.name, self.results[0].type)
+        if self.name.removeprefix("arith.") in CASTS:
+            return cast(self.name, self.results[0].type)
+        return _FUNCTIONS[self.name](self) if self.name in _FUNCTIONS else None
 
     @cached_property
     def alignment(self) -> int | None:
@@ -118,7 +91,46 @@ class Op:
         return [str(kind) for kind in self.operand_types]
 
 
+def _constant(op: Op) -> Callable[..., Any]:
+    found = np.array(op.attributes["value"].value, op.results[0].type)
+    found.flags.writeable = False
+    return lambda: found
+
+
+def _predicate(op: Op) -> int:
+    return ir.IntegerAttr(op.attributes["predicate"]).value
+
+
+def _element(op: Op) -> Callable[..., Any]:
+    (place,) = list(ir.DenseI64ArrayAttr(op.attributes["static_position"]))
+    return lambda vectors: vectors[:, place]
+
+
+def _field(op: Op) -> Callable[..., Any]:
+    (place,) = list(ir.DenseI64ArrayAttr(op.attributes["position"]))
+    return lambda values: values[place]
+
+
 _WIDTH = {"i1": 1, "i8": 1, "i16": 2, "bf16": 2, "f16": 2, "i32": 4, "f32": 4, "i64": 8, "f64": 8}
+
+
+def _address(op: Op) -> Callable[..., Any]:
+    (index,) = list(ir.DenseI32ArrayAttr(op.attributes["rawConstantIndices"]))
+    width = _WIDTH[str(ir.TypeAttr(op.attributes["elem_type"]).value)]
+    if len(op.operands) == 1:
+        return lambda base: base + index * width
+    return lambda base, count: base + np.asarray(count).astype(np.int64) * width
+
+
+_FUNCTIONS: dict[str, Callable[[Op], Callable[..., Any]]] = {
+    "arith.constant": _constant,
+    "arith.cmpi": lambda op: int_compare(_predicate(op)),
+    "arith.cmpf": lambda op: float_compare(_predicate(op)),
+    "arith.select": lambda op: np.where,
+    "vector.extract": _element,
+    "llvm.extractvalue": _field,
+    "llvm.getelementptr": _address,
+}
 
 
 def decode(op: ir.Operation) -> Op:

@@ -71,12 +71,6 @@ class Instructions(Simt):
             return [op.function(*(self.values[value] for value in op.operands))]
         return getattr(self, op.method)(op, mask)
 
-    def _cast_op(self, op: Op, mask: np.ndarray) -> list[Any]:
-        return [self._cast(op)]
-
-    def _arith_constant(self, op: Op, mask: np.ndarray) -> list[Any]:
-        return [op.constant]
-
     def _gpu_barrier(self, op: Op, mask: np.ndarray) -> list[Any]:
         if not np.all(mask):
             raise MemoryFault(f"CTA {self.number} has a barrier that thread {np.argmin(mask)} does not reach")
@@ -95,11 +89,6 @@ class Instructions(Simt):
 
     def _llvm_mlir_addressof(self, op: Op, mask: np.ndarray) -> list[Any]:
         return [np.array(0)]
-
-    def _llvm_getelementptr(self, op: Op, mask: np.ndarray) -> list[Any]:
-        base, *dynamic = self._all(op.operands)
-        index, width = op.step
-        return [base + (np.asarray(dynamic[0]).astype(np.int64) if dynamic else index) * width]
 
     def _memory(self, pointer: str) -> tuple[Space, Clock]:
         """By the number of the address space in a pointer's type."""
@@ -134,12 +123,6 @@ class Instructions(Simt):
     def _vector_bitcast(self, op: Op, mask: np.ndarray) -> list[Any]:
         dtype, _ = op.results[0].type
         return [np.ascontiguousarray(self._see(op.operands[0])).view(dtype)]
-
-    def _vector_extract(self, op: Op, mask: np.ndarray) -> list[Any]:
-        return [self._see(op.operands[0])[:, op.position]]
-
-    def _llvm_extractvalue(self, op: Op, mask: np.ndarray) -> list[Any]:
-        return [self._see(op.operands[0])[op.position]]
 
     def _llvm_inline_asm(self, op: Op, mask: np.ndarray) -> list[Any]:
         text = ir.StringAttr(op.attributes["asm_string"]).value

@@ -54,10 +54,13 @@ class Clock:
             good |= (own & MANY == thread) & (clocks <= acquired[ctas])
         return good
 
-    def after(self, reader: int, latest: int, own: np.ndarray) -> bool:
-        """Whether accesses of `own` stamps come after all of one reader's, of which the latest has this stamp. False
-        where this alone does not say."""
-        return latest >> (THREAD_BITS + CTA_BITS) <= self.seen[reader]
+    def seen_by(self, own: np.ndarray) -> np.ndarray:
+        """What every access of these stamps comes after."""
+        return self.seen
+
+    @staticmethod
+    def clock_of(stamp: int) -> int:
+        return stamp >> (THREAD_BITS + CTA_BITS)
 
     def readers(self, own: np.ndarray) -> Iterator[tuple[int, Any]]:
         """Whose accesses these stamps are, and which of them."""
@@ -168,10 +171,11 @@ class Region:
         before = self._written[units]
         self._check(clock.precedes(before, own), units, own, clock, "writes what is written at the same time", before)
         low, high = int(starts.min()), int(starts.max()) + nbytes
+        seen = clock.seen_by(own)
         for reader, reads in self._reads.items():
             if reads.low < high and low < reads.high:
                 before = reads.stamps[units]
-                if not clock.after(reader, before.max(), own):
+                if clock.clock_of(before.max()) > seen[reader]:
                     good = clock.precedes(before, own)
                     self._check(good, units, own, clock, "writes what is read at the same time", before)
         self._written[units] = own
@@ -219,7 +223,7 @@ class Region:
         for reader, reads in self._reads.items():
             if reads.low < high and low < reads.high:
                 before = reads.stamps[units]
-                if not clock.after(reader, before.max()):
+                if clock.clock_of(before.max()) > clock.seen[reader]:
                     good = clock.precedes(before)
                     self._engine_check(good, units, clock, "writes what is read at the same time", before)
         self._written[units] = clock.stamp
