@@ -19,7 +19,7 @@ from kitsune_mlir.codegen.hopper.shares import ClusterShares
 from kitsune_mlir.codegen.hopper.tile_ring import TileRing
 from kitsune_mlir.codegen.hopper.tree import Tree
 
-BUDGET = "wait-budget=300"
+BUDGET = "wait-budget=120"
 
 
 def compiled(options, dtype=torch.float32, shape="spatial"):
