@@ -15,7 +15,7 @@ from examples.models import SMALL
 from kitsune_mlir.codegen.hopper import cluster
 from kitsune_mlir.codegen.hopper.exchange import Exchange
 from kitsune_mlir.codegen.hopper.rings import Rings
-from kitsune_mlir.codegen.hopper.shares import ClusterShares
+from kitsune_mlir.codegen.hopper.shares import ClusterShares, L2Shares
 from kitsune_mlir.codegen.hopper.tile_ring import TileRing
 from kitsune_mlir.codegen.hopper.tree import Tree
 
@@ -139,6 +139,11 @@ HANGS = {
         told("tiles=dsmem"),
         (ClusterShares, "release"),
         r"for a free slot of the ring of tiles: slot \d, parity [01] \(.*test_gpu_accumulate.py:\d+\)",
+    ),
+    "a share of a tile is not sent through L2": (
+        told("tiles=l2"),
+        (L2Shares, "send"),
+        r"for another CTA's share of a tile: its counter is 0, wanted 1 \(.*test_gpu_accumulate.py:\d+\)",
     ),
     "a tile is not sent": (shared, (cluster, "send"), r"for the other CTAs' shares of a tile: parity [01] \("),
 }
