@@ -89,7 +89,7 @@ def load_box(
     """[destination], [map, {coordinates}], [mbarrier], CTAs of the cluster, cache policy."""
     run.one(mask)
     address, barrier_at = run.number(to, mask), run.number(signal, mask)
-    owner, place = run.cta.cluster.resolve(run.cta, address)
+    owner, place = run.cta.cluster.resolve(address)
     box, at = _box(run, mask, rank, source, place)
     targets = [owner]
     if multicast:
@@ -101,7 +101,7 @@ def load_box(
     region = run.agent.memory.find(box.pointer)
     content, read = read_box(region, box, at)
     for cta in targets:
-        signalled, barrier_place = run.cta.cluster.resolve(run.cta, barrier_at)
+        signalled, barrier_place = run.cta.cluster.resolve(barrier_at)
         if signalled is not owner:
             raise MemoryFault("a copy to one CTA counts on an mbarrier of another")
         barrier = run.agent.mbarrier(cta, barrier_place, mask)
@@ -126,7 +126,7 @@ def bulk_send(run: Assembler, mask: np.ndarray, to: Any, source: Any, size: Any,
     """From own shared memory to that of a CTA of the cluster."""
     run.one(mask)
     owner, place, barrier = _target(run, mask, to, signal)
-    start, nbytes = run.number(source, mask), run.number(size, mask)
+    start, nbytes = run.cta.place(run.number(source, mask)), run.number(size, mask)
     _whole(place, start, nbytes)
     first = _within(run.cta.shared, start, nbytes)
     run.cta.shared.engine_read(slice(first, first + nbytes), _clock(run, mask, barrier))
@@ -150,9 +150,9 @@ def store_async(run: Assembler, mask: np.ndarray, to: Any, value: Any, signal: A
         for barrier_at in np.unique(signals[lanes]).tolist():
             some = lanes & (signals == barrier_at)
             first = int(addresses[some].min())
-            owner, place = resolve(run.cta, first)
-            signalled, barrier_place = resolve(run.cta, barrier_at)
-            if signalled is not owner or resolve(run.cta, int(addresses[some].max()))[0] is not owner:
+            owner, place = resolve(first)
+            signalled, barrier_place = resolve(barrier_at)
+            if signalled is not owner or resolve(int(addresses[some].max()))[0] is not owner:
                 raise MemoryFault("a copy to one CTA counts on an mbarrier of another")
             starts = addresses[some] - (first - place)
             if (starts % nbytes).any():
@@ -165,8 +165,8 @@ def store_async(run: Assembler, mask: np.ndarray, to: Any, value: Any, signal: A
 
 
 def _target(run: Assembler, mask: np.ndarray, to: Any, signal: Any) -> tuple[CtaState, int, MBarrier]:
-    owner, place = run.cta.cluster.resolve(run.cta, run.number(to, mask))
-    signalled, barrier_place = run.cta.cluster.resolve(run.cta, run.number(signal, mask))
+    owner, place = run.cta.cluster.resolve(run.number(to, mask))
+    signalled, barrier_place = run.cta.cluster.resolve(run.number(signal, mask))
     if signalled is not owner:
         raise MemoryFault("a copy to one CTA counts on an mbarrier of another")
     return owner, place, run.agent.mbarrier(owner, barrier_place, mask)
@@ -194,7 +194,7 @@ def _groups(run: Assembler, mask: np.ndarray) -> list[BulkGroups]:
 
 def store_box(rank: int, run: Assembler, mask: np.ndarray, to: list[Any], source: Any, *_: Any) -> None:
     run.one(mask)
-    place = run.number(source, mask)
+    place = run.cta.place(run.number(source, mask))
     box, at = _box(run, mask, rank, to, place)
     region = run.agent.memory.find(box.pointer)
     first = _within(run.cta.shared, place, box.nbytes)
@@ -205,7 +205,7 @@ def store_box(rank: int, run: Assembler, mask: np.ndarray, to: list[Any], source
 
 def bulk_store(run: Assembler, mask: np.ndarray, to: Any, source: Any, size: Any, *_: Any) -> None:
     run.one(mask)
-    start, place, nbytes = run.number(to, mask), run.number(source, mask), run.number(size, mask)
+    start, place, nbytes = run.number(to, mask), run.cta.place(run.number(source, mask)), run.number(size, mask)
     _whole(start, place, nbytes)
     region = run.agent.memory.find(start)
     target, first = _within(region, start - region.start, nbytes), _within(run.cta.shared, place, nbytes)

@@ -13,6 +13,7 @@ import numpy as np
 from simt_memory import MemoryFault
 
 THREADS, ROWS = 128, 64
+UNUSED = 16  # leading bytes where k runs along rows, which a GPU takes them to be
 _TEXT = re.compile(r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k(\d+)\.f32\.(\w+)\.(\w+)")
 _ITEMSIZE = {"bf16": 2, "f16": 2, "tf32": 4}
 _T = np.arange(THREADS)
