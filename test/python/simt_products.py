@@ -63,8 +63,6 @@ def _matrix(
 ) -> np.ndarray:
     """[rows, k] from shared memory."""
     found = [simt_wgmma.descriptor(bits) for bits in descriptors]
-    if not across and any(one.leading != simt_wgmma.UNUSED for one in found):
-        raise MemoryFault("a matrix descriptor says where boxes follow that are not there: is the CTA's rank in it?")
     if across:
         chunks = np.concatenate([one.chunks_across(rows) for one in found], 0)
     else:

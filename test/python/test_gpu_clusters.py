@@ -40,5 +40,5 @@ def test_a_rank_in_a_descriptor_is_found(small_gpu, monkeypatch):  # noqa: F811
     monkeypatch.setattr(wgmma, "_ADDRESS", -1)
     with pytest.raises(MemoryFault, match="is the CTA's rank in it"):
         run(mlp(torch.bfloat16, (64, 416, 416), nn.ReLU), (torch.randn(40, 64).bfloat16(),), small_gpu, 2e-2)
-    with pytest.raises(MemoryFault, match="a product of CTA . warpgroup . reads|beyond the end"):
+    with pytest.raises(MemoryFault, match="is the CTA's rank in it"):
         run_sum(Product(), tensors(200, 128, 128, torch.bfloat16), small_gpu, 2e-2, shape="chained sums=dsmem")
