@@ -48,11 +48,14 @@ def fit_erfc(high: float, degree: int) -> list[float]:
     return [float(c) for c in found.x[:-1] / high ** np.arange(degree + 1)]
 
 
-def fit_lower_tail(high: float, degree: int) -> list[float]:
-    """p of that degree for which 2^p(a) comes closest to the normal distribution function at -a, for a on [0, high], in
-    the relative error."""
-    a = (1 - np.cos(np.linspace(0, np.pi, 2000))) / 2 * high
+def fit_lower_tail(high: float, degree: int, absolute: bool = False) -> list[float]:
+    """p of that degree for which 2^p(a) comes closest to N(-a), N the normal distribution function, for a on [0, high]:
+    in the relative error or, if `absolute`, in the error of a N(-a)."""
+    a = (1 - np.cos(np.linspace(0, np.pi, 3000 if absolute else 2000))) / 2 * high
     powers, wanted = np.vander(a / high, degree + 1, increasing=True), special.log_ndtr(-a) / np.log(2.0)
+    if absolute:  # about 1e-7: the solver's tolerances are absolute
+        weight = special.ndtr(-a) * np.log(2.0) * np.maximum(a, 0.25) * 1e7
+        powers, wanted = powers * weight[:, None], wanted * weight
     most = -np.ones((len(a), 1))
     rows, limits = np.block([[powers, most], [-powers, most]]), np.concatenate([wanted, -wanted])
     cost = [0.0] * (degree + 1) + [1.0]
@@ -102,6 +105,8 @@ def main() -> None:
     print(f"ERFC_FAST = (\n{numbers})")
     numbers = "".join(f"    {c!r},\n" for c in fit_lower_tail(6.0, 5))
     print(f"LOWER_TAIL_FAST = (\n{numbers})")
+    numbers = "".join(f"    {c!r},\n" for c in fit_lower_tail(6.0, 8, absolute=True))
+    print(f"LOWER_TAIL_32 = (\n{numbers})")
 
 
 if __name__ == "__main__":

@@ -195,7 +195,8 @@ class PipelineOp(Kitsune.Operation, name="pipeline", traits=[ir.NoTerminatorTrai
     Until `design-pipeline` its body is the group's linalg on whole tensors with a `kitsune.store` for
     each output; then queues and stages, in an order in which every queue's producer stands before its
     consumers. Placement sets `tile_rows`, `target`, `predicted_us` (microseconds, of one run), `shape` ("chained",
-    "fused" or "spatial") and `cluster`, the CTAs that share a tile's columns, a tile, or a partial sum (1 when absent).
+    "fused" or "spatial"), `cluster`, the CTAs that share a tile's columns, a tile, or a partial sum (1 when absent),
+    and `multicast`, the CTAs that have neighbouring tiles and load every box of weights together (1 when absent).
     """
 
     sym_name: ir.StringAttr
@@ -217,6 +218,10 @@ class PipelineOp(Kitsune.Operation, name="pipeline", traits=[ir.NoTerminatorTrai
     @property
     def cluster(self) -> int:
         return integer(self, "cluster") or 1
+
+    @property
+    def multicast(self) -> int:
+        return integer(self, "multicast") or 1
 
     @property
     def block(self) -> ir.Block:
@@ -260,7 +265,9 @@ class PipelineOp(Kitsune.Operation, name="pipeline", traits=[ir.NoTerminatorTrai
     def verify_region_invariants(self) -> bool:
         if parent_of(self, PipelineOp.OPERATION_NAME) is not None:
             return fail(self, "cannot stand in another kitsune.pipeline")
-        if not check_integer(self, "tile_rows", 1) or not check_integer(self, "cluster", 1) or not check_body(self):
+        if not all(check_integer(self, name, 1) for name in ("tile_rows", "cluster", "multicast")):
+            return False
+        if not check_body(self):
             return False
         if not check_kind(self, "shape", ir.StringAttr, "the name of a shape"):
             return False

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from kitsune_mlir import mlir, plan
+from kitsune_mlir import mlir, plan, precision
 from kitsune_mlir.codegen.section import Section
 from kitsune_mlir.errors import InternalError, UnsupportedError, UserError
 from kitsune_mlir.loaded import Loaded
@@ -60,6 +60,7 @@ def compile(
     target: str | Sequence[str] = "cpu",
     dynamic_shapes: Any = None,
     dtype: str | None = None,
+    matmul_precision: str | None = None,
     options: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Compiled:
@@ -68,7 +69,9 @@ def compile(
     `model` is an nn.Module (with example `args`), an ExportedProgram, or the path of a .pt2, .onnx or
     .mlir file, or "module:function". `target` is one or several of "cpu", "sm_90a", ..., or paths of target
     descriptions. `dynamic_shapes` is torch.export's. `dtype` ("f32", "bf16") casts a copy of the model
-    first. `options` gives passes options of their own, as kitsune-opt takes them:
+    first. `matmul_precision` says how exactly products of f32 are computed on tensor cores, in torch's words:
+    "highest", as f32, or "high" or "medium", with operands rounded to tf32; None is torch's own setting
+    (torch.get_float32_matmul_precision). `options` gives passes options of their own, as kitsune-opt takes them:
     {"place-stages": "shape=spatial tile-rows=64"}. `progress` is told the name of each step as it begins.
 
     Raises UserError for what is wrong with the request, UnsupportedError for what cannot be compiled
@@ -76,10 +79,11 @@ def compile(
     """
     from kitsune_mlir.frontend import import_model
 
-    wanted = _targets(target)  # before the import, which may take long
+    chosen, wanted = precision.choose(matmul_precision), _targets(target)  # before the import, which may take long
     steps = _Steps(progress, _options(options))
     with _no_collection():
         program = steps.run("import", lambda: import_model(model, args, dynamic_shapes=dynamic_shapes, dtype=dtype))
+        precision.give(program.module, chosen)
         return _compile(program, wanted, steps)
 
 
@@ -87,10 +91,12 @@ def compile_program(
     program: Program,
     target: str | Sequence[str] = "cpu",
     *,
+    matmul_precision: str | None = None,
     options: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Compiled:
     """Compiles an imported program, whose module it changes, for one or several targets; see `compile`."""
+    precision.give(program.module, precision.choose(matmul_precision))
     return _compile(program, _targets(target), _Steps(progress, _options(options)))
 
 

@@ -79,7 +79,7 @@ def _build(pipeline: kitsune.PipelineOp, target: targets.Target, wait_budget: in
     if target.products == "wgmma" and any(stage.accumulates for stage in pipeline.stages):
         with contextlib.suppress(UnsupportedError):
             return _built(SpatialSumKernel(pipeline, target, wait_budget))
-    if pipeline.cluster > 1:
+    if pipeline.cluster > 1 or pipeline.multicast > 1:
         return _built(ChainedKernel(pipeline, target, wait_budget))
     if chained or target.products == "wgmma" and pipeline.tile_rows == TILE_ROWS:
         with contextlib.suppress(UnsupportedError):
@@ -107,6 +107,8 @@ class _Site:
         with ir.InsertionPoint(pipeline):
             for number in kernel.padded:
                 self.operands[number] = _widened(self.operands[number])
+            for number, packing in kernel.packed.items():
+                self.operands[number] = packing.apply(self.operands[number])
 
 
 def _widened(whole: ir.Value) -> ir.Value:

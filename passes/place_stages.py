@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kitsune_mlir import rows
-from kitsune_mlir.codegen.hopper import accumulate, spatial_sum
-from kitsune_mlir.codegen.hopper.layout import lay_out
-from kitsune_mlir.codegen.hopper.program import Program, fit
+from kitsune_mlir.codegen.hopper import accumulate, layout, spatial_sum
+from kitsune_mlir.codegen.hopper.program import CLUSTERS
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.form import Form, pipeline_form
@@ -35,14 +34,16 @@ SUM_CLUSTER = 2  # CTAs that add their partial sums up through dsmem
 @dataclass(frozen=True)
 class PlaceStages(ModulePass):
     """target: a name or the path of a description. shape: auto, chained, fused or spatial. tile_rows: 0 chooses.
-    cluster: CTAs that share a chained tile's columns, or add up partial sums through dsmem; 0 chooses. tiles: the
-    transport of queues of tiles, sums: that of partial sums; auto takes the fastest."""
+    cluster: CTAs that share a chained tile's columns, or add up partial sums through dsmem; 0 chooses. multicast: CTAs
+    that take chained tiles of their own and load boxes of weights for one another. tiles: the transport of queues of
+    tiles, sums: that of partial sums; auto takes the fastest."""
 
     name: ClassVar[str] = "place-stages"
     target: str = "cpu"
     shape: str = "auto"
     tile_rows: int = 0
     cluster: int = 0
+    multicast: int = 1
     tiles: str = "auto"
     sums: str = "auto"
 
@@ -56,9 +57,16 @@ class PlaceStages(ModulePass):
                 raise UserError(f"place-stages: {option} must be one of {known}, found '{found}'")
         if self.tile_rows < 0:
             raise UserError(f"place-stages: tile-rows must be 0 (chooses) or more, found {self.tile_rows}")
-        if self.shape == "chained" and self.tile_rows not in (0, CHAINED_ROWS):
+        if self.multicast not in CLUSTERS:
+            known = ", ".join(map(str, CLUSTERS))
+            raise UserError(f"place-stages: multicast must be one of {known}, found {self.multicast}")
+        if self.multicast > 1 and self.shape not in ("auto", "chained"):
+            raise UserError(
+                f"place-stages: multicast={self.multicast} is for chained tiles, not for shape={self.shape}"
+            )
+        if (self.shape == "chained" or self.multicast > 1) and self.tile_rows not in (0, CHAINED_ROWS):
             raise UserError(f"place-stages: chained tiles have {CHAINED_ROWS} rows, found tile-rows={self.tile_rows}")
-        chaining = Chaining(target, self.cluster)
+        chaining = Chaining(target, self.cluster, self.multicast)
         for pipeline in kitsune.pipelines(module):
             if not pipeline.is_designed:
                 raise UserError(f"pipeline '{pipeline.label}' has no stages; run design-pipeline before place-stages")
@@ -68,6 +76,8 @@ class PlaceStages(ModulePass):
             order = {stage.name: i for i, stage in enumerate(stages)}
             queues = [queue_cost(queue, order) for queue in pipeline.queues]
             chained, reason = chaining(pipeline)
+            if self.multicast > 1 and reason:
+                raise UserError(f"pipeline '{pipeline.label}' cannot have multicast={self.multicast}: {reason}")
             if self.shape == "chained" and reason:
                 raise UserError(f"pipeline '{pipeline.label}' cannot be chained: {reason}; use shape=auto")
             tile_rows = self.tile_rows or (
@@ -81,21 +91,25 @@ class PlaceStages(ModulePass):
             _rewrite(pipeline, placement, target.name)
 
 
-def chained_form(pipeline: kitsune.PipelineOp, target: targets.Target, cluster: int = 0) -> tuple[Chained | None, str]:
-    """How CTAs, `cluster` to a tile or as few as can, carry tiles through all stages in the registers of warpgroups;
-    None, and the reason, when they cannot."""
+def chained_form(
+    pipeline: kitsune.PipelineOp, target: targets.Target, cluster: int = 0, multicast: int = 1
+) -> tuple[Chained | None, str]:
+    """How CTAs, `cluster` to a tile or as few as can, carry tiles through all stages in the registers of warpgroups,
+    `multicast` of them sharing boxes of weights; None, and the reason, when they cannot."""
     if target.products != "wgmma":
         return None, f"{target.name} has no warpgroup products"
     try:
         if any(stage.accumulates for stage in pipeline.stages):
+            if multicast > 1:
+                raise UnsupportedError("a sum over the rows has no boxes of weights that CTAs could share")
             found = accumulate.fit(pipeline, target, cluster or SUM_CLUSTER)
             form = Chained(cluster or SUM_CLUSTER, blocks=found.blocks, shares=found.share > 0)
             return dataclasses.replace(form, apart=_may_stand_apart(pipeline, target)), ""
-        program = Program(pipeline, target.sms, cluster) if cluster else fit(pipeline, target.sms)
-        lay_out(program, target.shared_bytes)
+        program = layout.fit(pipeline, target, cluster, multicast)
     except UnsupportedError as error:
         return None, str(error)
-    return Chained(program.cluster, program.grid_product.passes if program.grid_product else 1), ""
+    column_tiles = program.grid_product.passes if program.grid_product else 1
+    return Chained(program.cluster, column_tiles, multicast=multicast), ""
 
 
 def _may_stand_apart(pipeline: kitsune.PipelineOp, target: targets.Target) -> bool:
@@ -123,14 +137,14 @@ def chains_apart(pipeline: kitsune.PipelineOp, target: targets.Target) -> bool:
 class Chaining:
     """`chained_form` on one target, asked once for pipelines of equal form."""
 
-    def __init__(self, target: targets.Target, cluster: int = 0):
-        self._target, self._cluster = target, cluster
+    def __init__(self, target: targets.Target, cluster: int = 0, multicast: int = 1):
+        self._target, self._cluster, self._multicast = target, cluster, multicast
         self._known: dict[Form, tuple[Chained | None, str]] = {}
 
     def __call__(self, pipeline: kitsune.PipelineOp) -> tuple[Chained | None, str]:
         form = pipeline_form(pipeline)
         if form not in self._known:
-            self._known[form] = chained_form(pipeline, self._target, self._cluster)
+            self._known[form] = chained_form(pipeline, self._target, self._cluster, self._multicast)
         return self._known[form]
 
 
@@ -151,6 +165,8 @@ def _rewrite(old: kitsune.PipelineOp, placement: Placement, target: str) -> None
         new.attributes["shape"] = ir.StringAttr.get(placement.shape)
         if placement.cluster > 1:
             new.attributes["cluster"] = ir.IntegerAttr.get(i64, placement.cluster)
+        if placement.multicast > 1:
+            new.attributes["multicast"] = ir.IntegerAttr.get(i64, placement.multicast)
         new.attributes["predicted_us"] = ir.FloatAttr.get(ir.F64Type.get(), round(placement.predicted_us, 3))
     body = new.regions[0].blocks.append()
     values: dict[int, ir.Value] = {}

@@ -9,6 +9,7 @@ from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.cost import StageCost
 from kitsune_mlir.planning.place import QueueCost
+from kitsune_mlir.precision import tensor_work
 from kitsune_mlir.traffic import element_bytes
 
 # Instructions of what is dear, as expanded for a GPU (codegen/device_math.py).
@@ -33,7 +34,7 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
         if op.name == "linalg.matmul":
             k = rows.Structured(op).maps[0].results
             contracted = [size for size, expr in zip(rows.shape_of(op.operands[0]), k) if "d2" in str(expr)]
-            flops += 2 * row_elements(op.results[0].type) * max(1, contracted[0])
+            flops += 2 * row_elements(op.results[0].type) * max(1, contracted[0]) * tensor_work(op)
         elif op.name == "linalg.generic":
             widest = max(row_elements(value.type) for value in op.operands if rows.is_tensor(value))
             simt += widest * sum(_DEAR.get(inner.operation.name, 1) for inner in op.regions[0].blocks[0].operations)

@@ -15,7 +15,7 @@ from kitsune_mlir.mlir import ir, linalg, tensor
 
 
 def turn_weights(pipeline: kitsune.PipelineOp) -> None:
-    """Rewrites the products of 16-bit elements of an unplaced pipeline."""
+    """Rewrites the products of floats of an unplaced pipeline."""
     turned: dict[int, ir.Value] = {}
     for stage in pipeline.stages:
         residents = stage.residents
@@ -24,7 +24,7 @@ def turn_weights(pipeline: kitsune.PipelineOp) -> None:
             if op.name != "linalg.matmul" or op.operands[1] not in residents:
                 continue
             weight, maps = op.operands[1], list(rows.Structured(op).maps)
-            if weight.type.element_type.width != 16 or maps[1].results[1] != ir.AffineDimExpr.get(1):
+            if weight.type.element_type.width not in (16, 32) or maps[1].results[1] != ir.AffineDimExpr.get(1):
                 continue
             with op.location, ir.InsertionPoint(pipeline):
                 if hash(weight) not in turned:

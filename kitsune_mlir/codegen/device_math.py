@@ -10,8 +10,9 @@ and the approximate instructions of the special function unit, accurate to the d
 
 f16 and bf16 are computed in f32. The *fast* forms (codegen/math_fast.py), good to the 8 bits of bf16, are taken
 for bf16 operations and for all those in an operation with the unit attribute `kitsune.fast_math` (a gpu.func, a
-gpu.module), where `simplify` comes first. absf, floor, fma, sqrt and their like are exact instructions, reached
-through LLVM's intrinsics.
+gpu.module), where `simplify` comes first. With the attribute `kitsune.short_math` f32 keeps its accuracy, but quotients
+and roots are not rounded correctly, which takes branches. absf, floor, fma, sqrt and their like are exact
+instructions, reached through LLVM's intrinsics.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from math import inf
 from kitsune_mlir.codegen import math_circular as circular
 from kitsune_mlir.codegen import math_exponential as exponential
 from kitsune_mlir.codegen import math_fast as fast_form
-from kitsune_mlir.codegen.math_simplify import constant_number, marked_fast, simplify
-from kitsune_mlir.codegen.scalar import Scalar
+from kitsune_mlir.codegen.math_simplify import FAST, SHORT, constant_number, mark_of, simplify
+from kitsune_mlir.codegen.scalar import Scalar, approximate
 from kitsune_mlir.mlir import arith, ir, llvm, vector, walk
 
 _FAST: dict[str, Callable[..., Scalar]] = {
@@ -89,6 +90,9 @@ _NATIVE = {
     "math.trunc": "llvm.trunc",
 }
 
+# In marked code, without the branches of what rounds correctly (PTX ISA 9.7.3): within 2 units in the last place.
+_SHORT = {"arith.divf": "div.full.f32", "math.sqrt": "sqrt.approx.f32"}
+
 _BITS = {"math.ctlz": "llvm.ctlz", "math.ctpop": "llvm.ctpop", "math.cttz": "llvm.cttz"}
 
 
@@ -105,6 +109,12 @@ def expand_math(root: ir.Operation) -> None:
                 _unroll(op, kind, fast)
             else:
                 _expand(op, fast)
+    for op in walk(root, *_SHORT):
+        if isinstance(op.results[0].type, ir.F32Type) and mark_of(op) == SHORT:
+            with op.context, op.location, ir.InsertionPoint(op):
+                short = approximate(_SHORT[op.name], *(Scalar(operand) for operand in op.operands))
+            op.results[0].replace_all_uses_with(short.value)
+            op.erase()
     for op in walk(root, *_NATIVE, *_BITS):
         with op.context, op.location, ir.InsertionPoint(op):
             kind, operands = op.results[0].type, list(op.operands)
@@ -130,7 +140,7 @@ def _is_narrow(kind: ir.Type) -> bool:
 def _is_fast(op: ir.Operation, kind: ir.Type) -> bool:
     if isinstance(kind, ir.BF16Type):
         return True
-    return isinstance(kind, ir.F16Type | ir.F32Type) and marked_fast(op)
+    return isinstance(kind, ir.F16Type | ir.F32Type) and mark_of(op) == FAST
 
 
 def _stays(op: ir.Operation, kind: ir.Type, fast: bool) -> bool:

@@ -176,6 +176,16 @@ def tanh(x: Scalar) -> Scalar:
     return select(size < 0.55, near, select(x.is_nan(), x, far))
 
 
+def gelu(x: Scalar) -> Scalar:
+    """x N(x), N being the normal distribution function; absolute error below 3e-7, or 2^-23 |x|."""
+    return math_fast.gelu_by_tail(x, 6.0, tables.LOWER_TAIL_32)
+
+
+def sigmoid(x: Scalar) -> Scalar:
+    """1 / (1 + e^-x) in f32; relative error 2^-23 (1 + |x|)."""
+    return approximate("rcp.approx.ftz.f32", approximate("ex2.approx.f32", x * -LOG2E) + 1.0)
+
+
 def _half_exp(x: Scalar) -> Scalar:
     """e^x / 2, which overflows later than e^x does."""
     return exp(x - 1.0) * (E / 2)

@@ -7,6 +7,7 @@ executes 16 a clock on a multiprocessor. Subnormal numbers may count as zero.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from math import log, pi
 
@@ -104,12 +105,15 @@ def _least(x: Scalar, bound: float) -> Scalar:
 
 
 def gelu(x: Scalar) -> Scalar:
-    """x N(x), N being the normal distribution function; relative error below 2^-11 from -6 on, 1e-8 below.
+    """x N(x), N being the normal distribution function; relative error below 2^-11 from -6 on, 1e-8 below."""
+    return gelu_by_tail(x, _FAR, tables.LOWER_TAIL_FAST)
 
-    It is max(x, 0) - |x| N(-|x|), where nothing cancels, and N(-a) is 2^p(a). The positive part is taken so that
-    infinities and NaN come out as of the product: |x| is bounded where N(-|x|) is 0."""
-    size, negative = _least(abs(x), _FAR), _least(x, 0.0)
-    return fma(-size, exp2(polynomial(size, tables.LOWER_TAIL_FAST)), x - negative)
+
+def gelu_by_tail(x: Scalar, far: float, tail: Sequence[float]) -> Scalar:
+    """x N(x) as max(x, 0) - |x| N(-|x|), where nothing cancels. N(-a) is 2^p(a), `tail` the coefficients of p, for a up
+    to `far`. The positive part is taken so that infinities and NaN come out as of the product, |x| being bounded."""
+    size, negative = _least(abs(x), far), _least(x, 0.0)
+    return fma(-size, exp2(polynomial(size, tail)), x - negative)
 
 
 @cache

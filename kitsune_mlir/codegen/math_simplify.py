@@ -1,4 +1,6 @@
-"""What is shortened in code marked `kitsune.fast_math` before its functions are expanded: `simplify`.
+"""What is shortened in marked code before its functions are expanded: `simplify`. The mark `kitsune.fast_math` asks for
+what is good to 16-bit elements; `kitsune.short_math` for f32 within a few units in the last place, but without
+branches, for code that is repeated for every element.
 
     %n = arith.negf %x : f32                %h = arith.mulf %x, %half : f32
     %e = math.exp %n : f32              ->  %t = tanh.approx of %h
@@ -12,20 +14,21 @@
     %b = arith.addf %a, %z : f32            become one fma
 
 Only f32 scalars are looked at: that is what epilogues are written in. Marked or not, a comparison in f64 of an f32
-with a constant becomes one in f32. A sigmoid goes through tanh, whose
-absolute error is 2^-12, where all that uses it are products (SiLU, gates); elsewhere, where a small one may be
-taken the logarithm of, it keeps its exponential and takes the reciprocal by one instruction.
+with a constant becomes one in f32. A sigmoid goes through tanh, whose absolute error is 2^-12, in fast code where all
+that uses it are products (SiLU, gates); elsewhere, where a small one may be taken the logarithm of, it keeps its
+exponential and takes the reciprocal by one instruction.
 """
 
 from __future__ import annotations
 
 from math import sqrt
 
+from kitsune_mlir.codegen import math_exponential as exponential
 from kitsune_mlir.codegen import math_fast
 from kitsune_mlir.codegen.scalar import Scalar, fma, rounded
 from kitsune_mlir.mlir import ir, walk
 
-FAST = "kitsune.fast_math"
+FAST, SHORT = MARKS = ("kitsune.fast_math", "kitsune.short_math")
 _CONTRACTED = ("arith.addf", "arith.mulf", "arith.subf")
 
 
@@ -47,18 +50,19 @@ def simplify(root: ir.Operation) -> None:
 
 
 def _marked_scalars(root: ir.Operation, *names: str) -> list[ir.Operation]:
-    return [op for op in walk(root, *names) if isinstance(op.results[0].type, ir.F32Type) and marked_fast(op)]
+    return [op for op in walk(root, *names) if isinstance(op.results[0].type, ir.F32Type) and mark_of(op)]
 
 
-def marked_fast(op: ir.Operation) -> bool:
-    """Whether the operation or one around it is marked."""
+def mark_of(op: ir.Operation) -> str | None:
+    """The mark of the operation, or of the nearest around it that has one."""
     around: ir.Operation | None = op
     while around is not None:
-        if FAST in around.attributes:
-            return True
+        for mark in MARKS:
+            if mark in around.attributes:
+                return mark
         parent = around.parent
         around = None if parent is None else parent.operation
-    return False
+    return None
 
 
 def constant_number(value: ir.Value) -> float | int | None:
@@ -73,15 +77,16 @@ def _divide(op: ir.Operation) -> None:
     if divisor is not None and 2.0**-126 <= abs(divisor) <= 2.0**126:
         _replace(op, Scalar(above) * (1.0 / divisor))
     elif constant_number(above) == 1.0:
-        parts = _parts_of_sigmoid(below)
-        users = [use.owner.operation.name for use in op.results[0].uses]
-        if not parts or set(users) != {"arith.mulf"}:
-            _replace(op, math_fast.reciprocal(Scalar(below)))
-        else:
+        parts, users = _parts_of_sigmoid(below), [use.owner.operation.name for use in op.results[0].uses]
+        if parts and mark_of(op) == SHORT:
+            _replace(op, exponential.sigmoid(Scalar(parts[-1].operands[0])))
+        elif parts and set(users) == {"arith.mulf"}:
             _gate(op, Scalar(parts[-1].operands[0]))
-            for part in parts:
-                if not list(part.results[0].uses):
-                    part.erase()
+        else:
+            _replace(op, math_fast.reciprocal(Scalar(below)))
+        for part in parts:
+            if not list(part.results[0].uses):
+                part.erase()
 
 
 def _parts_of_sigmoid(below: ir.Value) -> list[ir.Operation]:
@@ -134,7 +139,7 @@ def _gelu(erf: ir.Operation) -> None:
     if len(factors) == 2 and not (x in factors and 0.5 in [constant_number(factor) for factor in factors]):
         return
     with product.context, product.location, ir.InsertionPoint(product):
-        _replace(product, math_fast.gelu(Scalar(x)))
+        _replace(product, (math_fast.gelu if mark_of(product) == FAST else exponential.gelu)(Scalar(x)))
 
 
 def _constants(op: ir.Operation) -> list[float]:

@@ -212,10 +212,13 @@ def polynomial(x: Scalar, coefficients: Sequence[float]) -> Scalar:
     return total
 
 
-def approximate(instruction: str, x: Scalar) -> Scalar:
-    """A one-operand f32 instruction of the special function unit (PTX ISA 9.7.3): "ex2.approx.f32", ..."""
-    asm = llvm.inline_asm(x.value.type, [x.value], f"{instruction} $0, $1;", "=f,f")
-    return Scalar(asm)
+def approximate(instruction: str, *operands: Scalar) -> Scalar:
+    """An f32 instruction of the special function unit (PTX ISA 9.7.3): "ex2.approx.f32", ..."""
+    places = ", ".join(f"${i}" for i in range(len(operands) + 1))
+    constraints = ",".join(["=f", *["f"] * len(operands)])
+    return Scalar(
+        llvm.inline_asm(ir.F32Type.get(), [x.value for x in operands], f"{instruction} {places};", constraints)
+    )
 
 
 def rounded(number: float, bits: int = 24) -> float:

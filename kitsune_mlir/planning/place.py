@@ -43,15 +43,17 @@ class QueueCost:
 @dataclass(frozen=True)
 class Chained:
     """How a pipeline is chained: `cluster` CTAs share the columns of a tile, or `column_tiles` CTAs take a row tile's
-    columns by themselves. Where it sums over the rows, each CTA has one of `blocks` blocks of a partial sum; `cluster`
-    CTAs then add theirs up first; with `shares`, the CTAs of a partial sum can each compute a share of a tile; with
-    `apart`, the stage that computes tiles and the two that take them may have CTAs of their own."""
+    columns by themselves; `multicast` CTAs with a row tile each share the boxes of weights. Where it sums over the
+    rows, each CTA has one of `blocks` blocks of a partial sum; `cluster` CTAs then add theirs up first; with `shares`,
+    the CTAs of a partial sum can each compute a share of a tile; with `apart`, the stage that computes tiles and the
+    two that take them may have CTAs of their own."""
 
     cluster: int = 1
     column_tiles: int = 1
     blocks: int = 0
     shares: bool = False
     apart: bool = False
+    multicast: int = 1
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ class Placement:
     depths: tuple[int, ...]
     predicted_us: float
     cluster: int = 1
+    multicast: int = 1
 
 
 def place(
@@ -132,14 +135,20 @@ def _chained(
             for tile, sum_, cluster in _accumulations(form)
             if form.blocks * cluster <= target.sms
         ]
-    clusters = min(tiles * form.column_tiles, target.sms // form.cluster)
+    together = form.cluster * form.multicast
+    clusters = min(-(-tiles // form.multicast) * form.column_tiles, target.sms // together)
     transports = found.transports if form.cluster == 1 else ("dsmem",) * len(queues)
-    ctas, parts = clusters * form.cluster, form.cluster * form.column_tiles
+    ctas, parts = clusters * together, form.cluster * form.column_tiles
     pieces = max(1, -(-(rows or UNKNOWN_ROWS) // CHAINED_ROWS)) * parts
     predicted = pipeline_us([[stage.part(parts) for stage in stages]], [ctas], pieces, CHAINED_ROWS, target, False)
     return [
         dataclasses.replace(
-            found, replicas=(ctas,), transports=transports, cluster=form.cluster, predicted_us=predicted
+            found,
+            replicas=(ctas,),
+            transports=transports,
+            predicted_us=predicted,
+            cluster=form.cluster,
+            multicast=form.multicast,
         )
     ]
 

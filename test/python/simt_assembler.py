@@ -124,12 +124,16 @@ class Assembler:
             raise MemoryFault(f"{count} threads of CTA {self.cta.number} do '{self.op.assembly.text}'")
 
     def mbarrier(self, operand: Any, mask: np.ndarray) -> MBarrier:
+        return self.reached(operand, mask)[0]
+
+    def reached(self, operand: Any, mask: np.ndarray) -> tuple[MBarrier, bool]:
+        """An mbarrier, and whether it is another CTA's."""
         owner, place = self.cta.cluster.resolve(self.number(operand, mask))
         barrier = self.agent.mbarrier(owner, place, mask)
         if owner is not self.cta:
             for warp in self.agent.warps(mask):
                 owner.reach(int(warp), int(self.agent.clocks.now[warp]))
-        return barrier
+        return barrier, owner is not self.cta
 
 
 def _settled(value: Any) -> Any:
@@ -206,11 +210,11 @@ def _mbarrier_init(run: Assembler, mask: np.ndarray, place: Any, count: Any) -> 
 def _mbarrier_arrive(
     run: Assembler, mask: np.ndarray, _: str, place: Any, count: Any = 1, relaxed: bool = False
 ) -> None:
-    barrier, each = run.mbarrier(place, mask), run.number(count, mask)
+    (barrier, far), each = run.reached(place, mask), run.number(count, mask)
     released = run.agent._released(mask)
     if relaxed:
         released = run.agent.clocks.fenced[run.agent.warps(mask)].max(0)
-    run.agent.scheduler.add(barrier.arrive(each * int(np.count_nonzero(mask)), released))
+    run.agent.scheduler.add(barrier.arrive(each * int(np.count_nonzero(mask)), released, far))
 
 
 def _mbarrier_expect(run: Assembler, mask: np.ndarray, _: str, place: Any, nbytes: Any) -> None:
@@ -221,14 +225,14 @@ def _mbarrier_expect(run: Assembler, mask: np.ndarray, _: str, place: Any, nbyte
 def _mbarrier_wait(
     run: Assembler, mask: np.ndarray, to: str, place: Any, parity: Any, sleep: Any = None, relaxed: bool = False
 ) -> None:
-    """With a limit to its sleep it comes back without success too."""
+    """At cluster scope if relaxed, else of this CTA. With a limit to its sleep it comes back without success too."""
     barrier = run.mbarrier(place, mask)
     if barrier.passed(run.number(parity, mask)):
         if relaxed:
             found, warps = run.agent.clocks.found, run.agent.warps(mask)
             found[warps] = np.maximum(found[warps], barrier.clock)
         else:
-            run.agent._acquired(barrier.clock, mask)
+            run.agent._acquired(barrier.near, mask)
         run.write(to, np.array(True))
     elif sleep is None:
         run.agent.wait(barrier)
@@ -287,6 +291,28 @@ def _store_matrices(run: Assembler, mask: np.ndarray, place: Any, words: tuple[A
         run.agent.store_cluster(rows.reshape(-1), columns, mask)
 
 
+def _load_matrices(run: Assembler, mask: np.ndarray, words: tuple[Any, ...], place: Any) -> None:
+    """ldmatrix, the other way round."""
+    if not mask.all():
+        raise MemoryFault("ldmatrix by some of a warp's threads")
+    (register,) = place
+    places = np.broadcast_to(run.read(register), mask.shape).astype(np.int64).reshape(-1, 32)
+    lane = np.arange(32)
+    for number, word in enumerate(words):
+        rows = (places[:, 8 * number + lane // 4] + lane % 4 * 4).reshape(-1)
+        found = run.cta.space.load(rows, np.dtype(np.int32), 1, 4, run.cta.clock, run.agent.thread_id[mask])
+        run.write(word, found[:, 0])
+
+
+def _to_tf32(run: Assembler, mask: np.ndarray, to: str, value: Any, *, ties_up: bool) -> None:
+    """The nearest number with 10 bits of a fraction, as the word that holds it."""
+    x = np.broadcast_to(np.asarray(run.read(value), np.float32), mask.shape)
+    bits = x.view(np.uint32)
+    half = np.uint32(0x1000) if ties_up else np.uint32(0xFFF) + (bits >> np.uint32(13) & np.uint32(1))
+    rounded = (bits + half) & np.uint32(0xFFFFE000)
+    run.write(to, np.where(np.isfinite(x), rounded, bits).view(np.int32))
+
+
 def _fence_proxy(run: Assembler, mask: np.ndarray, *, spaces: tuple[str, ...] = SPACES) -> None:
     run.agent.clocks.fence_proxy(run.agent.warps(mask), spaces)
 
@@ -312,10 +338,6 @@ def _wgmma_wait(run: Assembler, mask: np.ndarray, pending: int) -> None:
     run.agent.wait_products(pending, mask)
 
 
-def _prefetch_map(run: Assembler, mask: np.ndarray, place: Any) -> None:
-    simt_copies.tensor_map(run, mask, place)
-
-
 _INSTRUCTIONS: dict[str, Callable[..., None]] = simt_copies.INSTRUCTIONS | {
     ":": _pass,
     "bra": Assembler.branch,
@@ -331,13 +353,16 @@ _INSTRUCTIONS: dict[str, Callable[..., None]] = simt_copies.INSTRUCTIONS | {
     "mbarrier.init.shared::cta.b64": _mbarrier_init,
     "bar.sync": _bar_sync,
     "bar.warp.sync": _bar_warp,
-    "prefetch.tensormap": _prefetch_map,
     "fence.mbarrier_init.release.cluster": _pass,
     "fence.release.sync_restrict::shared::cta.cluster": _fence_release,
     "fence.acquire.sync_restrict::shared::cluster.cluster": _fence_acquire,
     "mbarrier.arrive.relaxed.cluster.shared::cluster.b64": partial(_mbarrier_arrive, relaxed=True),
     "mbarrier.try_wait.parity.relaxed.cluster.shared::cta.b64": partial(_mbarrier_wait, relaxed=True),
     "stmatrix.sync.aligned.m8n8.x4.shared.b16": _store_matrices,
+    "ldmatrix.sync.aligned.m8n8.x4.shared.b16": _load_matrices,
+    "st.shared.v2.f32": _store_cluster,
+    "cvt.rn.tf32.f32": partial(_to_tf32, ties_up=False),
+    "cvt.rna.tf32.f32": partial(_to_tf32, ties_up=True),
     "fence.proxy.async": _fence_proxy,
     "fence.proxy.async.global": partial(_fence_proxy, spaces=("global",)),
     "fence.proxy.async.shared::cta": partial(_fence_proxy, spaces=("shared",)),
@@ -356,7 +381,7 @@ for _aligned in ("", ".aligned"):
 for _where in (".shared::cta", ".release.cta.shared::cta", ".release.cluster.shared::cluster"):
     _INSTRUCTIONS[f"mbarrier.arrive{_where}.b64"] = _mbarrier_arrive
     _INSTRUCTIONS[f"mbarrier.arrive.expect_tx{_where}.b64"] = _mbarrier_expect
-for _scope in ("", ".acquire.cta", ".acquire.cluster"):
+for _scope in ("", ".acquire.cta"):
     _INSTRUCTIONS[f"mbarrier.try_wait.parity{_scope}.shared::cta.b64"] = _mbarrier_wait
 for _element in ("bf16", "f16"):
     _INSTRUCTIONS[f"cvt.rn.{_element}x2.f32"] = partial(_pack, _element, False)

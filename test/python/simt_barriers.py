@@ -12,7 +12,9 @@ MOST_ARRIVALS = MOST_BYTES = (1 << 20) - 1
 
 
 class MBarrier:
-    """Counts arrivals and bytes; `completed` phases are over. A copy that lands on it is a component of the clocks."""
+    """Counts arrivals and bytes; `completed` phases are over. A copy that lands on it is a component of the clocks.
+    `clock` is what waits at cluster scope come after, `near` what those at CTA scope do: not what other CTAs release
+    (PTX ISA, Memory Consistency Model: morally strong operations)."""
 
     def __init__(self, name: str, arrivals: int, clocks: Clocks, by: int):
         if not 1 <= arrivals <= MOST_ARRIVALS:
@@ -21,19 +23,23 @@ class MBarrier:
         self.component = clocks.component(f"a copy that lands on {name}")
         self.made = (by, int(clocks.now[by]))  # by a warp, at its clock
         self.waiters: list[Any] = []
-        self._clocks, self._coming = clocks, np.zeros(clocks.size, np.int64)
-        self.clock = self._coming.copy()
+        self._clocks, self._coming, self._near = clocks, *np.zeros((2, clocks.size), np.int64)
+        self.clock, self.near = self._coming.copy(), self._near.copy()
 
     def __str__(self) -> str:
         return f"{self.name}, phase {self.completed}: {self.pending} arrivals and {self.nbytes} bytes are missing"
 
-    def arrive(self, count: int, released: np.ndarray) -> list[Any]:
-        """Gives those that can go on."""
+    def arrive(self, count: int, released: np.ndarray, far: bool) -> list[Any]:
+        """From another CTA if `far`. Gives those that can go on."""
         if count > self.pending:
             raise MemoryFault(f"{count} arrivals too many at {self}")
         self.pending -= count
-        np.maximum(self._coming, released, out=self._coming)
+        self._comes(released, far)
         return self._look()
+
+    def _comes(self, released: np.ndarray, far: bool) -> None:
+        for clock in (self._coming,) if far else (self._coming, self._near):
+            np.maximum(clock, released, out=clock)
 
     def expect(self, nbytes: int) -> None:
         """Comes with an arrival, which follows."""
@@ -41,10 +47,10 @@ class MBarrier:
         if not 0 <= nbytes <= MOST_BYTES or abs(self.nbytes) > MOST_BYTES:
             raise MemoryFault(f"{nbytes} bytes are too many at {self}")
 
-    def land(self, nbytes: int, released: np.ndarray | None = None) -> list[Any]:
+    def land(self, nbytes: int, released: np.ndarray | None = None, far: bool = False) -> list[Any]:
         """Bytes of a copy. Gives those that can go on."""
         if released is not None:
-            np.maximum(self._coming, released, out=self._coming)
+            self._comes(released, far)
         self.nbytes -= nbytes
         if self.pending == 0 and self.nbytes < 0:
             raise MemoryFault(f"more bytes land than are expected at {self}")
@@ -56,8 +62,8 @@ class MBarrier:
         self.completed += 1
         self._clocks.phases += 1
         self.pending = self.arrivals
-        self._coming[self.component] = self.completed
-        self.clock = self._coming.copy()
+        self._coming[self.component] = self._near[self.component] = self.completed
+        self.clock, self.near = self._coming.copy(), self._near.copy()
         waiters, self.waiters = self.waiters, []
         return waiters
 

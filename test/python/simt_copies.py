@@ -55,7 +55,7 @@ def _start(
         cta.reach(clock.component, clock.now)
 
     def land() -> None:
-        agent.scheduler.add(barrier.land(nbytes, released))
+        agent.scheduler.add(barrier.land(nbytes, released, to is not run.cta))
 
     agent.scheduler.add([Copy(to.shared, each, content, land)])
     agent.pause = True

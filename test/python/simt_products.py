@@ -16,14 +16,13 @@ if TYPE_CHECKING:
 
 
 def queue(run: Assembler, shape: simt_wgmma.Shape, operands: Sequence[Any]) -> None:
-    """One instruction: sums, A, B, whether to add to the sums, signs and orders."""
+    """One instruction: sums, A, B, whether to add to the sums, signs, and orders where elements have 16 bits."""
     d, a, b, adds, *flags = operands
     signs, orders = flags[:2], flags[2:]
-    if signs != [1, 1] or len(orders) != (1 if isinstance(a, tuple) else 2) or not set(orders) <= {0, 1}:
+    wanted = 0 if shape.itemsize != 2 else 1 if isinstance(a, tuple) else 2
+    if signs != [1, 1] or len(orders) != wanted or not set(orders) <= {0, 1}:
         raise AssertionError(f"no such product here: {flags}")
-    if any(orders) and shape.itemsize != 2:
-        raise MemoryFault(f"{shape.element} cannot lie across its rows")
-    across = (orders[0], orders[-1])
+    across = (orders[0], orders[-1]) if orders else (0, 0)
     count, ties = shape.n // 2, run.op.assembly.ties
     assert d == tuple(f"${i}" for i in range(count)) and all(i in ties for i in range(count)), "sums that are not tied"
     left = [run.read(word) for word in a] if isinstance(a, tuple) else run.number(a, run.mask)

@@ -23,6 +23,7 @@ from kitsune_mlir.codegen.pipeline.ring import Ring
 from kitsune_mlir.frontend import import_model
 from kitsune_mlir.passes import pipeline
 from kitsune_mlir.planning import target as targets
+from kitsune_mlir.precision import give
 from kitsune_mlir.runtime.gpu import GpuRunner
 
 SHAPES = ("fused", "spatial")
@@ -37,12 +38,13 @@ def small_gpu(tmp_path_factory):
     return str(path)
 
 
-def compiled(model, args, path, shape, dynamic_shapes=None, tile=16, convert=""):
+def compiled(model, args, path, shape, dynamic_shapes=None, tile=16, convert="", place="", precision="highest"):
     """The program, and what is generated for it with its pipelines."""
     program = import_model(model, args, dynamic_shapes=dynamic_shapes)
+    give(program.module, precision)
     steps = ["prepare-linalg", "partition-dataflow", "design-pipeline", "place-stages", "verify-dataflow"]
     steps += ["convert-kitsune-to-gpu", "convert-linalg-to-gpu"]
-    options = {"place-stages": f"shape={shape} tile-rows={tile}", "convert-kitsune-to-gpu": convert}
+    options = {"place-stages": f"shape={shape} tile-rows={tile} {place}", "convert-kitsune-to-gpu": convert}
     pipeline.run(program.module, [pipeline.make(name, options.get(name, ""), path) for name in steps])
     return program, gpu.build(program.module, targets.load(path))
 
@@ -53,9 +55,9 @@ def runner_on(program, section, seed=0):
     return GpuRunner(section.manifest, section.files, interface_of(program).constants(), device), device
 
 
-def runner_of(model, args, path, shape, seed=0, **options):
+def runner_of(model, args, path, shape, dynamic_shapes=None, seed=0, **options):
     """The program, and a runner of it with its pipelines, on a device."""
-    program, section = compiled(model, args, path, shape, **options)
+    program, section = compiled(model, args, path, shape, dynamic_shapes, **options)
     return program, *runner_on(program, section, seed)
 
 

@@ -58,7 +58,7 @@ class Hand:
         return device.offset(tensor, device.add(device.mul(number, THREADS), device.thread()), device.i32())
 
     def send(self, x, number, slot) -> None:
-        waits.on_cluster(self.ring.empty(slot), arith.xori(slot.parity, device.value(1)))
+        self.wait_free(slot)
         device.store(device.load(self.element(x, number), device.i32()), self.word(slot))
         self.fence()
         warps.barrier(1, THREADS)
@@ -78,6 +78,9 @@ class Hand:
 
     def free(self, empty, leader) -> None:
         cluster.remote_arrive(empty, leader)
+
+    def wait_free(self, slot) -> None:
+        self.ring.wait_empty(slot, waits.on_cluster)
 
     def wait_full(self, slot) -> None:
         waits.on_cluster(self.ring.full(slot), slot.parity)
@@ -117,6 +120,10 @@ def free_without_fence(self, empty, leader) -> None:
         device.assembly(text, "r,~{memory}", [empty], None)
 
 
+def wait_for_the_own(self, slot) -> None:
+    self.ring.wait_empty(slot, waits.on_barrier)
+
+
 def wait_without_fence(self, slot) -> None:
     waits._on_phase(waits._CLUSTER, self.ring.full(slot), slot.parity, "", None)
 
@@ -124,6 +131,7 @@ def wait_without_fence(self, slot) -> None:
 MUTATIONS = {
     "no wait for a payload": ("wait_full", nothing, MemoryFault, "reads what (nobody|is) w"),
     "no fence after the wait": ("wait_full", wait_without_fence, MemoryFault, "reads what is written"),
+    "a wait for the own CTA": ("wait_free", wait_for_the_own, MemoryFault, "writes what is read"),
     "no fence before the arrival": ("free", free_without_fence, MemoryFault, "writes what is read"),
     "no proxy fence": ("fence", nothing, MemoryFault, "no proxy fence"),
     "no barrier of the readers": ("barrier_of_readers", nothing, MemoryFault, "writes what is read"),
@@ -161,13 +169,7 @@ def shared_box(mask: int, ends_early: bool = False):
             mbarrier.expect(base, BOX_BYTES)
         cluster.barrier()
         with device.when(arith.andi(first, device.equal(rank, 0))):
-            text = (
-                "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
-                "[$0], [$1, {$3, $4}], [$2], $5;"
-            )
-            which = arith.constant(ir.IntegerType.get_signless(16), mask)
-            at = [place, tma.map_pointer(maps, 0), base, device.value(0), device.value(0)]
-            device.assembly(text, "r,l,r,r,r,h,~{memory}", [*at, which], None)
+            tma.load(tma.map_pointer(maps, 0), (0, 0), place, base, mask)
         with device.when(first):
             waits.on_barrier(base, 0)
             tma.store(tma.map_pointer(maps, 1), (0, device.mul(rank, ROWS)), place)

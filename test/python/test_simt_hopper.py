@@ -43,7 +43,6 @@ class Kernel:
         self.after_init()
         self.tiles = device.div(device.add(rows, ROWS - 1), ROWS)
         with device.when(device.equal(device.thread(), wgmma.THREADS)):
-            tma.prefetch_map(tma.map_pointer(maps, 0))
             self.over_tiles(self.produce)
         with device.when(device.less(device.thread(), wgmma.THREADS)):
             self.over_tiles(self.consume)

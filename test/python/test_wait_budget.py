@@ -75,6 +75,11 @@ def shared(rows=600):
     return Normalised(64).bfloat16(), (torch.randn(rows, 64, dtype=torch.bfloat16),), "chained cluster=2"
 
 
+def multicast(rows=200):
+    model, args, _ = chained(rows)
+    return model, args, "chained multicast=2"
+
+
 def apart(rows=900):
     return mlp(torch.bfloat16, (64, 64, 64), nn.ReLU), (torch.randn(rows, 64, dtype=torch.bfloat16),), "spatial"
 
@@ -95,7 +100,7 @@ def debug(case, target):
     return model.eval(), args, *pipelines.compiled(model, args, target, shape, tile=tile, convert=BUDGET)
 
 
-CASES = [chained, shared, apart, summed, told("sums=dsmem"), told("tiles=dsmem"), told("tiles=l2")]
+CASES = [chained, shared, multicast, apart, summed, told("sums=dsmem"), told("tiles=dsmem"), told("tiles=l2")]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -119,6 +124,11 @@ HANGS = {
         chained,
         (Rings, "release"),
         r"CTA \d waits, at tile \d, for a free slot of the ring of (weights|tiles): slot \d, parity [01] \(.*\)",
+    ),
+    "boxes of weights are not given back to the other CTA": (
+        multicast,
+        (cluster, "remote_arrive"),
+        r"CTA \d waits, at tile \d, for a free slot of the ring of weights: slot \d, parity [01] \(.*\)",
     ),
     "a tile is not published": (
         apart,

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.pipeline import counters, device
@@ -34,7 +35,7 @@ from .frame import Frame, build, pointer_count
 from .mbarrier import Ring, Slot
 from .multicast import BesideProduct, InPlace
 from .shares import ClusterShares, L2Shares, Shares
-from .stores import BoxWriter
+from .stores import Boxes
 from .tree import OTHERS_AT, Tree
 from .wgmma import CHUNK
 
@@ -52,6 +53,7 @@ class AccumulateKernel:
     `ends` are the values that its outputs take the place of."""
 
     padded: frozenset[int] = frozenset()
+    packed: ClassVar[dict[int, Any]] = {}
 
     def __init__(self, pipeline: kitsune.PipelineOp, target: Target, wait_budget: int = 0):
         self.pipeline, self.waits = pipeline, Waits(wait_budget)
@@ -250,7 +252,7 @@ class SumConsumer:
         self.body, self.plan, self.frame, self.group = body, body.plan, body.frame, group
         self.thread = device.value(device.sub(device.thread(), wgmma.THREADS))  # among all consumers
         self.leader = device.equal(device.mod(self.thread, wgmma.THREADS), 0)
-        self.writer = BoxWriter.of(self.thread, self.leader, device.add(group, BARRIER + 1))
+        self.writer = Boxes.of(self.thread, self.leader, device.add(group, BARRIER + 1))
         self.own_row, self.pair = self.writer.own_row, self.writer.pair
         self.beside = self._beside_product()
 

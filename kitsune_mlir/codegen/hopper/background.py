@@ -22,7 +22,11 @@ class Background:
     def advance(self, places: int) -> None:
         """Emits a fair part of what is left, with so many places to come, this one included."""
         for _ in range(-(-len(self._pieces) // max(1, places))):
-            self._pieces.popleft()()
+            self.advance_one()
+
+    def advance_one(self) -> None:
+        """Emits the next piece, which there must be."""
+        self._pieces.popleft()()
 
     def settle(self) -> None:
         """Emits all that is left."""

@@ -32,7 +32,7 @@ class Consumer:
 
     def __init__(self, program: Program, lanes: Lanes, rings: Rings, around: Around):
         self._program, self._lanes, self._rings, self._around = program, lanes, rings, around
-        self._products = Products(rings, around.leader, around.group_rows)
+        self._products = Products(rings, around.boxes, around.group_rows)
         self._outgoing = Outgoing(program, around)
         self._tiles: dict[str, Fragment | Stash | RowValues] = {}  # by queue
         shares = {columns: self._share_lanes(columns) for columns in program.shares}
@@ -72,13 +72,11 @@ class Consumer:
             return
         if not isinstance(tile, Fragment):
             raise UnsupportedError("equal stages take up a tile in registers only")
-        if tile.values and not tile.words:
-            raise UnsupportedError("equal stages that hand on f32 tiles are not chained")
-        words = list(tile.words)
+        words = list(tile.held)
 
         def handed_on(tile: Fragment) -> list[ir.Value]:
             sums = self._products.registers() if begin else []
-            return [*self._rings.state(), *(tile.words[key] for key in words), *sums]
+            return [*self._rings.state(), *(tile.held[key] for key in words), *sums]
 
         def taken_up(number: Int, carried: list[ir.Value]) -> Fragment:
             """The tile that stage `number` works on."""
@@ -87,7 +85,7 @@ class Consumer:
             there = dict(zip(words, known))
             if not begin:
                 self._products.free.clear()
-                return Fragment(tile.lanes, tile.element, tile.shape, there)
+                return tile.with_held(there)
             self._products.take_registers(known[len(words) :])
             before = device.sub(number, 1)
             stage = StageCode(self._place, block, before, self._residents(block, before))

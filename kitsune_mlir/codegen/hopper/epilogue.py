@@ -25,6 +25,7 @@ from .fragments import HALVES, Fragment, Lanes, blocks_of, is_packed
 from .operands import is_held, is_read_here
 from .product_plan import Product
 from .products import Products
+from .stores import boxes_of
 from .wgmma import CHUNK
 
 
@@ -93,7 +94,8 @@ class Epilogue:
         last, blocks = self.product.sets - 1, blocks_of(self.product.n)
         begin = self._blocks(last).start
         if exchange is not None:
-            yield partial(exchange.claim, self.product.n)
+            exchange.sent = 0
+            yield partial(exchange.claim, boxes_of(self.product.n))
             for box in range(begin // boxes):
                 yield partial(exchange.send, self.tile, box)
         for block in self._blocks(last):

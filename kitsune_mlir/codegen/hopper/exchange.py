@@ -1,10 +1,10 @@
 """What the CTAs of a cluster tell each other about the rows that they share: tiles and sums of rows.
 
 *Tiles*: each CTA computes a share of a tile's columns and keeps it in registers. Each warpgroup has in its shared
-memory room for its 64 rows of the other CTAs' shares, as swizzled boxes of 64 columns; products read them there. A
-share is sent box by box as it is computed: each warp lays 16 rows of it out in shared memory and stores them, 16
-bytes a thread, into the same rows of the other CTAs' boxes. For every box `full` counts the bytes that come in; `empty`
-counts the other CTAs that are done with the tile that went out.
+memory room for its 64 rows of the other CTAs' shares, as swizzled boxes; products read them there. A share is sent
+box by box as it is computed: each warp lays 16 rows of it out in shared memory and stores them, 16 bytes a thread, into
+the same rows of the other CTAs' boxes. For every box `full` counts the bytes that come in; `empty` counts the other
+CTAs that are done with the tile that went out.
 
 *Sums*: one f32 for each row goes from each CTA to each other, in two places in turn: a CTA can send the next sums
 only after it got the last ones, so it is never two ahead.
@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.mlir import arith, ir
+from kitsune_mlir.traffic import element_bytes
 
 from . import cluster, mbarrier, tma, waits, warps
 from .fragments import HALVES, Fragment
-from .stores import BOX_BYTES, BoxWriter, boxes_of
+from .stores import BOX_BYTES, Boxes, boxes_of
 from .stores import BYTES as OUTBOX_BYTES
 from .warps import WARP
 from .wgmma import ROWS, THREADS
@@ -39,14 +40,14 @@ def _thread() -> ir.Value:
     return device.assembly("mov.u32 $0, %tid.x;", "=r", [], device.i32())
 
 
-def barrier_bytes(columns: int) -> int:
-    """Shared memory of a warpgroup for barriers."""
-    return (1 + PLACES + boxes_of(columns)) * mbarrier.BYTES
+def barrier_bytes(share_boxes: int) -> int:
+    """Shared memory of a warpgroup for barriers, where a share has so many boxes."""
+    return (1 + PLACES + share_boxes) * mbarrier.BYTES
 
 
-def init(barriers: Int, ctas: int, columns: int) -> None:
+def init(barriers: Int, ctas: int, share_boxes: int) -> None:
     """One thread, for a warpgroup: `empty`, one for each place of sums, `full` for each box."""
-    for number in range(1 + PLACES + boxes_of(columns)):
+    for number in range(1 + PLACES + share_boxes):
         mbarrier.init(device.add(barriers, number * mbarrier.BYTES), 1 if number else ctas - 1)
 
 
@@ -55,27 +56,28 @@ def sums_bytes(ctas: int) -> int:
     return PLACES * ctas * ROWS * _ROW_BYTES
 
 
-def tiles_bytes(ctas: int, columns: int) -> int:
-    """Shared memory of a warpgroup for the other CTAs' shares of a tile, of `columns` columns each."""
-    return (ctas - 1) * boxes_of(columns) * BOX_BYTES
+def tiles_bytes(ctas: int, share_boxes: int) -> int:
+    """Shared memory of a warpgroup for the other CTAs' shares of a tile."""
+    return (ctas - 1) * share_boxes * BOX_BYTES
 
 
 @dataclass
 class Exchange:
     """A warpgroup's end. Behind `base`, in shared memory, the warpgroups have one after another at `boxes` room for the
-    other CTAs' shares of `columns` columns, at `staging` their outboxes, at `sums` room for sums, at `barriers` that
-    for barriers. `turn` and `sums_turn` (i32) count tiles and sums exchanged."""
+    other CTAs' shares of at most `share_boxes` boxes, at `staging` their outboxes, at `sums` room for sums, at
+    `barriers` that for barriers. `turn` and `sums_turn` (i32) count tiles and sums exchanged."""
 
     ctas: int
-    columns: int
+    share_boxes: int
     base: Int
     boxes: int
     staging: int
     sums: int
     barriers: int
-    writer: BoxWriter
+    writer: Boxes
     turn: ir.Value
     sums_turn: ir.Value
+    sent: int = 0  # boxes of the tile at hand, in the order of the code
 
     def state(self) -> list[ir.Value]:
         return [self.turn, self.sums_turn]
@@ -90,7 +92,7 @@ class Exchange:
 
     @property
     def _empty(self) -> Int:
-        return self._place(self.barriers, barrier_bytes(self.columns))
+        return self._place(self.barriers, barrier_bytes(self.share_boxes))
 
     def _summed(self, place: Int) -> Int:
         return device.add(self._empty, device.add(device.mul(place, mbarrier.BYTES), mbarrier.BYTES))
@@ -104,25 +106,26 @@ class Exchange:
 
     def box(self, part: int, number: int) -> Int:
         """A box of part `part`, from 1 on."""
-        boxes = self._place(self.boxes, tiles_bytes(self.ctas, self.columns))
-        return device.add(boxes, ((part - 1) * boxes_of(self.columns) + number) * BOX_BYTES)
+        boxes = self._place(self.boxes, tiles_bytes(self.ctas, self.share_boxes))
+        return device.add(boxes, ((part - 1) * self.share_boxes + number) * BOX_BYTES)
 
-    def claim(self, columns: int) -> None:
-        """Before the boxes of a share of so many columns are sent: every other CTA is done with the tile before."""
+    def claim(self, count: int) -> None:
+        """Before a share's boxes, so many, are sent: every other CTA is done with the tile before."""
         parity = arith.xori(arith.andi(self.turn, device.value(1)), device.value(1))
         waits.on_cluster(self._empty, parity, "the other CTAs to be done with the tile sent last")
         with device.when(self.writer.leader):
             tma.wait_read(0)  # an output may still leave from the staging box
-            for number in range(boxes_of(self.columns)):
-                comes = number < boxes_of(columns)
+            for number in range(self.share_boxes):
+                comes = number < count
                 mbarrier.expect(self._full(number), (self.ctas - 1) * BOX_BYTES * comes)
         warps.barrier(self.writer.barrier, THREADS)
         self.turn = arith.addi(self.turn, device.value(1))
 
     def send(self, tile: Fragment, number: int) -> None:
         """A box of the own share, after `claim`. A warp's rows lie together, in the same order here and there."""
+        self.sent = number + 1
         staging = self._place(self.staging, OUTBOX_BYTES)
-        writer = BoxWriter.of(_thread(), self.writer.leader, self.writer.barrier)
+        writer = Boxes.of(_thread(), self.writer.leader, self.writer.barrier)
         writer.write(staging, tile, number)
         warps.sync()
         own = device.add(device.mul(writer.warp, BOX_BYTES // WARPS), device.mul(writer.lane, _PIECE))
@@ -140,8 +143,9 @@ class Exchange:
 
     def send_all(self, tile: Fragment, columns: int) -> None:
         """A whole share of so many columns."""
-        self.claim(columns)
-        for number in range(boxes_of(columns)):
+        count = boxes_of(columns, element_bytes(tile.element))
+        self.claim(count)
+        for number in range(count):
             self.send(tile, number)
 
     def receive(self, part: int, number: int) -> None:

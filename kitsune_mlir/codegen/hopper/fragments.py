@@ -73,6 +73,24 @@ class Fragment:
     compute: Callable[[int], None] | None = None
 
     @property
+    def held(self) -> dict:
+        """What stands for the tile in registers, by place."""
+        return self.words if is_packed(self.element) else self.values
+
+    def with_held(self, held: dict) -> Fragment:
+        """The tile with other registers in those places."""
+        there = {"words": held} if is_packed(self.element) else {"values": held}
+        return Fragment(self.lanes, self.element, self.shape, **there)
+
+    def pack_all(self) -> Fragment:
+        """The tile, perhaps kept as f32 for elementwise use, with the words that products want of 16-bit elements."""
+        if is_packed(self.element):
+            for block, h, e in list(self.values):
+                if e == 0:
+                    self.word(block, h)
+        return self
+
+    @property
     def width(self) -> int:
         width = 1
         for size in self.shape[1:]:
@@ -92,8 +110,19 @@ class Fragment:
         return unpack(self.word(block, half), e, self.element)
 
     def step(self, number: int) -> list[ir.Value]:
-        """The four words of a product's step of 16 columns; zeros beyond the tile."""
+        """The four words of a product's step; zeros beyond the tile. Of f32 elements the step's 8 columns come as 0, 2,
+        4, 6, 1, 3, 5, 7: those that a thread has are neighbours (tf32.py)."""
+        if not is_packed(self.element):
+            return [self._bits(number, h, e) for e in (0, 1) for h in HALVES]
         return [self.word(2 * number + block, h) for block in (0, 1) for h in HALVES]
+
+    def _bits(self, block: int, half: int, e: int) -> ir.Value:
+        return arith.bitcast(device.i32(), self.f32(block, half, e))
+
+    def f32(self, block: int, half: int, e: int) -> ir.Value:
+        """An element of a tile of f32; zero beyond its columns."""
+        x = self.values.get((block, half, e))
+        return arith.constant(ir.F32Type.get(), 0.0) if x is None else x
 
     def word(self, block: int, half: int) -> ir.Value:
         """Two neighbouring columns; zeros beyond the tile."""

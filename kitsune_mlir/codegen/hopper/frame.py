@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from kitsune_mlir.codegen.math_simplify import FAST, SHORT
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.mlir import ir, llvm
 
@@ -33,10 +34,18 @@ Body = Callable[[Frame], None]
 
 
 def build(
-    name: str, pointers: int, maps: int, threads: int, body: Body, ctas: int = 1, then: Body | None = None
+    name: str,
+    pointers: int,
+    maps: int,
+    threads: int,
+    body: Body,
+    ctas: int = 1,
+    then: Body | None = None,
+    fast: bool = True,
 ) -> ir.Operation:
     """The gpu.module `name`_kernel, at the insertion point, launched in clusters of `ctas`; `body` emits its code,
-    `then` that of a second kernel of the same parameters."""
+    `then` that of a second kernel of the same parameters; `fast` says that functions need be good to 16-bit elements
+    only."""
     module = device.gpu.GPUModuleOp(f"{name}_kernel")
     module.operation.attributes["kitsune.scheduled"] = ir.UnitAttr.get()
     arguments = [ir.Type.parse("!llvm.ptr"), *[device.pointer_type(device.GLOBAL)] * (pointers + 1), device.i32()]
@@ -46,14 +55,14 @@ def build(
         llvm.GlobalOp(shared, "shared", linkage, addr_space=device.SHARED, alignment=tma.ALIGN)
         for label, emit in ((name, body), (f"{name}_then", then)):
             if emit is not None:
-                _kernel(label, arguments, maps, threads, emit, ctas)
+                kernel = _kernel(label, arguments, maps, threads, emit, ctas)
+                kernel.attributes[FAST if fast else SHORT] = ir.UnitAttr.get()
     return module.operation
 
 
-def _kernel(name: str, arguments: list[ir.Type], maps: int, threads: int, body: Body, ctas: int) -> None:
+def _kernel(name: str, arguments: list[ir.Type], maps: int, threads: int, body: Body, ctas: int) -> ir.OpView:
     type_ = ir.FunctionType.get(arguments, [])
     kernel = device.gpu.GPUFuncOp(type_, name, kernel=True, known_block_size=[threads, 1, 1])
-    kernel.attributes["kitsune.fast_math"] = ir.UnitAttr.get()
     kernel.attributes[MAPS] = ir.IntegerAttr.get(device.i32(), maps)
     kernel.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(device.i32(), 1)
     if ctas > 1:
@@ -64,3 +73,4 @@ def _kernel(name: str, arguments: list[ir.Type], maps: int, threads: int, body: 
         base = llvm.PtrToIntOp(device.i32(), memory).result
         body(Frame(first, addresses, workspace, rows, base))
         device.gpu.ReturnOp([])
+    return kernel

@@ -2,7 +2,8 @@
 
     @pipeline(maps: struct by value, tensors..., outputs..., workspace, rows: i32)
 
-Each role has a range of CTAs. Cluster c of a role's n takes the tiles of 128 rows c, c + n, c + 2n, ... Each consumer
+Each role has a range of CTAs. Cluster c of a role's n takes the tiles of 128 rows c, c + n, c + 2n, ...: its CTAs
+share the columns of one tile, or (multicast) each has a tile and all share the boxes of weights. Each consumer
 warpgroup carries 64 of the rows through all stages of the role in its registers; one thread of the producer keeps
 the rings of weights filled. Between roles, tiles go through rings in L2 (tile_ring.py).
 """
@@ -33,7 +34,7 @@ from .outgoing import Around
 from .producer import Producer
 from .program import TILE_ROWS, Program
 from .rings import Rings
-from .stores import BoxWriter, Outbox
+from .stores import Boxes, Outbox
 from .tile_ring import TileRing, ring_places
 from .tma import TensorMap
 
@@ -87,13 +88,14 @@ class ChainedKernel:
         ctas = maps = 0
         replicas = {stage.role: stage.replicas or 1 for stage in pipeline.stages}
         for role in sorted(replicas):
-            program = Program(pipeline, target.sms, pipeline.cluster, role)
+            program = Program(pipeline, target.sms, pipeline.cluster, role, pipeline.multicast)
             layout = lay_out(program, target.shared_bytes)
             self.roles.append(_Role(program, layout, ctas, replicas[role], maps))
             ctas, maps = ctas + replicas[role], maps + len(program.maps)
-        self.ctas, self.cluster = ctas, pipeline.cluster
+        self.ctas, self.cluster = ctas, pipeline.cluster * pipeline.multicast
         self.tensors, self.results = self.roles[0].program.tensors, self.roles[0].program.results
         self.padded = set().union(*(role.program.padded for role in self.roles))
+        self.packed = {number: packing for role in self.roles for number, packing in role.program.packed.items()}
         _, self.counter_bytes, ring_bytes = ring_places(pipeline)
         self.workspace_bytes = max(ring_bytes, counters.FIRST_AT if wait_budget else 0)
 
@@ -127,7 +129,8 @@ class ChainedKernel:
     def build(self) -> ir.Operation:
         """The gpu.module, at the insertion point."""
         pointers = pointer_count(self.tensors, self.results)
-        return build(self.pipeline.label, pointers, len(self.maps), THREADS, self._watched, self.cluster)
+        fast = all(segment.nbytes == 2 for role in self.roles for segment in role.program.segments())
+        return build(self.pipeline.label, pointers, len(self.maps), THREADS, self._watched, self.cluster, fast=fast)
 
     def _watched(self, kernel: Frame) -> None:
         with waits.watched(self.waits.watch(kernel.workspace), barriers=self.cluster > 1):
@@ -158,13 +161,15 @@ class ChainedKernel:
     def _role_frame(self, role: _Role, kernel: Frame) -> _Frame:
         layout, base = role.layout, kernel.base
         vectors = device.shared(device.add(base, VECTORS_AT))
-        weights = Ring(base, device.add(base, layout.weights), layout.slots, layout.slot_bytes, "weights")
+        program, slots = role.program, device.add(base, layout.weights)
+        weights = Ring(base, slots, layout.slots, layout.slot_bytes, "weights", ctas=program.multicast)
         tiles = None
         if layout.tile_slots:
             barriers = device.add(base, weights.barrier_bytes)
-            tiles = Ring(barriers, device.add(base, layout.tiles), layout.tile_slots, TILE_SLOT_BYTES, "tiles")
+            place, by_warps = device.add(base, layout.tiles), program.reads_tiles
+            tiles = Ring(barriers, place, layout.tile_slots, TILE_SLOT_BYTES, "tiles", by_warps)
         own_maps = tma.map_pointer(kernel.maps, role.first_map)
-        grid = Tiles(role.program.grid_product, kernel.rows)
+        grid = Tiles(program.grid_product, kernel.rows, program.multicast)
         return _Frame(role, own_maps, kernel.pointers, kernel.workspace, base, vectors, weights, tiles, grid)
 
     def _each_role(self, frames: list[_Frame], emit: Callable[[_Frame], None]) -> None:
@@ -185,12 +190,12 @@ class ChainedKernel:
 
     def _init_barriers(self, frame: _Frame) -> None:
         for ring in filter(None, (frame.weights, frame.tiles)):
-            ring.init(1, CONSUMERS)
-        if self.cluster > 1:
-            columns = frame.role.program.exchanged_columns
+            ring.init(1, CONSUMERS * (wgmma.THREADS // warps.WARP if ring.by_warps else 1))
+        if frame.role.program.cluster > 1:
+            boxes = frame.role.program.exchanged_boxes
             for group in range(CONSUMERS):
-                barriers = self._exchange_barriers(frame) + group * exchange.barrier_bytes(columns)
-                exchange.init(device.add(frame.base, barriers), self.cluster, columns)
+                barriers = self._exchange_barriers(frame) + group * exchange.barrier_bytes(boxes)
+                exchange.init(device.add(frame.base, barriers), self.cluster, boxes)
         mbarrier.fence_init()
 
     def _exchange_barriers(self, frame: _Frame) -> int:
@@ -212,7 +217,7 @@ class ChainedKernel:
             device.loop(device.thread(), vector.nbytes // size, THREADS, copy)
 
     def _tiles(self, frame: _Frame, rings: Rings, body: Callable[[ir.Value, ir.Value, ir.Value | None], None]) -> None:
-        """A loop over the cluster's tiles; `body` takes a tile's number, first row and first column."""
+        """A loop over the cluster's tiles; `body` takes a tile's number, the CTA's first row and first column."""
         role, ctas = frame.role, self.cluster
 
         def tile(number: ir.Value, state: list[ir.Value]) -> list[ir.Value]:
@@ -235,13 +240,13 @@ class ChainedKernel:
 
     def _consume(self, frame: _Frame, group: ir.Value) -> None:
         leader = device.equal(device.mod(device.thread(), wgmma.THREADS), 0)
-        writer = BoxWriter.of(device.thread(), leader, device.add(group, 1))
+        boxes = Boxes.of(device.thread(), leader, device.add(group, 1))
         group_rows = device.mul(group, wgmma.ROWS)
-        own, pair = device.add(group_rows, writer.own_row), writer.pair
+        own, pair = device.add(group_rows, boxes.own_row), boxes.pair
         rings = frame.rings()
-        if self.cluster > 1:
-            rings.exchange = self._exchange(frame, writer)
-        outbox = self._outbox(frame, group, writer)
+        if frame.role.program.cluster > 1:
+            rings.exchange = self._exchange(frame, boxes)
+        outbox = self._outbox(frame, group, boxes)
         split = len(self.tensors)
         tensors = {hash(value): pointer for value, pointer in zip(self.tensors, frame.pointers)}
         outputs = {result.position: pointer for result, pointer in zip(self.results, frame.pointers[split:])}
@@ -257,8 +262,8 @@ class ChainedKernel:
             lanes = Lanes(own_rows, tuple(device.least(row, last) for row in own_rows), pair)
             first_row = arith.extui(ir.IntegerType.get_signless(64), row)
             around = Around(
-                *(tensors, outputs, frame.vectors, first_row, valid, group_rows, writer.leader, outbox, column),
-                *(number, queues, stashes, writer),
+                *(tensors, outputs, frame.vectors, first_row, valid, group_rows, boxes, outbox, column),
+                *(number, queues, stashes),
             )
             Consumer(program, lanes, rings, around).emit()
 
@@ -266,17 +271,17 @@ class ChainedKernel:
         if outbox is not None:
             outbox.finish()
 
-    def _exchange(self, frame: _Frame, writer: BoxWriter) -> Exchange:
-        layout, columns = frame.role.layout, frame.role.program.exchanged_columns
+    def _exchange(self, frame: _Frame, own: Boxes) -> Exchange:
+        layout, boxes = frame.role.layout, frame.role.program.exchanged_boxes
         places = layout.boxes, layout.outboxes, layout.sums, self._exchange_barriers(frame)
         zero = device.value(0)
-        return Exchange(self.cluster, columns, frame.base, *places, writer, zero, zero)
+        return Exchange(self.cluster, boxes, frame.base, *places, own, zero, zero)
 
-    def _outbox(self, frame: _Frame, group: ir.Value, writer: BoxWriter) -> Outbox | None:
+    def _outbox(self, frame: _Frame, group: ir.Value, boxes: Boxes) -> Outbox | None:
         if not frame.role.program.store_maps and not frame.role.program.put_maps:
             return None
         place = device.add(device.add(frame.base, frame.role.layout.outboxes), device.mul(group, stores.BYTES))
-        return Outbox(frame.maps, place, writer)
+        return Outbox(frame.maps, place, boxes)
 
     def _finish(self, kernel: Frame) -> None:
         device.barrier()

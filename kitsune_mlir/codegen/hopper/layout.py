@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.planning.target import Target
 
 from . import exchange, stores, tma
-from .program import TILE_ROWS, Program
-from .wgmma import CHUNK
+from .program import CLUSTERS, TILE_ROWS, Program
+from .wgmma import BOX_ROW
 
 CONSUMERS = 2
 VECTORS_AT = 1024
 MOST_SLOTS = 12
 MOST_TILE_SLOTS = 4
 LEAST_SLOTS = 2
-BOX_ROW = CHUNK * 2  # bytes
 TILE_SLOT_BYTES = TILE_ROWS * BOX_ROW
 
 
@@ -48,8 +49,8 @@ def lay_out(program: Program, shared_bytes: int) -> Layout:
     summed = CONSUMERS * exchange.sums_bytes(program.cluster) if program.cluster > 1 else 0
     stashes = _aligned(sums + summed)
     boxes = stashes + CONSUMERS * program.stash_boxes * stores.BOX_BYTES
-    outboxes = boxes + CONSUMERS * exchange.tiles_bytes(program.cluster, program.exchanged_columns)
-    leave = program.store_maps or program.put_maps or program.exchanged_columns
+    outboxes = boxes + CONSUMERS * exchange.tiles_bytes(program.cluster, program.exchanged_boxes)
+    leave = program.store_maps or program.put_maps or program.exchanged_boxes
     tiles = outboxes + (CONSUMERS * stores.BYTES if leave else 0)
     for tile_slots in (MOST_TILE_SLOTS, LEAST_SLOTS) if program.streams else (0,):
         weights = tiles + tile_slots * TILE_SLOT_BYTES
@@ -57,6 +58,22 @@ def lay_out(program: Program, shared_bytes: int) -> Layout:
         if slots > LEAST_SLOTS or slots == LEAST_SLOTS and tile_slots <= LEAST_SLOTS:
             return Layout(sums, stashes, boxes, outboxes, tiles, weights, tile_slots, slots, slot_bytes)
     raise UnsupportedError(f"{tiles} bytes of vectors and tiles leave no room for weights in shared memory")
+
+
+def fit(pipeline: kitsune.PipelineOp, target: Target, cluster: int = 0, multicast: int = 1) -> Program:
+    """The program of `cluster` CTAs, or of the fewest, whose registers and shared memory hold a tile; of one, where
+    `multicast` CTAs share boxes of weights. Raises UnsupportedError, with what stops the fewest, when none do."""
+    first: UnsupportedError | None = None
+    fewest = (1,) if multicast > 1 else CLUSTERS
+    for ctas in (cluster,) if cluster else fewest:
+        try:
+            program = Program(pipeline, target.sms, ctas, multicast=multicast)
+            lay_out(program, target.shared_bytes)
+            return program
+        except UnsupportedError as error:
+            first = first or error
+    assert first is not None
+    raise first
 
 
 def _aligned(nbytes: int) -> int:

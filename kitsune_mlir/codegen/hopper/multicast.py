@@ -21,7 +21,7 @@ from kitsune_mlir.mlir import arith, ir, vector
 from . import tma, warps, wgmma
 from .accumulate import BOX_BYTES, GROUPS, TILE_ROWS, Accumulation, Beside
 from .fragments import BLOCK, HALVES, Fragment, Lanes, PairedMemory, blocks_of, pack, unpack
-from .stores import BoxWriter
+from .stores import Boxes
 from .wgmma import CHUNK
 
 UNIT = 8  # elements of 16 bytes
@@ -100,7 +100,7 @@ class BesideProduct:
     weights: Int
     group: ir.Value
     start: ir.Value
-    writer: BoxWriter
+    writer: Boxes
     residents: dict[int, ir.Value]
 
     def multiply(self, slot: Int) -> list[ir.Value]:

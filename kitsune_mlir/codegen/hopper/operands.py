@@ -9,13 +9,13 @@ from kitsune_mlir.codegen.pipeline.memory import element_of, shape_of
 from kitsune_mlir.codegen.pipeline.nests import MAP, Nest
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.traffic import element_bytes
 
-from .fragments import is_packed
 from .tile_ring import crosses
 
-STREAMED_COLUMNS = 128  # operands at least that wide come through shared memory
+STREAMED_BYTES = 256  # of a row: operands at least that wide come through shared memory
 # Rows that are no multiple of 16 bytes must be copied first: only when registers do not hold the operand.
-MOST_HELD_COLUMNS = 352
+MOST_HELD_BYTES = 704
 
 
 def parts_of(value: ir.Value) -> list[ir.Value]:
@@ -28,14 +28,24 @@ def parts_of(value: ir.Value) -> list[ir.Value]:
 
 def is_streamed(value: ir.Value) -> bool:
     """Whether a tile comes through shared memory: a wide one that is loaded as it is, one from another CTA."""
-    op, width = rows.producer(value), prod(shape_of(value)[1:])
-    if op is None or not is_packed(element_of(value)):
+    op, nbytes = rows.producer(value), row_bytes(value)
+    if op is None or not is_multiplied(element_of(value)):
         return False
     if op.name == kitsune.GetOp.OPERATION_NAME:
-        return crosses(rows.producer(op.operands[0]).opview) and width * 2 % 16 == 0
-    if op.name != kitsune.LoadOp.OPERATION_NAME or width < STREAMED_COLUMNS:
+        return crosses(rows.producer(op.operands[0]).opview) and nbytes % 16 == 0
+    if op.name != kitsune.LoadOp.OPERATION_NAME or nbytes < STREAMED_BYTES:
         return False
-    return width * 2 % 16 == 0 or width > MOST_HELD_COLUMNS and _can_be_widened(op.operands[0])
+    return nbytes % 16 == 0 or nbytes > MOST_HELD_BYTES and _can_be_widened(op.operands[0])
+
+
+def is_multiplied(element: ir.Type) -> bool:
+    """Whether warpgroups have products of such elements."""
+    return isinstance(element, ir.BF16Type | ir.F16Type | ir.F32Type)
+
+
+def row_bytes(value: ir.Value) -> int:
+    """Of a tile."""
+    return prod(shape_of(value)[1:]) * element_bytes(element_of(value))
 
 
 def _can_be_widened(whole: ir.Value) -> bool:

@@ -10,11 +10,12 @@ from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.nests import kitsune_label
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import arith, ir
+from kitsune_mlir.traffic import element_bytes
 
 from . import waits, wgmma
 from .fragments import BLOCK, HALVES, Fragment, PairedMemory, blocks_of, rows_of_tile
 from .program import Program
-from .stores import BoxWriter, Outbox
+from .stores import Boxes, Outbox
 from .tile_ring import TileRing
 
 
@@ -29,13 +30,17 @@ class Around:
     first_row: ir.Value  # of the tile, i64
     valid: ir.Value  # rows of the tile that exist
     group_rows: Int  # first row of the warpgroup in the tile
-    leader: ir.Value  # i1: the thread that arrives for the warpgroup
+    boxes: Boxes  # the thread's way to those of its warpgroup
     outbox: Outbox | None
     first_column: ir.Value | None = None  # of the tile, where the grid deals out columns too
     tile: ir.Value | None = None  # its number
     queues: dict[str, TileRing] = field(default_factory=dict)  # to and from other CTAs
     stashes: Int = 0  # the warpgroup's boxes for tiles that wait
-    writer: BoxWriter | None = None
+
+    @property
+    def leader(self) -> ir.Value:
+        """i1: the thread that arrives for the warpgroup."""
+        return self.boxes.leader
 
 
 class Outgoing:
@@ -74,10 +79,11 @@ class Outgoing:
         if store.position not in self._around.outputs:
             return
         map_, sent = self._program.store_maps.get(store.position), 0
-        if map_ is not None and tile.words:
+        if map_ is not None:
             assert self._around.outbox is not None
             # A box that reaches into another CTA's columns would overwrite them.
-            sent = columns if self._program.cluster == 1 else columns // wgmma.CHUNK * wgmma.CHUNK
+            box = wgmma.BOX_ROW // element_bytes(tile.element)
+            sent = columns if self._program.cluster == 1 else columns // box * box
             row = arith.trunci(device.i32(), self._around.first_row)
             self._around.outbox.store(map_, tile, sent, (start, device.add(row, self._around.group_rows)))
         if sent < columns:

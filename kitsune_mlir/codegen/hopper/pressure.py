@@ -13,11 +13,13 @@ from kitsune_mlir.mlir import ir
 
 from .fragments import is_packed
 from .operands import is_held, parts_of
+from .product_plan import Product
 
 if TYPE_CHECKING:
     from .program import Program
 
 REGISTERS = 216  # of a thread, for tiles and sums; the rest are addresses and counters
+F32_WORDS = 16  # a thread's of a chunk
 
 
 def check_pressure(program: Program) -> None:
@@ -33,7 +35,7 @@ def check_pressure(program: Program) -> None:
                 died[key] = number
             if nest.kind == PRODUCT and nest.op is not None:
                 product = block.products[hash(nest.op.results[0])]
-                sums[number] = product.sets * product.columns // 2
+                sums[number] = product.sets * product.columns // 2 + _operand_registers(product)
             if is_held(nest) and hash(nest.value) not in program.stashes:
                 for value in nest.values:
                     born[hash(value)] = number, registers_of(value) // program.cluster
@@ -48,6 +50,14 @@ def check_pressure(program: Program) -> None:
             raise UnsupportedError(
                 f"{held} registers of tiles and {sums.get(at, 0)} of sums are more than a thread of a warpgroup has"
             )
+
+
+def _operand_registers(product: Product) -> int:
+    """Words that a thread makes of f32 elements: of a chunk that is multiplied and of one that is to be, or three of
+    each element of one chunk."""
+    if all(segment.nbytes == 2 for segment in product.segments):
+        return 0
+    return F32_WORDS * max(2 if segment.pieces == 1 else 3 for segment in product.segments)
 
 
 def registers_of(value: ir.Value) -> int:

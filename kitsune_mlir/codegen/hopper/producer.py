@@ -18,7 +18,7 @@ from .product_plan import Product, Segment, Turn
 from .program import TILE_ROWS, Block, Program
 from .rings import Rings
 from .tile_ring import TileRing
-from .wgmma import CHUNK
+from .wgmma import BOX_ROW
 
 
 @dataclass
@@ -78,30 +78,32 @@ class Producer:
         """The columns from `n` on."""
         for turn in product.turns():
             for segment in product.segments:
-                parts = turn.parts(segment)
-                self._repeat(parts.start, parts.stop, 1, partial(self._part, product, turn, segment, first_map, n))
+                for leg in segment.legs:
+                    self._repeat(0, segment.parts, 1, partial(self._part, product, turn, segment, leg, first_map, n))
 
-    def _part(self, product: Product, turn: Turn, segment: Segment, first_map: Int, n: Int, part: Int) -> None:
+    def _part(
+        self, product: Product, turn: Turn, segment: Segment, leg: range, first_map: Int, n: Int, part: Int
+    ) -> None:
         """A share of an exchanged tile, the CTA's own being part 0; else all columns of the segment."""
         share: Int = 0
         if segment.parts > 1:
             share = arith.remui(device.value(device.add(self._rank, part)), device.value(segment.parts))
         start = device.add(device.mul(share, segment.width), segment.start)
-        self._repeat(0, segment.chunks, 1, partial(self._chunk, product, turn, segment, first_map, n, start))
+        self._repeat(leg.start, leg.stop, 1, partial(self._chunk, product, turn, segment, first_map, n, start))
 
     def _chunk(
         self, product: Product, turn: Turn, segment: Segment, first_map: Int, n: Int, start: Int, chunk: Int
     ) -> None:
-        column = device.mul(chunk, CHUNK)
+        column = device.mul(chunk, segment.chunk_columns)
         if streamed := segment.rows_map is not None:
             assert self.rings.tiles is not None and self.rings.tile is not None
             map_ = tma.map_pointer(self.maps, device.add(first_map, segment.rows_map))
             self._copy(self.rings.tiles, self.rings.tile, map_, [column, self._row(segment)], TILE_ROWS)
         map_ = tma.map_pointer(self.maps, device.add(first_map, segment.map))
-        for number in turn.sets:
-            at = [device.add(start, column), device.add(n, number * product.columns)]
+        for number, piece, last in segment.boxes(turn):
+            at = [device.add(start, device.add(column, piece)), device.add(n, number * product.columns)]
             self._copy(self.rings.weights, self.rings.weight, map_, at, product.columns)
-            self.rings.step_on(streamed and number == turn.sets[-1])
+            self.rings.step_on(streamed and last)
 
     def _row(self, segment: Segment) -> Int:
         """Where a streamed tile begins: in a tensor, or in the ring that it comes from."""
@@ -112,5 +114,11 @@ class Producer:
 
     def _copy(self, ring: mbarrier.Ring, slot: mbarrier.Slot, map_: ir.Value, at: list[Int], box_rows: int) -> None:
         ring.wait_empty(slot)
-        mbarrier.expect(ring.full(slot), box_rows * CHUNK * 2)
-        tma.load(map_, at, ring.place(slot), ring.full(slot))
+        mbarrier.expect(ring.full(slot), box_rows * BOX_ROW)
+        if ring.ctas == 1:
+            tma.load(map_, at, ring.place(slot), ring.full(slot))
+            return
+        piece = box_rows // ring.ctas  # of a box of weights, to all CTAs that share it; the others bring theirs
+        first = device.mul(cluster.rank(), piece)
+        place = device.add(ring.place(slot), device.mul(first, BOX_ROW))
+        tma.load(map_, [at[0], device.add(at[1], first)], place, ring.full(slot), (1 << ring.ctas) - 1)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 from kitsune_mlir.mlir import ir
 
-from .wgmma import CHUNK, STEP
+from .tf32 import packed_width
+from .wgmma import BOX_ROW, STEP_BYTES
 
 
 @dataclass(frozen=True)
 class Segment:
     """Columns of a product's left operand: those of the tile `value`, which meet the columns of the weight
     from `start` on; `parts` times `width` of them, an exchanged tile having a part for each CTA of the cluster. `map`
-    is the tensor map of the weight, `rows_map` that of the tile when it comes by TMA."""
+    is the tensor map of the weight, `rows_map` that of the tile when it comes by TMA. Elements have `nbytes` bytes; an
+    f32 weight lies there in `pieces` (tf32.py), one after another."""
 
     value: ir.Value
     start: int
@@ -21,27 +25,39 @@ class Segment:
     map: int
     rows_map: int | None = None
     parts: int = 1
+    nbytes: int = 2
+    pieces: int = 1
+
+    @property
+    def chunk_columns(self) -> int:
+        return BOX_ROW // self.nbytes
 
     @property
     def chunks(self) -> int:
-        return -(-self.width // CHUNK)
+        return -(-self.width // self.chunk_columns)
+
+    @property
+    def legs(self) -> list[range]:
+        """Its chunks in the order of the products: of an exchanged tile, which is computed in two halves, first those of
+        the first half, the own CTA's and the others'."""
+        if self.parts == 1:
+            return [range(self.chunks)]
+        return [range(self.chunks // 2), range(self.chunks // 2, self.chunks)]
 
     def steps(self, chunk: int) -> int:
-        return -(-min(CHUNK, self.width - chunk * CHUNK) // STEP)
+        """Of the products of a chunk."""
+        columns = min(self.chunk_columns, self.width - chunk * self.chunk_columns)
+        return -(-columns * self.nbytes // STEP_BYTES)
+
+    def boxes(self, turn: tuple[int, ...]) -> Iterator[tuple[int, int, bool]]:
+        """The boxes of weights that a chunk meets: number of the set, columns to add for the piece, whether it is the
+        last."""
+        last, low = (turn[-1], self.pieces - 1), packed_width(self.width * self.parts)
+        for number, piece in product(turn, range(self.pieces)):
+            yield number, piece * low, (number, piece) == last
 
 
-@dataclass(frozen=True)
-class Turn:
-    """Chunks of a product taken one after another: each for every set of `sets`, of the CTA's own columns of the
-    operands (`own`), of the other CTAs' (`others`), or of both; `ends` says that the sets' sums are then whole."""
-
-    sets: tuple[int, ...]
-    own: bool = True
-    others: bool = True
-    ends: bool = True
-
-    def parts(self, segment: Segment) -> range:
-        return range(0 if self.own else 1, segment.parts if self.others else 1)
+Turn = tuple[int, ...]  # the sets of sums that a product's chunks are multiplied for, one after another
 
 
 @dataclass
@@ -57,17 +73,25 @@ class Product:
     frees: bool = False
 
     @property
+    def nbytes(self) -> int:
+        """Of an element of the operands."""
+        return self.segments[0].nbytes
+
+    @property
     def passes(self) -> int:
         return -(-self.n // (self.columns * self.sets))
 
     def turns(self) -> list[Turn]:
-        """The order of its chunks. Set after set, so that one set's columns are worked on while the next is multiplied;
-        what other CTAs compute is multiplied last, so that it has time to come. A chunk that is streamed is
-        multiplied with every set while it is there."""
+        """In which order. Set after set, so that one set's columns are worked on while the next is multiplied. A chunk
+        that is streamed is multiplied for every set while it is there."""
         sets = range(self.sets)
         if any(segment.rows_map is not None for segment in self.segments):
-            return [Turn(tuple(sets))]
-        if all(segment.parts == 1 for segment in self.segments):
-            return [Turn((number,)) for number in sets]
-        own = [Turn((number,), others=False, ends=False) for number in sets]
-        return own + [Turn((number,), own=False) for number in sets]
+            return [tuple(sets)]
+        return [(number,) for number in sets]
+
+    @property
+    def undisturbed(self) -> int:
+        """Chunks that can be multiplied before other CTAs must have been sent all of the tile that they read."""
+        return sum(len(leg) * segment.parts for segment in self.segments for leg in segment.legs[:-1]) + sum(
+            len(segment.legs[-1]) for segment in self.segments
+        )

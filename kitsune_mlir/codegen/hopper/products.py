@@ -8,31 +8,33 @@ from functools import partial
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.memory import element_of
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.mlir import arith, ir
 
-from . import wgmma
+from . import tf32, warps, wgmma
 from .background import Background
 from .fragments import Fragment, Lanes
 from .mbarrier import Slot
-from .product_plan import Product, Segment, Turn
+from .product_plan import Product, Segment
 from .rings import Rings, Used
 from .stash import Stash
+from .stores import Boxes
 
 LONG = 4  # chunks of a streamed operand from which a product is a loop
 Operand = Fragment | Stash | None
+Words = ir.Value | list[ir.Value]  # a descriptor, or what is in registers
 Sums = list[ir.Value]
 Ready = Callable[[int, Sums], None]
 
 
 class Products:
     """`free` gives, by set, values that nothing needs any more: a product's sums begin in their registers, which are
-    never without a value, for undefined ones would stay alive around the loop over tiles. `leader` (i1) holds in one
-    thread, `group_rows` is the warpgroup's first row in the tile."""
+    never without a value, for undefined ones would stay alive around the loop over tiles. `boxes` reads boxes of the
+    warpgroup, `group_rows` is its first row in the tile."""
 
-    def __init__(self, rings: Rings, leader: ir.Value, group_rows: Int):
+    def __init__(self, rings: Rings, boxes: Boxes, group_rows: Int):
         self.rings, self.background = rings, Background()
         self.free: dict[int, Callable[[], Sums]] = {}
-        self._leader, self._group_rows = leader, group_rows
+        self._boxes, self._group_rows = boxes, group_rows
 
     def registers(self) -> list[ir.Value]:
         """What is in the registers of all sets, to carry it around a loop."""
@@ -50,7 +52,7 @@ class Products:
         it is the CTA's own share."""
         first = product.segments[0]
         if len(operands) == 1 and first.rows_map is not None and first.chunks > LONG:
-            self._looped(product, first, ready)
+            (self._looped if product.nbytes == 2 else self._summed)(product, first, ready)
         else:
             self._unrolled(product, operands, ready)
 
@@ -59,53 +61,66 @@ class Products:
         sums: dict[int, Sums] = {}
         whole: tuple[int, ...] = ()  # sets whose last chunk is in flight
         for turn in turns:
-            if turn is not turns[0] or len(turn.sets) > 1:
-                self.background.settle()  # it may read this set's registers; other CTAs wait for what it sends
-            chunks = list(self._chunks(product, turn, operands))
+            if turn is not turns[0] or len(turn) > 1:
+                self.background.settle()  # it may read this set's registers
+            chunks = list(self._chunks(product, operands))
+            places = len(chunks) if turn is not turns[0] else product.undisturbed
             for number, (segment, part, chunk, operand) in enumerate(chunks):
+                if segment.pieces > 1 and used is not None:  # registers hold the words of one chunk
+                    wgmma.wait(0)
+                    self.rings.release(used, self._boxes)
+                    used = None
                 a = self._operand(segment, part, chunk, operand)
-                for one in turn.sets:
+                for (one, _, last), words in zip(segment.boxes(turn), a * len(turn)):
                     start = sums.get(one) or self._begin(product, one)
-                    sums[one] = self._multiply(product, start, a, segment.steps(chunk), one not in sums)
+                    sums[one] = self._multiply(product, start, words, segment.steps(chunk), one not in sums)
                     for ended in whole:
                         self._end(ended, sums[ended], 1, ready)
                     whole = ()
-                    left = len(chunks) - number - (not turn.ends)
-                    self.background.advance(left)
+                    self.background.advance(places - number)
                     if used is not None:
                         wgmma.wait(1)
-                        self.rings.release(used, self._leader)
-                    used = self.rings.step_on(segment.rows_map is not None and one == turn.sets[-1])
-            whole = turn.sets if turn.ends else ()
+                        self.rings.release(used, self._boxes)
+                    used = self.rings.step_on(segment.rows_map is not None and last)
+            whole = turn
         self.background.settle()
         for ended in whole:
             self._end(ended, sums[ended], 0, ready)
         assert used is not None
-        self.rings.release(used, self._leader)
+        self.rings.release(used, self._boxes)
         if product.frees:
             assert self.rings.exchange is not None
+            if product.nbytes == 4:  # warps read for themselves
+                warps.barrier(self._boxes.barrier, wgmma.THREADS)
             self.rings.exchange.release()
 
-    def _chunks(
-        self, product: Product, turn: Turn, operands: list[Operand]
-    ) -> Iterator[tuple[Segment, int, int, Operand]]:
+    def _chunks(self, product: Product, operands: list[Operand]) -> Iterator[tuple[Segment, int, int, Operand]]:
         for segment, operand in zip(product.segments, operands):
-            for part in turn.parts(segment):
-                for chunk in range(segment.chunks):
-                    yield segment, part, chunk, operand
+            for leg in segment.legs:
+                for part in range(segment.parts):
+                    for chunk in leg:
+                        yield segment, part, chunk, operand
 
-    def _operand(self, segment: Segment, part: int, chunk: int, operand: Operand) -> ir.Value | list[ir.Value]:
-        """A chunk of the left operand; waits for it."""
+    def _operand(self, segment: Segment, part: int, chunk: int, operand: Operand) -> list[Words]:
+        """A chunk of the left operand, as each piece of the weight is multiplied with; waits for it."""
         if part:
             assert self.rings.exchange is not None
+            while self.rings.exchange.sent <= chunk:  # other CTAs do not wait for what this one sends later
+                self.background.advance_one()
             self.rings.exchange.receive(part, chunk)
-            return wgmma.descriptor(self.rings.exchange.box(part, chunk))
-        if isinstance(operand, Stash):
-            return operand.chunk(chunk)
-        if operand is None:
-            return self._streamed_chunk()
-        start = chunk * wgmma.CHUNK // wgmma.STEP
-        return [word for step in range(segment.steps(chunk)) for word in operand.step(start + step)]
+            box = self.rings.exchange.box(part, chunk)
+            return [wgmma.descriptor(box)] if segment.nbytes == 2 else self._read(segment, box, segment.steps(chunk))
+        if isinstance(operand, Fragment):
+            start, steps = chunk * (wgmma.BOX_ROW // wgmma.STEP_BYTES), range(segment.steps(chunk))
+            words = [word for step in steps for word in operand.step(start + step)]
+            return [words] if segment.nbytes == 2 else [*tf32.operands(words, segment.pieces)]
+        box = self._streamed_box() if operand is None else operand.box(chunk)
+        return [wgmma.descriptor(box)] if segment.nbytes == 2 else self._read(segment, box, segment.steps(chunk))
+
+    def _read(self, segment: Segment, box: Int, steps: int) -> list[Words]:
+        """Steps of a box of f32 elements, for each piece of the weight."""
+        words = [word for step in range(steps) for word in self._boxes.read(box, step)]
+        return [*tf32.operands(words, segment.pieces)]
 
     def _begin(self, product: Product, number: int) -> Sums:
         """The registers of a set, whatever is in them."""
@@ -119,9 +134,7 @@ class Products:
         self.free[number] = partial(list, whole)
         ready(number, whole)
 
-    def _multiply(
-        self, product: Product, sums: Sums, a: ir.Value | list[ir.Value], steps: int, first: ir.Value | bool
-    ) -> Sums:
+    def _multiply(self, product: Product, sums: Sums, a: Words, steps: int, first: ir.Value | bool) -> Sums:
         """Issues a chunk for one set of columns."""
         self.rings.weights.wait_full(self.rings.weight)
         b = wgmma.descriptor(self.rings.weights.place(self.rings.weight))
@@ -133,36 +146,68 @@ class Products:
         self.background.settle()
 
         def chunk(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-            sums = [carried[one * count : (one + 1) * count] for one in turn.sets]
-            before, state = carried[len(turn.sets) * count :][:4], carried[len(turn.sets) * count + 4 :]
+            sums = [carried[one * count : (one + 1) * count] for one in turn]
+            before, state = carried[len(turn) * count :][:4], carried[len(turn) * count + 4 :]
             rings.resume(state)
             used: Used = Slot(*before[:2]), Slot(*before[2:])
             first = device.equal(number, 0)
-            a = self._streamed_chunk()
-            for one in turn.sets:
+            a = wgmma.descriptor(self._streamed_box())
+            for one in turn:
                 sums[one] = self._multiply(product, sums[one], a, wgmma.CHUNK // wgmma.STEP, first)
                 wgmma.wait(1)
-                rings.release(used, self._leader, unless=first if one == turn.sets[0] else None)
-                used = rings.step_on(one == turn.sets[-1])
+                rings.release(used, self._boxes, unless=first if one == turn[0] else None)
+                used = rings.step_on(one == turn[-1])
             return [*(x for each in sums for x in each), *_numbers(used), *rings.state()]
 
         assert rings.tile is not None
-        start = [x for one in turn.sets for x in self._begin(product, one)]
+        start = [x for one in turn for x in self._begin(product, one)]
         start += [*_numbers((rings.weight, rings.tile)), *rings.state()]
         results = device.loop(0, segment.chunks, 1, chunk, start)
-        last = results[len(turn.sets) * count :]
+        last = results[len(turn) * count :]
         rings.resume(last[4:])
-        for one in turn.sets:
+        for one in turn:
             self._end(one, results[one * count : (one + 1) * count], 0, ready)
-        self.rings.release((Slot(*last[:2]), Slot(*last[2:4])), self._leader)
+        self.rings.release((Slot(*last[:2]), Slot(*last[2:4])), self._boxes)
 
-    def _streamed_chunk(self) -> ir.Value:
-        """Waits for 64 columns of the tile's rows; a descriptor of the warpgroup's own."""
+    def _summed(self, product: Product, segment: Segment, ready: Ready) -> None:
+        """The same of f32 elements, in one set. Their words are read anew for each chunk, whose products end before the
+        next are read. Tensor cores cut off what they add, so in full precision chunks are summed outside them."""
+        rings, count, full = self.rings, product.columns // 2, segment.pieces == 2
+        (turn,) = product.turns()
+        self.background.settle()
+
+        def chunk(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+            total, rest = carried[:count], carried[count:]
+            rings.resume(rest[-len(rings.state()) :])
+            sums = rest[:count] if full else total
+            first: ir.Value | bool = True if full else device.equal(number, 0)
+            words = self._read(segment, self._streamed_box(), wgmma.BOX_ROW // wgmma.STEP_BYTES)
+            used: list[Used] = []
+            for a, (_, _, last) in zip(words, segment.boxes(turn)):
+                sums = self._multiply(product, sums, a, wgmma.BOX_ROW // wgmma.STEP_BYTES, first)
+                used.append(rings.step_on(last))
+                first = False
+            sums = wgmma.wait_for(sums)
+            for each in used:
+                rings.release(each, self._boxes)
+            if not full:
+                return [*sums, *rings.state()]
+            return [*(arith.addf(a, b) for a, b in zip(total, sums)), *sums, *rings.state()]
+
+        start = self._begin(product, 0)
+        if full:
+            start = [*wgmma.zeros(product.columns), *start]
+        results = device.loop(0, segment.chunks, 1, chunk, [*start, *rings.state()])
+        rings.resume(results[-len(rings.state()) :])
+        self.free[0] = partial(list, results[:count])
+        ready(0, results[:count])
+
+    def _streamed_box(self) -> Int:
+        """Waits for a box of the tile's rows; where those of the warpgroup begin."""
         tiles, slot = self.rings.tiles, self.rings.tile
         assert tiles is not None and slot is not None
         tiles.wait_full(slot)
-        own = device.mul(self._group_rows, wgmma.CHUNK * 2)
-        return wgmma.descriptor(device.add(tiles.place(slot), own))
+        return device.add(tiles.place(slot), device.mul(self._group_rows, wgmma.BOX_ROW))
 
     def each_pass(self, product: Product, lanes: Lanes, first: Int, each: Callable[[Lanes, Int], None]) -> None:
         """Calls `each`, in code, for every pass over the product's columns, `first` and on, with the lanes standing

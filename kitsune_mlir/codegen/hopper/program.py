@@ -3,6 +3,8 @@ each, and which boxes of weights the products take in which order. Producer and 
 
 In a cluster, each CTA computes its share of the columns of every product for the same rows. A tile that is a
 product's operand is then *exchanged*: every CTA gets the other shares into its shared memory (exchange.py).
+Or, with *multicast*, each CTA computes tiles of its own and they share the boxes of weights: each loads a piece of
+every box for all.
 
 Consecutive stages that differ only in what they name as residents form one block and one loop: ten
 equal layers are assembled once.
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
 from math import prod
 
 from kitsune_mlir import rows
@@ -22,25 +25,28 @@ from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.columns import choose_columns
+from kitsune_mlir.precision import tensor_work, tf32_pieces
 from kitsune_mlir.traffic import element_bytes
 
 from . import stash
 from .equal_stages import equal_runs
 from .fragments import BLOCK, is_packed
-from .operands import is_exchanged, is_loaded, is_read_here, is_streamed, parts_of
+from .operands import is_exchanged, is_loaded, is_multiplied, is_read_here, is_streamed, parts_of, row_bytes
 from .pressure import check_pressure
 from .product_plan import Product, Segment
 from .stores import boxes_of
+from .tf32 import Columns, Packing
 from .tile_ring import crosses, ring_places
 from .tma import TensorMap
-from .wgmma import CHUNK, MOST_COLUMNS, ROWS, STEP
+from .wgmma import BOX_ROW, CHUNK, MOST_COLUMNS, ROWS, STEP
 
 TILE_ROWS = 128
 SET_COLUMNS = 128  # products of more are computed in two sets of registers
 MOST_HELD_COLUMNS = 384  # of a product whose sums a warpgroup keeps in registers
+MOST_F32_COLUMNS = 256  # of a product of f32 elements; in full precision every piece takes its part of the registers
 MOST_READ_COLUMNS = 320  # the same where more than products read the tile, as f32
 MOST_VECTOR_BYTES = 16384  # of one resident kept in shared memory
-CLUSTERS = (1, 2, 4)  # CTAs that may share a tile's columns
+CLUSTERS = (1, 2, 4)  # CTAs that may share a tile's columns, or boxes of weights
 
 
 @dataclass
@@ -73,9 +79,11 @@ class Program:
     """`tensors` are the kernel's inputs, `results` its outputs. Raises UnsupportedError for what warpgroups cannot
     chain."""
 
-    def __init__(self, pipeline: kitsune.PipelineOp, sms: int, cluster: int = 1, role: int | None = None):
+    def __init__(
+        self, pipeline: kitsune.PipelineOp, sms: int, cluster: int = 1, role: int | None = None, multicast: int = 1
+    ):
         stages = [stage for stage in pipeline.stages if role in (None, stage.role)]
-        self.cluster = cluster
+        self.cluster, self.multicast = cluster, multicast
         self.rings = ring_places(pipeline)[0]
         self._sms, self._row_tiles = sms, _row_tiles(stages)
         products = [op for stage in stages for op in stage.block.operations if op.operation.name == "linalg.matmul"]
@@ -87,9 +95,13 @@ class Program:
         self.vectors: list[Vector] = []
         self.vector_bytes = 0
         self.padded: set[int] = set()
+        self.packed: dict[int, Packing] = {}  # f32 weights
+        self.pieces = tf32_pieces(pipeline.operation)
         self.on_chip = {queue.label for queue in pipeline.queues if not crosses(queue)}
         for stage in stages:
             _check(stage)
+        if multicast > 1:
+            self._check_multicast(products)
         self.blocks = [self._block(group) for group in equal_runs(stages)]
         self.store_maps = self._store_maps(stages)
         self.put_maps = {
@@ -100,9 +112,19 @@ class Program:
         }
         self.stashes = stash.choose(self.blocks) if cluster == 1 else {}
         self.shares = self._shares()
-        self.exchanged_columns = self._check_exchanges() if cluster > 1 else 0
+        self.exchanged_boxes = self._check_exchanges() if cluster > 1 else 0
         self._check_streams()
         check_pressure(self)
+
+    def _check_multicast(self, products: list[ir.OpView]) -> None:
+        if self.multicast not in CLUSTERS:
+            raise UnsupportedError(f"{self.multicast} CTAs do not share boxes of weights; {CLUSTERS[1:]} may")
+        if self.cluster > 1:
+            raise UnsupportedError("CTAs that share the columns of a tile have no boxes of weights in common")
+        if self.rings:
+            raise UnsupportedError("boxes of weights are not shared where stages have CTAs of their own")
+        if not products:
+            raise UnsupportedError("there are no weights to share")
 
     def _block(self, stages: list[kitsune.StageOp]) -> Block:
         block = Block(stages, StageNests(stages[0], self.on_chip))
@@ -122,19 +144,22 @@ class Program:
         op = nest.op
         assert op is not None
         weight, n = op.operands[1], self.share(shape_of(op.results[0])[1])
-        most = MOST_COLUMNS
-        if nest.local:
+        nbytes = element_bytes(element_of(weight))
+        most = MOST_COLUMNS if nbytes == 2 else MOST_F32_COLUMNS // self.pieces
+        if nest.local and nbytes == 2:
             most = MOST_READ_COLUMNS if is_read_here(nest.value) else MOST_HELD_COLUMNS
         passes, sets = -(-n // most), 1
         if passes > 1 and nest.local:
             raise UnsupportedError(f"{n} columns of a product are more than a warpgroup keeps in registers")
-        unit = BLOCK if passes == 1 else CHUNK
-        if passes == 1 and n > SET_COLUMNS and not self._alone:
+        unit = BLOCK * self.multicast if passes == 1 else CHUNK  # a piece of a box is whole swizzle atoms of 8 rows
+        if passes == 1 and n > SET_COLUMNS and not self._alone and nbytes == 2:
             sets = 2
         columns = -(-n // (passes * sets * unit)) * unit
         if self._alone and not nest.local and n > CHUNK:
-            k = shape_of(op.operands[0])[1]
+            k = shape_of(op.operands[0])[1] * tensor_work(op)
             columns = min(columns, choose_columns(n, k, self._row_tiles, self._sms))
+        if nbytes == 4:
+            return Product(op, n, columns, self._packed_segments(op, columns))
         segments, start = [], 0
         for value in parts_of(op.operands[0]):
             width = prod(shape_of(value)[1:])
@@ -143,6 +168,24 @@ class Program:
             segments.append(Segment(value, start, width // parts, map_, self._rows_map(value), parts))
             start += width
         return Product(op, n, columns, segments, sets)
+
+    def _packed_segments(self, op: ir.Operation, columns: int) -> list[Segment]:
+        """Of a product of f32 elements, and how its weight is laid out for it."""
+        weight, tiles = op.operands[1], parts_of(op.operands[0])
+        widths = [prod(shape_of(value)[1:]) for value in tiles]
+        starts = accumulate(widths, initial=0)
+        parts = [Columns(*at, not is_streamed(value)) for *at, value in zip(starts, widths, tiles)]
+        packing, number = Packing(self.pieces, tuple(parts)), self._numbers[hash(weight)]
+        if self.packed.setdefault(number, packing) != packing or not _only_weight(weight):
+            raise UnsupportedError("an f32 weight that is read in two ways is not laid out for warpgroups")
+        dims, stride = (packing.columns, shape_of(weight)[0]), packing.columns * 4
+        self.maps.append(TensorMap(number, "f32", dims, (stride,), (BOX_ROW // 4, columns // self.multicast)))
+        map_ = len(self.maps) - 1
+        shared = [1 if is_loaded(value) else self.cluster for value in tiles]
+        return [
+            Segment(value, start, width // ctas, map_, self._rows_map(value), ctas, 4, self.pieces)
+            for value, start, width, ctas in zip(tiles, packing.starts(), widths, shared)
+        ]
 
     def share(self, width: int) -> int:
         """How many of a tile's columns one CTA of the cluster computes; each computes what is one number a row."""
@@ -162,7 +205,7 @@ class Program:
         return found
 
     def _check_exchanges(self) -> int:
-        """The most columns of a share that is exchanged. There is room for one exchanged tile at a time: each must
+        """The most boxes of a share that is exchanged. There is room for one exchanged tile at a time: each must
         have been read by its last product when the next is computed."""
         readers: dict[int, list[Product]] = {}
         alias: dict[str, int] = {}
@@ -181,7 +224,9 @@ class Program:
                                 raise UnsupportedError("a cluster exchanges one tile at a time")
                             readers.setdefault(key, []).append(product)
                 if nest.kind != REDUCTION and is_exchanged(nest):
-                    last, widest = hash(nest.value), max(widest, self.share(prod(shape_of(nest.value)[1:])))
+                    columns = self.share(prod(shape_of(nest.value)[1:]))
+                    nbytes = element_bytes(element_of(nest.value))
+                    last, widest = hash(nest.value), max(widest, boxes_of(columns, nbytes))
             for put in block.stages[-1].puts:
                 source = block.stage.puts[0] if len(block.stages) > 1 else put
                 alias[kitsune_label(put.operands[0])] = hash(source.operands[1])
@@ -198,14 +243,15 @@ class Program:
             raise UnsupportedError("a cluster that exchanges tiles has no room for operands streamed at length")
 
     def _weight_map(self, weight: ir.Value, limit: int, columns: int) -> int:
-        """Boxes of `columns` rows of the weight (n, k) by 64 of its columns, as if it had `limit` of these."""
+        """Boxes of `columns` rows of the weight (n, k) by 64 of its columns, as if it had `limit` of these; with
+        multicast, of a piece of the rows."""
         element, number = element_of(weight), self._numbers[hash(weight)]
         n, k = shape_of(weight)
         if k * element_bytes(element) % 16:
             self.padded.add(number)
             k = padded_columns(k, element)
         stride = k * element_bytes(element)
-        self.maps.append(TensorMap(number, str(element), (limit, n), (stride,), (CHUNK, columns)))
+        self.maps.append(TensorMap(number, str(element), (limit, n), (stride,), (CHUNK, columns // self.multicast)))
         return len(self.maps) - 1
 
     def _rows_map(self, value: ir.Value) -> int | None:
@@ -220,7 +266,7 @@ class Program:
             self.padded.add(number)
             stride = padded_columns(width, element)
         self.maps.append(
-            TensorMap(number, str(element), (width, None), (stride * element_bytes(element),), (CHUNK, TILE_ROWS))
+            TensorMap(number, str(element), (width, None), (stride * element_bytes(element),), _box(element, TILE_ROWS))
         )
         return len(self.maps) - 1
 
@@ -248,9 +294,9 @@ class Program:
             tile = result.store.operands[0]
             element, width = element_of(tile), prod(shape_of(tile)[1:])
             stride = width * element_bytes(element)
-            if is_packed(element) and stride % 16 == 0:
+            if is_multiplied(element) and stride % 16 == 0:
                 found[result.position] = len(self.maps)
-                self.maps.append(TensorMap(number, str(element), (width, None), (stride,), (CHUNK, ROWS)))
+                self.maps.append(TensorMap(number, str(element), (width, None), (stride,), _box(element, ROWS)))
         return found
 
     def _stage_vectors(self, stage: kitsune.StageOp) -> dict[int, int]:
@@ -280,13 +326,18 @@ class Program:
     @property
     def stash_boxes(self) -> int:
         """Boxes of a warpgroup for stashed tiles."""
-        widths = {hash(nest.value): prod(shape_of(nest.value)[1:]) for block in self.blocks for nest in block.nests}
-        return max((box + boxes_of(widths[key]) for key, box in self.stashes.items()), default=0)
+        nbytes = {hash(nest.value): row_bytes(nest.value) for block in self.blocks for nest in block.nests}
+        return max((box + boxes_of(nbytes[key], 1) for key, box in self.stashes.items()), default=0)
 
     @property
     def streams(self) -> bool:
         """Whether some operand comes through shared memory."""
         return any(segment.rows_map is not None for segment in self.segments())
+
+    @property
+    def reads_tiles(self) -> bool:
+        """Whether warps read such operands themselves: those of f32 elements."""
+        return any(segment.rows_map is not None and segment.nbytes == 4 for segment in self.segments())
 
     def segments(self) -> Iterator[Segment]:
         for product in self.products:
@@ -302,6 +353,15 @@ class Program:
         return max(product.columns for product in self.products)
 
 
+def _box(element: ir.Type, box_rows: int) -> tuple[int, int]:
+    return BOX_ROW // element_bytes(element), box_rows
+
+
+def _only_weight(value: ir.Value) -> bool:
+    """Whether products alone read a resident, as their weight."""
+    return all(use.owner.operation.name == "linalg.matmul" and use.operand_number == 1 for use in value.uses)
+
+
 def padded_columns(columns: int, element: ir.Type) -> int:
     """Columns of a weight whose rows are multiples of 16 bytes, as tensor maps want them."""
     each = 16 // element_bytes(element)
@@ -314,18 +374,6 @@ def _row_tiles(stages: list[kitsune.StageOp]) -> int | None:
     return -(-sizes[0] // TILE_ROWS) if sizes and sizes[0] != rows.DYNAMIC else None
 
 
-def fit(pipeline: kitsune.PipelineOp, sms: int) -> Program:
-    """The program of the fewest CTAs that hold a tile. Raises UnsupportedError when no cluster does."""
-    first: UnsupportedError | None = None
-    for cluster in CLUSTERS:
-        try:
-            return Program(pipeline, sms, cluster)
-        except UnsupportedError as error:
-            first = first or error
-    assert first is not None
-    raise first
-
-
 def _check(stage: kitsune.StageOp) -> None:
     if stage.reduces or stage.accumulates:
         raise UnsupportedError("sums over the rows are not chained")
@@ -336,7 +384,7 @@ def _check(stage: kitsune.StageOp) -> None:
         if op.name != "linalg.matmul":
             continue
         a, b, total = (element_of(value) for value in (*op.operands[:2], op.results[0]))
-        if a != b or not is_packed(a) or not isinstance(total, ir.F32Type | ir.BF16Type | ir.F16Type):
+        if a != b or not is_multiplied(a) or not is_multiplied(total):
             raise UnsupportedError(f"products of {a} with {b} into {total} are not chained by warpgroups")
         if op.operands[1] not in stage.residents:
             raise UnsupportedError("a product with a weight that the stage computes is not chained by warpgroups")

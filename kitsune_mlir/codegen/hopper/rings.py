@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.mlir import arith, ir
 
-from . import mbarrier
 from .exchange import Exchange
 from .mbarrier import Ring, Slot
+from .stores import Boxes
 
 Used = tuple[Slot, Slot | None]  # of weights, of tiles
 
@@ -48,12 +49,12 @@ class Rings:
             self.tile = self.tiles.advance(self.tile)
         return used
 
-    def release(self, used: Used, leader: ir.Value, unless: ir.Value | None = None) -> None:
-        """The warpgroup is done with these slots, but for when `unless` (i1) holds."""
-        condition = leader
-        if unless is not None:
-            condition = arith.andi(condition, arith.xori(unless, arith.constant(unless.type, 1)))
+    def release(self, used: Used, boxes: Boxes, unless: ir.Value | None = None) -> None:
+        """The warpgroup of a thread at `boxes` is done with these slots, but for when `unless` (i1) holds."""
         for ring, slot in zip((self.weights, self.tiles), used):
             if slot is not None:
                 assert ring is not None
-                mbarrier.arrive(ring.empty(slot), condition)
+                condition = device.equal(boxes.lane, 0) if ring.by_warps else boxes.leader
+                if unless is not None:
+                    condition = arith.andi(condition, arith.xori(unless, arith.constant(unless.type, 1)))
+                ring.release(slot, condition)

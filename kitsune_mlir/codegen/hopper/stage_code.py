@@ -26,7 +26,7 @@ from .product_plan import Product
 from .products import Products
 from .program import Block, Program, row_combiner
 from .stash import Stash
-from .stores import BOX_BYTES, BoxWriter
+from .stores import BOX_BYTES
 
 QUAD = (1, 2)  # lane distances between the four threads of a row
 
@@ -61,11 +61,6 @@ class Place:
         """Where a tile waits for a later product."""
         box = self.program.stashes.get(hash(value))
         return None if box is None else Stash(device.add(self.around.stashes, box * BOX_BYTES))
-
-    @property
-    def writer(self) -> BoxWriter:
-        assert self.around.writer is not None
-        return self.around.writer
 
     @property
     def exchange(self) -> Exchange | None:
@@ -152,7 +147,10 @@ class StageCode:
         for block in range(blocks_of(tile.width)):
             for h in HALVES:
                 pair = [element_at(evaluator, value, lanes, block, h, e) for e in (0, 1)]
-                tile.words[block, h] = pack(*pair, tile.element)
+                if is_packed(tile.element):
+                    tile.words[block, h] = pack(*pair, tile.element)
+                else:
+                    tile.values[block, h, 0], tile.values[block, h, 1] = pair
         return tile
 
     def _tile(self, nest: Nest, lanes: Lanes, start: Int, evaluator: Evaluator, columns: int) -> None:
@@ -168,16 +166,16 @@ class StageCode:
                 else:
                     tile.values[block, h, 0], tile.values[block, h, 1] = pair
         if (stash := self.at.stash(nest.value)) is not None:
-            stash.write(tile if tile.words else _both(tile), self.at.writer)
+            stash.write(tile.pack_all(), self.at.around.boxes)
             self.memories[hash(nest.value)] = stash
         elif is_held(nest):
-            self.memories[hash(nest.value)] = tile if packs or not is_packed(element) else _both(tile)
+            self.memories[hash(nest.value)] = tile.pack_all()
             if self.at.exchange is not None and is_exchanged(nest):
                 self.at.exchange.send_all(tile, columns)
         for put in nest.puts:
-            self.at.outgoing.put(tile if tile.words else _both(tile), put, columns, start)
+            self.at.outgoing.put(tile.pack_all(), put, columns, start)
         for store in nest.stores:
-            self.at.outgoing.store(tile if tile.words or not is_packed(element) else _both(tile), store, columns, start)
+            self.at.outgoing.store(tile.pack_all(), store, columns, start)
 
     def _reduction(self, nest: Nest) -> None:
         """A row's columns to one number: each thread its own columns, then the four threads of the row."""
@@ -234,14 +232,6 @@ class RowValues(Memory):
 
     def load(self, index: list[Int]) -> ir.Value:
         return self._tile.values[0, self._tile.lanes.half(index[0]), 0]
-
-
-def _both(tile: Fragment) -> Fragment:
-    """A tile of 16-bit elements kept as f32 for elementwise use, with the words that products and queues want."""
-    for (block, h, e), x in list(tile.values.items()):
-        if e == 0:
-            tile.words[block, h] = pack(x, tile.values[block, h, 1], tile.element)
-    return tile
 
 
 def _starts_from_zero(op: ir.Operation) -> bool:

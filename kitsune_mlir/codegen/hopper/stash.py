@@ -9,23 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
-from kitsune_mlir.codegen.pipeline.memory import shape_of
 from kitsune_mlir.codegen.pipeline.nests import PRODUCT, REDUCTION, kitsune_label
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.traffic import element_bytes
 
 from . import tma, warps, wgmma
-from .fragments import Fragment, is_packed
-from .operands import is_held, parts_of
-from .stores import BOX_BYTES, BoxWriter, boxes_of
+from .fragments import Fragment
+from .operands import is_held, is_multiplied, parts_of, row_bytes
+from .stores import BOX_BYTES, Boxes, boxes_of
 
-MOST_COLUMNS = 128  # of a tile; wider ones are better kept where the next product wants them
-WIDE_COLUMNS = 256  # beyond so many a tile and the next product's sums do not both fit registers
+MOST_BYTES = 256  # of a tile's row; wider ones are better kept where the next product wants them
+WIDE_BYTES = 512  # beyond so many a tile and the next product's sums do not both fit registers
 
 
 @dataclass
@@ -35,17 +34,20 @@ class Stash:
     place: Int
 
     def chunk(self, number: int) -> ir.Value:
-        """A descriptor of 64 of its columns."""
-        return wgmma.descriptor(device.add(self.place, number * BOX_BYTES))
+        """A descriptor of a box of its columns."""
+        return wgmma.descriptor(self.box(number))
+
+    def box(self, number: int) -> Int:
+        return device.add(self.place, number * BOX_BYTES)
 
     def load(self, index: Sequence[Int]) -> ir.Value:
         raise UnsupportedError("a warpgroup reads single elements of a tile that waits in shared memory")
 
-    def write(self, tile: Fragment, writer: BoxWriter) -> None:
+    def write(self, tile: Fragment, writer: Boxes) -> None:
         """All threads of the warpgroup; products of the tile before have ended."""
         warps.barrier(writer.barrier, wgmma.THREADS)
-        for number in range(boxes_of(tile.width)):
-            writer.write(device.add(self.place, number * BOX_BYTES), tile, number)
+        for number in range(boxes_of(tile.width, element_bytes(tile.element))):
+            writer.write(self.box(number), tile, number)
         tma.fence()
         warps.barrier(writer.barrier, wgmma.THREADS)
 
@@ -77,15 +79,15 @@ def choose(blocks: Sequence) -> dict[int, int]:
     box = 0
     for key, (before, value) in made.items():
         readers = [number for number, (_, read) in enumerate(order) if key in read]
-        width = prod(shape_of(value)[1:])
-        if not is_packed(value.type.element_type) or not _only_products_read(value):
+        nbytes, boxes = row_bytes(value), boxes_of(row_bytes(value), 1)
+        if not is_multiplied(value.type.element_type) or not _only_products_read(value):
             continue
-        if width > WIDE_COLUMNS and readers == [before]:
+        if nbytes > WIDE_BYTES and readers == [before]:
             wide[key] = taken.get(before, 0)
-            taken[before] = wide[key] + boxes_of(width)
-        elif width <= MOST_COLUMNS and readers and readers != [before] and key not in looped:
+            taken[before] = wide[key] + boxes
+        elif nbytes <= MOST_BYTES and readers and readers != [before] and key not in looped:
             found[key] = box
-            box += boxes_of(width)
+            box += boxes
     return found | {key: box + at for key, at in wide.items()}
 
 

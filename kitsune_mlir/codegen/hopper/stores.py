@@ -1,5 +1,6 @@
-"""Tiles that leave through shared memory: a warpgroup writes 64 columns of its rows into a swizzled box, one thread
-has the copy engine store it. Two boxes a warpgroup, so that one is written while the other leaves.
+"""Swizzled boxes in shared memory, 128 bytes of each of a warpgroup's rows, written from and read into registers; and
+tiles that leave through them: one thread has the copy engine store a box. Two boxes a warpgroup, so that one is written
+while the other leaves.
 """
 
 from __future__ import annotations
@@ -8,26 +9,26 @@ from dataclasses import dataclass
 
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
-from kitsune_mlir.mlir import arith, ir
+from kitsune_mlir.mlir import arith, ir, llvm
 
 from . import tma, warps
-from .fragments import BLOCK, HALVES, Fragment
-from .wgmma import CHUNK, ROWS, THREADS
+from .fragments import BLOCK, HALVES, Fragment, is_packed
+from .wgmma import BOX_ROW, ROWS, STEP_BYTES, THREADS
 
 BOXES = 2
-BOX_BYTES = ROWS * CHUNK * 2
+BOX_BYTES = ROWS * BOX_ROW
 BYTES = BOXES * BOX_BYTES  # of a warpgroup
-_BLOCKS = CHUNK // BLOCK  # of a box
+_STEPS = BOX_ROW // STEP_BYTES  # of a box
 
 
-def boxes_of(columns: int) -> int:
-    """Boxes that so many columns of a warpgroup's rows take."""
-    return -(-columns // CHUNK)
+def boxes_of(columns: int, nbytes: int = 2) -> int:
+    """Boxes that so many columns of a warpgroup's rows take, of elements of so many bytes."""
+    return -(-columns * nbytes // BOX_ROW)
 
 
 @dataclass
-class BoxWriter:
-    """Writes tiles of a warpgroup into boxes. `own_row` is a thread's first row among the warpgroup's 64, `pair` 2q
+class Boxes:
+    """A thread's way to boxes of its warpgroup. `own_row` is a thread's first row among the warpgroup's 64, `pair` 2q
     (fragments.py), `leader` (i1) holds in one thread, `barrier` is the number of a barrier of this warpgroup alone."""
 
     own_row: ir.Value
@@ -36,11 +37,11 @@ class BoxWriter:
     barrier: Int
 
     @staticmethod
-    def of(thread: ir.Value, leader: ir.Value, barrier: Int) -> BoxWriter:
+    def of(thread: ir.Value, leader: ir.Value, barrier: Int) -> Boxes:
         """That of the thread of this number in the CTA."""
         lane, warp = device.mod(thread, warps.WARP), device.div(device.mod(thread, THREADS), warps.WARP)
         own_row = device.add(device.mul(warp, 2 * BLOCK), device.div(lane, 4))
-        return BoxWriter(device.value(own_row), device.value(device.mul(device.mod(lane, 4), 2)), leader, barrier)
+        return Boxes(device.value(own_row), device.value(device.mul(device.mod(lane, 4), 2)), leader, barrier)
 
     @property
     def warp(self) -> Int:
@@ -52,24 +53,59 @@ class BoxWriter:
         return device.add(device.mul(device.mod(self.own_row, BLOCK), 4), device.div(self.pair, 2))
 
     def write(self, box: Int, tile: Fragment, number: int) -> None:
-        """The words of columns 64 * number and on, zeros beyond the tile. Four blocks of 8 x 8 at once (PTX ISA,
-        stmatrix): the two halves of two neighbouring blocks; each eight lanes say where the rows of one lie."""
+        """Box `number` of a tile as products read it, zeros beyond the tile: a step of four words at once (PTX ISA,
+        stmatrix)."""
+        place = self._place(box)
+        for step in range(_STEPS):
+            text = f"""{{
+.reg .b32 place;
+xor.b32 place, $0, {step * STEP_BYTES};
+stmatrix.sync.aligned.m8n8.x4.shared.b16 [place], {{$1, $2, $3, $4}};
+}}"""
+            words = tile.step(number * _STEPS + step)
+            device.assembly(text, "r,r,r,r,r,~{memory}", [place, *words], None)
+
+    def write_whole(self, box: Int, tile: Fragment, number: int) -> None:
+        """The same with f32 columns in their own order."""
+        if is_packed(tile.element):
+            self.write(box, tile, number)
+            return
+        row = device.mod(self.own_row, BLOCK)  # of both of a thread's rows, modulo 8
+        chunk = arith.xori(device.value(device.div(self.pair, 4)), device.value(row))
+        within = device.add(device.mul(chunk, 16), device.mul(device.mod(self.pair, 4), 4))
+        place = device.add(device.add(box, device.mul(self.own_row, BOX_ROW)), within)
+        for block in range(_STEPS):
+            four = [tile.f32(number * _STEPS + block, h, e) for h in HALVES for e in (0, 1)]
+            text = f"""{{
+.reg .b32 place;
+xor.b32 place, $0, {block * STEP_BYTES};
+st.shared.v2.f32 [place], {{$1, $2}};
+add.s32 place, place, {BLOCK * BOX_ROW};
+st.shared.v2.f32 [place], {{$3, $4}};
+}}"""
+            device.assembly(text, "r,f,f,f,f,~{memory}", [device.value(place), *four], None)
+
+    def read(self, box: Int, step: int) -> list[ir.Value]:
+        """The four words of a step of a box (PTX ISA, ldmatrix)."""
+        i32 = device.i32()
+        text = f"""{{
+.reg .b32 place;
+xor.b32 place, $4, {step * STEP_BYTES};
+ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{$0, $1, $2, $3}}, [place];
+}}"""
+        type_ = llvm.StructType.get_literal([i32] * 4)
+        struct = device.assembly(text, "=r,=r,=r,=r,r,~{memory}", [device.value(self._place(box))], type_)
+        return [llvm.extractvalue(i32, struct, [i]) for i in range(4)]
+
+    def _place(self, box: Int) -> Int:
+        """Of the row of an 8 x 8 block that the lane names: four blocks, two halves of rows for each of two 16-byte
+        chunks. Chunk c of row r lies at chunk c ^ (r mod 8): that of a later step is one xor away, done in the
+        instruction's own text, for addresses are moved out of loops and take registers there."""
         row_in_block, matrix = device.mod(self.lane, BLOCK), device.div(self.lane, BLOCK)
         row = device.add(device.mul(self.warp, 2 * BLOCK), row_in_block)
         row = device.add(row, device.mul(device.mod(matrix, 2), BLOCK))
-        # 16-byte chunk c of row r lies at chunk c ^ (r mod 8): that of a later pair of blocks is one xor away, done in
-        # the instruction's own text, for addresses are moved out of loops and take registers there.
         chunk = arith.xori(device.value(device.div(matrix, 2)), device.value(row_in_block))
-        place = device.add(device.add(box, device.mul(row, CHUNK * 2)), device.mul(chunk, 16))
-        for block in range(0, _BLOCKS, 2):
-            first = number * _BLOCKS + block
-            words = [tile.word(each, h) for each in (first, first + 1) for h in HALVES]
-            text = f"""{{
-.reg .b32 place;
-xor.b32 place, $0, {block * 16};
-stmatrix.sync.aligned.m8n8.x4.shared.b16 [place], {{$1, $2, $3, $4}};
-}}"""
-            device.assembly(text, "r,r,r,r,r,~{memory}", [place, *words], None)
+        return device.add(device.add(box, device.mul(row, BOX_ROW)), device.mul(chunk, 16))
 
 
 @dataclass
@@ -78,23 +114,24 @@ class Outbox:
 
     maps: ir.Value
     place: Int
-    writer: BoxWriter
+    boxes: Boxes
 
     def store(self, map_: int, tile: Fragment, columns: int, at: tuple[Int, Int]) -> None:
         """Sends `columns` columns of a tile to the column and row `at` of an output."""
-        for group in range(boxes_of(columns)):
+        nbytes = 2 if is_packed(tile.element) else 4
+        for group in range(boxes_of(columns, nbytes)):
             box = device.add(self.place, group % BOXES * BOX_BYTES)
-            with device.when(self.writer.leader):
+            with device.when(self.boxes.leader):
                 tma.wait_read(BOXES - 1 if group else 0)
-            warps.barrier(self.writer.barrier, THREADS)
-            self.writer.write(box, tile, group)
+            warps.barrier(self.boxes.barrier, THREADS)
+            self.boxes.write_whole(box, tile, group)
             tma.fence()
-            warps.barrier(self.writer.barrier, THREADS)
-            with device.when(self.writer.leader):
-                tma.store(tma.map_pointer(self.maps, map_), (device.add(at[0], group * CHUNK), at[1]), box)
+            warps.barrier(self.boxes.barrier, THREADS)
+            with device.when(self.boxes.leader):
+                tma.store(tma.map_pointer(self.maps, map_), (device.add(at[0], group * BOX_ROW // nbytes), at[1]), box)
                 tma.commit()
 
     def finish(self) -> None:
         """Before the kernel ends: shared memory lives until all boxes are read."""
-        with device.when(self.writer.leader):
+        with device.when(self.boxes.leader):
             tma.wait_read(0)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.mlir import arith, ir
 
 SWIZZLE = 128  # bytes of a box's row
 MAP_BYTES = 128
@@ -52,20 +52,20 @@ def map_pointer(maps: ir.Value, number: Int) -> ir.Value:
     return device.offset(maps, device.mul(number, MAP_BYTES), ir.IntegerType.get_signless(8))
 
 
-def load(map_: ir.Value, at: Sequence[Int], destination: Int, barrier: Int) -> None:
-    """One thread: copies the box at these element coordinates; its bytes count on the mbarrier."""
+def load(map_: ir.Value, at: Sequence[Int], destination: Int, barrier: Int, ctas: int = 0) -> None:
+    """One thread: copies the box at these element coordinates; its bytes count on the mbarrier.
+
+    With `ctas` the box is read once and goes to each CTA of the cluster whose rank's bit is set in it (16 bits), to
+    the same place in its shared memory, and its bytes count on the mbarrier at the same place there
+    (PTX ISA, cp.async.bulk.tensor: .multicast::cluster)."""
     places = ", ".join(f"${3 + d}" for d in range(len(at)))
-    text = (
-        f"cp.async.bulk.tensor.{len(at)}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-        f"[$0], [$1, {{{places}}}], [$2];"
-    )
+    shared = "shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+    text, constraints = f"[$0], [$1, {{{places}}}], [$2]", "r,l,r," + "r," * len(at)
     operands = [device.value(destination), map_, device.value(barrier), *(device.value(i) for i in at)]
-    device.assembly(text, "r,l,r," + "r," * len(at) + "~{memory}", operands, None)
-
-
-def prefetch_map(map_: ir.Value) -> None:
-    """Brings a tensor map near the copy engine."""
-    device.assembly("prefetch.tensormap [$0];", "l,~{memory}", [map_], None)
+    if ctas:
+        shared, text, constraints = f"{shared}.multicast::cluster", f"{text}, ${len(operands)}", f"{constraints}h,"
+        operands.append(arith.constant(ir.IntegerType.get_signless(16), ctas))
+    device.assembly(f"cp.async.bulk.tensor.{len(at)}d.{shared} {text};", f"{constraints}~{{memory}}", operands, None)
 
 
 def store(map_: ir.Value, at: Sequence[Int], source: Int) -> None:

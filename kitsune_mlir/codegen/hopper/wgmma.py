@@ -7,6 +7,8 @@ Matrix Layout, M- and N-major). Thread t of the
 warpgroup, warp w = t / 32, g = t % 32 / 4, q = t % 4, holds of D the rows 16w + g and 16w + g + 8: sum [4j + 2h + e]
 is at row 16w + g + 8h, column 8j + 2q + e. A in registers has the same form: for a step of 16 columns four
 words of two neighbouring columns each, in the order (g, 2q), (g + 8, 2q), (g, 2q + 8), (g + 8, 2q + 8).
+Of f32 elements, multiplied as tf32, a step has 8 columns and a box 32: words at (g, q), (g + 8, q), (g, q + 4),
+(g + 8, q + 4).
 
 Products run asynchronously. What ptxas wants, or it runs them one after another (its warnings C7510 to C7515):
 no use of the sums between the first product and `wait`, no branch there either.
@@ -28,6 +30,8 @@ MOST_COLUMNS = 256
 _STEP_WORDS = STEP * 2 // 16  # a descriptor counts in 16 bytes
 _ACROSS_STEP_WORDS = STEP * CHUNK * 2 // 16  # where k runs across the box's rows
 FENCE = "wgmma.fence.sync.aligned;"  # orders writes to registers before the products that use them
+BOX_ROW = 128  # bytes of a box's row
+STEP_BYTES = 32  # of k in one instruction, whatever the elements
 _ADDRESS = 0x3FFFF  # the bits of an address in a descriptor; those above say which CTA of a cluster
 # Descriptor: stride of 8 rows 1024 bytes, 128-byte swizzle.
 _LAYOUT = (1024 // 16 << 32) | (1 << 62)
@@ -53,8 +57,9 @@ def multiply(
     across: tuple[bool, bool] = (False, False),
 ) -> list[ir.Value]:
     """Issues `steps` products (at most 4) along k and commits them as a group. `a` is a descriptor or 4 words a step,
-    `b` a descriptor; `first` (a bool or i1) says to start from zero instead of from `sums`. `across` says of A and B
-    whether k runs across the rows of their boxes: boxes of k rows by 64 rows or columns of the product."""
+    of several operands for the same `b` one after another; `b` is a descriptor; `first` (a bool or i1) says to start
+    from zero instead of from `sums`. `across` says of A and B whether k runs across the rows of their boxes: boxes of
+    k rows by 64 rows or columns of the product. `element` is "bf16", "f16" or "f32"."""
     count, n = len(sums), len(sums) * 2
     in_registers = not isinstance(a, ir.Value)
     lines, operands = [], list(sums)
@@ -75,7 +80,9 @@ def multiply(
     orders = [int(operand_across) for operand_across in across]
     words_of = [_ACROSS_STEP_WORDS if operand_across else _STEP_WORDS for operand_across in across]
     lines = ["{", ".reg .pred p;", ".reg .b64 a, b;", f"setp.ne.b32 p, {start}, 0;", FENCE]
-    for step in range(steps):
+    kind, k = ("tf32", 8) if element == "f32" else (element, STEP)
+    for number in range(len(words) // 4 or steps):
+        step = number % steps
         b_place, a_place = b_start, a_start
         if step:
             lines.append(f"add.s64 b, {b_start}, {step * words_of[1]};")
@@ -83,12 +90,13 @@ def multiply(
             if not in_registers:
                 lines.append(f"add.s64 a, {a_start}, {step * words_of[0]};")
                 a_place = "a"
-        if step == 1 and start != "1":
+        if number == 1 and start != "1":
             lines.append("setp.eq.b32 p, 0, 0;")
-        source = "{" + ", ".join(words[4 * step : 4 * step + 4]) + "}" if in_registers else a_place
+        source = "{" + ", ".join(words[4 * number : 4 * number + 4]) + "}" if in_registers else a_place
         tail = f"1, 1, {orders[1]}" if in_registers else f"1, 1, {orders[0]}, {orders[1]}"
+        tail = "1, 1" if kind == "tf32" else tail
         lines.append(
-            f"wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{element}.{element} {{{d}}}, {source}, {b_place}, p, {tail};"
+            f"wgmma.mma_async.sync.aligned.m64n{n}k{k}.f32.{kind}.{kind} {{{d}}}, {source}, {b_place}, p, {tail};"
         )
     lines += ["wgmma.commit_group.sync.aligned;", "}"]
     type_ = llvm.StructType.get_literal([ir.F32Type.get()] * count)

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from kitsune_mlir import rows
+from kitsune_mlir.codegen.math_simplify import FAST, SHORT
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, llvm, location
@@ -39,6 +41,7 @@ class PipelineKernel:
     """Builds the gpu.module of one pipeline. Raises UnsupportedError for what has no code here."""
 
     padded: frozenset[int] = frozenset()  # tensors that the kernel wants widened: none
+    packed: ClassVar[dict[int, Any]] = {}  # or packed: none
 
     def __init__(self, pipeline: kitsune.PipelineOp, target: Target, wait_budget: int = 0):
         self.pipeline, self.waits = pipeline, Waits(wait_budget)
@@ -115,8 +118,7 @@ class PipelineKernel:
             kernel = device.gpu.GPUFuncOp(
                 ir.FunctionType.get(arguments, []), name, kernel=True, known_block_size=[loops.THREADS, 1, 1]
             )
-            if self._computes_bf16():
-                kernel.attributes["kitsune.fast_math"] = ir.UnitAttr.get()
+            kernel.attributes[FAST if self._computes_bf16() else SHORT] = ir.UnitAttr.get()
             with ir.InsertionPoint(kernel.body.blocks.append(*arguments)):
                 self._body(list(kernel.body.blocks[0].arguments))
                 device.gpu.ReturnOp([])

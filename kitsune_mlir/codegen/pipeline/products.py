@@ -8,7 +8,7 @@ The order of k inside a step is free as long as A and B agree, so thread q of a 
 neighbouring columns 4q..4q+3 of a step of 16 for its fragment positions 2q, 2q+1, 2q+8, 2q+9: one 8-byte
 load (f32: 16) in place of two. Fragment layouts: PTX ISA, "Matrix Fragments for mma.m16n8k16" and, for
 f32 operands, "mma.m16n8k8". f32 is computed as three tf32 products of high and low parts, which keeps
-about 21 bits.
+about 21 bits, or as one where that is precise enough (precision.py).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from kitsune_mlir import rows
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, llvm, vector
+from kitsune_mlir.precision import tf32_pieces
 
 from . import device
 from .device import Int
@@ -32,7 +33,8 @@ AHEAD = 2  # steps of 16-bit weights fetched ahead of their use
 
 @dataclass
 class Weight:
-    """B: `n` output columns by `k`; strides in elements of the contracted and of the output column."""
+    """B: `n` output columns by `k`; strides in elements of the contracted and of the output column. Of f32 elements
+    `pieces` tf32 numbers each are multiplied."""
 
     pointer: ir.Value
     element: ir.Type
@@ -40,6 +42,7 @@ class Weight:
     k: int
     stride_k: int
     stride_n: int
+    pieces: int = 2
 
 
 def weight_of(op: ir.Operation, memory: Memory) -> Weight:
@@ -48,7 +51,7 @@ def weight_of(op: ir.Operation, memory: Memory) -> Weight:
     shape = shape_of(op.operands[1])
     n, k = shape if transposed else shape[::-1]
     strides = (1, k) if transposed else (n, 1)
-    return Weight(memory.pointer, memory.element, n, k, *strides)
+    return Weight(memory.pointer, memory.element, n, k, *strides, tf32_pieces(op))
 
 
 def padded_columns(columns: int) -> int:
@@ -113,10 +116,10 @@ def _sums(a: Memory, b: Weight, m_tiles: int, blocks: int, first: Int, g: Int, q
 
     def step(k: Int, sums: list[ir.Value], quads: list[ir.Value]) -> list[ir.Value]:
         column = device.add(k, device.mul(q, 4))
-        b_fragments = [_fragments(quad) for quad in quads]
+        b_fragments = [_fragments(quad, b.pieces) for quad in quads]
         result = list(sums)
         for m in range(m_tiles):
-            halves = [_fragments(_a_quad(a, device.add(g, m * 16 + half * 8), column)) for half in (0, 1)]
+            halves = [_fragments(_a_quad(a, device.add(g, m * 16 + half * 8), column), b.pieces) for half in (0, 1)]
             for block, b_fragment in enumerate(b_fragments):
                 at = (m * blocks + block) * 4
                 result[at : at + 4] = _mma(b.element, halves, b_fragment, result[at : at + 4])
@@ -176,14 +179,16 @@ def _b_element(b: Weight, start: Int, k: Int, tail: bool) -> ir.Value:
     return arith.select(device.less(k, b.k), element, arith.constant(b.element, 0.0))
 
 
-Fragment = list[list[ir.Value]]  # words of a quad; of f32, those of the high parts and those of the low ones
+Fragment = list[list[ir.Value]]  # words of a quad; of f32, those of the high parts and those of the low ones, if any
 
 
-def _fragments(quad: ir.Value) -> Fragment:
+def _fragments(quad: ir.Value, pieces: int) -> Fragment:
     """A quad as the instruction takes it, made once for all products that read it."""
     words = [vector.extract(quad, [], [i]) for i in range(ir.VectorType(quad.type).shape[0])]
     if ir.VectorType(quad.type).element_type != ir.F32Type.get():
         return [words]
+    if pieces == 1:
+        return [[_rounded(word) for word in words]]
     return [list(part) for part in zip(*(_split(word) for word in words))]
 
 
@@ -198,14 +203,21 @@ def _mma(element: ir.Type, a: list[Fragment], b: Fragment, sums: list[ir.Value])
 
 def _mma_f32(a: list[Fragment], b: Fragment, sums: list[ir.Value]) -> list[ir.Value]:
     """Two steps of k8; positions q and q+4 of step s are columns 4q+2s and 4q+2s+1."""
-    (upper_high, upper_low), (lower_high, lower_low) = a
+    upper, lower = a
     for s in (0, 2):
-        high = [upper_high[s], lower_high[s], upper_high[s + 1], lower_high[s + 1]]
-        low = [upper_low[s], lower_low[s], upper_low[s + 1], lower_low[s + 1]]
-        b_high, b_low = (part[s : s + 2] for part in b)
-        for operands in ([*low, *b_high], [*high, *b_low], [*high, *b_high]):
-            sums = _mma_call("m16n8k8.row.col.f32.tf32.tf32.f32", operands, sums)
+        parts = [[up[s], low[s], up[s + 1], low[s + 1]] for up, low in zip(upper, lower)]
+        b_parts = [part[s : s + 2] for part in b]
+        pairs = [(parts[0], b_parts[0])]
+        if len(parts) == 2:
+            pairs = [(parts[1], b_parts[0]), (parts[0], b_parts[1]), *pairs]
+        for left, right in pairs:
+            sums = _mma_call("m16n8k8.row.col.f32.tf32.tf32.f32", [*left, *right], sums)
     return sums
+
+
+def _rounded(x: ir.Value) -> ir.Value:
+    """x as the nearest tf32 number (PTX ISA, cvt)."""
+    return llvm.InlineAsmOp(device.i32(), [x], "cvt.rna.tf32.f32 $0, $1;", "=r,f", has_side_effects=False).results[0]
 
 
 def _split(x: ir.Value) -> tuple[ir.Value, ir.Value]:

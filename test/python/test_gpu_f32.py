@@ -1,0 +1,102 @@
+"""Chains of f32 on warpgroups, on the stand-in GPU: as tf32, and in full precision."""
+
+import pytest
+import torch
+from test_gpu_chained import maps_of
+from test_gpu_models import check
+from test_gpu_pipelines import runner_of, small_gpu  # noqa: F401  (a fixture)
+from torch import nn
+
+BOUNDS = {"highest": 2e-6, "high": 1e-3}
+
+
+def run(model, args, target, precision, place="", seed=0):
+    model = model.eval()
+    with torch.no_grad():
+        wanted = model.double()(*(x.double() for x in args)).float()
+    program, runner, device = runner_of(
+        model.float(), args, target, "chained", seed=seed, tile=0, place=place, precision=precision
+    )
+    for _ in range(2):
+        check(program, runner, args, wanted, BOUNDS[precision])
+    assert device.pipeline_launches and maps_of(runner)
+
+
+def mlp(widths, between=nn.ReLU):
+    torch.manual_seed(7)
+    layers = []
+    for a, b in zip(widths, widths[1:]):
+        layers += [nn.Linear(a, b), nn.LayerNorm(b) if between is nn.LayerNorm else between()]
+    return nn.Sequential(*layers[:-1])
+
+
+@pytest.mark.parametrize("precision", BOUNDS)
+@pytest.mark.parametrize(
+    "widths, rows, between",
+    [
+        ((64, 64), 1, nn.ReLU),
+        ((13, 37, 6), 129, nn.SiLU),
+        ((100, 128, 128, 128, 12), 130, nn.LayerNorm),
+        ((160, 72, 5), 70, nn.GELU),
+    ],
+    ids=str,
+)
+def test_widths_and_rows(widths, rows, between, precision, small_gpu):  # noqa: F811
+    run(mlp(widths, between), (torch.randn(rows, widths[0]),), small_gpu, precision)
+
+
+@pytest.mark.parametrize("precision", BOUNDS)
+def test_columns_shared_by_a_cluster(precision, small_gpu):  # noqa: F811
+    run(mlp((32, 256, 256)), (torch.randn(9, 32),), small_gpu, precision, "cluster=2")
+
+
+@pytest.mark.parametrize("precision", BOUNDS)
+def test_boxes_of_weights_for_two_ctas(precision, small_gpu):  # noqa: F811
+    run(mlp((40, 72, 12)), (torch.randn(300, 40),), small_gpu, precision, "multicast=2")
+    run(nn.Linear(200, 328), (torch.randn(130, 200),), small_gpu, precision, "multicast=2")
+
+
+@pytest.mark.parametrize("precision", BOUNDS)
+def test_a_wide_product(precision, small_gpu):  # noqa: F811
+    run(nn.Linear(200, 328), (torch.randn(130, 200),), small_gpu, precision)
+
+
+class Skip(nn.Module):
+    """A tile that waits in shared memory, and one weight for two tiles."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.last = nn.Linear(64, 64), nn.Linear(64, 64), nn.Linear(93, 8)
+
+    def forward(self, x, y):
+        kept = torch.relu(self.first(x))
+        found = torch.relu(self.second(kept))
+        return self.last(torch.cat([y, torch.relu(self.second(found) + kept)], 1))
+
+
+@pytest.mark.parametrize("precision", BOUNDS)
+def test_skip_and_concatenation(precision, small_gpu):  # noqa: F811
+    torch.manual_seed(3)
+    run(Skip(), (torch.randn(130, 64), torch.randn(130, 29)), small_gpu, precision)
+
+
+@pytest.mark.parametrize("precision", BOUNDS)
+def test_infinities_and_no_numbers(precision, small_gpu):  # noqa: F811
+    """Come out where torch has them, and nowhere else."""
+    model, x = mlp((64, 64, 16)).eval(), torch.randn(5, 64)
+    x[1, 3], x[2, 5], x[3, 7] = float("inf"), float("-inf"), float("nan")
+    with torch.no_grad():
+        wanted = model(x)
+    program, runner, _ = runner_of(model, (x,), small_gpu, "chained", tile=0, precision=precision)
+    found = program_result(program, runner, x)
+    assert (found.isnan() == wanted.isnan()).all()
+    assert (found.isinf() == wanted.isinf()).all()
+    finite = wanted.isfinite()
+    assert (found - wanted)[finite].norm() <= BOUNDS[precision] * wanted[finite].norm()
+
+
+def program_result(program, runner, x):
+    from test_gpu_models import interface_of
+
+    interface = interface_of(program)
+    return interface.flat_results(interface.call(runner, (x,), {}))[0]
