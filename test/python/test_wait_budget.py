@@ -88,9 +88,9 @@ def summed():
     return Product(), tensors(900, 64, 192, torch.bfloat16), "chained"
 
 
-def told(form):
+def told(form, rows=700):
     """Of a tile to two products."""
-    return lambda: (Layer(256, 128).bfloat16(), layer_tensors(1500, 256, 128, torch.bfloat16), f"chained {form}")
+    return lambda: (Layer(256, 128).bfloat16(), layer_tensors(rows, 256, 128, torch.bfloat16), f"chained {form}")
 
 
 def debug(case, target):
@@ -146,7 +146,7 @@ HANGS = {
         r"for the other CTAs to be done with the tile sent last: parity [01] \(.*test_wait_budget.py:\d+\)",
     ),
     "a tile of a sum is not released": (
-        told("tiles=dsmem"),
+        told("tiles=dsmem", 1500),
         (ClusterShares, "release"),
         r"for a free slot of the ring of tiles: slot \d, parity [01] \(.*test_gpu_accumulate.py:\d+\)",
     ),
