@@ -17,7 +17,7 @@ config.test_exec_root = os.path.join(os.path.dirname(__file__), "..", "build", "
 # The tools stand beside the interpreter; a system FileCheck is faster than the one from PyPI.
 binaries = os.path.dirname(sys.executable)
 config.environment["PATH"] = os.pathsep.join([binaries, os.environ["PATH"]])
-config.environment["PYTHONDONTWRITEBYTECODE"] = "0"
+config.environment["PYTHONDONTWRITEBYTECODE"] = ""  # any text means: do not write
 config.substitutions += [
     ("%PYTHON", sys.executable),
     (r"\bfilecheck\b", shutil.which("FileCheck") or os.path.join(binaries, "filecheck")),

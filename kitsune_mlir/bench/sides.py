@@ -78,17 +78,7 @@ def our_builders(machine: Machine, compiled: Callable[[], Any], args: Sequence[A
         return run
 
     def graph() -> Call:
-        model = compiled()
-        runner = model._runner(model.target)
-        inputs = model.interface.flat_inputs(args, {})
-        outputs = model.interface.outputs
-
-        def run() -> list[torch.Tensor]:
-            from kitsune_mlir.runtime import arrays
-
-            results = zip(runner.launch(inputs), outputs, strict=True)
-            return [arrays.from_device(result, output.spec) for result, output in results]
-
-        return machine.capture(lambda: runner.reserve(inputs), run)
+        run = plain()
+        return machine.capture(run, run)
 
     return {"kitsune": plain, "kitsune-graph": graph}

@@ -183,6 +183,9 @@ def sigmoid(x: Scalar) -> Scalar:
 
 
 def silu(x: Scalar) -> Scalar:
-    """x / (1 + e^-x), with an absolute error of 2^-12 |x|."""
+    """x / (1 + e^-x), with an absolute error of 2^-12 |x|.
+
+    In three instructions. As for `gelu`, right to bf16 far below zero, it would take ten and more: the logarithm of
+    the lower tail bends where the function is not small yet, and needs a polynomial of degree 6."""
     half = x * 0.5
     return fma(half, tanh(half), half)

@@ -104,12 +104,6 @@ def from_array(array: np.ndarray, spec: TensorSpec, like_torch: bool, device: An
     return array
 
 
-def from_device(tensor: Any, spec: TensorSpec) -> Any:
-    """An output in GPU memory as a torch tensor, without a copy."""
-    torch = sys.modules["torch"]
-    return torch.from_dlpack(tensor).view(torch_dtype(spec))
-
-
 def write(value: Any, into: Any) -> None:
     """Gives a tensor that the model changes in place its new contents."""
     if is_torch(into):

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import os
+
+# Before numpy is there: its threads spin, and tests run side by side.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import pytest
 import torch
 from torch import nn
@@ -9,6 +15,13 @@ from torch import nn
 import kitsune_mlir
 
 torch.set_num_threads(1)
+
+
+def pytest_collection_finish() -> None:
+    """The millions of objects of torch and MLIR are not looked through for garbage again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 class Perceptron(nn.Module):

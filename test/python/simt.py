@@ -138,8 +138,57 @@ UNARY: dict[str, Callable[..., Any]] = {
     "math.trunc": np.trunc,
 }
 CASTS = "extf truncf extsi extui trunci index_cast index_castui sitofp uitofp fptosi fptoui".split()
-_FLOAT_COMPARE = [np.less, np.equal, np.greater, np.greater_equal, np.less, np.less_equal, np.not_equal]
+_FLOAT_COMPARE = [np.equal, np.greater, np.greater_equal, np.less, np.less_equal, np.not_equal]
 _INT_COMPARE = [np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal]
+
+
+def int_compare(predicate: int) -> Callable[..., Any]:
+    """arith.cmpi."""
+    return _INT_COMPARE[predicate] if predicate < 6 else _unsigned(_INT_COMPARE[predicate - 4])
+
+
+def float_compare(predicate: int) -> Callable[..., Any]:
+    """arith.cmpf."""
+
+    def compare(a: Any, b: Any) -> Any:
+        unordered = np.isnan(a) | np.isnan(b)
+        if predicate in (0, 15):
+            return np.full(np.shape(unordered), predicate == 15)
+        if predicate in (7, 14):
+            return ~unordered if predicate == 7 else unordered
+        if predicate < 7:
+            return _FLOAT_COMPARE[predicate - 1](a, b) & ~unordered
+        return _FLOAT_COMPARE[predicate - 8](a, b) | unordered
+
+    return compare
+
+
+def cast(name: str, kind: np.dtype) -> Callable[..., Any]:
+    """An operation of arith named in CASTS, to a kind of number."""
+    takes_bits = name in ("arith.extui", "arith.index_castui", "arith.uitofp")
+
+    def convert(value: Any) -> Any:
+        value = np.asarray(value)
+        if takes_bits and value.dtype.kind == "i":
+            value = value.view(f"u{value.dtype.name}")
+        if name == "arith.extsi" and value.dtype == np.bool_:
+            return -value.astype(kind)
+        return value.astype(kind)
+
+    return convert
+
+
+def arithmetic(name: str, kind: np.dtype) -> Callable[..., Any]:
+    """An operation named in BINARY or UNARY, which gives a kind of number."""
+    function = BINARY.get(name) or UNARY[name]
+    if not name.startswith("math.") or kind.itemsize >= 4:
+        return lambda *arguments: np.asarray(function(*arguments)).astype(kind, copy=False)
+
+    def widened(*arguments: Any) -> Any:
+        wide = [np.asarray(a).astype(np.float32) if a.dtype != np.int64 else a for a in arguments]
+        return np.asarray(function(*wide)).astype(kind)
+
+    return widened
 
 
 class Simt:
@@ -180,25 +229,11 @@ class Simt:
         return []
 
     def _operation(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
-        name = op.name
-        if name in BINARY or name in UNARY:
-            kind = dtype_of(op.results[0].type)
-            arguments = self._all(op.operands)
-            if name.startswith("math.") and kind.itemsize < 4:
-                arguments = [np.asarray(a).astype(np.float32) if a.dtype != np.int64 else a for a in arguments]
-            return [np.asarray((BINARY.get(name) or UNARY[name])(*arguments)).astype(kind)]
-        if name.removeprefix("arith.") in CASTS:
-            return [self._cast(op)]
-        return getattr(self, "_" + name.replace(".", "_"))(op, mask)
-
-    def _cast(self, op: ir.Operation) -> Any:
-        value = np.asarray(self._see(op.operands[0]))
-        kind = dtype_of(op.results[0].type)
-        if op.name in ("arith.extui", "arith.index_castui", "arith.uitofp") and value.dtype != np.bool_:
-            value = value.view(f"u{value.dtype.name}") if value.dtype.kind == "i" else value
-        if op.name == "arith.extsi" and value.dtype == np.bool_:
-            return -value.astype(kind)
-        return value.astype(kind)
+        if op.name in BINARY or op.name in UNARY:
+            return [arithmetic(op.name, dtype_of(op.results[0].type))(*self._all(op.operands))]
+        if op.name.removeprefix("arith.") in CASTS:
+            return [cast(op.name, dtype_of(op.results[0].type))(self._see(op.operands[0]))]
+        return getattr(self, "_" + op.name.replace(".", "_"))(op, mask)
 
     def _arith_constant(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         return [np.array(op.attributes["value"].value, dtype_of(op.results[0].type))]
@@ -210,22 +245,10 @@ class Simt:
         return [np.where(*self._all(op.operands))]
 
     def _arith_cmpi(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
-        predicate = ir.IntegerAttr(op.attributes["predicate"]).value
-        compare = _INT_COMPARE[predicate] if predicate < 6 else _unsigned(_INT_COMPARE[predicate - 4])
-        return [compare(*self._all(op.operands))]
+        return [int_compare(ir.IntegerAttr(op.attributes["predicate"]).value)(*self._all(op.operands))]
 
     def _arith_cmpf(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
-        a, b = self._all(op.operands)
-        unordered = np.isnan(a) | np.isnan(b)
-        predicate = ir.IntegerAttr(op.attributes["predicate"]).value
-        table = [np.equal, np.greater, np.greater_equal, np.less, np.less_equal, np.not_equal]
-        if predicate in (0, 15):
-            return [np.full(np.shape(unordered), predicate == 15)]
-        if predicate in (7, 14):
-            return [~unordered if predicate == 7 else unordered]
-        if predicate < 7:
-            return [table[predicate - 1](a, b) & ~unordered]
-        return [table[predicate - 8](a, b) | unordered]
+        return [float_compare(ir.IntegerAttr(op.attributes["predicate"]).value)(*self._all(op.operands))]
 
     def _math_fma(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         a, b, c = (np.asarray(value) for value in self._all(op.operands))

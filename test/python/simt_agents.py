@@ -19,7 +19,7 @@ from simt_memory import MemoryFault
 
 from kitsune_mlir import mlir
 
-_ENDS = ("scf.yield", "scf.condition", "gpu.return")
+_ENDS = frozenset(("scf.yield", "scf.condition", "gpu.return"))
 
 
 class Scheduler:
@@ -91,7 +91,9 @@ class Agent(Instructions):
         while frame.at < len(operations):
             op = operations[frame.at]
             frame.at += 1
-            if op.name in _CONTROL:
+            if op.function is not None:
+                values[op.results[0].key] = op.function(*[values[key] for key in op.operands])
+            elif op.regions:
                 if _CONTROL[op.name](self, op, frame):
                     return
             elif op.name in _ENDS:

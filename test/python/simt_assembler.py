@@ -128,7 +128,7 @@ class Assembler:
 
     def reached(self, operand: Any, mask: np.ndarray) -> tuple[MBarrier, bool]:
         """An mbarrier, and whether it is another CTA's."""
-        owner, place = self.cta.cluster.resolve(self.cta, self.number(operand, mask))
+        owner, place = self.cta.cluster.resolve(self.number(operand, mask))
         barrier = self.agent.mbarrier(owner, place, mask)
         if owner is not self.cta:
             for warp in self.agent.warps(mask):
@@ -197,10 +197,11 @@ def _pack(element: str, clamps: bool, run: Assembler, mask: np.ndarray, to: str,
 
 def _mbarrier_init(run: Assembler, mask: np.ndarray, place: Any, count: Any) -> None:
     run.one(mask)
-    address, cta = run.number(place, mask), run.cta
-    if address % 8 or address < 0 or address + 8 > len(cta.shared.bytes):
+    cta = run.cta
+    address = cta.place(run.number(place, mask))
+    if address % 8 or address + 8 > len(cta.shared.bytes):
         raise MemoryFault(f"an mbarrier at {address:#x} of {len(cta.shared.bytes)} bytes")
-    cta.shared.write(address + np.arange(8)[None], cta.clock, run.agent.thread_id[mask])
+    cta.shared.write(np.array([address]), 8, cta.clock, run.agent.thread_id[mask])
     name = f"the mbarrier at {address:#x} of CTA {cta.number}"
     (by,) = run.agent.warps(mask).tolist()
     cta.mbarriers[address] = MBarrier(name, run.number(count, mask), run.agent.clocks, by)

@@ -81,3 +81,8 @@ def run(
 
 def shared_pointer() -> ir.Value:
     return llvm.AddressOfOp(device.pointer_type(device.SHARED), "shared").result
+
+
+def shared_base() -> ir.Value:
+    """The same as a number (i32): in a cluster it carries the CTA's rank."""
+    return llvm.PtrToIntOp(device.i32(), shared_pointer()).result

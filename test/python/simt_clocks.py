@@ -87,6 +87,16 @@ class WarpClock:
         seen = self.clocks.seen[components(own), components(stamps)]
         return (clocks_of(stamps) <= seen) | ((stamps ^ own) & _WHO == 0)
 
+    def seen_by(self, own: np.ndarray) -> np.ndarray:
+        """As simt_memory.Clock.seen_by."""
+        by = components(own)
+        first = int(by[0])
+        return self.clocks.seen[first] if (by == first).all() else self.clocks.seen[by.min() : by.max() + 1].min(0)
+
+    @staticmethod
+    def clock_of(stamp: int) -> int:
+        return clocks_of(stamp)
+
     def readers(self, own: np.ndarray) -> Iterator[tuple[int, Any]]:
         """The warps whose accesses these stamps are, and which of them."""
         by = components(own)
@@ -111,6 +121,10 @@ class EngineClock:
     def precedes(self, stamps: np.ndarray) -> np.ndarray:
         stamps = _different(stamps)
         return clocks_of(stamps) <= self.seen[components(stamps)]
+
+    @staticmethod
+    def clock_of(stamp: int) -> int:
+        return clocks_of(stamp)
 
     def proxied(self, stamps: np.ndarray, space: str) -> np.ndarray:
         """Whether writes are visible to it: its like made them, or a proxy fence followed."""

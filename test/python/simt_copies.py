@@ -10,7 +10,7 @@ import numpy as np
 from simt_barriers import MBarrier
 from simt_clocks import EngineClock
 from simt_cta import BulkGroups, CtaState
-from simt_memory import MemoryFault, Region
+from simt_memory import MemoryFault, Places, Region, ascending, each_byte, ends
 from simt_tma import MAP_BYTES, Box, box_places, laid_out, read_box
 
 if TYPE_CHECKING:
@@ -35,28 +35,29 @@ def _start(
     run: Assembler,
     mask: np.ndarray,
     to: CtaState,
-    place: int,
+    places: Places,
     content: np.ndarray,
     barrier: MBarrier,
     source: Any,
     released: np.ndarray | None = None,
 ) -> None:
-    """A copy to shared memory at `place`, that counts on an mbarrier. `source`: the CTA it comes from, or None.
-    `released`: what came before it is seen with it."""
+    """A copy to places in shared memory, that counts on an mbarrier. `source`: the CTA it comes from, or
+    None. `released`: what came before it is seen with it."""
     agent, nbytes = run.agent, len(content)
-    if place < 0 or place + nbytes > len(to.shared.bytes):
-        raise MemoryFault(f"a copy to {place:#x} goes beyond the end of shared memory")
+    first, end = ends(places)
+    if first < 0 or end > len(to.shared.bytes):
+        raise MemoryFault(f"a copy to {first:#x} goes beyond the end of shared memory")
     clock = _clock(run, mask, barrier)
-    places = slice(place, place + nbytes)
     to.shared.engine_write(places, clock)
-    to.shared.bytes[places] = 0xFF
+    each = each_byte(places)
+    to.shared.bytes[each] = 0xFF
     for cta in {to, source} - {None}:
         cta.reach(clock.component, clock.now)
 
     def land() -> None:
         agent.scheduler.add(barrier.land(nbytes, released, to is not run.cta))
 
-    agent.scheduler.add([Copy(to.shared, places, content, land)])
+    agent.scheduler.add([Copy(to.shared, each, content, land)])
     agent.pause = True
 
 
@@ -88,7 +89,7 @@ def load_box(
     """[destination], [map, {coordinates}], [mbarrier], CTAs of the cluster, cache policy."""
     run.one(mask)
     address, barrier_at = run.number(to, mask), run.number(signal, mask)
-    owner, place = run.cta.cluster.resolve(run.cta, address)
+    owner, place = run.cta.cluster.resolve(address)
     box, at = _box(run, mask, rank, source, place)
     targets = [owner]
     if multicast:
@@ -100,13 +101,13 @@ def load_box(
     region = run.agent.memory.find(box.pointer)
     content, read = read_box(region, box, at)
     for cta in targets:
-        signalled, barrier_place = run.cta.cluster.resolve(run.cta, barrier_at)
+        signalled, barrier_place = run.cta.cluster.resolve(barrier_at)
         if signalled is not owner:
             raise MemoryFault("a copy to one CTA counts on an mbarrier of another")
         barrier = run.agent.mbarrier(cta, barrier_place, mask)
         if len(read):
-            region.engine_read(read, _clock(run, mask, barrier))
-        _start(run, mask, cta, place, content, barrier, None)
+            region.engine_read(ascending(read), _clock(run, mask, barrier))
+        _start(run, mask, cta, slice(place, place + len(content)), content, barrier, None)
 
 
 def bulk_load(run: Assembler, mask: np.ndarray, to: Any, source: Any, size: Any, signal: Any, *_: Any) -> None:
@@ -118,41 +119,54 @@ def bulk_load(run: Assembler, mask: np.ndarray, to: Any, source: Any, size: Any,
     region = run.agent.memory.find(start)
     first = _within(region, start - region.start, nbytes)
     region.engine_read(slice(first, first + nbytes), _clock(run, mask, barrier))
-    _start(run, mask, owner, place, region.bytes[first : first + nbytes].copy(), barrier, None)
+    _start(run, mask, owner, slice(place, place + nbytes), region.bytes[first : first + nbytes].copy(), barrier, None)
 
 
 def bulk_send(run: Assembler, mask: np.ndarray, to: Any, source: Any, size: Any, signal: Any) -> None:
     """From own shared memory to that of a CTA of the cluster."""
     run.one(mask)
     owner, place, barrier = _target(run, mask, to, signal)
-    start, nbytes = run.number(source, mask), run.number(size, mask)
+    start, nbytes = run.cta.place(run.number(source, mask)), run.number(size, mask)
     _whole(place, start, nbytes)
     first = _within(run.cta.shared, start, nbytes)
     run.cta.shared.engine_read(slice(first, first + nbytes), _clock(run, mask, barrier))
     content = run.cta.shared.bytes[first : first + nbytes].copy()
-    _start(run, mask, owner, place, content, barrier, run.cta)
+    _start(run, mask, owner, slice(place, place + nbytes), content, barrier, run.cta)
 
 
 def store_async(run: Assembler, mask: np.ndarray, to: Any, value: Any, signal: Any) -> None:
-    """Each thread's words to shared memory in the cluster, counted there. Its completion releases what the thread did
-    before (PTX ISA, st.async)."""
-    released = run.agent.clocks.release(run.agent.warps(mask))
+    """Each thread's words to shared memory in the cluster, counted there; those of a warp land together. Their
+    completion releases what the threads did before (PTX ISA, st.async)."""
+    agent, resolve = run.agent, run.cta.cluster.resolve
+    released = agent.clocks.release(agent.warps(mask))
     words = value if isinstance(value, tuple) else (value,)
-    lanes = np.flatnonzero(mask)
     columns = [np.broadcast_to(run.read(word), mask.shape) for word in words]
-    content = np.stack(columns, 1).astype(columns[0].dtype)
-    for lane in lanes:
-        alone = np.zeros_like(mask)
-        alone[lane] = True
-        owner, place, barrier = _target(run, alone, to, signal)
-        if place % content[lane].nbytes:
-            raise MemoryFault(f"st.async to {place:#x} is not aligned to {content[lane].nbytes} bytes")
-        _start(run, alone, owner, place, content[lane].view(np.uint8), barrier, None, released)
+    content = np.stack(columns, 1).astype(columns[0].dtype).view(np.uint8)
+    ((register,), (barrier_register,)) = to, signal
+    addresses, signals = (np.broadcast_to(run.read(x), mask.shape) for x in (register, barrier_register))
+    nbytes = content.shape[1]
+    for warp in np.unique(np.flatnonzero(mask) // 32):
+        lanes = mask & (np.arange(len(mask)) // 32 == warp)
+        for barrier_at in np.unique(signals[lanes]).tolist():
+            some = lanes & (signals == barrier_at)
+            first = int(addresses[some].min())
+            owner, place = resolve(first)
+            signalled, barrier_place = resolve(barrier_at)
+            if signalled is not owner or resolve(int(addresses[some].max()))[0] is not owner:
+                raise MemoryFault("a copy to one CTA counts on an mbarrier of another")
+            starts = addresses[some] - (first - place)
+            if (starts % nbytes).any():
+                raise MemoryFault(f"st.async to {first:#x} is not aligned to {nbytes} bytes")
+            order = np.argsort(starts)
+            if (np.diff(starts[order]) < nbytes).any():
+                raise MemoryFault(f"st.async of several threads to one place from {first:#x} on")
+            barrier = agent.mbarrier(owner, barrier_place, some)
+            _start(run, some, owner, (starts[order], nbytes), content[some][order].reshape(-1), barrier, None, released)
 
 
 def _target(run: Assembler, mask: np.ndarray, to: Any, signal: Any) -> tuple[CtaState, int, MBarrier]:
-    owner, place = run.cta.cluster.resolve(run.cta, run.number(to, mask))
-    signalled, barrier_place = run.cta.cluster.resolve(run.cta, run.number(signal, mask))
+    owner, place = run.cta.cluster.resolve(run.number(to, mask))
+    signalled, barrier_place = run.cta.cluster.resolve(run.number(signal, mask))
     if signalled is not owner:
         raise MemoryFault("a copy to one CTA counts on an mbarrier of another")
     return owner, place, run.agent.mbarrier(owner, barrier_place, mask)
@@ -180,34 +194,35 @@ def _groups(run: Assembler, mask: np.ndarray) -> list[BulkGroups]:
 
 def store_box(rank: int, run: Assembler, mask: np.ndarray, to: list[Any], source: Any, *_: Any) -> None:
     run.one(mask)
-    place = run.number(source, mask)
+    place = run.cta.place(run.number(source, mask))
     box, at = _box(run, mask, rank, to, place)
     region = run.agent.memory.find(box.pointer)
     first = _within(run.cta.shared, place, box.nbytes)
     places, exists = box_places(region, box, at)
-    source = first + laid_out(box)[exists].reshape(-1)  # what is beyond the tensor need not be there
-    _store(run, mask, source, region, places.reshape(-1))
+    source = first + laid_out(box)[exists]  # what is beyond the tensor need not be there
+    _store(run, mask, source, region, places)
 
 
 def bulk_store(run: Assembler, mask: np.ndarray, to: Any, source: Any, size: Any, *_: Any) -> None:
     run.one(mask)
-    start, place, nbytes = run.number(to, mask), run.number(source, mask), run.number(size, mask)
+    start, place, nbytes = run.number(to, mask), run.cta.place(run.number(source, mask)), run.number(size, mask)
     _whole(start, place, nbytes)
     region = run.agent.memory.find(start)
     target, first = _within(region, start - region.start, nbytes), _within(run.cta.shared, place, nbytes)
-    _store(run, mask, first + np.arange(nbytes), region, target + np.arange(nbytes))
+    each = np.arange(nbytes).reshape(-1, 16)
+    _store(run, mask, first + each, region, target + each)
 
 
 def _store(run: Assembler, mask: np.ndarray, source: np.ndarray, region: Region, places: np.ndarray) -> None:
-    """From places in shared memory to as many in a region."""
+    """[elements, bytes of one]: from places in shared memory to as many in a region."""
     (thread,), cta, scheduler = run.agent.thread_id[mask].tolist(), run.cta, run.agent.scheduler
     if thread not in cta.bulk:
         cta.bulk[thread] = BulkGroups(f"stores of CTA {cta.number} thread {thread}", run.agent.clocks)
     groups = cta.bulk[thread]
     group = groups.closed + 1
     if len(places):
-        cta.shared.engine_read(np.sort(source), run.agent.engine_clock(groups.reads, group, mask))
-        region.engine_write(np.sort(places), run.agent.engine_clock(groups.writes, group, mask))
+        cta.shared.engine_read(ascending(source), run.agent.engine_clock(groups.reads, group, mask))
+        region.engine_write(ascending(places), run.agent.engine_clock(groups.writes, group, mask))
     content = cta.shared.bytes[source]
     groups.in_flight[group] = groups.in_flight.get(group, 0) + 1
     cta.reach(groups.reads, group)

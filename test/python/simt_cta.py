@@ -13,7 +13,7 @@ from simt_clocks import Clocks, WarpClock
 from simt_memory import MemoryFault, Region, Space
 from simt_tma import Box
 
-RANK_BITS = 24  # an address in a cluster: the rank plus one above so many bits of a CTA's address; own: no rank
+RANK_BITS = 24  # an address in a cluster, own or mapped: the CTA's rank above so many bits
 
 
 @dataclass
@@ -50,8 +50,10 @@ class CtaState:
     def __init__(self, number: int, launch: dict[str, Any], maps: Sequence[Box], clocks: Clocks):
         self.number, self.maps, self.clocks, self.threads = number, maps, clocks, launch["threads"]
         self.ctas = launch["ctas"]
-        content = np.full(launch["shared_bytes"], 0xFF, np.uint8)
-        self.shared = Region(f"CTA {number}'s shared memory", 0, content, writable=True, tracked=True, space="shared")
+        self.rank = number % launch.get("cluster", 1)
+        content, start = np.full(launch["shared_bytes"], 0xFF, np.uint8), self.rank << RANK_BITS
+        name = f"CTA {number}'s shared memory"
+        self.shared = Region(name, start, content, writable=True, tracked=True, space="shared")
         self.space, self.clock = Space([self.shared]), WarpClock(clocks, number)
         self.mbarriers: dict[int, MBarrier] = {}
         self.named: dict[int, NamedBarrier] = {}
@@ -60,7 +62,6 @@ class CtaState:
         self.agents: list[Any] = []  # that have not ended
         self.left = False  # by threads that waited in vain
         self.cluster: Cluster
-        self.rank = 0
         self._reached: dict[int, int] = {}  # by copies and other CTAs: components, up to which clock
 
     @property
@@ -77,6 +78,13 @@ class CtaState:
         if not self.agents:
             raise MemoryFault(f"{self.clocks.names[component]} reaches CTA {self.number}, which ended")
         self._reached[component] = max(self._reached.get(component, 0), now)
+
+    def place(self, address: int) -> int:
+        """Of an address in its own shared memory."""
+        owner, place = self.cluster.resolve(address)
+        if owner is not self:
+            raise MemoryFault(f"address {address:#x} is not in CTA {self.number}'s own shared memory")
+        return place
 
     def end(self) -> None:
         """Its last thread ended. Nobody may come to its shared memory any more."""
@@ -95,8 +103,8 @@ class Cluster:
     def __init__(self, ctas: Sequence[CtaState]):
         self.ctas = ctas
         self.barrier = ClusterBarrier(f"the barrier of CTAs {ctas[0].number} to {ctas[-1].number}", ctas[0].clocks)
-        for rank, cta in enumerate(ctas):
-            cta.cluster, cta.rank = self, rank
+        for cta in ctas:
+            cta.cluster = self
 
     def look(self) -> list[Any]:
         """Completes the barrier if nobody is missing. Gives those that can go on."""
@@ -105,14 +113,14 @@ class Cluster:
             return []
         return self.barrier.complete()
 
-    def resolve(self, own: CtaState, address: int) -> tuple[CtaState, int]:
-        """The CTA that an address is of, and the address there."""
-        rank = (address >> RANK_BITS) - 1
-        if rank < -1 or rank >= len(self.ctas):
+    def resolve(self, address: int) -> tuple[CtaState, int]:
+        """The CTA that an address is of, and the place in its shared memory."""
+        rank = address >> RANK_BITS
+        if not 0 <= rank < len(self.ctas):
             raise MemoryFault(f"address {address:#x} is in no CTA of the cluster")
-        return own if rank < 0 else self.ctas[rank], address & (1 << RANK_BITS) - 1
+        return self.ctas[rank], address & (1 << RANK_BITS) - 1
 
     def map_address(self, addresses: Any, rank: int) -> Any:
         if not 0 <= rank < len(self.ctas):
             raise MemoryFault(f"there is no CTA {rank} in a cluster of {len(self.ctas)}")
-        return np.asarray(addresses) & (1 << RANK_BITS) - 1 | rank + 1 << RANK_BITS
+        return np.asarray(addresses) & (1 << RANK_BITS) - 1 | rank << RANK_BITS

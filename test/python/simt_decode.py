@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import simt_ptx
-from simt import DTYPES
+from simt import BINARY, CASTS, DTYPES, UNARY, arithmetic, cast, float_compare, int_compare
 
 from kitsune_mlir.mlir import ir
 
@@ -63,6 +65,72 @@ class Op:
     location: ir.Location
     assembly: Assembly | None
     waits: bool  # whether it contains what may wait for other warps
+
+    @cached_property
+    def method(self) -> str:
+        """Of an interpreter, that runs it."""
+        return "_" + self.name.replace(".", "_")
+
+    @cached_property
+    def function(self) -> Callable[..., Any] | None:
+        """From its operands to its result, if it depends on nothing else."""
+        if self.name in BINARY or self.name in UNARY:
+            return arithmetic(self.name, self.results[0].type)
+        if self.name.removeprefix("arith.") in CASTS:
+            return cast(self.name, self.results[0].type)
+        return _FUNCTIONS[self.name](self) if self.name in _FUNCTIONS else None
+
+    @cached_property
+    def alignment(self) -> int | None:
+        given = self.attributes.get("alignment")
+        return ir.IntegerAttr(given).value if given is not None else None
+
+    @cached_property
+    def pointers(self) -> list[str]:
+        """The operands' types as text."""
+        return [str(kind) for kind in self.operand_types]
+
+
+def _constant(op: Op) -> Callable[..., Any]:
+    found = np.array(op.attributes["value"].value, op.results[0].type)
+    found.flags.writeable = False
+    return lambda: found
+
+
+def _predicate(op: Op) -> int:
+    return ir.IntegerAttr(op.attributes["predicate"]).value
+
+
+def _element(op: Op) -> Callable[..., Any]:
+    (place,) = list(ir.DenseI64ArrayAttr(op.attributes["static_position"]))
+    return lambda vectors: vectors[:, place]
+
+
+def _field(op: Op) -> Callable[..., Any]:
+    (place,) = list(ir.DenseI64ArrayAttr(op.attributes["position"]))
+    return lambda values: values[place]
+
+
+_WIDTH = {"i1": 1, "i8": 1, "i16": 2, "bf16": 2, "f16": 2, "i32": 4, "f32": 4, "i64": 8, "f64": 8}
+
+
+def _address(op: Op) -> Callable[..., Any]:
+    (index,) = list(ir.DenseI32ArrayAttr(op.attributes["rawConstantIndices"]))
+    width = _WIDTH[str(ir.TypeAttr(op.attributes["elem_type"]).value)]
+    if len(op.operands) == 1:
+        return lambda base: base + index * width
+    return lambda base, count: base + np.asarray(count).astype(np.int64) * width
+
+
+_FUNCTIONS: dict[str, Callable[[Op], Callable[..., Any]]] = {
+    "arith.constant": _constant,
+    "arith.cmpi": lambda op: int_compare(_predicate(op)),
+    "arith.cmpf": lambda op: float_compare(_predicate(op)),
+    "arith.select": lambda op: np.where,
+    "vector.extract": _element,
+    "llvm.extractvalue": _field,
+    "llvm.getelementptr": _address,
+}
 
 
 def decode(op: ir.Operation) -> Op:

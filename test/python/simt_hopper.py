@@ -10,7 +10,7 @@ from simt_agents import Agent, Scheduler
 from simt_assembler import Assembler
 from simt_barriers import ClusterBarrier, MBarrier, NamedBarrier
 from simt_clocks import SPACES, EngineClock
-from simt_cta import CtaState, ProductUnit
+from simt_cta import RANK_BITS, CtaState, ProductUnit
 from simt_decode import Op
 from simt_instructions import Counters
 from simt_memory import MemoryFault, Space
@@ -191,6 +191,9 @@ class WarpAgent(Agent):
 
     # Memory.
 
+    def _llvm_mlir_addressof(self, op: Op, mask: np.ndarray) -> list[Any]:
+        return [np.array(self.cta.shared.start)]
+
     def _llvm_ptrtoint(self, op: Op, mask: np.ndarray) -> list[Any]:
         return [np.asarray(self._see(op.operands[0])).astype(op.results[0].type)]
 
@@ -216,10 +219,9 @@ class WarpAgent(Agent):
         left = np.ones(len(addresses), np.bool_)
         while left.any():
             first = int(addresses[np.argmax(left)])
-            cta, place = self.cta.cluster.resolve(self.cta, first)
-            places = addresses - (first - place)
-            which = left & (addresses >> 24 == first >> 24)
-            yield cta, places[which], which
+            cta, _ = self.cta.cluster.resolve(first)
+            which = left & (addresses >> RANK_BITS == first >> RANK_BITS)
+            yield cta, addresses[which], which
             left &= ~which
 
     # Small operations.

@@ -21,7 +21,6 @@ _ADD = re.compile(
     r"red\.release\.gpu\.global\.add\.u32 \[\$0\], \$1;|atom\.acq_rel\.gpu\.global\.add\.u32 \$0, \[\$1\], \$2;"
 )
 _SWAP = re.compile(r"atom\.acq_rel\.gpu\.global\.cas\.b32 \$0, \[\$1\], \$2, \$3;")
-_WIDTH = {"i1": 1, "i8": 1, "i16": 2, "bf16": 2, "f16": 2, "i32": 4, "f32": 4, "i64": 8, "f64": 8}
 
 
 class Exit(Exception):
@@ -67,8 +66,10 @@ class Instructions(Simt):
     def _see(self, value: int) -> Any:
         return self.values[value]
 
-    def _arith_constant(self, op: Op, mask: np.ndarray) -> list[Any]:
-        return [np.array(op.attributes["value"].value, op.results[0].type)]
+    def _operation(self, op: Op, mask: np.ndarray) -> list[Any]:
+        if op.function is not None:
+            return [op.function(*(self.values[value] for value in op.operands))]
+        return getattr(self, op.method)(op, mask)
 
     def _gpu_barrier(self, op: Op, mask: np.ndarray) -> list[Any]:
         if not np.all(mask):
@@ -89,23 +90,17 @@ class Instructions(Simt):
     def _llvm_mlir_addressof(self, op: Op, mask: np.ndarray) -> list[Any]:
         return [np.array(0)]
 
-    def _llvm_getelementptr(self, op: Op, mask: np.ndarray) -> list[Any]:
-        base, *dynamic = self._all(op.operands)
-        (raw,) = list(ir.DenseI32ArrayAttr(op.attributes["rawConstantIndices"]))
-        count = np.asarray(dynamic[0]).astype(np.int64) if dynamic else raw
-        return [base + count * _WIDTH[str(ir.TypeAttr(op.attributes["elem_type"]).value)]]
-
-    def _memory(self, pointer: Any) -> tuple[Space, Clock]:
+    def _memory(self, pointer: str) -> tuple[Space, Clock]:
         """By the number of the address space in a pointer's type."""
         return {
             "!llvm.ptr<1>": (self._global, self._clock),
             "!llvm.ptr<3>": (self._shared, self._shared_clock),
-        }[str(pointer)]
+        }[pointer]
 
     def _llvm_load(self, op: Op, mask: np.ndarray) -> list[Any]:
         kind = op.results[0].type
         dtype, count = kind if isinstance(kind, tuple) else (kind, 1)
-        space, clock = self._memory(op.operand_types[0])
+        space, clock = self._memory(op.pointers[0])
         addresses = np.broadcast_to(self._see(op.operands[0]), mask.shape)[mask]
         found = space.load(addresses, dtype, count, _align(op, dtype, count), clock, self.thread_id[mask])
         result = np.full((self.threads, dtype.itemsize * count), 0xFF, np.uint8).view(dtype)
@@ -114,7 +109,7 @@ class Instructions(Simt):
 
     def _llvm_store(self, op: Op, mask: np.ndarray) -> list[Any]:
         value, pointer = self._all(op.operands)
-        space, clock = self._memory(op.operand_types[1])
+        space, clock = self._memory(op.pointers[1])
         addresses = np.broadcast_to(pointer, mask.shape)[mask]
         value = np.asarray(value)
         value = value if value.ndim == 2 else np.broadcast_to(value, mask.shape)[:, None]
@@ -128,14 +123,6 @@ class Instructions(Simt):
     def _vector_bitcast(self, op: Op, mask: np.ndarray) -> list[Any]:
         dtype, _ = op.results[0].type
         return [np.ascontiguousarray(self._see(op.operands[0])).view(dtype)]
-
-    def _vector_extract(self, op: Op, mask: np.ndarray) -> list[Any]:
-        (place,) = list(ir.DenseI64ArrayAttr(op.attributes["static_position"]))
-        return [self._see(op.operands[0])[:, place]]
-
-    def _llvm_extractvalue(self, op: Op, mask: np.ndarray) -> list[Any]:
-        (place,) = list(ir.DenseI64ArrayAttr(op.attributes["position"]))
-        return [self._see(op.operands[0])[place]]
 
     def _llvm_inline_asm(self, op: Op, mask: np.ndarray) -> list[Any]:
         text = ir.StringAttr(op.attributes["asm_string"]).value
@@ -172,7 +159,7 @@ class Instructions(Simt):
         region, value = self._global.find(address), counter[0].copy()
         place = address - region.start
         if acquires:
-            region.read(place + np.arange(4)[None], self._clock, self.thread_id[mask], initial=True)
+            region.read(np.array([place]), 4, self._clock, self.thread_id[mask], initial=True)
             self._acquired(self._counters.at(address), mask)
             self.polls = f"byte {place} of {region.name} is {value}, at {mlir.location(op.location)}"
         return value
@@ -211,5 +198,4 @@ class Instructions(Simt):
 
 
 def _align(op: Op, dtype: np.dtype, count: int) -> int:
-    given = op.attributes.get("alignment")
-    return ir.IntegerAttr(given).value if given is not None else dtype.itemsize * count
+    return dtype.itemsize * count if op.alignment is None else op.alignment

@@ -54,6 +54,14 @@ class Clock:
             good |= (own & MANY == thread) & (clocks <= acquired[ctas])
         return good
 
+    def seen_by(self, own: np.ndarray) -> np.ndarray:
+        """What every access of these stamps comes after."""
+        return self.seen
+
+    @staticmethod
+    def clock_of(stamp: int) -> int:
+        return stamp >> (THREAD_BITS + CTA_BITS)
+
     def readers(self, own: np.ndarray) -> Iterator[tuple[int, Any]]:
         """Whose accesses these stamps are, and which of them."""
         yield self.cta, slice(None)
@@ -64,27 +72,31 @@ class Clock:
 
 
 class _Reads:
-    """Stamps of one reader's last read of each byte, 0 outside of `low` to `high`."""
+    """Stamps of one reader's last read of each unit, 0 outside of bytes `low` to `high`."""
 
-    def __init__(self, nbytes: int):
-        self.stamps, self.low, self.high = np.zeros(nbytes, np.int64), nbytes, 0
+    def __init__(self, units: int):
+        self.stamps, self.low, self.high = np.zeros(units, np.int64), 1 << 62, 0
 
     def extend(self, low: int, high: int) -> None:
         self.low, self.high = min(self.low, low), max(self.high, high)
 
 
 AnyClock = Clock | WarpClock
+Places = slice | tuple[np.ndarray, int]  # ascending: from a byte to another, or so many bytes from each of some
 
 
 class Region:
-    """Bytes at an address. `tracked`: written during the launch before it is read, and by ordered threads."""
+    """Bytes at an address. `tracked`: written during the launch before it is read, and by ordered threads.
+
+    Accesses are noted by units of bytes, as large as all accesses so far let them be."""
 
     def __init__(
         self, name: str, start: int, content: np.ndarray, writable: bool, tracked: bool, space: str = "global"
     ):
         self.name, self.start, self.bytes, self.writable, self.tracked = name, start, content, writable, tracked
         self.space = space
-        self._written = np.zeros(len(content) if tracked else 0, np.int64)
+        self._unit = 16  # bytes
+        self._written = np.zeros(-(-len(content) // self._unit) if tracked else 0, np.int64)
         self._reads: dict[int, _Reads] = {}
 
     @property
@@ -95,97 +107,131 @@ class Region:
         """A kernel of the launch has ended: the next one comes after all it did."""
         self._written, self._reads = np.minimum(self._written, 1), {}
 
-    def read(self, places: np.ndarray, clock: AnyClock, threads: np.ndarray, initial: bool = False) -> None:
-        """Notes a read of bytes at `places` (threads x bytes); of what was there before the launch if `initial`."""
+    def words(self, nbytes: int) -> np.ndarray:
+        """The bytes as words of so many; what is left at the end is not among them."""
+        return self.bytes[: len(self.bytes) // nbytes * nbytes].view(np.dtype((np.void, nbytes)))
+
+    def _fit(self, bits: int) -> None:
+        """Makes units small enough for accesses from and to multiples of a number with these low bits."""
+        while bits & self._unit - 1:
+            self._unit //= 2
+            self._written = np.repeat(self._written, 2)
+            for reads in self._reads.values():
+                reads.stamps = np.repeat(reads.stamps, 2)
+
+    def _units(self, starts: np.ndarray, nbytes: int) -> np.ndarray:
+        """Those of `nbytes` from each start, one after another."""
+        self._fit(int(np.bitwise_or.reduce(starts)) | nbytes)
+        first = starts // self._unit
+        return first if nbytes == self._unit else (first[:, None] + np.arange(nbytes // self._unit)).reshape(-1)
+
+    def _engine_units(self, places: Places) -> slice | np.ndarray:
+        if not isinstance(places, slice):
+            return self._units(*places)
+        self._fit(places.start | places.stop)
+        return slice(places.start // self._unit, places.stop // self._unit)
+
+    def read(
+        self, starts: np.ndarray, nbytes: int, clock: AnyClock, threads: np.ndarray, initial: bool = False
+    ) -> None:
+        """Notes a read of `nbytes` by each thread; of what was there before the launch if `initial`."""
         if not self.tracked:
             return
-        places, own = _flat(places, clock.stamps(threads))
-        written = self._written[places]
+        units = self._units(starts, nbytes)
+        own = np.repeat(clock.stamps(threads), nbytes // self._unit)
+        written = self._written[units]
         if not initial:
-            self._check(written != 0, places, own, clock, "reads what nobody wrote")
-        self._check(clock.precedes(written, own), places, own, clock, "reads what is written at the same time", written)
+            self._check(written != 0, units, own, clock, "reads what nobody wrote")
+        self._check(clock.precedes(written, own), units, own, clock, "reads what is written at the same time", written)
+        low, high = int(starts.min()), int(starts.max()) + nbytes
         for reader, which in clock.readers(own):
-            self._note(self._reads_of(reader), places[which], own[which], clock)
+            reads = self._reads_of(reader)
+            reads.extend(low, high)
+            self._note(reads, units[which], own[which], clock)
 
-    def _note(self, reads: _Reads, places: np.ndarray, own: np.ndarray, clock: AnyClock) -> None:
-        reads.extend(int(places.min()), int(places.max()) + 1)
-        before = reads.stamps[places]
+    def _note(self, reads: _Reads, units: np.ndarray, own: np.ndarray, clock: AnyClock) -> None:
+        before = reads.stamps[units]
         shared = ~clock.precedes(before, own)
-        reads.stamps[places] = own
-        shared |= reads.stamps[places] != own
-        reads.stamps[places[shared]] |= MANY
+        reads.stamps[units] = own
+        shared |= reads.stamps[units] != own
+        reads.stamps[units[shared]] |= MANY
 
     def _reads_of(self, reader: int) -> _Reads:
         if reader not in self._reads:
-            self._reads[reader] = _Reads(len(self.bytes))
+            self._reads[reader] = _Reads(len(self._written))
         return self._reads[reader]
 
-    def write(self, places: np.ndarray, clock: AnyClock, threads: np.ndarray) -> None:
+    def write(self, starts: np.ndarray, nbytes: int, clock: AnyClock, threads: np.ndarray) -> None:
         if not self.writable:
             raise MemoryFault(f"CTA {clock.cta} writes to {self.name}")
         if not self.tracked:
             return
-        places, own = _flat(places, clock.stamps(threads))
-        before = self._written[places]
-        self._check(clock.precedes(before, own), places, own, clock, "writes what is written at the same time", before)
-        low, high = int(places.min()), int(places.max()) + 1
-        for reads in self._reads.values():
+        units = self._units(starts, nbytes)
+        own = np.repeat(clock.stamps(threads), nbytes // self._unit)
+        before = self._written[units]
+        self._check(clock.precedes(before, own), units, own, clock, "writes what is written at the same time", before)
+        low, high = int(starts.min()), int(starts.max()) + nbytes
+        seen = clock.seen_by(own)
+        for reader, reads in self._reads.items():
             if reads.low < high and low < reads.high:
-                before = reads.stamps[places]
-                good = clock.precedes(before, own)
-                self._check(good, places, own, clock, "writes what is read at the same time", before)
-        self._written[places] = own
-        self._check(self._written[places] == own, places, own, clock, "writes what is written at the same time")
+                before = reads.stamps[units]
+                if clock.clock_of(before.max()) > seen[reader]:
+                    good = clock.precedes(before, own)
+                    self._check(good, units, own, clock, "writes what is read at the same time", before)
+        self._written[units] = own
+        self._check(self._written[units] == own, units, own, clock, "writes what is written at the same time")
 
     def _check(
         self,
         good: np.ndarray,
-        places: np.ndarray,
+        units: np.ndarray,
         own: np.ndarray,
         clock: AnyClock,
         what: str,
         others: np.ndarray | None = None,
     ) -> None:
-        if np.all(good):
+        if good.all():
             return
         i = int(np.argmin(good))
         by = f", by {clock.who(others[i])}" if others is not None else ""
-        raise MemoryFault(f"{clock.who(own[i])} {what}{by}: byte {places[i]} of {self.name}")
+        raise MemoryFault(f"{clock.who(own[i])} {what}{by}: byte {units[i] * self._unit} of {self.name}")
 
-    def engine_read(self, places: slice | np.ndarray, clock: EngineClock) -> None:
-        """A read by a copy or a product, of bytes in ascending places."""
+    def engine_read(self, places: Places, clock: EngineClock) -> None:
+        """A read by a copy or a product."""
         if not self.tracked:
             return
-        written = self._written[places]
-        self._engine_check(written != 0, places, clock, "reads what nobody wrote")
-        self._engine_check(clock.precedes(written), places, clock, "reads what is written at the same time", written)
+        units = self._engine_units(places)
+        written = self._written[units]
+        self._engine_check(written != 0, units, clock, "reads what nobody wrote")
+        self._engine_check(clock.precedes(written), units, clock, "reads what is written at the same time", written)
         said = "reads what no proxy fence made visible to it"
-        self._engine_check(clock.proxied(written, self.space), places, clock, said, written)
+        self._engine_check(clock.proxied(written, self.space), units, clock, said, written)
         reads = self._reads_of(clock.component)
-        low, high = (places.start, places.stop) if isinstance(places, slice) else (int(places[0]), int(places[-1]) + 1)
-        reads.extend(low, high)
-        reads.stamps[places] = clock.stamp
+        reads.extend(*ends(places))
+        reads.stamps[units] = clock.stamp
 
-    def engine_write(self, places: slice | np.ndarray, clock: EngineClock) -> None:
+    def engine_write(self, places: Places, clock: EngineClock) -> None:
         """A write by a copy."""
         if not self.writable:
             raise MemoryFault(f"{clock.who(clock.stamp)} writes to {self.name}")
         if not self.tracked:
             return
-        before = self._written[places]
-        self._engine_check(clock.precedes(before), places, clock, "writes what is written at the same time", before)
-        low, high = (places.start, places.stop) if isinstance(places, slice) else (int(places[0]), int(places[-1]) + 1)
-        for reads in self._reads.values():
+        units = self._engine_units(places)
+        before = self._written[units]
+        self._engine_check(clock.precedes(before), units, clock, "writes what is written at the same time", before)
+        low, high = ends(places)
+        for reader, reads in self._reads.items():
             if reads.low < high and low < reads.high:
-                before = reads.stamps[places]
-                good = clock.precedes(before)
-                self._engine_check(good, places, clock, "writes what is read at the same time", before)
-        self._written[places] = clock.stamp
+                before = reads.stamps[units]
+                if clock.clock_of(before.max()) > clock.seen[reader]:
+                    good = clock.precedes(before)
+                    self._engine_check(good, units, clock, "writes what is read at the same time", before)
+        self._written[units] = clock.stamp
 
     def _engine_check(
         self,
         good: np.ndarray,
-        places: slice | np.ndarray,
+        units: slice | np.ndarray,
         clock: EngineClock,
         what: str,
         others: np.ndarray | None = None,
@@ -193,13 +239,34 @@ class Region:
         if good.all():
             return
         i = int(np.argmin(good))
-        place = places.start + i if isinstance(places, slice) else places[i]
+        unit = units.start + i if isinstance(units, slice) else units[i]
         by = f", by {clock.who(others[i])}" if others is not None else ""
-        raise MemoryFault(f"{clock.who(clock.stamp)} {what}{by}: byte {place} of {self.name}")
+        raise MemoryFault(f"{clock.who(clock.stamp)} {what}{by}: byte {unit * self._unit} of {self.name}")
 
 
-def _flat(places: np.ndarray, stamps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return places.reshape(-1), np.repeat(stamps, places.shape[1])
+def ends(places: Places) -> tuple[int, int]:
+    """The first byte, and the one behind the last."""
+    if isinstance(places, slice):
+        return places.start, places.stop
+    starts, nbytes = places
+    return int(starts[0]), int(starts[-1]) + nbytes
+
+
+def each_byte(places: Places) -> slice | np.ndarray:
+    """To index bytes with."""
+    if isinstance(places, slice):
+        return places
+    starts, nbytes = places
+    return (starts[:, None] + np.arange(nbytes)).reshape(-1)
+
+
+def ascending(places: np.ndarray) -> Places:
+    """Of [elements, bytes of one], elements in any order: by 16 bytes where they are whole."""
+    if places.size % 16 == 0:
+        chunks = places.reshape(-1, 16)
+        if not (chunks[:, 0] % 16).any() and (np.diff(chunks) == 1).all():
+            places = chunks
+    return np.sort(places[:, 0]), places.shape[1]
 
 
 class Space:
@@ -219,8 +286,12 @@ class Space:
             raise MemoryFault(f"address {address:#x} is in no tensor{where}")
         return self._regions[number]
 
-    def _split(self, addresses: np.ndarray, nbytes: int) -> Iterator[tuple[Region, np.ndarray]]:
+    def _split(self, addresses: np.ndarray, nbytes: int) -> Iterator[tuple[Region, Any]]:
         """Regions and which addresses lie in each. Raises MemoryFault for those in none."""
+        region = self.find(int(addresses[0]))
+        if addresses.min() >= region.start and addresses.max() + nbytes <= region.end:
+            yield region, slice(None)
+            return
         left = np.ones(len(addresses), np.bool_)
         while np.any(left):
             region = self.find(int(addresses[np.argmax(left)]))
@@ -238,9 +309,13 @@ class Space:
         _aligned(addresses, align)
         result = np.empty((len(addresses), count), dtype)
         for region, inside in self._split(addresses, nbytes):
-            places = (addresses[inside] - region.start)[:, None] + np.arange(nbytes)
-            region.read(places, clock, threads[inside])
-            result[inside] = region.bytes[places].view(dtype)
+            starts = addresses[inside] - region.start
+            region.read(starts, nbytes, clock, threads[inside])
+            if (starts % nbytes).any():
+                found = region.bytes[starts[:, None] + np.arange(nbytes)]
+            else:
+                found = region.words(nbytes)[starts // nbytes]
+            result[inside] = found.view(dtype).reshape(-1, count)
         return result
 
     def store(
@@ -251,9 +326,12 @@ class Space:
         _aligned(addresses, align)
         content = np.ascontiguousarray(values).view(np.uint8).reshape(len(addresses), nbytes)
         for region, inside in self._split(addresses, nbytes):
-            places = (addresses[inside] - region.start)[:, None] + np.arange(nbytes)
-            region.write(places, clock, threads[inside])
-            region.bytes[places] = content[inside]
+            starts = addresses[inside] - region.start
+            region.write(starts, nbytes, clock, threads[inside])
+            if (starts % nbytes).any():
+                region.bytes[starts[:, None] + np.arange(nbytes)] = content[inside]
+            else:
+                region.words(nbytes)[starts // nbytes] = content[inside].view((np.void, nbytes))[:, 0]
 
 
 def _aligned(addresses: np.ndarray, align: int) -> None:

@@ -72,7 +72,7 @@ def _matrix(
     if chunks.size == last - first:
         cta.shared.engine_read(slice(first * 16, last * 16), clock)
     else:
-        cta.shared.engine_read((np.sort(chunks, axis=None)[:, None] * 16 + np.arange(16)).reshape(-1), clock)
+        cta.shared.engine_read((np.sort(chunks, axis=None) * 16, 16), clock)
     content = cta.shared.bytes[: last * 16].reshape(-1, 16)[chunks]
     if across:
         return simt_wgmma.widened(content.reshape(len(chunks), -1), element)[:, :rows].T

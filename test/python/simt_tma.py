@@ -77,14 +77,14 @@ def box_places(region: Region, box: Box, at: Sequence[int]) -> tuple[np.ndarray,
 
 
 def read_box(region: Region, box: Box, at: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """The bytes as they lie in shared memory, and the places in the region that they come from (ascending)."""
+    """The bytes as they lie in shared memory, and, [elements, bytes of one], where they are in the region."""
     taken, exists = box_places(region, box, at)
     elements = np.zeros((len(exists), box.itemsize), np.uint8)
     elements[exists] = region.bytes[taken]
     chunks = elements.reshape(-1, 16)
     content = np.empty_like(chunks)
     content[swizzled(box.nbytes, box.swizzle)] = chunks
-    return content.reshape(-1), np.sort(taken, axis=None)
+    return content.reshape(-1), taken
 
 
 def laid_out(box: Box) -> np.ndarray:

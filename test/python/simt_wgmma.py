@@ -13,6 +13,7 @@ import numpy as np
 from simt_memory import MemoryFault
 
 THREADS, ROWS = 128, 64
+UNUSED = 16  # leading bytes where there is one box
 _TEXT = re.compile(r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k(\d+)\.f32\.(\w+)\.(\w+)")
 _ITEMSIZE = {"bf16": 2, "f16": 2, "tf32": 4}
 _T = np.arange(THREADS)
@@ -152,4 +153,6 @@ def descriptor(bits: int) -> Descriptor:
     found = Descriptor((bits & 0x3FFF) << 4, (bits >> 32 & 0x3FFF) << 4, swizzle, (bits >> 16 & 0x3FFF) << 4)
     if found.start % (8 * swizzle) >= swizzle or found.stride % (8 * swizzle):
         raise MemoryFault(f"a matrix descriptor of {found}: its start is not in the first row of the pattern")
+    if found.leading != UNUSED and found.leading % (8 * swizzle):
+        raise MemoryFault(f"a matrix descriptor of {found}: no box is so far from another; is the CTA's rank in it?")
     return found

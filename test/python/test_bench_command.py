@@ -21,7 +21,7 @@ def test_options_of_passes():
 @pytest.fixture
 def clocked(monkeypatch):
     """The command on a clock, cases in this process."""
-    monkeypatch.setattr(device, "Gpu", lambda: Clocked(3.0, 0.5))
+    monkeypatch.setattr(device, "Gpu", lambda: Clocked(3.0, 0.5, 0.5))
 
     def child(arguments, names, timeout):
         with tempfile.TemporaryDirectory() as folder:

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 from cpu_case import runner
+from sample_models import imported
 
 from examples.models import SMALL
 from kitsune_mlir.codegen import cpu
-from kitsune_mlir.frontend import import_model
 from kitsune_mlir.passes import find
 from kitsune_mlir.planning import target
 
@@ -38,9 +38,7 @@ def test_pipelined(name, dtype):
 
 
 def check(name, dtype, passes):
-    torch.manual_seed(0)
-    model, args = SMALL[name](dtype)
-    program = import_model(model.eval(), args)
+    model, args, program = imported(name, dtype)
     with program.module.context:
         for one in passes:
             find(one)().run(program.module)

@@ -20,7 +20,7 @@ PLACEMENTS = (
     ("fuse=false", "shape=fused tile-rows=8", {}),
 )
 ROWS = ([1], [7], [16], [37], [2, 9], [3, 1, 5])
-PATIENT = settings(max_examples=16, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+PATIENT = settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 @PATIENT

@@ -22,13 +22,14 @@ class Product(nn.Module):
         return self.after(x.t() @ y)
 
 
-def run(model, args, target, bound, seed=0, shape="chained", **options):
+def run(model, args, target, bound, shape="chained", launches=2):
+    """Each launch has an order of its own, and finds what the one before left."""
     with torch.no_grad():
         wanted = model(*args)
-    program, runner, device = runner_of(model, args, target, shape, seed=seed, tile=0, **options)
-    for _ in range(2):
+    program, runner, device = runner_of(model, args, target, shape, tile=0)
+    for _ in range(launches):
         check(program, runner, args, wanted, bound)
-    assert device.pipeline_launches == 2
+    assert device.pipeline_launches == launches
     return program, runner, device
 
 
@@ -46,9 +47,8 @@ def test_widths_and_rows(m, n, rows, dtype, small_gpu):  # noqa: F811
     run(Product(), tensors(rows, m, n, dtype), small_gpu, TYPES[dtype])
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_in_any_order(seed, small_gpu):  # noqa: F811
-    run(Product(), tensors(900, 64, 192, torch.bfloat16), small_gpu, TYPES[torch.bfloat16], seed)
+def test_in_any_order(small_gpu):  # noqa: F811
+    run(Product(), tensors(900, 64, 192, torch.bfloat16), small_gpu, TYPES[torch.bfloat16], launches=8)
 
 
 SUMS = ("sums=l2", "sums=dsmem", "sums=dsmem cluster=4", "sums=hbm")
@@ -132,10 +132,9 @@ def test_one_tile_to_two_products(inputs, outputs, rows, turned, dtype, small_gp
 
 
 @pytest.mark.parametrize("gate", GATES)
-@pytest.mark.parametrize("seed", range(2))
-def test_any_tile_to_two_products(gate, seed, small_gpu):  # noqa: F811
+def test_any_tile_to_two_products(gate, small_gpu):  # noqa: F811
     model = Layer(128, 72, gate=GATES[gate]).bfloat16().eval()
-    run(model, layer_tensors(330, 128, 72, torch.bfloat16), small_gpu, TYPES[torch.bfloat16], seed)
+    run(model, layer_tensors(330, 128, 72, torch.bfloat16), small_gpu, TYPES[torch.bfloat16], launches=4)
 
 
 CHAINED = ("tiles=smem sums=l2", "tiles=smem sums=dsmem", "tiles=smem sums=hbm", "tiles=dsmem", "tiles=l2")
@@ -143,11 +142,12 @@ FORMS = (*(f"shape=chained {form}" for form in CHAINED), "shape=spatial")
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("rows, turned, seed", [(330, False, 0), (1, True, 1), (600, True, 2)])
-def test_every_form_of_a_tile_to_two_products(rows, turned, seed, form, small_gpu):  # noqa: F811
+@pytest.mark.parametrize("rows, turned", [(130, False), (1, True), (600, True)])
+def test_every_form_of_a_tile_to_two_products(rows, turned, form, small_gpu):  # noqa: F811
+    """Tiles for some CTAs only, one row, more tiles than CTAs."""
     model = Layer(256, 256, turned).bfloat16().eval()
     args = layer_tensors(rows, 256, 256, torch.bfloat16)
-    run(model, args, small_gpu, TYPES[torch.bfloat16], seed, shape=form.removeprefix("shape="))
+    run(model, args, small_gpu, TYPES[torch.bfloat16], shape=form.removeprefix("shape="))
 
 
 @pytest.mark.parametrize("form", ["chained tiles=dsmem", "chained tiles=l2"])

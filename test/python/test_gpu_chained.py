@@ -16,12 +16,13 @@ def maps_of(runner) -> int:
     return sum(len(x._launch.get("maps", [])) for x in launchers if isinstance(x, FakeLauncher))
 
 
-def run(model, args, target, bound, seed=0):
+def run(model, args, target, bound, launches=2):
+    """Each launch has an order of its own, and finds what the one before left."""
     model = model.eval()
     with torch.no_grad():
         wanted = model(*args)
-    program, runner, device = runner_of(model, args, target, "chained", seed=seed, tile=0)
-    for _ in range(2):
+    program, runner, device = runner_of(model, args, target, "chained", tile=0)
+    for _ in range(launches):
         check(program, runner, args, wanted, bound)
     assert device.pipeline_launches and maps_of(runner)
     return device.described
@@ -46,10 +47,9 @@ def mlp(dtype, widths, activation):
     [((64, 64), 1), ((64, 256, 64), 300), ((13, 37, 6), 129), ((256, 128, 128, 128, 8), 128), ((400, 64), 70)],
     ids=str,
 )
-@pytest.mark.parametrize("seed", range(2))
-def test_widths_and_rows(widths, rows, dtype, seed, small_gpu):  # noqa: F811
+def test_widths_and_rows(widths, rows, dtype, small_gpu):  # noqa: F811
     args = (torch.randn(rows, widths[0], dtype=dtype),)
-    run(mlp(dtype, widths, nn.ReLU), args, small_gpu, TYPES[dtype], seed)
+    run(mlp(dtype, widths, nn.ReLU), args, small_gpu, TYPES[dtype], launches=4)
 
 
 class Outputs(nn.Module):

@@ -2,9 +2,14 @@
 
 import pytest
 import torch
+from simt_memory import MemoryFault
+from test_gpu_accumulate import Product, tensors
+from test_gpu_accumulate import run as run_sum
 from test_gpu_chained import mlp, run
 from test_gpu_pipelines import small_gpu  # noqa: F401  (a fixture)
 from torch import nn
+
+from kitsune_mlir.codegen.hopper import wgmma
 
 
 @pytest.mark.parametrize("widths, rows", [((64, 416, 416), 150), ((64, 512, 512), 40)], ids=str)
@@ -28,3 +33,12 @@ class Normalised(nn.Module):
 def test_sums_of_rows(width, rows, small_gpu):  # noqa: F811
     torch.manual_seed(0)
     run(Normalised(width).bfloat16(), (torch.randn(rows, 64, dtype=torch.bfloat16),), small_gpu, 2e-2)
+
+
+def test_a_rank_in_a_descriptor_is_found(small_gpu, monkeypatch):  # noqa: F811
+    """The address of a CTA's own shared memory carries its rank; whether or not the operand's boxes follow others."""
+    monkeypatch.setattr(wgmma, "_ADDRESS", -1)
+    with pytest.raises(MemoryFault, match="is the CTA's rank in it"):
+        run(mlp(torch.bfloat16, (64, 416, 416), nn.ReLU), (torch.randn(40, 64).bfloat16(),), small_gpu, 2e-2)
+    with pytest.raises(MemoryFault, match="is the CTA's rank in it"):
+        run_sum(Product(), tensors(200, 128, 128, torch.bfloat16), small_gpu, 2e-2, shape="chained sums=dsmem")

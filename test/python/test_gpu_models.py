@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from fake_gpu import FakeDevice
+from sample_models import imported
 
 from examples.models import SMALL
 from kitsune_mlir.codegen import gpu
@@ -17,9 +18,12 @@ from kitsune_mlir.runtime.gpu import GpuRunner
 BOUNDS = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
 
 
-def compiled(model, args, chip="sm_90a", dynamic_shapes=None):
+def compiled(model, args, dynamic_shapes=None):
     """The program, its module after convert-linalg-to-gpu, and its section."""
-    program = import_model(model, args, dynamic_shapes=dynamic_shapes)
+    return built(import_model(model, args, dynamic_shapes=dynamic_shapes))
+
+
+def built(program, chip="sm_90a"):
     pipeline.run(program.module, [pipeline.make("prepare-linalg"), pipeline.make("convert-linalg-to-gpu")])
     return program, gpu.build(program.module, target.load(chip))
 
@@ -46,11 +50,10 @@ def check(program, runner, args, wanted, bound):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
 @pytest.mark.parametrize("name", SMALL)
 def test_agrees_with_torch(name, dtype):
-    torch.manual_seed(3)
-    model, args = SMALL[name](dtype)
+    model, args, program = imported(name, dtype)
     with torch.no_grad():
         wanted = model(*args)
-    program, section = compiled(model, args)
+    program, section = built(program)
     assert all(kernel["spill_stores"] == 0 for kernel in section.manifest["kernels"])
     runner, _ = runner_of(program, section)
     check(program, runner, args, wanted, BOUNDS[dtype])
@@ -60,7 +63,7 @@ def test_agrees_with_torch(name, dtype):
 @pytest.mark.parametrize("name", ["nerf", "meshgraphnets", "llama-decode", "gat"])
 def test_assembles_for_other_gpus(name, chip):
     for dtype in BOUNDS:
-        _, section = compiled(*SMALL[name](dtype), chip=chip)
+        _, section = built(imported(name, dtype)[2], chip)
         assert section.manifest["chip"] == chip
         assert section.files["kernels.cubin"].startswith(b"\x7fELF")
 

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from sample_models import imported
 
 from examples.models import FULL, SMALL
 from kitsune_mlir import mlir
-from kitsune_mlir.frontend import import_model
 
 DIALECTS = {"builtin", "func", "linalg", "tensor", "arith", "math", "tm_tensor", "cf"}
 DTYPES = [torch.float32, torch.bfloat16]
@@ -14,8 +14,7 @@ DTYPES = [torch.float32, torch.bfloat16]
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", SMALL)
 def test_imports_to_linalg(name, dtype):
-    module, args = SMALL[name](dtype)
-    program = import_model(module, args)
+    module, args, program = imported(name, dtype)
     assert program.module.operation.verify()
     assert {op.name.split(".")[0] for op in mlir.walk(program.module)} <= DIALECTS
     assert len(program.inputs) == len(torch.utils._pytree.tree_leaves(args))

@@ -4,10 +4,9 @@ from collections import Counter
 
 import pytest
 import torch
+from sample_models import imported
 
-from examples.models import SMALL
 from kitsune_mlir import mlir
-from kitsune_mlir.frontend import import_model
 from kitsune_mlir.passes import pipeline
 
 WORK = ("linalg.matmul", "linalg.batch_matmul", "linalg.conv_2d_nchw_fchw", "linalg.generic", "tensor.concat")
@@ -20,8 +19,7 @@ def work_of(module) -> Counter:
 
 @pytest.mark.parametrize("name", PIPELINES)
 def test_output_parses_again_and_verifies(name):
-    torch.manual_seed(0)
-    module = import_model(*SMALL[name](torch.float32)).module
+    module = imported(name, torch.float32)[2].module
     pipeline.run(module, [pipeline.make("prepare-linalg")])
     before = work_of(module)
     with mlir.collect_remarks() as remarks:

@@ -2,11 +2,10 @@
 
 import pytest
 import torch
+from sample_models import imported
 
-from examples.models import SMALL
 from kitsune_mlir import mlir
 from kitsune_mlir.codegen import ptx, ptxas
-from kitsune_mlir.frontend import import_model
 from kitsune_mlir.passes import pipeline
 from kitsune_mlir.planning import target
 
@@ -17,8 +16,7 @@ MOST_SPILLED = 64  # bytes a thread: a few values at the register limit of a lau
 
 def assembled(name: str, dtype: torch.dtype, chip: str, shape: str = "auto") -> dict[str, ptxas.KernelInfo]:
     """The kernels of the model's pipelines, none of which may be declined."""
-    torch.manual_seed(0)
-    program = import_model(*SMALL[name](dtype))
+    _, _, program = imported(name, dtype)
     options = {"place-stages": f"shape={shape}"}
     pipeline.run(program.module, [pipeline.make(p, options.get(p, ""), chip) for p in PASSES[:-1]])
     names = {op.opview.label for op in mlir.walk(program.module, "kitsune.pipeline")}

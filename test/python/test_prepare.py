@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from sample_models import imported
 
 from examples.models import SMALL
 from kitsune_mlir import mlir
-from kitsune_mlir.frontend import import_model
 from kitsune_mlir.passes.prepare_linalg import PrepareLinalg
 
 NARROW = ("bf16", "f16")
@@ -13,7 +13,7 @@ PRODUCTS = ("linalg.matmul", "linalg.batch_matmul")
 
 
 def prepared(name, dtype):
-    module = import_model(*SMALL[name](dtype)).module
+    module = imported(name, dtype)[2].module
     PrepareLinalg().run(module)
     assert module.operation.verify()
     return module

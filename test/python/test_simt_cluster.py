@@ -25,7 +25,8 @@ class Hand:
 
     def body(self, x, y, workspace, rows) -> None:
         self.shared = simt_case.shared_pointer()
-        self.ring = mbarrier.Ring(0, DATA, SLOTS, NBYTES)
+        base = simt_case.shared_base()
+        self.ring = mbarrier.Ring(base, device.add(base, DATA), SLOTS, NBYTES)
         with device.when(device.equal(device.thread(), 0)):
             self.ring.init(1, 1)
             for number in range(SLOTS):
@@ -50,7 +51,7 @@ class Hand:
         device.loop(0, PAYLOADS, 1, one, [start.number, start.parity])
 
     def word(self, slot):
-        at = device.add(self.ring.place(slot), device.mul(device.thread(), 4))
+        at = device.add(device.mul(slot.number, NBYTES), device.add(device.mul(device.thread(), 4), DATA))
         return device.offset(self.shared, at, ir.IntegerType.get_signless(8))
 
     def element(self, tensor, number):
@@ -160,17 +161,18 @@ def shared_box(mask: int, ends_early: bool = False):
     """CTA 0 has a box brought to the CTAs of the mask; each stores it to its rows of the output."""
 
     def body(maps, x, y, workspace, rows) -> None:
-        rank, first = cluster.rank(), device.equal(device.thread(), 0)
+        rank, first, base = cluster.rank(), device.equal(device.thread(), 0), simt_case.shared_base()
+        place = device.add(base, 1024)
         with device.when(first):
-            mbarrier.init(0, 1)
+            mbarrier.init(base, 1)
             mbarrier.fence_init()
-            mbarrier.expect(0, BOX_BYTES)
+            mbarrier.expect(base, BOX_BYTES)
         cluster.barrier()
         with device.when(arith.andi(first, device.equal(rank, 0))):
-            tma.load(tma.map_pointer(maps, 0), (0, 0), 1024, 0, mask)
+            tma.load(tma.map_pointer(maps, 0), (0, 0), place, base, mask)
         with device.when(first):
-            waits.on_barrier(0, 0)
-            tma.store(tma.map_pointer(maps, 1), (0, device.mul(rank, ROWS)), 1024)
+            waits.on_barrier(base, 0)
+            tma.store(tma.map_pointer(maps, 1), (0, device.mul(rank, ROWS)), place)
             tma.commit()
             if not ends_early:
                 tma.wait_read(0)

@@ -1,12 +1,13 @@
 """Debug kernels: every wait has a budget; one in vain is reported and ends the kernel (codegen/pipeline/watch.py)."""
 
 import pytest
+import test_gpu_pipelines as pipelines
 import torch
 from simt_pipeline import Deadlock
 from test_gpu_accumulate import Layer, Product, layer_tensors, tensors
 from test_gpu_chained import mlp
 from test_gpu_models import check
-from test_gpu_pipelines import runner_of, small_gpu  # noqa: F401  (a fixture)
+from test_gpu_pipelines import runner_on, small_gpu  # noqa: F401  (a fixture)
 from torch import nn
 
 import kitsune_mlir
@@ -14,11 +15,11 @@ from examples.models import SMALL
 from kitsune_mlir.codegen.hopper import cluster
 from kitsune_mlir.codegen.hopper.exchange import Exchange
 from kitsune_mlir.codegen.hopper.rings import Rings
-from kitsune_mlir.codegen.hopper.shares import ClusterShares
+from kitsune_mlir.codegen.hopper.shares import ClusterShares, L2Shares
 from kitsune_mlir.codegen.hopper.tile_ring import TileRing
 from kitsune_mlir.codegen.hopper.tree import Tree
 
-BUDGET = "wait-budget=300"
+BUDGET = "wait-budget=120"
 
 
 def compiled(options, dtype=torch.float32, shape="spatial"):
@@ -87,30 +88,29 @@ def summed():
     return Product(), tensors(900, 64, 192, torch.bfloat16), "chained"
 
 
-def told(form):
+def told(form, rows=700):
     """Of a tile to two products."""
-    return lambda: (Layer(256, 128).bfloat16(), layer_tensors(1500, 256, 128, torch.bfloat16), f"chained {form}")
+    return lambda: (Layer(256, 128).bfloat16(), layer_tensors(rows, 256, 128, torch.bfloat16), f"chained {form}")
 
 
-def runner(case, target, seed=0):
+def debug(case, target):
+    """The model and its inputs, and the program with debug kernels."""
     model, args, shape = case
     tile = 128 if shape == "spatial" else 0
-    program, made, device = runner_of(model.eval(), args, target, shape, seed=seed, tile=tile, convert=BUDGET)
-    return program, made, args, device
+    return model.eval(), args, *pipelines.compiled(model, args, target, shape, tile=tile, convert=BUDGET)
 
 
 CASES = [chained, shared, multicast, apart, summed, told("sums=dsmem"), told("tiles=dsmem"), told("tiles=l2")]
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("seed", range(2))
-def test_a_budget_changes_no_result(case, seed, small_gpu):  # noqa: F811
-    made = case()
-    program, made_runner, args, device = runner(made, small_gpu, seed)
+def test_a_budget_changes_no_result(case, small_gpu):  # noqa: F811
+    model, args, program, section = debug(case(), small_gpu)
     with torch.no_grad():
-        wanted = made[0](*args)
-    for _ in range(2):
-        check(program, made_runner, args, wanted, 2e-2)
+        wanted = model(*args)
+    runner, device = runner_on(program, section)
+    for _ in range(3):
+        check(program, runner, args, wanted, 2e-2)
     assert all(launch["watched"] for launch in device.described)
 
 
@@ -146,23 +146,30 @@ HANGS = {
         r"for the other CTAs to be done with the tile sent last: parity [01] \(.*test_wait_budget.py:\d+\)",
     ),
     "a tile of a sum is not released": (
-        told("tiles=dsmem"),
+        told("tiles=dsmem", 1500),
         (ClusterShares, "release"),
         r"for a free slot of the ring of tiles: slot \d, parity [01] \(.*test_gpu_accumulate.py:\d+\)",
+    ),
+    "a share of a tile is not sent through L2": (
+        told("tiles=l2"),
+        (L2Shares, "send"),
+        r"for another CTA's share of a tile: its counter is 0, wanted 1 \(.*test_gpu_accumulate.py:\d+\)",
     ),
     "a tile is not sent": (shared, (cluster, "send"), r"for the other CTAs' shares of a tile: parity [01] \("),
 }
 
 
-@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", HANGS)
-def test_a_hang_is_reported(name, seed, small_gpu, monkeypatch):  # noqa: F811
+def test_a_hang_is_reported(name, small_gpu, monkeypatch):  # noqa: F811
+    """In any order of warps."""
     case, (owner, method), report = HANGS[name]
     monkeypatch.setattr(owner, method, nothing)
-    made = case()
-    program, made_runner, args, _ = runner(made, small_gpu, seed)
-    with pytest.raises(Deadlock, match=f"reported: .*{report}"):
-        check(program, made_runner, args, made[0](*args), 1)
+    model, args, program, section = debug(case(), small_gpu)
+    wanted = model(*args)
+    for seed in range(3):
+        runner, _ = runner_on(program, section, seed)
+        with pytest.raises(Deadlock, match=f"reported: .*{report}"):
+            check(program, runner, args, wanted, 1)
 
 
 def test_a_sum_that_misses_a_part_is_reported(small_gpu, monkeypatch):  # noqa: F811
@@ -172,7 +179,7 @@ def test_a_sum_that_misses_a_part_is_reported(small_gpu, monkeypatch):  # noqa: 
         sync(self.__class__(**vars(self) | {"ctas": self.ctas + 1}), leader)
 
     monkeypatch.setattr(Tree, "sync", late)
-    made = summed()
-    program, made_runner, args, _ = runner(made, small_gpu)
+    model, args, program, section = debug(summed(), small_gpu)
+    runner, _ = runner_on(program, section)
     with pytest.raises(Deadlock, match=r"for the partial sums of all CTAs: its counter is (\d+), wanted \d+ \("):
-        check(program, made_runner, args, made[0](*args), 1)
+        check(program, runner, args, model(*args), 1)

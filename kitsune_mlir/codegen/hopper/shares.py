@@ -99,16 +99,20 @@ class L2Shares(Shares):
     counters: ir.Value
     data: ir.Value
 
-    def _hand_over(self, slot: Int, full: Int, turn: Int) -> None:
+    def send(self, slot: Int, turn: Int) -> None:
+        """One thread: its own share into the ring."""
         bulk.store(self._share(slot, self.rank), self._place(turn, self.rank), self.nbytes)
         tma.commit()
         bulk.wait(0)
         bulk.fence_global()
         device.signal(self._counter(self.rank))
+
+    def _hand_over(self, slot: Int, full: Int, turn: Int) -> None:
+        self.send(slot, turn)
         for cta in self._others():
-            waits.on_counter(self._counter(cta), device.add(turn, 1), "another CTA's share of a tile")
-            bulk.fence_global()
-            bulk.load(self._place(turn, cta), self._share(slot, cta), self.nbytes, full)
+            with waits.counted(self._counter(cta), device.add(turn, 1), "another CTA's share of a tile"):
+                bulk.fence_global()
+                bulk.load(self._place(turn, cta), self._share(slot, cta), self.nbytes, full)
 
     def release(self, slot: Slot, leader: ir.Value) -> None:
         mbarrier.arrive(self.ring.empty(slot), leader)
