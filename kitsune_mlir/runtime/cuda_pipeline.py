@@ -46,6 +46,7 @@ class PipelineLauncher:
         self._workspaces: dict[int, Any] = {}
         self._lock = threading.Lock()
         self.workspace_bytes: int = launch["workspace_bytes"]
+        self.counter_bytes: int = launch.get("counter_bytes", self.workspace_bytes)  # its first
         self.sums: bool = launch.get("sums", False)  # over the rows: the sum of none is written too
         self._ctas: int = launch["ctas"]
         self._check_residency()
@@ -131,7 +132,7 @@ class PipelineLauncher:
         with self._lock:
             if stream not in self._workspaces:
                 buffer = self._device.allocate(self.workspace_bytes, stream=_stream_object(self._device, stream))
-                call(self._driver, "cuMemsetD8Async", int(buffer.handle), 0, self.workspace_bytes, stream)
+                call(self._driver, "cuMemsetD8Async", int(buffer.handle), 0, self.counter_bytes, stream)
                 self._workspaces[stream] = buffer
             return int(self._workspaces[stream].handle)
 
@@ -158,7 +159,7 @@ class PipelineLauncher:
         call(self._driver, "cuMemcpyDtoH", ctypes.addressof(report), address, ctypes.sizeof(report))
         if not report[0]:
             return
-        call(self._driver, "cuMemsetD8Async", workspace, 0, self.workspace_bytes, stream)
+        call(self._driver, "cuMemsetD8Async", workspace, 0, self.counter_bytes, stream)
         raise InternalError(f"pipeline '{self._launch['kernel']}' hangs: {said(self._launch['watched'], report[1:])}")
 
 
@@ -177,7 +178,7 @@ class BoundPipeline:
     def __init__(
         self, launcher: PipelineLauncher, rows: int, sizes: Sequence[int], results: int, maps: BoundMaps | None
     ):
-        self.workspace_bytes = launcher.workspace_bytes
+        self.workspace_bytes, self.counter_bytes = launcher.workspace_bytes, launcher.counter_bytes
         self._idle = not rows and not launcher.sums
         self._launcher, self._rows, self._sizes, self._maps = launcher, rows, sizes, maps
         self._tensors = len(sizes) + results
@@ -192,7 +193,7 @@ class BoundPipeline:
 
     def launch(self, stream: int, pointers: list[int], workspace: int | None = None) -> None:
         """Puts one run on the stream. `pointers` are device addresses of inputs, then results; `workspace` that of
-        zeros which no other run uses meanwhile, by default the stream's own."""
+        memory which no other run uses meanwhile, its counters zero, by default the stream's own."""
         if self._idle:
             return
         if workspace is None:

@@ -39,6 +39,7 @@ class Prepared:
     ):
         self.results, self.arena_bytes, self.workspace_bytes = plan.results, plan.arena_bytes, 0
         self.reserved: dict[int, Reserved] = {}  # by stream
+        self._counters: list[tuple[int, int]] = []  # offsets and bytes of counters in the workspaces
         self._device = device
         self._bases = [0] * len(plan.buffers)
         self._inputs: list[tuple[int, int]] = []  # buffer, which of a run's inputs
@@ -82,6 +83,8 @@ class Prepared:
         described = [[(view.shape, view.dtype) for view in views] for views in (call.arguments, call.results)]
         bound, offset = launcher.bind(*described), self.workspace_bytes
         self.workspace_bytes += -(-bound.workspace_bytes // ALIGNMENT) * ALIGNMENT
+        if bound.counter_bytes:
+            self._counters.append((offset, bound.counter_bytes))
         return _Pipeline(bound, [_place(view) for view in (*call.arguments, *call.results)], offset)
 
     def reserve(self, stream: int) -> None:
@@ -90,8 +93,13 @@ class Prepared:
             arena, workspaces = (
                 self._device.allocate(max(1, nbytes), stream) for nbytes in (self.arena_bytes, self.workspace_bytes)
             )
-            self._device.zero(workspaces.pointer, self.workspace_bytes, stream)
+            self.zero_counters(workspaces.pointer, stream)
             self.reserved[stream] = Reserved(self.allocate_results(stream), arena, workspaces)
+
+    def zero_counters(self, workspaces: int, stream: int) -> None:
+        """Makes workspaces ready for a first run."""
+        for offset, nbytes in self._counters:
+            self._device.zero(workspaces + offset, nbytes, stream)
 
     def allocate_results(self, stream: int) -> list[Any]:
         """Memory for the results of a run."""
@@ -100,8 +108,8 @@ class Prepared:
     def run(
         self, stream: int, inputs: Sequence[int], results: Sequence[int], arena: int, workspaces: int | None = None
     ) -> None:
-        """Puts a run on the stream. All are pointers; without `workspaces`, zeros that no other run uses meanwhile,
-        pipelines take the stream's."""
+        """Puts a run on the stream. All are pointers; without `workspaces`, which no other run uses meanwhile and whose
+        counters are zero, pipelines take the stream's."""
         bases = self._bases.copy()
         for buffer, i in self._inputs:
             bases[buffer] = inputs[i]

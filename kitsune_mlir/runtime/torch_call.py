@@ -43,8 +43,7 @@ class TorchCall:
                     torch.empty(max(1, nbytes), dtype=torch.uint8, device=self._gpu)
                     for nbytes in (prepared.arena_bytes, prepared.workspace_bytes)
                 )
-                # Recorded too, so each replay begins with zeros.
-                runner.device.zero(workspaces.data_ptr(), prepared.workspace_bytes, stream)
+                prepared.zero_counters(workspaces.data_ptr(), stream)  # recorded too
                 prepared.run(stream, pointers, targets, arena.data_ptr(), workspaces.data_ptr())
             del tensors
         return results

@@ -50,11 +50,12 @@ class FakeLauncher:
         self._device, self._launch, self._kernels = device, launch, kernels
         self._workspaces: dict[int, FakeMemory] = {}
         self.workspace_bytes = launch["workspace_bytes"]
+        self.counter_bytes = launch.get("counter_bytes", self.workspace_bytes)
 
     def _workspace(self, stream: int) -> FakeMemory:
         if stream not in self._workspaces:
-            self._workspaces[stream] = FakeMemory(self._device, self._launch["workspace_bytes"])
-            self._workspaces[stream].bytes[:] = 0
+            memory = self._workspaces[stream] = FakeMemory(self._device, self._launch["workspace_bytes"])
+            memory.bytes[: self.counter_bytes], memory.bytes[self.counter_bytes :] = 0, 0xFF
         return self._workspaces[stream]
 
     def bind(self, arguments: Sequence[Described], results: Sequence[Described]) -> FakeBound:
@@ -116,7 +117,7 @@ class FakeBound:
     """Stands in for kitsune_mlir.runtime.cuda_pipeline.BoundPipeline."""
 
     def __init__(self, launcher: FakeLauncher, arguments: Sequence[Described], results: Sequence[Described]):
-        self.workspace_bytes = launcher.workspace_bytes
+        self.workspace_bytes, self.counter_bytes = launcher.workspace_bytes, launcher.counter_bytes
         self._launcher, self._arguments, self._results = launcher, arguments, results
 
     def launch(self, stream: int, pointers: Sequence[int], workspace: int | None = None) -> None:

@@ -92,6 +92,7 @@ class AccumulateKernel:
                 "threads": THREADS,
                 "shared_bytes": self.shared_bytes,
                 "workspace_bytes": self.workspace_bytes,
+                "counter_bytes": min(self.counter_bytes, self.workspace_bytes),
                 "cooperative": not self.apart,
                 "watched": self.waits.described,
                 "streams": self.streams(),

@@ -117,6 +117,7 @@ class ChainedKernel:
                 "threads": THREADS,
                 "shared_bytes": max(role.layout.nbytes for role in self.roles),
                 "workspace_bytes": self.workspace_bytes,
+                "counter_bytes": min(self.counter_bytes, self.workspace_bytes),
                 "cooperative": len(self.roles) > 1,
                 "strided": len(self.roles) == 1,  # any number of whole clusters does
                 "watched": self.waits.described,

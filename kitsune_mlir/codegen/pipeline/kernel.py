@@ -92,6 +92,7 @@ class PipelineKernel:
                 "threads": loops.THREADS,
                 "shared_bytes": self.shared_bytes,
                 "workspace_bytes": self.workspace_bytes,
+                "counter_bytes": min(self.counter_bytes, self.workspace_bytes),
                 "cooperative": len(self.roles) > 1,
                 "watched": self.waits.described,
                 "streams": self.streams(),
