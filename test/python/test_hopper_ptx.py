@@ -19,8 +19,8 @@ BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
 
 
 def assembled(model: nn.Module, args: tuple, place: str, exact: str) -> list[tuple[str, ptxas.Assembled]]:
-    """PTX and what ptxas made of it, for each pipeline; `place` are options of place-stages, `exact` is the precision of
-    f32 products."""
+    """PTX and what ptxas made of it, for each pipeline; `place` are options of place-stages, `exact` is the precision
+    of f32 products."""
     program = import_model(model.eval(), args)
     precision.give(program.module, exact)
     options = {"place-stages": place}
