@@ -37,7 +37,9 @@ def of(op: ir.Operation) -> str:
     while op.parent is not None:
         op = op.parent.operation if hasattr(op.parent, "operation") else op.parent
     attribute = op.attributes[ATTRIBUTE] if ATTRIBUTE in op.attributes else None
-    return HIGHEST if attribute is None else choose(ir.StringAttr(attribute).value)
+    if attribute is None:
+        return HIGHEST
+    return choose(attribute.value if isinstance(attribute, ir.StringAttr) else str(attribute))
 
 
 def tensor_work(product: ir.Operation) -> int:
