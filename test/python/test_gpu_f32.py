@@ -95,6 +95,16 @@ def test_infinities_and_no_numbers(precision, small_gpu):  # noqa: F811
     assert (found - wanted)[finite].norm() <= BOUNDS[precision] * wanted[finite].norm()
 
 
+def test_mma_sync_as_tf32(small_gpu):  # noqa: F811
+    """Neither more nor less precise."""
+    model, x = mlp((24, 40, 8)).eval(), torch.randn(40, 24)
+    with torch.no_grad():
+        wanted = model.double()(x.double())
+    program, runner, _ = runner_of(model.float(), (x,), small_gpu, "fused", precision="high")
+    error = (program_result(program, runner, x) - wanted).norm() / wanted.norm()
+    assert 1e-5 < error <= BOUNDS["high"]
+
+
 def program_result(program, runner, x):
     from test_gpu_models import interface_of
 
