@@ -6,6 +6,7 @@ pipelines      [{name, tile_rows, predicted_us, dram_bytes,
                  stages: [{name, kind, role, ctas, location}],
                  queues: [{name, producer, consumers, transport, depth, tile_bytes}]}]
 dram_bytes     {bulk_sync, planned}: see kitsune_mlir.traffic
+matmul_precision  of f32 products on tensor cores, where it is not "highest" (kitsune_mlir.precision)
 dynamic_size   what every dynamic dimension was taken for in the estimates; absent without one
 predicted_us   estimate for one call: pipelines as placed, other operators at DRAM speed
 kernels        [{name, registers, shared_bytes, ...}], as far as known; empty on a CPU
@@ -18,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kitsune_mlir import mlir, traffic
+from kitsune_mlir import mlir, precision, traffic
 from kitsune_mlir.mlir import Remark, ir
 from kitsune_mlir.planning.cut import whole_name
 from kitsune_mlir.planning.target import Target
@@ -44,6 +45,7 @@ class Partitioned:
     alone_bytes: tuple[int, ...]  # of each operator outside pipelines
     groups: dict[str, Group]  # by the name of the pipeline
     is_dynamic: bool
+    matmul_precision: str
     declined: tuple[Remark, ...]
 
 
@@ -56,6 +58,7 @@ def partitioned(module: ir.Module, declined: Sequence[Remark]) -> Partitioned:
         alone_bytes=_bytes(alone),
         groups={op.opview.label: Group(_bytes(traffic.operators(op))) for op in mlir.walk(module, traffic.PIPELINE)},
         is_dynamic=any(isinstance(kind, ir.RankedTensorType) and not kind.has_static_shape for kind in arguments),
+        matmul_precision=precision.of(module.operation),
         declined=tuple(declined),
     )
 
@@ -96,6 +99,8 @@ def describe(
         "declined": [_declined(r) for r in (*before.declined, *remarks) if traffic.counts(r.operator)]
         + [_declined(r) for r in refusals],
     }
+    if target.kind == "gpu" and before.matmul_precision != precision.HIGHEST:
+        plan["matmul_precision"] = before.matmul_precision
     if before.is_dynamic:
         plan["dynamic_size"] = DYNAMIC_SIZE
     return plan

@@ -16,6 +16,7 @@ def report(plan: dict[str, Any]) -> str:
     lines = [
         f"target {plan['target']}: {share}, predicted {duration(plan['predicted_us'])}"
         + (f" (dynamic sizes taken for {plan['dynamic_size']})" if "dynamic_size" in plan else ""),
+        *([f"f32 products in {plan['matmul_precision']} precision (tf32)"] if "matmul_precision" in plan else []),
         f"DRAM traffic {size(traffic['planned'])} of {size(traffic['bulk_sync'])} bulk-synchronous"
         f" ({removed:.1%} removed)",
     ]

@@ -32,6 +32,16 @@ def give(module: ir.Module, chosen: str) -> None:
         module.operation.attributes[ATTRIBUTE] = ir.StringAttr.get(chosen, module.context)
 
 
+def of(op: ir.Operation) -> str:
+    """What the module around `op` says. Raises UserError for a module whose attribute is none of the words."""
+    while op.parent is not None:
+        op = op.parent.operation if hasattr(op.parent, "operation") else op.parent
+    attribute = op.attributes[ATTRIBUTE] if ATTRIBUTE in op.attributes else None
+    if attribute is None:
+        return HIGHEST
+    return choose(attribute.value if isinstance(attribute, ir.StringAttr) else str(attribute))
+
+
 def tensor_work(product: ir.Operation) -> int:
     """How many times as long as on 16-bit elements a product takes tensor cores."""
     if ir.RankedTensorType(product.operands[0].type).element_type.width == 16:
@@ -40,10 +50,5 @@ def tensor_work(product: ir.Operation) -> int:
 
 
 def tf32_pieces(op: ir.Operation) -> int:
-    """How many tf32 numbers stand for an f32 operand of the products around `op`: 2 keep 21 bits of it, 1 keeps 11.
-    Raises UserError for a module whose attribute is none of the words."""
-    while op.parent is not None:
-        op = op.parent.operation if hasattr(op.parent, "operation") else op.parent
-    attribute = op.attributes[ATTRIBUTE] if ATTRIBUTE in op.attributes else None
-    said = HIGHEST if attribute is None else choose(ir.StringAttr(attribute).value)
-    return 2 if said == HIGHEST else 1
+    """How many tf32 numbers stand for an f32 operand of the products around `op`: 2 keep 21 bits of it, 1 keeps 11."""
+    return 2 if of(op) == HIGHEST else 1

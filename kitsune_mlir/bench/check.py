@@ -12,10 +12,11 @@ import torch
 from torch.utils._pytree import tree_map
 
 from .device import Call
-from .sides import tensors
+from .sides import matmul_precision, tensors
 
 # Relative error (Frobenius) that is right whatever torch's is; up to ten times that, where eager has half as much.
 BOUNDS = {torch.bfloat16: 1e-2, torch.float16: 2e-3, torch.float32: 1e-5, torch.float64: 1e-10}
+TF32_BOUNDS = BOUNDS | {torch.float32: 5e-4}  # where products of f32 are not of the highest precision
 CHUNK = 1 << 26  # elements compared at once, so that large results do not need their memory several times
 
 
@@ -33,10 +34,12 @@ def refresh(args: Any, seed: int) -> None:
 
 
 def reference(module: torch.nn.Module, args: Sequence[Any]) -> tuple[list[torch.Tensor], str]:
-    """What the model gives with the same weights in float64, or in float32 where that does not run; and which."""
+    """What the model gives with the same weights in float64, or in float32 where that does not run; and which.
+    Products of float32 are of the highest precision."""
     with contextlib.suppress(RuntimeError, TypeError):  # too little memory is a RuntimeError
         return _exact(module, args, torch.float64), "float64"
-    return _exact(module, args, torch.float32), "float32"
+    with matmul_precision("highest"):
+        return _exact(module, args, torch.float32), "float32"
 
 
 def _exact(module: torch.nn.Module, args: Sequence[Any], kind: torch.dtype) -> list[torch.Tensor]:
@@ -77,6 +80,7 @@ def _error(found: torch.Tensor, wanted: torch.Tensor) -> float:
 
 
 def bound(results: Sequence[torch.Tensor], eager: float | None) -> float:
-    """The largest error that counts as right, given eager's."""
-    own = max((BOUNDS.get(result.dtype, 0.0) for result in results), default=0.0)
+    """The largest error that counts as right, given eager's and torch's precision of f32 products."""
+    bounds = BOUNDS if torch.get_float32_matmul_precision() == "highest" else TF32_BOUNDS
+    own = max((bounds.get(result.dtype, 0.0) for result in results), default=0.0)
     return own if eager is None else max(own, min(2 * eager, 10 * own))

@@ -19,7 +19,7 @@ from kitsune_mlir.errors import UnsupportedError
 from . import children
 from .cases import Case
 from .device import Machine
-from .measure import Settings
+from .measure import Settings, make
 from .sides import WARM_UP, our_builders, torch_builders
 
 METRICS = {"dram__bytes_read.sum": "read", "dram__bytes_write.sum": "written"}
@@ -82,8 +82,7 @@ def run(case: Case, machine: Machine, settings: Settings, side: str) -> None:
     """The run that ncu watches: a side made ready, then once more. Raises UnsupportedError when it fails."""
     import kitsune_mlir
 
-    torch.manual_seed(settings.seed)
-    module, args, shapes = case.make()
+    module, args, shapes = make(case, settings)
     options: dict[str, Any] = {"dynamic_shapes": shapes, "options": {**settings.options, **case.form}}
     compiled = kitsune_mlir.compile(module, args, target=settings.target, **options) if side == "kitsune" else None
     with torch.no_grad():

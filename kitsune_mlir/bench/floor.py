@@ -39,12 +39,13 @@ class Rates:
     dram_gbps: float
 
     @staticmethod
-    def of(target: Target, dtype: torch.dtype) -> Rates:
-        """The target's; products in full f32 are three of tf32, each at half the rate of bf16's, or run on the
-        other units where those are faster."""
-        wide = dtype in (torch.float32, torch.float64)
-        tflops = max(target.simt_tflops, target.tensor_tflops / 6) if wide else target.tensor_tflops
-        return Rates(tflops, target.dram_gbps)
+    def of(target: Target, dtype: torch.dtype, matmul_precision: str = "highest") -> Rates:
+        """The target's. Products of tf32 run at half the rate of bf16's: one stands for one of f32 below the "highest"
+        precision, three for one in full f32. Or they run on the other units where those are faster."""
+        if dtype not in (torch.float32, torch.float64):
+            return Rates(target.tensor_tflops, target.dram_gbps)
+        in_tf32 = dtype == torch.float32 and matmul_precision != "highest"
+        return Rates(max(target.simt_tflops, target.tensor_tflops / (2 if in_tf32 else 6)), target.dram_gbps)
 
 
 def count(module: torch.nn.Module, args: Sequence[Any]) -> Work:

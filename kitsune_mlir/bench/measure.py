@@ -18,7 +18,7 @@ from .compilation import Compilation, set_up
 from .device import Call, GpuLostError, Machine
 from .limit import TimeLimit, time_limit
 from .record import compare, describe
-from .sides import OURS, Side, our_builders, tensors, torch_builders
+from .sides import OURS, Side, matmul_precision, our_builders, tensors, torch_builders
 
 MIN_ROUNDS = 5
 
@@ -36,6 +36,7 @@ class Settings:
     options: Mapping[str, str] = field(default_factory=dict)  # of passes
     rates: floor.Rates | None = None  # for the floor; None: the target's
     seed: int = 0
+    matmul_precision: str | None = None  # of f32 products, torch's and ours; None: as torch is set
 
 
 def measure(case: Case, machine: Machine, settings: Settings, say: Callable[[str], None]) -> dict[str, Any]:
@@ -43,20 +44,36 @@ def measure(case: Case, machine: Machine, settings: Settings, say: Callable[[str
 
     Raises UserError for a model that cannot be made, GpuLostError when the GPU itself has died.
     """
+    with matmul_precision(None):  # a model's file may set torch's, for itself
+        return _measure(case, machine, settings, say)
+
+
+def make(case: Case, settings: Settings) -> tuple[Any, tuple[Any, ...], Any]:
+    """The case's model, its weights and inputs as the seed gives them. From here on torch, and what is compiled for its
+    setting, computes products of f32 as asked for."""
+    torch.manual_seed(settings.seed)
+    made = case.make()
+    if settings.matmul_precision is not None:
+        torch.set_float32_matmul_precision(settings.matmul_precision)
+    return made
+
+
+def _measure(case: Case, machine: Machine, settings: Settings, say: Callable[[str], None]) -> dict[str, Any]:
     say("setting up")
     setup = set_up(machine, settings.target)
     say("making the model")
-    torch.manual_seed(settings.seed)
-    module, args, shapes = case.make()
+    module, args, shapes = make(case, settings)
     ours = Compilation(module, args, shapes, settings.target, {**settings.options, **case.form})
     kind = _dtype(module, args)
+    precision = torch.get_float32_matmul_precision()
     record: dict[str, Any] = {"case": case.name, "dtype": str(kind).removeprefix("torch."), "target": settings.target}
+    record["matmul_precision"] = precision
     with torch.no_grad():
         say("compiling")
         first = _ready("kitsune", ours.run, machine, settings)  # from the CPU's copy, before it moves
         module = machine.move(module)
         args = tree_map(lambda leaf: machine.move(leaf) if isinstance(leaf, torch.Tensor) else leaf, args)
-        rates = settings.rates or floor.Rates.of(targets.load(settings.target), kind)
+        rates = settings.rates or floor.Rates.of(targets.load(settings.target), kind, precision)
         record["floor"] = floor.floor(floor.count(module, args), rates)
         sides = []
         builders = torch_builders(machine, module, args, settings.modes) | our_builders(machine, ours.get, args)

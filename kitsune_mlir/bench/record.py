@@ -3,6 +3,7 @@
 A record is plain data:
 
 case, dtype, target
+matmul_precision  of f32 products, of torch's sides and of ours: torch's setting
 floor          see floor.py
 reference      "float64" or "float32": what the errors are against
 bound          the largest relative error that counts as right

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +31,18 @@ class Side:
 def tensors(value: Any) -> list[torch.Tensor]:
     """The tensors in a nest of tuples, lists and dicts."""
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
+@contextlib.contextmanager
+def matmul_precision(asked: str | None) -> Iterator[None]:
+    """torch's own precision of f32 products, which all sides follow, set to what is asked for, if anything is. At the
+    end it is as before, whatever was set meanwhile."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(asked or before)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def torch_builders(

@@ -28,7 +28,7 @@ def case_text(record: dict[str, Any]) -> str:
         return f"{record['case']}: {record['said']}"
     floor = record["floor"]
     lines = [
-        f"{record['case']}, {record['dtype']}: floor {floor['ms']:.3f} ms ({floor['bound']};"
+        f"{record['case']}, {_type(record)}: floor {floor['ms']:.3f} ms ({floor['bound']};"
         f" {floor['operations'] / 1e9:.1f} GFLOP, {floor['bytes'] / 1e6:.1f} MB at {floor['tflops']:g} TFLOP/s,"
         f" {floor['dram_gbps']:g} GB/s), {record['checked_rows']} rows against {record['reference']}"
     ]
@@ -43,6 +43,13 @@ def case_text(record: dict[str, Any]) -> str:
     for name, moved in record.get("dram", {}).items():
         lines.append(f"  DRAM, {name}: {moved['said']}" if "said" in moved else f"  DRAM, {name}: {_moved(moved)}")
     return "\n".join(lines)
+
+
+def _type(record: dict[str, Any]) -> str:
+    """A case's element type; with the precision of f32 products where it is not the highest."""
+    precision = record["matmul_precision"]
+    tf32 = record["dtype"] == "float32" and precision != "highest"
+    return f"float32 in {precision} precision" if tf32 else record["dtype"]
 
 
 def line(record: dict[str, Any], temperature: str) -> str:

@@ -17,6 +17,7 @@ from simt_barriers import MBarrier
 from simt_clocks import SPACES
 from simt_decode import Op
 from simt_memory import MemoryFault
+from simt_mma import to_tf32
 from simt_ptx import Statement
 
 if TYPE_CHECKING:
@@ -305,12 +306,7 @@ def _load_matrices(run: Assembler, mask: np.ndarray, words: tuple[Any, ...], pla
 
 
 def _to_tf32(run: Assembler, mask: np.ndarray, to: str, value: Any, *, ties_up: bool) -> None:
-    """The nearest number with 10 bits of a fraction, as the word that holds it."""
-    x = np.broadcast_to(np.asarray(run.read(value), np.float32), mask.shape)
-    bits = x.view(np.uint32)
-    half = np.uint32(0x1000) if ties_up else np.uint32(0xFFF) + (bits >> np.uint32(13) & np.uint32(1))
-    rounded = (bits + half) & np.uint32(0xFFFFE000)
-    run.write(to, np.where(np.isfinite(x), rounded, bits).view(np.int32))
+    run.write(to, to_tf32(np.broadcast_to(run.read(value), mask.shape), ties_up))
 
 
 def _fence_proxy(run: Assembler, mask: np.ndarray, *, spaces: tuple[str, ...] = SPACES) -> None:

@@ -129,6 +129,8 @@ class Instructions(Simt):
         values = self._all(op.operands)
         if (parts := simt_mma.parse(text)) is not None:
             return self._mma(parts, ir.StringAttr(op.attributes["constraints"]).value, values, mask)
+        if text == "cvt.rna.tf32.f32 $0, $1;":
+            return [simt_mma.to_tf32(np.broadcast_to(values[0], mask.shape), ties_up=True)]
         if text == "exit;":
             if not np.all(mask):
                 raise MemoryFault(f"CTA {self.number} ends without thread {np.argmin(mask)}")

@@ -33,6 +33,14 @@ def mma(kind: str, k: int, a: Sequence[np.ndarray], b: Sequence[np.ndarray], c: 
     return np.moveaxis(result[:, rows, columns], -1, 0).reshape(4, -1)
 
 
+def to_tf32(x: np.ndarray, ties_up: bool) -> np.ndarray:
+    """The nearest numbers with 10 bits of a fraction, as the words that hold them."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    half = np.uint32(0x1000) if ties_up else np.uint32(0xFFF) + (bits >> np.uint32(13) & np.uint32(1))
+    rounded = (bits + half) & np.uint32(0xFFFFE000)
+    return np.where(np.isfinite(x), rounded, bits).view(np.int32)
+
+
 def _unpack(kind: str, words: Sequence[np.ndarray]) -> np.ndarray:
     """[warps * 32, registers, elements of a register] as f32."""
     bits = np.ascontiguousarray(np.stack(words, -1)).astype(np.int32).view(np.uint32)

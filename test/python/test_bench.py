@@ -10,6 +10,7 @@ import torch
 from bench_clock import Clocked
 from torch import nn
 
+from kitsune_mlir import precision
 from kitsune_mlir.bench import cases, shapes, table
 from kitsune_mlir.bench import measure as measuring
 from kitsune_mlir.bench.floor import Rates
@@ -53,6 +54,32 @@ def test_a_record_has_every_side_and_compares_the_best():
     assert record["plan"]["operators"]["total"] > 0
     assert machine.asked == ([False] * 4 + [True] * 4) * 3  # in turns, every side once a round
     json.dumps(record, allow_nan=False)
+
+
+@pytest.mark.parametrize("of_the_file", ["highest", "high"])
+@pytest.mark.parametrize("asked", [None, "highest", "medium"])
+def test_all_sides_compute_f32_alike(asked, of_the_file, monkeypatch):
+    """As was asked for, else as the model's file has set torch; afterwards torch is as it was."""
+    ours, theirs = [], set()
+
+    class Watched(nn.Linear):
+        def forward(self, x):
+            if not torch.compiler.is_exporting():
+                theirs.add(torch.get_float32_matmul_precision())
+            return super().forward(x)
+
+    def make():
+        torch.set_float32_matmul_precision(of_the_file)
+        return Watched(4, 4).eval(), (torch.randn(8, 4),), None
+
+    monkeypatch.setattr(precision, "give", lambda module, chosen: ours.append(chosen))
+    settings = Settings(**vars(CPU) | {"modes": ("eager",), "repeat": 1, "matmul_precision": asked})
+    record = run(Clocked(3.0, 0.5), settings, cases.Case("watched", make))
+    used = asked or of_the_file
+    assert record["matmul_precision"] == used and theirs == {used} and ours[-1] == used
+    assert record["bound"] == (1e-5 if used == "highest" else 5e-4)
+    assert ("float32 in" in table.case_text(record)) == (used != "highest")
+    assert torch.get_float32_matmul_precision() == "highest"
 
 
 def test_a_case_leaves_no_memory_behind():

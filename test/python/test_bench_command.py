@@ -82,17 +82,21 @@ def test_bad_requests_get_one_sentence(capsys, arguments, sentence):
 def test_fast_is_a_line_a_case(clocked, monkeypatch, tmp_path, capsys):
     names = ["linear-8-4-4", "linear-8-4-8-silu", "chain-8x2-5-gelu"]
     files = ["--json", str(tmp_path / "out.json"), "--markdown", str(tmp_path / "out.md")]
-    assert kitsune.main(["bench", *names, "--dtype", "f32", "--target", "cpu", "--fast", "--warm", *files]) == 0
+    arguments = ["--dtype", "f32", "--matmul-precision", "high", "--target", "cpu", "--fast", "--warm"]
+    assert kitsune.main(["bench", *names, *arguments, *files]) == 0
     out, said = capsys.readouterr()
     assert not said and "linear-8-4-4: floor 0.0000, best torch " in out
     assert [line.split()[0] for line in out.splitlines() if line.startswith("  ")] == ["case", *names, *["Against"] * 2]
-    records = json.loads((tmp_path / "out.json").read_text())["cases"]
+    found = json.loads((tmp_path / "out.json").read_text())
+    records = found["cases"]
+    assert found["matmul_precision"] == records[0]["matmul_precision"] == "high"
     assert set(records[0]["sides"]) == {"eager", "graph", "kitsune", "kitsune-graph"}
     assert records[0]["sides"]["kitsune"]["warm"]["runs"] == 10
     text = (tmp_path / "out.md").read_text()
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     assert len(rows) == 4 and len({row.count("|") for row in rows}) == 1 and "| linear-8-4-4 |" in text
-    assert text.startswith("a clock, torch ") and "geometric mean of 3 cases" in text
+    assert text.startswith("a clock, torch ") and "cpu, f32 products in high precision, 20" in text
+    assert "geometric mean of 3 cases" in text
 
 
 def test_a_gpu_that_died_unseen_ends_the_process(monkeypatch, tmp_path):

@@ -6,10 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from kitsune_mlir.bench import cases, check, dram, floor, networks, shapes
+from kitsune_mlir.bench import cases, check, dram, floor, networks, shapes, sides
 from kitsune_mlir.bench.floor import Rates
 from kitsune_mlir.bench.shapes import Chain, Layer
 from kitsune_mlir.errors import UserError
+from kitsune_mlir.planning import target
 
 
 def test_results_that_are_not_written_are_found():
@@ -42,6 +43,22 @@ def test_eagers_error_widens_the_bound_but_not_without_end():
     assert check.bound(results, 1e-3) == 1e-2
     assert check.bound(results, 2e-2) == 4e-2
     assert check.bound(results, float("inf")) == pytest.approx(0.1)
+
+
+def test_what_is_right_and_fast_for_tf32():
+    f32, f64 = [torch.zeros(1)], [torch.zeros(1, dtype=torch.float64)]
+    assert check.bound(f32, None) == 1e-5
+    with sides.matmul_precision("high"):
+        assert check.bound(f32, None) == 5e-4 and check.bound(f64, None) == 1e-10
+        assert check.bound(f32, 1e-3) == 2e-3 and check.bound(f32, 1.0) == pytest.approx(5e-3)
+    hopper = target.load("sm_90a")
+    rates = {
+        (kind, precision): Rates.of(hopper, kind, precision).tflops
+        for kind in (torch.float32, torch.float64, torch.bfloat16)
+        for precision in ("highest", "medium")
+    }
+    most = hopper.tensor_tflops
+    assert list(rates.values()) == [most / 6, most / 2, most / 6, most / 6, most, most]
 
 
 def test_fresh_inputs_stay_in_range():

@@ -95,6 +95,31 @@ def test_infinities_and_no_numbers(precision, small_gpu):  # noqa: F811
     assert (found - wanted)[finite].norm() <= BOUNDS[precision] * wanted[finite].norm()
 
 
+@pytest.mark.parametrize("shape, tile", [("chained", 0), ("fused", 16)])
+def test_an_infinity_meets_elements_without_a_low_part(shape, tile, small_gpu):  # noqa: F811
+    """Infinity times a low part of 0 is no part of the sum."""
+    model, x = mlp((64, 16)).bfloat16().float().eval(), torch.randn(5, 64).bfloat16().float()
+    x[1, 3] = float("inf")
+    with torch.no_grad():
+        if shape == "fused":
+            model[0].weight[2, 5] = float("inf")
+        wanted = model(x)
+    program, runner, _ = runner_of(model, (x,), small_gpu, shape, tile=tile)
+    found = program_result(program, runner, x)
+    assert wanted.isinf().any() and (found[wanted.isinf()] == wanted[wanted.isinf()]).all()
+    assert (found.isnan() == wanted.isnan()).all()
+
+
+def test_mma_sync_as_tf32(small_gpu):  # noqa: F811
+    """Neither more nor less precise."""
+    model, x = mlp((24, 40, 8)).eval(), torch.randn(40, 24)
+    with torch.no_grad():
+        wanted = model.double()(x.double())
+    program, runner, _ = runner_of(model.float(), (x,), small_gpu, "fused", precision="high")
+    error = (program_result(program, runner, x) - wanted).norm() / wanted.norm()
+    assert 1e-5 < error <= BOUNDS["high"]
+
+
 def program_result(program, runner, x):
     from test_gpu_models import interface_of
 

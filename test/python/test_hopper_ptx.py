@@ -6,7 +6,7 @@ from test_gpu_accumulate import FORMS, SUMS, Layer, Product, layer_tensors, tens
 from torch import nn
 
 from examples.models import nerf
-from kitsune_mlir import mlir
+from kitsune_mlir import mlir, precision
 from kitsune_mlir.codegen import ptx, ptxas
 from kitsune_mlir.compiler import DESIGN, PARTITION, PLACE
 from kitsune_mlir.frontend import import_model
@@ -15,12 +15,14 @@ from kitsune_mlir.planning import target
 
 pytestmark = pytest.mark.skipif(ptxas.find() is None, reason="there is no ptxas")
 PASSES = (*PARTITION, *DESIGN, *PLACE["gpu"], "convert-kitsune-to-gpu")
-BF16, F16 = torch.bfloat16, torch.float16
+BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
 
 
-def assembled(model: nn.Module, args: tuple, place: str) -> list[tuple[str, ptxas.Assembled]]:
-    """PTX and what ptxas made of it, for each pipeline; `place` are options of place-stages."""
+def assembled(model: nn.Module, args: tuple, place: str, exact: str) -> list[tuple[str, ptxas.Assembled]]:
+    """PTX and what ptxas made of it, for each pipeline; `place` are options of place-stages, `exact` is the precision
+    of f32 products."""
     program = import_model(model.eval(), args)
+    precision.give(program.module, exact)
     options = {"place-stages": place}
     pipeline.run(program.module, [pipeline.make(name, options.get(name, ""), "sm_90a") for name in PASSES])
     machine = target.load("sm_90a")
@@ -28,10 +30,10 @@ def assembled(model: nn.Module, args: tuple, place: str) -> list[tuple[str, ptxa
     return [(text, ptxas.assemble(text, machine)) for text in texts]
 
 
-def check(model: nn.Module, args: tuple, place: str = "") -> None:
+def check(model: nn.Module, args: tuple, place: str = "", exact: str = precision.HIGHEST) -> None:
     """Every product on warpgroups, nothing in local memory, no complaint. ptxas's C7510 to C7515 and C7520 say that
     wgmmas run one after another, C7508 that setmaxnreg is ignored."""
-    found = assembled(model, args, place)
+    found = assembled(model, args, place, exact)
     assert found
     for text, result in found:
         assert "wgmma.mma_async" in text
@@ -83,6 +85,27 @@ def test_chains(widths, between, dtype):
 
 def test_wide_product():
     check(nn.Linear(1024, 4096).to(BF16), (torch.randn(4096, 1024, dtype=BF16),))
+
+
+@pytest.mark.parametrize(
+    "widths, between, exact",
+    [
+        ((128,) * 5, nn.GELU, "highest"),
+        ((128,) * 5, nn.LayerNorm, "high"),
+        ((256,) * 7, nn.SiLU, "highest"),
+        ((256,) * 7, nn.LayerNorm, "highest"),
+        ((256,) * 7, nn.ReLU, "high"),
+        ((256,) * 7, nn.GELU, "high"),
+    ],
+    ids=str,
+)
+def test_chains_of_f32(widths, between, exact):
+    check(*chain(widths, between, F32), exact=exact)
+
+
+@pytest.mark.parametrize("exact", ["highest", "high"])
+def test_wide_product_of_f32(exact):
+    check(nn.Linear(1024, 4096), (torch.randn(4096, 1024),), exact=exact)
 
 
 def test_boxes_for_two_ctas():

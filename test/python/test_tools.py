@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +11,10 @@ import torch
 from torch import nn
 
 import kitsune_mlir
+from kitsune_mlir import precision
 from kitsune_mlir.tools import kitsune
+from kitsune_mlir.tools.commands import console
+from kitsune_mlir.tools.commands import run as run_command
 
 
 class Scale(nn.Module):
@@ -86,6 +90,27 @@ def test_run_reports_disagreement(run, pt2, monkeypatch):
     monkeypatch.setattr(kitsune_mlir.loaded.Loaded, "__call__", lambda self, *args: right(self, *args) * 1.01)
     code, out, _ = run("run", pt2, "--compare", "torch")
     assert code == 1 and out.endswith("DISAGREES with torch\n")
+
+
+@pytest.mark.parametrize(("plan", "agrees"), [({}, False), ({"matmul_precision": "high"}, True)])
+def test_results_of_tf32_may_differ_more(plan, agrees):
+    model, (x,) = make()
+    interface = kitsune_mlir.compile(model, (x,)).interface
+    outputs = [model(x).detach() * (1 + 5e-4)]
+    subject = run_command.Subject(SimpleNamespace(plan=plan), reference=model)
+    summary = {"outputs": [{}]}
+    assert run_command._compare(summary, subject, (x,), {}, interface, outputs) == agrees
+
+
+def test_the_plan_says_the_precision_of_products(run, pt2):
+    asked = ("--target", "sm_90a", "--target", "cpu", "--matmul-precision", "high")
+    code, out, _ = run("report", pt2, *asked)
+    assert code == 0 and out.count("f32 products in high precision (tf32)") == 1
+    plans = {plan["target"]: plan for plan in json.loads(run("compile", pt2, *asked, "--json")[1])}
+    assert plans["sm_90a"]["matmul_precision"] == "high"
+    assert "matmul_precision" not in plans["cpu"]  # a CPU computes in f32
+    assert "precision" not in run("report", pt2, "--target", "sm_90a", "--matmul-precision", "highest")[1]
+    assert console.PRECISIONS == precision.CHOICES
 
 
 @pytest.mark.parametrize("suffix", ["npz", "safetensors"])
@@ -164,6 +189,7 @@ def test_bad_input_gets_one_sentence(run, pt2, tmp_path, arguments, sentence):
     [
         (["compile", "x.pt2", "--fast"], "kitsune: error: unrecognized arguments: --fast"),
         (["compile"], "kitsune compile: error: the following arguments are required: MODEL"),
+        (["compile", "x.pt2", "--matmul-precision", "low"], "kitsune compile: error: argument --matmul-precision"),
         (["fly"], "kitsune: error: argument COMMAND: invalid choice: 'fly'"),
         (["run", "x.pt2", "--repeat", "0"], "argument --repeat: must be a whole number of at least 1, found '0'"),
         (["run", "x.pt2", "--rows", "-1"], "argument --rows: must be a whole number of at least 1, found '-1'"),
@@ -182,6 +208,8 @@ def test_a_wrong_command_line_gets_one_sentence(arguments, sentence, capsys):
     [
         (["report", "{artifact}", "--target", "cpu"], "is compiled already: --target is for a model"),
         (["run", "{artifact}", "--dtype", "bf16"], "is compiled already: --dtype is for a model"),
+        (["run", "{artifact}", "--matmul-precision", "high"], "compiled already: --matmul-precision is for a model"),
+        (["report", "{artifact}", "--matmul-precision", "high"], "compiled already: --matmul-precision is for a model"),
         (["run", "{artifact}", "--save-output", "{folder}"], "Is a directory"),
         (["run", "{artifact}", "--save-output", "out.txt"], "output file out.txt must end in .npz"),
         (["compile", ":"], "':' is no model: give module:function"),

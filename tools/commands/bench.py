@@ -13,6 +13,8 @@ from typing import Any
 from kitsune_mlir.bench import cases, shapes
 from kitsune_mlir.errors import KitsuneError, UserError
 
+from .console import add_precision
+
 MODEL_HELP = "a case (see --list), module:function returning (nn.Module, args), or a .pt2 file"
 
 
@@ -23,6 +25,7 @@ def add(subparsers: Any) -> argparse.ArgumentParser:
     parser.add_argument("--list", action="store_true", help="name the cases of each suite")
     parser.add_argument("--target", default="sm_90a", metavar="NAME|FILE", help="to compile for (default: sm_90a)")
     parser.add_argument("--dtype", choices=tuple(cases.DTYPES), help="default: bf16 for cases, else the model's own")
+    add_precision(parser)
     parser.add_argument("--modes", metavar="MODE,...", help=f"torch's; default: {','.join(cases.TORCH_MODES)}")
     parser.add_argument("--repeat", type=int, metavar="N", help="timed runs of each side (default: 30; --fast: 10)")
     parser.add_argument("--seconds", type=float, help="for the timed runs of a case (default: 20; --fast: 2)")
@@ -160,6 +163,7 @@ def _arguments(settings: Any, options: argparse.Namespace) -> list[str]:
     found += ["--fast"] if options.fast else []
     found += [f"--{temperature}" for temperature in settings.temperatures]
     found += ["--dtype", options.dtype] if options.dtype else []
+    found += ["--matmul-precision", options.matmul_precision] if options.matmul_precision else []
     found += ["--peak", options.peak] if options.peak else []
     return found + [part for option in options.option for part in ("--option", option)]
 
@@ -190,6 +194,7 @@ def _settings(options: argparse.Namespace) -> Any:
         options=pass_options(options.option),
         rates=rates,
         seed=options.seed,
+        matmul_precision=options.matmul_precision,
     )
 
 
@@ -215,11 +220,13 @@ def _versions() -> str:
 def _about(machine: Any, settings: Any) -> dict[str, Any]:
     when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     found = {"machine": machine.name, "versions": _versions(), "time": when}
-    return found | {"target": settings.target, "seed": settings.seed, "options": dict(settings.options)}
+    found |= {"target": settings.target, "seed": settings.seed, "options": dict(settings.options)}
+    return found | {"matmul_precision": settings.matmul_precision}
 
 
 def _heading(about: dict[str, Any]) -> str:
-    return f"{about['machine']}, {about['versions']}, {about['target']}, {about['time']}:"
+    asked = f"f32 products in {about['matmul_precision']} precision, " if about["matmul_precision"] else ""
+    return f"{about['machine']}, {about['versions']}, {about['target']}, {asked}{about['time']}:"
 
 
 def _write(path: str | None, content: str) -> None:

@@ -28,7 +28,13 @@ def run(options: argparse.Namespace) -> int:
     from kitsune_mlir.compiler import compile
 
     with progress(f"compiling {options.model}") as show:
-        compiled = compile(options.model, target=options.target or ["cpu"], dtype=options.dtype, progress=show)
+        compiled = compile(
+            options.model,
+            target=options.target or ["cpu"],
+            dtype=options.dtype,
+            matmul_precision=options.matmul_precision,
+            progress=show,
+        )
     if options.save_ir:
         _save_ir(compiled, Path(options.save_ir))
     if options.output:

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from kitsune_mlir.errors import UserError
 
+PRECISIONS = ("highest", "high", "medium")  # precision.CHOICES, which would load MLIR
 MODEL_HELP = "a .pt2, .onnx or .mlir file, or module:function returning (nn.Module, args)"
 
 
@@ -33,13 +34,20 @@ def refuse_for_artifact(path: str, **given: Any) -> None:
     """Raises UserError for an option, by name, that says how to compile what is compiled already."""
     for name, value in given.items():
         if value:
-            raise UserError(f"{path} is compiled already: --{name} is for a model")
+            raise UserError(f"{path} is compiled already: --{name.replace('_', '-')} is for a model")
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    """--dtype and --json."""
+    """--dtype, --matmul-precision and --json."""
     parser.add_argument("--dtype", choices=("f32", "bf16", "f16"), help="cast an nn.Module and its inputs first")
+    add_precision(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def add_precision(parser: argparse.ArgumentParser) -> None:
+    """--matmul-precision."""
+    said = "of f32 products on tensor cores: as f32, or in tf32 (default: torch's own setting, highest)"
+    parser.add_argument("--matmul-precision", choices=PRECISIONS, help=said)
 
 
 def print_json(value: Any) -> None:

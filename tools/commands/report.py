@@ -21,13 +21,20 @@ def run(options: argparse.Namespace) -> int:
     if options.model.endswith(".kitsune"):
         from kitsune_mlir.loaded import load
 
-        refuse_for_artifact(options.model, target=options.target, dtype=options.dtype)
+        given = {"target": options.target, "dtype": options.dtype, "matmul_precision": options.matmul_precision}
+        refuse_for_artifact(options.model, **given)
         found = load(options.model)
     else:
         from kitsune_mlir.compiler import compile
 
         with progress(f"compiling {options.model}") as show:
-            found = compile(options.model, target=options.target or ["cpu"], dtype=options.dtype, progress=show)
+            found = compile(
+                options.model,
+                target=options.target or ["cpu"],
+                dtype=options.dtype,
+                matmul_precision=options.matmul_precision,
+                progress=show,
+            )
     if options.json:
         plans = list(found.plans.values())
         print_json(plans[0] if len(plans) == 1 else plans)

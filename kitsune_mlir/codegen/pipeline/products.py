@@ -179,7 +179,8 @@ def _b_element(b: Weight, start: Int, k: Int, tail: bool) -> ir.Value:
     return arith.select(device.less(k, b.k), element, arith.constant(b.element, 0.0))
 
 
-Fragment = list[list[ir.Value]]  # words of a quad; of f32, those of the high parts and those of the low ones, if any
+HIGH, LOW, FINITE = range(3)  # parts of f32 elements, as `_split` gives them
+Fragment = list[list[ir.Value]]  # words of a quad; of f32 in parts, those of each
 
 
 def _fragments(quad: ir.Value, pieces: int) -> Fragment:
@@ -207,10 +208,8 @@ def _mma_f32(a: list[Fragment], b: Fragment, sums: list[ir.Value]) -> list[ir.Va
     for s in (0, 2):
         parts = [[up[s], low[s], up[s + 1], low[s + 1]] for up, low in zip(upper, lower)]
         b_parts = [part[s : s + 2] for part in b]
-        pairs = [(parts[0], b_parts[0])]
-        if len(parts) == 2:
-            pairs = [(parts[1], b_parts[0]), (parts[0], b_parts[1]), *pairs]
-        for left, right in pairs:
+        pairs = [(0, 0)] if len(parts) == 1 else [(LOW, FINITE), (FINITE, LOW), (HIGH, HIGH)]
+        for left, right in ((parts[i], b_parts[j]) for i, j in pairs):
             sums = _mma_call("m16n8k8.row.col.f32.tf32.tf32.f32", [*left, *right], sums)
     return sums
 
@@ -220,15 +219,16 @@ def _rounded(x: ir.Value) -> ir.Value:
     return llvm.InlineAsmOp(device.i32(), [x], "cvt.rna.tf32.f32 $0, $1;", "=r,f", has_side_effects=False).results[0]
 
 
-def _split(x: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """x as a sum of two tf32 numbers, each in a 32-bit word. An infinity's low part is 0, not NaN."""
+def _split(x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """x as a sum of two tf32 numbers, each in a 32-bit word: its upper bits and what is left of it; and the upper bits
+    again. The last two are 0 if x is infinite or no number, so that an infinity meets no low part, which may be 0."""
     i32, f32 = device.i32(), ir.F32Type.get()
     mask = arith.constant(i32, -8192)  # the 13 bits that tf32 drops
     high = arith.andi(arith.bitcast(i32, x), mask)
     rest = arith.subf(x, arith.bitcast(f32, high))
     finite = arith.cmpf(arith.CmpFPredicate.OEQ, rest, rest)
     low = arith.select(finite, rest, arith.constant(f32, 0.0))
-    return high, arith.bitcast(i32, low)
+    return high, arith.bitcast(i32, low), arith.select(finite, high, arith.constant(i32, 0))
 
 
 def _mma_call(shape: str, words: list[ir.Value], sums: list[ir.Value]) -> list[ir.Value]:
