@@ -23,6 +23,7 @@ from torch import nn
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import kitsune_mlir
 from examples.models.mlp import mlp
+from kitsune_mlir.codegen.hopper import cluster
 from kitsune_mlir.codegen.hopper.exchange import Exchange
 from kitsune_mlir.codegen.hopper.rings import Rings
 from kitsune_mlir.codegen.hopper.tile_ring import TileRing
@@ -57,7 +58,7 @@ class Case:
     model: nn.Module
     args: tuple[torch.Tensor, ...]
     shape: str
-    owner: type
+    owner: Any
     method: str
     broken: Callable[..., None]
     said: str
@@ -71,11 +72,13 @@ def cases() -> list[Case]:
     pair = torch.randn(65536, 256, dtype=half), torch.randn(65536, 256, dtype=half)
     plain, halves = mlp(rows=65536), mlp(rows=65536, dtype=half)
     return [
-        Case("mma.sync: no tile is published", *plain, "spatial", Ring, "publish", silent, "the tile of queue"),
         # Who waits for a free slot and who then waits for a tile both say what is true; either may be first.
+        Case("mma.sync: no tile is published", *plain, "spatial", Ring, "publish", silent, "of queue"),
         Case("L2: no tile is published", *halves, "spatial", TileRing, "publish", silent, "of queue"),
         Case("L2: no slot is released", *halves, "spatial", TileRing, "release", silent, "of queue"),
         Case("shared memory: no slot is released", *halves, "chained", Rings, "release", silent, "slot of the ring"),
+        Case("multicast: the other CTA's slots are not released", *halves, "chained multicast=2", cluster,
+             "remote_arrive", silent, "slot of the ring of weights"),
         Case("cluster: no tile is released", wide, (x.to(half),), "chained", Exchange, "release", silent,
              "the other CTAs to be done"),
         Case("tree: a partial sum is missing", Sum(), pair, "chained", Tree, "sync", one_more(Tree.sync),
