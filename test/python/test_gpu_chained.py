@@ -16,12 +16,12 @@ def maps_of(runner) -> int:
     return sum(len(x._launch.get("maps", [])) for x in launchers if isinstance(x, FakeLauncher))
 
 
-def run(model, args, target, bound, launches=2):
+def run(model, args, target, bound, launches=2, **options):
     """Each launch has an order of its own, and finds what the one before left."""
     model = model.eval()
     with torch.no_grad():
         wanted = model(*args)
-    program, runner, device = runner_of(model, args, target, "chained", tile=0)
+    program, runner, device = runner_of(model, args, target, "chained", tile=0, **options)
     for _ in range(launches):
         check(program, runner, args, wanted, bound)
     assert device.pipeline_launches and maps_of(runner)

@@ -18,6 +18,12 @@ def test_exchanged_tiles(widths, rows, small_gpu):  # noqa: F811
     run(mlp(torch.bfloat16, widths, nn.ReLU), args, small_gpu, 2e-2)
 
 
+def test_a_share_in_several_passes(small_gpu):  # noqa: F811
+    """Of the last product, which each CTA stores columns of: none of the others'."""
+    args, model = (torch.randn(40, 64).bfloat16(),), mlp(torch.bfloat16, (64, 64, 576), nn.ReLU)
+    run(model, args, small_gpu, 2e-2, place="cluster=2")
+
+
 class Normalised(nn.Module):
     """Sums over the rows' columns, which no CTA has alone, between products and after the last."""
 

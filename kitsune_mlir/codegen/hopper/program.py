@@ -155,6 +155,8 @@ class Program:
         if passes == 1 and n > SET_COLUMNS and not self._alone and nbytes == 2:
             sets = 2
         columns = -(-n // (passes * sets * unit)) * unit
+        if self.cluster > 1 and passes > 1:
+            columns = _pass_columns(n, passes)
         if self._alone and not nest.local and n > CHUNK:
             k = shape_of(op.operands[0])[1] * tensor_work(op)
             columns = min(columns, choose_columns(n, k, self._row_tiles, self._sms))
@@ -355,6 +357,15 @@ class Program:
 
 def _box(element: ir.Type, box_rows: int) -> tuple[int, int]:
     return BOX_ROW // element_bytes(element), box_rows
+
+
+def _pass_columns(n: int, passes: int) -> int:
+    """Columns of each of at least so many passes over a CTA's share of n, the last of which must not reach into the
+    next CTA's."""
+    for count in range(passes, n // CHUNK + 1):
+        if n % (count * BLOCK) == 0:
+            return n // count
+    raise UnsupportedError(f"a CTA's share of {n} columns does not divide into passes")
 
 
 def _only_weight(value: ir.Value) -> bool:
