@@ -305,6 +305,10 @@ def _load_matrices(run: Assembler, mask: np.ndarray, words: tuple[Any, ...], pla
         run.write(word, found[:, 0])
 
 
+def _add_numbers(run: Assembler, mask: np.ndarray, to: str, a: Any, b: Any) -> None:
+    run.write(to, np.asarray(run.read(a), np.float32) + np.asarray(run.read(b), np.float32))
+
+
 def _to_tf32(run: Assembler, mask: np.ndarray, to: str, value: Any, *, ties_up: bool) -> None:
     run.write(to, to_tf32(np.broadcast_to(run.read(value), mask.shape), ties_up))
 
@@ -357,6 +361,7 @@ _INSTRUCTIONS: dict[str, Callable[..., None]] = simt_copies.INSTRUCTIONS | {
     "stmatrix.sync.aligned.m8n8.x4.shared.b16": _store_matrices,
     "ldmatrix.sync.aligned.m8n8.x4.shared.b16": _load_matrices,
     "st.shared.v2.f32": _store_cluster,
+    "add.f32": _add_numbers,
     "cvt.rn.tf32.f32": partial(_to_tf32, ties_up=False),
     "cvt.rna.tf32.f32": partial(_to_tf32, ties_up=True),
     "fence.proxy.async": _fence_proxy,

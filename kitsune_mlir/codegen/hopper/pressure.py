@@ -53,11 +53,11 @@ def check_pressure(program: Program) -> None:
 
 
 def _operand_registers(product: Product) -> int:
-    """Words that a thread makes of f32 elements: of a chunk that is multiplied and of one that is to be, or three of
-    each element of one chunk."""
-    if all(segment.nbytes == 2 for segment in product.segments):
+    """Words that a thread makes of f32 elements: of a chunk that is multiplied and of one that is to be; in full
+    precision three of each element of one chunk, whose sums are apart."""
+    if product.nbytes == 2:
         return 0
-    return F32_WORDS * max(2 if segment.pieces == 1 else 3 for segment in product.segments)
+    return F32_WORDS * 2 if product.segments[0].pieces == 1 else F32_WORDS * 3 + product.columns // 2
 
 
 def registers_of(value: ir.Value) -> int:

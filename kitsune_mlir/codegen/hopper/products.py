@@ -8,7 +8,7 @@ from functools import partial
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.memory import element_of
-from kitsune_mlir.mlir import arith, ir
+from kitsune_mlir.mlir import ir
 
 from . import tf32, warps, wgmma
 from .background import Background
@@ -53,6 +53,8 @@ class Products:
         first = product.segments[0]
         if len(operands) == 1 and first.rows_map is not None and first.chunks > LONG:
             (self._looped if product.nbytes == 2 else self._summed)(product, first, ready)
+        elif first.pieces > 1:
+            self._exact(product, operands, ready)
         else:
             self._unrolled(product, operands, ready)
 
@@ -66,14 +68,10 @@ class Products:
             chunks = list(self._chunks(product, operands))
             places = len(chunks) if turn is not turns[0] else product.undisturbed
             for number, (segment, part, chunk, operand) in enumerate(chunks):
-                if segment.pieces > 1 and used is not None:  # registers hold the words of one chunk
-                    wgmma.wait(0)
-                    self.rings.release(used, self._boxes)
-                    used = None
-                a = self._operand(segment, part, chunk, operand)
-                for (one, _, last), words in zip(segment.boxes(turn), a * len(turn)):
+                (a,) = self._operand(segment, part, chunk, operand)
+                for one in turn:
                     start = sums.get(one) or self._begin(product, one)
-                    sums[one] = self._multiply(product, start, words, segment.steps(chunk), one not in sums)
+                    sums[one] = self._multiply(product, start, a, segment.steps(chunk), one not in sums)
                     for ended in whole:
                         self._end(ended, sums[ended], 1, ready)
                     whole = ()
@@ -81,13 +79,17 @@ class Products:
                     if used is not None:
                         wgmma.wait(1)
                         self.rings.release(used, self._boxes)
-                    used = self.rings.step_on(segment.rows_map is not None and last)
+                    used = self.rings.step_on(segment.rows_map is not None and one == turn[-1])
             whole = turn
         self.background.settle()
         for ended in whole:
             self._end(ended, sums[ended], 0, ready)
         assert used is not None
         self.rings.release(used, self._boxes)
+        self._free_exchange(product)
+
+    def _free_exchange(self, product: Product) -> None:
+        """The product has ended."""
         if product.frees:
             assert self.rings.exchange is not None
             if product.nbytes == 4:  # warps read for themselves
@@ -134,10 +136,14 @@ class Products:
         self.free[number] = partial(list, whole)
         ready(number, whole)
 
-    def _multiply(self, product: Product, sums: Sums, a: Words, steps: int, first: ir.Value | bool) -> Sums:
-        """Issues a chunk for one set of columns."""
-        self.rings.weights.wait_full(self.rings.weight)
-        b = wgmma.descriptor(self.rings.weights.place(self.rings.weight))
+    def _multiply(
+        self, product: Product, sums: Sums, a: Words, steps: int, first: ir.Value | bool, slot: Slot | None = None
+    ) -> Sums:
+        """Issues a chunk for one set of columns, with the weights in the next slot or in one that was waited for."""
+        if slot is None:
+            slot = self.rings.weight
+            self.rings.weights.wait_full(slot)
+        b = wgmma.descriptor(self.rings.weights.place(slot))
         return wgmma.multiply(str(element_of(product.op.operands[1])), sums, a, b, steps, first)
 
     def _looped(self, product: Product, segment: Segment, ready: Ready) -> None:
@@ -171,28 +177,23 @@ class Products:
 
     def _summed(self, product: Product, segment: Segment, ready: Ready) -> None:
         """The same of f32 elements, in one set. Their words are read anew for each chunk, whose products end before the
-        next are read. Tensor cores cut off what they add, so in full precision chunks are summed outside them."""
+        next are read."""
         rings, count, full = self.rings, product.columns // 2, segment.pieces == 2
-        (turn,) = product.turns()
         self.background.settle()
 
         def chunk(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             total, rest = carried[:count], carried[count:]
             rings.resume(rest[-len(rings.state()) :])
-            sums = rest[:count] if full else total
-            first: ir.Value | bool = True if full else device.equal(number, 0)
-            words = self._read(segment, self._streamed_box(), wgmma.BOX_ROW // wgmma.STEP_BYTES)
-            used: list[Used] = []
-            for a, (_, _, last) in zip(words, segment.boxes(turn)):
-                sums = self._multiply(product, sums, a, wgmma.BOX_ROW // wgmma.STEP_BYTES, first)
-                used.append(rings.step_on(last))
-                first = False
-            sums = wgmma.wait_for(sums)
-            for each in used:
-                rings.release(each, self._boxes)
-            if not full:
-                return [*sums, *rings.state()]
-            return [*(arith.addf(a, b) for a, b in zip(total, sums)), *sums, *rings.state()]
+            steps = wgmma.BOX_ROW // wgmma.STEP_BYTES
+            words = self._read(segment, self._streamed_box(), steps)
+            if full:
+                added = self._exact_chunk(product, rest[:count], words, steps, True)
+                return [*wgmma.add(total, added), *added, *rings.state()]
+            total = self._multiply(product, total, words[0], steps, device.equal(number, 0))
+            used = rings.step_on(True)
+            total = wgmma.wait_for(total)
+            rings.release(used, self._boxes)
+            return [*total, *rings.state()]
 
         start = self._begin(product, 0)
         if full:
@@ -201,6 +202,33 @@ class Products:
         rings.resume(results[-len(rings.state()) :])
         self.free[0] = partial(list, results[:count])
         ready(0, results[:count])
+
+    def _exact(self, product: Product, operands: list[Operand], ready: Ready) -> None:
+        """Products of f32 elements in full precision, in one set: chunk by chunk, all in the same registers."""
+        self.background.settle()
+        added, total = self._begin(product, 0), wgmma.zeros(product.columns)
+        for segment, part, chunk, operand in self._chunks(product, operands):
+            words = self._operand(segment, part, chunk, operand)
+            added = self._exact_chunk(product, added, words, segment.steps(chunk), segment.rows_map is not None)
+            total = wgmma.add(total, added)
+        self.free[0] = partial(list, added)
+        ready(0, total)
+        self._free_exchange(product)
+
+    def _exact_chunk(self, product: Product, spare: Sums, words: list[Words], steps: int, streamed: bool) -> Sums:
+        """The sums of one chunk in the registers `spare`, small terms first; `streamed` says that its tile's slot is
+        done with."""
+        high, low, finite = words
+        upper = self.rings.weight
+        sums = self._multiply(product, spare, low, steps, True)
+        used = [self.rings.step_on(False)]
+        sums = self._multiply(product, sums, finite, steps, False)
+        sums = self._multiply(product, sums, high, steps, False, upper)
+        used.append(self.rings.step_on(streamed))
+        sums = wgmma.wait_for(sums)
+        for slots in used:
+            self.rings.release(slots, self._boxes)
+        return sums
 
     def _streamed_box(self) -> Int:
         """Waits for a box of the tile's rows; where those of the warpgroup begin."""

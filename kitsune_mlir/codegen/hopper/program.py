@@ -110,7 +110,7 @@ class Program:
             for put in stage.puts
             if kitsune_label(put.operands[0]) in self.rings
         }
-        self.stashes = stash.choose(self.blocks) if cluster == 1 else {}
+        self.stashes = stash.choose(self.blocks, self.pieces) if cluster == 1 else {}
         self.shares = self._shares()
         self.exchanged_boxes = self._check_exchanges() if cluster > 1 else 0
         self._check_streams()

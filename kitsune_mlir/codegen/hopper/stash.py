@@ -55,10 +55,11 @@ class Stash:
         warps.barrier(writer.barrier, wgmma.THREADS)
 
 
-def choose(blocks: Sequence) -> dict[int, int]:
+def choose(blocks: Sequence, pieces: int) -> dict[int, int]:
     """Which tiles of a program wait in shared memory: the number of the first box by the value's key. Those that
     products alone read, and not just the next one; what goes round a loop of equal stages stays in registers. And
-    wide ones that the next product alone reads."""
+    wide ones that the next product alone reads; of f32 in two `pieces`, whose products take more registers, half as
+    wide."""
     order: list[tuple[int, list[int]]] = []  # of products: key of the result, keys of the tiles read
     made: dict[int, tuple[int, ir.Value]] = {}  # tile -> products before it, value
     alias: dict[str, int] = {}
@@ -85,7 +86,8 @@ def choose(blocks: Sequence) -> dict[int, int]:
         nbytes, boxes = row_bytes(value), boxes_of(row_bytes(value), 1)
         if not is_multiplied(value.type.element_type) or not _only_products_read(value):
             continue
-        if nbytes > WIDE_BYTES and readers == [before]:
+        most = WIDE_BYTES // pieces if value.type.element_type.width == 32 else WIDE_BYTES
+        if nbytes > most and readers == [before]:
             wide[key] = taken.get(before, 0)
             taken[before] = wide[key] + boxes
         elif nbytes <= MOST_BYTES and readers and readers != [before] and key not in looped:

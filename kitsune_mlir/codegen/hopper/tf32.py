@@ -2,7 +2,9 @@
 
 tf32 keeps 10 bits of a fraction (PTX ISA, Alternate Floating-Point Data Formats). One number an element is the element
 rounded. Two are its upper bits and what is left, which keep 21 bits: x w is then the sum of high high, low high
-and high low. An infinity has no low part, and meets none, lest infinity times a low part be subtracted from infinity.
+and high low. An infinite x has no low part, and meets none, lest infinity times a low part be subtracted from infinity.
+Tensor cores cut off what they add, so that a sum loses with every step: in full precision the small terms come first,
+and chunks are summed outside.
 
 The left operand always comes from registers. A thread holds neighbouring columns 2q and 2q + 1 of a tile in registers
 where an instruction wants columns q and q + 4 (wgmma.py): the weight's columns are put in that order instead, once,
@@ -125,13 +127,11 @@ def split(x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
 
 
 def operands(words: Sequence[ir.Value], pieces: int) -> list[list[ir.Value]]:
-    """What each piece of the weight is multiplied with, for f32 elements `words` in steps of four: with the upper bits
-    of a weight both pieces of the elements, one after another."""
+    """What f32 elements, `words` in steps of four, are multiplied as: rounded, or in the parts that `split` makes."""
     if pieces == 1:
         return [[_rounded(word) for word in words]]
     parts = [split(arith.bitcast(ir.F32Type.get(), word)) for word in words]
-    high, low, finite = ([arith.bitcast(device.i32(), x) for x in part] for part in zip(*parts))
-    return [[*high, *low], finite]
+    return [[arith.bitcast(device.i32(), x) for x in part] for part in zip(*parts)]
 
 
 def _rounded(word: ir.Value) -> ir.Value:

@@ -56,8 +56,8 @@ def multiply(
     first: ir.Value | bool,
     across: tuple[bool, bool] = (False, False),
 ) -> list[ir.Value]:
-    """Issues `steps` products (at most 4) along k and commits them as a group. `a` is a descriptor or 4 words a step,
-    of several operands for the same `b` one after another; `b` is a descriptor; `first` (a bool or i1) says to start
+    """Issues `steps` products (at most 4) along k and commits them as a group. `a` is a descriptor or 4 words a step;
+    `b` is a descriptor; `first` (a bool or i1) says to start
     from zero instead of from `sums`. `across` says of A and B whether k runs across the rows of their boxes: boxes of
     k rows by 64 rows or columns of the product. `element` is "bf16", "f16" or "f32"."""
     count, n = len(sums), len(sums) * 2
@@ -81,8 +81,7 @@ def multiply(
     words_of = [_ACROSS_STEP_WORDS if operand_across else _STEP_WORDS for operand_across in across]
     lines = ["{", ".reg .pred p;", ".reg .b64 a, b;", f"setp.ne.b32 p, {start}, 0;", FENCE]
     kind, k = ("tf32", 8) if element == "f32" else (element, STEP)
-    for number in range(len(words) // 4 or steps):
-        step = number % steps
+    for step in range(steps):
         b_place, a_place = b_start, a_start
         if step:
             lines.append(f"add.s64 b, {b_start}, {step * words_of[1]};")
@@ -90,9 +89,9 @@ def multiply(
             if not in_registers:
                 lines.append(f"add.s64 a, {a_start}, {step * words_of[0]};")
                 a_place = "a"
-        if number == 1 and start != "1":
+        if step == 1 and start != "1":
             lines.append("setp.eq.b32 p, 0, 0;")
-        source = "{" + ", ".join(words[4 * number : 4 * number + 4]) + "}" if in_registers else a_place
+        source = "{" + ", ".join(words[4 * step : 4 * step + 4]) + "}" if in_registers else a_place
         tail = f"1, 1, {orders[1]}" if in_registers else f"1, 1, {orders[0]}, {orders[1]}"
         tail = "1, 1" if kind == "tf32" else tail
         lines.append(
@@ -111,6 +110,16 @@ def zeros(columns: int) -> list[ir.Value]:
     text = "\n".join(f"mov.b32 ${i}, 0;" for i in range(count))
     type_ = llvm.StructType.get_literal([ir.F32Type.get()] * count)
     struct = device.assembly(text, ",".join(["=f"] * count), [], type_)
+    return [llvm.extractvalue(ir.F32Type.get(), struct, [i]) for i in range(count)]
+
+
+def add(total: Sequence[ir.Value], sums: Sequence[ir.Value]) -> list[ir.Value]:
+    """Adds sums of products that ended, as code that stays where it is: put off, it would keep them in registers."""
+    count = len(total)
+    text = "\n".join(f"add.f32 ${i}, ${i}, ${2 * count + i};" for i in range(count))
+    constraints = ",".join(["=f"] * count + [str(i) for i in range(count)] + ["f"] * count)
+    type_ = llvm.StructType.get_literal([ir.F32Type.get()] * count)
+    struct = device.assembly(text, constraints, [*total, *sums], type_)
     return [llvm.extractvalue(ir.F32Type.get(), struct, [i]) for i in range(count)]
 
 
