@@ -172,7 +172,10 @@ class Program:
         return Product(op, n, columns, segments, sets)
 
     def _packed_segments(self, op: ir.Operation, columns: int) -> list[Segment]:
-        """Of a product of f32 elements, and how its weight is laid out for it."""
+        """Of a product of f32 elements, and how its weight is laid out for it. In full precision a product a kernel is
+        faster than four CTAs that share its tile: 110 TFLOP/s beside 75, of 256 columns."""
+        if self.cluster > 2 and self.pieces == 2:
+            raise UnsupportedError(f"{self.cluster} CTAs do not share tiles of f32 in full precision")
         weight, tiles = op.operands[1], parts_of(op.operands[0])
         widths = [prod(shape_of(value)[1:]) for value in tiles]
         starts = accumulate(widths, initial=0)
