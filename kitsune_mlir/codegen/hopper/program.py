@@ -18,9 +18,8 @@ from itertools import accumulate
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.codegen.pipeline.loops import combiner_of
 from kitsune_mlir.codegen.pipeline.memory import element_of, shape_of
-from kitsune_mlir.codegen.pipeline.nests import PRODUCT, REDUCTION, Nest, StageNests, is_reduction, kitsune_label
+from kitsune_mlir.codegen.pipeline.nests import PRODUCT, REDUCTION, Nest, StageNests, kitsune_label
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
@@ -29,6 +28,7 @@ from kitsune_mlir.precision import tensor_work, tf32_pieces
 from kitsune_mlir.traffic import element_bytes
 
 from . import stash
+from .chainable import check_stage
 from .equal_stages import equal_runs
 from .fragments import BLOCK, is_packed
 from .operands import is_exchanged, is_loaded, is_multiplied, is_read_here, is_streamed, parts_of, row_bytes
@@ -99,7 +99,7 @@ class Program:
         self.pieces = tf32_pieces(pipeline.operation)
         self.on_chip = {queue.label for queue in pipeline.queues if not crosses(queue)}
         for stage in stages:
-            _check(stage)
+            check_stage(stage)
         if multicast > 1:
             self._check_multicast(products)
         self.blocks = [self._block(group) for group in equal_runs(stages)]
@@ -386,29 +386,3 @@ def _row_tiles(stages: list[kitsune.StageOp]) -> int | None:
     """Tiles of the rows that the stages stream; None when they are open until the call."""
     sizes = [shape_of(load.operands[0])[0] for stage in stages for load in stage.loads]
     return -(-sizes[0] // TILE_ROWS) if sizes and sizes[0] != rows.DYNAMIC else None
-
-
-def _check(stage: kitsune.StageOp) -> None:
-    if stage.reduces or stage.accumulates:
-        raise UnsupportedError("sums over the rows are not chained")
-    for op in stage.block.operations:
-        op = op.operation
-        if is_reduction(op):
-            row_combiner(rows.Structured(op))
-        if op.name != "linalg.matmul":
-            continue
-        a, b, total = (element_of(value) for value in (*op.operands[:2], op.results[0]))
-        if a != b or not is_multiplied(a) or not is_multiplied(total):
-            raise UnsupportedError(f"products of {a} with {b} into {total} are not chained by warpgroups")
-        if op.operands[1] not in stage.residents:
-            raise UnsupportedError("a product with a weight that the stage computes is not chained by warpgroups")
-        if "d2" not in str(list(rows.Structured(op).maps[1].results)[1]):
-            raise UnsupportedError("a product with a weight of (inputs, outputs) is not chained by warpgroups")
-
-
-def row_combiner(s: rows.Structured) -> ir.Operation:
-    """What joins the terms of a reduction inside rows. Raises UnsupportedError for what warpgroups do not reduce."""
-    combiner = combiner_of(s)
-    if combiner is None or prod(shape_of(s.op.results[0])[1:]) != 1 or s.inputs < 1:
-        raise UnsupportedError("a reduction inside rows that is not to one number is not chained by warpgroups")
-    return combiner

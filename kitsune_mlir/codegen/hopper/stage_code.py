@@ -17,6 +17,7 @@ from kitsune_mlir.codegen.pipeline.nests import MAP, PRODUCT, Nest
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir
 
+from .chainable import row_combiner
 from .epilogue import Epilogue, element_at, is_deferred
 from .exchange import Exchange
 from .fragments import BLOCK, HALVES, Fragment, Lanes, blocks_of, is_packed, pack
@@ -24,7 +25,7 @@ from .operands import is_exchanged, is_held, is_loaded, is_read_here
 from .outgoing import Around, Outgoing
 from .product_plan import Product
 from .products import Products
-from .program import Block, Program, row_combiner
+from .program import Block, Program
 from .stash import Stash
 from .stores import BOX_BYTES
 
