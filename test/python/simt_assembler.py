@@ -278,29 +278,27 @@ def _store_cluster(run: Assembler, mask: np.ndarray, place: Any, value: Any) -> 
     run.agent.store_cluster(np.broadcast_to(run.read(register), mask.shape)[mask], columns, mask)
 
 
-def _store_matrices(run: Assembler, mask: np.ndarray, place: Any, words: tuple[Any, ...]) -> None:
-    """stmatrix of 8 x 8 matrices of 16-bit elements: lane 8m + r says where row r of matrix m goes, of which each
-    lane holds two elements of row lane / 4."""
+def _matrix_rows(run: Assembler, mask: np.ndarray, place: Any, count: int) -> list[np.ndarray]:
+    """Of `count` 8 x 8 matrices of 16-bit elements, where the two elements of each lane lie: lane 8m + r says where row
+    r of matrix m begins, a lane has two elements of row lane / 4."""
     if not mask.all():
-        raise MemoryFault("stmatrix by some of a warp's threads")
+        raise MemoryFault("matrices are stored or loaded by some of a warp's threads")
     (register,) = place
     places = np.broadcast_to(run.read(register), mask.shape).astype(np.int64).reshape(-1, 32)
     lane = np.arange(32)
-    for number, word in enumerate(words):
-        rows = places[:, 8 * number + lane // 4] + lane % 4 * 4
+    return [(places[:, 8 * number + lane // 4] + lane % 4 * 4).reshape(-1) for number in range(count)]
+
+
+def _store_matrices(run: Assembler, mask: np.ndarray, place: Any, words: tuple[Any, ...]) -> None:
+    """stmatrix."""
+    for word, rows in zip(words, _matrix_rows(run, mask, place, len(words)), strict=True):
         columns = np.broadcast_to(run.read(word), mask.shape).astype(np.int32)[:, None]
-        run.agent.store_cluster(rows.reshape(-1), columns, mask)
+        run.agent.store_cluster(rows, columns, mask)
 
 
 def _load_matrices(run: Assembler, mask: np.ndarray, words: tuple[Any, ...], place: Any) -> None:
-    """ldmatrix, the other way round."""
-    if not mask.all():
-        raise MemoryFault("ldmatrix by some of a warp's threads")
-    (register,) = place
-    places = np.broadcast_to(run.read(register), mask.shape).astype(np.int64).reshape(-1, 32)
-    lane = np.arange(32)
-    for number, word in enumerate(words):
-        rows = (places[:, 8 * number + lane // 4] + lane % 4 * 4).reshape(-1)
+    """ldmatrix."""
+    for word, rows in zip(words, _matrix_rows(run, mask, place, len(words)), strict=True):
         found = run.cta.space.load(rows, np.dtype(np.int32), 1, 4, run.cta.clock, run.agent.thread_id[mask])
         run.write(word, found[:, 0])
 

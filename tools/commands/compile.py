@@ -8,7 +8,7 @@ from typing import Any
 
 from kitsune_mlir.errors import UserError
 
-from .console import MODEL_HELP, add_model_arguments, print_json, progress
+from .console import MODEL_HELP, add_model_arguments, compile_model, print_json
 
 
 def add(subparsers: Any) -> argparse.ArgumentParser:
@@ -25,16 +25,7 @@ def add(subparsers: Any) -> argparse.ArgumentParser:
 def run(options: argparse.Namespace) -> int:
     if options.output and not Path(options.output).absolute().parent.is_dir():
         raise UserError(f"cannot write {options.output}: its folder does not exist")
-    from kitsune_mlir.compiler import compile
-
-    with progress(f"compiling {options.model}") as show:
-        compiled = compile(
-            options.model,
-            target=options.target or ["cpu"],
-            dtype=options.dtype,
-            matmul_precision=options.matmul_precision,
-            progress=show,
-        )
+    compiled = compile_model(options)
     if options.save_ir:
         _save_ir(compiled, Path(options.save_ir))
     if options.output:

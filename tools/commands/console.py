@@ -50,6 +50,20 @@ def add_precision(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--matmul-precision", choices=PRECISIONS, help=said)
 
 
+def compile_model(options: argparse.Namespace) -> Any:
+    """The model of a command's `model` and `target`, compiled as add_model_arguments ask."""
+    from kitsune_mlir.compiler import compile
+
+    with progress(f"compiling {options.model}") as show:
+        return compile(
+            options.model,
+            target=options.target or ["cpu"],
+            dtype=options.dtype,
+            matmul_precision=options.matmul_precision,
+            progress=show,
+        )
+
+
 def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from .console import MODEL_HELP, add_model_arguments, print_json, progress, refuse_for_artifact
+from .console import MODEL_HELP, add_model_arguments, compile_model, print_json, refuse_for_artifact
 
 
 def add(subparsers: Any) -> argparse.ArgumentParser:
@@ -25,16 +25,7 @@ def run(options: argparse.Namespace) -> int:
         refuse_for_artifact(options.model, **given)
         found = load(options.model)
     else:
-        from kitsune_mlir.compiler import compile
-
-        with progress(f"compiling {options.model}") as show:
-            found = compile(
-                options.model,
-                target=options.target or ["cpu"],
-                dtype=options.dtype,
-                matmul_precision=options.matmul_precision,
-                progress=show,
-            )
+        found = compile_model(options)
     if options.json:
         plans = list(found.plans.values())
         print_json(plans[0] if len(plans) == 1 else plans)

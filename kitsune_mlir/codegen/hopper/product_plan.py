@@ -11,6 +11,8 @@ from kitsune_mlir.mlir import ir
 from .tf32 import packed_width
 from .wgmma import BOX_ROW, STEP_BYTES
 
+Turn = tuple[int, ...]  # the sets of sums that a product's chunks are multiplied for, one after another
+
 
 @dataclass(frozen=True)
 class Segment:
@@ -49,15 +51,12 @@ class Segment:
         columns = min(self.chunk_columns, self.width - chunk * self.chunk_columns)
         return -(-columns * self.nbytes // STEP_BYTES)
 
-    def boxes(self, turn: tuple[int, ...]) -> Iterator[tuple[int, int, bool]]:
+    def boxes(self, turn: Turn) -> Iterator[tuple[int, int, bool]]:
         """The boxes of weights that a chunk meets: number of the set, columns to add for the piece, whether it is the
         last."""
         last, low = (turn[-1], self.pieces - 1), packed_width(self.width * self.parts)
         for number, piece in product(turn, range(self.pieces)):
             yield number, piece * low, (number, piece) == last
-
-
-Turn = tuple[int, ...]  # the sets of sums that a product's chunks are multiplied for, one after another
 
 
 @dataclass

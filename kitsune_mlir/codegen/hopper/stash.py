@@ -35,11 +35,8 @@ class Stash:
     start: Int
     room: int
 
-    def chunk(self, number: int) -> ir.Value:
-        """A descriptor of a box of its columns."""
-        return wgmma.descriptor(self.box(number))
-
     def box(self, number: int) -> Int:
+        """Where 128 bytes of its columns lie."""
         own = device.mul(warps.consumer(), self.room)
         return device.add(device.add(warps.here(self.start), own), number * BOX_BYTES)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.mlir import arith, ir, llvm
+from kitsune_mlir.traffic import element_bytes
 
 from . import tma, warps
 from .fragments import BLOCK, HALVES, Fragment, is_packed
@@ -131,7 +132,7 @@ class Outbox:
 
     def store(self, map_: int, tile: Fragment, columns: int, at: tuple[Int, Int]) -> None:
         """Sends `columns` columns of a tile to the column and row `at` of an output."""
-        nbytes = 2 if is_packed(tile.element) else 4
+        nbytes = element_bytes(tile.element)
         for group in range(boxes_of(columns, nbytes)):
             box = device.add(self._place, group % BOXES * BOX_BYTES)
             with device.when(self.boxes.leader):

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kitsune_mlir.codegen.pipeline import device
+from kitsune_mlir.codegen.pipeline.products import split, split_words
 from kitsune_mlir.mlir import arith, ir, linalg, llvm, tensor
 
 GROUP = 8  # columns of one instruction, in which packed weights are padded
@@ -109,7 +110,8 @@ class Packing:
         if self.pieces == 1:
             bits = arith.bitcast(device.i32(), x)
             up = arith.andi(arith.addi(bits, device.value(1 << 12)), device.value(_UPPER))
-            finite = arith.cmpf(arith.CmpFPredicate.OLT, _magnitude(x), _infinity())
+            size = arith.bitcast(x.type, arith.andi(bits, device.value(0x7FFFFFFF)))
+            finite = arith.cmpf(arith.CmpFPredicate.OLT, size, arith.constant(x.type, float("inf")))
             return arith.select(finite, arith.bitcast(x.type, up), x)
         high, low, _ = split(x)
         index = linalg.IndexOp(ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 1)).result
@@ -117,33 +119,14 @@ class Packing:
         return arith.select(first, high, low)
 
 
-def split(x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """The upper bits of an f32, what is left of it, and the upper bits again; the last two are 0 if it is infinite or
-    no number."""
-    f32, zero = ir.F32Type.get(), arith.constant(ir.F32Type.get(), 0.0)
-    high = arith.bitcast(f32, arith.andi(arith.bitcast(device.i32(), x), device.value(_UPPER)))
-    finite = arith.cmpf(arith.CmpFPredicate.OLT, _magnitude(x), _infinity())
-    return high, arith.select(finite, arith.subf(x, high), zero), arith.select(finite, high, zero)
-
-
 def operands(words: Sequence[ir.Value], pieces: int) -> list[list[ir.Value]]:
     """What f32 elements, `words` in steps of four, are multiplied as: rounded, or in the parts that `split` makes."""
     if pieces == 1:
         return [[_rounded(word) for word in words]]
-    parts = [split(arith.bitcast(ir.F32Type.get(), word)) for word in words]
-    return [[arith.bitcast(device.i32(), x) for x in part] for part in zip(*parts)]
+    return split_words([arith.bitcast(ir.F32Type.get(), word) for word in words])
 
 
 def _rounded(word: ir.Value) -> ir.Value:
     """To the nearest tf32 (PTX ISA, cvt)."""
     x = arith.bitcast(ir.F32Type.get(), word)
     return llvm.InlineAsmOp(device.i32(), [x], "cvt.rn.tf32.f32 $0, $1;", "=r,f", has_side_effects=False).results[0]
-
-
-def _magnitude(x: ir.Value) -> ir.Value:
-    bits = arith.andi(arith.bitcast(device.i32(), x), device.value(0x7FFFFFFF))
-    return arith.bitcast(x.type, bits)
-
-
-def _infinity() -> ir.Value:
-    return arith.constant(ir.F32Type.get(), float("inf"))

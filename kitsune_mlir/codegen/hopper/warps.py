@@ -6,7 +6,9 @@ from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.mlir import ir, nvvm
 
-WARP, WARPGROUP = 32, 128  # threads
+from . import wgmma
+
+WARP = 32  # threads
 
 
 def set_registers(count: int, grow: bool) -> None:
@@ -33,7 +35,7 @@ def thread() -> ir.Value:
 
 def consumer() -> Int:
     """The number of the thread's warpgroup behind the producer's, likewise."""
-    return device.sub(device.div(thread(), WARPGROUP), 1)
+    return device.sub(device.div(thread(), wgmma.THREADS), 1)
 
 
 def sync() -> None:

@@ -56,14 +56,14 @@ def multiply(
     first: ir.Value | bool,
     across: tuple[bool, bool] = (False, False),
 ) -> list[ir.Value]:
-    """Issues `steps` products (at most 4) along k and commits them as a group. `a` is a descriptor or 4 words a step;
-    `b` is a descriptor; `first` (a bool or i1) says to start
-    from zero instead of from `sums`. `across` says of A and B whether k runs across the rows of their boxes: boxes of
-    k rows by 64 rows or columns of the product. `element` is "bf16", "f16" or "f32"."""
+    """Issues `steps` products (at most 4) along k and commits them as a group. `a` is a descriptor or 4 words a step,
+    `b` a descriptor; `first` (a bool or i1) says to start from zero instead of from `sums`. `across` says of A and B
+    whether k runs across the rows of their boxes: boxes of k rows by 64 rows or columns of the product. `element` is
+    "bf16", "f16" or "f32"."""
     count, n = len(sums), len(sums) * 2
     in_registers = not isinstance(a, ir.Value)
     lines, operands = [], list(sums)
-    constraints = ["=f"] * count + [str(i) for i in range(count)]
+    constraints = _tied(count)
 
     def operand(x: ir.Value, constraint: str) -> str:
         operands.append(x)
@@ -98,9 +98,7 @@ def multiply(
             f"wgmma.mma_async.sync.aligned.m64n{n}k{k}.f32.{kind}.{kind} {{{d}}}, {source}, {b_place}, p, {tail};"
         )
     lines += ["wgmma.commit_group.sync.aligned;", "}"]
-    type_ = llvm.StructType.get_literal([ir.F32Type.get()] * count)
-    struct = device.assembly("\n".join(lines), ",".join(constraints), operands, type_)
-    return [llvm.extractvalue(ir.F32Type.get(), struct, [i]) for i in range(count)]
+    return _sums("\n".join(lines), constraints, operands, count)
 
 
 def zeros(columns: int) -> list[ir.Value]:
@@ -108,19 +106,14 @@ def zeros(columns: int) -> list[ir.Value]:
     moved out of loops and take registers there."""
     count = columns // 2
     text = "\n".join(f"mov.b32 ${i}, 0;" for i in range(count))
-    type_ = llvm.StructType.get_literal([ir.F32Type.get()] * count)
-    struct = device.assembly(text, ",".join(["=f"] * count), [], type_)
-    return [llvm.extractvalue(ir.F32Type.get(), struct, [i]) for i in range(count)]
+    return _sums(text, ["=f"] * count, [], count)
 
 
 def add(total: Sequence[ir.Value], sums: Sequence[ir.Value]) -> list[ir.Value]:
     """Adds sums of products that ended, as code that stays where it is: put off, it would keep them in registers."""
     count = len(total)
     text = "\n".join(f"add.f32 ${i}, ${i}, ${2 * count + i};" for i in range(count))
-    constraints = ",".join(["=f"] * count + [str(i) for i in range(count)] + ["f"] * count)
-    type_ = llvm.StructType.get_literal([ir.F32Type.get()] * count)
-    struct = device.assembly(text, constraints, [*total, *sums], type_)
-    return [llvm.extractvalue(ir.F32Type.get(), struct, [i]) for i in range(count)]
+    return _sums(text, [*_tied(count), *["f"] * count], [*total, *sums], count)
 
 
 def wait(pending: int) -> None:
@@ -130,8 +123,16 @@ def wait(pending: int) -> None:
 
 def wait_for(sums: Sequence[ir.Value], pending: int = 0) -> list[ir.Value]:
     """Until at most so many groups are in flight; the sums pass through, so that nothing reads them earlier."""
-    count = len(sums)
+    return _sums(f"wgmma.wait_group.sync.aligned {pending};", _tied(len(sums)), sums, len(sums))
+
+
+def _tied(count: int) -> list[str]:
+    """Constraints of sums that come in and go out in the same registers."""
+    return ["=f"] * count + [str(i) for i in range(count)]
+
+
+def _sums(text: str, constraints: Sequence[str], operands: Sequence[ir.Value], count: int) -> list[ir.Value]:
+    """What a text leaves in its first `count` registers, f32."""
     type_ = llvm.StructType.get_literal([ir.F32Type.get()] * count)
-    constraints = ",".join(["=f"] * count + [str(i) for i in range(count)])
-    struct = device.assembly(f"wgmma.wait_group.sync.aligned {pending};", constraints, sums, type_)
+    struct = device.assembly(text, ",".join(constraints), operands, type_)
     return [llvm.extractvalue(ir.F32Type.get(), struct, [i]) for i in range(count)]

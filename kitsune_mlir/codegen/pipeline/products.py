@@ -179,7 +179,7 @@ def _b_element(b: Weight, start: Int, k: Int, tail: bool) -> ir.Value:
     return arith.select(device.less(k, b.k), element, arith.constant(b.element, 0.0))
 
 
-HIGH, LOW, FINITE = range(3)  # parts of f32 elements, as `_split` gives them
+HIGH, LOW, FINITE = range(3)  # parts of f32 elements, as `split` gives them
 Fragment = list[list[ir.Value]]  # words of a quad; of f32 in parts, those of each
 
 
@@ -190,7 +190,7 @@ def _fragments(quad: ir.Value, pieces: int) -> Fragment:
         return [words]
     if pieces == 1:
         return [[_rounded(word) for word in words]]
-    return [list(part) for part in zip(*(_split(word) for word in words))]
+    return split_words(words)
 
 
 def _mma(element: ir.Type, a: list[Fragment], b: Fragment, sums: list[ir.Value]) -> list[ir.Value]:
@@ -219,16 +219,20 @@ def _rounded(x: ir.Value) -> ir.Value:
     return llvm.InlineAsmOp(device.i32(), [x], "cvt.rna.tf32.f32 $0, $1;", "=r,f", has_side_effects=False).results[0]
 
 
-def _split(x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """x as a sum of two tf32 numbers, each in a 32-bit word: its upper bits and what is left of it; and the upper bits
-    again. The last two are 0 if x is infinite or no number, so that an infinity meets no low part, which may be 0."""
-    i32, f32 = device.i32(), ir.F32Type.get()
-    mask = arith.constant(i32, -8192)  # the 13 bits that tf32 drops
-    high = arith.andi(arith.bitcast(i32, x), mask)
-    rest = arith.subf(x, arith.bitcast(f32, high))
+def split(x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """An f32 as a sum of two tf32 numbers, its upper bits and what is left of it; and the upper bits again. The last
+    two are 0 if it is infinite or no number, so that an infinity meets no low part, which may be 0."""
+    f32, zero = ir.F32Type.get(), arith.constant(ir.F32Type.get(), 0.0)
+    mask = arith.constant(device.i32(), -8192)  # the 13 bits that tf32 drops
+    high = arith.bitcast(f32, arith.andi(arith.bitcast(device.i32(), x), mask))
+    rest = arith.subf(x, high)
     finite = arith.cmpf(arith.CmpFPredicate.OEQ, rest, rest)
-    low = arith.select(finite, rest, arith.constant(f32, 0.0))
-    return high, arith.bitcast(i32, low), arith.select(finite, high, arith.constant(i32, 0))
+    return high, arith.select(finite, rest, zero), arith.select(finite, high, zero)
+
+
+def split_words(numbers: list[ir.Value]) -> list[list[ir.Value]]:
+    """Each part that `split` makes of f32 numbers, as 32-bit words."""
+    return [[arith.bitcast(device.i32(), x) for x in part] for part in zip(*map(split, numbers))]
 
 
 def _mma_call(shape: str, words: list[ir.Value], sums: list[ir.Value]) -> list[ir.Value]:
