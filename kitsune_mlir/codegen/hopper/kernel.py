@@ -222,8 +222,8 @@ class ChainedKernel:
             device.loop(device.thread(), vector.nbytes // size, THREADS, copy)
 
     def _tiles(self, frame: _Frame, rings: Rings, body: Body, carried: Sequence[ir.Value] = ()) -> list[ir.Value]:
-        """A loop over the cluster's tiles; `body` takes a tile's number, the CTA's first row and first column, and what is
-        `carried` from tile to tile, which it gives back."""
+        """A loop over the cluster's tiles; `body` takes a tile's number, the CTA's first row and first column, and what
+        is `carried` from tile to tile, which it gives back."""
         clusters = device.div(device.ctas() if len(self.roles) == 1 else frame.role.ctas, self.cluster)
 
         def tile(number: ir.Value, state: list[ir.Value]) -> list[ir.Value]:

@@ -23,18 +23,27 @@ from .product_plan import Product
 from .products import Products, Sums
 from .rings import Rings, Used
 
+# Of a tile. The operand's boxes are read once for each set: with narrower sets shared memory would be too slow.
+COLUMNS = (192, 256)
 Pieces = Iterator[Callable[[], None]]
 Leave = Callable[[Sums], Pieces]
 
 
-def leaves_in_sets(nest: Nest, nests: StageNests) -> bool:
-    """Whether a product may run so, alone in its kernel: one long streamed operand of 16-bit elements, one tile that
-    tensor copies store and nothing else reads."""
+def leaves_in_sets(nest: Nest, nests: StageNests, columns: int) -> bool:
+    """Whether a product runs so, alone in its kernel, in tiles of so many columns: one long streamed operand of 16-bit
+    elements, one tile that tensor copies store and nothing else reads."""
     assert nest.op is not None
+    if columns not in COLUMNS:
+        return False
     operand, *others = parts_of(nest.op.operands[0])
     if others or not is_streamed(operand) or element_bytes(element_of(operand)) != 2:
         return False
-    if nest.local or nest.puts or len(nest.stores) != 1 or any(is_held(one) or one.stores for one in nests if one is not nest):
+    if (
+        nest.local
+        or nest.puts
+        or len(nest.stores) != 1
+        or any(is_held(one) or one.stores for one in nests if one is not nest)
+    ):
         return False
     return is_stored_whole(nest.value) and prod(shape_of(operand)[1:]) > wgmma.CHUNK
 
@@ -45,8 +54,9 @@ def is_stored_whole(tile: ir.Value) -> bool:
 
 
 class PingPong:
-    """The products of one tile after another. `products` has the rings, and the background in which sets leave. What goes
-    from tile to tile, the products of its last chunk in flight, are the registers of both sets and the slots in use."""
+    """The products of one tile after another. `products` has the rings, and the background in which sets leave. What
+    goes from tile to tile, the products of its last chunk in flight, are the registers of both sets and the slots in
+    use."""
 
     def __init__(self, product: Product, products: Products, is_first: ir.Value | None = None):
         self._product, self._products, self._is_first = product, products, is_first
@@ -59,8 +69,8 @@ class PingPong:
         return [*zeros, *_numbers((rings.weight, rings.tile))]
 
     def tile(self, carried: list[ir.Value], leave: Leave, leave_before: Leave) -> list[ir.Value]:
-        """Multiplies a tile. Beside the first group the second set of the tile before leaves; beside the last, the first
-        set."""
+        """Multiplies a tile. Beside the first group the second set of the tile before leaves; beside the last, the
+        first set."""
         sums, used = self._taken_up(carried)
         groups = self._product.groups
         sums[1] = wgmma.wait_for(sums[1])

@@ -73,8 +73,8 @@ class Groups:
 @dataclass
 class Product:
     """One product: `n` columns of a CTA, in `sets` sets of registers of `columns` columns each, or else in passes.
-    `frees` says that it is the last to read the exchanged tile, `alternates` that its sets take groups of chunks in turn
-    (pingpong.py)."""
+    `frees` says that it is the last to read the exchanged tile, `alternates` that its sets take groups of chunks in
+    turn (pingpong.py)."""
 
     op: ir.Operation
     n: int

@@ -243,8 +243,8 @@ class Products:
         return device.add(tiles.place(slot), device.mul(self._boxes.first_row, wgmma.BOX_ROW))
 
     def each_pass(self, product: Product, lanes: Lanes, first: Int, each: Callable[[Lanes, Int], None]) -> None:
-        """Calls `each`, in code, for every one of several passes over the product's columns, `first` and on, with the lanes standing
-        there and the pass's first column."""
+        """Calls `each`, in code, for every one of several passes over the product's columns, `first` and on, with the
+        lanes standing there and the pass's first column."""
         limit = product.n if product.n % product.columns == 0 else None
 
         def body(start: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:

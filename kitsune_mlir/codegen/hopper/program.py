@@ -31,7 +31,7 @@ from . import stash
 from .chainable import check_stage
 from .equal_stages import equal_runs
 from .fragments import BLOCK, is_packed
-from .operands import is_exchanged, is_loaded, is_multiplied, is_read_here, is_streamed, parts_of, row_bytes
+from .operands import is_exchanged, is_loaded, is_read_here, is_streamed, parts_of, row_bytes
 from .pingpong import is_stored_whole, leaves_in_sets
 from .pressure import check_pressure
 from .product_plan import Product, Segment
@@ -133,7 +133,9 @@ class Program:
             first_map, first_byte = len(self.maps), self.vector_bytes
             nests = block.nests if number == 0 else StageNests(stage, self.on_chip)
             products = {
-                hash(nest.op.results[0]): self._product(nest, nests) for nest in nests if nest.kind == PRODUCT and nest.op
+                hash(nest.op.results[0]): self._product(nest, nests)
+                for nest in nests
+                if nest.kind == PRODUCT and nest.op
             }
             vectors = self._stage_vectors(stage)
             if number == 0:
@@ -161,7 +163,7 @@ class Program:
         if self._alone and not nest.local and n > CHUNK:
             k = shape_of(op.operands[0])[1] * tensor_work(op)
             columns = min(columns, choose_columns(n, k, self._row_tiles, self._sms))
-        alternates = self._alone and columns % (2 * STEP) == 0 and columns > CHUNK and leaves_in_sets(nest, nests)
+        alternates = self._alone and leaves_in_sets(nest, nests, columns)
         if alternates:
             columns, sets = columns // 2, 2
         if nbytes == 4:

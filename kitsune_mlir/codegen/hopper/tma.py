@@ -69,8 +69,9 @@ def load(map_: ir.Value, at: Sequence[Int], destination: Int, barrier: Int, ctas
 
 
 def store(map_: ir.Value, at: Sequence[Int], source: Int, condition: ir.Value | None = None) -> None:
-    """One thread, the one in which `condition` (i1) holds: copies a box in shared memory to these element coordinates. Writes to the box come before a
-    `fence` by each writer and a barrier; `commit` and `wait_read` or the kernel's end come after."""
+    """One thread, that in which `condition` (i1) holds: copies a box in shared memory to these element coordinates.
+    Writes to the box come before a `fence` by each writer and a barrier; `commit` and `wait_read` or the kernel's end
+    come after."""
     places = ", ".join(f"${2 + d}" for d in range(len(at)))
     text = f"cp.async.bulk.tensor.{len(at)}d.global.shared::cta.tile.bulk_group [$1, {{{places}}}], [$0];"
     operands, constraints = [device.value(source), map_, *(device.value(i) for i in at)], "r,l," + "r," * len(at)
