@@ -79,7 +79,7 @@ def _build(pipeline: kitsune.PipelineOp, target: targets.Target, wait_budget: in
     if target.products == "wgmma" and any(stage.accumulates for stage in pipeline.stages):
         with contextlib.suppress(UnsupportedError):
             return _built(SpatialSumKernel(pipeline, target, wait_budget))
-    if pipeline.cluster > 1 or pipeline.multicast > 1:
+    if max(pipeline.cluster, pipeline.multicast, pipeline.split_k) > 1:
         return _built(ChainedKernel(pipeline, target, wait_budget))
     if chained or target.products == "wgmma" and pipeline.tile_rows == TILE_ROWS:
         with contextlib.suppress(UnsupportedError):

@@ -21,6 +21,7 @@ from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.form import Form, pipeline_form
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning import target as targets
+from kitsune_mlir.planning.columns import SPLITS
 from kitsune_mlir.planning.flow import TRANSPORTS
 from kitsune_mlir.planning.place import CHAINED_ROWS, SHAPES, Chained, Placement, place
 
@@ -35,7 +36,8 @@ SUM_CLUSTER = 2  # CTAs that add their partial sums up through dsmem
 class PlaceStages(ModulePass):
     """target: a name or the path of a description. shape: auto, chained, fused or spatial. tile_rows: 0 chooses.
     cluster: CTAs that share a chained tile's columns, or add up partial sums through dsmem; 0 chooses. multicast: CTAs
-    that take chained tiles of their own and load boxes of weights for one another. tiles: the transport of queues of
+    that take chained tiles of their own and load boxes of weights for one another. split_k: CTAs that share a single
+    product's sum over k; 0 chooses. tiles: the transport of queues of
     tiles, sums: that of partial sums; auto takes the fastest."""
 
     name: ClassVar[str] = "place-stages"
@@ -44,6 +46,7 @@ class PlaceStages(ModulePass):
     tile_rows: int = 0
     cluster: int = 0
     multicast: int = 1
+    split_k: int = 0
     tiles: str = "auto"
     sums: str = "auto"
 
@@ -64,9 +67,12 @@ class PlaceStages(ModulePass):
             raise UserError(
                 f"place-stages: multicast={self.multicast} is for chained tiles, not for shape={self.shape}"
             )
+        if self.split_k not in (0, *SPLITS):
+            known = ", ".join(map(str, (0, *SPLITS)))
+            raise UserError(f"place-stages: split-k must be one of {known}, found {self.split_k}")
         if (self.shape == "chained" or self.multicast > 1) and self.tile_rows not in (0, CHAINED_ROWS):
             raise UserError(f"place-stages: chained tiles have {CHAINED_ROWS} rows, found tile-rows={self.tile_rows}")
-        chaining = Chaining(target, self.cluster, self.multicast)
+        chaining = Chaining(target, self.cluster, self.multicast, self.split_k)
         for pipeline in kitsune.pipelines(module):
             if not pipeline.is_designed:
                 raise UserError(f"pipeline '{pipeline.label}' has no stages; run design-pipeline before place-stages")
@@ -78,6 +84,8 @@ class PlaceStages(ModulePass):
             chained, reason = chaining(pipeline)
             if self.multicast > 1 and reason:
                 raise UserError(f"pipeline '{pipeline.label}' cannot have multicast={self.multicast}: {reason}")
+            if self.split_k > 1 and reason:
+                raise UserError(f"pipeline '{pipeline.label}' cannot have split-k={self.split_k}: {reason}")
             if self.shape == "chained" and reason:
                 raise UserError(f"pipeline '{pipeline.label}' cannot be chained: {reason}; use shape=auto")
             tile_rows = self.tile_rows or (
@@ -92,24 +100,26 @@ class PlaceStages(ModulePass):
 
 
 def chained_form(
-    pipeline: kitsune.PipelineOp, target: targets.Target, cluster: int = 0, multicast: int = 1
+    pipeline: kitsune.PipelineOp, target: targets.Target, cluster: int = 0, multicast: int = 1, split_k: int = 0
 ) -> tuple[Chained | None, str]:
     """How CTAs, `cluster` to a tile or as few as can, carry tiles through all stages in the registers of warpgroups,
-    `multicast` of them sharing boxes of weights; None, and the reason, when they cannot."""
+    `multicast` of them sharing boxes of weights, or `split_k` a product's k; None, and the reason, when they cannot."""
     if target.products != "wgmma":
         return None, f"{target.name} has no warpgroup products"
     try:
         if any(stage.accumulates for stage in pipeline.stages):
             if multicast > 1:
                 raise UnsupportedError("a sum over the rows has no boxes of weights that CTAs could share")
+            if split_k > 1:
+                raise UnsupportedError("a sum over the rows has no other k to split")
             found = accumulate.fit(pipeline, target, cluster or SUM_CLUSTER)
             form = Chained(cluster or SUM_CLUSTER, blocks=found.blocks, shares=found.share > 0)
             return dataclasses.replace(form, apart=_may_stand_apart(pipeline, target)), ""
-        program = layout.fit(pipeline, target, cluster, multicast)
+        program = layout.fit(pipeline, target, cluster, multicast, split_k)
     except UnsupportedError as error:
         return None, str(error)
     column_tiles = program.grid_product.passes if program.grid_product else 1
-    return Chained(program.cluster, column_tiles, multicast=multicast), ""
+    return Chained(program.cluster, column_tiles, multicast=multicast, split_k=program.split_k), ""
 
 
 def _may_stand_apart(pipeline: kitsune.PipelineOp, target: targets.Target) -> bool:
@@ -137,14 +147,14 @@ def chains_apart(pipeline: kitsune.PipelineOp, target: targets.Target) -> bool:
 class Chaining:
     """`chained_form` on one target, asked once for pipelines of equal form."""
 
-    def __init__(self, target: targets.Target, cluster: int = 0, multicast: int = 1):
-        self._target, self._cluster, self._multicast = target, cluster, multicast
+    def __init__(self, target: targets.Target, cluster: int = 0, multicast: int = 1, split_k: int = 0):
+        self._target, self._asked = target, (cluster, multicast, split_k)
         self._known: dict[Form, tuple[Chained | None, str]] = {}
 
     def __call__(self, pipeline: kitsune.PipelineOp) -> tuple[Chained | None, str]:
         form = pipeline_form(pipeline)
         if form not in self._known:
-            self._known[form] = chained_form(pipeline, self._target, self._cluster, self._multicast)
+            self._known[form] = chained_form(pipeline, self._target, *self._asked)
         return self._known[form]
 
 
@@ -167,6 +177,8 @@ def _rewrite(old: kitsune.PipelineOp, placement: Placement, target: str) -> None
             new.attributes["cluster"] = ir.IntegerAttr.get(i64, placement.cluster)
         if placement.multicast > 1:
             new.attributes["multicast"] = ir.IntegerAttr.get(i64, placement.multicast)
+        if placement.split_k > 1:
+            new.attributes["split_k"] = ir.IntegerAttr.get(i64, placement.split_k)
         new.attributes["predicted_us"] = ir.FloatAttr.get(ir.F64Type.get(), round(placement.predicted_us, 3))
     body = new.regions[0].blocks.append()
     values: dict[int, ir.Value] = {}

@@ -1,28 +1,42 @@
-"""How wide the tiles of a single wide product are: a trade between weights read twice and multiprocessors idle."""
+"""How wide the tiles of a single wide product are, and how many CTAs share the sum over k of one: a trade between
+operands read twice, multiprocessors idle, and sums handed over."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
+
 CHOICES = (256, 192, 128, 64)  # columns of a tile, 64 a box
+SPLITS = (1, 2, 4, 8)  # CTAs of a cluster
+MOST_SPLIT_COLUMNS = 128  # the sums of wider tiles take too much shared memory
 TILE_ROWS, CHUNK = 128, 64
 _MFLOP_US = 5.6  # of one SM, measured on 8192^3: 5.9 TFLOP/s
 _L2_BYTES_US = 75_000  # of one SM, at the same time
 _EPILOGUE_US = 1.5  # of 256 columns; a fixed part for each tile
 _START_US = 1.0
+_HANDOVER_US = 1.5  # of sums of 256 columns in a cluster; a fixed part for each tile
+_MEET_US = 1.0
 
 
-def choose_columns(n: int, k: int, row_tiles: int | None, sms: int) -> int:
-    """Columns of a tile of 128 rows by n columns, k summed, dealt out to `sms` CTAs. Unknown rows are many."""
+def choose_columns(n: int, k: int, row_tiles: int | None, sms: int, splits: Sequence[int] = (1,)) -> tuple[int, int]:
+    """Columns of a tile of 128 rows by n columns, k summed, dealt out to `sms` CTAs, and how many of these, one of
+    `splits`, share a tile's k. Unknown rows are many."""
     if row_tiles is None:
-        return -(-n // (-(-n // CHOICES[0]) * CHUNK)) * CHUNK
-    return min(CHOICES, key=lambda columns: (predicted_us(columns, n, k, row_tiles, sms), -columns))
+        return -(-n // (-(-n // CHOICES[0]) * CHUNK)) * CHUNK, min(splits)
+    every = itertools.product(CHOICES, splits)
+    choices = [(columns, split) for columns, split in every if split == 1 or columns <= MOST_SPLIT_COLUMNS]
+    return min(choices, key=lambda form: (predicted_us(*form, n, k, row_tiles, sms), form[1], -form[0]))
 
 
-def predicted_us(columns: int, n: int, k: int, row_tiles: int, sms: int) -> float:
-    """Of all tiles: chunks of k as fast as tensor cores or L2 allow, and an epilogue."""
+def predicted_us(columns: int, split: int, n: int, k: int, row_tiles: int, sms: int) -> float:
+    """Of all tiles: chunks of k as fast as tensor cores or L2 allow, sums handed over, and an epilogue."""
     chunk = max(
         2e-6 * TILE_ROWS * columns * CHUNK / _MFLOP_US,
         2.0 * (TILE_ROWS + columns) * CHUNK / _L2_BYTES_US,
     )
-    tile = -(-k // CHUNK) * chunk + _START_US + _EPILOGUE_US * columns / 256
-    waves = -(-row_tiles * -(-n // columns) // sms)
+    chunks = -(-k // (CHUNK * split))
+    tile = chunks * chunk + _START_US + _EPILOGUE_US * columns / 256 / split
+    if split > 1:
+        tile += _MEET_US + _HANDOVER_US * columns / 256
+    waves = -(-row_tiles * -(-n // columns) // (sms // split))
     return waves * tile

@@ -43,7 +43,8 @@ class QueueCost:
 @dataclass(frozen=True)
 class Chained:
     """How a pipeline is chained: `cluster` CTAs share the columns of a tile, or `column_tiles` CTAs take a row tile's
-    columns by themselves; `multicast` CTAs with a row tile each share the boxes of weights. Where it sums over the
+    columns by themselves, or `split_k` of them together, each a part of a product's k; `multicast` CTAs with a row tile
+    each share the boxes of weights. Where it sums over the
     rows, each CTA has one of `blocks` blocks of a partial sum; `cluster` CTAs then add theirs up first; with `shares`,
     the CTAs of a partial sum can each compute a share of a tile; with `apart`, the stage that computes tiles and the
     two that take them may have CTAs of their own."""
@@ -54,6 +55,7 @@ class Chained:
     shares: bool = False
     apart: bool = False
     multicast: int = 1
+    split_k: int = 1
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ class Placement:
     predicted_us: float
     cluster: int = 1
     multicast: int = 1
+    split_k: int = 1
 
 
 def place(
@@ -135,10 +138,10 @@ def _chained(
             for tile, sum_, cluster in _accumulations(form)
             if form.blocks * cluster <= target.sms
         ]
-    together = form.cluster * form.multicast
+    together = form.cluster * form.multicast * form.split_k
     clusters = min(-(-tiles // form.multicast) * form.column_tiles, target.sms // together)
     transports = found.transports if form.cluster == 1 else ("dsmem",) * len(queues)
-    ctas, parts = clusters * together, form.cluster * form.column_tiles
+    ctas, parts = clusters * together, form.cluster * form.column_tiles * form.split_k
     pieces = max(1, -(-(rows or UNKNOWN_ROWS) // CHAINED_ROWS)) * parts
     predicted = pipeline_us([[stage.part(parts) for stage in stages]], [ctas], pieces, CHAINED_ROWS, target, False)
     return [
@@ -149,6 +152,7 @@ def _chained(
             predicted_us=predicted,
             cluster=form.cluster,
             multicast=form.multicast,
+            split_k=form.split_k,
         )
     ]
 

@@ -3,7 +3,8 @@
     @pipeline(maps: struct by value, tensors..., outputs..., workspace, rows: i32)
 
 Each role has a range of CTAs. Cluster c of a role's n takes the tiles of 128 rows c, c + n, c + 2n, ...: its CTAs
-share the columns of one tile, or (multicast) each has a tile and all share the boxes of weights. Each consumer
+share the columns of one tile, or (split_k) its sum over k, or (multicast) each has a tile and all share the boxes of
+weights. Each consumer
 warpgroup carries 64 of the rows through all stages of the role in its registers; one thread of the producer keeps
 the rings of weights filled. Between roles, tiles go through rings in L2 (tile_ring.py).
 """
@@ -23,7 +24,7 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir
 from kitsune_mlir.planning.target import Target
 
-from . import cluster, exchange, mbarrier, tma, waits, warps, wgmma
+from . import cluster, exchange, mbarrier, split_k, tma, waits, warps, wgmma
 from .consumer import Consumer
 from .exchange import Exchange
 from .fragments import Lanes
@@ -37,6 +38,7 @@ from .producer import Producer
 from .product_plan import Product
 from .program import TILE_ROWS, Program
 from .rings import Rings
+from .split_k import SplitK
 from .stores import Boxes, Outbox
 from .tile_ring import TileRing, ring_places
 from .tma import TensorMap
@@ -92,11 +94,11 @@ class ChainedKernel:
         ctas = maps = 0
         replicas = {stage.role: stage.replicas or 1 for stage in pipeline.stages}
         for role in sorted(replicas):
-            program = Program(pipeline, target.sms, pipeline.cluster, role, pipeline.multicast)
+            program = Program(pipeline, target.sms, pipeline.cluster, role, pipeline.multicast, pipeline.split_k)
             layout = lay_out(program, target.shared_bytes)
             self.roles.append(_Role(program, layout, ctas, replicas[role], maps))
             ctas, maps = ctas + replicas[role], maps + len(program.maps)
-        self.ctas, self.cluster = ctas, pipeline.cluster * pipeline.multicast
+        self.ctas, self.cluster = ctas, pipeline.cluster * pipeline.multicast * pipeline.split_k
         self.tensors, self.results = self.roles[0].program.tensors, self.roles[0].program.results
         self.padded = set().union(*(role.program.padded for role in self.roles))
         self.packed = {number: packing for role in self.roles for number, packing in role.program.packed.items()}
@@ -201,6 +203,10 @@ class ChainedKernel:
             for group in range(CONSUMERS):
                 barriers = self._exchange_barriers(frame) + group * exchange.barrier_bytes(boxes)
                 exchange.init(device.add(frame.base, barriers), self.cluster, boxes)
+        if frame.role.program.split_k > 1:
+            for group in range(CONSUMERS):
+                barriers = self._exchange_barriers(frame) + group * split_k.BARRIER_BYTES
+                split_k.init(device.add(frame.base, barriers), self.cluster)
         mbarrier.fence_init()
 
     def _exchange_barriers(self, frame: _Frame) -> int:
@@ -254,6 +260,10 @@ class ChainedKernel:
         rings = frame.rings()
         if frame.role.program.cluster > 1:
             rings.exchange = self._exchange(frame, boxes)
+        if frame.role.program.split_k > 1:
+            places = frame.role.layout.boxes, self._exchange_barriers(frame)
+            columns = frame.role.program.split_columns
+            rings.split_k = SplitK(self.cluster, columns, frame.base, *places, boxes, device.value(0))
         outbox = self._outbox(frame, boxes)
         split = len(self.tensors)
         tensors = {hash(value): pointer for value, pointer in zip(self.tensors, frame.pointers)}

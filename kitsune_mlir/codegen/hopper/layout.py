@@ -1,6 +1,6 @@
 """Where things lie in the shared memory of a chained kernel; the ring of weights takes what is left.
 
-barriers | vectors | sums of rows | stashed tiles | other CTAs' tiles | outboxes | ring of tiles | ring of weights
+barriers | vectors | sums of rows | stashed tiles | other CTAs' tiles or sums | outboxes | ring of tiles | ring of weights
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.planning.target import Target
 
-from . import exchange, stores, tma
+from . import exchange, split_k, stores, tma
 from .program import CLUSTERS, TILE_ROWS, Program
 from .wgmma import BOX_ROW
 
@@ -49,11 +49,16 @@ def lay_out(program: Program, shared_bytes: int) -> Layout:
     summed = CONSUMERS * exchange.sums_bytes(program.cluster) if program.cluster > 1 else 0
     stashes = _aligned(sums + summed)
     boxes = stashes + CONSUMERS * program.stash_boxes * stores.BOX_BYTES
-    outboxes = boxes + CONSUMERS * exchange.tiles_bytes(program.cluster, program.exchanged_boxes)
+    received = exchange.tiles_bytes(program.cluster, program.exchanged_boxes) + split_k.room_bytes(program.split_columns)
+    outboxes = boxes + CONSUMERS * received
     leave = program.store_maps or program.put_maps or program.exchanged_boxes
     tiles = outboxes + (CONSUMERS * stores.BYTES if leave else 0)
-    fewest = MOST_TILE_SLOTS if program.alternating else LEAST_SLOTS  # a group of chunks stays for both sets
-    for tile_slots in (MOST_TILE_SLOTS, fewest) if program.streams else (0,):
+    most, fewest = MOST_TILE_SLOTS, LEAST_SLOTS
+    if program.alone:  # as many as of weights
+        most = max(most, min(MOST_SLOTS, (shared_bytes - tiles) // (TILE_SLOT_BYTES + slot_bytes)))
+    if program.alternating:
+        fewest = MOST_TILE_SLOTS  # a group of chunks stays for both sets
+    for tile_slots in (most, fewest) if program.streams else (0,):
         weights = tiles + tile_slots * TILE_SLOT_BYTES
         slots = min(MOST_SLOTS, (shared_bytes - weights) // slot_bytes)
         if slots > LEAST_SLOTS or slots == LEAST_SLOTS and tile_slots <= fewest:
@@ -61,14 +66,17 @@ def lay_out(program: Program, shared_bytes: int) -> Layout:
     raise UnsupportedError(f"{tiles} bytes of vectors and tiles leave no room for weights in shared memory")
 
 
-def fit(pipeline: kitsune.PipelineOp, target: Target, cluster: int = 0, multicast: int = 1) -> Program:
+def fit(
+    pipeline: kitsune.PipelineOp, target: Target, cluster: int = 0, multicast: int = 1, parts: int = 0
+) -> Program:
     """The program of `cluster` CTAs, or of the fewest, whose registers and shared memory hold a tile; of one, where
-    `multicast` CTAs share boxes of weights. Raises UnsupportedError, with what stops the fewest, when none do."""
+    `multicast` CTAs share boxes of weights. `parts` CTAs split a product's k; 0 chooses. Raises UnsupportedError, with
+    what stops the fewest, when none do."""
     first: UnsupportedError | None = None
-    fewest = (1,) if multicast > 1 else CLUSTERS
+    fewest = (1,) if multicast > 1 or parts > 1 else CLUSTERS
     for ctas in (cluster,) if cluster else fewest:
         try:
-            program = Program(pipeline, target.sms, ctas, multicast=multicast)
+            program = Program(pipeline, target.sms, ctas, multicast=multicast, split_k=parts)
             lay_out(program, target.shared_bytes)
             return program
         except UnsupportedError as error:

@@ -120,7 +120,7 @@ class Producer:
         loads: bool = True,
     ) -> None:
         """`loads` says to load the tile's chunk too, where it is streamed."""
-        column = device.mul(chunk, segment.chunk_columns)
+        column = device.add(device.mul(chunk, segment.chunk_columns), self._part_of_k(segment))
         if streamed := loads and segment.rows_map is not None:
             assert segment.rows_map is not None and self.rings.tiles is not None and self.rings.tile is not None
             map_ = tma.map_pointer(self.maps, device.add(first_map, segment.rows_map))
@@ -130,6 +130,10 @@ class Producer:
             at = [device.add(start, device.add(column, piece)), device.add(n, number * product.columns)]
             self._copy(self.rings.weights, self.rings.weight, map_, at, product.columns)
             self.rings.step_on(streamed and last)
+
+    def _part_of_k(self, segment: Segment) -> Int:
+        """Where the CTA's begins."""
+        return device.mul(cluster.rank(), segment.width) if self.program.split_k > 1 else 0
 
     def _row(self, segment: Segment) -> Int:
         """Where a streamed tile begins: in a tensor, or in the ring that it comes from."""

@@ -4,7 +4,7 @@ each, and which boxes of weights the products take in which order. Producer and 
 In a cluster, each CTA computes its share of the columns of every product for the same rows. A tile that is a
 product's operand is then *exchanged*: every CTA gets the other shares into its shared memory (exchange.py).
 Or, with *multicast*, each CTA computes tiles of its own and they share the boxes of weights: each loads a piece of
-every box for all.
+every box for all. Or, with *split_k*, all compute the same tile, each over a part of k (split_k.py).
 
 Consecutive stages that differ only in what they name as residents form one block and one loop: ten
 equal layers are assembled once.
@@ -23,7 +23,7 @@ from kitsune_mlir.codegen.pipeline.nests import PRODUCT, REDUCTION, Nest, StageN
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
-from kitsune_mlir.planning.columns import choose_columns
+from kitsune_mlir.planning.columns import SPLITS, choose_columns
 from kitsune_mlir.precision import tensor_work, tf32_pieces
 from kitsune_mlir.traffic import element_bytes
 
@@ -35,6 +35,7 @@ from .operands import is_exchanged, is_loaded, is_read_here, is_streamed, parts_
 from .pingpong import is_stored_whole, leaves_in_sets
 from .pressure import check_pressure
 from .product_plan import Product, Segment
+from .split_k import may_split
 from .stores import boxes_of
 from .tf32 import Columns, Packing
 from .tile_ring import crosses, ring_places
@@ -81,14 +82,21 @@ class Program:
     chain."""
 
     def __init__(
-        self, pipeline: kitsune.PipelineOp, sms: int, cluster: int = 1, role: int | None = None, multicast: int = 1
+        self,
+        pipeline: kitsune.PipelineOp,
+        sms: int,
+        cluster: int = 1,
+        role: int | None = None,
+        multicast: int = 1,
+        split_k: int = 0,
     ):
         stages = [stage for stage in pipeline.stages if role in (None, stage.role)]
-        self.cluster, self.multicast = cluster, multicast
+        self.cluster, self.multicast, self.split_k = cluster, multicast, max(1, split_k)
+        self._chooses_split = split_k == 0
         self.rings = ring_places(pipeline)[0]
         self._sms, self._row_tiles = sms, _row_tiles(stages)
         products = [op for stage in stages for op in stage.block.operations if op.operation.name == "linalg.matmul"]
-        self._alone = len(products) == len(stages) == 1 and cluster == 1 and not self.rings
+        self.alone = len(products) == len(stages) == 1 and cluster == 1 and not self.rings
         self.tensors = [value for value in pipeline.inputs if rows.is_tensor(value)]
         self.results = pipeline.result_ops
         self._numbers = {hash(value): number for number, value in enumerate(self.tensors)}
@@ -103,6 +111,8 @@ class Program:
             check_stage(stage)
         if multicast > 1:
             self._check_multicast(products)
+        if self.split_k not in SPLITS:
+            raise UnsupportedError(f"{split_k} CTAs do not split k; {SPLITS[1:]} may")
         self.blocks = [self._block(group) for group in equal_runs(stages)]
         self.store_maps = self._store_maps(stages)
         self.put_maps = {
@@ -155,15 +165,18 @@ class Program:
         if passes > 1 and nest.local:
             raise UnsupportedError(f"{n} columns of a product are more than a warpgroup keeps in registers")
         unit = BLOCK * self.multicast if passes == 1 else CHUNK  # a piece of a box is whole swizzle atoms of 8 rows
-        if passes == 1 and n > SET_COLUMNS and not self._alone and nbytes == 2:
+        if passes == 1 and n > SET_COLUMNS and not self.alone and nbytes == 2:
             sets = 2
         columns = -(-n // (passes * sets * unit)) * unit
         if self.cluster > 1 and passes > 1:
             columns = _pass_columns(n, passes)
-        if self._alone and not nest.local and n > CHUNK:
+        splits = self._splits(nest, nests)
+        if self.alone and not nest.local and (n > CHUNK or splits != (1,)):
             k = shape_of(op.operands[0])[1] * tensor_work(op)
-            columns = min(columns, choose_columns(n, k, self._row_tiles, self._sms))
-        alternates = self._alone and leaves_in_sets(nest, nests, columns)
+            chosen, self.split_k = choose_columns(n, k, self._row_tiles, self._sms, splits)
+            unit = BLOCK * self.split_k
+            columns = min(-(-columns // unit) * unit, chosen)
+        alternates = self.alone and self.split_k == 1 and leaves_in_sets(nest, nests, columns)
         if alternates:
             columns, sets = columns // 2, 2
         if nbytes == 4:
@@ -173,9 +186,23 @@ class Program:
             width = prod(shape_of(value)[1:])
             map_ = self._weight_map(weight, start + width, columns)
             parts = self.cluster if self.cluster > 1 and not is_loaded(value) else 1
-            segments.append(Segment(value, start, width // parts, map_, self._rows_map(value), parts))
+            held = width // parts if self.split_k == 1 else -(-width // (CHUNK * self.split_k)) * CHUNK
+            segments.append(Segment(value, start, held, map_, self._rows_map(value), parts))
             start += width
         return Product(op, n, columns, segments, sets, alternates=alternates)
+
+    def _splits(self, nest: Nest, nests: StageNests) -> tuple[int, ...]:
+        """Into how many parts the sum over k may go: what was asked for, or as many as leave each two chunks."""
+        assert nest.op is not None
+        k, nbytes = shape_of(nest.op.operands[0])[1], element_bytes(element_of(nest.op.operands[0]))
+        may = self.alone and self.multicast == 1 and nbytes == 2 and may_split(nest, nests)
+        if not self._chooses_split:
+            if self.split_k > 1 and not may:
+                raise UnsupportedError("k is split for one streamed operand of 16-bit elements, alone in its kernel")
+            return (self.split_k,)
+        if not may or self._row_tiles is None:
+            return (1,)
+        return tuple(split for split in SPLITS if split == 1 or split * 2 * CHUNK <= k)
 
     def _packed_segments(self, op: ir.Operation, columns: int) -> list[Segment]:
         """Of a product of f32 elements, and how its weight is laid out for it. In full precision a product a kernel is
@@ -296,8 +323,11 @@ class Program:
         return len(self.maps) - 1
 
     def _store_maps(self, stages: list[kitsune.StageOp]) -> dict[int, int]:
-        """By output, the maps of those that leave by TMA: 64 columns of a warpgroup's rows."""
-        found = {}
+        """By output, the maps of those that leave by TMA: 64 columns of a warpgroup's rows, more than the share of a tile
+        that a CTA finishes where k is split."""
+        found: dict[int, int] = {}
+        if self.split_k > 1:
+            return found
         own = {store.position for stage in stages for store in stage.stores}
         for number, result in enumerate(self.results, len(self.tensors)):
             if result.position not in own:
@@ -328,12 +358,17 @@ class Program:
     @property
     def grid_product(self) -> Product | None:
         """The product whose columns the grid deals out as well as rows: the only one, of several passes."""
-        return self.products[0] if self._alone and self.products[0].passes > 1 else None
+        return self.products[0] if self.alone and self.products[0].passes > 1 else None
 
     @property
     def alternating(self) -> Product | None:
         """The only product, where its two sets of sums take turns."""
-        return self.products[0] if self._alone and self.products[0].alternates else None
+        return self.products[0] if self.alone and self.products[0].alternates else None
+
+    @property
+    def split_columns(self) -> int:
+        """Of the tile whose sum over k is split; 0 when none is."""
+        return self.products[0].columns if self.split_k > 1 else 0
 
     @property
     def stash_boxes(self) -> int:

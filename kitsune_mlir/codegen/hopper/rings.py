@@ -9,6 +9,7 @@ from kitsune_mlir.mlir import arith, ir
 
 from .exchange import Exchange
 from .mbarrier import Ring, Slot
+from .split_k import SplitK
 from .stores import Boxes
 
 Used = tuple[Slot, Slot | None]  # of weights, of tiles
@@ -16,18 +17,20 @@ Used = tuple[Slot, Slot | None]  # of weights, of tiles
 
 @dataclass
 class Rings:
-    """A ring of weights, perhaps one of streamed tiles, and a warpgroup's end of the cluster's exchange."""
+    """A ring of weights, perhaps one of streamed tiles, and a warpgroup's end of the cluster's exchange or sum over k."""
 
     weights: Ring
     tiles: Ring | None
     weight: Slot
     tile: Slot | None
     exchange: Exchange | None = None
+    split_k: SplitK | None = None
 
     def state(self) -> list[ir.Value]:
         slots = [self.weight] if self.tile is None else [self.weight, self.tile]
         counted = [] if self.exchange is None else self.exchange.state()
-        return [*(x for slot in slots for x in (slot.number, slot.parity)), *counted]
+        turns = [] if self.split_k is None else [self.split_k.turn]
+        return [*(x for slot in slots for x in (slot.number, slot.parity)), *counted, *turns]
 
     def resume(self, state: list[ir.Value]) -> list[ir.Value]:
         """Takes up `state` in a loop; gives back what follows it."""
@@ -38,6 +41,8 @@ class Rings:
             count = len(self.exchange.state())
             self.exchange.resume(rest[:count])
             rest = rest[count:]
+        if self.split_k is not None:
+            self.split_k.turn, *rest = rest
         return rest
 
     def step_on(self, streamed: bool) -> Used:

@@ -18,6 +18,7 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir
 from kitsune_mlir.traffic import element_bytes
 
+from . import cluster
 from .chainable import row_combiner
 from .epilogue import Epilogue, element_at, is_deferred
 from .exchange import Exchange
@@ -107,6 +108,9 @@ class StageCode:
         ]
 
         def one_pass(lanes: Lanes, start: Int) -> None:
+            if self.at.products.rings.split_k is not None:
+                self._split(nest, product, start)
+                return
             epilogue = self._epilogue(nest, lanes)
             self.at.products.run(product, operands, epilogue.take)
             if epilogue.defers:
@@ -115,6 +119,20 @@ class StageCode:
                 self._tile(nest, lanes, start, epilogue.know_all(), min(product.n, product.pass_columns))
 
         self.at.each_pass(product, one_pass)
+
+    def _split(self, nest: Nest, product: Product, start: Int) -> None:
+        """A product whose sum over k is split: the CTA finishes its share of the columns from `start` on."""
+        split, sums = self.at.products.rings.split_k, dict[int, list[ir.Value]]()
+        assert split is not None
+        self.at.products.run(product, [None], sums.__setitem__)
+        totals = split.add_up(sums[0])
+        first = device.value(device.add(device.mul(cluster.rank(), split.share), start))
+        lanes = self.at.lanes.shifted(first, product.n if product.n % product.columns == 0 else None)
+        epilogue = self._epilogue(nest, lanes)
+        epilogue.take(0, totals)
+        for block in range(blocks_of(split.share)):
+            epilogue.know(block)
+        self._tile(nest, lanes, first, epilogue.evaluator, split.share)
 
     def resume(self, nest: Nest, words: dict[tuple[int, int], ir.Value]) -> Fragment:
         """A product's tile as `_product` leaves it when it defers, taken up in other code: the words that were there,
