@@ -92,7 +92,11 @@ class Op:
 
 
 def _constant(op: Op) -> Callable[..., Any]:
-    found = np.array(op.attributes["value"].value, op.results[0].type)
+    value, kind = op.attributes["value"], op.results[0].type
+    if isinstance(kind, tuple):  # a vector, the same in every thread
+        found = np.array(ir.DenseElementsAttr(value)).astype(kind[0]).reshape(1, kind[1])
+    else:
+        found = np.array(value.value, kind)
     found.flags.writeable = False
     return lambda: found
 

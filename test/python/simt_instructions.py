@@ -112,7 +112,8 @@ class Instructions(Simt):
         space, clock = self._memory(op.pointers[1])
         addresses = np.broadcast_to(pointer, mask.shape)[mask]
         value = np.asarray(value)
-        value = value if value.ndim == 2 else np.broadcast_to(value, mask.shape)[:, None]
+        value = value if value.ndim == 2 else value[..., None]
+        value = np.broadcast_to(value, (mask.size, value.shape[-1]))
         align = _align(op, value.dtype, value.shape[1])
         space.store(addresses, value[mask], align, clock, self.thread_id[mask])
         return []

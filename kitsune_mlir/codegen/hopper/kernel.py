@@ -21,7 +21,7 @@ from kitsune_mlir.codegen.pipeline.role import streamed
 from kitsune_mlir.codegen.pipeline.watch import Waits
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import arith, ir
+from kitsune_mlir.mlir import arith, ir, vector
 from kitsune_mlir.planning.target import Target
 
 from . import cluster, exchange, mbarrier, split_k, tma, waits, warps, wgmma
@@ -46,6 +46,7 @@ from .tma import TensorMap
 THREADS = (1 + CONSUMERS) * wgmma.THREADS
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 24, 240  # of the 168 each that a launch gives
 CHAINED = "chained"
+WORD = 16  # bytes that a thread stores at once
 Body = Callable[[ir.Value, ir.Value, ir.Value | None, list[ir.Value]], list[ir.Value]]
 
 
@@ -192,8 +193,26 @@ class ChainedKernel:
 
     def _prepare(self, frame: _Frame) -> None:
         self._copy_vectors(frame)
+        if frame.role.layout.tile_slots and frame.role.program.box_rows < TILE_ROWS:
+            self._clear_tiles(frame)
         with device.when(device.equal(device.thread(), 0)):
             self._init_barriers(frame)
+
+    def _clear_tiles(self, frame: _Frame) -> None:
+        """All threads: zeros in the rows of tiles' slots that no box reaches, before products read them."""
+        program, layout = frame.role.program, frame.role.layout
+        words = (TILE_ROWS - program.box_rows) * wgmma.BOX_ROW // WORD
+        zero = vector.from_elements(ir.VectorType.get([WORD // 4], device.i32()), [device.value(0)] * (WORD // 4))
+
+        def clear(i: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
+            for slot in range(layout.tile_slots):
+                start = layout.tiles + slot * TILE_SLOT_BYTES + program.box_rows * wgmma.BOX_ROW
+                place = device.add(device.add(frame.base, start), device.mul(i, WORD))
+                device.store(zero, device.shared(place), align=WORD)
+            return []
+
+        device.loop(device.thread(), words, THREADS, clear)
+        tma.fence()
 
     def _init_barriers(self, frame: _Frame) -> None:
         for ring in filter(None, (frame.weights, frame.tiles)):
@@ -216,16 +235,16 @@ class ChainedKernel:
     def _copy_vectors(self, frame: _Frame) -> None:
         """All threads: the small residents into shared memory, 2 bytes at a time where that divides them."""
         i16, i8 = ir.IntegerType.get_signless(16), ir.IntegerType.get_signless(8)
-        for vector in frame.role.program.vectors:
-            target = device.offset(frame.vectors, vector.offset, i8)
-            unit, size = (i16, 2) if vector.nbytes % 2 == 0 else (i8, 1)
+        for resident in frame.role.program.vectors:
+            target = device.offset(frame.vectors, resident.offset, i8)
+            unit, size = (i16, 2) if resident.nbytes % 2 == 0 else (i8, 1)
 
-            def copy(i: ir.Value, _: list[ir.Value], target=target, unit=unit, vector=vector) -> list[ir.Value]:
-                x = device.load(device.offset(frame.pointers[vector.tensor], i, unit), unit)
+            def copy(i: ir.Value, _: list[ir.Value], target=target, unit=unit, resident=resident) -> list[ir.Value]:
+                x = device.load(device.offset(frame.pointers[resident.tensor], i, unit), unit)
                 device.store(x, device.offset(target, i, unit))
                 return []
 
-            device.loop(device.thread(), vector.nbytes // size, THREADS, copy)
+            device.loop(device.thread(), resident.nbytes // size, THREADS, copy)
 
     def _tiles(self, frame: _Frame, rings: Rings, body: Body, carried: Sequence[ir.Value] = ()) -> list[ir.Value]:
         """A loop over the cluster's tiles; `body` takes a tile's number, the CTA's first row and first column, and what

@@ -13,7 +13,7 @@ from kitsune_mlir.mlir import arith, ir
 from kitsune_mlir.traffic import element_bytes
 
 from . import waits, wgmma
-from .fragments import BLOCK, HALVES, Fragment, PairedMemory, blocks_of, rows_of_tile
+from .fragments import BLOCK, HALVES, Fragment, PairedMemory, blocks_of, is_packed, rows_of_tile
 from .program import Program
 from .stores import Boxes, Outbox
 from .tile_ring import TileRing
@@ -92,14 +92,23 @@ class Outgoing:
             self._store_directly(tile, memory, range(sent // BLOCK, blocks_of(columns)))
 
     def _store_directly(self, tile: Fragment, memory: PairedMemory, blocks: range) -> None:
-        """Thread by thread: what the copy engine cannot store."""
+        """Thread by thread: what the copy engine cannot store. Two columns at once where they lie in one word."""
         lanes, width = tile.lanes, tile.width
+        pairs = is_packed(tile.element) and width % 2 == memory.stride % 2 == 0
+
+        def store(block: int, h: int, e: int) -> None:
+            row, column = lanes.rows[h], lanes.column(block, e)
+            if pairs:
+                device.store(tile.word(block, h), memory.place(row, column), align=4)
+            else:
+                memory.store(row, column, tile.element_at(block, h, e))
+
         for h in HALVES:
             with device.when(device.less(lanes.rows[h], self._around.valid)):
-                for block, e in itertools.product(blocks, (0, 1)):
-                    column, x = lanes.column(block, e), tile.element_at(block, h, e)
+                for block, e in itertools.product(blocks, (0,) if pairs else (0, 1)):
+                    column = lanes.column(block, e)
                     if device.is_less(column, width) is True:
-                        memory.store(lanes.rows[h], column, x)
+                        store(block, h, e)
                     else:
                         with device.when(device.less(column, width)):
-                            memory.store(lanes.rows[h], column, x)
+                            store(block, h, e)

@@ -15,7 +15,7 @@ from kitsune_mlir.mlir import arith, ir
 
 from . import cluster, mbarrier, tma
 from .product_plan import Product, Segment, Turn
-from .program import TILE_ROWS, Block, Program
+from .program import Block, Program
 from .rings import Rings
 from .tile_ring import TileRing
 from .wgmma import BOX_ROW
@@ -124,7 +124,8 @@ class Producer:
         if streamed := loads and segment.rows_map is not None:
             assert segment.rows_map is not None and self.rings.tiles is not None and self.rings.tile is not None
             map_ = tma.map_pointer(self.maps, device.add(first_map, segment.rows_map))
-            self._copy(self.rings.tiles, self.rings.tile, map_, [column, self._row(segment)], TILE_ROWS)
+            at = [column, self._row(segment)]
+            self._copy(self.rings.tiles, self.rings.tile, map_, at, self.program.box_rows)
         map_ = tma.map_pointer(self.maps, device.add(first_map, segment.map))
         for number, piece, last in segment.boxes(turn):
             at = [device.add(start, device.add(column, piece)), device.add(n, number * product.columns)]

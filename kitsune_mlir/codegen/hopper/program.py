@@ -94,7 +94,12 @@ class Program:
         self.cluster, self.multicast, self.split_k = cluster, multicast, max(1, split_k)
         self._chooses_split = split_k == 0
         self.rings = ring_places(pipeline)[0]
-        self._sms, self._row_tiles = sms, _row_tiles(stages)
+        self._sms, rows_known = sms, _row_count(stages)
+        self._row_tiles = None if rows_known is None else -(-rows_known // TILE_ROWS)
+        # Rows of a box of a streamed tile: those beyond a tensor's last cost the copy engine as much time as others.
+        self.box_rows = TILE_ROWS
+        if rows_known is not None and rows_known < TILE_ROWS and not self.rings:
+            self.box_rows = max(1, -(-rows_known // BLOCK)) * BLOCK
         products = [op for stage in stages for op in stage.block.operations if op.operation.name == "linalg.matmul"]
         self.alone = len(products) == len(stages) == 1 and cluster == 1 and not self.rings
         self.tensors = [value for value in pipeline.inputs if rows.is_tensor(value)]
@@ -303,9 +308,8 @@ class Program:
         if width * element_bytes(element) % 16:
             self.padded.add(number)
             stride = padded_columns(width, element)
-        self.maps.append(
-            TensorMap(number, str(element), (width, None), (stride * element_bytes(element),), _box(element, TILE_ROWS))
-        )
+        box = _box(element, self.box_rows)
+        self.maps.append(TensorMap(number, str(element), (width, None), (stride * element_bytes(element),), box))
         return len(self.maps) - 1
 
     def _put_map(self, put: kitsune.PutOp) -> int:
@@ -424,7 +428,7 @@ def padded_columns(columns: int, element: ir.Type) -> int:
     return -(-columns // each) * each
 
 
-def _row_tiles(stages: list[kitsune.StageOp]) -> int | None:
-    """Tiles of the rows that the stages stream; None when they are open until the call."""
+def _row_count(stages: list[kitsune.StageOp]) -> int | None:
+    """The rows that the stages stream; None when they are open until the call."""
     sizes = [shape_of(load.operands[0])[0] for stage in stages for load in stage.loads]
-    return -(-sizes[0] // TILE_ROWS) if sizes and sizes[0] != rows.DYNAMIC else None
+    return sizes[0] if sizes and sizes[0] != rows.DYNAMIC else None
