@@ -30,7 +30,7 @@ def checked(small_gpu, monkeypatch):  # noqa: F811
     """Compiles a model, with tiles as wide as asked for where few rows would get narrow ones, and runs it."""
 
     def check(columns, model, args):
-        monkeypatch.setattr(program, "choose_columns", lambda *_: columns)
+        monkeypatch.setattr(program, "choose_columns", lambda *_: (columns, 1))
         torch.manual_seed(11)
         for parameter in model.parameters():
             nn.init.normal_(parameter, std=0.1)

@@ -100,7 +100,12 @@ def debug(case, target):
     return model.eval(), args, *pipelines.compiled(model, args, target, shape, tile=tile, convert=BUDGET)
 
 
-CASES = [chained, shared, multicast, apart, summed, told("sums=dsmem"), told("tiles=dsmem"), told("tiles=l2")]
+def split(rows=40):
+    model, args = nn.Linear(512, 64).bfloat16(), (torch.randn(rows, 512, dtype=torch.bfloat16),)
+    return model, args, "chained split-k=4"
+
+
+CASES = [chained, shared, multicast, split, apart, summed, told("sums=dsmem"), told("tiles=dsmem"), told("tiles=l2")]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -138,7 +143,7 @@ HANGS = {
     "a tile is not released": (
         lambda: apart(3000),
         (TileRing, "release"),
-        r"for a free slot of queue 'q\d': its counter is 0, wanted [24] \(.*\.py:\d+\)",
+        r"for (a free slot|the tile) of queue 'q\d': its counter is [02], wanted [24] \(.*\.py:\d+\)",
     ),
     "others are not told that a tile was used": (
         shared,
@@ -154,6 +159,11 @@ HANGS = {
         told("tiles=l2"),
         (L2Shares, "send"),
         r"for another CTA's share of a tile: its counter is 0, wanted 1 \(.*test_gpu_accumulate.py:\d+\)",
+    ),
+    "sums over a part of k are not sent": (
+        split,
+        (cluster, "send"),
+        r"for the other CTAs' sums over their parts of k: ",
     ),
     "a tile is not sent": (shared, (cluster, "send"), r"for the other CTAs' shares of a tile: parity [01] \("),
 }

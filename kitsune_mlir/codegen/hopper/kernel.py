@@ -30,7 +30,7 @@ from .exchange import Exchange
 from .fragments import Lanes
 from .frame import Frame, build, pointer_count
 from .grid import Tiles
-from .layout import CONSUMERS, TILE_SLOT_BYTES, VECTORS_AT, Layout, lay_out
+from .layout import CONSUMERS, VECTORS_AT, Layout, lay_out
 from .mbarrier import Ring
 from .outgoing import Around
 from .pingpong import PingPong
@@ -42,6 +42,7 @@ from .split_k import SplitK
 from .stores import Boxes, Outbox
 from .tile_ring import TileRing, ring_places
 from .tma import TensorMap
+from .vectors import Vectors
 
 THREADS = (1 + CONSUMERS) * wgmma.THREADS
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 24, 240  # of the 168 each that a launch gives
@@ -70,7 +71,7 @@ class _Frame:
     pointers: list[ir.Value]
     workspace: ir.Value
     base: ir.Value
-    vectors: ir.Value
+    vectors: Vectors
     weights: Ring
     tiles: Ring | None
     grid: Tiles
@@ -146,7 +147,8 @@ class ChainedKernel:
 
     def _body(self, kernel: Frame) -> None:
         frames = [self._role_frame(role, kernel) for role in self.roles]
-        self._each_role(frames, self._prepare)
+        with device.when(device.equal(device.thread(), 0)):
+            self._each_role(frames, self._init_barriers)
         cluster.barrier() if self.cluster > 1 else device.barrier()
         group = device.div(device.thread(), wgmma.THREADS)
         branch = device.scf.IfOp(device.equal(group, 0), has_else=True)
@@ -168,14 +170,15 @@ class ChainedKernel:
 
     def _role_frame(self, role: _Role, kernel: Frame) -> _Frame:
         layout, base = role.layout, kernel.base
-        vectors = device.shared(device.add(base, VECTORS_AT))
+        place, barrier = device.add(base, VECTORS_AT), device.add(base, VECTORS_AT - mbarrier.BYTES)
+        vectors = Vectors(role.program.vectors, kernel.pointers, place, barrier)
         program, slots = role.program, device.add(base, layout.weights)
         weights = Ring(base, slots, layout.slots, layout.slot_bytes, "weights", ctas=program.multicast)
         tiles = None
         if layout.tile_slots:
             barriers = device.add(base, weights.barrier_bytes)
             place, by_warps = device.add(base, layout.tiles), program.reads_tiles
-            tiles = Ring(barriers, place, layout.tile_slots, TILE_SLOT_BYTES, "tiles", by_warps)
+            tiles = Ring(barriers, place, layout.tile_slots, layout.tile_slot_bytes, "tiles", by_warps)
         own_maps = tma.map_pointer(kernel.maps, role.first_map)
         grid = Tiles(program.grid_product, kernel.rows, program.multicast)
         return _Frame(role, own_maps, kernel.pointers, kernel.workspace, base, vectors, weights, tiles, grid)
@@ -191,30 +194,33 @@ class ChainedKernel:
             with device.when(inside):
                 emit(frame)
 
-    def _prepare(self, frame: _Frame) -> None:
-        self._copy_vectors(frame)
-        if frame.role.layout.tile_slots and frame.role.program.box_rows < TILE_ROWS:
-            self._clear_tiles(frame)
-        with device.when(device.equal(device.thread(), 0)):
-            self._init_barriers(frame)
+    def _receive(self, frame: _Frame) -> None:
+        """Consumers, before the first tile: what lies in shared memory from then on."""
+        clears = frame.role.layout.tile_slot_bytes > frame.role.program.box_rows * wgmma.BOX_ROW
+        if not clears and not frame.vectors.vectors:
+            return
+        thread = device.value(device.sub(device.thread(), wgmma.THREADS))
+        if clears:
+            self._clear_tiles(frame, thread)
+        frame.vectors.receive(thread, CONSUMERS * wgmma.THREADS)
+        warps.barrier(1 + CONSUMERS, CONSUMERS * wgmma.THREADS)
 
-    def _clear_tiles(self, frame: _Frame) -> None:
-        """All threads: zeros in the rows of tiles' slots that no box reaches, before products read them."""
-        program, layout = frame.role.program, frame.role.layout
-        words = (TILE_ROWS - program.box_rows) * wgmma.BOX_ROW // WORD
+    def _clear_tiles(self, frame: _Frame, thread: ir.Value) -> None:
+        """Consumers: zeros in the rows of tiles' slots that no box reaches, before products read them."""
+        layout, reached = frame.role.layout, frame.role.program.box_rows * wgmma.BOX_ROW
         zero = vector.from_elements(ir.VectorType.get([WORD // 4], device.i32()), [device.value(0)] * (WORD // 4))
 
         def clear(i: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
             for slot in range(layout.tile_slots):
-                start = layout.tiles + slot * TILE_SLOT_BYTES + program.box_rows * wgmma.BOX_ROW
-                place = device.add(device.add(frame.base, start), device.mul(i, WORD))
-                device.store(zero, device.shared(place), align=WORD)
+                start = device.add(frame.base, layout.tiles + slot * layout.tile_slot_bytes + reached)
+                device.store(zero, device.shared(device.add(start, device.mul(i, WORD))), align=WORD)
             return []
 
-        device.loop(device.thread(), words, THREADS, clear)
+        device.loop(thread, (layout.tile_slot_bytes - reached) // WORD, CONSUMERS * wgmma.THREADS, clear)
         tma.fence()
 
     def _init_barriers(self, frame: _Frame) -> None:
+        frame.vectors.init()
         for ring in filter(None, (frame.weights, frame.tiles)):
             ring.init(1, CONSUMERS * (wgmma.THREADS // warps.WARP if ring.by_warps else 1))
         if frame.role.program.cluster > 1:
@@ -231,20 +237,6 @@ class ChainedKernel:
     def _exchange_barriers(self, frame: _Frame) -> int:
         """After those of the rings."""
         return frame.weights.barrier_bytes + (frame.tiles.barrier_bytes if frame.tiles else 0)
-
-    def _copy_vectors(self, frame: _Frame) -> None:
-        """All threads: the small residents into shared memory, 2 bytes at a time where that divides them."""
-        i16, i8 = ir.IntegerType.get_signless(16), ir.IntegerType.get_signless(8)
-        for resident in frame.role.program.vectors:
-            target = device.offset(frame.vectors, resident.offset, i8)
-            unit, size = (i16, 2) if resident.nbytes % 2 == 0 else (i8, 1)
-
-            def copy(i: ir.Value, _: list[ir.Value], target=target, unit=unit, resident=resident) -> list[ir.Value]:
-                x = device.load(device.offset(frame.pointers[resident.tensor], i, unit), unit)
-                device.store(x, device.offset(target, i, unit))
-                return []
-
-            device.loop(device.thread(), resident.nbytes // size, THREADS, copy)
 
     def _tiles(self, frame: _Frame, rings: Rings, body: Body, carried: Sequence[ir.Value] = ()) -> list[ir.Value]:
         """A loop over the cluster's tiles; `body` takes a tile's number, the CTA's first row and first column, and what
@@ -266,6 +258,7 @@ class ChainedKernel:
 
     def _produce(self, frame: _Frame) -> None:
         rings, queues = frame.rings(), frame.queues()
+        frame.vectors.send()
 
         def body(number: ir.Value, row: ir.Value, column: ir.Value | None, _: list[ir.Value]) -> list[ir.Value]:
             Producer(frame.role.program, frame.maps, rings, row, column, number, queues).emit()
@@ -274,6 +267,7 @@ class ChainedKernel:
         self._tiles(frame, rings, body)
 
     def _consume(self, frame: _Frame) -> None:
+        self._receive(frame)
         leader = device.equal(device.mod(device.thread(), wgmma.THREADS), 0)
         boxes = Boxes.of(device.thread(), leader)
         rings = frame.rings()
@@ -298,7 +292,7 @@ class ChainedKernel:
             lanes = Lanes(own_rows, tuple(device.least(row, last) for row in own_rows), boxes.pair)
             first_row = arith.extui(ir.IntegerType.get_signless(64), row)
             around = Around(
-                *(tensors, outputs, frame.vectors, first_row, valid, boxes, outbox, column),
+                *(tensors, outputs, device.shared(frame.vectors.place), first_row, valid, boxes, outbox, column),
                 *(number, queues, stashes),
             )
             return Consumer(program, lanes, rings, around)

@@ -1,6 +1,7 @@
 """Where things lie in the shared memory of a chained kernel; the ring of weights takes what is left.
 
-barriers | vectors | sums of rows | stashed tiles | other CTAs' tiles or sums | outboxes | ring of tiles | ring of weights
+barriers | vectors | sums of rows | stashed tiles | other CTAs' tiles, or sums | outboxes | ring of tiles | ring of
+weights
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.planning.target import Target
 
 from . import exchange, split_k, stores, tma
-from .program import CLUSTERS, TILE_ROWS, Program
+from .program import CLUSTERS, Program
 from .wgmma import BOX_ROW
 
 CONSUMERS = 2
@@ -20,7 +21,6 @@ VECTORS_AT = 1024
 MOST_SLOTS = 12
 MOST_TILE_SLOTS = 4
 LEAST_SLOTS = 2
-TILE_SLOT_BYTES = TILE_ROWS * BOX_ROW
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class Layout:
     tiles: int
     weights: int
     tile_slots: int
+    tile_slot_bytes: int
     slots: int
     slot_bytes: int
 
@@ -49,26 +50,25 @@ def lay_out(program: Program, shared_bytes: int) -> Layout:
     summed = CONSUMERS * exchange.sums_bytes(program.cluster) if program.cluster > 1 else 0
     stashes = _aligned(sums + summed)
     boxes = stashes + CONSUMERS * program.stash_boxes * stores.BOX_BYTES
-    received = exchange.tiles_bytes(program.cluster, program.exchanged_boxes) + split_k.room_bytes(program.split_columns)
-    outboxes = boxes + CONSUMERS * received
+    received = exchange.tiles_bytes(program.cluster, program.exchanged_boxes)
+    outboxes = boxes + CONSUMERS * (received + split_k.room_bytes(program.split_columns))
     leave = program.store_maps or program.put_maps or program.exchanged_boxes
     tiles = outboxes + (CONSUMERS * stores.BYTES if leave else 0)
+    tile_slot = program.slot_rows * BOX_ROW if program.streams else 0
     most, fewest = MOST_TILE_SLOTS, LEAST_SLOTS
     if program.alone:  # as many as of weights
-        most = max(most, min(MOST_SLOTS, (shared_bytes - tiles) // (TILE_SLOT_BYTES + slot_bytes)))
+        most = max(most, min(MOST_SLOTS, (shared_bytes - tiles) // (tile_slot + slot_bytes)))
     if program.alternating:
         fewest = MOST_TILE_SLOTS  # a group of chunks stays for both sets
     for tile_slots in (most, fewest) if program.streams else (0,):
-        weights = tiles + tile_slots * TILE_SLOT_BYTES
+        weights = tiles + tile_slots * tile_slot
         slots = min(MOST_SLOTS, (shared_bytes - weights) // slot_bytes)
         if slots > LEAST_SLOTS or slots == LEAST_SLOTS and tile_slots <= fewest:
-            return Layout(sums, stashes, boxes, outboxes, tiles, weights, tile_slots, slots, slot_bytes)
+            return Layout(sums, stashes, boxes, outboxes, tiles, weights, tile_slots, tile_slot, slots, slot_bytes)
     raise UnsupportedError(f"{tiles} bytes of vectors and tiles leave no room for weights in shared memory")
 
 
-def fit(
-    pipeline: kitsune.PipelineOp, target: Target, cluster: int = 0, multicast: int = 1, parts: int = 0
-) -> Program:
+def fit(pipeline: kitsune.PipelineOp, target: Target, cluster: int = 0, multicast: int = 1, parts: int = 0) -> Program:
     """The program of `cluster` CTAs, or of the fewest, whose registers and shared memory hold a tile; of one, where
     `multicast` CTAs share boxes of weights. `parts` CTAs split a product's k; 0 chooses. Raises UnsupportedError, with
     what stops the fewest, when none do."""

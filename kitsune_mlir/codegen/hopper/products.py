@@ -240,6 +240,8 @@ class Products:
         assert tiles is not None and slot is not None
         if waits:
             tiles.wait_full(slot)
+        if tiles.slot_bytes == wgmma.ROWS * wgmma.BOX_ROW:
+            return tiles.place(slot)
         return device.add(tiles.place(slot), device.mul(self._boxes.first_row, wgmma.BOX_ROW))
 
     def each_pass(self, product: Product, lanes: Lanes, first: Int, each: Callable[[Lanes, Int], None]) -> None:

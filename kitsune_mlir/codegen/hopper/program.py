@@ -40,6 +40,7 @@ from .stores import boxes_of
 from .tf32 import Columns, Packing
 from .tile_ring import crosses, ring_places
 from .tma import TensorMap
+from .vectors import Vector
 from .wgmma import BOX_ROW, CHUNK, MOST_COLUMNS, ROWS, STEP
 
 TILE_ROWS = 128
@@ -66,15 +67,6 @@ class Block:
     @property
     def stage(self) -> kitsune.StageOp:
         return self.stages[0]
-
-
-@dataclass(frozen=True)
-class Vector:
-    """A small resident copied into shared memory when the kernel starts."""
-
-    tensor: int
-    nbytes: int
-    offset: int
 
 
 class Program:
@@ -327,8 +319,8 @@ class Program:
         return len(self.maps) - 1
 
     def _store_maps(self, stages: list[kitsune.StageOp]) -> dict[int, int]:
-        """By output, the maps of those that leave by TMA: 64 columns of a warpgroup's rows, more than the share of a tile
-        that a CTA finishes where k is split."""
+        """By output, the maps of those that leave by TMA: 64 columns of a warpgroup's rows, more than the share of a
+        tile that a CTA finishes where k is split."""
         found: dict[int, int] = {}
         if self.split_k > 1:
             return found
@@ -384,6 +376,11 @@ class Program:
     def streams(self) -> bool:
         """Whether some operand comes through shared memory."""
         return any(segment.rows_map is not None for segment in self.segments())
+
+    @property
+    def slot_rows(self) -> int:
+        """Of a streamed tile in shared memory. Few rows are multiplied by both warpgroups: only one stores some."""
+        return ROWS if self.box_rows <= ROWS else TILE_ROWS
 
     @property
     def reads_tiles(self) -> bool:

@@ -17,7 +17,7 @@ Used = tuple[Slot, Slot | None]  # of weights, of tiles
 
 @dataclass
 class Rings:
-    """A ring of weights, perhaps one of streamed tiles, and a warpgroup's end of the cluster's exchange or sum over k."""
+    """A ring of weights, perhaps one of streamed tiles, a warpgroup's end of the cluster's exchange or sum over k."""
 
     weights: Ring
     tiles: Ring | None

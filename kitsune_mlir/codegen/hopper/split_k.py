@@ -1,9 +1,9 @@
-"""Split-K: the CTAs of a cluster each multiply a part of k of one tile, and add the sums up in distributed shared memory.
+"""Split-K: the CTAs of a cluster each multiply a part of k of one tile, and add up in distributed shared memory.
 
-CTA r of n finishes the r-th share of the tile's columns: each warpgroup stores its sums of every share, a thread a block's
-four sums as one word of 16 bytes, into the shared memory of the CTA that finishes it, where the same thread reads all
-CTAs' words in their order: results do not change from run to run. `full` counts the bytes that come in, `empty` the CTAs
-that have read what was sent to them last.
+CTA r of n finishes the r-th share of the tile's columns: each warpgroup stores its sums of every share, a thread a
+block's four sums as one word of 16 bytes, into the shared memory of the CTA that finishes it, where the same thread
+reads all CTAs' words in their order: results do not change from run to run. `full` counts the bytes that come in,
+`empty` the CTAs that have read what was sent to them last.
 
     room of a warpgroup: for each CTA of the cluster, for each block of the share, a word of each thread
 """
