@@ -77,6 +77,11 @@ class Product:
         return self.segments[0].nbytes
 
     @property
+    def chunks(self) -> int:
+        """Of all its segments."""
+        return sum(segment.chunks for segment in self.segments)
+
+    @property
     def passes(self) -> int:
         return -(-self.n // (self.columns * self.sets))
 

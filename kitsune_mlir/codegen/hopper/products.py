@@ -19,7 +19,7 @@ from .rings import Rings, Used
 from .stash import Stash
 from .stores import Boxes
 
-LONG = 4  # chunks of a streamed operand from which a product is a loop
+LONG = 4  # chunks of streamed operands; a product of more is a loop
 Operand = Fragment | Stash | None
 Words = ir.Value | list[ir.Value]  # a descriptor, or what is in registers
 Sums = list[ir.Value]
@@ -50,10 +50,10 @@ class Products:
         """One pass over k. `ready` is called, in code, with the number of a set and its sums, as soon as they are
         there: the next set's products may run then. An operand that comes through a ring is None; of an exchanged tile
         it is the CTA's own share."""
-        first = product.segments[0]
-        if len(operands) == 1 and first.rows_map is not None and first.chunks > LONG:
-            (self._looped if product.nbytes == 2 else self._summed)(product, first, ready)
-        elif first.pieces > 1:
+        streamed = all(segment.rows_map is not None for segment in product.segments)
+        if streamed and product.chunks > LONG:
+            (self._looped if product.nbytes == 2 else self._summed)(product, ready)
+        elif product.segments[0].pieces > 1:
             self._exact(product, operands, ready)
         else:
             self._unrolled(product, operands, ready)
@@ -146,8 +146,8 @@ class Products:
         b = wgmma.descriptor(self.rings.weights.place(slot))
         return wgmma.multiply(str(element_of(product.op.operands[1])), sums, a, b, steps, first)
 
-    def _looped(self, product: Product, segment: Segment, ready: Ready) -> None:
-        """The same, of one streamed operand with many chunks: a loop over k."""
+    def _looped(self, product: Product, ready: Ready) -> None:
+        """The same, of streamed operands with many chunks: a loop over k."""
         rings, (turn,), count = self.rings, product.turns(), product.columns // 2
         self.background.settle()
 
@@ -168,17 +168,18 @@ class Products:
         assert rings.tile is not None
         start = [x for one in turn for x in self._begin(product, one)]
         start += [*_numbers((rings.weight, rings.tile)), *rings.state()]
-        results = device.loop(0, segment.chunks, 1, chunk, start)
+        results = device.loop(0, product.chunks, 1, chunk, start)
         last = results[len(turn) * count :]
         rings.resume(last[4:])
         for one in turn:
             self._end(one, results[one * count : (one + 1) * count], 0, ready)
         self.rings.release((Slot(*last[:2]), Slot(*last[2:4])), self._boxes)
 
-    def _summed(self, product: Product, segment: Segment, ready: Ready) -> None:
+    def _summed(self, product: Product, ready: Ready) -> None:
         """The same of f32 elements, in one set. Their words are read anew for each chunk, whose products end before the
         next are read."""
-        rings, count, full = self.rings, product.columns // 2, segment.pieces == 2
+        rings, count, segment = self.rings, product.columns // 2, product.segments[0]
+        full = segment.pieces == 2
         self.background.settle()
 
         def chunk(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
@@ -198,7 +199,7 @@ class Products:
         start = self._begin(product, 0)
         if full:
             start = [*wgmma.zeros(product.columns), *start]
-        results = device.loop(0, segment.chunks, 1, chunk, [*start, *rings.state()])
+        results = device.loop(0, product.chunks, 1, chunk, [*start, *rings.state()])
         rings.resume(results[-len(rings.state()) :])
         self.free[0] = partial(list, results[:count])
         ready(0, results[:count])
