@@ -128,7 +128,7 @@ def program_result(program, runner, x):
 
 
 @pytest.mark.parametrize("precision", BOUNDS)
-@pytest.mark.parametrize("widths", [(64, 128, 72), (72, 200)], ids=str)
+@pytest.mark.parametrize("widths", [(64, 128, 72), (72, 200), (64, 179)], ids=str)
 def test_long_operands_side_by_side(widths, precision, small_gpu):  # noqa: F811
     """In full precision the columns behind those of one operand are those of the next."""
     torch.manual_seed(2)
