@@ -113,6 +113,24 @@ def test_tiles_that_wait_in_shared_memory(widths, rows, dtype, small_gpu):  # no
     assert launch["cluster"] == 1
 
 
+class SideBySide(nn.Module):
+    """A product of long tiles that are all streamed."""
+
+    def __init__(self, *widths):
+        super().__init__()
+        self.first, self.second = nn.Linear(sum(widths), 64), nn.Linear(64, 24)
+
+    def forward(self, *tiles):
+        return self.second(torch.relu(self.first(torch.cat(tiles, 1))))
+
+
+def test_long_operands_side_by_side(small_gpu):  # noqa: F811
+    torch.manual_seed(2)
+    widths = 136, 200, 128  # not all of them whole chunks
+    args = tuple(torch.randn(70, width, dtype=torch.bfloat16) for width in widths)
+    run(SideBySide(*widths).bfloat16(), args, small_gpu, 2e-2)
+
+
 class TwoWide(nn.Module):
     """A product of two tiles that both wait in shared memory."""
 
@@ -149,3 +167,11 @@ class AroundALoop(nn.Module):
 def test_a_tile_goes_around_a_loop(width, small_gpu):  # noqa: F811
     torch.manual_seed(0)
     run(AroundALoop(width).bfloat16(), (torch.randn(128, 64, dtype=torch.bfloat16),), small_gpu, 2e-2)
+
+
+@pytest.mark.parametrize("first", [nn.ReLU, nn.SiLU])
+def test_a_loop_follows_a_tile_that_is_left_alike_or_not(first, small_gpu):  # noqa: F811
+    """Equal layers of more than one set of sums, whose tiles are worked on while the next begins."""
+    model = mlp(torch.bfloat16, (64, 136, 136, 136, 136, 24), nn.ReLU)
+    model[1] = first()
+    run(model, (torch.randn(40, 64, dtype=torch.bfloat16),), small_gpu, TYPES[torch.bfloat16])

@@ -18,6 +18,12 @@ def test_exchanged_tiles(widths, rows, small_gpu):  # noqa: F811
     run(mlp(torch.bfloat16, widths, nn.ReLU), args, small_gpu, 2e-2)
 
 
+def test_a_loop_over_exchanged_tiles(small_gpu):  # noqa: F811
+    """The tiles are worked on, and half sent, when the next layer begins."""
+    args, model = (torch.randn(40, 64).bfloat16(),), mlp(torch.bfloat16, (64, 288, 288, 288, 288), nn.ReLU)
+    run(model, args, small_gpu, 2e-2, place="cluster=2")
+
+
 def test_a_share_in_several_passes(small_gpu):  # noqa: F811
     """Of the last product, which each CTA stores columns of: none of the others'."""
     args, model = (torch.randn(40, 64).bfloat16(),), mlp(torch.bfloat16, (64, 64, 576), nn.ReLU)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from test_gpu_chained import maps_of
+from test_gpu_chained import SideBySide, maps_of
 from test_gpu_models import check
 from test_gpu_pipelines import runner_of, small_gpu  # noqa: F401  (a fixture)
 from torch import nn
@@ -125,3 +125,11 @@ def program_result(program, runner, x):
 
     interface = interface_of(program)
     return interface.flat_results(interface.call(runner, (x,), {}))[0]
+
+
+@pytest.mark.parametrize("precision", BOUNDS)
+@pytest.mark.parametrize("widths", [(64, 128, 72), (72, 200), (64, 179)], ids=str)
+def test_long_operands_side_by_side(widths, precision, small_gpu):  # noqa: F811
+    """In full precision the columns behind those of one operand are those of the next."""
+    torch.manual_seed(2)
+    run(SideBySide(*widths), tuple(torch.randn(70, width) for width in widths), small_gpu, precision)

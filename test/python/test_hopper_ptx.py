@@ -30,9 +30,9 @@ def assembled(model: nn.Module, args: tuple, place: str, exact: str) -> list[tup
     return [(text, ptxas.assemble(text, machine)) for text in texts]
 
 
-def check(model: nn.Module, args: tuple, place: str = "", exact: str = precision.HIGHEST) -> None:
+def check(model: nn.Module, args: tuple, place: str = "", exact: str = precision.HIGHEST) -> list[str]:
     """Every product on warpgroups, nothing in local memory, no complaint. ptxas's C7510 to C7515 and C7520 say that
-    wgmmas run one after another, C7508 that setmaxnreg is ignored."""
+    wgmmas run one after another, C7508 that setmaxnreg is ignored. Gives the PTX."""
     found = assembled(model, args, place, exact)
     assert found
     for text, result in found:
@@ -40,6 +40,12 @@ def check(model: nn.Module, args: tuple, place: str = "", exact: str = precision
         for kernel in result.kernels.values():
             assert (kernel.stack, kernel.spill_stores, kernel.spill_loads) == (0, 0, 0)
         assert not result.warnings
+    return [text for text, _ in found]
+
+
+def chunks_in(text: str) -> int:
+    """Chunks of products in a kernel's code: ptxas takes time for each."""
+    return text.count("wgmma.commit_group")
 
 
 def chain(widths: tuple[int, ...], between: type[nn.Module], dtype: torch.dtype) -> tuple[nn.Module, tuple]:
@@ -81,6 +87,21 @@ def chain(widths: tuple[int, ...], between: type[nn.Module], dtype: torch.dtype)
 )
 def test_chains(widths, between, dtype):
     check(*chain(widths, between, dtype))
+
+
+def test_equal_layers_stand_in_the_code_once():
+    (text,) = check(*chain((64, *[256] * 6), nn.GELU, BF16))
+    assert chunks_in(text) == 2 * (1 + 4 + 4)  # the first layer, those like it, and the last; each in two sets
+
+
+def test_streamed_chunks_stand_in_the_code_once():
+    class SideBySide(nn.Linear):
+        def forward(self, *tiles: torch.Tensor) -> torch.Tensor:
+            return torch.relu(super().forward(torch.cat(tiles, 1)))
+
+    tiles = tuple(torch.randn(4096, 512, dtype=BF16) for _ in range(3))
+    (text,) = check(SideBySide(1536, 512).to(BF16), tiles)
+    assert chunks_in(text) == 1
 
 
 def test_wide_product():

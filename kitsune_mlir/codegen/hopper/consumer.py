@@ -16,14 +16,13 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
 
 from . import cluster, warps
-from .epilogue import is_deferred
 from .fragments import Fragment, Lanes, PairedMemory, rows_of_tile
-from .operands import is_only_operand
 from .outgoing import Around, Outgoing
 from .pingpong import Pieces
 from .products import Products
 from .program import Block, Program
 from .rings import Rings
+from .rolling import follows_alike, rolls
 from .stage_code import Place, RowValues, StageCode
 from .stash import Stash
 
@@ -58,16 +57,17 @@ class Consumer:
 
     def _loop(self, block: Block) -> None:
         """Equal stages: the tile between them and the rings' slots go round. Of a tile that is still being worked on
-        when the next stage begins, what is there goes round, and the first stage stands before the loop."""
+        when the next stage begins, what is there goes round; the first stage then stands before the loop, unless the
+        tile that it takes is left as the loop leaves one."""
         (got,), (put,) = ([kitsune_label(op.operands[0]) for op in ops] for ops in (block.stage.gets, block.stage.puts))
         last = kitsune_label(block.stages[-1].puts[0].operands[0])
-        begin, outside = int(_rolls(block, self._program)), dict(self._tiles)
-        if begin:
-            self._stage(block, 0)
-            tile = self._tiles[put]
-        else:
+        rolling, outside, begin = rolls(block, self._program), dict(self._tiles), 0
+        if not rolling:
             self.products.background.settle()
-            tile = self._tiles[got]
+        elif not follows_alike(block, self._program):
+            self._stage(block, 0)
+            begin = 1
+        tile = self._tiles[put if begin else got]
         if isinstance(tile, Stash):
             self._tiles[last] = self._loop_of_stashes(block, got, tile)
             return
@@ -76,7 +76,7 @@ class Consumer:
         words = list(tile.held)
 
         def handed_on(tile: Fragment) -> list[ir.Value]:
-            sums = self.products.registers() if begin else []
+            sums = self.products.registers() if rolling else []
             return [*self._rings.state(), *(tile.held[key] for key in words), *sums]
 
         def taken_up(number: Int, carried: list[ir.Value]) -> Fragment:
@@ -84,7 +84,7 @@ class Consumer:
             self.products.background.clear()
             known = self._rings.resume(carried)
             there = dict(zip(words, known))
-            if not begin:
+            if not rolling:
                 self.products.free.clear()
                 return tile.with_held(there)
             self.products.take_registers(known[len(words) :])
@@ -95,7 +95,7 @@ class Consumer:
         def body(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             self._tiles[got] = taken_up(number, carried)
             self._stage(block, number)
-            if not begin:
+            if not rolling:
                 self.products.background.settle()
             result = self._tiles[put]
             assert isinstance(result, Fragment)
@@ -166,14 +166,3 @@ class Consumer:
         place = device.add(device.mul(number, block.vector_step), at)
         pointer = device.offset(self._around.vectors, place, ir.IntegerType.get_signless(8))
         return PairedMemory(pointer, element_of(value), shape, stride)
-
-
-def _rolls(block: Block, program: Program) -> bool:
-    """Whether each of a block's equal stages begins while the tile of the one before is worked on: the stage is one
-    product, whose tile is computed from its sums and residents."""
-    nest, *others = block.nests
-    if others or nest.kind != PRODUCT or nest.op is None:
-        return False
-    product = block.products[hash(nest.op.results[0])]
-    only_operands = all(is_only_operand(get.results[0]) for get in block.stage.gets)
-    return product.sets > 1 and is_deferred(nest) and only_operands and hash(nest.value) not in program.stashes

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.form import form_of
+from kitsune_mlir.mlir import ir
 
 
 def equal_runs(stages: list[kitsune.StageOp]) -> Iterator[list[kitsune.StageOp]]:
@@ -18,6 +19,17 @@ def equal_runs(stages: list[kitsune.StageOp]) -> Iterator[list[kitsune.StageOp]]
             end += 1
         yield stages[at:end]
         at = end
+
+
+def feeds_alike(first: kitsune.StageOp, second: kitsune.StageOp) -> bool:
+    """Whether the first alone feeds the second, and both do the same to the sums of their products, up to residents."""
+    return _feeds_only(first, second) and form_of(_behind_products(first)) == form_of(_behind_products(second))
+
+
+def _behind_products(stage: kitsune.StageOp) -> list[ir.Operation]:
+    """What a stage does but for its products and their operands."""
+    ops = [op.operation for op in stage.block.operations]
+    return [op for op in ops if op not in (*stage.gets, *stage.loads) and op.name != "linalg.matmul"]
 
 
 def _are_equal(first: kitsune.StageOp, second: kitsune.StageOp) -> bool:

@@ -51,7 +51,17 @@ def row_bytes(value: ir.Value) -> int:
 def _can_be_widened(whole: ir.Value) -> bool:
     """Whether products alone read a tensor of two dimensions, so that its rows may be made longer for them."""
     loads = [use.owner.operation for use in whole.uses if use.owner.operation.name == kitsune.LoadOp.OPERATION_NAME]
-    return len(shape_of(whole)) == 2 and all(is_only_operand(load.results[0]) for load in loads)
+    return len(shape_of(whole)) == 2 and all(_is_only_part_of_operands(load.results[0]) for load in loads)
+
+
+def _is_only_part_of_operands(value: ir.Value) -> bool:
+    """Whether nothing but products reads a tile, by itself or beside others."""
+    readers = [use.owner.operation for use in value.uses]
+    return all(
+        op.name == "tensor.concat" and value in parts_of(op.results[0]) and _is_only_part_of_operands(op.results[0])
+        for op in readers
+        if op.name not in ("linalg.matmul", "tensor.dim")
+    )
 
 
 def is_held(nest: Nest) -> bool:

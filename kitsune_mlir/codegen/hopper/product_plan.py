@@ -52,6 +52,11 @@ class Segment:
         columns = min(self.chunk_columns, self.width - chunk * self.chunk_columns)
         return -(-columns * self.nbytes // STEP_BYTES)
 
+    def is_whole(self, chunk: int) -> bool:
+        """Whether a chunk has all the columns of a box: behind a smaller one lie columns of what follows, in a packed
+        weight."""
+        return (chunk + 1) * self.chunk_columns <= self.width
+
     def boxes(self, turn: Turn) -> Iterator[tuple[int, int, bool]]:
         """The boxes of weights that a chunk meets: number of the set, columns to add for the piece, whether it is the
         last."""
@@ -88,6 +93,11 @@ class Product:
     def nbytes(self) -> int:
         """Of an element of the operands."""
         return self.segments[0].nbytes
+
+    @property
+    def chunks(self) -> int:
+        """Of all its segments."""
+        return sum(segment.chunks for segment in self.segments)
 
     @property
     def passes(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import groupby
 
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
@@ -19,11 +20,13 @@ from .rings import Rings, Used
 from .stash import Stash
 from .stores import Boxes
 
-LONG = 4  # chunks of a streamed operand from which a product is a loop
+LONG = 4  # chunks of streamed operands; a product of more is a loop
+STEPS = wgmma.BOX_ROW // wgmma.STEP_BYTES  # of a chunk
 Operand = Fragment | Stash | None
 Words = ir.Value | list[ir.Value]  # a descriptor, or what is in registers
 Sums = list[ir.Value]
 Ready = Callable[[int, Sums], None]
+At = tuple[Segment, int, int, Operand]  # a chunk's segment, its part and number there, the operand
 
 
 class Products:
@@ -50,11 +53,13 @@ class Products:
         """One pass over k. `ready` is called, in code, with the number of a set and its sums, as soon as they are
         there: the next set's products may run then. An operand that comes through a ring is None; of an exchanged tile
         it is the CTA's own share."""
-        first = product.segments[0]
-        if len(operands) == 1 and first.rows_map is not None and first.chunks > LONG:
-            (self._looped if product.nbytes == 2 else self._summed)(product, first, ready)
-        elif first.pieces > 1:
+        long = product.chunks > LONG and all(segment.rows_map is not None for segment in product.segments)
+        if product.segments[0].pieces > 1:
             self._exact(product, operands, ready)
+        elif long and product.nbytes == 2:
+            self._looped(product, ready)
+        elif long and all(segment.is_whole(segment.chunks - 1) for segment in product.segments[:-1]):
+            self._summed(product, ready)
         else:
             self._unrolled(product, operands, ready)
 
@@ -96,7 +101,7 @@ class Products:
                 warps.barrier(self._boxes.barrier, wgmma.THREADS)
             self.rings.exchange.release()
 
-    def _chunks(self, product: Product, operands: list[Operand]) -> Iterator[tuple[Segment, int, int, Operand]]:
+    def _chunks(self, product: Product, operands: list[Operand]) -> Iterator[At]:
         for segment, operand in zip(product.segments, operands):
             for leg in segment.legs:
                 for part in range(segment.parts):
@@ -113,7 +118,7 @@ class Products:
             box = self.rings.exchange.box(part, chunk)
             return [wgmma.descriptor(box)] if segment.nbytes == 2 else self._read(segment, box, segment.steps(chunk))
         if isinstance(operand, Fragment):
-            start, steps = chunk * (wgmma.BOX_ROW // wgmma.STEP_BYTES), range(segment.steps(chunk))
+            start, steps = chunk * STEPS, range(segment.steps(chunk))
             words = [word for step in steps for word in operand.step(start + step)]
             return [words] if segment.nbytes == 2 else [*tf32.operands(words, segment.pieces)]
         box = self.streamed_box(self.rings.tile) if operand is None else operand.box(chunk)
@@ -150,8 +155,8 @@ class Products:
         """The warpgroup is done with these slots, but for when `unless` (i1) holds."""
         self.rings.release(used, self._boxes, unless)
 
-    def _looped(self, product: Product, segment: Segment, ready: Ready) -> None:
-        """The same, of one streamed operand with many chunks: a loop over k."""
+    def _looped(self, product: Product, ready: Ready) -> None:
+        """The same, of streamed operands with many chunks: a loop over k."""
         rings, (turn,), count = self.rings, product.turns(), product.columns // 2
         self.background.settle()
 
@@ -172,52 +177,66 @@ class Products:
         assert rings.tile is not None
         start = [x for one in turn for x in self._begin(product, one)]
         start += [*_numbers((rings.weight, rings.tile)), *rings.state()]
-        results = device.loop(0, segment.chunks, 1, chunk, start)
+        results = device.loop(0, product.chunks, 1, chunk, start)
         last = results[len(turn) * count :]
         rings.resume(last[4:])
         for one in turn:
             self._end(one, results[one * count : (one + 1) * count], 0, ready)
         self.rings.release((Slot(*last[:2]), Slot(*last[2:4])), self._boxes)
 
-    def _summed(self, product: Product, segment: Segment, ready: Ready) -> None:
+    def _summed(self, product: Product, ready: Ready) -> None:
         """The same of f32 elements, in one set. Their words are read anew for each chunk, whose products end before the
         next are read."""
-        rings, count, full = self.rings, product.columns // 2, segment.pieces == 2
+        rings, count = self.rings, product.columns // 2
         self.background.settle()
 
         def chunk(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-            total, rest = carried[:count], carried[count:]
-            rings.resume(rest[-len(rings.state()) :])
-            steps = wgmma.BOX_ROW // wgmma.STEP_BYTES
-            words = self._read(segment, self.streamed_box(self.rings.tile), steps)
-            if full:
-                added = self._exact_chunk(product, rest[:count], words, steps, True)
-                return [*wgmma.add(total, added), *added, *rings.state()]
-            total = self.multiply(product, total, words[0], steps, device.equal(number, 0))
+            rings.resume(carried[count:])
+            (words,) = self._read(product.segments[0], self.streamed_box(rings.tile), STEPS)
+            total = self.multiply(product, carried[:count], words, STEPS, device.equal(number, 0))
             used = rings.step_on(True)
             total = wgmma.wait_for(total)
             rings.release(used, self._boxes)
             return [*total, *rings.state()]
 
-        start = self._begin(product, 0)
-        if full:
-            start = [*wgmma.zeros(product.columns), *start]
-        results = device.loop(0, segment.chunks, 1, chunk, [*start, *rings.state()])
-        rings.resume(results[-len(rings.state()) :])
+        results = device.loop(0, product.chunks, 1, chunk, [*self._begin(product, 0), *rings.state()])
+        rings.resume(results[count:])
         self.free[0] = partial(list, results[:count])
         ready(0, results[:count])
 
     def _exact(self, product: Product, operands: list[Operand], ready: Ready) -> None:
-        """Products of f32 elements in full precision, in one set: chunk by chunk, all in the same registers."""
+        """Products of f32 elements in full precision, in one set: chunk by chunk, all in the same registers; many whole
+        chunks of streamed operands in a loop."""
         self.background.settle()
         added, total = self._begin(product, 0), wgmma.zeros(product.columns)
-        for segment, part, chunk, operand in self._chunks(product, operands):
-            words = self._operand(segment, part, chunk, operand)
-            added = self._exact_chunk(product, added, words, segment.steps(chunk), segment.rows_map is not None)
-            total = wgmma.add(total, added)
+        for repeats, run in groupby(self._chunks(product, operands), _repeats):
+            chunks = list(run)
+            if repeats and len(chunks) > LONG:
+                added, total = self._exact_loop(product, chunks[0][0], len(chunks), added, total)
+                continue
+            for segment, part, chunk, operand in chunks:
+                words = self._operand(segment, part, chunk, operand)
+                added = self._exact_chunk(product, added, words, segment.steps(chunk), segment.rows_map is not None)
+                total = wgmma.add(total, added)
         self.free[0] = partial(list, added)
         ready(0, total)
         self._free_exchange(product)
+
+    def _exact_loop(
+        self, product: Product, segment: Segment, chunks: int, added: Sums, total: Sums
+    ) -> tuple[Sums, Sums]:
+        """So many streamed chunks from a segment on: the last one's sums, and those of all."""
+        rings, count = self.rings, len(total)
+
+        def chunk(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+            rings.resume(carried[2 * count :])
+            words = self._read(segment, self.streamed_box(rings.tile), STEPS)
+            added = self._exact_chunk(product, carried[:count], words, STEPS, True)
+            return [*added, *wgmma.add(carried[count : 2 * count], added), *rings.state()]
+
+        results = device.loop(0, chunks, 1, chunk, [*added, *total, *rings.state()])
+        rings.resume(results[2 * count :])
+        return results[:count], results[count : 2 * count]
 
     def _exact_chunk(self, product: Product, spare: Sums, words: list[Words], steps: int, streamed: bool) -> Sums:
         """The sums of one chunk in the registers `spare`, small terms first; `streamed` says that its tile's slot is
@@ -258,6 +277,12 @@ class Products:
         self.background.settle()
         self.rings.resume(device.loop(0, product.n, product.columns, body, self.rings.state()))
         self.free.clear()
+
+
+def _repeats(at: At) -> bool:
+    """Whether a chunk is like others before and behind it: a whole one that is streamed."""
+    segment, _, chunk, _ = at
+    return segment.rows_map is not None and segment.is_whole(chunk)
 
 
 def _numbers(used: Used) -> list[ir.Value]:

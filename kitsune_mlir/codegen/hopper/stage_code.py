@@ -170,7 +170,7 @@ class StageCode:
 
     def _epilogue(self, nest: Nest, lanes: Lanes) -> Epilogue:
         assert nest.op is not None
-        total, adds = nest.op.results[0], None if _starts_from_zero(nest.op) else nest.op.operands[2]
+        total, adds = nest.op.results[0], None if starts_from_zero(nest.op) else nest.op.operands[2]
         product = self.block.products[hash(total)]
         whole = product.n % BLOCK == 0 and self.at.stash(nest.value) is None
         defers = product.sets > 1 and is_deferred(nest) and whole
@@ -285,6 +285,6 @@ class RowValues(Memory):
         return self._tile.values[0, self._tile.lanes.half(index[0]), 0]
 
 
-def _starts_from_zero(op: ir.Operation) -> bool:
+def starts_from_zero(op: ir.Operation) -> bool:
     init = rows.init_of(op.operands[2])
     return init.scalar is not None and is_zero(init.scalar)

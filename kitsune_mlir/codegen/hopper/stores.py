@@ -132,15 +132,18 @@ class Outbox:
     boxes: Boxes
 
     def store(self, map_: int, tile: Fragment, columns: int, at: tuple[Int, Int]) -> None:
-        """Sends `columns` columns of a tile to the column and row `at` of an output."""
+        """Sends `columns` columns of a tile to the column and row `at` of an output, when no products are in flight. It
+        branches: without, ptxas lacks registers for a loop over layers before it (C7512)."""
         for box in range(boxes_of(columns, element_bytes(tile.element))):
-            self.claim(box)
+            with device.when(self.boxes.leader):
+                tma.wait_read(BOXES - 1 if box else 0)
+            warps.barrier(self.boxes.barrier, THREADS)
             self.write(tile, box)
             self.depart(map_, tile, box, at)
 
     def claim(self, box: int) -> None:
-        """Before box `box` of a tile is written: what left from that place in shared memory has been read. All three
-        have no branches, products may be in flight."""
+        """Before box `box` of a tile is written: what left from that place in shared memory has been read. This,
+        `write` and `depart` have no branches, products may be in flight."""
         tma.wait_read(BOXES - 1 if box else 0)  # the leader alone has stored
         warps.barrier(self.boxes.barrier, THREADS)
 
