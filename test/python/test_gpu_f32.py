@@ -87,9 +87,10 @@ def test_infinities_and_no_numbers(shape, tile, precision, small_gpu):  # noqa: 
     other: come out where torch has them, and nowhere else."""
     inf, nan = float("inf"), float("nan")
     model, x = mlp((64, 24)).eval(), torch.randn(12, 64)
-    x[::2], x[0, 3], x[2, 5], x[4, 7], x[6, 9], x[8, :2] = x[::2].bfloat16(), inf, -inf, nan, 0, torch.tensor([inf, -inf])
+    w = model[0].weight
+    x[::2], x[0, 3], x[2, 5], x[4, 7], x[6, 9] = x[::2].bfloat16(), inf, -inf, nan, 0
+    x[8, :2] = torch.tensor([inf, -inf])
     with torch.no_grad():
-        w = model[0].weight
         w[::2] = w[::2].bfloat16()
         w[0, 3], w[1, 5], w[2, 9], w[3, 11], w[4, 11], w[5, 3] = inf, inf, -inf, inf, nan, 0
         w[6, 20:22], w[7, 5] = inf, -inf

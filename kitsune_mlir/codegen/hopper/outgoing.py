@@ -94,6 +94,8 @@ class Outgoing:
     def _store_directly(self, tile: Fragment, memory: PairedMemory, blocks: range) -> None:
         """Thread by thread: what the copy engine cannot store."""
         lanes, width = tile.lanes, tile.width
+        for block in blocks:
+            tile.make(block)
         for h in HALVES:
             with device.when(device.less(lanes.rows[h], self._around.valid)):
                 for block, e in itertools.product(blocks, (0, 1)):

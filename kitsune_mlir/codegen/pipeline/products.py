@@ -221,8 +221,8 @@ def _rounded(x: ir.Value) -> ir.Value:
 
 
 def split(x: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """An f32 as a sum of two tf32 numbers, its upper bits and what is left of it, neither of the other sign. Those of an
-    infinity are the largest number and the infinity: low parts meet upper bits alone, which are 0 only of 0 and of
+    """An f32 as a sum of two tf32 numbers, its upper bits and what is left of it, neither of the other sign. Those of
+    an infinity are the largest number and the infinity: low parts meet upper bits alone, which are 0 only of 0 and of
     numbers too small for tf32 (below 2^-136). Such a one times an infinity is not a number, as 0 times it is."""
     f32, i32 = ir.F32Type.get(), device.i32()
     least, most = (arith.constant(f32, sign * LARGEST) for sign in (-1, 1))
