@@ -90,6 +90,12 @@ class Fragment:
                     self.word(block, h)
         return self
 
+    def pin(self) -> None:
+        """Has f32 elements kept as they are: LLVM would make a sum with one, where that is a product, a single
+        instruction, and keep both factors for it."""
+        for place, x in self.values.items():
+            self.values[place] = device.assembly("mov.b32 $0, $1;", "=f,f", [x], x.type)
+
     @property
     def width(self) -> int:
         width = 1

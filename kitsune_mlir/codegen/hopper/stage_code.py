@@ -158,8 +158,8 @@ class StageCode:
 
     def _tile(self, nest: Nest, lanes: Lanes, start: Int, evaluator: Evaluator, columns: int) -> None:
         """Computes a nest's tile, `columns` of it from column `start` on, where `lanes` stand; keeps and stores it.
-        Those of f32 elements that are not kept are computed as they leave, box by box: ptxas works ahead, and has not the
-        registers to do so for all at once."""
+        Those of f32 elements that are not kept are computed as they leave, box by box: ptxas works ahead, and registers
+        do not hold what it would compute of all at once."""
         element = element_of(nest.value)
         tile = Fragment(lanes, element, shape_of(nest.value))
         packs = is_packed(element) and not (nest.kind == PRODUCT and is_read_here(nest.value))
@@ -178,6 +178,8 @@ class StageCode:
         if is_packed(element) or is_held(nest) and stash is None:
             for block in range(blocks_of(columns)):
                 compute(block)
+            if not is_packed(element):
+                tile.pin()
         else:
             tile.compute = compute
         if stash is not None:
