@@ -88,6 +88,16 @@ def test_wide_product():
 
 
 @pytest.mark.parametrize(
+    "inputs, outputs, after, dtype",
+    [(1536, 512, nn.SiLU, BF16), (128, 256, nn.ReLU, F16), (320, 1000, nn.GELU, BF16), (8192, 8192, nn.Identity, F16)],
+    ids=str,
+)
+def test_pingpong(inputs, outputs, after, dtype):
+    model = nn.Sequential(nn.Linear(inputs, outputs), after()).to(dtype)
+    check(model, (torch.empty(65536 if inputs < 8192 else 8192, inputs, dtype=dtype),))
+
+
+@pytest.mark.parametrize(
     "widths, between, exact",
     [
         ((128,) * 5, nn.GELU, "highest"),

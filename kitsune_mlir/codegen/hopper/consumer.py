@@ -20,6 +20,7 @@ from .epilogue import is_deferred
 from .fragments import Fragment, Lanes, PairedMemory, rows_of_tile
 from .operands import is_only_operand
 from .outgoing import Around, Outgoing
+from .pingpong import Pieces
 from .products import Products
 from .program import Block, Program
 from .rings import Rings
@@ -32,11 +33,11 @@ class Consumer:
 
     def __init__(self, program: Program, lanes: Lanes, rings: Rings, around: Around):
         self._program, self._lanes, self._rings, self._around = program, lanes, rings, around
-        self._products = Products(rings, around.boxes)
+        self.products = Products(rings, around.boxes)
         self._outgoing = Outgoing(program, around)
         self._tiles: dict[str, Fragment | Stash | RowValues] = {}  # by queue
         shares = {columns: self._share_lanes(columns) for columns in program.shares}
-        self._place = Place(program, lanes, shares, around, self._products, self._outgoing)
+        self._place = Place(program, lanes, shares, around, self.products, self._outgoing)
 
     def _share_lanes(self, columns: int) -> tuple[Lanes, Int]:
         """The thread in the CTA's share of a tile, of so many columns, and the share's first column."""
@@ -53,7 +54,7 @@ class Consumer:
                     self._stage(block, 0)
                 else:
                     self._loop(block)
-        self._products.background.settle()
+        self.products.background.settle()
 
     def _loop(self, block: Block) -> None:
         """Equal stages: the tile between them and the rings' slots go round. Of a tile that is still being worked on
@@ -65,7 +66,7 @@ class Consumer:
             self._stage(block, 0)
             tile = self._tiles[put]
         else:
-            self._products.background.settle()
+            self.products.background.settle()
             tile = self._tiles[got]
         if isinstance(tile, Stash):
             self._tiles[last] = self._loop_of_stashes(block, got, tile)
@@ -75,18 +76,18 @@ class Consumer:
         words = list(tile.held)
 
         def handed_on(tile: Fragment) -> list[ir.Value]:
-            sums = self._products.registers() if begin else []
+            sums = self.products.registers() if begin else []
             return [*self._rings.state(), *(tile.held[key] for key in words), *sums]
 
         def taken_up(number: Int, carried: list[ir.Value]) -> Fragment:
             """The tile that stage `number` works on."""
-            self._products.background.clear()
+            self.products.background.clear()
             known = self._rings.resume(carried)
             there = dict(zip(words, known))
             if not begin:
-                self._products.free.clear()
+                self.products.free.clear()
                 return tile.with_held(there)
-            self._products.take_registers(known[len(words) :])
+            self.products.take_registers(known[len(words) :])
             before = device.sub(number, 1)
             stage = StageCode(self._place, block, before, self._residents(block, before))
             return stage.resume(next(iter(block.nests)), there)
@@ -95,7 +96,7 @@ class Consumer:
             self._tiles[got] = taken_up(number, carried)
             self._stage(block, number)
             if not begin:
-                self._products.background.settle()
+                self.products.background.settle()
             result = self._tiles[put]
             assert isinstance(result, Fragment)
             return handed_on(result)
@@ -109,20 +110,29 @@ class Consumer:
 
         def body(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             self._rings.resume(carried)
-            self._products.free.clear()
+            self.products.free.clear()
             self._tiles[got] = tile
             self._stage(block, number)
             return self._rings.state()
 
         self._rings.resume(device.loop(0, len(block.stages), 1, body, self._rings.state()))
-        self._products.free.clear()
+        self.products.free.clear()
         return tile
 
     def _residents(self, block: Block, number: Int) -> dict[int, Memory]:
         return {hash(value): self._resident(block, value, number) for value in block.stage.residents}
 
-    def _stage(self, block: Block, number: Int) -> None:
-        """Stage `number` of a block."""
+    def leave(self, number: int, sums: list[ir.Value], row: ir.Value) -> Pieces:
+        """Of the only product: pieces that compute and store the columns of one set of its sums (pingpong.py), from
+        `row` (i32) of the outputs on."""
+        (block,) = self._program.blocks
+        with block.stage.operation.location:
+            nest = next(nest for nest in block.nests if nest.kind == PRODUCT)
+            code = StageCode(self._place, block, 0, self._memories(block, 0))
+            yield from code.leave(nest, number, sums, row)
+
+    def _memories(self, block: Block, number: Int) -> dict[int, Memory]:
+        """Where the values stand that stage `number` of a block reads."""
         memories: dict[int, Memory] = {}
         for get in block.stage.gets:
             if (label := kitsune_label(get.operands[0])) not in self._around.queues:
@@ -130,7 +140,11 @@ class Consumer:
         for load in block.stage.loads:
             whole, tile = self._around.tensors[hash(load.operands[0])], load.results[0]
             memories[hash(tile)] = rows_of_tile(whole, tile, self._around.first_row, self._lanes)
-        memories |= self._residents(block, number)
+        return memories | self._residents(block, number)
+
+    def _stage(self, block: Block, number: Int) -> None:
+        """Stage `number` of a block."""
+        memories = self._memories(block, number)
         stage = StageCode(self._place, block, number, memories)
         for nest in block.nests:
             with (nest.op or nest.value.owner).location:

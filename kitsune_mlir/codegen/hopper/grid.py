@@ -36,7 +36,7 @@ class Tiles:
         height = device.value(device.least(device.sub(self._down, first), most))
         row = device.add(first, arith.remui(inside, height))
         column = arith.divui(inside, height)
-        return self._row(row), device.mul(column, self._product.columns)
+        return self._row(row), device.mul(column, self._product.pass_columns)
 
     def _row(self, number: ir.Value) -> ir.Value:
         """The first row of the CTA's tile among those of the cluster."""

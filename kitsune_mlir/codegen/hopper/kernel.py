@@ -11,10 +11,11 @@ the rings of weights filled. Between roles, tiles go through rings in L2 (tile_r
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kitsune_mlir.codegen.pipeline import counters, device
+from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.role import streamed
 from kitsune_mlir.codegen.pipeline.watch import Waits
 from kitsune_mlir.dialects import kitsune
@@ -31,7 +32,9 @@ from .grid import Tiles
 from .layout import CONSUMERS, TILE_SLOT_BYTES, VECTORS_AT, Layout, lay_out
 from .mbarrier import Ring
 from .outgoing import Around
+from .pingpong import PingPong
 from .producer import Producer
+from .product_plan import Product
 from .program import TILE_ROWS, Program
 from .rings import Rings
 from .stores import Boxes, Outbox
@@ -41,6 +44,7 @@ from .tma import TensorMap
 THREADS = (1 + CONSUMERS) * wgmma.THREADS
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 24, 240  # of the 168 each that a launch gives
 CHAINED = "chained"
+Body = Callable[[ir.Value, ir.Value, ir.Value | None, list[ir.Value]], list[ir.Value]]
 
 
 @dataclass(frozen=True)
@@ -217,25 +221,30 @@ class ChainedKernel:
 
             device.loop(device.thread(), vector.nbytes // size, THREADS, copy)
 
-    def _tiles(self, frame: _Frame, rings: Rings, body: Callable[[ir.Value, ir.Value, ir.Value | None], None]) -> None:
-        """A loop over the cluster's tiles; `body` takes a tile's number, the CTA's first row and first column."""
-        role, ctas = frame.role, self.cluster
+    def _tiles(self, frame: _Frame, rings: Rings, body: Body, carried: Sequence[ir.Value] = ()) -> list[ir.Value]:
+        """A loop over the cluster's tiles; `body` takes a tile's number, the CTA's first row and first column, and what
+        is `carried` from tile to tile, which it gives back."""
+        clusters = device.div(device.ctas() if len(self.roles) == 1 else frame.role.ctas, self.cluster)
 
         def tile(number: ir.Value, state: list[ir.Value]) -> list[ir.Value]:
-            rings.resume(state)
+            rest = rings.resume(state)
             with waits.at_tile(number):
-                body(number, *frame.grid.start(number))
-            return rings.state()
+                rest = body(number, *frame.grid.start(number), rest)
+            return [*rings.state(), *rest]
 
-        first = device.div(device.sub(device.cta(), role.first), ctas)
-        clusters = device.div(device.ctas() if len(self.roles) == 1 else role.ctas, ctas)
-        device.loop(first, frame.grid.count, clusters, tile, rings.state())
+        start = [*rings.state(), *carried]
+        return rings.resume(device.loop(self._first_tile(frame), frame.grid.count, clusters, tile, start))
+
+    def _first_tile(self, frame: _Frame) -> Int:
+        """The cluster's first."""
+        return device.div(device.sub(device.cta(), frame.role.first), self.cluster)
 
     def _produce(self, frame: _Frame) -> None:
         rings, queues = frame.rings(), frame.queues()
 
-        def body(number: ir.Value, row: ir.Value, column: ir.Value | None) -> None:
+        def body(number: ir.Value, row: ir.Value, column: ir.Value | None, _: list[ir.Value]) -> list[ir.Value]:
             Producer(frame.role.program, frame.maps, rings, row, column, number, queues).emit()
+            return []
 
         self._tiles(frame, rings, body)
 
@@ -253,7 +262,7 @@ class ChainedKernel:
         queues, program = frame.queues(), frame.role.program
         stashes = device.add(frame.base, frame.role.layout.stashes)
 
-        def body(number: ir.Value, row: ir.Value, column: ir.Value | None) -> None:
+        def consumer(number: ir.Value, row: ir.Value, column: ir.Value | None) -> Consumer:
             valid = device.least(device.sub(frame.grid.rows, row), TILE_ROWS)
             own = device.add(boxes.first_row, Boxes.of(warps.thread(), leader).own_row)
             own_rows, last = (device.value(own), device.value(device.add(own, 8))), device.sub(valid, 1)
@@ -263,11 +272,40 @@ class ChainedKernel:
                 *(tensors, outputs, frame.vectors, first_row, valid, boxes, outbox, column),
                 *(number, queues, stashes),
             )
-            Consumer(program, lanes, rings, around).emit()
+            return Consumer(program, lanes, rings, around)
 
-        self._tiles(frame, rings, body)
+        def body(number: ir.Value, row: ir.Value, column: ir.Value | None, _: list[ir.Value]) -> list[ir.Value]:
+            consumer(number, row, column).emit()
+            return []
+
+        if program.alternating is None:
+            self._tiles(frame, rings, body)
+        else:
+            self._alternate(frame, rings, program.alternating, consumer)
         if outbox is not None:
             outbox.finish()
+
+    def _alternate(self, frame: _Frame, rings: Rings, product: Product, consumer: Callable[..., Consumer]) -> None:
+        """Tiles of a product in two sets of sums, the second of which leaves while the next tile begins (pingpong.py).
+        What there is to leave before the first tile goes beyond the last row."""
+        first, rows = self._first_tile(frame), frame.grid.rows
+        start = [x for x in frame.grid.start(device.value(first)) if x is not None]
+
+        def body(number: ir.Value, row: ir.Value, column: ir.Value | None, carried: list[ir.Value]) -> list[ir.Value]:
+            at, is_first = _at(carried[: len(start)]), device.equal(number, first)
+            before, now = consumer(number, *at), consumer(number, row, column)
+            stored = arith.select(is_first, rows, at[0])
+            pingpong = PingPong(product, now.products, is_first)
+            leave = (lambda sums: now.leave(0, sums, row)), (lambda sums: before.leave(1, sums, stored))
+            left = pingpong.tile(carried[len(start) :], *leave)
+            return [row, *([] if column is None else [column]), *left]
+
+        left = self._tiles(frame, rings, body, [*start, *PingPong.begin(product, rings)])
+        sums = PingPong.end(product, left[len(start) :])
+        with device.when(device.less(first, frame.grid.count)):
+            at = _at(left[: len(start)])
+            for piece in consumer(device.value(first), *at).leave(1, sums, at[0]):
+                piece()
 
     def _exchange(self, frame: _Frame, own: Boxes) -> Exchange:
         layout, boxes = frame.role.layout, frame.role.program.exchanged_boxes
@@ -285,3 +323,8 @@ class ChainedKernel:
         waits.leave_if_reported()
         with device.when(device.equal(device.thread(), 0)):
             counters.finish(kernel.workspace, self.counter_bytes, self.ctas)
+
+
+def _at(place: list[ir.Value]) -> tuple[ir.Value, ir.Value | None]:
+    """Row and column of a tile."""
+    return place[0], place[1] if len(place) > 1 else None

@@ -52,10 +52,11 @@ def lay_out(program: Program, shared_bytes: int) -> Layout:
     outboxes = boxes + CONSUMERS * exchange.tiles_bytes(program.cluster, program.exchanged_boxes)
     leave = program.store_maps or program.put_maps or program.exchanged_boxes
     tiles = outboxes + (CONSUMERS * stores.BYTES if leave else 0)
-    for tile_slots in (MOST_TILE_SLOTS, LEAST_SLOTS) if program.streams else (0,):
+    fewest = MOST_TILE_SLOTS if program.alternating else LEAST_SLOTS  # a group of chunks stays for both sets
+    for tile_slots in (MOST_TILE_SLOTS, fewest) if program.streams else (0,):
         weights = tiles + tile_slots * TILE_SLOT_BYTES
         slots = min(MOST_SLOTS, (shared_bytes - weights) // slot_bytes)
-        if slots > LEAST_SLOTS or slots == LEAST_SLOTS and tile_slots <= LEAST_SLOTS:
+        if slots > LEAST_SLOTS or slots == LEAST_SLOTS and tile_slots <= fewest:
             return Layout(sums, stashes, boxes, outboxes, tiles, weights, tile_slots, slots, slot_bytes)
     raise UnsupportedError(f"{tiles} bytes of vectors and tiles leave no room for weights in shared memory")
 

@@ -35,7 +35,7 @@ def check_pressure(program: Program) -> None:
                 died[key] = number
             if nest.kind == PRODUCT and nest.op is not None:
                 product = block.products[hash(nest.op.results[0])]
-                sums[number] = product.sets * product.columns // 2 + _operand_registers(product)
+                sums[number] = product.pass_columns // 2 + _operand_registers(product)
             if is_held(nest) and hash(nest.value) not in program.stashes:
                 for value in nest.values:
                     born[hash(value)] = number, registers_of(value) // program.cluster

@@ -67,7 +67,7 @@ class Producer:
             if self.first_column is not None:
                 self._product(product, first_map, self.first_column)
             else:
-                step = product.columns * product.sets
+                step = product.pass_columns
                 one_pass = partial(self._pass, product, first_map, share)
                 self._repeat(0, product.n, step, one_pass)
 
@@ -76,10 +76,27 @@ class Producer:
 
     def _product(self, product: Product, first_map: Int, n: Int) -> None:
         """The columns from `n` on."""
+        if product.alternates:
+            self._alternating(product, first_map, n)
+            return
         for turn in product.turns():
             for segment in product.segments:
                 for leg in segment.legs:
                     self._repeat(0, segment.parts, 1, partial(self._part, product, turn, segment, leg, first_map, n))
+
+    def _alternating(self, product: Product, first_map: Int, n: Int) -> None:
+        """In groups of chunks, each for one set and then for the other; the tile's chunk is loaded for the first."""
+        (segment,), groups = product.segments, product.groups
+
+        def group(start: Int, chunks: int) -> None:
+            for number in (0, 1):
+                for chunk in range(chunks):
+                    at = device.add(start, chunk)
+                    self._chunk(product, (number,), segment, first_map, n, segment.start, at, loads=number == 0)
+
+        group(0, groups.first)
+        self._repeat(1, 1 + groups.middle, 1, lambda number: group(device.mul(number, groups.first), groups.first))
+        group((1 + groups.middle) * groups.first, groups.last)
 
     def _part(
         self, product: Product, turn: Turn, segment: Segment, leg: range, first_map: Int, n: Int, part: Int
@@ -92,11 +109,20 @@ class Producer:
         self._repeat(leg.start, leg.stop, 1, partial(self._chunk, product, turn, segment, first_map, n, start))
 
     def _chunk(
-        self, product: Product, turn: Turn, segment: Segment, first_map: Int, n: Int, start: Int, chunk: Int
+        self,
+        product: Product,
+        turn: Turn,
+        segment: Segment,
+        first_map: Int,
+        n: Int,
+        start: Int,
+        chunk: Int,
+        loads: bool = True,
     ) -> None:
+        """`loads` says to load the tile's chunk too, where it is streamed."""
         column = device.mul(chunk, segment.chunk_columns)
-        if streamed := segment.rows_map is not None:
-            assert self.rings.tiles is not None and self.rings.tile is not None
+        if streamed := loads and segment.rows_map is not None:
+            assert segment.rows_map is not None and self.rings.tiles is not None and self.rings.tile is not None
             map_ = tma.map_pointer(self.maps, device.add(first_map, segment.rows_map))
             self._copy(self.rings.tiles, self.rings.tile, map_, [column, self._row(segment)], TILE_ROWS)
         map_ = tma.map_pointer(self.maps, device.add(first_map, segment.map))

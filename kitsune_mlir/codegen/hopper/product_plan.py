@@ -11,6 +11,7 @@ from kitsune_mlir.mlir import ir
 from .tf32 import packed_width
 from .wgmma import BOX_ROW, STEP_BYTES
 
+GROUP = 2  # chunks; of them a tile's ring holds two groups
 Turn = tuple[int, ...]  # the sets of sums that a product's chunks are multiplied for, one after another
 
 
@@ -59,10 +60,21 @@ class Segment:
             yield number, piece * low, (number, piece) == last
 
 
+@dataclass(frozen=True)
+class Groups:
+    """Chunks that sets of sums take in turn: the first group's, and each of `middle` more groups'; the last group's,
+    less than twice as many."""
+
+    first: int
+    middle: int
+    last: int
+
+
 @dataclass
 class Product:
     """One product: `n` columns of a CTA, in `sets` sets of registers of `columns` columns each, or else in passes.
-    `frees` says that it is the last to read the exchanged tile."""
+    `frees` says that it is the last to read the exchanged tile, `alternates` that its sets take groups of chunks in
+    turn (pingpong.py)."""
 
     op: ir.Operation
     n: int
@@ -70,6 +82,7 @@ class Product:
     segments: list[Segment]
     sets: int = 1
     frees: bool = False
+    alternates: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -78,7 +91,19 @@ class Product:
 
     @property
     def passes(self) -> int:
-        return -(-self.n // (self.columns * self.sets))
+        return -(-self.n // self.pass_columns)
+
+    @property
+    def pass_columns(self) -> int:
+        return self.columns * self.sets
+
+    @property
+    def groups(self) -> Groups:
+        """Of the chunks of one that alternates, at least two."""
+        (segment,) = self.segments
+        first = min(GROUP, segment.chunks // 2)
+        middle = segment.chunks // first - 2
+        return Groups(first, middle, segment.chunks - (1 + middle) * first)
 
     def turns(self) -> list[Turn]:
         """In which order. Set after set, so that one set's columns are worked on while the next is multiplied. A chunk

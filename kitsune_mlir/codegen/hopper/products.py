@@ -71,7 +71,7 @@ class Products:
                 (a,) = self._operand(segment, part, chunk, operand)
                 for one in turn:
                     start = sums.get(one) or self._begin(product, one)
-                    sums[one] = self._multiply(product, start, a, segment.steps(chunk), one not in sums)
+                    sums[one] = self.multiply(product, start, a, segment.steps(chunk), one not in sums)
                     for ended in whole:
                         self._end(ended, sums[ended], 1, ready)
                     whole = ()
@@ -116,7 +116,7 @@ class Products:
             start, steps = chunk * (wgmma.BOX_ROW // wgmma.STEP_BYTES), range(segment.steps(chunk))
             words = [word for step in steps for word in operand.step(start + step)]
             return [words] if segment.nbytes == 2 else [*tf32.operands(words, segment.pieces)]
-        box = self._streamed_box() if operand is None else operand.box(chunk)
+        box = self.streamed_box(self.rings.tile) if operand is None else operand.box(chunk)
         return [wgmma.descriptor(box)] if segment.nbytes == 2 else self._read(segment, box, segment.steps(chunk))
 
     def _read(self, segment: Segment, box: Int, steps: int) -> list[Words]:
@@ -136,7 +136,7 @@ class Products:
         self.free[number] = partial(list, whole)
         ready(number, whole)
 
-    def _multiply(
+    def multiply(
         self, product: Product, sums: Sums, a: Words, steps: int, first: ir.Value | bool, slot: Slot | None = None
     ) -> Sums:
         """Issues a chunk for one set of columns, with the weights in the next slot or in one that was waited for."""
@@ -145,6 +145,10 @@ class Products:
             self.rings.weights.wait_full(slot)
         b = wgmma.descriptor(self.rings.weights.place(slot))
         return wgmma.multiply(str(element_of(product.op.operands[1])), sums, a, b, steps, first)
+
+    def release(self, used: Used, unless: ir.Value | None = None) -> None:
+        """The warpgroup is done with these slots, but for when `unless` (i1) holds."""
+        self.rings.release(used, self._boxes, unless)
 
     def _looped(self, product: Product, segment: Segment, ready: Ready) -> None:
         """The same, of one streamed operand with many chunks: a loop over k."""
@@ -157,9 +161,9 @@ class Products:
             rings.resume(state)
             used: Used = Slot(*before[:2]), Slot(*before[2:])
             first = device.equal(number, 0)
-            a = wgmma.descriptor(self._streamed_box())
+            a = wgmma.descriptor(self.streamed_box(self.rings.tile))
             for one in turn:
-                sums[one] = self._multiply(product, sums[one], a, wgmma.CHUNK // wgmma.STEP, first)
+                sums[one] = self.multiply(product, sums[one], a, wgmma.CHUNK // wgmma.STEP, first)
                 wgmma.wait(1)
                 rings.release(used, self._boxes, unless=first if one == turn[0] else None)
                 used = rings.step_on(one == turn[-1])
@@ -185,11 +189,11 @@ class Products:
             total, rest = carried[:count], carried[count:]
             rings.resume(rest[-len(rings.state()) :])
             steps = wgmma.BOX_ROW // wgmma.STEP_BYTES
-            words = self._read(segment, self._streamed_box(), steps)
+            words = self._read(segment, self.streamed_box(self.rings.tile), steps)
             if full:
                 added = self._exact_chunk(product, rest[:count], words, steps, True)
                 return [*wgmma.add(total, added), *added, *rings.state()]
-            total = self._multiply(product, total, words[0], steps, device.equal(number, 0))
+            total = self.multiply(product, total, words[0], steps, device.equal(number, 0))
             used = rings.step_on(True)
             total = wgmma.wait_for(total)
             rings.release(used, self._boxes)
@@ -220,29 +224,27 @@ class Products:
         done with."""
         high, low = words
         upper = self.rings.weight
-        sums = self._multiply(product, spare, low, steps, True)
+        sums = self.multiply(product, spare, low, steps, True)
         used = [self.rings.step_on(False)]
-        sums = self._multiply(product, sums, high, steps, False)
-        sums = self._multiply(product, sums, high, steps, False, upper)
+        sums = self.multiply(product, sums, high, steps, False)
+        sums = self.multiply(product, sums, high, steps, False, upper)
         used.append(self.rings.step_on(streamed))
         sums = wgmma.wait_for(sums)
         for slots in used:
             self.rings.release(slots, self._boxes)
         return sums
 
-    def _streamed_box(self) -> Int:
-        """Waits for a box of the tile's rows; where those of the warpgroup begin."""
-        tiles, slot = self.rings.tiles, self.rings.tile
+    def streamed_box(self, slot: Slot | None, waits: bool = True) -> Int:
+        """A box of the tile's rows, which it waits for; where those of the warpgroup begin."""
+        tiles = self.rings.tiles
         assert tiles is not None and slot is not None
-        tiles.wait_full(slot)
+        if waits:
+            tiles.wait_full(slot)
         return device.add(tiles.place(slot), device.mul(self._boxes.first_row, wgmma.BOX_ROW))
 
     def each_pass(self, product: Product, lanes: Lanes, first: Int, each: Callable[[Lanes, Int], None]) -> None:
-        """Calls `each`, in code, for every pass over the product's columns, `first` and on, with the lanes standing
-        there and the pass's first column."""
-        if product.passes == 1:
-            each(lanes, first)
-            return
+        """Calls `each`, in code, for every one of several passes over the product's columns, `first` and on, with the
+        lanes standing there and the pass's first column."""
         limit = product.n if product.n % product.columns == 0 else None
 
         def body(start: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:

@@ -31,7 +31,8 @@ from . import stash
 from .chainable import check_stage
 from .equal_stages import equal_runs
 from .fragments import BLOCK, is_packed
-from .operands import is_exchanged, is_loaded, is_multiplied, is_read_here, is_streamed, parts_of, row_bytes
+from .operands import is_exchanged, is_loaded, is_read_here, is_streamed, parts_of, row_bytes
+from .pingpong import is_stored_whole, leaves_in_sets
 from .pressure import check_pressure
 from .product_plan import Product, Segment
 from .stores import boxes_of
@@ -87,7 +88,7 @@ class Program:
         self.rings = ring_places(pipeline)[0]
         self._sms, self._row_tiles = sms, _row_tiles(stages)
         products = [op for stage in stages for op in stage.block.operations if op.operation.name == "linalg.matmul"]
-        self._alone = len(products) == 1 and cluster == 1 and not self.rings
+        self._alone = len(products) == len(stages) == 1 and cluster == 1 and not self.rings
         self.tensors = [value for value in pipeline.inputs if rows.is_tensor(value)]
         self.results = pipeline.result_ops
         self._numbers = {hash(value): number for number, value in enumerate(self.tensors)}
@@ -132,7 +133,9 @@ class Program:
             first_map, first_byte = len(self.maps), self.vector_bytes
             nests = block.nests if number == 0 else StageNests(stage, self.on_chip)
             products = {
-                hash(nest.op.results[0]): self._product(nest) for nest in nests if nest.kind == PRODUCT and nest.op
+                hash(nest.op.results[0]): self._product(nest, nests)
+                for nest in nests
+                if nest.kind == PRODUCT and nest.op
             }
             vectors = self._stage_vectors(stage)
             if number == 0:
@@ -140,7 +143,7 @@ class Program:
                 block.map_step, block.vector_step = len(self.maps) - first_map, self.vector_bytes - first_byte
         return block
 
-    def _product(self, nest: Nest) -> Product:
+    def _product(self, nest: Nest, nests: StageNests) -> Product:
         op = nest.op
         assert op is not None
         weight, n = op.operands[1], self.share(shape_of(op.results[0])[1])
@@ -160,6 +163,9 @@ class Program:
         if self._alone and not nest.local and n > CHUNK:
             k = shape_of(op.operands[0])[1] * tensor_work(op)
             columns = min(columns, choose_columns(n, k, self._row_tiles, self._sms))
+        alternates = self._alone and leaves_in_sets(nest, nests, columns)
+        if alternates:
+            columns, sets = columns // 2, 2
         if nbytes == 4:
             return Product(op, n, columns, self._packed_segments(op, columns))
         segments, start = [], 0
@@ -169,7 +175,7 @@ class Program:
             parts = self.cluster if self.cluster > 1 and not is_loaded(value) else 1
             segments.append(Segment(value, start, width // parts, map_, self._rows_map(value), parts))
             start += width
-        return Product(op, n, columns, segments, sets)
+        return Product(op, n, columns, segments, sets, alternates=alternates)
 
     def _packed_segments(self, op: ir.Operation, columns: int) -> list[Segment]:
         """Of a product of f32 elements, and how its weight is laid out for it. In full precision a product a kernel is
@@ -299,7 +305,7 @@ class Program:
             tile = result.store.operands[0]
             element, width = element_of(tile), prod(shape_of(tile)[1:])
             stride = width * element_bytes(element)
-            if is_multiplied(element) and stride % 16 == 0:
+            if is_stored_whole(tile):
                 found[result.position] = len(self.maps)
                 self.maps.append(TensorMap(number, str(element), (width, None), (stride,), _box(element, ROWS)))
         return found
@@ -322,11 +328,12 @@ class Program:
     @property
     def grid_product(self) -> Product | None:
         """The product whose columns the grid deals out as well as rows: the only one, of several passes."""
-        products = self.products
-        if self.cluster > 1:
-            return None
-        only = len(products) == 1 and len(self.blocks[0].stages) == 1 and len(self.blocks) == 1 and not self.rings
-        return products[0] if only and products[0].passes > 1 else None
+        return self.products[0] if self._alone and self.products[0].passes > 1 else None
+
+    @property
+    def alternating(self) -> Product | None:
+        """The only product, where its two sets of sums take turns."""
+        return self.products[0] if self._alone and self.products[0].alternates else None
 
     @property
     def stash_boxes(self) -> int:

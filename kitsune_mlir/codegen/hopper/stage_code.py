@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -16,6 +16,7 @@ from kitsune_mlir.codegen.pipeline.memory import Memory, element_of, shape_of
 from kitsune_mlir.codegen.pipeline.nests import MAP, PRODUCT, Nest
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir
+from kitsune_mlir.traffic import element_bytes
 
 from .chainable import row_combiner
 from .epilogue import Epilogue, element_at, is_deferred
@@ -27,7 +28,8 @@ from .product_plan import Product
 from .products import Products
 from .program import Block, Program
 from .stash import Stash
-from .stores import BOX_BYTES
+from .stores import BOX_BYTES, STEPS
+from .wgmma import STEP_BYTES
 
 QUAD = (1, 2)  # lane distances between the four threads of a row
 
@@ -52,11 +54,16 @@ class Place:
 
     def each_pass(self, product: Product, each: Callable[[Lanes, Int], None]) -> None:
         """Calls `each`, in code, for every pass over the CTA's columns of a product."""
-        if self.around.first_column is not None and product.passes > 1:
-            first, limit = self.around.first_column, product.n if product.n % product.columns == 0 else None
-            each(self.lanes.shifted(first, limit), first)
-        else:
+        if self.around.first_column is None and product.passes > 1:
             self.products.each_pass(product, *self.shares[product.n], each)
+        else:
+            each(*self.dealt(product))
+
+    def dealt(self, product: Product) -> tuple[Lanes, Int]:
+        """Where the threads stand in the pass that the grid deals out, or in the only one, and its first column."""
+        if (first := self.around.first_column) is None:
+            return self.shares[product.n]
+        return self.lanes.shifted(first, product.n if product.n % product.pass_columns == 0 else None), first
 
     def stash(self, value: ir.Value) -> Stash | None:
         """Where a tile waits for a later product."""
@@ -105,7 +112,7 @@ class StageCode:
             if epilogue.defers:
                 self._hand_on(nest, epilogue)
             else:
-                self._tile(nest, lanes, start, epilogue.know_all(), min(product.n, product.columns * product.sets))
+                self._tile(nest, lanes, start, epilogue.know_all(), min(product.n, product.pass_columns))
 
         self.at.each_pass(product, one_pass)
 
@@ -119,6 +126,29 @@ class StageCode:
         epilogue.take(product.sets - 1, self.at.products.free[product.sets - 1]())
         self._hand_on(nest, epilogue)
         return epilogue.tile
+
+    def leave(self, nest: Nest, number: int, sums: list[ir.Value], row: ir.Value) -> Iterator[Callable[[], None]]:
+        """Pieces that compute the columns of one set of a product's sums and store them, from `row` (i32) of the output
+        on. A box that reaches into the next set leaves with that."""
+        assert nest.op is not None and self.at.around.outbox is not None
+        product, (store,) = self.block.products[hash(nest.op.results[0])], nest.stores
+        lanes, start = self.at.dealt(product)
+        epilogue, outbox = self._epilogue(nest, lanes), self.at.around.outbox
+        epilogue.take(number, sums)
+        columns = STEP_BYTES // element_bytes(epilogue.tile.element)  # of a step of a box
+        first, last = (at * product.columns // columns for at in (number, number + 1))
+        if number == product.sets - 1:
+            last = -(-last // STEPS) * STEPS
+        at = start, device.add(row, self.at.around.boxes.first_row)
+        for step in range(first, last):
+            box, inside = divmod(step, STEPS)
+            if inside == 0:
+                yield partial(outbox.claim, box)
+            for block in range(step * columns // BLOCK, (step + 1) * columns // BLOCK):
+                yield partial(epilogue.finish, block)
+            yield partial(outbox.write, epilogue.tile, box, range(inside, inside + 1))
+            if inside == STEPS - 1:
+                yield partial(outbox.depart, self.at.program.store_maps[store.position], epilogue.tile, box, at)
 
     def _epilogue(self, nest: Nest, lanes: Lanes) -> Epilogue:
         assert nest.op is not None

@@ -19,7 +19,8 @@ from .wgmma import BOX_ROW, ROWS, STEP_BYTES, THREADS
 BOXES = 2
 BOX_BYTES = ROWS * BOX_ROW
 BYTES = BOXES * BOX_BYTES  # of a warpgroup
-_STEPS = BOX_ROW // STEP_BYTES  # of a box
+STEPS = BOX_ROW // STEP_BYTES  # of a box
+ALL_STEPS = range(STEPS)
 
 
 def boxes_of(columns: int, nbytes: int = 2) -> int:
@@ -64,30 +65,30 @@ class Boxes:
     def lane(self) -> Int:
         return device.add(device.mul(device.mod(self.own_row, BLOCK), 4), device.div(self.pair, 2))
 
-    def write(self, box: Int, tile: Fragment, number: int) -> None:
+    def write(self, box: Int, tile: Fragment, number: int, steps: range = ALL_STEPS) -> None:
         """Box `number` of a tile as products read it, zeros beyond the tile: a step of four words at once (PTX ISA,
         stmatrix)."""
         place = self._place(box)
-        for step in range(_STEPS):
+        for step in steps:
             text = f"""{{
 .reg .b32 place;
 xor.b32 place, $0, {step * STEP_BYTES};
 stmatrix.sync.aligned.m8n8.x4.shared.b16 [place], {{$1, $2, $3, $4}};
 }}"""
-            words = tile.step(number * _STEPS + step)
+            words = tile.step(number * STEPS + step)
             device.assembly(text, "r,r,r,r,r,~{memory}", [place, *words], None)
 
-    def write_whole(self, box: Int, tile: Fragment, number: int) -> None:
+    def write_whole(self, box: Int, tile: Fragment, number: int, steps: range = ALL_STEPS) -> None:
         """The same with f32 columns in their own order."""
         if is_packed(tile.element):
-            self.write(box, tile, number)
+            self.write(box, tile, number, steps)
             return
         row = device.mod(self.own_row, BLOCK)  # of both of a thread's rows, modulo 8
         chunk = arith.xori(device.value(device.div(self.pair, 4)), device.value(row))
         within = device.add(device.mul(chunk, 16), device.mul(device.mod(self.pair, 4), 4))
         place = device.add(device.add(box, device.mul(self.own_row, BOX_ROW)), within)
-        for block in range(_STEPS):
-            four = [tile.f32(number * _STEPS + block, h, e) for h in HALVES for e in (0, 1)]
+        for block in steps:
+            four = [tile.f32(number * STEPS + block, h, e) for h in HALVES for e in (0, 1)]
             text = f"""{{
 .reg .b32 place;
 xor.b32 place, $0, {block * STEP_BYTES};
@@ -132,18 +133,31 @@ class Outbox:
 
     def store(self, map_: int, tile: Fragment, columns: int, at: tuple[Int, Int]) -> None:
         """Sends `columns` columns of a tile to the column and row `at` of an output."""
-        nbytes = element_bytes(tile.element)
-        for group in range(boxes_of(columns, nbytes)):
-            box = device.add(self._place, group % BOXES * BOX_BYTES)
-            with device.when(self.boxes.leader):
-                tma.wait_read(BOXES - 1 if group else 0)
-            warps.barrier(self.boxes.barrier, THREADS)
-            self.boxes.write_whole(box, tile, group)
-            tma.fence()
-            warps.barrier(self.boxes.barrier, THREADS)
-            with device.when(self.boxes.leader):
-                tma.store(tma.map_pointer(self.maps, map_), (device.add(at[0], group * BOX_ROW // nbytes), at[1]), box)
-                tma.commit()
+        for box in range(boxes_of(columns, element_bytes(tile.element))):
+            self.claim(box)
+            self.write(tile, box)
+            self.depart(map_, tile, box, at)
+
+    def claim(self, box: int) -> None:
+        """Before box `box` of a tile is written: what left from that place in shared memory has been read. All three
+        have no branches, products may be in flight."""
+        tma.wait_read(BOXES - 1 if box else 0)  # the leader alone has stored
+        warps.barrier(self.boxes.barrier, THREADS)
+
+    def write(self, tile: Fragment, box: int, steps: range = ALL_STEPS) -> None:
+        """Puts columns of the tile into its box."""
+        self.boxes.write_whole(self._box(box), tile, box, steps)
+
+    def depart(self, map_: int, tile: Fragment, box: int, at: tuple[Int, Int]) -> None:
+        """Sends a box that all have written."""
+        tma.fence()
+        warps.barrier(self.boxes.barrier, THREADS)
+        column = device.add(at[0], box * BOX_ROW // element_bytes(tile.element))
+        tma.store(tma.map_pointer(self.maps, map_), (column, at[1]), self._box(box), self.boxes.leader)
+        tma.commit()
+
+    def _box(self, number: int) -> Int:
+        return device.add(self._place, number % BOXES * BOX_BYTES)
 
     @property
     def _place(self) -> Int:

@@ -68,13 +68,18 @@ def load(map_: ir.Value, at: Sequence[Int], destination: Int, barrier: Int, ctas
     device.assembly(f"cp.async.bulk.tensor.{len(at)}d.{shared} {text};", f"{constraints}~{{memory}}", operands, None)
 
 
-def store(map_: ir.Value, at: Sequence[Int], source: Int) -> None:
-    """One thread: copies a box in shared memory to these element coordinates. Writes to the box come before a
-    `fence` by each writer and a barrier; `commit` and `wait_read` or the kernel's end come after."""
+def store(map_: ir.Value, at: Sequence[Int], source: Int, condition: ir.Value | None = None) -> None:
+    """One thread, that in which `condition` (i1) holds: copies a box in shared memory to these element coordinates.
+    Writes to the box come before a `fence` by each writer and a barrier; `commit` and `wait_read` or the kernel's end
+    come after."""
     places = ", ".join(f"${2 + d}" for d in range(len(at)))
     text = f"cp.async.bulk.tensor.{len(at)}d.global.shared::cta.tile.bulk_group [$1, {{{places}}}], [$0];"
-    operands = [device.value(source), map_, *(device.value(i) for i in at)]
-    device.assembly(text, "r,l," + "r," * len(at) + "~{memory}", operands, None)
+    operands, constraints = [device.value(source), map_, *(device.value(i) for i in at)], "r,l," + "r," * len(at)
+    if condition is not None:
+        text = f"{{\n.reg .pred p;\nsetp.ne.b32 p, ${len(operands)}, 0;\n@p {text}\n}}"
+        operands.append(arith.extui(device.i32(), condition))
+        constraints += "r,"
+    device.assembly(text, f"{constraints}~{{memory}}", operands, None)
 
 
 def fence() -> None:
