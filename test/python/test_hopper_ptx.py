@@ -134,6 +134,24 @@ def test_chains_of_f32(widths, between, exact):
     check(*chain(widths, between, F32), exact=exact)
 
 
+class Residual(nn.Sequential):
+    def forward(self, x):
+        return x + super().forward(x)
+
+
+@pytest.mark.parametrize(
+    "layers, exact",
+    [
+        ((nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 192), nn.GELU()), "high"),
+        ((nn.Linear(20, 128), nn.SiLU(), Residual(nn.Linear(128, 128), nn.ReLU()), nn.Linear(128, 64)), "high"),
+        ((nn.Linear(20, 96), nn.SiLU(), Residual(nn.Linear(96, 96), nn.LayerNorm(96))), "highest"),
+    ],
+    ids=["the last tile", "factors of a tile", "operands"],
+)
+def test_what_f32_keeps_in_registers(layers, exact):
+    check(nn.Sequential(*layers), (torch.randn(1000, layers[0].in_features),), exact=exact)
+
+
 @pytest.mark.parametrize("exact", ["highest", "high"])
 def test_wide_product_of_f32(exact):
     check(nn.Linear(1024, 4096), (torch.randn(4096, 1024),), exact=exact)

@@ -90,6 +90,12 @@ class Fragment:
                     self.word(block, h)
         return self
 
+    def pin(self) -> None:
+        """Has f32 elements kept as they are: LLVM would make a sum with one, where that is a product, a single
+        instruction, and keep both factors for it."""
+        for place, x in self.values.items():
+            self.values[place] = device.assembly("mov.b32 $0, $1;", "=f,f", [x], x.type)
+
     @property
     def width(self) -> int:
         width = 1
@@ -105,6 +111,7 @@ class Fragment:
         return self.element_at(block, self.lanes.half(index[0]), e)
 
     def element_at(self, block: int, half: int, e: int) -> ir.Value:
+        self.make(block)
         if (block, half, e) in self.values:
             return self.values[block, half, e]
         return unpack(self.word(block, half), e, self.element)
@@ -121,14 +128,19 @@ class Fragment:
 
     def f32(self, block: int, half: int, e: int) -> ir.Value:
         """An element of a tile of f32; zero beyond its columns."""
+        self.make(block)
         x = self.values.get((block, half, e))
         return arith.constant(ir.F32Type.get(), 0.0) if x is None else x
+
+    def make(self, block: int) -> None:
+        """Makes the values of a block, if they are not there."""
+        if self.compute is not None and (block, 0, 0) not in self.values and (block, 0) not in self.words:
+            self.compute(block)
 
     def word(self, block: int, half: int) -> ir.Value:
         """Two neighbouring columns; zeros beyond the tile."""
         if (block, half) not in self.words:
-            if (block, half, 0) not in self.values and self.compute is not None:
-                self.compute(block)
+            self.make(block)
             if (block, half, 0) not in self.values:
                 return device.value(0)
             self.words[block, half] = pack(self.values[block, half, 0], self.values[block, half, 1], self.element)

@@ -103,6 +103,8 @@ class Outgoing:
             else:
                 memory.store(row, column, tile.element_at(block, h, e))
 
+        for block in blocks:
+            tile.make(block)
         for h in HALVES:
             with device.when(device.less(lanes.rows[h], self._around.valid)):
                 for block, e in itertools.product(blocks, (0,) if pairs else (0, 1)):

@@ -54,10 +54,10 @@ def check_pressure(program: Program) -> None:
 
 def _operand_registers(product: Product) -> int:
     """Words that a thread makes of f32 elements: of a chunk that is multiplied and of one that is to be; in full
-    precision three of each element of one chunk, whose sums are apart."""
+    precision two of each element of one chunk, whose sums are apart."""
     if product.nbytes == 2:
         return 0
-    return F32_WORDS * 2 if product.segments[0].pieces == 1 else F32_WORDS * 3 + product.columns // 2
+    return F32_WORDS * 2 + (product.columns // 2 if product.segments[0].pieces > 1 else 0)
 
 
 def registers_of(value: ir.Value) -> int:

@@ -241,11 +241,11 @@ class Products:
     def _exact_chunk(self, product: Product, spare: Sums, words: list[Words], steps: int, streamed: bool) -> Sums:
         """The sums of one chunk in the registers `spare`, small terms first; `streamed` says that its tile's slot is
         done with."""
-        high, low, finite = words
+        high, low = words
         upper = self.rings.weight
         sums = self.multiply(product, spare, low, steps, True)
         used = [self.rings.step_on(False)]
-        sums = self.multiply(product, sums, finite, steps, False)
+        sums = self.multiply(product, sums, high, steps, False)
         sums = self.multiply(product, sums, high, steps, False, upper)
         used.append(self.rings.step_on(streamed))
         sums = wgmma.wait_for(sums)

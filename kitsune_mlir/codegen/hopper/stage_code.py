@@ -205,18 +205,32 @@ class StageCode:
         return tile
 
     def _tile(self, nest: Nest, lanes: Lanes, start: Int, evaluator: Evaluator, columns: int) -> None:
-        """Computes a nest's tile, `columns` of it from column `start` on, where `lanes` stand; keeps and stores it."""
+        """Computes a nest's tile, `columns` of it from column `start` on, where `lanes` stand; keeps and stores it.
+        Those of f32 elements that are not kept are computed as they leave, box by box: ptxas works ahead, and registers
+        do not hold what it would compute of all at once."""
         element = element_of(nest.value)
         tile = Fragment(lanes, element, shape_of(nest.value))
         packs = is_packed(element) and not (nest.kind == PRODUCT and is_read_here(nest.value))
-        for block in range(blocks_of(columns)):
+        stash = self.at.stash(nest.value)
+
+        def compute(block: int) -> None:
+            if block >= blocks_of(columns):
+                return
             for h in HALVES:
                 pair = [element_at(evaluator, nest.value, lanes, block, h, e) for e in (0, 1)]
                 if packs:
                     tile.words[block, h] = pack(*pair, element)
                 else:
                     tile.values[block, h, 0], tile.values[block, h, 1] = pair
-        if (stash := self.at.stash(nest.value)) is not None:
+
+        if is_packed(element) or is_held(nest) and stash is None:
+            for block in range(blocks_of(columns)):
+                compute(block)
+            if not is_packed(element):
+                tile.pin()
+        else:
+            tile.compute = compute
+        if stash is not None:
             stash.write(tile.pack_all(), self.at.around.boxes)
             self.memories[hash(nest.value)] = stash
         elif is_held(nest):

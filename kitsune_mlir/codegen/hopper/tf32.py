@@ -2,9 +2,8 @@
 
 tf32 keeps 10 bits of a fraction (PTX ISA, Alternate Floating-Point Data Formats). One number an element is the element
 rounded. Two are its upper bits and what is left, which keep 21 bits: x w is then the sum of high high, low high
-and high low. An infinite x has no low part, and meets none, lest infinity times a low part be subtracted from infinity.
-Tensor cores cut off what they add, so that a sum loses with every step: in full precision the small terms come first,
-and chunks are summed outside.
+and high low. Tensor cores cut off what they add, so that a sum loses with every step: in full precision the small terms
+come first, and chunks are summed outside.
 
 The left operand always comes from registers. A thread holds neighbouring columns 2q and 2q + 1 of a tile in registers
 where an instruction wants columns q and q + 4 (wgmma.py): the weight's columns are put in that order instead, once,
@@ -113,7 +112,7 @@ class Packing:
             size = arith.bitcast(x.type, arith.andi(bits, device.value(0x7FFFFFFF)))
             finite = arith.cmpf(arith.CmpFPredicate.OLT, size, arith.constant(x.type, float("inf")))
             return arith.select(finite, arith.bitcast(x.type, up), x)
-        high, low, _ = split(x)
+        high, low = split(x)
         index = linalg.IndexOp(ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 1)).result
         first = arith.cmpi(arith.CmpIPredicate.eq, index, arith.ConstantOp.create_index(0).result)
         return arith.select(first, high, low)

@@ -119,6 +119,8 @@ class PipelineKernel:
             kernel = device.gpu.GPUFuncOp(
                 ir.FunctionType.get(arguments, []), name, kernel=True, known_block_size=[loops.THREADS, 1, 1]
             )
+            # There is a CTA an SM at most: else ptxas may spill a little so that a second one would fit.
+            kernel.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(i32, 1)
             kernel.attributes[FAST if self._computes_bf16() else SHORT] = ir.UnitAttr.get()
             with ir.InsertionPoint(kernel.body.blocks.append(*arguments)):
                 self._body(list(kernel.body.blocks[0].arguments))

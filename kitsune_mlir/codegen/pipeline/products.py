@@ -179,7 +179,8 @@ def _b_element(b: Weight, start: Int, k: Int, tail: bool) -> ir.Value:
     return arith.select(device.less(k, b.k), element, arith.constant(b.element, 0.0))
 
 
-HIGH, LOW, FINITE = range(3)  # parts of f32 elements, as `split` gives them
+HIGH, LOW = range(2)  # parts of f32 elements, as `split` gives them
+LARGEST = (2 - 2**-10) * 2.0**127  # tf32 number
 Fragment = list[list[ir.Value]]  # words of a quad; of f32 in parts, those of each
 
 
@@ -208,7 +209,7 @@ def _mma_f32(a: list[Fragment], b: Fragment, sums: list[ir.Value]) -> list[ir.Va
     for s in (0, 2):
         parts = [[up[s], low[s], up[s + 1], low[s + 1]] for up, low in zip(upper, lower)]
         b_parts = [part[s : s + 2] for part in b]
-        pairs = [(0, 0)] if len(parts) == 1 else [(LOW, FINITE), (FINITE, LOW), (HIGH, HIGH)]
+        pairs = [(0, 0)] if len(parts) == 1 else [(LOW, HIGH), (HIGH, LOW), (HIGH, HIGH)]
         for left, right in ((parts[i], b_parts[j]) for i, j in pairs):
             sums = _mma_call("m16n8k8.row.col.f32.tf32.tf32.f32", [*left, *right], sums)
     return sums
@@ -219,15 +220,16 @@ def _rounded(x: ir.Value) -> ir.Value:
     return llvm.InlineAsmOp(device.i32(), [x], "cvt.rna.tf32.f32 $0, $1;", "=r,f", has_side_effects=False).results[0]
 
 
-def split(x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """An f32 as a sum of two tf32 numbers, its upper bits and what is left of it; and the upper bits again. The last
-    two are 0 if it is infinite or no number, so that an infinity meets no low part, which may be 0."""
-    f32, zero = ir.F32Type.get(), arith.constant(ir.F32Type.get(), 0.0)
-    mask = arith.constant(device.i32(), -8192)  # the 13 bits that tf32 drops
-    high = arith.bitcast(f32, arith.andi(arith.bitcast(device.i32(), x), mask))
-    rest = arith.subf(x, high)
-    finite = arith.cmpf(arith.CmpFPredicate.OEQ, rest, rest)
-    return high, arith.select(finite, rest, zero), arith.select(finite, high, zero)
+def split(x: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """An f32 as a sum of two tf32 numbers, its upper bits and what is left of it, neither of the other sign. Those of
+    an infinity are the largest number and the infinity: low parts meet upper bits alone, which are 0 only of 0 and of
+    numbers too small for tf32 (below 2^-136). Such a one times an infinity is not a number, as 0 times it is."""
+    f32, i32 = ir.F32Type.get(), device.i32()
+    least, most = (arith.constant(f32, sign * LARGEST) for sign in (-1, 1))
+    bounded = arith.minimumf(arith.maximumf(x, least), most)
+    upper = arith.andi(arith.bitcast(i32, bounded), arith.constant(i32, -8192))  # without the 13 bits that tf32 drops
+    high = arith.bitcast(f32, upper)
+    return high, arith.subf(x, high)
 
 
 def split_words(numbers: list[ir.Value]) -> list[list[ir.Value]]:
