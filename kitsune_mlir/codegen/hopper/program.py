@@ -173,7 +173,8 @@ class Program:
             chosen, self.split_k = choose_columns(n, k, self._row_tiles, self._sms, splits)
             unit = BLOCK * self.split_k
             columns = min(-(-columns // unit) * unit, chosen)
-        alternates = self.alone and self.split_k == 1 and leaves_in_sets(nest, nests, columns)
+        # With boxes shared by CTAs ptxas lacks registers for two sets of sums.
+        alternates = self.alone and self.split_k == self.multicast == 1 and leaves_in_sets(nest, nests, columns)
         if alternates:
             columns, sets = columns // 2, 2
         if nbytes == 4:
