@@ -14,8 +14,7 @@
 // CHECK: %[[G0:.+]] = linalg.generic {indexing_maps = [#[[LIES]], {{.+}} ins(%[[W0]] : {{.+}} outs(%{{.+}} : tensor<64x2x8x2x4xf32>)
 // CHECK: ^bb0(%[[IN:.+]]: f32, %{{.+}}: f32):
 // CHECK: %[[HIGH:.+]] = arith.bitcast %{{.+}} : i32 to f32
-// CHECK: %[[REST:.+]] = arith.subf %[[IN]], %[[HIGH]]
-// CHECK: %[[LOW:.+]] = arith.select %{{.+}}, %[[REST]], %{{.+}} : f32
+// CHECK: %[[LOW:.+]] = arith.subf %[[IN]], %[[HIGH]]
 // CHECK: %[[PIECE:.+]] = linalg.index 1
 // CHECK: %[[FIRST:.+]] = arith.cmpi eq, %[[PIECE]]
 // CHECK: %[[OUT:.+]] = arith.select %[[FIRST]], %[[HIGH]], %[[LOW]]
