@@ -81,6 +81,8 @@ def cases() -> list[Case]:
              "remote_arrive", silent, "slot of the ring of weights"),
         Case("cluster: no tile is released", wide, (x.to(half),), "chained", Exchange, "release", silent,
              "the other CTAs to be done"),
+        Case("split-K: sums over a part of k are not sent", nn.Linear(4096, 64).to(half),
+             (torch.randn(16, 4096).to(half),), "chained split-k=4", cluster, "send", silent, "their parts of k"),
         Case("tree: a partial sum is missing", Sum(), pair, "chained", Tree, "sync", one_more(Tree.sync),
              "the partial sums"),
     ]  # fmt: skip

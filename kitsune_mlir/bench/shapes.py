@@ -40,6 +40,13 @@ GEMMS = {
 SWEEP_ROWS = (1, 17, 128, 1000, 4096, 16_384, 65_536, 262_144, 1_048_576)
 SWEEP_LAYERS = (1, 2, 3, 5, 20)
 SWEEP_WIDTHS = (72, 96, 100, 160, 224, 250, 264)
+# Few rows, of which a product is as many bytes of weights: Llama's layers for so many tokens, and narrower ones.
+SWEEP_LINEAR = (
+    *(f"linear-{rows}-4096-4096-none" for rows in (1, 16, 64, 128, 512)),
+    *(f"linear-{rows}-{n}-{k}-none" for rows, n, k in ((1, 14336, 4096), (16, 4096, 14336), (128, 1024, 8192))),
+    *(f"linear-{rows}-1024-4096-none" for rows in (256, 512, 1024)),
+    "linear-256-256-2048-relu",
+)
 
 
 @dataclass(frozen=True)
@@ -92,4 +99,4 @@ def sweep() -> tuple[str, ...]:
     """Off the sweet spot: few rows, rows that fill no tile, other depths, widths that no instruction likes."""
     rows = [f"chain-256x{CHAIN_LAYERS}-{count}" for count in SWEEP_ROWS]
     depths = [f"chain-256x{layers}" for layers in SWEEP_LAYERS]
-    return (*rows, *depths, *(f"chain-{width}" for width in SWEEP_WIDTHS))
+    return (*rows, *depths, *(f"chain-{width}" for width in SWEEP_WIDTHS), *SWEEP_LINEAR)
