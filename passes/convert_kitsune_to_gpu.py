@@ -19,7 +19,7 @@ from typing import ClassVar
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.accumulate_kernel import AccumulateKernel
 from kitsune_mlir.codegen.hopper.kernel import CHAINED, ChainedKernel
-from kitsune_mlir.codegen.hopper.program import TILE_ROWS, padded_columns
+from kitsune_mlir.codegen.hopper.maps import TILE_ROWS, padded_columns
 from kitsune_mlir.codegen.hopper.spatial_sum import SpatialSumKernel
 from kitsune_mlir.codegen.pipeline.kernel import PipelineKernel
 from kitsune_mlir.dialects import kitsune

@@ -7,8 +7,8 @@ from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.mlir import arith, ir
 
 from . import cluster
+from .maps import TILE_ROWS
 from .product_plan import Product
-from .program import TILE_ROWS
 
 GROUP = 16  # row tiles whose column tiles are taken together, so that both operands stay in L2
 

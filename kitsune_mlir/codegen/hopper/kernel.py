@@ -31,12 +31,13 @@ from .fragments import Lanes
 from .frame import Frame, build, pointer_count
 from .grid import Tiles
 from .layout import CONSUMERS, VECTORS_AT, Layout, lay_out
+from .maps import TILE_ROWS
 from .mbarrier import Ring
 from .outgoing import Around
 from .pingpong import PingPong
 from .producer import Producer
 from .product_plan import Product
-from .program import TILE_ROWS, Program
+from .program import Program
 from .rings import Rings
 from .split_k import SplitK
 from .stores import Boxes, Outbox

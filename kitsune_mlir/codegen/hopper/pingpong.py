@@ -17,11 +17,11 @@ from kitsune_mlir.mlir import ir
 from kitsune_mlir.traffic import element_bytes
 
 from . import wgmma
-from .mbarrier import Slot
-from .operands import is_held, is_multiplied, is_streamed, parts_of, row_bytes
+from .maps import is_stored_whole
+from .operands import is_held, is_streamed, parts_of
 from .product_plan import Product
 from .products import Products, Sums
-from .rings import Rings, Used
+from .rings import Rings, Used, numbers_of, slots_of
 
 # Of a tile. The operand's boxes are read once for each set: with narrower sets shared memory would be too slow.
 COLUMNS = (192, 256)
@@ -48,11 +48,6 @@ def leaves_in_sets(nest: Nest, nests: StageNests, columns: int) -> bool:
     return is_stored_whole(nest.value) and prod(shape_of(operand)[1:]) > wgmma.CHUNK
 
 
-def is_stored_whole(tile: ir.Value) -> bool:
-    """Whether tensor copies can store a tile."""
-    return is_multiplied(element_of(tile)) and row_bytes(tile) % 16 == 0
-
-
 class PingPong:
     """The products of one tile after another. `products` has the rings, and the background in which sets leave. What
     goes from tile to tile, the products of its last chunk in flight, are the registers of both sets and the slots in
@@ -66,7 +61,7 @@ class PingPong:
         """What goes into the first tile."""
         assert rings.tile is not None
         zeros = [x for _ in range(2) for x in wgmma.zeros(product.columns)]
-        return [*zeros, *_numbers((rings.weight, rings.tile))]
+        return [*zeros, *numbers_of((rings.weight, rings.tile))]
 
     def tile(self, carried: list[ir.Value], leave: Leave, leave_before: Leave) -> list[ir.Value]:
         """Multiplies a tile. Beside the first group the second set of the tile before leaves; beside the last, the
@@ -80,7 +75,7 @@ class PingPong:
         if groups.middle:
             used = self._loop(sums, used)
         used = self._group(sums, groups.last, used, leave)
-        return [*sums[0], *sums[1], *_numbers(used)]
+        return [*sums[0], *sums[1], *numbers_of(used)]
 
     @staticmethod
     def end(product: Product, carried: list[ir.Value]) -> Sums:
@@ -89,7 +84,7 @@ class PingPong:
 
     def _taken_up(self, carried: list[ir.Value]) -> tuple[list[Sums], Used]:
         count = self._product.columns // 2
-        return [carried[:count], carried[count : 2 * count]], _slots(carried[2 * count :])
+        return [carried[:count], carried[count : 2 * count]], slots_of(carried[2 * count :])
 
     def _loop(self, sums: list[Sums], used: Used) -> Used:
         """The groups between the first and the last."""
@@ -100,9 +95,9 @@ class PingPong:
             rings.resume(carried[:state])
             now, before = self._taken_up(carried[state:])
             left = self._group(now, groups.first, before)
-            return [*rings.state(), *now[0], *now[1], *_numbers(left)]
+            return [*rings.state(), *now[0], *now[1], *numbers_of(left)]
 
-        found = device.loop(0, groups.middle, 1, group, [*rings.state(), *sums[0], *sums[1], *_numbers(used)])
+        found = device.loop(0, groups.middle, 1, group, [*rings.state(), *sums[0], *sums[1], *numbers_of(used)])
         rings.resume(found[:state])
         sums[:], used = self._taken_up(found[state:])
         return used
@@ -135,11 +130,3 @@ class PingPong:
     def _add(self, pieces: Pieces) -> None:
         for piece in pieces:
             self._products.background.add(piece)
-
-
-def _numbers(used: Used) -> list[ir.Value]:
-    return [x for slot in used if slot is not None for x in (slot.number, slot.parity)]
-
-
-def _slots(numbers: list[ir.Value]) -> Used:
-    return Slot(*numbers[:2]), Slot(*numbers[2:])

@@ -16,7 +16,7 @@ from .background import Background
 from .fragments import Fragment, Lanes
 from .mbarrier import Slot
 from .product_plan import Product, Segment
-from .rings import Rings, Used
+from .rings import Rings, Used, numbers_of, slots_of
 from .stash import Stash
 from .stores import Boxes
 
@@ -164,7 +164,7 @@ class Products:
             sums = [carried[one * count : (one + 1) * count] for one in turn]
             before, state = carried[len(turn) * count :][:4], carried[len(turn) * count + 4 :]
             rings.resume(state)
-            used: Used = Slot(*before[:2]), Slot(*before[2:])
+            used = slots_of(before)
             first = device.equal(number, 0)
             a = wgmma.descriptor(self.streamed_box(self.rings.tile))
             for one in turn:
@@ -172,17 +172,17 @@ class Products:
                 wgmma.wait(1)
                 rings.release(used, self._boxes, unless=first if one == turn[0] else None)
                 used = rings.step_on(one == turn[-1])
-            return [*(x for each in sums for x in each), *_numbers(used), *rings.state()]
+            return [*(x for each in sums for x in each), *numbers_of(used), *rings.state()]
 
         assert rings.tile is not None
         start = [x for one in turn for x in self._begin(product, one)]
-        start += [*_numbers((rings.weight, rings.tile)), *rings.state()]
+        start += [*numbers_of((rings.weight, rings.tile)), *rings.state()]
         results = device.loop(0, product.chunks, 1, chunk, start)
         last = results[len(turn) * count :]
         rings.resume(last[4:])
         for one in turn:
             self._end(one, results[one * count : (one + 1) * count], 0, ready)
-        self.rings.release((Slot(*last[:2]), Slot(*last[2:4])), self._boxes)
+        self.rings.release(slots_of(last), self._boxes)
 
     def _summed(self, product: Product, ready: Ready) -> None:
         """The same of f32 elements, in one set. Their words are read anew for each chunk, whose products end before the
@@ -283,7 +283,3 @@ def _repeats(at: At) -> bool:
     """Whether a chunk is like others before and behind it: a whole one that is streamed."""
     segment, _, chunk, _ = at
     return segment.rows_map is not None and segment.is_whole(chunk)
-
-
-def _numbers(used: Used) -> list[ir.Value]:
-    return [x for slot in used if slot is not None for x in (slot.number, slot.parity)]

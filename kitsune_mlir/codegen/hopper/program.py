@@ -30,9 +30,10 @@ from kitsune_mlir.traffic import element_bytes
 from . import stash
 from .chainable import check_stage
 from .equal_stages import equal_runs
-from .fragments import BLOCK, is_packed
+from .fragments import BLOCK
+from .maps import TILE_ROWS, Maps
 from .operands import is_exchanged, is_loaded, is_read_here, is_streamed, parts_of, row_bytes
-from .pingpong import is_stored_whole, leaves_in_sets
+from .pingpong import leaves_in_sets
 from .pressure import check_pressure
 from .product_plan import Product, Segment
 from .split_k import may_split
@@ -41,9 +42,8 @@ from .tf32 import Columns, Packing
 from .tile_ring import crosses, ring_places
 from .tma import TensorMap
 from .vectors import Vector
-from .wgmma import BOX_ROW, CHUNK, MOST_COLUMNS, ROWS, STEP
+from .wgmma import CHUNK, MOST_COLUMNS, ROWS, STEP
 
-TILE_ROWS = 128
 SET_COLUMNS = 128  # products of more are computed in two sets of registers
 MOST_HELD_COLUMNS = 384  # of a product whose sums a warpgroup keeps in registers
 MOST_F32_COLUMNS = 256  # of a product of f32 elements; in full precision every piece takes its part of the registers
@@ -96,11 +96,9 @@ class Program:
         self.alone = len(products) == len(stages) == 1 and cluster == 1 and not self.rings
         self.tensors = [value for value in pipeline.inputs if rows.is_tensor(value)]
         self.results = pipeline.result_ops
-        self._numbers = {hash(value): number for number, value in enumerate(self.tensors)}
-        self.maps: list[TensorMap] = []
+        self._maps = Maps(self.tensors, self.results, self.rings, self.box_rows, multicast)
         self.vectors: list[Vector] = []
         self.vector_bytes = 0
-        self.padded: set[int] = set()
         self.packed: dict[int, Packing] = {}  # f32 weights
         self.pieces = tf32_pieces(pipeline.operation)
         self.on_chip = {queue.label for queue in pipeline.queues if not crosses(queue)}
@@ -111,9 +109,10 @@ class Program:
         if self.split_k not in SPLITS:
             raise UnsupportedError(f"{split_k} CTAs do not split k; {SPLITS[1:]} may")
         self.blocks = [self._block(group) for group in equal_runs(stages)]
-        self.store_maps = self._store_maps(stages)
+        # Where k is split, a CTA finishes a share of a tile that is less than a box.
+        self.store_maps = self._maps.stores(stages) if self.split_k == 1 else {}
         self.put_maps = {
-            kitsune_label(put.operands[0]): self._put_map(put)
+            kitsune_label(put.operands[0]): self._maps.put(put)
             for stage in stages
             for put in stage.puts
             if kitsune_label(put.operands[0]) in self.rings
@@ -182,10 +181,10 @@ class Program:
         segments, start = [], 0
         for value in parts_of(op.operands[0]):
             width = prod(shape_of(value)[1:])
-            map_ = self._weight_map(weight, start + width, columns)
+            map_ = self._maps.weight(weight, start + width, columns)
             parts = self.cluster if self.cluster > 1 and not is_loaded(value) else 1
             held = width // parts if self.split_k == 1 else -(-width // (CHUNK * self.split_k)) * CHUNK
-            segments.append(Segment(value, start, held, map_, self._rows_map(value), parts))
+            segments.append(Segment(value, start, held, map_, self._maps.rows(value), parts))
             start += width
         return Product(op, n, columns, segments, sets, alternates=alternates)
 
@@ -211,15 +210,13 @@ class Program:
         widths = [prod(shape_of(value)[1:]) for value in tiles]
         starts = accumulate(widths, initial=0)
         parts = [Columns(*at, not is_streamed(value)) for *at, value in zip(starts, widths, tiles)]
-        packing, number = Packing(self.pieces, tuple(parts)), self._numbers[hash(weight)]
+        packing, number = Packing(self.pieces, tuple(parts)), self._maps.numbers[hash(weight)]
         if self.packed.setdefault(number, packing) != packing or not _only_weight(weight):
             raise UnsupportedError("an f32 weight that is read in two ways is not laid out for warpgroups")
-        dims, stride = (packing.columns, shape_of(weight)[0]), packing.columns * 4
-        self.maps.append(TensorMap(number, "f32", dims, (stride,), (BOX_ROW // 4, columns // self.multicast)))
-        map_ = len(self.maps) - 1
+        map_ = self._maps.packed_weight(weight, packing, columns)
         shared = [1 if is_loaded(value) else self.cluster for value in tiles]
         return [
-            Segment(value, start, width // ctas, map_, self._rows_map(value), ctas, 4, self.pieces)
+            Segment(value, start, width // ctas, map_, self._maps.rows(value), ctas, 4, self.pieces)
             for value, start, width, ctas in zip(tiles, packing.starts(), widths, shared)
         ]
 
@@ -278,65 +275,6 @@ class Program:
         if exchanged and streamed > 2 * exchanged:
             raise UnsupportedError("a cluster that exchanges tiles has no room for operands streamed at length")
 
-    def _weight_map(self, weight: ir.Value, limit: int, columns: int) -> int:
-        """Boxes of `columns` rows of the weight (n, k) by 64 of its columns, as if it had `limit` of these; with
-        multicast, of a piece of the rows."""
-        element, number = element_of(weight), self._numbers[hash(weight)]
-        n, k = shape_of(weight)
-        if k * element_bytes(element) % 16:
-            self.padded.add(number)
-            k = padded_columns(k, element)
-        stride = k * element_bytes(element)
-        self.maps.append(TensorMap(number, str(element), (limit, n), (stride,), (CHUNK, columns // self.multicast)))
-        return len(self.maps) - 1
-
-    def _rows_map(self, value: ir.Value) -> int | None:
-        """Of a wide tile that is loaded as it is: 64 columns of a warpgroup tile's rows."""
-        if not is_streamed(value):
-            return None
-        op, width, element = rows.producer(value), prod(shape_of(value)[1:]), element_of(value)
-        if op.name == kitsune.GetOp.OPERATION_NAME:
-            return self._ring_map(kitsune_label(op.operands[0]), value, TILE_ROWS)
-        number, stride = self._numbers[hash(op.operands[0])], width
-        if width * element_bytes(element) % 16:
-            self.padded.add(number)
-            stride = padded_columns(width, element)
-        box = _box(element, self.box_rows)
-        self.maps.append(TensorMap(number, str(element), (width, None), (stride * element_bytes(element),), box))
-        return len(self.maps) - 1
-
-    def _put_map(self, put: kitsune.PutOp) -> int:
-        tile = put.operands[1]
-        if not is_packed(element_of(tile)) or prod(shape_of(tile)[1:]) * 2 % 16:
-            raise UnsupportedError(f"tiles of type {tile.type} are not handed on by tensor copies")
-        return self._ring_map(kitsune_label(put.operands[0]), tile, ROWS)
-
-    def _ring_map(self, label: str, tile: ir.Value, box_rows: int) -> int:
-        """All slots of a ring as one tensor in the workspace."""
-        element, width, ring = element_of(tile), prod(shape_of(tile)[1:]), self.rings[label]
-        dims, strides = (width, ring.slots * TILE_ROWS), (width * element_bytes(element),)
-        workspace = len(self.tensors) + len(self.results)
-        self.maps.append(TensorMap(workspace, str(element), dims, strides, (CHUNK, box_rows), offset=ring.data))
-        return len(self.maps) - 1
-
-    def _store_maps(self, stages: list[kitsune.StageOp]) -> dict[int, int]:
-        """By output, the maps of those that leave by TMA: 64 columns of a warpgroup's rows, more than the share of a
-        tile that a CTA finishes where k is split."""
-        found: dict[int, int] = {}
-        if self.split_k > 1:
-            return found
-        own = {store.position for stage in stages for store in stage.stores}
-        for number, result in enumerate(self.results, len(self.tensors)):
-            if result.position not in own:
-                continue
-            tile = result.store.operands[0]
-            element, width = element_of(tile), prod(shape_of(tile)[1:])
-            stride = width * element_bytes(element)
-            if is_stored_whole(tile):
-                found[result.position] = len(self.maps)
-                self.maps.append(TensorMap(number, str(element), (width, None), (stride,), _box(element, ROWS)))
-        return found
-
     def _stage_vectors(self, stage: kitsune.StageOp) -> dict[int, int]:
         """Puts the stage's small residents into shared memory."""
         weights = {
@@ -348,9 +286,18 @@ class Program:
             if hash(value) in weights or nbytes > MOST_VECTOR_BYTES:
                 continue
             found[hash(value)] = self.vector_bytes
-            self.vectors.append(Vector(self._numbers[hash(value)], nbytes, self.vector_bytes))
+            self.vectors.append(Vector(self._maps.numbers[hash(value)], nbytes, self.vector_bytes))
             self.vector_bytes += -(-nbytes // 16) * 16
         return found
+
+    @property
+    def maps(self) -> list[TensorMap]:
+        return self._maps.all
+
+    @property
+    def padded(self) -> set[int]:
+        """Numbers of tensors whose rows are to be made longer."""
+        return self._maps.padded
 
     @property
     def grid_product(self) -> Product | None:
@@ -402,10 +349,6 @@ class Program:
         return max(product.columns for product in self.products)
 
 
-def _box(element: ir.Type, box_rows: int) -> tuple[int, int]:
-    return BOX_ROW // element_bytes(element), box_rows
-
-
 def _pass_columns(n: int, passes: int) -> int:
     """Columns of each of at least so many passes over a CTA's share of n, the last of which must not reach into the
     next CTA's."""
@@ -418,12 +361,6 @@ def _pass_columns(n: int, passes: int) -> int:
 def _only_weight(value: ir.Value) -> bool:
     """Whether products alone read a resident, as their weight."""
     return all(use.owner.operation.name == "linalg.matmul" and use.operand_number == 1 for use in value.uses)
-
-
-def padded_columns(columns: int, element: ir.Type) -> int:
-    """Columns of a weight whose rows are multiples of 16 bytes, as tensor maps want them."""
-    each = 16 // element_bytes(element)
-    return -(-columns // each) * each
 
 
 def _row_count(stages: list[kitsune.StageOp]) -> int | None:

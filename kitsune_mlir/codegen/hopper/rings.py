@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kitsune_mlir.codegen.pipeline import device
@@ -63,3 +64,13 @@ class Rings:
                 if unless is not None:
                     condition = arith.andi(condition, arith.xori(unless, arith.constant(unless.type, 1)))
                 ring.release(slot, condition)
+
+
+def numbers_of(used: Used) -> list[ir.Value]:
+    """Slots as they go around a loop."""
+    return [x for slot in used if slot is not None for x in (slot.number, slot.parity)]
+
+
+def slots_of(numbers: Sequence[ir.Value]) -> Used:
+    """Slots of weights and of tiles from such numbers."""
+    return Slot(*numbers[:2]), Slot(*numbers[2:4])
