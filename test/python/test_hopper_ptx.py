@@ -104,6 +104,21 @@ def test_streamed_chunks_stand_in_the_code_once():
     assert chunks_in(text) == 1
 
 
+class Beside(nn.Module):
+    """A product's tile beside many others, stored as one."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(64, 256), nn.Linear(256, 128)
+
+    def forward(self, x, *others):
+        return torch.cat([torch.relu(self.second(torch.relu(self.first(x)))), *others], 1)
+
+
+def test_wide_tile_stored():
+    check(Beside().to(BF16), (torch.randn(1000, 64, dtype=BF16), *torch.randn(20, 1000, 128, dtype=BF16)))
+
+
 def test_wide_product():
     check(nn.Linear(1024, 4096).to(BF16), (torch.randn(4096, 1024, dtype=BF16),))
 

@@ -206,8 +206,8 @@ class StageCode:
 
     def _tile(self, nest: Nest, lanes: Lanes, start: Int, evaluator: Evaluator, columns: int) -> None:
         """Computes a nest's tile, `columns` of it from column `start` on, where `lanes` stand; keeps and stores it.
-        Those of f32 elements that are not kept are computed as they leave, box by box: ptxas works ahead, and registers
-        do not hold what it would compute of all at once."""
+        What is not kept, but for a product's 16-bit elements, is computed as it leaves, box by box: ptxas works ahead,
+        and registers do not hold what it would compute of all at once."""
         element = element_of(nest.value)
         tile = Fragment(lanes, element, shape_of(nest.value))
         packs = is_packed(element) and not (nest.kind == PRODUCT and is_read_here(nest.value))
@@ -223,7 +223,8 @@ class StageCode:
                 else:
                     tile.values[block, h, 0], tile.values[block, h, 1] = pair
 
-        if is_packed(element) or is_held(nest) and stash is None:
+        of_sums = nest.kind == PRODUCT and is_packed(element)
+        if of_sums or is_held(nest) and stash is None or is_packed(element) and stash is not None:
             for block in range(blocks_of(columns)):
                 compute(block)
             if not is_packed(element):
