@@ -139,8 +139,8 @@ class Fragment:
 
     def word(self, block: int, half: int) -> ir.Value:
         """Two neighbouring columns; zeros beyond the tile."""
+        self.make(block)
         if (block, half) not in self.words:
-            self.make(block)
             if (block, half, 0) not in self.values:
                 return device.value(0)
             self.words[block, half] = pack(self.values[block, half, 0], self.values[block, half, 1], self.element)
