@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import prod
 from typing import TYPE_CHECKING
 
 from kitsune_mlir.codegen.pipeline.memory import element_of, shape_of
-from kitsune_mlir.codegen.pipeline.nests import PRODUCT, Nest, StageNests, kitsune_label
+from kitsune_mlir.codegen.pipeline.nests import PRODUCT
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
 
 from .fragments import is_packed
-from .operands import is_held, parts_of
+from .operands import is_held
 from .product_plan import Product
+from .steps import steps
 
 if TYPE_CHECKING:
     from .program import Program
@@ -27,24 +27,18 @@ def check_pressure(program: Program) -> None:
     born: dict[int, tuple[int, int]] = {}
     died: dict[int, int] = {}
     sums: dict[int, int] = {}
-    alias: dict[str, int] = {}
-    number = 0
-    for block in program.blocks:
-        for nest in block.nests:
-            for key in _reads(block.nests, nest, alias):
-                died[key] = number
-            if nest.kind == PRODUCT and nest.op is not None:
-                product = block.products[hash(nest.op.results[0])]
-                sums[number] = product.pass_columns // 2 + _operand_registers(product)
-            if is_held(nest) and hash(nest.value) not in program.stashes:
-                for value in nest.values:
-                    born[hash(value)] = number, registers_of(value) // program.cluster
-            number += 1
-        for stage in block.stages:
-            for put in stage.puts:
-                source = block.stage.puts[0] if stage is not block.stage else put
-                alias[kitsune_label(put.operands[0])] = hash(source.operands[1])
-    for at in range(number):
+    every = list(steps(program.blocks))
+    for step in every:
+        nest = step.nest
+        for key in step.reads():
+            died[key] = step.number
+        if nest.kind == PRODUCT and nest.op is not None:
+            product = step.block.products[hash(nest.op.results[0])]
+            sums[step.number] = product.pass_columns // 2 + _operand_registers(product)
+        if is_held(nest) and hash(nest.value) not in program.stashes:
+            for value in nest.values:
+                born[hash(value)] = step.number, registers_of(value) // program.cluster
+    for at in range(len(every)):
         held = sum(size for key, (birth, size) in born.items() if birth < at <= died.get(key, birth))
         if held + sums.get(at, 0) > REGISTERS:
             raise UnsupportedError(
@@ -64,13 +58,3 @@ def registers_of(value: ir.Value) -> int:
     """Of one thread, for a tile of 64 rows."""
     width = prod(shape_of(value)[1:])
     return -(-width // 8) * (2 if is_packed(element_of(value)) else 4)
-
-
-def _reads(nests: StageNests, nest: Nest, alias: dict[str, int]) -> Iterator[int]:
-    """Keys of the stored tiles that a nest reads, tiles got by the tile that was put."""
-    gets = {hash(get.results[0]): kitsune_label(get.operands[0]) for get in nests.stage.gets}
-    keys = nests.leaves(nest)
-    if nest.kind == PRODUCT and nest.op is not None:
-        keys |= {hash(part) for part in parts_of(nest.op.operands[0])}
-    for key in keys:
-        yield alias.get(gets[key], key) if key in gets else key

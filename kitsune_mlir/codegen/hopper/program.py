@@ -37,6 +37,7 @@ from .pingpong import leaves_in_sets
 from .pressure import check_pressure
 from .product_plan import Product, Segment
 from .split_k import may_split
+from .steps import steps
 from .stores import boxes_of
 from .tf32 import Columns, Packing
 from .tile_ring import crosses, ring_places
@@ -241,28 +242,21 @@ class Program:
         """The most boxes of a share that is exchanged. There is room for one exchanged tile at a time: each must
         have been read by its last product when the next is computed."""
         readers: dict[int, list[Product]] = {}
-        alias: dict[str, int] = {}
         widest, last = 0, None
-        for block in self.blocks:
-            for get in block.stage.gets:
-                alias.setdefault(kitsune_label(get.operands[0]), 0)
-            gets = {hash(get.results[0]): alias[kitsune_label(get.operands[0])] for get in block.stage.gets}
-            for nest in block.nests:
-                if nest.kind == PRODUCT:
-                    product = block.products[hash(nest.op.results[0])]
-                    for segment in product.segments:
-                        if segment.parts > 1:
-                            key = gets.get(hash(segment.value), hash(segment.value))
-                            if key != last or len(product.segments) > 1:
-                                raise UnsupportedError("a cluster exchanges one tile at a time")
-                            readers.setdefault(key, []).append(product)
-                if nest.kind != REDUCTION and is_exchanged(nest):
-                    columns = self.share(prod(shape_of(nest.value)[1:]))
-                    nbytes = element_bytes(element_of(nest.value))
-                    last, widest = hash(nest.value), max(widest, boxes_of(columns, nbytes))
-            for put in block.stages[-1].puts:
-                source = block.stage.puts[0] if len(block.stages) > 1 else put
-                alias[kitsune_label(put.operands[0])] = hash(source.operands[1])
+        for step in steps(self.blocks):
+            nest = step.nest
+            if nest.kind == PRODUCT and nest.op is not None:
+                product = step.block.products[hash(nest.op.results[0])]
+                for segment in product.segments:
+                    if segment.parts > 1:
+                        key = step.tile(segment.value)
+                        if key != last or len(product.segments) > 1:
+                            raise UnsupportedError("a cluster exchanges one tile at a time")
+                        readers.setdefault(key, []).append(product)
+            if nest.kind != REDUCTION and is_exchanged(nest):
+                columns = self.share(prod(shape_of(nest.value)[1:]))
+                nbytes = element_bytes(element_of(nest.value))
+                last, widest = hash(nest.value), max(widest, boxes_of(columns, nbytes))
         for products in readers.values():
             products[-1].frees = True
         return widest

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
-from kitsune_mlir.codegen.pipeline.nests import PRODUCT, REDUCTION, kitsune_label
+from kitsune_mlir.codegen.pipeline.nests import PRODUCT, REDUCTION
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
@@ -20,7 +20,8 @@ from kitsune_mlir.traffic import element_bytes
 
 from . import tma, warps, wgmma
 from .fragments import Fragment
-from .operands import is_held, is_multiplied, parts_of, row_bytes
+from .operands import is_held, is_multiplied, row_bytes
+from .steps import steps
 from .stores import BOX_BYTES, Boxes, boxes_of
 
 MOST_BYTES = 256  # of a tile's row; wider ones are better kept where the next product wants them
@@ -57,29 +58,22 @@ def choose(blocks: Sequence, pieces: int) -> dict[int, int]:
     products alone read, and not just the next one; what goes round a loop of equal stages stays in registers. And
     wide ones that the next product alone reads; of f32 in two `pieces`, whose products take more registers, half as
     wide."""
-    order: list[tuple[int, list[int]]] = []  # of products: key of the result, keys of the tiles read
+    order: list[list[int]] = []  # of products: the tiles read
     made: dict[int, tuple[int, ir.Value]] = {}  # tile -> products before it, value
-    alias: dict[str, int] = {}
     looped: set[int] = set()
-    for block in blocks:
-        gets = {hash(get.results[0]): alias.get(kitsune_label(get.operands[0]), 0) for get in block.stage.gets}
-        for nest in block.nests:
-            if nest.kind == PRODUCT:
-                read = [hash(part) for part in parts_of(nest.op.operands[0])]
-                order.append((hash(nest.op.results[0]), [gets.get(key, key) for key in read]))
-            if nest.kind != REDUCTION and is_held(nest):
-                made[hash(nest.value)] = len(order), nest.value
-        for put in block.stages[-1].puts:
-            source = block.stage.puts[0] if len(block.stages) > 1 else put
-            alias[kitsune_label(put.operands[0])] = hash(source.operands[1])
-        if len(block.stages) > 1:
-            looped |= {*gets.values(), hash(block.stage.puts[0].operands[1])}
+    for step in steps(blocks):
+        if step.nest.kind == PRODUCT:
+            order.append(step.operands())
+        if step.nest.kind != REDUCTION and is_held(step.nest):
+            made[hash(step.nest.value)] = len(order), step.nest.value
+        if len(step.block.stages) > 1:
+            looped |= {*step.got.values(), hash(step.block.stage.puts[0].operands[1])}
     found: dict[int, int] = {}
     wide: dict[int, int] = {}
     taken: dict[int, int] = {}  # boxes of wide tiles, by the product that reads them
     box = 0
     for key, (before, value) in made.items():
-        readers = [number for number, (_, read) in enumerate(order) if key in read]
+        readers = [number for number, read in enumerate(order) if key in read]
         nbytes, boxes = row_bytes(value), boxes_of(row_bytes(value), 1)
         if not is_multiplied(value.type.element_type) or not _only_products_read(value):
             continue
