@@ -2,7 +2,7 @@
 
 target         name of the target
 operators      {total, pipelined}
-pipelines      [{name, tile_rows, predicted_us, dram_bytes,
+pipelines      [{name, shape, tile_rows, cluster, multicast, split_k, predicted_us, dram_bytes,
                  stages: [{name, kind, role, ctas, location}],
                  queues: [{name, producer, consumers, transport, depth, tile_bytes}]}]
 dram_bytes     {bulk_sync, planned}: see kitsune_mlir.traffic
@@ -126,7 +126,11 @@ def _pipeline(op: PipelineOp) -> dict[str, Any]:
     predicted = op.attributes["predicted_us"] if "predicted_us" in op.attributes else None
     return {
         "name": op.label,
+        "shape": op.shape,
         "tile_rows": op.tile_rows,
+        "cluster": op.cluster,
+        "multicast": op.multicast,
+        "split_k": op.split_k,
         "predicted_us": None if predicted is None else ir.FloatAttr(predicted).value,
         "dram_bytes": traffic.pipeline_bytes(op.operation, DYNAMIC_SIZE),
         "stages": stages,

@@ -43,9 +43,17 @@ def size(count: float) -> str:
     return f"{count:.2f} GiB"
 
 
+_TOGETHER = {
+    "cluster": "clusters of {} CTAs share tiles or sums",
+    "multicast": "{} CTAs load weights together",
+    "split_k": "k split over {} CTAs",
+}
+
+
 def _pipeline(pipeline: dict[str, Any]) -> list[str]:
     rows = pipeline["tile_rows"]
     head = f"pipeline {pipeline['name']}" + (f", tiles of {rows} rows" if rows else "")
+    head += "".join(f", {said.format(pipeline[key])}" for key, said in _TOGETHER.items() if pipeline.get(key, 1) > 1)
     queues = [
         {
             "queue": queue["name"],

@@ -105,6 +105,14 @@ def test_the_plan_has_what_the_documentation_promises(compiled):
     assert "of" in compiled.report() and pipeline["name"] in compiled.report()
 
 
+def test_the_plan_says_which_ctas_work_together():
+    model, x = torch.nn.Linear(2048, 64).bfloat16(), torch.zeros(16, 2048, dtype=torch.bfloat16)
+    split = kitsune_mlir.compile(model, (x,), target="sm_90a")
+    (pipeline,) = split.plan["pipelines"]
+    assert (pipeline["shape"], pipeline["cluster"], pipeline["multicast"]) == ("chained", 1, 1)
+    assert f"tiles of 128 rows, k split over {pipeline['split_k']} CTAs" in split.report() and pipeline["split_k"] > 1
+
+
 def test_the_ir_of_every_step_can_be_read(compiled):
     assert "kitsune.pipeline" not in compiled.mlir("linalg")
     assert "kitsune.pipeline" in compiled.mlir("partition-dataflow")
