@@ -37,8 +37,8 @@ class PlaceStages(ModulePass):
     """target: a name or the path of a description. shape: auto, chained, fused or spatial. tile_rows: 0 chooses.
     cluster: CTAs that share a chained tile's columns, or add up partial sums through dsmem; 0 chooses. multicast: CTAs
     that take chained tiles of their own and load boxes of weights for one another. split_k: CTAs that share a single
-    product's sum over k; 0 chooses. tiles: the transport of queues of
-    tiles, sums: that of partial sums; auto takes the fastest."""
+    product's sum over k; 0 chooses. tiles: the transport of queues of tiles, sums: that of partial sums; auto takes the
+    fastest."""
 
     name: ClassVar[str] = "place-stages"
     target: str = "cpu"
@@ -60,17 +60,8 @@ class PlaceStages(ModulePass):
                 raise UserError(f"place-stages: {option} must be one of {known}, found '{found}'")
         if self.tile_rows < 0:
             raise UserError(f"place-stages: tile-rows must be 0 (chooses) or more, found {self.tile_rows}")
-        if self.multicast not in CLUSTERS:
-            known = ", ".join(map(str, CLUSTERS))
-            raise UserError(f"place-stages: multicast must be one of {known}, found {self.multicast}")
-        if self.multicast > 1 and self.shape not in ("auto", "chained"):
-            raise UserError(
-                f"place-stages: multicast={self.multicast} is for chained tiles, not for shape={self.shape}"
-            )
-        if self.split_k not in (0, *SPLITS):
-            known = ", ".join(map(str, (0, *SPLITS)))
-            raise UserError(f"place-stages: split-k must be one of {known}, found {self.split_k}")
-        if (self.shape == "chained" or self.multicast > 1) and self.tile_rows not in (0, CHAINED_ROWS):
+        together = self._together()
+        if (self.shape == "chained" or together) and self.tile_rows not in (0, CHAINED_ROWS):
             raise UserError(f"place-stages: chained tiles have {CHAINED_ROWS} rows, found tile-rows={self.tile_rows}")
         chaining = Chaining(target, self.cluster, self.multicast, self.split_k)
         for pipeline in kitsune.pipelines(module):
@@ -82,10 +73,8 @@ class PlaceStages(ModulePass):
             order = {stage.name: i for i, stage in enumerate(stages)}
             queues = [queue_cost(queue, order) for queue in pipeline.queues]
             chained, reason = chaining(pipeline)
-            if self.multicast > 1 and reason:
-                raise UserError(f"pipeline '{pipeline.label}' cannot have multicast={self.multicast}: {reason}")
-            if self.split_k > 1 and reason:
-                raise UserError(f"pipeline '{pipeline.label}' cannot have split-k={self.split_k}: {reason}")
+            if together and reason:
+                raise UserError(f"pipeline '{pipeline.label}' cannot have {together}: {reason}")
             if self.shape == "chained" and reason:
                 raise UserError(f"pipeline '{pipeline.label}' cannot be chained: {reason}; use shape=auto")
             tile_rows = self.tile_rows or (
@@ -97,6 +86,21 @@ class PlaceStages(ModulePass):
             except UserError as error:
                 raise UserError(f"pipeline '{pipeline.label}' {error}") from error
             _rewrite(pipeline, placement, target.name)
+
+    def _together(self) -> str:
+        """What was asked of how many CTAs take chained tiles together, as it is written; nothing when nothing was."""
+        asked = []
+        for option, found, known in (
+            ("multicast", self.multicast, CLUSTERS),
+            ("split-k", self.split_k, (0, *SPLITS)),
+        ):
+            if found not in known:
+                raise UserError(f"place-stages: {option} must be one of {', '.join(map(str, known))}, found {found}")
+            if found > 1 and self.shape not in ("auto", "chained"):
+                raise UserError(f"place-stages: {option}={found} is for chained tiles, not for shape={self.shape}")
+            if found > 1:
+                asked.append(f"{option}={found}")
+        return " ".join(asked)
 
 
 def chained_form(

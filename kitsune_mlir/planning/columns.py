@@ -25,7 +25,9 @@ def choose_columns(n: int, k: int, row_tiles: int | None, sms: int, splits: Sequ
     """Columns of a tile of 128 rows by n columns, k summed, dealt out to `sms` CTAs, and how many of these, one of
     `splits`, share a tile's k. Unknown rows are many."""
     if row_tiles is None:
-        return -(-n // (-(-n // CHOICES[0]) * CHUNK)) * CHUNK, min(splits)
+        split = min(splits)
+        widest = CHOICES[0] if split == 1 else MOST_SPLIT_COLUMNS
+        return -(-n // (-(-n // widest) * CHUNK)) * CHUNK, split
     every = itertools.product(CHOICES, splits)
     choices = [(columns, split) for columns, split in every if split == 1 or columns <= MOST_SPLIT_COLUMNS]
     return min(choices, key=lambda form: (predicted_us(form[0], form[1], n, k, row_tiles, sms), form[1], -form[0]))

@@ -44,10 +44,9 @@ class QueueCost:
 class Chained:
     """How a pipeline is chained: `cluster` CTAs share the columns of a tile, or `column_tiles` CTAs take a row tile's
     columns by themselves, or `split_k` of them together, each a part of a product's k; `multicast` CTAs with a row tile
-    each share the boxes of weights. Where it sums over the
-    rows, each CTA has one of `blocks` blocks of a partial sum; `cluster` CTAs then add theirs up first; with `shares`,
-    the CTAs of a partial sum can each compute a share of a tile; with `apart`, the stage that computes tiles and the
-    two that take them may have CTAs of their own."""
+    each share the boxes of weights. Where it sums over the rows, each CTA has one of `blocks` blocks of a partial sum;
+    `cluster` CTAs then add theirs up first; with `shares`, the CTAs of a partial sum can each compute a share of a
+    tile; with `apart`, the stage that computes tiles and the two that take them may have CTAs of their own."""
 
     cluster: int = 1
     column_tiles: int = 1

@@ -10,7 +10,7 @@ order is fixed, so results do not change from run to run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kitsune_mlir.codegen.pipeline import device
@@ -48,13 +48,17 @@ class ClusterSum:
         """All the threads: hands each CTA its share. The room may be in use until the CTA comes here; threads that
         do not come must end."""
         cluster.barrier()
+        self.hand_out(sums, lambda _, place, words: cluster.store(place, words))
+        cluster.barrier()
+
+    def hand_out(self, sums: Sequence[ir.Value], store: Callable[[int, ir.Value, Sequence[ir.Value]], None]) -> None:
+        """Calls `store` for every word: with the CTA that adds it, its `remote` place there, and the word's sums."""
         own = device.add(self._place(self.rank, 0), device.mul(self.thread, _WORD))
         for cta in range(self.ctas):
             there = cluster.remote(own, cta)
             for number in range(self.share):
                 first = SUMS * (cta * self.share + number)
-                cluster.store(device.add(there, number * self.threads * _WORD), sums[first : first + SUMS])
-        cluster.barrier()
+                store(cta, device.add(there, number * self.threads * _WORD), sums[first : first + SUMS])
 
     def block(self, number: int) -> list[ir.Value]:
         """The thread's sums, over all CTAs, in a block of the own share."""

@@ -20,6 +20,7 @@ from kitsune_mlir.codegen.pipeline.memory import element_of, shape_of
 from kitsune_mlir.codegen.pipeline.nests import Nest
 from kitsune_mlir.mlir import arith, ir
 
+from .cluster_sum import SUMS
 from .exchange import Exchange
 from .fragments import HALVES, Fragment, Lanes, blocks_of, is_packed
 from .operands import is_held, is_read_here
@@ -65,15 +66,17 @@ class Epilogue:
         for h in HALVES:
             for e in (0, 1):
                 index = [lanes.rows[h], lanes.column(block, e)]
-                x = self.sums[number][4 * local + 2 * h + e]
+                x = self.sums[number][SUMS * local + 2 * h + e]
                 if self.adds is not None:
                     x = arith.addf(x, self.evaluator(self.adds, index))
                 self.evaluator.know(self.total, index, x)
 
     def know_all(self) -> Evaluator:
         """The evaluator, when all sums are there."""
-        for block in range(blocks_of(self.product.columns) * self.product.sets):
-            self.know(block)
+        each = blocks_of(self.product.columns)
+        for number, sums in self.sums.items():
+            for block in range(len(sums) // SUMS):
+                self.know(number * each + block)
         return self.evaluator
 
     def pack(self) -> None:

@@ -4,9 +4,8 @@
 
 Each role has a range of CTAs. Cluster c of a role's n takes the tiles of 128 rows c, c + n, c + 2n, ...: its CTAs
 share the columns of one tile, or (split_k) its sum over k, or (multicast) each has a tile and all share the boxes of
-weights. Each consumer
-warpgroup carries 64 of the rows through all stages of the role in its registers; one thread of the producer keeps
-the rings of weights filled. Between roles, tiles go through rings in L2 (tile_ring.py).
+weights. Each consumer warpgroup carries 64 of the rows through all stages of the role in its registers; one thread of
+the producer keeps the rings of weights filled. Between roles, tiles go through rings in L2 (tile_ring.py).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.pipeline.memory import element_of, shape_of
-from kitsune_mlir.codegen.pipeline.nests import MAP, Nest
+from kitsune_mlir.codegen.pipeline.nests import MAP, Nest, StageNests
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.traffic import element_bytes
@@ -71,6 +71,18 @@ def is_held(nest: Nest) -> bool:
     if nest.kind == MAP and readers == {"linalg.matmul"}:
         return not is_streamed(nest.value) and len(parts_of(nest.value)) == 1
     return nest.local
+
+
+def is_plain(nest: Nest, nests: StageNests) -> bool:
+    """Whether a product has one streamed operand, of 16-bit elements, and a tile that is only stored, and its stage
+    keeps and stores nothing else."""
+    assert nest.op is not None
+    operand, *more = parts_of(nest.op.operands[0])
+    if more or not is_streamed(operand) or element_bytes(element_of(operand)) != 2:
+        return False
+    others = (one for one in nests if one is not nest)
+    kept = nest.local or nest.puts or any(is_held(one) or one.stores or one.puts for one in others)
+    return not kept and bool(nest.stores)
 
 
 def is_operand(value: ir.Value) -> bool:

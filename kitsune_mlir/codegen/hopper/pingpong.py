@@ -2,23 +2,21 @@
 
 Chunks of k come in groups. A group is multiplied for the first set's columns, then for the second's. So the first set
 of a tile is there a group before the second and leaves beside that group's products; the second leaves beside the first
-group's products of the CTA's next tile, and what is left of it after the loop over tiles.
+group's products of the CTA's next tile, that of the last tile after the loop.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from math import prod
 
 from kitsune_mlir.codegen.pipeline import device
-from kitsune_mlir.codegen.pipeline.memory import element_of, shape_of
+from kitsune_mlir.codegen.pipeline.memory import shape_of
 from kitsune_mlir.codegen.pipeline.nests import Nest, StageNests
 from kitsune_mlir.mlir import ir
-from kitsune_mlir.traffic import element_bytes
 
 from . import wgmma
 from .maps import is_stored_whole
-from .operands import is_held, is_streamed, parts_of
+from .operands import is_plain
 from .product_plan import Product
 from .products import Products, Sums
 from .rings import Rings, Used, numbers_of, slots_of
@@ -30,22 +28,12 @@ Leave = Callable[[Sums], Pieces]
 
 
 def leaves_in_sets(nest: Nest, nests: StageNests, columns: int) -> bool:
-    """Whether a product runs so, alone in its kernel, in tiles of so many columns: one long streamed operand of 16-bit
-    elements, one tile that tensor copies store and nothing else reads."""
+    """Whether a product runs so, alone in its kernel, in tiles of so many columns: of several chunks, with one tile
+    that tensor copies store."""
     assert nest.op is not None
-    if columns not in COLUMNS:
-        return False
-    operand, *others = parts_of(nest.op.operands[0])
-    if others or not is_streamed(operand) or element_bytes(element_of(operand)) != 2:
-        return False
-    if (
-        nest.local
-        or nest.puts
-        or len(nest.stores) != 1
-        or any(is_held(one) or one.stores for one in nests if one is not nest)
-    ):
-        return False
-    return is_stored_whole(nest.value) and prod(shape_of(operand)[1:]) > wgmma.CHUNK
+    several = shape_of(nest.op.operands[0])[1] > wgmma.CHUNK
+    once = len(nest.stores) == 1 and is_stored_whole(nest.value)
+    return columns in COLUMNS and is_plain(nest, nests) and several and once
 
 
 class PingPong:
@@ -114,7 +102,7 @@ class PingPong:
                     tiles.append(rings.tile)
                 a = wgmma.descriptor(self._products.streamed_box(tiles[chunk], waits=number == 0))
                 first = begins and chunk == 0
-                sums[number] = self._products.multiply(self._product, sums[number], a, wgmma.CHUNK // wgmma.STEP, first)
+                sums[number] = self._products.multiply(self._product, sums[number], a, wgmma.STEPS, first)
                 if leave is not None and (number, chunk) == (1, 0):
                     sums[0] = wgmma.wait_for(sums[0], 1)
                     self._add(leave(sums[0]))

@@ -108,12 +108,16 @@ class Product:
         return self.columns * self.sets
 
     @property
+    def bound(self) -> int | None:
+        """Of the columns of all passes, where they all exist."""
+        return self.n if self.n % self.pass_columns == 0 else None
+
+    @property
     def groups(self) -> Groups:
         """Of the chunks of one that alternates, at least two."""
-        (segment,) = self.segments
-        first = min(GROUP, segment.chunks // 2)
-        middle = segment.chunks // first - 2
-        return Groups(first, middle, segment.chunks - (1 + middle) * first)
+        first = min(GROUP, self.chunks // 2)
+        middle = self.chunks // first - 2
+        return Groups(first, middle, self.chunks - (1 + middle) * first)
 
     def turns(self) -> list[Turn]:
         """In which order. Set after set, so that one set's columns are worked on while the next is multiplied. A chunk

@@ -21,7 +21,6 @@ from .stash import Stash
 from .stores import Boxes
 
 LONG = 4  # chunks of streamed operands; a product of more is a loop
-STEPS = wgmma.BOX_ROW // wgmma.STEP_BYTES  # of a chunk
 Operand = Fragment | Stash | None
 Words = ir.Value | list[ir.Value]  # a descriptor, or what is in registers
 Sums = list[ir.Value]
@@ -118,7 +117,7 @@ class Products:
             box = self.rings.exchange.box(part, chunk)
             return [wgmma.descriptor(box)] if segment.nbytes == 2 else self._read(segment, box, segment.steps(chunk))
         if isinstance(operand, Fragment):
-            start, steps = chunk * STEPS, range(segment.steps(chunk))
+            start, steps = chunk * wgmma.STEPS, range(segment.steps(chunk))
             words = [word for step in steps for word in operand.step(start + step)]
             return [words] if segment.nbytes == 2 else [*tf32.operands(words, segment.pieces)]
         box = self.streamed_box(self.rings.tile) if operand is None else operand.box(chunk)
@@ -168,7 +167,7 @@ class Products:
             first = device.equal(number, 0)
             a = wgmma.descriptor(self.streamed_box(self.rings.tile))
             for one in turn:
-                sums[one] = self.multiply(product, sums[one], a, wgmma.CHUNK // wgmma.STEP, first)
+                sums[one] = self.multiply(product, sums[one], a, wgmma.STEPS, first)
                 wgmma.wait(1)
                 rings.release(used, self._boxes, unless=first if one == turn[0] else None)
                 used = rings.step_on(one == turn[-1])
@@ -192,8 +191,8 @@ class Products:
 
         def chunk(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             rings.resume(carried[count:])
-            (words,) = self._read(product.segments[0], self.streamed_box(rings.tile), STEPS)
-            total = self.multiply(product, carried[:count], words, STEPS, device.equal(number, 0))
+            (words,) = self._read(product.segments[0], self.streamed_box(rings.tile), wgmma.STEPS)
+            total = self.multiply(product, carried[:count], words, wgmma.STEPS, device.equal(number, 0))
             used = rings.step_on(True)
             total = wgmma.wait_for(total)
             rings.release(used, self._boxes)
@@ -230,8 +229,8 @@ class Products:
 
         def chunk(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             rings.resume(carried[2 * count :])
-            words = self._read(segment, self.streamed_box(rings.tile), STEPS)
-            added = self._exact_chunk(product, carried[:count], words, STEPS, True)
+            words = self._read(segment, self.streamed_box(rings.tile), wgmma.STEPS)
+            added = self._exact_chunk(product, carried[:count], words, wgmma.STEPS, True)
             return [*added, *wgmma.add(carried[count : 2 * count], added), *rings.state()]
 
         results = device.loop(0, chunks, 1, chunk, [*added, *total, *rings.state()])
@@ -266,12 +265,11 @@ class Products:
     def each_pass(self, product: Product, lanes: Lanes, first: Int, each: Callable[[Lanes, Int], None]) -> None:
         """Calls `each`, in code, for every one of several passes over the product's columns, `first` and on, with the
         lanes standing there and the pass's first column."""
-        limit = product.n if product.n % product.columns == 0 else None
 
         def body(start: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             self.rings.resume(carried)
             self.free.clear()
-            each(lanes.shifted(start, limit and lanes.limit or limit), device.add(first, start))
+            each(lanes.shifted(start, product.bound and lanes.limit or product.bound), device.add(first, start))
             return self.rings.state()
 
         self.background.settle()

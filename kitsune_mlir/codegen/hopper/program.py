@@ -32,11 +32,10 @@ from .chainable import check_stage
 from .equal_stages import equal_runs
 from .fragments import BLOCK
 from .maps import TILE_ROWS, Maps
-from .operands import is_exchanged, is_loaded, is_read_here, is_streamed, parts_of, row_bytes
+from .operands import is_exchanged, is_loaded, is_plain, is_read_here, is_streamed, parts_of, row_bytes
 from .pingpong import leaves_in_sets
 from .pressure import check_pressure
 from .product_plan import Product, Segment
-from .split_k import may_split
 from .steps import steps
 from .stores import boxes_of
 from .tf32 import Columns, Packing
@@ -184,22 +183,22 @@ class Program:
             width = prod(shape_of(value)[1:])
             map_ = self._maps.weight(weight, start + width, columns)
             parts = self.cluster if self.cluster > 1 and not is_loaded(value) else 1
-            held = width // parts if self.split_k == 1 else -(-width // (CHUNK * self.split_k)) * CHUNK
-            segments.append(Segment(value, start, held, map_, self._maps.rows(value), parts))
+            own = width // parts if self.split_k == 1 else -(-width // (CHUNK * self.split_k)) * CHUNK
+            segments.append(Segment(value, start, own, map_, self._maps.rows(value), parts))
             start += width
         return Product(op, n, columns, segments, sets, alternates=alternates)
 
     def _splits(self, nest: Nest, nests: StageNests) -> tuple[int, ...]:
         """Into how many parts the sum over k may go: what was asked for, or as many as leave each two chunks."""
         assert nest.op is not None
-        k, nbytes = shape_of(nest.op.operands[0])[1], element_bytes(element_of(nest.op.operands[0]))
-        may = self.alone and self.multicast == 1 and nbytes == 2 and may_split(nest, nests)
+        may = self.alone and self.multicast == 1 and is_plain(nest, nests)
         if not self._chooses_split:
             if self.split_k > 1 and not may:
                 raise UnsupportedError("k is split for one streamed operand of 16-bit elements, alone in its kernel")
             return (self.split_k,)
         if not may or self._row_tiles is None:
             return (1,)
+        k = shape_of(nest.op.operands[0])[1]
         return tuple(split for split in SPLITS if split == 1 or split * 2 * CHUNK <= k)
 
     def _packed_segments(self, op: ir.Operation, columns: int) -> list[Segment]:

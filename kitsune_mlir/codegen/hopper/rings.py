@@ -29,21 +29,22 @@ class Rings:
 
     def state(self) -> list[ir.Value]:
         slots = [self.weight] if self.tile is None else [self.weight, self.tile]
-        counted = [] if self.exchange is None else self.exchange.state()
-        turns = [] if self.split_k is None else [self.split_k.turn]
-        return [*(x for slot in slots for x in (slot.number, slot.parity)), *counted, *turns]
+        counted = [x for end in self._ends for x in end.state()]
+        return [*(x for slot in slots for x in (slot.number, slot.parity)), *counted]
+
+    @property
+    def _ends(self) -> list[Exchange | SplitK]:
+        return [end for end in (self.exchange, self.split_k) if end is not None]
 
     def resume(self, state: list[ir.Value]) -> list[ir.Value]:
         """Takes up `state` in a loop; gives back what follows it."""
         self.weight, rest = Slot(*state[:2]), state[2:]
         if self.tile is not None:
             self.tile, rest = Slot(*rest[:2]), rest[2:]
-        if self.exchange is not None:
-            count = len(self.exchange.state())
-            self.exchange.resume(rest[:count])
+        for end in self._ends:
+            count = len(end.state())
+            end.resume(rest[:count])
             rest = rest[count:]
-        if self.split_k is not None:
-            self.split_k.turn, *rest = rest
         return rest
 
     def step_on(self, streamed: bool) -> Used:

@@ -29,8 +29,8 @@ from .product_plan import Product
 from .products import Products
 from .program import Block, Program
 from .stash import Stash
-from .stores import BOX_BYTES, STEPS
-from .wgmma import STEP_BYTES
+from .stores import BOX_BYTES
+from .wgmma import STEP_BYTES, STEPS
 
 QUAD = (1, 2)  # lane distances between the four threads of a row
 
@@ -64,7 +64,7 @@ class Place:
         """Where the threads stand in the pass that the grid deals out, or in the only one, and its first column."""
         if (first := self.around.first_column) is None:
             return self.shares[product.n]
-        return self.lanes.shifted(first, product.n if product.n % product.pass_columns == 0 else None), first
+        return self.lanes.shifted(first, product.bound), first
 
     def stash(self, value: ir.Value) -> Stash | None:
         """Where a tile waits for a later product."""
@@ -127,12 +127,10 @@ class StageCode:
         self.at.products.run(product, [None], sums.__setitem__)
         totals = split.add_up(sums[0])
         first = device.value(device.add(device.mul(cluster.rank(), split.share), start))
-        lanes = self.at.lanes.shifted(first, product.n if product.n % product.columns == 0 else None)
+        lanes = self.at.lanes.shifted(first, product.bound)
         epilogue = self._epilogue(nest, lanes)
         epilogue.take(0, totals)
-        for block in range(blocks_of(split.share)):
-            epilogue.know(block)
-        self._tile(nest, lanes, first, epilogue.evaluator, split.share)
+        self._tile(nest, lanes, first, epilogue.know_all(), split.share)
 
     def resume(self, nest: Nest, words: dict[tuple[int, int], ir.Value]) -> Fragment:
         """A product's tile as `_product` leaves it when it defers, taken up in other code: the words that were there,
@@ -224,7 +222,7 @@ class StageCode:
                     tile.values[block, h, 0], tile.values[block, h, 1] = pair
 
         of_sums = nest.kind == PRODUCT and is_packed(element)
-        if of_sums or is_held(nest) and stash is None or is_packed(element) and stash is not None:
+        if of_sums or is_held(nest) and (stash is None or is_packed(element)):
             for block in range(blocks_of(columns)):
                 compute(block)
             if not is_packed(element):

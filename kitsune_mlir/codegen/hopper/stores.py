@@ -14,12 +14,11 @@ from kitsune_mlir.traffic import element_bytes
 
 from . import tma, warps
 from .fragments import BLOCK, HALVES, Fragment, is_packed
-from .wgmma import BOX_ROW, ROWS, STEP_BYTES, THREADS
+from .wgmma import BOX_ROW, ROWS, STEP_BYTES, STEPS, THREADS
 
 BOXES = 2
 BOX_BYTES = ROWS * BOX_ROW
 BYTES = BOXES * BOX_BYTES  # of a warpgroup
-STEPS = BOX_ROW // STEP_BYTES  # of a box
 ALL_STEPS = range(STEPS)
 
 

@@ -32,6 +32,7 @@ _ACROSS_STEP_WORDS = STEP * CHUNK * 2 // 16  # where k runs across the box's row
 FENCE = "wgmma.fence.sync.aligned;"  # orders writes to registers before the products that use them
 BOX_ROW = 128  # bytes of a box's row
 STEP_BYTES = 32  # of k in one instruction, whatever the elements
+STEPS = BOX_ROW // STEP_BYTES  # of a box
 _ADDRESS = 0x3FFFF  # the bits of an address in a descriptor; those above say which CTA of a cluster
 # Descriptor: stride of 8 rows 1024 bytes, 128-byte swizzle.
 _LAYOUT = (1024 // 16 << 32) | (1 << 62)

@@ -19,10 +19,12 @@
 // What cannot be.
 // RUN: not kitsune-opt %s --partition-dataflow --design-pipeline --place-stages='target=sm_90a split-k=3' 2>&1 | filecheck %s --check-prefix=THREE
 // THREE: error: place-stages: split-k must be one of 0, 1, 2, 4, 8, found 3
+// RUN: not kitsune-opt %s --partition-dataflow --design-pipeline --place-stages='target=sm_90a split-k=2 shape=spatial' 2>&1 | filecheck %s --check-prefix=SHAPE
+// SHAPE: error: place-stages: split-k=2 is for chained tiles, not for shape=spatial
 // RUN: not kitsune-opt %S/chained.mlir --place-stages='target=sm_90a split-k=2' 2>&1 | filecheck %s --check-prefix=CHAIN
 // CHAIN: error: pipeline 'mlp' cannot have split-k=2: k is split for one streamed operand of 16-bit elements, alone in its kernel
 // RUN: not kitsune-opt %s --partition-dataflow --design-pipeline --place-stages='target=sm_90a split-k=2 multicast=2' 2>&1 | filecheck %s --check-prefix=MULTICAST
-// MULTICAST: error: pipeline 'pipeline0' cannot have multicast=2: k is split for one streamed operand
+// MULTICAST: error: pipeline 'pipeline0' cannot have multicast=2 split-k=2: k is split for one streamed operand
 // RUN: not kitsune-opt %S/accumulated.mlir --partition-dataflow --design-pipeline --place-stages='target=sm_90a split-k=2' 2>&1 | filecheck %s --check-prefix=SUMS
 // SUMS: error: pipeline 'pipeline0' cannot have split-k=2: a sum over the rows has no other k to split
 
