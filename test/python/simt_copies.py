@@ -80,7 +80,10 @@ def _box(run: Assembler, mask: np.ndarray, rank: int, operand: list[Any], place:
         raise MemoryFault(f"{len(at)} coordinates in a tensor of {len(box.box)} dimensions")
     if place % box.align:
         raise MemoryFault(f"a box at {place:#x} is not aligned to {box.align} bytes")
-    return box, [run.number(x, mask) for x in at]
+    numbers = [run.number(x, mask) for x in at]
+    if numbers[0] * box.itemsize % 16:
+        raise MemoryFault(f"a box begins at element {numbers[0]} of a row, which is no multiple of 16 bytes")
+    return box, numbers
 
 
 def load_box(

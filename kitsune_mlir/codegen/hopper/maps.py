@@ -15,7 +15,7 @@ from kitsune_mlir.traffic import element_bytes
 
 from .fragments import is_packed
 from .operands import is_multiplied, is_streamed, row_bytes
-from .tf32 import Packing
+from .packing import Packing
 from .tile_ring import RingPlace
 from .tma import TensorMap
 from .wgmma import BOX_ROW, CHUNK, ROWS
@@ -41,15 +41,16 @@ class Maps:
         self.padded: set[int] = set()
         self._results, self._rings, self._box_rows, self._pieces = results, rings, box_rows, pieces
 
-    def weight(self, weight: ir.Value, limit: int, columns: int) -> int:
-        """Boxes of `columns` rows of the weight (n, k) by 64 of its columns, as if it had `limit` of these."""
+    def weight(self, weight: ir.Value, packing: Packing | None, limit: int, columns: int) -> int:
+        """Boxes of `columns` rows of the weight (n, k), as `packing` lays it out if it does, by 64 of its columns, as
+        if it had `limit` of these."""
         element, number = element_of(weight), self.numbers[hash(weight)]
         n, k = shape_of(weight)
-        stride = self._row_bytes(number, k, element)
+        stride = packing.columns * element_bytes(element) if packing else self._row_bytes(number, k, element)
         return self._add(TensorMap(number, str(element), (limit, n), (stride,), (CHUNK, columns // self._pieces)))
 
     def packed_weight(self, weight: ir.Value, packing: Packing, columns: int) -> int:
-        """The same of an f32 weight as `packing` lays it out."""
+        """The same of an f32 weight, which `packing` lays out."""
         dims, stride = (packing.columns, shape_of(weight)[0]), packing.columns * 4
         box = BOX_ROW // 4, columns // self._pieces
         return self._add(TensorMap(self.numbers[hash(weight)], "f32", dims, (stride,), box))

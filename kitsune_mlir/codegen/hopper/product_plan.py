@@ -8,7 +8,7 @@ from itertools import product
 
 from kitsune_mlir.mlir import ir
 
-from .tf32 import packed_width
+from .packing import packed_width
 from .wgmma import BOX_ROW, STEP_BYTES
 
 GROUP = 2  # chunks; of them a tile's ring holds two groups

@@ -90,10 +90,12 @@ class Products:
             self._end(ended, sums[ended], 0, ready)
         assert used is not None
         self.rings.release(used, self._boxes)
-        self._free_exchange(product)
+        if product.passes == 1:
+            self._free_exchange(product)
 
     def _free_exchange(self, product: Product) -> None:
-        """The product has ended."""
+        """Tells the other CTAs of the cluster that they may send their next tiles, for the product that is the last to read
+        the present one has ended. A product of several passes reads it in every pass (`each_pass`)."""
         if product.frees:
             assert self.rings.exchange is not None
             if product.nbytes == 4:  # warps read for themselves
@@ -219,7 +221,8 @@ class Products:
                 total = wgmma.add(total, added)
         self.free[0] = partial(list, added)
         ready(0, total)
-        self._free_exchange(product)
+        if product.passes == 1:
+            self._free_exchange(product)
 
     def _exact_loop(
         self, product: Product, segment: Segment, chunks: int, added: Sums, total: Sums
@@ -275,6 +278,7 @@ class Products:
         self.background.settle()
         self.rings.resume(device.loop(0, product.n, product.columns, body, self.rings.state()))
         self.free.clear()
+        self._free_exchange(product)
 
 
 def _repeats(at: At) -> bool:

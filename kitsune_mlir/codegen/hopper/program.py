@@ -33,12 +33,12 @@ from .equal_stages import equal_runs
 from .fragments import BLOCK
 from .maps import TILE_ROWS, Maps
 from .operands import is_exchanged, is_loaded, is_plain, is_read_here, is_streamed, parts_of, row_bytes
+from .packing import GROUP, Columns, Packing
 from .pingpong import leaves_in_sets
 from .pressure import check_pressure
 from .product_plan import Product, Segment
 from .steps import steps
 from .stores import boxes_of
-from .tf32 import Columns, Packing
 from .tile_ring import crosses, ring_places
 from .tma import TensorMap
 from .vectors import Vector
@@ -99,7 +99,7 @@ class Program:
         self._maps = Maps(self.tensors, self.results, self.rings, self.box_rows, multicast)
         self.vectors: list[Vector] = []
         self.vector_bytes = 0
-        self.packed: dict[int, Packing] = {}  # f32 weights
+        self._layouts: dict[int, Packing | None] = {}  # of weights, by their numbers
         self.pieces = tf32_pieces(pipeline.operation)
         self.on_chip = {queue.label for queue in pipeline.queues if not crosses(queue)}
         for stage in stages:
@@ -178,14 +178,16 @@ class Program:
             columns, sets = columns // 2, 2
         if nbytes == 4:
             return Product(op, n, columns, self._packed_segments(op, columns))
-        segments, start = [], 0
-        for value in parts_of(op.operands[0]):
-            width = prod(shape_of(value)[1:])
-            map_ = self._maps.weight(weight, start + width, columns)
+        tiles = parts_of(op.operands[0])
+        packing = Packing(1, tuple(Columns(*at) for at in _columns_of(tiles)))
+        whole = all(part.start % GROUP == 0 for part in packing.parts)
+        self._lay_out(weight, None if whole else packing)
+        segments = []
+        for value, start, (_, width) in zip(tiles, packing.starts(), _columns_of(tiles)):
+            map_ = self._maps.weight(weight, None if whole else packing, start + width, columns)
             parts = self.cluster if self.cluster > 1 and not is_loaded(value) else 1
             own = width // parts if self.split_k == 1 else -(-width // (CHUNK * self.split_k)) * CHUNK
             segments.append(Segment(value, start, own, map_, self._maps.rows(value), parts))
-            start += width
         return Product(op, n, columns, segments, sets, alternates=alternates)
 
     def _splits(self, nest: Nest, nests: StageNests) -> tuple[int, ...]:
@@ -207,18 +209,22 @@ class Program:
         if self.cluster > 2 and self.pieces == 2:
             raise UnsupportedError(f"{self.cluster} CTAs do not share tiles of f32 in full precision")
         weight, tiles = op.operands[1], parts_of(op.operands[0])
-        widths = [prod(shape_of(value)[1:]) for value in tiles]
-        starts = accumulate(widths, initial=0)
-        parts = [Columns(*at, not is_streamed(value)) for *at, value in zip(starts, widths, tiles)]
-        packing, number = Packing(self.pieces, tuple(parts)), self._maps.numbers[hash(weight)]
-        if self.packed.setdefault(number, packing) != packing or not _only_weight(weight):
-            raise UnsupportedError("an f32 weight that is read in two ways is not laid out for warpgroups")
+        parts = [Columns(*at, not is_streamed(value)) for at, value in zip(_columns_of(tiles), tiles)]
+        packing = Packing(self.pieces, tuple(parts))
+        self._lay_out(weight, packing)
         map_ = self._maps.packed_weight(weight, packing, columns)
         shared = [1 if is_loaded(value) else self.cluster for value in tiles]
         return [
-            Segment(value, start, width // ctas, map_, self._maps.rows(value), ctas, 4, self.pieces)
-            for value, start, width, ctas in zip(tiles, packing.starts(), widths, shared)
+            Segment(value, start, part.width // ctas, map_, self._maps.rows(value), ctas, 4, self.pieces)
+            for value, start, part, ctas in zip(tiles, packing.starts(), parts, shared)
         ]
+
+    def _lay_out(self, weight: ir.Value, packing: Packing | None) -> None:
+        """Notes how a weight lies for a product: as it is, or as `packing` says. Raises UnsupportedError where others
+        read it in another way."""
+        number = self._maps.numbers[hash(weight)]
+        if self._layouts.setdefault(number, packing) != packing or packing and not _only_weight(weight):
+            raise UnsupportedError("a weight that is read in two ways is not laid out for warpgroups")
 
     def share(self, width: int) -> int:
         """How many of a tile's columns one CTA of the cluster computes; each computes what is one number a row."""
@@ -288,6 +294,11 @@ class Program:
         return self._maps.all
 
     @property
+    def packed(self) -> dict[int, Packing]:
+        """How weights are laid out anew, by the tensors' numbers."""
+        return {number: packing for number, packing in self._layouts.items() if packing is not None}
+
+    @property
     def padded(self) -> set[int]:
         """Numbers of tensors whose rows are to be made longer."""
         return self._maps.padded
@@ -349,6 +360,12 @@ def _pass_columns(n: int, passes: int) -> int:
         if n % (count * BLOCK) == 0:
             return n // count
     raise UnsupportedError(f"a CTA's share of {n} columns does not divide into passes")
+
+
+def _columns_of(tiles: list[ir.Value]) -> list[tuple[int, int]]:
+    """First column and width of each of several tiles side by side."""
+    widths = [prod(shape_of(value)[1:]) for value in tiles]
+    return list(zip(accumulate(widths, initial=0), widths))
 
 
 def _only_weight(value: ir.Value) -> bool:
