@@ -1,0 +1,370 @@
+"""Random networks, compiled and compared with float64: nothing may hang, die, be refused or be wrong.
+
+    python bench/fuzz.py --seeds 0:200                  # a GPU: compiles in a pool, runs in a child, times
+    python bench/fuzz.py --seeds 0:50 --simulate        # without one: the kernels in the simulator, few rows
+    python bench/fuzz.py --shrink 17 --simulate         # the smallest net that still fails as seed 17 does
+
+A net (random_nets.py) is one seed's. A result is wrong when its error (Frobenius norm, over that of the result) is more
+than twice torch's own in the same types, and more than FLOOR. A child that takes too long or dies is replaced. On a GPU
+each net is also timed, in one process beside torch's eager mode as a CUDA graph. Exits 1 when a net fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import math
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "bench"), str(ROOT / "test" / "python")]
+
+from random_nets import Net, arguments, build, draw, is_net, smaller  # noqa: E402
+from workers import Lost, Worker, each  # noqa: E402
+
+FLOOR = {"f32": 5e-6, "bf16": 4e-3, "f16": 5e-4}  # errors below are never wrong: about a rounding of the result
+HIGH_FLOOR = 5e-4  # f32 whose products are of tf32
+SIMULATED_ROWS, SIMULATED_SMS = 400, 4
+COMPILE_SECONDS, RUN_SECONDS = 180.0, 40.0
+RIGHT = "right"
+
+
+@dataclass
+class Task:
+    """A net to compile and check: its seed, the folder for its artifact, and whether to time it."""
+
+    net: Net
+    seed: int
+    folder: str
+    target: str
+    timed: bool = False
+
+
+@dataclass
+class Found:
+    """What became of a net. `verdict` is RIGHT or says in a word or two what is wrong, `said` more of it."""
+
+    task: Task
+    verdict: str
+    said: str = ""
+    error: float = 0.0
+    torch_error: float = 0.0
+    seconds: float = 0.0  # to compile
+    ours_ms: float = 0.0
+    torch_ms: float = 0.0
+    predicted_ms: float = 0.0
+    forms: dict[str, int] = field(default_factory=dict)  # kernels of pipelines, kernels of single operators
+
+    @property
+    def ratio(self) -> float:
+        """Torch's time over ours."""
+        return self.torch_ms / self.ours_ms if self.ours_ms else 0.0
+
+
+def main() -> int:
+    """Runs what was asked for; gives the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", default="0:100", help="FIRST:END, or one number")
+    parser.add_argument("--simulate", action="store_true", help="run kernels in the simulator, nets of few rows")
+    parser.add_argument("--shrink", type=int, metavar="SEED", help="make a failing net smaller")
+    parser.add_argument("--jobs", type=int, default=2, help="processes that compile")
+    parser.add_argument("--target", default="sm_90a", help="of the kernels on a GPU")
+    parser.add_argument("--no-time", action="store_true", help="check only")
+    parser.add_argument("--json", type=Path, help="writes a line a net")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        target = small_target(Path(folder)) if options.simulate else options.target
+        most_rows = SIMULATED_ROWS if options.simulate else None
+        timed = not (options.no_time or options.simulate)
+
+        def task(seed: int) -> Task:
+            return Task(draw(seed, most_rows), seed, folder, target, timed)
+
+        if options.shrink is not None:
+            return _shrink(task(options.shrink), options.simulate)
+        first, _, end = options.seeds.partition(":")
+        tasks = map(task, range(int(first), int(end or int(first) + 1)))
+        return _report(_run(tasks, options.simulate, options.jobs), options.json)
+
+
+def _run(tasks: Iterator[Task], simulated: bool, jobs: int) -> Iterator[Found]:
+    """All of them, in the order in which they are done."""
+    if simulated:
+        yield from _verdicts(each(simulate, tasks, jobs, COMPILE_SECONDS))
+        return
+    compiled: Iterator[Found] = _verdicts(each(compile_net, tasks, jobs, COMPILE_SECONDS))
+    failed: list[Found] = []
+
+    def sound() -> Iterator[Found]:
+        for found in compiled:
+            if found.verdict == RIGHT:
+                yield found
+            else:
+                failed.append(found)
+
+    for found, ran in each(run_net, sound(), 1, RUN_SECONDS):
+        Path(found.task.folder, f"{found.task.seed}.kitsune").unlink(missing_ok=True)
+        yield Found(found.task, "hangs or dies", str(ran)) if isinstance(ran, Lost) else ran
+    yield from failed
+
+
+def _verdicts(results: Iterator[tuple[Task, Any]]) -> Iterator[Found]:
+    for task, result in results:
+        yield Found(task, "compiler hangs or dies", str(result)) if isinstance(result, Lost) else result
+
+
+def small_target(folder: Path) -> str:
+    """The path of a description of a GPU of few SMs."""
+    from kitsune_mlir.planning import target as targets
+
+    fields = json.loads((targets.FOLDER / "sm_90a.json").read_text())
+    path = folder / "small.json"
+    path.write_text(json.dumps(fields | {"name": "small", "sms": SIMULATED_SMS}))
+    return str(path)
+
+
+def _compiled(task: Task, module: Any, args: Any) -> Any:
+    import torch
+
+    import kitsune_mlir
+
+    torch.set_num_threads(1)
+    return kitsune_mlir.compile(module, args, target=task.target, matmul_precision=task.net.precision)
+
+
+def compile_net(task: Task) -> Found:
+    """A child's work: the artifact of a net, in the task's folder."""
+    start = time.perf_counter()
+    try:
+        compiled = _compiled(task, *build(task.net, task.seed))
+        compiled.save(Path(task.folder, f"{task.seed}.kitsune"))
+    except Exception as error:
+        return Found(task, "refused", f"{type(error).__name__}: {error}")
+    plan = compiled.plan
+    pipelined = sum(kernel.get("threads", 0) > 0 for kernel in plan["kernels"])
+    forms = {"pipelines": pipelined, "operators": len(plan["kernels"]) - pipelined}
+    predicted = (plan.get("predicted_us") or 0.0) / 1e3
+    return Found(task, RIGHT, seconds=time.perf_counter() - start, forms=forms, predicted_ms=predicted)
+
+
+def run_net(found: Found) -> Found:
+    """The GPU child's work: a compiled net against float64, and beside torch."""
+    import torch
+
+    import kitsune_mlir
+    from kitsune_mlir.bench.device import Gpu
+
+    task, net = found.task, found.task.net
+    torch.set_float32_matmul_precision(net.precision)
+    module, _ = build(net, task.seed)
+    module = module.cuda()
+    args = tuple(value.cuda() for value in arguments(net, task.seed + 2))  # others than it was compiled with
+    try:
+        compiled = kitsune_mlir.load(Path(task.folder, f"{task.seed}.kitsune"))
+        for again in range(2):  # the second run finds what the first one left
+            _poison(module, args)
+            results = compiled(*args)
+            torch.cuda.synchronize()
+            _compare(found, module, args, results)
+            if found.verdict != RIGHT:
+                found.said = f"{'second' if again else 'first'} run"
+                return found
+        if task.timed and net.rows:
+            _time(found, Gpu(), module, compiled, args)
+    except Exception as error:
+        found.verdict, found.said = "fails", f"{type(error).__name__}: {error}"
+        if "CUDA" in found.said or "cuda" in found.said:
+            raise  # nothing more runs in this process: another takes its place
+    torch.cuda.empty_cache()
+    return found
+
+
+def _poison(module: Any, args: Any) -> None:
+    """Leaves NaN in the memory that results will get."""
+    import torch
+
+    with torch.no_grad():
+        results = _leaves(module(*args))
+    for result in results:
+        result.fill_(math.nan)
+
+
+def _time(found: Found, gpu: Any, module: Any, compiled: Any, args: Any) -> None:
+    """The median of a few runs of each side, in turns, as CUDA graphs."""
+
+    def ours() -> list[Any]:
+        return _leaves(compiled(*args))
+
+    def theirs() -> list[Any]:
+        return _leaves(module(*args))
+
+    sides = [gpu.capture(lambda side=side: [side() for _ in range(3)], side) for side in (ours, theirs)]
+    times: list[list[float]] = [[], []]
+    for _ in range(7):
+        for side, taken in zip(sides, times):
+            taken.append(gpu.time(side, cold=False))
+    found.ours_ms, found.torch_ms = (statistics.median(taken) for taken in times)
+
+
+def simulate(task: Task) -> Found:
+    """A child's work: compiles a net for a small GPU and runs its kernels in the simulator."""
+    import torch
+    from fake_pipeline import PipelineDevice
+
+    from kitsune_mlir import mlir
+    from kitsune_mlir.runtime.gpu import GpuRunner
+
+    found = Found(task, RIGHT)
+    module, args = build(task.net, task.seed)
+    try:
+        compiled = _compiled(task, module, args)
+    except Exception as error:
+        return Found(task, "refused", f"{type(error).__name__}: {error}")
+    name, interface = compiled.targets[0], compiled.interface
+    section = compiled._content.sections[name]
+    args = arguments(task.net, task.seed + 2)
+    converted = mlir.parse(compiled._stages[f"{name}:convert-linalg-to-gpu"], mlir.context())
+    device = PipelineDevice(converted, task.seed)
+    try:
+        runner = GpuRunner(section.manifest, section.files, interface.constants(), device)
+        for _ in range(2):
+            with torch.no_grad():
+                _compare(found, module, args, interface.call(runner, args, {}))
+    except Exception as error:
+        found.verdict, found.said = type(error).__name__, str(error)[:500]
+    return found
+
+
+def _compare(found: Found, module: Any, args: Any, results: Any) -> None:
+    """Puts the worst result's error, torch's own and the verdict into `found`."""
+    import torch
+
+    net = found.task.net
+    with torch.no_grad():
+        own = _leaves(module(*args))
+        exact = copy.deepcopy(module).double()
+        wanted = _leaves(exact(*(value.double() if value.is_floating_point() else value for value in args)))
+    floor = HIGH_FLOOR if net.precision != "highest" else FLOOR[net.dtype]
+    for number, (a, b, c) in enumerate(zip(_leaves(results), own, wanted, strict=True)):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            found.verdict, found.said = "wrong", f"result {number} is {a.dtype} {tuple(a.shape)}"
+            return
+        error, torch_error = _error(a, c), _error(b, c)
+        if error >= found.error:
+            found.error, found.torch_error = error, torch_error
+        if not error <= max(2 * torch_error, floor):
+            found.verdict, found.error, found.torch_error = "wrong", error, torch_error
+            return
+
+
+def _error(value: Any, wanted: Any) -> float:
+    """The norm of the difference over the norm; infinite where one has a NaN or an infinity that the other has not."""
+    import torch
+
+    value = value.double()
+    finite = torch.isfinite(wanted)
+    if not torch.equal(torch.isfinite(value), finite):
+        return math.inf
+    difference, norm = torch.where(finite, value - wanted, 0.0).norm().item(), torch.where(finite, wanted, 0).norm()
+    return difference / norm.item() if norm else difference
+
+
+def _leaves(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, tuple) else [value]
+
+
+def _report(results: Iterator[Found], path: Path | None) -> int:
+    """Prints failures as they come and a summary; gives the exit code."""
+    start, everything = time.perf_counter(), []
+    file = path.open("w") if path else None
+    for found in results:
+        everything.append(found)
+        if found.verdict != RIGHT:
+            print(_line(found), flush=True)
+        if file:
+            line = {key: value for key, value in vars(found).items() if key != "task"}
+            file.write(json.dumps({"seed": found.task.seed, "net": str(found.task.net), **line}) + "\n")
+            file.flush()
+    counts = Counter(found.verdict for found in everything)
+    print(f"{len(everything)} nets in {time.perf_counter() - start:.0f} s: ", end="")
+    print(", ".join(f"{count} {verdict}" for verdict, count in counts.most_common()))
+    timed = [found for found in everything if found.ours_ms]
+    if timed:
+        _times(timed)
+    return int(counts[RIGHT] < len(everything))
+
+
+def _times(timed: list[Found]) -> None:
+    ratios = sorted(found.ratio for found in timed)
+    slower = sum(ratio < 1 for ratio in ratios) / len(ratios)
+    print(f"torch's CUDA graph over ours: geometric mean {statistics.geometric_mean(ratios):.2f}, ", end="")
+    print(f"median {statistics.median(ratios):.2f}, {slower:.0%} slower, {_below(ratios, 0.5):.0%} under half")
+    told = [found.predicted_ms / found.ours_ms for found in timed if found.predicted_ms]
+    if told:
+        print(f"predicted over measured: median {statistics.median(told):.2f}")
+    print(f"compile: median {statistics.median(found.seconds for found in timed):.1f} s")
+    for found in sorted(timed, key=lambda one: one.ratio)[:10]:
+        print(f"    {found.ratio:.2f} ({found.ours_ms:.3f} ms), seed {found.task.seed}: {found.task.net}")
+
+
+def _below(ratios: list[float], bound: float) -> float:
+    return sum(ratio < bound for ratio in ratios) / len(ratios)
+
+
+def _line(found: Found) -> str:
+    errors = f" error {found.error:.1e} beside torch's {found.torch_error:.1e}" if found.verdict == "wrong" else ""
+    return f"seed {found.task.seed}: {found.verdict}{errors} {found.said[:400]}\n    {found.task.net}"
+
+
+def _shrink(task: Task, simulated: bool) -> int:
+    """Prints smaller and smaller nets that fail with the verdict of this one."""
+
+    def checked(net: Net) -> Found:
+        return next(_run(iter([Task(net, task.seed, task.folder, task.target)]), simulated, 1))
+
+    if simulated:
+        worker = Worker(simulate, COMPILE_SECONDS)
+
+        def checked(net: Net) -> Found:  # noqa: F811  (one process for all of them)
+            one = Task(net, task.seed, task.folder, task.target)
+            try:
+                return worker.run(one)
+            except Lost as error:
+                return Found(one, "compiler hangs or dies", str(error))
+
+    found = checked(task.net)
+    print(_line(found), flush=True)
+    if found.verdict == RIGHT:
+        return 0
+    print(_line(shrink(found, checked)))
+    return 1
+
+
+def shrink(found: Found, checked: Callable[[Net], Found]) -> Found:
+    """The smallest net that is reached by moves after each of which the verdict is still the same."""
+    best, tried = found, {found.task.net}
+    while True:
+        for net in smaller(best.task.net):
+            if net in tried or not is_net(net):
+                continue
+            tried.add(net)
+            after = checked(net)
+            if after.verdict == best.verdict:
+                print(f"    smaller: {net}", flush=True)
+                best = after
+                break
+        else:
+            return best
+
+
+if __name__ == "__main__":
+    sys.exit(main())
