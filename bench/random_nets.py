@@ -396,7 +396,7 @@ def smaller(net: Net) -> Iterator[Net]:
     if len(net.outputs) > 1:
         for output in net.outputs:
             yield replace(net, outputs=(output,), joined=False)
-    for rows in (1, 129, net.rows // 2, net.rows - 1):
+    for rows in (1, 129, net.rows // 2):
         if 0 <= rows < net.rows:
             yield replace(net, rows=rows, tokens=0)
     if net.tokens:

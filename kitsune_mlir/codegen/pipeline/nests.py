@@ -133,7 +133,8 @@ class StageNests:
         return all(self._is_ready(operand) for operand in op.operands if rows.is_tensor(operand))
 
     def leaves(self, nest: Nest) -> set[int]:
-        """Keys of the stored values, gets among them, that a nest reads."""
+        """Keys of the stored values, gets among them, that a nest reads. A value that leaves for an output or another
+        CTA alone is computed again by whoever else reads it."""
         own = {hash(value) for value in nest.values}
         stack = list(nest.values)
         if nest.op is not None:
@@ -147,7 +148,8 @@ class StageNests:
             if key in seen or op is None:
                 continue
             seen.add(key)
-            if op.name == kitsune.GetOp.OPERATION_NAME or (key in self.nests and key not in own):
+            stored = key not in own and key in self.nests and self.nests[key].local
+            if stored or op.name == kitsune.GetOp.OPERATION_NAME:
                 found.add(key)
             else:
                 stack += [operand for operand in op.operands if rows.is_tensor(operand)]
