@@ -19,6 +19,7 @@ from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.program import Argument, Output, Program, TensorSpec
 from kitsune_mlir.signature import CONSTANTS, Tree, describe
 
+from . import empty_tensors
 from .decompositions import table
 from .lower_torch import lower_torch
 
@@ -122,6 +123,7 @@ def lower_graph(graph: torch.fx.Graph, name: str) -> mlir.ir.Module:
                 f"{name}: the size of the result of {node.target}{_line(node)} depends on the data; "
                 "give it a fixed size, such as a mask instead of a selection"
             )
+    empty_tensors.fill(graph)
     context = mlir.context()
     importer = mlir.importer("fx_importer").FxImporter(context=context)
     try:

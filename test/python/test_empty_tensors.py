@@ -1,0 +1,35 @@
+"""Models of tensors without elements."""
+
+import pytest
+import torch
+from torch import nn
+
+import kitsune_mlir
+
+MODELS = {
+    "no rows through a normalisation": (nn.Sequential(nn.Linear(8, 6), nn.BatchNorm1d(6), nn.ReLU()), (0, 8)),
+    "no columns in a product": (lambda x: x @ torch.ones(0, 5) + 1, (4, 0)),
+    "a view of nothing": (lambda x: torch.cat([x.flatten(0, -2).view(2, 0, 3), torch.ones(2, 4, 3)], 1), (2, 0, 3)),
+    "a sum of nothing": (lambda x: x.sum(0), (0, 5)),
+    "views at the end": (lambda x: (x * 2).view(0, 4), (2, 0, 2)),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("target", ["cpu", "sm_90a"])
+def test_models(name, target):
+    body, shape = MODELS[name]
+    model = body.eval() if isinstance(body, nn.Module) else _Of(body)
+    x = torch.randn(shape)
+    compiled = kitsune_mlir.compile(model, (x,), target=target)
+    if target == "cpu":
+        torch.testing.assert_close(compiled(x), model(x).detach())
+
+
+class _Of(nn.Module):
+    def __init__(self, body):
+        super().__init__()
+        self.body = body
+
+    def forward(self, x):
+        return self.body(x)
