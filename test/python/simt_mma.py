@@ -30,7 +30,15 @@ def mma(kind: str, k: int, a: Sequence[np.ndarray], b: Sequence[np.ndarray], c: 
     rows, columns = _sum_places()
     total = _matrix(np.stack(c, -1)[:, :, None], rows[..., None], columns[..., None])
     result = left @ right + total
+    if kind == "tf32":  # sums are cut off, never rounded
+        result = cut_off(left.astype(np.float64) @ right + total)
     return np.moveaxis(result[:, rows, columns], -1, 0).reshape(4, -1)
+
+
+def cut_off(x: np.ndarray) -> np.ndarray:
+    """f64 as the next f32 towards zero."""
+    near = x.astype(np.float32)
+    return np.where(np.abs(near) > np.abs(x), np.nextafter(near, np.float32(0)), near)
 
 
 def to_tf32(x: np.ndarray, ties_up: bool) -> np.ndarray:

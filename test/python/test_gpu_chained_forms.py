@@ -51,6 +51,15 @@ FORMS: dict[str, Callable[[], tuple[nn.Module, tuple[Tensor, ...]]]] = {
         Form(lambda f, g, x, y: g(torch.cat([torch.relu(f(x)), y], 1)), (64, 37), (40, 32)),
         rows(64, 3),
     ),
+    "columns that begin at no 16 bytes of a weight's row": lambda: (
+        Form(
+            lambda f, g, h, x: h(torch.cat([f(x), x, torch.tanh(g(x))], 1)),
+            (64, 3),
+            (64, 16),
+            (83, 40),
+        ),
+        rows(64),
+    ),
     "gated halves": lambda: (
         Form(lambda f, g, x: g((h := f(x))[:, :64] * torch.sigmoid(h[:, 64:])), (64, 128), (64, 32)),
         rows(64),

@@ -30,6 +30,13 @@ def test_a_share_in_several_passes(small_gpu):  # noqa: F811
     run(model, args, small_gpu, 2e-2, place="cluster=2")
 
 
+def test_passes_over_an_exchanged_tile(small_gpu):  # noqa: F811
+    """Each pass reads the tile: other CTAs may send the next one only after the last of them."""
+    args, model = (torch.randn(700, 64).bfloat16(),), mlp(torch.bfloat16, (64, 64, 1088), nn.ReLU)
+    run(model, args, small_gpu, 2e-2, place="cluster=2", launches=3)
+    run(mlp(torch.float16, (64, 64, 576), nn.ReLU), (args[0].half(),), small_gpu, 4e-3, place="cluster=2")
+
+
 class Normalised(nn.Module):
     """Sums over the rows' columns, which no CTA has alone, between products and after the last."""
 

@@ -204,15 +204,20 @@ def _mma(element: ir.Type, a: list[Fragment], b: Fragment, sums: list[ir.Value])
 
 
 def _mma_f32(a: list[Fragment], b: Fragment, sums: list[ir.Value]) -> list[ir.Value]:
-    """Two steps of k8; positions q and q+4 of step s are columns 4q+2s and 4q+2s+1."""
+    """Two steps of k8; positions q and q+4 of step s are columns 4q+2s and 4q+2s+1. Tensor cores cut off what they add,
+    so that a sum loses with every instruction: in full precision the six of these steps have sums of their own, small
+    terms first, which are added outside."""
     upper, lower = a
+    exact = len(b) > 1
+    found = [arith.constant(ir.F32Type.get(), 0.0)] * len(sums) if exact else sums
+    steps = []
     for s in (0, 2):
         parts = [[up[s], low[s], up[s + 1], low[s + 1]] for up, low in zip(upper, lower)]
-        b_parts = [part[s : s + 2] for part in b]
-        pairs = [(0, 0)] if len(parts) == 1 else [(LOW, HIGH), (HIGH, LOW), (HIGH, HIGH)]
-        for left, right in ((parts[i], b_parts[j]) for i, j in pairs):
-            sums = _mma_call("m16n8k8.row.col.f32.tf32.tf32.f32", [*left, *right], sums)
-    return sums
+        steps.append((parts, [part[s : s + 2] for part in b]))
+    for left, right in ((LOW, HIGH), (HIGH, LOW), (HIGH, HIGH)) if exact else ((0, 0),):
+        for parts, b_parts in steps:
+            found = _mma_call("m16n8k8.row.col.f32.tf32.tf32.f32", [*parts[left], *b_parts[right]], found)
+    return [arith.addf(total, new) for total, new in zip(sums, found)] if exact else found
 
 
 def _rounded(x: ir.Value) -> ir.Value:
