@@ -193,24 +193,3 @@ def test_long_sums_of_f32_are_not_cut_off(small_gpu):
     model.weight.data.abs_()
     program, runner, _ = runner_of(model, (x,), small_gpu, "fused")
     check(program, runner, (x,), model.double()(x.double()).detach().float(), 6e-7)
-
-
-class NormalisedHeads(nn.Module):
-    """A concatenation that is an output, and that others compute again from its parts."""
-
-    def __init__(self):
-        super().__init__()
-        self.heads = nn.ModuleList(nn.Linear(16, width) for width in (2, 40, 19))
-        self.norm, self.up = nn.RMSNorm(61), nn.Linear(61, 70)
-
-    def forward(self, x):
-        joined = torch.cat([head(x) for head in self.heads], 1)
-        return joined, self.up(self.norm(joined))
-
-
-def test_parts_of_a_tile_that_only_leaves_are_kept(small_gpu):
-    torch.manual_seed(0)
-    model, x = NormalisedHeads().bfloat16(), torch.randn(70, 16).bfloat16()
-    program, runner, _ = runner_of(model, (x,), small_gpu, "fused", tile=32)
-    with torch.no_grad():
-        check(program, runner, (x,), model(x), 2e-2)
