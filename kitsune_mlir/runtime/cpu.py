@@ -89,10 +89,11 @@ class CpuRunner:
         return [next(made) if out is None else out for out in outs]
 
     def _invoke(self, descriptors: list[np.ndarray]) -> None:
-        # The entry wants the address of every argument, and each argument is a descriptor's address.
+        # The entry wants the address of every argument, and each argument is a descriptor's address. `ctypes.data`
+        # is a bare number that keeps nothing alive, so every array has a name here until the call is over.
         addresses = np.array([d.ctypes.data for d in descriptors], np.uintp)
-        cells = addresses.ctypes.data + np.arange(len(addresses), dtype=np.uintp) * addresses.itemsize
-        self.entry(cells.astype(np.uintp).ctypes.data)
+        cells = np.arange(len(addresses), dtype=np.uintp) * addresses.itemsize + addresses.ctypes.data
+        self.entry(cells.ctypes.data)
 
     def _bind(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         wanted = sum(constant is None for constant in self.constants)

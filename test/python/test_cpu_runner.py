@@ -5,7 +5,7 @@ import copy
 
 import numpy as np
 import pytest
-from cpu_case import build, from_bf16, runner, to_bf16
+from cpu_case import build, from_bf16, run, runner, to_bf16
 
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.runtime import cpu_features
@@ -91,6 +91,27 @@ def test_another_processor_is_refused(clobber):
     manifest["host"] = {"machine": "riscv64", "features": []}
     with pytest.raises(UnsupportedError, match="riscv64"):
         type(runner(clobber))(manifest, clobber.files, [None, None])
+
+
+def test_hundreds_of_arguments():
+    """numpy hands out small arrays from memory of its own and larger ones from the heap, where what is freed too
+    early is overwritten."""
+    kind, identity = "tensor<2xf32>", "affine_map<(i)->(i)>"
+    names, types = ", ".join(f"%a{i}" for i in range(300)), ", ".join(["tensor<2xf32>"] * 300)
+    terms = "".join(f"%s{i} = arith.addf {f'%s{i - 1}' if i > 1 else '%b0'}, %b{i} : f32\n" for i in range(1, 300))
+    source = f"""
+    func.func @main({", ".join(f"%a{i}: {kind}" for i in range(300))}) -> {kind} {{
+      %e = tensor.empty() : {kind}
+      %y = linalg.generic {{indexing_maps = [{", ".join([identity] * 301)}], iterator_types = ["parallel"]}}
+          ins({names} : {types}) outs(%e : {kind}) {{
+      ^bb0({", ".join(f"%b{i}: f32" for i in range(300))}, %out: f32):
+        {terms}
+        linalg.yield %s299 : f32
+      }} -> {kind}
+      return %y : {kind}
+    }}"""
+    (total,) = run(source, *(np.full(2, i, "f4") for i in range(300)))
+    assert (total == sum(range(300))).all()
 
 
 def test_this_processor_is_described():
