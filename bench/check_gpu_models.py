@@ -80,6 +80,7 @@ def _content(model: Any, args: Any, target: str, shape: str) -> Any:
 
 def _plain_content(model: Any, args: Any, target: str) -> Any:
     """The same without the passes that make pipelines."""
+    from kitsune_mlir import plan
     from kitsune_mlir.codegen import gpu
     from kitsune_mlir.frontend import import_model
     from kitsune_mlir.passes import pipeline
@@ -88,10 +89,13 @@ def _plain_content(model: Any, args: Any, target: str) -> Any:
     from kitsune_mlir.runtime.executable import Interface
 
     program = import_model(model, args)
-    pipeline.run(program.module, [pipeline.make("prepare-linalg"), pipeline.make("convert-linalg-to-gpu")])
-    section = gpu.build(program.module, targets.load(target))
+    machine = targets.load(target)
+    pipeline.run(program.module, [pipeline.make("prepare-linalg")])
+    found = plan.describe(plan.partitioned(program.module, []), [], machine)
+    pipeline.run(program.module, [pipeline.make("convert-linalg-to-gpu")])
+    section = gpu.build(program.module, machine)
     interface = Interface(program.name, program.signature, program.arguments, program.outputs)
-    return Content(interface, {target: "gpu"}, {target: section}, {target: {}})
+    return Content(interface, {machine.name: "gpu"}, {machine.name: section}, {machine.name: found})
 
 
 def _numpy(tensor: Any) -> np.ndarray:

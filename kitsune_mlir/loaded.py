@@ -87,9 +87,17 @@ class Loaded:
         return "\n\n".join(report(plan) for plan in self.plans.values())
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Writes the artifact, whole or not at all. Raises UserError when it cannot."""
+        """Writes the artifact, whole or not at all; `digest` is then the file's. Raises UserError when it cannot."""
         artifact.save(self._content, path, __version__)
         return Path(path)
+
+    @property
+    def digest(self) -> str:
+        """The sha256 of the manifest, and by its checksums of everything, in the file that this was loaded from or
+        saved to last: what `load` takes. Raises UserError when it was neither loaded nor saved."""
+        if not self._content.digest:
+            raise UserError("a compiled model has a digest once it is saved")
+        return self._content.digest
 
     def _require(self, name: str) -> None:
         if name not in self.targets:
@@ -114,6 +122,10 @@ class Loaded:
         raise UserError(f"this machine runs none of its targets ({'; '.join(refusals)})")
 
 
-def load(path: str | os.PathLike[str]) -> Loaded:
-    """The model in an artifact. Raises UserError for a file that is none, is damaged, or does not fit."""
-    return Loaded(artifact.load(path))
+def load(path: str | os.PathLike[str], *, digest: str | None = None) -> Loaded:
+    """The model in an artifact. Load only what you trust: it holds native code, which the first call runs.
+
+    With `digest` (Loaded.digest, or what `kitsune report` prints) the file must be the very one that had it. Raises
+    UserError for a file that is no artifact, is damaged, does not fit itself, or has another digest.
+    """
+    return Loaded(artifact.load(path, digest))

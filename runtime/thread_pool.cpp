@@ -1,5 +1,6 @@
 #include "thread_pool.h"
 
+#include <atomic>
 #include <thread>
 #include <unistd.h>
 
@@ -10,13 +11,18 @@ ThreadPool &ThreadPool::instance() {
     pid_t process;
     ThreadPool *pool;
   };
-  // Never destroyed: its threads may still wait in it while the process ends.
-  static std::mutex mutex;
-  static Owned owned{0, nullptr};
-  std::lock_guard lock(mutex);
-  if (owned.process != getpid())
-    owned = Owned{getpid(), new ThreadPool};
-  return *owned.pool;
+  // No mutex: a child forked while another thread holds it would wait for ever. Pools are never destroyed: their
+  // threads may still wait in them while the process ends.
+  static std::atomic<Owned *> current{nullptr};
+  Owned *found = current.load();
+  while (!found || found->process != getpid()) {
+    auto *own = new Owned{getpid(), new ThreadPool};
+    if (current.compare_exchange_strong(found, own))
+      return *own->pool;
+    delete own->pool; // another thread was first
+    delete own;
+  }
+  return *found->pool;
 }
 
 void ThreadPool::run(int64_t count, const std::function<void(int64_t)> &part) {

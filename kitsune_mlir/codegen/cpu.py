@@ -6,10 +6,11 @@ from kitsune_mlir.errors import InternalError
 from kitsune_mlir.mlir import clone, ir, walk
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.runtime import cpu_features
+from kitsune_mlir.runtime.manifest import ENTRY
 
 from .cpu_bounds import guard_indices
 from .cpu_lower import lower_to_llvm, shared_object
-from .section import Section
+from .section import Section, seal
 
 
 def build(module: ir.Module, target: Target, opt_level: int = 2) -> Section:
@@ -27,7 +28,7 @@ def build(module: ir.Module, target: Target, opt_level: int = 2) -> Section:
     manifest = {
         "kind": "cpu",
         "target": target.name,
-        "entry": "_mlir__mlir_ciface_main",
+        "entry": ENTRY,
         "arguments": [describe(kind) for kind in kinds.inputs],
         "results": [describe(kind) for kind in kinds.results],
         "host": cpu_features.host(),
@@ -35,7 +36,7 @@ def build(module: ir.Module, target: Target, opt_level: int = 2) -> Section:
     manifest["checks"] = guard_indices(main)
     main.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get(module.context)
     manifest["pipelines"], manifest["scratch_bytes"] = lower_to_llvm(module)
-    return Section(manifest, {"main.so": shared_object(module, opt_level)})
+    return seal(Section(manifest, {"main.so": shared_object(module, opt_level)}))
 
 
 def describe(kind: ir.RankedTensorType) -> dict[str, object]:

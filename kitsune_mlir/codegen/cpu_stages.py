@@ -6,8 +6,7 @@ import math
 
 from kitsune_mlir.cpu_symbols import STAGE
 from kitsune_mlir.mlir import func, ir, llvm, walk
-
-ENTRY = "kitsune_stage_"  # in front of a stage function's name: its form for the runtime
+from kitsune_mlir.runtime.cpu_pipelines import STAGE_PREFIX
 
 
 def stage_functions(module: ir.Module) -> list[func.FuncOp]:
@@ -29,7 +28,7 @@ def add_entry(module: ir.Module, name: str, types: list[ir.MemRefType]) -> None:
         external = ir.Attribute.parse("#llvm.linkage<external>")
         with ir.InsertionPoint(module.body):
             kind = ir.TypeAttr.get(ir.Type.parse("!llvm.func<void (ptr)>"))
-            entry = llvm.LLVMFuncOp(ENTRY + name, kind, linkage=external)
+            entry = llvm.LLVMFuncOp(STAGE_PREFIX + name, kind, linkage=external)
         block = entry.regions[0].blocks.append(pointer)
         with ir.InsertionPoint(block):
             values: list[ir.Value] = []

@@ -16,7 +16,7 @@ from kitsune_mlir.planning.target import Target
 from . import ptxas
 from .host_program import dtype, host_program
 from .ptx import to_ptx, warm_up
-from .section import Section
+from .section import Section, seal
 
 # On a pipeline's gpu.module: the function without a body whose calls it answers (symbols must differ, so it
 # has another name), and how it is launched, JSON that only the runtime of pipelines interprets.
@@ -71,7 +71,7 @@ def build(module: ir.Module, target: Target) -> Section:
                 _pipeline(op, generated[code], manifest)
         for name, kernels, result in assembled:
             _describe_kernels(name, kernels, result.result(), manifest, files)
-    return Section(manifest, files)
+    return seal(Section(manifest, files))
 
 
 def _anonymous(op: ir.Operation, kernels: list[ir.Operation]) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import tempfile
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,8 @@ import numpy as np
 from kitsune_mlir.errors import UnsupportedError, UserError
 
 from . import cpu_features
-from .cpu_pipelines import Pipelines
+from .cpu_pipelines import STAGE_PREFIX, Pipelines
+from .manifest import ENTRY
 
 # bf16 travels as its bits: numpy has no such type.
 DTYPES = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": np.uint16, "i1": np.bool_,
@@ -52,13 +55,21 @@ class CpuRunner:
         self._one_at_a_time = threading.Lock()  # the scratch space and the queues are shared
         self.checks = manifest["checks"]
         self.scratch = _aligned(manifest["scratch_bytes"])
-        self.library = _load(files["main.so"])
-        self.entry = getattr(self.library, manifest["entry"])
-        self.entry.restype, self.entry.argtypes = None, [ctypes.c_void_p]
         if threads is not None and threads < 1:
             raise UserError(f"threads must be at least 1, and {threads} was given")
+        self.library = Library(files["main.so"])
+        self.entry = self.library.function(manifest["entry"])
+        self.entry.restype, self.entry.argtypes = None, [ctypes.c_void_p]
         plans = manifest["pipelines"]
         self.pipelines = Pipelines(self.library, plans, 1 if deterministic else threads or 0) if plans else None
+        _runners.add(self)
+
+    def after_fork(self) -> None:
+        """Makes the runner usable in a forked child, where a thread that was in a call at that time is no more: it
+        holds the lock for ever, and no queue will be emptied."""
+        self._one_at_a_time = threading.Lock()
+        if self.pipelines:
+            self.pipelines.abandon()
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """One call. Raises UserError when an input's number, dtype or shape is wrong, or an index that it
@@ -68,6 +79,8 @@ class CpuRunner:
             return self._run(arrays)
 
     def _run(self, arrays: list[np.ndarray]) -> list[np.ndarray]:
+        if self.pipelines:
+            self.pipelines.prepare()
         outs = [
             np.empty(spec["shape"], DTYPES[spec["dtype"]]) if None not in spec["shape"] else None
             for spec in self.results
@@ -109,6 +122,48 @@ class CpuRunner:
         return arrays
 
 
+class Library:
+    """A shared object in memory of this process, unmapped with this object.
+
+    Raises UserError when the system refuses it. `function` gives only what it defines under names of our own: a lookup
+    also finds what the libraries that it is linked with define.
+    """
+
+    def __init__(self, code: bytes):
+        with tempfile.TemporaryDirectory(prefix="kitsune-") as folder:
+            path = Path(folder, "main.so")
+            try:
+                path.write_bytes(code)
+                self.handle = ctypes.CDLL(str(path))  # stays mapped after the file is gone
+            except OSError as error:
+                raise UserError(
+                    f"the compiled code cannot be loaded ({str(error).replace(f'{path}: ', '')}); if {folder} lies on a"
+                    " file system that is full or mounted noexec, let TMPDIR name a folder on another"
+                ) from error
+        weakref.finalize(self, ctypes.CDLL(None).dlclose, ctypes.c_void_p(self.handle._handle)).atexit = False
+
+    def function(self, name: str) -> Any:
+        """The function of that name, new for each call. Raises UserError when there is none."""
+        if name != ENTRY and not name.startswith(STAGE_PREFIX):
+            raise UserError(f"the compiled code has no function of ours called '{name}'")
+        try:
+            return self.handle[name]
+        except AttributeError:
+            raise UserError(f"the compiled code has no function '{name}': compile the model again") from None
+
+
+# Runners of this process, for children that are forked while one of them is in a call.
+_runners: weakref.WeakSet[CpuRunner] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for runner in list(_runners):
+        runner.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
 def descriptor(array: np.ndarray) -> np.ndarray:
     """MLIR's ranked memref descriptor: allocated and aligned pointer, offset, sizes, strides in elements."""
     address, step = array.ctypes.data, array.itemsize
@@ -117,7 +172,10 @@ def descriptor(array: np.ndarray) -> np.ndarray:
 
 def _aligned(size: int) -> np.ndarray:
     """Bytes that start where any vector may; their pages are first touched by the first call."""
-    room = np.empty(size + 64, np.int8)
+    try:
+        room = np.empty(size + 64, np.int8)
+    except (MemoryError, ValueError) as error:
+        raise UserError(f"there is no memory for the {size} bytes that a call needs") from error
     start = -room.ctypes.data % 64
     return room[start : start + size]
 
@@ -153,10 +211,3 @@ def _take(native: np.ndarray, specs: Sequence[Mapping[str, Any]]) -> list[np.nda
         arrays.append(out)
         free(allocated)
     return arrays
-
-
-def _load(code: bytes) -> ctypes.CDLL:
-    with tempfile.TemporaryDirectory(prefix="kitsune-") as folder:
-        path = Path(folder, "main.so")
-        path.write_bytes(code)
-        return ctypes.CDLL(str(path))  # stays mapped after the file is gone

@@ -13,28 +13,39 @@ from kitsune_mlir.errors import InternalError, UnsupportedError, UserError
 # The array that native code and this module share: see codegen/cpu_pipelines.py.
 LINKS, RUN, FAILED, HANDLES = "kitsune_links", 0, 1, 2
 NO_THREADS, UNEQUAL_ROWS = 1, 2  # causes of failure
-_KINDS = ("resident", "load", "get", "reduce", "valid", "put", "store", "accumulate", "whole")  # as kitsune_operand
+STAGE_PREFIX = "kitsune_stage_"  # in front of a stage function's name: its form for the runtime
+KINDS = ("resident", "load", "get", "reduce", "valid", "put", "store", "accumulate", "whole")  # as kitsune_operand
 _runtime: ctypes.CDLL | None = None
 
 
 class Pipelines:
-    """The pipelines of one loaded shared object. `threads` is that of `schedule`."""
+    """The pipelines of one loaded library (runtime/cpu.py). `threads` is 0 to run them as placed, 1 for one tile after
+    another in the calling thread, n for all stages on each of n threads. Raises InternalError when the runtime refuses
+    a plan."""
 
-    def __init__(self, library: ctypes.CDLL, plans: Sequence[Mapping[str, Any]], threads: int):
+    def __init__(self, library: Any, plans: Sequence[Mapping[str, Any]], threads: int):
         self.runtime = _load()
         self.handles: list[int] = []
-        self.links = (ctypes.c_int64 * (HANDLES + len(plans))).in_dll(library, LINKS)
+        self._library, self._plans, self._threads = library, plans, threads
+        self.links = (ctypes.c_int64 * (HANDLES + len(plans))).in_dll(library.handle, LINKS)
         self.links[RUN] = ctypes.cast(self.runtime.kitsune_pipeline_run, ctypes.c_void_p).value
-        for i, plan in enumerate(plans):
-            self.handles.append(self._create(library, plan))
-            self.links[HANDLES + i] = self.handles[i]
-        self.schedule(threads)
+        self.prepare()
 
-    def schedule(self, threads: int) -> None:
-        """0: as placed; 1: one tile after another in the calling thread; n: all stages on each of n threads."""
-        for handle in self.handles:
-            if not self.runtime.kitsune_pipeline_schedule(handle, threads):
+    def prepare(self) -> None:
+        """Makes the pipelines, unless they are there."""
+        if self.handles:
+            return
+        self.links[FAILED] = 0
+        for i, plan in enumerate(self._plans):
+            handle = self._create(plan)
+            self.handles.append(handle)
+            self.links[HANDLES + i] = handle
+            if not self.runtime.kitsune_pipeline_schedule(handle, self._threads):
                 raise InternalError("the runtime refused a pipeline's plan, or is out of memory")
+
+    def abandon(self) -> None:
+        """Forgets the pipelines without a call of the runtime, which would wait for threads that are no more."""
+        self.handles = []
 
     def check(self) -> None:
         """Raises when a pipeline could not run since the last check: UserError if its inputs were to blame."""
@@ -48,9 +59,9 @@ class Pipelines:
         for handle in getattr(self, "handles", ()):
             self.runtime.kitsune_pipeline_destroy(handle)
 
-    def _create(self, library: ctypes.CDLL, plan: Mapping[str, Any]) -> int:
+    def _create(self, plan: Mapping[str, Any]) -> int:
         def function(symbol: str | None) -> int | None:
-            return symbol and ctypes.cast(getattr(library, "kitsune_stage_" + symbol), ctypes.c_void_p).value
+            return symbol and ctypes.cast(self._library.function(STAGE_PREFIX + symbol), ctypes.c_void_p).value
 
         handle = self.runtime.kitsune_pipeline_create(plan["tile_rows"], plan["pointers"])
         done = handle is not None
@@ -65,7 +76,7 @@ class Pipelines:
             )
             for kind, index, row_bytes in stage["operands"]:
                 place = index + plan["outputs_at"] if kind in ("store", "whole") else index
-                code = _KINDS.index(kind)
+                code = KINDS.index(kind)
                 done = done and self.runtime.kitsune_pipeline_add_operand(handle, number, code, place, row_bytes)
         if not done:
             raise InternalError(f"the runtime refused the description of pipeline '{plan['name']}'")

@@ -5,7 +5,9 @@ The device is CUDA's (runtime/cuda.py); tests put one in its place that runs ker
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -131,7 +133,8 @@ class GpuRunner:
         self._expected = [i for i, constant in enumerate(self._constants) if constant is None]
         self._prepared: dict[Any, Prepared] = {}  # by shapes
         self._arenas: dict[int, tuple[int, Memory]] = {}  # by stream: size, memory
-        self.lock = threading.Lock()  # whoever runs a plan holds it
+        self.lock: Any = threading.Lock()  # whoever runs a plan holds it
+        _runners.add(self)
 
     def _run_once(self, manifest: dict[str, Any]) -> dict[str, Any]:
         """Runs what depends on weights alone and makes the results constants; gives the manifest of the rest.
@@ -288,3 +291,27 @@ class _Argument:
     shape: tuple[int, ...]
     dtype: str
     owner: Any
+
+
+class _Forked:
+    """Stands in for the lock in a forked child: there CUDA cannot be used, and the lock may be held for ever."""
+
+    def __enter__(self) -> None:
+        raise UserError(
+            "a GPU cannot be used in a process that was forked from one that uses it: start it afresh, as"
+            " multiprocessing does with the start method 'spawn'"
+        )
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+
+_runners: weakref.WeakSet[GpuRunner] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for runner in list(_runners):
+        runner.lock = _Forked()
+
+
+os.register_at_fork(after_in_child=_after_fork)

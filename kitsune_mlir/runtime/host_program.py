@@ -16,6 +16,7 @@ from typing import Any
 from kitsune_mlir.errors import InternalError
 
 BYTES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i16": 2, "i8": 1, "i1": 1}
+_LIMIT = 1 << 63
 ALIGNMENT = 256  # of buffers in an arena; what cudaMalloc gives, and TMA asks less
 
 Step = dict[str, Any]
@@ -91,10 +92,16 @@ class Plan:
 
 
 def make_plan(manifest: dict[str, Any], shapes: Sequence[tuple[int, ...]]) -> Plan:
-    """Interprets the host program of a manifest for arguments of the given shapes."""
+    """Interprets the host program of a manifest for arguments of the given shapes. Raises InternalError for one that
+    cannot be computed, or that would reach beyond a buffer."""
     tracer = _Tracer(manifest, shapes)
     for step in manifest["program"]:
-        tracer.step(step)
+        try:
+            tracer.step(step)
+        except (ArithmeticError, ValueError, IndexError) as error:
+            raise InternalError(f"the host program's step '{step['op']}' fails for these sizes: {error}") from error
+    for call in tracer.plan.calls:
+        _check(call, tracer.plan.buffers)
     _place(tracer.plan)
     return tracer.plan
 
@@ -115,7 +122,7 @@ _COMPARE = (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, ope
     operator.gt,
     operator.ge,
 )
-_ARITHMETIC: dict[str, Callable[..., Any]] = {
+ARITHMETIC: dict[str, Callable[..., Any]] = {
     "addi": operator.add,
     "subi": operator.sub,
     "muli": operator.mul,
@@ -133,7 +140,7 @@ _ARITHMETIC: dict[str, Callable[..., Any]] = {
     "andi": operator.and_,
     "ori": operator.or_,
     "xori": operator.xor,
-    "shli": operator.lshift,
+    "shli": lambda a, b: a << b if b < 64 else 0,
     "shrsi": operator.rshift,
     "select": lambda condition, a, b: a if condition else b,
     **{f"cmpi.{i}": compare for i, compare in enumerate(_COMPARE)},
@@ -151,6 +158,8 @@ class _Tracer:
             self._values[f"a{i}"] = self._dense("argument", argument["dtype"], shape, i)
 
     def _dense(self, kind: str, dtype: str, shape: Sequence[int], index: int | str = 0) -> View:
+        if min(shape, default=0) < 0 or prod(shape) >= _LIMIT:
+            raise OverflowError(f"there is no tensor of the shape {list(shape)}")
         view = View(len(self.plan.buffers), dtype, 0, tuple(shape), row_major(shape))
         self.plan.buffers.append(Buffer(kind, view.nbytes, index))
         return view
@@ -164,8 +173,10 @@ class _Tracer:
     def step(self, step: Step) -> None:
         """Runs one step."""
         name = step["op"]
-        if name in _ARITHMETIC:
-            self._values[step["to"]] = _ARITHMETIC[name](*self._all(step["args"]))
+        if name in ARITHMETIC:
+            self._values[step["to"]] = found = ARITHMETIC[name](*self._all(step["args"]))
+            if not -_LIMIT <= found < _LIMIT:
+                raise OverflowError(f"{found} has more than 64 bits")
             return
         handler = getattr(self, f"_{name}_step", None)
         if handler is None:
@@ -228,6 +239,23 @@ def views_of(call: Call) -> list[View]:
         return [call.source, call.target]
     arguments = [argument for argument in call.arguments if isinstance(argument, View)]
     return arguments + (list(call.results) if isinstance(call, Pipeline) else [])
+
+
+def _check(call: Call, buffers: Sequence[Buffer]) -> None:
+    """Raises InternalError for a call that would reach beyond a buffer, or on a grid that no GPU has."""
+    if isinstance(call, Launch) and not all(0 < size < 1 << 31 for size in (*call.grid, *call.block)):
+        raise InternalError(f"kernel {call.kernel} has a grid of {call.grid} blocks of {call.block} threads")
+    if isinstance(call, Copy) and call.source.nbytes != call.target.nbytes:
+        raise InternalError(f"a copy takes {call.source.nbytes} bytes to {call.target.nbytes}")
+    for view in views_of(call):
+        if 0 in view.shape:
+            continue
+        steps = [(size - 1) * stride for size, stride in zip(view.shape, view.strides, strict=True)]
+        first = view.offset + sum(min(step, 0) for step in steps)
+        end = view.offset + sum(max(step, 0) for step in steps) + 1
+        nbytes = buffers[view.buffer].nbytes
+        if min(view.shape, default=1) < 0 or first < 0 or end * BYTES[view.dtype] > nbytes:
+            raise InternalError(f"a call of the host program reaches beyond a buffer of {nbytes} bytes: {view}")
 
 
 def _place(plan: Plan) -> None:

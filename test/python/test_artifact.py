@@ -1,5 +1,6 @@
 """Artifacts: what is saved comes back, runs without the compiler, and damage is told in a sentence."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ import zipfile
 import numpy as np
 import pytest
 import torch
+from artifact_mutations import sealed_anew
 
 import kitsune_mlir
 from kitsune_mlir import UserError
@@ -65,11 +67,15 @@ def test_runs_without_the_compiler(saved, perceptron, tmp_path):
         np.testing.assert_allclose(found[name], wanted[name].detach().numpy(), rtol=1e-5, atol=1e-5)
 
 
-def test_weights_are_stored_uncompressed_and_aligned(saved):
-    weights = kitsune_mlir.load(saved).interface.arguments
-    mapped = [argument.value for argument in weights if isinstance(argument.value, np.memmap)]
-    assert len(mapped) == 4
-    assert all(value.ctypes.data % 64 == 0 for value in mapped)
+def test_nothing_depends_on_the_file_after_loading(saved, tmp_path):
+    path = tmp_path / "model.kitsune"
+    path.write_bytes(saved.read_bytes())
+    loaded = kitsune_mlir.load(path)
+    os.truncate(path, 0)
+    values = [argument.value for argument in loaded.interface.arguments if argument.value is not None]
+    assert len(values) == 4
+    assert all(value.ctypes.data % artifact.ALIGNMENT == 0 and value.flags.writeable for value in values)
+    loaded(x=np.zeros((3, 16), np.float32), scale=np.ones(4, np.float32))
 
 
 def test_a_missing_artifact(tmp_path):
@@ -91,28 +97,97 @@ def test_a_foreign_zip(exported, tmp_path):
         kitsune_mlir.load(tmp_path / "model.pt2")
 
 
-def _with_manifest(saved, path, **changes):
-    with zipfile.ZipFile(saved) as old, zipfile.ZipFile(path, "w") as new:
-        for name in old.namelist():
-            data = old.read(name)
-            new.writestr(name, json.dumps(json.loads(data) | changes) if name == "manifest.json" else data)
+def _members(path):
+    with zipfile.ZipFile(path) as file:
+        return {name: file.read(name) for name in file.namelist()}
+
+
+def _written(path, members, **options):
+    with zipfile.ZipFile(path, "w", **options) as file:
+        for name, data in members.items():
+            file.writestr(name, data)
     return path
 
 
+def _with_manifest(saved, path, change):
+    """The artifact with a manifest changed in place by `change`, and code that says it is for that one."""
+    members = _members(saved)
+    manifest = json.loads(members["manifest.json"])
+    change(manifest)
+    members = sealed_anew(manifest, members)
+    return _written(path, members | {"manifest.json": json.dumps(manifest)})
+
+
 def test_another_format_version(saved, tmp_path):
-    newer = _with_manifest(saved, tmp_path / "newer.kitsune", kitsune_format=artifact.FORMAT + 1, version="9.9")
+    other = {"kitsune_format": artifact.FORMAT + 1, "version": "9.9"}
+    newer = _with_manifest(saved, tmp_path / "newer.kitsune", lambda manifest: manifest.update(other))
     sentence = rf"has artifact format {artifact.FORMAT + 1} \(written by kitsune-mlir 9.9\), this version reads"
     with pytest.raises(UserError, match=sentence):
         kitsune_mlir.load(newer)
 
 
 def test_code_for_another_processor_is_refused_at_the_call(saved, tmp_path):
-    with zipfile.ZipFile(saved) as file:
-        targets = json.loads(file.read("manifest.json"))["targets"]
-    targets["cpu"]["section"]["host"]["features"] = ["teleportation"]
-    foreign = kitsune_mlir.load(_with_manifest(saved, tmp_path / "foreign.kitsune", targets=targets))
+    def change(manifest):
+        manifest["targets"]["cpu"]["section"]["host"]["features"] = ["teleportation"]
+
+    foreign = kitsune_mlir.load(_with_manifest(saved, tmp_path / "foreign.kitsune", change))
     with pytest.raises(kitsune_mlir.KitsuneError, match="this machine runs none of its targets .*teleportation"):
         foreign(x=np.zeros((1, 16), np.float32), scale=np.ones(4, np.float32))
+
+
+@pytest.mark.parametrize("name", ["weights/1", "cpu/main.so"])
+def test_a_changed_member(saved, tmp_path, name):
+    """The archive's own checksums are made anew, as an editor of zip files does."""
+    members = _members(saved)
+    data = bytearray(members[name])
+    data[len(data) // 2] ^= 4
+    changed = _written(tmp_path / "changed.kitsune", members | {name: bytes(data)})
+    with pytest.raises(UserError, match=f"member '{name}' is not what the manifest's checksum says"):
+        kitsune_mlir.load(changed)
+
+
+def test_other_members(saved, tmp_path):
+    members, path = _members(saved), tmp_path / "other.kitsune"
+    with pytest.raises(UserError, match="must not have a member 'more'"):
+        kitsune_mlir.load(_written(path, members | {"more": b""}))
+    with pytest.raises(UserError, match="must be stored as it is"):
+        kitsune_mlir.load(_written(path, members, compression=zipfile.ZIP_DEFLATED))
+    del members["weights/1"]
+    with pytest.raises(UserError, match="must have a member 'weights/1'"):
+        kitsune_mlir.load(_written(path, members))
+
+
+def test_code_runs_only_with_the_manifest_it_was_made_with(saved, tmp_path):
+    members = _members(saved)
+    manifest = json.loads(members["manifest.json"])
+    manifest["targets"]["cpu"]["section"]["scratch_bytes"] = 0
+    with pytest.raises(UserError, match="the code for 'cpu' must have been made with this manifest"):
+        kitsune_mlir.load(_written(tmp_path / "small.kitsune", members | {"manifest.json": json.dumps(manifest)}))
+
+
+def test_no_symbol_of_the_system_is_called(saved, tmp_path):
+    def change(manifest):
+        manifest["targets"]["cpu"]["section"]["entry"] = "system"
+
+    with pytest.raises(UserError, match="section.entry must be '_mlir__mlir_ciface_main', found 'system'"):
+        kitsune_mlir.load(_with_manifest(saved, tmp_path / "system.kitsune", change))
+
+
+def test_a_digest_names_one_artifact(compiled, saved, tmp_path):
+    wanted = hashlib.sha256(_members(saved)["manifest.json"]).hexdigest()
+    assert kitsune_mlir.load(saved, digest=wanted.upper()).digest == compiled.digest == wanted
+    with pytest.raises(UserError, match=f"has the digest {wanted}, and 12ab was asked for"):
+        kitsune_mlir.load(saved, digest="12ab")
+
+
+def test_mutated_artifacts_are_refused_or_run(exported, saved, tmp_path):
+    """In a process of its own, whose death would be seen."""
+    gpu = kitsune_mlir.compile(exported, target="sm_90a").save(tmp_path / "gpu.kitsune")
+    script = os.path.join(os.path.dirname(__file__), "artifact_mutations.py")
+    done = subprocess.run([sys.executable, script, tmp_path, saved, gpu], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    mutants, loaded = map(int, done.stdout.split())
+    assert mutants == 2000 and 0 < loaded < mutants
 
 
 def test_a_failed_save_leaves_nothing(compiled, tmp_path):

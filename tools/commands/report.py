@@ -31,4 +31,6 @@ def run(options: argparse.Namespace) -> int:
         print_json(plans[0] if len(plans) == 1 else plans)
     else:
         print(found.report())
+        if options.model.endswith(".kitsune"):
+            print(f"\ndigest {found.digest}")
     return 0
