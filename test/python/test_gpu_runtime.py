@@ -36,7 +36,8 @@ def test_sizes_and_views():
         {"op": "alloc", "to": "b", "dtype": "bf16", "shape": ["n", 6]},
         {"op": "metadata", "of": "b", "base": "base", "offset": "o", "sizes": ["s0", "s1"], "strides": ["t0", "t1"]},
         {"op": "muli", "to": "skip", "args": ["t0", 2]},
-        {"op": "view", "to": "v", "of": "base", "offset": "skip", "shape": ["s0", 3], "strides": ["t0", 2]},
+        {"op": "subi", "to": "rest", "args": ["s0", 2]},
+        {"op": "view", "to": "v", "of": "base", "offset": "skip", "shape": ["rest", 3], "strides": ["t0", 2]},
         launch("a0", "v", "g", ["i32", "n"], grid="blocks"),
         {"op": "pipeline", "name": "p", "args": ["v"], "results": [{"to": "r", "dtype": "f32", "shape": ["n"]}]},
         {"op": "return", "values": ["r"]},
@@ -45,12 +46,27 @@ def test_sizes_and_views():
     call, pipeline = plan.calls
     assert call.grid == (2, 1, 1)
     view = call.arguments[1]
-    assert (view.offset, view.shape, view.strides, view.byte_offset) == (12, (300, 3), (6, 2), 24)
+    assert (view.offset, view.shape, view.strides, view.byte_offset) == (12, (298, 3), (6, 2), 24)
     assert call.arguments[3] == ("i32", 300)
     assert pipeline.results == (plan.results[0],) and plan.results[0].shape == (300,)
     kinds = [buffer.kind for buffer in plan.buffers]
     assert kinds == ["argument", "global", "arena", "result"]
     assert plan.arena_bytes == 3840  # 300 x 6 bf16, aligned
+
+
+@pytest.mark.parametrize(
+    "steps, message",
+    [
+        ([{"op": "divui", "to": "n", "args": [1, 0]}], "step 'divui' fails for these sizes"),
+        ([{"op": "shli", "to": "n", "args": [4, 62]}], "step 'shli' fails for these sizes"),
+        ([{"op": "alloc", "to": "b", "dtype": "f32", "shape": [-1]}], "there is no tensor of the shape"),
+        ([{"op": "view", "to": "b", "of": "a0", "offset": 4, "shape": [3, 4], "strides": [4, 1]}], "beyond a buffer"),
+        ([{"op": "view", "to": "b", "of": "a0", "offset": 0, "shape": [3], "strides": [-1]}], "beyond a buffer"),
+    ],
+)
+def test_a_program_beyond_its_buffers(steps, message):
+    with pytest.raises(InternalError, match=message):
+        host_program.make_plan(manifest([*steps, launch("b" if steps[0]["op"] == "view" else "a0")]), [(3, 4)])
 
 
 def test_nothing_is_launched_for_no_rows():

@@ -37,7 +37,8 @@ def run(options: argparse.Namespace) -> int:
     print(compiled.report())
     print(f"\ncompiled in {sum(compiled.seconds.values()):.1f} s")
     if options.output:
-        print(f"saved {options.output} ({Path(options.output).stat().st_size / 2**20:.1f} MiB), digest {compiled.digest}")
+        mib = Path(options.output).stat().st_size / 2**20
+        print(f"saved {options.output} ({mib:.1f} MiB), digest {compiled.digest}")
     return 0
 
 

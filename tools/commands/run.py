@@ -25,7 +25,7 @@ def add(subparsers: Any) -> argparse.ArgumentParser:
     parser = subparsers.add_parser("run", help="run a model or an artifact")
     parser.add_argument("model", metavar="ARTIFACT|MODEL", help=f"a .kitsune file, or {MODEL_HELP}")
     parser.add_argument("--target", metavar="NAME|FILE", help="where to run (default: cpu; an artifact's first fit)")
-    parser.add_argument("--digest", metavar="SHA256", help="run an ARTIFACT only if `kitsune report` prints this digest")
+    parser.add_argument("--digest", metavar="SHA256", help="of the ARTIFACT, as `kitsune report` prints it")
     parser.add_argument("--input", metavar="FILE", help="inputs by name from a .npz or .safetensors; else random")
     parser.add_argument("--rows", type=positive, default=1024, help="size of dynamic dimensions of random inputs")
     parser.add_argument("--seed", type=int, default=0, help="for random inputs")
