@@ -10,7 +10,7 @@ Nothing heavy is imported until it is used: `load` runs without torch, torch-mli
 
 from __future__ import annotations
 
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from .errors import InternalError, KitsuneError, UnsupportedError, UserError
     from .loaded import Loaded, load
 
-__version__ = metadata.version("kitsune-mlir")
+    __version__: str
+
 _HOMES = {
     "compile": "compiler",
     "compile_program": "compiler",
@@ -44,6 +45,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib import metadata
+
+        return metadata.version("kitsune-mlir")
     if name not in _HOMES:
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     return getattr(import_module(f".{_HOMES[name]}", __name__), name)

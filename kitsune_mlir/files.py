@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
@@ -42,7 +43,7 @@ def _is_special(path: str | os.PathLike[str]) -> bool:
 @contextmanager
 def _in_place(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     if os.path.isdir(path):
-        raise IsADirectoryError(None, "it is a folder")
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     with tempfile.TemporaryFile() as file:  # a FIFO cannot be sought in
         yield file
         file.seek(0)

@@ -55,9 +55,9 @@ class Loaded:
 
     def schedule(self, *, threads: int | None = None, deterministic: bool = False) -> None:
         """How CPU calls run from now on: pipelines on so many threads (None: as placed), or `deterministic`,
-        tile by tile in the calling thread. Raises UserError for fewer than one thread."""
-        if threads is not None and threads < 1:
-            raise UserError(f"threads must be at least 1, found {threads}")
+        tile by tile in the calling thread. Raises UserError for anything else than a number of threads."""
+        if threads is not None and (not isinstance(threads, int) or threads < 1):
+            raise UserError(f"threads must be at least 1, found {threads!r}")
         self._schedule = Schedule(threads, deterministic)
         for name, kind in self._content.kinds.items():
             if kind == "cpu":

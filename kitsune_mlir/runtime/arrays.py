@@ -79,7 +79,7 @@ def to_array(value: Any, spec: TensorSpec) -> np.ndarray:
     """A checked `value` as a C-contiguous array of `storage(spec)` on the host, sharing memory where it can."""
     if is_torch(value):
         torch = sys.modules["torch"]
-        value = value.detach().cpu().contiguous()
+        value = value.detach().cpu().resolve_neg().contiguous()
         array = (value.view(torch.int16) if value.dtype == torch.bfloat16 else value).numpy()
     else:
         array = np.asarray(value)

@@ -130,16 +130,16 @@ class Library:
     """
 
     def __init__(self, code: bytes):
-        with tempfile.TemporaryDirectory(prefix="kitsune-") as folder:
-            path = Path(folder, "main.so")
-            try:
+        try:
+            with tempfile.TemporaryDirectory(prefix="kitsune-") as folder:
+                path = Path(folder, "main.so")
                 path.write_bytes(code)
                 self.handle = ctypes.CDLL(str(path))  # stays mapped after the file is gone
-            except OSError as error:
-                raise UserError(
-                    f"the compiled code cannot be loaded ({str(error).replace(f'{path}: ', '')}); if {folder} lies on a"
-                    " file system that is full or mounted noexec, let TMPDIR name a folder on another"
-                ) from error
+        except OSError as error:
+            raise UserError(
+                f"the compiled code cannot be loaded ({error}); if the folder for temporary files is full, not writable"
+                " or mounted noexec, let TMPDIR name another"
+            ) from error
         weakref.finalize(self, ctypes.CDLL(None).dlclose, ctypes.c_void_p(self.handle._handle)).atexit = False
 
     def function(self, name: str) -> Any:

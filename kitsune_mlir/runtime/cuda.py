@@ -168,7 +168,7 @@ class CudaDevice:
                 return None
             if value.device.index != self.number:
                 raise UserError(f"an input is on GPU {value.device.index}, the model on GPU {self.number}")
-            dense = value.detach().contiguous()
+            dense = value.detach().resolve_neg().contiguous()
             return dense.data_ptr(), tuple(dense.shape), _dtype(str(dense.dtype).removeprefix("torch.")), dense
         if isinstance(value, np.ndarray | np.generic) or not (
             hasattr(value, "__cuda_array_interface__") or hasattr(value, "__dlpack__")

@@ -54,7 +54,8 @@ class TorchCall:
         owners, pointers = [], []
         for position, value in enumerate(inputs):
             if isinstance(value, tensor_type):
-                dense = value if value.is_contiguous() else value.detach().contiguous()
+                plain = value.is_contiguous() and not value.is_neg()  # a negated view's memory has the other sign
+                dense = value if plain else value.detach().resolve_neg().contiguous()
                 owners.append(dense)
                 pointers.append(dense.data_ptr())
             else:

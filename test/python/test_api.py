@@ -163,6 +163,14 @@ def test_schedules_give_the_same_results(compiled, perceptron, schedule):
     torch.testing.assert_close(found["y"], perceptron(x, scale=scale)["y"].detach(), rtol=1e-5, atol=1e-5)
 
 
-def test_a_schedule_without_threads_is_refused(compiled):
-    with pytest.raises(UserError, match="threads must be at least 1, found 0"):
-        compiled.schedule(threads=0)
+@pytest.mark.parametrize("threads", [0, "x", 1.5])
+def test_a_schedule_without_threads_is_refused(compiled, threads):
+    with pytest.raises(UserError, match=f"threads must be at least 1, found {threads!r}"):
+        compiled.schedule(threads=threads)
+
+
+def test_a_negated_view_is_an_input(compiled, perceptron):
+    x, scale = torch.randn(8, 16), torch.rand(4)
+    negated = torch.complex(torch.zeros_like(x), x).conj().imag
+    assert negated.is_neg()
+    torch.testing.assert_close(call(compiled, negated, scale)["y"], perceptron(-x, scale=scale)["y"].detach())

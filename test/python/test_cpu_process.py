@@ -74,7 +74,7 @@ def test_native_code_is_unmapped_with_its_model(saved):
 
 def test_code_that_the_system_does_not_load(monkeypatch):
     """As where TMPDIR is mounted noexec; an empty file will do for one that cannot be mapped."""
-    with pytest.raises(UserError, match="compiled code cannot be loaded .* let TMPDIR name a folder on another"):
+    with pytest.raises(UserError, match="compiled code cannot be loaded .* let TMPDIR name another"):
         cpu.Library(b"")
 
 

@@ -192,6 +192,10 @@ def test_bad_input_gets_one_sentence(run, pt2, tmp_path, arguments, sentence):
         (["compile", "x.pt2", "--matmul-precision", "low"], "kitsune compile: error: argument --matmul-precision"),
         (["fly"], "kitsune: error: argument COMMAND: invalid choice: 'fly'"),
         (["run", "x.pt2", "--repeat", "0"], "argument --repeat: must be a whole number of at least 1, found '0'"),
+        (["run", "x.pt2", "--seed", "-1"], "argument --seed: must be a whole number of at least 0, found '-1'"),
+        (["run", "x.pt2", "--threads", "0"], "argument --threads: must be a whole number of at least 1, found '0'"),
+        (["run", "x.pt2", "--input", ""], "argument --input: must name a file, found ''"),
+        (["compile", "x.pt2", "-o", ""], "argument -o/--output: must name a file, found ''"),
         (["run", "x.pt2", "--rows", "-1"], "argument --rows: must be a whole number of at least 1, found '-1'"),
     ],
 )
@@ -223,6 +227,53 @@ def test_bad_requests_about_artifacts_leave_nothing_behind(run, pt2, tmp_path, a
     assert code == 1 and not out
     assert sentence in err and err.count("\n") == 1
     assert sorted(tmp_path.iterdir()) == [made["folder"], made["artifact"]]
+
+
+def failing(error):
+    def run():
+        raise error
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (MemoryError("Unable to allocate 3 PiB"), "error: there is not enough memory: Unable to allocate 3 PiB"),
+        (ModuleNotFoundError("No module named 'torch'", name="torch"), "pip install 'kitsune-mlir[torch]'"),
+        (PermissionError(13, "Permission denied", "x.npz"), "error: cannot use 'x.npz': Permission denied"),
+        (KeyError("x"), "internal error: KeyError: 'x' (--debug shows where)"),
+    ],
+)
+def test_what_ends_a_command_is_a_sentence(error, sentence, capsys):
+    assert console.guarded("kitsune", [], failing(error)) == 1
+    assert sentence in capsys.readouterr().err
+
+
+def test_an_interrupt_is_no_error(capsys):
+    assert console.guarded("kitsune", [], failing(KeyboardInterrupt())) == 130
+    assert not capsys.readouterr().err
+
+
+def test_output_that_the_system_does_not_take(tmp_path):
+    """A limit on the size of files stands for a full disk."""
+    script = """if True:
+        import resource, sys
+        from kitsune_mlir.tools import kitsune
+
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        sys.exit(kitsune.main(["target"]))
+    """
+    with open(tmp_path / "output", "wb") as output:
+        done = subprocess.run([sys.executable, "-c", script], stdout=output, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert done.stderr == "kitsune: error: cannot write the output: File too large\n"
+
+
+def test_kitsune_opt_is_quick_to_start():
+    """What takes time is imported where an interrupt is answered."""
+    script = "import sys; from kitsune_mlir.tools import kitsune_opt; assert 'torch_mlir' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], check=True)
 
 
 def test_debug_shows_the_traceback(run):

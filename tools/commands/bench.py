@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from kitsune_mlir import files
 from kitsune_mlir.bench import cases, shapes
 from kitsune_mlir.errors import KitsuneError, UserError
 
-from .console import add_precision
+from .console import add_precision, file_name, natural
 
 MODEL_HELP = "a case (see --list), module:function returning (nn.Module, args), or a .pt2 file"
 
@@ -36,10 +36,10 @@ def add(subparsers: Any) -> argparse.ArgumentParser:
     parser.add_argument("--warm", action="store_true", help="only with the L2 as the last run left it")
     parser.add_argument("--option", action="append", default=[], metavar="PASS=OPTIONS", help="of our passes; repeat")
     parser.add_argument("--peak", metavar="TFLOPS,GBPS", help="rates for the floor (default: the target's)")
-    parser.add_argument("--seed", type=int, default=0, help="for weights and inputs")
+    parser.add_argument("--seed", type=natural, default=0, help="for weights and inputs")
     parser.add_argument("--dram", action="store_true", help="count DRAM bytes of eager and ours with ncu")
-    parser.add_argument("--json", metavar="FILE", help="write everything there, after each case")
-    parser.add_argument("--markdown", metavar="FILE", help="write the tables there, after each case")
+    parser.add_argument("--json", type=file_name, metavar="FILE", help="write everything there, after each case")
+    parser.add_argument("--markdown", type=file_name, metavar="FILE", help="write the tables there, after each case")
     parser.add_argument("--timeout", type=float, help="seconds for a case (default: 900; --fast: 90)")
     parser.add_argument("--child", choices=("measure", "eager", "kitsune"), help=argparse.SUPPRESS)  # bench/children.py
     parser.add_argument("--records", help=argparse.SUPPRESS)  # the folder of a child's records
@@ -231,6 +231,5 @@ def _heading(about: dict[str, Any]) -> str:
 
 def _write(path: str | None, content: str) -> None:
     if path is not None:
-        partial = f"{path}.partial"
-        Path(partial).write_text(content)
-        os.replace(partial, path)
+        with files.output(path) as file:
+            file.write(content.encode())

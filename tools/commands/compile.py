@@ -8,15 +8,15 @@ from typing import Any
 
 from kitsune_mlir.errors import UserError
 
-from .console import MODEL_HELP, add_model_arguments, compile_model, print_json
+from .console import MODEL_HELP, add_model_arguments, compile_model, file_name, print_json
 
 
 def add(subparsers: Any) -> argparse.ArgumentParser:
     parser = subparsers.add_parser("compile", help="compile a model, print its plan, save the artifact")
     parser.add_argument("model", metavar="MODEL", help=MODEL_HELP)
     parser.add_argument("--target", action="append", metavar="NAME|FILE", help="may be repeated (default: cpu)")
-    parser.add_argument("-o", "--output", metavar="FILE", help="save the artifact, usually NAME.kitsune")
-    parser.add_argument("--save-ir", metavar="FOLDER", help="write the IR after every pass there")
+    parser.add_argument("-o", "--output", type=file_name, metavar="FILE", help="save the artifact")
+    parser.add_argument("--save-ir", type=file_name, metavar="FOLDER", help="write the IR after every pass there")
     add_model_arguments(parser)
     parser.set_defaults(run=run)
     return parser

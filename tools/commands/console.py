@@ -5,15 +5,67 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
-from kitsune_mlir.errors import UserError
+from kitsune_mlir.errors import KitsuneError, UserError
 
 PRECISIONS = ("highest", "high", "medium")  # precision.CHOICES, which would load MLIR
 MODEL_HELP = "a .pt2, .onnx or .mlir file, or module:function returning (nn.Module, args)"
+
+
+# What to install for a module that is missing.
+PACKAGES = {"torch": "kitsune-mlir[torch]", "torch_mlir": "torch-mlir", "llvmlite": "llvmlite", "onnx": "onnx"}
+
+
+def guarded(program: str, arguments: Sequence[str], run: Callable[[], int]) -> int:
+    """The exit code of `run`; whatever it raises becomes one sentence on stderr and a code other than 0."""
+    try:
+        code = run()
+        print(end="", flush=True)
+        return code
+    except BrokenPipeError:  # the reader of our output went away, such as `head`
+        _forget_stdout()
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        if isinstance(error.__cause__ or error.__context__, KeyboardInterrupt):  # as in an extension that was loading
+            return 130
+        if is_debug(arguments):
+            traceback.print_exc()
+        print(f"{program}: {_sentence(error)}", file=sys.stderr)
+        return error.exit_code if isinstance(error, KitsuneError) else 1
+
+
+def _sentence(error: Exception) -> str:
+    """What to tell of an exception that ended a command."""
+    if isinstance(error, KitsuneError):
+        return f"error: {error}"
+    if isinstance(error, MemoryError):
+        return f"error: there is not enough memory{f': {error}' if str(error) else ''}"
+    if isinstance(error, OSError) and error.filename:
+        return f"error: cannot use '{error.filename}': {error.strerror}"
+    if isinstance(error, OSError) and error.errno:  # without a name: of standard output
+        _forget_stdout()
+        return f"error: cannot write the output: {error.strerror}"
+    if isinstance(error, ModuleNotFoundError) and (package := PACKAGES.get((error.name or "").partition(".")[0])):
+        return f"error: this needs {error.name}, which is not installed: pip install '{package}'"
+    return f"internal error: {type(error).__name__}: {error} (--debug shows where)"
+
+
+def is_debug(arguments: Sequence[str]) -> bool:
+    """Whether tracebacks are asked for."""
+    return "--debug" in arguments or os.environ.get("KITSUNE_DEBUG") == "1"
+
+
+def _forget_stdout() -> None:
+    """Lets Python's own last flush of standard output succeed."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class Parser(argparse.ArgumentParser):
@@ -21,6 +73,20 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(1, f"{self.prog}: error: {message} ({self.prog} --help shows what there is)\n")
+
+
+def file_name(text: str) -> str:
+    """The type of an argument that names a file."""
+    if not text:
+        raise argparse.ArgumentTypeError("must name a file, found ''")
+    return text
+
+
+def natural(text: str) -> int:
+    """The type of an argument that may be 0."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 0, found '{text}'")
+    return int(text)
 
 
 def positive(text: str) -> int:

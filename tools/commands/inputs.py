@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from kitsune_mlir import files
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.program import TensorSpec
 
@@ -33,15 +33,10 @@ def random(specs: Sequence[TensorSpec], rows: int, seed: int) -> list[np.ndarray
 
 def write(path: str, specs: Sequence[TensorSpec], outputs: Sequence[Any]) -> None:
     """Writes outputs by name to a .npz, whole or not at all; bfloat16 widened to float32."""
-    temporary = f"{path}.partial.npz"
     if not path.endswith(".npz"):
         raise UserError(f"output file {path} must end in .npz")
-    try:
-        np.savez(temporary, **{spec.name: _storable(value) for spec, value in zip(specs, outputs)})
-        os.replace(temporary, path)
-    except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
-        raise UserError(f"cannot write {path}: {error.strerror}") from error
+    with files.output(path) as file:
+        np.savez(file, **{spec.name: _storable(value) for spec, value in zip(specs, outputs)})
 
 
 def _tensors(path: str) -> dict[str, Any]:

@@ -14,7 +14,16 @@ import numpy as np
 from kitsune_mlir.errors import UserError
 
 from . import inputs as input_files
-from .console import MODEL_HELP, add_model_arguments, positive, print_json, progress, refuse_for_artifact
+from .console import (
+    MODEL_HELP,
+    add_model_arguments,
+    file_name,
+    natural,
+    positive,
+    print_json,
+    progress,
+    refuse_for_artifact,
+)
 
 # Largest relative error (2-norm) that counts as agreement, by element type; the widest output type decides.
 TOLERANCE = {"bf16": 2e-2, "f16": 2e-3, "f32": 1e-4, "f64": 1e-4}
@@ -26,14 +35,16 @@ def add(subparsers: Any) -> argparse.ArgumentParser:
     parser.add_argument("model", metavar="ARTIFACT|MODEL", help=f"a .kitsune file, or {MODEL_HELP}")
     parser.add_argument("--target", metavar="NAME|FILE", help="where to run (default: cpu; an artifact's first fit)")
     parser.add_argument("--digest", metavar="SHA256", help="of the ARTIFACT, as `kitsune report` prints it")
-    parser.add_argument("--input", metavar="FILE", help="inputs by name from a .npz or .safetensors; else random")
+    parser.add_argument(
+        "--input", type=file_name, metavar="FILE", help="inputs by name, .npz or .safetensors; else random"
+    )
     parser.add_argument("--rows", type=positive, default=1024, help="size of dynamic dimensions of random inputs")
-    parser.add_argument("--seed", type=int, default=0, help="for random inputs")
+    parser.add_argument("--seed", type=natural, default=0, help="for random inputs")
     parser.add_argument("--repeat", type=positive, default=1, metavar="N", help="time N calls, give the median")
-    parser.add_argument("--threads", type=int, metavar="N", help="of the CPU target (default: as planned)")
+    parser.add_argument("--threads", type=positive, metavar="N", help="of the CPU target (default: as planned)")
     parser.add_argument("--deterministic", action="store_true", help="CPU: tile by tile in one thread")
     parser.add_argument("--compare", choices=("torch",), help="compare with torch; exit 1 where they disagree")
-    parser.add_argument("--save-output", metavar="FILE.npz", help="write the outputs by name")
+    parser.add_argument("--save-output", type=file_name, metavar="FILE.npz", help="write the outputs by name")
     add_model_arguments(parser)
     parser.set_defaults(run=run)
     return parser
