@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 
-from .commands.console import guarded
+from .commands.console import ending_at_interrupts, guarded
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -13,8 +13,8 @@ def main(argv: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
 
     def run() -> int:
-        from .opt import main as opt
-
+        with ending_at_interrupts():
+            from .opt import main as opt
         return opt(arguments)
 
     return guarded("kitsune-opt", arguments, run)

@@ -6,7 +6,9 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -34,12 +36,25 @@ def guarded(program: str, arguments: Sequence[str], run: Callable[[], int]) -> i
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        if isinstance(error.__cause__ or error.__context__, KeyboardInterrupt):  # as in an extension that was loading
-            return 130
         if is_debug(arguments):
             traceback.print_exc()
         print(f"{program}: {_sentence(error)}", file=sys.stderr)
         return error.exit_code if isinstance(error, KitsuneError) else 1
+
+
+@contextlib.contextmanager
+def ending_at_interrupts() -> Iterator[None]:
+    """While extension modules are loaded an interrupt ends the process at once, as it ends a C program: an exception in
+    the middle of their initialisation would become another error, or a crash."""
+    own = threading.current_thread() is threading.main_thread()
+    if not own or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _sentence(error: Exception) -> str:
