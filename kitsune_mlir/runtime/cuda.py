@@ -109,9 +109,11 @@ class CudaDevice:
         return Memory(self.device.allocate(nbytes, stream=self._stream_object(stream)))
 
     def write(self, pointer: int, array: np.ndarray, stream: int) -> None:
-        """Copies from the host; returns when `array` may be changed."""
+        """Copies from the host; returns when `array` may be changed or freed. Memory that is pinned is read by the copy
+        engine when the stream comes to it, and nothing here would keep it until then."""
         if array.nbytes:
             self._call("cuMemcpyHtoDAsync", pointer, array.ctypes.data, array.nbytes, stream)
+            self.synchronize(stream)
 
     def read(self, array: np.ndarray, pointer: int, stream: int) -> None:
         """Copies to the host after the work on `stream`; waits."""

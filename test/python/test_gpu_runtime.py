@@ -145,6 +145,13 @@ def test_without_a_gpu_there_is_a_sentence():
         assert "GPU" in str(error)
 
 
+def test_a_copy_from_the_host_is_over_when_it_returns():
+    calls, device = [], CudaDevice.__new__(CudaDevice)
+    device._call = lambda name, *arguments: calls.append((name, arguments[-1]))
+    device.write(1 << 20, np.ones(4), 7)
+    assert calls == [("cuMemcpyHtoDAsync", 7), ("cuStreamSynchronize", 7)]
+
+
 def test_code_of_another_version_is_refused():
     with pytest.raises(UnsupportedError, match="compile it again"):
         GpuRunner({"version": 0, "target": "sm_90a"}, {}, [])
