@@ -148,7 +148,7 @@ class Library:
             raise UserError(f"the compiled code has no function of ours called '{name}'")
         try:
             return self.handle[name]
-        except AttributeError:
+        except (AttributeError, ValueError):
             raise UserError(f"the compiled code has no function '{name}': compile the model again") from None
 
 

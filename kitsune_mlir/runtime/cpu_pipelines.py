@@ -27,7 +27,12 @@ class Pipelines:
         self.runtime = _load()
         self.handles: list[int] = []
         self._library, self._plans, self._threads = library, plans, threads
-        self.links = (ctypes.c_int64 * (HANDLES + len(plans))).in_dll(library.handle, LINKS)
+        try:
+            self.links = (ctypes.c_int64 * (HANDLES + len(plans))).in_dll(library.handle, LINKS)
+        except ValueError:
+            raise UserError(
+                "the compiled code has no pipelines, and its manifest has: compile the model again"
+            ) from None
         self.links[RUN] = ctypes.cast(self.runtime.kitsune_pipeline_run, ctypes.c_void_p).value
         self.prepare()
 

@@ -12,19 +12,17 @@ from typing import Any
 
 from kitsune_mlir.codegen.section import Section, is_sealed
 from kitsune_mlir.program import ELEMENT_TYPES
+from kitsune_mlir.signature import CONSTANTS
 
 from .cpu_pipelines import KINDS
 from .host_program import BYTES
 from .manifest_gpu import GPU, TENSOR, check_gpu
 from .schema import (
-    ANY_NUMBER,
-    FLAG,
     HASH,
     NULL,
     NUMBER,
     OPEN_SIZE,
     SIZE,
-    SYMBOL,
     TEXT,
     Kind,
     Table,
@@ -46,10 +44,11 @@ def _is_operand(value: Any) -> bool:
     return triple and SIZE.test(value[1]) and SIZE.test(value[2])
 
 
+_CONSTANT = Kind("a constant", lambda v: v is None or isinstance(v, CONSTANTS))
 _TREE = Kind("an object", lambda v: isinstance(v, dict))
 _SPEC = {"name": TEXT, "dtype": among(ELEMENT_TYPES), "shape": [OPEN_SIZE], "symbols": [either(TEXT, NULL)]}
 _KERNEL = {
-    "name": SYMBOL,
+    "name": TEXT,
     "module": TEXT,
     "origin": TEXT,
     **dict.fromkeys(("registers", "shared"), either(SIZE, NULL)),
@@ -116,11 +115,11 @@ _CPU = {
             "rows_of": SIZE,
             "pointers": whole(1, 1 << 20),
             "outputs_at": SIZE,
-            "queues": [{"name": TEXT, "tile_bytes": SIZE, "depth": whole(1, 1 << 16), "add": either(SYMBOL, NULL)}],
+            "queues": [{"name": TEXT, "tile_bytes": SIZE, "depth": whole(1, 1 << 16), "add": either(TEXT, NULL)}],
             "stages": [
                 {
                     "name": TEXT,
-                    "symbol": SYMBOL,
+                    "symbol": TEXT,
                     "role": SIZE,
                     "replicas": whole(1, WORKERS),
                     "scratch": SIZE,
@@ -212,7 +211,7 @@ def _leaves(tree: Any, where: str, depth: int = 0) -> Iterator[int]:
             yield from _leaves(item, f"{where}.{key}", depth + 1)
     else:
         expect(kind == "constant", f"{where} must be a tree")
-        fits(content, either(NULL, FLAG, TEXT, ANY_NUMBER), where)
+        fits(content, _CONSTANT, where)
 
 
 def _check_tensor(tensor: Mapping[str, Any], spec: Mapping[str, Any], where: str) -> None:

@@ -16,7 +16,6 @@ from .schema import (
     NULL,
     OPEN_SIZE,
     SIZE,
-    SYMBOL,
     TEXT,
     Kind,
     Table,
@@ -32,8 +31,8 @@ TENSOR = {"shape": [OPEN_SIZE], "dtype": among(BYTES)}  # an argument or a resul
 _COUNT = whole(1, 1 << 31)
 _OPERAND = either(TEXT, whole(-(1 << 62), 1 << 62), FLAG)
 _LAUNCH = {
-    "kernel": SYMBOL,
-    "then?": [SYMBOL],
+    "kernel": TEXT,
+    "then?": [TEXT],
     "ctas": _COUNT,
     "cluster?": _COUNT,
     "threads": whole(1, 1024),
@@ -59,7 +58,7 @@ _LAUNCH = {
     ],
 }
 _KERNEL = {
-    "name": SYMBOL,
+    "name": TEXT,
     "module": NAME,
     "origin": TEXT,
     **dict.fromkeys(("registers", "shared"), either(SIZE, NULL)),
@@ -83,12 +82,12 @@ GPU = {
     "kind": among(("gpu",)),
     "version": whole(0, 1 << 31),
     "target": TEXT,
-    "chip": SYMBOL,
+    "chip": TEXT,
     "arguments": [TENSOR],
     "results": [TENSOR],
     "program": [Kind("a step of a host program", lambda v: isinstance(v, dict) and v.get("op") in _STEPS)],
     "globals": Table({"offset": SIZE, "dtype": among(BYTES), "shape": [SIZE]}),
-    "modules": Table([SYMBOL]),
+    "modules": Table([TEXT]),
     "kernels": [_KERNEL],
     "pipelines": Table({"module": NAME, "launch": _LAUNCH}),
 }

@@ -69,7 +69,6 @@ ANY_NUMBER = Kind("a number", lambda v: type(v) is float or (type(v) is int and 
 NUMBER = Kind("a finite number", lambda v: ANY_NUMBER.test(v) and abs(v) < 1e300)  # which NaN is not
 SIZE = whole(0, 1 << 48)  # what a process can address
 OPEN_SIZE = either(NULL, SIZE)  # null until a call
-SYMBOL = matching(r"[\w.$@-]+")
 NAME = matching(r"[^/\\\0\ud800-\udfff]+")  # of a file
 HASH = matching("[0-9a-f]{64}")
 

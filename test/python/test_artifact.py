@@ -180,11 +180,56 @@ def test_a_digest_names_one_artifact(compiled, saved, tmp_path):
         kitsune_mlir.load(saved, digest="12ab")
 
 
-def test_mutated_artifacts_are_refused_or_run(exported, saved, tmp_path):
+@pytest.fixture(scope="module")
+def saved_for_gpu(exported, tmp_path_factory):
+    return kitsune_mlir.compile(exported, target="sm_90a").save(tmp_path_factory.mktemp("gpu") / "model.kitsune")
+
+
+def _pipeline_step(section):
+    return next(step for step in section["program"] if step["op"] == "pipeline")
+
+
+def _launch(section):
+    return section["pipelines"]["pipeline0"]["launch"]
+
+
+@pytest.mark.parametrize(
+    ("target", "change", "sentence"),
+    [
+        ("cpu", lambda s: s["pipelines"][0]["stages"][0].update(replicas=100_000), "replicas must be a whole number"),
+        ("cpu", lambda s: s["pipelines"][0]["stages"][0].update(replicas=7), "replicas must be 7, as its role has"),
+        ("cpu", lambda s: s["pipelines"][0].update(tile_rows=1 << 62), "tile_rows must be a whole number from 1"),
+        ("cpu", lambda s: s["pipelines"][0].update(rows_of=99), "rows_of must be below 6, found 99"),
+        ("cpu", lambda s: s["pipelines"][0].update(queues=[]), "must have its put below 0, found 0"),
+        ("cpu", lambda s: s["results"][0].update(dtype="f64"), "results[0].dtype must be f32, found f64"),
+        ("cpu", lambda s: s["results"][0].update(shape=[None, 5]), "results[0].shape must be [None, 4]"),
+        ("cpu", lambda s: s["arguments"].pop(), "arguments must be 6"),
+        ("gpu", lambda s: _launch(s).update(threads=128), "must have 384 threads"),
+        ("gpu", lambda s: _launch(s).update(ctas=-1), "ctas must be a whole number from 1"),
+        ("gpu", lambda s: _launch(s)["maps"].pop(), "parameters that it takes"),
+        ("gpu", lambda s: _launch(s)["maps"][0].update(tensor=99), "must have tensor maps of its tensors, found 99"),
+        ("gpu", lambda s: _launch(s).update(streams=[9]), "must stream tensors that it gets, found number 9"),
+        ("gpu", lambda s: _pipeline_step(s)["args"].pop(), "parameters that it takes"),
+        ("gpu", lambda s: _pipeline_step(s).update(args=["v99"]), "must name a buffer, found 'v99'"),
+        ("gpu", lambda s: s["program"].pop(), "must end with its one return"),
+        ("gpu", lambda s: s["modules"].clear(), "must have the files"),
+    ],
+)
+def test_fields_that_do_not_fit_each_other(saved, saved_for_gpu, tmp_path, target, change, sentence):
+    """In artifacts whose checksums all agree."""
+    name, path = ("cpu", saved) if target == "cpu" else ("sm_90a", saved_for_gpu)
+    damaged = _with_manifest(
+        path, tmp_path / "x.kitsune", lambda manifest: change(manifest["targets"][name]["section"])
+    )
+    with pytest.raises(UserError) as refused:
+        kitsune_mlir.load(damaged)
+    assert sentence in str(refused.value)
+
+
+def test_mutated_artifacts_are_refused_or_run(saved, saved_for_gpu, tmp_path):
     """In a process of its own, whose death would be seen."""
-    gpu = kitsune_mlir.compile(exported, target="sm_90a").save(tmp_path / "gpu.kitsune")
     script = os.path.join(os.path.dirname(__file__), "artifact_mutations.py")
-    done = subprocess.run([sys.executable, script, tmp_path, saved, gpu], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, script, tmp_path, saved, saved_for_gpu], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     mutants, loaded = map(int, done.stdout.split())
     assert mutants == 2000 and 0 < loaded < mutants

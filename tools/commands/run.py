@@ -31,7 +31,9 @@ TF32_TOLERANCE = TOLERANCE | {"f32": 1e-3}  # where a plan says that f32 product
 
 
 def add(subparsers: Any) -> argparse.ArgumentParser:
-    parser = subparsers.add_parser("run", help="run a model or an artifact")
+    parser = subparsers.add_parser(
+        "run", help="run a model or an artifact, which is a program: only one that you trust"
+    )
     parser.add_argument("model", metavar="ARTIFACT|MODEL", help=f"a .kitsune file, or {MODEL_HELP}")
     parser.add_argument("--target", metavar="NAME|FILE", help="where to run (default: cpu; an artifact's first fit)")
     parser.add_argument("--digest", metavar="SHA256", help="of the ARTIFACT, as `kitsune report` prints it")
