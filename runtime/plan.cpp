@@ -14,6 +14,9 @@ bool is_sound(const Plan &plan) {
       const int64_t bound = operand.kind == KITSUNE_VALID ? 1 : on_queue ? queue_count : plan.pointers;
       if (operand.index < 0 || operand.index >= bound || operand.row_bytes < 0)
         return false;
+      const bool once = operand.kind == KITSUNE_RESIDENT || operand.kind == KITSUNE_REDUCE;
+      if (stage.fires_once() ? !once && operand.kind != KITSUNE_WHOLE : operand.kind == KITSUNE_WHOLE)
+        return false; // a stage that fires once has no tile, one that fires for each has no whole result
       if (!on_queue)
         continue;
       const Queue &queue = plan.queues[operand.index];

@@ -42,7 +42,8 @@ struct Plan {
   std::vector<Stage> stages; // in program order
 };
 
-// Whether every index lies in range, every queue has one producer, and producers stand before consumers.
+// Whether every index lies in range, every queue has one producer, producers stand before consumers, and stages that
+// fire once have whole operands alone.
 bool is_sound(const Plan &plan);
 
 } // namespace kitsune
