@@ -219,7 +219,8 @@ def programs(draw):
         elif kind == "copy" and buffers:
             program.append({"op": "copy", "from": given_[0], "into": draw(st.sampled_from(buffers))})
         elif kind == "view":
-            program.append({"op": "view", "to": f"v{n}", "of": given_[0], "offset": 0, "shape": [4], "strides": [1]})
+            shape = {"shape": [4, 8], "strides": [8, 1]}
+            program.append({"op": "view", "to": f"v{n}", "of": given_[0], "offset": 0, **shape})
             ready.append(f"v{n}")
             if given_[0] in buffers:
                 buffers.append(f"v{n}")
