@@ -8,6 +8,7 @@ these the CPU's code is not run, for it is the author's.
 
 from __future__ import annotations
 
+import copy
 import faulthandler
 import hashlib
 import json
@@ -106,7 +107,7 @@ def mutate(tree: Any, places: list[tuple[Any, ...]], where: int, kind: str, how:
     *outer, key = places[where % len(places)]
     try:
         parent, value = value_at(tree, tuple(outer)), value_at(tree, (*outer, key))
-        other = json.loads(json.dumps(value_at(tree, places[how % len(places)])))
+        other = value_at(tree, places[how % len(places)]) if kind == "other" else None
     except (KeyError, IndexError, TypeError):
         return
     if kind == "remove":
@@ -118,7 +119,7 @@ def mutate(tree: Any, places: list[tuple[Any, ...]], where: int, kind: str, how:
     elif kind == "near" and type(value) is int:
         parent[key] = NEAR[how % len(NEAR)](value)
     else:
-        parent[key] = other if kind == "other" else VALUES[how % len(VALUES)]
+        parent[key] = copy.deepcopy(other if kind == "other" else VALUES[how % len(VALUES)])
 
 
 def sealed_anew(manifest: Any, members: dict[str, bytes]) -> dict[str, bytes]:
@@ -186,14 +187,18 @@ def main(folder: Path, artifacts: list[str]) -> None:
             mutate(manifest, places, *change)
         if again:
             members = sealed_anew(manifest, members)
-        mutant = folder / "mutant.kitsune"
-        with zipfile.ZipFile(mutant, "w") as archive:
+        file.seek(0)
+        file.truncate()
+        with zipfile.ZipFile(file, "w") as archive:
             archive.writestr("manifest.json", json.dumps(manifest))
             for name, content in members.items():
                 archive.writestr(name, content)
+        file.flush()
         loaded.append(use(mutant, run_cpu=not again))
 
-    fuzz()
+    mutant = folder / "mutant.kitsune"
+    with mutant.open("w+b") as file:
+        fuzz()
     print(len(loaded), sum(loaded))
 
 
