@@ -133,7 +133,8 @@ def add_precision(parser: argparse.ArgumentParser) -> None:
 
 def compile_model(options: argparse.Namespace) -> Any:
     """The model of a command's `model` and `target`, compiled as add_model_arguments ask."""
-    from kitsune_mlir.compiler import compile
+    with ending_at_interrupts():
+        from kitsune_mlir.compiler import compile
 
     with progress(f"compiling {options.model}") as show:
         return compile(

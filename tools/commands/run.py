@@ -17,6 +17,7 @@ from . import inputs as input_files
 from .console import (
     MODEL_HELP,
     add_model_arguments,
+    ending_at_interrupts,
     file_name,
     natural,
     positive,
@@ -109,7 +110,8 @@ def _subject(options: argparse.Namespace) -> Subject:
 
 
 def _compile(options: argparse.Namespace) -> Subject:
-    from kitsune_mlir.compiler import compile
+    with ending_at_interrupts():
+        from kitsune_mlir.compiler import compile
 
     settings = {"target": options.target or "cpu", "matmul_precision": options.matmul_precision}
     with progress(f"compiling {options.model}") as show:
