@@ -18,6 +18,7 @@ from .schema import (
     SIZE,
     TEXT,
     Kind,
+    Mismatch,
     Table,
     among,
     check,
@@ -138,11 +139,10 @@ def _entries(ptx: bytes) -> dict[str, _Entry]:
     """The kernels of a module, by name."""
     found = {}
     for name, parameters, rest in re.findall(rb"\.entry\s+([\w.$]+)\s*\((.*?)\)([^{]*)\{", ptx, re.DOTALL):
-        sizes = [
-            int((re.search(rb"\[(\d+)\]", one) or [0, 0])[1]) for one in parameters.split(b",") if b".param" in one
-        ]
+        arrays = [re.search(rb"\[(\d+)\]", one) for one in parameters.split(b",") if b".param" in one]
         block = re.search(rb"\.(?:max|req)ntid\s+(\d+)\s*,\s*(\d+)\s*,\s*(\d+)", rest)
-        found[name.decode()] = _Entry(sizes, prod(map(int, block.groups())) if block else None)
+        threads = prod(map(int, block.groups())) if block else None
+        found[name.decode()] = _Entry([int(array[1]) if array else 0 for array in arrays], threads)
     return found
 
 
@@ -188,8 +188,7 @@ class _Program:
     def _tensor(self, name: str, at: str) -> _Tensor:
         found = self.values.get(name)
         if found is None:
-            expect(False, f"{at} must name a buffer, found '{name}'")
-            raise AssertionError
+            raise Mismatch(f"{at} must name a buffer, found '{name}'")
         return found
 
     def _numbers(self, operands: list[Any], at: str, count: int | None = None) -> None:
