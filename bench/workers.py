@@ -61,8 +61,8 @@ def _serve(work: Callable[[Any], Any], pipe: Connection) -> None:
 
 
 def each(work: Callable[[Any], Any], tasks: Iterable[Any], workers: int, seconds: float) -> Iterator[tuple[Any, Any]]:
-    """(task, what `work` gives for it, or Lost) in the order in which they are done. Tasks are taken one by one, so they
-    may be what another such call gives."""
+    """(task, what `work` gives for it, or Lost) in the order in which they are done. Tasks are taken one by one, so
+    they may be what another such call gives."""
     waiting, done = iter(tasks), queue.SimpleQueue[Any]()
     taking = threading.Lock()
 

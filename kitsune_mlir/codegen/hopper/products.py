@@ -94,7 +94,7 @@ class Products:
             self._free_exchange(product)
 
     def _free_exchange(self, product: Product) -> None:
-        """Tells the other CTAs of the cluster that they may send their next tiles, for the product that is the last to read
+        """Tells the other CTAs of the cluster that they may send their next tiles: the product that is the last to read
         the present one has ended. A product of several passes reads it in every pass (`each_pass`)."""
         if product.frees:
             assert self.rings.exchange is not None

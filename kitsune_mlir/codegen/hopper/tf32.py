@@ -23,8 +23,9 @@ _UPPER = -8192  # a tf32's bits of a word
 
 
 def piece_of(x: ir.Value, pieces: int, dimension: int) -> ir.Value:
-    """In the body of a linalg.generic: what piece of the weight's element `x` (f32) its dimension `dimension` asks for.
-    The only one is the element rounded to the nearest tf32; of two, the first is its upper bits, the second the rest."""
+    """In the body of a linalg.generic: the piece of a weight's element `x` (f32) that its dimension `dimension` counts.
+    The only one is the element rounded to the nearest tf32; of two, the first is its upper bits and the second what is
+    left."""
     if pieces == 1:
         bits = arith.bitcast(device.i32(), x)
         up = arith.andi(arith.addi(bits, device.value(1 << 12)), device.value(_UPPER))

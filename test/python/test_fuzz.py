@@ -1,0 +1,96 @@
+"""Random networks (bench/fuzz.py) in the simulator: right, without races, deadlocks and refusals."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
+import fuzz
+import random_nets
+import workers
+from random_nets import Net, Step
+
+FIXED, FRESH = 40, 10
+# Small nets of causes that are mended, by what went wrong.
+ONCE_FAILED = {
+    "what a tile is computed from again was overwritten": Net(
+        270,
+        "bf16",
+        (16,),
+        (
+            Step("linear", (0,), 2, 1),
+            Step("linear", (0,), 256),
+            Step("linear", (0,), 19, 1),
+            Step("silu", (3,)),
+            Step("concat", (1, 2, 4)),
+            Step("rmsnorm", (5,)),
+            Step("linear", (6,), 554, 1),
+            Step("softplus", (7,)),
+            Step("linear", (8,), 277),
+            Step("add", (5, 9)),
+        ),
+        (10,),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory):
+    return fuzz.small_target(tmp_path_factory.mktemp("targets"))
+
+
+def check(net, seed, target):
+    found = fuzz.simulate(fuzz.Task(net, seed, "", target, launches=1))
+    assert found.verdict == fuzz.RIGHT, f"python bench/fuzz.py --simulate --shrink {seed}\n{fuzz._line(found)}"
+
+
+@pytest.mark.parametrize("seed", range(FIXED))
+def test_fixed_nets(seed, target):
+    check(random_nets.draw(seed, fuzz.SIMULATED_ROWS), seed, target)
+
+
+@pytest.mark.parametrize("number", range(FRESH))
+def test_fresh_nets(number, target):
+    """Others in each run: a failure names the seed."""
+    seed = int(os.environ.get("KITSUNE_FUZZ_SEED", time.time())) * FRESH + number
+    check(random_nets.draw(seed, fuzz.SIMULATED_ROWS), seed, target)
+
+
+@pytest.mark.parametrize("name", ONCE_FAILED)
+def test_nets_that_once_failed(name, target):
+    check(ONCE_FAILED[name], 256, target)
+
+
+def test_a_seed_is_one_net():
+    for seed in range(200):
+        net = random_nets.draw(seed)
+        assert net == random_nets.draw(seed) and random_nets.is_net(net) and str(net)
+
+
+def test_smaller_nets_end_at_the_cause():
+    """What fails because of one step alone is shrunk to that step."""
+    net = next(net for net in map(random_nets.draw, range(1000)) if _fails(net) and len(net.steps) > 12)
+    found = fuzz.Found(fuzz.Task(net, 0, "", ""), "wrong")
+    least = fuzz.shrink(found, lambda one: fuzz.Found(fuzz.Task(one, 0, "", ""), "wrong" if _fails(one) else "right"))
+    assert _fails(least.task.net) and len(least.task.net.steps) == 1 and least.task.net.rows <= 1
+
+
+def _fails(net):
+    return any(step.kind == "softmax" for step in net.steps)
+
+
+def test_a_worker_that_dies_or_hangs_is_replaced():
+    found = dict(workers.each(_work, ["works", "dies", "hangs", "works again"], 1, 20.0))
+    assert found["works"] == "works!" and found["works again"] == "works again!"
+    assert "status -9" in str(found["dies"]) and "20 s" in str(found["hangs"])
+
+
+def _work(task):
+    if task == "dies":
+        os.kill(os.getpid(), 9)
+    if task == "hangs":
+        time.sleep(1000)
+    return f"{task}!"
