@@ -22,6 +22,7 @@ from kitsune_mlir.signature import CONSTANTS, Tree, describe
 from . import empty_tensors
 from .decompositions import table
 from .lower_torch import lower_torch
+from .narrow_integers import widen_narrow_integers
 
 DTYPES = {
     torch.float64: "f64",
@@ -124,6 +125,7 @@ def lower_graph(graph: torch.fx.Graph, name: str) -> mlir.ir.Module:
                 "give it a fixed size, such as a mask instead of a selection"
             )
     empty_tensors.fill(graph)
+    widen_narrow_integers(graph)
     context = mlir.context()
     importer = mlir.importer("fx_importer").FxImporter(context=context)
     try:
