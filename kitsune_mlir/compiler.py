@@ -118,12 +118,7 @@ def _targets(target: str | Sequence[str]) -> dict[str, Target]:
     wanted = [target] if isinstance(target, str) else list(target)
     if not wanted:
         raise UserError("give at least one target")
-    found = {name: targets.load(name) for name in wanted}
-    if any(machine.kind == "gpu" for machine in found.values()):
-        from kitsune_mlir.codegen.ptx import warm_up
-
-        warm_up()  # its process starts while the model is imported
-    return found
+    return {name: targets.load(name) for name in wanted}
 
 
 def _options(options: Mapping[str, str] | None) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from kitsune_mlir import worker
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.program import Program
 
@@ -22,6 +23,7 @@ def import_model(model: Any, args: Any = None, *, dynamic_shapes: Any = None, dt
     Raises UserError for a model that cannot be found, read or traced, UnsupportedError for one that
     torch-mlir cannot lower.
     """
+    worker.warm_up()  # it is ready when there is a graph for it
     if isinstance(model, os.PathLike):
         model = os.fspath(model)
     if not isinstance(model, str):

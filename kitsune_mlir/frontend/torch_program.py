@@ -132,8 +132,7 @@ def lower_graph(graph: torch.fx.Graph, name: str) -> mlir.ir.Module:
         importer.import_stateless_graph(graph, func_name="main")
     except (NotImplementedError, TypeError, AssertionError, KeyError, ValueError) as error:
         raise UnsupportedError(f"{name}: torch-mlir cannot import the graph: {mlir.first_line(error)}") from error
-    lower_torch(importer.module, name)
-    return importer.module
+    return lower_torch(importer.module, name)
 
 
 def array_of(tensor: torch.Tensor, what: str) -> np.ndarray:

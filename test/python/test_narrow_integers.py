@@ -65,9 +65,8 @@ def test_operators(dtype: torch.dtype) -> None:
     model = Everything()
     found = kitsune_mlir.compile(model, (x,))(x)
     for name, wanted in model(x).items():
-        torch.testing.assert_close(
-            found[name], _plain(wanted), rtol=0, atol=0, msg=f"{name}: {found[name]}, not {wanted}"
-        )
+        said = f"{name}: {found[name]}, not {wanted}"
+        torch.testing.assert_close(found[name], _plain(wanted), rtol=0, atol=0, msg=said)
 
 
 def _plain(value: object) -> object:
