@@ -13,6 +13,8 @@ from kitsune_mlir import mlir, worker
 from kitsune_mlir.errors import InternalError, UnsupportedError
 from kitsune_mlir.mlir import PassManager, func, ir
 
+from .large_constants import lift, put_back
+
 FROM_EXPORT = (
     "builtin.module(func.func(torch-match-quantized-custom-ops),"
     "torchdynamo-export-to-torch-backend-pipeline{extra-library=})",
@@ -36,13 +38,16 @@ def lower_torch(module: ir.Module, model: str, pipelines: tuple[str, ...] = FROM
     Raises UnsupportedError with the operator and its source line; InternalError, with a reproducer too, when
     torch-mlir dies over it.
     """
+    module, constants = lift(module)
     try:
         answer = _run(module, pipelines)
     except worker.Died as death:
         raise InternalError(*_explain_death(module, model, pipelines, str(death))) from death
     if answer["errors"]:
         raise UnsupportedError(explain(model, answer["errors"]))
-    return mlir.parse(answer["module"], module.context)
+    lowered = mlir.parse(answer["module"], module.context)
+    put_back(lowered, constants)
+    return lowered
 
 
 def _run(module: ir.Module, pipelines: tuple[str, ...], patience: float = worker.PATIENCE_S) -> dict[str, Any]:
