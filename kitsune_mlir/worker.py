@@ -144,10 +144,10 @@ def call(function: str, argument: Any, patience: float = PATIENCE_S) -> Any:
 
 def main(file: int) -> None:
     """What runs in the worker: answers calls until there is nobody to call."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the caller, who then ends this process
     from kitsune_mlir import mlir
 
     mlir.context()  # loads what most functions need, while nobody waits for it
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the caller, who then ends this process
     connection: Connection[Any, Any] = Connection(file)
     with contextlib.suppress(EOFError, ConnectionError):
         while True:

@@ -34,7 +34,8 @@ def lift(module: ir.Module) -> tuple[ir.Module, Constants]:
             constants.append((value, op.location))
             op.results[0].replace_all_uses_with(block.add_argument(op.results[0].type, op.location))
             op.operation.erase()
-    _retype(function)
+    if constants:
+        _retype(function)
     return module, constants
 
 

@@ -62,7 +62,6 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     torch-mlir has passes that report an error without failing; an error reported is a failure here.
     """
     context = mlir.context()
-    module = mlir.parse(request["module"], context)
     errors: list[tuple[str, str]] = []
 
     def collect(diagnostic: ir.Diagnostic) -> bool:
@@ -74,6 +73,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     context.emit_error_diagnostics = True
     try:
         with context:
+            module = ir.Module.parse(request["module"])  # which verifies it: importers do not
             for pipeline in request["pipelines"]:
                 PassManager.parse(pipeline).run(module.operation)
                 if errors:

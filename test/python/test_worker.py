@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 
 import kitsune_mlir
-from kitsune_mlir import worker
-from kitsune_mlir.errors import InternalError
+from kitsune_mlir import mlir, worker
+from kitsune_mlir.errors import InternalError, UnsupportedError
+from kitsune_mlir.frontend.lower_torch import lower_torch
+from kitsune_mlir.mlir import ir
 
 # torch-mlir dereferences null when it makes an 8-bit constant; the list in between needs to be copied along.
 DEADLY = """func.func @main(%x: !torch.vtensor<[2,2],si8>) -> !torch.vtensor<[4],si8> {
@@ -36,6 +38,14 @@ def test_a_death_in_torch_mlir_names_the_operator_and_its_line(tmp_path: Path) -
         kitsune_mlir.compile(path)
     assert "torch.aten.mul.Scalar" in Path(caught.value.reproducer).read_text()
     assert worker.call("json:dumps", [1]) == "[1]"
+
+
+def test_a_module_that_does_not_verify_is_not_supported() -> None:
+    module = mlir.parse(DEADLY, mlir.context())
+    with module.context:
+        module.body.operations[0].attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([], []))
+    with pytest.raises(UnsupportedError, match="m: torch-mlir cannot lower what is at .*func.return. op has 1 operands"):
+        lower_torch(module, "m")
 
 
 def test_an_answer_that_nobody_took_is_not_given_to_the_next_call() -> None:
