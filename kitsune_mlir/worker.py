@@ -50,9 +50,12 @@ class _Worker:
         self.__init__()  # type: ignore[misc]
 
     def start(self) -> None:
-        """Starts the process, if none runs; returns before it is ready."""
-        with self._lock:
-            self._start()
+        """Starts the process, if none runs. Waits neither for it to be ready nor for a call in another thread."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self._start()
+            finally:
+                self._lock.release()
 
     def call(self, function: str, argument: Any, patience: float) -> Any:
         with self._lock:
