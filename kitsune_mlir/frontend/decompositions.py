@@ -101,8 +101,8 @@ def _attention(
         # A tensor: of a plain number torch makes a constant of f64 on a GPU.
         never = torch.scalar_tensor(float("-inf"), dtype=scores.dtype, device=scores.device)
         if is_causal:
-            steps = torch.arange(cached, device=query.device)
-            scores = torch.where(steps <= steps[:length, None], scores, never)
+            steps, own = torch.arange(cached, device=query.device), torch.arange(length, device=query.device)
+            scores = torch.where(steps <= own[:, None], scores, never)
         if mask is not None and mask.dtype == torch.bool:
             scores = torch.where(mask, scores, never)
         elif mask is not None:

@@ -64,8 +64,9 @@ def test_fused_cells() -> None:
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_fused_attention(causal: bool) -> None:
-    q, k, v = (torch.randn(2, 4, length, 16) for length in (5, 7, 7))
-    bias = None if causal else torch.randn(2, 4, 5, 7)
+    lengths = (7, 5, 5) if causal else (5, 7, 7)
+    q, k, v = (torch.randn(2, 4, length, 16) for length in lengths)
+    bias = None if causal else torch.randn(2, 4, *lengths[:2])
     for op, extra in (
         (aten._scaled_dot_product_flash_attention.default, ()),
         (aten._scaled_dot_product_efficient_attention.default, (bias, False)),
