@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from kitsune_mlir import mlir, plan, precision
+from kitsune_mlir import mlir, plan, precision, worker
 from kitsune_mlir.codegen.section import Section
 from kitsune_mlir.errors import InternalError, UnsupportedError, UserError
 from kitsune_mlir.loaded import Loaded
@@ -118,7 +118,10 @@ def _targets(target: str | Sequence[str]) -> dict[str, Target]:
     wanted = [target] if isinstance(target, str) else list(target)
     if not wanted:
         raise UserError("give at least one target")
-    return {name: targets.load(name) for name in wanted}
+    found = {name: targets.load(name) for name in wanted}
+    if any(machine.kind == "gpu" for machine in found.values()):
+        worker.warm_up()  # what generates GPU code starts while the model is imported
+    return found
 
 
 def _options(options: Mapping[str, str] | None) -> dict[str, str]:

@@ -23,9 +23,10 @@ def import_model(model: Any, args: Any = None, *, dynamic_shapes: Any = None, dt
     Raises UserError for a model that cannot be found, read or traced, UnsupportedError for one that
     torch-mlir cannot lower.
     """
-    worker.warm_up()  # it is ready when there is a graph for it
     if isinstance(model, os.PathLike):
         model = os.fspath(model)
+    if not (isinstance(model, str) and model.endswith((".mlir", ".mlirbc"))):  # those are mostly in linalg
+        worker.warm_up()  # torch is imported meanwhile, and the model exported
     if not isinstance(model, str):
         from .torch_model import import_torch
 
