@@ -1,4 +1,4 @@
-"""Checks how compiled models are called on a GPU: sizes, streams, graphs, torch.compile.
+"""Checks how compiled models are called on a GPU: sizes, streams, graphs, torch.compile, weights there.
 
     python bench/check_gpu_calls.py        # needs a GPU, torch, torch-mlir and cuda-core
 
@@ -7,8 +7,10 @@ Every result is compared with float64 on fresh random inputs. Exits 1 when one i
 
 from __future__ import annotations
 
+import copy
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import torch
@@ -42,6 +44,7 @@ def main() -> int:
         for shape in ("fused", "spatial"):
             _sizes_streams_graphs(dtype, shape)
     _torch_compile()
+    _weights_on_the_gpu()
     print("failed: " + ", ".join(failures) if failures else "all right")
     return bool(failures)
 
@@ -125,6 +128,48 @@ def _torch_compile() -> None:
     with torch.no_grad():
         found = torch.compile(model, backend="kitsune", options={"target": "sm_90a"})(x)
         check("torch.compile, 1031 rows", found, model.double()(x.double()), BOUNDS[torch.float32])
+
+
+class _Attention(torch.nn.Module):
+    """Causal attention, eight heads of queries to two of keys and values: torch picks its kernel by device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queries, self.pairs = torch.nn.Linear(64, 128), torch.nn.Linear(64, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q = self.queries(x).unflatten(-1, (8, 16)).transpose(1, 2)
+        k, v = self.pairs(x).unflatten(-1, (4, 16)).transpose(1, 2).chunk(2, 1)
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+
+
+def _weights_on_the_gpu() -> None:
+    """Models whose weights are on the GPU compile as those on the CPU do: the same plan, right results."""
+    cases: dict[str, tuple[torch.nn.Module, tuple[torch.Tensor, ...]]] = {
+        "GRUCell": (torch.nn.GRUCell(64, 128), (torch.randn(256, 64), torch.randn(256, 128))),
+        "LSTMCell": (torch.nn.LSTMCell(64, 128), (torch.randn(256, 64),)),
+        "LSTM": (torch.nn.LSTM(32, 64, batch_first=True), (torch.randn(16, 5, 32),)),
+        "causal grouped attention": (_Attention(), (torch.randn(2, 96, 64),)),
+    }
+    for name, (model, args) in cases.items():
+        model.requires_grad_(False)
+        on_cpu = kitsune_mlir.compile(model, args, target="sm_90a")
+        model.cuda()
+        inputs = tuple(arg.cuda() for arg in args)
+        compiled = kitsune_mlir.compile(model, inputs, target="sm_90a")
+        if compiled.plan["operators"] != on_cpu.plan["operators"]:
+            failures.append(f"{name}: planned otherwise with its weights on the GPU")
+        with torch.no_grad(), warnings.catch_warnings(record=True) as said:
+            through_torch = torch.compile(model, backend="kitsune", options={"target": "sm_90a"})(*inputs)
+            wanted = _first(copy.deepcopy(model).double()(*_double(list(inputs))))
+        if any("kitsune backend" in str(warning.message) for warning in said):
+            failures.append(f"{name}: torch.compile ran it as torch does")
+        check(f"{name}, weights on the GPU", _first(compiled(*inputs)), wanted, BOUNDS[torch.float32])
+        check(f"{name}, torch.compile", _first(through_torch), wanted, BOUNDS[torch.float32])
+
+
+def _first(value: torch.Tensor | tuple[torch.Tensor, ...]) -> torch.Tensor:
+    return results(value)[0]
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from kitsune_mlir import mlir, plan, precision
+from kitsune_mlir import mlir, plan, precision, worker
 from kitsune_mlir.codegen.section import Section
 from kitsune_mlir.errors import InternalError, UnsupportedError, UserError
 from kitsune_mlir.loaded import Loaded
@@ -120,9 +120,7 @@ def _targets(target: str | Sequence[str]) -> dict[str, Target]:
         raise UserError("give at least one target")
     found = {name: targets.load(name) for name in wanted}
     if any(machine.kind == "gpu" for machine in found.values()):
-        from kitsune_mlir.codegen.ptx import warm_up
-
-        warm_up()  # its process starts while the model is imported
+        worker.warm_up()  # what generates GPU code starts while the model is imported
     return found
 
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from kitsune_mlir import worker
 from kitsune_mlir.mlir import clone, ir, location, parse, run_passes, walk
 from kitsune_mlir.planning.target import Target
 
 from . import ptxas
 from .host_program import dtype, host_program
-from .ptx import to_ptx, warm_up
+from .ptx import to_ptx
 from .section import Section, seal
 
 # On a pipeline's gpu.module: the function without a body whose calls it answers (symbols must differ, so it
@@ -33,7 +34,7 @@ def build(module: ir.Module, target: Target) -> Section:
     launch); pipelines whose kernels are equal share a module.
     Files: "NAME.ptx" for each module, "NAME.cubin" when there is a ptxas, "globals.bin".
     """
-    warm_up()
+    worker.warm_up()
     module = clone(module)
     program = host_program(module)
     main = next(op.opview for op in walk(module, "func.func") if op.opview.name.value == "main")

@@ -1,21 +1,12 @@
-"""The process in which GPU code is generated: `python -m kitsune_mlir.codegen.ptx_worker`.
+"""What of GPU code generation runs in `kitsune_mlir.worker`: all that `kitsune_mlir.codegen.ptx` needs.
 
-Translation to LLVM IR and the NVPTX back end abort the process on input they do not like, so they run
-here, where `kitsune_mlir.codegen.ptx` survives it. One request a line on stdin, one answer a line on
-stdout, both JSON:
-
-    {"module": one gpu.module in MLIR's binary form, base64, "chip": "sm_90a", "features": "+ptx86",
-     "emit": "llvm" or "ptx"}
-    {"text": ...} or {"error": one line}
+Translation to LLVM IR and the NVPTX back end abort the process on input they do not like.
 """
 
 from __future__ import annotations
 
-import base64
-import json
-import os
 import re
-import sys
+from typing import Any
 
 import llvmlite.binding as llvm_binding
 
@@ -86,6 +77,8 @@ def to_llvm(module: ir.Module) -> str:
 
 def to_assembly(text: str, chip: str, features: str, optimise: bool) -> str:
     """PTX of LLVM IR text, through LLVM's O3 pipeline first when `optimise`."""
+    llvm_binding.initialize_all_targets()
+    llvm_binding.initialize_all_asmprinters()
     parsed = llvm_binding.parse_assembly(text)
     parsed.triple = _TRIPLE
     machine = llvm_binding.Target.from_triple(_TRIPLE).create_target_machine(cpu=chip, features=features, opt=3)
@@ -100,13 +93,14 @@ def to_assembly(text: str, chip: str, features: str, optimise: bool) -> str:
     return machine.emit_assembly(parsed)
 
 
-def answer(request: dict[str, str]) -> dict[str, str]:
-    """Serves one request."""
+def answer(request: dict[str, Any]) -> dict[str, str]:
+    """Serves one request: {"module": one gpu.module in MLIR's binary form, "chip": "sm_90a", "features": "+ptx86",
+    "emit": "llvm" or "ptx"}. Gives {"text": ...} or {"error": one line}."""
     context = ir.Context()
     context.allow_unregistered_dialects = True  # attributes of the kitsune dialect mean nothing here
     try:
         with context, ir.Location.unknown():
-            module = ir.Module.parse(base64.b64decode(request["module"]))
+            module = ir.Module.parse(request["module"])
             optimise = SCHEDULED not in walk(module, "gpu.module")[0].attributes
             text = to_llvm(module)
         if request["emit"] == "llvm":
@@ -116,18 +110,3 @@ def answer(request: dict[str, str]) -> dict[str, str]:
         return {"error": first_line(error)}
     except RuntimeError as error:  # llvmlite's, of several lines
         return {"error": "; ".join(str(error).splitlines()[:3])}
-
-
-def main() -> None:
-    """Answers until stdin closes. What MLIR and LLVM print goes to stderr."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    llvm_binding.initialize_all_targets()
-    llvm_binding.initialize_all_asmprinters()
-    for line in sys.stdin:
-        answers.write(json.dumps(answer(json.loads(line))) + "\n")
-        answers.flush()
-
-
-if __name__ == "__main__":
-    main()

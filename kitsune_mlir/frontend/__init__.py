@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from kitsune_mlir import worker
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.program import Program
 
@@ -24,6 +25,8 @@ def import_model(model: Any, args: Any = None, *, dynamic_shapes: Any = None, dt
     """
     if isinstance(model, os.PathLike):
         model = os.fspath(model)
+    if not (isinstance(model, str) and model.endswith((".mlir", ".mlirbc"))):  # those are mostly in linalg
+        worker.warm_up()  # torch is imported meanwhile, and the model exported
     if not isinstance(model, str):
         from .torch_model import import_torch
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 
 import torch
+from torch._guards import detect_fake_mode
 from torch._subclasses import FakeTensorMode
 from torch.fx import Graph, GraphModule, Node
 
@@ -77,12 +78,13 @@ def _same(size: object, symbol: object) -> bool:
 def _constants_as_placeholders(graph: Graph, gm: GraphModule, placeholders: list[Node], name: str) -> list[Argument]:
     """Makes tensors that the graph holds arguments after `placeholders`."""
     arguments: list[Argument] = []
+    mode = detect_fake_mode([node.meta["val"] for node in placeholders]) or FakeTensorMode()
     last = placeholders[-1] if placeholders else None
     for node in graph.find_nodes(op="get_attr"):
         tensor = getattr(gm, node.target)
         with graph.inserting_after(last) if last is not None else graph.inserting_before():
             last = graph.placeholder(node.name)
-        last.meta["val"] = FakeTensorMode().from_tensor(tensor)  # what the importer reads types from
+        last.meta["val"] = mode.from_tensor(tensor)  # what the importer reads types from
         node.replace_all_uses_with(last)
         graph.erase_node(node)
         arguments.append(Argument(node_spec(last.name, last), "constant", array_of(tensor, f"{name}: {node.target}")))

@@ -98,11 +98,13 @@ def _attention(
     scores = _working(scores) * scale
     if is_causal or mask is not None:
         scores = scores.view(*query.shape[:-1], cached)
+        # A tensor: of a plain number torch makes a constant of f64 on a GPU.
+        never = torch.scalar_tensor(float("-inf"), dtype=scores.dtype, device=scores.device)
         if is_causal:
-            steps = torch.arange(cached, device=query.device)
-            scores = torch.where(steps <= steps[:length, None], scores, float("-inf"))
+            steps, own = torch.arange(cached, device=query.device), torch.arange(length, device=query.device)
+            scores = torch.where(steps <= own[:, None], scores, never)
         if mask is not None and mask.dtype == torch.bool:
-            scores = torch.where(mask, scores, float("-inf"))
+            scores = torch.where(mask, scores, never)
         elif mask is not None:
             scores = scores + mask
         scores = scores.view(batch, group * length, cached)
@@ -116,6 +118,94 @@ def _attention(
     weights = (weights / total).to(value.dtype)
     out = torch.bmm(weights, value.reshape(batch, cached, out_width)).view(*query.shape[:-1], out_width)
     return out, (largest + total.log()).view(query.shape[:-1])
+
+
+def flash_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
+    *,
+    scale: float | None = None,
+) -> Any:
+    return cudnn_attention(query, key, value, None, False, dropout_p, is_causal, scale=scale)
+
+
+def cudnn_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_bias: Tensor | None,
+    compute_log_sumexp: bool,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
+    *,
+    scale: float | None = None,
+) -> Any:
+    """What AOTAutograd has left of attention on a GPU. Results after the second serve torch's backward pass only."""
+    if dropout_p > 0.0 or query.shape[:-3] != key.shape[:-3]:
+        return NotImplemented
+    out, log_sums = _attention(query, key, value, attn_bias, is_causal, scale)
+    unused = query.new_empty((0,))
+    return out, log_sums, unused, unused, query.shape[-2], key.shape[-2], unused, unused, unused
+
+
+def efficient_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_bias: Tensor | None,
+    compute_log_sumexp: bool,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+) -> Any:
+    results = cudnn_attention(query, key, value, attn_bias, False, dropout_p, is_causal, scale=scale)
+    return results if results is NotImplemented else results[:4]
+
+
+def fused_lstm_cell(
+    input_gates: Tensor,
+    hidden_gates: Tensor,
+    cell: Tensor,
+    input_bias: Tensor | None = None,
+    hidden_bias: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The new hidden state and cell, and the gates, which serve torch's backward pass."""
+    gates = _with_bias(input_gates, input_bias) + _with_bias(hidden_gates, hidden_bias)
+    in_gate, forget_gate, cell_gate, out_gate = gates.chunk(4, 1)
+    in_gate, forget_gate, out_gate = in_gate.sigmoid(), forget_gate.sigmoid(), out_gate.sigmoid()
+    cell_gate = cell_gate.tanh()
+    new_cell = forget_gate * _working(cell) + in_gate * cell_gate
+    hidden = out_gate * new_cell.tanh()
+    workspace = torch.cat([in_gate, forget_gate, cell_gate, out_gate], 1)
+    return hidden.to(cell.dtype), new_cell.to(cell.dtype), workspace.to(cell.dtype)
+
+
+def fused_gru_cell(
+    input_gates: Tensor,
+    hidden_gates: Tensor,
+    hidden: Tensor,
+    input_bias: Tensor | None = None,
+    hidden_bias: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The new hidden state, and what serves torch's backward pass."""
+    in_reset, in_update, in_new = _with_bias(input_gates, input_bias).chunk(3, 1)
+    hidden_reset, hidden_update, hidden_new = _with_bias(hidden_gates, hidden_bias).chunk(3, 1)
+    reset, update = (in_reset + hidden_reset).sigmoid(), (in_update + hidden_update).sigmoid()
+    new = (in_new + reset * hidden_new).tanh()
+    before = _working(hidden)
+    result = (before - new) * update + new
+    workspace = torch.cat([reset, update, new, before, hidden_new], 1)
+    return result.to(hidden.dtype), workspace.to(hidden.dtype)
+
+
+def _with_bias(gates: Tensor, bias: Tensor | None) -> Tensor:
+    return _working(gates) if bias is None else _working(gates) + bias
 
 
 def layer_norm(
@@ -262,6 +352,11 @@ _OWN: Table = {
     aten._log_softmax.default: log_softmax,
     aten.scaled_dot_product_attention.default: attention,
     aten._scaled_dot_product_flash_attention_for_cpu.default: attention_for_cpu,
+    aten._scaled_dot_product_flash_attention.default: flash_attention,
+    aten._scaled_dot_product_cudnn_attention.default: cudnn_attention,
+    aten._scaled_dot_product_efficient_attention.default: efficient_attention,
+    aten._thnn_fused_lstm_cell.default: fused_lstm_cell,
+    aten._thnn_fused_gru_cell.default: fused_gru_cell,
     aten.layer_norm.default: layer_norm,
     aten.native_layer_norm.default: native_layer_norm,
     aten.rms_norm.default: rms_norm,

@@ -1,12 +1,19 @@
-"""The torch dialect to linalg on tensors, by torch-mlir's own pipelines, with errors a user can read."""
+"""The torch dialect to linalg on tensors, by torch-mlir's own pipelines, with errors a user can read.
+
+The pipelines run in `kitsune_mlir.worker`: some of their passes abort the process on operators they do not know.
+"""
 
 from __future__ import annotations
 
 import re
+import tempfile
+from typing import Any
 
-from kitsune_mlir import mlir
-from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import PassManager, ir
+from kitsune_mlir import mlir, worker
+from kitsune_mlir.errors import InternalError, UnsupportedError
+from kitsune_mlir.mlir import PassManager, func, ir
+
+from .large_constants import lift, put_back
 
 FROM_EXPORT = (
     "builtin.module(func.func(torch-match-quantized-custom-ops),"
@@ -19,16 +26,42 @@ FROM_ONNX = (
     "builtin.module(torch-backend-to-linalg-on-tensors-backend-pipeline)",
 )
 
+_PATIENCE_FOR_ONE_S = 30  # for one operator, when the one is looked for that takes the process down
+
 # An operator torch-mlir has no name for stands in a torch.operator; others print under their own.
 _OPERATOR = re.compile(r'name = "(?:torch\.)?([\w.]+)"|\'torch\.((?:aten|prims|prim|onnx)\.[\w.]+)\'')
 
 
-def lower_torch(module: ir.Module, model: str, pipelines: tuple[str, ...] = FROM_EXPORT) -> None:
-    """Lowers `module` in place. Raises UnsupportedError with the operator and its source line.
+def lower_torch(module: ir.Module, model: str, pipelines: tuple[str, ...] = FROM_EXPORT) -> ir.Module:
+    """The module in linalg, in the same context; `module` is left as it is.
+
+    Raises UnsupportedError with the operator and its source line; InternalError, with a reproducer too, when
+    torch-mlir dies over it.
+    """
+    module, constants = lift(module)
+    try:
+        answer = _run(module, pipelines)
+    except worker.Died as death:
+        raise InternalError(*_explain_death(module, model, pipelines, str(death))) from death
+    if answer["errors"]:
+        raise UnsupportedError(explain(model, answer["errors"]))
+    lowered = mlir.parse(answer["module"], module.context)
+    put_back(lowered, constants)
+    return lowered
+
+
+def _run(module: ir.Module, pipelines: tuple[str, ...], patience: float = worker.PATIENCE_S) -> dict[str, Any]:
+    request = {"module": mlir.bytecode(module), "pipelines": pipelines}
+    return worker.call("kitsune_mlir.frontend.lower_torch:answer", request, patience)
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """Runs in the worker. {"module": in MLIR's binary form, "pipelines": texts} -> {"module": the same, "errors":
+    a list of (file:line, message)}.
 
     torch-mlir has passes that report an error without failing; an error reported is a failure here.
     """
-    context = module.context
+    context = mlir.context()
     errors: list[tuple[str, str]] = []
 
     def collect(diagnostic: ir.Diagnostic) -> bool:
@@ -36,22 +69,19 @@ def lower_torch(module: ir.Module, model: str, pipelines: tuple[str, ...] = FROM
             errors.append((_where(diagnostic.location), diagnostic.message))
         return True
 
-    handler = context.attach_diagnostic_handler(collect)
+    context.attach_diagnostic_handler(collect)
     context.emit_error_diagnostics = True
     try:
         with context:
-            for pipeline in pipelines:
+            module = ir.Module.parse(request["module"])  # which verifies it: importers do not
+            for pipeline in request["pipelines"]:
                 PassManager.parse(pipeline).run(module.operation)
                 if errors:
                     break
     except ir.MLIRError as error:
         if not errors:
             errors.append(("unknown location", mlir.first_line(error)))
-    finally:
-        context.emit_error_diagnostics = False
-        handler.detach()
-    if errors:
-        raise UnsupportedError(explain(model, errors))
+    return {"module": b"" if errors else mlir.bytecode(module), "errors": errors}
 
 
 def _where(location: ir.Location) -> str:
@@ -71,3 +101,70 @@ def explain(model: str, errors: list[tuple[str, str]]) -> str:
             )
     where, message = errors[0]
     return f"{model}: torch-mlir cannot lower what is at {where}: {message.splitlines()[0][:200]}"
+
+
+def _explain_death(module: ir.Module, model: str, pipelines: tuple[str, ...], death: str) -> tuple[str, str]:
+    """A sentence on the operator that torch-mlir dies of, and the path of a file that shows it."""
+    culprit = _culprit(module, pipelines)
+    at = f"the operator {_operator(culprit)} at {_where(culprit.location)}" if culprit else "it"
+    with tempfile.NamedTemporaryFile("w", prefix="kitsune-", suffix=".mlir", delete=False) as file:
+        file.write(f"// kitsune compile {file.name}\n{module.operation.get_asm(enable_debug_info=True)}")
+    return (
+        f"{model}: torch-mlir dies when it lowers {at} ({death}); compute it outside the model or write it with "
+        "other operators",
+        file.name,
+    )
+
+
+def _culprit(module: ir.Module, pipelines: tuple[str, ...]) -> ir.Operation | None:
+    """The first operator that torch-mlir dies of when it is given nothing else."""
+    tried: set[str] = set()
+    for op in mlir.walk(module, *sorted({op.name for op in mlir.walk(module) if op.name.startswith("torch.")})):
+        if not any(_is_tensor(result) for result in op.results):
+            continue
+        alone = _alone(op)
+        if str(alone) in tried:
+            continue
+        tried.add(str(alone))
+        try:
+            _run(alone, pipelines, _PATIENCE_FOR_ONE_S)
+        except worker.Died:
+            return op
+    return None
+
+
+def _alone(op: ir.Operation) -> ir.Module:
+    """A module with a function that does only this. Its arguments are the operator's tensors; numbers and lists
+    are made in it."""
+    with op.location:
+        module = ir.Module.create()
+        copies: dict[ir.Value, ir.Value] = {}
+        needed = _needed(op)
+        tensors = [value for each in needed for value in each.operands if _is_tensor(value)]
+        tensors = list(dict.fromkeys(tensors))
+        with ir.InsertionPoint(module.body):
+            function = func.FuncOp("main", ([t.type for t in tensors], [r.type for r in op.results]))
+        copies = dict(zip(tensors, function.add_entry_block().arguments, strict=True))
+        with ir.InsertionPoint(function.entry_block):
+            for each in needed:
+                copy = each.clone()
+                for index, operand in enumerate(each.operands):
+                    copy.operands[index] = copies[operand]
+                copies.update(zip(each.results, copy.results, strict=True))
+            func.ReturnOp([copies[result] for result in op.results])
+    return module
+
+
+def _needed(op: ir.Operation) -> list[ir.Operation]:
+    """The operator after those that make its operands that are no tensors."""
+    makers = (operand.owner for operand in op.operands if not _is_tensor(operand))
+    return [each for maker in makers for each in _needed(maker)] + [op]
+
+
+def _is_tensor(value: ir.Value) -> bool:
+    return str(value.type).startswith("!torch.vtensor")
+
+
+def _operator(op: ir.Operation) -> str:
+    name = ir.StringAttr(op.attributes["name"]).value if op.name == "torch.operator" else op.name
+    return name.removeprefix("torch.")

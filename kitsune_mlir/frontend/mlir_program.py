@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 
-from kitsune_mlir import mlir, signature
+from kitsune_mlir import mlir, signature, worker
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.mlir import PassManager, ir
 from kitsune_mlir.program import Argument, Output, Program
@@ -59,7 +58,7 @@ def program_of(
     input, for their dynamic sizes, if known."""
     pipelines = _pipelines(module)
     if pipelines:
-        lower_torch(module, name, pipelines)
+        module = lower_torch(module, name, pipelines)
     function = entry_function(module)
     if function is None:
         raise UserError(f"{name} needs a function @main, or one function only")
@@ -102,15 +101,16 @@ def _check_operators(module: ir.Module, name: str) -> None:
 
 def _try_bytecode(path: str) -> None:
     """Reads bytecode where it does no harm first: on damaged files MLIR's reader can abort or never end."""
-    reading = "import sys; from kitsune_mlir import mlir; mlir.ir.Module.parseFile(sys.argv[1], mlir.context())"
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", reading, path], capture_output=True, check=False, timeout=_BYTECODE_SECONDS
-        )
-    except subprocess.TimeoutExpired as error:
+        worker.call("kitsune_mlir.frontend.mlir_program:read_bytecode", path, _BYTECODE_SECONDS)
+    except worker.Died as error:
         raise UserError(f"{path} is damaged MLIR bytecode: write it again") from error
-    if done.returncode < 0:
-        raise UserError(f"{path} is damaged MLIR bytecode: write it again")
+
+
+def read_bytecode(path: str) -> None:
+    """Reads the file, whatever comes of it. Runs in the worker."""
+    with contextlib.suppress(ir.MLIRError, ValueError, RuntimeError):
+        ir.Module.parseFile(path, mlir.context())
 
 
 def _pipelines(module: ir.Module) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from kitsune_mlir import mlir
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.program import Program
 
-from .torch_program import DTYPES, import_exported, is_library
+from .torch_program import DTYPES, import_exported, is_library, tracing
 
 _FLOATS = {name: dtype for dtype, name in DTYPES.items() if dtype.is_floating_point}
 
@@ -49,7 +49,7 @@ def import_torch(
 def import_pt2(path: str) -> Program:
     """The Program of a file that torch.export.save wrote."""
     try:
-        with _quiet():
+        with tracing(), _quiet():
             exported = torch.export.load(path)
     except Exception as error:
         reason = mlir.first_line(error).partition(" Please ")[0]  # torch's own advice is for its developers
@@ -60,7 +60,7 @@ def import_pt2(path: str) -> Program:
 def _export(model: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any, name: str) -> ExportedProgram:
     _check_devices(model, args, name)
     try:
-        with torch.no_grad(), _quiet():
+        with tracing(), torch.no_grad(), _quiet():
             return torch.export.export(model, args, dynamic_shapes=dynamic_shapes, strict=False)
     except Exception as error:
         reason = mlir.first_line(error)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import itertools
 import os
 import re
+import threading
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch.export.graph_signature import InputKind, OutputKind
+from torch.export.passes import move_to_device_pass
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from kitsune_mlir import mlir
@@ -22,6 +27,7 @@ from kitsune_mlir.signature import CONSTANTS, Tree, describe
 from . import empty_tensors
 from .decompositions import table
 from .lower_torch import lower_torch
+from .narrow_integers import widen_narrow_integers
 
 DTYPES = {
     torch.float64: "f64",
@@ -55,9 +61,9 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
     `output_specs` (mutations first). Raises UnsupportedError for an operator, element type or kind of
     argument that cannot be imported, UserError for weights without data.
     """
-    with warnings.catch_warnings():
+    with tracing(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch's, about its own trees
-        exported = exported.run_decompositions(table())
+        exported = on_cpu(exported).run_decompositions(table())
     graph, signature = exported.graph_module.graph, exported.graph_signature
     nodes = {node.name: node for node in graph.nodes}
 
@@ -108,6 +114,48 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
     return Program(name, lower_graph(graph, name), arguments, outputs, call)
 
 
+def on_cpu(exported: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """The program with everything on the CPU; itself when it is there, else a copy.
+
+    torch takes its composite operators apart by device, on a GPU into fused operators that only torch's own
+    kernels know. The weights come to the CPU in any case, to be arrays.
+    """
+    values = [node.meta.get("val") for node in exported.graph.nodes]
+    leaves = torch.utils._pytree.tree_leaves((values, exported.state_dict, exported.constants))
+    if all(leaf.device.type == "cpu" for leaf in leaves if isinstance(leaf, torch.Tensor)):
+        return exported
+    graph_module = copy.deepcopy(exported.graph_module)
+    copied = torch.export.ExportedProgram(  # without example inputs; the pass changes what it is given
+        root=graph_module,
+        graph=graph_module.graph,
+        graph_signature=exported.graph_signature,
+        state_dict=dict(exported.state_dict),
+        range_constraints=exported.range_constraints,
+        module_call_graph=exported.module_call_graph,
+        constants=dict(exported.constants),
+        verifiers=exported.verifiers,
+    )
+    return move_to_device_pass(copied, "cpu")
+
+
+_turn = threading.RLock()
+
+
+def _forget_turn() -> None:
+    global _turn
+    _turn = threading.RLock()  # a forked process may have copied one that is held for ever
+
+
+os.register_at_fork(after_in_child=_forget_turn)
+
+
+@contextlib.contextmanager
+def tracing() -> Iterator[None]:
+    """Within the `with`, torch traces for this thread only: what it keeps of a trace is the whole process's."""
+    with _turn:
+        yield
+
+
 def lower_graph(graph: torch.fx.Graph, name: str) -> mlir.ir.Module:
     """A functional graph of aten operators as linalg; all tensor placeholders are arguments of @main."""
     for node in graph.nodes:
@@ -124,14 +172,14 @@ def lower_graph(graph: torch.fx.Graph, name: str) -> mlir.ir.Module:
                 "give it a fixed size, such as a mask instead of a selection"
             )
     empty_tensors.fill(graph)
+    widen_narrow_integers(graph)
     context = mlir.context()
     importer = mlir.importer("fx_importer").FxImporter(context=context)
     try:
         importer.import_stateless_graph(graph, func_name="main")
     except (NotImplementedError, TypeError, AssertionError, KeyError, ValueError) as error:
         raise UnsupportedError(f"{name}: torch-mlir cannot import the graph: {mlir.first_line(error)}") from error
-    lower_torch(importer.module, name)
-    return importer.module
+    return lower_torch(importer.module, name)
 
 
 def array_of(tensor: torch.Tensor, what: str) -> np.ndarray:
