@@ -39,6 +39,8 @@ OPERATORS = {
     "tril": (lambda x: x.tril(1), (X,)),
     "gather": (lambda x: x.gather(1, torch.arange(12).reshape(6, 2) * 3), (X,)),
     "strided": (lambda x: x[1::2, :39:3] + x[::2, 1::3], (X,)),
+    "as-strided": (lambda x: torch.as_strided(x, (5, 3), (7, 2), 4), (X,)),
+    "group-norm": (lambda x: torch.nn.functional.group_norm(x, 1, torch.ones(3), torch.arange(3.0)), (IMAGE,)),
     "slice-scatter": (lambda x: torch.slice_scatter(x, x[:, :5] * 2, 1, 3, 8), (X,)),
     "pad": (lambda x: torch.nn.functional.pad(x, (1, 2, 0, 3), value=7.0), (X,)),
     "einsum": (lambda x: torch.einsum("ij,kj->ik", x, x + 1), (X,)),
