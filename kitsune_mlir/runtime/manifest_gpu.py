@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from .host_program import ARITHMETIC, BYTES
+from .host_arithmetic import OPERATIONS
+from .host_program import BYTES
 from .schema import (
     ANY_NUMBER,
     FLAG,
@@ -77,7 +78,7 @@ _STEPS: dict[str, dict[str, Any]] = {
     "launch": {"kernel": TEXT, "grid": [_OPERAND], "block": [_OPERAND], "args": [_ARGUMENT], "writes": [SIZE]},
     "pipeline": {"name": TEXT, "args": [TEXT], "results": [_RESULT]},
     "return": {"values": [TEXT]},
-    **{name: {"to": TEXT, "args": [_OPERAND]} for name in ARITHMETIC},
+    **{name: {"to": TEXT, "args": [either(TEXT, ANY_NUMBER)], "types": [among(BYTES)]} for name in OPERATIONS},
 }
 GPU = {
     "kind": among(("gpu",)),

@@ -67,7 +67,7 @@ def test_section():
 
     steps = {step["op"]: step for step in manifest["program"]}
     assert steps["launch"]["kernel"] == "touch"
-    assert steps["launch"]["grid"] == [steps["divui"]["to"], 1, 1]
+    assert steps["launch"]["grid"] == [steps["arith.divui"]["to"], 1, 1]
     sizes = [step["to"] for step in manifest["program"] if step["op"] == "dim"]
     assert steps["launch"]["args"][0] == "a0" and steps["launch"]["args"][3] == ["i64", sizes[0]]
     rows = sizes[-1]
