@@ -33,6 +33,7 @@ from kitsune_mlir.codegen.bufferize import bufferize
 from kitsune_mlir.codegen.gpu_buffers import Fills
 from kitsune_mlir.codegen.gpu_kernel import Kernels, extent
 from kitsune_mlir.codegen.gpu_linalg import lower_generic
+from kitsune_mlir.codegen.gpu_loops import hoist, unroll
 from kitsune_mlir.codegen.gpu_scatter import lower_scatter
 from kitsune_mlir.codegen.gpu_serial import check_host, keep_loaded, lower_copy, lower_serial
 from kitsune_mlir.codegen.host_program import scalar_name
@@ -59,10 +60,12 @@ class ConvertLinalgToGpu(ModulePass):
     name: ClassVar[str] = "convert-linalg-to-gpu"
 
     def run(self, module: ir.Module) -> None:
+        unroll(_main(module))
         run_passes(module, _FUSE)
         with _kernels_aside(module):
             _own_outputs(_main(module))
             bufferize(module)
+            hoist(module)
             main = _main(module)
             _own_results(main)
             run_passes(module, _GENERALIZE, _TIDY)
