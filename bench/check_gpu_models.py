@@ -23,16 +23,18 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from workers import Answer, Spoilt, Workers
+from workers import Last, Lost, each
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 BOUNDS = {"f32": 1e-4, "bf16": 2e-2}  # norm of the error over the norm of torch's result
 RUNNERS = 4  # processes that share the GPU
+COMPILE_SECONDS, RUN_SECONDS = 300.0, 60.0  # after which a process is taken for hung
 
 
 def main() -> int:
@@ -73,16 +75,33 @@ def _make(options: argparse.Namespace) -> int:
     tasks = [(name, label) for name in options.models or SMALL for label in BOUNDS]
     compile_one = functools.partial(_make_one, options.folder, options.target, options.plain, options.shape)
     failed = []
-    with Workers(compile_one, options.jobs) as workers:
-        for answer in workers.map(tasks):
-            name = "-".join(answer.task)
-            print(f"{name:28} {answer.problem or 'compiled'}", file=sys.stderr, flush=True)
-            failed += [name] if answer.problem else []
+    for task, problem in each(compile_one, tasks, options.jobs, COMPILE_SECONDS):
+        name = "-".join(task)
+        print(f"{name:28} {problem or 'compiled'}", file=sys.stderr, flush=True)
+        failed += [name] if problem else []
     return _summary(len(tasks), failed)
 
 
-def _make_one(folder: Path, target: str, plain: bool, shape: str, task: tuple[str, str]) -> None:
-    """Compiles a sample model and records torch's results."""
+def _told(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which gives what went wrong in place of raising it. After an error on the GPU its process is of no
+    more use: whatever kernel failed, CUDA says so again at every call."""
+
+    @functools.wraps(function)
+    def call(*args: Any) -> Any:
+        try:
+            return function(*args)
+        except Exception as error:
+            text = " ".join(f"{type(error).__name__}: {error}".split())[:400]
+            if _device.cache_info().currsize:
+                raise Last(text) from error
+            return text
+
+    return call
+
+
+@_told
+def _make_one(folder: Path, target: str, plain: bool, shape: str, task: tuple[str, str]) -> str:
+    """Compiles a sample model and records torch's results; gives what went wrong."""
     import torch
 
     from examples.models import SMALL
@@ -100,6 +119,7 @@ def _make_one(folder: Path, target: str, plain: bool, shape: str, task: tuple[st
     tensors = {f"input_{i}": value for i, value in enumerate(interface.flat_inputs(args, {}))}
     tensors |= {f"wanted_{i}": value for i, value in enumerate(interface.flat_results(wanted))}
     np.savez(folder / f"{name}-{label}.npz", **{key: _numpy(value) for key, value in tensors.items()})
+    return ""
 
 
 def _content(model: Any, args: Any, target: str, shape: str = "auto", dynamic_shapes: Any = None) -> Any:
@@ -146,17 +166,17 @@ def _numpy(tensor: Any) -> np.ndarray:
 def _run(artifacts: list[Path], repeat: int) -> int:
     print(f"{'model':28} {'kernels':>7} {'pipelines':>9} {'error':>9} {'bound':>7} {'ms':>8}  verdict")
     failed = []
-    with Workers(functools.partial(_run_one, repeat), 1) as workers:  # alone on the GPU: it is timed
-        for answer in workers.map(artifacts):
-            name = answer.task.stem
-            kernels, pipelines, error, bound, ms = answer.value or (0, 0, float("nan"), float("nan"), float("nan"))
-            good = error <= bound
-            failed += [] if good else [name]
-            verdict = "right" if good else answer.problem or "WRONG"
-            print(f"{name:28} {kernels:7} {pipelines:9} {error:9.1e} {bound:7.0e} {ms:8.3f}  {verdict}", flush=True)
+    for path, found in each(functools.partial(_run_one, repeat), artifacts, 1, RUN_SECONDS):  # alone: it is timed
+        nothing = (0, 0, float("nan"), float("nan"), float("nan"))
+        kernels, pipelines, error, bound, ms = found if isinstance(found, tuple) else nothing
+        good = error <= bound
+        failed += [] if good else [path.stem]
+        verdict = "right" if good else "WRONG" if isinstance(found, tuple) else found
+        print(f"{path.stem:28} {kernels:7} {pipelines:9} {error:9.1e} {bound:7.0e} {ms:8.3f}  {verdict}", flush=True)
     return _summary(len(artifacts), failed)
 
 
+@_told
 def _run_one(repeat: int, path: Path) -> tuple[int, int, float, float, float]:
     """Numbers of kernels and pipelines, error and its bound, milliseconds."""
     from kitsune_mlir.runtime import artifact
@@ -168,15 +188,12 @@ def _run_one(repeat: int, path: Path) -> tuple[int, int, float, float, float]:
     data = np.load(path.with_suffix(".npz"))
     inputs = [data[f"input_{i}"] for i in range(len(interface.inputs))]
     device = _device()
-    try:
-        runner = GpuRunner(section.manifest, section.files, interface.constants(), Poisoned(device))
-        args, kwargs = interface.nest(inputs)
-        results = interface.flat_results(interface.call(runner, args, kwargs))
-        error = max(_errors(results, interface.results, data), default=0.0)
-        ms = _time(runner, inputs, device, repeat)
-    except Exception as problem:
-        raise Spoilt(f"{type(problem).__name__}: {problem}") from problem
+    runner = GpuRunner(section.manifest, section.files, interface.constants(), Poisoned(device))
+    args, kwargs = interface.nest(inputs)
+    results = interface.flat_results(interface.call(runner, args, kwargs))
+    error = max(_errors(results, interface.results, data), default=0.0)
     bound = BOUNDS[path.stem.rsplit("-", 1)[1]]
+    ms = _time(runner, inputs, device, repeat)
     return len(section.manifest["kernels"]), len(section.manifest["pipelines"]), error, bound, ms
 
 
@@ -207,26 +224,26 @@ def _operators(options: argparse.Namespace) -> int:
     start = time.perf_counter()
     failed: list[str] = []
 
-    def passed(answer: Answer) -> bool:
-        said = answer.problem or answer.value
-        if said:
-            failed.append(answer.task)
-            print(f"{answer.task:36} {said}", flush=True)
-        return not said
+    def right(results: Iterable[tuple[str, str | Lost]]) -> list[str]:
+        """The cases of which nothing is said; what is said of others is printed."""
+        found = []
+        for name, said in results:
+            (failed if str(said) else found).append(name)
+            if str(said):
+                print(f"{name:36} {said}", flush=True)
+        return found
 
     with tempfile.TemporaryDirectory() as folder:
         build = functools.partial(_build_operator, folder, options.target, options.plain, options.stand_in)
-        with Workers(build, options.jobs) as workers:
-            built = [answer.task for answer in workers.map(names) if passed(answer)]
+        built = right(each(build, names, options.jobs, COMPILE_SECONDS))
         print(f"compiled {len(built)} of {len(names)} in {time.perf_counter() - start:.0f} s", flush=True)
         if not options.compile_only and not options.stand_in:
-            with Workers(functools.partial(_run_operator, folder), min(RUNNERS, options.jobs), 60) as workers:
-                for answer in workers.map(built):
-                    passed(answer)
+            right(each(functools.partial(_run_operator, folder), built, min(RUNNERS, options.jobs), RUN_SECONDS))
     print(f"{time.perf_counter() - start:.0f} s")
     return _summary(len(names), failed)
 
 
+@_told
 def _build_operator(folder: str, target: str, plain: bool, stand_in: bool, name: str) -> str:
     """Compiles a case into an artifact, or runs it where the artifact would need a GPU; gives what is wrong."""
     import gpu_operators
@@ -249,6 +266,7 @@ def _build_operator(folder: str, target: str, plain: bool, stand_in: bool, name:
     return ""
 
 
+@_told
 def _run_operator(folder: str, name: str) -> str:
     """Runs a compiled case on the GPU; gives what is wrong."""
     import gpu_operators
@@ -256,10 +274,7 @@ def _run_operator(folder: str, name: str) -> str:
     from kitsune_mlir.runtime import artifact
 
     content = artifact.load(Path(folder, _file(name)))
-    try:
-        return _differences(gpu_operators.CASES[name], content, Poisoned(_device()))
-    except Exception as problem:
-        raise Spoilt(f"{type(problem).__name__}: {problem}") from problem
+    return _differences(gpu_operators.CASES[name], content, Poisoned(_device()))
 
 
 def _file(name: str) -> str:

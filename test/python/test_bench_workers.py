@@ -1,10 +1,10 @@
-"""Processes that may die: each death, hang or spoilt process costs one task."""
+"""Tasks in processes that may die: each death, hang or process that says it is of no more use costs one task."""
 
 import os
 import signal
 import time
 
-from bench.workers import Spoilt, Workers
+from bench.workers import Last, Lost, each
 
 
 def work(task):
@@ -13,21 +13,17 @@ def work(task):
         os.kill(os.getpid(), signal.SIGSEGV)
     if kind == "hang":
         time.sleep(60)
-    if kind == "fail":
-        raise ValueError(f"no {number}")
     if kind == "spoil":
-        raise Spoilt("a broken context")
+        raise Last("a broken context")
     return number * 2, os.getpid()
 
 
 def test_each_death_costs_one_task():
-    tasks = [("work", 1), ("die", 2), ("work", 3), ("fail", 4), ("work", 5), ("spoil", 6), ("work", 7), ("hang", 8)]
-    with Workers(work, 1, patience=5) as workers:
-        answers = {answer.task[1]: answer for answer in workers.map(tasks)}
-    assert {n: answer.value[0] for n, answer in answers.items() if answer.value} == {1: 2, 3: 6, 5: 10, 7: 14}
-    assert answers[2].problem == "its process died (exit code -11)"
-    assert answers[4].problem.startswith("ValueError: no 4 (test_bench_workers.py:")
-    assert answers[6].problem.startswith("a broken context")
-    assert answers[8].problem == "took more than 5 s"
-    processes = [answers[n].value[1] for n in (1, 3, 5, 7)]
-    assert processes[1] == processes[2] and len(set(processes)) == 3  # a failure alone replaces no process
+    tasks = [("work", 1), ("die", 2), ("work", 3), ("work", 4), ("spoil", 5), ("work", 6), ("hang", 7)]
+    found = {number: result for (_, number), result in each(work, tasks, 1, 6)}
+    assert {n: result[0] for n, result in found.items() if isinstance(result, tuple)} == {1: 2, 3: 6, 4: 8, 6: 12}
+    assert isinstance(found[2], Lost) and str(found[2]) == "its process ended with status -11"
+    assert found[5] == "a broken context"
+    assert isinstance(found[7], Lost) and str(found[7]) == "took more than 6 s"
+    first, second, third, fourth = (found[n][1] for n in (1, 3, 4, 6))
+    assert second == third and len({first, second, fourth}) == 3
