@@ -145,10 +145,15 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     **{f"arith.cmpf.{i}": compare for i, compare in enumerate(_FLOAT_PREDICATES)},
 }
 
+_DIVISIONS = {f"arith.{name}" for name in "ceildivsi ceildivui divsi divui floordivsi remsi remui".split()}
+
 
 def compute(operation: str, operands: Sequence[Number], types: Sequence[str]) -> Number:
-    """The value of an operation of the table; `types` are those of its operands, then of its result."""
+    """The value of an operation of the table; `types` are those of its operands, then of its result. Raises
+    ZeroDivisionError for an integer divided by zero."""
     *of, result = types
+    if operation in _DIVISIONS and not operands[1]:
+        raise ZeroDivisionError(f"{operation} by zero")
     with np.errstate(all="ignore"):
         numbers = [np.dtype(_KINDS[kind]).type(number) for kind, number in zip(of, operands, strict=True)]
         return _held(OPERATIONS[operation](*numbers), result)

@@ -108,6 +108,8 @@ def test_computed_as_mlir_folds_it():
 def test_what_mlir_does_not_fold():
     assert compute("arith.truncf", [0.3], ["f64", "f32"]) == float(np.float32(0.3))
     assert compute("arith.truncf", [0.3], ["f64", "bf16"]) == 0.30078125
+    with pytest.raises(ZeroDivisionError, match=r"arith.remui by zero"):
+        compute("arith.remui", [4, 0], ["i64"] * 3)
     assert math.isnan(compute("arith.maximumf", [1.0, math.nan], ["f32"] * 3))
     assert compute("arith.maxnumf", [1.0, math.nan], ["f32"] * 3) == 1.0
     assert compute("arith.cmpf.4", [math.nan, 1.0], ["f32", "f32", "i1"]) is False
