@@ -79,7 +79,7 @@ def _make(options: argparse.Namespace) -> int:
         name = "-".join(task)
         print(f"{name:28} {problem or 'compiled'}", file=sys.stderr, flush=True)
         failed += [name] if problem else []
-    return _summary(len(tasks), failed)
+    return _summary(len(tasks), failed, "compiled")
 
 
 def _told(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -205,9 +205,9 @@ def _device() -> Any:
     return CudaDevice()
 
 
-def _summary(count: int, failed: list[str]) -> int:
+def _summary(count: int, failed: list[str], good: str = "right") -> int:
     """Prints which failed; gives the exit code."""
-    print(f"{count - len(failed)} of {count} right" + "".join(f"\n  failed: {name}" for name in sorted(failed)))
+    print(f"{count - len(failed)} of {count} {good}" + "".join(f"\n  failed: {name}" for name in sorted(failed)))
     return 1 if failed else 0
 
 
@@ -240,7 +240,7 @@ def _operators(options: argparse.Namespace) -> int:
         if not options.compile_only and not options.stand_in:
             right(each(functools.partial(_run_operator, folder), built, min(RUNNERS, options.jobs), RUN_SECONDS))
     print(f"{time.perf_counter() - start:.0f} s")
-    return _summary(len(names), failed)
+    return _summary(len(names), failed, "compiled" if options.compile_only else "right")
 
 
 @_told

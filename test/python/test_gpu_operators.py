@@ -28,6 +28,9 @@ GROUPS = {
 }
 
 
+IMAGE = torch.randn(2, 3, 9, 11)
+
+
 class Together(torch.nn.Module):
     """Several cases as one model."""
 
@@ -79,6 +82,16 @@ class Function(torch.nn.Module):
 
     def forward(self, *args):
         return self.function(*args)
+
+
+def test_sizes_that_floats_decide():
+    """The host computes the floor of 1.5 times the rows."""
+    model = Function(lambda x: torch.nn.functional.interpolate(x, scale_factor=1.5))
+    program, section = compiled(model, (IMAGE,), (({2: torch.export.Dim("rows", min=2, max=99)},),))
+    runner, _ = runner_of(program, section)
+    for rows in (9, 2, 5):
+        args = (IMAGE[:, :, :rows],)
+        check(program, runner, args, model(*args), 1e-6)
 
 
 @pytest.mark.parametrize("shape", [(203, 7), (4, 300), (3, 500), (5, 2, 60)], ids=str)
