@@ -551,7 +551,11 @@ def _sizes() -> None:
         "no-inside": lambda x, w: (x[:, :0] @ w[:0], F.linear(x[:, :0], w[:0].t(), w[0]), x[:, :0].prod(1)),
         "nothing": lambda x, w: (x[:0, :0] @ w[:0, :0], torch.cat([x[:0], x]), x[:0].t(), torch.zeros(0, 3)),
         "empty-batch": lambda x, w: torch.bmm(x[:0, None], w[:0, :, None].expand(0, 5, 8).transpose(1, 2)),
-        "empty-gather": lambda x, w: (x[torch.zeros(0).long()], x.scatter_add(0, torch.zeros(0, 8).long(), x[:0])),
+        "empty-gather": lambda x, w: (
+            x[torch.zeros(0).long()],
+            x.scatter_add(0, torch.zeros(0, 8).long(), x[:0]),
+            x.index_add(0, torch.zeros(0).long(), x[:0]),
+        ),
         "empty-any": lambda x, w: ((x[:, :0] > 0).any(1), (x[:, :0] > 0).all(1), x[:0].softmax(1), x[:0].cumsum(1)),
         "one-element": lambda x, w: (x[:1, :1] @ w[:1, :1], x[:1, :1].sum(), x[0, 0] + 1, x[:1, :1].softmax(1)),
         "no-dimension": lambda x, w: (x[0, 0] * w[0, 0], x.sum().exp(), x[0, 0].reshape(1)),
