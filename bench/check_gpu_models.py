@@ -140,6 +140,7 @@ def _plain_content(model: Any, args: Any, target: str, dynamic_shapes: Any = Non
 
 def _plain(model: Any, args: Any, target: str, dynamic_shapes: Any = None) -> tuple[Any, Any]:
     """What an artifact holds, without pipelines, and the module that its code was generated from."""
+    from kitsune_mlir import plan
     from kitsune_mlir.codegen import gpu
     from kitsune_mlir.frontend import import_model
     from kitsune_mlir.passes import pipeline
@@ -148,10 +149,14 @@ def _plain(model: Any, args: Any, target: str, dynamic_shapes: Any = None) -> tu
     from kitsune_mlir.runtime.executable import Interface
 
     program = import_model(model, args, dynamic_shapes=dynamic_shapes)
-    pipeline.run(program.module, [pipeline.make("prepare-linalg"), pipeline.make("convert-linalg-to-gpu")])
-    section = gpu.build(program.module, targets.load(target))
+    machine = targets.load(target)
+    pipeline.run(program.module, [pipeline.make("prepare-linalg")])
+    found = plan.describe(plan.partitioned(program.module, []), [], machine)
+    pipeline.run(program.module, [pipeline.make("convert-linalg-to-gpu")])
+    section = gpu.build(program.module, machine)
     interface = Interface(program.name, program.signature, program.arguments, program.outputs)
-    return Content(interface, {target: "gpu"}, {target: section}, {target: {}}), program.module
+    content = Content(interface, {machine.name: "gpu"}, {machine.name: section}, {machine.name: found})
+    return content, program.module
 
 
 def _numpy(tensor: Any) -> np.ndarray:

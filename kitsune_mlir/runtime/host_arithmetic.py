@@ -150,13 +150,17 @@ _DIVISIONS = {f"arith.{name}" for name in "ceildivsi ceildivui divsi divui floor
 
 def compute(operation: str, operands: Sequence[Number], types: Sequence[str]) -> Number:
     """The value of an operation of the table; `types` are those of its operands, then of its result. Raises
-    ZeroDivisionError for an integer divided by zero."""
+    ZeroDivisionError for an integer divided by zero, ValueError or OverflowError for numbers that are not of the
+    operation's types."""
     *of, result = types
     if operation in _DIVISIONS and not operands[1]:
         raise ZeroDivisionError(f"{operation} by zero")
     with np.errstate(all="ignore"):
         numbers = [np.dtype(_KINDS[kind]).type(number) for kind, number in zip(of, operands, strict=True)]
-        return _held(OPERATIONS[operation](*numbers), result)
+        try:
+            return _held(OPERATIONS[operation](*numbers), result)
+        except (AttributeError, TypeError) as error:
+            raise ValueError(f"{operation} does not take {', '.join(of) or 'nothing'}") from error
 
 
 def _held(value: Any, kind: str) -> Number:
