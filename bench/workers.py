@@ -17,6 +17,14 @@ class Lost(Exception):
     """The process of a task died, or took too long and was ended."""
 
 
+class Last(Exception):
+    """Raised by `work` in place of returning `result`, when its process is of no use for further tasks."""
+
+    def __init__(self, result: Any):
+        super().__init__(result)
+        self.result = result
+
+
 class Worker:
     """A process that runs `work` on one task after another. `work` is a function of a module."""
 
@@ -36,7 +44,10 @@ class Worker:
         try:
             self._pipe.send(task)
             if self._pipe.poll(self._seconds):
-                return self._pipe.recv()
+                result, useful = self._pipe.recv()
+                if not useful:
+                    self.close()
+                return result
             said = f"took more than {self._seconds:g} s"
         except (EOFError, OSError):
             self._process.join(LAST_WORDS_SECONDS)
@@ -57,7 +68,11 @@ def _serve(work: Callable[[Any], Any], pipe: Connection) -> None:
             task = pipe.recv()
         except EOFError:
             return
-        pipe.send(work(task))
+        try:
+            pipe.send((work(task), True))
+        except Last as last:
+            pipe.send((last.result, False))
+            return
 
 
 def each(work: Callable[[Any], Any], tasks: Iterable[Any], workers: int, seconds: float) -> Iterator[tuple[Any, Any]]:

@@ -33,10 +33,13 @@ from kitsune_mlir.codegen.bufferize import bufferize
 from kitsune_mlir.codegen.gpu_buffers import Fills
 from kitsune_mlir.codegen.gpu_kernel import Kernels, extent
 from kitsune_mlir.codegen.gpu_linalg import lower_generic
+from kitsune_mlir.codegen.gpu_loops import hoist, unroll
 from kitsune_mlir.codegen.gpu_scatter import lower_scatter
 from kitsune_mlir.codegen.gpu_serial import check_host, keep_loaded, lower_copy, lower_serial
+from kitsune_mlir.codegen.host_program import scalar_name
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.mlir import func, ir, memref, run_passes, walk
+from kitsune_mlir.runtime.host_arithmetic import OPERATIONS
 
 from .base import ModulePass
 
@@ -46,8 +49,8 @@ _TIDY = "builtin.module(lower-affine,canonicalize,cse)"
 _TO_LOOPS = "builtin.module(func.func(tm-tensor-to-loops))"
 # Numbers operations that are equal on purpose, so that CSE leaves them apart.
 _UNIQUE = "kitsune.number"
-# What may stay on the host.
-_HOST = ("arith.", "affine.apply", "memref.", "gpu.launch_func", "func.call", "func.return")
+# What may stay on the host, besides the scalar operations that a host program knows.
+_HOST = ("arith.constant", "affine.apply", "memref.", "gpu.launch_func", "func.call", "func.return")
 
 
 @dataclass(frozen=True)
@@ -57,10 +60,12 @@ class ConvertLinalgToGpu(ModulePass):
     name: ClassVar[str] = "convert-linalg-to-gpu"
 
     def run(self, module: ir.Module) -> None:
+        unroll(_main(module))
         run_passes(module, _FUSE)
         with _kernels_aside(module):
             _own_outputs(_main(module))
             bufferize(module)
+            hoist(module)
             main = _main(module)
             _own_results(main)
             run_passes(module, _GENERALIZE, _TIDY)
@@ -134,5 +139,5 @@ def _lower(op: ir.Operation, kernels: Kernels, fills: Fills) -> None:
     fills.seen(op)
     if op.name == "memref.copy":
         lower_copy(op, kernels)
-    elif op.name == "memref.store" or not op.name.startswith(_HOST):
+    elif op.name == "memref.store" or not (op.name.startswith(_HOST) or scalar_name(op) in OPERATIONS):
         lower_serial(op, kernels)

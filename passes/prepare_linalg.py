@@ -1,7 +1,7 @@
 """Brings imported linalg into the forms that the other passes look for. Idempotent.
 
 Transposed operands become maps of the product, one-value tensors fills or scalars, 16-bit arithmetic
-f32, and results that nobody uses go:
+f32; results that nobody uses go, and operators that have nothing to do (here %z is %y):
 
     %t = linalg.transpose ins(%w : tensor<8x4xbf16>) outs(...) permutation = [1, 0]
     %p = linalg.matmul ins(%x, %t : ...) outs(%f : tensor<2x8xf32>) -> tensor<2x8xf32>
@@ -12,6 +12,7 @@ f32, and results that nobody uses go:
       %1 = math.fpowi %0, %c2_i64 : bf16, i64
       linalg.yield %1 : bf16 }
     cf.assert %inside, "index out of range"
+    %z = linalg.matmul ins(%a, %b : tensor<2x0xf32>, tensor<0x8xf32>) outs(%y : tensor<2x8xf32>)
 
 becomes
 
@@ -51,6 +52,8 @@ class PrepareLinalg(ModulePass):
         with module.context:
             for op in walk(module, "cf.assert"):
                 op.erase()
+            for op in [op for op in walk(module) if _is_idle(op)]:
+                _pass_by(op)
             run_passes(module, "builtin.module(canonicalize,cse)")
             for op in walk(module, "arith.constant"):
                 _fill_instead(op)
@@ -68,6 +71,24 @@ class PrepareLinalg(ModulePass):
                 simplify(op)
                 _fill_of(op)
             run_passes(module, "builtin.module(canonicalize,cse)")
+
+
+def _is_idle(op: ir.Operation) -> bool:
+    """Whether an operator on tensors, of which one has no elements, has no turns."""
+    structured = op.name.startswith(("linalg.", "tm_tensor.")) and op.name != "tm_tensor.attention"
+    return structured and bool(op.results) and any(_is_empty(operand.type) for operand in op.operands)
+
+
+def _pass_by(op: ir.Operation) -> None:
+    """Takes what the outputs held for the results."""
+    outputs = list(op.operands)[-len(op.results) :]
+    for result, output in zip(op.results, outputs, strict=True):
+        result.replace_all_uses_with(output)
+    op.erase()
+
+
+def _is_empty(type_: ir.Type) -> bool:
+    return isinstance(type_, ir.RankedTensorType) and 0 in type_.shape
 
 
 def _absorb_transposes(product: ir.Operation) -> None:

@@ -6,13 +6,16 @@ import dataclasses
 import json
 import re
 from concurrent.futures import Future, ThreadPoolExecutor
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from kitsune_mlir import worker
+from kitsune_mlir.errors import InternalError
 from kitsune_mlir.mlir import clone, ir, location, parse, run_passes, walk
 from kitsune_mlir.planning.target import Target
+from kitsune_mlir.runtime.host_program import BYTES
 
 from . import ptxas
 from .host_program import dtype, host_program
@@ -22,7 +25,7 @@ from .section import Section, seal
 # On a pipeline's gpu.module: the function without a body whose calls it answers (symbols must differ, so it
 # has another name), and how it is launched, JSON that only the runtime of pipelines interprets.
 PIPELINE, LAUNCH = "kitsune.pipeline", "kitsune.launch"
-VERSION = 2
+VERSION = 3
 
 
 def build(module: ir.Module, target: Target) -> Section:
@@ -128,6 +131,8 @@ def _globals(module: ir.Module) -> tuple[dict[str, Any], bytes]:
         name = ir.StringAttr(op.attributes["sym_name"]).value
         kind = ir.MemRefType(ir.TypeAttr(op.attributes["type"]).value)
         content = _content(op.attributes["initial_value"])
+        if len(content) != prod(kind.shape) * BYTES[dtype(kind)]:
+            raise InternalError(f"the constant {name} of {kind} has {len(content)} bytes")
         data += b"\0" * (-len(data) % 256)
         table[name] = {"offset": len(data), "dtype": dtype(kind), "shape": list(kind.shape)}
         data += content
@@ -135,7 +140,9 @@ def _globals(module: ir.Module) -> tuple[dict[str, Any], bytes]:
 
 
 def _content(value: ir.Attribute) -> bytes:
-    """The elements of a constant, row-major; i1 as bytes."""
+    """The elements of a constant, row-major; i1 as bytes. Raises InternalError for what is no constant of numbers."""
+    if not isinstance(value, ir.DenseElementsAttr):
+        return _blob(value)
     kind = ir.RankedTensorType(value.type)
     if isinstance(kind.element_type, ir.BF16Type):  # the bindings do not read it: its bits, folded to i16
         bits = str(kind).replace("bf16", "i16")
@@ -147,3 +154,15 @@ def _content(value: ir.Attribute) -> bytes:
         run_passes(folded, "builtin.module(canonicalize)")
         value = walk(folded, "arith.constant")[0].attributes["value"]
     return np.ascontiguousarray(np.array(value)).tobytes()
+
+
+def _blob(value: ir.Attribute) -> bytes:
+    """The elements of a constant that the context holds under a name (dense_resource). The bindings give them in print
+    alone: hexadecimal digits, first of four bytes that hold the alignment."""
+    with value.context, ir.Location.unknown():
+        holder = ir.Module.create()
+        holder.operation.attributes["kitsune.constant"] = value
+        found = re.search(r'"0x([0-9A-Fa-f]{8,})"', holder.operation.get_asm())
+    if found is None:
+        raise InternalError(f"a constant is given by {str(value)[:80]}, whose elements cannot be read")
+    return bytes.fromhex(found[1])[4:]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import func, ir, location, memref, walk
+from kitsune_mlir.mlir import func, ir, location, memref, scf, walk
 
 from .gpu_buffers import VIEWS, root_of
 from .gpu_kernel import (
     THREADS,
     Kernel,
     Kernels,
+    as_value,
     ceildiv,
     delinearize,
     extent,
@@ -62,6 +63,8 @@ def lower_serial(op: ir.Operation, kernels: Kernels) -> None:
             for i, operand in enumerate(old.operands):
                 if hash(operand) not in inside:
                     new.operands[i] = kernel.inside(operand)
+        for inner in walk(copy, "memref.copy"):
+            _copy_elements(inner)
         for result, cell in zip(copy.results, cells, strict=True):
             memref.store(result, kernel.inside(cell.result), [])
     kernel.launch(1)
@@ -69,6 +72,23 @@ def lower_serial(op: ir.Operation, kernels: Kernels) -> None:
         for result, cell in zip(op.results, cells, strict=True):
             if list(result.uses):
                 result.replace_all_uses_with(memref.load(cell.result, []))
+    op.erase()
+
+
+def _copy_elements(op: ir.Operation) -> None:
+    """Makes a memref.copy inside a kernel loops of one thread: the device has no function for strided ones."""
+    source, target = op.operands
+    with op.context, op.location:
+        point, position = ir.InsertionPoint(op), []
+        for dim in range(ir.MemRefType(target.type).rank):
+            with point:
+                loop = scf.ForOp(as_value(0), as_value(extent(target, dim)), as_value(1))
+            with ir.InsertionPoint(loop.body):
+                end = scf.YieldOp([])
+            point = ir.InsertionPoint(end)
+            position.append(loop.induction_variable)
+        with point:
+            memref.store(memref.load(source, position), target, position)
     op.erase()
 
 

@@ -4,7 +4,9 @@ A step is a dict; `op` says what it does, `to` names what it makes. A number sta
 for an earlier `to`; the arguments of @main are "a0", "a1", ....
 
     {"op": "dim", "to": s, "of": buffer, "dim": n}          a size
-    {"op": "addi", "to": s, "args": [x, y]}                 and the other integer operations of arith
+    {"op": "arith.addi", "to": s, "args": [x, y], "types": ["i64", "i64", "i64"]}
+                                                            a scalar: any operation of runtime/host_arithmetic.py;
+                                                            types of its operands and of its result
     {"op": "alloc", "to": b, "dtype": "f32", "shape": [..]} a buffer, row-major
     {"op": "global", "to": b, "name": g}                    a constant of the model's code
     {"op": "view", "to": b, "of": buffer, "offset": n, "shape": [..], "strides": [..]}  in elements
@@ -27,6 +29,7 @@ from typing import Any
 
 from kitsune_mlir.errors import InternalError, UnsupportedError
 from kitsune_mlir.mlir import attr_int, func, ir, location, run_passes, walk
+from kitsune_mlir.runtime.host_arithmetic import OPERATIONS
 
 from .gpu_buffers import VIEWS, root_of
 
@@ -35,7 +38,11 @@ Operand = int | float | str
 
 ROWS_FROM = "kitsune.rows_from"
 _SIZES = "func.func(expand-strided-metadata,lower-affine,canonicalize,cse)"
-_SAME = ("arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui", "arith.trunci")
+
+
+def scalar_name(op: ir.Operation) -> str:
+    """What runtime/host_arithmetic.py would call an operation: a comparison has its predicate at the end."""
+    return f"{op.name}.{attr_int(op, 'predicate')}" if "predicate" in op.attributes else op.name
 
 
 def host_program(module: ir.Module) -> list[Step]:
@@ -105,19 +112,12 @@ class _Translation:
                 self._pipeline(op)
             case "func.return":
                 self._step("return", values=self._all(op.operands))
-            case _ if op.name in _SAME:
-                self._names[hash(op.results[0])] = self._see(op.operands[0])
-            case _ if op.name.startswith("arith."):
-                self._arithmetic(op)
+            case _ if scalar_name(op) in OPERATIONS:
+                types = [dtype(value.type) for value in (*op.operands, op.results[0])]
+                arguments = self._all(op.operands)
+                self._step(scalar_name(op), to=self._name(op.results[0]), args=arguments, types=types)
             case _:
                 raise UnsupportedError(f"{location(op.location)}: {op.name} cannot run on the host of a GPU")
-
-    def _arithmetic(self, op: ir.Operation) -> None:
-        name = op.name.removeprefix("arith.")
-        if name == "cmpi":
-            name += f".{attr_int(op, 'predicate')}"
-        arguments = self._all(op.operands)
-        self._step(name, to=self._name(op.results[0]), args=arguments)
 
     def _view(self, op: ir.Operation) -> None:
         source, *dynamic = self._all(op.operands)

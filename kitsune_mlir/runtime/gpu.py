@@ -22,7 +22,7 @@ from .prepared import Prepared
 from .torch_call import TorchCall
 from .weight_steps import split
 
-VERSION = 2
+VERSION = 3
 PLANS = 128  # sets of shapes to keep the plans of
 
 

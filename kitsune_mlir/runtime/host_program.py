@@ -7,13 +7,14 @@ pointers. numpy only.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
 from kitsune_mlir.errors import InternalError
+
+from .host_arithmetic import OPERATIONS, compute
 
 BYTES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i16": 2, "i8": 1, "i1": 1}
 _LIMIT = 1 << 63
@@ -111,42 +112,6 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(prod(shape[i + 1 :]) for i in range(len(shape)))
 
 
-def _signed(a: int, b: int) -> int:
-    """C's division."""
-    return -(-a // b) if (a < 0) != (b < 0) else a // b
-
-
-_COMPARE = (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge) + (
-    operator.lt,
-    operator.le,
-    operator.gt,
-    operator.ge,
-)
-ARITHMETIC: dict[str, Callable[..., Any]] = {
-    "addi": operator.add,
-    "subi": operator.sub,
-    "muli": operator.mul,
-    "divui": operator.floordiv,
-    "divsi": _signed,
-    "floordivsi": operator.floordiv,
-    "ceildivsi": lambda a, b: -(-a // b),
-    "ceildivui": lambda a, b: -(-a // b),
-    "remui": operator.mod,
-    "remsi": lambda a, b: a - b * _signed(a, b),
-    "minsi": min,
-    "minui": min,
-    "maxsi": max,
-    "maxui": max,
-    "andi": operator.and_,
-    "ori": operator.or_,
-    "xori": operator.xor,
-    "shli": lambda a, b: a << b if b < 64 else 0,
-    "shrsi": operator.rshift,
-    "select": lambda condition, a, b: a if condition else b,
-    **{f"cmpi.{i}": compare for i, compare in enumerate(_COMPARE)},
-}
-
-
 class _Tracer:
     """Runs the steps on sizes."""
 
@@ -173,10 +138,8 @@ class _Tracer:
     def step(self, step: Step) -> None:
         """Runs one step."""
         name = step["op"]
-        if name in ARITHMETIC:
-            self._values[step["to"]] = found = ARITHMETIC[name](*self._all(step["args"]))
-            if not -_LIMIT <= found < _LIMIT:
-                raise OverflowError(f"{found} has more than 64 bits")
+        if name in OPERATIONS:
+            self._values[step["to"]] = compute(name, self._all(step["args"]), step["types"])
             return
         handler = getattr(self, f"_{name}_step", None)
         if handler is None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from .host_program import ARITHMETIC, BYTES
+from .host_arithmetic import OPERATIONS
+from .host_program import BYTES
 from .schema import (
     ANY_NUMBER,
     FLAG,
@@ -31,6 +32,7 @@ from .tensor_map import NBYTES as MAP_BYTES
 TENSOR = {"shape": [OPEN_SIZE], "dtype": among(BYTES)}  # an argument or a result of @main
 _COUNT = whole(1, 1 << 31)
 _OPERAND = either(TEXT, whole(-(1 << 62), 1 << 62), FLAG)
+_SCALAR = either(TEXT, ANY_NUMBER, FLAG)
 _LAUNCH = {
     "kernel": TEXT,
     "then?": [TEXT],
@@ -77,7 +79,7 @@ _STEPS: dict[str, dict[str, Any]] = {
     "launch": {"kernel": TEXT, "grid": [_OPERAND], "block": [_OPERAND], "args": [_ARGUMENT], "writes": [SIZE]},
     "pipeline": {"name": TEXT, "args": [TEXT], "results": [_RESULT]},
     "return": {"values": [TEXT]},
-    **{name: {"to": TEXT, "args": [_OPERAND]} for name in ARITHMETIC},
+    **{name: {"to": TEXT, "args": [_SCALAR], "types": [among(BYTES)]} for name in OPERATIONS},
 }
 GPU = {
     "kind": among(("gpu",)),
@@ -202,7 +204,8 @@ class _Program:
         self._define(described["to"], _Tensor(described["dtype"], _shape(described["shape"])), at)
 
     def _arithmetic(self, step: Mapping[str, Any], at: str) -> None:
-        self._numbers(step["args"], at, 3 if step["op"] == "select" else 2)
+        expect(len(step["types"]) > 1, f"{at} must have the types of its operands and of its result")
+        self._numbers(step["args"], at, len(step["types"]) - 1)
         self._define(step["to"], None, at)
 
     def _dim(self, step: Mapping[str, Any], at: str) -> None:

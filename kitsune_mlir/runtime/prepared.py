@@ -11,6 +11,7 @@ import numpy as np
 from kitsune_mlir.errors import InternalError
 
 from .device_tensor import numpy_dtype
+from .host_arithmetic import bfloat16
 from .host_program import ALIGNMENT, Copy, Launch, Pipeline, Plan, View
 
 
@@ -174,8 +175,9 @@ def _pack(argument: View | tuple[str, Any], slots: list[int], holes: list[tuple[
         return
     dtype, value = argument
     raw = np.zeros(8, np.uint8)
+    number = bfloat16(value) if dtype == "bf16" else value
     try:
-        bits = np.array(value, numpy_dtype(dtype)).reshape(1).view(np.uint8)
+        bits = np.array(number, numpy_dtype(dtype)).reshape(1).view(np.uint8)
     except OverflowError as error:
         raise InternalError(f"the host program gives a kernel {value} as {dtype}") from error
     raw[: bits.size] = bits

@@ -61,7 +61,7 @@ class MemRef:
 def _unsigned(function: Callable[..., Any]) -> Callable[..., Any]:
     def apply(a: Any, b: Any) -> Any:
         a, b = np.broadcast_arrays(a, b)
-        kind = np.dtype(f"u{a.dtype.name}")
+        kind = np.dtype(np.uint8 if a.dtype == np.bool_ else f"u{a.dtype.name}")
         found = function(a.astype(kind), b.astype(kind))
         return found if found.dtype == np.bool_ else found.astype(a.dtype)
 
@@ -118,8 +118,15 @@ UNARY: dict[str, Callable[..., Any]] = {
     "arith.negf": np.negative,
     "math.absf": np.abs,
     "math.absi": np.abs,
+    "math.acos": np.arccos,
+    "math.acosh": np.arccosh,
+    "math.asin": np.arcsin,
+    "math.asinh": np.arcsinh,
+    "math.atan": np.arctan,
+    "math.atanh": np.arctanh,
     "math.ceil": np.ceil,
     "math.cos": np.cos,
+    "math.cosh": np.cosh,
     "math.erf": _erf,
     "math.exp": np.exp,
     "math.exp2": np.exp2,
@@ -127,11 +134,13 @@ UNARY: dict[str, Callable[..., Any]] = {
     "math.floor": np.floor,
     "math.log": np.log,
     "math.log1p": np.log1p,
+    "math.log10": np.log10,
     "math.log2": np.log2,
     "math.round": lambda x: np.trunc(x + np.copysign(0.5, x)),
     "math.roundeven": np.rint,
     "math.rsqrt": lambda x: 1 / np.sqrt(x),
     "math.sin": np.sin,
+    "math.sinh": np.sinh,
     "math.sqrt": np.sqrt,
     "math.tan": np.tan,
     "math.tanh": np.tanh,

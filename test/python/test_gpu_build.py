@@ -67,7 +67,7 @@ def test_section():
 
     steps = {step["op"]: step for step in manifest["program"]}
     assert steps["launch"]["kernel"] == "touch"
-    assert steps["launch"]["grid"] == [steps["divui"]["to"], 1, 1]
+    assert steps["launch"]["grid"] == [steps["arith.divui"]["to"], 1, 1]
     sizes = [step["to"] for step in manifest["program"] if step["op"] == "dim"]
     assert steps["launch"]["args"][0] == "a0" and steps["launch"]["args"][3] == ["i64", sizes[0]]
     rows = sizes[-1]
@@ -78,6 +78,26 @@ def test_section():
     bits = np.frombuffer(data, np.uint16, 4, narrow["offset"])
     np.testing.assert_array_equal(bits, [0x3FC0, 0xC000, 0x4040, 0])
     np.testing.assert_array_equal(np.frombuffer(data, np.bool_, 3, flags["offset"]), [True, False, True])
+
+
+def test_constants_that_the_context_holds():
+    """What torch-mlir makes of tables of indices: their elements stand apart from the operation, under a name."""
+    source = """
+    module {
+      memref.global "private" constant @rows : memref<2x2xi64> = dense_resource<rows>
+      memref.global "private" constant @halves : memref<2xbf16> = dense_resource<halves>
+      func.func @main() -> (memref<2x2xi64>) { %0 = memref.alloc() : memref<2x2xi64> return %0 : memref<2x2xi64> }
+    }
+    {-# dialect_resources: { builtin: {
+      rows: "0x080000000100000000000000020000000000000003000000000000000400000000000000",
+      halves: "0x02000000C03F00C0"
+    } } #-}
+    """
+    section = gpu.build(mlir.parse(source, mlir.context()), target.load("sm_90a"))
+    rows, halves = (section.manifest["globals"][name]["offset"] for name in ("rows", "halves"))
+    data = section.files["globals.bin"]
+    np.testing.assert_array_equal(np.frombuffer(data, np.int64, 4, rows), [1, 2, 3, 4])
+    np.testing.assert_array_equal(np.frombuffer(data, np.uint16, 2, halves), [0x3FC0, 0xC000])
 
 
 def test_pipelines_of_equal_code_share_a_module():

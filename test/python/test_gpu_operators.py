@@ -1,66 +1,76 @@
-"""Operators that the sample models lack, through the plain GPU path on the stand-in device."""
+"""Operators that the sample models lack, through the plain GPU path on the stand-in device.
+
+They are cases of bench/gpu_operators.py, some of each kind of kernel; bench/check_gpu_models.py runs all on a GPU.
+Those of a group are compiled as one model, which costs less than one by one.
+"""
 
 import pytest
 import torch
-from test_gpu_models import check, compiled, runner_of
+from test_gpu_models import check, compiled, interface_of, runner_of
 
+from bench.gpu_operators import CASES, wrong
 from kitsune_mlir import mlir
 from kitsune_mlir.codegen import gpu_linalg
 
-torch.manual_seed(11)
-X = torch.randn(6, 40)
-WHOLE = torch.randint(-9, 9, (6, 40))
-ROWS = torch.tensor([0, 3, 3, 1, 0, 3])
+GROUPS = {
+    "elementwise": "unary/rsqrt activation/gelu-tanh binary/remainder binary/mixed-types "
+    "binary-whole/bitwise_and compare/eq where/masked-fill cast/float32 cast/bool pool/avg-2d",
+    "reductions": "reduce/sum-1 reduce/var-0 reduce/amax-all reduce/argmin-last reduce/any-0-2 reduce/prod-1 "
+    "reduce/max-with-index reduce-whole/amin softmax/-1 norm/layer-bfloat16 norm/group-float32 pool/max-2d",
+    "products": "product/mm-int64 product/bmm-bf16 product/vector einsum/three attention/causal conv/2d-stride-padding "
+    "conv/2d-depthwise conv/transposed-2d",
+    "indices": "gather/dim-1 gather/as-strided gather/embedding gather/element scatter/index-add-bf16 "
+    "scatter/index-add-whole scatter/add scatter/reduce-amax scatter/reduce-prod scatter/index-put scatter/slice",
+    "movement": "move/cat-padded move/flip move/slice-strided move/triangles move/swapped move/bool pad/constant "
+    "upsample/nearest-size",
+    "loops": "scan/cumsum sort/values sort/topk linear/determinant linear/multinomial",
+    "sizes": "size/no-columns size/no-inside size/nothing size/one-element constant/arange-float constant/tensor",
+}
+
+
 IMAGE = torch.randn(2, 3, 9, 11)
 
-OPERATORS = {
-    "argmax": (lambda x: x.argmax(1), (X,)),
-    "argmin-all": (lambda x: x.argmin(), (X,)),
-    "amax-all": (lambda x: x.amax(), (X,)),
-    "prod": (lambda x: x.prod(1), (X,)),
-    "any": (lambda x: (x > 2).any(1), (X,)),
-    "var": (lambda x: x.var(0), (X,)),
-    "cumsum": (lambda x: x.cumsum(1), (X,)),
-    "sort": (lambda x: x.sort(1)[0], (X,)),
-    "topk": (lambda x: x.topk(3, 1)[0], (X,)),
-    "softmax-f64": (lambda x: x.double().softmax(0), (X,)),
-    "log-softmax-f16": (lambda x: x.half().log_softmax(1), (X,)),
-    "gelu-tanh": (lambda x: torch.nn.functional.gelu(x, approximate="tanh"), (X,)),
-    "remainder": (lambda x: torch.remainder(x * 100, 7.0), (X,)),
-    "floor-divide": (lambda i: i // 4, (WHOLE,)),
-    "integer-remainder": (lambda i: i % 5, (WHOLE,)),
-    "bits": (lambda i: (i & 6) | (i << 2), (WHOLE,)),
-    "integer-matmul": (lambda i: i @ i.t(), (WHOLE,)),
-    "to-int": (lambda x: (x * 10).to(torch.int32), (X,)),
-    "where": (lambda x, i: torch.where(i > 0, x, -x), (X, WHOLE)),
-    "pow": (lambda x: x.abs() ** 1.7 + x**3, (X,)),
-    "clamp": (lambda x: x.clamp(-0.5, 0.25), (X,)),
-    "flip-roll": (lambda x: x.flip(1).roll(3, 0), (X,)),
-    "tril": (lambda x: x.tril(1), (X,)),
-    "gather": (lambda x: x.gather(1, torch.arange(12).reshape(6, 2) * 3), (X,)),
-    "strided": (lambda x: x[1::2, :39:3] + x[::2, 1::3], (X,)),
-    "slice-scatter": (lambda x: torch.slice_scatter(x, x[:, :5] * 2, 1, 3, 8), (X,)),
-    "pad": (lambda x: torch.nn.functional.pad(x, (1, 2, 0, 3), value=7.0), (X,)),
-    "einsum": (lambda x: torch.einsum("ij,kj->ik", x, x + 1), (X,)),
-    "outer-sum": (lambda x: (x[:, None, :] - x[None, :, :]).abs().sum(-1), (X,)),
-    "vector": (lambda x: x @ x[0], (X,)),
-    "index-add": (lambda x, r: torch.zeros(4, 40).index_add(0, r, x), (X, ROWS)),
-    "index-add-bf16": (lambda x, r: torch.zeros(4, 40).bfloat16().index_add(0, r, x.bfloat16()), (X, ROWS)),
-    "index-add-int": (lambda i, r: torch.zeros(4, 40, dtype=torch.int64).index_add(0, r, i), (WHOLE, ROWS)),
-    "scatter-add": (lambda x, i: torch.zeros(6, 9).scatter_add(1, i.abs() % 9, x), (X, WHOLE)),
-    "scatter-amax": (lambda x, r: torch.zeros(4, 40).scatter_reduce(0, r[:, None].expand(6, 40), x, "amax"), (X, ROWS)),
-    "scatter-prod": (lambda x, r: torch.ones(4, 40).scatter_reduce(0, r[:, None].expand(6, 40), x, "prod"), (X, ROWS)),
-    "index-put": (lambda x: x.index_put((torch.tensor([4, 1]),), torch.ones(2, 40)), (X,)),
-    "conv": (lambda x: torch.nn.functional.conv2d(x, torch.ones(4, 3, 3, 3), stride=2, padding=1), (IMAGE,)),
-    "conv-groups": (lambda x: torch.nn.functional.conv2d(x, torch.ones(3, 1, 3, 3), groups=3), (IMAGE,)),
-    "conv-transpose": (lambda x: torch.nn.functional.conv_transpose2d(x, torch.ones(3, 2, 2, 2), stride=2), (IMAGE,)),
-    "max-pool": (lambda x: torch.nn.functional.max_pool2d(x, 3, 2), (IMAGE,)),
-    "avg-pool": (lambda x: torch.nn.functional.avg_pool2d(x, 2), (IMAGE,)),
-    "interpolate": (lambda x: torch.nn.functional.interpolate(x, scale_factor=2), (IMAGE,)),
-    "identity": (lambda x: (x, x, x * 2), (X,)),
-    "constant": (lambda x: (torch.tensor([1.5, -2.0]), x.sum()), (X,)),
-    "scalar-of-tensor": (lambda x: x * x[2, 3] + x.max(), (X,)),
-}
+
+class Together(torch.nn.Module):
+    """Several cases as one model."""
+
+    def __init__(self, cases):
+        super().__init__()
+        self.cases = cases
+
+    def forward(self, *args):
+        given, found = iter(args), []
+        for case in self.cases:
+            results = case.function(*[next(given) for _ in case.args])
+            found += [results] if isinstance(results, torch.Tensor) else results
+        return tuple(found)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_operators(group):
+    names = GROUPS[group].split()
+    cases = [CASES[name] for name in names]
+    args = tuple(arg for case in cases for arg in case.args)
+    program, section = compiled(Together(cases), args)
+    runner, _ = runner_of(program, section)
+    interface = interface_of(program)
+    found = iter(interface.flat_results(interface.call(runner, args, {})))
+    for name, case in zip(names, cases, strict=True):
+        for wanted, dtype in zip(case.wanted(case.args), case.types(), strict=True):
+            said = wrong(next(found), wanted, dtype, case.looser)
+            assert not said, f"{name}: {said}"
+
+
+def test_any_number_of_rows_of_operators():
+    """One model of cases whose first size is dynamic, with none and one row too."""
+    names = "elementwise softmax reshape transposed count weights-gradient".split()
+    cases = [CASES[f"dynamic/{name}"] for name in names]
+    rows = torch.export.Dim("rows", min=0, max=4096)
+    model = Function(lambda x: tuple(case.function(x) for case in cases))
+    program, section = compiled(model, cases[0].args, (({0: rows},),))
+    runner, _ = runner_of(program, section)
+    for args in ((torch.randn(count, 8),) for count in (0, 1, 41)):
+        check(program, runner, args, tuple(case.function(*args) for case in cases), 1e-5)
 
 
 class Function(torch.nn.Module):
@@ -74,12 +84,14 @@ class Function(torch.nn.Module):
         return self.function(*args)
 
 
-@pytest.mark.parametrize("name", OPERATORS)
-def test_operator(name):
-    function, args = OPERATORS[name]
-    program, section = compiled(Function(function), args)
+def test_sizes_that_floats_decide():
+    """The host computes the floor of 1.5 times the rows."""
+    model = Function(lambda x: torch.nn.functional.interpolate(x, scale_factor=1.5))
+    program, section = compiled(model, (IMAGE,), (({2: torch.export.Dim("rows", min=2, max=99)},),))
     runner, _ = runner_of(program, section)
-    check(program, runner, args, function(*args), 1e-2 if "16" in name else 1e-5)
+    for rows in (9, 2, 5):
+        args = (IMAGE[:, :, :rows],)
+        check(program, runner, args, model(*args), 1e-6)
 
 
 @pytest.mark.parametrize("shape", [(203, 7), (4, 300), (3, 500), (5, 2, 60)], ids=str)

@@ -30,13 +30,13 @@ def launch(*arguments, grid=1):
 def test_sizes_and_views():
     program = [
         {"op": "dim", "to": "n", "of": "a0", "dim": 0},
-        {"op": "addi", "to": "m", "args": ["n", 255]},
-        {"op": "divui", "to": "blocks", "args": ["m", 256]},
+        {"op": "arith.addi", "to": "m", "args": ["n", 255], "types": ["i64"] * 3},
+        {"op": "arith.divui", "to": "blocks", "args": ["m", 256], "types": ["i64"] * 3},
         {"op": "global", "to": "g", "name": "g"},
         {"op": "alloc", "to": "b", "dtype": "bf16", "shape": ["n", 6]},
         {"op": "metadata", "of": "b", "base": "base", "offset": "o", "sizes": ["s0", "s1"], "strides": ["t0", "t1"]},
-        {"op": "muli", "to": "skip", "args": ["t0", 2]},
-        {"op": "subi", "to": "rest", "args": ["s0", 2]},
+        {"op": "arith.muli", "to": "skip", "args": ["t0", 2], "types": ["i64"] * 3},
+        {"op": "arith.subi", "to": "rest", "args": ["s0", 2], "types": ["i64"] * 3},
         {"op": "view", "to": "v", "of": "base", "offset": "skip", "shape": ["rest", 3], "strides": ["t0", 2]},
         launch("a0", "v", "g", ["i32", "n"], grid="blocks"),
         {"op": "pipeline", "name": "p", "args": ["v"], "results": [{"to": "r", "dtype": "f32", "shape": ["n"]}]},
@@ -57,8 +57,10 @@ def test_sizes_and_views():
 @pytest.mark.parametrize(
     "steps, message",
     [
-        ([{"op": "divui", "to": "n", "args": [1, 0]}], "step 'divui' fails for these sizes"),
-        ([{"op": "shli", "to": "n", "args": [4, 62]}], "step 'shli' fails for these sizes"),
+        ([{"op": "arith.divui", "to": "n", "args": [1, 0], "types": ["i64"] * 3}], "'arith.divui' fails for these"),
+        ([{"op": "arith.addi", "to": "n", "args": [1], "types": ["i64"] * 2}], "'arith.addi' fails for these"),
+        ([{"op": "arith.shrui", "to": "n", "args": [1, 0], "types": ["f32"] * 3}], "'arith.shrui' fails for these"),
+        ([{"op": "arith.addi", "to": "n", "args": [1 << 70, 1], "types": ["i64"] * 3}], "'arith.addi' fails for these"),
         ([{"op": "alloc", "to": "b", "dtype": "f32", "shape": [-1]}], "there is no tensor of the shape"),
         ([{"op": "view", "to": "b", "of": "a0", "offset": 4, "shape": [3, 4], "strides": [4, 1]}], "beyond a buffer"),
         ([{"op": "view", "to": "b", "of": "a0", "offset": 0, "shape": [3], "strides": [-1]}], "beyond a buffer"),
