@@ -125,6 +125,8 @@ def on_cpu(exported: torch.export.ExportedProgram) -> torch.export.ExportedProgr
     if all(leaf.device.type == "cpu" for leaf in leaves if isinstance(leaf, torch.Tensor)):
         return exported
     graph_module = copy.deepcopy(exported.graph_module)
+    for node, copied_node in zip(exported.graph.nodes, graph_module.graph.nodes, strict=True):
+        copied_node.name = node.name  # a copy renames what is called like a builtin, such as `input`
     copied = torch.export.ExportedProgram(  # without example inputs; the pass changes what it is given
         root=graph_module,
         graph=graph_module.graph,
