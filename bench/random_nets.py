@@ -26,6 +26,9 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "softplus": nn.functional.softplus,
     "hardswish": nn.functional.hardswish,
     "square": lambda x: x * x / 4,
+    "mish": nn.functional.mish,
+    "bounded_exp": lambda x: torch.exp(x.clamp(max=3.0) - 3.0),
+    "root": lambda x: torch.sqrt(x.abs() + 1e-3),
 }
 ROW_SUMS: dict[str, Callable[[Tensor], Tensor]] = {
     "sum": lambda x: x.sum(-1, keepdim=True) / x.shape[-1] ** 0.5,
@@ -33,8 +36,9 @@ ROW_SUMS: dict[str, Callable[[Tensor], Tensor]] = {
     "amax": lambda x: x.amax(-1, keepdim=True),
 }
 NORMS = ("layernorm", "rmsnorm", "batchnorm")
-SAME_WIDTH = (*ACTIVATIONS, *NORMS, "softmax", "scale", "clamp", "gather")
-PAIRS = ("add", "mul", "sub")
+SAME_WIDTH = (*ACTIVATIONS, *NORMS, "softmax", "log_softmax", "scale", "clamp", "gather", "tied", "f32_norm")
+PAIRS = ("add", "mul", "sub", "mask")
+LAST = ("total", "gram")  # sums over the rows: nothing but an output reads them
 ROWS = (0, 1, 2, 7, 16, 63, 64, 65, 100, 127, 128, 129, 200, 1000, 1876, 4096, 12544, 16384, 40000, 100003)
 MOST_WORK = 3e11  # multiply-adds of a net
 MOST_ELEMENTS = 1 << 27  # of one value
@@ -71,16 +75,14 @@ class Net:
     def widths(self) -> list[int]:
         """Of all values. Raises NotANet where steps do not fit."""
         found = list(self.inputs)
+        last = {number for number, step in enumerate(self.steps, len(found)) if step.kind in LAST}
+        if self.joined and last & set(self.outputs):
+            raise NotANet("sums over the rows beside rows")
         for step in self.steps:
-            if any(source >= len(found) for source in step.sources):
-                raise NotANet(f"{step} reads what comes later")
+            if any(source >= len(found) or source in last for source in step.sources):
+                raise NotANet(f"{step} reads what comes later, or a sum over the rows")
             found.append(_width(step, [found[source] for source in step.sources]))
         return found
-
-    def work(self) -> float:
-        """Multiply-adds of all products."""
-        widths = self.widths()
-        return sum(self.rows * widths[s.sources[0]] * s.size for s in self.steps if s.kind == "linear")
 
     def __str__(self) -> str:
         said = [f"{self.dtype} {self.precision}, {self.rows} rows of {', '.join(map(str, self.inputs))}"]
@@ -98,6 +100,8 @@ def _width(step: Step, widths: list[int]) -> int:
             return step.size
         case "concat":
             return sum(widths)
+        case "total" | "gram":
+            return widths[0]
         case "slice":
             if step.size + step.extra > widths[0] or step.extra < 1:
                 raise NotANet(f"{step} of {widths[0]} columns")
@@ -124,6 +128,8 @@ class Module(nn.Module):
             source = widths[step.sources[0]]
             if step.kind == "linear":
                 self.layers[str(number)] = nn.Linear(source, step.size, bias=bool(step.extra))
+            elif step.kind == "tied":
+                self.layers[str(number)] = nn.Linear(source, source)
             elif step.kind in NORMS:
                 kinds = {"layernorm": nn.LayerNorm, "rmsnorm": nn.RMSNorm, "batchnorm": nn.BatchNorm1d}
                 self.layers[str(number)] = kinds[step.kind](source)
@@ -157,6 +163,18 @@ class Module(nn.Module):
                 return first[..., step.size : step.size + step.extra]
             case "softmax":
                 return torch.softmax(first, -1)
+            case "log_softmax":
+                return torch.log_softmax(first, -1)
+            case "tied":
+                layer = self.layers[str(number)]
+                return layer(torch.tanh(layer(torch.tanh(layer(first)))))
+            case "f32_norm":
+                wide = first.float() if first.dtype != torch.float64 else first
+                return (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)).to(first.dtype)
+            case "total":
+                return first.flatten(0, -2).sum(0)
+            case "gram":
+                return first.flatten(0, -2).t() @ sources[1].flatten(0, -2)
             case "scale":
                 return first * 0.75 + 0.25
             case "clamp":
@@ -169,6 +187,8 @@ class Module(nn.Module):
                 return first - sources[1]
             case "mul":
                 return first * sources[1]
+            case "mask":
+                return torch.where(sources[1] > 0.25, first, 0.5)
         return (ACTIVATIONS | ROW_SUMS)[step.kind](first)
 
 
@@ -310,7 +330,24 @@ def _normed(d: _Draft, x: int) -> int:
 
 
 def _softmax(d: _Draft, x: int) -> int:
-    return d.add("softmax", x)
+    return d.add(d.random.choice(("softmax", "softmax", "log_softmax", "f32_norm")), x)
+
+
+def _tied(d: _Draft, x: int) -> int:
+    """One layer three times."""
+    x = d.linear(x, d.width())
+    if d.widths[x] > 512:
+        return x
+    d.left -= 3 * d.widths[x] ** 2
+    return d.add("tied", x)
+
+
+def _masked(d: _Draft, x: int) -> int:
+    """By an input, which all sides have alike: a computed number near the limit falls on either side of it."""
+    by = d.random.randrange(len(d.inputs))
+    if d.widths[by] != d.widths[x]:
+        by = d.add("slice", by, size=d.random.randrange(d.widths[by]), extra=1)
+    return d.add("mask", x, by)
 
 
 def _simple(d: _Draft, x: int) -> int:
@@ -338,6 +375,8 @@ BLOCKS: tuple[tuple[Callable[[_Draft, int], int], float], ...] = (
     (_scaled_rows, 1),
     (_normed, 1),
     (_softmax, 0.7),
+    (_tied, 0.5),
+    (_masked, 0.5),
     (_simple, 0.7),
     (_residual, 1),
     (_sliced, 0.5),
@@ -369,13 +408,18 @@ def draw(seed: int, most_rows: int | None = None) -> Net:
     tokens = r.choice((1, 4, 10)) if rows and r.random() < 0.1 else 0
     if tokens:
         rows = max(tokens, rows // tokens * tokens)
+    if r.random() < 0.12 and d.widths[x] <= 512:
+        others = [value for value, width in enumerate(d.widths) if width <= 512]
+        kind = r.choice(LAST)
+        d.add(kind, x, *([r.choice(others)] if kind == "gram" else []))
     steps = _with_gather(d) if not tokens and r.random() < 0.08 else tuple(d.steps)
     if not steps:
         return draw(seed + 1_000_003, most_rows)
     last = len(d.inputs) + len(steps) - 1
     outputs = sorted({last, *(r.randrange(len(d.inputs), last + 1) for _ in range(r.choice((0, 0, 0, 1, 2))))})
+    may_join = len(outputs) > 1 and steps[-1].kind not in LAST
     precision = r.choice(("highest", "highest", "high")) if dtype == "f32" else "highest"
-    joined = len(outputs) > 1 and r.random() < 0.3
+    joined = may_join and r.random() < 0.3
     return Net(rows, dtype, tuple(d.inputs), steps, tuple(outputs), precision, joined, tokens)
 
 
