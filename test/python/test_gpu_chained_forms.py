@@ -86,6 +86,10 @@ FORMS: dict[str, Callable[[], tuple[nn.Module, tuple[Tensor, ...]]]] = {
         (*rows(64), torch.randint(0, 5, (200, 64), dtype=torch.int8)),
     ),
     "softmax": lambda: (Form(lambda f, g, x: g(torch.softmax(f(x), 1)), (64, 72), (72, 32)), rows(64)),
+    "softmax of more columns than an instruction has": lambda: (
+        Form(lambda f, x: torch.softmax(f(x), 1), (64, 300)),
+        rows(64),
+    ),
     "numbers of rows as outputs": lambda: (
         Form(
             lambda f, g, x: (g(torch.relu(h := f(x))), h.float().sum(1), h.float().amax(1, keepdim=True)),

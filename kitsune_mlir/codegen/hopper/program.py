@@ -161,7 +161,8 @@ class Program:
         if passes > 1 and nest.local:
             raise UnsupportedError(f"{n} columns of a product are more than a warpgroup keeps in registers")
         unit = BLOCK * self.multicast if passes == 1 else CHUNK  # a piece of a box is whole swizzle atoms of 8 rows
-        if passes == 1 and n > SET_COLUMNS and not self.alone and nbytes == 2:
+        # Alone, nothing runs beside the first set: a second is for what one instruction does not multiply.
+        if passes == 1 and n > (MOST_COLUMNS if self.alone else SET_COLUMNS) and nbytes == 2:
             sets = 2
         columns = -(-n // (passes * sets * unit)) * unit
         if self.cluster > 1 and passes > 1:
