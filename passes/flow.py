@@ -24,7 +24,8 @@ def flow_of(pipeline: kitsune.PipelineOp) -> Flow:
         )
         for stage in pipeline.stages
     )
-    return Flow(pipeline.label, stages, tuple(_queue(queue) for queue in pipeline.queues))
+    queues = tuple(_queue(queue) for queue in pipeline.queues)
+    return Flow(pipeline.label, stages, queues, pipeline.cluster, pipeline.multicast * pipeline.split_k)
 
 
 def _queue(queue: kitsune.QueueOp) -> Queue:

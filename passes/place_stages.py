@@ -123,7 +123,9 @@ def chained_form(
     except UnsupportedError as error:
         return None, str(error)
     column_tiles = program.grid_product.passes if program.grid_product else 1
-    return Chained(program.cluster, column_tiles, multicast=multicast, split_k=program.split_k), ""
+    exchanged = program.exchanged_queues if program.cluster > 1 else frozenset()
+    form = Chained(program.cluster, column_tiles, multicast=multicast, split_k=program.split_k, exchanged=exchanged)
+    return form, ""
 
 
 def _may_stand_apart(pipeline: kitsune.PipelineOp, target: targets.Target) -> bool:

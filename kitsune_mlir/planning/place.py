@@ -44,9 +44,11 @@ class QueueCost:
 class Chained:
     """How a pipeline is chained: `cluster` CTAs share the columns of a tile, or `column_tiles` CTAs take a row tile's
     columns by themselves, or `split_k` of them together, each a part of a product's k; `multicast` CTAs with a row tile
-    each share the boxes of weights. Where it sums over the rows, each CTA has one of `blocks` blocks of a partial sum;
-    `cluster` CTAs then add theirs up first; with `shares`, the CTAs of a partial sum can each compute a share of a
-    tile; with `apart`, the stage that computes tiles and the two that take them may have CTAs of their own."""
+    each share the boxes of weights. CTAs that share a tile's columns hand the tiles of the `exchanged` queues to one
+    another; those of other queues stay in registers. Where it sums over the rows, each CTA has one of `blocks` blocks
+    of a partial sum; `cluster` CTAs then add theirs up first; with `shares`, the CTAs of a partial sum can each compute
+    a share of a tile; with `apart`, the stage that computes tiles and the two that take them may have CTAs of their
+    own."""
 
     cluster: int = 1
     column_tiles: int = 1
@@ -55,6 +57,7 @@ class Chained:
     apart: bool = False
     multicast: int = 1
     split_k: int = 1
+    exchanged: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -139,7 +142,7 @@ def _chained(
         ]
     together = form.cluster * form.multicast * form.split_k
     clusters = min(-(-tiles // form.multicast) * form.column_tiles, target.sms // together)
-    transports = found.transports if form.cluster == 1 else ("dsmem",) * len(queues)
+    transports = tuple("dsmem" if queue.name in form.exchanged else "reg" for queue in queues)
     ctas, parts = clusters * together, form.cluster * form.column_tiles * form.split_k
     pieces = max(1, -(-(rows or UNKNOWN_ROWS) // CHAINED_ROWS)) * parts
     predicted = pipeline_us([[stage.part(parts) for stage in stages]], [ctas], pieces, CHAINED_ROWS, target, False)

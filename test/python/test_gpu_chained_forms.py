@@ -45,6 +45,11 @@ FORMS: dict[str, Callable[[], tuple[nn.Module, tuple[Tensor, ...]]]] = {
     "a bias for each row": lambda: (Form(lambda f, x, r: torch.relu(f(x) + r), (64, 64)), rows(64, 1)),
     "a skip": lambda: (Form(lambda f, g, x: tail(f(x), g, x), (64, 128), (128, 64)), rows(64)),
     "a wide skip": lambda: (Form(lambda f, g, x: tail(f(x), g, x), (256, 64), (64, 256)), rows(256)),
+    "a loaded skip beside columns in parts": lambda: (Form(lambda f, x: f(x) + x, (300, 300)), rows(300)),
+    "a computed skip beside columns in parts": lambda: (
+        Form(lambda f, x: f(h := torch.softmax(x, 1)) + h, (264, 264)),
+        rows(264),
+    ),
     "two products of a tile": lambda: (Form(lambda f, g, x: torch.sigmoid(f(x)) * g(x), (64, 96), (64, 96)), rows(64)),
     "one weight three times": lambda: (Form(lambda f, x: f(torch.relu(f(torch.relu(f(x))))), (64, 64)), rows(64)),
     "concatenated": lambda: (

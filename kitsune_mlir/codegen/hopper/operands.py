@@ -65,12 +65,35 @@ def _is_only_part_of_operands(value: ir.Value) -> bool:
 
 
 def is_held(nest: Nest) -> bool:
-    """Whether a nest's values stay in registers. An operand that only products read need not when it comes
-    through shared memory or when its parts are operands of their own."""
+    """Whether a nest's values stay in registers. An operand does not when it comes through shared memory: what else
+    reads it loads it as it does any other tensor. Nor does one that only products read when its parts are operands of
+    their own."""
     readers = {use.owner.operation.name for use in nest.value.uses} - {"tensor.dim"}
+    if nest.kind == MAP and is_streamed(nest.value):
+        return False
     if nest.kind == MAP and readers == {"linalg.matmul"}:
-        return not is_streamed(nest.value) and len(parts_of(nest.value)) == 1
+        return len(parts_of(nest.value)) == 1
     return nest.local
+
+
+def reads_held(nest: Nest, nests: StageNests) -> bool:
+    """Whether a product's epilogue reads tiles, other than its sums, that are there in registers only."""
+    assert nest.op is not None
+    stack, seen = [nest.value], set[int]()
+    while stack:
+        value = stack.pop()
+        op = rows.producer(value)
+        if hash(value) in seen or op is None or not _streams(value):
+            continue
+        seen.add(hash(value))
+        if op == nest.op:
+            stack.append(op.operands[2])
+        elif op.name == kitsune.GetOp.OPERATION_NAME or hash(value) in nests.nests and value != nest.value:
+            if prod(shape_of(value)[1:]) > 1 and not is_loaded(value):
+                return True
+        else:
+            stack += [operand for operand in op.operands if rows.is_tensor(operand)]
+    return False
 
 
 def is_plain(nest: Nest, nests: StageNests) -> bool:

@@ -32,7 +32,18 @@ from .chainable import check_stage
 from .equal_stages import equal_runs
 from .fragments import BLOCK
 from .maps import TILE_ROWS, Maps
-from .operands import is_exchanged, is_loaded, is_plain, is_read_here, is_streamed, parts_of, row_bytes
+from .operands import (
+    is_exchanged,
+    is_held,
+    is_loaded,
+    is_operand,
+    is_plain,
+    is_read_here,
+    is_streamed,
+    parts_of,
+    reads_held,
+    row_bytes,
+)
 from .packing import GROUP, Columns, Packing
 from .pingpong import leaves_in_sets
 from .pressure import check_pressure
@@ -155,10 +166,11 @@ class Program:
         weight, n = op.operands[1], self.share(shape_of(op.results[0])[1])
         nbytes = element_bytes(element_of(weight))
         most = MOST_COLUMNS if nbytes == 2 else MOST_F32_COLUMNS // self.pieces
-        if nest.local and nbytes == 2:
+        kept = nest.local or reads_held(nest, nests)  # then one pass has all columns
+        if kept and nbytes == 2:
             most = MOST_READ_COLUMNS if is_read_here(nest.value) else MOST_HELD_COLUMNS
         passes, sets = -(-n // most), 1
-        if passes > 1 and nest.local:
+        if passes > 1 and kept:
             raise UnsupportedError(f"{n} columns of a product are more than a warpgroup keeps in registers")
         unit = BLOCK * self.multicast if passes == 1 else CHUNK  # a piece of a box is whole swizzle atoms of 8 rows
         # Alone, nothing runs beside the first set: a second is for what one instruction does not multiply.
@@ -168,7 +180,7 @@ class Program:
         if self.cluster > 1 and passes > 1:
             columns = _pass_columns(n, passes)
         splits = self._splits(nest, nests)
-        if self.alone and not nest.local and (n > CHUNK or splits != (1,)):
+        if self.alone and not kept and (n > CHUNK or splits != (1,)):
             k = shape_of(op.operands[0])[1] * tensor_work(op)
             chosen, self.split_k = choose_columns(n, k, self._row_tiles, self._sms, splits)
             unit = BLOCK * self.split_k
@@ -235,6 +247,13 @@ class Program:
             raise UnsupportedError(f"{width} columns are not shared evenly by a cluster of {self.cluster}")
         return width // self.cluster
 
+    def holds(self, nest: Nest) -> bool:
+        """Whether a nest's values stay in registers. Those that are elementwise in what is loaded do not where CTAs, or
+        passes over a product, take a part of the columns each: products want all columns of such a tile, whatever else
+        reads it those of its part; each computes them anew."""
+        in_parts = self.cluster > 1 or any(product.passes > 1 for product in self.products)
+        return is_held(nest) and not (in_parts and is_loaded(nest.value))
+
     def _shares(self) -> set[int]:
         """The shares of all tiles that are computed column by column."""
         found = {product.n for product in self.products}
@@ -266,6 +285,16 @@ class Program:
         for products in readers.values():
             products[-1].frees = True
         return widest
+
+    @property
+    def exchanged_queues(self) -> frozenset[str]:
+        """Names of the queues whose tiles the CTAs of a cluster hand to one another."""
+        puts = (put for block in self.blocks for stage in block.stages for put in stage.puts)
+        return frozenset(
+            kitsune_label(put.operands[0])
+            for put in puts
+            if is_operand(put.operands[1]) and not is_loaded(put.operands[1])
+        )
 
     def _check_streams(self) -> None:
         """Beside a cluster's exchanged tiles there is room to stream three chunks ahead, too few for long products:
