@@ -69,11 +69,16 @@ def is_held(nest: Nest) -> bool:
     reads it loads it as it does any other tensor. Nor does one that only products read when its parts are operands of
     their own."""
     readers = {use.owner.operation.name for use in nest.value.uses} - {"tensor.dim"}
-    if nest.kind == MAP and is_streamed(nest.value):
+    if nest.kind == MAP and is_streamed(nest.value) and not is_handed_on(nest.value):
         return False
     if nest.kind == MAP and readers == {"linalg.matmul"}:
         return len(parts_of(nest.value)) == 1
     return nest.local
+
+
+def is_handed_on(value: ir.Value) -> bool:
+    """Whether a later stage gets a tile."""
+    return any(use.owner.operation.name == kitsune.PutOp.OPERATION_NAME for use in value.uses)
 
 
 def reads_held(nest: Nest, nests: StageNests) -> bool:

@@ -34,6 +34,7 @@ from .fragments import BLOCK
 from .maps import TILE_ROWS, Maps
 from .operands import (
     is_exchanged,
+    is_handed_on,
     is_held,
     is_loaded,
     is_operand,
@@ -252,7 +253,7 @@ class Program:
         passes over a product, take a part of the columns each: products want all columns of such a tile, whatever else
         reads it those of its part; each computes them anew."""
         in_parts = self.cluster > 1 or any(product.passes > 1 for product in self.products)
-        return is_held(nest) and not (in_parts and is_loaded(nest.value))
+        return is_held(nest) and not (in_parts and is_loaded(nest.value) and not is_handed_on(nest.value))
 
     def _shares(self) -> set[int]:
         """The shares of all tiles that are computed column by column."""
@@ -278,6 +279,8 @@ class Program:
                         if key != last or len(product.segments) > 1:
                             raise UnsupportedError("a cluster exchanges one tile at a time")
                         readers.setdefault(key, []).append(product)
+            if is_loaded(nest.value) and is_handed_on(nest.value):
+                raise UnsupportedError("a cluster does not hand on a tile that each of its CTAs computes")
             if nest.kind != REDUCTION and is_exchanged(nest):
                 columns = self.share(prod(shape_of(nest.value)[1:]))
                 nbytes = element_bytes(element_of(nest.value))
