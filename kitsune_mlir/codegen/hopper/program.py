@@ -109,6 +109,8 @@ class Program:
         self.tensors = [value for value in pipeline.inputs if rows.is_tensor(value)]
         self.results = pipeline.result_ops
         self._maps = Maps(self.tensors, self.results, self.rings, self.box_rows, multicast)
+        every = (op.operation for stage in pipeline.stages for op in stage.block.operations)
+        self._weights = {hash(op.operands[1]) for op in every if op.name == "linalg.matmul"}
         self.vectors: list[Vector] = []
         self.vector_bytes = 0
         self._layouts: dict[int, Packing | None] = {}  # of weights, by their numbers
@@ -309,13 +311,10 @@ class Program:
 
     def _stage_vectors(self, stage: kitsune.StageOp) -> dict[int, int]:
         """Puts the stage's small residents into shared memory."""
-        weights = {
-            hash(op.operation.operands[1]) for op in stage.block.operations if op.operation.name == "linalg.matmul"
-        }
         found = {}
         for value in stage.residents:
             nbytes = prod(shape_of(value)) * element_bytes(element_of(value))
-            if hash(value) in weights or nbytes > MOST_VECTOR_BYTES:
+            if hash(value) in self._weights or nbytes > MOST_VECTOR_BYTES:
                 continue
             found[hash(value)] = self.vector_bytes
             self.vectors.append(Vector(self._maps.numbers[hash(value)], nbytes, self.vector_bytes))
