@@ -135,12 +135,13 @@ def test_widths(inputs, hidden, outputs, small_gpu):  # noqa: F811
     run(model.to(BF16), rows(inputs), small_gpu, TYPES[BF16])
 
 
-def test_columns_of_other_threads(small_gpu):  # noqa: F811
-    """What warpgroups decline runs on warps."""
+@pytest.mark.parametrize("half", [37, 256])
+def test_columns_of_other_threads(half, small_gpu):  # noqa: F811
+    """What warpgroups decline, 37 columns further on or in another CTA of a cluster, runs on warps."""
     torch.manual_seed(1)
-    model = Form(lambda f, g, x: g((h := f(x))[:, :37] * h[:, 37:]), (64, 74), (37, 32)).to(BF16).eval()
+    model = Form(lambda f, g, x: g((h := f(x))[:, :half] * h[:, half:]), (64, 2 * half), (half, 32)).to(BF16).eval()
     args = rows(64)
-    program, runner, device = runner_of(model, args, small_gpu, "chained", tile=0)
+    program, runner, device = runner_of(model, args, small_gpu, "auto", tile=0)
     with torch.no_grad():
         check(program, runner, args, model(*args), TYPES[BF16])
     assert device.pipeline_launches and not maps_of(runner)

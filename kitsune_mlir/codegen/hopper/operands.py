@@ -88,7 +88,7 @@ def reads_held(nest: Nest, nests: StageNests) -> bool:
     while stack:
         value = stack.pop()
         op = rows.producer(value)
-        if hash(value) in seen or op is None or not _streams(value):
+        if hash(value) in seen or op is None or not is_in_stage(value):
             continue
         seen.add(hash(value))
         if op == nest.op:
@@ -140,10 +140,11 @@ def is_loaded(value: ir.Value) -> bool:
         return True
     if op.name == "linalg.generic" and "reduction" in rows.Structured(op).iterators:
         return False
-    return all(is_loaded(operand) for operand in op.operands if rows.is_tensor(operand) and _streams(operand))
+    return all(is_loaded(operand) for operand in op.operands if rows.is_tensor(operand) and is_in_stage(operand))
 
 
-def _streams(value: ir.Value) -> bool:
+def is_in_stage(value: ir.Value) -> bool:
+    """Whether an operation of a stage makes a value."""
     op = rows.producer(value)
     return op is not None and op.parent is not None and op.parent.name == kitsune.StageOp.OPERATION_NAME
 

@@ -45,6 +45,7 @@ from .operands import (
     reads_held,
     row_bytes,
 )
+from .own_columns import check_columns
 from .packing import GROUP, Columns, Packing
 from .pingpong import leaves_in_sets
 from .pressure import check_pressure
@@ -123,6 +124,8 @@ class Program:
         if self.split_k not in SPLITS:
             raise UnsupportedError(f"{split_k} CTAs do not split k; {SPLITS[1:]} may")
         self.blocks = [self._block(group) for group in equal_runs(stages)]
+        for block in self.blocks:
+            check_columns(self, block.nests)
         # Where k is split, a CTA finishes a share of a tile that is less than a box.
         self.store_maps = self._maps.stores(stages) if self.split_k == 1 else {}
         self.put_maps = {
