@@ -12,9 +12,8 @@
 
 A remark says why the pipeline does not chain whole. A queue across a cut goes through DRAM as a whole tensor. What the
 cut leaves without a product becomes plain linalg again. Weights are first brought into the order that chains
-(turned_weights.py). For GPUs without warpgroup products only sums over the rows, which are in no other kernel there, are
-cut off; other targets are left alone. The decisions are made in
-`kitsune_mlir/planning/cut.py`.
+(turned_weights.py). For GPUs without warpgroup products only sums over the rows, which have no kernel there, are cut
+off; other targets are left alone. The decisions are made in `kitsune_mlir/planning/cut.py`.
 """
 
 from __future__ import annotations

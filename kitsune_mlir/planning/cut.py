@@ -57,9 +57,9 @@ class Cut:
 def cut(
     stages: Sequence[StageCost], queues: Sequence[QueueCost], rows: int | None, target: Target, chains: Chains
 ) -> Cut:
-    """The cheapest cut. `rows` is None when open until the call. A pipeline that chains as a whole, or of which
-    nothing chains, stays whole; unless it sums over its rows, which is done in chained pipelines or in none. `chains` is
-    asked about runs with products only, and not about longer ones than one that it denied."""
+    """The cheapest cut. `rows` is None when open until the call. A pipeline that chains as a whole stays whole, and one
+    of which nothing chains unless it sums over its rows: no kernel but a chained one does. `chains` is asked about runs
+    with products only, and not about longer ones than one that it denied."""
     count, ask = len(stages), cache(chains)
     whole = Run(0, count - 1, _has_product(stages, 0, count - 1) and ask(0, count - 1))
     runs = [whole] if whole.chains else list(_runs(stages, queues, ask))
