@@ -245,8 +245,8 @@ def _fitting(
     def fits(rows: int) -> bool:
         return _rings_fit(queues, roles, rows, target) and shared(roles, local, rows) <= target.shared_bytes
 
-    while target.kind == "gpu" and may_halve and tile % 32 == 0 and not fits(tile):
-        tile //= 2
+    while target.kind == "gpu" and may_halve and tile > 16 and not fits(tile):
+        tile = tile // 32 * 16
     return tile, fits(tile)
 
 
