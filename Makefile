@@ -1,6 +1,6 @@
 # Everything starts from nothing: `make demo` and `make test` create .venv and install what they need.
-PYTHON ?= $(shell for python in python3.12 python3.11 python3; do \
-  $$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' 2>/dev/null && echo $$python && break; done)
+PYTHON ?= $(shell for python in python3.12 python3.11 python3.13 python3.14 python3; do \
+  $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -35,7 +35,7 @@ clean: ## Remove .venv and everything built
 
 # torch comes first and pinned, so that the resolver does not look for another; ptxas only where there is none.
 $(STAMP): pyproject.toml CMakeLists.txt $(RUNTIME)
-	@test -n "$(PYTHON)" || { echo "make: Python 3.11 or 3.12 is needed: install one, or set PYTHON=" >&2; exit 1; }
+	@test -n "$(PYTHON)" || { echo "make: Python 3.11 or newer is needed: install one, or set PYTHON=" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q torch==2.13.0
 	$(BIN)/python -m pip install -q -e '.[test,onnx]'

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kitsune_mlir.mlir import ir
 
 if TYPE_CHECKING:
-    from .kitsune import QueueOp, ResultOp, StoreOp
+    from .kitsune import PipelineOp, QueueOp, ResultOp, StoreOp
 
 MOST = 2**31 - 1  # of any count or index: device code holds them in 32 bits
 
@@ -93,8 +93,9 @@ def defined_by(value: ir.Value, name: str) -> bool:
     return isinstance(value.owner, ir.Operation | ir.OpView) and value.owner.operation.name == name
 
 
-def verify_result(result: ResultOp, stores: list[StoreOp]) -> bool:
-    """Run by the pipeline, which knows its stores; the result itself may not have been verified yet."""
+def verify_result(result: ResultOp, stores: list[StoreOp], count: int | None) -> bool:
+    """Run by the pipeline, which knows its stores and its `count` of rows; the result itself may not have been verified
+    yet."""
     index = result.attributes["index"] if "index" in result.attributes else None
     if not isinstance(index, ir.IntegerAttr) or index.value < 0 or len(result.results) != 1:
         return True  # the result's own verifier reports it
@@ -106,9 +107,45 @@ def verify_result(result: ResultOp, stores: list[StoreOp]) -> bool:
     if stage is not None and not stage.opview.fires_once:
         if not is_row_tile(tile, whole):
             return fail(result, f"type {whole} is not made of row tiles {tile}")
+        if not _may_have_rows(whole, count):
+            return fail(result, f"type {whole} does not have the {count} rows that the pipeline streams")
     elif tile != whole:
         return fail(result, f"type {whole} is not the stored type {tile}")
     return True
+
+
+def verify_placed(pipeline: PipelineOp) -> bool:
+    """Run by the pipeline: what placement decides is there, and every tile has the rows that it decided on."""
+    for stage in pipeline.stages:
+        if stage.role is None or stage.replicas is None:
+            return fail(stage, "of a placed pipeline needs a role and replicas")
+    for queue in pipeline.queues:
+        if queue.transport is None:
+            return fail(queue, "of a placed pipeline needs a transport")
+    count = pipeline.tile_rows
+    for stage in pipeline.stages:
+        tiles = [(op, op.results[0]) for op in (*stage.loads, *stage.gets)]
+        tiles += [(put, put.operands[1]) for put in stage.puts]
+        tiles += [(store, store.operands[0]) for store in stage.stores if not stage.fires_once]
+        for op, tile in tiles:
+            if tile.type.rank == 0 or tile.type.shape[0] != count:
+                return fail(op, f"has a tile of type {tile.type} in a pipeline whose tiles have {count} rows")
+    return True
+
+
+def verify_rows(pipeline: PipelineOp) -> bool:
+    """Run by the pipeline: all tensors that it streams have the same rows, as far as these are known."""
+    count = pipeline.row_count
+    for load in (load for stage in pipeline.stages for load in stage.loads):
+        whole = load.operands[0].type
+        if not _may_have_rows(whole, count):
+            return fail(load, f"streams a tensor of type {whole} beside others of {count} rows")
+    return True
+
+
+def _may_have_rows(whole: ir.RankedTensorType, count: int | None) -> bool:
+    """Whether a tensor can have so many rows; either number may be open."""
+    return count is None or whole.is_dynamic_dim(0) or whole.shape[0] == count
 
 
 def verify_queue(queue: QueueOp, order: dict[str, int]) -> bool:

@@ -37,6 +37,7 @@ from typing import Any
 
 from kitsune_mlir.mlir import ext, ir, walk
 from kitsune_mlir.planning.flow import TRANSPORTS, UNITS
+from kitsune_mlir.planning.place import SHAPES
 
 from .captures import captures
 from .checks import (
@@ -50,8 +51,10 @@ from .checks import (
     parent_of,
     stands_in,
     string,
+    verify_placed,
     verify_queue,
     verify_result,
+    verify_rows,
 )
 from .tiles import AccumulateOp, GetOp, LoadOp, PutOp, ReduceOp, StoreOp
 from .types import Kitsune, Outputs, Ring, ring_type  # noqa: F401  (part of the dialect)
@@ -217,6 +220,17 @@ class PipelineOp(Kitsune.Operation, name="pipeline", traits=[ir.NoTerminatorTrai
         return string(self, "shape")
 
     @property
+    def target(self) -> str | None:
+        """The name of the target that the pipeline was placed for."""
+        return string(self, "target")
+
+    @property
+    def row_count(self) -> int | None:
+        """The rows that a designed pipeline streams; None when they are open until the call."""
+        wholes = (load.operands[0].type for stage in self.stages for load in stage.loads)
+        return next((whole.shape[0] for whole in wholes if not whole.is_dynamic_dim(0)), None)
+
+    @property
     def cluster(self) -> int:
         return integer(self, "cluster") or 1
 
@@ -276,6 +290,8 @@ class PipelineOp(Kitsune.Operation, name="pipeline", traits=[ir.NoTerminatorTrai
             return False
         if not check_kind(self, "shape", ir.StringAttr, "the name of a shape"):
             return False
+        if self.shape not in (None, *SHAPES[1:]):
+            return fail(self, f"shape must be one of {', '.join(SHAPES[1:])}, found '{self.shape}'")
         if not check_kind(self, "target", ir.StringAttr, "the name of a target"):
             return False
         if not check_kind(self, "predicted_us", ir.FloatAttr, "a number of microseconds"):
@@ -286,7 +302,9 @@ class PipelineOp(Kitsune.Operation, name="pipeline", traits=[ir.NoTerminatorTrai
             stranger = next((op for op in members if op.name not in names), None)
             if stranger is not None:
                 return fail(stranger, "stands beside stages; a designed pipeline holds only queues and stages")
-        return self._verify_outputs() and self._verify_queues()
+        if self.is_placed and self.is_designed and not verify_placed(self):
+            return False
+        return verify_rows(self) and self._verify_outputs() and self._verify_queues()
 
     def _verify_outputs(self) -> bool:
         stores = self.stores
@@ -297,7 +315,8 @@ class PipelineOp(Kitsune.Operation, name="pipeline", traits=[ir.NoTerminatorTrai
         for user in users:
             if user.name != ResultOp.OPERATION_NAME:
                 return fail(user, "uses the outputs of a kitsune.pipeline; only kitsune.result may")
-        return all(verify_result(user.opview, stores) for user in reversed(users))
+        count = self.row_count
+        return all(verify_result(user.opview, stores, count) for user in reversed(users))
 
     def _verify_queues(self) -> bool:
         stages, queues = self.stages, self.queues

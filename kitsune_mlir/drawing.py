@@ -88,14 +88,14 @@ def _panel(plan: dict[str, Any], pipeline: dict[str, Any]) -> tuple[str, int, in
     squares_left = _LEFT + frame_width + arcs_width
     frames = _frames(stages)
     width = squares_left + _SQUARE * max(_columns(stages[first], first, last) for _, first, last in frames) + 90
-    height = _TOP + len(stages) * (_BOX_HEIGHT + _GAP) + 30
+    bottom = _y(len(stages) - 1) + _BOX_HEIGHT + _PAD
     parts = [_heading(plan, pipeline)]
     for role, first, last in frames:
         parts.append(_frame(role, stages[first], first, last, frame_width, squares_left))
     parts += [_arrow(edge, lanes.get(edge)) for edge in edges]
     parts += [_box(i, stage) for i, stage in enumerate(stages)]
-    parts.append(_legend(pipeline, squares_left, height))
-    return "\n".join(parts), width, max(height, 260)
+    legend, height = _legend(pipeline, bottom + _GAP)
+    return "\n".join([*parts, legend]), width, height
 
 
 def _lanes(edges: Sequence[_Edge]) -> dict[_Edge, int]:
@@ -186,11 +186,11 @@ def _arrow(edge: _Edge, lane: int | None) -> str:
     )
 
 
-def _legend(pipeline: dict[str, Any], left: int, height: int) -> str:
+def _legend(pipeline: dict[str, Any], top: int) -> tuple[str, int]:
+    """What fills and colours mean, below the frames and their CTAs, and where the next pipeline may begin."""
     used = list(dict.fromkeys(queue["transport"] for queue in pipeline["queues"] if queue["transport"]))
     kinds = list(dict.fromkeys(stage["kind"] for stage in pipeline["stages"]))
-    y = height - 24 - 20 * (len(used) + len(kinds) - 1)
-    parts = []
+    parts, left, y = [], _LEFT, top
     for kind in kinds:
         text = "matrix products (tensor cores)" if kind == "tensor" else "elementwise work (SIMT)"
         style = f'fill="{KIND_FILL[kind]}" stroke="{KIND_EDGE[kind]}"'
@@ -204,7 +204,7 @@ def _legend(pipeline: dict[str, Any], left: int, height: int) -> str:
         )
         parts.append(_text(left + 30, y, f"queue: {TRANSPORT_TEXT[transport]}", 12, "#374151"))
         y += 20
-    return "".join(parts)
+    return "".join(parts), y + 10
 
 
 def _markers() -> str:

@@ -99,6 +99,8 @@ def describe(
         "declined": [_declined(r) for r in (*before.declined, *remarks) if traffic.counts(r.operator)]
         + [_declined(r) for r in refusals],
     }
+    if cuts := [{"pipeline": r.symbol, "reason": r.message} for r in remarks if r.operator == traffic.PIPELINE]:
+        plan["cuts"] = cuts
     if target.kind == "gpu" and before.matmul_precision != precision.HIGHEST:
         plan["matmul_precision"] = before.matmul_precision
     if before.is_dynamic:

@@ -22,6 +22,8 @@ def report(plan: dict[str, Any]) -> str:
     ]
     for pipeline in plan["pipelines"]:
         lines += ["", *_pipeline(pipeline)]
+    if cuts := plan.get("cuts"):
+        lines += ["", "not in one kernel", *_table(cuts)]
     if plan["kernels"]:
         lines += ["", "kernels", *_table([_kernel(kernel) for kernel in plan["kernels"]])]
     if plan["declined"]:

@@ -237,12 +237,15 @@ class RowCloner:
     """Clones operators onto a block of rows.
 
     `rows` is the block's size: a number, or an index value when it is not known. `values` maps a
-    value's key to its clone; what is not mapped is resident and used as it is.
+    value's key to its clone; what is not mapped is resident and used as it is. `tiles` maps the key of
+    a whole tensor to the block of its rows, for those operands that are read block by block: the same
+    tensor may also be read whole, as in `x @ x.t()`.
     """
 
     def __init__(self, rows: int | ir.Value, values: dict[int, ir.Value] | None = None):
         self.rows = rows
         self.values: dict[int, ir.Value] = values if values is not None else {}
+        self.tiles: dict[int, ir.Value] = {}
 
     def type_of(self, type_: ir.Type, p: int = 1) -> ir.RankedTensorType:
         """A tensor type with its p row dimensions replaced by the block's rows."""
@@ -251,6 +254,11 @@ class RowCloner:
         return ir.RankedTensorType.get([size, *list(tensor_type.shape)[p:]], tensor_type.element_type)
 
     def __getitem__(self, value: ir.Value) -> ir.Value:
+        """What stands for a value that is read block by block."""
+        return self.tiles.get(hash(value)) or self.whole(value)
+
+    def whole(self, value: ir.Value) -> ir.Value:
+        """What stands for a value that is read whole."""
         return self.values.get(hash(value), value)
 
     def __setitem__(self, value: ir.Value, clone: ir.Value) -> None:
@@ -287,9 +295,10 @@ class RowCloner:
         return linalg.fill(init.scalar, outs=[empty.result])
 
     def _input(self, value: ir.Value, p: int | None) -> ir.Value:
-        """The clone of an operand with p row dimensions; a tensor that is one scalar everywhere is filled anew."""
+        """The clone of an operand with p row dimensions, RESIDENT where it is read whole; a tensor that is one scalar
+        everywhere is filled anew."""
         if hash(value) in self.values or init_of(value).tensor is not None:
-            return self[value]
+            return self.whole(value) if p is RESIDENT else self[value]
         return self._init(value, p or 0)
 
     def _structured(self, op: ir.Operation, p: int) -> list[ir.Value]:

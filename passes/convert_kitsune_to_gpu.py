@@ -29,6 +29,7 @@ from kitsune_mlir.mlir import arith, func, ir, linalg, remark, tensor
 from kitsune_mlir.planning import target as targets
 
 from .base import ModulePass
+from .flow import target_of
 from .inline_pipeline import inline_pipeline
 
 
@@ -48,7 +49,7 @@ class ConvertKitsuneToGpu(ModulePass):
         for pipeline in kitsune.pipelines(module):
             if not pipeline.is_placed:
                 raise UserError(f"pipeline '{pipeline.label}' is not placed; run place-stages before {self.name}")
-            target = targets.load(self.target or ir.StringAttr(pipeline.attributes["target"]).value)
+            target = target_of(pipeline, self.target, self.name)
             form = pipeline_form(pipeline)
             with pipeline.operation.location:
                 if form in known:

@@ -10,9 +10,10 @@
       }) {sym_name = "s1"}                       }) {sym_name = "s1"}
     }) {sym_name = "net"}                      }) {sym_name = "net_part1"}
 
-A queue across a cut goes through DRAM as a whole tensor. What the cut leaves without a product becomes plain
-linalg again. Weights are first brought into the order that chains (turned_weights.py). Targets without
-warpgroup products are left alone. The decisions are made in `kitsune_mlir/planning/cut.py`.
+A remark says why the pipeline does not chain whole. A queue across a cut goes through DRAM as a whole tensor. What the
+cut leaves without a product becomes plain linalg again. Weights are first brought into the order that chains
+(turned_weights.py). For GPUs without warpgroup products only sums over the rows, which have no kernel there, are cut
+off; other targets are left alone. The decisions are made in `kitsune_mlir/planning/cut.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import ClassVar
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UserError
-from kitsune_mlir.mlir import arith, ir, tensor
+from kitsune_mlir.mlir import arith, ir, remark, tensor
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.cut import Cut, Run, cut, cut_everywhere, part_name
 
@@ -48,7 +49,7 @@ class CutPipelines(ModulePass):
 
     def run(self, module: ir.Module) -> None:
         target = targets.load(self.target)
-        if target.products != "wgmma":
+        if target.kind != "gpu":
             return
         chaining = Chaining(target)
         for pipeline in kitsune.pipelines(module):
@@ -56,9 +57,10 @@ class CutPipelines(ModulePass):
                 raise UserError(f"pipeline '{pipeline.label}' has no stages; run design-pipeline before {self.name}")
             if pipeline.is_placed:
                 continue
-            if self.stages or not chaining(pipeline)[0]:
+            warpgroups = target.products == "wgmma"
+            if warpgroups and (self.stages or not chaining(pipeline)[0]):
                 turn_weights(pipeline)
-            if not self.whole:
+            if not self.whole and (warpgroups or any(stage.accumulates for stage in pipeline.stages)):
                 _Cutter(pipeline, target, chaining, cut_everywhere if self.stages else cut).run()
 
 
@@ -77,6 +79,10 @@ class _Cutter:
         found = self.plan()
         if len(found.runs) == 1:
             return
+        reason = self.chaining(self.pipeline)[1] or "asked for"
+        if self.target.products != "wgmma":
+            reason = f"sums over the rows have no kernel on {self.target.name}"
+        remark(self.pipeline, f"is cut into {len(found.runs)} parts: {reason}")
         wholes: dict[int, ir.Value] = {}
         parts = []
         with ir.InsertionPoint(self.pipeline):

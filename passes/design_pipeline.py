@@ -95,10 +95,10 @@ class _Designer:
             reading = rows.operand_rows(op, p) if (p := self.graph.rows[op]) else rows.reduces_rows(op)
             for value, rows_in in zip(op.operands, reading):
                 if rows_in and cloner[value] == value and rows.init_of(value).tensor is not None:
-                    cloner[value] = self._tile(op, value, rows_in)
+                    cloner.tiles[hash(value)] = self._tile(op, value, rows_in)
             if cloner.rows == rows.DYNAMIC:
                 zero = arith.ConstantOp.create_index(0)
-                cloner.rows = tensor.DimOp(next(iter(cloner.values.values())), zero).result
+                cloner.rows = tensor.DimOp(next(iter(cloner.tiles.values())), zero).result
             cloner.clone(op, p)
         return cloner
 

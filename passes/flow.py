@@ -1,10 +1,13 @@
-"""Reads a placed pipeline into the plain flow that the proof works on."""
+"""Reads a placed pipeline into the plain flow that the proof works on, and the target that it was placed for."""
 
 from __future__ import annotations
 
 from kitsune_mlir import mlir
 from kitsune_mlir.dialects import kitsune
+from kitsune_mlir.errors import UserError
+from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.flow import Flow, Queue, Stage
+from kitsune_mlir.planning.target import Target
 
 from .stage_cost import row_bytes
 
@@ -24,7 +27,16 @@ def flow_of(pipeline: kitsune.PipelineOp) -> Flow:
         )
         for stage in pipeline.stages
     )
-    return Flow(pipeline.label, stages, tuple(_queue(queue) for queue in pipeline.queues))
+    queues = tuple(_queue(queue) for queue in pipeline.queues)
+    return Flow(pipeline.label, stages, queues, pipeline.cluster, pipeline.multicast * pipeline.split_k)
+
+
+def target_of(pipeline: kitsune.PipelineOp, asked: str, name: str) -> Target:
+    """The target `asked` for, a name or a file, or else the one that a placed pipeline names. `name` is the pass that
+    wants to know. Raises UserError when there is none."""
+    if not asked and not pipeline.target:
+        raise UserError(f"pipeline '{pipeline.label}' names no target; give {name} one: --{name}=target=NAME")
+    return targets.load(asked or pipeline.target)
 
 
 def _queue(queue: kitsune.QueueOp) -> Queue:

@@ -10,12 +10,15 @@ Every `?` of a stage body becomes the tile's rows; the pipeline gets `tile_rows`
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper import accumulate, layout, spatial_sum
 from kitsune_mlir.codegen.hopper.program import CLUSTERS
+from kitsune_mlir.codegen.pipeline import role
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.form import Form, pipeline_form
@@ -82,7 +85,8 @@ class PlaceStages(ModulePass):
             )
             count, transports = row_count(pipeline), (self.tiles, self.sums)
             try:
-                placement = place(stages, queues, count, target, self.shape, tile_rows, chained, *transports)
+                shared = partial(shared_bytes, pipeline) if target.kind == "gpu" else None
+                placement = place(stages, queues, count, target, self.shape, tile_rows, chained, *transports, shared)
             except UserError as error:
                 raise UserError(f"pipeline '{pipeline.label}' {error}") from error
             _rewrite(pipeline, placement, target.name)
@@ -123,7 +127,9 @@ def chained_form(
     except UnsupportedError as error:
         return None, str(error)
     column_tiles = program.grid_product.passes if program.grid_product else 1
-    return Chained(program.cluster, column_tiles, multicast=multicast, split_k=program.split_k), ""
+    exchanged = program.exchanged_queues if program.cluster > 1 else frozenset()
+    form = Chained(program.cluster, column_tiles, multicast=multicast, split_k=program.split_k, exchanged=exchanged)
+    return form, ""
 
 
 def _may_stand_apart(pipeline: kitsune.PipelineOp, target: targets.Target) -> bool:
@@ -160,6 +166,15 @@ class Chaining:
         if form not in self._known:
             self._known[form] = chained_form(pipeline, self._target, *self._asked)
         return self._known[form]
+
+
+def shared_bytes(pipeline: kitsune.PipelineOp, roles: Sequence[int], local: Sequence[str], tile_rows: int) -> int:
+    """Bytes of shared memory that a CTA wants in a kernel of roles (codegen/pipeline), at most, for tiles of so many
+    rows; the `local` queues stay in it."""
+    members: dict[int, list[kitsune.StageOp]] = {}
+    for stage, number in zip(pipeline.stages, roles):
+        members.setdefault(number, []).append(stage)
+    return max(role.shared_bytes(stages, set(local), tile_rows) for stages in members.values())
 
 
 def row_count(pipeline: kitsune.PipelineOp) -> int | None:

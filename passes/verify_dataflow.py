@@ -12,11 +12,10 @@ from typing import ClassVar
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.mlir import ir, remark
-from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.verify import verify
 
 from .base import ModulePass
-from .flow import flow_of
+from .flow import flow_of, target_of
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,7 @@ class VerifyDataflow(ModulePass):
         for pipeline in kitsune.pipelines(module):
             if not pipeline.is_placed:
                 raise UserError(f"pipeline '{pipeline.label}' is not placed; run place-stages before verify-dataflow")
-            target = targets.load(self.target or ir.StringAttr(pipeline.attributes["target"]).value)
+            target = target_of(pipeline, self.target, self.name)
             named = {op.label: op for op in (*pipeline.stages, *pipeline.queues)}
             for finding in verify(flow_of(pipeline), target):
                 op = named.get(finding.subject, pipeline)

@@ -15,7 +15,8 @@ from .cost import StageCost, pipeline_us
 from .place import CHAINED_ROWS, TILE_ROWS, UNKNOWN_ROWS, QueueCost
 from .target import Target
 
-UNCHAINED_RATE = 0.1  # of the tensor cores, that products outside warpgroups reach
+UNCHAINED_RATE = 0.1  # of the tensor cores, that products outside warpgroups reach on a chip that has these
+PLAIN_RATE = 0.005  # that products in no pipeline reach
 Chains = Callable[[int, int], bool]  # whether the stages from the first to the last, both included, chain
 
 
@@ -56,13 +57,13 @@ class Cut:
 def cut(
     stages: Sequence[StageCost], queues: Sequence[QueueCost], rows: int | None, target: Target, chains: Chains
 ) -> Cut:
-    """The cheapest cut. `rows` is None when open until the call. A pipeline that chains as a whole, or of which
-    nothing chains, stays whole. `chains` is asked about runs with products only, and not about longer ones than
-    one that it denied."""
+    """The cheapest cut. `rows` is None when open until the call. A pipeline that chains as a whole stays whole, and one
+    of which nothing chains unless it sums over its rows: no kernel but a chained one does. `chains` is asked about runs
+    with products only, and not about longer ones than one that it denied."""
     count, ask = len(stages), cache(chains)
     whole = Run(0, count - 1, _has_product(stages, 0, count - 1) and ask(0, count - 1))
     runs = [whole] if whole.chains else list(_runs(stages, queues, ask))
-    if not any(run.chains for run in runs):
+    if not any(run.chains for run in runs) and not any(queue.accumulates for queue in queues):
         runs = [whole]
     best: dict[int, Cut] = {0: Cut((), 0.0)}  # by how many stages are dealt with
     for run in sorted(runs, key=lambda run: run.last):
@@ -95,7 +96,9 @@ def run_us(
     members[0] = dataclasses.replace(members[0], dram_bytes=members[0].dram_bytes + severed)
     tile = CHAINED_ROWS if run.chains else TILE_ROWS
     if not run.chains:
-        target = target.override(tensor_tflops=target.tensor_tflops * UNCHAINED_RATE)
+        sums = any(queue.accumulates and queue.producer in run for queue in queues)
+        rate = PLAIN_RATE if sums else UNCHAINED_RATE if target.products == "wgmma" else 1.0
+        target = target.override(tensor_tflops=target.tensor_tflops * rate)
     tiles = max(1, -(-(rows or UNKNOWN_ROWS) // tile))
     return pipeline_us([members], [min(tiles, target.sms)], tiles, tile, target, queues_in_l2=False)
 

@@ -13,7 +13,7 @@ the fastest is taken.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kitsune_mlir.errors import UserError
@@ -26,7 +26,8 @@ UNKNOWN_ROWS = 65536  # rows assumed when they are open until the call
 TILE_ROWS = 64
 CHAINED_ROWS = 128  # of a tile that two warpgroups carry in their registers
 SHARED_SLOTS = 2  # in L2, for the tiles that CTAs of a partial sum share
-PADDING = 1.1  # shared memory that tiles take for each byte of them
+# Bytes of shared memory that a CTA wants: by each stage's role, the queues inside roles, and the rows of a tile.
+Shared = Callable[[Sequence[int], Sequence[str], int], int]
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,11 @@ class QueueCost:
 class Chained:
     """How a pipeline is chained: `cluster` CTAs share the columns of a tile, or `column_tiles` CTAs take a row tile's
     columns by themselves, or `split_k` of them together, each a part of a product's k; `multicast` CTAs with a row tile
-    each share the boxes of weights. Where it sums over the rows, each CTA has one of `blocks` blocks of a partial sum;
-    `cluster` CTAs then add theirs up first; with `shares`, the CTAs of a partial sum can each compute a share of a
-    tile; with `apart`, the stage that computes tiles and the two that take them may have CTAs of their own."""
+    each share the boxes of weights. CTAs that share a tile's columns hand the tiles of the `exchanged` queues to one
+    another; those of other queues stay in registers. Where it sums over the rows, each CTA has one of `blocks` blocks
+    of a partial sum; `cluster` CTAs then add theirs up first; with `shares`, the CTAs of a partial sum can each compute
+    a share of a tile; with `apart`, the stage that computes tiles and the two that take them may have CTAs of their
+    own."""
 
     cluster: int = 1
     column_tiles: int = 1
@@ -55,6 +58,7 @@ class Chained:
     apart: bool = False
     multicast: int = 1
     split_k: int = 1
+    exchanged: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -83,13 +87,16 @@ def place(
     chained: Chained | None = None,
     tiles: str = "auto",
     sums: str = "auto",
+    shared: Shared | None = None,
 ) -> Placement:
     """The best placement of the shapes and transports asked for: `tiles` of queues of tiles, `sums` of those of partial
-    sums. `rows` is None when open until the call; `chained` is the pipeline's chained form, None when it has none.
-    Raises UserError when there is none of these transports."""
+    sums. `rows` is None when open until the call; `chained` is the pipeline's chained form, None when it has none;
+    `shared` knows what code generation wants of shared memory for the other shapes, None estimates it. Raises UserError
+    when there is none of these transports."""
+    room = shared or _estimate(stages)
     found = [
         placement
-        for placement in _placements(stages, queues, rows, target, shape, tile_rows, chained)
+        for placement in _placements(stages, queues, rows, target, shape, tile_rows, chained, room)
         if all(
             (sums if queue.accumulates else tiles) in ("auto", transport)
             for queue, transport in zip(queues, placement.transports)
@@ -108,20 +115,24 @@ def _placements(
     shape: str,
     tile_rows: int | None,
     chained: Chained | None,
+    shared: Shared,
 ) -> list[Placement]:
     if chained and (shape == "chained" or shape == "auto" and tile_rows in (None, CHAINED_ROWS)):
         apart = [_apart(stages, queues, rows, target, chained)] if chained.apart and shape == "auto" else []
         return _chained(stages, queues, rows, target, chained) + apart
     if chained and chained.apart and shape == "spatial":
         return [_apart(stages, queues, rows, target, chained)]
-    tile = tile_rows or _fitting(choose_tile_rows(rows, target), stages, target)
-    fused = _fused(stages, queues)
-    on_chip = _widest(stages, tile) <= target.shared_bytes and _rings_fit(queues, fused, tile, target)
+    tile = tile_rows or choose_tile_rows(rows, target)
     found = []
-    if shape == "fused" or shape == "auto" and on_chip:
-        found.append(_placement("fused", fused, stages, queues, tile, rows, target))
-    if shape == "spatial" or shape == "auto":
-        found.append(_placement("spatial", _spatial(stages, queues, tile, target), stages, queues, tile, rows, target))
+    if shape in ("fused", "auto"):
+        roles = _fused(stages, queues)
+        fitting, fits = _fitting(tile, tile_rows is None, roles, queues, target, shared)
+        if fits or shape == "fused":
+            found.append(_placement("fused", roles, stages, queues, fitting, rows, target))
+    if shape in ("spatial", "auto"):
+        roles = _spatial(stages, queues, tile, target)
+        fitting, _ = _fitting(tile, tile_rows is None, roles, queues, target, shared)
+        found.append(_placement("spatial", roles, stages, queues, fitting, rows, target))
     return found
 
 
@@ -139,7 +150,7 @@ def _chained(
         ]
     together = form.cluster * form.multicast * form.split_k
     clusters = min(-(-tiles // form.multicast) * form.column_tiles, target.sms // together)
-    transports = found.transports if form.cluster == 1 else ("dsmem",) * len(queues)
+    transports = tuple("dsmem" if queue.name in form.exchanged else "reg" for queue in queues)
     ctas, parts = clusters * together, form.cluster * form.column_tiles * form.split_k
     pieces = max(1, -(-(rows or UNKNOWN_ROWS) // CHAINED_ROWS)) * parts
     predicted = pipeline_us([[stage.part(parts) for stage in stages]], [ctas], pieces, CHAINED_ROWS, target, False)
@@ -224,15 +235,24 @@ def choose_tile_rows(rows: int | None, target: Target) -> int:
     return -(-rows // step) * step
 
 
-def _fitting(tile: int, stages: Sequence[StageCost], target: Target) -> int:
-    """Half the rows, and half again, while a stage's tiles do not fit shared memory; at least 16."""
-    while target.kind == "gpu" and tile % 32 == 0 and _widest(stages, tile) * PADDING > target.shared_bytes:
-        tile //= 2
-    return tile
+def _fitting(
+    tile: int, may_halve: bool, roles: Sequence[int], queues: Sequence[QueueCost], target: Target, shared: Shared
+) -> tuple[int, bool]:
+    """Half the rows, and half again, while a CTA's shared memory does not hold the tiles of its stages with the rings
+    between them; at least 16. And whether it holds them then."""
+    local = [queue.name for queue in queues if _is_local(queue, roles)]
+
+    def fits(rows: int) -> bool:
+        return _rings_fit(queues, roles, rows, target) and shared(roles, local, rows) <= target.shared_bytes
+
+    while target.kind == "gpu" and may_halve and tile > 16 and not fits(tile):
+        tile = tile // 32 * 16
+    return tile, fits(tile)
 
 
-def _widest(stages: Sequence[StageCost], tile: int) -> float:
-    return max(stage.row_bytes for stage in stages) * tile
+def _estimate(stages: Sequence[StageCost]) -> Shared:
+    """The widest stage's tiles, all of them at once."""
+    return lambda roles, local, tile: int(max(stage.row_bytes for stage in stages) * tile)
 
 
 def _rings_fit(queues: Sequence[QueueCost], roles: Sequence[int], tile: int, target: Target) -> bool:

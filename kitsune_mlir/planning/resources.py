@@ -51,7 +51,8 @@ def shared_bytes(flow: Flow) -> dict[int, int]:
     """Most bytes of rings at once in the shared memory of one CTA of each role.
 
     A dsmem ring lies with its consumers, all the time; in a role whose CTAs share tiles in a cluster there is room
-    for one tile, whichever of its dsmem queues it is in; partial sums come when no tile is left. An smem ring joins
+    for the other CTAs' shares of one tile, whichever of its dsmem queues it is in; partial sums come when no tile is
+    left. An smem ring joins
     stages of one role, which run one after another: it needs its memory from its producer to its last consumer, and
     rings of other times may lie in the same place; unless a consumer looks ahead, which keeps tiles from one round to
     the next.
@@ -68,7 +69,7 @@ def _most(flow: Flow, role: int) -> int:
         if queue.transport == "dsmem" and queue.accumulates:
             continue
         if queue.transport == "dsmem" and queue.producer in order and takers:
-            shared.append(size)
+            shared.append(size * (flow.cluster - 1) // flow.cluster)
         elif queue.transport == "dsmem":
             always += size if takers else 0
         elif queue.transport == "smem" and queue.producer in order:
@@ -81,24 +82,36 @@ def _most(flow: Flow, role: int) -> int:
 
 
 def _clusters(flow: Flow, target: Target) -> Iterator[Finding]:
-    """Roles joined by dsmem stand in one cluster, one replica of each."""
-    cluster = {role: {role} for role in flow.roles}
+    """Clusters that the target has, whole ones in every role, and each dsmem queue inside one."""
+    size = flow.cluster * flow.peers
+    if size > 1 and not target.clusters:
+        yield Finding("error", flow.name, f"runs in clusters of {size} CTAs, but {target.name} has no clusters")
+        return
+    if size > CLUSTER_MOST:
+        message = f"makes a cluster of {size} CTAs, but at most {CLUSTER_MOST} are portable; take fewer"
+        yield Finding("error", flow.name, message)
+        return
+    joined = {role: {role} for role in flow.roles}
     for queue in flow.queues:
         if queue.transport != "dsmem":
             continue
-        if not target.clusters:
-            yield Finding("error", queue.name, f"has transport dsmem, but {target.name} has no clusters; use l2")
-            continue
         for name in queue.consumers:
-            merged = cluster[flow.stage(queue.producer).role] | cluster[flow.stage(name).role]
+            merged = joined[flow.stage(queue.producer).role] | joined[flow.stage(name).role]
             for role in merged:
-                cluster[role] = merged
-        if len(merged) > CLUSTER_MOST:
-            yield Finding(
-                "error",
-                queue.name,
-                f"makes a cluster of {len(merged)} CTAs, but at most {CLUSTER_MOST} are portable; use l2 between some",
+                joined[role] = merged
+        if flow.cluster < (wanted := max(2, len(merged))):
+            message = (
+                f"has transport dsmem between CTAs that share no cluster: '{flow.name}' runs in clusters of "
+                f"{flow.cluster}, which would have to be of {wanted}; use l2"
             )
+            yield Finding("error", queue.name, message)
+            return
+    if any(len(roles) > 1 for roles in joined.values()):
+        return  # a cluster is one CTA of each role
+    for stages in flow.roles.values():
+        if stages[0].replicas % size and not all(stage.once for stage in stages):
+            message = f"has {stages[0].replicas} replicas, which are not whole clusters of {size} CTAs"
+            yield Finding("error", stages[0].name, message)
 
 
 def _starved(flow: Flow) -> Iterator[Finding]:

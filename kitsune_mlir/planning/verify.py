@@ -5,16 +5,28 @@ the proof. Without errors: every queue has one producer side and is filled and d
 no schedule deadlocks (`deadlock.py` has the theorem and its proof), and every CTA that another one
 waits for is resident with its rings.
 
-What the proof takes for granted, and so does not cover:
+The proof is about the queues of the dialect. What it takes for granted, and so does not cover:
 
 - The generated code does what a flow says: releases each tile it acquired, hands slots out by tile
   number (not by "some slot is empty"), orders memory by acquire and release.
+- What kernels wait for that is no queue in the IR. In a Hopper kernel (`codegen/hopper/`) these are the
+  rings that a producer warpgroup fills for its CTA's consumers, of boxes of weights and of streamed tiles,
+  and those that several CTAs fill for one another (multicast); the exchange of tiles and of sums of rows
+  in a cluster, and the shares of tiles that CTAs of a partial sum tell each other; the sums that split-k
+  hands out; the rounds in which partial sums meet; the barriers of warpgroups, CTAs and clusters. Their
+  order is tested, on the simulator of kernels (`test/python/simt*.py`) and on GPUs, not proven.
+- A dsmem queue inside a role is such an exchange: the proof counts its memory and asks for whole clusters,
+  and treats its waits as those of a ring.
 - A consumer acquires at most its lookahead. One that keeps L tiles it has finished with must be given
   to the proof as a ring that is L n tiles shallower.
-- A stage body ends: no loop in it is endless and no load in it traps.
+- A stage body ends: no loop in it is endless and no load in it traps. It computes each row of a tile from
+  the same rows of what it takes.
+- Tiles have the rows that the pipeline says, and streamed tensors equal rows: the dialect's verifier checks
+  what types say, the runtime the sizes that are open until the call.
 - One CTA an SM. What registers and the driver allow is asked of the driver before launch, as is how
   many clusters fit: clusters do not straddle GPCs, so fewer may than SMs / size.
-- Shared memory other than rings (staging buffers, resident weights) is the placement's to add up.
+- Shared memory other than rings between stages (weights, streamed tiles, staging buffers, vectors) is added
+  up by code generation, which is asked before placement decides.
 - L2 is a cache: rings that fit may still be evicted by other traffic. That costs time, not results.
 - The pipeline has the GPU to itself; two pipelines at once share the SMs counted here.
 """

@@ -613,6 +613,135 @@ func.func @pipeline_prediction(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
 
 // -----
 
+func.func @pipeline_shape(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  // expected-error@+1 {{'kitsune.pipeline' op shape must be one of chained, fused, spatial, found 'banana'}}
+  "kitsune.pipeline"() ({
+    "kitsune.store"(%x) {index = 0 : i64} : (tensor<64x8xf32>) -> ()
+  }) {shape = "banana", sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @placed_without_a_role(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    // expected-error@+1 {{'kitsune.stage' op of a placed pipeline needs a role and replicas}}
+    "kitsune.stage"() ({
+      %a = "kitsune.load"(%x) : (tensor<64x8xf32>) -> tensor<16x8xf32>
+      "kitsune.store"(%a) {index = 0 : i64} : (tensor<16x8xf32>) -> ()
+    }) {kind = "simt", replicas = 4 : i64, sym_name = "s"} : () -> ()
+  }) {sym_name = "p", tile_rows = 16 : i64} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @placed_without_a_transport(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    // expected-error@+1 {{'kitsune.queue' op of a placed pipeline needs a transport}}
+    %q = "kitsune.queue"() {sym_name = "q"} : () -> !kitsune.ring<tensor<16x8xf32>, 2 : i64>
+    "kitsune.stage"() ({
+      %a = "kitsune.load"(%x) : (tensor<64x8xf32>) -> tensor<16x8xf32>
+      "kitsune.put"(%q, %a) : (!kitsune.ring<tensor<16x8xf32>, 2 : i64>, tensor<16x8xf32>) -> ()
+    }) {kind = "simt", replicas = 1 : i64, role = 0 : i64, sym_name = "s"} : () -> ()
+    "kitsune.stage"() ({
+      %a = "kitsune.get"(%q) : (!kitsune.ring<tensor<16x8xf32>, 2 : i64>) -> tensor<16x8xf32>
+      "kitsune.store"(%a) {index = 0 : i64} : (tensor<16x8xf32>) -> ()
+    }) {kind = "simt", replicas = 1 : i64, role = 1 : i64, sym_name = "t"} : () -> ()
+  }) {sym_name = "p", tile_rows = 16 : i64} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @placed_load_of_other_rows(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    "kitsune.stage"() ({
+      // expected-error@+1 {{'kitsune.load' op has a tile of type tensor<32x8xf32> in a pipeline whose tiles have 16 rows}}
+      %a = "kitsune.load"(%x) : (tensor<64x8xf32>) -> tensor<32x8xf32>
+      "kitsune.store"(%a) {index = 0 : i64} : (tensor<32x8xf32>) -> ()
+    }) {kind = "simt", replicas = 4 : i64, role = 0 : i64, sym_name = "s"} : () -> ()
+  }) {sym_name = "p", tile_rows = 16 : i64} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @placed_load_of_open_rows(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    "kitsune.stage"() ({
+      // expected-error@+1 {{'kitsune.load' op has a tile of type tensor<?x8xf32> in a pipeline whose tiles have 16 rows}}
+      %a = "kitsune.load"(%x) : (tensor<64x8xf32>) -> tensor<?x8xf32>
+      "kitsune.store"(%a) {index = 0 : i64} : (tensor<?x8xf32>) -> ()
+    }) {kind = "simt", replicas = 4 : i64, role = 0 : i64, sym_name = "s"} : () -> ()
+  }) {sym_name = "p", tile_rows = 16 : i64} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @placed_store_of_other_rows(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    "kitsune.stage"() ({
+      %a = "kitsune.load"(%x) : (tensor<64x8xf32>) -> tensor<16x8xf32>
+      %b = tensor.extract_slice %a[0, 0] [8, 8] [1, 1] : tensor<16x8xf32> to tensor<8x8xf32>
+      // expected-error@+1 {{'kitsune.store' op has a tile of type tensor<8x8xf32> in a pipeline whose tiles have 16 rows}}
+      "kitsune.store"(%b) {index = 0 : i64} : (tensor<8x8xf32>) -> ()
+    }) {kind = "simt", replicas = 4 : i64, role = 0 : i64, sym_name = "s"} : () -> ()
+  }) {sym_name = "p", tile_rows = 16 : i64} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @placed_put_of_other_rows(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  "kitsune.pipeline"() ({
+    %q = "kitsune.queue"() {sym_name = "q", transport = "l2"} : () -> !kitsune.ring<tensor<8x8xf32>, 2 : i64>
+    "kitsune.stage"() ({
+      %a = "kitsune.load"(%x) : (tensor<64x8xf32>) -> tensor<16x8xf32>
+      %b = tensor.extract_slice %a[0, 0] [8, 8] [1, 1] : tensor<16x8xf32> to tensor<8x8xf32>
+      // expected-error@+1 {{'kitsune.put' op has a tile of type tensor<8x8xf32> in a pipeline whose tiles have 16 rows}}
+      "kitsune.put"(%q, %b) : (!kitsune.ring<tensor<8x8xf32>, 2 : i64>, tensor<8x8xf32>) -> ()
+    }) {kind = "simt", replicas = 1 : i64, role = 0 : i64, sym_name = "s"} : () -> ()
+    "kitsune.stage"() ({
+      %a = "kitsune.get"(%q) : (!kitsune.ring<tensor<8x8xf32>, 2 : i64>) -> tensor<8x8xf32>
+      "kitsune.store"(%a) {index = 0 : i64} : (tensor<8x8xf32>) -> ()
+    }) {kind = "simt", replicas = 1 : i64, role = 1 : i64, sym_name = "t"} : () -> ()
+  }) {sym_name = "p", tile_rows = 16 : i64} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @loads_of_unequal_rows(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>, %y: tensor<100x8xf32>) {
+  "kitsune.pipeline"() ({
+    "kitsune.stage"() ({
+      %a = "kitsune.load"(%t) : (tensor<?x8xf32>) -> tensor<?x8xf32>
+      %b = "kitsune.load"(%x) : (tensor<64x8xf32>) -> tensor<?x8xf32>
+      // expected-error@+1 {{'kitsune.load' op streams a tensor of type tensor<100x8xf32> beside others of 64 rows}}
+      %c = "kitsune.load"(%y) : (tensor<100x8xf32>) -> tensor<?x8xf32>
+      "kitsune.store"(%c) {index = 0 : i64} : (tensor<?x8xf32>) -> ()
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @result_of_other_rows(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  %p = "kitsune.pipeline"() ({
+    "kitsune.stage"() ({
+      %a = "kitsune.load"(%x) : (tensor<64x8xf32>) -> tensor<?x8xf32>
+      "kitsune.store"(%a) {index = 0 : i64} : (tensor<?x8xf32>) -> ()
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  // expected-error@+1 {{'kitsune.result' op type tensor<63x8xf32> does not have the 64 rows that the pipeline streams}}
+  %r = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<63x8xf32>
+  return
+}
+
+// -----
+
 func.func @pipeline_without_body(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
   // expected-error@+1 {{'kitsune.pipeline' op body must be one block, found 0}}
   %p = "kitsune.pipeline"() ({}) {sym_name = "p"} : () -> !kitsune.outputs

@@ -16,8 +16,8 @@ func.func @every_operation(%x: tensor<64x8xf32>, %w: tensor<8xf32>) -> (tensor<6
     // CHECK-NEXT: %[[ROWS:.*]] = "kitsune.queue"() {sym_name = "rows", transport = "l2"} : () -> !kitsune.ring<tensor<16x8xf32>, 2 : i64>
     // LOC: "kitsune.queue"() {{.*}} loc(#[[QUEUE:loc[0-9]*]])
     %rows = "kitsune.queue"() {sym_name = "rows", transport = "l2"} : () -> !kitsune.ring<tensor<16x8xf32>, 2 : i64> loc("model.py":12:3)
-    // CHECK-NEXT: %[[SUMS:.*]] = "kitsune.queue"() {sym_name = "sums"} : () -> !kitsune.ring<tensor<8xf32>, 4 : i64>
-    %sums = "kitsune.queue"() {sym_name = "sums"} : () -> !kitsune.ring<tensor<8xf32>, 4 : i64>
+    // CHECK-NEXT: %[[SUMS:.*]] = "kitsune.queue"() {sym_name = "sums", transport = "l2"} : () -> !kitsune.ring<tensor<8xf32>, 4 : i64>
+    %sums = "kitsune.queue"() {sym_name = "sums", transport = "l2"} : () -> !kitsune.ring<tensor<8xf32>, 4 : i64>
     // CHECK-NEXT: "kitsune.stage"() ({
     "kitsune.stage"() ({
       // CHECK-NEXT: %[[TILE:.*]] = "kitsune.load"(%{{.*}}) : (tensor<64x8xf32>) -> tensor<16x8xf32>
@@ -34,12 +34,12 @@ func.func @every_operation(%x: tensor<64x8xf32>, %w: tensor<8xf32>) -> (tensor<6
       // CHECK-NEXT: "kitsune.store"(%[[GOT]]) {index = 0 : i64} : (tensor<16x8xf32>) -> ()
       // LOC: "kitsune.store"({{.*}}) {index = 0 : i64} : (tensor<16x8xf32>) -> () loc(#[[STORE:loc[0-9]*]])
       "kitsune.store"(%got) {index = 0 : i64} : (tensor<16x8xf32>) -> () loc(callsite("forward"("model.py":20:1) at "train.py":7:1))
-    }) {kind = "tensor", sym_name = "write"} : () -> ()
+    }) {kind = "tensor", replicas = 2 : i64, role = 1 : i64, sym_name = "write"} : () -> ()
     "kitsune.stage"() ({
       // CHECK: %[[SUM:.*]] = "kitsune.reduce"(%[[SUMS]]) : (!kitsune.ring<tensor<8xf32>, 4 : i64>) -> tensor<8xf32>
       %sum = "kitsune.reduce"(%sums) : (!kitsune.ring<tensor<8xf32>, 4 : i64>) -> tensor<8xf32>
       "kitsune.store"(%sum) {index = 1 : i64} : (tensor<8xf32>) -> ()
-    }) {kind = "simt", sym_name = "sum"} : () -> ()
+    }) {kind = "simt", replicas = 1 : i64, role = 2 : i64, sym_name = "sum"} : () -> ()
     // CHECK: }) {multicast = 2 : i64, predicted_us = 1.500000e+00 : f64, split_k = 1 : i64, sym_name = "p", target = "sm_90a", tile_rows = 16 : i64} : () -> !kitsune.outputs
   }) {multicast = 2 : i64, predicted_us = 1.500000e+00 : f64, split_k = 1 : i64, sym_name = "p", target = "sm_90a", tile_rows = 16 : i64} : () -> !kitsune.outputs
   // CHECK-NEXT: "kitsune.result"(%[[P]]) {index = 0 : i64} : (!kitsune.outputs) -> tensor<64x8xf32>

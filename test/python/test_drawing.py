@@ -58,6 +58,15 @@ def test_ctas_stay_beside_their_frame_and_inside_the_picture():
         assert all(y + 8 <= lower - 10 for _, y in squares if upper < y < lower)
 
 
+@pytest.mark.parametrize("shown", [SPATIAL, plan([("tensor", 0, 132)], []), plan([("simt", 0, 132)] * 2, [])])
+def test_the_legend_stands_below_all_else(shown):
+    root = ElementTree.fromstring(drawing.svg(shown))
+    legend = [int(t.get("y")) for t in root.iter(f"{SVG}text") if t.get("x") == "54"]
+    drawn = [r for r in root.iter(f"{SVG}rect") if r.get("rx") in ("1.5", "6", "9")]
+    assert legend and max(float(r.get("y")) + float(r.get("height")) for r in drawn) < min(legend) - 12
+    assert max(legend) < int(root.get("height"))
+
+
 def test_arcs_that_overlap_lie_in_different_lanes():
     root = ElementTree.fromstring(drawing.svg(SPATIAL))
     arcs = [path.get("d") for path in root.iter(f"{SVG}path") if "Q" in path.get("d")]

@@ -45,6 +45,11 @@ FORMS: dict[str, Callable[[], tuple[nn.Module, tuple[Tensor, ...]]]] = {
     "a bias for each row": lambda: (Form(lambda f, x, r: torch.relu(f(x) + r), (64, 64)), rows(64, 1)),
     "a skip": lambda: (Form(lambda f, g, x: tail(f(x), g, x), (64, 128), (128, 64)), rows(64)),
     "a wide skip": lambda: (Form(lambda f, g, x: tail(f(x), g, x), (256, 64), (64, 256)), rows(256)),
+    "a loaded skip beside columns in parts": lambda: (Form(lambda f, x: f(x) + x, (300, 300)), rows(300)),
+    "a computed skip beside columns in parts": lambda: (
+        Form(lambda f, x: f(h := torch.softmax(x, 1)) + h, (264, 264)),
+        rows(264),
+    ),
     "two products of a tile": lambda: (Form(lambda f, g, x: torch.sigmoid(f(x)) * g(x), (64, 96), (64, 96)), rows(64)),
     "one weight three times": lambda: (Form(lambda f, x: f(torch.relu(f(torch.relu(f(x))))), (64, 64)), rows(64)),
     "concatenated": lambda: (
@@ -86,6 +91,10 @@ FORMS: dict[str, Callable[[], tuple[nn.Module, tuple[Tensor, ...]]]] = {
         (*rows(64), torch.randint(0, 5, (200, 64), dtype=torch.int8)),
     ),
     "softmax": lambda: (Form(lambda f, g, x: g(torch.softmax(f(x), 1)), (64, 72), (72, 32)), rows(64)),
+    "softmax of more columns than an instruction has": lambda: (
+        Form(lambda f, x: torch.softmax(f(x), 1), (64, 300)),
+        rows(64),
+    ),
     "numbers of rows as outputs": lambda: (
         Form(
             lambda f, g, x: (g(torch.relu(h := f(x))), h.float().sum(1), h.float().amax(1, keepdim=True)),
@@ -126,12 +135,13 @@ def test_widths(inputs, hidden, outputs, small_gpu):  # noqa: F811
     run(model.to(BF16), rows(inputs), small_gpu, TYPES[BF16])
 
 
-def test_columns_of_other_threads(small_gpu):  # noqa: F811
-    """What warpgroups decline runs on warps."""
+@pytest.mark.parametrize("half", [37, 256])
+def test_columns_of_other_threads(half, small_gpu):  # noqa: F811
+    """What warpgroups decline, 37 columns further on or in another CTA of a cluster, runs on warps."""
     torch.manual_seed(1)
-    model = Form(lambda f, g, x: g((h := f(x))[:, :37] * h[:, 37:]), (64, 74), (37, 32)).to(BF16).eval()
+    model = Form(lambda f, g, x: g((h := f(x))[:, :half] * h[:, half:]), (64, 2 * half), (half, 32)).to(BF16).eval()
     args = rows(64)
-    program, runner, device = runner_of(model, args, small_gpu, "chained", tile=0)
+    program, runner, device = runner_of(model, args, small_gpu, "auto", tile=0)
     with torch.no_grad():
         check(program, runner, args, model(*args), TYPES[BF16])
     assert device.pipeline_launches and not maps_of(runner)

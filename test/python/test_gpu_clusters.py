@@ -37,6 +37,22 @@ def test_passes_over_an_exchanged_tile(small_gpu):  # noqa: F811
     run(mlp(torch.float16, (64, 64, 576), nn.ReLU), (args[0].half(),), small_gpu, 4e-3, place="cluster=2")
 
 
+class Residual(nn.Module):
+    """A loaded tile that is multiplied and added, then an exchanged one."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.first, self.second = nn.Linear(width, width), nn.Linear(width, width)
+
+    def forward(self, x):
+        h = x + self.first(x)
+        return h + self.second(h)
+
+
+def test_residuals(small_gpu):  # noqa: F811
+    run(Residual(416).bfloat16(), (torch.randn(40, 416, dtype=torch.bfloat16),), small_gpu, 2e-2)
+
+
 class Normalised(nn.Module):
     """Sums over the rows' columns, which no CTA has alone, between products and after the last."""
 

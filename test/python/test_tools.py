@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,7 +15,7 @@ from torch import nn
 import kitsune_mlir
 from kitsune_mlir import precision
 from kitsune_mlir.tools import kitsune
-from kitsune_mlir.tools.commands import console
+from kitsune_mlir.tools.commands import console, doctor
 from kitsune_mlir.tools.commands import run as run_command
 
 
@@ -143,6 +145,15 @@ def test_doctor_and_target(run):
     assert run("doctor")[0] == 0
     assert "sm_90a" in run("target")[1]
     assert json.loads(run("target", "sm_90a", "--json")[1])["sms"] == 132
+
+
+def test_doctor_takes_the_pythons_that_the_package_takes(run, monkeypatch):
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert project["requires-python"] == ">={}.{}".format(*doctor.OLDEST)
+    for version, code in (((3, 10, 1), 1), ((3, 11, 0), 0), ((3, 14, 2), 0)):
+        monkeypatch.setattr(doctor.sys, "version_info", version)
+        found, out, _ = run("doctor")
+        assert found == code and ("MISSING Python 3.11 or newer" in out) == bool(code)
 
 
 @pytest.mark.parametrize(

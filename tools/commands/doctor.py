@@ -25,6 +25,7 @@ class Finding:
     disables: str  # what its absence costs
 
 
+OLDEST = (3, 11)  # Python, as in pyproject.toml
 PACKAGES = (  # distribution, needed, what does not work without it
     ("numpy", True, "everything"),
     ("torch-mlir", True, "compiling (saved artifacts still run)"),
@@ -59,8 +60,10 @@ def run(options: argparse.Namespace) -> int:
 
 def findings() -> Iterator[Finding]:
     """Every piece in turn."""
-    version = platform.python_version() if (3, 11) <= sys.version_info[:2] < (3, 13) else None
-    yield Finding("Python 3.11 or 3.12", version, True, f"everything (this is {platform.python_version()})")
+    version = platform.python_version() if sys.version_info >= OLDEST else None
+    yield Finding(
+        "Python {}.{} or newer".format(*OLDEST), version, True, f"everything (this is {platform.python_version()})"
+    )
     yield Finding("kitsune-mlir", _version("kitsune-mlir"), True, "everything")
     for name, needed, disables in PACKAGES:
         yield Finding(name, _version(name), needed, disables)

@@ -138,8 +138,9 @@ class Consumer:
             if (label := kitsune_label(get.operands[0])) not in self._around.queues:
                 memories[hash(get.results[0])] = self._tiles[label]
         for load in block.stage.loads:
-            whole, tile = self._around.tensors[hash(load.operands[0])], load.results[0]
-            memories[hash(tile)] = rows_of_tile(whole, tile, self._around.first_row, self._lanes)
+            key, tile = hash(load.operands[0]), load.results[0]
+            whole, stride = self._around.tensors[key], self._around.strides.get(key)
+            memories[hash(tile)] = rows_of_tile(whole, tile, self._around.first_row, self._lanes, stride)
         return memories | self._residents(block, number)
 
     def _stage(self, block: Block, number: Int) -> None:
@@ -158,7 +159,7 @@ class Consumer:
 
     def _resident(self, block: Block, value: ir.Value, number: Int) -> Memory:
         shape = shape_of(value)
-        stride = prod(shape[1:]) if len(shape) > 1 else prod(shape)
+        stride = self._around.strides.get(hash(value)) or (prod(shape[1:]) if len(shape) > 1 else prod(shape))
         if (at := block.vectors.get(hash(value))) is None:
             return PairedMemory(self._around.tensors[hash(value)], element_of(value), shape, stride)
         if not isinstance(number, int):

@@ -229,10 +229,13 @@ class PairedMemory(Memory):
         return unpack(word, 0, self.element), unpack(word, 1, self.element)
 
 
-def rows_of_tile(pointer: ir.Value, tile: ir.Value, first_row: ir.Value, lanes: Lanes) -> PairedMemory:
-    """A tile's rows of the whole tensor at `pointer`, from `first_row` (i64) on."""
+def rows_of_tile(
+    pointer: ir.Value, tile: ir.Value, first_row: ir.Value, lanes: Lanes, stride: int | None = None
+) -> PairedMemory:
+    """A tile's rows of the whole tensor at `pointer`, from `first_row` (i64) on; rows are `stride` elements apart where
+    they were made longer."""
     element, shape = element_of(tile), shape_of(tile)
-    memory = PairedMemory(pointer, element, shape, prod(shape[1:]), lanes)
+    memory = PairedMemory(pointer, element, shape, stride or prod(shape[1:]), lanes)
     start = arith.muli(first_row, arith.constant(ir.IntegerType.get_signless(64), memory.stride))
     memory.pointer = device.offset(pointer, start, element)
     return memory

@@ -30,7 +30,7 @@ from .fragments import Lanes
 from .frame import Frame, build, pointer_count
 from .grid import Tiles
 from .layout import CONSUMERS, VECTORS_AT, Layout, lay_out
-from .maps import TILE_ROWS
+from .maps import TILE_ROWS, padded_row
 from .mbarrier import Ring
 from .outgoing import Around
 from .pingpong import PingPong
@@ -280,6 +280,7 @@ class ChainedKernel:
         outbox = self._outbox(frame, boxes)
         split = len(self.tensors)
         tensors = {hash(value): pointer for value, pointer in zip(self.tensors, frame.pointers)}
+        strides = {hash(self.tensors[number]): padded_row(self.tensors[number]) for number in self.padded}
         outputs = {result.position: pointer for result, pointer in zip(self.results, frame.pointers[split:])}
 
         queues, program = frame.queues(), frame.role.program
@@ -292,7 +293,17 @@ class ChainedKernel:
             lanes = Lanes(own_rows, tuple(device.least(row, last) for row in own_rows), boxes.pair)
             first_row = arith.extui(ir.IntegerType.get_signless(64), row)
             around = Around(
-                *(tensors, outputs, device.shared(frame.vectors.place), first_row, valid, boxes, outbox, column),
+                *(
+                    tensors,
+                    strides,
+                    outputs,
+                    device.shared(frame.vectors.place),
+                    first_row,
+                    valid,
+                    boxes,
+                    outbox,
+                    column,
+                ),
                 *(number, queues, stashes),
             )
             return Consumer(program, lanes, rings, around)

@@ -109,6 +109,11 @@ def is_stored_whole(tile: ir.Value) -> bool:
     return is_multiplied(element_of(tile)) and row_bytes(tile) % 16 == 0
 
 
+def padded_row(whole: ir.Value) -> int:
+    """Columns of a tensor of two dimensions whose rows were made longer."""
+    return padded_columns(shape_of(whole)[1], element_of(whole))
+
+
 def padded_columns(columns: int, element: ir.Type) -> int:
     """Columns of a tensor whose rows are multiples of 16 bytes, as tensor maps want them."""
     each = 16 // element_bytes(element)

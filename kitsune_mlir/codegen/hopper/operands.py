@@ -65,12 +65,40 @@ def _is_only_part_of_operands(value: ir.Value) -> bool:
 
 
 def is_held(nest: Nest) -> bool:
-    """Whether a nest's values stay in registers. An operand that only products read need not when it comes
-    through shared memory or when its parts are operands of their own."""
+    """Whether a nest's values stay in registers. An operand does not when it comes through shared memory: what else
+    reads it loads it as it does any other tensor. Nor does one that only products read when its parts are operands of
+    their own."""
     readers = {use.owner.operation.name for use in nest.value.uses} - {"tensor.dim"}
+    if nest.kind == MAP and is_streamed(nest.value) and not is_handed_on(nest.value):
+        return False
     if nest.kind == MAP and readers == {"linalg.matmul"}:
-        return not is_streamed(nest.value) and len(parts_of(nest.value)) == 1
+        return len(parts_of(nest.value)) == 1
     return nest.local
+
+
+def is_handed_on(value: ir.Value) -> bool:
+    """Whether a later stage gets a tile."""
+    return any(use.owner.operation.name == kitsune.PutOp.OPERATION_NAME for use in value.uses)
+
+
+def reads_held(nest: Nest, nests: StageNests) -> bool:
+    """Whether a product's epilogue reads tiles, other than its sums, that are there in registers only."""
+    assert nest.op is not None
+    stack, seen = [nest.value], set[int]()
+    while stack:
+        value = stack.pop()
+        op = rows.producer(value)
+        if hash(value) in seen or op is None or not is_in_stage(value):
+            continue
+        seen.add(hash(value))
+        if op == nest.op:
+            stack.append(op.operands[2])
+        elif op.name == kitsune.GetOp.OPERATION_NAME or hash(value) in nests.nests and value != nest.value:
+            if prod(shape_of(value)[1:]) > 1 and not is_loaded(value):
+                return True
+        else:
+            stack += [operand for operand in op.operands if rows.is_tensor(operand)]
+    return False
 
 
 def is_plain(nest: Nest, nests: StageNests) -> bool:
@@ -112,10 +140,11 @@ def is_loaded(value: ir.Value) -> bool:
         return True
     if op.name == "linalg.generic" and "reduction" in rows.Structured(op).iterators:
         return False
-    return all(is_loaded(operand) for operand in op.operands if rows.is_tensor(operand) and _streams(operand))
+    return all(is_loaded(operand) for operand in op.operands if rows.is_tensor(operand) and is_in_stage(operand))
 
 
-def _streams(value: ir.Value) -> bool:
+def is_in_stage(value: ir.Value) -> bool:
+    """Whether an operation of a stage makes a value."""
     op = rows.producer(value)
     return op is not None and op.parent is not None and op.parent.name == kitsune.StageOp.OPERATION_NAME
 

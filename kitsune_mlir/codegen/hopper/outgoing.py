@@ -22,9 +22,11 @@ from .tile_ring import TileRing
 @dataclass
 class Around:
     """What a warpgroup uses from the kernel around it. `tensors` and `outputs` give addresses of whole tensors by
-    the value's key and by the output's number, `vectors` is the address of the vectors in shared memory."""
+    the value's key and by the output's number, `strides` the elements from row to row of those tensors whose rows were
+    made longer; `vectors` is the address of the vectors in shared memory."""
 
     tensors: dict[int, ir.Value]
+    strides: dict[int, int]
     outputs: dict[int, ir.Value]
     vectors: ir.Value
     first_row: ir.Value  # of the tile, i64

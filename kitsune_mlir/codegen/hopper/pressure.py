@@ -35,9 +35,11 @@ def check_pressure(program: Program) -> None:
         if nest.kind == PRODUCT and nest.op is not None:
             product = step.block.products[hash(nest.op.results[0])]
             sums[step.number] = product.pass_columns // 2 + _operand_registers(product)
-        if is_held(nest) and hash(nest.value) not in program.stashes:
+        if program.holds(nest) and hash(nest.value) not in program.stashes:
             for value in nest.values:
                 born[hash(value)] = step.number, registers_of(value) // program.cluster
+        elif is_held(nest) and hash(nest.value) not in program.stashes:  # made anew for each product
+            born[hash(nest.value)] = step.number, registers_of(nest.value)
     for at in range(len(every)):
         held = sum(size for key, (birth, size) in born.items() if birth < at <= died.get(key, birth))
         if held + sums.get(at, 0) > REGISTERS:

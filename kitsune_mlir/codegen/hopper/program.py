@@ -32,7 +32,20 @@ from .chainable import check_stage
 from .equal_stages import equal_runs
 from .fragments import BLOCK
 from .maps import TILE_ROWS, Maps
-from .operands import is_exchanged, is_loaded, is_plain, is_read_here, is_streamed, parts_of, row_bytes
+from .operands import (
+    is_exchanged,
+    is_handed_on,
+    is_held,
+    is_loaded,
+    is_operand,
+    is_plain,
+    is_read_here,
+    is_streamed,
+    parts_of,
+    reads_held,
+    row_bytes,
+)
+from .own_columns import check_columns
 from .packing import GROUP, Columns, Packing
 from .pingpong import leaves_in_sets
 from .pressure import check_pressure
@@ -97,6 +110,8 @@ class Program:
         self.tensors = [value for value in pipeline.inputs if rows.is_tensor(value)]
         self.results = pipeline.result_ops
         self._maps = Maps(self.tensors, self.results, self.rings, self.box_rows, multicast)
+        every = (op.operation for stage in pipeline.stages for op in stage.block.operations)
+        self._weights = {hash(op.operands[1]) for op in every if op.name == "linalg.matmul"}
         self.vectors: list[Vector] = []
         self.vector_bytes = 0
         self._layouts: dict[int, Packing | None] = {}  # of weights, by their numbers
@@ -109,6 +124,8 @@ class Program:
         if self.split_k not in SPLITS:
             raise UnsupportedError(f"{split_k} CTAs do not split k; {SPLITS[1:]} may")
         self.blocks = [self._block(group) for group in equal_runs(stages)]
+        for block in self.blocks:
+            check_columns(self, block.nests)
         # Where k is split, a CTA finishes a share of a tile that is less than a box.
         self.store_maps = self._maps.stores(stages) if self.split_k == 1 else {}
         self.put_maps = {
@@ -155,19 +172,21 @@ class Program:
         weight, n = op.operands[1], self.share(shape_of(op.results[0])[1])
         nbytes = element_bytes(element_of(weight))
         most = MOST_COLUMNS if nbytes == 2 else MOST_F32_COLUMNS // self.pieces
-        if nest.local and nbytes == 2:
+        kept = nest.local or reads_held(nest, nests)  # then one pass has all columns
+        if kept and nbytes == 2:
             most = MOST_READ_COLUMNS if is_read_here(nest.value) else MOST_HELD_COLUMNS
         passes, sets = -(-n // most), 1
-        if passes > 1 and nest.local:
+        if passes > 1 and kept:
             raise UnsupportedError(f"{n} columns of a product are more than a warpgroup keeps in registers")
         unit = BLOCK * self.multicast if passes == 1 else CHUNK  # a piece of a box is whole swizzle atoms of 8 rows
-        if passes == 1 and n > SET_COLUMNS and not self.alone and nbytes == 2:
+        # Alone, nothing runs beside the first set: a second is for what one instruction does not multiply.
+        if passes == 1 and n > (MOST_COLUMNS if self.alone else SET_COLUMNS) and nbytes == 2:
             sets = 2
         columns = -(-n // (passes * sets * unit)) * unit
         if self.cluster > 1 and passes > 1:
             columns = _pass_columns(n, passes)
         splits = self._splits(nest, nests)
-        if self.alone and not nest.local and (n > CHUNK or splits != (1,)):
+        if self.alone and not kept and (n > CHUNK or splits != (1,)):
             k = shape_of(op.operands[0])[1] * tensor_work(op)
             chosen, self.split_k = choose_columns(n, k, self._row_tiles, self._sms, splits)
             unit = BLOCK * self.split_k
@@ -234,6 +253,13 @@ class Program:
             raise UnsupportedError(f"{width} columns are not shared evenly by a cluster of {self.cluster}")
         return width // self.cluster
 
+    def holds(self, nest: Nest) -> bool:
+        """Whether a nest's values stay in registers. Those that are elementwise in what is loaded do not where CTAs, or
+        passes over a product, take a part of the columns each: products want all columns of such a tile, whatever else
+        reads it those of its part; each computes them anew."""
+        in_parts = self.cluster > 1 or any(product.passes > 1 for product in self.products)
+        return is_held(nest) and not (in_parts and is_loaded(nest.value) and not is_handed_on(nest.value))
+
     def _shares(self) -> set[int]:
         """The shares of all tiles that are computed column by column."""
         found = {product.n for product in self.products}
@@ -258,6 +284,8 @@ class Program:
                         if key != last or len(product.segments) > 1:
                             raise UnsupportedError("a cluster exchanges one tile at a time")
                         readers.setdefault(key, []).append(product)
+            if is_loaded(nest.value) and is_handed_on(nest.value):
+                raise UnsupportedError("a cluster does not hand on a tile that each of its CTAs computes")
             if nest.kind != REDUCTION and is_exchanged(nest):
                 columns = self.share(prod(shape_of(nest.value)[1:]))
                 nbytes = element_bytes(element_of(nest.value))
@@ -265,6 +293,16 @@ class Program:
         for products in readers.values():
             products[-1].frees = True
         return widest
+
+    @property
+    def exchanged_queues(self) -> frozenset[str]:
+        """Names of the queues whose tiles the CTAs of a cluster hand to one another."""
+        puts = (put for block in self.blocks for stage in block.stages for put in stage.puts)
+        return frozenset(
+            kitsune_label(put.operands[0])
+            for put in puts
+            if is_operand(put.operands[1]) and not is_loaded(put.operands[1])
+        )
 
     def _check_streams(self) -> None:
         """Beside a cluster's exchanged tiles there is room to stream three chunks ahead, too few for long products:
@@ -276,13 +314,10 @@ class Program:
 
     def _stage_vectors(self, stage: kitsune.StageOp) -> dict[int, int]:
         """Puts the stage's small residents into shared memory."""
-        weights = {
-            hash(op.operation.operands[1]) for op in stage.block.operations if op.operation.name == "linalg.matmul"
-        }
         found = {}
         for value in stage.residents:
             nbytes = prod(shape_of(value)) * element_bytes(element_of(value))
-            if hash(value) in weights or nbytes > MOST_VECTOR_BYTES:
+            if hash(value) in self._weights or nbytes > MOST_VECTOR_BYTES:
                 continue
             found[hash(value)] = self.vector_bytes
             self.vectors.append(Vector(self._maps.numbers[hash(value)], nbytes, self.vector_bytes))

@@ -23,7 +23,7 @@ from .chainable import row_combiner
 from .epilogue import Epilogue, element_at, is_deferred
 from .exchange import Exchange
 from .fragments import BLOCK, HALVES, Fragment, Lanes, blocks_of, is_packed, pack
-from .operands import is_exchanged, is_held, is_loaded, is_read_here
+from .operands import is_exchanged, is_read_here
 from .outgoing import Around, Outgoing
 from .product_plan import Product
 from .products import Products
@@ -91,11 +91,8 @@ class StageCode:
         if nest.kind == PRODUCT:
             self._product(nest)
         elif nest.kind == MAP:
-            if is_held(nest) or nest.stores or nest.puts:
-                width = prod(shape_of(nest.value)[1:])
-                columns, lanes, start = width, self.at.lanes, 0
-                if not is_loaded(nest.value):
-                    columns, lanes, start = self.at.share(width)
+            if self.at.program.holds(nest) or nest.stores or nest.puts:
+                columns, lanes, start = self.at.share(prod(shape_of(nest.value)[1:]))
                 self._tile(nest, lanes, start, Evaluator(self.memories), columns)
         else:
             self._reduction(nest)
@@ -222,7 +219,7 @@ class StageCode:
                     tile.values[block, h, 0], tile.values[block, h, 1] = pair
 
         of_sums = nest.kind == PRODUCT and is_packed(element)
-        if of_sums or is_held(nest) and (stash is None or is_packed(element)):
+        if of_sums or self.at.program.holds(nest) and (stash is None or is_packed(element)):
             for block in range(blocks_of(columns)):
                 compute(block)
             if not is_packed(element):
@@ -232,7 +229,7 @@ class StageCode:
         if stash is not None:
             stash.write(tile.pack_all(), self.at.around.boxes)
             self.memories[hash(nest.value)] = stash
-        elif is_held(nest):
+        elif self.at.program.holds(nest):
             self.memories[hash(nest.value)] = tile.pack_all()
             if self.at.exchange is not None and is_exchanged(nest):
                 self.at.exchange.send_all(tile, columns)

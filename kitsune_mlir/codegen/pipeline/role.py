@@ -48,7 +48,8 @@ class Role:
         }
         self.on_chip = on_chip
         self.nests = [StageNests(stage, on_chip) for stage in self.stages]
-        self.offsets, self.shared_bytes = arena.allocate(self._blocks())
+        tile_rows = self.stages[0].operation.parent.opview.tile_rows
+        self.offsets, self.shared_bytes = arena.allocate(_blocks(self.stages, self.nests, on_chip, tile_rows))
 
     def _check(self) -> None:
         for stage in self.stages:
@@ -60,43 +61,10 @@ class Role:
                     if op.operands[1] not in stage.residents:
                         raise UnsupportedError("a product with a weight that the stage computes has no kernel form")
 
-    def _alias(self) -> dict[int, int]:
-        """A get from an on-chip queue reads what its put stored: key of the tile got -> key of the tile put."""
-        put = {
-            kitsune_label(op.operands[0]): hash(op.operands[1])
-            for stage in self.stages
-            for op in stage.puts
-            if kitsune_label(op.operands[0]) in self.on_chip
-        }
-        return {
-            hash(op.results[0]): put[kitsune_label(op.operands[0])]
-            for stage in self.stages
-            for op in stage.gets
-            if kitsune_label(op.operands[0]) in self.on_chip
-        }
-
-    def _blocks(self) -> list[arena.Block]:
-        """Shared memory wanted: every local value from the nest that stores it to its last reader."""
-        alias = self._alias()
-        birth: dict[int, tuple[int, int]] = {}
-        death: dict[int, int] = {}
-        number = 0
-        for stage_nests in self.nests:
-            for nest in stage_nests:
-                for key in stage_nests.leaves(nest):
-                    death[alias.get(key, key)] = number
-                if nest.local:
-                    for value in nest.values:
-                        birth[hash(value)] = number, _local_bytes(value)
-                number += 1
-        return [
-            arena.Block(key, nbytes, born, max(born, death.get(key, born))) for key, (born, nbytes) in birth.items()
-        ]
-
     def emit(self, tile: ir.Value, valid: ir.Value, row: ir.Value, around: Surroundings) -> None:
         """Code for row tile number `tile`, whose first row is `row` (i64) and which has `valid` rows."""
         memories: dict[int, Memory] = {}
-        alias = self._alias()
+        alias = _alias(self.stages, self.on_chip)
         for stage, stage_nests in zip(self.stages, self.nests):
             with stage.operation.location:
                 self._stage(stage, stage_nests, _Place(tile, valid, row, around, memories, alias))
@@ -144,6 +112,48 @@ class Role:
     def _local(self, value: ir.Value, shared: ir.Value) -> Memory:
         start = device.offset(shared, self.offsets[hash(value)], ir.IntegerType.get_signless(8))
         return Memory(start, element_of(value), shape_of(value), _stride(value))
+
+
+def shared_bytes(stages: list[kitsune.StageOp], on_chip: set[str], tile_rows: int) -> int:
+    """Bytes of shared memory that stages would take in one role, with tiles of so many rows: of a designed pipeline,
+    placed or not. The queues `on_chip` stay in the CTA."""
+    nests = [StageNests(stage, on_chip) for stage in stages]
+    return arena.allocate(_blocks(stages, nests, on_chip, tile_rows))[1]
+
+
+def _alias(stages: list[kitsune.StageOp], on_chip: set[str]) -> dict[int, int]:
+    """A get from an on-chip queue reads what its put stored: key of the tile got -> key of the tile put."""
+    put = {
+        kitsune_label(op.operands[0]): hash(op.operands[1])
+        for stage in stages
+        for op in stage.puts
+        if kitsune_label(op.operands[0]) in on_chip
+    }
+    return {
+        hash(op.results[0]): put[kitsune_label(op.operands[0])]
+        for stage in stages
+        for op in stage.gets
+        if kitsune_label(op.operands[0]) in on_chip
+    }
+
+
+def _blocks(
+    stages: list[kitsune.StageOp], nests: list[StageNests], on_chip: set[str], tile_rows: int
+) -> list[arena.Block]:
+    """Shared memory wanted: every local value from the nest that stores it to its last reader."""
+    alias = _alias(stages, on_chip)
+    birth: dict[int, tuple[int, int]] = {}
+    death: dict[int, int] = {}
+    number = 0
+    for stage_nests in nests:
+        for nest in stage_nests:
+            for key in stage_nests.leaves(nest):
+                death[alias.get(key, key)] = number
+            if nest.local:
+                for value in nest.values:
+                    birth[hash(value)] = number, tile_rows * _stride(value) * element_bytes(element_of(value))
+            number += 1
+    return [arena.Block(key, nbytes, born, max(born, death.get(key, born))) for key, (born, nbytes) in birth.items()]
 
 
 @dataclass
@@ -212,10 +222,6 @@ def _stride(value: ir.Value) -> int:
     if isinstance(element, ir.BF16Type | ir.F16Type | ir.F32Type):
         return products.a_stride(_columns(value), element)
     return _padded(value)
-
-
-def _local_bytes(value: ir.Value) -> int:
-    return shape_of(value)[0] * _stride(value) * element_bytes(element_of(value))
 
 
 def streamed(pipeline: kitsune.PipelineOp, tensors: list[ir.Value]) -> list[int]:

@@ -17,8 +17,12 @@ def queue(name, producer, *consumers, depth=1, transport="l2", **more):
     return Queue(name, producer, consumers, depth, 64, transport, **more)
 
 
-def flow(stages, *queues):
-    return Flow("flow", tuple(stages), queues)
+def flow(stages, *queues, cluster=None, peers=1):
+    """With clusters that hold a CTA of each role where there are dsmem queues, unless `cluster` says otherwise."""
+    if cluster is None:
+        roles = len({one.role for one in stages})
+        cluster = max(2, roles) if any(one.transport == "dsmem" for one in queues) else 1
+    return Flow("flow", tuple(stages), queues, cluster, peers)
 
 
 def errors(candidate, machine=GPU):
@@ -44,10 +48,10 @@ def flows(draw, least_depth=0, most_lookahead=3, backwards=True, roles=4):
         picked = draw(st.lists(st.sampled_from(after), min_size=1, max_size=2, unique=True))
         ends = [stages[producer], *(stages[c] for c in picked)]
         transports = ["l2"]
-        if len({end.replicas for end in ends}) == 1:
-            transports.append("dsmem")
         if len({end.role for end in ends}) == 1:
             transports += ["smem", "reg"]
+        elif len({end.replicas for end in ends}) == 1:
+            transports.append("dsmem")
         queues.append(
             queue(
                 f"q{i}",

@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kitsune_mlir.planning import target
@@ -81,7 +81,18 @@ def test_a_pipeline_that_chains_stays_whole(pipeline, rows):
 @given(pipelines(), ROWS)
 def test_a_pipeline_of_which_nothing_chains_stays_whole(pipeline, rows):
     stages, queues, _ = pipeline
+    assume(not any(queue.accumulates for queue in queues))
     assert cut(stages, queues, rows, GPU, lambda first, last: False).runs == (Run(0, len(stages) - 1, False),)
+
+
+@pytest.mark.parametrize("machine", [GPU, target.load("sm_80")], ids=["wgmma", "mma"])
+def test_a_sum_over_the_rows_takes_no_product_out_of_its_kernel(machine):
+    stages = [StageCost(f"s{i}", "tensor", 2.0 * 512 * 512, weight_bytes=512 * 1024.0) for i in range(2)]
+    stages += [StageCost("terms", "simt", simt_ops=512.0), StageCost("total", "simt")]
+    queues = [QueueCost(f"q{i}", i, (i + 1,), 1024.0) for i in range(2)]
+    queues.append(QueueCost("sum", 2, (3,), 1024.0, accumulates=True))
+    found = cut(stages, queues, 65536, machine, lambda first, last: False)
+    assert found.runs == (Run(0, 1, False), Run(2, 3, False))
 
 
 @given(pipelines(), ROWS)

@@ -227,6 +227,15 @@ def test_tile_rows(rows, machine, tile):
     assert place(CHAIN, QUEUES, rows, machine, tile_rows=48).tile_rows == 48
 
 
+@pytest.mark.parametrize(("rows", "tile"), [(1000, 32), (40, 16)])
+def test_tiles_are_halved_until_code_generation_fits(rows, tile):
+    found = place(CHAIN, QUEUES, rows, GPU, shared=lambda roles, local, rows: 7000 * rows)
+    assert found.tile_rows == tile
+    assert place(CHAIN, QUEUES, rows, GPU, tile_rows=48, shared=lambda roles, local, rows: 7000 * rows).tile_rows == 48
+    wide = place(CHAIN, QUEUES, rows, GPU, shared=lambda roles, local, rows: 20_000 * rows * (len(set(roles)) == 1))
+    assert wide.shape == "spatial"  # one CTA does not hold all stages' tiles
+
+
 def test_time_of_a_tile_is_its_slowest_unit():
     tensor = GPU.tensor_tflops * 1e6 / GPU.sms
     l2 = GPU.l2_gbps * 1e3 / GPU.sms

@@ -79,9 +79,26 @@ BROKEN = {
             [stage(f"s{i}", i) for i in range(9)],
             *(queue(f"q{i}", f"s{i}", f"s{i + 1}", transport="dsmem") for i in range(8)),
         ),
-        "q7",
+        "flow",
         "makes a cluster of 9 CTAs",
     ),
+    "peers beyond a cluster": (flow([stage("a", 0, 16)], cluster=2, peers=8), "flow", "makes a cluster of 16 CTAs"),
+    "dsmem without a cluster": (
+        flow(AB, queue("q", "a", "b", transport="dsmem"), cluster=1),
+        "q",
+        "'flow' runs in clusters of 1, which would have to be of 2",
+    ),
+    "dsmem in a role without a cluster": (
+        flow([stage("a", 0), stage("b", 0)], queue("q", "a", "b", transport="dsmem"), cluster=1),
+        "q",
+        "'flow' runs in clusters of 1, which would have to be of 2",
+    ),
+    "dsmem between more roles": (
+        flow(ABC, *(queue(f"q{i}", "ab"[i], "bc"[i], transport="dsmem") for i in range(2)), cluster=2),
+        "q1",
+        "which would have to be of 3",
+    ),
+    "half a cluster": (flow([stage("a", 0, 131)], cluster=2), "a", "has 131 replicas, which are not whole clusters"),
 }
 
 
@@ -143,6 +160,12 @@ def test_a_ring_that_starves_its_replicas_is_a_warning(lookahead, wanted):
 def test_a_dsmem_ring_lies_in_every_consumer():
     shared = flow(ABC, queue("q", "a", "b", "c", depth=3, transport="dsmem"))
     assert shared_bytes(shared) == {0: 0, 1: 3 * 64, 2: 3 * 64}
+
+
+def test_a_cluster_has_room_for_the_other_ctas_shares_of_a_tile():
+    stages = [stage(name, 0, 4) for name in "abc"]
+    queues = [queue(f"q{i}", "ab"[i], "bc"[i], transport="dsmem") for i in range(2)]
+    assert shared_bytes(flow(stages, *queues, cluster=4)) == {0: 3 * 64 // 4}
 
 
 def test_rings_of_one_role_share_memory_when_their_times_do_not_overlap():

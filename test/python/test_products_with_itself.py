@@ -1,0 +1,37 @@
+"""Products of a value with itself: its rows go by tiles on one side, all of it stands on the other."""
+
+import pytest
+import torch
+from test_gpu_chained import TYPES, run
+from test_gpu_chained_forms import Form
+from test_gpu_pipelines import small_gpu  # noqa: F401  (a fixture)
+from torch.nn import functional as F
+
+import kitsune_mlir
+
+FORMS = {
+    "an input": lambda: (Form(lambda x: F.linear(x, x)), (200, 64)),
+    "an input that is added too": lambda: (Form(lambda x: F.linear(x, x) @ x + x), (200, 37)),
+    "square": lambda: (Form(lambda x: x @ x), (100, 100)),
+    "a layer": lambda: (Form(lambda f, x: (h := torch.relu(f(x))) @ h.t(), (64, 32)), (200, 64)),
+    "attention without weights": lambda: (Form(lambda x: torch.softmax(x @ x.t(), -1) @ x), (200, 64)),
+    "cosines": lambda: (Form(lambda f, x: (h := F.normalize(f(x))) @ h.t(), (64, 32)), (100, 64)),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_on_a_cpu(name):
+    """Right numbers there; the code of GPUs is generated, and assembled where there is ptxas."""
+    torch.manual_seed(0)
+    model, shape = FORMS[name]()
+    x = torch.randn(shape)
+    compiled = kitsune_mlir.compile(model.eval(), (x,), target=["cpu", "sm_80", "sm_90a"])
+    compiled.target = "cpu"
+    torch.testing.assert_close(compiled(x), model(x).detach(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("width", [64, 37])
+def test_on_a_gpu(width, small_gpu):  # noqa: F811
+    """The copy engine wants rows of whole 16 bytes: those of 37 columns are made longer for it, and read so by all."""
+    x, model = torch.randn(100, width).bfloat16(), Form(lambda x: torch.softmax(F.linear(x, x), 1) + x.sum(1, True))
+    run(model, (x,), small_gpu, TYPES[torch.bfloat16])
