@@ -23,6 +23,8 @@ from torch import Tensor
 
 from kitsune_mlir import mlir
 
+from .pooling import adaptive_max_pool
+
 aten = torch.ops.aten
 
 Table = dict[Any, Callable[..., Any]]
@@ -369,6 +371,8 @@ _OWN: Table = {
     aten.index_add.default: index_add,
     aten._embedding_bag.default: embedding_bag,
     aten._embedding_bag_forward_only.default: embedding_bag,
+    aten.adaptive_max_pool2d.default: adaptive_max_pool,
+    aten.adaptive_max_pool3d.default: adaptive_max_pool,
     aten.mean.dim: mean,
     aten.mean.default: lambda x, *, dtype=None: mean(x, dtype=dtype),
 }
