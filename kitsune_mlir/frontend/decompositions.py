@@ -23,6 +23,7 @@ from torch import Tensor
 
 from kitsune_mlir import mlir
 
+from .arithmetic import ARITHMETIC, integer_power
 from .pooling import adaptive_max_pool
 
 aten = torch.ops.aten
@@ -290,7 +291,8 @@ def gelu(x: Tensor, approximate: str = "none") -> Any:
 
 def power(x: Tensor, exponent: float) -> Any:
     if not x.is_floating_point():
-        return x * x if exponent == 2 else NotImplemented
+        kind = torch.result_type(x, exponent)
+        return integer_power(x, exponent) if isinstance(exponent, int) else torch.pow(x.to(kind), exponent)
     forms: dict[float, Callable[[], Tensor]] = {
         2: lambda: x * x,
         3: lambda: x * x * x,
@@ -302,11 +304,12 @@ def power(x: Tensor, exponent: float) -> Any:
 
 
 def mean(x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    dims = list(range(x.dim())) if not dim else [d % x.dim() for d in dim]
+    dims = list(range(x.dim())) if not dim else [d % x.dim() for d in dim if x.dim()]
     count = math.prod(x.shape[d] for d in dims)
     if not isinstance(count, int) or not (dtype or x.dtype).is_floating_point:
         return NotImplemented
-    return (_working(x if dtype is None else x.to(dtype)).sum(dims, keepdim=keepdim) * (1 / count)).to(dtype or x.dtype)
+    scale = 1 / count if count else math.nan
+    return (_working(x if dtype is None else x.to(dtype)).sum(dims, keepdim=keepdim) * scale).to(dtype or x.dtype)
 
 
 def total(x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
@@ -385,4 +388,4 @@ def table() -> Table:
     """Operator overload -> decomposition, for `ExportedProgram.run_decompositions`."""
     base = mlir.importer("fx_decomp_util").get_decomposition_table()
     kept = {op: rule for op, rule in base.items() if getattr(op, "_overloadpacket", None) not in _WHOLE}
-    return kept | _OWN
+    return kept | ARITHMETIC | _OWN

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -79,3 +80,54 @@ def test_uint8_that_is_moved_is_not_widened():
         torch.utils._pytree.tree_leaves(compiled(BYTES)), torch.utils._pytree.tree_leaves(moves(BYTES))
     ):
         assert torch.equal(found, wanted)
+
+
+def test_divisions_are_exact():
+    def divisions(x, y):
+        numbers = [(x // n, x % n, torch.div(x, n, rounding_mode="trunc"), torch.fmod(x, n)) for n in (49, -7)]
+        return numbers, x // y, torch.div(x, y, rounding_mode="trunc"), torch.fmod(x, y), 7 // y, 7 % y
+
+    x, y = torch.arange(-200, 200), torch.arange(400) % 23 - 11
+    large = torch.tensor([2**53 + 1, 2**62 + 7, -(2**61) - 9, 3 * 2**55 - 1]).repeat(100)
+    y[y == 0] = 5
+    check(divisions, x, y, calls=[(large, y)])
+    real = torch.arange(-200.0, 200.0)
+    quotients = lambda x, y: (divisions(x, y), x // 0.1, torch.floor(x / 49), torch.floor(x / -7))  # noqa: E731
+    check(quotients, real, y.float())
+    check(quotients, real.double(), y.double())
+
+
+def test_division_by_zero_is_an_error_and_the_least_number_has_no_negative():
+    compiled = kitsune_mlir.compile(
+        Function(lambda x, y: (x % y, x // y)), (torch.ones(2).long(), torch.ones(2).long())
+    )
+    with pytest.raises(kitsune_mlir.UserError, match="an integer is divided by zero"):
+        compiled(torch.tensor([1, 2]), torch.tensor([1, 0]))
+    rest, quotient = compiled(torch.tensor([-(2**63), 7]), torch.tensor([-1, -1]))
+    assert rest.tolist() == [0, 0] and quotient.tolist() == [-(2**63), -7]
+
+
+def test_one_tensor_as_two_example_arguments():
+    x, y = torch.randn(3), torch.randn(3)
+    check(lambda x, y: x - y, x, x, calls=[(x, y)])
+
+
+def test_elementwise_operators():
+    def real(x, y):
+        close = torch.isclose(x, y, atol=0.3), torch.isclose(x, x, equal_nan=True)
+        signs = torch.signbit(x[:, 1:]), torch.copysign(y, x[:, 1:2]), torch.copysign(x, -2.0)
+        return torch.isfinite(x), close, signs, torch.ops.aten.threshold_backward(y, x.double(), 0.5)
+
+    def whole(i, n):
+        powers = i**0, i**3, i**7, i**2.5, i**n, 3**n, i ** (n - 2), i ** n.float()
+        bounds = i.clamp(-1.5, 2.5), i.clamp(min=0.5), i.clamp(torch.tensor(-1.5), n), torch.clamp_max(i, 1.5)
+        return powers, bounds, torch.isfinite(i), torch.signbit(i), torch.ops.aten.threshold_backward(i, n.float(), 1)
+
+    x = torch.tensor([[torch.nan, torch.inf, -torch.inf, -0.0, 0.5], [1.0, -2.0, 0.0, 0.25, torch.inf]])
+    check(real, x, x.flip(1) + 0.25, tolerance=1e-6)
+    check(whole, torch.tensor([-3, -1, 0, 1, 2, 5]), torch.tensor([0, 3, 2, 5, 1, 4]), tolerance=1e-6)
+
+
+def test_means_of_nothing_and_of_one_number():
+    check(lambda x: (x.mean(0), x.mean(), x.mean(()), x.mean(-1, keepdim=True)), torch.tensor(2.5))
+    check(lambda x: (x.mean(1), x.mean(), x.mean(0)), torch.empty(2, 0))
