@@ -14,6 +14,7 @@ from kitsune_mlir.errors import InternalError, UnsupportedError
 from kitsune_mlir.mlir import PassManager, func, ir
 
 from .large_constants import lift, put_back
+from .nan import keep_nan
 
 FROM_EXPORT = (
     "builtin.module(func.func(torch-match-quantized-custom-ops),"
@@ -47,6 +48,7 @@ def lower_torch(module: ir.Module, model: str, pipelines: tuple[str, ...] = FROM
         raise UnsupportedError(explain(model, answer["errors"]))
     lowered = mlir.parse(answer["module"], module.context)
     put_back(lowered, constants)
+    keep_nan(lowered)
     return lowered
 
 

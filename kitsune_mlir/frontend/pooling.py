@@ -22,7 +22,7 @@ def adaptive_max_pool(x: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Te
     for axis, size in zip(range(x.dim() - 1, -1, -1), reversed(output_size), strict=False):
         length = x.shape[axis]
         values, position = _windows(x, axis, size).max(axis + 1)
-        first = torch.arange(size, device=x.device) * length // size
+        first = _quotient(torch.arange(size, device=x.device) * length, size)
         inner = _windows(places, axis, size).gather(axis + 1, position.unsqueeze(axis + 1)).squeeze(axis + 1)
         places = inner + (position + first.view(-1, *[1] * (x.dim() - 1 - axis))) * stride
         x, stride = values, stride * length
@@ -39,7 +39,12 @@ def _windows(x: Tensor, axis: int, size: int) -> Tensor:
     else:
         longest = (length + size - 1) // size + 1
     output = torch.arange(size, device=x.device)[:, None]
-    last = ((output + 1) * length + (size - 1)) // size - 1
-    elements = torch.minimum(output * length // size + torch.arange(longest, device=x.device), last)
+    last = _quotient((output + 1) * length + (size - 1), size) - 1
+    elements = torch.minimum(_quotient(output * length, size) + torch.arange(longest, device=x.device), last)
     picked = x.index_select(axis, elements.reshape(-1))
     return picked.view(*x.shape[:axis], size, longest, *x.shape[axis + 1 :])
+
+
+def _quotient(x: Tensor, y: int) -> Tensor:
+    """Of numbers that are not negative, for which rounding down is one division."""
+    return torch.div(x, y, rounding_mode="trunc")
