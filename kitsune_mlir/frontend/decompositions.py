@@ -24,6 +24,7 @@ from torch import Tensor
 from kitsune_mlir import mlir
 
 from .arithmetic import ARITHMETIC, integer_power
+from .indexing import INDEXING
 from .pooling import adaptive_max_pool
 
 aten = torch.ops.aten
@@ -326,32 +327,6 @@ def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any 
     return aten.index_put(_working(x), where, _working(source), accumulate=True).to(x.dtype)
 
 
-def embedding_bag(
-    weight: Tensor,
-    indices: Tensor,
-    offsets: Tensor,
-    scale_grad_by_freq: bool = False,
-    mode: int = 0,
-    sparse: bool = False,
-    per_sample_weights: Tensor | None = None,
-    include_last_offset: bool = False,
-    padding_idx: int = -1,
-) -> Any:
-    """Bags of one fixed size, which is what F.embedding_bag makes of a 2-D index: a gather and a sum."""
-    bags = offsets.shape[0] - bool(include_last_offset)
-    if padding_idx >= 0 or indices.dim() != 1 or not _regular(indices, bags):
-        return NotImplemented
-    rows = aten.embedding(weight, indices).view(bags, indices.shape[0] // bags, weight.shape[1])
-    if per_sample_weights is not None:
-        rows = rows * per_sample_weights.view(bags, -1, 1)
-    unused = indices.new_empty((0,))
-    return (rows.sum(1), rows.mean(1), rows.amax(1))[mode], unused, unused, unused
-
-
-def _regular(indices: Tensor, bags: Any) -> bool:
-    return isinstance(bags, int) and isinstance(indices.shape[0], int) and bags > 0 and indices.shape[0] % bags == 0
-
-
 _OWN: Table = {
     aten._softmax.default: softmax,
     aten._log_softmax.default: log_softmax,
@@ -372,8 +347,6 @@ _OWN: Table = {
     aten.sum.dim_IntList: total,
     aten.sum.default: lambda x, *, dtype=None: total(x, dtype=dtype),
     aten.index_add.default: index_add,
-    aten._embedding_bag.default: embedding_bag,
-    aten._embedding_bag_forward_only.default: embedding_bag,
     aten.adaptive_max_pool2d.default: adaptive_max_pool,
     aten.adaptive_max_pool3d.default: adaptive_max_pool,
     aten.mean.dim: mean,
@@ -388,4 +361,4 @@ def table() -> Table:
     """Operator overload -> decomposition, for `ExportedProgram.run_decompositions`."""
     base = mlir.importer("fx_decomp_util").get_decomposition_table()
     kept = {op: rule for op, rule in base.items() if getattr(op, "_overloadpacket", None) not in _WHOLE}
-    return kept | ARITHMETIC | _OWN
+    return kept | ARITHMETIC | INDEXING | _OWN

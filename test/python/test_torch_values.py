@@ -146,3 +146,62 @@ def test_nan_comes_through():
     x = torch.tensor([[1, torch.nan, -2, torch.inf, 0.5], [3, 2, -torch.inf, -1, 7], [torch.nan, 1, 2, 8, -0.25]])
     check(lambda x, y: (elementwise(x, y), reductions(x)), x, x.flip(1), tolerance=1e-6)
     check(lambda x: (F.relu6(x), x.sort(1)), x.bfloat16())
+
+
+def test_bags_begin_where_the_offsets_say():
+    table = torch.randn(6, 4)
+
+    def bags(indices, offsets, factors):
+        kinds = [F.embedding_bag(indices, table, offsets, mode=mode) for mode in ("sum", "mean", "max")]
+        more = F.embedding_bag(
+            indices, table, offsets, per_sample_weights=factors, mode="sum", include_last_offset=True
+        )
+        return kinds, more, F.embedding_bag(indices, table, offsets, mode="mean", padding_idx=2)
+
+    indices, offsets = torch.tensor([1, 5, 2, 2, 0, 3]), torch.tensor([0, 1, 4])
+    check(
+        bags,
+        indices,
+        offsets,
+        torch.randn(6),
+        tolerance=1e-6,
+        calls=[(indices, torch.tensor([0, 0, 6]), torch.ones(6))],
+    )
+    check(lambda i, o: torch.ops.aten._embedding_bag(table, i, o, False, 2), indices, offsets)
+
+
+def test_bags_of_one_size_are_sums_of_rows():
+    rows = torch.export.Dim("rows", min=1, max=64)
+    indices, table = torch.randint(6, (4, 3)), torch.randn(6, 4)
+    check(
+        lambda i: F.embedding_bag(i, table),
+        indices,
+        tolerance=1e-6,
+        calls=[(indices[:2],)],
+        dynamic_shapes=(({0: rows},),),
+    )
+
+
+def test_no_row_is_scattered():
+    rows = {0: torch.export.Dim("rows", min=0, max=64)}
+    into, indices, values = torch.randn(4, 5), torch.tensor([1, 3, 1]), torch.randn(3, 5)
+    options = {"dynamic_shapes": ((None, rows, rows),), "calls": [(into, indices[:0], values[:0])]}
+    check(
+        lambda x, i, y: (x.index_add(0, i, y), x.index_put((i,), y * 0)),
+        into,
+        indices,
+        values,
+        tolerance=1e-6,
+        **options,
+    )
+
+
+def test_masked_assignments_and_cutting_pads():
+    def assign(x, mask, values):
+        whole = x.index_put((x > 0,), torch.tensor(2.0)), x.index_put((mask,), values), x.index_put((mask,), values[:1])
+        column = x.clone()
+        column[:, mask] = values.t()
+        return whole, column, x.index_put((mask,), values, accumulate=True)
+
+    check(assign, torch.randn(3, 3), torch.tensor([True, False, True]), torch.randn(2, 3))
+    check(lambda x: (F.pad(x, (-2, 1)), F.pad(x, (-2, -1)), F.pad(x, (1, -2, 3, -1), value=2.0)), torch.randn(3, 5))
