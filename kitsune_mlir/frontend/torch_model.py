@@ -60,12 +60,15 @@ def import_pt2(path: str) -> Program:
 def _export(model: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any, name: str) -> ExportedProgram:
     _check_devices(model, args, name)
     args = _distinct(args)
-    try:
-        with tracing(), torch.no_grad(), _quiet():
+    with tracing(), torch.no_grad(), _quiet():
+        try:
             return torch.export.export(model, args, dynamic_shapes=dynamic_shapes, strict=False)
-    except Exception as error:
-        reason = mlir.first_line(error)
-        raise UnsupportedError(f"{name}: torch.export cannot trace the model{_line_of(error)}: {reason}") from error
+        except Exception as error:
+            # The other way reads bytecode: it alone traces int() and float() of a tensor.
+            with contextlib.suppress(Exception):
+                return torch.export.export(model, args, dynamic_shapes=dynamic_shapes, strict=True)
+            reason = mlir.first_line(error)
+            raise UnsupportedError(f"{name}: torch.export cannot trace the model{_line_of(error)}: {reason}") from error
 
 
 def _distinct(args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -28,6 +28,7 @@ from . import empty_tensors
 from .decompositions import table
 from .lower_torch import lower_torch
 from .narrow_integers import widen_narrow_integers
+from .numbers import numbers_as_tensors
 
 DTYPES = {
     torch.float64: "f64",
@@ -65,6 +66,7 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
         warnings.simplefilter("ignore", FutureWarning)  # torch's, about its own trees
         exported = on_cpu(exported).run_decompositions(table())
     graph, signature = exported.graph_module.graph, exported.graph_signature
+    numbers = numbers_as_tensors(graph)
     nodes = {node.name: node for node in graph.nodes}
 
     arguments: list[Argument] = []
@@ -93,6 +95,12 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
     results: list[_Leaf] = []
     for spec in signature.output_specs:
         mutation = spec.kind in _MUTATIONS
+        if spec.arg.name in numbers:
+            node = numbers[spec.arg.name]
+            results.append(_Leaf({"number": sum(output.kind == "result" for output in outputs)}))
+            outputs.append(Output(node_spec(spec.arg.name, node)))
+            returned.append(node)
+            continue
         if spec.arg.name not in nodes or not _is_tensor(nodes[spec.arg.name]):
             results.append(_Leaf(_constant_result(spec.arg, name)))
             continue
@@ -166,7 +174,13 @@ def lower_graph(graph: torch.fx.Graph, name: str) -> mlir.ir.Module:
                 f"{name}: the result of {node.target}{_line(node)} is complex; "
                 "write it with real numbers, such as sines and cosines"
             )
-        if free_unbacked_symbols(node.meta.get("val")):  # torch-mlir never returns from some of them
+        if isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool) and _is_unbacked(node):
+            user = next(iter(node.users))
+            raise UnsupportedError(
+                f"{name}: {user.target}{_line(user)} is given a number that depends on the data; "
+                "give it a fixed number, or compute with the tensor that the number is read from"
+            )
+        if _is_unbacked(node):  # torch-mlir never returns from some of them
             raise UnsupportedError(
                 f"{name}: the size of the result of {node.target}{_line(node)} depends on the data; "
                 "give it a fixed size, such as a mask instead of a selection"
@@ -180,6 +194,10 @@ def lower_graph(graph: torch.fx.Graph, name: str) -> mlir.ir.Module:
     except (NotImplementedError, TypeError, AssertionError, KeyError, ValueError) as error:
         raise UnsupportedError(f"{name}: torch-mlir cannot import the graph: {mlir.first_line(error)}") from error
     return lower_torch(importer.module, name)
+
+
+def _is_unbacked(node: torch.fx.Node) -> bool:
+    return bool(free_unbacked_symbols(node.meta.get("val")))
 
 
 def array_of(tensor: torch.Tensor, what: str) -> np.ndarray:

@@ -205,3 +205,21 @@ def test_masked_assignments_and_cutting_pads():
 
     check(assign, torch.randn(3, 3), torch.tensor([True, False, True]), torch.randn(2, 3))
     check(lambda x: (F.pad(x, (-2, 1)), F.pad(x, (-2, -1)), F.pad(x, (1, -2, 3, -1), value=2.0)), torch.randn(3, 5))
+
+
+def test_numbers_read_from_tensors():
+    def numbers(x, y, n):
+        scaled = x * (2 * float(y) + 1 - float(y) / 4) ** 2 - y.item()
+        filled = x.masked_fill(x > y.item(), y.item()), torch.full((2,), float(y))
+        return scaled, x + int(n), torch.arange(3) * float(y), filled, int(n) + 1, float(y), x.sum().item()
+
+    check(numbers, torch.randn(3), torch.tensor(0.5), torch.tensor(3), tolerance=1e-5)
+    with pytest.raises(
+        kitsune_mlir.UnsupportedError, match=r"slice.*test_torch_values.py:\d+ is given a number that depends"
+    ):
+        kitsune_mlir.compile(Function(lambda x, n: x[: int(n)]), (torch.randn(3), torch.tensor(2)))
+
+
+def test_models_without_tensor_inputs_return_torch_tensors():
+    check(lambda: (torch.ones(3).bfloat16(), torch.arange(3)))
+    check(lambda n: torch.ones(3) * n, 4)
