@@ -223,3 +223,30 @@ def test_numbers_read_from_tensors():
 def test_models_without_tensor_inputs_return_torch_tensors():
     check(lambda: (torch.ones(3).bfloat16(), torch.arange(3)))
     check(lambda n: torch.ones(3) * n, 4)
+
+
+def test_views_of_torchs_primitives():
+    prims = torch.ops.prims
+
+    def views(x):
+        reshaped = prims.split_dim(prims.view_of(x), 1, 2) * 2, prims.squeeze(x[None], [0]) * 2
+        return reshaped, prims.transpose(x, [1, 0]) * 2, prims.broadcast_in_dim(x, [2, 3, 6], [0, 2]) * 2
+
+    check(views, torch.randn(2, 6))
+
+
+def test_what_cannot_be_imported_is_named():
+    def refused(function, *args):
+        with pytest.raises(kitsune_mlir.UnsupportedError) as error:
+            kitsune_mlir.compile(Function(function), args)
+        return str(error.value)
+
+    def loop(x):
+        return torch.while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), (torch.tensor(0), x))
+
+    x = torch.randn(4)
+    assert "test_torch_values.py" in (message := refused(loop, x)) and "while_loop" in message
+    assert (
+        "aten.fft_rfft.default" in (message := refused(lambda x: torch.fft.rfft(x).abs(), x)) and "imaginary" in message
+    )
+    assert "imaginary" in refused(lambda x: x.real, torch.view_as_complex(torch.randn(4, 2)))
