@@ -182,7 +182,7 @@ def lower_graph(graph: torch.fx.Graph, name: str) -> mlir.ir.Module:
         if _is_tensor(node) and node.meta["val"].is_complex():
             raise UnsupportedError(
                 f"{name}: the result of {node.target}{_line(node)} is complex; "
-                "compute with the real and the imaginary parts as tensors of their own"
+                "write it with real numbers: the real and the imaginary parts as tensors of their own"
             )
         if isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool) and _is_unbacked(node):
             user = next(iter(node.users))
