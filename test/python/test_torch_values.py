@@ -220,6 +220,12 @@ def test_numbers_read_from_tensors():
         kitsune_mlir.compile(Function(lambda x, n: x[: int(n)]), (torch.randn(3), torch.tensor(2)))
 
 
+def test_a_number_is_returned_by_an_artifact(tmp_path):
+    compiled = kitsune_mlir.compile(Function(lambda x: (x * 2, x.sum().item())), (torch.ones(3),))
+    doubled, total = kitsune_mlir.load(compiled.save(tmp_path / "a.kitsune"))(torch.arange(3.0))
+    assert total == 3.0 and isinstance(total, float) and doubled.tolist() == [0, 2, 4]
+
+
 def test_models_without_tensor_inputs_return_torch_tensors():
     check(lambda: (torch.ones(3).bfloat16(), torch.arange(3)))
     check(lambda n: torch.ones(3) * n, 4)
