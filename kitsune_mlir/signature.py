@@ -1,6 +1,7 @@
 """How a Python call maps to a flat list of tensors, as plain JSON data.
 
-A *tree* is one of `{"leaf": i}` (tensor i of the flat list), `{"constant": v}` (None, bool, int, float or
+A *tree* is one of `{"leaf": i}` (tensor i of the flat list), `{"number": i}` (the number in tensor i, among results
+only), `{"constant": v}` (None, bool, int, float or
 str, fixed when the model was exported), `{"list": [tree]}`, `{"tuple": [tree]}` or
 `{"dict": {key: tree}}`. A signature is `{"args": tuple tree, "kwargs": dict tree, "results": tree}`: leaves
 of the first two count the inputs in order, leaves of the last one the results. No torch, no MLIR: the
@@ -49,7 +50,7 @@ def flatten_inputs(signature: Signature, args: Sequence[Any], kwargs: Mapping[st
 
 def _flatten(tree: Tree, value: Any, where: str, found: dict[int, Any]) -> None:
     kind, content = next(iter(tree.items()))
-    if kind == "leaf":
+    if kind in ("leaf", "number"):
         found[content] = value
     elif kind == "constant":
         if value is not content and value != content:
@@ -79,6 +80,8 @@ def unflatten(tree: Tree, leaves: Sequence[Any]) -> Any:
     kind, content = next(iter(tree.items()))
     if kind == "leaf":
         return leaves[content]
+    if kind == "number":
+        return leaves[content].item()
     if kind == "constant":
         return content
     if kind == "dict":

@@ -80,7 +80,7 @@ def widen(generic: ir.Operation) -> None:
 
 
 def simplify(generic: ir.Operation) -> None:
-    """Rewrites single operations of the body into cheaper ones of the same value (quotients: to 1 ulp)."""
+    """Rewrites single operations of the body into cheaper ones of the same value."""
     for op in [op.operation for op in generic.regions[0].blocks[0].operations]:
         rule = _RULES.get(op.name)
         result = rule(op) if rule else None
@@ -107,8 +107,12 @@ def _power(op: ir.Operation) -> ir.Value | None:
 
 
 def _quotient(op: ir.Operation) -> ir.Value | None:
+    """A product, by a divisor whose reciprocal is exact: any other is a unit in the last place off, and what rounds
+    the quotient down afterwards takes 49 * (1 / 49) to 0."""
     number = constant_of(op.operands[1])
     if not number or not math.isfinite(number) or not 2.0**-100 < abs(number) < 2.0**100:
+        return None
+    if abs(math.frexp(number)[0]) != 0.5:
         return None
     reciprocal = _constant(op.result.type, 1.0 / number, op)
     return _create("arith.mulf", [op.result.type], [op.operands[0], reciprocal], op)

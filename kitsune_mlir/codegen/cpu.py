@@ -8,7 +8,7 @@ from kitsune_mlir.planning.target import Target
 from kitsune_mlir.runtime import cpu_features
 from kitsune_mlir.runtime.manifest import ENTRY
 
-from .cpu_bounds import guard_indices
+from .cpu_bounds import guard_divisors, guard_indices
 from .cpu_lower import lower_to_llvm, shared_object
 from .section import Section, seal
 
@@ -33,7 +33,7 @@ def build(module: ir.Module, target: Target, opt_level: int = 2) -> Section:
         "results": [describe(kind) for kind in kinds.results],
         "host": cpu_features.host(),
     }
-    manifest["checks"] = guard_indices(main)
+    manifest["checks"] = guard_indices(main) + guard_divisors(module, main)
     main.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get(module.context)
     manifest["pipelines"], manifest["scratch_bytes"] = lower_to_llvm(module)
     return seal(Section(manifest, {"main.so": shared_object(module, opt_level)}))

@@ -1,17 +1,23 @@
-"""Indices that data provides: kept inside their tensors, and reported when they were not.
+"""Indices and divisors that data provides: kept where the machine can take them, and reported when they were not.
 
 A gather reads a tensor in a linalg.generic's body at an index made from an input; a scatter
 (tm_tensor.scatter) writes where an index tensor says. Both get their indices clamped, so that no memory
 but the tensor's is touched, and a check beside them: a sum-like reduction over the index tensor that gives
 1 when some index was outside. The checks become further results of @main, which the runner looks at.
+
+An integer division by zero, or of the least number by -1, ends the process on x86. Such a divisor is 1 instead,
+which is what the second wants; zero is reported too, except in the stage of a pipeline, which has no checks.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from kitsune_mlir.mlir import arith, func, ir, linalg, location, tensor, walk
 
 from .cpu_build import index
 
+_DIVISIONS = {f"arith.{name}{sign}" for name in ("div", "rem", "floordiv", "ceildiv") for sign in ("si", "ui")}
 _REDUCTION, _PARALLEL = "#linalg.iterator_type<reduction>", "#linalg.iterator_type<parallel>"
 
 
@@ -31,6 +37,41 @@ def guard_indices(main: func.FuncOp) -> list[str]:
     return [message for _, message in checks]
 
 
+def guard_divisors(module: ir.Module, main: func.FuncOp) -> list[str]:
+    """Guards the integer divisions of a module on tensors; its results are those of `guard_indices`."""
+    checks: list[tuple[ir.Value, str]] = []
+    for op in walk(module, "linalg.generic"):
+        for division in [inner.operation for inner in op.regions[0].blocks[0].operations]:
+            if division.name not in _DIVISIONS or _is_constant(division.operands[1]):
+                continue
+            with op.context, op.location:
+                flag = _check(op, division.operands[1], _is_zero)
+                if flag is not None and op.parent == main.operation:
+                    checks.append((flag, f"{location(op.location)}: an integer is divided by zero"))
+                with ir.InsertionPoint(division):
+                    division.operands[1] = _safe_divisor(*division.operands)
+    _return_too(main, [flag for flag, _ in checks])
+    return [message for _, message in checks]
+
+
+def _is_constant(divisor: ir.Value) -> bool:
+    return not isinstance(divisor.owner, ir.Block) and divisor.owner.name == "arith.constant"
+
+
+def _is_zero(divisor: ir.Value) -> ir.Value:
+    return arith.cmpi(arith.CmpIPredicate.eq, divisor, arith.constant(divisor.type, 0))
+
+
+def _safe_divisor(dividend: ir.Value, divisor: ir.Value) -> ir.Value:
+    kind = divisor.type
+    bad = _is_zero(divisor)
+    if isinstance(kind, ir.IntegerType):
+        least = arith.cmpi(arith.CmpIPredicate.eq, dividend, arith.constant(kind, -(2 ** (kind.width - 1))))
+        minus_one = arith.cmpi(arith.CmpIPredicate.eq, divisor, arith.constant(kind, -1))
+        bad = arith.ori(bad, arith.andi(least, minus_one))
+    return arith.select(bad, arith.constant(kind, 1), divisor)
+
+
 def _guard_gather(op: ir.Operation, extract: ir.Operation) -> list[tuple[ir.Value, str]]:
     source, checks = extract.operands[0], []
     for axis, value in enumerate(list(extract.operands)[1:]):
@@ -39,7 +80,7 @@ def _guard_gather(op: ir.Operation, extract: ir.Operation) -> list[tuple[ir.Valu
         with op.context, op.location:
             with ir.InsertionPoint(op):
                 size = _size(source, axis)
-            flag = _check_gather(op, value, size)
+            flag = _check(op, value, lambda index, size=size: _is_outside(index, size))
             if flag is not None:
                 checks.append((flag, f"{location(op.location)}: an index is out of range"))
             with ir.InsertionPoint(extract):
@@ -47,9 +88,9 @@ def _guard_gather(op: ir.Operation, extract: ir.Operation) -> list[tuple[ir.Valu
     return checks
 
 
-def _check_gather(op: ir.Operation, value: ir.Value, size: ir.Value) -> ir.Value | None:
-    """A check that computes the index once for each element of the inputs it comes from; None where it
-    comes from more than inputs."""
+def _check(op: ir.Operation, value: ir.Value, is_wrong: Callable[[ir.Value], ir.Value]) -> ir.Value | None:
+    """A check that computes a value of the body once for each element of the inputs it comes from; None where
+    it comes from more than inputs."""
     block = op.regions[0].blocks[0]
     made, arguments = _slice(value, block)
     if arguments is None or max(arguments, default=len(op.operands)) >= len(op.operands) - len(op.results):
@@ -76,7 +117,7 @@ def _check_gather(op: ir.Operation, value: ir.Value, size: ir.Value) -> ir.Value
                 for i, operand in enumerate(step.operands):
                     clone.operands[i] = clones.get(hash(operand), operand)
                 clones.update((hash(old), new) for old, new in zip(step.results, clone.results, strict=True))
-            _yield_outside(clones[hash(value)], size, inner.arguments[len(arguments)])
+            _yield_or(inner.arguments[len(arguments)], is_wrong(clones[hash(value)]))
     return check
 
 
@@ -109,7 +150,7 @@ def _guard_scatter(op: ir.Operation) -> tuple[ir.Value, str]:
         check, inner = _reduction([indices], [identity], 2)
         with ir.InsertionPoint(inner):
             value = arith.index_cast(ir.IndexType.get(), inner.arguments[0])
-            _yield_outside(value, _column(sizes), inner.arguments[1])
+            _yield_or(inner.arguments[1], _is_outside(value, _column(sizes)))
         empty = tensor.empty([_extent(indices, d) for d in range(2)], kind.element_type)
         inside, body = _generic([indices], empty, [identity, identity], [_PARALLEL] * 2)
         with ir.InsertionPoint(body):
@@ -143,10 +184,13 @@ def _clamp(value: ir.Value, size: ir.Value) -> ir.Value:
     return arith.maxsi(arith.minsi(value, last), index(0))
 
 
-def _yield_outside(value: ir.Value, size: ir.Value, before: ir.Value) -> None:
+def _is_outside(value: ir.Value, size: ir.Value) -> ir.Value:
     """One unsigned comparison finds negative indices too."""
-    outside = arith.cmpi(arith.CmpIPredicate.uge, value, size)
-    linalg.YieldOp([arith.ori(before, arith.extui(before.type, outside))])
+    return arith.cmpi(arith.CmpIPredicate.uge, value, size)
+
+
+def _yield_or(before: ir.Value, wrong: ir.Value) -> None:
+    linalg.YieldOp([arith.ori(before, arith.extui(before.type, wrong))])
 
 
 def _reduction(inputs: list[ir.Value], maps: list[ir.AffineMap], loops: int) -> tuple[ir.Value, ir.Block]:

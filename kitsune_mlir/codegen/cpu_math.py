@@ -1,16 +1,19 @@
 """Elementary functions of f32 as plain arithmetic, so that LLVM's loop vectorizer takes them along.
 
-Relative errors are a few units in the last place (2^-23); sine and cosine reduce their argument in f64 and are
-that exact for |x| < 2^24, with an absolute error of |x| 2^-53 beyond. Powers, f64 and rarer functions stay
+Relative errors are a few units in the last place (2^-23); those of sine and cosine are absolute, and hold for every
+argument. Powers, f64 and rarer functions stay
 calls of the C library. NaN, infinities and signed zeros come out as IEEE 754 wants; results below 2^-126
 are flushed to zero in `exp`.
 """
 
 from __future__ import annotations
 
+import functools
 import math as number
 from collections.abc import Sequence
+from decimal import Decimal, localcontext
 
+from kitsune_mlir.codegen.math_digits import two_over_pi
 from kitsune_mlir.mlir import arith, func, ir, math, walk
 
 _LOG2_E = 1 / number.log(2)
@@ -120,7 +123,7 @@ def _log1p(x: ir.Value) -> ir.Value:
     """log(u) x / (u - 1) with u the rounded 1 + x, whose rounding error thereby cancels (Kahan)."""
     u = arith.addf(_real(1.0), x)
     d = arith.subf(u, _real(1.0))
-    value = arith.divf(arith.mulf(_log(u), x), d)
+    value = arith.mulf(_log(u), arith.divf(x, d))  # the quotient is near 1: no product overflows
     value = arith.select(_compare("oeq", d, _real(0.0)), x, value)
     at_the_ends = arith.ori(_compare("oeq", u, _real(_INFINITY)), _compare("oeq", u, _real(0.0)))
     return arith.select(at_the_ends, _log(u), value)
@@ -130,7 +133,7 @@ def _expm1(x: ir.Value) -> ir.Value:
     """(u - 1) x / log(u) with u the rounded exp(x) (Kahan)."""
     u = _exp(x)
     d = arith.subf(u, _real(1.0))
-    value = arith.divf(arith.mulf(d, x), _log(u))
+    value = arith.mulf(d, arith.divf(x, _log(u)))
     value = arith.select(_compare("oeq", d, _real(0.0)), x, value)
     at_the_ends = arith.ori(_compare("oeq", u, _real(_INFINITY)), _compare("oeq", d, _real(-1.0)))
     return arith.select(at_the_ends, d, value)
@@ -139,11 +142,13 @@ def _expm1(x: ir.Value) -> ir.Value:
 def _sine(x: ir.Value, quarter: int) -> ir.Value:
     """sin(x + quarter pi/2), from the series about the nearest multiple q of pi/2."""
     double = ir.F64Type.get()
-    wide, magic = arith.extf(double, x), _real(1.5 * 2**52, double)
+    wide, excess = _less_turns(x)
+    magic = _real(1.5 * 2**52, double)
     shifted = _fma(wide, _real(2 / number.pi, double), magic)
     q = arith.subf(shifted, magic)
     r = _fma(q, _real(-number.pi / 2, double), wide)
-    r = arith.truncf(ir.F32Type.get(), _fma(q, _real(-6.123233995736766e-17, double), r))
+    r = arith.subf(_fma(q, _real(-6.123233995736766e-17, double), r), excess)
+    r = arith.truncf(ir.F32Type.get(), r)
     square = arith.mulf(r, r)
     sine = arith.mulf(_polynomial(square, [1, -1 / 6, 1 / 120, -1 / 5040, 1 / 362880]), r)
     cosine = _polynomial(square, [1, -1 / 2, 1 / 24, -1 / 720, 1 / 40320, -1 / 3628800])
@@ -153,6 +158,37 @@ def _sine(x: ir.Value, quarter: int) -> ir.Value:
     odd = arith.cmpi(arith.CmpIPredicate.ne, arith.andi(turn, _int(1)), _int(0))
     sign = arith.shli(arith.andi(turn, _int(2)), _int(30))
     return _float(arith.xori(_bits(arith.select(odd, cosine, sine)), sign))
+
+
+def _less_turns(x: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """x less whole turns, as the difference of two f64, the first below 2^52.
+
+    A huge x is m 2^k with a whole m below 2^50, for one of three k. As 2^k is a constant less whole turns, x is m times
+    that constant, which is given in two parts; the product with the first is exact as the difference of two f64.
+    """
+    double = ir.F64Type.get()
+    wide, size = arith.extf(double, x), math.absf(x)
+    factor, correction = _real(1.0, double), _real(0.0, double)
+    for reach, high, low in _turns():
+        beyond = _compare("oge", size, _real(reach))
+        factor = arith.select(beyond, _real(high, double), factor)
+        correction = arith.select(beyond, _real(low, double), correction)
+    product, negative = arith.mulf(wide, factor), arith.negf(wide)
+    return product, _fma(negative, correction, _fma(negative, factor, product))
+
+
+@functools.cache
+def _turns() -> list[tuple[float, float, float]]:
+    """(reach, high, low): from `reach` on, an f32 is a multiple of 2^k, and high + low = (2^k mod 2 pi) / 2^k."""
+    digits = two_over_pi(400)  # 2/pi in fixed point, of 400 bits
+    found = []
+    with localcontext(prec=120):
+        turn = 4 * Decimal(2) ** 400 / Decimal(digits)
+        for k in (26, 52, 78):
+            power = Decimal(2) ** k
+            rest = (power - turn * (power / turn).to_integral_value()) / power
+            found.append((2.0 ** (k + 24), float(rest), float(rest - Decimal(float(rest)))))
+    return found
 
 
 def _tanh(x: ir.Value) -> ir.Value:

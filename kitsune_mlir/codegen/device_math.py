@@ -23,7 +23,7 @@ from math import inf
 from kitsune_mlir.codegen import math_circular as circular
 from kitsune_mlir.codegen import math_exponential as exponential
 from kitsune_mlir.codegen import math_fast as fast_form
-from kitsune_mlir.codegen.math_simplify import FAST, SHORT, constant_number, mark_of, simplify
+from kitsune_mlir.codegen.math_simplify import FAST, SHORT, constant_number, is_rounded, mark_of, simplify
 from kitsune_mlir.codegen.scalar import Scalar, approximate
 from kitsune_mlir.mlir import arith, ir, llvm, vector, walk
 
@@ -99,6 +99,7 @@ _BITS = {"math.ctlz": "llvm.ctlz", "math.ctpop": "llvm.ctpop", "math.cttz": "llv
 def expand_math(root: ir.Operation) -> None:
     """Rewrites, in place, every math operation (and arith.remf) under `root` on scalars and vectors."""
     simplify(root)
+    exact = {op for op in walk(root, "arith.divf") if is_rounded(op.results[0])}
     for op in walk(root, *_EXACT, *_SPECIAL, *_NATIVE):
         with op.context, op.location, ir.InsertionPoint(op):
             kind = op.operands[0].type
@@ -110,7 +111,7 @@ def expand_math(root: ir.Operation) -> None:
             else:
                 _expand(op, fast)
     for op in walk(root, *_SHORT):
-        if isinstance(op.results[0].type, ir.F32Type) and mark_of(op) == SHORT:
+        if isinstance(op.results[0].type, ir.F32Type) and mark_of(op) == SHORT and op not in exact:
             with op.context, op.location, ir.InsertionPoint(op):
                 short = approximate(_SHORT[op.name], *(Scalar(operand) for operand in op.operands))
             op.results[0].replace_all_uses_with(short.value)

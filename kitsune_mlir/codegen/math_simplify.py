@@ -13,7 +13,8 @@ branches, for code that is repeated for every element.
     %a = arith.mulf %x, %y : f32        ->  the same with `fastmath<contract>`, so that mulf and addf
     %b = arith.addf %a, %z : f32            become one fma
 
-Only f32 scalars are looked at: that is what epilogues are written in. Marked or not, a comparison in f64 of an f32
+Only f32 scalars are looked at: that is what epilogues are written in. A quotient that is rounded to a whole number
+afterwards stays a division, of which 49 / 49 is 1. Marked or not, a comparison in f64 of an f32
 with a constant becomes one in f32. A sigmoid goes through tanh, whose absolute error is 2^-12, in fast code where all
 that uses it are products (SiLU, gates); elsewhere, where a small one may be taken the logarithm of, it keeps its
 exponential and takes the reciprocal by one instruction.
@@ -28,6 +29,8 @@ from kitsune_mlir.codegen import math_fast
 from kitsune_mlir.codegen.scalar import Scalar, fma, rounded
 from kitsune_mlir.mlir import ir, walk
 
+_ROUNDING = {f"math.{name}" for name in ("ceil", "floor", "round", "roundeven", "trunc")}
+_ROUNDING |= {"arith.fptosi", "arith.fptoui", "arith.remf"}
 FAST, SHORT = MARKS = ("kitsune.fast_math", "kitsune.short_math")
 _CONTRACTED = ("arith.addf", "arith.mulf", "arith.subf")
 
@@ -65,6 +68,20 @@ def mark_of(op: ir.Operation) -> str | None:
     return None
 
 
+def is_rounded(value: ir.Value) -> bool:
+    """Whether something computed from the value is rounded to a whole number, which must not be off by one."""
+    seen, left = set(), [value]
+    while left:
+        for use in left.pop().uses:
+            user = use.owner.operation
+            if user.name in _ROUNDING:
+                return True
+            if user.name.startswith(("arith.", "math.")) and user not in seen:
+                seen.add(user)
+                left.extend(user.results)
+    return False
+
+
 def constant_number(value: ir.Value) -> float | int | None:
     """The number that a scalar arith.constant gives."""
     maker = _maker(value, "arith.constant")
@@ -72,6 +89,8 @@ def constant_number(value: ir.Value) -> float | int | None:
 
 
 def _divide(op: ir.Operation) -> None:
+    if is_rounded(op.results[0]):
+        return
     above, below = op.operands
     divisor = constant_number(below)
     if divisor is not None and 2.0**-126 <= abs(divisor) <= 2.0**126:

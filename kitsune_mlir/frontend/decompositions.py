@@ -23,6 +23,10 @@ from torch import Tensor
 
 from kitsune_mlir import mlir
 
+from .arithmetic import ARITHMETIC, integer_power
+from .indexing import INDEXING
+from .pooling import adaptive_max_pool
+
 aten = torch.ops.aten
 
 Table = dict[Any, Callable[..., Any]]
@@ -288,7 +292,8 @@ def gelu(x: Tensor, approximate: str = "none") -> Any:
 
 def power(x: Tensor, exponent: float) -> Any:
     if not x.is_floating_point():
-        return x * x if exponent == 2 else NotImplemented
+        kind = torch.result_type(x, exponent)
+        return integer_power(x, exponent) if isinstance(exponent, int) else torch.pow(x.to(kind), exponent)
     forms: dict[float, Callable[[], Tensor]] = {
         2: lambda: x * x,
         3: lambda: x * x * x,
@@ -300,11 +305,12 @@ def power(x: Tensor, exponent: float) -> Any:
 
 
 def mean(x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    dims = list(range(x.dim())) if not dim else [d % x.dim() for d in dim]
+    dims = list(range(x.dim())) if not dim else [d % x.dim() for d in dim if x.dim()]
     count = math.prod(x.shape[d] for d in dims)
     if not isinstance(count, int) or not (dtype or x.dtype).is_floating_point:
         return NotImplemented
-    return (_working(x if dtype is None else x.to(dtype)).sum(dims, keepdim=keepdim) * (1 / count)).to(dtype or x.dtype)
+    scale = 1 / count if count else math.nan
+    return (_working(x if dtype is None else x.to(dtype)).sum(dims, keepdim=keepdim) * scale).to(dtype or x.dtype)
 
 
 def total(x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
@@ -319,32 +325,6 @@ def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any 
     source = source if alpha == 1 else source * alpha
     where = [None] * (dim % x.dim()) + [index]
     return aten.index_put(_working(x), where, _working(source), accumulate=True).to(x.dtype)
-
-
-def embedding_bag(
-    weight: Tensor,
-    indices: Tensor,
-    offsets: Tensor,
-    scale_grad_by_freq: bool = False,
-    mode: int = 0,
-    sparse: bool = False,
-    per_sample_weights: Tensor | None = None,
-    include_last_offset: bool = False,
-    padding_idx: int = -1,
-) -> Any:
-    """Bags of one fixed size, which is what F.embedding_bag makes of a 2-D index: a gather and a sum."""
-    bags = offsets.shape[0] - bool(include_last_offset)
-    if padding_idx >= 0 or indices.dim() != 1 or not _regular(indices, bags):
-        return NotImplemented
-    rows = aten.embedding(weight, indices).view(bags, indices.shape[0] // bags, weight.shape[1])
-    if per_sample_weights is not None:
-        rows = rows * per_sample_weights.view(bags, -1, 1)
-    unused = indices.new_empty((0,))
-    return (rows.sum(1), rows.mean(1), rows.amax(1))[mode], unused, unused, unused
-
-
-def _regular(indices: Tensor, bags: Any) -> bool:
-    return isinstance(bags, int) and isinstance(indices.shape[0], int) and bags > 0 and indices.shape[0] % bags == 0
 
 
 _OWN: Table = {
@@ -367,8 +347,8 @@ _OWN: Table = {
     aten.sum.dim_IntList: total,
     aten.sum.default: lambda x, *, dtype=None: total(x, dtype=dtype),
     aten.index_add.default: index_add,
-    aten._embedding_bag.default: embedding_bag,
-    aten._embedding_bag_forward_only.default: embedding_bag,
+    aten.adaptive_max_pool2d.default: adaptive_max_pool,
+    aten.adaptive_max_pool3d.default: adaptive_max_pool,
     aten.mean.dim: mean,
     aten.mean.default: lambda x, *, dtype=None: mean(x, dtype=dtype),
 }
@@ -381,4 +361,4 @@ def table() -> Table:
     """Operator overload -> decomposition, for `ExportedProgram.run_decompositions`."""
     base = mlir.importer("fx_decomp_util").get_decomposition_table()
     kept = {op: rule for op, rule in base.items() if getattr(op, "_overloadpacket", None) not in _WHOLE}
-    return kept | _OWN
+    return kept | ARITHMETIC | INDEXING | _OWN

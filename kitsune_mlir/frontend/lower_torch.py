@@ -13,7 +13,9 @@ from kitsune_mlir import mlir, worker
 from kitsune_mlir.errors import InternalError, UnsupportedError
 from kitsune_mlir.mlir import PassManager, func, ir
 
+from .broadcasts import allow_no_rows
 from .large_constants import lift, put_back
+from .nan import keep_nan
 
 FROM_EXPORT = (
     "builtin.module(func.func(torch-match-quantized-custom-ops),"
@@ -47,6 +49,8 @@ def lower_torch(module: ir.Module, model: str, pipelines: tuple[str, ...] = FROM
         raise UnsupportedError(explain(model, answer["errors"]))
     lowered = mlir.parse(answer["module"], module.context)
     put_back(lowered, constants)
+    allow_no_rows(lowered)
+    keep_nan(lowered)
     return lowered
 
 

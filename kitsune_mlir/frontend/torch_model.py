@@ -59,12 +59,29 @@ def import_pt2(path: str) -> Program:
 
 def _export(model: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any, name: str) -> ExportedProgram:
     _check_devices(model, args, name)
-    try:
-        with tracing(), torch.no_grad(), _quiet():
+    args = _distinct(args)
+    with tracing(), torch.no_grad(), _quiet():
+        try:
             return torch.export.export(model, args, dynamic_shapes=dynamic_shapes, strict=False)
-    except Exception as error:
-        reason = mlir.first_line(error)
-        raise UnsupportedError(f"{name}: torch.export cannot trace the model{_line_of(error)}: {reason}") from error
+        except Exception as error:
+            # The other way reads bytecode: it alone traces int() and float() of a tensor.
+            with contextlib.suppress(Exception):
+                return torch.export.export(model, args, dynamic_shapes=dynamic_shapes, strict=True)
+            reason = mlir.first_line(error)
+            raise UnsupportedError(f"{name}: torch.export cannot trace the model{_line_of(error)}: {reason}") from error
+
+
+def _distinct(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Example arguments of which no two are one tensor: torch.export takes those for one input."""
+    seen: set[int] = set()
+
+    def once(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor) or id(leaf) not in seen:
+            seen.add(id(leaf))
+            return leaf
+        return leaf.detach()
+
+    return torch.utils._pytree.tree_map(once, args)
 
 
 @contextlib.contextmanager

@@ -28,6 +28,8 @@ from . import empty_tensors
 from .decompositions import table
 from .lower_torch import lower_torch
 from .narrow_integers import widen_narrow_integers
+from .numbers import numbers_as_tensors
+from .prim_views import aten_views
 
 DTYPES = {
     torch.float64: "f64",
@@ -61,10 +63,20 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
     `output_specs` (mutations first). Raises UnsupportedError for an operator, element type or kind of
     argument that cannot be imported, UserError for weights without data.
     """
+    for node in exported.graph.find_nodes(op="placeholder"):
+        if _is_tensor(node):
+            node_spec(node.name, node)  # refuses, here already, types that torch itself trips over
     with tracing(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch's, about its own trees
-        exported = on_cpu(exported).run_decompositions(table())
+        try:
+            exported = aten_views(on_cpu(exported)).run_decompositions(table())
+        except RuntimeError as error:
+            reason = mlir.first_line(error)
+            raise UnsupportedError(
+                f"{name}: torch cannot take the graph apart into aten operators: {reason}"
+            ) from error
     graph, signature = exported.graph_module.graph, exported.graph_signature
+    numbers = numbers_as_tensors(graph)
     nodes = {node.name: node for node in graph.nodes}
 
     arguments: list[Argument] = []
@@ -93,6 +105,12 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
     results: list[_Leaf] = []
     for spec in signature.output_specs:
         mutation = spec.kind in _MUTATIONS
+        if spec.arg.name in numbers:
+            node = numbers[spec.arg.name]
+            results.append(_Leaf({"number": sum(output.kind == "result" for output in outputs)}))
+            outputs.append(Output(node_spec(spec.arg.name, node)))
+            returned.append(node)
+            continue
         if spec.arg.name not in nodes or not _is_tensor(nodes[spec.arg.name]):
             results.append(_Leaf(_constant_result(spec.arg, name)))
             continue
@@ -166,9 +184,15 @@ def lower_graph(graph: torch.fx.Graph, name: str) -> mlir.ir.Module:
         if _is_tensor(node) and node.meta["val"].is_complex():
             raise UnsupportedError(
                 f"{name}: the result of {node.target}{_line(node)} is complex; "
-                "write it with real numbers, such as sines and cosines"
+                "write it with real numbers: the real and the imaginary parts as tensors of their own"
             )
-        if free_unbacked_symbols(node.meta.get("val")):  # torch-mlir never returns from some of them
+        if isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool) and _is_unbacked(node):
+            user = next(iter(node.users))
+            raise UnsupportedError(
+                f"{name}: {user.target}{_line(user)} is given a number that depends on the data; "
+                "give it a fixed number, or compute with the tensor that the number is read from"
+            )
+        if _is_unbacked(node):  # torch-mlir never returns from some of them
             raise UnsupportedError(
                 f"{name}: the size of the result of {node.target}{_line(node)} depends on the data; "
                 "give it a fixed size, such as a mask instead of a selection"
@@ -180,8 +204,18 @@ def lower_graph(graph: torch.fx.Graph, name: str) -> mlir.ir.Module:
     try:
         importer.import_stateless_graph(graph, func_name="main")
     except (NotImplementedError, TypeError, AssertionError, KeyError, ValueError) as error:
+        for node in graph.nodes:
+            if isinstance(node.target, torch._ops.HigherOrderOperator):
+                raise UnsupportedError(
+                    f"{name}: the control flow of {node.target}{_line(node)} cannot be imported; "
+                    "compute both branches and choose by torch.where, or write a loop of a fixed length in Python"
+                ) from error
         raise UnsupportedError(f"{name}: torch-mlir cannot import the graph: {mlir.first_line(error)}") from error
     return lower_torch(importer.module, name)
+
+
+def _is_unbacked(node: torch.fx.Node) -> bool:
+    return bool(free_unbacked_symbols(node.meta.get("val")))
 
 
 def array_of(tensor: torch.Tensor, what: str) -> np.ndarray:
@@ -196,7 +230,10 @@ def node_spec(name: str, node: torch.fx.Node) -> TensorSpec:
     """Name, element type and sizes of a graph node's tensor."""
     value = node.meta["val"]
     if value.dtype not in DTYPES:
-        raise UnsupportedError(f"{name} has elements of type {value.dtype}; use one of {', '.join(DTYPES.values())}")
+        raise UnsupportedError(
+            f"{name} has elements of type {value.dtype}; use one of {', '.join(DTYPES.values())}"
+            + (", with the real and the imaginary parts apart" if value.is_complex() else "")
+        )
     shape = tuple(s if isinstance(s, int) else None for s in value.shape)
     symbols = tuple(None if isinstance(s, int) or not s.node.expr.is_symbol else str(s) for s in value.shape)
     return TensorSpec(name, DTYPES[value.dtype], shape, symbols if any(symbols) else ())

@@ -5,6 +5,7 @@ Used alike by what was just compiled and by what an artifact holds. Needs numpy 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -79,8 +80,9 @@ class Interface:
         return flatten_inputs({"args": {"tuple": [self.signature["results"]]}, "kwargs": {"dict": {}}}, (returned,))
 
     def call(self, runner: Runner, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Runs the model once. Results are torch tensors, on the inputs' device, if any input is one, else
-        numpy arrays. What the model changes in place (an input, a buffer) is changed.
+        """Runs the model once. Results are torch tensors, on the inputs' device, if any input is one, or if there is
+        no input and torch is in use, else numpy arrays. What the model changes in place (an input, a buffer) is
+        changed.
 
         Raises UserError for inputs that do not fit the exported model.
         """
@@ -98,7 +100,7 @@ class Interface:
 
     def _on_host(self, runner: Runner, given: Sequence[Any]) -> list[Any]:
         """All results of @main, computed through memory of the host."""
-        like_torch = any(arrays.is_torch(value) for value in given)
+        like_torch = any(arrays.is_torch(value) for value in given) if given else "torch" in sys.modules
         on_gpu = next((value.device for value in given if arrays.is_cuda(value)), None)
         return [
             arrays.from_array(array, output.spec, like_torch, on_gpu)

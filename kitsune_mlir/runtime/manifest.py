@@ -192,13 +192,18 @@ def _check_interface(manifest: Mapping[str, Any]) -> None:
     expect(sorted(given) == list(range(inputs)), f"the signature must name each of {inputs} inputs once")
     returned = set(_leaves(signature["results"], "signature.results"))
     expect(returned == set(range(results)), f"the signature must name each of {results} results")
+    shapes = [output["spec"]["shape"] for output in outputs if output["kind"] == "result"]
+    expect(
+        all(not shapes[i] for i in _numbers(signature["results"])), "a number must come from a tensor of one element"
+    )
+    expect(not [*_numbers(signature["args"]), *_numbers(signature["kwargs"])], "only results can be numbers")
 
 
 def _leaves(tree: Any, where: str, depth: int = 0) -> Iterator[int]:
     """The tensors that a tree (kitsune_mlir/signature.py) names. Raises Mismatch when it is none."""
     expect(depth < DEPTH and isinstance(tree, dict) and len(tree) == 1, f"{where} must be a tree")
     ((kind, content),) = tree.items()
-    if kind == "leaf":
+    if kind in ("leaf", "number"):
         fits(content, SIZE, where)
         yield content
     elif kind in ("list", "tuple"):
@@ -212,6 +217,16 @@ def _leaves(tree: Any, where: str, depth: int = 0) -> Iterator[int]:
     else:
         expect(kind == "constant", f"{where} must be a tree")
         fits(content, _CONSTANT, where)
+
+
+def _numbers(tree: Any) -> Iterator[int]:
+    """Those of the tensors in a sound tree that stand for Python numbers."""
+    ((kind, content),) = tree.items()
+    if kind == "number":
+        yield content
+    elif kind in ("list", "tuple", "dict"):
+        for item in content.values() if kind == "dict" else content:
+            yield from _numbers(item)
 
 
 def _check_tensor(tensor: Mapping[str, Any], spec: Mapping[str, Any], where: str) -> None:

@@ -20,7 +20,7 @@ FUNCTIONS = {
     "math.sqrt": (np.sqrt, 0, 100),
     "math.atan": (np.arctan, -20, 20),
 }
-ENDS = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, 1e-3, -1e-3, 100.0, -100.0, 1.0], np.float32)
+ENDS = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, 1e-3, -1e-3, 100.0, -100.0, 1.0, 88.5], np.float32)
 
 
 def elementwise(name: str, size: int, dtype: str = "f32") -> str:
@@ -47,6 +47,16 @@ def test_accuracy(name):
     # Sine and cosine cross zero, where only the absolute error is small.
     scale = np.maximum(np.abs(wanted), 1e-2 if name in ("math.sin", "math.cos") else 1e-30)
     assert (np.abs(found - wanted) / scale).max() < 1e-6
+
+
+@pytest.mark.parametrize("name", ["math.sin", "math.cos", "math.log1p", "math.expm1"])
+def test_large_arguments(name):
+    x = np.float32(2.0) ** np.linspace(10, 128, 20_000, endpoint=False, dtype="f4")
+    x = np.concatenate([x, -x]) if "log1p" not in name else x
+    (found,) = run(elementwise(name, len(x)), x)
+    with np.errstate(over="ignore"):
+        wanted = FUNCTIONS[name][0](x.astype("f8")).astype("f4")
+    assert np.allclose(found, wanted, rtol=1e-6, atol=2e-7)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from kitsune_mlir.codegen import gpu_linalg
 
 GROUPS = {
     "elementwise": "unary/rsqrt activation/gelu-tanh binary/remainder binary/mixed-types "
-    "binary-whole/bitwise_and compare/eq where/masked-fill cast/float32 cast/bool pool/avg-2d",
+    "binary-whole/bitwise_and compare/eq compare/nan special/max-min special/clamp "
+    "where/masked-fill cast/float32 cast/bool pool/avg-2d",
     "reductions": "reduce/sum-1 reduce/var-0 reduce/amax-all reduce/argmin-last reduce/any-0-2 reduce/prod-1 "
     "reduce/max-with-index reduce-whole/amin softmax/-1 norm/layer-bfloat16 norm/group-float32 pool/max-2d",
     "products": "product/mm-int64 product/bmm-bf16 product/vector einsum/three attention/causal conv/2d-stride-padding "

@@ -123,6 +123,14 @@ def test_a_constant_divisor_is_a_product_where_its_reciprocal_is_a_number(consta
     np.testing.assert_allclose(found, wanted, rtol=3e-7, atol=1e-44)
 
 
+@pytest.mark.parametrize("divisor", ["%k = arith.constant 49.0 : f32", "%k = arith.addf %c, %c : f32"])
+def test_a_quotient_that_is_rounded_down_is_exact(divisor):
+    """49 * (1 / 49) is below 1, and an approximate quotient may be."""
+    x = np.arange(-490, 490, 49, dtype=np.float32)
+    body = f"%c = arith.constant 24.5 : f32\n{divisor}\n%q = arith.divf %x, %k : f32\n%y = math.floor %q : f32"
+    np.testing.assert_array_equal(computed(body, x, []), x / 49)
+
+
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
 def test_the_code_has_no_branches(chip):
     body = "%q = arith.divf %x, %r : f32\n%e = math.exp %q : f32\n%y = math.tanh %e : f32"

@@ -1,0 +1,157 @@
+"""Decompositions of arithmetic that torch-mlir lowers to something else than torch computes, or not at all.
+
+- An integer floor division is exact: torch-mlir's goes through f64. That of real numbers is torch's, which is a
+  remainder taken off, not a quotient rounded down.
+- `x == x` is false for NaN: torch-mlir folds it to true.
+- Integers are raised to powers by squaring, and bounded by real numbers as real numbers.
+- The sign of a zero is read off its reciprocal; that of NaN is not seen.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+aten = torch.ops.aten
+
+Number = bool | int | float
+
+_EXPONENT_BITS = 6
+
+
+def _wide(x: Any, kind: torch.dtype) -> Any:
+    """An operand in the type that real numbers of type `kind` are computed in: at least f32. Numbers stay numbers."""
+    kind = torch.float32 if kind in (torch.bfloat16, torch.float16) else kind
+    return x.to(kind) if isinstance(x, Tensor) else float(x)
+
+
+def divide(x: Any, y: Any, *, rounding_mode: str | None) -> Any:
+    """x / y of tensors or one tensor and a number, rounded as told."""
+    kind = torch.result_type(x, y)
+    if rounding_mode is None:
+        return torch.true_divide(x, y)
+    if kind.is_floating_point:
+        x, y = _wide(x, kind), _wide(y, kind)
+        if rounding_mode == "trunc" or (not isinstance(y, Tensor) and y == 0):
+            return (x / y).trunc().to(kind)
+        whole = ((x - torch.remainder(x, y)) / y).round()
+        return (torch.where(y == 0, x / y, whole) if isinstance(y, Tensor) else whole).to(kind)
+    if rounding_mode == "trunc":
+        return NotImplemented
+    quotient = aten.div.Tensor_mode(x, y, rounding_mode="trunc")
+    rest = x - quotient * y
+    other_sign = (rest < 0) != (y < 0) if isinstance(y, Tensor) else rest > 0 if y < 0 else rest < 0
+    return torch.where((rest != 0) & other_sign, quotient - 1, quotient)
+
+
+def fmod(x: Tensor, y: Any) -> Tensor:
+    """The remainder with the sign of x."""
+    kind = torch.result_type(x, y)
+    if not kind.is_floating_point:
+        return x - aten.div.Tensor_mode(x, y, rounding_mode="trunc") * y
+    wide = _wide(x, kind)
+    rest = torch.remainder(wide.abs(), abs(_wide(y, kind)))
+    return torch.where(wide < 0, -rest, rest).to(kind)
+
+
+def remainder_of_number(x: Number, y: Tensor) -> Tensor:
+    kind = torch.result_type(x, y)
+    return torch.remainder(torch.full((), x, dtype=kind), y.to(kind))
+
+
+def equal(x: Tensor, y: Tensor) -> Any:
+    return torch.logical_not(torch.ne(x, y)) if torch.result_type(x, y).is_floating_point else NotImplemented
+
+
+def is_finite(x: Tensor) -> Tensor:
+    return x.abs() < math.inf if x.is_floating_point() else torch.ones_like(x, dtype=torch.bool)
+
+
+def is_close(x: Tensor, y: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
+    close = x == y
+    if not x.is_floating_point():
+        x, y = x.double(), y.double()
+    elif equal_nan:
+        close = close | (torch.isnan(x) & torch.isnan(y))
+    error = (x - y).abs()
+    return close | (is_finite(error) & (error <= atol + (rtol * y).abs()))
+
+
+def sign_bit(x: Tensor) -> Tensor:
+    return torch.where(x == 0, x.reciprocal() < 0, x < 0) if x.is_floating_point() else x < 0
+
+
+def copy_sign(x: Tensor, y: Any) -> Tensor:
+    kind = torch.result_type(x, y)
+    kind = kind if kind.is_floating_point else torch.get_default_dtype()
+    size = x.to(kind).abs()
+    if isinstance(y, Tensor):
+        return torch.where(sign_bit(y), -size, size)
+    return -size if math.copysign(1, y) < 0 else size
+
+
+def clamp(x: Tensor, low: Any = None, high: Any = None) -> Any:
+    """Of integers, between real numbers (or tensors of them)."""
+    kind = x.dtype
+    for bound in (low, high):
+        kind = kind if bound is None else torch.promote_types(kind, torch.result_type(x, bound))
+    if kind == x.dtype:
+        return NotImplemented
+    low, high = (bound.to(kind) if isinstance(bound, Tensor) else bound for bound in (low, high))
+    return torch.clamp(x.to(kind), low, high)
+
+
+def integer_power(x: Tensor, exponent: int) -> Tensor:
+    result, square = None, x
+    while exponent:
+        if exponent & 1:
+            result = square if result is None else result * square
+        exponent >>= 1
+        square = square * square if exponent else square
+    return torch.ones_like(x) if result is None else result
+
+
+def power_of_tensors(x: Any, exponent: Tensor) -> Any:
+    """Of integers, for exponents below 64; greater ones, whose powers fit no integer, count modulo 64."""
+    kind = torch.result_type(x, exponent)
+    if kind.is_floating_point:
+        if isinstance(x, Tensor) and not (x.is_floating_point() and exponent.is_floating_point()):
+            return torch.pow(x.to(kind), exponent.to(kind))
+        return NotImplemented
+    square = x.to(kind) if isinstance(x, Tensor) else torch.full_like(exponent, x, dtype=kind)
+    base, exponent = square, exponent.to(kind)
+    result = torch.ones_like(exponent)
+    for bit in range(_EXPONENT_BITS):
+        result = torch.where((exponent & (1 << bit)) != 0, result * square, result)
+        square = square * square if bit + 1 < _EXPONENT_BITS else square
+    inverse = torch.where(base == 1, 1, torch.where(base == -1, 1 - 2 * (exponent & 1), 0))
+    return torch.where(exponent < 0, inverse, result).to(kind)
+
+
+def threshold_backward(gradient: Tensor, x: Tensor, threshold: Number) -> Tensor:
+    return torch.where(x <= threshold, 0, gradient).to(torch.result_type(gradient, x))
+
+
+ARITHMETIC = {
+    aten.div.Tensor_mode: divide,
+    aten.div.Scalar_mode: divide,
+    aten.floor_divide.default: lambda x, y: aten.div.Tensor_mode(x, y, rounding_mode="floor"),
+    aten.floor_divide.Scalar: lambda x, y: aten.div.Tensor_mode(x, y, rounding_mode="floor"),
+    aten.fmod.Scalar: fmod,
+    aten.fmod.Tensor: fmod,
+    aten.remainder.Scalar_Tensor: remainder_of_number,
+    aten.eq.Tensor: equal,
+    aten.isfinite.default: is_finite,
+    aten.isclose.default: is_close,
+    aten.signbit.default: sign_bit,
+    aten.copysign.Tensor: copy_sign,
+    aten.copysign.Scalar: copy_sign,
+    aten.clamp.default: clamp,
+    aten.clamp.Tensor: clamp,
+    aten.pow.Tensor_Tensor: power_of_tensors,
+    aten.pow.Scalar: power_of_tensors,
+    aten.threshold_backward.default: threshold_backward,
+}

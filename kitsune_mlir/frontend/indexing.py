@@ -1,0 +1,130 @@
+"""Decompositions of operators that move elements: bags of embeddings, assignments under a mask, paddings that cut."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
+
+aten = torch.ops.aten
+
+SUM, MEAN, MAX = range(3)
+
+
+def embedding_bag(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = SUM,
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The reduced bags; the bag of each index, the sizes of the bags, and which index had the maximum.
+
+    Bags of one size, which is what F.embedding_bag makes of a 2-D index, are a gather and a sum of rows that can
+    stream; any others are added up one index at a time.
+    """
+    size = _common_size(offsets)
+    if size is None or padding_idx >= 0 or include_last_offset:
+        out, bag, *rest = _bags(weight, indices, offsets, mode, per_sample_weights, padding_idx)
+        if include_last_offset:  # where the last bag ends, and what belongs to none begins
+            return out[:-1], bag, *(part[:-1] for part in rest)
+        return out, bag, *rest
+    rows = aten.embedding(weight, indices).view(-1, size, weight.shape[1])
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.view(-1, size, 1)
+    if mode == SUM:
+        return rows.sum(1), *_of_sum(offsets)
+    bag = torch.div(torch.arange(indices.shape[0], device=indices.device), size, rounding_mode="trunc")
+    sizes = torch.full_like(offsets, size)
+    if mode == MEAN:
+        return rows.mean(1), bag, sizes, sizes
+    return rows.amax(1), bag, sizes, indices.view(-1, size).gather(1, rows.argmax(1))
+
+
+def _common_size(offsets: Tensor) -> int | None:
+    """The size of bags that start at 0, n, 2 n, ...; None where the data says where they start."""
+    mode = get_proxy_mode()
+    slot = None if mode is None else get_proxy_slot(offsets, mode.tracer, None)
+    node = None if slot is None else slot.proxy.node
+    if node is None or node.target is not aten.arange.start_step or node.args[0] != 0 or len(node.args) < 3:
+        return None
+    return node.args[2] if isinstance(node.args[2], int) else None
+
+
+def _of_sum(offsets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """What torch returns beside a sum, for which no gradient needs more."""
+    return offsets.new_empty((0,)), torch.zeros_like(offsets), torch.zeros_like(offsets)
+
+
+def _bags(
+    weight: Tensor, indices: Tensor, offsets: Tensor, mode: int, factors: Tensor | None, padding: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    count, bags, width = indices.shape[0], offsets.shape[0], weight.shape[1]
+    starts = indices.new_zeros((count + 1,)).index_add(0, offsets, torch.ones_like(offsets))
+    bag = starts[:-1].cumsum(0) - 1
+    rows = aten.embedding(weight, indices)
+    rows = rows if factors is None else rows * factors.view(-1, 1)
+    counted = (indices != padding).to(indices.dtype)
+    sizes = torch.zeros_like(offsets).index_add(0, bag, counted)
+    if mode != MAX:
+        rows = rows if padding < 0 else torch.where(counted[:, None] > 0, rows, 0)
+        total = weight.new_zeros((bags, width)).index_add(0, bag, rows)
+        if mode == SUM:
+            return total, *_of_sum(offsets)
+        return total / sizes.clamp(min=1)[:, None].to(total.dtype), bag, sizes, sizes
+    rows = torch.where(counted[:, None] > 0, rows, -math.inf)
+    into = bag[:, None].expand(count, width)
+    largest = weight.new_full((bags, width), -math.inf).scatter_reduce(0, into, rows, "amax")
+    place = torch.arange(count, device=indices.device)[:, None]
+    place = torch.where(rows == largest.index_select(0, bag), place, count)
+    first = torch.full((bags, width), count, device=indices.device).scatter_reduce(0, into, place, "amin")
+    found = torch.where(
+        first < count, indices.index_select(0, first.clamp(max=count - 1).view(-1)).view(bags, width), 0
+    )
+    return torch.where(sizes[:, None] > 0, largest, 0), bag, sizes, found
+
+
+def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Any:
+    """Under one mask: each of its elements takes the value with the number of those that were set before it."""
+    masks = [axis for axis, index in enumerate(indices) if index is not None]
+    if len(masks) != 1 or indices[masks[0]].dtype != torch.bool:
+        return NotImplemented
+    axis, mask = masks[0], indices[masks[0]]
+    trailing = x.dim() - axis - mask.dim()
+    own = values.dim() - trailing - 1  # the dimension of `values` that counts what is set
+    shape = [*mask.shape, *[1] * trailing]
+    if own >= 0 and isinstance(values.shape[own], int) and values.shape[own] == 1:
+        values = values.view(*values.shape[:own], *[1] * mask.dim(), *values.shape[own + 1 :])
+    elif own >= 0:
+        number = (mask.reshape(-1).cumsum(0) - 1).clamp(0, values.shape[own] - 1)
+        spread = values.index_select(own, number)
+        values = spread.view(*values.shape[:own], *mask.shape, *values.shape[own + 1 :])
+    values = values.to(x.dtype)
+    return torch.where(mask.view(shape), x + values if accumulate else values, x)
+
+
+def constant_pad(x: Tensor, padding: Sequence[Any], value: Any = 0) -> Any:
+    """Paddings below zero cut, before the others are added."""
+    if all(not isinstance(size, int) or size >= 0 for size in padding):
+        return NotImplemented
+    for number, (before, after) in enumerate(zip(padding[::2], padding[1::2], strict=True)):
+        axis = x.dim() - 1 - number
+        start, end = max(-before, 0), x.shape[axis] + min(after, 0)
+        x = x.narrow(axis, start, end - start)
+    return aten.constant_pad_nd(x, [max(size, 0) for size in padding], value)
+
+
+INDEXING = {
+    aten._embedding_bag.default: embedding_bag,
+    aten._embedding_bag_forward_only.default: embedding_bag,
+    aten.index_put.default: index_put,
+    aten.constant_pad_nd.default: constant_pad,
+}

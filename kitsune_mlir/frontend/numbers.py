@@ -1,0 +1,115 @@
+"""Numbers that a model reads from its tensors (`x.item()`, `float(x)`) as tensors without dimensions.
+
+    %n = aten._local_scalar_dense(%x : f32[])
+    %m = operator.mul(%n, 2.0)
+    %y = aten.add.Tensor(%z, %m)
+
+becomes, as Python computes with 64 bits,
+
+    %n = aten._to_copy(%x, dtype = float64)
+    %m = aten.mul.Tensor(%n, 2.0)
+    %y = aten._to_copy(aten.add.Tensor(%z, %m), dtype = the type of %y before)
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+from torch.fx.node import map_arg
+
+from .graph_values import call, convert
+
+aten = torch.ops.aten
+
+_ARITHMETIC = {
+    operator.add: aten.add.Tensor,
+    operator.sub: aten.sub.Tensor,
+    operator.mul: aten.mul.Tensor,
+    operator.truediv: aten.div.Tensor,
+    operator.neg: aten.neg.default,
+    operator.pow: aten.pow.Tensor_Scalar,
+    torch.sym_min: aten.minimum.default,
+    torch.sym_max: aten.maximum.default,
+}
+_FILLS = (aten.full.default, aten.full_like.default, aten.scalar_tensor.default)
+_CHECKS = (aten._assert_scalar.default, aten.sym_constrain_range.default, aten.sym_constrain_range_for_size.default)
+
+
+def numbers_as_tensors(graph: Graph) -> dict[str, Node]:
+    """Rewrites a functional graph of aten operators in place; returned are the tensors by the names of the numbers.
+
+    What is done with a number that a tensor cannot take part in, such as a size, is left as it is.
+    """
+    tensors: dict[Node, Node] = {}
+    unknown: set[Node] = set()  # what is computed from numbers otherwise, as comparisons are
+    for node in list(graph.nodes):
+        if node.target is aten._local_scalar_dense.default:
+            with graph.inserting_before(node):
+                tensors[node] = _read(graph, node)
+        elif node.op == "call_function" and (tensors.keys() | unknown) & set(node.all_input_nodes):
+            if node.target in _CHECKS:
+                graph.erase_node(node)
+            elif isinstance(node.target, torch._ops.OpOverload):
+                _use(graph, node, tensors)
+            elif unknown.isdisjoint(node.all_input_nodes) and node.target in (*_ARITHMETIC, torch.sym_float):
+                with graph.inserting_before(node):
+                    tensors[node] = _arithmetic(graph, node, tensors)
+            else:
+                unknown.add(node)
+    names = {node.name: tensor for node, tensor in tensors.items()}
+    output = graph.output_node()
+    output.args = map_arg(output.args, lambda result: tensors.get(result, result))
+    for node in reversed(graph.nodes):
+        if (node in tensors or node in unknown) and not node.users:
+            graph.erase_node(node)
+    return names
+
+
+def _read(graph: Graph, node: Node) -> Node:
+    source = node.args[0]
+    kind = source.meta["val"].dtype
+    kind = torch.float64 if kind.is_floating_point else kind if kind == torch.bool else torch.int64
+    if source.meta["val"].dim():
+        source = call(graph, aten.view.default, (source, []), node)
+    return convert(graph, source, kind, node)
+
+
+def _arithmetic(graph: Graph, node: Node, tensors: dict[Node, Node]) -> Node:
+    operands = map_arg(node.args, lambda operand: tensors.get(operand, operand))
+    if node.target is torch.sym_float:
+        return convert(graph, operands[0], torch.float64, node)
+    operands = [_beside(graph, operand, operands, node) for operand in operands]
+    made = call(graph, _ARITHMETIC[node.target], tuple(operands), node)
+    is_float = isinstance(node.meta["val"], torch.SymFloat | float)
+    return convert(graph, made, torch.float64 if is_float else torch.int64, node)
+
+
+def _beside(graph: Graph, operand: Any, operands: Any, node: Node) -> Any:
+    """A constant in front of a tensor, or in an operator that takes tensors only, is one too."""
+    if isinstance(operand, Node) or (operand is not operands[0] and node.target not in (torch.sym_min, torch.sym_max)):
+        return operand
+    kind = torch.float64 if isinstance(operand, float) else torch.int64
+    return call(graph, aten.full.default, ([], operand), node, dtype=kind)
+
+
+def _use(graph: Graph, node: Node, tensors: dict[Node, Node]) -> None:
+    """Gives an operator the tensors in place of the numbers, if it, or one of its name, takes them."""
+    before, target = node.meta.get("val"), node.target
+    if not isinstance(before, torch.Tensor) or not node.args:
+        return
+    if "Scalar" in target._overloadname and hasattr(target.overloadpacket, "Tensor"):
+        target = target.overloadpacket.Tensor
+    args, kwargs = map_arg(node.args, lambda operand: tensors.get(operand, operand)), node.kwargs
+    if target in _FILLS and all(isinstance(size, int) for size in before.shape):
+        target, args, kwargs = aten.expand.default, (args[-1], list(before.shape)), {}
+    elif any(
+        isinstance(operand, Node) and operand in tensors and str(argument.type) != "Tensor"
+        for operand, argument in zip(node.args, target._schema.arguments)
+    ) or any(isinstance(operand, Node) and operand in tensors for operand in node.kwargs.values()):
+        return
+    with graph.inserting_before(node):
+        made = call(graph, target, args, node, **kwargs)
+        node.target, node.args, node.kwargs = aten._to_copy.default, (made,), {"dtype": before.dtype}

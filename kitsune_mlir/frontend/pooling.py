@@ -1,0 +1,50 @@
+"""Adaptive max pooling as a maximum over windows that lie side by side.
+
+torch-mlir's own decomposition takes windows of one size, which is wrong wherever the output's size does not divide
+the input's. Here each dimension is pooled alone: output i of m is the maximum of the elements floor(i n / m) to
+ceil((i + 1) n / m) of n. Windows of different sizes are gathered, the shorter ones repeating their last element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def adaptive_max_pool(x: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Pools the last dimensions, as many as there are output sizes. The second result says where each maximum was
+    found, counted among the elements of the pooled dimensions: the first of several equal ones."""
+    places = torch.zeros((), dtype=torch.int64, device=x.device).expand(x.shape)
+    stride: Any = 1  # between neighbours in the dimension that is pooled, among all that are
+    for axis, size in zip(range(x.dim() - 1, -1, -1), reversed(output_size), strict=False):
+        length = x.shape[axis]
+        values, position = _windows(x, axis, size).max(axis + 1)
+        first = _quotient(torch.arange(size, device=x.device) * length, size)
+        inner = _windows(places, axis, size).gather(axis + 1, position.unsqueeze(axis + 1)).squeeze(axis + 1)
+        places = inner + (position + first.view(-1, *[1] * (x.dim() - 1 - axis))) * stride
+        x, stride = values, stride * length
+    return x, places
+
+
+def _windows(x: Tensor, axis: int, size: int) -> Tensor:
+    """`x` with two dimensions in place of `axis`: the windows, and the elements of a window."""
+    length = x.shape[axis]
+    if isinstance(length, int) and length % size == 0:
+        return x.unflatten(axis, (size, length // size))
+    if isinstance(length, int):
+        longest = max(-(-(i + 1) * length // size) - i * length // size for i in range(size))
+    else:
+        longest = (length + size - 1) // size + 1
+    output = torch.arange(size, device=x.device)[:, None]
+    last = _quotient((output + 1) * length + (size - 1), size) - 1
+    elements = torch.minimum(_quotient(output * length, size) + torch.arange(longest, device=x.device), last)
+    picked = x.index_select(axis, elements.reshape(-1))
+    return picked.view(*x.shape[:axis], size, longest, *x.shape[axis + 1 :])
+
+
+def _quotient(x: Tensor, y: int) -> Tensor:
+    """Of numbers that are not negative, for which rounding down is one division."""
+    return torch.div(x, y, rounding_mode="trunc")

@@ -1,0 +1,47 @@
+"""Views that torch's primitives make (`prims.view_of`, `prims.split_dim`, ...) as aten's, which alone torch makes
+functional."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+aten, prims = torch.ops.aten, torch.ops.prims
+
+_RESHAPES = {prims.view_of.default, prims.squeeze.default, prims.split_dim.default, prims.collapse_view.default}
+_VIEWS = {*_RESHAPES, prims.transpose.default, prims.broadcast_in_dim.default}
+
+
+def aten_views(exported: ExportedProgram) -> ExportedProgram:
+    """The program with aten's views; the given one when it has no others."""
+    if not any(_is_ours(node) for node in exported.graph.nodes):
+        return exported
+    exported = copy.deepcopy(exported)
+    for node in exported.graph.nodes:
+        if _is_ours(node):
+            _replace(node)
+    exported.graph_module.recompile()
+    return exported
+
+
+def _is_ours(node: Node) -> bool:
+    return node.op == "call_function" and node.target in _VIEWS
+
+
+def _replace(node: Node) -> None:
+    source, shape = node.args[0], list(node.meta["val"].shape)
+    if node.target is prims.transpose.default:
+        node.target = aten.permute.default
+        return
+    if node.target is prims.broadcast_in_dim.default:
+        kept = node.args[2]
+        ones = [node.args[0].meta["val"].shape[kept.index(d)] if d in kept else 1 for d in range(len(shape))]
+        with node.graph.inserting_before(node):
+            source = node.graph.call_function(aten.view.default, (source, ones))
+            source.meta |= {"stack_trace": node.stack_trace, "val": node.args[0].meta["val"].view(ones)}
+        node.target, node.args = aten.expand.default, (source, shape)
+        return
+    node.target, node.args = aten.view.default, (source, shape)
