@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 from kitsune_mlir import mlir
@@ -10,6 +11,11 @@ from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.program import Program
 
 from .mlir_program import Symbols, program_of
+
+_RIGHT = set(
+    "Cast Concat DequantizeLinear Expand Flatten Gather GatherElements GatherND Identity QuantizeLinear Reshape Shape "
+    "Slice Split Squeeze Tile Transpose Unsqueeze".split()
+)
 
 
 def import_onnx(path: str) -> Program:
@@ -41,7 +47,27 @@ def import_onnx(path: str) -> Program:
         raise UnsupportedError(f"{name}: torch-mlir cannot import the graph: {mlir.first_line(error)}") from error
     graph = info.main_graph
     symbols = {label: _symbols(value) for label, value in graph.input_map.items()}
-    return program_of(module, name, list(graph.input_map), list(graph.output_map), symbols)
+    bytes_ = _uint8(model.graph, name)
+    program = program_of(module, name, list(graph.input_map), list(graph.output_map), symbols)
+    for value in (*program.arguments, *program.outputs):
+        if value.spec.name in bytes_:
+            value.spec = replace(value.spec, dtype="u8")  # linalg's 8-bit integers have no sign to tell it by
+    return program
+
+
+def _uint8(graph: Any, name: str) -> set[str]:
+    """The values of type uint8. Raises UnsupportedError for arithmetic on them: torch-mlir takes them for signed."""
+    from onnx import TensorProto
+
+    types = {value.name: value.type.tensor_type.elem_type for value in (*graph.input, *graph.output, *graph.value_info)}
+    types |= {value.name: value.data_type for value in graph.initializer}
+    found = {label for label, type_ in types.items() if type_ == TensorProto.UINT8}
+    for node in graph.node:
+        if found & set(node.input) and node.op_type not in _RIGHT:
+            raise UnsupportedError(
+                f"{name}: the node '{node.name}' ({node.op_type}) computes with uint8; cast its operands to int32 first"
+            )
+    return found
 
 
 def _symbols(value: Any) -> Symbols:

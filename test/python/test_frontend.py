@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from kitsune_mlir import mlir
-from kitsune_mlir.errors import UserError
+from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.frontend import import_model
 from kitsune_mlir.signature import flatten_inputs, unflatten
 
@@ -137,6 +137,24 @@ def test_pt2_file(tmp_path):
     program = import_model(path)
     assert program.name == "model.pt2"
     assert [argument.kind for argument in program.arguments] == ["parameter", "parameter", "input"]
+
+
+def test_onnx_of_uint8(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    helper, kinds = onnx.helper, onnx.TensorProto
+
+    def saved(node, kind):
+        tensors = [helper.make_tensor_value_info(n, k, [4]) for n, k in (("x", kinds.UINT8), ("y", kind))]
+        model = helper.make_model(
+            helper.make_graph([node], "g", tensors[:1], tensors[1:]), opset_imports=[helper.make_opsetid("", 17)]
+        )
+        onnx.save(model, tmp_path / "m.onnx")
+        return str(tmp_path / "m.onnx")
+
+    program = import_model(saved(helper.make_node("Cast", ["x"], ["y"], to=kinds.FLOAT), kinds.FLOAT))
+    assert program.arguments[0].spec.dtype == "u8" and "uitofp" in str(program.module)
+    with pytest.raises(UnsupportedError, match="'sum' .Add. computes with uint8"):
+        import_model(saved(helper.make_node("Add", ["x", "x"], ["y"], name="sum"), kinds.UINT8))
 
 
 def test_onnx_file(tmp_path):
