@@ -8,7 +8,8 @@ torch-mlir's table is the base. What is different, and why:
 - softmax and attention carry neither max-with-indices nor the f64 chain of torch's safe softmax, and
   grouped-query attention multiplies each key once instead of repeating it;
 - batch norm of a trained model is one scale and one shift a channel;
-- powers by small numbers are products and roots; the tanh of a GELU has the full constant.
+- powers by small numbers are products and roots; the tanh of a GELU has the full constant;
+- what torch-mlir computes otherwise than torch, or not at all, has rules in `arithmetic`, `indexing` and `pooling`.
 """
 
 from __future__ import annotations
