@@ -37,7 +37,7 @@ ROW_SUMS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 NORMS = ("layernorm", "rmsnorm", "batchnorm")
 SAME_WIDTH = (*ACTIVATIONS, *NORMS, "softmax", "log_softmax", "scale", "clamp", "gather", "tied", "f32_norm")
-PAIRS = ("add", "mul", "sub", "mask")
+PAIRS = ("add", "mul", "sub")
 LAST = ("total", "gram")  # sums over the rows: nothing but an output reads them
 ROWS = (0, 1, 2, 7, 16, 63, 64, 65, 100, 127, 128, 129, 200, 1000, 1876, 4096, 12544, 16384, 40000, 100003)
 MOST_WORK = 3e11  # multiply-adds of a net
@@ -108,7 +108,7 @@ def _width(step: Step, widths: list[int]) -> int:
             return step.extra
         case kind if kind in ROW_SUMS:
             return 1
-        case kind if kind in PAIRS:
+        case kind if kind in (*PAIRS, "mask"):
             if 1 not in widths and widths[0] != widths[1]:
                 raise NotANet(f"{step} of {widths} columns")
             return max(widths)

@@ -37,11 +37,11 @@ _CONTRACTED = ("arith.addf", "arith.mulf", "arith.subf")
 
 def simplify(root: ir.Operation) -> None:
     """Rewrites, in place, what is marked under `root`."""
-    for op in _marked_scalars(root, "math.erf"):
-        _gelu(op)
     for op in _marked_scalars(root, "arith.divf"):
         with op.context, op.location, ir.InsertionPoint(op):
             _divide(op)
+    for op in _marked_scalars(root, "math.erf"):  # of products: a GELU may also divide by the root of 2
+        _gelu(op)
     for op in _marked_scalars(root, "arith.mulf"):
         with op.context, op.location, ir.InsertionPoint(op):
             _multiply(op)

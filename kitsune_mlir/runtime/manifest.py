@@ -87,6 +87,7 @@ _PLAN = {
     "predicted_us": NUMBER,
     "kernels": [_KERNEL],
     "declined": [dict.fromkeys(("operator", "reason", "location"), TEXT)],
+    "cuts?": [dict.fromkeys(("pipeline", "reason"), TEXT)],
     "matmul_precision?": TEXT,
     "dynamic_size?": SIZE,
 }

@@ -32,6 +32,13 @@ def test_a_loaded_model_gives_the_same_results_and_plan(compiled, saved):
     assert loaded.targets == ("cpu",)
 
 
+def test_a_plan_says_where_a_pipeline_is_cut(tmp_path):
+    model = torch.nn.Sequential(torch.nn.Linear(64, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 1024)).bfloat16()
+    compiled = kitsune_mlir.compile(model, (torch.randn(100, 64).bfloat16(),), target="sm_90a")
+    loaded = kitsune_mlir.load(compiled.save(tmp_path / "cut.kitsune"))
+    assert loaded.plan["cuts"] == compiled.plan["cuts"] and "not in one kernel" in loaded.report()
+
+
 def test_saving_again_gives_an_equal_file(saved, tmp_path):
     again = kitsune_mlir.load(saved).save(tmp_path / "again.kitsune")
     with zipfile.ZipFile(saved) as a, zipfile.ZipFile(again) as b:

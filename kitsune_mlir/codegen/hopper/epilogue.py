@@ -137,7 +137,8 @@ def element_at(evaluator: Evaluator, value: ir.Value, lanes: Lanes, block: int, 
     width = prod(shape[1:])
     x = evaluator(value, [lanes.rows[h], *unflatten(column, shape[1:])])
     if device.is_less(column, width) is not True:
-        x = arith.select(device.less(column, width), x, arith.constant(x.type, 0.0))
+        zero = arith.constant(x.type, 0 if isinstance(x.type, ir.IntegerType) else 0.0)
+        x = arith.select(device.less(column, width), x, zero)
     return x
 
 

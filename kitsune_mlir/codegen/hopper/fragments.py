@@ -94,6 +94,8 @@ class Fragment:
         """Has f32 elements kept as they are: LLVM would make a sum with one, where that is a product, a single
         instruction, and keep both factors for it."""
         for place, x in self.values.items():
+            if not isinstance(x.type, ir.F32Type):
+                continue
             self.values[place] = device.assembly("mov.b32 $0, $1;", "=f,f", [x], x.type)
 
     @property
