@@ -65,10 +65,6 @@ FORMS: dict[str, Callable[[], tuple[nn.Module, tuple[Tensor, ...]]]] = {
         ),
         rows(64),
     ),
-    "a computed bool a row": lambda: (
-        Form(lambda f, g, h, x: h(torch.where(g(x) > 0, torch.relu(f(x)), 0.5)), (64, 64), (64, 1), (64, 32)),
-        rows(64),
-    ),
     "gated halves": lambda: (
         Form(lambda f, g, x: g((h := f(x))[:, :64] * torch.sigmoid(h[:, 64:])), (64, 128), (64, 32)),
         rows(64),
