@@ -181,7 +181,7 @@ class PairedMemory(Memory):
     ):
         super().__init__(pointer, element, shape, stride)
         self._lanes = lanes
-        self._read: dict[object, ir.Value] = {}
+        self._read: dict[tuple[ir.Block, Int, Int], ir.Value] = {}
 
     def load(self, index: Sequence[Int]) -> ir.Value:
         if not self.shape:
@@ -203,13 +203,13 @@ class PairedMemory(Memory):
             column = device.least(column, width - 1)
         elif inside is False:
             column = width - 1
-        key = (hash(ir.InsertionPoint.current.block), hash(row), hash(column))
+        key = (ir.InsertionPoint.current.block, row, column)  # itself: in Python -1 and -2 have one hash
         if key not in self._read:
             e = column.constant % 2 if isinstance(column, Offset) else 0
             if self._pairs(column, width):
                 pair = self._load_pair(row, device.sub(column, e))
                 for i in (0, 1):
-                    self._read[(*key[:2], hash(device.add(column, i - e)))] = pair[i]
+                    self._read[(*key[:2], device.add(column, i - e))] = pair[i]
             else:
                 self._read[key] = self._widen(device.load(self.place(row, column), storage_type(self.element)))
         return self._read[key]

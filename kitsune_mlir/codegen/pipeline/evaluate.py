@@ -27,7 +27,7 @@ class Evaluator:
 
     def __init__(self, memories: dict[int, Memory]):
         self.memories = memories
-        self._known: dict[tuple[int, tuple[int, ...]], ir.Value] = {}
+        self._known: dict[tuple[int, tuple[tuple[str, Int], ...]], ir.Value] = {}
 
     def know(self, value: ir.Value, index: Sequence[Int], element: ir.Value) -> None:
         """Says what an element is: an accumulator in a register."""
@@ -201,5 +201,6 @@ def _reshaped(index: Sequence[Int], shape: Sequence[int], source: Sequence[int])
     return [index[0], *found]
 
 
-def _key(index: Sequence[Int]) -> tuple[tuple[str, int], ...]:
-    return tuple(("n", i) if isinstance(i, int) else ("v", hash(i)) for i in index)
+def _key(index: Sequence[Int]) -> tuple[tuple[str, Int], ...]:
+    """An index as a key of a map. Not by its hash: in Python those of -1 and of -2 are one."""
+    return tuple(("n" if isinstance(i, int) else "v", i) for i in index)
