@@ -7,7 +7,8 @@ row reductions, what several operators need) stands in `memories`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 
 from kitsune_mlir import rows
@@ -21,11 +22,22 @@ from .memory import Memory, compute_type, element_of, shape_of
 _CASTS = ("arith.extf", "arith.truncf")
 
 
+@dataclass(frozen=True)
+class Recomputed:
+    """In a tile's place among the memories: it is stored later, in these 16-bit elements. Who reads it before computes it
+    again, rounded as it will be stored: the deviations of numbers from their mean must not be those of others."""
+
+    element: ir.Type
+
+    def rounded(self, x: ir.Value) -> ir.Value:
+        return arith.extf(x.type, arith.truncf(self.element, x))
+
+
 class Evaluator:
     """Elements of one loop nest. A nest's code asks at indices that are SSA values or numbers; asking twice
     for one element computes it once within a region."""
 
-    def __init__(self, memories: dict[int, Memory]):
+    def __init__(self, memories: Mapping[int, Memory | Recomputed]):
         self.memories = memories
         self._known: dict[tuple[int, tuple[tuple[str, Int], ...]], ir.Value] = {}
 
@@ -47,8 +59,12 @@ class Evaluator:
         return self._known[key]
 
     def _compute(self, value: ir.Value, index: list[Int]) -> ir.Value:
-        if (memory := self.memories.get(hash(value))) is not None:
-            return memory.load(index)
+        memory = self.memories.get(hash(value))
+        if isinstance(memory, Recomputed):
+            return memory.rounded(self._anew(value, index))
+        return self._anew(value, index) if memory is None else memory.load(index)
+
+    def _anew(self, value: ir.Value, index: list[Int]) -> ir.Value:
         op = rows.producer(value)
         if op is None:
             raise UnsupportedError("a stage reads a value that no kernel argument gives")

@@ -11,7 +11,8 @@ from kitsune_mlir.mlir import arith, ir
 from kitsune_mlir.traffic import element_bytes
 
 from . import arena, device, loops, products
-from .memory import Memory, element_of, shape_of
+from .evaluate import Recomputed
+from .memory import Memory, compute_type, element_of, shape_of
 from .nests import MAP, PRODUCT, Nest, StageNests, kitsune_label
 from .ring import Ring
 
@@ -63,7 +64,7 @@ class Role:
 
     def emit(self, tile: ir.Value, valid: ir.Value, row: ir.Value, around: Surroundings) -> None:
         """Code for row tile number `tile`, whose first row is `row` (i64) and which has `valid` rows."""
-        memories: dict[int, Memory] = {}
+        memories: dict[int, Memory | Recomputed] = {}
         alias = _alias(self.stages, self.on_chip)
         for stage, stage_nests in zip(self.stages, self.nests):
             with stage.operation.location:
@@ -79,6 +80,9 @@ class Role:
         for value in stage.residents:
             place.memories[hash(value)] = _whole(place.around.pointers[hash(value)], value)
         rings_out = [r for put in stage.puts if (r := place.around.rings.get(kitsune_label(put.operands[0])))]
+        for nest in nests:
+            if nest.kind == MAP and nest.local and compute_type(element := element_of(nest.value)) != element:
+                place.memories[hash(nest.value)] = Recomputed(element)
         for ring in rings_out:
             ring.wait_empty(place.tile)
         for nest in nests:
@@ -92,6 +96,8 @@ class Role:
                 ring.release(place.tile)
 
     def _nest(self, nest: Nest, place: _Place) -> None:
+        if isinstance(place.memories.get(hash(nest.value)), Recomputed):
+            del place.memories[hash(nest.value)]
         targets: list[list[Memory]] = []
         for value in nest.values:
             local = self._local(value, place.around.shared) if nest.local else None
@@ -164,7 +170,7 @@ class _Place:
     valid: ir.Value
     row: ir.Value
     around: Surroundings
-    memories: dict[int, Memory]
+    memories: dict[int, Memory | Recomputed]
     alias: dict[int, int]
 
     def get(self, get: kitsune.GetOp) -> None:
