@@ -33,6 +33,7 @@ from .gpu_kernel import (
 from .gpu_reduction import Combiner, combiners
 
 BLOCK = 4  # rows and columns of a matrix product that one thread or warp computes together
+PART = 128  # numbers that are summed one by one before they are added to the others
 FILL = 4096  # thread blocks' worth of results from which on that still leaves work for every SM
 
 Blocking = dict[int, int]  # points computed together, by loop
@@ -53,7 +54,7 @@ def lower_generic(op: ir.Operation, kernels: Kernels, fills: Fills) -> None:
     else:
         per_block = THREADS
         block = _blocking(generic, FILL * per_block)
-        kernel = _thread_kernel(generic, kernels, initial, block)
+        kernel = _thread_kernel(generic, kernels, initial, joined, block)
     with op.context, op.location, ir.InsertionPoint(op):
         launch = kernel.launch(ceildiv(_items(generic, block, lambda value: value), per_block))
     filled = generic.fill_value()
@@ -78,7 +79,9 @@ def _is_long(generic: Generic) -> bool:
     return not isinstance(length, int) or length >= WARP
 
 
-def _thread_kernel(generic: Generic, kernels: Kernels, initial: list[ir.Value | None], block: Blocking) -> Kernel:
+def _thread_kernel(
+    generic: Generic, kernels: Kernels, initial: list[ir.Value | None], joined: list[Combiner] | None, block: Blocking
+) -> Kernel:
     kernel = Kernel(kernels, generic.op, generic.label())
     with kernel.body():
         index = linear_id(THREADS)
@@ -89,7 +92,8 @@ def _thread_kernel(generic: Generic, kernels: Kernels, initial: list[ir.Value | 
                 for point in points
                 for i in range(len(generic.outputs))
             ]
-            found = _reduce(generic, kernel, [point.dims for point in points], generic.reduction, starts)
+            combine = joined and joined * len(points)
+            found = _reduce(generic, kernel, [point.dims for point in points], generic.reduction, starts, None, combine)
             _store(generic, kernel, points, found)
     return kernel
 
@@ -106,7 +110,8 @@ def _warp_kernel(
             points = _points(generic, block, kernel, index)
             combine = joined * len(points)
             neutral = [combiner.neutral() for combiner in combine]
-            partial = _reduce(generic, kernel, [point.dims for point in points], generic.reduction, neutral, lane)
+            dims = [point.dims for point in points]
+            partial = _reduce(generic, kernel, dims, generic.reduction, neutral, lane, combine)
             total = [combiner.across_warp(part) for combiner, part in zip(combine, partial, strict=True)]
             with only_if(lane, 1):
                 starts = [
@@ -209,9 +214,10 @@ def _reduce(
     loops: Sequence[int],
     state: list[ir.Value | None],
     lane: ir.Value | None = None,
+    combine: Sequence[Combiner] | None = None,
 ) -> list[ir.Value]:
     """The outputs at each point after the loops in `loops`, from the state before them, one point after the
-    other; `lane` strides the last loop."""
+    other; `lane` strides the last loop. Where outputs are joined by `combine`, long sums of f32 are summed in parts."""
     if not loops:
         outs = len(generic.outputs)
         parts = [state[k * outs : (k + 1) * outs] for k in range(len(points))]
@@ -220,19 +226,36 @@ def _reduce(
             for dims, part in zip(points, parts, strict=True)
             for value in _clone_body(generic, kernel, dims, part)
         ]
-    striding = lane is not None and len(loops) == 1
-    step = WARP if striding else 1
-    start = lane if striding else as_value(0)
-    carried = [value for value in state if value is not None]
-    loop = scf.ForOp(start, as_value(generic.size(loops[0], kernel.inside)), as_value(step), carried)
-    with ir.InsertionPoint(loop.body):
-        values = iter(loop.inner_iter_args)
-        inner = [None if value is None else next(values) for value in state]
-        entered = [{**dims, loops[0]: loop.induction_variable} for dims in points]
-        found = _reduce(generic, kernel, entered, loops[1:], inner, lane)
-        scf.yield_([new for new, old in zip(found, state, strict=True) if old is not None])
-    results = iter(loop.results)
-    return [new if old is None else next(results) for new, old in zip(found, state, strict=True)]
+    step = WARP if lane is not None and len(loops) == 1 else 1
+    start = lane if lane is not None and len(loops) == 1 else as_value(0)
+    size = generic.size(loops[0], kernel.inside)
+
+    def over(first: ir.Value, last: ir.Value, before: list[ir.Value | None]) -> list[ir.Value]:
+        loop = scf.ForOp(first, last, as_value(step), [value for value in before if value is not None])
+        with ir.InsertionPoint(loop.body):
+            values = iter(loop.inner_iter_args)
+            inner = [None if value is None else next(values) for value in before]
+            entered = [{**dims, loops[0]: loop.induction_variable} for dims in points]
+            found = _reduce(generic, kernel, entered, loops[1:], inner, lane, combine)
+            scf.yield_([new for new, old in zip(found, before, strict=True) if old is not None])
+        results = iter(loop.results)
+        return [new if old is None else next(results) for new, old in zip(found, before, strict=True)]
+
+    if len(loops) > 1 or combine is None or not _is_rounded(combine, size, step):
+        return over(start, as_value(size), state)
+    parts = scf.ForOp(start, as_value(size), as_value(PART * step), state)
+    with ir.InsertionPoint(parts.body):
+        first = parts.induction_variable
+        last = arith.minui(arith.addi(first, as_value(PART * step)), as_value(size))
+        found = over(first, last, [one.neutral() for one in combine])
+        scf.yield_([one.join(a, b) for one, a, b in zip(combine, parts.inner_iter_args, found, strict=True)])
+    return list(parts.results)
+
+
+def _is_rounded(combine: Sequence[Combiner], size: Size, step: int) -> bool:
+    """Whether a loop of so many turns adds up numbers of f32 one by one, each sum a little off."""
+    long = not isinstance(size, int) or size > 2 * PART * step
+    return long and all(one.name == "arith.addf" for one in combine)
 
 
 def _clone_body(

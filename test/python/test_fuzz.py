@@ -34,6 +34,25 @@ ONCE_FAILED = {
         ),
         (10,),
     ),
+    "columns of a tile before the first, -1 and -2, were taken for one": Net(
+        60, "bf16", (64,), (Step("linear", (0,), 1536), Step("linear", (0,), 10, 1), Step("concat", (1, 2, 1))), (3,)
+    ),
+    "a mean was of numbers that were not rounded yet": Net(
+        1,
+        "bf16",
+        (160,),
+        (
+            Step("linear", (0,), 416),
+            Step("slice", (0,), 147, 1),
+            Step("mask", (0, 2)),
+            Step("slice", (1,), 236, 1),
+            Step("sub", (3, 4)),
+            Step("layernorm", (5,)),
+            Step("linear", (6,), 1, 1),
+            Step("add", (5, 7)),
+        ),
+        (8,),
+    ),
     "flags that a product's epilogue makes had zeros of floats": Net(
         130, "bf16", (64,), (Step("linear", (0,), 64, 1), Step("linear", (1,), 1, 1), Step("mask", (1, 2))), (3,)
     ),

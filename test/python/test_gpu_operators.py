@@ -125,3 +125,17 @@ def test_products_of_blocks(name, least, monkeypatch):
     assert len(mlir.walk(kernel, "arith.mulf")) == (16 if blocked else 1)
     runner, _ = runner_of(program, section)
     check(program, runner, args, function(*args), 1e-5)
+
+
+class Sums(torch.nn.Module):
+    def forward(self, x):
+        return x.sum(0), x.sum(1), (x * x).mean()
+
+
+@pytest.mark.parametrize("shape", [(3000, 5), (5, 3000)])
+def test_long_sums_of_f32_are_summed_in_parts(shape):
+    torch.manual_seed(0)
+    x = torch.rand(shape)
+    program, section = compiled(Sums(), (x,))
+    runner, _ = runner_of(program, section)
+    check(program, runner, (x,), tuple(value.float() for value in Sums()(x.double())), 3e-7)

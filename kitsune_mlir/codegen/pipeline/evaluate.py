@@ -24,8 +24,8 @@ _CASTS = ("arith.extf", "arith.truncf")
 
 @dataclass(frozen=True)
 class Recomputed:
-    """In a tile's place among the memories: it is stored later, in these 16-bit elements. Who reads it before computes it
-    again, rounded as it will be stored: the deviations of numbers from their mean must not be those of others."""
+    """In a tile's place among the memories: it is stored later, in these 16-bit elements. Who reads it before computes
+    it again, rounded as it will be stored: a mean, say, of the numbers that deviations from it are taken of."""
 
     element: ir.Type
 
