@@ -35,7 +35,7 @@ ONCE_FAILED = {
         (10,),
     ),
     "columns of a tile before the first, -1 and -2, were taken for one": Net(
-        60, "bf16", (64,), (Step("linear", (0,), 1536), Step("linear", (0,), 10, 1), Step("concat", (1, 2, 1))), (3,)
+        60, "bf16", (1024,), (Step("linear", (0,), 1536), Step("linear", (0,), 10, 1), Step("concat", (1, 2, 1))), (3,)
     ),
     "a mean was of numbers that were not rounded yet": Net(
         1,
