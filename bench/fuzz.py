@@ -32,7 +32,7 @@ from random_nets import Net, arguments, build, draw, is_net, smaller  # noqa: E4
 from workers import Lost, Worker, each  # noqa: E402
 
 FLOOR = {"f32": 5e-6, "bf16": 4e-3, "f16": 5e-4}  # errors below are never wrong: about a rounding of the result
-HIGH_FLOOR = 5e-4  # f32 whose products are of tf32
+HIGH_FLOOR = 2e-3  # f32 whose products are of tf32, several after one another; a CPU's torch has none
 SIMULATED_ROWS, SIMULATED_SMS = 400, 4
 COMPILE_SECONDS, RUN_SECONDS = 180.0, 40.0
 RIGHT = "right"
@@ -48,6 +48,7 @@ class Task:
     target: str
     timed: bool = False
     launches: int = 2  # in the simulator; the second finds what the first left
+    times: float = 2.0  # torch's own error that ours may be
 
 
 @dataclass
@@ -262,7 +263,7 @@ def _compare(found: Found, module: Any, args: Any, results: Any) -> None:
         error, torch_error = _error(a, c), _error(b, c)
         if error >= found.error:
             found.error, found.torch_error = error, torch_error
-        if not error <= max(2 * torch_error, floor):
+        if not error <= max(found.task.times * torch_error, floor):
             found.verdict, found.error, found.torch_error = "wrong", error, torch_error
             return
 

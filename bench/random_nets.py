@@ -439,7 +439,7 @@ def smaller(net: Net) -> Iterator[Net]:
     first = len(net.inputs)
     if len(net.outputs) > 1:
         for output in net.outputs:
-            yield replace(net, outputs=(output,), joined=False)
+            yield pruned(replace(net, outputs=(output,), joined=False))
     for rows in (1, 129, net.rows // 2):
         if 0 <= rows < net.rows:
             yield replace(net, rows=rows, tokens=0)

@@ -65,7 +65,7 @@ def target(tmp_path_factory):
 
 
 def check(net, seed, target):
-    found = fuzz.simulate(fuzz.Task(net, seed, "", target, launches=1))
+    found = fuzz.simulate(fuzz.Task(net, seed, "", target, launches=1, times=3.0))  # one sample of few numbers is noisy
     assert found.verdict == fuzz.RIGHT, f"python bench/fuzz.py --simulate --shrink {seed}\n{fuzz._line(found)}"
 
 
@@ -94,7 +94,8 @@ def test_a_seed_is_one_net():
 
 def test_smaller_nets_end_at_the_cause():
     """What fails because of one step alone is shrunk to that step."""
-    net = next(net for net in map(random_nets.draw, range(1000)) if _fails(net) and len(net.steps) > 12)
+    nets = (random_nets.pruned(random_nets.draw(seed)) for seed in range(1000))
+    net = next(net for net in nets if _fails(net) and len(net.steps) > 12)
     found = fuzz.Found(fuzz.Task(net, 0, "", ""), "wrong")
     least = fuzz.shrink(found, lambda one: fuzz.Found(fuzz.Task(one, 0, "", ""), "wrong" if _fails(one) else "right"))
     assert _fails(least.task.net) and len(least.task.net.steps) == 1 and least.task.net.rows <= 1

@@ -82,7 +82,7 @@ class Role:
         rings_out = [r for put in stage.puts if (r := place.around.rings.get(kitsune_label(put.operands[0])))]
         for nest in nests:
             if nest.kind == MAP and nest.local and compute_type(element := element_of(nest.value)) != element:
-                place.memories[hash(nest.value)] = Recomputed(element)
+                place.memories.setdefault(hash(nest.value), Recomputed(element))
         for ring in rings_out:
             ring.wait_empty(place.tile)
         for nest in nests:
