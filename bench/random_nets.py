@@ -393,7 +393,7 @@ def draw(seed: int, most_rows: int | None = None) -> Net:
     d.inputs = [d.width() for _ in range(r.choice((1, 1, 1, 2, 2, 3)))]
     d.widths, d.left = list(d.inputs), MOST_WORK / max(rows, 1000)
     if most_rows is not None:
-        d.left = min(d.left, 3e5)  # simulated multiply-adds take time
+        d.left = min(d.left, 1.5e5)  # simulated multiply-adds take time
     x = 0
     for block in r.choices(*zip(*BLOCKS), k=r.randint(1, 5)):
         if max(d.widths) * max(rows, 1) > MOST_ELEMENTS:
