@@ -328,7 +328,13 @@ def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any 
     return aten.index_put(_working(x), where, _working(source), accumulate=True).to(x.dtype)
 
 
+def empty(size: Sequence[int], *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Tensor:
+    """Zeros: whatever is there will do. torch leaves such tensors where fused operators had results nobody uses."""
+    return torch.full(size, 0, dtype=dtype or torch.get_default_dtype(), device=device)
+
+
 _OWN: Table = {
+    aten.empty.memory_format: empty,
     aten._softmax.default: softmax,
     aten._log_softmax.default: log_softmax,
     aten.scaled_dot_product_attention.default: attention,
