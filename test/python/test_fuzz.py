@@ -53,6 +53,23 @@ ONCE_FAILED = {
         ),
         (8,),
     ),
+    "equal layers took a tile from shared memory and left theirs in registers": Net(
+        1,
+        "f32",
+        (52,),
+        (
+            Step("linear", (0,), 128, 1),
+            Step("silu", (1,)),
+            Step("linear", (2,), 128, 1),
+            Step("mish", (3,)),
+            Step("linear", (4,), 128, 1),
+            Step("mish", (5,)),
+            Step("linear", (6,), 4),
+            Step("concat", (7, 6, 6)),
+            Step("linear", (8,), 38, 1),
+        ),
+        (9,),
+    ),
     "flags that a product's epilogue makes had zeros of floats": Net(
         130, "bf16", (64,), (Step("linear", (0,), 64, 1), Step("linear", (1,), 1, 1), Step("mask", (1, 2))), (3,)
     ),

@@ -60,14 +60,14 @@ def choose(blocks: Sequence, pieces: int) -> dict[int, int]:
     wide."""
     order: list[list[int]] = []  # of products: the tiles read
     made: dict[int, tuple[int, ir.Value]] = {}  # tile -> products before it, value
-    looped: set[int] = set()
+    loops: set[tuple[int, int]] = set()  # of equal stages: the tile that the first takes, and that which each leaves
     for step in steps(blocks):
         if step.nest.kind == PRODUCT:
             order.append(step.operands())
         if step.nest.kind != REDUCTION and is_held(step.nest):
             made[hash(step.nest.value)] = len(order), step.nest.value
         if len(step.block.stages) > 1:
-            looped |= {*step.got.values(), hash(step.block.stage.puts[0].operands[1])}
+            loops |= {(got, hash(step.block.stage.puts[0].operands[1])) for got in step.got.values()}
     found: dict[int, int] = {}
     wide: dict[int, int] = {}
     taken: dict[int, int] = {}  # boxes of wide tiles, by the product that reads them
@@ -81,9 +81,13 @@ def choose(blocks: Sequence, pieces: int) -> dict[int, int]:
         if nbytes > most and readers == [before]:
             wide[key] = taken.get(before, 0)
             taken[before] = wide[key] + boxes
-        elif nbytes <= MOST_BYTES and readers and readers != [before] and key not in looped:
+        elif nbytes <= MOST_BYTES and readers and readers != [before] and not any(key in ends for ends in loops):
             found[key] = box
             box += boxes
+    for taken_up, left in loops:  # in the same boxes, or neither in any
+        if (taken_up in wide) != (left in wide):
+            wide.pop(taken_up, None)
+            wide.pop(left, None)
     return found | {key: box + at for key, at in wide.items()}
 
 
