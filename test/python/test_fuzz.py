@@ -70,6 +70,9 @@ ONCE_FAILED = {
         ),
         (9,),
     ),
+    "k was split over more CTAs than the GPU has SMs": Net(
+        7, "bf16", (2048,), (Step("linear", (0,), 52, 1), Step("square", (1,))), (2,)
+    ),
     "flags that a product's epilogue makes had zeros of floats": Net(
         130, "bf16", (64,), (Step("linear", (0,), 64, 1), Step("linear", (1,), 1, 1), Step("mask", (1, 2))), (3,)
     ),

@@ -220,7 +220,7 @@ class Program:
         if not may or self._row_tiles is None:
             return (1,)
         k = shape_of(nest.op.operands[0])[1]
-        return tuple(split for split in SPLITS if split == 1 or split * 2 * CHUNK <= k)
+        return tuple(split for split in SPLITS if split == 1 or split * 2 * CHUNK <= k and split <= self._sms)
 
     def _packed_segments(self, op: ir.Operation, columns: int) -> list[Segment]:
         """Of a product of f32 elements, and how its weight is laid out for it. In full precision a product a kernel is
