@@ -60,7 +60,7 @@ class Case:
             ]
 
     def types(self) -> list[torch.dtype]:
-        """Of the results."""
+        """The element types of the results."""
         with torch.no_grad():
             return [value.dtype for value in _listed(self.function(*self.args))]
 

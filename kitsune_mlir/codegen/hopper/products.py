@@ -61,6 +61,8 @@ class Products:
             self._summed(product, ready)
         else:
             self._unrolled(product, operands, ready)
+        if product.passes == 1:
+            self._free_exchange(product)
 
     def _unrolled(self, product: Product, operands: list[Operand], ready: Ready) -> None:
         turns, used = product.turns(), None
@@ -90,8 +92,6 @@ class Products:
             self._end(ended, sums[ended], 0, ready)
         assert used is not None
         self.rings.release(used, self._boxes)
-        if product.passes == 1:
-            self._free_exchange(product)
 
     def _free_exchange(self, product: Product) -> None:
         """Tells the other CTAs of the cluster that they may send their next tiles: the product that is the last to read
@@ -221,8 +221,6 @@ class Products:
                 total = wgmma.add(total, added)
         self.free[0] = partial(list, added)
         ready(0, total)
-        if product.passes == 1:
-            self._free_exchange(product)
 
     def _exact_loop(
         self, product: Product, segment: Segment, chunks: int, added: Sums, total: Sums
