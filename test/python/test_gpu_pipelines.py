@@ -70,8 +70,7 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("dtype", BOUNDS, ids=["f32", "bf16"])
+@pytest.mark.parametrize("dtype, shape", list(zip(BOUNDS, SHAPES)), ids=["f32-fused", "bf16-spatial"])
 @pytest.mark.parametrize("name", MODELS)
 def test_agrees_with_torch(name, dtype, shape, small_gpu):
     """Twice, so that the second run finds what the first left in the workspace."""

@@ -40,8 +40,7 @@ def needs_ptxas():
         pytest.skip("there is no ptxas")
 
 
-@pytest.mark.parametrize("shape", ["auto", "spatial"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
+@pytest.mark.parametrize("dtype, shape", [(torch.float32, "auto"), (torch.bfloat16, "spatial")], ids=str)
 @pytest.mark.parametrize("name", MODELS)
 def test_assembles(name, dtype, shape):
     for label, kernel in assembled(name, dtype, "sm_90a", shape).items():

@@ -32,6 +32,16 @@ def check(function, *args, tolerance=0.0, calls=(), **options):
             torch.testing.assert_close(value, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
+def test_nearest_upsampling_to_any_size():
+    """Called with its sizes, which need not divide, and with scales besides."""
+    upsample = torch.ops.aten.upsample_nearest2d
+
+    def sizes(x):
+        return [upsample(x, size) for size in ([7, 9], [3, 2], [8, 12])], upsample(x, [7, 9], 1.75, 1.5)
+
+    check(sizes, torch.randn(1, 2, 4, 6))
+
+
 def test_adaptive_max_pooling():
     sizes = [((5, 8), (2, 3)), ((6, 3), (3, 5))]
     images = [torch.randn(1, 2, *size) for size, _ in sizes]

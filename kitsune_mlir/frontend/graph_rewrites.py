@@ -1,5 +1,7 @@
-"""Views that torch's primitives make (`prims.view_of`, `prims.split_dim`, ...) as aten's, which alone torch makes
-functional."""
+"""Operators of an exported graph that become others before it is taken apart: views that torch's primitives make
+(`prims.view_of`, `prims.split_dim`, ...) become aten's, which alone torch makes functional; nearest upsampling with its
+sizes as the model's own call has it becomes what `interpolate` is exported as, for torch-mlir has the rows of the
+former wrong where sizes do not divide."""
 
 from __future__ import annotations
 
@@ -12,11 +14,16 @@ from torch.fx import Node
 aten, prims = torch.ops.aten, torch.ops.prims
 
 _RESHAPES = {prims.view_of.default, prims.squeeze.default, prims.split_dim.default, prims.collapse_view.default}
-_VIEWS = {*_RESHAPES, prims.transpose.default, prims.broadcast_in_dim.default}
+_REWRITTEN = {
+    *_RESHAPES,
+    prims.transpose.default,
+    prims.broadcast_in_dim.default,
+    aten.upsample_nearest2d.default,
+}
 
 
-def aten_views(exported: ExportedProgram) -> ExportedProgram:
-    """The program with aten's views; the given one when it has no others."""
+def rewritten(exported: ExportedProgram) -> ExportedProgram:
+    """The program with other operators in their place; the given one when it has none of them."""
     if not any(_is_ours(node) for node in exported.graph.nodes):
         return exported
     exported = copy.deepcopy(exported)
@@ -28,11 +35,17 @@ def aten_views(exported: ExportedProgram) -> ExportedProgram:
 
 
 def _is_ours(node: Node) -> bool:
-    return node.op == "call_function" and node.target in _VIEWS
+    return node.op == "call_function" and node.target in _REWRITTEN
 
 
 def _replace(node: Node) -> None:
     source, shape = node.args[0], list(node.meta["val"].shape)
+    if node.target is aten.upsample_nearest2d.default:
+        size, *scales = node.args[1:]
+        given = None not in (scales or [None])
+        node.args = (source, None if given else size, scales if given else None)
+        node.target = aten.upsample_nearest2d.vec
+        return
     if node.target is prims.transpose.default:
         node.target = aten.permute.default
         return
