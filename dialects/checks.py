@@ -88,9 +88,9 @@ def verify_endpoint(op, tile: ir.Type) -> bool:
     return stands_in(op, "kitsune.stage")
 
 
-def defined_by(value: ir.Value, name: str) -> bool:
-    """Whether an operation of that name, not a block argument, makes the value."""
-    return isinstance(value.owner, ir.Operation | ir.OpView) and value.owner.operation.name == name
+def defined_by(value: ir.Value, *names: str) -> bool:
+    """Whether an operation of one of these names, not a block argument, makes the value."""
+    return isinstance(value.owner, ir.Operation | ir.OpView) and value.owner.operation.name in names
 
 
 def verify_result(result: ResultOp, stores: list[StoreOp], count: int | None) -> bool:

@@ -56,6 +56,7 @@ from .checks import (
     verify_result,
     verify_rows,
 )
+from .schedule import KernelOp
 from .tiles import AccumulateOp, GetOp, LoadOp, PutOp, ReduceOp, StoreOp
 from .types import Kitsune, Outputs, Ring, ring_type  # noqa: F401  (part of the dialect)
 
@@ -348,8 +349,8 @@ class ResultOp(Kitsune.Operation, name="result", traits=[ext.Pure]):
         return next((store for store in stores if store.position == self.position), None)
 
     def verify_region_invariants(self) -> bool:
-        if not defined_by(self.operands[0], PipelineOp.OPERATION_NAME):
-            return fail(self, "takes its operand straight from a kitsune.pipeline")
+        if not defined_by(self.operands[0], PipelineOp.OPERATION_NAME, KernelOp.OPERATION_NAME):
+            return fail(self, "takes its operand straight from a kitsune.pipeline or a kitsune.kernel")
         return check_integer(self, "index", 0)
 
 

@@ -27,6 +27,22 @@ class Ring(Kitsune.Type, name="ring"):
         return ir.IntegerAttr(self.depth).value
 
 
+class Slot(Kitsune.Type, name="slot"):
+    """`!kitsune.slot<TILE>`: an open slot of a ring in shared memory."""
+
+    elem: ir.TypeAttr
+
+
+class Acc(Kitsune.Type, name="acc"):
+    """`!kitsune.acc<TILE>`: sums of products, which may still be in flight."""
+
+    elem: ir.TypeAttr
+
+
+class Token(Kitsune.Type, name="token"):
+    """`!kitsune.token`: asynchronous work that was begun."""
+
+
 class Outputs(Kitsune.Type, name="outputs"):
     """`!kitsune.outputs`: all that a pipeline computes; `kitsune.result` takes one tensor out of it."""
 

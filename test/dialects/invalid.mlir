@@ -868,7 +868,7 @@ func.func @outputs_used_otherwise(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
 
 // kitsune.result
 func.func @result_of_an_argument(%o: !kitsune.outputs) {
-  // expected-error@+1 {{'kitsune.result' op takes its operand straight from a kitsune.pipeline}}
+  // expected-error@+1 {{'kitsune.result' op takes its operand straight from a kitsune.pipeline or a kitsune.kernel}}
   %y = "kitsune.result"(%o) {index = 0 : i64} : (!kitsune.outputs) -> tensor<64x8xf32>
   return
 }

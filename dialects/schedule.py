@@ -1,0 +1,436 @@
+"""The schedule level: what runs on a GPU, in order. A kernel holds rings and agents; an agent's body is its program.
+
+    "kitsune.kernel"() ({
+      %lo, %hi, %step = "kitsune.tiles"(%m, %n) {tile = array<i64: 128, 128>} : (index, index) -> (index, index, index)
+      %x = "kitsune.alloc_ring"() {box = "rows", share = "split", space = "smem", sym_name = "left"} : () -> !x
+      "kitsune.agent"() ({                              // a thread that feeds the ring
+        scf.for %t = %lo to %hi step %step {
+          ...
+          %s = "kitsune.acquire"(%x) : (!x) -> !slot
+          %d = "kitsune.copy"(%A, %s, %i, %k) {dims = array<i64: 0, 1>, engine = "tma"} : ...
+          "kitsune.commit"(%s, %d) : (!slot, !kitsune.token) -> ()
+
+What is decided about a kernel stands here, and nothing that can be derived: no counts of arrivals or bytes, no parities,
+no fences, no numbers of outstanding products. A *slot* is opened once (`acquire`, `wait`) and closed once (`commit`,
+`release`) on every path; what closes it names the tokens of the asynchronous work that must end before.
+Bodies are linalg on tiles.
+"""
+# No `from __future__ import annotations` here: the field declarations are read as raw annotations.
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from kitsune_mlir.mlir import ext, ir, walk
+
+from .captures import captures
+from .checks import check_integer, check_kind, defined_by, fail, integer, parent_of, string
+from .types import Acc, Kitsune, Outputs, Ring, Slot, Token
+
+SPACES = ("smem",)
+BOXES = ("rows", "columns")
+SHARES = ("all", "split")
+ENGINES = {"copy": ("tma",), "product": ("wgmma",)}
+
+
+class KernelOp(Kitsune.Operation, name="kernel", traits=[ir.NoTerminatorTrait]):
+    """A persistent launch: rings, `kitsune.tiles`, and agents that run at the same time in every CTA. `target` is the
+    name of the target that it was scheduled for; `predicted_us` its time, in microseconds."""
+
+    sym_name: ir.StringAttr
+    outputs: ext.Result[Outputs]
+    body: ext.Region
+
+    @property
+    def label(self) -> str:
+        return string(self, "sym_name")
+
+    @property
+    def block(self) -> ir.Block:
+        return self.regions[0].blocks[0]
+
+    def _ops(self, name: str) -> list[Any]:
+        return [op.operation.opview for op in self.block.operations if op.operation.name == name]
+
+    @property
+    def agents(self) -> list["AgentOp"]:
+        return self._ops(AgentOp.OPERATION_NAME)
+
+    @property
+    def rings(self) -> list["AllocRingOp"]:
+        return self._ops(AllocRingOp.OPERATION_NAME)
+
+    @property
+    def writes(self) -> list["WriteOp"]:
+        return [op.opview for op in walk(self, WriteOp.OPERATION_NAME)]
+
+    @property
+    def result_ops(self) -> list[ir.OpView]:
+        """The `kitsune.result`s that take outputs out, by index."""
+        found = [use.owner.operation.opview for use in self.results[0].uses]
+        return sorted(found, key=lambda result: result.position)
+
+    @property
+    def inputs(self) -> list[ir.Value]:
+        """The values from around the kernel that it uses, in order of first use."""
+        return captures(self)
+
+    def verify_region_invariants(self) -> bool:
+        if not self.agents:
+            return fail(self, "has no kitsune.agent")
+        if sum(op.operation.name == TilesOp.OPERATION_NAME for op in self.block.operations) != 1:
+            return fail(self, "deals out its tiles by one kitsune.tiles")
+        for what, members in (("ring", self.rings), ("agent", self.agents)):
+            labels = [member.label for member in members]
+            if twice := sorted({label for label in labels if labels.count(label) > 1}):
+                return fail(self, f"has two {what}s called '{twice[0]}'; names must be unique")
+        written = {write.position for write in self.writes}
+        if written != set(range(len(written))):
+            return fail(self, f"writes outputs {sorted(written)}; wants each of 0 to n-1")
+        for result in self.result_ops:
+            if result.position not in written:
+                return fail(result, f"takes output {result.position}, which its kitsune.kernel does not write")
+        return check_kind(self, "predicted_us", ir.FloatAttr, "a number of microseconds")
+
+
+class AgentOp(Kitsune.Operation, name="agent", traits=[ir.NoTerminatorTrait]):
+    """A role in every CTA of a kernel: `copies` times `warps` warps that run the body, each copy told its number by the
+    block's argument; each thread of it has at most `registers` registers (a multiple of 8, 24 to 256)."""
+
+    sym_name: ir.StringAttr
+    copies: ir.IntegerAttr
+    warps: ir.IntegerAttr
+    registers: ir.IntegerAttr
+    body: ext.Region
+
+    @property
+    def label(self) -> str:
+        return string(self, "sym_name")
+
+    @property
+    def count(self) -> int:
+        return integer(self, "copies")
+
+    @property
+    def warp_count(self) -> int:
+        return integer(self, "warps")
+
+    @property
+    def register_count(self) -> int:
+        return integer(self, "registers")
+
+    @property
+    def block(self) -> ir.Block:
+        return self.regions[0].blocks[0]
+
+    def verify_region_invariants(self) -> bool:
+        if not all(check_integer(self, name, 1) for name in ("copies", "warps", "registers")):
+            return False
+        if self.register_count % 8 or not 24 <= self.register_count <= 256:
+            return fail(self, f"registers must be a multiple of 8 from 24 to 256, found {self.register_count}")
+        arguments = list(self.block.arguments)
+        if len(arguments) != 1 or not isinstance(arguments[0].type, ir.IndexType):
+            return fail(self, "has one block argument, the number of the copy, of type index")
+        return _inside(self, KernelOp.OPERATION_NAME)
+
+
+class TilesOp(Kitsune.Operation, name="tiles"):
+    """The tiles of a kernel's CTA, of a space of these extents cut into boxes of `tile` elements: number `lower`, then
+    every `step`-th below `upper`. Tiles are numbered row-major. The only source of trip counts that all agents share."""
+
+    extents: Sequence[ext.Operand[ir.IndexType]]
+    lower: ext.Result[ir.IndexType]
+    upper: ext.Result[ir.IndexType]
+    step: ext.Result[ir.IndexType]
+
+    @property
+    def sizes(self) -> list[int]:
+        return _numbers(self, "tile")
+
+    def verify_region_invariants(self) -> bool:
+        if not _has_numbers(self, "tile"):
+            return False
+        if len(self.sizes) != len(self.operands) or min(self.sizes, default=0) < 1:
+            return fail(self, f"tile has a size from 1 on for each extent, found {self.sizes}")
+        return _inside(self, KernelOp.OPERATION_NAME)
+
+
+class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
+    """A ring of slots in `space`. A slot's tile lies in swizzled boxes along its "rows" or its "columns": the dimension
+    whose elements are neighbours there. Consumers' copies see all of a slot (`share` "all") or their part of its rows
+    ("split")."""
+
+    sym_name: ir.StringAttr
+    space: ir.StringAttr
+    box: ir.StringAttr
+    share: ir.StringAttr
+    ring: ext.Result[Ring]
+
+    @property
+    def label(self) -> str:
+        return string(self, "sym_name")
+
+    @property
+    def layout(self) -> str:
+        return string(self, "box")
+
+    @property
+    def sharing(self) -> str:
+        return string(self, "share")
+
+    @property
+    def tile(self) -> ir.RankedTensorType:
+        return ir.RankedTensorType(self.results[0].type.tile)
+
+    @property
+    def slots(self) -> int:
+        return self.results[0].type.slots
+
+    @property
+    def slot_bytes(self) -> int:
+        rows, columns = self.tile.shape
+        return rows * columns * self.tile.element_type.width // 8
+
+    def verify_region_invariants(self) -> bool:
+        for name, allowed in (("space", SPACES), ("box", BOXES), ("share", SHARES)):
+            if string(self, name) not in allowed:
+                return fail(self, f"{name} must be one of {', '.join(allowed)}, found {self.attributes[name]}")
+        if not isinstance(self.results[0].type.tile, ir.RankedTensorType) or not self.tile.has_static_shape:
+            return fail(self, f"tile type must be a ranked tensor of known sizes, found {self.results[0].type.tile}")
+        if self.tile.rank != 2 or self.slots < 1:
+            return fail(self, f"holds tiles of two dimensions in 1 slot or more, found {self.results[0].type}")
+        return _inside(self, KernelOp.OPERATION_NAME)
+
+
+class _Effects(ir.MemoryEffectsOpInterface):
+    """Rings carry state: what touches one may not be erased, merged or moved."""
+
+    @staticmethod
+    def get_effects(op, effects):
+        effects.append(ir.MemoryEffect.Write, op.operation.op_operands[0])
+
+
+class _RingEffect:
+    @staticmethod
+    def attach(op_name):
+        _Effects.attach(op_name)
+
+
+class AcquireOp(Kitsune.Operation, name="acquire", traits=[_RingEffect]):
+    """The producer's: waits for the next slot to be empty."""
+
+    ring: ext.Operand[Ring]
+    slot: ext.Result[Slot]
+
+    def verify_region_invariants(self) -> bool:
+        return _verify_opened(self)
+
+
+class WaitOp(Kitsune.Operation, name="wait", traits=[_RingEffect]):
+    """A consumer's: waits for the next slot to be full."""
+
+    ring: ext.Operand[Ring]
+    slot: ext.Result[Slot]
+
+    def verify_region_invariants(self) -> bool:
+        return _verify_opened(self)
+
+
+class CommitOp(Kitsune.Operation, name="commit", traits=[_RingEffect]):
+    """The producer's: the slot is full once the work of these tokens is done."""
+
+    slot: ext.Operand[Slot]
+    after: Sequence[ext.Operand[Token]]
+
+    def verify_region_invariants(self) -> bool:
+        return _verify_closed(self)
+
+
+class ReleaseOp(Kitsune.Operation, name="release", traits=[_RingEffect]):
+    """A consumer's: its copy has done with the slot once the work of these tokens is done; it is empty once all of its
+    copies have."""
+
+    slot: ext.Operand[Slot]
+    after: Sequence[ext.Operand[Token]]
+
+    def verify_region_invariants(self) -> bool:
+        return _verify_closed(self)
+
+
+class CopyOp(Kitsune.Operation, name="copy", traits=[_RingEffect]):
+    """Begins to copy a box of a tensor in global memory into a slot: the box at `at` (an offset for each dimension of
+    the tensor), along dimensions `dims` the tile's first and second, of size 1 along the others. Elements beyond the
+    tensor are zero. The engine is "tma", which wants rows of multiples of 16 bytes."""
+
+    slot: ext.Operand[Slot]
+    source: ext.Operand[Any]
+    at: Sequence[ext.Operand[ir.IndexType]]
+    engine: ir.StringAttr
+    done: ext.Result[Token]
+
+    @property
+    def axes(self) -> list[int]:
+        return _numbers(self, "dims")
+
+    def verify_region_invariants(self) -> bool:
+        if string(self, "engine") not in ENGINES["copy"]:
+            return fail(self, f"engine must be one of {', '.join(ENGINES['copy'])}, found {self.attributes['engine']}")
+        tile = ir.TypeAttr(self.operands[0].type.elem).value
+        return _verify_box(self, self.operands[1].type, tile, len(self.operands) - 2)
+
+
+class SumsOp(Kitsune.Operation, name="sums", traits=[ext.Pure]):
+    """Sums of a product, zero, to which products are added."""
+
+    sums: ext.Result[Acc]
+
+    def verify_region_invariants(self) -> bool:
+        return _inside(self, AgentOp.OPERATION_NAME)
+
+
+class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
+    """Begins to add left (m x k) times right (n x k), transposed, to sums (m x n), and gives them as they will be; of
+    `right` all rows, of `left` those of the copy. Nothing but a product or `settle` may take sums."""
+
+    sums: ext.Operand[Acc]
+    left: ext.Operand[Slot]
+    right: ext.Operand[Slot]
+    engine: ir.StringAttr
+    total: ext.Result[Acc]
+    done: ext.Result[Token]
+
+    def verify_region_invariants(self) -> bool:
+        if string(self, "engine") not in ENGINES["product"]:
+            allowed = ", ".join(ENGINES["product"])
+            return fail(self, f"engine must be one of {allowed}, found {self.attributes['engine']}")
+        sums, left, right = (ir.RankedTensorType(ir.TypeAttr(value.type.elem).value) for value in self.operands)
+        copies = parent_of(self, AgentOp.OPERATION_NAME)
+        if copies is None:
+            return fail(self, f"stands in no {AgentOp.OPERATION_NAME}")
+        if left.shape[1] != right.shape[1] or left.element_type != right.element_type:
+            return fail(self, f"multiplies tiles of one type and width, found {left} and {right}")
+        if right.shape[0] != sums.shape[1] or left.shape[0] not in (sums.shape[0], sums.shape[0] * _copies(copies)):
+            return fail(self, f"adds {left} times {right} to sums of {sums}, whose sizes differ")
+        return self.results[0].type == self.operands[0].type or fail(self, "gives sums of another type than it takes")
+
+
+class SettleOp(Kitsune.Operation, name="settle", traits=[ext.Pure]):
+    """Waits for the products of sums, and gives them as a tile in registers."""
+
+    sums: ext.Operand[Acc]
+    tile: ext.Result[Any]
+
+    def verify_region_invariants(self) -> bool:
+        if self.results[0].type != ir.TypeAttr(self.operands[0].type.elem).value:
+            return fail(self, f"gives a tile of type {self.results[0].type}, its sums are {self.operands[0].type}")
+        return True
+
+
+class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
+    """A box of a tensor in global memory as a tile in registers; `at` and `dims` as of a copy. Elements beyond the
+    tensor have no value that may be used."""
+
+    source: ext.Operand[Any]
+    at: Sequence[ext.Operand[ir.IndexType]]
+    tile: ext.Result[Any]
+
+    @property
+    def axes(self) -> list[int]:
+        return _numbers(self, "dims")
+
+    def verify_region_invariants(self) -> bool:
+        return _verify_box(self, self.operands[0].type, self.results[0].type, len(self.operands) - 1)
+
+
+class WriteOp(Kitsune.Operation, name="write", traits=[_RingEffect]):
+    """Writes a tile in registers to output `index`, whose type is that of its `kitsune.result`, at `at` and along
+    `dims` as of a copy. Elements beyond the tensor are dropped."""
+
+    tile: ext.Operand[Any]
+    at: Sequence[ext.Operand[ir.IndexType]]
+    index: ir.IntegerAttr
+
+    @property
+    def axes(self) -> list[int]:
+        return _numbers(self, "dims")
+
+    @property
+    def position(self) -> int:
+        return integer(self, "index")
+
+    def verify_region_invariants(self) -> bool:
+        kernel = parent_of(self, KernelOp.OPERATION_NAME)
+        if kernel is None:
+            return fail(self, f"stands in no {KernelOp.OPERATION_NAME}")
+        for result in kernel.opview.result_ops:
+            if result.position == self.position:
+                return _verify_box(self, result.results[0].type, self.operands[0].type, len(self.operands) - 1)
+        return check_integer(self, "index", 0)
+
+
+def kernels(module: Any) -> Iterator[KernelOp]:
+    """The kernels of a module, in program order; safe to erase while iterating."""
+    for op in walk(module, KernelOp.OPERATION_NAME):
+        yield op.opview
+
+
+def ring_of(slot: ir.Value) -> AllocRingOp:
+    """The ring whose slot a value is; through the loops that carry it."""
+    while True:
+        owner = slot.owner
+        if isinstance(owner, ir.Block):  # carried by a loop: what it begins with
+            loop = owner.owner
+            slot = loop.operands[3 + ir.BlockArgument(slot).arg_number - 1]
+        elif owner.operation.name == "scf.for":
+            slot = owner.operation.operands[3 + ir.OpResult(slot).result_number]
+        else:
+            return owner.operation.operands[0].owner.operation.opview
+
+
+def _inside(op: Any, name: str) -> bool:
+    return parent_of(op, name) is not None or fail(op, f"stands in no {name}")
+
+
+def _copies(agent: ir.Operation) -> int:
+    return agent.opview.count
+
+
+def _numbers(op: Any, name: str) -> list[int]:
+    return list(ir.DenseI64ArrayAttr(op.attributes[name]))
+
+
+def _has_numbers(op: Any, name: str) -> bool:
+    """The attribute is there, an array of i64; IRDL cannot say that of a field."""
+    if name not in op.attributes or not isinstance(op.attributes[name], ir.DenseI64ArrayAttr):
+        return fail(op, f"has an attribute {name}, an array of i64")
+    return True
+
+
+def _verify_opened(op: Any) -> bool:
+    if not defined_by(op.operands[0], AllocRingOp.OPERATION_NAME):
+        return fail(op, "takes its operand straight from a kitsune.alloc_ring")
+    if ir.TypeAttr(op.results[0].type.elem).value != op.operands[0].type.tile:
+        return fail(op, f"gives a slot of type {op.results[0].type}, of a ring of type {op.operands[0].type}")
+    return _inside(op, AgentOp.OPERATION_NAME)
+
+
+def _verify_closed(op: Any) -> bool:
+    others = [use.owner.operation.name for use in op.operands[0].uses if use.owner.operation != op.operation]
+    if any(name in (CommitOp.OPERATION_NAME, ReleaseOp.OPERATION_NAME) for name in others):
+        return fail(op, "closes a slot that is closed elsewhere too")
+    return _inside(op, AgentOp.OPERATION_NAME)
+
+
+def _verify_box(op: Any, whole: ir.Type, tile: ir.Type, offsets: int) -> bool:
+    """The tile is a box of the whole: `dims` name different dimensions, one for each of the tile's."""
+    if not _has_numbers(op, "dims"):
+        return False
+    if not isinstance(whole, ir.RankedTensorType) or not isinstance(tile, ir.RankedTensorType):
+        return fail(op, f"moves a box of a ranked tensor, found {whole} and {tile}")
+    dims = _numbers(op, "dims")
+    if len(dims) != tile.rank or len(set(dims)) != len(dims) or not all(0 <= d < whole.rank for d in dims):
+        return fail(op, f"dims must name a dimension of {whole} for each of {tile}, found {dims}")
+    if offsets != whole.rank:
+        return fail(op, f"has {offsets} offsets for the {whole.rank} dimensions of {whole}")
+    if whole.element_type != tile.element_type:
+        return fail(op, f"moves elements of {whole} as those of {tile}")
+    return True
