@@ -28,7 +28,10 @@ from kitsune_mlir.runtime.executable import Interface
 PARTITION = ("prepare-linalg", "partition-dataflow")
 DESIGN = ("design-pipeline",)
 PLACE = {"cpu": ("place-stages", "verify-dataflow"), "gpu": ("cut-pipelines", "place-stages", "verify-dataflow")}
-CONVERT = {"cpu": ("convert-kitsune-to-cpu",), "gpu": ("convert-kitsune-to-gpu", "convert-linalg-to-gpu")}
+CONVERT = {
+    "cpu": ("convert-kitsune-to-cpu",),
+    "gpu": ("convert-kitsune-to-gpu", "schedule-products", "lower-schedule", "convert-linalg-to-gpu"),
+}
 
 Progress = Callable[[str], None]
 

@@ -18,6 +18,8 @@ PASSES = (
     "verify-dataflow",
     "convert-kitsune-to-cpu",
     "convert-kitsune-to-gpu",
+    "schedule-products",
+    "lower-schedule",
     "convert-linalg-to-gpu",
     "lower-gpu-to-ptx",
 )

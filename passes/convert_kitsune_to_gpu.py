@@ -25,12 +25,13 @@ from kitsune_mlir.codegen.pipeline.kernel import PipelineKernel
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.form import Form, pipeline_form
-from kitsune_mlir.mlir import arith, func, ir, linalg, remark, tensor
+from kitsune_mlir.mlir import arith, ir, linalg, remark, tensor
 from kitsune_mlir.planning import target as targets
 
 from .base import ModulePass
 from .flow import target_of
 from .inline_pipeline import inline_pipeline
+from .kernel_call import built, call, declare
 
 
 @dataclass(frozen=True)
@@ -54,19 +55,20 @@ class ConvertKitsuneToGpu(ModulePass):
             with pipeline.operation.location:
                 if form in known:
                     name, kernel = known[form]
-                    _call(pipeline, name, _Site(pipeline, kernel))
+                    site = _Site(pipeline, kernel)
+                    call(pipeline, name, site.operands, site.results, site.ends)
                     continue
                 try:
-                    kernel, built = _build(pipeline, target, self.wait_budget)
+                    kernel, gpu_module = _build(pipeline, target, self.wait_budget)
                 except UnsupportedError as error:
                     remark(pipeline, f"pipeline '{pipeline.label}' runs bulk-synchronously: {error}")
                     inline_pipeline(pipeline)
                     continue
                 name, site = pipeline.label, _Site(pipeline, kernel)
-                _declare(module, name, site, kernel, built)
+                declare(module, name, site.operands, site.ends, kernel, gpu_module)
                 if not self.wait_budget:
                     known[form] = name, kernel
-                _call(pipeline, name, site)
+                call(pipeline, name, site.operands, site.results, site.ends)
 
 
 Kernel = PipelineKernel | ChainedKernel | AccumulateKernel
@@ -76,22 +78,16 @@ def _build(pipeline: kitsune.PipelineOp, target: targets.Target, wait_budget: in
     """The kernel of a pipeline of this shape, and its module. Raises UnsupportedError when it has none."""
     chained = pipeline.shape == CHAINED
     if chained and any(stage.accumulates for stage in pipeline.stages):
-        return _built(AccumulateKernel(pipeline, target, wait_budget))
+        return built(AccumulateKernel(pipeline, target, wait_budget))
     if target.products == "wgmma" and any(stage.accumulates for stage in pipeline.stages):
         with contextlib.suppress(UnsupportedError):
-            return _built(SpatialSumKernel(pipeline, target, wait_budget))
+            return built(SpatialSumKernel(pipeline, target, wait_budget))
     if max(pipeline.cluster, pipeline.multicast, pipeline.split_k) > 1:
-        return _built(ChainedKernel(pipeline, target, wait_budget))
+        return built(ChainedKernel(pipeline, target, wait_budget))
     if chained or target.products == "wgmma" and pipeline.tile_rows == TILE_ROWS:
         with contextlib.suppress(UnsupportedError):
-            return _built(ChainedKernel(pipeline, target, wait_budget))
-    return _built(PipelineKernel(pipeline, target, wait_budget))
-
-
-def _built(kernel: Kernel) -> tuple[Kernel, ir.Operation]:
-    scratch = ir.Module.create()
-    with ir.InsertionPoint(scratch.body):
-        return kernel, kernel.build().detach_from_parent()
+            return built(ChainedKernel(pipeline, target, wait_budget))
+    return built(PipelineKernel(pipeline, target, wait_budget))
 
 
 class _Site:
@@ -125,29 +121,3 @@ def _widened(whole: ir.Value) -> ir.Value:
     zero = arith.ConstantOp(kind.element_type, ir.FloatAttr.get(kind.element_type, 0.0)).result
     zeros = linalg.fill(zero, outs=[empty])
     return tensor.concat(ir.RankedTensorType.get([count, width + extra], kind.element_type), 1, [whole, zeros])
-
-
-def _declare(module: ir.Module, name: str, site: _Site, kernel: Kernel, built: ir.Operation) -> None:
-    """Puts the kernel into the module, and the function that calls of it name."""
-    built.attributes["kitsune.pipeline"] = ir.StringAttr.get(name)
-    built.attributes["kitsune.launch"] = ir.StringAttr.get(kernel.launch())
-    with ir.InsertionPoint.at_block_begin(module.body):
-        type_ = ir.FunctionType.get([value.type for value in site.operands], [end.type for end in site.ends])
-        function = func.FuncOp(name, type_, visibility="private")
-        access = ir.DictAttr.get({"bufferization.access": ir.StringAttr.get("read")})
-        function.attributes["arg_attrs"] = ir.ArrayAttr.get([access] * len(site.operands))
-        i64 = ir.IntegerType.get_signless(64)
-        function.attributes["kitsune.rows_from"] = ir.IntegerAttr.get(i64, kernel.streams()[0])
-        ir.InsertionPoint.current.insert(built)
-
-
-def _call(pipeline: kitsune.PipelineOp, name: str, site: _Site) -> None:
-    """Puts a call in the pipeline's place."""
-    with ir.InsertionPoint(pipeline):
-        call = func.CallOp([end.type for end in site.ends], name, site.operands)
-    for result, end, value in zip(site.results, site.ends, call.results):
-        end.replace_all_uses_with(value)
-        if end != result.results[0]:
-            end.owner.erase()
-        result.operation.erase()
-    pipeline.operation.erase()

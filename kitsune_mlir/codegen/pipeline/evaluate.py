@@ -43,7 +43,11 @@ class Evaluator:
 
     def know(self, value: ir.Value, index: Sequence[Int], element: ir.Value) -> None:
         """Says what an element is: an accumulator in a register."""
-        self._known[hash(value), _key(index)] = element
+        self.know_key(hash(value), index, element)
+
+    def know_key(self, key: int, index: Sequence[Int], element: ir.Value) -> None:
+        """The same of the value of this hash."""
+        self._known[key, _key(index)] = element
 
     def fork(self) -> Evaluator:
         """For code in a nested region: what it computes is not known outside."""

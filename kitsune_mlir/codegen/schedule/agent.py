@@ -1,0 +1,332 @@
+"""The code of an agent: its operations, one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kitsune_mlir.codegen.hopper import mbarrier, tma, waits, warps, wgmma
+from kitsune_mlir.codegen.hopper.fragments import HALVES, Lanes, blocks_of
+from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
+from kitsune_mlir.codegen.pipeline import device
+from kitsune_mlir.codegen.pipeline.device import Int
+from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
+from kitsune_mlir.dialects import schedule
+from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.mlir import arith, ir, location, walk
+
+from .boxes import GlobalBox
+
+_ASYNCHRONOUS = ("acquire", "copy", "commit")
+_ARITHMETIC = {
+    "arith.addi": device.add,
+    "arith.subi": device.sub,
+    "arith.muli": device.mul,
+}
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What agents use of the kernel around them."""
+
+    pointers: dict[int, ir.Value]  # tensor -> its address
+    outputs: dict[int, tuple[ir.Value, ir.Type]]  # output number -> its address and type
+    rings: dict[str, Ring]
+    maps: ir.Value
+    map_of: dict[int, int]  # number of a copy in the kernel -> number of its tensor map
+    rows: ir.Value  # the size that is open until the call
+
+
+@dataclass
+class _Acc:
+    """Sums in registers; `number` counts the agent's products up to the last that was added."""
+
+    values: list[ir.Value]
+    number: int = 0
+
+
+@dataclass(frozen=True)
+class _Open:
+    """An open slot."""
+
+    ring: schedule.AllocRingOp
+    slot: Slot
+
+
+@dataclass
+class AgentCode:
+    """Of one agent, whose threads begin at `first`."""
+
+    agent: schedule.AgentOp
+    around: Surroundings
+    first: int
+    values: dict[int, object] = field(default_factory=dict)
+    turns: dict[str, Slot] = field(default_factory=dict)  # by ring, the next slot
+    issued: int = 0  # products
+    waited: int = 0  # of them, those that are known to have ended
+
+    def emit(self) -> None:
+        kernel = self.agent.operation.parent
+        numbers = {op: n for n, op in enumerate(walk(kernel, schedule.CopyOp.OPERATION_NAME))}
+        self._copies = numbers
+        body = [op.operation for op in walk(self.agent)][1:]
+        names = {op.name.removeprefix("kitsune.") for op in body if op.name.startswith("kitsune.")}
+        self.turns = {ring: self.around.rings[ring].start() for ring in self._rings(self.agent.operation)}
+        if names <= set(_ASYNCHRONOUS):  # one thread begins what copy engines do
+            if self.agent.count > 1:
+                raise UnsupportedError(f"agent '{self.agent.label}' only copies, and has {self.agent.count} copies")
+            with device.when(device.equal(device.thread(), self.first)):
+                self.values[hash(self.agent.block.arguments[0])] = 0
+                self._block(self.agent.block)
+            return
+        if self.agent.warp_count * warps.WARP != wgmma.THREADS:
+            raise UnsupportedError(f"agent '{self.agent.label}' multiplies, and has {self.agent.warp_count} warps")
+        group = device.div(device.sub(device.thread(), self.first), wgmma.THREADS)
+        self.values[hash(self.agent.block.arguments[0])] = group
+        leader = device.equal(device.mod(device.thread(), wgmma.THREADS), 0)
+        with waits.together(device.add(group, 1), wgmma.THREADS, leader):
+            self._block(self.agent.block)
+
+    def _rings(self, op: ir.Operation) -> list[str]:
+        """The rings whose slots are opened in it."""
+        opened = walk(op, schedule.AcquireOp.OPERATION_NAME, schedule.WaitOp.OPERATION_NAME)
+        return list(dict.fromkeys(o.operands[0].owner.operation.opview.label for o in opened))
+
+    def _block(self, block: ir.Block) -> None:
+        for op in block.operations:
+            op = op.operation
+            name = op.name.removeprefix("kitsune.").replace(".", "_")
+            with op.location:
+                if op.name in _ARITHMETIC:
+                    self.values[hash(op.results[0])] = _ARITHMETIC[op.name](*map(self.number, op.operands))
+                elif (method := getattr(self, f"_{name}", None)) is not None:
+                    method(op)
+                elif op.name not in ("scf.yield", "tensor.empty", "linalg.generic", "linalg.fill"):
+                    raise UnsupportedError(f"{location(op.location)}: an agent's {op.name} has no code on this target")
+
+    def number(self, value: ir.Value) -> Int:
+        """An index."""
+        key = hash(value)
+        if key not in self.values:
+            self.values[key] = self._from_around(value)
+        return self.values[key]
+
+    def _from_around(self, value: ir.Value) -> Int:
+        op = None if isinstance(value.owner, ir.Block) else value.owner.operation
+        if op is not None and op.name == "arith.constant":
+            return ir.IntegerAttr(op.attributes["value"]).value
+        if op is not None and op.name == "tensor.dim":
+            return self.around.rows
+        raise UnsupportedError(f"an agent uses {value}, which is no number that the kernel is given")
+
+    # ---- numbers
+
+    def _arith_constant(self, op: ir.Operation) -> None:
+        if isinstance(op.results[0].type, ir.IndexType):
+            self.values[hash(op.results[0])] = ir.IntegerAttr(op.attributes["value"]).value
+
+    def _arith_remui(self, op: ir.Operation) -> None:
+        self._divided(op, device.mod, arith.remui)
+
+    def _arith_divui(self, op: ir.Operation) -> None:
+        self._divided(op, device.div, arith.divui)
+
+    def _divided(self, op: ir.Operation, fold: Callable[..., Int], make: Callable[..., ir.Value]) -> None:
+        a, b = map(self.number, op.operands)
+        self.values[hash(op.results[0])] = fold(a, b) if isinstance(b, int) else make(device.value(a), b)
+
+    def _arith_ceildivui(self, op: ir.Operation) -> None:
+        a, b = map(self.number, op.operands)
+        self.values[hash(op.results[0])] = device.div(device.add(a, b - 1), b)
+
+    def _arith_minui(self, op: ir.Operation) -> None:
+        self.values[hash(op.results[0])] = device.least(*map(self.number, op.operands))
+
+    def _tiles(self, value: ir.Value) -> None:
+        """The kernel's tiles, as this CTA's bounds."""
+        op = value.owner.operation
+        count: Int = 1
+        for extent, size in zip(op.operands, op.opview.sizes):
+            count = device.mul(count, device.div(device.add(self.number(extent), size - 1), size))
+        for result, bound in zip(op.results, (device.cta(), count, device.ctas())):
+            self.values[hash(result)] = bound
+
+    def _scf_for(self, op: ir.Operation) -> None:
+        for bound in list(op.operands)[:3]:
+            owner = None if isinstance(bound.owner, ir.Block) else bound.owner.operation
+            if owner is not None and owner.name == schedule.TilesOp.OPERATION_NAME and hash(bound) not in self.values:
+                self._tiles(bound)
+        bounds = [self.number(bound) for bound in list(op.operands)[:3]]
+        rings = self._rings(op)
+        starts = [self.values[hash(value)] for value in list(op.operands)[3:]]
+        if not all(isinstance(start, _Acc) for start in starts):
+            raise UnsupportedError(
+                f"{location(op.location)}: a loop of an agent carries what is neither sums nor a number"
+            )
+        for start in starts:
+            self._settle_sums(start)
+        counts = [len(start.values) for start in starts]
+        block = op.regions[0].blocks[0]
+
+        def body(counter: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+            rest = self._resume(rings, carried)
+            self.values[hash(block.arguments[0])] = counter
+            for argument, count in zip(list(block.arguments)[1:], counts):
+                self.values[hash(argument)] = _Acc(rest[:count], self.issued)
+                rest = rest[count:]
+            self._block(block)
+            given = [self.values[hash(value)] for value in list(block.operations)[-1].operation.operands]
+            for acc in given:
+                self._settle_sums(acc)
+            return [*self._turns(rings), *(x for acc in given for x in acc.values)]
+
+        rest = device.loop(*bounds, body, [*self._turns(rings), *(x for start in starts for x in start.values)])
+        rest = self._resume(rings, rest)
+        for result, count in zip(op.results, counts):
+            self.values[hash(result)] = _Acc(rest[:count], self.issued)
+            rest = rest[count:]
+
+    def _turns(self, rings: list[str]) -> list[ir.Value]:
+        return [x for ring in rings for x in (self.turns[ring].number, self.turns[ring].parity)]
+
+    def _resume(self, rings: list[str], carried: list[ir.Value]) -> list[ir.Value]:
+        for i, ring in enumerate(rings):
+            self.turns[ring] = Slot(*carried[2 * i : 2 * i + 2])
+        return carried[2 * len(rings) :]
+
+    # ---- rings
+
+    def _opened(self, op: ir.Operation) -> tuple[Ring, Slot]:
+        ring = op.operands[0].owner.operation.opview
+        code, slot = self.around.rings[ring.label], self.turns[ring.label]
+        self.values[hash(op.results[0])] = _Open(ring, slot)
+        self.turns[ring.label] = code.advance(slot)
+        return code, slot
+
+    def _acquire(self, op: ir.Operation) -> None:
+        ring, slot = self._opened(op)
+        ring.wait_empty(slot)
+        mbarrier.expect(ring.full(slot), ring.slot_bytes)
+
+    def _wait(self, op: ir.Operation) -> None:
+        ring, slot = self._opened(op)
+        ring.wait_full(slot)
+
+    def _commit(self, op: ir.Operation) -> None:
+        """The copies' bytes fill the slot."""
+
+    def _release(self, op: ir.Operation) -> None:
+        for token in list(op.operands)[1:]:
+            self._wait_for(self.values[hash(token)])
+        opened = self.values[hash(op.operands[0])]
+        leader = device.equal(device.mod(device.thread(), wgmma.THREADS), 0)
+        self.around.rings[opened.ring.label].release(opened.slot, leader)
+
+    def _copy(self, op: ir.Operation) -> None:
+        copy, opened = op.opview, self.values[hash(op.operands[0])]
+        ring, slot = self.around.rings[opened.ring.label], opened.slot
+        map_ = tma.map_pointer(self.around.maps, self.around.map_of[self._copies[op]])
+        at = [self.number(offset) for offset in list(op.operands)[2:]]
+        rows, columns = opened.ring.tile.shape
+        along, length, across = (columns, columns, rows) if opened.ring.layout == "rows" else (rows, rows, columns)
+        axis = copy.axes[1 if opened.ring.layout == "rows" else 0]
+        each = wgmma.CHUNK
+        for number in range(length // each):
+            place = list(at)
+            place[axis] = device.add(at[axis], number * each)
+            target = device.add(ring.place(slot), number * across * wgmma.BOX_ROW)
+            tma.load(map_, place[::-1], target, ring.full(slot))
+
+    # ---- products
+
+    def _sums(self, op: ir.Operation) -> None:
+        _, columns = ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value).shape
+        self.values[hash(op.results[0])] = _Acc(wgmma.zeros(columns))
+
+    def _product(self, op: ir.Operation) -> None:
+        acc, left, right = (self.values[hash(operand)] for operand in op.operands)
+        self._check(left.ring, right.ring, op)
+        a_place, b_place = (self.around.rings[o.ring.label].place(o.slot) for o in (left, right))
+        box = wgmma.ROWS * wgmma.BOX_ROW
+        if left.ring.sharing == "split":
+            group = device.sub(device.div(warps.thread(), wgmma.THREADS), self.first // wgmma.THREADS)
+            a_place = device.add(a_place, device.mul(group, box))
+        across = (left.ring.layout == "columns", right.ring.layout == "columns")
+        b = wgmma.descriptor(b_place, wgmma.CHUNK * wgmma.BOX_ROW) if across[1] else wgmma.descriptor(b_place)
+        a = wgmma.descriptor(a_place, box) if across[0] else wgmma.descriptor(a_place)
+        element = str(left.ring.tile.element_type)
+        sums = wgmma.multiply(element, acc.values, a, b, wgmma.STEPS, False, across)
+        self.issued += 1
+        self.values[hash(op.results[0])] = self.values[hash(op.results[1])] = _Acc(sums, self.issued)
+
+    def _check(self, left: schedule.AllocRingOp, right: schedule.AllocRingOp, op: ir.Operation) -> None:
+        if left.tile.shape[1] != wgmma.CHUNK or left.tile.element_type.width != 16:
+            raise UnsupportedError(f"{location(op.location)}: wgmma takes chunks of {wgmma.CHUNK} columns of 16 bits")
+        if right.layout == "columns" and right.tile.shape[0] % wgmma.CHUNK:
+            raise UnsupportedError(f"{location(op.location)}: boxes along columns are {wgmma.CHUNK} wide")
+        if left.tile.shape[0] != wgmma.ROWS * (self.agent.count if left.sharing == "split" else 1):
+            raise UnsupportedError(f"{location(op.location)}: a copy multiplies {wgmma.ROWS} rows")
+
+    def _settle(self, op: ir.Operation) -> None:
+        acc = self.values[hash(op.operands[0])]
+        self._settle_sums(acc)
+        self.values[hash(op.results[0])] = acc
+
+    def _settle_sums(self, acc: _Acc) -> None:
+        self._wait_for(acc)
+
+    def _wait_for(self, acc: _Acc) -> None:
+        """Until the product that made these sums has ended; those after it may go on."""
+        if acc.number <= self.waited:
+            return
+        acc.values[:] = wgmma.wait_for(acc.values, self.issued - acc.number)
+        self.waited = acc.number
+
+    # ---- tiles in registers
+
+    def _read(self, op: ir.Operation) -> None:
+        read = op.opview
+        at = [self.number(offset) for offset in list(op.operands)[1:]]
+        pointer = self.around.pointers[hash(op.operands[0])]
+        self.values[hash(op.results[0])] = GlobalBox(pointer, op.operands[0].type, self.around.rows, at, read.axes)
+
+    def _write(self, op: ir.Operation) -> None:
+        write, tile = op.opview, op.operands[0]
+        at = [self.number(offset) for offset in list(op.operands)[1:]]
+        pointer, type_ = self.around.outputs[write.position]
+        box = GlobalBox(pointer, type_, self.around.rows, at, write.axes)
+        thread = device.mod(warps.thread(), wgmma.THREADS)
+        lane = device.mod(thread, warps.WARP)
+        row = device.add(device.mul(device.div(thread, warps.WARP), 16), device.div(lane, 4))
+        rows = (device.value(row), device.value(device.add(row, 8)))
+        lanes = Lanes(rows, rows, device.value(device.mul(device.mod(lane, 4), 2)))
+        sums = {key: x for key, x in self.values.items() if isinstance(x, _Acc)}
+        memories = {key: x for key, x in self.values.items() if isinstance(x, GlobalBox)}
+        columns = ir.RankedTensorType(tile.type).shape[1]
+        for half in HALVES:
+            with device.when(box.is_inside(0, rows[half])):
+                evaluator = Evaluator(memories)
+                for key, acc in sums.items():
+                    _know(evaluator, key, acc, lanes, half)
+                for block in range(blocks_of(columns)):
+                    self._write_pair(box, evaluator, tile, rows[half], lanes.column(block, 0))
+
+    def _write_pair(self, box: GlobalBox, evaluator: Evaluator, tile: ir.Value, row: ir.Value, column: Int) -> None:
+        """Two neighbouring columns."""
+        pair = [column, device.add(column, 1)]
+        if box.takes_pairs:
+            with box.guarded(1, column):
+                inner = evaluator.fork()
+                box.store_pair([row, column], [inner(tile, [row, c]) for c in pair])
+            return
+        for c in pair:
+            with box.guarded(1, c):
+                box.store([row, c], evaluator.fork()(tile, [row, c]))
+
+
+def _know(evaluator: Evaluator, key: int, acc: _Acc, lanes: Lanes, half: int) -> None:
+    """Tells what stands in registers, of one of a thread's rows."""
+    for i, x in enumerate(acc.values):
+        block, h, e = i // 4, i // 2 % 2, i % 2
+        if h == half:
+            evaluator.know_key(key, [lanes.rows[h], lanes.column(block, e)], x)

@@ -1,0 +1,108 @@
+"""Boxes of tensors in global memory, as threads read and write them, element by element or in pairs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+from kitsune_mlir.codegen.hopper.fragments import is_packed, pack
+from kitsune_mlir.codegen.pipeline import device
+from kitsune_mlir.codegen.pipeline.device import Int, Offset
+from kitsune_mlir.codegen.pipeline.memory import compute_type, storage_type
+from kitsune_mlir.mlir import arith, ir, vector
+
+
+class GlobalBox:
+    """The box at `at` of a dense tensor, `axes` the dimensions of the box; `rows` is its first size where that is open.
+    Reads beyond the tensor give its last element."""
+
+    def __init__(self, pointer: ir.Value, type_: ir.Type, rows: ir.Value, at: Sequence[Int], axes: Sequence[int]):
+        kind = ir.RankedTensorType(type_)
+        self.element, self._at, self._axes = kind.element_type, list(at), list(axes)
+        self._sizes: list[Int] = [rows if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
+        self._strides = [1] * kind.rank
+        for d in reversed(range(kind.rank - 1)):
+            self._strides[d] = self._strides[d + 1] * kind.shape[d + 1]
+        self._pointer = pointer
+        self._bases: dict[tuple[ir.Block, Int | None], ir.Value] = {}
+
+    @property
+    def takes_pairs(self) -> bool:
+        """Whether two elements along the box's last dimension are stored together: neighbours, the first at an address
+        that is a multiple of both."""
+        last = self._axes[-1]
+        even = isinstance(self._sizes[last], int) and self._sizes[last] % 2 == 0
+        return even and self._strides[last] == 1 and (is_packed(self.element) or self.element.width == 32)
+
+    def is_inside(self, dim: int, index: Int) -> ir.Value:
+        """Whether the tensor has the box's index along its dimension `dim`."""
+        axis = self._axes[dim]
+        return device.less(device.add(self._at[axis], index), self._sizes[axis])
+
+    @contextlib.contextmanager
+    def guarded(self, dim: int, index: Int) -> Iterator[None]:
+        with device.when(self.is_inside(dim, index)):
+            yield
+
+    def load(self, index: Sequence[Int]) -> ir.Value:
+        """The element at an index in the box, of the compute type."""
+        place = self._place([self._clamped(dim, i) for dim, i in enumerate(index)])
+        x = device.load(place, storage_type(self.element))
+        if compute_type(self.element) != self.element:
+            return arith.extf(ir.F32Type.get(), x)
+        if isinstance(self.element, ir.IntegerType) and self.element.width == 1:
+            return arith.trunci(self.element, x)
+        return arith.index_cast(self.element, x) if isinstance(self.element, ir.IndexType) else x
+
+    def store(self, index: Sequence[Int], x: ir.Value) -> None:
+        narrow = arith.truncf(self.element, x) if compute_type(self.element) != self.element else x
+        device.store(narrow, self._place([self._along(dim, i) for dim, i in enumerate(index)]))
+
+    def store_pair(self, index: Sequence[Int], pair: Sequence[ir.Value]) -> None:
+        """The element at the index and that behind it."""
+        place = self._place([self._along(dim, i) for dim, i in enumerate(index)])
+        if is_packed(self.element):
+            device.store(pack(*pair, self.element), place, align=4)
+        else:
+            both = vector.from_elements(ir.VectorType.get([2], self.element), list(pair))
+            device.store(both, place, align=8)
+
+    def _along(self, dim: int, index: Int) -> Int:
+        return device.add(self._at[self._axes[dim]], index)
+
+    def _clamped(self, dim: int, index: Int) -> Int:
+        axis = self._axes[dim]
+        return device.least(self._along(dim, index), device.sub(self._sizes[axis], 1))
+
+    def _place(self, places: Sequence[Int]) -> ir.Value:
+        """The address of an element whose indices along the box's dimensions are given."""
+        *outer, last = places if places else [None]
+        base = self._base(outer)
+        if last is None:
+            return base
+        stride = self._strides[self._axes[-1]]
+        if isinstance(last, Offset):
+            base = self._moved(base, last.base, stride)
+            return device.offset(base, last.constant * stride, storage_type(self.element))
+        return self._moved(base, last, stride)
+
+    def _base(self, outer: Sequence[Int]) -> ir.Value:
+        """The address of the row in which an element lies."""
+        key = ir.InsertionPoint.current.block, *outer
+        if key not in self._bases:
+            pointer = self._pointer
+            for axis, offset in enumerate(self._at):
+                if axis not in self._axes:
+                    pointer = self._moved(pointer, offset, self._strides[axis])
+            for axis, index in zip(self._axes, outer):
+                pointer = self._moved(pointer, index, self._strides[axis])
+            self._bases[key] = pointer
+        return self._bases[key]
+
+    def _moved(self, pointer: ir.Value, count: Int, stride: int) -> ir.Value:
+        """The address `count` times `stride` elements on, computed in 64 bits."""
+        if isinstance(count, int) and count == 0:
+            return pointer
+        i64 = ir.IntegerType.get_signless(64)
+        far = arith.muli(arith.extui(i64, device.value(count)), arith.constant(i64, stride))
+        return device.offset(pointer, far, storage_type(self.element))

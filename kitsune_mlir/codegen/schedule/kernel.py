@@ -1,0 +1,206 @@
+"""The gpu.module of a kernel at the schedule level.
+
+    @kernel(maps: struct by value, tensors..., outputs..., workspace, rows: i32)
+
+The threads of a CTA are those of the agents, one after another in the order in which they stand. Shared memory holds
+the rings' barriers, then their slots. What the level leaves open is derived here: who arrives at which barrier how
+often, the bytes that a slot's copies bring, tensor maps, registers that move between warpgroups.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kitsune_mlir import rows
+from kitsune_mlir.codegen.hopper import mbarrier, tma, waits, warps
+from kitsune_mlir.codegen.hopper.frame import Frame, build
+from kitsune_mlir.codegen.hopper.mbarrier import Ring
+from kitsune_mlir.codegen.hopper.tma import TensorMap
+from kitsune_mlir.codegen.pipeline import counters, device
+from kitsune_mlir.codegen.pipeline.watch import Waits
+from kitsune_mlir.dialects import schedule
+from kitsune_mlir.dialects.checks import parent_of
+from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.planning.target import Target
+
+from .agent import AgentCode, Surroundings
+
+AGENT = schedule.AgentOp.OPERATION_NAME
+REGISTERS = 65536  # of an SM
+_MOST_REGISTERS = 255  # of a thread at launch
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Byte offsets of a ring in shared memory."""
+
+    barriers: int
+    slots: int
+
+
+class ScheduledKernel:
+    """Raises UnsupportedError for what has no code here."""
+
+    def __init__(self, kernel: schedule.KernelOp, target: Target, wait_budget: int = 0):
+        self.kernel, self.target, self.waits = kernel, target, Waits(wait_budget)
+        self.tensors = [value for value in kernel.inputs if rows.is_tensor(value)]
+        self.results = kernel.result_ops
+        if len({result.position for result in self.results}) != len(self.results):
+            raise UnsupportedError(f"an output of kernel '{kernel.label}' is taken out twice")
+        self._numbers = {hash(value): number for number, value in enumerate(self.tensors)}
+        self._lay_out()
+        self._make_maps()
+
+    def _lay_out(self) -> None:
+        rings = self.kernel.rings
+        at, self.places = 0, {}
+        starts = {}
+        for ring in rings:
+            starts[ring.label] = at
+            at += 2 * mbarrier.BYTES * ring.slots
+        for ring in rings:
+            at = -(-at // tma.ALIGN) * tma.ALIGN
+            self.places[ring.label] = _Place(starts[ring.label], at)
+            at += ring.slots * ring.slot_bytes
+        self.shared_bytes = at
+        if at > self.target.shared_bytes:
+            raise UnsupportedError(
+                f"the rings of kernel '{self.kernel.label}' take {at} bytes of shared memory, {self.target.name} has "
+                f"{self.target.shared_bytes}"
+            )
+
+    def _make_maps(self) -> None:
+        self.maps: list[TensorMap] = []
+        self.map_of: dict[int, int] = {}  # by the position of a copy in the kernel
+        known: dict[TensorMap, int] = {}
+        for number, copy in enumerate(walk(self.kernel, schedule.CopyOp.OPERATION_NAME)):
+            map_ = self._map(copy.opview)
+            if map_ not in known:
+                known[map_] = len(self.maps)
+                self.maps.append(map_)
+            self.map_of[number] = known[map_]
+
+    def _map(self, copy: schedule.CopyOp) -> TensorMap:
+        source = copy.operands[1]
+        kind, ring = ir.RankedTensorType(source.type), schedule.ring_of(copy.operands[0])
+        nbytes = kind.element_type.width // 8
+        if any(kind.is_dynamic_dim(d) for d in range(1, kind.rank)):
+            raise UnsupportedError(f"a size of {kind} that is open until the call is not its first")
+        dims = [None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
+        box = [1] * kind.rank
+        for axis, size in zip(copy.axes, ring.tile.shape):
+            box[axis] = size
+        along = copy.axes[1 if ring.layout == "rows" else 0]
+        if along != kind.rank - 1:
+            raise UnsupportedError(f"the boxes of ring '{ring.label}' do not lie along the last dimension of {kind}")
+        box[along] = tma.SWIZZLE // nbytes
+        strides, stride = [], nbytes
+        for size in reversed(dims[1:]):
+            stride *= size
+            strides.append(stride)
+        number = self._numbers[hash(source)]
+        return TensorMap(number, str(kind.element_type), tuple(dims[::-1]), tuple(strides), tuple(box[::-1]))
+
+    @property
+    def threads(self) -> int:
+        return sum(agent.count * agent.warp_count * warps.WARP for agent in self.kernel.agents)
+
+    def streams(self) -> list[int]:
+        """The numbers of the tensors whose first size is that of the call; of any one where all sizes are known."""
+        open_ = [n for n, value in enumerate(self.tensors) if _rank(value) and value.type.is_dynamic_dim(0)]
+        return open_ or [next(n for n, value in enumerate(self.tensors) if _rank(value))]
+
+    def launch(self) -> str:
+        """What the runtime needs to launch the kernel, JSON."""
+        workspace = counters.FIRST_AT if self.waits.budget else 0  # a report
+        return json.dumps(
+            {
+                "kernel": self.kernel.label,
+                "ctas": self.target.sms,
+                "cluster": 1,
+                "threads": self.threads,
+                "shared_bytes": self.shared_bytes,
+                "workspace_bytes": workspace,
+                "counter_bytes": workspace,
+                "cooperative": False,
+                "strided": True,
+                "watched": self.waits.described,
+                "streams": self.streams(),
+                "tile_rows": 1,
+                "sums": True,  # a product of no columns is zero: it is launched for no rows, too
+                "maps": [map_.description() for map_ in self.maps],
+            }
+        )
+
+    def build(self) -> ir.Operation:
+        """The gpu.module, at the insertion point."""
+        pointers = len(self.tensors) + len(self.results)
+        bits = [ring.tile.element_type.width for ring in self.kernel.rings]
+        fast = all(width == 16 for width in bits)
+        return build(self.kernel.label, pointers, len(self.maps), self.threads, self._watched, fast=fast)
+
+    def _watched(self, frame: Frame) -> None:
+        with waits.watched(self.waits.watch(frame.workspace)):
+            self._body(frame)
+
+    def _body(self, frame: Frame) -> None:
+        rings = {ring.label: self._ring(ring, frame.base) for ring in self.kernel.rings}
+        with device.when(device.equal(device.thread(), 0)):
+            for ring in self.kernel.rings:
+                rings[ring.label].init(1, self._consumers(ring))
+            mbarrier.fence_init()
+        device.barrier()
+        split = len(self.tensors)
+        around = Surroundings(
+            pointers=dict(zip(self._numbers, frame.pointers)),
+            outputs={r.position: (p, r.results[0].type) for r, p in zip(self.results, frame.pointers[split:])},
+            rings=rings,
+            maps=frame.maps,
+            map_of=self.map_of,
+            rows=frame.rows,
+        )
+        given = min(_MOST_REGISTERS, REGISTERS // self.threads) // 8 * 8
+        self._agents(self.kernel.agents, 0, around, given)
+
+    def _agents(self, agents: Sequence[schedule.AgentOp], first: int, around: Surroundings, given: int) -> None:
+        """Code for the threads from `first` on, those of the agents."""
+        agent, *rest = agents
+        threads = agent.count * agent.warp_count * warps.WARP
+
+        def emit() -> None:
+            if agent.warp_count % 4 == 0 and agent.register_count != given:
+                warps.set_registers(agent.register_count, grow=agent.register_count > given)
+            AgentCode(agent, around, first).emit()
+
+        if not rest:
+            emit()
+            return
+        branch = device.scf.IfOp(device.less(device.thread(), first + threads), has_else=True)
+        with ir.InsertionPoint(branch.then_block):
+            emit()
+            device.scf.YieldOp([])
+        with ir.InsertionPoint(branch.else_block):
+            self._agents(rest, first + threads, around, given)
+            device.scf.YieldOp([])
+
+    def _ring(self, ring: schedule.AllocRingOp, base: ir.Value) -> Ring:
+        place = self.places[ring.label]
+        barriers, slots = device.add(base, place.barriers), device.add(base, place.slots)
+        return Ring(barriers, slots, ring.slots, ring.slot_bytes, ring.label)
+
+    def _consumers(self, ring: schedule.AllocRingOp) -> int:
+        """Arrivals that empty a slot: a thread of each copy of the agent that waits for it."""
+        uses = [use.owner.operation for use in ring.results[0].uses]
+        waiting = [op for op in uses if op.name == schedule.WaitOp.OPERATION_NAME]
+        agents = {agent.label: agent for op in waiting if (agent := parent_of(op, AGENT).opview)}
+        if len(agents) != 1:
+            raise UnsupportedError(f"ring '{ring.label}' has {len(agents)} agents that wait for it, wants one")
+        (agent,) = agents.values()
+        return agent.count
+
+
+def _rank(value: ir.Value) -> int:
+    return ir.RankedTensorType(value.type).rank

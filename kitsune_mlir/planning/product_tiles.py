@@ -1,0 +1,76 @@
+"""The tiles of one product (b x m x k) times (b x k x n), the operands of which come from memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from math import ceil
+
+from .target import Target
+
+CHUNK = 64  # columns of k that a slot holds, of 16-bit elements
+COPY_ROWS = 64  # rows of a warpgroup
+MOST_SPLIT = 64
+_COLUMNS = (16, 32, 64, 96, 128, 192, 256)
+_BARRIERS = 1024  # bytes of shared memory in front of the slots
+_MOST_SLOTS = 8
+
+# Cycles, fitted to measurements on an H100.
+_MULTIPLIED = 2048.0  # multiply-adds a cycle
+_LOADED = 28.0  # bytes a cycle and SM from L2
+_TURN = 90.0  # of a chunk, besides
+_TILE = 1500.0  # until a tile's first chunk is there
+_STORED = 4.0  # elements of a tile that leave in a cycle
+_LAUNCH = 4000.0
+_SUMMED = 1000.0  # bytes of partial sums a cycle, all SMs together, there and back
+
+
+@dataclass(frozen=True)
+class ProductTiles:
+    """`copies` warpgroups of 64 rows times `columns`, `slots` chunks of operands on their way; the sum over k in
+    `split` parts of `part` columns each. `microseconds` is the predicted time."""
+
+    copies: int
+    columns: int
+    slots: int
+    split: int
+    part: int
+    microseconds: float
+
+    @property
+    def rows(self) -> int:
+        return self.copies * COPY_ROWS
+
+
+def choose(b: int, m: int, n: int, k: int, across: bool, target: Target) -> ProductTiles | None:
+    """The fastest tiles for a product of these sizes, or None when none fits. `across`: the columns of the right
+    operand are neighbours in memory, so that it comes in boxes of 64."""
+    found = [
+        tiles
+        for copies, columns, parts in product((1, 2), _COLUMNS, _splits(k))
+        if not (across and columns % 64) and (tiles := _tiles(b, m, n, k, copies, columns, parts, target))
+    ]
+    return min(found, key=lambda tiles: (tiles.microseconds, tiles.split, tiles.rows * tiles.columns), default=None)
+
+
+def _splits(k: int) -> list[int]:
+    return [1 << i for i in range(MOST_SPLIT.bit_length()) if (1 << i) * 4 * CHUNK <= max(k, 4 * CHUNK)]
+
+
+def _tiles(
+    b: int, m: int, n: int, k: int, copies: int, columns: int, split: int, target: Target
+) -> ProductTiles | None:
+    rows = copies * COPY_ROWS
+    slot = (rows + columns) * CHUNK * 2
+    slots = min(_MOST_SLOTS, (target.shared_bytes - _BARRIERS) // slot)
+    if slots < 2:
+        return None
+    part = ceil(ceil(k / split) / CHUNK) * CHUNK
+    split = max(1, ceil(k / part)) if part else 1
+    tiles = b * ceil(m / rows) * ceil(n / columns) * split
+    chunk = max(rows * columns * CHUNK / _MULTIPLIED, slot / _LOADED) + _TURN
+    each = _TILE + ceil(part / CHUNK) * chunk + rows * columns / (_STORED * 32 * copies)
+    cycles = _LAUNCH + ceil(tiles / target.sms) * each
+    if split > 1:
+        cycles += _LAUNCH + b * m * n * 8 * split / _SUMMED
+    return ProductTiles(copies, columns, slots, split, part, cycles / 1.7e3)

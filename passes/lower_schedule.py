@@ -1,0 +1,41 @@
+"""lower-schedule: a kernel at the schedule level becomes a gpu.module and a call of it.
+
+%p = "kitsune.kernel"() ({...})                func.func private @product0(tensor<8x100x64xbf16> {bufferization.
+%y = "kitsune.result"(%p) {index = 0}     =>     access = "read"}, ...) -> tensor<8x100x72xf32>
+                                               %y = func.call @product0(%a, %b)
+                                               gpu.module @product0_kernel attributes {kitsune.launch = "{...}",
+                                                 kitsune.pipeline = "product0"} { gpu.func @product0(...) kernel }
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kitsune_mlir.codegen.schedule.kernel import ScheduledKernel
+from kitsune_mlir.dialects import schedule
+from kitsune_mlir.mlir import ir
+from kitsune_mlir.planning import target as targets
+
+from .base import ModulePass
+from .kernel_call import built, call, declare
+
+
+@dataclass(frozen=True)
+class LowerSchedule(ModulePass):
+    """target: what the kernels are for, a name or the path of a description.
+    wait_budget: as of convert-kitsune-to-gpu.
+    """
+
+    name: ClassVar[str] = "lower-schedule"
+    target: str = "sm_90a"
+    wait_budget: int = 0
+
+    def run(self, module: ir.Module) -> None:
+        target = targets.load(self.target)
+        for kernel in schedule.kernels(module):
+            with kernel.operation.location:
+                code, gpu_module = built(ScheduledKernel(kernel, target, self.wait_budget))
+                ends = [result.results[0] for result in code.results]
+                declare(module, kernel.label, code.tensors, ends, code, gpu_module)
+                call(kernel, kernel.label, code.tensors, code.results, ends)

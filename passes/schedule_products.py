@@ -1,0 +1,410 @@
+"""schedule-products: matrix products outside pipelines become kernels at the schedule level.
+
+    %c = linalg.batch_matmul ins(%a, %b : tensor<8x100x64xbf16>, tensor<8x64x72xbf16>) outs(%zero : ...)
+    %d = linalg.generic {...} ins(%c, %bias) ...      // what follows elementwise, as long as nothing else reads it
+  =>
+    %p = "kitsune.kernel"() ({
+      "kitsune.tiles"; two rings; an agent that copies chunks of both operands into them; an agent whose copies wait for
+      chunks, multiply, and write a tile with what follows applied to it
+    }) : () -> !kitsune.outputs
+    %d = "kitsune.result"(%p) {index = 0 : i64}
+
+Of either operand any dimension may be the last: `box` says which one lies along a slot's boxes. Where there are too
+few tiles for all SMs the sum over k is cut into parts, which a linalg.generic adds up. Products that have no such form
+(other types, sizes open until the call that are no tensor's first) are left as they are, with a remark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import ClassVar
+
+from kitsune_mlir import rows
+from kitsune_mlir.contraction import NAMES, Contraction, is_zero_filled, match_product
+from kitsune_mlir.dialects import kitsune, schedule
+from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.mlir import arith, ir, linalg, remark, scf, tensor, walk
+from kitsune_mlir.plan import DYNAMIC_SIZE
+from kitsune_mlir.planning import target as targets
+from kitsune_mlir.planning.product_tiles import CHUNK, COPY_ROWS, ProductTiles, choose
+from kitsune_mlir.planning.target import Target
+
+from .base import ModulePass
+
+LEAST = 1 << 16  # multiply-adds that are worth a kernel of their own form
+FEED_REGISTERS, MATH_REGISTERS = 24, 240
+GRANULE = 16  # bytes of which a tensor copy's rows are multiples
+_WARPS = 4
+
+
+@dataclass(frozen=True)
+class ScheduleProducts(ModulePass):
+    """target: what the kernels are for, a name or the path of a description."""
+
+    name: ClassVar[str] = "schedule-products"
+    target: str = "sm_90a"
+
+    def run(self, module: ir.Module) -> None:
+        target = targets.load(self.target)
+        if target.products != "wgmma":
+            return
+        number = 0
+        for op in [op for op in walk(module, *NAMES) if _stands_alone(op) and match_product(op)]:
+            found = match_product(op)
+            assert found is not None
+            try:
+                with op.location:
+                    number += _Scheduler(op, found, target, f"product{number}").schedule()
+            except UnsupportedError as error:
+                remark(op, f"is no product on tensor cores: {error}")
+
+
+def _stands_alone(op: ir.Operation) -> bool:
+    return op.parent.name == "func.func"
+
+
+@dataclass
+class _Scheduler:
+    """Puts a kernel in the place of one product."""
+
+    op: ir.Operation
+    found: Contraction
+    target: Target
+    name: str
+    sizes: dict[str, int | None] = field(default_factory=dict)  # by role; None is open until the call
+
+    def schedule(self) -> bool:
+        """Whether it did. Raises UnsupportedError for a product worth a kernel that has no such form."""
+        self._read_sizes()
+        known = {role: DYNAMIC_SIZE if size is None else size for role, size in self.sizes.items()}
+        if prod(known.values()) < LEAST:
+            return False
+        self._check()
+        across = self.found.right_roles[-1] == "n"
+        tiles = choose(known.get("b", 1), known["m"], known["n"], known["k"], across, self.target)
+        if tiles is None:
+            raise UnsupportedError(f"no tiles of it fit the {self.target.shared_bytes} bytes of shared memory")
+        if self.sizes["k"] is None:
+            tiles = replace(tiles, split=1)  # parts of a sum whose length is open would be too
+        follows = [] if tiles.split > 1 else self._follows()
+        last = follows[-1] if follows else self.op
+        with ir.InsertionPoint(last):
+            result = _Builder(self, tiles, follows).build(last.results[0].type)
+        last.results[0].replace_all_uses_with(result)
+        for op in [*reversed(follows), self.op]:
+            op.erase()
+        return True
+
+    def _read_sizes(self) -> None:
+        found = self.found
+        for value, roles in ((found.left, found.left_roles), (found.right, found.right_roles)):
+            kind = ir.RankedTensorType(value.type)
+            for d, role in enumerate(roles):
+                self.sizes[role] = None if kind.is_dynamic_dim(d) else kind.shape[d]
+
+    def _check(self) -> None:
+        left, right = (ir.RankedTensorType(value.type) for value in (self.found.left, self.found.right))
+        element = left.element_type
+        if not isinstance(element, ir.BF16Type | ir.F16Type) or right.element_type != element:
+            raise UnsupportedError(f"it multiplies {left.element_type} with {right.element_type}")
+        if not isinstance(ir.RankedTensorType(self.op.results[0].type).element_type, ir.F32Type):
+            raise UnsupportedError("its sums are no f32")
+        if not is_zero_filled(self.found.init):
+            raise UnsupportedError("its sums do not begin at zero")
+        if 0 in self.sizes.values():
+            raise UnsupportedError("it multiplies nothing")
+        if sum(size is None for size in self.sizes.values()) > 1:
+            raise UnsupportedError("two of its sizes are open until the call")
+        for value, roles in ((left, self.found.left_roles), (right, self.found.right_roles)):
+            if not {"m", "n", "k"} & {roles[-1]}:
+                raise UnsupportedError("the last dimension of an operand is its batch")
+            _check_open(value)
+        _check_open(ir.RankedTensorType(self.op.results[0].type))
+
+    def _follows(self) -> list[ir.Operation]:
+        """Elementwise operators, each the only reader of the one before it, the first of the product."""
+        found: list[ir.Operation] = []
+        value = self.op.results[0]
+        while len(uses := list(value.uses)) == 1 and _is_elementwise(uses[0].owner.operation, value):
+            found.append(uses[0].owner.operation)
+            value = found[-1].results[0]
+        while found and not _is_stored(found[-1]):
+            found.pop()
+        return found
+
+
+class _Builder:
+    """Builds the kernel of a product at the insertion point."""
+
+    def __init__(self, of: _Scheduler, tiles: ProductTiles, follows: Sequence[ir.Operation]):
+        self.of, self.tiles, self.follows = of, tiles, follows
+        found = of.found
+        self.operands = {
+            "left": (_widened(found.left), found.left_roles),
+            "right": (_widened(found.right), found.right_roles),
+        }
+        self.extents = {role: self._extent(role) for role in of.sizes}
+        self.element = ir.RankedTensorType(found.left.type).element_type
+
+    def _extent(self, role: str) -> ir.Value:
+        size = self.of.sizes[role]
+        if size is not None:
+            return _index(size)
+        found = self.of.found
+        for value, roles in ((found.left, found.left_roles), (found.right, found.right_roles)):
+            if role in roles:
+                return tensor.dim(value, _index(roles.index(role)))
+        raise AssertionError(role)
+
+    def build(self, type_: ir.Type) -> ir.Value:
+        """What takes the place of the last operator's result."""
+        tiles, f32 = self.tiles, ir.F32Type.get()
+        kernel = schedule.KernelOp(ir.StringAttr.get(self.of.name), kitsune.Outputs.get())
+        kernel.attributes["predicted_us"] = ir.FloatAttr.get(f32, tiles.microseconds)
+        kernel.attributes["target"] = ir.StringAttr.get(self.of.target.name)
+        whole = ir.RankedTensorType(self.of.op.results[0].type)
+        if tiles.split > 1:
+            type_ = ir.RankedTensorType.get([tiles.split, *whole.shape], f32)
+        with ir.InsertionPoint(kernel.regions[0].blocks.append()):
+            roles = [role for role in "sbmn" if role in self._tile_sizes()]
+            sizes = self._tile_sizes()
+            extents = [self._parts() if role == "s" else self.extents[role] for role in roles]
+            index = ir.IndexType.get()
+            dealt = schedule.TilesOp(extents, index, index, index)
+            dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get([sizes[role] for role in roles])
+            rings = {name: self._ring(name, count) for name, count in (("left", tiles.rows), ("right", tiles.columns))}
+            for name, copies, registers in (("feed", 1, FEED_REGISTERS), ("math", tiles.copies, MATH_REGISTERS)):
+                agent = schedule.AgentOp(ir.StringAttr.get(name), *map(_i64, (copies, _WARPS, registers)))
+                with ir.InsertionPoint(agent.regions[0].blocks.append(index)):
+                    loop = scf.ForOp(*dealt.results)
+                    with ir.InsertionPoint(loop.body):
+                        at = self._place(loop.induction_variable, roles, extents, sizes)
+                        if name == "feed":
+                            self._feed(rings, at)
+                        else:
+                            self._multiply(rings, at, agent.regions[0].blocks[0].arguments[0], type_)
+                        scf.yield_([])
+        result = schedule_result(kernel, 0, type_)
+        return self._summed(result, whole) if tiles.split > 1 else result
+
+    def _tile_sizes(self) -> dict[str, int]:
+        sizes = {"m": self.tiles.rows, "n": self.tiles.columns}
+        if "b" in self.of.sizes:
+            sizes["b"] = 1
+        return sizes | ({"s": 1} if self.tiles.split > 1 else {})
+
+    def _parts(self) -> ir.Value:
+        return _index(self.tiles.split)
+
+    def _ring(self, name: str, count: int) -> schedule.AllocRingOp:
+        _, roles = self.operands[name]
+        tile = ir.RankedTensorType.get([count, CHUNK], self.element)
+        box = "rows" if roles[-1] == "k" else "columns"
+        share = "split" if name == "left" else "all"
+        names = map(ir.StringAttr.get, (name, "smem", box, share))
+        return schedule.AllocRingOp(*names, kitsune.ring_type(tile, self.tiles.slots))
+
+    def _place(
+        self, number: ir.Value, roles: Sequence[str], extents: Sequence[ir.Value], sizes: dict[str, int]
+    ) -> dict[str, ir.Value]:
+        """By role the first element of a tile."""
+        at, rest = {}, number
+        for role, extent in reversed(list(zip(roles, extents))):
+            count = extent
+            if sizes[role] > 1:
+                count = arith.ceildivui(extent, _index(sizes[role]))
+            at[role] = rest if role == roles[0] else arith.remui(rest, count)
+            rest = arith.divui(rest, count) if role != roles[0] else rest
+        return {role: x if sizes[role] == 1 else arith.muli(x, _index(sizes[role])) for role, x in at.items()}
+
+    def _range(self, at: dict[str, ir.Value]) -> tuple[ir.Value, ir.Value, ir.Value]:
+        """Of k: the tile's part."""
+        if "s" not in at:
+            return _index(0), self.extents["k"], _index(CHUNK)
+        first = arith.muli(at["s"], _index(self.tiles.part))
+        last = arith.minui(arith.addi(first, _index(self.tiles.part)), self.extents["k"])
+        return first, last, _index(CHUNK)
+
+    def _feed(self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value]) -> None:
+        loop = scf.ForOp(*self._range(at))
+        with ir.InsertionPoint(loop.body):
+            for name, ring in rings.items():
+                value, roles = self.operands[name]
+                place = at | {"k": loop.induction_variable}
+                own = "m" if name == "left" else "n"
+                slot = schedule.AcquireOp(ring.results[0], _slot(ring)).results[0]
+                offsets = [place[role] for role in roles]
+                copy = schedule.CopyOp(slot, value, offsets, ir.StringAttr.get("tma"), schedule.Token.get())
+                copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index(own), roles.index("k")])
+                schedule.CommitOp(slot, [copy.results[0]])
+            scf.yield_([])
+
+    def _multiply(
+        self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value], copy: ir.Value, type_: ir.Type
+    ) -> None:
+        tile = ir.RankedTensorType.get([COPY_ROWS, self.tiles.columns], ir.F32Type.get())
+        acc = schedule.Acc.get(tile)
+        loop = scf.ForOp(*self._range(at), [schedule.SumsOp(acc).results[0]])
+        with ir.InsertionPoint(loop.body):
+            slots = [schedule.WaitOp(ring.results[0], _slot(ring)).results[0] for ring in rings.values()]
+            engine = ir.StringAttr.get("wgmma")
+            multiplied = schedule.ProductOp(loop.inner_iter_args[0], *slots, engine, acc, schedule.Token.get())
+            for slot in slots:
+                schedule.ReleaseOp(slot, [multiplied.results[1]])
+            scf.yield_([multiplied.results[0]])
+        value = schedule.SettleOp(loop.results[0], tile).results[0]
+        own = at | {"m": arith.addi(at["m"], arith.muli(copy, _index(COPY_ROWS)))}
+        before = self.of.op.results[0]
+        for op in self.follows:
+            value = _tiled(op, before, value, own)
+            before = op.results[0]
+        roles = [role for role in "sbmn" if role in own]
+        write = schedule.WriteOp(value, [own[role] for role in roles], _i64(0))
+        write.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index("m"), roles.index("n")])
+
+    def _summed(self, parts: ir.Value, whole: ir.RankedTensorType) -> ir.Value:
+        """The sum of the parts over the first dimension."""
+        rank = whole.rank
+        sizes = [tensor.dim(parts, _index(d + 1)) if whole.is_dynamic_dim(d) else whole.shape[d] for d in range(rank)]
+        zero = arith.ConstantOp(whole.element_type, ir.FloatAttr.get(whole.element_type, 0.0)).result
+        start = linalg.fill(zero, outs=[tensor.empty(sizes, whole.element_type)])
+        dims = [ir.AffineDimExpr.get(d) for d in range(rank + 1)]
+        maps = [ir.AffineMap.get(rank + 1, 0, [dims[-1], *dims[:-1]]), ir.AffineMap.get(rank + 1, 0, dims[:-1])]
+        generic = _generic([parts], start, maps, ["parallel"] * rank + ["reduction"])
+        with ir.InsertionPoint(generic.regions[0].blocks[0]):
+            x, total = generic.regions[0].blocks[0].arguments
+            linalg.YieldOp([arith.addf(total, x)])
+        return generic.results[0]
+
+
+def schedule_result(kernel: schedule.KernelOp, index: int, type_: ir.Type) -> ir.Value:
+    """Output `index` of a kernel."""
+    return kitsune.ResultOp(kernel.results[0], _i64(index), type_).results[0]
+
+
+def _tiled(op: ir.Operation, before: ir.Value, tile: ir.Value, at: dict[str, ir.Value]) -> ir.Value:
+    """An elementwise operator of (b x) m x n on a tile of rows and columns; its other inputs are read."""
+    s = rows.Structured(op)
+    batched = len(s.iterators) == 3
+    roles = "bmn" if batched else "mn"
+    place = {role: number for number, role in enumerate("mn")}
+    shape = dict(zip("mn", ir.RankedTensorType(tile.type).shape))
+    inputs, maps = [], []
+    for i in range(s.inputs):
+        value, exprs = op.operands[i], list(s.maps[i].results)
+        if value == before:
+            inputs.append(tile)
+            maps.append(_map("mn", place))
+        elif not rows.is_tensor(value):
+            inputs.append(value)
+            maps.append(_map("", place))
+        else:
+            named = [roles[e.position] if isinstance(e, ir.AffineDimExpr) else None for e in exprs]
+            own = [role for role in named if role in shape]
+            offsets = [_index(0) if role is None else at[role] for role in named]
+            kind = ir.RankedTensorType.get([shape[r] for r in own], ir.RankedTensorType(value.type).element_type)
+            read = schedule.ReadOp(value, offsets, kind)
+            read.attributes["dims"] = ir.DenseI64ArrayAttr.get([named.index(role) for role in own])
+            inputs.append(read.results[0])
+            maps.append(_map(own, place))
+    element = ir.RankedTensorType(op.results[0].type).element_type
+    start = tensor.empty(list(shape.values()), element)
+    generic = _generic(inputs, start, [*maps, _map("mn", place)], ["parallel"] * 2)
+    with ir.InsertionPoint(generic.regions[0].blocks[0]):
+        values = dict(zip(map(hash, s.body.arguments), generic.regions[0].blocks[0].arguments))
+        for inner in s.body.operations:
+            clone = inner.operation.clone()
+            for i, operand in enumerate(inner.operation.operands):
+                clone.operands[i] = values.get(hash(operand), operand)
+            values.update(zip(map(hash, inner.operation.results), clone.results))
+    return generic.results[0]
+
+
+def _map(roles: Sequence[str], place: dict[str, int]) -> ir.AffineMap:
+    return ir.AffineMap.get(len(place), 0, [ir.AffineDimExpr.get(place[role]) for role in roles])
+
+
+def _generic(
+    inputs: Sequence[ir.Value], start: ir.Value, maps: Sequence[ir.AffineMap], iterators: Sequence[str]
+) -> ir.Operation:
+    """A linalg.generic with an empty body."""
+    kinds = [ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in iterators]
+    generic = ir.Operation.create(
+        "linalg.generic",
+        [start.type],
+        [*inputs, start],
+        {
+            "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(map_) for map_ in maps]),
+            "iterator_types": ir.ArrayAttr.get(kinds),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(inputs), 1]),
+        },
+        regions=1,
+    )
+    elements = [v.type.element_type if rows.is_tensor(v) else v.type for v in (*inputs, start)]
+    generic.regions[0].blocks.append(*elements)
+    return generic
+
+
+def _is_elementwise(op: ir.Operation, value: ir.Value) -> bool:
+    """Whether it computes each element of its one result from that of `value` at the same place, and of others."""
+    if op.name != "linalg.generic" or len(op.results) != 1:
+        return False
+    s = rows.Structured(op)
+    rank, index = ir.RankedTensorType(value.type).rank, [hash(v) for v in op.operands].index(hash(value))
+    identity = ir.AffineMap.get_identity(rank)
+    if len(s.iterators) != rank or any("parallel" not in str(kind) for kind in s.iterators) or index >= s.inputs:
+        return False
+    if s.maps[index] != identity or s.maps[-1] != identity or list(list(s.body.arguments)[-1].uses):
+        return False
+    if any(inner.operation.name == "linalg.index" or inner.operation.regions for inner in s.body.operations):
+        return False
+    return all(_is_readable(op.operands[i], s.maps[i]) for i in range(s.inputs) if i != index)
+
+
+def _is_readable(value: ir.Value, map_: ir.AffineMap) -> bool:
+    """Whether tiles of an operand can be read: each dimension a loop's of its own, or of size 1."""
+    if not rows.is_tensor(value):
+        return rows.producer(value) is not None and rows.producer(value).name == "arith.constant"
+    dims = [e.position for e in map_.results if isinstance(e, ir.AffineDimExpr)]
+    zeros = [e for e in map_.results if isinstance(e, ir.AffineConstantExpr) and e.value == 0]
+    kind = ir.RankedTensorType(value.type)
+    open_ = [d for d in range(kind.rank) if kind.is_dynamic_dim(d)]
+    return len(set(dims)) == len(dims) and len(dims) + len(zeros) == kind.rank and open_ in ([], [0])
+
+
+def _is_stored(op: ir.Operation) -> bool:
+    element = ir.RankedTensorType(op.results[0].type).element_type
+    return isinstance(element, ir.F32Type | ir.BF16Type | ir.F16Type)
+
+
+def _check_open(kind: ir.RankedTensorType) -> None:
+    if any(kind.is_dynamic_dim(d) for d in range(1, kind.rank)):
+        raise UnsupportedError(f"a size of {kind} that is open until the call is not its first")
+
+
+def _widened(whole: ir.Value) -> ir.Value:
+    """A tensor with zeros behind its last dimension, so that this is a multiple of 16 bytes."""
+    kind = ir.RankedTensorType(whole.type)
+    each = GRANULE // (kind.element_type.width // 8)
+    extra = -kind.shape[-1] % each
+    if not extra:
+        return whole
+    sizes = [tensor.dim(whole, _index(0)) if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
+    zero = arith.ConstantOp(kind.element_type, ir.FloatAttr.get(kind.element_type, 0.0)).result
+    zeros = linalg.fill(zero, outs=[tensor.empty([*sizes[:-1], extra], kind.element_type)])
+    wide = ir.RankedTensorType.get([*kind.shape[:-1], kind.shape[-1] + extra], kind.element_type)
+    return tensor.concat(wide, kind.rank - 1, [whole, zeros])
+
+
+def _slot(ring: schedule.AllocRingOp) -> ir.Type:
+    return schedule.Slot.get(ring.tile)
+
+
+def _index(number: int) -> ir.Value:
+    return arith.ConstantOp.create_index(number).result
+
+
+def _i64(number: int) -> ir.IntegerAttr:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
