@@ -95,8 +95,10 @@ def find(name: str, dtype: str | None) -> Case:
 
         if zoo.is_case(name):
             return Case(name, partial(zoo.make, name, dtype or "bf16"))
-    sized = "chain-WIDTH[xLAYERS][-ROWS][-ACTIVATION], linear-M-N-K[-ACTIVATION][-nobias], net-SEED"
-    known = ", ".join(["zoo/NAME[-TYPE][-SIZE]", *APPLICATIONS, *suite("patterns")])
+    sized = (
+        "chain-WIDTH[xLAYERS][-ROWS][-ACTIVATION], linear-M-N-K[-ACTIVATION][-nobias], net-SEED, zoo/NAME[-TYPE][-SIZE]"
+    )
+    known = ", ".join([*APPLICATIONS, *suite("patterns")])
     raise UserError(f"there is no case '{name}': give module:function, a .pt2 file, {sized}, or one of {known}")
 
 
