@@ -22,14 +22,9 @@ class Function(nn.Module):
         return self.function(*args)
 
 
-def chain(*layers: nn.Module) -> nn.Module:
-    """One after another."""
-    return nn.Sequential(*layers)
-
-
 def repeated(count: int, make: Callable[..., nn.Module], *args: int) -> nn.Module:
     """Several of a kind, one after another."""
-    return chain(*(make(*args) for _ in range(count)))
+    return nn.Sequential(*(make(*args) for _ in range(count)))
 
 
 def mlp(*widths: int, activation: Callable[[], nn.Module] = nn.ReLU) -> nn.Sequential:
@@ -58,12 +53,14 @@ def prenorm(width: int) -> nn.Module:
 
 def postnorm(width: int) -> nn.Module:
     """norm(x + network(x))"""
-    return chain(Residual(mlp(width, 2 * width, width)), nn.LayerNorm(width))
+    return nn.Sequential(Residual(mlp(width, 2 * width, width)), nn.LayerNorm(width))
 
 
 def normed(*widths: int) -> nn.Module:
     """Linear layers of these widths, each followed by batch norm and ReLU."""
-    return chain(*(chain(nn.Linear(a, b), nn.BatchNorm1d(b), nn.ReLU()) for a, b in zip(widths, widths[1:])))
+    return nn.Sequential(
+        *(nn.Sequential(nn.Linear(a, b), nn.BatchNorm1d(b), nn.ReLU()) for a, b in zip(widths, widths[1:]))
+    )
 
 
 def batchnorm_residual(width: int) -> nn.Module:
@@ -96,10 +93,10 @@ class Nerf(nn.Module):
     def __init__(self, joined: bool, width: int = 256):
         super().__init__()
         self.joined = joined
-        self.first = chain(mlp(60, *[width] * 5), nn.ReLU())
-        self.second = chain(mlp(width + 60, *[width] * 3), nn.ReLU())
+        self.first = nn.Sequential(mlp(60, *[width] * 5), nn.ReLU())
+        self.second = nn.Sequential(mlp(width + 60, *[width] * 3), nn.ReLU())
         self.density, self.feature = nn.Linear(width, 1), nn.Linear(width, width)
-        self.colour = chain(mlp(width + 24, width // 2, 3), nn.Sigmoid())
+        self.colour = nn.Sequential(mlp(width + 24, width // 2, 3), nn.Sigmoid())
 
     def forward(self, position: Tensor, direction: Tensor) -> Any:
         hidden = self.second(torch.cat([self.first(position), position], -1))
@@ -330,7 +327,9 @@ class CrossAttention(nn.Module):
 def block(width: int, **attention: Any) -> nn.Module:
     """A transformer's, normalised before each half."""
     network = mlp(width, 4 * width, width, activation=nn.GELU)
-    return chain(Residual(nn.LayerNorm(width), Attention(width, **attention)), Residual(nn.LayerNorm(width), network))
+    return nn.Sequential(
+        Residual(nn.LayerNorm(width), Attention(width, **attention)), Residual(nn.LayerNorm(width), network)
+    )
 
 
 class DecodeStep(nn.Module):
@@ -354,7 +353,7 @@ class DecodeStep(nn.Module):
 def conv(inputs: int, outputs: int, size: int, stride: int = 1, groups: int = 1) -> nn.Module:
     """Convolution, batch norm, ReLU; the image keeps its size but for the stride."""
     layer = nn.Conv2d(inputs, outputs, size, stride, size // 2, groups=groups, bias=False)
-    return chain(layer, nn.BatchNorm2d(outputs), nn.ReLU())
+    return nn.Sequential(layer, nn.BatchNorm2d(outputs), nn.ReLU())
 
 
 def convolution_block(channels: int) -> nn.Module:
@@ -362,14 +361,19 @@ def convolution_block(channels: int) -> nn.Module:
     return Residual(conv(channels, channels, 3), conv(channels, channels, 3))
 
 
+def bottleneck() -> nn.Module:
+    """Convolutions of 1x1: products over channels."""
+    return nn.Sequential(conv(256, 64, 1), conv(64, 256, 1))
+
+
 def depthwise(channels: int) -> nn.Module:
     """3x3 a channel at a time, then 1x1 (MobileNet)."""
-    return chain(conv(channels, channels, 3, groups=channels), conv(channels, channels, 1))
+    return nn.Sequential(conv(channels, channels, 3, groups=channels), conv(channels, channels, 1))
 
 
 def stem() -> nn.Module:
     """The first layers of a ResNet."""
-    return chain(conv(3, 64, 7, stride=2), nn.MaxPool2d(3, 2, 1))
+    return nn.Sequential(conv(3, 64, 7, stride=2), nn.MaxPool2d(3, 2, 1))
 
 
 class Patches(nn.Module):
@@ -388,7 +392,7 @@ class SqueezeExcite(nn.Module):
 
     def __init__(self, channels: int, hidden: int):
         super().__init__()
-        self.network = chain(mlp(channels, hidden, channels), nn.Sigmoid())
+        self.network = nn.Sequential(mlp(channels, hidden, channels), nn.Sigmoid())
 
     def forward(self, x: Tensor) -> Tensor:
         return x * self.network(x.mean((2, 3)))[:, :, None, None]
@@ -408,7 +412,7 @@ class VaeEncoder(nn.Module):
 
 def classifier() -> nn.Module:
     """The probabilities of 1000 classes."""
-    return chain(nn.LayerNorm(512), nn.Linear(512, 1000), nn.Softmax(-1))
+    return nn.Sequential(nn.LayerNorm(512), nn.Linear(512, 1000), nn.Softmax(-1))
 
 
 class GraphCastBlock(nn.Module):
@@ -416,7 +420,7 @@ class GraphCastBlock(nn.Module):
 
     def __init__(self, width: int = 512):
         super().__init__()
-        self.network = chain(mlp(3 * width, width, width, activation=nn.SiLU), nn.LayerNorm(width))
+        self.network = nn.Sequential(mlp(3 * width, width, width, activation=nn.SiLU), nn.LayerNorm(width))
 
     def forward(self, edge: Tensor, sender: Tensor, receiver: Tensor) -> Tensor:
         return edge + self.network(torch.cat([edge, sender, receiver], -1))
@@ -471,7 +475,7 @@ class Fourier(nn.Module):
 
     def __init__(self, inputs: int, features: int, outputs: int):
         super().__init__()
-        self.register_buffer("directions", torch.randn(inputs, features))
+        self.register_buffer("directions", torch.randn(inputs, features) / 4)
         self.network = mlp(2 * features, 256, 256, outputs)
 
     def forward(self, x: Tensor) -> Tensor:
