@@ -4,9 +4,10 @@
     python bench/fuzz.py --seeds 0:50 --simulate        # without one: the kernels in the simulator, few rows
     python bench/fuzz.py --shrink 17 --simulate         # the smallest net that still fails as seed 17 does
 
-A net (random_nets.py) is one seed's. A result is wrong when its error (Frobenius norm, over that of the result) is more
-than twice torch's own in the same types, and more than FLOOR. A child that takes too long or dies is replaced. On a GPU
-each net is also timed, in one process beside torch's eager mode as a CUDA graph. Exits 1 when a net fails.
+A net is that of one seed (kitsune_mlir/bench/random_nets.py; `kitsune bench net-SEED` times it beside all of torch's
+modes). A result is wrong when its error (Frobenius norm, over that of the result) is more than twice torch's own in the
+same types, and more than FLOOR. A child that takes too long or dies is replaced. On a GPU each net is also timed, in
+one process beside torch's eager mode as a CUDA graph. Exits 1 when a net fails.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "bench"), str(ROOT / "test" / "python")]
 
-from random_nets import Net, arguments, build, draw, is_net, smaller  # noqa: E402
 from workers import Lost, Worker, each  # noqa: E402
+
+from kitsune_mlir.bench.random_nets import Net, arguments, build, draw, is_net, smaller  # noqa: E402
 
 FLOOR = {"f32": 5e-6, "bf16": 4e-3, "f16": 5e-4}  # errors below are never wrong: about a rounding of the result
 HIGH_FLOOR = 2e-3  # f32 whose products are of tf32, several after one another; a CPU's torch has none

@@ -3,6 +3,9 @@
 cases        the models, by name
 shapes       the models that are named by their sizes
 networks     what the names stand for
+zoo          small models of many forms, by name, at three sizes
+zoo_models   their modules
+random_nets  networks drawn by a seed
 sides        the ways to run one: torch's, and ours
 device       the GPU: moving, capturing, timing; tests put another in its place
 check        fresh inputs, the reference in float64, poisoned results

@@ -1,9 +1,11 @@
-"""The models that are timed: by name, in suites, or as `kitsune compile` takes them. torch is imported late."""
+"""The models that are timed: by name, in suites, or as `kitsune compile` takes them. torch is imported late,
+and with it the zoo, whose table makes modules."""
 
 from __future__ import annotations
 
 import dataclasses
 import importlib
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -32,6 +34,9 @@ PATTERNS = {f"hidden-4096-{rows}": _HIDDEN for rows in PATTERN_ROWS} | {
     "multicast": _TILE | {"spatial": {"place-stages": "shape=spatial"}, "bulk": _BULK},
 }
 AS = "@"  # between a case and its form
+ZOOS = {"zoo": "medium", "zoo-small": "small", "zoo-large": "large"}  # suites, by the size of their cases
+SUITES = ("gemms", "chains", "sweep", "applications", "patterns", *ZOOS)
+_NET = re.compile(r"net-(\d+)")
 
 
 @dataclass(frozen=True)
@@ -44,22 +49,30 @@ class Case:
     form: Mapping[str, str] = field(default_factory=dict)
 
 
-def suites() -> dict[str, tuple[str, ...]]:
-    """The names of the cases of each suite."""
-    patterns = [name for case, forms in PATTERNS.items() for name in (case, *(f"{case}{AS}{form}" for form in forms))]
-    return {
-        "gemms": (shapes.SQUARE, *shapes.GEMMS),
-        "chains": shapes.chains(),
-        "sweep": shapes.sweep(),
-        "applications": tuple(APPLICATIONS),
-        "patterns": (*patterns, "edge-mlp"),
-    }
+def suite(name: str) -> tuple[str, ...]:
+    """The names of the cases of one of SUITES."""
+    match name:
+        case "gemms":
+            return (shapes.SQUARE, *shapes.GEMMS)
+        case "chains":
+            return shapes.chains()
+        case "sweep":
+            return shapes.sweep()
+        case "applications":
+            return tuple(APPLICATIONS)
+        case "patterns":
+            formed = [(case, *(f"{case}{AS}{form}" for form in forms)) for case, forms in PATTERNS.items()]
+            return (*(name for names in formed for name in names), "edge-mlp")
+    from . import zoo
+
+    return zoo.names(ZOOS[name])
 
 
 def find(name: str, dtype: str | None) -> Case:
     """The case of that name, or of a model as `kitsune compile` takes it.
 
-    `dtype` is a key of DTYPES; None is bf16 for a named case, and for any other model its own types.
+    `dtype` is a key of DTYPES; None is bf16 for a named case, and for a random net or any other model its own types.
+    What a name of the zoo says of its type holds in any case.
     Raises UserError for what names no case; a model of the user's own fails in `make`.
     """
     if ":" in name:
@@ -71,12 +84,21 @@ def find(name: str, dtype: str | None) -> Case:
     case, _, form = name.partition(AS)
     if form in PATTERNS.get(case, ()):
         return dataclasses.replace(find(case, dtype), name=name, form=PATTERNS[case][form])
-    if name in suites()["patterns"] or Chain.parse(name) or Layer.parse(name):
+    if name in suite("patterns") or Chain.parse(name) or Layer.parse(name):
         from . import networks
 
         return Case(name, partial(networks.make, name, dtype or "bf16"))
-    sized = "chain-WIDTH[xLAYERS][-ROWS][-ACTIVATION], linear-M-N-K[-ACTIVATION][-nobias]"
-    known = ", ".join([*APPLICATIONS, *suites()["patterns"]])
+    if match := _NET.fullmatch(name):
+        return Case(name, partial(_net, int(match[1]), dtype))
+    if name.startswith("zoo/"):
+        from . import zoo
+
+        if zoo.is_case(name):
+            return Case(name, partial(zoo.make, name, dtype or "bf16"))
+    sized = (
+        "chain-WIDTH[xLAYERS][-ROWS][-ACTIVATION], linear-M-N-K[-ACTIVATION][-nobias], net-SEED, zoo/NAME[-TYPE][-SIZE]"
+    )
+    known = ", ".join([*APPLICATIONS, *suite("patterns")])
     raise UserError(f"there is no case '{name}': give module:function, a .pt2 file, {sized}, or one of {known}")
 
 
@@ -111,6 +133,17 @@ def _application(name: str, dtype: str) -> tuple[Any, tuple[Any, ...], None]:
         raise UserError(f"{name} is one of a checkout's examples/models: run from the folder of a checkout") from error
     module, args = models.FULL[name](getattr(torch, DTYPES[dtype]))
     return module, args, None
+
+
+def _net(seed: int, dtype: str | None) -> tuple[Any, tuple[Any, ...], None]:
+    """The random network of a seed, in torch's precision of f32 products that it was drawn with."""
+    import torch
+
+    from .random_nets import build, draw
+
+    net = draw(seed)
+    torch.set_float32_matmul_precision(net.precision)
+    return *build(dataclasses.replace(net, dtype=dtype or net.dtype), seed), None
 
 
 def _cast(module: Any, args: tuple[Any, ...], dtype: str | None) -> tuple[Any, tuple[Any, ...]]:

@@ -91,7 +91,9 @@ def _measure(case: Case, machine: Machine, settings: Settings, say: Callable[[st
         _time(sides, machine, settings)
     record["sides"] = {side.name: describe(side) for side in sides}
     record["setup"] = setup
-    return record | ours.describe() | compare(sides, record["floor"]["ms"], settings.temperatures)
+    record |= ours.describe()
+    predicted = record.get("plan", {}).get("predicted_us")
+    return record | compare(sides, record["floor"]["ms"], predicted, settings.temperatures)
 
 
 def _dtype(module: torch.nn.Module, args: Any) -> torch.dtype:

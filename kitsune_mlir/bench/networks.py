@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -32,13 +33,19 @@ class Multicast(nn.Module):
         return gradient @ self.weight, x.t() @ gradient
 
 
+def drawn(shape: Sequence[int], kind: torch.dtype) -> Tensor:
+    """A random tensor whose later rows repeat its first."""
+    count, *rest = shape
+    first = torch.randn(min(count, _ROWS_DRAWN), *rest, dtype=kind)
+    return first if count == len(first) else torch.cat([first] * (-(-count // len(first))))[:count].contiguous()
+
+
 def make(name: str, dtype: str) -> tuple[nn.Module, tuple[Any, ...], None]:
     """The network of a named case, in eval mode, with random arguments. Raises KeyError for a name that is none."""
     kind = getattr(torch, DTYPES[dtype])
 
     def rows(count: int, width: int) -> Tensor:
-        drawn = torch.randn(min(count, _ROWS_DRAWN), width, dtype=kind)
-        return drawn if count == len(drawn) else drawn.repeat(-(-count // len(drawn)), 1)[:count].contiguous()
+        return drawn((count, width), kind)
 
     if chain := Chain.parse(name):
         module, args = _chain(chain), (rows(chain.rows, CHAIN_INPUTS),)

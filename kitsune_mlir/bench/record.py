@@ -10,13 +10,14 @@ bound          the largest relative error that counts as right
 checked_rows   rows of the largest result; all of them are compared
 sides          {name: {status: "ok" | "wrong" | "failed", said, error, ready_seconds, and by temperature
                ("warm", "cold"): {ms (median), min, max, runs}}}
-plan           ours: {operators, pipelines, kernels, predicted_us}
+plan           ours: {operators, pipelines, kernels, predicted_us, partly: whether that counts only the bytes and the
+               launch of some operators}
 compiled       ours: {seconds: of kitsune_mlir.compile, from the model to the artifact; steps: seconds by step}
 setup          {gpu, imports}: seconds that the process paid once, before its first case
 best_torch     {temperature: name of the fastest side of torch}
 best_plain     likewise among those that run an operator at a time: cuBLAS, and a kernel for each epilogue
 best_ours      likewise
-ratios         {temperature: {torch/ours, plain/ours, ours/floor}}
+ratios         {temperature: {torch/ours, plain/ours, ours/floor, predicted/ours}}
 """
 
 from __future__ import annotations
@@ -45,8 +46,11 @@ def describe(side: Side) -> dict[str, Any]:
     return found
 
 
-def compare(sides: Sequence[Side], floor_ms: float, temperatures: Sequence[str]) -> dict[str, Any]:
-    """The fastest of torch and of ours, and how they compare with each other and with the floor."""
+def compare(
+    sides: Sequence[Side], floor_ms: float, predicted_us: float | None, temperatures: Sequence[str]
+) -> dict[str, Any]:
+    """The fastest of torch and of ours, and how they compare with each other, with the floor and with what the plan
+    predicted."""
     groups = {
         "torch": lambda name: name not in OURS,
         "plain": lambda name: name in PLAIN_MODES,
@@ -65,4 +69,5 @@ def compare(sides: Sequence[Side], floor_ms: float, temperatures: Sequence[str])
         if ours := fastest.pop("ours", None):
             ratios.update({f"{group}/ours": ms / ours for group, ms in fastest.items()})
             ratios["ours/floor"] = ours / floor_ms if floor_ms else None
+            ratios["predicted/ours"] = predicted_us / 1e3 / ours if predicted_us else None
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,11 +14,14 @@ from .sides import OURS
 
 TEMPERATURES = ("warm", "cold")
 COLUMNS = (
-    "floor,best torch,mode,plain,ours,ours graph,predicted,TFLOP/s,torch/ours,plain/ours,ours/floor,error,rows checked,"
-    "compile s,"
+    "floor,best torch,mode,plain,ours,ours graph,predicted,TFLOP/s,torch/ours,plain/ours,ours/floor,"
+    "predicted/ours,error,rows checked,compile s,"
 ).split(",")
 RATIOS = {"torch/ours": "the best torch", "plain/ours": "cuBLAS + epilogue kernels"}
 OURS_FIRST = (*OURS, *TORCH_MODES).index
+SLOW = 0.9  # a ratio below is told
+WORST = 10  # cases that a summary names
+OFF = 1.5  # a prediction that is further off than so many times is marked
 SAID = 160  # characters of a failure that a table shows; the JSON has all
 
 
@@ -36,13 +39,31 @@ def case_text(record: dict[str, Any]) -> str:
         operators = plan["operators"]
         lines.append(
             f"  plan: {operators['pipelined']} of {operators['total']} operators in {plan['pipelines']} pipelines,"
-            f" {plan['kernels']} kernels, predicted {plan['predicted_us'] / 1e3:.3f} ms,"
+            f" {plan['kernels']} kernels, predicted {plan['predicted_us'] / 1e3:.3f} ms{_against(record)},"
             f" compiled in {record['compiled']['seconds']:.1f} s"
         )
     lines += columns([_side(name, side, floor) for name, side in record["sides"].items()])
     for name, moved in record.get("dram", {}).items():
         lines.append(f"  DRAM, {name}: {moved['said']}" if "said" in moved else f"  DRAM, {name}: {_moved(moved)}")
     return "\n".join(lines)
+
+
+def _against(record: dict[str, Any]) -> str:
+    """What the prediction is over the measured time at each temperature, in brackets."""
+    told = [f"{_told(record, t)} of measured {t}" for t in record["ratios"] if _told(record, t)]
+    return f" ({', '.join(told)})" if told else ""
+
+
+def _told(record: dict[str, Any], temperature: str) -> str:
+    """The prediction over the measured time, marked where it is off and where it is one of a part of the work only."""
+    ratio = record.get("ratios", {}).get(temperature, {}).get("predicted/ours")
+    if ratio is None:
+        return ""
+    return f"{ratio:.2f}" + (" off" if _is_off(ratio) else "") + (" partly" if record["plan"]["partly"] else "")
+
+
+def _is_off(ratio: float) -> bool:
+    return not 1 / OFF <= ratio <= OFF
 
 
 def _type(record: dict[str, Any]) -> str:
@@ -76,24 +97,35 @@ def _cells(values: Sequence[str]) -> str:
 
 
 def _overall(records: Sequence[dict[str, Any]], temperature: str) -> list[str]:
-    """A sentence for each ratio: its geometric mean and the worst case. The largest product counts for itself, and so
-    do forms that the planner did not take."""
+    """A sentence for each ratio, with its geometric mean and the worst cases, and one on the predictions; which
+    cases are not compared with torch. The largest product counts for itself, and so do forms that the planner did not
+    take."""
+    counted = [record for record in records if record["case"] != SQUARE and AS not in record["case"]]
+
+    def found(ratio: str) -> dict[str, float]:
+        ratios = {record["case"]: record.get("ratios", {}).get(temperature, {}).get(ratio) for record in counted}
+        return {case: value for case, value in ratios.items() if value}
+
     lines = []
     for ratio, against in RATIOS.items():
-        counted = [record for record in records if record["case"] != SQUARE and AS not in record["case"]]
-        found = {
-            record["case"]: value
-            for record in counted
-            if (value := record.get("ratios", {}).get(temperature, {}).get(ratio))
-        }
-        if len(found) < 2:
+        if len(values := found(ratio)) < 2:
             continue
-        mean = math.exp(sum(map(math.log, found.values())) / len(found))
-        worst = min(found, key=found.__getitem__)
+        slow = sum(value < SLOW for value in values.values())
+        worst = ", ".join(f"{values[case]:.2f} ({case})" for case in sorted(values, key=values.__getitem__)[:WORST])
         lines.append(
-            f"Against {against} ({ratio}): geometric mean of {len(found)} cases {mean:.2f},"
-            f" worst {found[worst]:.2f} ({worst})."
+            f"Against {against} ({ratio}): geometric mean of {len(values)} cases"
+            f" {statistics.geometric_mean(values.values()):.2f}, {slow} under {SLOW:g}; worst {worst}."
         )
+    if len(values := found("predicted/ours")) > 1:
+        off = sum(map(_is_off, values.values()))
+        partly = sum(record["plan"]["partly"] for record in counted if record["case"] in values)
+        lines.append(
+            f"Predicted over measured: median of {len(values)} cases {statistics.median(values.values()):.2f},"
+            f" {off} off by more than {OFF:g}, {partly} predicted only in part."
+        )
+    compared = found("torch/ours")
+    if missing := [record["case"] for record in counted if record["case"] not in compared]:
+        lines.append(f"Not compared with torch: {', '.join(missing)}.")
     return lines
 
 
@@ -133,6 +165,7 @@ def _row(record: dict[str, Any], temperature: str) -> dict[str, str]:
     row |= {name: f"{value:.2f}" for name, value in record["ratios"][temperature].items() if value is not None}
     row |= {} if ours["error"] is None else {"error": f"{ours['error']:.1e}"}
     if "compiled" in record:
+        row["predicted/ours"] = _told(record, temperature) or "-"
         row["predicted"] = _ms(record["plan"]["predicted_us"] / 1e3)
         row["compile s"] = f"{record['compiled']['seconds']:.1f}"
     return row

@@ -51,7 +51,10 @@ def test_a_record_has_every_side_and_compares_the_best():
     assert record["best_torch"] == record["best_plain"] == {"warm": "graph", "cold": "graph"}
     assert record["ratios"]["cold"]["torch/ours"] == 4.0
     assert record["ratios"]["warm"]["ours/floor"] == pytest.approx(0.5 / record["floor"]["ms"])
-    assert record["plan"]["operators"]["total"] > 0
+    assert record["plan"]["operators"]["total"] > 0 and not record["plan"]["partly"]
+    predicted = record["plan"]["predicted_us"] / 1e3 / 0.5
+    assert record["ratios"]["warm"]["predicted/ours"] == pytest.approx(predicted)
+    assert f"{predicted:.2f} off" in table.line(record, "warm") and "of measured cold)" in table.case_text(record)
     assert machine.asked == ([False] * 4 + [True] * 4) * 3  # in turns, every side once a round
     json.dumps(record, allow_nan=False)
 
@@ -125,9 +128,36 @@ def test_the_means_are_geometric_and_leave_out_the_square():
         return {"case": case, "ratios": {"cold": {"torch/ours": ratio}}}
 
     records = [record("a", 4.0), record("b", 1.0), record(shapes.SQUARE, 100.0), {"case": "dead", "said": "no"}]
-    (said,) = table._overall(records, "cold")
-    assert said == "Against the best torch (torch/ours): geometric mean of 2 cases 2.00, worst 1.00 (b)."
+    said, missing = table._overall(records, "cold")
+    assert said == (
+        "Against the best torch (torch/ours): geometric mean of 2 cases 2.00, 0 under 0.9; worst 1.00 (b), 4.00 (a)."
+    )
+    assert missing == "Not compared with torch: dead."
     assert not table._overall(records[:1], "cold")
+
+
+def test_a_summary_names_the_worst_and_judges_the_predictions():
+    told = [0.5, 0.7, 1.0, 1.4, 1.6, None, *[1.0] * 6]
+
+    def record(number, ratio):
+        ratios = {"torch/ours": ratio, "predicted/ours": told[number]}
+        return {"case": f"c{number}", "ratios": {"warm": ratios}, "plan": {"partly": number < 3}}
+
+    records = [record(number, 0.5 * 2 ** (number / 2)) for number in range(12)]
+    said, predicted = table._overall(records, "warm")
+    assert "geometric mean of 12 cases 3.36, 2 under 0.9; worst 0.50 (c0), 0.71 (c1), " in said
+    assert said.endswith("11.31 (c9).") and "c10" not in said
+    assert predicted == (
+        "Predicted over measured: median of 11 cases 1.00, 2 off by more than 1.5, 3 predicted only in part."
+    )
+    assert [table._told(one, "warm") for one in (*records[:4], records[4], records[5])] == [
+        "0.50 off partly",
+        "0.70 partly",
+        "1.00 partly",
+        "1.40",
+        "1.60 off",
+        "",
+    ]
 
 
 def test_a_failing_mode_is_a_result(monkeypatch):

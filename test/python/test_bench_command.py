@@ -8,7 +8,7 @@ import pytest
 import torch
 from bench_clock import Clocked
 
-from kitsune_mlir.bench import children, device
+from kitsune_mlir.bench import cases, children, device
 from kitsune_mlir.tools import kitsune
 from kitsune_mlir.tools.commands import bench
 
@@ -43,7 +43,9 @@ def test_the_command_measures_and_writes(clocked, monkeypatch, tmp_path, capsys)
     found = json.loads((tmp_path / "out.json").read_text())
     (record,) = found["cases"]
     floor = pytest.approx(0.5 / record["floor"]["ms"])
-    assert record["ratios"] == {"warm": {"torch/ours": 6.0, "plain/ours": 6.0, "ours/floor": floor}}
+    predicted = pytest.approx(record["plan"]["predicted_us"] / 500)
+    ratios = {"torch/ours": 6.0, "plain/ours": 6.0, "ours/floor": floor, "predicted/ours": predicted}
+    assert record["ratios"] == {"warm": ratios}
     assert record["floor"]["tflops"] == 989 and found["machine"] == "a clock"
     out = capsys.readouterr().out
     assert "L2 warm, ms" in out and "L2 cold" not in out and "models.py:good" in out
@@ -86,7 +88,8 @@ def test_fast_is_a_line_a_case(clocked, monkeypatch, tmp_path, capsys):
     assert kitsune.main(["bench", *names, *arguments, *files]) == 0
     out, said = capsys.readouterr()
     assert not said and "linear-8-4-4: floor 0.0000, best torch " in out
-    assert [line.split()[0] for line in out.splitlines() if line.startswith("  ")] == ["case", *names, *["Against"] * 2]
+    lines = [line.split()[0] for line in out.splitlines() if line.startswith("  ")]
+    assert lines == ["case", *names, "Against", "Against", "Predicted"]
     found = json.loads((tmp_path / "out.json").read_text())
     records = found["cases"]
     assert found["matmul_precision"] == records[0]["matmul_precision"] == "high"
@@ -97,6 +100,23 @@ def test_fast_is_a_line_a_case(clocked, monkeypatch, tmp_path, capsys):
     assert len(rows) == 4 and len({row.count("|") for row in rows}) == 1 and "| linear-8-4-4 |" in text
     assert text.startswith("a clock, torch ") and "cpu, f32 products in high precision, 20" in text
     assert "geometric mean of 3 cases" in text
+
+
+def test_models_of_the_zoo_and_random_nets_are_cases(clocked, tmp_path, capsys):
+    names = ["zoo/odd-tf32-small", "zoo/outer-small", "net-5"]
+    file = str(tmp_path / "out.json")
+    assert kitsune.main(["bench", *names, "--target", "cpu", "--fast", "--warm", "--json", file]) == 0
+    odd, outer, net = json.loads((tmp_path / "out.json").read_text())["cases"]
+    assert odd["dtype"] == "float32" and odd["matmul_precision"] == "high"
+    assert outer["dtype"] == "bfloat16" and outer["matmul_precision"] == net["matmul_precision"] == "highest"
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
+def test_the_list_names_every_suite_and_what_models_of_the_zoo_stress(capsys):
+    assert kitsune.main(["bench", "--list"]) == 0
+    out = capsys.readouterr().out
+    assert all(f"\n{suite}: " in f"\n{out}" for suite in cases.SUITES)
+    assert "\n  zoo/tall: 2 M rows of 16 columns\n" in out and " zoo/geglu-tf32-large " in out
 
 
 def test_a_gpu_that_died_unseen_ends_the_process(monkeypatch, tmp_path):

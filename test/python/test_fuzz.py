@@ -9,9 +9,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 import fuzz
-import random_nets
 import workers
-from random_nets import Net, Step
+
+from kitsune_mlir.bench import random_nets
+from kitsune_mlir.bench.random_nets import Net, Step
 
 FIXED, FRESH = 40, 10
 # Small nets of causes that are mended, by what went wrong.

@@ -21,7 +21,7 @@ MODEL_HELP = "a case (see --list), module:function returning (nn.Module, args), 
 def add(subparsers: Any) -> argparse.ArgumentParser:
     parser = subparsers.add_parser("bench", help="time models on the GPU beside torch")
     parser.add_argument("models", nargs="*", metavar="MODEL", help=MODEL_HELP)
-    parser.add_argument("--suite", action="append", default=[], choices=tuple(cases.suites()))
+    parser.add_argument("--suite", action="append", default=[], choices=cases.SUITES)
     parser.add_argument("--list", action="store_true", help="name the cases of each suite")
     parser.add_argument("--target", default="sm_90a", metavar="NAME|FILE", help="to compile for (default: sm_90a)")
     parser.add_argument("--dtype", choices=tuple(cases.DTYPES), help="default: bf16 for cases, else the model's own")
@@ -49,12 +49,14 @@ def add(subparsers: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     if options.list:
-        for suite, names in cases.suites().items():
-            print(f"{suite}: {' '.join(names)}")
-        for name, origin in shapes.GEMMS.items():
+        from kitsune_mlir.bench import zoo
+
+        for suite in cases.SUITES:
+            print(f"{suite}: {' '.join(cases.suite(suite))}")
+        for name, origin in (*shapes.GEMMS.items(), *((zoo.PREFIX + n, z.stresses) for n, z in zoo.MODELS.items())):
             print(f"  {name}: {origin}")
         return 0
-    names = list(dict.fromkeys([*options.models, *(n for suite in options.suite for n in cases.suites()[suite])]))
+    names = list(dict.fromkeys([*options.models, *(n for suite in options.suite for n in cases.suite(suite))]))
     if not names:
         raise UserError("name at least one model or case, or a --suite (--list names them)")
     for path in filter(None, (options.json, options.markdown)):

@@ -1,0 +1,76 @@
+"""Compiles every model of the zoo (kitsune_mlir/bench/zoo.py) for a GPU, which need not be there.
+
+    python bench/check_zoo.py                       # at their small sizes, for sm_90a; a line for each failure
+    python bench/check_zoo.py geglu highway-f32     # some of them
+
+`kitsune bench --suite zoo` times them. Exits 1 when one fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
+
+from bench.workers import Lost, each  # noqa: E402
+from kitsune_mlir.bench import zoo  # noqa: E402
+
+
+@dataclass(frozen=True)
+class Task:
+    """A case, and what it is compiled for."""
+
+    case: str
+    target: str
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", metavar="NAME", help="default: all")
+    parser.add_argument("--size", choices=zoo.SIZES, default="small")
+    parser.add_argument("--target", default="sm_90a")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=300.0, help="for one model")
+    parser.add_argument("--verbose", action="store_true", help="a line for each success too")
+    options = parser.parse_args()
+    suffix = "" if options.size == "medium" else f"-{options.size}"
+    names = [f"{zoo.PREFIX}{name}{suffix}" for name in options.models] or zoo.names(options.size)
+    tasks = [Task(name, options.target) for name in names]
+    failed = 0
+    for task, said in each(compile_case, tasks, options.jobs, options.seconds):
+        bad = isinstance(said, Lost) or said.startswith("fails")
+        failed += bad
+        if bad or options.verbose:
+            print(f"{task.case}: {said}", flush=True)
+    print(f"{len(tasks)} models, {failed} failed")
+    return int(failed > 0)
+
+
+def compile_case(task: Task) -> str:
+    """A child's work: what became of it, in a line."""
+    import torch
+
+    import kitsune_mlir
+    from kitsune_mlir.bench.sides import matmul_precision
+
+    torch.set_num_threads(1)
+    start = time.perf_counter()
+    try:
+        with matmul_precision(None):  # as it is once this is done
+            module, args, _ = zoo.make(task.case, "bf16")
+            plan = kitsune_mlir.compile(module, args, target=task.target).plan
+    except Exception as error:
+        return f"fails: {type(error).__name__}: {' '.join(str(error).split())[:400]}"
+    operators = plan["operators"]
+    return (
+        f"{operators['pipelined']} of {operators['total']} operators in {len(plan['pipelines'])} pipelines,"
+        f" {len(plan['kernels'])} kernels, {time.perf_counter() - start:.1f} s"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
