@@ -77,12 +77,12 @@ class _Cutter:
 
     def run(self) -> None:
         found = self.plan()
-        if len(found.runs) == 1:
+        if len(found.runs) == 1 and not found.runs[0].apart:
             return
         reason = self.chaining(self.pipeline)[1] or "asked for"
         if self.target.products != "wgmma":
             reason = f"sums over the rows have no kernel on {self.target.name}"
-        remark(self.pipeline, f"is cut into {len(found.runs)} parts: {reason}")
+        remark(self.pipeline, f"is cut into {len(found.runs)} {'parts' if len(found.runs) > 1 else 'part'}: {reason}")
         wholes: dict[int, ir.Value] = {}
         parts = []
         with ir.InsertionPoint(self.pipeline):
@@ -94,7 +94,7 @@ class _Cutter:
                 parts.append((run, part.pipeline))
         self.pipeline.operation.erase()
         for run, part in parts:
-            if not run.chains and not any(stage_cost(stage).product_flops for stage in part.stages):
+            if run.apart or not run.chains and not any(stage_cost(stage).product_flops for stage in part.stages):
                 inline_pipeline(part)
 
     def plan(self) -> Cut:

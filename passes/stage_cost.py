@@ -28,16 +28,22 @@ def row_bytes(type_: ir.Type) -> int:
 
 def stage_cost(stage: kitsune.StageOp) -> StageCost:
     """What the stage does for one row; the tile's rows must still be `?`."""
-    flops = simt = 0.0
+    flops = simt = plain = 0.0
+    kernels, scheduled = 0, True
     for op in stage.block.operations:
         op = op.operation
         if op.name == "linalg.matmul":
             k = rows.Structured(op).maps[0].results
             contracted = [size for size, expr in zip(rows.shape_of(op.operands[0]), k) if "d2" in str(expr)]
             flops += 2 * row_elements(op.results[0].type) * max(1, contracted[0]) * tensor_work(op)
+            kernels += 1
+            scheduled &= ir.RankedTensorType(op.operands[0].type).element_type.width == 16
         elif op.name == "linalg.generic":
             widest = max(row_elements(value.type) for value in op.operands if rows.is_tensor(value))
             simt += widest * sum(_DEAR.get(inner.operation.name, 1) for inner in op.regions[0].blocks[0].operations)
+            if "reduction" in str(op.attributes["iterator_types"]):  # one kernel for it, one for what it is used in
+                kernels += 2
+                plain += 3 * max(row_bytes(value.type) for value in op.operands if rows.is_tensor(value))
     tiles = [op.results[0].type for op in (*stage.gets, *stage.loads)]
     tiles += [op.operands[1].type for op in stage.puts] + [op.operands[0].type for op in stage.stores]
     loads = sum(row_bytes(op.results[0].type) for op in stage.loads)
@@ -52,6 +58,8 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
         dram_bytes=loads + stores,
         queue_bytes=sum(row_bytes(type_) for type_ in queues),
         row_bytes=sum(row_bytes(type_) for type_ in tiles),
+        kernels=max(1, kernels) if scheduled and not stage.accumulates and not stage.reduces else 0,
+        plain_bytes=plain,
     )
 
 

@@ -2,13 +2,14 @@
 
 One thread computes one element of the result; consecutive threads the last dimension. Reductions keep
 their sums in registers. Where a reduction runs along the memory of its inputs, a warp computes one
-element: its lanes read consecutive addresses and join their partial results by shuffles.
+element: its lanes read consecutive addresses and join their partial results by shuffles. A long reduction to few
+elements is done in parts, whose results a second kernel joins.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kitsune_mlir.mlir import arith, gpu, ir, memref, scf
@@ -34,6 +35,8 @@ from .gpu_reduction import Combiner, combiners
 
 BLOCK = 4  # rows and columns of a matrix product that one thread or warp computes together
 PART = 128  # numbers that are summed one by one before they are added to the others
+SPREAD = 1 << 18  # threads that a long reduction to few elements is spread over
+LEAST_PART = 64  # points of a loop that are worth a part of their own
 FILL = 4096  # thread blocks' worth of results from which on that still leaves work for every SM
 
 Blocking = dict[int, int]  # points computed together, by loop
@@ -47,7 +50,12 @@ def lower_generic(op: ir.Operation, kernels: Kernels, fills: Fills) -> None:
     if generic.reduction:
         _contract(generic.block)
     joined = combiners(generic.block, len(generic.inputs)) if generic.reduction else None
-    if joined is not None and generic.along_memory() and _is_long(generic):
+    by_warps = joined is not None and generic.along_memory() and _is_long(generic)
+    if joined is not None and (parts := _parts(generic, WARP if by_warps else 1)) is not None:
+        _lower_in_parts(generic, kernels, initial, joined, parts, by_warps)
+        op.erase()
+        return
+    if joined is not None and by_warps:
         per_block = THREADS // WARP
         block = _blocking(generic, FILL * per_block)
         kernel = _warp_kernel(generic, kernels, initial, joined, block)
@@ -77,6 +85,83 @@ def _is_long(generic: Generic) -> bool:
     with generic.op.context, generic.op.location, ir.InsertionPoint(generic.op):
         length = generic.size(generic.reduction[-1], lambda value: value)
     return not isinstance(length, int) or length >= WARP
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """`count` parts of the points of `loop`."""
+
+    loop: int
+    count: int
+
+    def bounds(self, generic: Generic, kernel: Kernel, number: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """The first point of a part, and that behind its last."""
+        size = generic.size(self.loop, kernel.inside)
+        length = as_value(ceildiv(size, self.count))
+        first = arith.minui(arith.muli(number, length), as_value(size))
+        return first, arith.minui(arith.addi(first, length), as_value(size))
+
+
+def _parts(generic: Generic, threads: int) -> _Parts | None:
+    """How to spread a reduction over the GPU whose results, with so many threads each, are too few for it."""
+    with generic.op.context, generic.op.location, ir.InsertionPoint(generic.op):
+        results = product([generic.size(d, lambda value: value) for d in generic.parallel])
+        sizes = {d: generic.size(d, lambda value: value) for d in generic.reduction}
+    if not isinstance(results, int) or results == 0:
+        return None
+    loop = max(sizes, key=lambda d: size if isinstance(size := sizes[d], int) else 1 << 30)
+    size = sizes[loop]
+    each = LEAST_PART * (WARP if threads == WARP and loop == generic.reduction[-1] else 1)
+    count = min(SPREAD // (results * threads), 1024, size // each if isinstance(size, int) else 1024)
+    return _Parts(loop, count) if count > 1 else None
+
+
+def _lower_in_parts(
+    generic: Generic,
+    kernels: Kernels,
+    initial: list[ir.Value | None],
+    joined: list[Combiner],
+    parts: _Parts,
+    by_warps: bool,
+) -> None:
+    """Two launches before the operation: the results of each part, and those of all."""
+    op = generic.op
+    with op.context, op.location, ir.InsertionPoint(op):
+        sizes = [generic.size(d, lambda value: value) for d in generic.parallel]
+        count = product(sizes)
+        elements = [ir.MemRefType(out.type).element_type for out in generic.outputs]
+        partial = [memref.alloc(ir.MemRefType.get([parts.count * count], one), [], []) for one in elements]
+    first = Kernel(kernels, op, generic.label())
+    with first.body():
+        lane = arith.remui(gpu.thread_id(gpu.Dimension.x), as_value(WARP)) if by_warps else None
+        item = linear_id(THREADS) if lane is None else arith.divui(linear_id(THREADS), as_value(WARP))
+        with only_if(item, parts.count * count):
+            number, index = delinearize(item, [parts.count, count])
+            dims = dict(zip(generic.parallel, delinearize(index, sizes), strict=True))
+            bounds = {parts.loop: parts.bounds(generic, first, number)}
+            neutral = [combiner.neutral() for combiner in joined]
+            found = _reduce(generic, first, [dims], generic.reduction, neutral, lane, joined, bounds)
+            if lane is not None:
+                found = [combiner.across_warp(part) for combiner, part in zip(joined, found, strict=True)]
+            with contextlib.nullcontext() if lane is None else only_if(lane, 1):
+                for buffer, value in zip(partial, found, strict=True):
+                    memref.store(value, first.inside(buffer), [item])
+    second = Kernel(kernels, op, generic.label())
+    with second.body():
+        index = linear_id(THREADS)
+        with only_if(index, count):
+            dims = dict(zip(generic.parallel, delinearize(index, sizes), strict=True))
+            starts = [_start(generic, second, i, dims, initial[i]) for i in range(len(generic.outputs))]
+            loop = scf.ForOp(as_value(0), as_value(parts.count), as_value(1), starts)
+            with ir.InsertionPoint(loop.body):
+                at = arith.addi(arith.muli(loop.induction_variable, as_value(count)), index)
+                values = [memref.load(second.inside(buffer), [at]) for buffer in partial]
+                scf.yield_([one.join(a, b) for one, a, b in zip(joined, loop.inner_iter_args, values, strict=True)])
+            _store(generic, second, [Point(dims)], list(loop.results))
+    with op.context, op.location, ir.InsertionPoint(op):
+        threads = parts.count * count * (WARP if by_warps else 1)
+        first.launch(ceildiv(threads, THREADS))
+        second.launch(ceildiv(count, THREADS))
 
 
 def _thread_kernel(
@@ -215,9 +300,11 @@ def _reduce(
     state: list[ir.Value | None],
     lane: ir.Value | None = None,
     combine: Sequence[Combiner] | None = None,
+    bounds: Mapping[int, tuple[ir.Value, ir.Value]] | None = None,
 ) -> list[ir.Value]:
     """The outputs at each point after the loops in `loops`, from the state before them, one point after the
-    other; `lane` strides the last loop. Where outputs are joined by `combine`, long sums of f32 are summed in parts."""
+    other; `lane` strides the last loop, and loops in `bounds` have their first and last points there. Where outputs are
+    joined by `combine`, long sums of f32 are summed in parts."""
     if not loops:
         outs = len(generic.outputs)
         parts = [state[k * outs : (k + 1) * outs] for k in range(len(points))]
@@ -229,6 +316,9 @@ def _reduce(
     step = WARP if lane is not None and len(loops) == 1 else 1
     start = lane if lane is not None and len(loops) == 1 else as_value(0)
     size = generic.size(loops[0], kernel.inside)
+    if bounds and loops[0] in bounds:
+        begin, size = bounds[loops[0]]
+        start = begin if step == 1 else arith.addi(begin, start)
 
     def over(first: ir.Value, last: ir.Value, before: list[ir.Value | None]) -> list[ir.Value]:
         loop = scf.ForOp(first, last, as_value(step), [value for value in before if value is not None])
@@ -236,7 +326,7 @@ def _reduce(
             values = iter(loop.inner_iter_args)
             inner = [None if value is None else next(values) for value in before]
             entered = [{**dims, loops[0]: loop.induction_variable} for dims in points]
-            found = _reduce(generic, kernel, entered, loops[1:], inner, lane, combine)
+            found = _reduce(generic, kernel, entered, loops[1:], inner, lane, combine, bounds)
             scf.yield_([new for new, old in zip(found, before, strict=True) if old is not None])
         results = iter(loop.results)
         return [new if old is None else next(results) for new, old in zip(found, before, strict=True)]

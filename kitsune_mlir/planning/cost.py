@@ -28,6 +28,8 @@ class StageCost:
     dram_bytes: float = 0.0  # loads and stores, a row
     queue_bytes: float = 0.0  # tiles got and put, a row
     row_bytes: float = 0.0  # the widest set of tiles alive at once, a row
+    kernels: int = 0  # that run it an operator at a time, its products on tensor cores; 0 when these have no such form
+    plain_bytes: float = 0.0  # that these move a row, besides what the stage does
 
     def part(self, parts: int) -> StageCost:
         """Of one of so many CTAs that share the columns."""

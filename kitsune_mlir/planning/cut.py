@@ -15,6 +15,8 @@ from .cost import StageCost, pipeline_us
 from .place import CHAINED_ROWS, TILE_ROWS, UNKNOWN_ROWS, QueueCost
 from .target import Target
 
+SCHEDULED_RATE = 0.5  # of the tensor cores, that products reach which are kernels of their own
+KERNEL_US = 3.0  # of a kernel with few tiles, its launch in a graph included
 UNCHAINED_RATE = 0.1  # of the tensor cores, that products outside warpgroups reach on a chip that has these
 PLAIN_RATE = 0.005  # that products in no pipeline reach
 Chains = Callable[[int, int], bool]  # whether the stages from the first to the last, both included, chain
@@ -36,11 +38,13 @@ def whole_name(part: str) -> str:
 
 @dataclass(frozen=True)
 class Run:
-    """Consecutive stages, `first` to `last`, that become one pipeline."""
+    """Consecutive stages, `first` to `last`, that become one pipeline; or, `apart`, one whose operators run one at a
+    time, each product a kernel on tensor cores."""
 
     first: int
     last: int
     chains: bool
+    apart: bool = False
 
     def __contains__(self, stage: int) -> bool:
         return self.first <= stage <= self.last
@@ -63,8 +67,10 @@ def cut(
     count, ask = len(stages), cache(chains)
     whole = Run(0, count - 1, _has_product(stages, 0, count - 1) and ask(0, count - 1))
     runs = [whole] if whole.chains else list(_runs(stages, queues, ask))
-    if not any(run.chains for run in runs) and not any(queue.accumulates for queue in queues):
+    apart = [] if target.products != "wgmma" else [Run(i, i, False, True) for i in _apart(stages, runs)]
+    if not any(run.chains for run in runs) and not apart and not any(queue.accumulates for queue in queues):
         runs = [whole]
+    runs += apart
     best: dict[int, Cut] = {0: Cut((), 0.0)}  # by how many stages are dealt with
     for run in sorted(runs, key=lambda run: run.last):
         if run.first not in best:
@@ -91,6 +97,8 @@ def run_us(
     run: Run, stages: Sequence[StageCost], queues: Sequence[QueueCost], rows: int | None, target: Target
 ) -> float:
     """Predicted microseconds of one run, whose severed queues lie in DRAM."""
+    if run.apart:
+        return _apart_us(stages[run.first], rows or UNKNOWN_ROWS, target)
     severed = _severed(run, queues)
     members = list(stages[run.first : run.last + 1])
     members[0] = dataclasses.replace(members[0], dram_bytes=members[0].dram_bytes + severed)
@@ -101,6 +109,19 @@ def run_us(
         target = target.override(tensor_tflops=target.tensor_tflops * rate)
     tiles = max(1, -(-(rows or UNKNOWN_ROWS) // tile))
     return pipeline_us([members], [min(tiles, target.sms)], tiles, tile, target, queues_in_l2=False)
+
+
+def _apart(stages: Sequence[StageCost], runs: Sequence[Run]) -> list[int]:
+    """The stages that may run an operator at a time."""
+    alone = [run.first for run in runs if run.first == run.last and not run.chains]
+    return [i for i in alone if stages[i].kernels]
+
+
+def _apart_us(stage: StageCost, rows: int, target: Target) -> float:
+    """Of a stage whose operators run one at a time, with tiles that go through DRAM between them."""
+    tensor = stage.product_flops * rows / (SCHEDULED_RATE * target.tensor_tflops * 1e6)
+    moved = stage.weight_bytes + rows * (stage.dram_bytes + stage.queue_bytes + stage.plain_bytes)
+    return max(tensor, moved / (target.dram_gbps * 1e3)) + stage.kernels * KERNEL_US
 
 
 def _severed(run: Run, queues: Sequence[QueueCost]) -> float:

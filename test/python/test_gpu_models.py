@@ -106,3 +106,46 @@ def test_wrong_inputs_are_refused(value):
         runner.run([value])
     with pytest.raises(UserError, match="takes 1 inputs"):
         runner.run([])
+
+
+class Function(torch.nn.Module):
+    """A function of tensors as a module."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args):
+        return self.function(*args)
+
+
+LONG = {
+    "columns": (lambda x: x.abs().sum(0), (5000, 16)),
+    "all": (lambda x: x.abs().sum(), (3, 7000)),
+    "outer and inner": (lambda x: x.abs().sum((0, 2)), (2001, 5, 3)),
+    "of 16 bits": (lambda x: x.bfloat16().abs().sum(0), (3000, 7)),
+    "read again": (lambda x: x.softmax(0), (3001, 5)),
+    "of nothing": (lambda x: x.sum(0), (0, 4)),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_long_reductions_to_few_elements_are_done_in_parts(name):
+    function, shape = LONG[name]
+    torch.manual_seed(0)
+    args = (torch.randn(shape),)
+    program, section = compiled(Function(function).eval(), args)
+    runner, _ = runner_of(program, section)
+    check(program, runner, args, function(*args), 1e-2 if name == "of 16 bits" else 1e-5)
+    reductions = [kernel for kernel in section.manifest["kernels"] if "reduce" in kernel["name"]]
+    assert len(reductions) == {"read again": 4, "of nothing": 0}.get(name, 2)
+
+
+@pytest.mark.parametrize("count", [0, 1, 300])
+def test_parts_of_a_reduction_whose_length_is_open(count):
+    rows = torch.export.Dim("rows", min=0)
+    function = Function(lambda x: x.abs().sum(0))
+    program, section = compiled(function, (torch.randn(70, 6),), dynamic_shapes=(({0: rows},),))
+    runner, _ = runner_of(program, section)
+    args = (torch.randn(count, 6),)
+    check(program, runner, args, function(*args), 1e-5)

@@ -1,4 +1,4 @@
-"""Products outside pipelines, as kernels at the schedule level, on the stand-in GPU: any sizes, any order of dimensions."""
+"""Products outside pipelines, as kernels at the schedule level, on the stand-in GPU: any sizes and orders."""
 
 import pytest
 import torch
@@ -94,8 +94,6 @@ def test_any_number_of_rows(function, small_gpu):  # noqa: F811
     rows = torch.export.Dim("rows", min=0, max=100_000)
     summed = function(torch.ones(3, 2), torch.ones(3, 2)).shape == (2, 2)
     shapes = ({0: rows}, {0: rows} if summed else {})
-    calls = [
-        drawn((count, 64), (count if summed else 96, 64)) for count in (1, 300, 64, *([0] if summed else []))
-    ]
+    calls = [drawn((count, 64), (count if summed else 96, 64)) for count in (1, 300, 64, *([0] if summed else []))]
     device = run(function, drawn((70, 64), (70 if summed else 96, 64)), small_gpu, 1, ((shapes),), calls)
     assert device.pipeline_launches == 1 + len(calls)

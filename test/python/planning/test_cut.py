@@ -111,6 +111,14 @@ def test_wide_layers_are_cut_one_by_one():
     assert found.runs == tuple(Run(i, i, True) for i in range(10))
 
 
+def test_a_product_that_does_not_chain_runs_apart_where_that_is_faster():
+    """Wide tiles leave the other kernel few rows; with narrow ones a launch costs more."""
+    for width, apart in ((4096, True), (32, False)):
+        weights = 2.0 * width * width
+        stages = [StageCost("s0", "tensor", weights, weight_bytes=weights, dram_bytes=4.0 * width, kernels=1)]
+        assert cut(stages, [], 4096, GPU, lambda first, last: False).runs == (Run(0, 0, False, apart),)
+
+
 def test_few_rows_are_not_worth_launches():
     stages = [StageCost(f"s{i}", "tensor", 2.0 * 64 * 64) for i in range(10)]
     queues = [QueueCost(f"q{i}", i, (i + 1,), 128.0) for i in range(9)]
