@@ -16,7 +16,8 @@ from .place import CHAINED_ROWS, TILE_ROWS, UNKNOWN_ROWS, QueueCost
 from .target import Target
 
 SCHEDULED_RATE = 0.5  # of the tensor cores, that products reach which are kernels of their own
-KERNEL_US = 3.0  # of a kernel with few tiles, its launch in a graph included
+KERNEL_US = 4.0  # of a kernel with few tiles, its launch in a graph included
+APART_BY = 0.8  # of a pipeline's predicted time, below which its operators run apart
 UNCHAINED_RATE = 0.1  # of the tensor cores, that products outside warpgroups reach on a chip that has these
 PLAIN_RATE = 0.005  # that products in no pipeline reach
 Chains = Callable[[int, int], bool]  # whether the stages from the first to the last, both included, chain
@@ -109,6 +110,14 @@ def run_us(
         target = target.override(tensor_tflops=target.tensor_tflops * rate)
     tiles = max(1, -(-(rows or UNKNOWN_ROWS) // tile))
     return pipeline_us([members], [min(tiles, target.sms)], tiles, tile, target, queues_in_l2=False)
+
+
+def is_faster_apart(stages: Sequence[StageCost], rows: int | None, predicted_us: float, target: Target) -> bool:
+    """Whether the stages of a placed pipeline, of that predicted time, should run an operator at a time: few rows leave
+    a pipeline few CTAs, each of which reads all weights."""
+    if target.products != "wgmma" or not all(stage.kernels for stage in stages):
+        return False
+    return sum(_apart_us(stage, rows or UNKNOWN_ROWS, target) for stage in stages) < APART_BY * predicted_us
 
 
 def _apart(stages: Sequence[StageCost], runs: Sequence[Run]) -> list[int]:
