@@ -289,7 +289,8 @@ class SumsOp(Kitsune.Operation, name="sums", traits=[ext.Pure]):
 
 class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
     """Begins to add left (m x k) times right (n x k), transposed, to sums (m x n), and gives them as they will be; of
-    `right` all rows, of `left` those of the copy. Nothing but a product or `settle` may take sums."""
+    `right` all rows, of `left` those of the copy. Nothing but a product or `settle` may take sums. Tensor cores cut off
+    what they add: with the unit attribute `outside` they begin at zero, and what they give is added elsewhere."""
 
     sums: ext.Operand[Acc]
     left: ext.Operand[Slot]
@@ -297,6 +298,10 @@ class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
     engine: ir.StringAttr
     total: ext.Result[Acc]
     done: ext.Result[Token]
+
+    @property
+    def is_added_outside(self) -> bool:
+        return "outside" in self.attributes
 
     def verify_region_invariants(self) -> bool:
         if string(self, "engine") not in ENGINES["product"]:

@@ -10,8 +10,10 @@
     %d = "kitsune.result"(%p) {index = 0 : i64}
 
 Of either operand any dimension may be the last: `box` says which one lies along a slot's boxes. Where there are too
-few tiles for all SMs the sum over k is cut into parts, which a linalg.generic adds up. Products that have no such form
-(other types, sizes open until the call that are no tensor's first) are left as they are, with a remark.
+few tiles for all SMs the sum over k is cut into parts, which a linalg.generic adds up. Numbers of f32 are cut into
+pieces of bf16, three where products are to be as exact as f32's (each has 8 of its 24 bits), else two; six or three
+products of pieces make one. Products that have no such form (other types, sizes open until the call that are no
+tensor's first) are left as they are, with a remark.
 """
 
 from __future__ import annotations
@@ -30,9 +32,15 @@ from kitsune_mlir.plan import DYNAMIC_SIZE
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.product_tiles import CHUNK, COPY_ROWS, ProductTiles, choose
 from kitsune_mlir.planning.target import Target
+from kitsune_mlir.precision import tf32_pieces
 
 from .base import ModulePass
 
+PAIRS = {  # of pieces of the operands that are multiplied, small terms first, by the number of pieces
+    1: ((0, 0),),
+    2: ((1, 0), (0, 1), (0, 0)),
+    3: ((2, 0), (0, 2), (1, 1), (1, 0), (0, 1), (0, 0)),
+}
 LEAST = 1 << 16  # multiply-adds that are worth a kernel of their own form
 FEED_REGISTERS, MATH_REGISTERS = 24, 240
 GRANULE = 16  # bytes of which a tensor copy's rows are multiples
@@ -83,7 +91,8 @@ class _Scheduler:
             return False
         self._check()
         across = self.found.right_roles[-1] == "n"
-        tiles = choose(known.get("b", 1), known["m"], known["n"], known["k"], across, self.target)
+        sizes = known.get("b", 1), known["m"], known["n"], known["k"]
+        tiles = choose(*sizes, across, len(PAIRS[self.pieces]), self.target)
         if tiles is None:
             raise UnsupportedError(f"no tiles of it fit the {self.target.shared_bytes} bytes of shared memory")
         if self.sizes["k"] is None:
@@ -97,6 +106,13 @@ class _Scheduler:
             op.erase()
         return True
 
+    @property
+    def pieces(self) -> int:
+        """Of bf16 that make a number of the operands."""
+        if not isinstance(ir.RankedTensorType(self.found.left.type).element_type, ir.F32Type):
+            return 1
+        return tf32_pieces(self.op) + 1
+
     def _read_sizes(self) -> None:
         found = self.found
         for value, roles in ((found.left, found.left_roles), (found.right, found.right_roles)):
@@ -107,7 +123,7 @@ class _Scheduler:
     def _check(self) -> None:
         left, right = (ir.RankedTensorType(value.type) for value in (self.found.left, self.found.right))
         element = left.element_type
-        if not isinstance(element, ir.BF16Type | ir.F16Type) or right.element_type != element:
+        if not isinstance(element, ir.BF16Type | ir.F16Type | ir.F32Type) or right.element_type != element:
             raise UnsupportedError(f"it multiplies {left.element_type} with {right.element_type}")
         if not isinstance(ir.RankedTensorType(self.op.results[0].type).element_type, ir.F32Type):
             raise UnsupportedError("its sums are no f32")
@@ -141,12 +157,11 @@ class _Builder:
     def __init__(self, of: _Scheduler, tiles: ProductTiles, follows: Sequence[ir.Operation]):
         self.of, self.tiles, self.follows = of, tiles, follows
         found = of.found
-        self.operands = {
-            "left": (_widened(found.left), found.left_roles),
-            "right": (_widened(found.right), found.right_roles),
-        }
+        self.operands = {"left": found.left_roles, "right": found.right_roles}
+        values = {"left": found.left, "right": found.right}
+        self.pieces = {name: [_widened(x) for x in _pieces(value, of.pieces)] for name, value in values.items()}
         self.extents = {role: self._extent(role) for role in of.sizes}
-        self.element = ir.RankedTensorType(found.left.type).element_type
+        self.element = ir.RankedTensorType(self.pieces["left"][0].type).element_type
 
     def _extent(self, role: str) -> ir.Value:
         size = self.of.sizes[role]
@@ -199,7 +214,7 @@ class _Builder:
         return _index(self.tiles.split)
 
     def _ring(self, name: str, count: int) -> schedule.AllocRingOp:
-        _, roles = self.operands[name]
+        roles = self.operands[name]
         tile = ir.RankedTensorType.get([count, CHUNK], self.element)
         box = "rows" if roles[-1] == "k" else "columns"
         share = "split" if name == "left" else "all"
@@ -230,16 +245,20 @@ class _Builder:
     def _feed(self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value]) -> None:
         loop = scf.ForOp(*self._range(at))
         with ir.InsertionPoint(loop.body):
-            for name, ring in rings.items():
-                value, roles = self.operands[name]
-                place = at | {"k": loop.induction_variable}
-                own = "m" if name == "left" else "n"
-                slot = schedule.AcquireOp(ring.results[0], _slot(ring)).results[0]
-                offsets = [place[role] for role in roles]
-                copy = schedule.CopyOp(slot, value, offsets, ir.StringAttr.get("tma"), schedule.Token.get())
-                copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index(own), roles.index("k")])
-                schedule.CommitOp(slot, [copy.results[0]])
+            place = at | {"k": loop.induction_variable}
+            for pair in PAIRS[self.of.pieces]:
+                for (name, ring), piece in zip(rings.items(), pair):
+                    self._copy(name, ring, self.pieces[name][piece], place)
             scf.yield_([])
+
+    def _copy(self, name: str, ring: schedule.AllocRingOp, value: ir.Value, place: dict[str, ir.Value]) -> None:
+        """A chunk of an operand's piece into the next slot."""
+        roles, own = self.operands[name], "m" if name == "left" else "n"
+        slot = schedule.AcquireOp(ring.results[0], _slot(ring)).results[0]
+        offsets = [place[role] for role in roles]
+        copy = schedule.CopyOp(slot, value, offsets, ir.StringAttr.get("tma"), schedule.Token.get())
+        copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index(own), roles.index("k")])
+        schedule.CommitOp(slot, [copy.results[0]])
 
     def _multiply(
         self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value], copy: ir.Value, type_: ir.Type
@@ -248,12 +267,16 @@ class _Builder:
         acc = schedule.Acc.get(tile)
         loop = scf.ForOp(*self._range(at), [schedule.SumsOp(acc).results[0]])
         with ir.InsertionPoint(loop.body):
-            slots = [schedule.WaitOp(ring.results[0], _slot(ring)).results[0] for ring in rings.values()]
-            engine = ir.StringAttr.get("wgmma")
-            multiplied = schedule.ProductOp(loop.inner_iter_args[0], *slots, engine, acc, schedule.Token.get())
-            for slot in slots:
-                schedule.ReleaseOp(slot, [multiplied.results[1]])
-            scf.yield_([multiplied.results[0]])
+            sums, engine = loop.inner_iter_args[0], ir.StringAttr.get("wgmma")
+            for _ in PAIRS[self.of.pieces]:
+                slots = [schedule.WaitOp(ring.results[0], _slot(ring)).results[0] for ring in rings.values()]
+                multiplied = schedule.ProductOp(sums, *slots, engine, acc, schedule.Token.get())
+                if self.of.pieces > 1:
+                    multiplied.attributes["outside"] = ir.UnitAttr.get()
+                for slot in slots:
+                    schedule.ReleaseOp(slot, [multiplied.results[1]])
+                sums = multiplied.results[0]
+            scf.yield_([sums])
         value = schedule.SettleOp(loop.results[0], tile).results[0]
         own = at | {"m": arith.addi(at["m"], arith.muli(copy, _index(COPY_ROWS)))}
         before = self.of.op.results[0]
@@ -272,7 +295,7 @@ class _Builder:
         start = linalg.fill(zero, outs=[tensor.empty(sizes, whole.element_type)])
         dims = [ir.AffineDimExpr.get(d) for d in range(rank + 1)]
         maps = [ir.AffineMap.get(rank + 1, 0, [dims[-1], *dims[:-1]]), ir.AffineMap.get(rank + 1, 0, dims[:-1])]
-        generic = _generic([parts], start, maps, ["parallel"] * rank + ["reduction"])
+        generic = _generic([parts], [start], maps, ["parallel"] * rank + ["reduction"])
         with ir.InsertionPoint(generic.regions[0].blocks[0]):
             x, total = generic.regions[0].blocks[0].arguments
             linalg.YieldOp([arith.addf(total, x)])
@@ -311,7 +334,7 @@ def _tiled(op: ir.Operation, before: ir.Value, tile: ir.Value, at: dict[str, ir.
             maps.append(_map(own, place))
     element = ir.RankedTensorType(op.results[0].type).element_type
     start = tensor.empty(list(shape.values()), element)
-    generic = _generic(inputs, start, [*maps, _map("mn", place)], ["parallel"] * 2)
+    generic = _generic(inputs, [start], [*maps, _map("mn", place)], ["parallel"] * 2)
     with ir.InsertionPoint(generic.regions[0].blocks[0]):
         values = dict(zip(map(hash, s.body.arguments), generic.regions[0].blocks[0].arguments))
         for inner in s.body.operations:
@@ -327,22 +350,22 @@ def _map(roles: Sequence[str], place: dict[str, int]) -> ir.AffineMap:
 
 
 def _generic(
-    inputs: Sequence[ir.Value], start: ir.Value, maps: Sequence[ir.AffineMap], iterators: Sequence[str]
+    inputs: Sequence[ir.Value], starts: Sequence[ir.Value], maps: Sequence[ir.AffineMap], iterators: Sequence[str]
 ) -> ir.Operation:
     """A linalg.generic with an empty body."""
     kinds = [ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in iterators]
     generic = ir.Operation.create(
         "linalg.generic",
-        [start.type],
-        [*inputs, start],
+        [start.type for start in starts],
+        [*inputs, *starts],
         {
             "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(map_) for map_ in maps]),
             "iterator_types": ir.ArrayAttr.get(kinds),
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(inputs), 1]),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(inputs), len(starts)]),
         },
         regions=1,
     )
-    elements = [v.type.element_type if rows.is_tensor(v) else v.type for v in (*inputs, start)]
+    elements = [v.type.element_type if rows.is_tensor(v) else v.type for v in (*inputs, *starts)]
     generic.regions[0].blocks.append(*elements)
     return generic
 
@@ -382,6 +405,36 @@ def _is_stored(op: ir.Operation) -> bool:
 def _check_open(kind: ir.RankedTensorType) -> None:
     if any(kind.is_dynamic_dim(d) for d in range(1, kind.rank)):
         raise UnsupportedError(f"a size of {kind} that is open until the call is not its first")
+
+
+def _pieces(whole: ir.Value, count: int) -> list[ir.Value]:
+    """Tensors of bf16 whose sum is a tensor of f32, each the upper 8 bits of what those before leave, the last rounded.
+    An infinity is 1, 0 and itself: the last meets only first pieces, which are 0 of zeros alone (and of numbers below
+    2^-133), and an infinity's last piece. The tensor itself for one piece."""
+    if count == 1:
+        return [whole]
+    kind, bf16 = ir.RankedTensorType(whole.type), ir.BF16Type.get()
+    sizes = [tensor.dim(whole, _index(0)) if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
+    starts = [tensor.empty(sizes, bf16) for _ in range(count)]
+    identity = ir.AffineMap.get_identity(kind.rank)
+    generic = _generic([whole], starts, [identity] * (1 + count), ["parallel"] * kind.rank)
+    f32, i32 = ir.F32Type.get(), ir.IntegerType.get_signless(32)
+    with ir.InsertionPoint(generic.regions[0].blocks[0]):
+        x = generic.regions[0].blocks[0].arguments[0]
+        bits = arith.bitcast(i32, x)
+        magnitude = arith.andi(bits, arith.constant(i32, 0x7FFFFFFF))
+        infinite = arith.cmpi(arith.CmpIPredicate.eq, magnitude, arith.constant(i32, 0x7F800000))
+        one = arith.ori(arith.andi(bits, arith.constant(i32, -(2**31))), arith.constant(i32, 0x3F800000))
+        found, rest = [], x
+        for _ in range(count - 1):
+            upper = arith.bitcast(f32, arith.andi(arith.bitcast(i32, rest), arith.constant(i32, -65536)))
+            found.append(upper)
+            rest = arith.subf(rest, upper)
+        zero = arith.constant(f32, 0.0)
+        found = [arith.select(infinite, arith.bitcast(f32, one) if i == 0 else zero, y) for i, y in enumerate(found)]
+        found.append(arith.select(infinite, x, rest))
+        linalg.YieldOp([arith.truncf(bf16, y) for y in found])
+    return list(generic.results)
 
 
 def _widened(whole: ir.Value) -> ir.Value:

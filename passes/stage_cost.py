@@ -12,6 +12,7 @@ from kitsune_mlir.planning.place import QueueCost
 from kitsune_mlir.precision import tensor_work
 from kitsune_mlir.traffic import element_bytes
 
+_SCHEDULED = ir.BF16Type | ir.F16Type | ir.F32Type  # elements of products that may be kernels of their own
 # Instructions of what is dear, as expanded for a GPU (codegen/device_math.py).
 _DEAR = {"math.exp": 6, "math.tanh": 12, "math.erf": 24, "math.sin": 100, "math.cos": 100, "arith.divf": 8}
 
@@ -37,7 +38,7 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
             contracted = [size for size, expr in zip(rows.shape_of(op.operands[0]), k) if "d2" in str(expr)]
             flops += 2 * row_elements(op.results[0].type) * max(1, contracted[0]) * tensor_work(op)
             kernels += 1
-            scheduled &= ir.RankedTensorType(op.operands[0].type).element_type.width == 16
+            scheduled &= isinstance(ir.RankedTensorType(op.operands[0].type).element_type, _SCHEDULED)
         elif op.name == "linalg.generic":
             widest = max(row_elements(value.type) for value in op.operands if rows.is_tensor(value))
             simt += widest * sum(_DEAR.get(inner.operation.name, 1) for inner in op.regions[0].blocks[0].operations)

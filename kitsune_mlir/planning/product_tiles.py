@@ -42,13 +42,17 @@ class ProductTiles:
         return self.copies * COPY_ROWS
 
 
-def choose(b: int, m: int, n: int, k: int, across: bool, target: Target) -> ProductTiles | None:
+def choose(b: int, m: int, n: int, k: int, across: bool, pairs: int, target: Target) -> ProductTiles | None:
     """The fastest tiles for a product of these sizes, or None when none fits. `across`: the columns of the right
-    operand are neighbours in memory, so that it comes in boxes of 64."""
+    operand are neighbours in memory, so that it comes in boxes of 64. `pairs` products of 16-bit pieces make one; of
+    more than one the sums are added outside tensor cores, which takes registers for another set."""
+    most = _COLUMNS[-1] if pairs == 1 else _COLUMNS[-1] // 2
     found = [
         tiles
         for copies, columns, parts in product((1, 2), _COLUMNS, _splits(k))
-        if not (across and columns % 64) and (tiles := _tiles(b, m, n, k, copies, columns, parts, target))
+        if columns <= most
+        and not (across and columns % 64)
+        and (tiles := _tiles(b, m, n, k, copies, columns, parts, pairs, target))
     ]
     return min(found, key=lambda tiles: (tiles.microseconds, tiles.split, tiles.rows * tiles.columns), default=None)
 
@@ -58,7 +62,7 @@ def _splits(k: int) -> list[int]:
 
 
 def _tiles(
-    b: int, m: int, n: int, k: int, copies: int, columns: int, split: int, target: Target
+    b: int, m: int, n: int, k: int, copies: int, columns: int, split: int, pairs: int, target: Target
 ) -> ProductTiles | None:
     rows = copies * COPY_ROWS
     slot = (rows + columns) * CHUNK * 2
@@ -69,7 +73,7 @@ def _tiles(
     split = max(1, ceil(k / part)) if part else 1
     tiles = b * ceil(m / rows) * ceil(n / columns) * split
     chunk = max(rows * columns * CHUNK / _MULTIPLIED, slot / _LOADED) + _TURN
-    each = _TILE + ceil(part / CHUNK) * chunk + rows * columns / (_STORED * 32 * copies)
+    each = _TILE + ceil(part / CHUNK) * chunk * pairs + rows * columns / (_STORED * 32 * copies)
     cycles = _LAUNCH + ceil(tiles / target.sms) * each
     if split > 1:
         cycles += _LAUNCH + b * m * n * 8 * split / _SUMMED

@@ -10,9 +10,10 @@ from kitsune_mlir.codegen import gpu
 from kitsune_mlir.frontend import import_model
 from kitsune_mlir.passes import pipeline
 from kitsune_mlir.planning import target as targets
+from kitsune_mlir.precision import give
 from kitsune_mlir.runtime.gpu import GpuRunner
 
-BOUNDS = {torch.bfloat16: 2e-2, torch.float16: 4e-3}
+BOUNDS = {torch.bfloat16: 2e-2, torch.float16: 4e-3, "highest": 1e-6, "high": 5e-5}
 
 
 class Function(torch.nn.Module):
@@ -26,17 +27,18 @@ class Function(torch.nn.Module):
         return self.function(*args)
 
 
-def run(function, args, target, launches=2, dynamic_shapes=None, calls=()):
-    """The names of the kernels that ran."""
+def run(function, args, target, launches=2, dynamic_shapes=None, calls=(), precision="highest"):
+    """The device that it ran on."""
     model = Function(function)
     program = import_model(model, args, dynamic_shapes=dynamic_shapes)
+    give(program.module, precision)
     steps = ["prepare-linalg", "schedule-products", "lower-schedule", "convert-linalg-to-gpu"]
     pipeline.run(program.module, [pipeline.make(name, "", target) for name in steps])
     section = gpu.build(program.module, targets.load(target))
     device = PipelineDevice(program.module, 0)
     runner = GpuRunner(section.manifest, section.files, interface_of(program).constants(), device)
     for inputs in [args] * launches + list(calls):
-        check(program, runner, inputs, model(*inputs), BOUNDS[args[0].dtype])
+        check(program, runner, inputs, model(*inputs), BOUNDS.get(args[0].dtype) or BOUNDS[precision])
     return device
 
 
@@ -97,3 +99,37 @@ def test_any_number_of_rows(function, small_gpu):  # noqa: F811
     calls = [drawn((count, 64), (count if summed else 96, 64)) for count in (1, 300, 64, *([0] if summed else []))]
     device = run(function, drawn((70, 64), (70 if summed else 96, 64)), small_gpu, 1, ((shapes),), calls)
     assert device.pipeline_launches == 1 + len(calls)
+
+
+@pytest.mark.parametrize("precision", ["highest", "high"])
+@pytest.mark.parametrize("sizes", [(2, 70, 130, 200), (1, 30, 40, 3000)], ids=str)
+def test_f32_in_pieces(sizes, precision, small_gpu):  # noqa: F811
+    b, m, n, k = sizes
+    x, y, bias = drawn((b, m, k), (b, k, n), (n,), dtype=torch.float32)
+    device = run(lambda x, y, bias: torch.bmm(x, y) + bias, (x, y, bias), small_gpu, 1, precision=precision)
+    assert device.pipeline_launches == 1
+
+
+@pytest.mark.parametrize("precision", ["highest", "high"])
+def test_infinities_and_no_numbers(precision, small_gpu):  # noqa: F811
+    """Come out where torch has them, and nowhere else."""
+    x, y = drawn((1, 70, 64), (1, 64, 40), dtype=torch.float32)
+    inf, nan = float("inf"), float("nan")
+    x[0, 0, 0], x[0, 1, 1], x[0, 2, 2], x[0, 3, 3], x[0, 4, 5] = inf, -inf, nan, 3.4e38, 1e-42
+    y[0, 0, 3], y[0, 1, 4], y[0, 4, 5], y[0, 5, 6], y[0, 7, 7] = 0.0, inf, -inf, nan, 1.0
+    y[0, 3] = y[0, 3].clamp(-0.5, 0.5)
+    model, target = Function(torch.bmm), targets.load(small_gpu)
+    program = import_model(model, (x, y))
+    give(program.module, precision)
+    steps = ["prepare-linalg", "schedule-products", "lower-schedule", "convert-linalg-to-gpu"]
+    pipeline.run(program.module, [pipeline.make(name, "", small_gpu) for name in steps])
+    section = gpu.build(program.module, target)
+    runner = GpuRunner(
+        section.manifest, section.files, interface_of(program).constants(), PipelineDevice(program.module, 0)
+    )
+    interface, wanted = interface_of(program), torch.bmm(x, y)
+    (found,) = interface.flat_results(interface.call(runner, (x, y), {}))
+    finite = torch.isfinite(wanted)
+    assert torch.equal(torch.isnan(found), torch.isnan(wanted))
+    assert torch.equal(found[torch.isinf(wanted)], wanted[torch.isinf(wanted)])
+    torch.testing.assert_close(found[finite], wanted[finite], rtol=1e-3, atol=1e-3)

@@ -255,8 +255,15 @@ class AgentCode:
         b = wgmma.descriptor(b_place, wgmma.CHUNK * wgmma.BOX_ROW) if across[1] else wgmma.descriptor(b_place)
         a = wgmma.descriptor(a_place, box) if across[0] else wgmma.descriptor(a_place)
         element = str(left.ring.tile.element_type)
-        sums = wgmma.multiply(element, acc.values, a, b, wgmma.STEPS, False, across)
-        self.issued += 1
+        if op.opview.is_added_outside:
+            self._settle_sums(acc)
+            sums = wgmma.multiply(element, wgmma.zeros(2 * len(acc.values)), a, b, wgmma.STEPS, False, across)
+            self.issued += 1
+            sums = wgmma.add(acc.values, wgmma.wait_for(sums))
+            self.waited = self.issued
+        else:
+            sums = wgmma.multiply(element, acc.values, a, b, wgmma.STEPS, False, across)
+            self.issued += 1
         self.values[hash(op.results[0])] = self.values[hash(op.results[1])] = _Acc(sums, self.issued)
 
     def _check(self, left: schedule.AllocRingOp, right: schedule.AllocRingOp, op: ir.Operation) -> None:
