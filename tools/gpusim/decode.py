@@ -8,10 +8,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import simt_ptx
-from simt import BINARY, CASTS, DTYPES, UNARY, arithmetic, cast, float_compare, int_compare
 
 from kitsune_mlir.mlir import ir
+
+from . import ptx
+from .arithmetic import BINARY, CASTS, DTYPES, UNARY, arithmetic, cast, float_compare, int_compare
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +43,7 @@ class Assembly:
     an output's register too."""
 
     text: str
-    statements: tuple[simt_ptx.Statement, ...]
+    statements: tuple[ptx.Statement, ...]
     outputs: int
     ties: dict[int, int]
 
@@ -160,7 +161,7 @@ def _assembly(op: ir.Operation) -> Assembly:
     constraints = ir.StringAttr(op.attributes["constraints"]).value.split(",")
     outputs = sum(constraint.startswith("=") for constraint in constraints)
     ties = {int(tie): i for i, tie in enumerate(constraints[outputs:]) if tie.isdigit()}
-    return Assembly(text, simt_ptx.parse(text), outputs, ties)
+    return Assembly(text, ptx.parse(text), outputs, ties)
 
 
 def _block(block: ir.Block) -> Block:

@@ -9,19 +9,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import simt_copies
-import simt_products
-import simt_wgmma
-from simt import DTYPES
-from simt_barriers import MBarrier
-from simt_clocks import SPACES
-from simt_decode import Op
-from simt_memory import MemoryFault
-from simt_mma import to_tf32
-from simt_ptx import Statement
+
+from . import copies, products, wgmma
+from .arithmetic import DTYPES
+from .barriers import MBarrier
+from .clocks import SPACES
+from .decode import Op
+from .faults import MemoryFault, unknown
+from .mma import to_tf32
+from .ptx import Statement
 
 if TYPE_CHECKING:
-    from simt_hopper import WarpAgent
+    from .warp_agent import WarpAgent
 
 
 _NUMBERS = {
@@ -46,7 +45,7 @@ class Assembler:
     def __init__(self, agent: WarpAgent, op: Op, mask: np.ndarray):
         self.agent, self.cta, self.op, self.mask = agent, agent.cta, op, mask
         self.products: list[Any] = []
-        self.sums: simt_wgmma.Product | None = None
+        self.sums: wgmma.Product | None = None
         self._inputs = agent._all(op.operands)
         self._registers: dict[str, Any] = {}
         self._next = 0  # statement
@@ -61,7 +60,7 @@ class Assembler:
             self._do(assembly.statements[self._next - 1])
             if frame.at != at:
                 return []
-        simt_products.issue(self)
+        products.issue(self)
         if not self.op.results:
             return []
         if self.sums is not None:
@@ -82,10 +81,10 @@ class Assembler:
             to, *operands = statement.operands
             function, kind = _FUNCTIONS[calculation[1]], _NUMBERS[calculation[2]]
             self.write(to, function(*(np.asarray(self.read(x)).astype(np.int64).astype(kind) for x in operands)))
-        elif shape := simt_wgmma.shape_of(statement.opcode):
-            simt_products.queue(self, shape, statement.operands)
+        elif shape := wgmma.shape_of(statement.opcode):
+            products.queue(self, shape, statement.operands)
         else:
-            raise AssertionError(f"no such instruction here: {statement.opcode} in '{self.op.assembly.text}'")
+            raise unknown(f"the instruction '{statement.opcode}' in '{self.op.assembly.text}'")
 
     def branch(self, mask: np.ndarray, label: str) -> None:
         """Back: others take their turns, then the text starts again."""
@@ -139,7 +138,7 @@ class Assembler:
 
 def _settled(value: Any) -> Any:
     """An array, unless it is of a product in flight."""
-    return np.asarray(value) if isinstance(value, simt_wgmma.Sum) and value.product.done else value
+    return np.asarray(value) if isinstance(value, wgmma.Sum) and value.product.done else value
 
 
 def _move(run: Assembler, mask: np.ndarray, to: str, value: Any) -> None:
@@ -328,7 +327,7 @@ def _wgmma_fence(run: Assembler, mask: np.ndarray) -> None:
 
 
 def _wgmma_commit(run: Assembler, mask: np.ndarray) -> None:
-    simt_products.issue(run)
+    products.issue(run)
     run.agent.commit_products(mask)
 
 
@@ -336,7 +335,7 @@ def _wgmma_wait(run: Assembler, mask: np.ndarray, pending: int) -> None:
     run.agent.wait_products(pending, mask)
 
 
-_INSTRUCTIONS: dict[str, Callable[..., None]] = simt_copies.INSTRUCTIONS | {
+_INSTRUCTIONS: dict[str, Callable[..., None]] = copies.INSTRUCTIONS | {
     ":": _pass,
     "bra": Assembler.branch,
     "trap": _trap,

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from simt_memory import MemoryFault
+
+from .faults import MemoryFault
 
 THREADS, ROWS = 128, 64
 UNUSED = 16  # leading bytes where there is one box

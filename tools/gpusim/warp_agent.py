@@ -6,16 +6,18 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from simt_agents import Agent, Scheduler
-from simt_assembler import Assembler
-from simt_barriers import ClusterBarrier, MBarrier, NamedBarrier
-from simt_clocks import SPACES, EngineClock
-from simt_cta import RANK_BITS, CtaState, ProductUnit
-from simt_decode import Op
-from simt_instructions import Counters
-from simt_memory import MemoryFault, Space
 
 from kitsune_mlir.mlir import ir
+
+from .agents import Agent, Scheduler
+from .assembler import Assembler
+from .barriers import ClusterBarrier, MBarrier, NamedBarrier
+from .clocks import SPACES, EngineClock
+from .cta import RANK_BITS, CtaState, ProductUnit
+from .decode import Op
+from .faults import MemoryFault
+from .instructions import Counters
+from .memory import Space
 
 WARPGROUP = 128
 

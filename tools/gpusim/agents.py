@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from simt_decode import Op
-from simt_instructions import Exit, Instructions
-from simt_memory import MemoryFault
 
 from kitsune_mlir import mlir
+
+from .decode import Op
+from .faults import MemoryFault
+from .instructions import Exit, Instructions
 
 _ENDS = frozenset(("scf.yield", "scf.condition", "gpu.return"))
 
@@ -50,7 +51,7 @@ class Frame:
 
 
 class Agent(Instructions):
-    """What is common to agents: control flow. Instructions are a subclass's (simt_hopper.py)."""
+    """What is common to agents: control flow. Instructions are a subclass's (warp_agent.py)."""
 
     scheduler: Scheduler
     mask: np.ndarray  # the threads it stands for

@@ -13,16 +13,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from simt_clocks import EngineClock, WarpClock
+
+from .clocks import EngineClock, WarpClock
+from .faults import MemoryFault
 
 THREAD_BITS, CTA_BITS = 12, 12  # of a stamp; the clock is above them
 MANY = (1 << THREAD_BITS) - 1  # several threads of a CTA
-
-
-class MemoryFault(AssertionError):
-    """An access that a GPU may answer with anything."""
-
-    located = False  # whether the message says where
 
 
 class Clock:

@@ -11,20 +11,18 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from simt_decode import Block, Op
-from simt_instructions import Counters, Exit, Instructions
-from simt_memory import MemoryFault, Space
 
 from kitsune_mlir import mlir
+
+from .decode import Block, Op
+from .faults import Deadlock, MemoryFault
+from .instructions import Counters, Exit, Instructions
+from .memory import Space
 
 WAITS, GOES_ON = "waits", "goes on"
 _ENDS = ("scf.yield", "scf.condition", "gpu.return")
 _BRANCHES = ("scf.if", "scf.for", "scf.while")
 Turns = Generator[str, None, list[Any]]
-
-
-class Deadlock(AssertionError):
-    """Every CTA that is left waits."""
 
 
 def run(
@@ -45,7 +43,7 @@ def run(
         while left:
             ready = [cta for cta in left if waits_since.get(cta) != counters.version]
             if not ready and not launch["watched"]:
-                raise Deadlock("; ".join(str(cta) for cta in left))
+                raise Deadlock([str(cta) for cta in left])
             ready = ready or list(left)  # until their budget is spent
             cta = ready[rng.integers(len(ready))]
             event = next(left[cta], None)

@@ -9,8 +9,10 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from simt import DTYPES
-from simt_memory import MemoryFault, Region
+
+from .arithmetic import DTYPES
+from .faults import MemoryFault
+from .memory import Region
 
 MAP_BYTES = 128
 

@@ -7,14 +7,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from simt_barriers import MBarrier
-from simt_clocks import EngineClock
-from simt_cta import BulkGroups, CtaState
-from simt_memory import MemoryFault, Places, Region, ascending, each_byte, ends
-from simt_tma import MAP_BYTES, Box, box_places, laid_out, read_box
+
+from .barriers import MBarrier
+from .clocks import EngineClock
+from .cta import BulkGroups, CtaState
+from .faults import MemoryFault
+from .memory import Places, Region, ascending, each_byte, ends
+from .tma import MAP_BYTES, Box, box_places, laid_out, read_box
 
 if TYPE_CHECKING:
-    from simt_assembler import Assembler
+    from .assembler import Assembler
 
 MAPS_AT = 1 << 60  # the address of the kernel's parameter of tensor maps
 

@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import simt_mma
-from simt import Simt
-from simt_decode import Op
-from simt_memory import Clock, MemoryFault, Region, Space
 
 from kitsune_mlir import mlir
 from kitsune_mlir.mlir import ir
+
+from . import mma
+from .decode import Op
+from .faults import MemoryFault, unknown
+from .lockstep import Lockstep
+from .memory import Clock, Region, Space
 
 _LOAD = re.compile(r"ld\.(acquire|relaxed)\.gpu\.global\.u32 \$0, \[\$1\];")
 _ADD = re.compile(
@@ -29,7 +31,7 @@ class Exit(Exception):
 
 @dataclass
 class Counters:
-    """What atomic operations have made: a clock of `size` for each address (see simt_memory.py), and how many there
+    """What atomic operations have made: a clock of `size` for each address (see memory.py), and how many there
     were."""
 
     size: int
@@ -40,7 +42,7 @@ class Counters:
         return self.released.setdefault(address, np.zeros(self.size, np.int64))
 
 
-class Instructions(Simt):
+class Instructions(Lockstep):
     """One CTA. Values are numpy arrays over its threads; those of vectors have a second dimension."""
 
     def __init__(
@@ -128,10 +130,10 @@ class Instructions(Simt):
     def _llvm_inline_asm(self, op: Op, mask: np.ndarray) -> list[Any]:
         text = ir.StringAttr(op.attributes["asm_string"]).value
         values = self._all(op.operands)
-        if (parts := simt_mma.parse(text)) is not None:
+        if (parts := mma.parse(text)) is not None:
             return self._mma(parts, ir.StringAttr(op.attributes["constraints"]).value, values, mask)
         if text == "cvt.rna.tf32.f32 $0, $1;":
-            return [simt_mma.to_tf32(np.broadcast_to(values[0], mask.shape), ties_up=True)]
+            return [mma.to_tf32(np.broadcast_to(values[0], mask.shape), ties_up=True)]
         if text == "exit;":
             if not np.all(mask):
                 raise MemoryFault(f"CTA {self.number} ends without thread {np.argmin(mask)}")
@@ -147,7 +149,7 @@ class Instructions(Simt):
         elif _SWAP.fullmatch(text):
             result = self._update(pointer, counter, lambda old: operands[1] if old == operands[0] else old, True, mask)
         else:
-            raise AssertionError(f"no such instruction here: {text}")
+            raise unknown(f"the instruction '{text}'")
         return [result] if op.results else []
 
     def _counter(self, address: int) -> np.ndarray:
@@ -193,11 +195,11 @@ class Instructions(Simt):
         inputs = constraints.split(",")[outputs:]
         names = [f"${tie}" if tie.isdigit() else f"${outputs + i}" for i, tie in enumerate(inputs)]
         registers = dict(zip(names, values, strict=True))
-        if not np.array_equal(mask, np.repeat(mask[:: simt_mma.LANES], simt_mma.LANES)):
+        if not np.array_equal(mask, np.repeat(mask[:: mma.LANES], mma.LANES)):
             raise MemoryFault(f"CTA {self.number} has a product that some lanes of a warp do not reach")
         a, b, c = ([np.broadcast_to(registers[r], mask.shape) for r in parts[name].split(", ")] for name in "abc")
         assert parts["d"].split(", ") == [f"${i}" for i in range(outputs)]
-        return [simt_mma.mma(parts["kind"], int(parts["k"]), a, b, c)]
+        return [mma.mma(parts["kind"], int(parts["k"]), a, b, c)]
 
 
 def _align(op: Op, dtype: np.dtype, count: int) -> int:

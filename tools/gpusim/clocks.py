@@ -73,7 +73,7 @@ class Clocks:
 
 
 class WarpClock:
-    """The clocks as the warps of one CTA use them, with the methods of simt_memory.Clock."""
+    """The clocks as the warps of one CTA use them, with the methods of memory.Clock."""
 
     def __init__(self, clocks: Clocks, cta: int):
         self.clocks, self.cta, self._first = clocks, cta, cta * clocks.warps
@@ -88,7 +88,7 @@ class WarpClock:
         return (clocks_of(stamps) <= seen) | ((stamps ^ own) & _WHO == 0)
 
     def seen_by(self, own: np.ndarray) -> np.ndarray:
-        """As simt_memory.Clock.seen_by."""
+        """As memory.Clock.seen_by."""
         by = components(own)
         first = int(by[0])
         return self.clocks.seen[first] if (by == first).all() else self.clocks.seen[by.min() : by.max() + 1].min(0)
