@@ -30,18 +30,29 @@ def dtype_of(kind: ir.Type | np.dtype) -> np.dtype:
 
 
 def _unsigned(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Of integers of one type, as if they had no sign."""
+
     def apply(a: Any, b: Any) -> Any:
-        a, b = np.broadcast_arrays(a, b)
-        kind = np.dtype(np.uint8 if a.dtype == np.bool_ else f"u{a.dtype.name}")
-        found = function(a.astype(kind), b.astype(kind))
-        return found if found.dtype == np.bool_ else found.astype(a.dtype)
+        a, b = np.asarray(a), np.asarray(b)
+        given = a.dtype
+        kind = _UNSIGNED[given]
+        found = np.asarray(function(a.view(kind), b.view(kind)))
+        return found if found.dtype == np.bool_ else found.astype(given)
 
     return apply
 
 
+_UNSIGNED = {np.dtype(f"i{size}"): np.dtype(f"u{size}") for size in (1, 2, 4, 8)} | {np.dtype(bool): np.dtype("u1")}
+
+
 def _safe(function: Callable[..., Any]) -> Callable[..., Any]:
     """Division that lanes out of the mask may do by zero."""
-    return lambda a, b: function(a, np.where(b == 0, np.ones_like(b), b))
+
+    def apply(a: Any, b: Any) -> Any:
+        zero = np.equal(b, 0)
+        return function(a, np.where(zero, np.ones_like(b), b) if zero.any() else b)
+
+    return apply
 
 
 def _truncated(a: Any, b: Any) -> Any:
@@ -162,7 +173,12 @@ def arithmetic(name: str, kind: np.dtype) -> Callable[..., Any]:
     """An operation named in BINARY or UNARY, which gives a kind of number."""
     function = BINARY.get(name) or UNARY[name]
     if not name.startswith("math.") or kind.itemsize >= 4:
-        return lambda *arguments: np.asarray(function(*arguments)).astype(kind, copy=False)
+
+        def computed(*arguments: Any) -> Any:
+            found = np.asarray(function(*arguments))
+            return found if found.dtype == kind else found.astype(kind)
+
+        return computed
 
     def widened(*arguments: Any) -> Any:
         wide = [np.asarray(a).astype(np.float32) if a.dtype != np.int64 else a for a in arguments]

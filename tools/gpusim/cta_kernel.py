@@ -17,6 +17,7 @@ from kitsune_mlir import mlir
 from .decode import Block, Op
 from .faults import Deadlock, MemoryFault
 from .instructions import Counters, Exit, Instructions
+from .lanes import spread
 from .memory import Space
 
 WAITS, GOES_ON = "waits", "goes on"
@@ -62,12 +63,16 @@ class Cta(Instructions):
 
     def turns(self) -> Iterator[str]:
         entry = self.function.regions[0].blocks[0]
+        self.values.update(self.function.constants)
         self.values.update(zip(entry.arguments, map(np.array, self.arguments), strict=True))
         with contextlib.suppress(Exit):
             yield from self._turns(entry, np.ones(self.threads, np.bool_))
 
     def _turns(self, block: Block, mask: np.ndarray) -> Turns:
         for op in block.operations:
+            if op.step is not None:
+                op.step(self.values)
+                continue
             if op.name in _ENDS:
                 return self._all(op.operands)
             before = self._counters.version
@@ -87,7 +92,7 @@ class Cta(Instructions):
         return []
 
     def _turns_if(self, op: Op, mask: np.ndarray) -> Turns:
-        condition = np.broadcast_to(self._see(op.operands[0]), mask.shape)
+        condition = spread(self._see(op.operands[0]), mask.shape)
         found: list[list[Any] | None] = []
         for region, side in zip(op.regions, (mask & condition, mask & ~condition), strict=True):
             runs = len(region.blocks) and np.any(side)

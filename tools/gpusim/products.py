@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +25,15 @@ def queue(run: Assembler, shape: wgmma.Shape, operands: Sequence[Any]) -> None:
     if signs != [1, 1] or len(orders) != wanted or not set(orders) <= {0, 1}:
         raise AssertionError(f"no such product here: {flags}")
     across = (orders[0], orders[-1]) if orders else (0, 0)
-    count, ties = shape.n // 2, run.op.assembly.ties
-    assert d == tuple(f"${i}" for i in range(count)) and all(i in ties for i in range(count)), "sums that are not tied"
+    assert d == _sums(shape.n // 2) and run.op.assembly.ties.keys() >= set(range(len(d))), "sums that are not tied"
     left = [run.read(word) for word in a] if isinstance(a, tuple) else run.number(a, run.mask)
     run.products.append((shape, left, run.number(b, run.mask), bool(run.number(adds, run.mask)), across))
+
+
+@functools.cache
+def _sums(count: int) -> tuple[str, ...]:
+    """The registers of a product's sums, the first outputs of a text."""
+    return tuple(f"${i}" for i in range(count))
 
 
 def issue(run: Assembler) -> None:
@@ -39,7 +45,7 @@ def issue(run: Assembler) -> None:
     unit = agent.unit(run.mask)
     assert all(product[0] == shape and product[4] == across for product in products)
     assert all(product[3] for product in products[1:])
-    sums = [run.read(f"${i}") for i in range(shape.n // 2)] if run.sums is None else run.sums
+    sums = [run.read(register) for register in _sums(shape.n // 2)] if run.sums is None else run.sums
     in_registers = isinstance(first, list)
     chained = isinstance(sums[0], wgmma.Sum) and not sums[0].product.done
     if not unit.fenced and (in_registers or not chained):
