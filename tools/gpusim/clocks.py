@@ -21,12 +21,20 @@ SPACES = ("global", "shared")
 MOST = 80  # components of a CTA that are not warps
 
 
+GROUP = 4  # components, as the warps of a warpgroup, whose reads are kept together
+
+
+def in_groups(count: int) -> int:
+    """So many components, or so many more that groups are whole."""
+    return -(-count // GROUP) * GROUP
+
+
 class Clocks:
     """Of one launch. The first components are the warps, CTA after CTA."""
 
     def __init__(self, ctas: int, warps: int):
         self.warps = warps
-        self.size = ctas * (warps + MOST)
+        self.size = in_groups(ctas * (warps + MOST))
         assert self.size <= _COMPONENT, "too many warps for one launch here"
         self.names = [f"CTA {cta} warp {warp}" for cta in range(ctas) for warp in range(warps)]
         self.seen = np.zeros((ctas * warps, self.size), np.int64)
@@ -95,7 +103,7 @@ class WarpClock:
         by = stamp >> THREAD_BITS & _COMPONENT
         return clocks_of(stamp) <= int(self.clocks.seen[warps.start : warps.stop, by].min())
 
-    def seen_by(self, threads: np.ndarray, others: np.ndarray) -> np.ndarray:
+    def seen_by(self, threads: np.ndarray, others: slice) -> np.ndarray:
         """As memory.Clock.seen_by."""
         warps = self.readers(threads)
         return self.clocks.seen[warps.start : warps.stop, others].min(0)

@@ -14,6 +14,7 @@ import numpy as np
 
 from kitsune_mlir import mlir
 
+from .clocks import in_groups
 from .decode import Block, Op
 from .faults import Deadlock, MemoryFault
 from .instructions import Counters, Exit, Instructions
@@ -36,7 +37,7 @@ def run(
     """One launch; pointer arguments are addresses in `memory`. Gives the counters that it used.
 
     Raises MemoryFault, or Deadlock with every CTA that waits, on which address, and where in the model."""
-    counters = Counters(launch["ctas"])
+    counters = Counters(in_groups(launch["ctas"]))
     ctas = [Cta(kernel, arguments, memory, launch, number, counters) for number in range(launch["ctas"])]
     left = {cta: cta.turns() for cta in ctas}
     waits_since: dict[Cta, int] = {}

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .clocks import EngineClock, WarpClock
+from .clocks import GROUP, EngineClock, WarpClock, in_groups
 from .faults import MemoryFault
 
 THREAD_BITS, CTA_BITS = 12, 12  # of a stamp; the clock is above them
@@ -26,7 +26,7 @@ class Clock:
 
     def __init__(self, cta: int, ctas: int):
         self.cta, self.now = cta, 1
-        self.seen = np.zeros(ctas, np.int64)
+        self.seen = np.zeros(in_groups(ctas), np.int64)
         self._acquired: dict[int, np.ndarray] = {}  # by a thread
 
     def acquire(self, released: np.ndarray, thread: int) -> None:
@@ -54,7 +54,7 @@ class Clock:
         """Whether accesses by all of these threads come after that of a stamp, by what the whole CTA has seen."""
         return self.clock_of(stamp) <= int(self.seen[stamp >> THREAD_BITS & (1 << CTA_BITS) - 1])
 
-    def seen_by(self, threads: np.ndarray, others: np.ndarray) -> np.ndarray:
+    def seen_by(self, threads: np.ndarray, others: slice) -> np.ndarray:
         """Up to which clocks of others all of these threads come after them."""
         return self.seen[others]
 
@@ -79,47 +79,22 @@ class Clock:
         return f"CTA {cta} " + ("several threads" if thread == MANY else f"thread {thread}")
 
 
-READERS = 16  # of a region, at first
-
-
 class _Reads:
-    """The stamp of the last read of each unit by each reader; of a reader 0 outside of its bytes `low` to `high`."""
+    """Stamps of the last read of each unit by each of a GROUP of readers; 0 outside of bytes `low` to `high`."""
 
-    def __init__(self, units: int):
-        self.stamps, self.readers = np.zeros((READERS, units), np.int64), np.zeros(READERS, np.int64)
-        self.low, self.high = np.full(READERS, 1 << 62), np.zeros(READERS, np.int64)
-        self._rows: dict[int, int] = {}
+    def __init__(self, group: int, units: int):
+        self.readers, self.low, self.high = slice(group * GROUP, (group + 1) * GROUP), 1 << 62, 0
+        self.stamps = np.zeros((GROUP, units), np.int64)
 
-    def row(self, reader: int, low: int, high: int) -> int:
-        """A reader's row, which from here on is not empty from a byte to another."""
-        row = self._rows.get(reader)
-        if row is None:
-            row = self._rows[reader] = len(self._rows)
-            if row == len(self.readers):
-                self._grow()
-            self.readers[row] = reader
-        if low < self.low[row]:
-            self.low[row] = low
-        if high > self.high[row]:
-            self.high[row] = high
-        return row
+    def extend(self, low: int, high: int) -> None:
+        self.low, self.high = min(self.low, low), max(self.high, high)
 
-    def _grow(self) -> None:
-        count = len(self.readers)
-        self.stamps = np.concatenate([self.stamps, np.zeros_like(self.stamps)])
-        self.low, self.high = np.append(self.low, np.full(count, 1 << 62)), np.append(self.high, np.zeros(count, int))
-        self.readers = np.append(self.readers, np.zeros(count, np.int64))
-
-    def of(self, low: int, high: int) -> np.ndarray:
-        """The rows that have something between two bytes."""
-        return np.flatnonzero((self.low < high) & (self.high > low))
-
-    def halve(self) -> None:
-        """Each unit becomes two."""
-        (count, units), used = self.stamps.shape, len(self._rows)
-        stamps = np.zeros((count, 2 * units), np.int64)
-        stamps[:used] = np.repeat(self.stamps[:used], 2, axis=1)
-        self.stamps = stamps
+    def halve(self, unit: int) -> None:
+        """Each unit, of so many bytes, becomes two. What was never touched is left alone."""
+        before, self.stamps = self.stamps, np.zeros((GROUP, 2 * self.stamps.shape[1]), np.int64)
+        first, end = self.low // unit, -(-self.high // unit)
+        if first < end:
+            self.stamps[:, 2 * first : 2 * end] = np.repeat(before[:, first:end], 2, axis=1)
 
 
 AnyClock = Clock | WarpClock
@@ -138,13 +113,13 @@ class Region:
         self.space = space
         self._unit = 16  # bytes
         self._written = np.zeros(-(-len(content) // self._unit) if tracked else 0, np.int64)
-        self._reads = _Reads(len(self._written))
+        self._reads: dict[int, _Reads] = {}  # by group
         self.end = start + len(content)
         self._words: dict[int, np.ndarray] = {}
 
     def next_kernel(self) -> None:
         """A kernel of the launch has ended: the next one comes after all it did."""
-        self._written, self._reads = np.minimum(self._written, 1), _Reads(len(self._written))
+        self._written, self._reads = np.minimum(self._written, 1), {}
 
     def words(self, nbytes: int) -> np.ndarray:
         """The bytes as words of so many; what is left at the end is not among them."""
@@ -156,9 +131,10 @@ class Region:
     def _fit(self, bits: int) -> None:
         """Makes units small enough for accesses from and to multiples of a number with these low bits."""
         while bits & self._unit - 1:
+            for reads in self._reads.values():
+                reads.halve(self._unit)
             self._unit //= 2
             self._written = np.repeat(self._written, 2)
-            self._reads.halve()
 
     def _units(self, starts: np.ndarray, nbytes: int) -> np.ndarray:
         """Those of `nbytes` from each start, one after another."""
@@ -186,13 +162,28 @@ class Region:
             said = "reads what is written at the same time"
             self._check(clock.precedes(written, own), units, own, clock, said, written)
         low, high = int(starts.min()), int(starts.max()) + nbytes
-        rows: Any = [self._reads.row(reader, low, high) for reader in clock.readers(threads)]
-        if len(rows) == 1:
-            rows = rows[0]
-        else:
-            rows = np.array(rows)[clock.reader_of(threads)]
+        readers = clock.readers(threads)
+        first, last = readers.start, readers.stop - 1
+        if first == last:
+            self._note(self._reads_of(first, low, high), first % GROUP, units, own, clock, threads)
+        elif first // GROUP == last // GROUP:
+            rows = clock.reader_of(threads) + first % GROUP
             rows = np.repeat(rows, times) if times > 1 else rows
-        self._note((rows, units), own, clock, threads)
+            self._note(self._reads_of(first, low, high), rows, units, own, clock, threads)
+        else:
+            which = np.repeat(clock.reader_of(threads), times)
+            for number, reader in enumerate(readers):
+                if (some := which == number).any():
+                    reads = self._reads_of(reader, low, high)
+                    self._note(reads, reader % GROUP, units[some], own[some], clock, threads)
+
+    def _reads_of(self, reader: int, low: int, high: int) -> _Reads:
+        """Those of a reader's group, which reads from a byte to another."""
+        group = reader // GROUP
+        if group not in self._reads:
+            self._reads[group] = _Reads(group, len(self._written))
+        self._reads[group].extend(low, high)
+        return self._reads[group]
 
     def _access(
         self, starts: np.ndarray, nbytes: int, clock: AnyClock, threads: np.ndarray
@@ -202,16 +193,17 @@ class Region:
         times = nbytes // self._unit
         return units, np.repeat(own, times) if times > 1 else own, times
 
-    def _note(self, where: tuple[Any, np.ndarray], own: np.ndarray, clock: AnyClock, threads: np.ndarray) -> None:
-        """Reads, of which those that several threads do unordered get the stamp of several."""
-        stamps = self._reads.stamps
-        before = stamps[where]
-        stamps[where] = own
-        shared = stamps[where] != own
+    def _note(
+        self, reads: _Reads, rows: Any, units: np.ndarray, own: np.ndarray, clock: AnyClock, threads: np.ndarray
+    ) -> None:
+        """Those that several threads do unordered get the stamp of several. `rows` are the readers, or one for all."""
+        stamps = reads.stamps
+        before = stamps[rows, units]
+        stamps[rows, units] = own
+        shared = stamps[rows, units] != own
         if clock.clock_of(int(before.max())) > clock.own_seen(threads):
             shared |= ~clock.precedes(before, own)
         if shared.any():
-            rows, units = where
             stamps[rows if isinstance(rows, int) else rows[shared], units[shared]] |= MANY
 
     def write(self, starts: np.ndarray, nbytes: int, clock: AnyClock, threads: np.ndarray) -> None:
@@ -223,13 +215,13 @@ class Region:
         before, twice = self._written[units], "writes what is written at the same time"
         if not _come_before(before, own, clock, threads):
             self._check(clock.precedes(before, own), units, own, clock, twice, before)
-        rows = self._reads.of(int(starts.min()), int(starts.max()) + nbytes)
-        if len(rows):
-            latest = clock.clock_of(self._reads.stamps[rows[:, None], units].max(1))
-            for row in rows[latest > clock.seen_by(threads, self._reads.readers[rows])]:
-                read = self._reads.stamps[row, units]
-                said = "writes what is read at the same time"
-                self._check(clock.precedes(read, own), units, own, clock, said, read)
+        low, high = int(starts.min()), int(starts.max()) + nbytes
+        for reads in self._reads.values():
+            if reads.low < high and low < reads.high:
+                latest = clock.clock_of(reads.stamps[:, units].max(1))
+                for row in np.flatnonzero(latest > clock.seen_by(threads, reads.readers)):
+                    read, said = reads.stamps[row, units], "writes what is read at the same time"
+                    self._check(clock.precedes(read, own), units, own, clock, said, read)
         self._written[units] = own
         self._check(self._written[units] == own, units, own, clock, twice)
 
@@ -258,8 +250,8 @@ class Region:
         self._engine_check(clock.precedes(written), units, clock, "reads what is written at the same time", written)
         said = "reads what no proxy fence made visible to it"
         self._engine_check(clock.proxied(written, self.space), units, clock, said, written)
-        row = self._reads.row(clock.component, *ends(places))
-        self._reads.stamps[row, units] = clock.stamp
+        reads = self._reads_of(clock.component, *ends(places))
+        reads.stamps[clock.component % GROUP, units] = clock.stamp
 
     def engine_write(self, places: Places, clock: EngineClock) -> None:
         """A write by a copy."""
@@ -270,13 +262,13 @@ class Region:
         units = self._engine_units(places)
         before = self._written[units]
         self._engine_check(clock.precedes(before), units, clock, "writes what is written at the same time", before)
-        rows = self._reads.of(*ends(places))
-        if len(rows):
-            touched = (rows, units) if isinstance(units, slice) else (rows[:, None], units)
-            latest = clock.clock_of(self._reads.stamps[touched].max(1))
-            for row in rows[latest > clock.seen[self._reads.readers[rows]]]:
-                read = self._reads.stamps[row, units]
-                self._engine_check(clock.precedes(read), units, clock, "writes what is read at the same time", read)
+        low, high = ends(places)
+        for reads in self._reads.values():
+            if reads.low < high and low < reads.high:
+                latest = clock.clock_of(reads.stamps[:, units].max(1))
+                for row in np.flatnonzero(latest > clock.seen[reads.readers]):
+                    read, said = reads.stamps[row, units], "writes what is read at the same time"
+                    self._engine_check(clock.precedes(read), units, clock, said, read)
         self._written[units] = clock.stamp
 
     def _engine_check(
