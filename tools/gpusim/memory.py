@@ -83,18 +83,26 @@ class _Reads:
     """Stamps of the last read of each unit by each of a GROUP of readers; 0 outside of bytes `low` to `high`."""
 
     def __init__(self, group: int, units: int):
-        self.readers, self.low, self.high = slice(group * GROUP, (group + 1) * GROUP), 1 << 62, 0
+        self._first, self._end = GROUP, 0  # readers so far, counted in the group
+        self._before, self.low, self.high = group * GROUP, 1 << 62, 0
         self.stamps = np.zeros((GROUP, units), np.int64)
 
-    def extend(self, low: int, high: int) -> None:
+    def extend(self, low: int, high: int, first: int, last: int) -> None:
+        """From here on readers of the group read from a byte to another."""
         self.low, self.high = min(self.low, low), max(self.high, high)
+        self._first, self._end = min(self._first, first), max(self._end, last + 1)
+
+    def latest(self, units: slice | np.ndarray) -> tuple[slice, np.ndarray, np.ndarray]:
+        """Readers, for each its stamps of some units, and the greatest of these."""
+        stamps = self.stamps[self._first : self._end, units]
+        return slice(self._before + self._first, self._before + self._end), stamps, stamps.max(1)
 
     def halve(self, unit: int) -> None:
         """Each unit, of so many bytes, becomes two. What was never touched is left alone."""
         before, self.stamps = self.stamps, np.zeros((GROUP, 2 * self.stamps.shape[1]), np.int64)
-        first, end = self.low // unit, -(-self.high // unit)
+        first, end, rows = self.low // unit, -(-self.high // unit), slice(self._first, self._end)
         if first < end:
-            self.stamps[:, 2 * first : 2 * end] = np.repeat(before[:, first:end], 2, axis=1)
+            self.stamps[rows, 2 * first : 2 * end] = np.repeat(before[rows, first:end], 2, axis=1)
 
 
 AnyClock = Clock | WarpClock
@@ -165,24 +173,24 @@ class Region:
         readers = clock.readers(threads)
         first, last = readers.start, readers.stop - 1
         if first == last:
-            self._note(self._reads_of(first, low, high), first % GROUP, units, own, clock, threads)
+            self._note(self._reads_of(first, last, low, high), first % GROUP, units, own, clock, threads)
         elif first // GROUP == last // GROUP:
             rows = clock.reader_of(threads) + first % GROUP
             rows = np.repeat(rows, times) if times > 1 else rows
-            self._note(self._reads_of(first, low, high), rows, units, own, clock, threads)
+            self._note(self._reads_of(first, last, low, high), rows, units, own, clock, threads)
         else:
             which = np.repeat(clock.reader_of(threads), times)
             for number, reader in enumerate(readers):
                 if (some := which == number).any():
-                    reads = self._reads_of(reader, low, high)
+                    reads = self._reads_of(reader, reader, low, high)
                     self._note(reads, reader % GROUP, units[some], own[some], clock, threads)
 
-    def _reads_of(self, reader: int, low: int, high: int) -> _Reads:
-        """Those of a reader's group, which reads from a byte to another."""
-        group = reader // GROUP
+    def _reads_of(self, first: int, last: int, low: int, high: int) -> _Reads:
+        """Those of a group, of which some readers read from a byte to another."""
+        group = first // GROUP
         if group not in self._reads:
             self._reads[group] = _Reads(group, len(self._written))
-        self._reads[group].extend(low, high)
+        self._reads[group].extend(low, high, first % GROUP, last % GROUP)
         return self._reads[group]
 
     def _access(
@@ -218,10 +226,10 @@ class Region:
         low, high = int(starts.min()), int(starts.max()) + nbytes
         for reads in self._reads.values():
             if reads.low < high and low < reads.high:
-                latest = clock.clock_of(reads.stamps[:, units].max(1))
-                for row in np.flatnonzero(latest > clock.seen_by(threads, reads.readers)):
-                    read, said = reads.stamps[row, units], "writes what is read at the same time"
-                    self._check(clock.precedes(read, own), units, own, clock, said, read)
+                readers, stamps, latest = reads.latest(units)
+                for row in (clock.clock_of(latest) > clock.seen_by(threads, readers)).nonzero()[0]:
+                    good, said = clock.precedes(stamps[row], own), "writes what is read at the same time"
+                    self._check(good, units, own, clock, said, stamps[row])
         self._written[units] = own
         self._check(self._written[units] == own, units, own, clock, twice)
 
@@ -250,7 +258,7 @@ class Region:
         self._engine_check(clock.precedes(written), units, clock, "reads what is written at the same time", written)
         said = "reads what no proxy fence made visible to it"
         self._engine_check(clock.proxied(written, self.space), units, clock, said, written)
-        reads = self._reads_of(clock.component, *ends(places))
+        reads = self._reads_of(clock.component, clock.component, *ends(places))
         reads.stamps[clock.component % GROUP, units] = clock.stamp
 
     def engine_write(self, places: Places, clock: EngineClock) -> None:
@@ -265,10 +273,10 @@ class Region:
         low, high = ends(places)
         for reads in self._reads.values():
             if reads.low < high and low < reads.high:
-                latest = clock.clock_of(reads.stamps[:, units].max(1))
-                for row in np.flatnonzero(latest > clock.seen[reads.readers]):
-                    read, said = reads.stamps[row, units], "writes what is read at the same time"
-                    self._engine_check(clock.precedes(read), units, clock, said, read)
+                readers, stamps, latest = reads.latest(units)
+                for row in (clock.clock_of(latest) > clock.seen[readers]).nonzero()[0]:
+                    good, said = clock.precedes(stamps[row]), "writes what is read at the same time"
+                    self._engine_check(good, units, clock, said, stamps[row])
         self._written[units] = clock.stamp
 
     def _engine_check(
