@@ -104,6 +104,8 @@ class Assembler:
         """Of a register or [register], the same in all threads of the mask."""
         if isinstance(operand, list):
             (operand,) = operand
+        if type(operand) is int:
+            return operand
         return self.agent.number_of(self.read(operand), mask, f"an operand of '{self.op.assembly.text}'")
 
     def one(self, mask: np.ndarray) -> None:

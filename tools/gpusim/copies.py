@@ -111,7 +111,7 @@ def load_box(
         if signalled is not owner:
             raise MemoryFault("a copy to one CTA counts on an mbarrier of another")
         barrier = run.agent.mbarrier(cta, barrier_place, mask)
-        if len(read):
+        if len(read) and region.tracked:
             region.engine_read(ascending(read), _clock(run, mask, barrier))
         _start(run, mask, cta, slice(place, place + len(content)), content, barrier, None)
 
