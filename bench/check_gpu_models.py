@@ -7,7 +7,7 @@
 `make` writes, for every small model in fp32 and bf16, NAME-DTYPE.kitsune and NAME-DTYPE.npz (inputs, and what
 torch's eager mode makes of them on the CPU). `run` compares every output, and prints a table. `operators` compiles
 and runs the cases of bench/gpu_operators.py: `--only softmax` those with that in their names, `--compile-only` on a
-machine without a GPU, `--stand-in` on the GPU that test/python has in numpy.
+machine without a GPU, `--stand-in` in the simulator, kitsune_mlir.tools.gpusim.
 
 Compilation and runs are in processes of their own: one that dies, hangs or is left with a broken GPU context costs
 one model, and is replaced. All GPU memory that a run will write is filled with NaN patterns first. Exits with 1 when
@@ -55,7 +55,7 @@ def main() -> int:
     )
     where = operators.add_mutually_exclusive_group()
     where.add_argument("--compile-only", action="store_true", help="do not run them")
-    where.add_argument("--stand-in", action="store_true", help="run them on the numpy GPU of test/python")
+    where.add_argument("--stand-in", action="store_true", help="run them in the simulator")
     for command in (make, operators):
         command.add_argument("--target", default="sm_90a")
         command.add_argument("--plain", action="store_true", help="without pipelines: one kernel an operator")
@@ -261,11 +261,10 @@ def _build_operator(folder: str, target: str, plain: bool, stand_in: bool, name:
     case = gpu_operators.CASES[name]
     given = (case.model(), case.args, target)
     if stand_in:
-        sys.path.insert(0, str(ROOT / "test" / "python"))
-        from fake_gpu import FakeDevice
+        from kitsune_mlir.tools.gpusim.device import SimulatedDevice
 
         content, module = _plain(*given, dynamic_shapes=case.dynamic_shapes())
-        return _differences(case, content, FakeDevice(module))
+        return _differences(case, content, SimulatedDevice(module))
     make = _plain_content if plain else _content
     artifact.save(make(*given, dynamic_shapes=case.dynamic_shapes()), Path(folder, _file(name)), __version__)
     return ""

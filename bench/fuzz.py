@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "bench"), str(ROOT / "test" / "python")]
+sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
 
 from workers import Lost, Worker, each  # noqa: E402
 
@@ -222,10 +222,8 @@ def _time(found: Found, gpu: Any, module: Any, compiled: Any, args: Any) -> None
 def simulate(task: Task) -> Found:
     """A child's work: compiles a net for a small GPU and runs its kernels in the simulator."""
     import torch
-    from fake_pipeline import PipelineDevice
 
-    from kitsune_mlir import mlir
-    from kitsune_mlir.runtime.gpu import GpuRunner
+    from kitsune_mlir.tools.gpusim import Simulation
 
     found = Found(task, RIGHT)
     module, args = build(task.net, task.seed)
@@ -233,16 +231,12 @@ def simulate(task: Task) -> Found:
         compiled = _compiled(task, module, args)
     except Exception as error:
         return Found(task, "refused", f"{type(error).__name__}: {error}")
-    name, interface = compiled.targets[0], compiled.interface
-    section = compiled._content.sections[name]
     args = arguments(task.net, task.seed + 2)
-    converted = mlir.parse(compiled._stages[f"{name}:convert-linalg-to-gpu"], mlir.context())
-    device = PipelineDevice(converted, task.seed)
     try:
-        runner = GpuRunner(section.manifest, section.files, interface.constants(), device)
+        simulation = Simulation(compiled, seed=task.seed)
         for _ in range(task.launches):
             with torch.no_grad():
-                _compare(found, module, args, interface.call(runner, args, {}))
+                _compare(found, module, args, simulation(*args))
     except Exception as error:
         found.verdict, found.said = type(error).__name__, str(error)[:500]
     return found

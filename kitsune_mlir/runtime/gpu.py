@@ -1,6 +1,6 @@
 """Runs a section for a GPU: interprets its host program on a device.
 
-The device is CUDA's (runtime/cuda.py); tests put one in its place that runs kernels on the CPU.
+The device is CUDA's (runtime/cuda.py), or the simulator's (tools/gpusim/device.py), which runs kernels on the CPU.
 """
 
 from __future__ import annotations

@@ -6,14 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from fake_pipeline import FakeLauncher, PipelineDevice
-from simt import DTYPES
-from simt_decode import decode
 
 from kitsune_mlir import mlir
 from kitsune_mlir.codegen.hopper.tma import TensorMap
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.mlir import ir, llvm
+from kitsune_mlir.tools.gpusim.arithmetic import DTYPES
+from kitsune_mlir.tools.gpusim.decode import decode
+from kitsune_mlir.tools.gpusim.device import SimulatedDevice
+from kitsune_mlir.tools.gpusim.launcher import Launcher
 
 NAME = "kernel_by_hand"
 _NAMES = {np.dtype(kind): name for name, kind in DTYPES.items() if name != "index"}
@@ -51,7 +52,7 @@ def run(
                 body(*kernel.body.blocks[0].arguments)
                 device.gpu.ReturnOp([])
         assert module.operation.verify()
-        gpu = PipelineDevice(module, seed)
+        gpu = SimulatedDevice(module, seed)
         decoded = decode(gpu.kernel(NAME, NAME))
     description = {
         "kernel": NAME,
@@ -72,7 +73,7 @@ def run(
     described: list[Any] = [
         (memory.pointer, array.shape, _NAMES[array.dtype]) for memory, array in zip(memories, arrays, strict=True)
     ]
-    launcher = FakeLauncher(gpu, description, [decoded])
+    launcher = Launcher(gpu, description, [decoded])
     for _ in range(launches):
         launcher.launch(0, described[: len(inputs)], described[len(inputs) :])
     for memory, array in zip(memories[len(inputs) :], results, strict=True):

@@ -2,10 +2,11 @@
 
 import pytest
 import torch
-from fake_pipeline import FakeLauncher
 from test_gpu_models import check
 from test_gpu_pipelines import MODELS, runner_of, small_gpu  # noqa: F401  (a fixture)
 from torch import nn
+
+from kitsune_mlir.tools.gpusim.launcher import Launcher
 
 TYPES = {torch.bfloat16: 2e-2, torch.float16: 4e-3}
 
@@ -13,7 +14,7 @@ TYPES = {torch.bfloat16: 2e-2, torch.float16: 4e-3}
 def maps_of(runner) -> int:
     """How many tensor maps the program's pipelines use: none where no pipeline is chained."""
     launchers = [x for part in vars(runner).values() if isinstance(part, dict) for x in part.values()]
-    return sum(len(x._launch.get("maps", [])) for x in launchers if isinstance(x, FakeLauncher))
+    return sum(len(x._launch.get("maps", [])) for x in launchers if isinstance(x, Launcher))
 
 
 def run(model, args, target, bound, launches=2, **options):

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from simt_memory import MemoryFault
 from test_gpu_accumulate import Product, tensors
 from test_gpu_accumulate import run as run_sum
 from test_gpu_chained import mlp, run
@@ -10,6 +9,7 @@ from test_gpu_pipelines import small_gpu  # noqa: F401  (a fixture)
 from torch import nn
 
 from kitsune_mlir.codegen.hopper import wgmma
+from kitsune_mlir.tools.gpusim.faults import MemoryFault
 
 
 @pytest.mark.parametrize("widths, rows", [((64, 416, 416), 150), ((64, 512, 512), 40)], ids=str)

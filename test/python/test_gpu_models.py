@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from fake_gpu import FakeDevice
 from sample_models import imported
 
 from examples.models import SMALL
@@ -14,6 +13,7 @@ from kitsune_mlir.passes import pipeline
 from kitsune_mlir.planning import target
 from kitsune_mlir.runtime.executable import Interface
 from kitsune_mlir.runtime.gpu import GpuRunner
+from kitsune_mlir.tools.gpusim.device import SimulatedDevice
 
 BOUNDS = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
 
@@ -29,7 +29,7 @@ def built(program, chip="sm_90a"):
 
 
 def runner_of(program, section):
-    device = FakeDevice(program.module)
+    device = SimulatedDevice(program.module)
     return GpuRunner(section.manifest, section.files, interface_of(program).constants(), device), device
 
 

@@ -5,8 +5,6 @@ from functools import partialmethod
 
 import pytest
 import torch
-from simt_memory import MemoryFault
-from simt_pipeline import Deadlock
 from test_gpu_chained import maps_of, mlp
 from test_gpu_models import check
 from test_gpu_pipelines import runner_of, small_gpu  # noqa: F401  (a fixture)
@@ -15,6 +13,7 @@ from torch import nn
 from kitsune_mlir.codegen.hopper import cluster, tma, waits
 from kitsune_mlir.codegen.hopper.mbarrier import Ring
 from kitsune_mlir.codegen.pipeline import device as words
+from kitsune_mlir.tools.gpusim.faults import Deadlock, MemoryFault
 
 BF16 = torch.bfloat16
 

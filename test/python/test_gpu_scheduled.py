@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from fake_pipeline import PipelineDevice
 from test_gpu_models import check, interface_of
 from test_gpu_pipelines import small_gpu  # noqa: F401  (a fixture)
 
@@ -12,6 +11,7 @@ from kitsune_mlir.passes import pipeline
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.precision import give
 from kitsune_mlir.runtime.gpu import GpuRunner
+from kitsune_mlir.tools.gpusim.device import SimulatedDevice
 
 BOUNDS = {torch.bfloat16: 2e-2, torch.float16: 4e-3, "highest": 1e-6, "high": 5e-5}
 
@@ -35,7 +35,7 @@ def run(function, args, target, launches=2, dynamic_shapes=None, calls=(), preci
     steps = ["prepare-linalg", "schedule-products", "lower-schedule", "convert-linalg-to-gpu"]
     pipeline.run(program.module, [pipeline.make(name, "", target) for name in steps])
     section = gpu.build(program.module, targets.load(target))
-    device = PipelineDevice(program.module, 0)
+    device = SimulatedDevice(program.module, 0)
     runner = GpuRunner(section.manifest, section.files, interface_of(program).constants(), device)
     for inputs in [args] * launches + list(calls):
         check(program, runner, inputs, model(*inputs), BOUNDS.get(args[0].dtype) or BOUNDS[precision])
@@ -125,7 +125,7 @@ def test_infinities_and_no_numbers(precision, small_gpu):  # noqa: F811
     pipeline.run(program.module, [pipeline.make(name, "", small_gpu) for name in steps])
     section = gpu.build(program.module, target)
     runner = GpuRunner(
-        section.manifest, section.files, interface_of(program).constants(), PipelineDevice(program.module, 0)
+        section.manifest, section.files, interface_of(program).constants(), SimulatedDevice(program.module, 0)
     )
     interface, wanted = interface_of(program), torch.bmm(x, y)
     (found,) = interface.flat_results(interface.call(runner, (x, y), {}))

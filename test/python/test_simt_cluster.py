@@ -6,12 +6,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import simt_case
-from simt_memory import MemoryFault
-from simt_pipeline import Deadlock
 
 from kitsune_mlir.codegen.hopper import bulk, cluster, mbarrier, tma, waits, warps
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.mlir import arith, ir
+from kitsune_mlir.tools.gpusim.faults import Deadlock, MemoryFault
 
 THREADS, PAYLOADS, SLOTS = 64, 9, 2
 NBYTES = 4 * THREADS  # of a payload

@@ -8,12 +8,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 import simt_case
-from simt_memory import MemoryFault
-from simt_pipeline import Deadlock
 
 from kitsune_mlir.codegen.hopper import mbarrier, tma, warps, wgmma
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.mlir import arith, ir
+from kitsune_mlir.tools.gpusim.faults import Deadlock, MemoryFault
 
 K, N, ROWS = 128, 64, 64  # a tile is 64 rows; weights are N by K, in boxes of N by 64
 SLOTS, CTAS = 2, 2

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 import test_gpu_pipelines
 import torch
-from fake_pipeline import PipelineDevice
 from test_gpu_models import compiled, interface_of
 from test_gpu_pipelines import runner_of, small_gpu  # noqa: F401
 
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.runtime import gpu
 from kitsune_mlir.runtime.gpu import GpuRunner
+from kitsune_mlir.tools.gpusim.device import SimulatedDevice
 
 DTYPES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float64: "f64", torch.int64: "i64"}
 
 
-class TorchDevice(PipelineDevice):
+class TorchDevice(SimulatedDevice):
     """`made` are the tensors of torch.empty, by their addresses."""
 
     def __init__(self, module, seed=0):
@@ -48,7 +48,7 @@ def call(monkeypatch, small_gpu):  # noqa: F811
 
     def make(model, args, dynamic_shapes=None, pipelines=False):
         if pipelines:
-            monkeypatch.setattr(test_gpu_pipelines, "PipelineDevice", TorchDevice)
+            monkeypatch.setattr(test_gpu_pipelines, "SimulatedDevice", TorchDevice)
             program, runner, stand_in = runner_of(model, args, small_gpu, "spatial")
             interface = interface_of(program)
         else:
@@ -135,7 +135,7 @@ def test_a_capture_needs_no_reserve(call):
     rows = torch.export.Dim("rows", min=2)
     run, device, _ = call(model, (torch.randn(9, 5),), dynamic_shapes=({0: rows},))
     run(device.adopt(torch.randn(9, 5)))
-    device.captured, device.current = True, 7  # another stream, and new sizes: FakeDevice allows no allocation
+    device.captured, device.current = True, 7  # another stream, and new sizes: SimulatedDevice allows no allocation
     for count in (9, 4):
         x, other = device.adopt(torch.randn(count, 5)), device.adopt(torch.randn(count, 5))
         y, z = run(x), run(other)

@@ -3,7 +3,6 @@
 import pytest
 import test_gpu_pipelines as pipelines
 import torch
-from simt_pipeline import Deadlock
 from test_gpu_accumulate import Layer, Product, layer_tensors, tensors
 from test_gpu_chained import mlp
 from test_gpu_models import check
@@ -18,6 +17,7 @@ from kitsune_mlir.codegen.hopper.rings import Rings
 from kitsune_mlir.codegen.hopper.shares import ClusterShares, L2Shares
 from kitsune_mlir.codegen.hopper.tile_ring import TileRing
 from kitsune_mlir.codegen.hopper.tree import Tree
+from kitsune_mlir.tools.gpusim.faults import Deadlock
 
 BUDGET = "wait-budget=120"
 

@@ -4,7 +4,6 @@ import copy
 
 import pytest
 import torch
-from fake_pipeline import PipelineDevice
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_gpu_models import check, compiled, interface_of, runner_of
@@ -15,6 +14,7 @@ from kitsune_mlir.codegen.host_program import host_program
 from kitsune_mlir.runtime.gpu import GpuRunner
 from kitsune_mlir.runtime.host_program import Copy, Launch, make_plan
 from kitsune_mlir.runtime.weight_steps import CALLS, split
+from kitsune_mlir.tools.gpusim.device import SimulatedDevice
 
 INPUT, WEIGHT = False, True
 
@@ -346,6 +346,6 @@ def test_a_pipeline_of_a_padded_weight():
 def test_weights_that_nothing_reads_again_are_freed():
     program, section = compiled(Padded(), (torch.randn(6, 9),))
     constants = interface_of(program).constants()
-    runner = GpuRunner(section.manifest, section.files, constants, PipelineDevice(program.module))
+    runner = GpuRunner(section.manifest, section.files, constants, SimulatedDevice(program.module))
     (weight,) = [i for i, constant in enumerate(constants) if constant is not None]
     assert runner._constants[weight].owner is None and runner._constants[-1].owner is not None

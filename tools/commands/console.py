@@ -21,7 +21,13 @@ MODEL_HELP = "a .pt2, .onnx or .mlir file, or module:function returning (nn.Modu
 
 
 # What to install for a module that is missing.
-PACKAGES = {"torch": "kitsune-mlir[torch]", "torch_mlir": "torch-mlir", "llvmlite": "llvmlite", "onnx": "onnx"}
+PACKAGES = {
+    "torch": "kitsune-mlir[torch]",
+    "torch_mlir": "torch-mlir",
+    "llvmlite": "llvmlite",
+    "onnx": "onnx",
+    "ml_dtypes": "ml-dtypes",
+}
 
 
 def guarded(program: str, arguments: Sequence[str], run: Callable[[], int]) -> int:

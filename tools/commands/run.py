@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,9 @@ from .console import (
 TOLERANCE = {"bf16": 2e-2, "f16": 2e-3, "f32": 1e-4, "f64": 1e-4}
 TF32_TOLERANCE = TOLERANCE | {"f32": 1e-3}  # where a plan says that f32 products are not of the highest precision
 
+SIMULATED_TARGET = "sm_90a"  # by default
+MANY_ROWS = 1024  # in the simulator, which takes seconds for as many
+
 
 def add(subparsers: Any) -> argparse.ArgumentParser:
     parser = subparsers.add_parser(
@@ -37,12 +41,14 @@ def add(subparsers: Any) -> argparse.ArgumentParser:
     )
     parser.add_argument("model", metavar="ARTIFACT|MODEL", help=f"a .kitsune file, or {MODEL_HELP}")
     parser.add_argument("--target", metavar="NAME|FILE", help="where to run (default: cpu; an artifact's first fit)")
+    said = f"run a MODEL's GPU kernels in the simulator, without a GPU (default target: {SIMULATED_TARGET}), and look"
+    parser.add_argument("--simulate", action="store_true", help=f"{said} for races, deadlocks and bad accesses: slow")
     parser.add_argument("--digest", metavar="SHA256", help="of the ARTIFACT, as `kitsune report` prints it")
     parser.add_argument(
         "--input", type=file_name, metavar="FILE", help="inputs by name, .npz or .safetensors; else random"
     )
     parser.add_argument("--rows", type=positive, default=1024, help="size of dynamic dimensions of random inputs")
-    parser.add_argument("--seed", type=natural, default=0, help="for random inputs")
+    parser.add_argument("--seed", type=natural, default=0, help="for random inputs, and of the simulator's order")
     parser.add_argument("--repeat", type=positive, default=1, metavar="N", help="time N calls, give the median")
     parser.add_argument("--threads", type=positive, metavar="N", help="of the CPU target (default: as planned)")
     parser.add_argument("--deterministic", action="store_true", help="CPU: tile by tile in one thread")
@@ -72,6 +78,8 @@ def run(options: argparse.Namespace) -> int:
         given = subject.examples
     else:
         given = input_files.random(interface.inputs, options.rows, options.seed)
+    if options.simulate:
+        _warn_of_many_rows(given)
     args, kwargs = interface.nest(given)
     seconds = []
     for _ in range(options.repeat):
@@ -82,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
     summary: dict[str, Any] = {
         "model": options.model,
         "target": subject.model.target,
-        "milliseconds": round(statistics.median(seconds) * 1e3, 3),
+        **_time(statistics.median(seconds), options.simulate),
         "inputs": [_describe(spec.name, spec.dtype, value) for spec, value in zip(interface.inputs, given)],
         "outputs": [_describe(spec.name, spec.dtype, value) for spec, value in zip(interface.results, outputs)],
     }
@@ -95,6 +103,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _subject(options: argparse.Namespace) -> Subject:
     if options.model.endswith(".kitsune"):
+        if options.simulate:
+            said = "--simulate executes the kernels' IR, which an artifact does not hold"
+            raise UserError(f"{said}: give it the model that {options.model} was made from")
         if options.compare:
             raise UserError("an artifact does not hold the torch model: give --compare the model it was made from")
         from kitsune_mlir.loaded import load
@@ -106,7 +117,38 @@ def _subject(options: argparse.Namespace) -> Subject:
         return Subject(loaded)
     if options.digest is not None:
         raise UserError(f"--digest is for an artifact, and {options.model} is a model")
-    return _compile(options)
+    return _simulated(options) if options.simulate else _compile(options)
+
+
+def _simulated(options: argparse.Namespace) -> Subject:
+    """The model with its GPU kernels in the simulator."""
+    if options.threads or options.deterministic:
+        raise UserError("--threads and --deterministic are for the CPU target, --simulate is for a GPU's kernels")
+    from kitsune_mlir.planning import target as targets
+
+    options.target = options.target or SIMULATED_TARGET
+    if targets.load(options.target).kind != "gpu":
+        raise UserError(f"--simulate is for a GPU's kernels, and the target {options.target} is no GPU")
+    with ending_at_interrupts():
+        from kitsune_mlir.tools.gpusim import Simulation
+
+    subject = _compile(options)
+    return replace(subject, model=Simulation(subject.model, seed=options.seed))
+
+
+def _warn_of_many_rows(given: list[Any]) -> None:
+    rows = max((value.shape[0] for value in given if len(value.shape)), default=0)
+    if rows > MANY_ROWS:
+        said = f"the simulator takes seconds for {MANY_ROWS} rows of a few layers, and here are {rows}"
+        advice = "fewer show the same faults most often (--input, or --rows where they are dynamic)"
+        print(f"kitsune: note: {said}: {advice}", file=sys.stderr)
+
+
+def _time(seconds: float, simulated: bool) -> dict[str, Any]:
+    """Of a call: in the simulator it says nothing about a GPU."""
+    if simulated:
+        return {"simulated": True, "seconds_simulating": round(seconds, 3)}
+    return {"milliseconds": round(seconds * 1e3, 3)}
 
 
 def _compile(options: argparse.Namespace) -> Subject:
@@ -194,7 +236,11 @@ def _describe(name: str, dtype: str, value: Any) -> dict[str, Any]:
 
 
 def _print(summary: dict[str, Any]) -> None:
-    print(f"{summary['model']} on {summary['target']}: {summary['milliseconds']:g} ms a call")
+    if "simulated" in summary:
+        took = f"simulated in {summary['seconds_simulating']:g} s a call, which is no time of a GPU"
+        print(f"{summary['model']} on {summary['target']}: no fault found; {took}")
+    else:
+        print(f"{summary['model']} on {summary['target']}: {summary['milliseconds']:g} ms a call")
     for kind in ("inputs", "outputs"):
         for tensor in summary[kind]:
             line = f"  {kind[:-1]:<6} {tensor['name']}: {tensor['dtype']}{tensor['shape']}"

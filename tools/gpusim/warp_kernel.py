@@ -1,4 +1,4 @@
-"""Runs a persistent kernel whose warps take roles of their own: agents (simt_agents.py) and copies by turns."""
+"""Runs a persistent kernel whose warps take roles of their own: agents (agents.py) and copies by turns."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from simt_agents import Scheduler
-from simt_clocks import Clocks
-from simt_copies import MAPS_AT
-from simt_cta import Cluster, CtaState
-from simt_decode import Op
-from simt_hopper import WARPGROUP, WarpAgent
-from simt_instructions import Counters
-from simt_memory import Space
-from simt_pipeline import Deadlock
-from simt_tma import Box
+
+from .agents import Scheduler
+from .clocks import Clocks
+from .copies import MAPS_AT
+from .cta import Cluster, CtaState
+from .decode import Op
+from .faults import Deadlock
+from .instructions import Counters
+from .memory import Space
+from .tma import Box
+from .warp_agent import WARPGROUP, WarpAgent
 
 
 def run_warps(
@@ -26,7 +27,7 @@ def run_warps(
     maps: Sequence[Box],
     rng: np.random.Generator,
 ) -> Counters:
-    """One launch, as simt_pipeline.run; a kernel with tensor maps has their place as its first parameter."""
+    """One launch, as cta_kernel.run; a kernel with tensor maps has their place as its first parameter."""
     assert launch["threads"] % 32 == 0
     clocks = Clocks(launch["ctas"], launch["threads"] // 32)
     counters, scheduler = Counters(clocks.size), Scheduler(int(rng.integers(1 << 62)))
@@ -60,5 +61,5 @@ def run_warps(
                     version = counters.version + clocks.phases
                 polling.append(one)
     if waiting := [str(agent) for cta in ctas for agent in cta.agents]:
-        raise Deadlock("; ".join(waiting))
+        raise Deadlock(waiting)
     return counters

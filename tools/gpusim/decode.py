@@ -8,10 +8,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import simt_ptx
-from simt import BINARY, CASTS, DTYPES, UNARY, arithmetic, cast, float_compare, int_compare
 
+from kitsune_mlir import mlir
 from kitsune_mlir.mlir import ir
+
+from . import ptx
+from .arithmetic import BINARY, CASTS, DTYPES, UNARY, arithmetic, cast, float_compare, int_compare
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +29,8 @@ class Result:
 
 @dataclass(eq=False)
 class Block:
+    """`operations` without constants, which are the kernel's (`Op.constants`)."""
+
     arguments: list[int]
     operations: list[Op]
 
@@ -38,13 +42,32 @@ class Region:
 
 @dataclass(frozen=True)
 class Assembly:
-    """Inline PTX. The first registers are the `outputs`, the others the operands; `ties` gives the operand that is
-    an output's register too."""
+    """Inline PTX. The first registers are the `outputs`, the others the `inputs`, which are its operands; `ties` gives
+    the operand that is an output's register too."""
 
     text: str
-    statements: tuple[simt_ptx.Statement, ...]
+    statements: tuple[ptx.Statement, ...]
     outputs: int
+    inputs: int
     ties: dict[int, int]
+
+    @cached_property
+    def given(self) -> tuple[tuple[str, int], ...]:
+        """Registers that have a value at the start, and the numbers of the operands that they are."""
+        apart = [(f"${self.outputs + i}", i) for i in range(self.inputs)]
+        return (*apart, *((f"${output}", i) for output, i in self.ties.items()))
+
+    @cached_property
+    def results(self) -> tuple[str, ...]:
+        """The registers of the outputs."""
+        return tuple(f"${i}" for i in range(self.outputs))
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether it is one instruction that any kernel may have (instructions.py), not just one whose warps run
+        apart."""
+        first, *more = self.statements
+        return not more and first.opcode.startswith(("mma.", "ld.acquire.", "red.", "atom."))
 
     @property
     def waits(self) -> bool:
@@ -58,13 +81,25 @@ class Op:
 
     name: str
     operands: list[int]
-    operand_types: list[Any]
     results: list[Result]
-    attributes: dict[str, ir.Attribute]
     regions: list[Region]
-    location: ir.Location
     assembly: Assembly | None
     waits: bool  # whether it contains what may wait for other warps
+    source: ir.Operation
+
+    @cached_property
+    def attributes(self) -> dict[str, ir.Attribute]:
+        return {name: self.source.attributes[name] for name in self.source.attributes}
+
+    @property
+    def location(self) -> ir.Location:
+        return self.source.location
+
+    @cached_property
+    def constants(self) -> dict[int, np.ndarray]:
+        """Those that it contains, by key. No block has them among its operations."""
+        found = (op for op in mlir.walk(self.source, "arith.constant"))
+        return {hash(op.results[0]): _constant(op) for op in found}
 
     @cached_property
     def method(self) -> str:
@@ -88,17 +123,43 @@ class Op:
     @cached_property
     def pointers(self) -> list[str]:
         """The operands' types as text."""
-        return [str(kind) for kind in self.operand_types]
+        return [str(value.type) for value in self.source.operands]
+
+    @cached_property
+    def step(self) -> Callable[[dict[int, Any]], None] | None:
+        """`function` from values to values."""
+        function, operands = self.function, self.operands
+        if function is None:
+            return None
+        to = self.results[0].key
+        if len(operands) == 1:
+            (a,) = operands
+
+            def step(values: dict[int, Any]) -> None:
+                values[to] = function(values[a])
+
+        elif len(operands) == 2:
+            a, b = operands
+
+            def step(values: dict[int, Any]) -> None:
+                values[to] = function(values[a], values[b])
+
+        else:
+
+            def step(values: dict[int, Any]) -> None:
+                values[to] = function(*[values[key] for key in operands])
+
+        return step
 
 
-def _constant(op: Op) -> Callable[..., Any]:
-    value, kind = op.attributes["value"], op.results[0].type
+def _constant(op: ir.Operation) -> np.ndarray:
+    value, kind = op.attributes["value"], kind_of(op.results[0].type)
     if isinstance(kind, tuple):  # a vector, the same in every thread
         found = np.array(ir.DenseElementsAttr(value)).astype(kind[0]).reshape(1, kind[1])
     else:
         found = np.array(value.value, kind)
     found.flags.writeable = False
-    return lambda: found
+    return found
 
 
 def _predicate(op: Op) -> int:
@@ -127,7 +188,6 @@ def _address(op: Op) -> Callable[..., Any]:
 
 
 _FUNCTIONS: dict[str, Callable[[Op], Callable[..., Any]]] = {
-    "arith.constant": _constant,
     "arith.cmpi": lambda op: int_compare(_predicate(op)),
     "arith.cmpf": lambda op: float_compare(_predicate(op)),
     "arith.select": lambda op: np.where,
@@ -139,20 +199,33 @@ _FUNCTIONS: dict[str, Callable[[Op], Callable[..., Any]]] = {
 
 def decode(op: ir.Operation) -> Op:
     """The operation and all it contains."""
-    regions = [Region([_block(block) for block in region.blocks]) for region in op.regions]
-    assembly = _assembly(op) if op.name == "llvm.inline_asm" else None
-    waits = op.name in ("gpu.barrier", "nvvm.cluster.wait", "scf.while") or (assembly is not None and assembly.waits)
-    return Op(
-        op.name,
-        [hash(value) for value in op.operands],
-        [kind_of(value.type) for value in op.operands],
-        [Result(hash(value), kind_of(value.type)) for value in op.results],
-        {name: op.attributes[name] for name in op.attributes},
-        regions,
-        op.location,
-        assembly,
-        waits or any(inner.waits for region in regions for block in region.blocks for inner in block.operations),
-    )
+    return _Decoder().operation(op)
+
+
+class _Decoder:
+    """`kinds` are those of types met so far: few types, asked for often."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[ir.Type, Any] = {}
+
+    def operation(self, op: ir.Operation) -> Op:
+        name = op.name
+        regions = [Region([self.block(block) for block in region.blocks]) for region in op.regions]
+        assembly = _assembly(op) if name == "llvm.inline_asm" else None
+        waits = name in ("gpu.barrier", "nvvm.cluster.wait", "scf.while") or (assembly is not None and assembly.waits)
+        waits = waits or any(x.waits for region in regions for block in region.blocks for x in block.operations)
+        results = [Result(hash(value), self.kind(value.type)) for value in op.results]
+        return Op(name, [hash(value) for value in op.operands], results, regions, assembly, waits, op)
+
+    def block(self, block: ir.Block) -> Block:
+        operations = (op.operation for op in block.operations)
+        decoded = [self.operation(op) for op in operations if op.name != "arith.constant"]
+        return Block([hash(value) for value in block.arguments], decoded)
+
+    def kind(self, kind: ir.Type) -> Any:
+        if kind not in self.kinds:
+            self.kinds[kind] = kind_of(kind)
+        return self.kinds[kind]
 
 
 def _assembly(op: ir.Operation) -> Assembly:
@@ -160,11 +233,7 @@ def _assembly(op: ir.Operation) -> Assembly:
     constraints = ir.StringAttr(op.attributes["constraints"]).value.split(",")
     outputs = sum(constraint.startswith("=") for constraint in constraints)
     ties = {int(tie): i for i, tie in enumerate(constraints[outputs:]) if tie.isdigit()}
-    return Assembly(text, simt_ptx.parse(text), outputs, ties)
-
-
-def _block(block: ir.Block) -> Block:
-    return Block([hash(value) for value in block.arguments], [decode(op.operation) for op in block.operations])
+    return Assembly(text, ptx.parse(text), outputs, len(op.operands), ties)
 
 
 def kind_of(kind: ir.Type) -> Any:

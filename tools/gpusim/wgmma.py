@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from simt_memory import MemoryFault
+
+from .faults import MemoryFault
+from .lanes import spread
 
 THREADS, ROWS = 128, 64
 UNUSED = 16  # leading bytes where there is one box
@@ -84,7 +86,7 @@ def matrix_of(sums: Sequence[Any]) -> np.ndarray:
             return first.product.sums
     rows, columns = _sum_places(2 * len(sums))
     matrix = np.empty((ROWS, 2 * len(sums)), np.float32)
-    matrix[rows, columns] = np.stack([np.broadcast_to(np.asarray(x), (THREADS,)) for x in sums])
+    matrix[rows, columns] = np.stack([spread(np.asarray(x), (THREADS,)) for x in sums])
     return matrix
 
 
@@ -97,7 +99,7 @@ def _sum_places(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 def fragment(words: Sequence[np.ndarray], element: str) -> np.ndarray:
     """[64, k] of four words for every 32 bytes of k."""
-    bits = np.stack([np.broadcast_to(word, (THREADS,)) for word in words], -1).astype(np.int32).view(np.uint32)
+    bits = np.stack([spread(word, (THREADS,)) for word in words], -1).astype(np.int32).view(np.uint32)
     values = widened(bits.reshape(THREADS, -1, 4, 1).view(np.uint8), element)  # [thread, step, word, elements]
     steps, pair = values.shape[1], values.shape[3]
     matrix = np.empty((ROWS, steps, 2, 4 * pair), np.float32)  # row, step, half of k, column

@@ -1,70 +1,53 @@
-"""A device for GpuRunner that also runs pipelines on the CPU (see simt_pipeline.py)."""
+"""Launches pipelines in the simulator, with what a launch on a GPU is given: tensors, workspace, tensor maps."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import ml_dtypes  # noqa: F401  (numpy learns bfloat16)
 import numpy as np
-from fake_gpu import FakeDevice, FakeMemory
-from simt import DTYPES
-from simt_decode import Op, decode
-from simt_memory import Region, Space
-from simt_pipeline import Deadlock, run
-from simt_tma import encode
-from simt_warps import run_warps
 
-from kitsune_mlir.mlir import ir
 from kitsune_mlir.runtime.cuda_pipeline import REPORT, REPORT_AT, said
+
+from .arithmetic import DTYPES
+from .cta_kernel import run
+from .decode import Op
+from .faults import Deadlock, MemoryFault, named
+from .memory import Region, Space
+from .tma import encode
+from .warp_kernel import run_warps
+
+if TYPE_CHECKING:
+    from .device import SimulatedDevice, SimulatedMemory
 
 Described = tuple[tuple[int, ...], str]  # shape, dtype
 Tensor = tuple[int, tuple[int, ...], str]  # pointer, shape, dtype
 
 
-class PipelineDevice(FakeDevice):
-    """A seed is an order in which CTAs take turns."""
-
-    def __init__(self, module: ir.Module, seed: int = 0):
-        super().__init__(module)
-        self._decoded: dict[str, Op] = {}
-        self.rng = np.random.default_rng(seed)
-        self.pipeline_launches = 0
-        self.described: list[dict[str, Any]] = []  # of the pipelines, as described
-
-    def pipeline(self, launch: dict[str, Any], code: str) -> FakeLauncher:
-        self.described.append(launch)
-        return FakeLauncher(self, launch, [decode(self._kernels[name]) for name in (launch["kernel"], *launch["then"])])
-
-    def bytes_of(self, pointer: int, nbytes: int) -> np.ndarray:
-        found = self._bytes_at(pointer)[:nbytes]
-        assert len(found) == nbytes
-        return found
-
-
-class FakeLauncher:
+class Launcher:
     """Stands in for kitsune_mlir.runtime.cuda_pipeline.PipelineLauncher."""
 
-    def __init__(self, device: PipelineDevice, launch: dict[str, Any], kernels: Sequence[Op]):
+    def __init__(self, device: SimulatedDevice, launch: dict[str, Any], kernels: Sequence[Op]):
         self._device, self._launch, self._kernels = device, launch, kernels
-        self._workspaces: dict[int, FakeMemory] = {}
+        self._workspaces: dict[int, SimulatedMemory] = {}
         self.workspace_bytes = launch["workspace_bytes"]
         self.counter_bytes = launch.get("counter_bytes", self.workspace_bytes)
 
-    def _workspace(self, stream: int) -> FakeMemory:
+    def _workspace(self, stream: int) -> SimulatedMemory:
         if stream not in self._workspaces:
-            memory = self._workspaces[stream] = FakeMemory(self._device, self._launch["workspace_bytes"])
+            memory = self._workspaces[stream] = self._device.memory(self._launch["workspace_bytes"])
             memory.bytes[: self.counter_bytes], memory.bytes[self.counter_bytes :] = 0, 0xFF
         return self._workspaces[stream]
 
-    def bind(self, arguments: Sequence[Described], results: Sequence[Described]) -> FakeBound:
-        return FakeBound(self, arguments, results)
+    def bind(self, arguments: Sequence[Described], results: Sequence[Described]) -> Bound:
+        return Bound(self, arguments, results)
 
     def launch(
         self, stream: int, arguments: Sequence[Tensor], results: Sequence[Tensor], workspace: int | None = None
     ) -> None:
-        """Runs; then every counter that was used must be zero, for the next launch. Raises Deadlock for a report."""
+        """Runs; then every counter that was used must be zero, for the next launch. Raises
+        KernelFault for what is found, Deadlock for a report too."""
         (rows,) = {arguments[i][1][0] for i in self._launch["streams"]}
         if rows == 0 and not self._launch.get("sums"):
             return
@@ -90,18 +73,22 @@ class FakeLauncher:
         else:
             execute = partial(run, rng=rng)
         released: list[int] = []
-        for kernel in self._kernels:
-            released += execute(kernel, values, memory, launch).released
+        names = (self._launch["kernel"], *self._launch.get("then", ()))
+        for name, kernel in zip(names, self._kernels, strict=True):
+            with named(name):
+                released += execute(kernel, values, memory, launch).released
             for region in regions:
                 region.next_kernel()
-        if self._launch["watched"]:
-            self._look_at_report(content[REPORT_AT:].view(np.uint32))
-        for address in released:
-            assert not np.any(self._device.bytes_of(address, 4)), "a launch left a counter that is not zero"
+        with named(names[0]):
+            if self._launch["watched"]:
+                self._look_at_report(content[REPORT_AT:].view(np.uint32))
+            for address in released:
+                if np.any(self._device.bytes_of(address, 4)):
+                    raise MemoryFault("a launch left a counter that is not zero")
 
     def _look_at_report(self, report: np.ndarray) -> None:
         if report[0]:
-            raise Deadlock(f"reported: {said(self._launch['watched'], report[1 : 1 + len(REPORT)].tolist())}")
+            raise Deadlock([f"reported: {said(self._launch['watched'], report[1 : 1 + len(REPORT)].tolist())}"])
 
     def _regions(self, kind: str, tensors: Sequence[Tensor], writable: bool) -> Iterator[Region]:
         seen: dict[int, int] = {}
@@ -113,10 +100,10 @@ class FakeLauncher:
             yield Region(f"{kind} {number}", pointer, content, writable, tracked=writable)
 
 
-class FakeBound:
+class Bound:
     """Stands in for kitsune_mlir.runtime.cuda_pipeline.BoundPipeline."""
 
-    def __init__(self, launcher: FakeLauncher, arguments: Sequence[Described], results: Sequence[Described]):
+    def __init__(self, launcher: Launcher, arguments: Sequence[Described], results: Sequence[Described]):
         self.workspace_bytes, self.counter_bytes = launcher.workspace_bytes, launcher.counter_bytes
         self._launcher, self._arguments, self._results = launcher, arguments, results
 

@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import simt_mma
-from simt import Simt
-from simt_decode import Op
-from simt_memory import Clock, MemoryFault, Region, Space
 
 from kitsune_mlir import mlir
-from kitsune_mlir.mlir import ir
+
+from . import mma
+from .decode import Assembly, Op
+from .faults import MemoryFault, unknown
+from .lanes import Lanes, spread
+from .lockstep import Lockstep
+from .memory import Clock, Region, Space
 
 _LOAD = re.compile(r"ld\.(acquire|relaxed)\.gpu\.global\.u32 \$0, \[\$1\];")
 _ADD = re.compile(
@@ -23,13 +25,16 @@ _ADD = re.compile(
 _SWAP = re.compile(r"atom\.acq_rel\.gpu\.global\.cas\.b32 \$0, \[\$1\], \$2, \$3;")
 
 
+MASKS = 4096  # that are remembered
+
+
 class Exit(Exception):
     """All threads of a CTA ended."""
 
 
 @dataclass
 class Counters:
-    """What atomic operations have made: a clock of `size` for each address (see simt_memory.py), and how many there
+    """What atomic operations have made: a clock of `size` for each address (see memory.py), and how many there
     were."""
 
     size: int
@@ -40,7 +45,7 @@ class Counters:
         return self.released.setdefault(address, np.zeros(self.size, np.int64))
 
 
-class Instructions(Simt):
+class Instructions(Lockstep):
     """One CTA. Values are numpy arrays over its threads; those of vectors have a second dimension."""
 
     def __init__(
@@ -62,14 +67,26 @@ class Instructions(Simt):
         self._clock, self._shared_clock = Clock(number, launch["ctas"]), Clock(0, 1)
         self.polls = "nothing"
         self.values: dict[int, Any] = {}
+        self._lanes: dict[bytes, Lanes] = {}
+
+    def lanes(self, mask: np.ndarray) -> Lanes:
+        """What is known of the threads of a mask."""
+        key = mask.tobytes()
+        found = self._lanes.get(key)
+        if found is None:
+            if len(self._lanes) >= MASKS:
+                self._lanes.clear()
+            found = self._lanes[key] = Lanes(mask, self.thread_id)
+        return found
 
     def _see(self, value: int) -> Any:
         return self.values[value]
 
     def _operation(self, op: Op, mask: np.ndarray) -> list[Any]:
-        if op.function is not None:
-            return [op.function(*(self.values[value] for value in op.operands))]
-        return getattr(self, op.method)(op, mask)
+        method = getattr(self, op.method, None)
+        if method is None:
+            raise unknown(op.name)
+        return method(op, mask)
 
     def _gpu_barrier(self, op: Op, mask: np.ndarray) -> list[Any]:
         if not np.all(mask):
@@ -92,53 +109,60 @@ class Instructions(Simt):
 
     def _memory(self, pointer: str) -> tuple[Space, Clock]:
         """By the number of the address space in a pointer's type."""
-        return {
-            "!llvm.ptr<1>": (self._global, self._clock),
-            "!llvm.ptr<3>": (self._shared, self._shared_clock),
-        }[pointer]
+        if pointer == "!llvm.ptr<3>":
+            return self._shared, self._shared_clock
+        assert pointer == "!llvm.ptr<1>", pointer
+        return self._global, self._clock
 
     def _llvm_load(self, op: Op, mask: np.ndarray) -> list[Any]:
         kind = op.results[0].type
         dtype, count = kind if isinstance(kind, tuple) else (kind, 1)
         space, clock = self._memory(op.pointers[0])
-        addresses = np.broadcast_to(self._see(op.operands[0]), mask.shape)[mask]
-        found = space.load(addresses, dtype, count, _align(op, dtype, count), clock, self.thread_id[mask])
-        result = np.full((self.threads, dtype.itemsize * count), 0xFF, np.uint8).view(dtype)
-        result[mask] = found
-        return [result if isinstance(kind, tuple) else result[:, 0]]
+        lanes = self.lanes(mask)
+        addresses = lanes.of(spread(self._see(op.operands[0]), mask.shape))
+        found = space.load(addresses, dtype, count, _align(op, dtype, count), clock, lanes.threads)
+        if not lanes.all:
+            result = np.full((self.threads, dtype.itemsize * count), 0xFF, np.uint8).view(dtype)
+            result[lanes.places] = found
+            found = result
+        return [found if isinstance(kind, tuple) else found[:, 0]]
 
     def _llvm_store(self, op: Op, mask: np.ndarray) -> list[Any]:
         value, pointer = self._all(op.operands)
         space, clock = self._memory(op.pointers[1])
-        addresses = np.broadcast_to(pointer, mask.shape)[mask]
+        lanes = self.lanes(mask)
         value = np.asarray(value)
-        value = value if value.ndim == 2 else value[..., None]
-        value = np.broadcast_to(value, (mask.size, value.shape[-1]))
+        value = value if value.ndim == 2 else spread(value, mask.shape)[:, None]
+        if len(value) != mask.size:
+            value = np.broadcast_to(value, (mask.size, value.shape[1]))
         align = _align(op, value.dtype, value.shape[1])
-        space.store(addresses, value[mask], align, clock, self.thread_id[mask])
+        space.store(lanes.of(spread(pointer, mask.shape)), lanes.of(value), align, clock, lanes.threads)
         return []
 
     def _vector_from_elements(self, op: Op, mask: np.ndarray) -> list[Any]:
-        return [np.stack([np.broadcast_to(x, mask.shape) for x in self._all(op.operands)], -1)]
+        elements = self._all(op.operands)
+        found = np.empty((mask.size, len(elements)), op.results[0].type[0])
+        for i, element in enumerate(elements):
+            found[:, i] = element
+        return [found]
 
     def _vector_bitcast(self, op: Op, mask: np.ndarray) -> list[Any]:
         dtype, _ = op.results[0].type
         return [np.ascontiguousarray(self._see(op.operands[0])).view(dtype)]
 
     def _llvm_inline_asm(self, op: Op, mask: np.ndarray) -> list[Any]:
-        text = ir.StringAttr(op.attributes["asm_string"]).value
-        values = self._all(op.operands)
-        if (parts := simt_mma.parse(text)) is not None:
-            return self._mma(parts, ir.StringAttr(op.attributes["constraints"]).value, values, mask)
+        text, values = op.assembly.text, self._all(op.operands)
+        if (parts := mma.parse(text)) is not None:
+            return self._mma(parts, op.assembly, values, mask)
         if text == "cvt.rna.tf32.f32 $0, $1;":
-            return [simt_mma.to_tf32(np.broadcast_to(values[0], mask.shape), ties_up=True)]
+            return [mma.to_tf32(spread(values[0], mask.shape), ties_up=True)]
         if text == "exit;":
             if not np.all(mask):
                 raise MemoryFault(f"CTA {self.number} ends without thread {np.argmin(mask)}")
             raise Exit
-        if np.count_nonzero(mask) != 1:
-            raise MemoryFault(f"{np.count_nonzero(mask)} threads of CTA {self.number} do '{text}'")
-        pointer, *operands = [int(np.broadcast_to(value, mask.shape)[mask][0]) for value in values]
+        if self.lanes(mask).count != 1:
+            raise MemoryFault(f"{self.lanes(mask).count} threads of CTA {self.number} do '{text}'")
+        pointer, *operands = [int(spread(value, mask.shape)[self.lanes(mask).places[0]]) for value in values]
         counter = self._counter(pointer)
         if _LOAD.fullmatch(text):
             result = self._poll(pointer, counter, op, "acquire" in text, mask)
@@ -147,7 +171,7 @@ class Instructions(Simt):
         elif _SWAP.fullmatch(text):
             result = self._update(pointer, counter, lambda old: operands[1] if old == operands[0] else old, True, mask)
         else:
-            raise AssertionError(f"no such instruction here: {text}")
+            raise unknown(f"the instruction '{text}'")
         return [result] if op.results else []
 
     def _counter(self, address: int) -> np.ndarray:
@@ -162,7 +186,7 @@ class Instructions(Simt):
         region, value = self._global.find(address), counter[0].copy()
         place = address - region.start
         if acquires:
-            region.read(np.array([place]), 4, self._clock, self.thread_id[mask], initial=True)
+            region.read(np.array([place]), 4, self._clock, self.lanes(mask).threads, initial=True)
             self._acquired(self._counters.at(address), mask)
             self.polls = f"byte {place} of {region.name} is {value}, at {mlir.location(op.location)}"
         return value
@@ -185,19 +209,15 @@ class Instructions(Simt):
 
     def _acquired(self, clock: np.ndarray, mask: np.ndarray) -> None:
         """The thread of the mask comes after what that clock says."""
-        self._clock.acquire(clock, int(self.thread_id[mask][0]))
+        self._clock.acquire(clock, int(self.lanes(mask).threads[0]))
 
-    def _mma(self, parts: dict[str, str], constraints: str, values: list[Any], mask: np.ndarray) -> list[Any]:
-        """Registers are found by the constraints: an input tied to an output has its number."""
-        outputs = constraints.count("=")
-        inputs = constraints.split(",")[outputs:]
-        names = [f"${tie}" if tie.isdigit() else f"${outputs + i}" for i, tie in enumerate(inputs)]
-        registers = dict(zip(names, values, strict=True))
-        if not np.array_equal(mask, np.repeat(mask[:: simt_mma.LANES], simt_mma.LANES)):
+    def _mma(self, parts: dict[str, str], assembly: Assembly, values: list[Any], mask: np.ndarray) -> list[Any]:
+        registers = {name: spread(values[i], mask.shape) for name, i in assembly.given}
+        if not self.lanes(mask).whole_warps:
             raise MemoryFault(f"CTA {self.number} has a product that some lanes of a warp do not reach")
-        a, b, c = ([np.broadcast_to(registers[r], mask.shape) for r in parts[name].split(", ")] for name in "abc")
-        assert parts["d"].split(", ") == [f"${i}" for i in range(outputs)]
-        return [simt_mma.mma(parts["kind"], int(parts["k"]), a, b, c)]
+        a, b, c = ([registers[r] for r in parts[name].split(", ")] for name in "abc")
+        assert tuple(parts["d"].split(", ")) == assembly.results
+        return [mma.mma(parts["kind"], int(parts["k"]), a, b, c)]
 
 
 def _align(op: Op, dtype: np.dtype, count: int) -> int:

@@ -1,4 +1,5 @@
-"""Runs a gpu.func on the CPU: every thread of some blocks at once, each SSA value a numpy array over threads.
+"""Runs a gpu.func of a single operator on the CPU: every thread of some CTAs at once, each SSA value a numpy array
+over threads.
 
 Threads go in lockstep, so shuffles and barriers are right; divergence is masks. Every memory access is
 checked against the buffer it goes to.
@@ -6,34 +7,19 @@ checked against the buffer it goes to.
 
 from __future__ import annotations
 
-import math as pymath
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from kitsune_mlir import mlir
 from kitsune_mlir.mlir import ir
 
-DTYPES = {
-    "f64": np.float64,
-    "f32": np.float32,
-    "f16": np.float16,
-    "bf16": ml_dtypes.bfloat16,
-    "index": np.int64,
-    "i64": np.int64,
-    "i32": np.int32,
-    "i16": np.int16,
-    "i8": np.int8,
-    "i1": np.bool_,
-}
+from .arithmetic import BINARY, CASTS, UNARY, arithmetic, cast, dtype_of, float_compare, int_compare
+from .faults import MemoryFault, unknown
+
 TOGETHER = 1 << 16  # threads that run at once
-
-
-def dtype_of(kind: ir.Type | np.dtype) -> np.dtype:
-    return kind if isinstance(kind, np.dtype) else np.dtype(DTYPES[str(kind)])
 
 
 @dataclass
@@ -50,157 +36,15 @@ class MemRef:
         for index, size, stride in zip(indices, self.shape, self.strides, strict=True):
             index = np.broadcast_to(index, mask.shape)
             if np.any(mask & ((index < 0) | (index >= size))):
-                raise IndexError(f"index {index[mask].min()}..{index[mask].max()} in a dimension of {size}")
+                raise MemoryFault(f"index {index[mask].min()}..{index[mask].max()} in a dimension of {size}")
             total = total + index * stride
         total = np.where(mask, total, 0)
         if np.any(mask & ((total < 0) | (total >= self.data.size))):
-            raise IndexError(f"element {total.max()} of a buffer of {self.data.size}")
+            raise MemoryFault(f"element {total.max()} of a buffer of {self.data.size}")
         return total
 
 
-def _unsigned(function: Callable[..., Any]) -> Callable[..., Any]:
-    def apply(a: Any, b: Any) -> Any:
-        a, b = np.broadcast_arrays(a, b)
-        kind = np.dtype(np.uint8 if a.dtype == np.bool_ else f"u{a.dtype.name}")
-        found = function(a.astype(kind), b.astype(kind))
-        return found if found.dtype == np.bool_ else found.astype(a.dtype)
-
-    return apply
-
-
-def _safe(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Division that lanes out of the mask may do by zero."""
-    return lambda a, b: function(a, np.where(b == 0, np.ones_like(b), b))
-
-
-def _truncated(a: Any, b: Any) -> Any:
-    return (np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))).astype(np.result_type(a))
-
-
-BINARY: dict[str, Callable[..., Any]] = {
-    "arith.addf": np.add,
-    "arith.subf": np.subtract,
-    "arith.mulf": np.multiply,
-    "arith.divf": np.divide,
-    "arith.remf": np.fmod,
-    "arith.maximumf": np.maximum,
-    "arith.minimumf": np.minimum,
-    "arith.maxnumf": np.fmax,
-    "arith.minnumf": np.fmin,
-    "arith.addi": np.add,
-    "arith.subi": np.subtract,
-    "arith.muli": np.multiply,
-    "arith.divsi": _safe(_truncated),
-    "arith.divui": _safe(_unsigned(np.floor_divide)),
-    "arith.remsi": _safe(np.fmod),
-    "arith.remui": _safe(_unsigned(np.remainder)),
-    "arith.floordivsi": _safe(np.floor_divide),
-    "arith.ceildivsi": _safe(lambda a, b: -(-a // b)),
-    "arith.ceildivui": _safe(lambda a, b: -(-a // b)),
-    "arith.maxsi": np.maximum,
-    "arith.minsi": np.minimum,
-    "arith.maxui": _unsigned(np.maximum),
-    "arith.minui": _unsigned(np.minimum),
-    "arith.andi": np.bitwise_and,
-    "arith.ori": np.bitwise_or,
-    "arith.xori": np.bitwise_xor,
-    "arith.shli": np.left_shift,
-    "arith.shrsi": np.right_shift,
-    "arith.shrui": _unsigned(np.right_shift),
-    "math.powf": np.power,
-    "math.fpowi": np.power,
-    "math.ipowi": np.power,
-    "math.atan2": np.arctan2,
-    "math.copysign": np.copysign,
-}
-_erf = np.vectorize(pymath.erf, otypes=[np.float64])
-UNARY: dict[str, Callable[..., Any]] = {
-    "arith.negf": np.negative,
-    "math.absf": np.abs,
-    "math.absi": np.abs,
-    "math.acos": np.arccos,
-    "math.acosh": np.arccosh,
-    "math.asin": np.arcsin,
-    "math.asinh": np.arcsinh,
-    "math.atan": np.arctan,
-    "math.atanh": np.arctanh,
-    "math.ceil": np.ceil,
-    "math.cos": np.cos,
-    "math.cosh": np.cosh,
-    "math.erf": _erf,
-    "math.exp": np.exp,
-    "math.exp2": np.exp2,
-    "math.expm1": np.expm1,
-    "math.floor": np.floor,
-    "math.log": np.log,
-    "math.log1p": np.log1p,
-    "math.log10": np.log10,
-    "math.log2": np.log2,
-    "math.round": lambda x: np.trunc(x + np.copysign(0.5, x)),
-    "math.roundeven": np.rint,
-    "math.rsqrt": lambda x: 1 / np.sqrt(x),
-    "math.sin": np.sin,
-    "math.sinh": np.sinh,
-    "math.sqrt": np.sqrt,
-    "math.tan": np.tan,
-    "math.tanh": np.tanh,
-    "math.trunc": np.trunc,
-}
-CASTS = "extf truncf extsi extui trunci index_cast index_castui sitofp uitofp fptosi fptoui".split()
-_FLOAT_COMPARE = [np.equal, np.greater, np.greater_equal, np.less, np.less_equal, np.not_equal]
-_INT_COMPARE = [np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal]
-
-
-def int_compare(predicate: int) -> Callable[..., Any]:
-    """arith.cmpi."""
-    return _INT_COMPARE[predicate] if predicate < 6 else _unsigned(_INT_COMPARE[predicate - 4])
-
-
-def float_compare(predicate: int) -> Callable[..., Any]:
-    """arith.cmpf."""
-
-    def compare(a: Any, b: Any) -> Any:
-        unordered = np.isnan(a) | np.isnan(b)
-        if predicate in (0, 15):
-            return np.full(np.shape(unordered), predicate == 15)
-        if predicate in (7, 14):
-            return ~unordered if predicate == 7 else unordered
-        if predicate < 7:
-            return _FLOAT_COMPARE[predicate - 1](a, b) & ~unordered
-        return _FLOAT_COMPARE[predicate - 8](a, b) | unordered
-
-    return compare
-
-
-def cast(name: str, kind: np.dtype) -> Callable[..., Any]:
-    """An operation of arith named in CASTS, to a kind of number."""
-    takes_bits = name in ("arith.extui", "arith.index_castui", "arith.uitofp")
-
-    def convert(value: Any) -> Any:
-        value = np.asarray(value)
-        if takes_bits and value.dtype.kind == "i":
-            value = value.view(f"u{value.dtype.name}")
-        if name == "arith.extsi" and value.dtype == np.bool_:
-            return -value.astype(kind)
-        return value.astype(kind)
-
-    return convert
-
-
-def arithmetic(name: str, kind: np.dtype) -> Callable[..., Any]:
-    """An operation named in BINARY or UNARY, which gives a kind of number."""
-    function = BINARY.get(name) or UNARY[name]
-    if not name.startswith("math.") or kind.itemsize >= 4:
-        return lambda *arguments: np.asarray(function(*arguments)).astype(kind, copy=False)
-
-    def widened(*arguments: Any) -> Any:
-        wide = [np.asarray(a).astype(np.float32) if a.dtype != np.int64 else a for a in arguments]
-        return np.asarray(function(*wide)).astype(kind)
-
-    return widened
-
-
-class Simt:
+class Lockstep:
     """One launch."""
 
     def __init__(self, function: ir.Operation, arguments: Sequence[Any], grid: Sequence[int], block: Sequence[int]):
@@ -242,7 +86,10 @@ class Simt:
             return [arithmetic(op.name, dtype_of(op.results[0].type))(*self._all(op.operands))]
         if op.name.removeprefix("arith.") in CASTS:
             return [cast(op.name, dtype_of(op.results[0].type))(self._see(op.operands[0]))]
-        return getattr(self, "_" + op.name.replace(".", "_"))(op, mask)
+        method = getattr(self, "_" + op.name.replace(".", "_"), None)
+        if method is None:
+            raise unknown(op.name)
+        return method(op, mask)
 
     def _arith_constant(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         return [np.array(op.attributes["value"].value, dtype_of(op.results[0].type))]
@@ -275,14 +122,16 @@ class Simt:
     def _gpu_barrier(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         # Lockstep makes it idle, but all threads of a block must be here.
         together = mask.reshape(-1, self.threads)
-        assert np.all(together == together[:, :1]), "a barrier that some threads of a block do not reach"
+        if not np.all(together == together[:, :1]):
+            raise MemoryFault("a barrier that some threads of a CTA do not reach")
         return []
 
     def _gpu_shuffle(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         value, distance, _ = self._all(op.operands)
         assert "xor" in str(op.attributes["mode"])
         lanes = np.broadcast_to(value, mask.shape).reshape(-1, 32)
-        assert np.all(mask.reshape(-1, 32) == mask.reshape(-1, 32)[:, :1]), "a shuffle that some lanes do not reach"
+        if not np.all(mask.reshape(-1, 32) == mask.reshape(-1, 32)[:, :1]):
+            raise MemoryFault("a shuffle that some lanes of a warp do not reach")
         return [lanes[:, np.arange(32) ^ int(distance)].reshape(-1), np.ones(mask.shape, np.bool_)]
 
     def _memref_dim(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:

@@ -5,23 +5,23 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import simt_copies
-import simt_products
-import simt_wgmma
-from simt import DTYPES
-from simt_barriers import MBarrier
-from simt_clocks import SPACES
-from simt_decode import Op
-from simt_memory import MemoryFault
-from simt_mma import to_tf32
-from simt_ptx import Statement
+
+from . import copies, products, wgmma
+from .arithmetic import DTYPES
+from .barriers import MBarrier
+from .clocks import SPACES
+from .decode import Op
+from .faults import MemoryFault, unknown
+from .lanes import spread
+from .mma import to_tf32
+from .ptx import Statement
 
 if TYPE_CHECKING:
-    from simt_hopper import WarpAgent
+    from .warp_agent import WarpAgent
 
 
 _NUMBERS = {
@@ -46,46 +46,38 @@ class Assembler:
     def __init__(self, agent: WarpAgent, op: Op, mask: np.ndarray):
         self.agent, self.cta, self.op, self.mask = agent, agent.cta, op, mask
         self.products: list[Any] = []
-        self.sums: simt_wgmma.Product | None = None
-        self._inputs = agent._all(op.operands)
-        self._registers: dict[str, Any] = {}
+        self.sums: wgmma.Product | None = None
+        operands, values = op.operands, agent.values
+        self._registers: dict[Any, Any] = {name: values[operands[i]] for name, i in op.assembly.given}
         self._next = 0  # statement
 
     def run(self) -> list[Any]:
         """The operation's results; none where it comes to it again."""
-        assembly, agent = self.op.assembly, self.agent
-        frame = agent.frames[-1]
-        at = frame.at
-        while self._next < len(assembly.statements):
+        assembly, statements = self.op.assembly, self.op.assembly.statements
+        frame = self.agent.frames[-1]
+        at, count = frame.at, len(statements)
+        while self._next < count:
             self._next += 1
-            self._do(assembly.statements[self._next - 1])
+            self._do(statements[self._next - 1])
             if frame.at != at:
                 return []
-        simt_products.issue(self)
+        if self.products:
+            products.issue(self)
         if not self.op.results:
             return []
         if self.sums is not None:
             return [self.sums]
-        found = [_settled(self.read(f"${i}")) for i in range(assembly.outputs)]
+        found = [_settled(self.read(register)) for register in assembly.results]
         return [found[0] if isinstance(self.op.results[0].type, np.dtype) else found]
 
     def _do(self, statement: Statement) -> None:
         mask = self.mask
         if statement.guard:
-            holds = np.broadcast_to(self._registers[statement.guard], mask.shape)
+            holds = spread(self._registers[statement.guard], mask.shape)
             mask = mask & (holds ^ statement.inverted)
             if not mask.any():
                 return
-        if statement.opcode in _INSTRUCTIONS:
-            _INSTRUCTIONS[statement.opcode](self, mask, *statement.operands)
-        elif calculation := _CALCULATION.fullmatch(statement.opcode):
-            to, *operands = statement.operands
-            function, kind = _FUNCTIONS[calculation[1]], _NUMBERS[calculation[2]]
-            self.write(to, function(*(np.asarray(self.read(x)).astype(np.int64).astype(kind) for x in operands)))
-        elif shape := simt_wgmma.shape_of(statement.opcode):
-            simt_products.queue(self, shape, statement.operands)
-        else:
-            raise AssertionError(f"no such instruction here: {statement.opcode} in '{self.op.assembly.text}'")
+        _meaning(statement.opcode)(self, mask, *statement.operands)
 
     def branch(self, mask: np.ndarray, label: str) -> None:
         """Back: others take their turns, then the text starts again."""
@@ -100,14 +92,10 @@ class Assembler:
 
     def read(self, operand: Any) -> Any:
         """A register's value, or a number."""
-        if isinstance(operand, int):
-            return np.array(operand, np.int64)
-        if operand in self._registers:
-            return self._registers[operand]
-        if operand[0] == "%":
-            return self.agent.special(operand)
-        number, outputs = int(operand[1:]), self.op.assembly.outputs
-        return self._inputs[self.op.assembly.ties[number] if number < outputs else number - outputs]
+        found = self._registers.get(operand)
+        if found is not None:
+            return found
+        return np.array(operand, np.int64) if isinstance(operand, int) else self.agent.special(operand)
 
     def write(self, register: str, value: Any) -> None:
         self._registers[register] = value
@@ -116,12 +104,13 @@ class Assembler:
         """Of a register or [register], the same in all threads of the mask."""
         if isinstance(operand, list):
             (operand,) = operand
+        if type(operand) is int:
+            return operand
         return self.agent.number_of(self.read(operand), mask, f"an operand of '{self.op.assembly.text}'")
 
     def one(self, mask: np.ndarray) -> None:
         """Checks that it is one thread's."""
-        if np.count_nonzero(mask) != 1:
-            count = np.count_nonzero(mask)
+        if (count := self.agent.lanes(mask).count) != 1:
             raise MemoryFault(f"{count} threads of CTA {self.cta.number} do '{self.op.assembly.text}'")
 
     def mbarrier(self, operand: Any, mask: np.ndarray) -> MBarrier:
@@ -139,7 +128,7 @@ class Assembler:
 
 def _settled(value: Any) -> Any:
     """An array, unless it is of a product in flight."""
-    return np.asarray(value) if isinstance(value, simt_wgmma.Sum) and value.product.done else value
+    return np.asarray(value) if isinstance(value, wgmma.Sum) and value.product.done else value
 
 
 def _move(run: Assembler, mask: np.ndarray, to: str, value: Any) -> None:
@@ -152,9 +141,9 @@ def _trap(run: Assembler, mask: np.ndarray) -> None:
 
 def _shuffle(run: Assembler, mask: np.ndarray, to: str, value: Any, lane: Any, clamp: int, members: int) -> None:
     """shfl.sync.idx of whole warps."""
-    if (clamp, members) != (0x1F, 0xFFFFFFFF) or (mask != np.repeat(mask.reshape(-1, 32).any(1), 32)).any():
+    if (clamp, members) != (0x1F, 0xFFFFFFFF) or not run.agent.lanes(mask).whole_warps:
         raise MemoryFault(f"CTA {run.cta.number} has a shuffle that some lanes of a warp do not reach")
-    values, lanes = (np.broadcast_to(run.read(x), mask.shape) for x in (value, lane))
+    values, lanes = (spread(run.read(x), mask.shape) for x in (value, lane))
     run.write(to, values[np.arange(len(mask)) // 32 * 32 + lanes % 32])
 
 
@@ -190,8 +179,8 @@ def _pass(run: Assembler, mask: np.ndarray, *_: Any) -> None:
 
 def _pack(element: str, clamps: bool, run: Assembler, mask: np.ndarray, to: str, high: Any, low: Any) -> None:
     """cvt of two numbers to a word; the first operand is the high half."""
-    pair = [np.broadcast_to(np.asarray(run.read(x), np.float32), mask.shape) for x in (low, high)]
-    both = np.stack(pair, -1)
+    both = np.empty((len(mask), 2), np.float32)
+    both[:, 0], both[:, 1] = np.asarray(run.read(low)), np.asarray(run.read(high))
     both = np.where(both < 0, np.float32(0), both) if clamps else both
     run.write(to, both.astype(DTYPES[element]).view(np.int32)[:, 0])
 
@@ -202,7 +191,7 @@ def _mbarrier_init(run: Assembler, mask: np.ndarray, place: Any, count: Any) -> 
     address = cta.place(run.number(place, mask))
     if address % 8 or address + 8 > len(cta.shared.bytes):
         raise MemoryFault(f"an mbarrier at {address:#x} of {len(cta.shared.bytes)} bytes")
-    cta.shared.write(np.array([address]), 8, cta.clock, run.agent.thread_id[mask])
+    cta.shared.write(np.array([address]), 8, cta.clock, run.agent.lanes(mask).threads)
     name = f"the mbarrier at {address:#x} of CTA {cta.number}"
     (by,) = run.agent.warps(mask).tolist()
     cta.mbarriers[address] = MBarrier(name, run.number(count, mask), run.agent.clocks, by)
@@ -215,11 +204,11 @@ def _mbarrier_arrive(
     released = run.agent._released(mask)
     if relaxed:
         released = run.agent.clocks.fenced[run.agent.warps(mask)].max(0)
-    run.agent.scheduler.add(barrier.arrive(each * int(np.count_nonzero(mask)), released, far))
+    run.agent.scheduler.add(barrier.arrive(each * run.agent.lanes(mask).count, released, far))
 
 
 def _mbarrier_expect(run: Assembler, mask: np.ndarray, _: str, place: Any, nbytes: Any) -> None:
-    run.mbarrier(place, mask).expect(run.number(nbytes, mask) * int(np.count_nonzero(mask)))
+    run.mbarrier(place, mask).expect(run.number(nbytes, mask) * run.agent.lanes(mask).count)
     _mbarrier_arrive(run, mask, _, place)
 
 
@@ -244,7 +233,7 @@ def _mbarrier_wait(
 
 def _bar_reduce(run: Assembler, mask: np.ndarray, to: str, number: Any, threads: Any, vote: str) -> None:
     """barrier.red.or.pred: whether the predicate holds in one of the threads that meet."""
-    vote = bool(np.any(np.broadcast_to(run.read(vote), mask.shape) & mask))
+    vote = bool(np.any(spread(run.read(vote), mask.shape) & mask))
     found = run.agent.vote(run.number(number, mask), run.number(threads, mask), mask, vote)
     if found is not None:
         run.write(to, np.array(found))
@@ -273,34 +262,41 @@ def _mapa(run: Assembler, mask: np.ndarray, to: str, address: Any, rank: Any) ->
 def _store_cluster(run: Assembler, mask: np.ndarray, place: Any, value: Any) -> None:
     """st.shared::cluster: each thread's words."""
     words = value if isinstance(value, tuple) else (value,)
-    columns = np.stack([np.broadcast_to(run.read(word), mask.shape)[mask] for word in words], 1)
+    lanes = run.agent.lanes(mask)
+    columns = np.stack([lanes.of(spread(run.read(word), mask.shape)) for word in words], 1)
     (register,) = place
-    run.agent.store_cluster(np.broadcast_to(run.read(register), mask.shape)[mask], columns, mask)
+    run.agent.store_cluster(lanes.of(spread(run.read(register), mask.shape)), columns, mask)
 
 
-def _matrix_rows(run: Assembler, mask: np.ndarray, place: Any, count: int) -> list[np.ndarray]:
-    """Of `count` 8 x 8 matrices of 16-bit elements, where the two elements of each lane lie: lane 8m + r says where row
-    r of matrix m begins, a lane has two elements of row lane / 4."""
-    if not mask.all():
+_LANE = np.arange(32)[:, None]
+_ROW, _COLUMN = _LANE // 4, _LANE % 4 * 4  # of a matrix, and the byte in it
+
+
+def _matrix_rows(run: Assembler, mask: np.ndarray, place: Any, count: int) -> np.ndarray:
+    """Of `count` 8 x 8 matrices of 16-bit elements, where the two elements of each lane lie, [threads * count]: lane
+    8m + r says where row r of matrix m begins, a lane has two elements of row lane / 4."""
+    if not run.agent.lanes(mask).all:
         raise MemoryFault("matrices are stored or loaded by some of a warp's threads")
     (register,) = place
-    places = np.broadcast_to(run.read(register), mask.shape).astype(np.int64).reshape(-1, 32)
-    lane = np.arange(32)
-    return [(places[:, 8 * number + lane // 4] + lane % 4 * 4).reshape(-1) for number in range(count)]
+    places = spread(run.read(register), mask.shape).astype(np.int64).reshape(-1, 32)
+    return (places[:, _ROW + 8 * np.arange(count)] + _COLUMN).reshape(-1)
 
 
 def _store_matrices(run: Assembler, mask: np.ndarray, place: Any, words: tuple[Any, ...]) -> None:
     """stmatrix."""
-    for word, rows in zip(words, _matrix_rows(run, mask, place, len(words)), strict=True):
-        columns = np.broadcast_to(run.read(word), mask.shape).astype(np.int32)[:, None]
-        run.agent.store_cluster(rows, columns, mask)
+    columns = np.empty((len(mask), len(words)), np.int32)
+    for number, word in enumerate(words):
+        columns[:, number] = run.read(word)
+    run.agent.store_cluster(_matrix_rows(run, mask, place, len(words)), columns.reshape(-1, 1), mask, len(words))
 
 
 def _load_matrices(run: Assembler, mask: np.ndarray, words: tuple[Any, ...], place: Any) -> None:
     """ldmatrix."""
-    for word, rows in zip(words, _matrix_rows(run, mask, place, len(words)), strict=True):
-        found = run.cta.space.load(rows, np.dtype(np.int32), 1, 4, run.cta.clock, run.agent.thread_id[mask])
-        run.write(word, found[:, 0])
+    threads = np.repeat(run.agent.lanes(mask).threads, len(words))
+    rows = _matrix_rows(run, mask, place, len(words))
+    found = run.cta.space.load(rows, np.dtype(np.int32), 1, 4, run.cta.clock, threads).reshape(-1, len(words))
+    for number, word in enumerate(words):
+        run.write(word, found[:, number])
 
 
 def _add_numbers(run: Assembler, mask: np.ndarray, to: str, a: Any, b: Any) -> None:
@@ -308,7 +304,7 @@ def _add_numbers(run: Assembler, mask: np.ndarray, to: str, a: Any, b: Any) -> N
 
 
 def _to_tf32(run: Assembler, mask: np.ndarray, to: str, value: Any, *, ties_up: bool) -> None:
-    run.write(to, to_tf32(np.broadcast_to(run.read(value), mask.shape), ties_up))
+    run.write(to, to_tf32(spread(run.read(value), mask.shape), ties_up))
 
 
 def _fence_proxy(run: Assembler, mask: np.ndarray, *, spaces: tuple[str, ...] = SPACES) -> None:
@@ -328,7 +324,7 @@ def _wgmma_fence(run: Assembler, mask: np.ndarray) -> None:
 
 
 def _wgmma_commit(run: Assembler, mask: np.ndarray) -> None:
-    simt_products.issue(run)
+    products.issue(run)
     run.agent.commit_products(mask)
 
 
@@ -336,7 +332,7 @@ def _wgmma_wait(run: Assembler, mask: np.ndarray, pending: int) -> None:
     run.agent.wait_products(pending, mask)
 
 
-_INSTRUCTIONS: dict[str, Callable[..., None]] = simt_copies.INSTRUCTIONS | {
+_INSTRUCTIONS: dict[str, Callable[..., None]] = copies.INSTRUCTIONS | {
     ":": _pass,
     "bra": Assembler.branch,
     "trap": _trap,
@@ -388,3 +384,25 @@ for _element in ("bf16", "f16"):
 for _kind in ("b32", "u32", "s32", "f32", "b64"):
     for _count in ("", ".v2", ".v4"):
         _INSTRUCTIONS[f"st.shared::cluster{_count}.{_kind}"] = _store_cluster
+
+
+@cache
+def _meaning(opcode: str) -> Callable[..., None]:
+    """What an instruction does to a piece's run for the threads of a mask, given its operands."""
+    if opcode in _INSTRUCTIONS:
+        return _INSTRUCTIONS[opcode]
+    if calculation := _CALCULATION.fullmatch(opcode):
+        return partial(_calculate, _FUNCTIONS[calculation[1]], _NUMBERS[calculation[2]])
+    if shape := wgmma.shape_of(opcode):
+        return partial(_queue, shape)
+    raise unknown(f"the instruction '{opcode}'")
+
+
+def _calculate(
+    function: Callable[..., Any], kind: np.dtype, run: Assembler, mask: np.ndarray, to: str, *of: Any
+) -> None:
+    run.write(to, function(*(np.asarray(run.read(x)).astype(kind) for x in of)))
+
+
+def _queue(shape: wgmma.Shape, run: Assembler, mask: np.ndarray, *operands: Any) -> None:
+    products.queue(run, shape, operands)

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from simt_decode import Op
-from simt_instructions import Exit, Instructions
-from simt_memory import MemoryFault
 
 from kitsune_mlir import mlir
+
+from .decode import Op
+from .faults import MemoryFault
+from .instructions import Exit, Instructions
+from .lanes import spread
 
 _ENDS = frozenset(("scf.yield", "scf.condition", "gpu.return"))
 
@@ -50,7 +52,7 @@ class Frame:
 
 
 class Agent(Instructions):
-    """What is common to agents: control flow. Instructions are a subclass's (simt_hopper.py)."""
+    """What is common to agents: control flow. Instructions are a subclass's (warp_agent.py)."""
 
     scheduler: Scheduler
     mask: np.ndarray  # the threads it stands for
@@ -58,6 +60,7 @@ class Agent(Instructions):
 
     def start(self) -> None:
         entry = self.function.regions[0].blocks[0]
+        self.values.update(self.function.constants)
         self.values.update(zip(entry.arguments, map(np.array, self.arguments), strict=True))
         self.frames = [Frame(entry.operations, self.mask)]
         self.pause = False
@@ -88,11 +91,13 @@ class Agent(Instructions):
     def _run(self, frame: Frame) -> None:
         """Until the frame ends, another is on top, or a pause."""
         operations, mask, values = frame.operations, frame.mask, self.values
-        while frame.at < len(operations):
+        count = len(operations)
+        while frame.at < count:
             op = operations[frame.at]
             frame.at += 1
-            if op.function is not None:
-                values[op.results[0].key] = op.function(*[values[key] for key in op.operands])
+            step = op.step
+            if step is not None:
+                step(values)
             elif op.regions:
                 if _CONTROL[op.name](self, op, frame):
                     return
@@ -116,7 +121,7 @@ class Agent(Instructions):
 
     def _enter_if(self, op: Op, frame: Frame) -> bool:
         mask = frame.mask
-        condition = np.broadcast_to(self._see(op.operands[0]), mask.shape)
+        condition = spread(self._see(op.operands[0]), mask.shape)
         then = mask & condition
         if op.waits and (other := self._part(then, frame)):
             other.frames[-1].at -= 1  # it comes to the branch itself
@@ -249,8 +254,10 @@ class Agent(Instructions):
 
     def join(self, other: Agent) -> None:
         """Takes over the threads of another agent at the same place."""
+        values = self.values
         for key, theirs in other.values.items():
-            self.values[key] = _merged(self.mask, self.values.get(key, theirs), theirs)
+            mine = values.get(key, theirs)
+            values[key] = theirs if mine is theirs else _merged(self.mask, mine, theirs)
         for mine, theirs in zip(self.frames, other.frames, strict=True):
             mine.state = _merged(self.mask, mine.state, theirs.state)
             mine.mask = mine.mask | theirs.mask

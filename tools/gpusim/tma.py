@@ -3,14 +3,17 @@ cuTensorMapEncodeTiled)."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
-from simt import DTYPES
-from simt_memory import MemoryFault, Region
+
+from .arithmetic import DTYPES
+from .faults import MemoryFault
+from .memory import Region
 
 MAP_BYTES = 128
 
@@ -61,6 +64,7 @@ def _elements(box: Box, at: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
     return offset, exists
 
 
+@functools.cache
 def swizzled(nbytes: int, swizzle: int) -> np.ndarray:
     """Where each 16-byte chunk of a box lies, counted in chunks: address bits 4.. change by bits 7.. ."""
     chunk = np.arange(nbytes // 16)
@@ -89,5 +93,5 @@ def read_box(region: Region, box: Box, at: Sequence[int]) -> tuple[np.ndarray, n
 
 def laid_out(box: Box) -> np.ndarray:
     """[elements, bytes of one]: where the elements of the box lie in shared memory, from its start."""
-    byte = np.arange(box.nbytes)
-    return (swizzled(box.nbytes, box.swizzle)[byte // 16] * 16 + byte % 16).reshape(-1, box.itemsize)
+    places = swizzled(box.nbytes, box.swizzle)[:, None] * 16 + np.arange(16)
+    return places.reshape(-1, box.itemsize)

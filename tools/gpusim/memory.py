@@ -13,16 +13,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from simt_clocks import EngineClock, WarpClock
+
+from .clocks import GROUP, EngineClock, WarpClock, in_groups
+from .faults import MemoryFault
 
 THREAD_BITS, CTA_BITS = 12, 12  # of a stamp; the clock is above them
 MANY = (1 << THREAD_BITS) - 1  # several threads of a CTA
-
-
-class MemoryFault(AssertionError):
-    """An access that a GPU may answer with anything."""
-
-    located = False  # whether the message says where
 
 
 class Clock:
@@ -30,7 +26,7 @@ class Clock:
 
     def __init__(self, cta: int, ctas: int):
         self.cta, self.now = cta, 1
-        self.seen = np.zeros(ctas, np.int64)
+        self.seen = np.zeros(in_groups(ctas), np.int64)
         self._acquired: dict[int, np.ndarray] = {}  # by a thread
 
     def acquire(self, released: np.ndarray, thread: int) -> None:
@@ -54,17 +50,29 @@ class Clock:
             good |= (own & MANY == thread) & (clocks <= acquired[ctas])
         return good
 
-    def seen_by(self, own: np.ndarray) -> np.ndarray:
-        """What every access of these stamps comes after."""
-        return self.seen
+    def all_come_after(self, stamp: int, threads: np.ndarray) -> bool:
+        """Whether accesses by all of these threads come after that of a stamp, by what the whole CTA has seen."""
+        return self.clock_of(stamp) <= int(self.seen[stamp >> THREAD_BITS & (1 << CTA_BITS) - 1])
+
+    def seen_by(self, threads: np.ndarray, others: slice) -> np.ndarray:
+        """Up to which clocks of others all of these threads come after them."""
+        return self.seen[others]
+
+    def own_seen(self, threads: np.ndarray) -> int:
+        """Up to which clock each of these threads comes after accesses of its own reader."""
+        return int(self.seen[self.cta])
 
     @staticmethod
-    def clock_of(stamp: int) -> int:
+    def clock_of(stamp: Any) -> Any:
         return stamp >> (THREAD_BITS + CTA_BITS)
 
-    def readers(self, own: np.ndarray) -> Iterator[tuple[int, Any]]:
-        """Whose accesses these stamps are, and which of them."""
-        yield self.cta, slice(None)
+    def readers(self, threads: np.ndarray) -> range:
+        """Who is said to read where these threads do."""
+        return range(self.cta, self.cta + 1)
+
+    def reader_of(self, threads: np.ndarray) -> np.ndarray:
+        """Which of them each thread is, counted from the first."""
+        return np.zeros(len(threads), np.int64)
 
     def who(self, stamp: int) -> str:
         thread, cta = int(stamp) & MANY, (int(stamp) >> THREAD_BITS) & ((1 << CTA_BITS) - 1)
@@ -72,13 +80,29 @@ class Clock:
 
 
 class _Reads:
-    """Stamps of one reader's last read of each unit, 0 outside of bytes `low` to `high`."""
+    """Stamps of the last read of each unit by each of a GROUP of readers; 0 outside of bytes `low` to `high`."""
 
-    def __init__(self, units: int):
-        self.stamps, self.low, self.high = np.zeros(units, np.int64), 1 << 62, 0
+    def __init__(self, group: int, units: int):
+        self._first, self._end = GROUP, 0  # readers so far, counted in the group
+        self._before, self.low, self.high = group * GROUP, 1 << 62, 0
+        self.stamps = np.zeros((GROUP, units), np.int64)
 
-    def extend(self, low: int, high: int) -> None:
+    def extend(self, low: int, high: int, first: int, last: int) -> None:
+        """From here on readers of the group read from a byte to another."""
         self.low, self.high = min(self.low, low), max(self.high, high)
+        self._first, self._end = min(self._first, first), max(self._end, last + 1)
+
+    def latest(self, units: slice | np.ndarray) -> tuple[slice, np.ndarray, np.ndarray]:
+        """Readers, for each its stamps of some units, and the greatest of these."""
+        stamps = self.stamps[self._first : self._end, units]
+        return slice(self._before + self._first, self._before + self._end), stamps, stamps.max(1)
+
+    def halve(self, unit: int) -> None:
+        """Each unit, of so many bytes, becomes two. What was never touched is left alone."""
+        before, self.stamps = self.stamps, np.zeros((GROUP, 2 * self.stamps.shape[1]), np.int64)
+        first, end, rows = self.low // unit, -(-self.high // unit), slice(self._first, self._end)
+        if first < end:
+            self.stamps[rows, 2 * first : 2 * end] = np.repeat(before[rows, first:end], 2, axis=1)
 
 
 AnyClock = Clock | WarpClock
@@ -97,11 +121,9 @@ class Region:
         self.space = space
         self._unit = 16  # bytes
         self._written = np.zeros(-(-len(content) // self._unit) if tracked else 0, np.int64)
-        self._reads: dict[int, _Reads] = {}
-
-    @property
-    def end(self) -> int:
-        return self.start + len(self.bytes)
+        self._reads: dict[int, _Reads] = {}  # by group
+        self.end = start + len(content)
+        self._words: dict[int, np.ndarray] = {}
 
     def next_kernel(self) -> None:
         """A kernel of the launch has ended: the next one comes after all it did."""
@@ -109,15 +131,18 @@ class Region:
 
     def words(self, nbytes: int) -> np.ndarray:
         """The bytes as words of so many; what is left at the end is not among them."""
-        return self.bytes[: len(self.bytes) // nbytes * nbytes].view(np.dtype((np.void, nbytes)))
+        if nbytes not in self._words:
+            kind = np.dtype(f"u{nbytes}") if nbytes in (1, 2, 4, 8) else np.dtype((np.void, nbytes))
+            self._words[nbytes] = self.bytes[: len(self.bytes) // nbytes * nbytes].view(kind)
+        return self._words[nbytes]
 
     def _fit(self, bits: int) -> None:
         """Makes units small enough for accesses from and to multiples of a number with these low bits."""
         while bits & self._unit - 1:
+            for reads in self._reads.values():
+                reads.halve(self._unit)
             self._unit //= 2
             self._written = np.repeat(self._written, 2)
-            for reads in self._reads.values():
-                reads.stamps = np.repeat(reads.stamps, 2)
 
     def _units(self, starts: np.ndarray, nbytes: int) -> np.ndarray:
         """Those of `nbytes` from each start, one after another."""
@@ -137,49 +162,76 @@ class Region:
         """Notes a read of `nbytes` by each thread; of what was there before the launch if `initial`."""
         if not self.tracked:
             return
-        units = self._units(starts, nbytes)
-        own = np.repeat(clock.stamps(threads), nbytes // self._unit)
+        units, own, times = self._access(starts, nbytes, clock, threads)
         written = self._written[units]
-        if not initial:
+        if not initial and not written.all():
             self._check(written != 0, units, own, clock, "reads what nobody wrote")
-        self._check(clock.precedes(written, own), units, own, clock, "reads what is written at the same time", written)
+        if not _come_before(written, own, clock, threads):
+            said = "reads what is written at the same time"
+            self._check(clock.precedes(written, own), units, own, clock, said, written)
         low, high = int(starts.min()), int(starts.max()) + nbytes
-        for reader, which in clock.readers(own):
-            reads = self._reads_of(reader)
-            reads.extend(low, high)
-            self._note(reads, units[which], own[which], clock)
+        readers = clock.readers(threads)
+        first, last = readers.start, readers.stop - 1
+        if first == last:
+            self._note(self._reads_of(first, last, low, high), first % GROUP, units, own, clock, threads)
+        elif first // GROUP == last // GROUP:
+            rows = clock.reader_of(threads) + first % GROUP
+            rows = np.repeat(rows, times) if times > 1 else rows
+            self._note(self._reads_of(first, last, low, high), rows, units, own, clock, threads)
+        else:
+            which = np.repeat(clock.reader_of(threads), times)
+            for number, reader in enumerate(readers):
+                if (some := which == number).any():
+                    reads = self._reads_of(reader, reader, low, high)
+                    self._note(reads, reader % GROUP, units[some], own[some], clock, threads)
 
-    def _note(self, reads: _Reads, units: np.ndarray, own: np.ndarray, clock: AnyClock) -> None:
-        before = reads.stamps[units]
-        shared = ~clock.precedes(before, own)
-        reads.stamps[units] = own
-        shared |= reads.stamps[units] != own
-        reads.stamps[units[shared]] |= MANY
+    def _reads_of(self, first: int, last: int, low: int, high: int) -> _Reads:
+        """Those of a group, of which some readers read from a byte to another."""
+        group = first // GROUP
+        if group not in self._reads:
+            self._reads[group] = _Reads(group, len(self._written))
+        self._reads[group].extend(low, high, first % GROUP, last % GROUP)
+        return self._reads[group]
 
-    def _reads_of(self, reader: int) -> _Reads:
-        if reader not in self._reads:
-            self._reads[reader] = _Reads(len(self._written))
-        return self._reads[reader]
+    def _access(
+        self, starts: np.ndarray, nbytes: int, clock: AnyClock, threads: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, int]:
+        """The units of an access, their stamps, and how many units each thread has."""
+        units, own = self._units(starts, nbytes), clock.stamps(threads)
+        times = nbytes // self._unit
+        return units, np.repeat(own, times) if times > 1 else own, times
+
+    def _note(
+        self, reads: _Reads, rows: Any, units: np.ndarray, own: np.ndarray, clock: AnyClock, threads: np.ndarray
+    ) -> None:
+        """Those that several threads do unordered get the stamp of several. `rows` are the readers, or one for all."""
+        stamps = reads.stamps
+        before = stamps[rows, units]
+        stamps[rows, units] = own
+        shared = stamps[rows, units] != own
+        if clock.clock_of(int(before.max())) > clock.own_seen(threads):
+            shared |= ~clock.precedes(before, own)
+        if shared.any():
+            stamps[rows if isinstance(rows, int) else rows[shared], units[shared]] |= MANY
 
     def write(self, starts: np.ndarray, nbytes: int, clock: AnyClock, threads: np.ndarray) -> None:
         if not self.writable:
             raise MemoryFault(f"CTA {clock.cta} writes to {self.name}")
         if not self.tracked:
             return
-        units = self._units(starts, nbytes)
-        own = np.repeat(clock.stamps(threads), nbytes // self._unit)
-        before = self._written[units]
-        self._check(clock.precedes(before, own), units, own, clock, "writes what is written at the same time", before)
+        units, own, _ = self._access(starts, nbytes, clock, threads)
+        before, twice = self._written[units], "writes what is written at the same time"
+        if not _come_before(before, own, clock, threads):
+            self._check(clock.precedes(before, own), units, own, clock, twice, before)
         low, high = int(starts.min()), int(starts.max()) + nbytes
-        seen = clock.seen_by(own)
-        for reader, reads in self._reads.items():
+        for reads in self._reads.values():
             if reads.low < high and low < reads.high:
-                before = reads.stamps[units]
-                if clock.clock_of(before.max()) > seen[reader]:
-                    good = clock.precedes(before, own)
-                    self._check(good, units, own, clock, "writes what is read at the same time", before)
+                readers, stamps, latest = reads.latest(units)
+                for row in (clock.clock_of(latest) > clock.seen_by(threads, readers)).nonzero()[0]:
+                    good, said = clock.precedes(stamps[row], own), "writes what is read at the same time"
+                    self._check(good, units, own, clock, said, stamps[row])
         self._written[units] = own
-        self._check(self._written[units] == own, units, own, clock, "writes what is written at the same time")
+        self._check(self._written[units] == own, units, own, clock, twice)
 
     def _check(
         self,
@@ -206,9 +258,8 @@ class Region:
         self._engine_check(clock.precedes(written), units, clock, "reads what is written at the same time", written)
         said = "reads what no proxy fence made visible to it"
         self._engine_check(clock.proxied(written, self.space), units, clock, said, written)
-        reads = self._reads_of(clock.component)
-        reads.extend(*ends(places))
-        reads.stamps[units] = clock.stamp
+        reads = self._reads_of(clock.component, clock.component, *ends(places))
+        reads.stamps[clock.component % GROUP, units] = clock.stamp
 
     def engine_write(self, places: Places, clock: EngineClock) -> None:
         """A write by a copy."""
@@ -220,12 +271,12 @@ class Region:
         before = self._written[units]
         self._engine_check(clock.precedes(before), units, clock, "writes what is written at the same time", before)
         low, high = ends(places)
-        for reader, reads in self._reads.items():
+        for reads in self._reads.values():
             if reads.low < high and low < reads.high:
-                before = reads.stamps[units]
-                if clock.clock_of(before.max()) > clock.seen[reader]:
-                    good = clock.precedes(before)
-                    self._engine_check(good, units, clock, "writes what is read at the same time", before)
+                readers, stamps, latest = reads.latest(units)
+                for row in (clock.clock_of(latest) > clock.seen[readers]).nonzero()[0]:
+                    good, said = clock.precedes(stamps[row]), "writes what is read at the same time"
+                    self._engine_check(good, units, clock, said, stamps[row])
         self._written[units] = clock.stamp
 
     def _engine_check(
@@ -242,6 +293,13 @@ class Region:
         unit = units.start + i if isinstance(units, slice) else units[i]
         by = f", by {clock.who(others[i])}" if others is not None else ""
         raise MemoryFault(f"{clock.who(clock.stamp)} {what}{by}: byte {unit * self._unit} of {self.name}")
+
+
+def _come_before(stamps: np.ndarray, own: np.ndarray, clock: AnyClock, threads: np.ndarray) -> bool:
+    """Whether accesses of these stamps all come before those of `own`, where that is seen at once: there is one
+    stamp. False says nothing."""
+    first = stamps[0]
+    return bool((stamps == first).all()) and clock.all_come_after(int(first), threads)
 
 
 def ends(places: Places) -> tuple[int, int]:
@@ -306,16 +364,21 @@ class Space:
     ) -> np.ndarray:
         """`count` elements at each address: [threads, count]."""
         nbytes = dtype.itemsize * count
-        _aligned(addresses, align)
-        result = np.empty((len(addresses), count), dtype)
+        _aligned(addresses, align, nbytes)
+        result = None
         for region, inside in self._split(addresses, nbytes):
-            starts = addresses[inside] - region.start
-            region.read(starts, nbytes, clock, threads[inside])
-            if (starts % nbytes).any():
+            whole = isinstance(inside, slice)
+            starts = (addresses if whole else addresses[inside]) - region.start
+            region.read(starts, nbytes, clock, threads if whole else threads[inside])
+            if np.bitwise_or.reduce(starts) & nbytes - 1:
                 found = region.bytes[starts[:, None] + np.arange(nbytes)]
             else:
-                found = region.words(nbytes)[starts // nbytes]
-            result[inside] = found.view(dtype).reshape(-1, count)
+                found = region.words(nbytes).take(starts // nbytes)
+            found = found.view(dtype).reshape(-1, count)
+            if whole:
+                return found
+            result = np.empty((len(addresses), count), dtype) if result is None else result
+            result[inside] = found
         return result
 
     def store(
@@ -323,17 +386,19 @@ class Space:
     ) -> None:
         """The inverse of `load`."""
         nbytes = values.dtype.itemsize * values.shape[1]
-        _aligned(addresses, align)
+        _aligned(addresses, align, nbytes)
         content = np.ascontiguousarray(values).view(np.uint8).reshape(len(addresses), nbytes)
         for region, inside in self._split(addresses, nbytes):
             starts = addresses[inside] - region.start
             region.write(starts, nbytes, clock, threads[inside])
-            if (starts % nbytes).any():
+            if np.bitwise_or.reduce(starts) & nbytes - 1:
                 region.bytes[starts[:, None] + np.arange(nbytes)] = content[inside]
             else:
-                region.words(nbytes)[starts // nbytes] = content[inside].view((np.void, nbytes))[:, 0]
+                words = region.words(nbytes)
+                words[starts // nbytes] = content[inside].view(words.dtype)[:, 0]
 
 
-def _aligned(addresses: np.ndarray, align: int) -> None:
-    if np.any(addresses % align):
+def _aligned(addresses: np.ndarray, align: int, nbytes: int) -> None:
+    assert not align & align - 1 and not nbytes & nbytes - 1, "only accesses of a power of two of bytes are known"
+    if np.bitwise_or.reduce(addresses) & align - 1:
         raise MemoryFault(f"address {int(addresses[np.argmax(addresses % align)]):#x} is not aligned to {align} bytes")

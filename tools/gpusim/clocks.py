@@ -8,7 +8,7 @@ A thread's own accesses are in order; between threads a barrier, or an arrival a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,12 +21,20 @@ SPACES = ("global", "shared")
 MOST = 80  # components of a CTA that are not warps
 
 
+GROUP = 4  # components, as the warps of a warpgroup, whose reads are kept together
+
+
+def in_groups(count: int) -> int:
+    """So many components, or so many more that groups are whole."""
+    return -(-count // GROUP) * GROUP
+
+
 class Clocks:
     """Of one launch. The first components are the warps, CTA after CTA."""
 
     def __init__(self, ctas: int, warps: int):
         self.warps = warps
-        self.size = ctas * (warps + MOST)
+        self.size = in_groups(ctas * (warps + MOST))
         assert self.size <= _COMPONENT, "too many warps for one launch here"
         self.names = [f"CTA {cta} warp {warp}" for cta in range(ctas) for warp in range(warps)]
         self.seen = np.zeros((ctas * warps, self.size), np.int64)
@@ -73,39 +81,48 @@ class Clocks:
 
 
 class WarpClock:
-    """The clocks as the warps of one CTA use them, with the methods of simt_memory.Clock."""
+    """The clocks as the warps of one CTA use them, with the methods of memory.Clock."""
 
     def __init__(self, clocks: Clocks, cta: int):
         self.clocks, self.cta, self._first = clocks, cta, cta * clocks.warps
+        threads = np.arange(clocks.warps * 32)
+        self._warp = self._first + (threads >> 5)
+        self._who = stamp(np.int64(0), self._warp, threads)
 
     def stamps(self, threads: np.ndarray) -> np.ndarray:
-        warps = self._first + (threads.astype(np.int64) >> 5)
-        return stamp(self.clocks.now[warps], warps, threads)
+        return (self.clocks.now[self._warp[threads]] << (COMPONENT_BITS + THREAD_BITS)) | self._who[threads]
 
     def precedes(self, stamps: np.ndarray, own: np.ndarray) -> np.ndarray:
         """Whether accesses of these stamps (0: none) come before an access of `own` stamps by warps."""
         seen = self.clocks.seen[components(own), components(stamps)]
         return (clocks_of(stamps) <= seen) | ((stamps ^ own) & _WHO == 0)
 
-    def seen_by(self, own: np.ndarray) -> np.ndarray:
-        """As simt_memory.Clock.seen_by."""
-        by = components(own)
-        first = int(by[0])
-        return self.clocks.seen[first] if (by == first).all() else self.clocks.seen[by.min() : by.max() + 1].min(0)
+    def all_come_after(self, stamp: int, threads: np.ndarray) -> bool:
+        """As memory.Clock.all_come_after."""
+        warps = self.readers(threads)
+        by = stamp >> THREAD_BITS & _COMPONENT
+        return clocks_of(stamp) <= int(self.clocks.seen[warps.start : warps.stop, by].min())
+
+    def seen_by(self, threads: np.ndarray, others: slice) -> np.ndarray:
+        """As memory.Clock.seen_by."""
+        warps = self.readers(threads)
+        return self.clocks.seen[warps.start : warps.stop, others].min(0)
+
+    def own_seen(self, threads: np.ndarray) -> int:
+        """As memory.Clock.own_seen, for the warp that has seen least of itself."""
+        return min(int(self.clocks.seen[warp, warp]) for warp in self.readers(threads))
 
     @staticmethod
-    def clock_of(stamp: int) -> int:
+    def clock_of(stamp: Any) -> Any:
         return clocks_of(stamp)
 
-    def readers(self, own: np.ndarray) -> Iterator[tuple[int, Any]]:
-        """The warps whose accesses these stamps are, and which of them."""
-        by = components(own)
-        first = int(by[0])
-        if (by == first).all():
-            yield first, slice(None)
-        else:
-            for warp in np.unique(by):
-                yield int(warp), by == warp
+    def readers(self, threads: np.ndarray) -> range:
+        """The warps of these threads, which are in order."""
+        return range(self._first + (int(threads[0]) >> 5), self._first + (int(threads[-1]) >> 5) + 1)
+
+    def reader_of(self, threads: np.ndarray) -> np.ndarray:
+        """Which of them each thread is in, counted from the first."""
+        return (threads >> 5) - (int(threads[0]) >> 5)
 
     def who(self, stamp: int) -> str:
         return self.clocks.who(stamp)
@@ -123,7 +140,7 @@ class EngineClock:
         return clocks_of(stamps) <= self.seen[components(stamps)]
 
     @staticmethod
-    def clock_of(stamp: int) -> int:
+    def clock_of(stamp: Any) -> Any:
         return clocks_of(stamp)
 
     def proxied(self, stamps: np.ndarray, space: str) -> np.ndarray:

@@ -7,14 +7,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from simt_barriers import MBarrier
-from simt_clocks import EngineClock
-from simt_cta import BulkGroups, CtaState
-from simt_memory import MemoryFault, Places, Region, ascending, each_byte, ends
-from simt_tma import MAP_BYTES, Box, box_places, laid_out, read_box
+
+from .barriers import MBarrier
+from .clocks import EngineClock
+from .cta import BulkGroups, CtaState
+from .faults import MemoryFault
+from .lanes import spread
+from .memory import Places, Region, ascending, each_byte, ends
+from .tma import MAP_BYTES, Box, box_places, laid_out, read_box
 
 if TYPE_CHECKING:
-    from simt_assembler import Assembler
+    from .assembler import Assembler
 
 MAPS_AT = 1 << 60  # the address of the kernel's parameter of tensor maps
 
@@ -108,7 +111,7 @@ def load_box(
         if signalled is not owner:
             raise MemoryFault("a copy to one CTA counts on an mbarrier of another")
         barrier = run.agent.mbarrier(cta, barrier_place, mask)
-        if len(read):
+        if len(read) and region.tracked:
             region.engine_read(ascending(read), _clock(run, mask, barrier))
         _start(run, mask, cta, slice(place, place + len(content)), content, barrier, None)
 
@@ -143,10 +146,10 @@ def store_async(run: Assembler, mask: np.ndarray, to: Any, value: Any, signal: A
     agent, resolve = run.agent, run.cta.cluster.resolve
     released = agent.clocks.release(agent.warps(mask))
     words = value if isinstance(value, tuple) else (value,)
-    columns = [np.broadcast_to(run.read(word), mask.shape) for word in words]
+    columns = [spread(run.read(word), mask.shape) for word in words]
     content = np.stack(columns, 1).astype(columns[0].dtype).view(np.uint8)
     ((register,), (barrier_register,)) = to, signal
-    addresses, signals = (np.broadcast_to(run.read(x), mask.shape) for x in (register, barrier_register))
+    addresses, signals = (spread(run.read(x), mask.shape) for x in (register, barrier_register))
     nbytes = content.shape[1]
     for warp in np.unique(np.flatnonzero(mask) // 32):
         lanes = mask & (np.arange(len(mask)) // 32 == warp)
@@ -192,7 +195,7 @@ def _within(region: Region, first: int, nbytes: int) -> int:
 
 def _groups(run: Assembler, mask: np.ndarray) -> list[BulkGroups]:
     """Of each thread of the mask that has stored."""
-    return [run.cta.bulk[thread] for thread in run.agent.thread_id[mask].tolist() if thread in run.cta.bulk]
+    return [run.cta.bulk[thread] for thread in run.agent.lanes(mask).threads.tolist() if thread in run.cta.bulk]
 
 
 def store_box(rank: int, run: Assembler, mask: np.ndarray, to: list[Any], source: Any, *_: Any) -> None:
@@ -218,7 +221,7 @@ def bulk_store(run: Assembler, mask: np.ndarray, to: Any, source: Any, size: Any
 
 def _store(run: Assembler, mask: np.ndarray, source: np.ndarray, region: Region, places: np.ndarray) -> None:
     """[elements, bytes of one]: from places in shared memory to as many in a region."""
-    (thread,), cta, scheduler = run.agent.thread_id[mask].tolist(), run.cta, run.agent.scheduler
+    (thread,), cta, scheduler = run.agent.lanes(mask).threads.tolist(), run.cta, run.agent.scheduler
     if thread not in cta.bulk:
         cta.bulk[thread] = BulkGroups(f"stores of CTA {cta.number} thread {thread}", run.agent.clocks)
     groups = cta.bulk[thread]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from simt_clocks import Clocks
-from simt_memory import MemoryFault
+
+from .clocks import Clocks
+from .faults import MemoryFault
 
 MOST_ARRIVALS = MOST_BYTES = (1 << 20) - 1
 

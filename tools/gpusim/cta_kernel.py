@@ -11,20 +11,20 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from simt_decode import Block, Op
-from simt_instructions import Counters, Exit, Instructions
-from simt_memory import MemoryFault, Space
 
 from kitsune_mlir import mlir
+
+from .clocks import in_groups
+from .decode import Block, Op
+from .faults import Deadlock, MemoryFault
+from .instructions import Counters, Exit, Instructions
+from .lanes import spread
+from .memory import Space
 
 WAITS, GOES_ON = "waits", "goes on"
 _ENDS = ("scf.yield", "scf.condition", "gpu.return")
 _BRANCHES = ("scf.if", "scf.for", "scf.while")
 Turns = Generator[str, None, list[Any]]
-
-
-class Deadlock(AssertionError):
-    """Every CTA that is left waits."""
 
 
 def run(
@@ -37,7 +37,7 @@ def run(
     """One launch; pointer arguments are addresses in `memory`. Gives the counters that it used.
 
     Raises MemoryFault, or Deadlock with every CTA that waits, on which address, and where in the model."""
-    counters = Counters(launch["ctas"])
+    counters = Counters(in_groups(launch["ctas"]))
     ctas = [Cta(kernel, arguments, memory, launch, number, counters) for number in range(launch["ctas"])]
     left = {cta: cta.turns() for cta in ctas}
     waits_since: dict[Cta, int] = {}
@@ -45,7 +45,7 @@ def run(
         while left:
             ready = [cta for cta in left if waits_since.get(cta) != counters.version]
             if not ready and not launch["watched"]:
-                raise Deadlock("; ".join(str(cta) for cta in left))
+                raise Deadlock([str(cta) for cta in left])
             ready = ready or list(left)  # until their budget is spent
             cta = ready[rng.integers(len(ready))]
             event = next(left[cta], None)
@@ -64,12 +64,16 @@ class Cta(Instructions):
 
     def turns(self) -> Iterator[str]:
         entry = self.function.regions[0].blocks[0]
+        self.values.update(self.function.constants)
         self.values.update(zip(entry.arguments, map(np.array, self.arguments), strict=True))
         with contextlib.suppress(Exit):
             yield from self._turns(entry, np.ones(self.threads, np.bool_))
 
     def _turns(self, block: Block, mask: np.ndarray) -> Turns:
         for op in block.operations:
+            if op.step is not None:
+                op.step(self.values)
+                continue
             if op.name in _ENDS:
                 return self._all(op.operands)
             before = self._counters.version
@@ -89,7 +93,7 @@ class Cta(Instructions):
         return []
 
     def _turns_if(self, op: Op, mask: np.ndarray) -> Turns:
-        condition = np.broadcast_to(self._see(op.operands[0]), mask.shape)
+        condition = spread(self._see(op.operands[0]), mask.shape)
         found: list[list[Any] | None] = []
         for region, side in zip(op.regions, (mask & condition, mask & ~condition), strict=True):
             runs = len(region.blocks) and np.any(side)

@@ -6,16 +6,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from simt_agents import Agent, Scheduler
-from simt_assembler import Assembler
-from simt_barriers import ClusterBarrier, MBarrier, NamedBarrier
-from simt_clocks import SPACES, EngineClock
-from simt_cta import RANK_BITS, CtaState, ProductUnit
-from simt_decode import Op
-from simt_instructions import Counters
-from simt_memory import MemoryFault, Space
 
 from kitsune_mlir.mlir import ir
+
+from .agents import Agent, Scheduler
+from .assembler import Assembler
+from .barriers import ClusterBarrier, MBarrier, NamedBarrier
+from .clocks import SPACES, EngineClock
+from .cta import RANK_BITS, CtaState, ProductUnit
+from .decode import Op
+from .faults import MemoryFault
+from .instructions import Counters
+from .lanes import Lanes, spread
+from .memory import Space
 
 WARPGROUP = 128
 
@@ -43,6 +46,7 @@ class WarpAgent(Agent):
         self._shared, self._clock, self._shared_clock = cta.space, cta.clock, cta.clock
         self.mask, self.values, self.polls = np.ones(self.threads, np.bool_), {}, "nothing"
         self._counted = -1  # how many atomic operations and completed phases it has seen while it waits
+        self._lanes: dict[bytes, Lanes] = {}
         self.cluster_phase = -1  # of the cluster's barrier, at its arrival
         self.verdict: bool | None = None  # of the barrier where it voted
         cta.agents.append(self)
@@ -56,6 +60,7 @@ class WarpAgent(Agent):
             self.function, self.arguments, self._global, self.cta, self.first, self._counters, self.scheduler
         )
         self.copy_to(other)
+        other._lanes = self._lanes
         other.cluster_phase = self.cluster_phase
         return other
 
@@ -72,30 +77,29 @@ class WarpAgent(Agent):
         self._counted = changes
 
     def _cta_warps(self, mask: np.ndarray) -> np.ndarray:
-        return self.first // 32 + np.flatnonzero(mask.reshape(-1, 32).any(1))
+        return self.lanes(mask).warps
 
     def warps(self, mask: np.ndarray) -> np.ndarray:
         """The components of warps with active threads."""
-        return self.number * self.clocks.warps + self._cta_warps(mask)
+        return self.number * self.clocks.warps + self.lanes(mask).warps
 
     def number_of(self, value: Any, mask: np.ndarray, what: str) -> int:
         """A value that is the same for all active threads."""
         value = np.asarray(value)
         if value.ndim == 0:
             return int(value)
-        found = value[mask]
-        if (found != found[0]).any():
+        found = self.lanes(mask).of(value)
+        if len(found) > 1 and (found != found[0]).any():
             raise MemoryFault(f"{what} differs between threads of a warpgroup")
         return int(found[0])
 
     def special(self, register: str) -> Any:
         """A special register of PTX; time stands still."""
-        return {
-            "%tid.x": self.thread_id,
-            "%ctaid.x": self.block_id,
-            "%cluster_ctarank": np.array(self.cta.rank, np.int32),
-            "%globaltimer": np.array(0, np.int64),
-        }[register]
+        if register == "%cluster_ctarank":
+            return np.array(self.cta.rank, np.int32)
+        if register == "%globaltimer":
+            return np.array(0, np.int64)
+        return {"%tid.x": self.thread_id, "%ctaid.x": self.block_id}[register]
 
     # Barriers of threads.
 
@@ -128,12 +132,12 @@ class WarpAgent(Agent):
             self.scheduler.add(_joined(barrier.fewer(self.cta.alive(), self.clocks)))
 
     def _all_of_it(self, mask: np.ndarray, what: str) -> None:
-        if (mask != self.mask).any():
+        if mask is not self.mask and (mask != self.mask).any():
             missing = self.thread_id[np.argmax(self.mask & ~mask)]
             raise MemoryFault(f"CTA {self.number} has {what} that thread {missing} does not reach")
 
     def warp_barrier(self, mask: np.ndarray) -> None:
-        if (mask != np.repeat(mask.reshape(-1, 32).any(1), 32)).any():
+        if not self.lanes(mask).whole_warps:
             raise MemoryFault(f"CTA {self.number} has a barrier that some lanes of a warp do not reach")
         for warp in self.warps(mask):
             self.clocks.acquire(np.array([warp]), self.clocks.release(np.array([warp])))
@@ -203,26 +207,28 @@ class WarpAgent(Agent):
     def _llvm_bitcast(self, op: Op, mask: np.ndarray) -> list[Any]:
         kind, value = op.results[0].type, np.asarray(self._see(op.operands[0]))
         dtype, vector = (kind[0], True) if isinstance(kind, tuple) else (kind, False)
-        words = np.ascontiguousarray(np.broadcast_to(value, (self.threads, *value.shape[1:])).reshape(self.threads, -1))
+        words = np.ascontiguousarray(spread(value, (self.threads, *value.shape[1:])).reshape(self.threads, -1))
         return [words.view(dtype) if vector else words.view(dtype)[:, 0]]
 
-    def store_cluster(self, addresses: np.ndarray, values: np.ndarray, mask: np.ndarray) -> None:
-        """To shared memory in the cluster: [active threads, elements]."""
-        align, threads = values.dtype.itemsize * values.shape[1], self.thread_id[mask]
+    def store_cluster(self, addresses: np.ndarray, values: np.ndarray, mask: np.ndarray, times: int = 1) -> None:
+        """To shared memory in the cluster: [active threads, elements], or so many times as many, thread by thread."""
+        align, threads = values.dtype.itemsize * values.shape[1], self.lanes(mask).threads
+        threads = np.repeat(threads, times) if times > 1 else threads
         for cta, places, which in self._by_cta(addresses):
             cta.space.store(places, values[which], align, self.cta.clock, threads[which])
             if cta is not self.cta:
                 for warp in self.warps(mask):
                     cta.reach(int(warp), int(self.clocks.now[warp]))
 
-    def _by_cta(self, addresses: np.ndarray) -> Iterator[tuple[CtaState, np.ndarray, np.ndarray]]:
-        left = np.ones(len(addresses), np.bool_)
-        while left.any():
-            first = int(addresses[np.argmax(left)])
-            cta, _ = self.cta.cluster.resolve(first)
-            which = left & (addresses >> RANK_BITS == first >> RANK_BITS)
+    def _by_cta(self, addresses: np.ndarray) -> Iterator[tuple[CtaState, np.ndarray, Any]]:
+        ranks = addresses >> RANK_BITS
+        if (ranks == ranks[0]).all():
+            yield self.cta.cluster.resolve(int(addresses[0]))[0], addresses, slice(None)
+            return
+        for rank in np.unique(ranks).tolist():
+            which = ranks == rank
+            cta, _ = self.cta.cluster.resolve(rank << RANK_BITS)
             yield cta, addresses[which], which
-            left &= ~which
 
     # Small operations.
 
@@ -251,8 +257,7 @@ class WarpAgent(Agent):
         return []
 
     def _llvm_inline_asm(self, op: Op, mask: np.ndarray) -> list[Any]:
-        first, *more = op.assembly.statements
-        if not more and first.opcode.startswith(("mma.", "ld.acquire.", "red.", "atom.")):
+        if op.assembly.is_plain:
             return super()._llvm_inline_asm(op, mask)
         return Assembler(self, op, mask).run()
 
@@ -277,7 +282,7 @@ class WarpAgent(Agent):
         return EngineClock(self.clocks, component, now, seen.min(0))
 
     def unit(self, mask: np.ndarray) -> ProductUnit:
-        if len(mask) != WARPGROUP or not mask.all():
+        if len(mask) != WARPGROUP or not self.lanes(mask).all:
             raise MemoryFault(f"CTA {self.number} has a warpgroup's operation that some of its threads do not reach")
         if self.first not in self.cta.units:
             name = f"a product of CTA {self.number} warpgroup {self.first // WARPGROUP}"

@@ -1,4 +1,5 @@
-"""A device for GpuRunner that runs kernels on the CPU (see simt.py), in memory poisoned with NaN patterns."""
+"""A device for kitsune_mlir.runtime.gpu.GpuRunner whose kernels run in the simulator, in memory poisoned with NaN
+patterns."""
 
 from __future__ import annotations
 
@@ -7,15 +8,22 @@ import ctypes
 from typing import Any
 
 import numpy as np
-from simt import MemRef, Simt, dtype_of, kernels
 
 from kitsune_mlir.mlir import ir
+
+from .arithmetic import dtype_of
+from .decode import decode
+from .faults import named
+from .launcher import Launcher
+from .lockstep import Lockstep, MemRef, kernels
 
 POISON = 0xFF  # NaN in every float type, -1 in every integer
 
 
-class FakeMemory:
-    def __init__(self, device: FakeDevice, nbytes: int):
+class SimulatedMemory:
+    """Bytes at an address of this process, aligned as the driver's are."""
+
+    def __init__(self, device: SimulatedDevice, nbytes: int):
         self.array = np.full(nbytes + 256, POISON, np.uint8)
         skip = -self.array.ctypes.data % 256
         self.bytes = self.array[skip : skip + nbytes]
@@ -23,20 +31,25 @@ class FakeMemory:
         device.add(self)
 
 
-class FakeDevice:
-    """Runs the kernels of `module`, which has been through convert-linalg-to-gpu."""
+class SimulatedDevice:
+    """Runs the kernels of `module`, which has been through convert-linalg-to-gpu.
+
+    `seed` is an order in which CTAs, warps and copies take turns. `launches` counts the kernels of single operators,
+    `pipeline_launches` those of pipelines; `described` are the pipelines' launches as the manifest describes them."""
 
     number = 0
 
-    def __init__(self, module: ir.Module):
+    def __init__(self, module: ir.Module, seed: int = 0):
         self._kernels = kernels(module)
         self._module = module
         self._memories: dict[int, np.ndarray] = {}
         self._pointers: list[int] = []
-        self.allocations = self.launches = 0
+        self.rng = np.random.default_rng(seed)
+        self.allocations = self.launches = self.pipeline_launches = 0
+        self.described: list[dict[str, Any]] = []
         self.captured = False
 
-    def add(self, memory: FakeMemory) -> None:
+    def add(self, memory: SimulatedMemory) -> None:
         self.allocations += 1
         if memory.pointer not in self._memories:
             bisect.insort(self._pointers, memory.pointer)
@@ -49,12 +62,22 @@ class FakeDevice:
         assert len(found), f"pointer {pointer:#x} is in no allocation"
         return found
 
+    def bytes_of(self, pointer: int, nbytes: int) -> np.ndarray:
+        """So many bytes at an address, to read or write."""
+        found = self._bytes_at(pointer)[:nbytes]
+        assert len(found) == nbytes
+        return found
+
     def check(self, manifest: dict[str, Any]) -> None:
         assert manifest["kind"] == "gpu"
 
-    def allocate(self, nbytes: int, stream: int) -> FakeMemory:
+    def allocate(self, nbytes: int, stream: int) -> SimulatedMemory:
         assert not self.captured, "an allocation under capture"
-        return FakeMemory(self, nbytes)
+        return self.memory(nbytes)
+
+    def memory(self, nbytes: int) -> SimulatedMemory:
+        """New memory, of which nothing was written."""
+        return SimulatedMemory(self, nbytes)
 
     def write(self, pointer: int, array: np.ndarray, stream: int) -> None:
         assert not self.captured, "a copy from the host under capture"
@@ -80,7 +103,8 @@ class FakeDevice:
         self.launches += 1
         reader = _Parameters(parameters)
         arguments = [self._argument(kind.type, reader) for kind in kernel.regions[0].blocks[0].arguments]
-        Simt(kernel, arguments, grid, block).run()
+        with named(ir.StringAttr(kernel.attributes["sym_name"]).value):
+            Lockstep(kernel, arguments, grid, block).run()
 
     def _argument(self, kind: ir.Type, reader: _Parameters) -> Any:
         if not isinstance(kind, ir.MemRefType):
@@ -93,8 +117,9 @@ class FakeDevice:
         data = found[: len(found) // element.itemsize * element.itemsize].view(element)
         return MemRef(data, offset, shape, strides)
 
-    def pipeline(self, launch: dict[str, Any], code: str) -> Any:
-        raise AssertionError("no pipelines here")
+    def pipeline(self, launch: dict[str, Any], code: str) -> Launcher:
+        self.described.append(launch)
+        return Launcher(self, launch, [decode(self._kernels[name]) for name in (launch["kernel"], *launch["then"])])
 
     def array(self, value: Any, stream: int) -> None:
         return None

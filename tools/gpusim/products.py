@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import simt_wgmma
-from simt_clocks import EngineClock
-from simt_cta import CtaState
-from simt_memory import MemoryFault
+
+from . import wgmma
+from .clocks import EngineClock
+from .cta import CtaState
+from .faults import MemoryFault
 
 if TYPE_CHECKING:
-    from simt_assembler import Assembler
+    from .assembler import Assembler
 
 
-def queue(run: Assembler, shape: simt_wgmma.Shape, operands: Sequence[Any]) -> None:
+def queue(run: Assembler, shape: wgmma.Shape, operands: Sequence[Any]) -> None:
     """One instruction: sums, A, B, whether to add to the sums, signs, and orders where elements have 16 bits."""
     d, a, b, adds, *flags = operands
     signs, orders = flags[:2], flags[2:]
@@ -23,10 +25,15 @@ def queue(run: Assembler, shape: simt_wgmma.Shape, operands: Sequence[Any]) -> N
     if signs != [1, 1] or len(orders) != wanted or not set(orders) <= {0, 1}:
         raise AssertionError(f"no such product here: {flags}")
     across = (orders[0], orders[-1]) if orders else (0, 0)
-    count, ties = shape.n // 2, run.op.assembly.ties
-    assert d == tuple(f"${i}" for i in range(count)) and all(i in ties for i in range(count)), "sums that are not tied"
+    assert d == _sums(shape.n // 2) and run.op.assembly.ties.keys() >= set(range(len(d))), "sums that are not tied"
     left = [run.read(word) for word in a] if isinstance(a, tuple) else run.number(a, run.mask)
     run.products.append((shape, left, run.number(b, run.mask), bool(run.number(adds, run.mask)), across))
+
+
+@functools.cache
+def _sums(count: int) -> tuple[str, ...]:
+    """The registers of a product's sums, the first outputs of a text."""
+    return tuple(f"${i}" for i in range(count))
 
 
 def issue(run: Assembler) -> None:
@@ -38,21 +45,21 @@ def issue(run: Assembler) -> None:
     unit = agent.unit(run.mask)
     assert all(product[0] == shape and product[4] == across for product in products)
     assert all(product[3] for product in products[1:])
-    sums = [run.read(f"${i}") for i in range(shape.n // 2)] if run.sums is None else run.sums
+    sums = [run.read(register) for register in _sums(shape.n // 2)] if run.sums is None else run.sums
     in_registers = isinstance(first, list)
-    chained = isinstance(sums[0], simt_wgmma.Sum) and not sums[0].product.done
+    chained = isinstance(sums[0], wgmma.Sum) and not sums[0].product.done
     if not unit.fenced and (in_registers or not chained):
         raise MemoryFault("a product uses registers without a wgmma.fence since the last wait")
     unit.issued += 1
     clock = agent.engine_clock(unit.component, unit.issued, run.mask)
     if in_registers:
-        a = simt_wgmma.fragment([word for product in products for word in product[1]], shape.element)
+        a = wgmma.fragment([word for product in products for word in product[1]], shape.element)
     else:
-        a = _matrix(run.cta, [product[1] for product in products], simt_wgmma.ROWS, shape.element, across[0], clock)
+        a = _matrix(run.cta, [product[1] for product in products], wgmma.ROWS, shape.element, across[0], clock)
     total = a @ _matrix(run.cta, [product[2] for product in products], shape.n, shape.element, across[1], clock).T
     if adds:
-        total += simt_wgmma.matrix_of(sums)
-    run.sums = simt_wgmma.Product(unit.issued, total)
+        total += wgmma.matrix_of(sums)
+    run.sums = wgmma.Product(unit.issued, total)
     unit.open.append(run.sums)
     agent.pause = True
 
@@ -61,7 +68,7 @@ def _matrix(
     cta: CtaState, descriptors: Sequence[int], rows: int, element: str, across: int, clock: EngineClock
 ) -> np.ndarray:
     """[rows, k] from shared memory."""
-    found = [simt_wgmma.descriptor(bits) for bits in descriptors]
+    found = [wgmma.descriptor(bits) for bits in descriptors]
     if across:
         chunks = np.concatenate([one.chunks_across(rows) for one in found], 0)
     else:
@@ -75,5 +82,5 @@ def _matrix(
         cta.shared.engine_read((np.sort(chunks, axis=None) * 16, 16), clock)
     content = cta.shared.bytes[: last * 16].reshape(-1, 16)[chunks]
     if across:
-        return simt_wgmma.widened(content.reshape(len(chunks), -1), element)[:, :rows].T
-    return simt_wgmma.widened(content.reshape(rows, -1), element)
+        return wgmma.widened(content.reshape(len(chunks), -1), element)[:, :rows].T
+    return wgmma.widened(content.reshape(rows, -1), element)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 
@@ -17,6 +18,7 @@ _SHAPE = re.compile(
 _K = {"bf16": 16, "f16": 16, "tf32": 8}
 
 
+@functools.cache
 def parse(text: str) -> dict[str, str] | None:
     """The parts of an mma.sync instruction; None for anything else."""
     match = _SHAPE.fullmatch(text)

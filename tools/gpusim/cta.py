@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import simt_wgmma
-from simt_barriers import ClusterBarrier, MBarrier, NamedBarrier
-from simt_clocks import Clocks, WarpClock
-from simt_memory import MemoryFault, Region, Space
-from simt_tma import Box
+
+from . import wgmma
+from .barriers import ClusterBarrier, MBarrier, NamedBarrier
+from .clocks import Clocks, WarpClock
+from .faults import MemoryFault
+from .memory import Region, Space
+from .tma import Box
 
 RANK_BITS = 24  # an address in a cluster, own or mapped: the CTA's rank above so many bits
 
@@ -23,8 +25,8 @@ class ProductUnit:
     component: int
     issued: int = 0
     fenced: bool = False
-    open: list[simt_wgmma.Product] = field(default_factory=list)
-    groups: list[list[simt_wgmma.Product]] = field(default_factory=list)
+    open: list[wgmma.Product] = field(default_factory=list)
+    groups: list[list[wgmma.Product]] = field(default_factory=list)
 
 
 class BulkGroups:

@@ -1,0 +1,37 @@
+"""Threads that are active, and values over threads: the questions that are asked of them again and again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+class Lanes:
+    """A mask of an agent's threads, looked through once. `threads` are the CTA's numbers of the active ones."""
+
+    def __init__(self, mask: np.ndarray, thread_id: np.ndarray):
+        self.places = np.flatnonzero(mask)
+        self.count, self.all = len(self.places), len(self.places) == len(mask)
+        self.threads = thread_id[mask]
+        by_warp = mask.reshape(-1, 32) if len(mask) % 32 == 0 else mask[None]
+        some = by_warp.any(1)
+        self.warps = int(thread_id[0]) // 32 + np.flatnonzero(some)  # of the CTA, with active threads
+        self.whole_warps = bool((by_warp.all(1) == some).all())
+
+    def of(self, values: np.ndarray) -> np.ndarray:
+        """Those of the active threads."""
+        return values if self.all else values[self.places]
+
+
+def spread(value: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """A value for every thread."""
+    if type(value) is not np.ndarray:
+        value = np.asarray(value)
+    if value.shape == shape:
+        return value
+    if value.ndim:
+        return np.broadcast_to(value, shape)
+    found = np.empty(shape, value.dtype)
+    found.fill(value[()])
+    return found
