@@ -45,6 +45,10 @@ class KernelOp(Kitsune.Operation, name="kernel", traits=[ir.NoTerminatorTrait]):
         return string(self, "sym_name")
 
     @property
+    def target(self) -> str | None:
+        return string(self, "target")
+
+    @property
     def block(self) -> ir.Block:
         return self.regions[0].blocks[0]
 

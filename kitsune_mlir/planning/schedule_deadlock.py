@@ -16,7 +16,8 @@ from .schedule import Place, Refused, Ring, Side
 from .schedule_slots import Event, Kind, Node, Turns
 
 SIDES: dict[Kind, Side] = {"acquire": "producer", "commit": "producer", "wait": "consumer", "release": "consumer"}
-ANSWERS: dict[Kind, Kind] = {"wait": "commit", "acquire": "release"}
+ANSWERS: dict[Kind, Kind] = {"wait": "commit", "acquire": "release"}  # whose number is waited for
+OPENING: tuple[Kind, Kind] = ("acquire", "wait")
 CYCLE_SHOWN = 8  # events of a cycle that a message names
 
 
@@ -62,9 +63,7 @@ def _check_level(level: _Level, rings: Mapping[str, Ring], ends: Mapping[str, En
     group = shared.groups(level)
     vertices: dict[tuple[str, int], _Vertex] = {}
     after: dict[tuple[str, int], set[tuple[str, int]]] = {}
-    vertex = {
-        (agent, i): group.get((agent, i), (agent, i)) for agent, body in level.bodies.items() for i in range(len(body))
-    }
+    vertex = {(agent, i): (agent, i) for agent, body in level.bodies.items() for i in range(len(body))} | group
     for agent, body in level.bodies.items():
         for i, node in enumerate(body):
             vertices.setdefault(vertex[agent, i], _vertex(agent, node))
@@ -104,8 +103,8 @@ class _Shared:
                     both = ", ".join(sorted(f"'{name}'" for name in node.rings() | taken[root, agent].rings()))
                     raise Refused(
                         node.place,
-                        f"and the loop at {taken[root, agent].place.line} are two loops of '{agent}' over rings {both} that "
-                        "another agent visits in one",
+                        f"and the loop at {taken[root, agent].place.line} are two loops of '{agent}' over rings {both} "
+                        "that another agent visits in one",
                     )
                 taken[root, agent] = node
         return found
@@ -116,25 +115,25 @@ def _match_loops(level: _Level, name: str, ends: Ends, shared: _Shared) -> None:
     producers, consumers = (
         [
             (i, node)
-            for i, node in enumerate(level.bodies.get(agent, ()))
-            if isinstance(node, Turns) and _counts(node, name, side)
+            for i, node in enumerate(level.bodies.get(ends.of(kind), ()))
+            if isinstance(node, Turns) and _counts(node, name, kind)
         ]
-        for agent, side in ((ends.producer, "acquire"), (ends.consumer, "wait"))
+        for kind in OPENING
     )
     for (i, one), (j, other) in zip(producers, consumers, strict=False):
         if one.bounds != other.bounds:
             raise Refused(
                 other.place,
-                f"takes slots of ring '{name}' in a loop whose bounds are not those of the loop at {one.place.line} in which "
-                f"'{ends.producer}' fills them; their trip counts may differ",
+                f"takes slots of ring '{name}' in a loop whose bounds are not those of the loop at {one.place.line} in "
+                f"which '{ends.producer}' fills them; their trip counts may differ",
             )
         shared.join((ends.producer, i), (ends.consumer, j))
     if len(producers) != len(consumers):
         more = max(producers, consumers, key=len)[min(len(producers), len(consumers))][1]
         raise Refused(
             more.place,
-            f"visits ring '{name}' in a loop of unknown trip count to which no loop at the ring's other end corresponds: "
-            f"'{ends.producer}' has {len(producers)} such loops here, '{ends.consumer}' {len(consumers)}",
+            f"visits ring '{name}' in a loop of unknown trip count to which no loop at the ring's other end "
+            f"corresponds: '{ends.producer}' has {len(producers)} such loops here, '{ends.consumer}' {len(consumers)}",
         )
 
 
@@ -152,10 +151,11 @@ def _check_rates(level: _Level, name: str, ring: Ring, ends: Ends) -> None:
     """As many slots are filled as are taken, loops aside: these are compared as levels of their own."""
     filled, taken = (len(_numbered(level, name, kind, ends)) for kind in ("acquire", "wait"))
     if filled != taken:
-        where, when = (level.loop.place, "in a turn of this loop ") if level.loop else (ring.place, "")
+        where, when = (level.loop.place, "in a turn of the loop ") if level.loop else (ring.place, "")
         raise Refused(
             where,
-            f"has ring '{name}', of which {when}'{ends.producer}' fills {filled} slots and '{ends.consumer}' takes {taken}",
+            f"has ring '{name}', of which {when}'{ends.producer}' fills {filled} slots, but '{ends.consumer}' takes "
+            f"{taken}",
         )
 
 
@@ -205,7 +205,7 @@ def _vertex(agent: str, node: Node) -> _Vertex:
     if isinstance(node, Turns):
         rings = ", ".join(f"'{name}'" for name in sorted(node.rings()))
         return _Vertex(node.place, f"the loop at {node.place.line} over {rings}")
-    return _Vertex(node.place, f"'{agent}' to {node.kind} ring '{node.ring}' at {node.place.line}")
+    return _Vertex(node.place, f"the {node.kind} of ring '{node.ring}' in '{agent}' ({node.place.line})")
 
 
 def _check_cycles(vertices: dict[tuple[str, int], _Vertex], after: dict[tuple[str, int], set[tuple[str, int]]]) -> None:
@@ -236,7 +236,8 @@ def _check_cycles(vertices: dict[tuple[str, int], _Vertex], after: dict[tuple[st
         if before[0] != key[0] or key[0] != on[0]
     ]
     shown = ends or cycle
-    chain = ", which waits for ".join(vertices[key].text for key in [*shown[:CYCLE_SHOWN], shown[0]])
+    first, *others = (vertices[key].text for key in [*shown[:CYCLE_SHOWN], shown[0]])
+    chain = f"{first} waits for {', which waits for '.join(others)}"
     raise Refused(vertices[shown[0]].place, f"closes a cycle of waits: {chain}")
 
 

@@ -194,8 +194,7 @@ class _Walk:
         ring, queue = slot.ring, self.queues[slot.ring, slot.side]
         if slot.side != step.side:
             raise Refused(
-                step.place,
-                f"closes a slot of ring '{ring}' as its {step.side}, opened at {_at(slot)} as its {slot.side}",
+                step.place, f"closes as {step.side} a slot of ring '{ring}' opened as {slot.side} at {_at(slot)}"
             )
         if slot.outside:
             raise Refused(
@@ -227,11 +226,9 @@ class _Walk:
     def _copy(self, step: Copy) -> None:
         slot = self._slot(step.slot, step.place)
         if slot.side != "producer":
-            raise Refused(step.place, f"writes to a slot of ring '{slot.ring}' that was opened to read, at {_at(slot)}")
+            raise Refused(step.place, f"writes to a slot of ring '{slot.ring}' opened to read, at {_at(slot)}")
         if slot.written or slot.outside:
-            raise Refused(
-                step.place, f"may copy into a slot of ring '{slot.ring}' a second time, opened at {_at(slot)}"
-            )
+            raise Refused(step.place, f"may copy twice into the slot of ring '{slot.ring}' opened at {_at(slot)}")
         token = _Token()
         slot.written = True
         slot.pending.append(_Work(frozenset([token]), frozenset(), step.place))
@@ -244,9 +241,7 @@ class _Walk:
         for value in step.slots:
             slot = self._slot(value, step.place)
             if slot.side != "consumer":
-                raise Refused(
-                    step.place, f"reads a slot of ring '{slot.ring}' that was acquired to fill, at {_at(slot)}"
-                )
+                raise Refused(step.place, f"reads a slot of ring '{slot.ring}' opened to fill, at {_at(slot)}")
             slot.pending.append(work)
         self.things[step.total], self.things[step.token] = total, token
 
@@ -290,11 +285,11 @@ class _Walk:
         for slot, family in families.items():
             if slot not in inits:
                 families[slot] = family - {frozenset()}
-        for slot in inits:
-            if isinstance(slot, _Slot):
-                if slot.gone or slot not in families:
-                    raise Refused(step.place, f"carries a slot of ring '{slot.ring}' that {slot.gone or 'is not open'}")
-                slot.gone = f"is carried by the loop at {step.place.line}"
+        for init in inits:
+            if isinstance(init, _Slot):
+                if init.gone:
+                    raise Refused(step.place, f"carries a slot of ring '{init.ring}' that {init.gone}")
+                init.gone = f"is carried by the loop at {step.place.line}"
         self.depth += 1
         while True:
             self.nodes, self.things = [], dict(things)
@@ -372,7 +367,7 @@ class _Walk:
                 ring = (head + tail)[0].ring
                 raise Refused(
                     step.place,
-                    f"has {len(head)} open slots of ring '{ring}' at the head of a turn, {len(tail)} behind it",
+                    f"has {len(head)} open slots of ring '{ring}' before a turn, {len(tail)} behind it",
                 )
             for old, new in zip(head, tail, strict=True):
                 wanted = yields[inits.index(old)] if old in inits else stands_for[old]
