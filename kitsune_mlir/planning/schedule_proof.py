@@ -13,9 +13,9 @@ import itertools
 from collections.abc import Iterator
 
 from . import schedule_deadlock
-from .schedule import Agent, Branch, Fault, Loop, Open, Refused, Schedule, Step
+from .schedule import Agent, Fault, Open, Refused, Schedule
 from .schedule_deadlock import Ends
-from .schedule_slots import conditions, events
+from .schedule_slots import conditions, events, opens
 from .target import Target
 
 MOST_CONDITIONS = 6  # on which branches with ring operations may depend: each way is proven by itself
@@ -34,22 +34,12 @@ def verify(schedule: Schedule, target: Target) -> list[Fault]:
     return []
 
 
-def _opens(steps: tuple[Step, ...]) -> Iterator[Open]:
-    for step in steps:
-        if isinstance(step, Open):
-            yield step
-        elif isinstance(step, Loop):
-            yield from _opens(step.body)
-        elif isinstance(step, Branch):
-            yield from _opens(step.then + step.otherwise)
-
-
 def _ends(schedule: Schedule) -> Iterator[Fault]:
     """One producing and one consuming agent of each ring in use, and one copy of the first."""
     for ring in schedule.rings:
         found: dict[str, dict[str, Open]] = {"producer": {}, "consumer": {}}
         for agent in schedule.agents:
-            for step in _opens(agent.steps):
+            for step in opens(agent.steps):
                 if step.ring == ring.name:
                     found[step.side].setdefault(agent.name, step)
         for side, does in (("producer", "fills"), ("consumer", "takes")):
@@ -101,7 +91,7 @@ def _runs(schedule: Schedule) -> Iterator[Fault]:
 def _ends_of(schedule: Schedule) -> dict[str, Ends]:
     agents: dict[tuple[str, str], str] = {}
     for agent in schedule.agents:
-        for step in _opens(agent.steps):
+        for step in opens(agent.steps):
             agents[step.ring, step.side] = agent.name
     rings = [ring.name for ring in schedule.rings if (ring.name, "producer") in agents]
     return {name: Ends(agents[name, "producer"], agents[name, "consumer"]) for name in rings}

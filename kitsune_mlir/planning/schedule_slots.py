@@ -87,8 +87,19 @@ def events(agent: Agent, decided: Mapping[str, bool]) -> tuple[Node, ...]:
     return tuple(walk.nodes)
 
 
+def opens(steps: tuple[Step, ...]) -> Iterator[Open]:
+    """All that open slots, at any depth."""
+    for step in steps:
+        if isinstance(step, Open):
+            yield step
+        elif isinstance(step, Loop):
+            yield from opens(step.body)
+        elif isinstance(step, Branch):
+            yield from opens(step.then + step.otherwise)
+
+
 def conditions(steps: tuple[Step, ...]) -> Iterator[Branch]:
-    """All branches, of any depth."""
+    """All branches, at any depth."""
     for step in steps:
         if isinstance(step, Branch):
             yield step
@@ -257,7 +268,8 @@ class _Walk:
         if not any(_matters(step) for step in step.then + step.otherwise) and not step.results:
             return
         if step.condition is None:
-            raise Refused(step.place, "decides about rings by a value that agents may not know alike")
+            touched = _named(step.then + step.otherwise)
+            raise Refused(step.place, f"decides about {touched} by a value that agents may not know alike")
         taken = self.decided[step.condition]
         self.run(step.then if taken else step.otherwise)
         for yes, no, result in step.results:
@@ -273,7 +285,9 @@ class _Walk:
                 step = Loop(step.bounds, step.trips, step.body, _next(step.carried), step.place)
             self._bind([(c.result, c.init) for c in step.carried], step.place)
         elif step.bounds is None:
-            raise Refused(step.place, "touches rings in a loop whose trip count agents may not know alike")
+            raise Refused(
+                step.place, f"touches {_named(step.body)} in a loop whose trip count agents may not know alike"
+            )
         else:
             self._unknown_loop(step, step.bounds)
 
@@ -412,6 +426,12 @@ class _Walk:
         if not isinstance(sums, _Sums):
             raise Refused(place, "wants sums")
         return sums
+
+
+def _named(steps: tuple[Step, ...]) -> str:
+    """The rings whose slots are opened there, for people."""
+    names = sorted({step.ring for step in opens(steps)})
+    return f"ring {' and '.join(repr(name) for name in names)}" if names else "slots, tokens or sums"
 
 
 def _matters(step: Step) -> bool:
