@@ -10,9 +10,9 @@
           %d = "kitsune.copy"(%A, %s, %i, %k) {dims = array<i64: 0, 1>, engine = "tma"} : ...
           "kitsune.commit"(%s, %d) : (!slot, !kitsune.token) -> ()
 
-What is decided about a kernel stands here, and nothing that can be derived: no counts of arrivals or bytes, no parities,
-no fences, no numbers of outstanding products. A *slot* is opened once (`acquire`, `wait`) and closed once (`commit`,
-`release`) on every path; what closes it names the tokens of the asynchronous work that must end before.
+What is decided about a kernel stands here, and nothing that can be derived: no counts of arrivals or bytes, no
+parities, no fences, no numbers of outstanding products. A *slot* is opened once (`acquire`, `wait`) and closed once
+(`commit`, `release`) on every path; what closes it names the tokens of the asynchronous work that must end before.
 Bodies are linalg on tiles.
 """
 # No `from __future__ import annotations` here: the field declarations are read as raw annotations.
@@ -139,7 +139,8 @@ class AgentOp(Kitsune.Operation, name="agent", traits=[ir.NoTerminatorTrait]):
 
 class TilesOp(Kitsune.Operation, name="tiles"):
     """The tiles of a kernel's CTA, of a space of these extents cut into boxes of `tile` elements: number `lower`, then
-    every `step`-th below `upper`. Tiles are numbered row-major. The only source of trip counts that all agents share."""
+    every `step`-th below `upper`. Tiles are numbered row-major. The only source of trip counts that all agents
+    share."""
 
     extents: Sequence[ext.Operand[ir.IndexType]]
     lower: ext.Result[ir.IndexType]

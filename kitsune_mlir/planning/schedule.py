@@ -6,6 +6,7 @@ Values are numbers: a slot, a token or sums, whatever the IR calls so. Equal num
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -153,6 +154,12 @@ class Fault:
 
     def __str__(self) -> str:
         return f"{self.place.line}: {self.message}"
+
+
+def named(rings: Iterable[str]) -> str:
+    """Rings, for people."""
+    names = sorted(f"'{name}'" for name in set(rings))
+    return f"ring{'s' * (len(names) > 1)} {' and '.join(names)}" if names else "slots, tokens or sums"
 
 
 class Refused(Exception):

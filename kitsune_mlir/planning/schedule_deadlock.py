@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .schedule import Place, Refused, Ring, Side
+from .schedule import Place, Refused, Ring, Side, named
 from .schedule_slots import Event, Kind, Node, Turns
 
 SIDES: dict[Kind, Side] = {"acquire": "producer", "commit": "producer", "wait": "consumer", "release": "consumer"}
@@ -100,11 +100,11 @@ class _Shared:
                     continue
                 found[agent, i] = root = self.find((agent, i))
                 if (root, agent) in taken:
-                    both = ", ".join(sorted(f"'{name}'" for name in node.rings() | taken[root, agent].rings()))
+                    both = named(node.rings() | taken[root, agent].rings())
                     raise Refused(
                         node.place,
-                        f"and the loop at {taken[root, agent].place.line} are two loops of '{agent}' over rings {both} "
-                        "that another agent visits in one",
+                        f"and the loop at {taken[root, agent].place.line} are two loops of '{agent}' over {both}, "
+                        "which another agent visits in one",
                     )
                 taken[root, agent] = node
         return found
@@ -203,8 +203,7 @@ def _never(level: _Level, name: str, ring: Ring, ends: Ends, kind: Kind, i: int)
 
 def _vertex(agent: str, node: Node) -> _Vertex:
     if isinstance(node, Turns):
-        rings = ", ".join(f"'{name}'" for name in sorted(node.rings()))
-        return _Vertex(node.place, f"the loop at {node.place.line} over {rings}")
+        return _Vertex(node.place, f"the loop over {named(node.rings())} ({node.place.line})")
     return _Vertex(node.place, f"the {node.kind} of ring '{node.ring}' in '{agent}' ({node.place.line})")
 
 
@@ -236,8 +235,9 @@ def _check_cycles(vertices: dict[tuple[str, int], _Vertex], after: dict[tuple[st
         if before[0] != key[0] or key[0] != on[0]
     ]
     shown = ends or cycle
-    first, *others = (vertices[key].text for key in [*shown[:CYCLE_SHOWN], shown[0]])
-    chain = f"{first} waits for {', which waits for '.join(others)}"
+    texts = [vertices[key].text for key in shown[:CYCLE_SHOWN]]
+    back = "which waits for" if len(shown) <= CYCLE_SHOWN else f"and so on for {len(shown) - CYCLE_SHOWN} more, back to"
+    chain = f"{', which waits for '.join(texts)}, {back} {texts[0]}".replace(", which waits for", " waits for", 1)
     raise Refused(vertices[shown[0]].place, f"closes a cycle of waits: {chain}")
 
 

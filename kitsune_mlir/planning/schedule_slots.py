@@ -40,6 +40,7 @@ from .schedule import (
     Step,
     Sums,
     Value,
+    named,
 )
 
 MOST_STEPS = 200_000  # of one agent, its loops of constant bounds unrolled
@@ -268,7 +269,7 @@ class _Walk:
         if not any(_matters(step) for step in step.then + step.otherwise) and not step.results:
             return
         if step.condition is None:
-            touched = _named(step.then + step.otherwise)
+            touched = named(step.ring for step in opens(step.then + step.otherwise))
             raise Refused(step.place, f"decides about {touched} by a value that agents may not know alike")
         taken = self.decided[step.condition]
         self.run(step.then if taken else step.otherwise)
@@ -285,9 +286,8 @@ class _Walk:
                 step = Loop(step.bounds, step.trips, step.body, _next(step.carried), step.place)
             self._bind([(c.result, c.init) for c in step.carried], step.place)
         elif step.bounds is None:
-            raise Refused(
-                step.place, f"touches {_named(step.body)} in a loop whose trip count agents may not know alike"
-            )
+            touched = named(step.ring for step in opens(step.body))
+            raise Refused(step.place, f"touches {touched} in a loop whose trip count agents may not know alike")
         else:
             self._unknown_loop(step, step.bounds)
 
@@ -426,12 +426,6 @@ class _Walk:
         if not isinstance(sums, _Sums):
             raise Refused(place, "wants sums")
         return sums
-
-
-def _named(steps: tuple[Step, ...]) -> str:
-    """The rings whose slots are opened there, for people."""
-    names = sorted({step.ring for step in opens(steps)})
-    return f"ring {' and '.join(repr(name) for name in names)}" if names else "slots, tokens or sums"
 
 
 def _matters(step: Step) -> bool:

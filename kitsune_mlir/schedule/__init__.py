@@ -1,5 +1,5 @@
 """What can be done with a scheduled kernel (`dialects/schedule.py`) short of lowering it: run it in numpy."""
 
-from .interpret import ScheduleFault, run
+from .interpret import Program, ScheduleFault, run
 
-__all__ = ["ScheduleFault", "run"]
+__all__ = ["Program", "ScheduleFault", "run"]

@@ -7,6 +7,7 @@ settled. So what a schedule forgets to wait for is found as a fault (`rings.py`)
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ import numpy as np
 
 from kitsune_mlir.dialects import schedule as dialect
 from kitsune_mlir.errors import UserError
-from kitsune_mlir.mlir import ir, location, walk
+from kitsune_mlir.mlir import ir, location
 
 from . import numeric
 from .rings import Copy, Product, Ring, ScheduleFault, Slot, box, take_box
@@ -31,10 +32,8 @@ def run(
     seed: int = 0,
     shapes: Sequence[Sequence[int]] = (),
 ) -> list[np.ndarray]:
-    """The kernel's outputs, bf16 as float32. `arguments` are those of the function that the kernel stands in; `shapes`
-    the outputs' sizes, needed where they are not static. Raises ScheduleFault for what a schedule must not do."""
-    with np.errstate(all="ignore"):
-        return _Launch(kernel, arguments, ctas, random.Random(seed), shapes).run()
+    """Runs a kernel once; see `Program.run`."""
+    return Program(kernel).run(arguments, ctas, seed, shapes)
 
 
 @dataclass
@@ -45,7 +44,8 @@ class _Output:
 
 @dataclass(eq=False)
 class _Cta:
-    rings: dict[int, Ring]
+    rings: list[Ring]
+    outputs: list[_Output]
     copies: list[Copy] = field(default_factory=list)
     products: list[Product] = field(default_factory=list)
 
@@ -76,90 +76,53 @@ _Run = Iterator[bool]  # false: blocked
 _Step = Callable[[_Frame], _Run | None]
 
 
-class _Launch:
-    def __init__(
-        self,
-        kernel: dialect.KernelOp,
-        arguments: Sequence[Any],
-        ctas: int,
-        random_: random.Random,
-        shapes: Sequence[Sequence[int]],
-    ):
-        self.kernel, self.random = kernel, random_
-        self.outside: dict[int, Any] = {}
-        for value in kernel.inputs:
-            self._evaluate(value, list(arguments))
-        self.outputs = [self._output(op, shapes) for op in kernel.result_ops]
-        if len(self.outputs) < len({write.position for write in kernel.writes}):
-            raise UserError(f"kernel '{kernel.label}' writes outputs that no kitsune.result takes")
-        programs = {agent.label: self._block(agent.block) for agent in kernel.agents}
-        self.frames: list[tuple[_Frame, _Run]] = []
-        for number in range(ctas):
-            rings = {hash(op.operation.results[0]): Ring(op) for op in kernel.rings}
-            cta = _Cta(rings)
-            values = self.outside | rings | self._tiles(number, ctas)
-            for agent in kernel.agents:
-                for copy in range(agent.count):
-                    text = f"copy {copy} of '{agent.label}' in CTA {number}"
-                    own = values | {hash(agent.block.arguments[0]): copy}
-                    frame = _Frame(cta, agent.label, copy, agent.count, text, own)
-                    self.frames.append((frame, _go(programs[agent.label], frame)))
+class Program:
+    """A kernel that can be run many times."""
 
-    def run(self) -> list[np.ndarray]:
-        ready, blocked = list(self.frames), []
-        while ready:
-            i = self.random.randrange(len(ready))
-            going = next(ready[i][1], None)
-            if going:
-                self._some_work(ready[i][0].cta)
-                ready, blocked = ready + blocked, []
-                continue
-            ended = ready.pop(i)
-            if going is False:
-                blocked.append(ended)
-            if not ready and blocked:
-                self._land_or_fail(blocked)
-                ready, blocked = blocked, []
-        for cta in {id(frame.cta): frame.cta for frame, _ in self.frames}.values():
-            for ring in cta.rings.values():
-                ring.check_end()
-        for i, output in enumerate(self.outputs):
+    def __init__(self, kernel: dialect.KernelOp):
+        self.kernel = kernel
+        self._agents = [(agent, self._block(agent.block)) for agent in kernel.agents]
+        self._inputs = kernel.inputs
+        self._setup = [op.operation for op in kernel.block.operations if op.operation.name != "kitsune.agent"]
+        if len(kernel.result_ops) < len({write.position for write in kernel.writes}):
+            raise UserError(f"kernel '{kernel.label}' writes outputs that no kitsune.result takes")
+
+    def run(
+        self, arguments: Sequence[Any], ctas: int = 2, seed: int = 0, shapes: Sequence[Sequence[int]] = ()
+    ) -> list[np.ndarray]:
+        """The kernel's outputs, bf16 as float32. `arguments` are those of the function that the kernel stands in;
+        `shapes` the outputs' sizes, needed where they are not static. Raises ScheduleFault for what a schedule must not
+        do."""
+        with np.errstate(all="ignore"):
+            outside: dict[int, Any] = {}
+            for value in self._inputs:
+                self._evaluate(value, arguments, outside)
+            outputs = [self._output(op, shapes) for op in self.kernel.result_ops]
+            frames = [frame for number in range(ctas) for frame in self._cta(number, ctas, outside, outputs)]
+            _Launch(frames, random.Random(seed)).run()
+        for i, output in enumerate(outputs):
             if not output.written.all():
                 at = tuple(int(x) for x in np.argwhere(~output.written)[0])
-                line = location(self.kernel.operation.location)
-                raise ScheduleFault(f"{line}: kernel '{self.kernel.label}' never writes element {at} of output {i}")
-        return [output.data for output in self.outputs]
+                where = location(self.kernel.operation.location)
+                raise ScheduleFault(f"{where}: kernel '{self.kernel.label}' never writes element {at} of output {i}")
+        return [output.data for output in outputs]
 
-    def _some_work(self, cta: _Cta) -> None:
-        if cta.products and self.random.random() < READS:
-            cta.products.pop(self.random.randrange(len(cta.products))).finish()
-        if cta.copies and self.random.random() < LANDS:
-            cta.copies.pop(self.random.randrange(len(cta.copies))).land()
-
-    def _land_or_fail(self, blocked: list[tuple[_Frame, _Run]]) -> None:
-        """Nobody can go on: some copy lands, or all wait for ever."""
-        pending = [cta for cta in dict.fromkeys(frame.cta for frame, _ in blocked) if cta.copies]
-        if not pending:
-            raise ScheduleFault("deadlock: " + "; ".join(frame.at(frame.waits) for frame, _ in blocked))
-        copies = self.random.choice(pending).copies
-        copies.pop(self.random.randrange(len(copies))).land()
-
-    def _evaluate(self, value: ir.Value, arguments: list[Any]) -> Any:
+    def _evaluate(self, value: ir.Value, arguments: Sequence[Any], outside: dict[int, Any]) -> Any:
         """A value from around the kernel: an argument of its function, or computed from those."""
         key = hash(value)
-        if key in self.outside:
-            return self.outside[key]
+        if key in outside:
+            return outside[key]
         owner = value.owner
         if isinstance(owner, ir.Block):
             number = ir.BlockArgument(value).arg_number
             if number >= len(arguments):
                 raise UserError(f"kernel '{self.kernel.label}' wants argument {number} of its function")
-            self.outside[key] = numeric.from_array(arguments[number], value.type)
+            outside[key] = numeric.from_array(arguments[number], value.type)
         else:
-            operands = [self._evaluate(operand, arguments) for operand in owner.operation.operands]
-            for result, found in zip(owner.operation.results, numeric.compile_op(owner.operation)(operands)):
-                self.outside[hash(result)] = found
-        return self.outside[key]
+            op = owner.operation
+            operands = [self._evaluate(operand, arguments, outside) for operand in op.operands]
+            outside.update(zip(map(hash, op.results), numeric.compile_op(op)(operands), strict=True))
+        return outside[key]
 
     def _output(self, result: ir.OpView, shapes: Sequence[Sequence[int]]) -> _Output:
         type_ = ir.RankedTensorType(result.results[0].type)
@@ -171,12 +134,29 @@ class _Launch:
             raise UserError(f"kernel '{self.kernel.label}' has an output of open size; give the outputs' shapes")
         return _Output(numeric.empty(shape, numeric.element(type_)), np.zeros(shape, bool))
 
-    def _tiles(self, number: int, ctas: int) -> dict[int, int]:
-        (op,) = walk(self.kernel, "kitsune.tiles")
-        count = 1
-        for operand, size in zip(op.operands, op.opview.sizes, strict=True):
-            count *= -(-self.outside[hash(operand)] // size)
-        return dict(zip(map(hash, op.results), (number, count, ctas), strict=True))
+    def _cta(
+        self, number: int, ctas: int, outside: dict[int, Any], outputs: list[_Output]
+    ) -> Iterator[tuple[_Frame, _Run]]:
+        """The copies of all agents in a CTA, each with what it is to do."""
+        cta, values = _Cta([], outputs), dict(outside)
+        for op in self._setup:
+            operands = [values[hash(operand)] for operand in op.operands]
+            match op.name:
+                case "kitsune.alloc_ring":
+                    cta.rings.append(Ring(op.opview))
+                    found = [cta.rings[-1]]
+                case "kitsune.tiles":
+                    boxes = (-(-extent // size) for extent, size in zip(operands, op.opview.sizes, strict=True))
+                    found = [number, math.prod(boxes), ctas]
+                case _:
+                    found = numeric.compile_op(op)(operands)
+            values.update(zip(map(hash, op.results), found, strict=True))
+        for agent, block in self._agents:
+            for copy in range(agent.count):
+                text = f"copy {copy} of '{agent.label}' in CTA {number}"
+                own = values | {hash(agent.block.arguments[0]): copy}
+                frame = _Frame(cta, agent.label, copy, agent.count, text, own)
+                yield frame, _go(block, frame)
 
     def _block(self, block: ir.Block) -> tuple[list[_Step], list[int]]:
         """A block's steps, and what it yields."""
@@ -208,7 +188,7 @@ class _Launch:
             case "kitsune.read":
                 return _read(op, operands, results)
             case "kitsune.write":
-                return _write(op, where, operands, self.outputs)
+                return _write(op, where, operands)
         function = numeric.compile_op(op)
 
         def compute(frame: _Frame) -> None:
@@ -241,6 +221,46 @@ class _Launch:
             frame.values.update(zip(results, [frame.values[y] for y in taken[1]]))
 
         return branch
+
+
+class _Launch:
+    """Agents that run beside each other, and asynchronous work beside them."""
+
+    def __init__(self, frames: list[tuple[_Frame, _Run]], random_: random.Random):
+        self.frames, self.random = frames, random_
+
+    def run(self) -> None:
+        ready, blocked = list(self.frames), []
+        while ready:
+            i = self.random.randrange(len(ready))
+            going = next(ready[i][1], None)
+            if going:
+                self._some_work(ready[i][0].cta)
+                ready, blocked = ready + blocked, []
+                continue
+            ended = ready.pop(i)
+            if going is False:
+                blocked.append(ended)
+            if not ready and blocked:
+                self._land_or_fail(blocked)
+                ready, blocked = blocked, []
+        for cta in dict.fromkeys(frame.cta for frame, _ in self.frames):
+            for ring in cta.rings:
+                ring.check_end()
+
+    def _some_work(self, cta: _Cta) -> None:
+        if cta.products and self.random.random() < READS:
+            cta.products.pop(self.random.randrange(len(cta.products))).finish()
+        if cta.copies and self.random.random() < LANDS:
+            cta.copies.pop(self.random.randrange(len(cta.copies))).land()
+
+    def _land_or_fail(self, blocked: list[tuple[_Frame, _Run]]) -> None:
+        """Nobody can go on: some copy lands, or all wait for ever."""
+        pending = [cta for cta in dict.fromkeys(frame.cta for frame, _ in blocked) if cta.copies]
+        if not pending:
+            raise ScheduleFault("deadlock: " + "; ".join(frame.at(frame.waits) for frame, _ in blocked))
+        copies = self.random.choice(pending).copies
+        copies.pop(self.random.randrange(len(copies))).land()
 
 
 def _go(block: tuple[list[_Step], list[int]], frame: _Frame) -> _Run:
@@ -346,12 +366,12 @@ def _read(op: ir.Operation, operands: list[int], results: list[int]) -> _Step:
     return step
 
 
-def _write(op: ir.Operation, where: str, operands: list[int], outputs: list[_Output]) -> _Step:
+def _write(op: ir.Operation, where: str, operands: list[int]) -> _Step:
     dims, type_, index = op.opview.axes, ir.RankedTensorType(op.operands[0].type), op.opview.position
 
     def step(frame: _Frame) -> None:
         tile, *at = [frame.values[o] for o in operands]
-        output = outputs[index]
+        output = frame.cta.outputs[index]
         inside, own = box(output.data, at, dims, type_)
         part, done = output.data[inside], output.written[inside]
         others = [d for d in range(output.data.ndim) if d not in dims]

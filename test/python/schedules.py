@@ -10,7 +10,7 @@ from kitsune_mlir.dialects import schedule as dialect
 from kitsune_mlir.passes.schedule_events import Reading
 from kitsune_mlir.planning import schedule_proof, target
 from kitsune_mlir.planning.schedule import Refused
-from kitsune_mlir.schedule import ScheduleFault, run
+from kitsune_mlir.schedule import Program, ScheduleFault
 
 GPU = target.load("sm_90a")
 ROWS, WIDTH, DEPTH = 100, 48, 64
@@ -40,7 +40,7 @@ def proof(text):
 
 
 def operands(rows=ROWS, seed=0):
-    """A, B and bias of PRODUCT (a product with a bias and a relu), and what it should give. A and B hold small whole numbers: bf16 has those exactly."""
+    """A, B and bias of PRODUCT, relu(A B^T + bias), and what it should give: small whole numbers, which bf16 has."""
     random = np.random.default_rng(seed)
     a, b = (random.integers(-3, 4, (n, DEPTH)).astype(np.float32) for n in (rows, WIDTH))
     bias = random.integers(-3, 4, WIDTH).astype(np.float32)
@@ -50,11 +50,11 @@ def operands(rows=ROWS, seed=0):
 def faults(text, seeds=range(12), ctas=2, rows=ROWS):
     """What the interpreter finds wrong with a mutant of PRODUCT, one text for each seed that finds anything."""
     module, kernel = kernel_of(text)
-    found = []
+    program, found = Program(kernel), []
     arguments = operands(rows)[0]
     for seed in seeds:
         try:
-            run(kernel, arguments, ctas, seed, [(rows, WIDTH)])
+            program.run(arguments, ctas, seed, [(rows, WIDTH)])
         except ScheduleFault as fault:
             found.append(str(fault))
     return found

@@ -16,12 +16,7 @@ ACQUIRE_RIGHT = '%s1 = "kitsune.acquire"(%y) : (!y) -> !s'
 
 # What is replaced by what, what the proof says, and what the interpreter.
 MUTANTS = {
-    "release dropped": (
-        RELEASE,
-        "",
-        "before the one that was opened earlier",
-        "before one that was",
-    ),
+    "release dropped": (RELEASE, "", "before the one that was opened earlier", "deadlock.*ring 'left'"),
     "last release dropped": (
         LAST,
         "",
@@ -104,7 +99,7 @@ MUTANTS = {
     "trip counts by the copy's number": (
         "%r:4 = scf.for %k = %c16 to %c64",
         "%end = arith.addi %c, %c64 : index\n %r:4 = scf.for %k = %c16 to %end",
-        "ring 'left' and 'right' in a loop whose trip count",
+        "rings 'left' and 'right' in a loop whose trip count",
         "left with|deadlock|never closed|slot of ring",
     ),
 }
@@ -119,7 +114,7 @@ def test_a_mutant_is_refused_and_goes_wrong(name):
     assert re.search(refusal, refused) and re.match(r"-:\d+: ", refused), refused
     found = faults(mutant)
     assert found, "the interpreter finds nothing"
-    assert "ring '" in refused or "ring '" in found[0]
+    assert re.search("rings? '", refused)
     assert any(re.search(fault, text, re.S) for text in found), found[0]
     assert all(re.search(r"-:\d+", text) for text in found), found[0]
 
