@@ -184,21 +184,11 @@ def _waits(level: _Level, name: str, ring: Ring, ends: Ends) -> list[tuple[tuple
             if needed <= start + sum(1 for _, before in done if before < loops):
                 continue  # in a loop that its agent has left, in an earlier turn, or before the first one
             if needed > start + len(done):
-                raise _never(level, name, ring, ends, kind, i)
+                place = level.bodies[ends.of(kind)][i].place
+                raise Refused(place, f"waits for ring '{name}' more often than '{ends.of(answer)}' does its part")
             on = done[needed - start - 1][0]
             found.append(((ends.of(kind), i), (ends.of(answer), on)))
     return found
-
-
-def _never(level: _Level, name: str, ring: Ring, ends: Ends, kind: Kind, i: int) -> Refused:
-    place = level.bodies[ends.of(kind)][i].place
-    what = f"to fill ring '{name}'" if kind == "wait" else f"to drain ring '{name}' of {ring.slots} slots"
-    other = ends.of(ANSWERS[kind])
-    if level.loop is None:
-        return Refused(place, f"waits for '{other}' {what}, which it does not do often enough")
-    return Refused(
-        place, f"waits for '{other}' {what} in a later turn of the loop at {level.loop.place.line}, or behind it"
-    )
 
 
 def _vertex(agent: str, node: Node) -> _Vertex:
