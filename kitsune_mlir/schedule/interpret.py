@@ -120,7 +120,7 @@ class Program:
             outside[key] = numeric.from_array(arguments[number], value.type)
         else:
             op = owner.operation
-            operands = [self._evaluate(operand, arguments, outside) for operand in op.operands]
+            operands = [self._evaluate(operand, arguments, outside) for operand in numeric.operands_of(op)]
             outside.update(zip(map(hash, op.results), numeric.compile_op(op)(operands), strict=True))
         return outside[key]
 
@@ -140,7 +140,7 @@ class Program:
         """The copies of all agents in a CTA, each with what it is to do."""
         cta, values = _Cta([], outputs), dict(outside)
         for op in self._setup:
-            operands = [values[hash(operand)] for operand in op.operands]
+            operands = [values[hash(operand)] for operand in numeric.operands_of(op)]
             match op.name:
                 case "kitsune.alloc_ring":
                     cta.rings.append(Ring(op.opview))
@@ -189,7 +189,7 @@ class Program:
                 return _read(op, operands, results)
             case "kitsune.write":
                 return _write(op, where, operands)
-        function = numeric.compile_op(op)
+        function, operands = numeric.compile_op(op), [hash(v) for v in numeric.operands_of(op)]
 
         def compute(frame: _Frame) -> None:
             frame.values.update(zip(results, function([frame.values[o] for o in operands])))

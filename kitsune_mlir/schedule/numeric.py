@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from kitsune_mlir.dialects.captures import captures
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir, location
 
@@ -126,8 +127,13 @@ def from_array(array: Any, type_: ir.Type) -> Any:
     return rounded(np.asarray(array).astype(DTYPES[name]), name)
 
 
+def operands_of(op: ir.Operation) -> list[ir.Value]:
+    """What the function of an operation takes: its operands, then what its regions use of their surroundings."""
+    return [*op.operands, *(captures(op) if len(op.regions) else ())]
+
+
 def compile_op(op: ir.Operation) -> Function:
-    """The function of an operation without regions that wait. Raises UnsupportedError for one that is not known."""
+    """The function of an operation, of `operands_of` it. Raises UnsupportedError for one that is not known."""
     name = op.name
     if name in _SPECIAL:
         return _SPECIAL[name](op)
@@ -246,7 +252,8 @@ def _generic(op: ir.Operation) -> Function:
     maps = [ir.AffineMapAttr(map_).value for map_ in ir.ArrayAttr(op.attributes["indexing_maps"])]
     kinds = [str(kind) for kind in ir.ArrayAttr(op.attributes["iterator_types"])]
     reductions = [d for d, kind in enumerate(kinds) if "parallel" not in kind]
-    outputs, block = len(op.results), op.regions[0].blocks[0]
+    count, outputs, block = len(op.operands), len(op.results), op.regions[0].blocks[0]
+    outside = [hash(value) for value in captures(op)]
     arguments = [hash(argument) for argument in block.arguments]
     *inner, last = [inner.operation for inner in block.operations]
     steps = [(_index(step) if step.name == "linalg.index" else compile_op(step), step) for step in inner]
@@ -254,7 +261,8 @@ def _generic(op: ir.Operation) -> Function:
     yields = [hash(value) for value in last.operands]
     names = [element(result.type) for result in op.results]
 
-    def compute(xs: Sequence[Any]) -> Sequence[Any]:
+    def compute(all_: Sequence[Any]) -> Sequence[Any]:
+        xs, around = all_[:count], dict(zip(outside, all_[count:], strict=True))
         extents = _extents(maps, xs, len(kinds))
         results = [np.array(x) for x in xs[len(xs) - outputs :]]
         tensors = [*xs[: len(xs) - outputs], *results]
@@ -264,7 +272,7 @@ def _generic(op: ir.Operation) -> Function:
                 loops[d] = np.full([1] * len(extents), position)
             shape = np.broadcast_shapes(*(loop.shape for loop in loops)) if loops else ()
             places = [tuple(_expression(e, loops, len(loops)) for e in map_.results) for map_ in maps]
-            values: dict[int, Any] = {}
+            values = dict(around)
             for argument, tensor, place in zip(arguments, tensors, places, strict=True):
                 values[argument] = np.asarray(tensor)[place] if place else np.asarray(tensor)
             for run, operands, made in steps:
