@@ -7,7 +7,7 @@
         scf.for %t = %lo to %hi step %step {
           ...
           %s = "kitsune.acquire"(%x) : (!x) -> !slot
-          %d = "kitsune.copy"(%A, %s, %i, %k) {dims = array<i64: 0, 1>, engine = "tma"} : ...
+          %d = "kitsune.copy"(%s, %A, %i, %k) {dims = array<i64: 0, 1>, engine = "tma"} : ...
           "kitsune.commit"(%s, %d) : (!slot, !kitsune.token) -> ()
 
 What is decided about a kernel stands here, and nothing that can be derived: no counts of arrivals or bytes, no
@@ -43,6 +43,10 @@ class KernelOp(Kitsune.Operation, name="kernel", traits=[ir.NoTerminatorTrait]):
     @property
     def label(self) -> str:
         return string(self, "sym_name")
+
+    @property
+    def target(self) -> str | None:
+        return string(self, "target")
 
     @property
     def block(self) -> ir.Block:
@@ -135,7 +139,8 @@ class AgentOp(Kitsune.Operation, name="agent", traits=[ir.NoTerminatorTrait]):
 
 class TilesOp(Kitsune.Operation, name="tiles"):
     """The tiles of a kernel's CTA, of a space of these extents cut into boxes of `tile` elements: number `lower`, then
-    every `step`-th below `upper`. Tiles are numbered row-major. The only source of trip counts that agents share."""
+    every `step`-th below `upper`. Tiles are numbered row-major. The only source of trip counts that all agents
+    share."""
 
     extents: Sequence[ext.Operand[ir.IndexType]]
     lower: ext.Result[ir.IndexType]
@@ -315,6 +320,14 @@ class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
             return fail(self, f"multiplies tiles of one type and width, found {left} and {right}")
         if right.shape[0] != sums.shape[1] or left.shape[0] not in (sums.shape[0], sums.shape[0] * _copies(copies)):
             return fail(self, f"adds {left} times {right} to sums of {sums}, whose sizes differ")
+        if _copies(copies) > 1:
+            for value, wanted in (
+                (self.operands[1], "split" if left.shape[0] > sums.shape[0] else "all"),
+                (self.operands[2], "all"),
+            ):
+                ring = ring_of(value)
+                if ring is not None and ring.sharing != wanted:
+                    return fail(self, f"wants ring '{ring.label}' shared as \"{wanted}\" by the copies of its agent")
         return self.results[0].type == self.operands[0].type or fail(self, "gives sums of another type than it takes")
 
 
@@ -378,17 +391,21 @@ def kernels(module: Any) -> Iterator[KernelOp]:
         yield op.opview
 
 
-def ring_of(slot: ir.Value) -> AllocRingOp:
-    """The ring whose slot a value is; through the loops that carry it."""
+def ring_of(slot: ir.Value) -> AllocRingOp | None:
+    """The ring whose slot a value is; through the loops that carry it. None where it comes from something else."""
     while True:
         owner = slot.owner
         if isinstance(owner, ir.Block):  # carried by a loop: what it begins with
             loop = owner.owner
+            if loop.operation.name != "scf.for":
+                return None
             slot = loop.operands[3 + ir.BlockArgument(slot).arg_number - 1]
         elif owner.operation.name == "scf.for":
             slot = owner.operation.operands[3 + ir.OpResult(slot).result_number]
-        else:
+        elif owner.operation.name in (AcquireOp.OPERATION_NAME, WaitOp.OPERATION_NAME):
             return owner.operation.operands[0].owner.operation.opview
+        else:
+            return None
 
 
 def _inside(op: Any, name: str) -> bool:

@@ -19,6 +19,7 @@ from kitsune_mlir.planning import target as targets
 
 from .base import ModulePass
 from .kernel_call import built, call, declare
+from .verify_dataflow import VerifyDataflow
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class LowerSchedule(ModulePass):
 
     def run(self, module: ir.Module) -> None:
         target = targets.load(self.target)
+        VerifyDataflow(self.target).run(module)
         for kernel in schedule.kernels(module):
             with kernel.operation.location:
                 code, gpu_module = built(ScheduledKernel(kernel, target, self.wait_budget))

@@ -940,3 +940,404 @@ func.func @ring_without_depth(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
   }) {sym_name = "p"} : () -> !kitsune.outputs
   return
 }
+
+// -----
+
+// the schedule level
+func.func @kernel_without_agents(%A: tensor<64x64xbf16>, %m: index) {
+  // expected-error@+1 {{'kitsune.kernel' op has no kitsune.agent}}
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @kernel_without_tiles(%A: tensor<64x64xbf16>, %m: index) {
+  // expected-error@+1 {{'kitsune.kernel' op deals out its tiles by one kitsune.tiles}}
+  %p = "kitsune.kernel"() ({
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @kernel_of_two_rings_of_one_name(%A: tensor<64x64xbf16>, %m: index) {
+  // expected-error@+1 {{'kitsune.kernel' op has two rings called 'x'; names must be unique}}
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    %y = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @kernel_that_skips_an_output(%A: tensor<64x64xbf16>, %m: index) {
+  // expected-error@+1 {{'kitsune.kernel' op writes outputs [1]; wants each of 0 to n-1}}
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      "kitsune.write"(%A, %m, %m) {dims = array<i64: 0, 1>, index = 1 : i64} : (tensor<64x64xbf16>, index, index) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @result_that_no_kernel_writes(%A: tensor<64x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      "kitsune.write"(%A, %m, %m) {dims = array<i64: 0, 1>, index = 0 : i64} : (tensor<64x64xbf16>, index, index) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  // expected-error@+1 {{'kitsune.result' op takes output 1, which its kitsune.kernel does not write}}
+  %o = "kitsune.result"(%p) {index = 1 : i64} : (!kitsune.outputs) -> tensor<64x64xbf16>
+  return
+}
+
+// -----
+
+func.func @agent_without_kernel(%A: tensor<64x64xbf16>, %m: index) {
+  // expected-error@+1 {{'kitsune.agent' op stands in no kitsune.kernel}}
+  "kitsune.agent"() ({
+  ^bb0(%c: index):
+  }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  return
+}
+
+// -----
+
+func.func @agent_of_odd_registers(%A: tensor<64x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    // expected-error@+1 {{'kitsune.agent' op registers must be a multiple of 8 from 24 to 256, found 30}}
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+    }) {copies = 1, registers = 30, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @agent_without_its_copys_number(%A: tensor<64x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    // expected-error@+1 {{'kitsune.agent' op has one block argument, the number of the copy, of type index}}
+    "kitsune.agent"() ({
+    ^bb0:
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @tiles_of_too_many_extents(%A: tensor<64x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    // expected-error@+1 {{'kitsune.tiles' op tile has a size from 1 on for each extent, found [64, 64]}}
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64, 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @tiles_without_sizes(%A: tensor<64x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    // expected-error@+1 {{'kitsune.tiles' op has an attribute tile, an array of i64}}
+    %lo, %hi, %st = "kitsune.tiles"(%m) : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @ring_in_a_space_that_is_not(%A: tensor<64x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    // expected-error@+1 {{'kitsune.alloc_ring' op space must be one of smem, found "l1"}}
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "l1", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @ring_of_numbers(%A: tensor<64x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    // expected-error@+1 {{'kitsune.alloc_ring' op tile type must be a ranked tensor of known sizes, found bf16}}
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<bf16, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @ring_of_blocks(%A: tensor<64x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    // expected-error@+1 {{'kitsune.alloc_ring' op holds tiles of two dimensions in 1 slot or more, found !kitsune.ring<tensor<2x2x2xbf16>, 2 : i64>}}
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<2x2x2xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @slot_of_a_ring_from_elsewhere(%r: !kitsune.ring<tensor<64x64xbf16>, 2 : i64>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.acquire' op takes its operand straight from a kitsune.alloc_ring}}
+      %s = "kitsune.acquire"(%r) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @slot_of_another_type(%A: tensor<64x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.wait' op gives a slot of type !kitsune.slot<tensor<64x32xbf16>>, of a ring of type !kitsune.ring<tensor<64x64xbf16>, 2 : i64>}}
+      %s = "kitsune.wait"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x32xbf16>>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @slot_closed_twice(%A: tensor<64x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.wait"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      // expected-error@+1 {{'kitsune.release' op closes a slot that is closed elsewhere too}}
+      "kitsune.release"(%s) : (!kitsune.slot<tensor<64x64xbf16>>) -> ()
+      "kitsune.release"(%s) : (!kitsune.slot<tensor<64x64xbf16>>) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @copy_by_an_engine_that_is_not(%A: tensor<64x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      // expected-error@+1 {{'kitsune.copy' op engine must be one of tma, found "st"}}
+      %d = "kitsune.copy"(%s, %A, %m, %m) {dims = array<i64: 0, 1>, engine = "st"} : (!kitsune.slot<tensor<64x64xbf16>>, tensor<64x64xbf16>, index, index) -> !kitsune.token
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @copy_of_a_number(%A: bf16, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      // expected-error@+1 {{'kitsune.copy' op moves a box of a ranked tensor, found bf16 and tensor<64x64xbf16>}}
+      %d = "kitsune.copy"(%s, %A, %m, %m) {dims = array<i64: 0, 1>, engine = "tma"} : (!kitsune.slot<tensor<64x64xbf16>>, bf16, index, index) -> !kitsune.token
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @copy_along_one_dimension_twice(%A: tensor<64x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      // expected-error@+1 {{'kitsune.copy' op dims must name a dimension of tensor<64x64xbf16> for each of tensor<64x64xbf16>, found [1, 1]}}
+      %d = "kitsune.copy"(%s, %A, %m, %m) {dims = array<i64: 1, 1>, engine = "tma"} : (!kitsune.slot<tensor<64x64xbf16>>, tensor<64x64xbf16>, index, index) -> !kitsune.token
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @copy_from_too_few_offsets(%A: tensor<64x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      // expected-error@+1 {{'kitsune.copy' op has 1 offsets for the 2 dimensions of tensor<64x64xbf16>}}
+      %d = "kitsune.copy"(%s, %A, %m) {dims = array<i64: 0, 1>, engine = "tma"} : (!kitsune.slot<tensor<64x64xbf16>>, tensor<64x64xbf16>, index) -> !kitsune.token
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @copy_to_another_element_type(%A: tensor<64x64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      // expected-error@+1 {{'kitsune.copy' op moves elements of tensor<64x64xf32> as those of tensor<64x64xbf16>}}
+      %d = "kitsune.copy"(%s, %A, %m, %m) {dims = array<i64: 0, 1>, engine = "tma"} : (!kitsune.slot<tensor<64x64xbf16>>, tensor<64x64xf32>, index, index) -> !kitsune.token
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @sums_without_agent(%A: tensor<64x64xbf16>, %m: index) {
+  // expected-error@+1 {{'kitsune.sums' op stands in no kitsune.agent}}
+  %z = "kitsune.sums"() : () -> !kitsune.acc<tensor<64x64xf32>>
+  return
+}
+
+// -----
+
+func.func @product_without_agent(%a: !kitsune.acc<tensor<64x64xf32>>, %s: !kitsune.slot<tensor<64x64xbf16>>, %w: !kitsune.slot<tensor<64x32xbf16>>, %m: index) {
+  // expected-error@+1 {{'kitsune.product' op stands in no kitsune.agent}}
+  %v, %e = "kitsune.product"(%a, %s, %s) {engine = "wgmma"} : (!kitsune.acc<tensor<64x64xf32>>, !kitsune.slot<tensor<64x64xbf16>>, !kitsune.slot<tensor<64x64xbf16>>) -> (!kitsune.acc<tensor<64x64xf32>>, !kitsune.token)
+  return
+}
+
+// -----
+
+func.func @product_by_an_engine_that_is_not(%a: !kitsune.acc<tensor<64x64xf32>>, %s: !kitsune.slot<tensor<64x64xbf16>>, %w: !kitsune.slot<tensor<64x32xbf16>>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.product' op engine must be one of wgmma, found "mma"}}
+      %v, %e = "kitsune.product"(%a, %s, %s) {engine = "mma"} : (!kitsune.acc<tensor<64x64xf32>>, !kitsune.slot<tensor<64x64xbf16>>, !kitsune.slot<tensor<64x64xbf16>>) -> (!kitsune.acc<tensor<64x64xf32>>, !kitsune.token)
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @product_of_two_widths(%a: !kitsune.acc<tensor<64x64xf32>>, %s: !kitsune.slot<tensor<64x64xbf16>>, %w: !kitsune.slot<tensor<64x32xbf16>>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.product' op multiplies tiles of one type and width, found tensor<64x64xbf16> and tensor<64x32xbf16>}}
+      %v, %e = "kitsune.product"(%a, %s, %w) {engine = "wgmma"} : (!kitsune.acc<tensor<64x64xf32>>, !kitsune.slot<tensor<64x64xbf16>>, !kitsune.slot<tensor<64x32xbf16>>) -> (!kitsune.acc<tensor<64x64xf32>>, !kitsune.token)
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @product_to_sums_of_other_sizes(%a: !kitsune.acc<tensor<64x32xf32>>, %s: !kitsune.slot<tensor<64x64xbf16>>, %w: !kitsune.slot<tensor<64x32xbf16>>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.product' op adds tensor<64x64xbf16> times tensor<64x64xbf16> to sums of tensor<64x32xf32>, whose sizes differ}}
+      %v, %e = "kitsune.product"(%a, %s, %s) {engine = "wgmma"} : (!kitsune.acc<tensor<64x32xf32>>, !kitsune.slot<tensor<64x64xbf16>>, !kitsune.slot<tensor<64x64xbf16>>) -> (!kitsune.acc<tensor<64x32xf32>>, !kitsune.token)
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @product_that_sees_all_rows(%a: !kitsune.acc<tensor<32x64xf32>>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.wait"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      // expected-error@+1 {{'kitsune.product' op wants ring 'x' shared as "split" by the copies of its agent}}
+      %v, %e = "kitsune.product"(%a, %s, %s) {engine = "wgmma"} : (!kitsune.acc<tensor<32x64xf32>>, !kitsune.slot<tensor<64x64xbf16>>, !kitsune.slot<tensor<64x64xbf16>>) -> (!kitsune.acc<tensor<32x64xf32>>, !kitsune.token)
+    }) {copies = 2, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @product_of_other_sums(%a: !kitsune.acc<tensor<64x64xf32>>, %s: !kitsune.slot<tensor<64x64xbf16>>, %w: !kitsune.slot<tensor<64x32xbf16>>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.product' op gives sums of another type than it takes}}
+      %v, %e = "kitsune.product"(%a, %s, %s) {engine = "wgmma"} : (!kitsune.acc<tensor<64x64xf32>>, !kitsune.slot<tensor<64x64xbf16>>, !kitsune.slot<tensor<64x64xbf16>>) -> (!kitsune.acc<tensor<64x32xf32>>, !kitsune.token)
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @settled_as_another_type(%a: !kitsune.acc<tensor<64x64xf32>>, %s: !kitsune.slot<tensor<64x64xbf16>>, %w: !kitsune.slot<tensor<64x32xbf16>>, %m: index) {
+  // expected-error@+1 {{'kitsune.settle' op gives a tile of type tensor<64x32xf32>, its sums are !kitsune.acc<tensor<64x64xf32>>}}
+  %h = "kitsune.settle"(%a) : (!kitsune.acc<tensor<64x64xf32>>) -> tensor<64x32xf32>
+  return
+}
+
+// -----
+
+func.func @write_without_kernel(%A: tensor<64x64xbf16>, %m: index) {
+  // expected-error@+1 {{'kitsune.write' op stands in no kitsune.kernel}}
+  "kitsune.write"(%A, %m, %m) {dims = array<i64: 0, 1>, index = 0 : i64} : (tensor<64x64xbf16>, index, index) -> ()
+  return
+}

@@ -59,8 +59,54 @@ func.func @not_designed(%x: tensor<?x4xbf16>) -> tensor<?x4xbf16> {
   return %y : tensor<?x4xbf16>
 }
 
-// CHECK-LABEL: func.func private @types(!kitsune.ring<tensor<?x3x5xi8>, 7 : i64>, !kitsune.outputs)
-func.func private @types(!kitsune.ring<tensor<?x3x5xi8>, 7 : i64>, !kitsune.outputs)
+// CHECK-LABEL: func.func @every_operation_of_a_schedule
+func.func @every_operation_of_a_schedule(%a: tensor<64x64xbf16>, %b: tensor<64x64xf32>, %m: index) -> tensor<64x64xf32> {
+  // CHECK: %{{.*}} = "kitsune.kernel"() ({
+  %p = "kitsune.kernel"() ({
+    // CHECK: %{{.*}} = "kitsune.tiles"(%{{.*}}, %{{.*}}) {tile = array<i64: 64, 64>} : (index, index) -> (index, index, index)
+    %lower, %upper, %step = "kitsune.tiles"(%m, %m) {tile = array<i64: 64, 64>} : (index, index) -> (index, index, index)
+    // CHECK: %{{.*}} = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "left"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "left"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    // CHECK: "kitsune.agent"() ({
+    "kitsune.agent"() ({
+    ^bb0(%copy: index):
+      // CHECK: %{{.*}} = "kitsune.acquire"(%{{.*}}) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      // CHECK: %{{.*}} = "kitsune.copy"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {dims = array<i64: 0, 1>, engine = "tma"} : (!kitsune.slot<tensor<64x64xbf16>>, tensor<64x64xbf16>, index, index) -> !kitsune.token
+      %d = "kitsune.copy"(%s, %a, %m, %m) {dims = array<i64: 0, 1>, engine = "tma"} : (!kitsune.slot<tensor<64x64xbf16>>, tensor<64x64xbf16>, index, index) -> !kitsune.token
+      // CHECK: "kitsune.commit"(%{{.*}}, %{{.*}}) : (!kitsune.slot<tensor<64x64xbf16>>, !kitsune.token) -> ()
+      "kitsune.commit"(%s, %d) : (!kitsune.slot<tensor<64x64xbf16>>, !kitsune.token) -> ()
+    // CHECK: }) {copies = 1 : i64, registers = 40 : i64, sym_name = "load", warps = 1 : i64} : () -> ()
+    }) {copies = 1 : i64, registers = 40 : i64, sym_name = "load", warps = 1 : i64} : () -> ()
+    // CHECK: "kitsune.agent"() ({
+    "kitsune.agent"() ({
+    ^bb0(%copy: index):
+      // CHECK: %{{.*}} = "kitsune.wait"(%{{.*}}) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      %s = "kitsune.wait"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      // CHECK: %{{.*}} = "kitsune.sums"() : () -> !kitsune.acc<tensor<64x64xf32>>
+      %z = "kitsune.sums"() : () -> !kitsune.acc<tensor<64x64xf32>>
+      // CHECK: %{{.*}} = "kitsune.product"(%{{.*}}, %{{.*}}, %{{.*}}) {engine = "wgmma"} : (!kitsune.acc<tensor<64x64xf32>>, !kitsune.slot<tensor<64x64xbf16>>, !kitsune.slot<tensor<64x64xbf16>>) -> (!kitsune.acc<tensor<64x64xf32>>, !kitsune.token)
+      %u, %e = "kitsune.product"(%z, %s, %s) {engine = "wgmma"} : (!kitsune.acc<tensor<64x64xf32>>, !kitsune.slot<tensor<64x64xbf16>>, !kitsune.slot<tensor<64x64xbf16>>) -> (!kitsune.acc<tensor<64x64xf32>>, !kitsune.token)
+      // CHECK: %{{.*}} = "kitsune.settle"(%{{.*}}) : (!kitsune.acc<tensor<64x64xf32>>) -> tensor<64x64xf32>
+      %h = "kitsune.settle"(%u) : (!kitsune.acc<tensor<64x64xf32>>) -> tensor<64x64xf32>
+      // CHECK: "kitsune.release"(%{{.*}}, %{{.*}}) : (!kitsune.slot<tensor<64x64xbf16>>, !kitsune.token) -> ()
+      "kitsune.release"(%s, %e) : (!kitsune.slot<tensor<64x64xbf16>>, !kitsune.token) -> ()
+      // CHECK: %{{.*}} = "kitsune.read"(%{{.*}}, %{{.*}}, %{{.*}}) {dims = array<i64: 0, 1>} : (tensor<64x64xf32>, index, index) -> tensor<64x64xf32>
+      %r = "kitsune.read"(%b, %m, %m) {dims = array<i64: 0, 1>} : (tensor<64x64xf32>, index, index) -> tensor<64x64xf32>
+      %w = arith.addf %h, %r : tensor<64x64xf32>
+      // CHECK: "kitsune.write"(%{{.*}}, %{{.*}}, %{{.*}}) {dims = array<i64: 0, 1>, index = 0 : i64} : (tensor<64x64xf32>, index, index) -> ()
+      "kitsune.write"(%w, %m, %m) {dims = array<i64: 0, 1>, index = 0 : i64} : (tensor<64x64xf32>, index, index) -> ()
+    // CHECK: }) {copies = 1 : i64, registers = 232 : i64, sym_name = "math", warps = 4 : i64} : () -> ()
+    }) {copies = 1 : i64, registers = 232 : i64, sym_name = "math", warps = 4 : i64} : () -> ()
+  // CHECK: }) {predicted_us = 1.500000e+00 : f64, sym_name = "k", target = "sm_90a"} : () -> !kitsune.outputs
+  }) {predicted_us = 1.500000e+00 : f64, sym_name = "k", target = "sm_90a"} : () -> !kitsune.outputs
+  // CHECK: %{{.*}} = "kitsune.result"(%{{.*}}) {index = 0 : i64} : (!kitsune.outputs) -> tensor<64x64xf32>
+  %y = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<64x64xf32>
+  return %y : tensor<64x64xf32>
+}
+
+// CHECK-LABEL: func.func private @types(!kitsune.ring<tensor<?x3x5xi8>, 7 : i64>, !kitsune.outputs, !kitsune.slot<tensor<2x3xf32>>, !kitsune.acc<f32>, !kitsune.token)
+func.func private @types(!kitsune.ring<tensor<?x3x5xi8>, 7 : i64>, !kitsune.outputs, !kitsune.slot<tensor<2x3xf32>>, !kitsune.acc<f32>, !kitsune.token)
 
 // LOC-DAG: #[[QUEUE]] = loc("model.py":12:3)
 // LOC-DAG: #[[FORWARD:loc[0-9]*]] = loc("model.py":20:1)

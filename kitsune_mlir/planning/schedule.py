@@ -1,0 +1,171 @@
+"""A scheduled kernel as plain data: rings, and agents whose bodies are trees of ring events. What the proof reasons
+about. No MLIR.
+
+Values are numbers: a slot, a token or sums, whatever the IR calls so. Equal numbers are one value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Value: TypeAlias = int
+Side: TypeAlias = Literal["producer", "consumer"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a step stands: which operation of the kernel it is, and the model's line."""
+
+    op: int = 0
+    line: str = "unknown location"
+
+
+@dataclass(frozen=True)
+class Ring:
+    name: str
+    slots: int
+    slot_bytes: int = 0
+    place: Place = Place()
+
+
+@dataclass(frozen=True)
+class Open:
+    """`acquire` (the producer's) or `wait` (a consumer's): the next slot of a ring."""
+
+    ring: str
+    side: Side
+    slot: Value
+    place: Place = Place()
+
+
+@dataclass(frozen=True)
+class Close:
+    """`commit` or `release`: the slot is given on once the work of these tokens is done."""
+
+    side: Side
+    slot: Value
+    tokens: tuple[Value, ...] = ()
+    place: Place = Place()
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Begins to write a slot."""
+
+    slot: Value
+    token: Value
+    place: Place = Place()
+
+
+@dataclass(frozen=True)
+class Sums:
+    """New sums, in which no product is in flight."""
+
+    sums: Value
+    place: Place = Place()
+
+
+@dataclass(frozen=True)
+class Product:
+    """Begins to read slots, and to add to sums; `total` is the sums with it in flight."""
+
+    sums: Value
+    slots: tuple[Value, ...]
+    total: Value
+    token: Value
+    place: Place = Place()
+
+
+@dataclass(frozen=True)
+class Settle:
+    """Waits for all products of the sums."""
+
+    sums: Value
+    place: Place = Place()
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A slot, a token or sums that a loop takes round: what it begins with, its name in a turn, what the turn gives the
+    next one, and what is left behind the loop."""
+
+    init: Value
+    argument: Value
+    yielded: Value
+    result: Value
+
+
+@dataclass(frozen=True)
+class Loop:
+    """`bounds` is a text that is equal for two loops only if they have equally many turns, in the same turn of the
+    loops around them, whenever the kernel runs; None if agents cannot know that. `trips` is the number of turns where
+    it is a constant."""
+
+    bounds: str | None
+    trips: int | None
+    body: tuple[Step, ...]
+    carried: tuple[Carried, ...] = ()
+    place: Place = Place()
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One of two bodies. `condition` is a text that is equal for two branches only if they decide alike, everywhere and
+    in every turn; None if that is not known. `results` are slots, tokens or sums: from either body, and their name
+    behind."""
+
+    condition: str | None
+    then: tuple[Step, ...]
+    otherwise: tuple[Step, ...] = ()
+    results: tuple[tuple[Value, Value, Value], ...] = ()
+    place: Place = Place()
+
+
+Step: TypeAlias = Open | Close | Copy | Sums | Product | Settle | Loop | Branch
+
+
+@dataclass(frozen=True)
+class Agent:
+    """`copies` times `warps` warps that all run the same steps."""
+
+    name: str
+    steps: tuple[Step, ...]
+    copies: int = 1
+    warps: int = 1
+    registers: int = 24
+    place: Place = Place()
+
+
+@dataclass(frozen=True)
+class Schedule:
+    name: str
+    rings: tuple[Ring, ...]
+    agents: tuple[Agent, ...]
+    place: Place = Place()
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why a schedule must not be launched: at which operation, and in a sentence whose subject is that operation."""
+
+    place: Place
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.place.line}: {self.message}"
+
+
+def named(rings: Iterable[str]) -> str:
+    """Rings, for people."""
+    names = sorted(f"'{name}'" for name in set(rings))
+    return f"ring{'s' * (len(names) > 1)} {' and '.join(names)}" if names else "slots, tokens or sums"
+
+
+class Refused(Exception):
+    """Ends a part of the proof at its first fault."""
+
+    def __init__(self, place: Place, message: str):
+        self.fault = Fault(place, message)
+        super().__init__(str(self.fault))

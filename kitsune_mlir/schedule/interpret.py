@@ -1,0 +1,384 @@
+"""Runs a scheduled kernel in numpy: every copy of every agent of every CTA a coroutine, in random order.
+
+Asynchronous work is done at a random later time, but no later than somebody waits for it: a slot is full only after the
+copies into it have landed, and a product reads its slots at the latest when a release takes its token or its sums are
+settled. So what a schedule forgets to wait for is found as a fault (`rings.py`) or as wrong numbers.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from kitsune_mlir.dialects import schedule as dialect
+from kitsune_mlir.errors import UserError
+from kitsune_mlir.mlir import ir, location
+
+from . import numeric
+from .rings import Copy, Product, Ring, ScheduleFault, Slot, box, take_box
+
+LANDS, READS = 0.3, 0.2  # how likely a pending copy lands, a pending product is done, at each step of an agent
+
+
+def run(
+    kernel: dialect.KernelOp,
+    arguments: Sequence[Any],
+    ctas: int = 2,
+    seed: int = 0,
+    shapes: Sequence[Sequence[int]] = (),
+) -> list[np.ndarray]:
+    """Runs a kernel once; see `Program.run`."""
+    return Program(kernel).run(arguments, ctas, seed, shapes)
+
+
+@dataclass
+class _Output:
+    data: np.ndarray
+    written: np.ndarray
+
+
+@dataclass(eq=False)
+class _Cta:
+    rings: list[Ring]
+    outputs: list[_Output]
+    copies: list[Copy] = field(default_factory=list)
+    products: list[Product] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class _Sums:
+    shape: tuple[int, ...]
+    last: Product | None = None
+
+
+@dataclass(eq=False)
+class _Frame:
+    """A copy of an agent in a CTA."""
+
+    cta: _Cta
+    agent: str
+    number: int
+    copies: int
+    text: str
+    values: dict[int, Any]
+    waits: str = ""
+
+    def at(self, where: str) -> str:
+        return f"{where}: {self.text}"
+
+
+_Run = Iterator[bool]  # false: blocked
+_Step = Callable[[_Frame], _Run | None]
+
+
+class Program:
+    """A kernel that can be run many times."""
+
+    def __init__(self, kernel: dialect.KernelOp):
+        self.kernel = kernel
+        self._agents = [(agent, self._block(agent.block)) for agent in kernel.agents]
+        self._inputs = kernel.inputs
+        self._setup = [op.operation for op in kernel.block.operations if op.operation.name != "kitsune.agent"]
+        if len(kernel.result_ops) < len({write.position for write in kernel.writes}):
+            raise UserError(f"kernel '{kernel.label}' writes outputs that no kitsune.result takes")
+
+    def run(
+        self, arguments: Sequence[Any], ctas: int = 2, seed: int = 0, shapes: Sequence[Sequence[int]] = ()
+    ) -> list[np.ndarray]:
+        """The kernel's outputs, bf16 as float32. `arguments` are those of the function that the kernel stands in;
+        `shapes` the outputs' sizes, needed where they are not static. Raises ScheduleFault for what a schedule must not
+        do."""
+        with np.errstate(all="ignore"):
+            outside: dict[int, Any] = {}
+            for value in self._inputs:
+                self._evaluate(value, arguments, outside)
+            outputs = [self._output(op, shapes) for op in self.kernel.result_ops]
+            frames = [frame for number in range(ctas) for frame in self._cta(number, ctas, outside, outputs)]
+            _Launch(frames, random.Random(seed)).run()
+        for i, output in enumerate(outputs):
+            if not output.written.all():
+                at = tuple(int(x) for x in np.argwhere(~output.written)[0])
+                where = location(self.kernel.operation.location)
+                raise ScheduleFault(f"{where}: kernel '{self.kernel.label}' never writes element {at} of output {i}")
+        return [output.data for output in outputs]
+
+    def _evaluate(self, value: ir.Value, arguments: Sequence[Any], outside: dict[int, Any]) -> Any:
+        """A value from around the kernel: an argument of its function, or computed from those."""
+        key = hash(value)
+        if key in outside:
+            return outside[key]
+        owner = value.owner
+        if isinstance(owner, ir.Block):
+            number = ir.BlockArgument(value).arg_number
+            if number >= len(arguments):
+                raise UserError(f"kernel '{self.kernel.label}' wants argument {number} of its function")
+            outside[key] = numeric.from_array(arguments[number], value.type)
+        else:
+            op = owner.operation
+            operands = [self._evaluate(operand, arguments, outside) for operand in numeric.operands_of(op)]
+            outside.update(zip(map(hash, op.results), numeric.compile_op(op)(operands), strict=True))
+        return outside[key]
+
+    def _output(self, result: ir.OpView, shapes: Sequence[Sequence[int]]) -> _Output:
+        type_ = ir.RankedTensorType(result.results[0].type)
+        if shapes:
+            shape = list(shapes[result.position])
+        elif type_.has_static_shape:
+            shape = list(type_.shape)
+        else:
+            raise UserError(f"kernel '{self.kernel.label}' has an output of open size; give the outputs' shapes")
+        return _Output(numeric.empty(shape, numeric.element(type_)), np.zeros(shape, bool))
+
+    def _cta(
+        self, number: int, ctas: int, outside: dict[int, Any], outputs: list[_Output]
+    ) -> Iterator[tuple[_Frame, _Run]]:
+        """The copies of all agents in a CTA, each with what it is to do."""
+        cta, values = _Cta([], outputs), dict(outside)
+        for op in self._setup:
+            operands = [values[hash(operand)] for operand in numeric.operands_of(op)]
+            match op.name:
+                case "kitsune.alloc_ring":
+                    cta.rings.append(Ring(op.opview))
+                    found = [cta.rings[-1]]
+                case "kitsune.tiles":
+                    boxes = (-(-extent // size) for extent, size in zip(operands, op.opview.sizes, strict=True))
+                    found = [number, math.prod(boxes), ctas]
+                case _:
+                    found = numeric.compile_op(op)(operands)
+            values.update(zip(map(hash, op.results), found, strict=True))
+        for agent, block in self._agents:
+            for copy in range(agent.count):
+                text = f"copy {copy} of '{agent.label}' in CTA {number}"
+                own = values | {hash(agent.block.arguments[0]): copy}
+                frame = _Frame(cta, agent.label, copy, agent.count, text, own)
+                yield frame, _go(block, frame)
+
+    def _block(self, block: ir.Block) -> tuple[list[_Step], list[int]]:
+        """A block's steps, and what it yields."""
+        ops = [op.operation for op in block.operations]
+        yields = [hash(v) for v in ops.pop().operands] if ops and ops[-1].name == "scf.yield" else []
+        return [self._step(op) for op in ops], yields
+
+    def _step(self, op: ir.Operation) -> _Step:
+        operands, results = [hash(v) for v in op.operands], [hash(v) for v in op.results]
+        where = location(op.location)
+        match op.name:
+            case "scf.for":
+                return self._for(op, operands, results)
+            case "scf.if":
+                return self._if(op, operands, results)
+            case "kitsune.acquire" | "kitsune.wait":
+                return _open(op.name, where, operands[0], results[0])
+            case "kitsune.commit" | "kitsune.release":
+                return _close(op.name, where, operands)
+            case "kitsune.copy":
+                return _copy(op, where, operands, results)
+            case "kitsune.sums":
+                shape = tuple(ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value).shape)
+                return lambda frame: frame.values.update({results[0]: _Sums(shape)})
+            case "kitsune.product":
+                return _product(where, operands, results)
+            case "kitsune.settle":
+                return _settle(op, operands, results)
+            case "kitsune.read":
+                return _read(op, operands, results)
+            case "kitsune.write":
+                return _write(op, where, operands)
+        function, operands = numeric.compile_op(op), [hash(v) for v in numeric.operands_of(op)]
+
+        def compute(frame: _Frame) -> None:
+            frame.values.update(zip(results, function([frame.values[o] for o in operands])))
+
+        return compute
+
+    def _for(self, op: ir.Operation, operands: list[int], results: list[int]) -> _Step:
+        block = op.regions[0].blocks[0]
+        body, (turn, *arguments) = self._block(block), [hash(argument) for argument in block.arguments]
+
+        def loop(frame: _Frame) -> _Run:
+            values = frame.values
+            lower, upper, step, *carried = [values[o] for o in operands]
+            for i in range(lower, upper, step):
+                values.update(zip(arguments, carried, strict=True))
+                values[turn] = i
+                yield from _go(body, frame)
+                carried = [values[y] for y in body[1]]
+            values.update(zip(results, carried))
+
+        return loop
+
+    def _if(self, op: ir.Operation, operands: list[int], results: list[int]) -> _Step:
+        blocks = [self._block(region.blocks[0]) if len(region.blocks) else ([], []) for region in op.regions]
+
+        def branch(frame: _Frame) -> _Run:
+            taken = blocks[0 if frame.values[operands[0]] else 1]
+            yield from _go(taken, frame)
+            frame.values.update(zip(results, [frame.values[y] for y in taken[1]]))
+
+        return branch
+
+
+class _Launch:
+    """Agents that run beside each other, and asynchronous work beside them."""
+
+    def __init__(self, frames: list[tuple[_Frame, _Run]], random_: random.Random):
+        self.frames, self.random = frames, random_
+
+    def run(self) -> None:
+        ready, blocked = list(self.frames), []
+        while ready:
+            i = self.random.randrange(len(ready))
+            going = next(ready[i][1], None)
+            if going:
+                self._some_work(ready[i][0].cta)
+                ready, blocked = ready + blocked, []
+                continue
+            ended = ready.pop(i)
+            if going is False:
+                blocked.append(ended)
+            if not ready and blocked:
+                self._land_or_fail(blocked)
+                ready, blocked = blocked, []
+        for cta in dict.fromkeys(frame.cta for frame, _ in self.frames):
+            for ring in cta.rings:
+                ring.check_end()
+
+    def _some_work(self, cta: _Cta) -> None:
+        if cta.products and self.random.random() < READS:
+            cta.products.pop(self.random.randrange(len(cta.products))).finish()
+        if cta.copies and self.random.random() < LANDS:
+            cta.copies.pop(self.random.randrange(len(cta.copies))).land()
+
+    def _land_or_fail(self, blocked: list[tuple[_Frame, _Run]]) -> None:
+        """Nobody can go on: some copy lands, or all wait for ever."""
+        pending = [cta for cta in dict.fromkeys(frame.cta for frame, _ in blocked) if cta.copies]
+        if not pending:
+            raise ScheduleFault("deadlock: " + "; ".join(frame.at(frame.waits) for frame, _ in blocked))
+        copies = self.random.choice(pending).copies
+        copies.pop(self.random.randrange(len(copies))).land()
+
+
+def _go(block: tuple[list[_Step], list[int]], frame: _Frame) -> _Run:
+    for step in block[0]:
+        waiting = step(frame)
+        if waiting is not None:
+            yield from waiting
+
+
+def _open(name: str, where: str, ring: int, slot: int) -> _Step:
+    side = "producer" if name == "kitsune.acquire" else "consumer"
+    what = "an empty" if side == "producer" else "a full"
+
+    def step(frame: _Frame) -> _Run:
+        found: Ring = frame.values[ring]
+        found.claim(side, frame.agent, frame.copies, frame.at(where))
+        while not found.may_open(side, frame.number):
+            frame.waits = f"{where}: waits for {what} slot of ring '{found.name}'"
+            yield False
+        frame.waits = ""
+        frame.values[slot] = found.take(side, frame.number, frame.at(where))
+        yield True
+
+    return step
+
+
+def _close(name: str, where: str, operands: list[int]) -> _Step:
+    def step(frame: _Frame) -> _Run:
+        slot, *tokens = [frame.values[o] for o in operands]
+        close = slot.ring.commit if name == "kitsune.commit" else slot.ring.release
+        close(slot, tokens, frame.at(where))
+        yield True
+
+    return step
+
+
+def _copy(op: ir.Operation, where: str, operands: list[int], results: list[int]) -> _Step:
+    dims = op.opview.axes
+    tile = ir.RankedTensorType(ir.TypeAttr(op.operands[0].type.elem).value)
+
+    def step(frame: _Frame) -> None:
+        slot, source, *at = [frame.values[o] for o in operands]
+        slot.check_open(frame.at(where), "producer")
+        copy = Copy(slot, take_box(source, at, dims, tile, 0.0))
+        slot.writers.append(copy)
+        frame.cta.copies.append(copy)
+        frame.values[results[0]] = copy
+
+    return step
+
+
+def _product(where: str, operands: list[int], results: list[int]) -> _Step:
+    def step(frame: _Frame) -> _Run:
+        sums, left, right = [frame.values[o] for o in operands]
+        for slot in (left, right):
+            slot.check_open(frame.at(where), "consumer")
+        rows = _seen(left, frame)
+        if rows.stop - rows.start != sums.shape[0] or _seen(right, frame) != slice(0, len(right.buffer)):
+            raise ScheduleFault(
+                f"{frame.at(where)} multiplies slots of rings '{left.ring.name}' and '{right.ring.name}', of which its "
+                "copy sees other rows than its sums have"
+            )
+        product = Product(sums.last, left, right, rows, frame.at(where))
+        for slot in dict.fromkeys((left, right)):
+            slot.readers.append(product)
+        frame.cta.products.append(product)
+        frame.values[results[0]], frame.values[results[1]] = _Sums(sums.shape, product), product
+        yield True
+
+    return step
+
+
+def _seen(slot: Slot, frame: _Frame) -> slice:
+    """The rows of a slot that a copy of the consuming agent sees."""
+    rows = len(slot.buffer)
+    if slot.ring.sharing != "split":
+        return slice(0, rows)
+    return slice(frame.number * rows // frame.copies, (frame.number + 1) * rows // frame.copies)
+
+
+def _settle(op: ir.Operation, operands: list[int], results: list[int]) -> _Step:
+    name = numeric.element(op.results[0].type)
+
+    def step(frame: _Frame) -> None:
+        sums: _Sums = frame.values[operands[0]]
+        if sums.last is None:
+            found = np.zeros(sums.shape)
+        else:
+            sums.last.settle()
+            found = sums.last.value
+        frame.values[results[0]] = numeric.rounded(found, name)
+
+    return step
+
+
+def _read(op: ir.Operation, operands: list[int], results: list[int]) -> _Step:
+    dims, tile = op.opview.axes, ir.RankedTensorType(op.results[0].type)
+
+    def step(frame: _Frame) -> None:
+        source, *at = [frame.values[o] for o in operands]
+        frame.values[results[0]] = take_box(source, at, dims, tile, np.nan)
+
+    return step
+
+
+def _write(op: ir.Operation, where: str, operands: list[int]) -> _Step:
+    dims, type_, index = op.opview.axes, ir.RankedTensorType(op.operands[0].type), op.opview.position
+
+    def step(frame: _Frame) -> None:
+        tile, *at = [frame.values[o] for o in operands]
+        output = frame.cta.outputs[index]
+        inside, own = box(output.data, at, dims, type_)
+        part, done = output.data[inside], output.written[inside]
+        others = [d for d in range(output.data.ndim) if d not in dims]
+        order = [*others, *dims]
+        new = tile[own].reshape([part.shape[d] for d in order]).transpose(np.argsort(order))
+        if (done & ~((part == new) | (np.isnan(part) & np.isnan(new)))).any():
+            raise ScheduleFault(f"{frame.at(where)} writes elements of output {index} again, with other values")
+        output.data[inside], output.written[inside] = new, True
+
+    return step

@@ -1,0 +1,208 @@
+"""Rings, and the asynchronous work on their slots, as the interpreter has them: with full numbers in place of parities,
+and what is asked of whoever touches a slot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kitsune_mlir.dialects import schedule as dialect
+from kitsune_mlir.mlir import ir, location
+
+from . import numeric
+
+
+class ScheduleFault(Exception):
+    """A schedule did what no kernel may do. The message names the ring, the agent and the operation's line."""
+
+
+@dataclass(eq=False)
+class Copy:
+    """A copy into a slot, which lands some time."""
+
+    slot: Slot
+    box: np.ndarray
+    landed: bool = False
+
+    def land(self) -> None:
+        if self.landed:
+            return
+        self.landed = True
+        self.slot.buffer[...] = self.box
+        self.slot.ring.fill(self.slot)
+
+
+@dataclass(eq=False)
+class Product:
+    """A product, which reads its slots some time; `value` is what the sums then are."""
+
+    before: Product | None
+    left: Slot
+    right: Slot
+    rows: slice
+    where: str
+    value: np.ndarray | None = None
+    settled: bool = False
+
+    def finish(self) -> None:
+        """Products of the same sums are done in order."""
+        pending: list[Product] = []
+        now: Product | None = self
+        while now is not None and now.value is None:
+            pending.append(now)
+            now = now.before
+        for product in reversed(pending):
+            terms = [slot.read(product.where).astype(np.float64) for slot in (product.left, product.right)]
+            value = terms[0][product.rows] @ terms[1].T
+            product.value = value if product.before is None else value + product.before.value
+
+    def settle(self) -> None:
+        """Waits for this product and those before it."""
+        self.finish()
+        now: Product | None = self
+        while now is not None and not now.settled:
+            now.settled, now = True, now.before
+
+
+@dataclass(eq=False)
+class Slot:
+    """A slot as one copy of an agent has opened it."""
+
+    ring: Ring
+    side: str
+    number: int
+    copy: int
+    where: str  # it was opened
+    closed: str = ""  # where
+    committed: bool = False
+    writers: list[Copy] = field(default_factory=list)
+    after: list[Copy] = field(default_factory=list)
+    readers: list[Product] = field(default_factory=list)
+
+    @property
+    def buffer(self) -> np.ndarray:
+        return self.ring.data[self.number % self.ring.depth]
+
+    def check_open(self, where: str, side: str) -> None:
+        if self.closed:
+            raise ScheduleFault(f"{where} uses a slot of ring '{self.ring.name}' that was closed at {self.closed}")
+        if self.side != side:
+            does = "writes to" if side == "producer" else "reads"
+            raise ScheduleFault(f"{where} {does} a slot of ring '{self.ring.name}' that it opened as {self.side}")
+
+    def read(self, where: str) -> np.ndarray:
+        if self.closed:
+            raise ScheduleFault(f"{where} reads a slot of ring '{self.ring.name}' after its close at {self.closed}")
+        if self.number % self.ring.depth not in self.ring.written:
+            raise ScheduleFault(f"{where} reads a slot of ring '{self.ring.name}' that was never filled")
+        return self.buffer
+
+
+class Ring:
+    """A ring in the shared memory of one CTA."""
+
+    def __init__(self, op: dialect.AllocRingOp):
+        self.name, self.depth, self.sharing = op.label, op.slots, op.sharing
+        self.where = location(op.operation.location)
+        shape, self.element = list(op.tile.shape), numeric.element(op.tile)
+        self.data = [numeric.empty(shape, self.element) for _ in range(self.depth)]
+        self.written: set[int] = set()  # buffers that a copy has landed in since they were acquired
+        self.owners: dict[str, str] = {}  # side -> agent
+        self.full: set[int] = set()
+        self.opened = {"producer": [0], "consumer": [0]}  # by copy
+        self.closed = {"producer": [0], "consumer": [0]}
+        self.open: list[Slot] = []
+
+    def claim(self, side: str, agent: str, copies: int, where: str) -> None:
+        """One agent stands at each side, a producer in one copy."""
+        if side not in self.owners:
+            self.owners[side] = agent
+            if side == "consumer":
+                self.opened[side], self.closed[side] = [0] * copies, [0] * copies
+        if self.owners[side] != agent or (side == "producer" and copies > 1):
+            other = f"agent '{self.owners[side]}'" if self.owners[side] != agent else f"its {copies} copies"
+            raise ScheduleFault(f"{where} opens a slot of ring '{self.name}' as {side}, as does {other}")
+
+    def may_open(self, side: str, copy: int) -> bool:
+        number = self.opened[side][copy]
+        return number in self.full if side == "consumer" else number - self.depth < min(self.closed["consumer"])
+
+    def take(self, side: str, copy: int, where: str) -> Slot:
+        slot = Slot(self, side, self.opened[side][copy], copy, where)
+        self.opened[side][copy] += 1
+        self.open.append(slot)
+        if side == "producer":
+            self.written.discard(slot.number % self.depth)
+            slot.buffer[...] = numeric.empty((), self.element)
+        return slot
+
+    def close(self, slot: Slot, side: str, where: str) -> None:
+        if slot.closed:
+            raise ScheduleFault(f"{where} closes a slot of ring '{self.name}' that was closed at {slot.closed}")
+        if slot.side != side:
+            raise ScheduleFault(f"{where} closes as {side} a slot of ring '{self.name}' that it opened as {slot.side}")
+        if slot.number != self.closed[side][slot.copy]:
+            raise ScheduleFault(f"{where} closes a slot of ring '{self.name}' before one that was opened earlier")
+        slot.closed = where
+        self.closed[side][slot.copy] += 1
+        self.open.remove(slot)
+
+    def commit(self, slot: Slot, tokens: list[Copy | Product], where: str) -> None:
+        if any(token not in slot.writers for token in tokens):
+            raise ScheduleFault(f"{where} commits a slot of ring '{self.name}' with the token of other work")
+        if any(writer not in tokens for writer in slot.writers):
+            raise ScheduleFault(f"{where} commits a slot of ring '{self.name}' without the token of a copy into it")
+        self.close(slot, "producer", where)
+        slot.committed, slot.after = True, [token for token in tokens if isinstance(token, Copy)]
+        self.fill(slot)
+
+    def fill(self, slot: Slot) -> None:
+        """The slot is full once it is committed and all copies have landed."""
+        if any(writer.landed for writer in slot.writers):
+            self.written.add(slot.number % self.depth)
+        if slot.committed and all(copy.landed for copy in slot.after):
+            self.full.add(slot.number)
+
+    def release(self, slot: Slot, tokens: list[Copy | Product], where: str) -> None:
+        for token in tokens:
+            if isinstance(token, Product):
+                token.finish()
+        for product in slot.readers:
+            if product not in tokens and not product.settled:
+                raise ScheduleFault(
+                    f"{where} releases a slot of ring '{self.name}' without the token of its reader, {product.where}"
+                )
+        self.close(slot, "consumer", where)
+
+    def check_end(self) -> None:
+        """Nothing is left behind when all agents have ended."""
+        for slot in self.open:
+            raise ScheduleFault(f"{slot.where} opens a slot of ring '{self.name}' that is never closed")
+        if len({*self.closed["producer"], *self.closed["consumer"]}) > 1:
+            filled, taken = self.closed["producer"][0], self.closed["consumer"]
+            raise ScheduleFault(f"ring '{self.name}' at {self.where} is left with {filled} slots filled, {taken} taken")
+
+
+def box(array: np.ndarray, at: list[int], dims: list[int], tile: ir.RankedTensorType) -> tuple[tuple, tuple]:
+    """Where the part of a tile that lies within a tensor is: in the tensor, with the box's dimensions in its order, and
+    in the tile."""
+    inside, own = [], {}
+    for d, (start, size) in enumerate(zip(at, array.shape, strict=True)):
+        length = tile.get_dim_size(dims.index(d)) if d in dims else 1
+        low = max(0, start)
+        high = max(low, min(size, start + length))
+        inside.append(slice(low, high))
+        own[d] = slice(low - start, high - start)
+    return tuple(inside), tuple(own[d] for d in dims)
+
+
+def take_box(array: np.ndarray, at: list[int], dims: list[int], tile: ir.RankedTensorType, beyond: float) -> np.ndarray:
+    """The box of a tensor that begins at `at`; elements outside the tensor are `beyond`."""
+    found = np.full(list(tile.shape), beyond if np.issubdtype(array.dtype, np.floating) else 0, array.dtype)
+    inside, own = box(array, at, dims, tile)
+    part = array[inside]
+    if part.size:
+        others = [d for d in range(array.ndim) if d not in dims]
+        found[own] = part.transpose([*others, *dims]).reshape([part.shape[d] for d in dims])
+    return found

@@ -1,0 +1,185 @@
+"""Reads a `kitsune.kernel` into the plain schedule that the proof works on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from kitsune_mlir import mlir
+from kitsune_mlir.dialects import schedule as dialect
+from kitsune_mlir.dialects.captures import id_of
+from kitsune_mlir.dialects.types import Acc, Slot, Token
+from kitsune_mlir.mlir import ir
+from kitsune_mlir.planning.schedule import (
+    Agent,
+    Branch,
+    Carried,
+    Close,
+    Copy,
+    Loop,
+    Open,
+    Place,
+    Product,
+    Refused,
+    Ring,
+    Schedule,
+    Settle,
+    Step,
+    Sums,
+)
+
+LINEAR = (Slot, Token, Acc)
+_FOLDED = {
+    "arith.addi": lambda a, b: a + b,
+    "arith.subi": lambda a, b: a - b,
+    "arith.muli": lambda a, b: a * b,
+    "arith.ceildivui": lambda a, b: -(-a // b),
+    "arith.divui": lambda a, b: a // b,
+    "arith.minsi": min,
+    "arith.maxsi": max,
+}
+_SCALAR = ("arith.", "affine.", "tensor.dim")
+
+
+@dataclass
+class Reading:
+    """A kernel as plain data. `ops` are what the numbers of its places stand for."""
+
+    kernel: dialect.KernelOp
+    ops: list[ir.Operation] = field(default_factory=list)
+
+    def schedule(self) -> Schedule:
+        """The kernel. Raises Refused at an operation that the proof has no rule for."""
+        rings = tuple(
+            Ring(ring.label, ring.slots, ring.slot_bytes, self._place(ring.operation)) for ring in self.kernel.rings
+        )
+        return Schedule(
+            self.kernel.label,
+            rings,
+            tuple(self._agent(agent) for agent in self.kernel.agents),
+            self._place(self.kernel.operation),
+        )
+
+    def _agent(self, agent: dialect.AgentOp) -> Agent:
+        place = self._place(agent.operation)
+        steps = self._steps(agent.block)
+        return Agent(agent.label, steps, agent.count, agent.warp_count, agent.register_count, place)
+
+    def _place(self, op: ir.Operation) -> Place:
+        self.ops.append(op)
+        return Place(len(self.ops) - 1, mlir.location(op.location))
+
+    def _steps(self, block: ir.Block) -> tuple[Step, ...]:
+        return tuple(step for op in block.operations for step in self._step(op.operation))
+
+    def _step(self, op: ir.Operation) -> Iterable[Step]:
+        operands = [id_of(value) for value in op.operands]
+        results = [id_of(value) for value in op.results]
+        match op.name:
+            case "kitsune.acquire" | "kitsune.wait":
+                side = "producer" if op.name == "kitsune.acquire" else "consumer"
+                ring = op.operands[0].owner.operation.opview.label
+                return [Open(ring, side, results[0], self._place(op))]
+            case "kitsune.commit" | "kitsune.release":
+                side = "producer" if op.name == "kitsune.commit" else "consumer"
+                return [Close(side, operands[0], tuple(operands[1:]), self._place(op))]
+            case "kitsune.copy":
+                return [Copy(operands[0], results[0], self._place(op))]
+            case "kitsune.sums":
+                return [Sums(results[0], self._place(op))]
+            case "kitsune.product":
+                return [Product(operands[0], tuple(operands[1:]), *results, self._place(op))]
+            case "kitsune.settle":
+                return [Settle(operands[0], self._place(op))]
+            case "scf.for":
+                return [self._loop(op)]
+            case "scf.if":
+                return [self._branch(op)]
+            case "scf.yield":
+                return []
+        self._check_other(op)
+        return []
+
+    def _loop(self, op: ir.Operation) -> Loop:
+        bounds = lower, upper, step = self._bounds(op)
+        trips = None
+        if isinstance(lower, int) and isinstance(upper, int) and isinstance(step, int) and step > 0:
+            trips = max(0, -((lower - upper) // step))
+        text = None if None in bounds else " ".join(map(str, bounds))
+        block = op.regions[0].blocks[0]
+        inits, arguments = list(op.operands)[3:], list(block.arguments)[1:]
+        carried = tuple(
+            Carried(*(id_of(value) for value in names))
+            for names in zip(inits, arguments, _yielded(block), op.results, strict=True)
+            if isinstance(names[0].type, LINEAR)
+        )
+        return Loop(text, trips, self._steps(block), carried, self._place(op))
+
+    def _branch(self, op: ir.Operation) -> Branch:
+        condition = self._known(op.operands[0])
+        blocks = [region.blocks[0] if len(region.blocks) else None for region in op.regions]
+        then, otherwise = (() if block is None else self._steps(block) for block in blocks)
+        results = ()
+        if len(op.results):
+            yields = zip(*(_yielded(block) for block in blocks), op.results, strict=True)
+            results = tuple(tuple(map(id_of, names)) for names in yields if isinstance(names[2].type, LINEAR))
+        return Branch(None if condition is None else str(condition), then, otherwise, results, self._place(op))
+
+    def _check_other(self, op: ir.Operation) -> None:
+        """Any other operation must leave slots, tokens and sums alone."""
+        touched = any(isinstance(value.type, LINEAR) for value in (*op.operands, *op.results))
+        inside = [inner for region in op.regions for block in region.blocks for inner in block.operations]
+        if touched or any(inner.operation.name.startswith("kitsune.") for inner in inside):
+            raise Refused(self._place(op), "does with slots, tokens or sums what the proof has no rule for")
+        for inner in inside:
+            self._check_other(inner.operation)
+
+    def _bounds(self, loop: ir.Operation) -> tuple[int | str | None, ...]:
+        """Of a loop: lower, upper, step. They may depend on the turn of a loop around it."""
+        return tuple(self._known(value, turns=True) for value in list(loop.operands)[:3])
+
+    def _turn(self, value: ir.Value, loop: ir.Operation) -> str | None:
+        """The number of a loop's turn, where that is its counter and its trip count is no constant: loops of constant
+        trip counts are unrolled, and their turns have no number then."""
+        bounds = self._bounds(loop) if loop.name == "scf.for" and ir.BlockArgument(value).arg_number == 0 else (None,)
+        if None in bounds or all(isinstance(bound, int) for bound in bounds):
+            return None
+        return f"turn({' '.join(map(str, bounds))})"
+
+    def _known(self, value: ir.Value, turns: bool = False) -> int | str | None:
+        """A number that all agents know alike in all turns: the number itself where it is a constant, or a text of how
+        it is computed. With `turns`, also one that they know alike in the same turn of the loops around. None for what
+        depends on the copy, on a turn, or on what is in memory."""
+        owner = value.owner
+        if isinstance(owner, ir.Block):
+            if not self._inside(owner.owner):
+                return f"%{id_of(value)}"
+            return self._turn(value, owner.owner.operation) if turns else None
+        op = owner.operation
+        number = ir.OpResult(value).result_number
+        if op.name == "arith.constant":
+            attribute = op.attributes["value"]
+            return attribute.value if isinstance(attribute, ir.IntegerAttr) else None
+        if op.name == "kitsune.tiles":
+            return f"tiles#{number}"
+        if op.name.startswith(_SCALAR):
+            operands = [self._known(operand, turns) for operand in op.operands]
+            if op.name in _FOLDED and all(isinstance(operand, int) for operand in operands) and operands[1]:
+                return _FOLDED[op.name](*operands)
+            if None not in operands:
+                attributes = ", ".join(f"{name} = {op.attributes[name]}" for name in op.attributes)
+                return f"{op.name}#{number}({', '.join(map(str, operands))}){{{attributes}}}"
+        return None if self._inside(op) else f"%{id_of(value)}"
+
+    def _inside(self, op: ir.Operation | ir.OpView | None) -> bool:
+        """Whether an operation stands in the kernel."""
+        while op is not None:
+            if op.operation == self.kernel.operation:
+                return True
+            op = op.operation.parent
+        return False
+
+
+def _yielded(block: ir.Block) -> list[ir.Value]:
+    operations = list(block.operations)
+    return list(operations[-1].operation.operands) if operations else []

@@ -1,0 +1,118 @@
+// RUN: kitsune-opt %s --verify-dataflow --split-input-file --verify-diagnostics
+
+// 7 slots of 8,192 bytes; 384 threads of 168 registers.
+
+!r = !kitsune.ring<tensor<64x64xbf16>, 7 : i64>
+!s = !kitsune.slot<tensor<64x64xbf16>>
+!t = !kitsune.token
+func.func @fine(%A: tensor<64x64xbf16>, %m: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !r
+    "kitsune.agent"() ({
+    ^bb0(%copy: index):
+      %s = "kitsune.acquire"(%x) : (!r) -> !s
+      %d = "kitsune.copy"(%s, %A, %c0, %c0) {dims = array<i64: 0, 1>, engine = "tma"} : (!s, tensor<64x64xbf16>, index, index) -> !t
+      "kitsune.commit"(%s, %d) : (!s, !t) -> ()
+    }) {copies = 1, registers = 24, sym_name = "load", warps = 4} : () -> ()
+    "kitsune.agent"() ({
+    ^bb0(%copy: index):
+      %s = "kitsune.wait"(%x) : (!r) -> !s
+      "kitsune.release"(%s) : (!s) -> ()
+    }) {copies = 2, registers = 240, sym_name = "math", warps = 4} : () -> ()
+  }) {sym_name = "k", target = "sm_90a"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+// A launch gives all threads equally many registers; agents share those out among themselves.
+
+!r = !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+!s = !kitsune.slot<tensor<64x64xbf16>>
+!t = !kitsune.token
+func.func @registers(%A: tensor<64x64xbf16>, %m: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  // expected-error @below {{'kitsune.kernel' op wants 66560 registers in a CTA ('load' 5120, 'math' 61440), but its 384 threads are given 64512}}
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !r
+    "kitsune.agent"() ({
+    ^bb0(%copy: index):
+      %s = "kitsune.acquire"(%x) : (!r) -> !s
+      %d = "kitsune.copy"(%s, %A, %c0, %c0) {dims = array<i64: 0, 1>, engine = "tma"} : (!s, tensor<64x64xbf16>, index, index) -> !t
+      "kitsune.commit"(%s, %d) : (!s, !t) -> ()
+    }) {copies = 1, registers = 40, sym_name = "load", warps = 4} : () -> ()
+    "kitsune.agent"() ({
+    ^bb0(%copy: index):
+      %s = "kitsune.wait"(%x) : (!r) -> !s
+      "kitsune.release"(%s) : (!s) -> ()
+    }) {copies = 2, registers = 240, sym_name = "math", warps = 4} : () -> ()
+  }) {sym_name = "k", target = "sm_90a"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+// A CTA has 1,024 threads.
+
+!r = !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+!s = !kitsune.slot<tensor<64x64xbf16>>
+!t = !kitsune.token
+func.func @threads(%A: tensor<64x64xbf16>, %m: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  // expected-error @below {{'kitsune.kernel' op has 1152 threads in a CTA, whose most are 1024}}
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !r
+    "kitsune.agent"() ({
+    ^bb0(%copy: index):
+      %s = "kitsune.acquire"(%x) : (!r) -> !s
+      %d = "kitsune.copy"(%s, %A, %c0, %c0) {dims = array<i64: 0, 1>, engine = "tma"} : (!s, tensor<64x64xbf16>, index, index) -> !t
+      "kitsune.commit"(%s, %d) : (!s, !t) -> ()
+    }) {copies = 1, registers = 40, sym_name = "load", warps = 4} : () -> ()
+    "kitsune.agent"() ({
+    ^bb0(%copy: index):
+      %s = "kitsune.wait"(%x) : (!r) -> !s
+      "kitsune.release"(%s) : (!s) -> ()
+    }) {copies = 8, registers = 40, sym_name = "math", warps = 4} : () -> ()
+  }) {sym_name = "k", target = "sm_90a"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+// Rings fit shared memory.
+
+!r = !kitsune.ring<tensor<64x64xbf16>, 29 : i64>
+!s = !kitsune.slot<tensor<64x64xbf16>>
+!t = !kitsune.token
+func.func @shared(%A: tensor<64x64xbf16>, %m: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    // expected-error @below {{'kitsune.alloc_ring' op has rings of 238032 bytes in shared memory, the largest being 'x', but sm_90a has 232448 a CTA; use fewer slots or smaller tiles}}
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !r
+    "kitsune.agent"() ({
+    ^bb0(%copy: index):
+      %s = "kitsune.acquire"(%x) : (!r) -> !s
+      %d = "kitsune.copy"(%s, %A, %c0, %c0) {dims = array<i64: 0, 1>, engine = "tma"} : (!s, tensor<64x64xbf16>, index, index) -> !t
+      "kitsune.commit"(%s, %d) : (!s, !t) -> ()
+    }) {copies = 1, registers = 40, sym_name = "load", warps = 4} : () -> ()
+    "kitsune.agent"() ({
+    ^bb0(%copy: index):
+      %s = "kitsune.wait"(%x) : (!r) -> !s
+      "kitsune.release"(%s) : (!s) -> ()
+    }) {copies = 1, registers = 40, sym_name = "math", warps = 4} : () -> ()
+  }) {sym_name = "k", target = "sm_90a"} : () -> !kitsune.outputs
+  return
+}
