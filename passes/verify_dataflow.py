@@ -26,7 +26,7 @@ from .schedule_events import Reading
 
 @dataclass(frozen=True)
 class VerifyDataflow(ModulePass):
-    """target: what the pipelines were placed for when empty, else a name or the path of a description."""
+    """target: what pipelines and kernels were made for when empty, else a name or the path of a description."""
 
     name: ClassVar[str] = "verify-dataflow"
     target: str = ""

@@ -6,12 +6,13 @@ Values are numbers: a slot, a token or sums, whatever the IR calls so. Equal num
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Value: TypeAlias = int
 Side: TypeAlias = Literal["producer", "consumer"]
+Kind: TypeAlias = Literal["acquire", "commit", "wait", "release"]
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,34 @@ class Schedule:
 
 
 @dataclass(frozen=True)
+class Event:
+    """One of an agent's four kinds of ring operation."""
+
+    ring: str
+    kind: Kind
+    place: Place
+
+
+@dataclass(frozen=True)
+class Turns:
+    """A loop of unknown trip count in which an agent touches rings."""
+
+    bounds: str
+    body: tuple[Node, ...]
+    place: Place
+
+    def rings(self) -> set[str]:
+        """The rings that are touched in it, at any depth."""
+        found: set[str] = set()
+        for node in self.body:
+            found |= {node.ring} if isinstance(node, Event) else node.rings()
+        return found
+
+
+Node: TypeAlias = Event | Turns
+
+
+@dataclass(frozen=True)
 class Fault:
     """Why a schedule must not be launched: at which operation, and in a sentence whose subject is that operation."""
 
@@ -169,3 +198,24 @@ class Refused(Exception):
     def __init__(self, place: Place, message: str):
         self.fault = Fault(place, message)
         super().__init__(str(self.fault))
+
+
+def opens(steps: tuple[Step, ...]) -> Iterator[Open]:
+    """All that open slots, at any depth."""
+    for step in steps:
+        if isinstance(step, Open):
+            yield step
+        elif isinstance(step, Loop):
+            yield from opens(step.body)
+        elif isinstance(step, Branch):
+            yield from opens(step.then + step.otherwise)
+
+
+def conditions(steps: tuple[Step, ...]) -> Iterator[Branch]:
+    """All branches, at any depth."""
+    for step in steps:
+        if isinstance(step, Branch):
+            yield step
+            yield from conditions(step.then + step.otherwise)
+        elif isinstance(step, Loop):
+            yield from conditions(step.body)

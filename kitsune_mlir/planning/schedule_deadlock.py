@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .schedule import Place, Refused, Ring, Side, named
-from .schedule_slots import Event, Kind, Node, Turns
+from .schedule import Event, Kind, Node, Place, Refused, Ring, Side, Turns, named
 
 SIDES: dict[Kind, Side] = {"acquire": "producer", "commit": "producer", "wait": "consumer", "release": "consumer"}
 ANSWERS: dict[Kind, Kind] = {"wait": "commit", "acquire": "release"}  # whose number is waited for

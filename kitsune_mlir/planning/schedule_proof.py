@@ -13,9 +13,9 @@ import itertools
 from collections.abc import Iterator
 
 from . import schedule_deadlock
-from .schedule import Agent, Fault, Open, Refused, Schedule
+from .schedule import Agent, Fault, Open, Refused, Schedule, conditions, opens
 from .schedule_deadlock import Ends
-from .schedule_slots import conditions, events, opens
+from .schedule_slots import events
 from .target import Target
 
 MOST_CONDITIONS = 6  # on which branches with ring operations may depend: each way is proven by itself

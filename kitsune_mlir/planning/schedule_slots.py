@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from .schedule import (
     Agent,
@@ -30,7 +30,10 @@ from .schedule import (
     Carried,
     Close,
     Copy,
+    Event,
+    Kind,
     Loop,
+    Node,
     Open,
     Place,
     Product,
@@ -39,42 +42,15 @@ from .schedule import (
     Side,
     Step,
     Sums,
+    Turns,
     Value,
     named,
+    opens,
 )
 
 MOST_STEPS = 200_000  # of one agent, its loops of constant bounds unrolled
-Kind: TypeAlias = Literal["acquire", "commit", "wait", "release"]
 OPENS: dict[Side, Kind] = {"producer": "acquire", "consumer": "wait"}
 CLOSES: dict[Side, Kind] = {"producer": "commit", "consumer": "release"}
-
-
-@dataclass(frozen=True)
-class Event:
-    """One of an agent's four kinds of ring operation."""
-
-    ring: str
-    kind: Kind
-    place: Place
-
-
-@dataclass(frozen=True)
-class Turns:
-    """A loop of unknown trip count in which an agent touches rings."""
-
-    bounds: str
-    body: tuple[Node, ...]
-    place: Place
-
-    def rings(self) -> set[str]:
-        """The rings that are touched in it, at any depth."""
-        found: set[str] = set()
-        for node in self.body:
-            found |= {node.ring} if isinstance(node, Event) else node.rings()
-        return found
-
-
-Node: TypeAlias = Event | Turns
 
 
 def events(agent: Agent, decided: Mapping[str, bool]) -> tuple[Node, ...]:
@@ -86,27 +62,6 @@ def events(agent: Agent, decided: Mapping[str, bool]) -> tuple[Node, ...]:
         if queue:
             raise Refused(queue[0].place, f"opens a slot of ring '{ring}' that '{agent.name}' never closes")
     return tuple(walk.nodes)
-
-
-def opens(steps: tuple[Step, ...]) -> Iterator[Open]:
-    """All that open slots, at any depth."""
-    for step in steps:
-        if isinstance(step, Open):
-            yield step
-        elif isinstance(step, Loop):
-            yield from opens(step.body)
-        elif isinstance(step, Branch):
-            yield from opens(step.then + step.otherwise)
-
-
-def conditions(steps: tuple[Step, ...]) -> Iterator[Branch]:
-    """All branches, at any depth."""
-    for step in steps:
-        if isinstance(step, Branch):
-            yield step
-            yield from conditions(step.then + step.otherwise)
-        elif isinstance(step, Loop):
-            yield from conditions(step.body)
 
 
 @dataclass(eq=False)

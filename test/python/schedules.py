@@ -23,8 +23,9 @@ def context():
     return mlir.context()
 
 
+@functools.lru_cache(maxsize=2)
 def kernel_of(text):
-    """The only kernel of a module; the module lives as long as it does."""
+    """A module and its only kernel, which may be used as long as the module is kept."""
     module = mlir.parse(text, context(), "kernel.mlir")
     (kernel,) = dialect.kernels(module)
     return module, kernel

@@ -130,6 +130,23 @@ def test_depths_and_the_order_of_acquires(left, right, swapped):
     assert bool(proof(text)) == bool(faults(text, range(3))) == (min(left, right) < 2)
 
 
+@pytest.mark.parametrize("left", [2, 3])
+def test_an_acquire_moved_across_another(left):
+    """The box of the next turn is loaded before the right one of this turn: the ring is one more ahead."""
+    start, end = PRODUCT.index(f"          {ACQUIRE}"), PRODUCT.index("        }\n      }\n    }) {copies = 1")
+    body = PRODUCT[start:end]
+    one, other = body[: body.index(f"          {ACQUIRE_RIGHT}")], body[body.index(f"          {ACQUIRE_RIGHT}") :]
+    head = "        scf.for %k = %c0 to %c64 step %c16 {\n"
+    first = one.replace("%k)", "%c0)").replace("%s", "%s0").replace("%d", "%d0")
+    last = other.replace("%k)", "%c48)").replace("%s1", "%s2").replace("%d1", "%d2")
+    ahead = first + head.replace("%c0", "%c16") + one + "%back = arith.subi %k, %c16 : index\n"
+    ahead += other.replace("%k)", "%back)") + "        }\n" + last
+    text = PRODUCT[: start - len(head)] + ahead + PRODUCT[end + len("        }\n") :]
+    text = text.replace("bf16>, 3 : i64", f"bf16>, {left} : i64")
+    assert bool(proof(text)) == bool(faults(text, range(4))) == (left == 2)
+    assert left == 3 or "cycle of waits: the acquire of ring 'left' in 'load' (-:" in proof(text)[0]
+
+
 def test_a_slot_closed_by_two_operations_does_not_verify():
     with pytest.raises(UserError, match="closes a slot that is closed elsewhere too"):
         kernel_of(PRODUCT.replace(LAST, f"{LAST}\n{LAST}"))

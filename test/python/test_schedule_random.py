@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from random_schedules import draw_schedule, text_of
+from random_schedules import HEAD, draw_schedule, text_of
 from schedules import GPU, kernel_of, proof
 
 from kitsune_mlir.planning import schedule as plain
@@ -31,7 +31,7 @@ def fault(text, trips=TRIPS, flags=(True,), seed=0):
     return None
 
 
-@settings(max_examples=900, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=1200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 1 << 40))
 def test_what_is_proven_runs(seed):
     text = draw_schedule(random.Random(seed))
@@ -40,9 +40,9 @@ def test_what_is_proven_runs(seed):
 
 
 def test_little_is_refused_that_runs():
-    texts = [draw_schedule(random.Random(seed)) for seed in range(200)]
+    texts = [draw_schedule(random.Random(seed)) for seed in range(150)]
     right = [text for text in texts if fault(text, flags=(True, False)) is None]
-    assert len(right) > 50
+    assert len(right) > 40
     assert sum(bool(proof(text)) for text in right) <= len(right) // 20
 
 
@@ -132,6 +132,65 @@ def test_a_ring_of_one_agent():
     assert not proof(stash(1, *fill("x"), *take("x"))) and not fault(stash(1, *fill("x"), *take("x")))
     assert "cycle of waits" in proof(stash(2, *take("x"), *fill("x")))[0]
     assert "cycle of waits" in proof(stash(1, *fill("x"), *fill("x"), *take("x"), *take("x")))[0]
+
+
+TOKENS = """  %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !x
+"kitsune.agent"() ({
+^bb0(%copy: index):
+  %s = "kitsune.acquire"(%x) : (!x) -> !s
+  %d = "kitsune.copy"(%s, %A, %c0, %c0) {dims = array<i64: 0, 1>, engine = "tma"} : (!s, !w, index, index) -> !t
+  "kitsune.commit"(%s, %d) : (!s, !t) -> ()
+  scf.for %k = %c0 to %m step %c1 {
+    %s1 = "kitsune.acquire"(%x) : (!x) -> !s
+    %d1 = "kitsune.copy"(%s1, %A, %c0, %c0) {dims = array<i64: 0, 1>, engine = "tma"} : (!s, !w, index, index) -> !t
+    "kitsune.commit"(%s1, %d1) : (!s, !t) -> ()
+  }
+}) {copies = 1, registers = 40, sym_name = "load", warps = 1} : () -> ()
+"kitsune.agent"() ({
+^bb0(%copy: index):
+  %z = "kitsune.sums"() : () -> !a
+  %a0 = "kitsune.wait"(%x) : (!x) -> !s
+  %u0, %t0 = "kitsune.product"(%z, %a0, %a0) {engine = "wgmma"} : (!a, !s, !s) -> (!a, !t)
+  %r:4 = scf.for %k = %c0 to %m step %c1 iter_args(%u = %u0, %p = %a0, %q = %t0, %w = %u0) -> (!a, !s, !t, !a) {
+    %a = "kitsune.wait"(%x) : (!x) -> !s
+    %v, %e = "kitsune.product"(SUMS, READ, %a) {engine = "wgmma"} : (!a, !s, !s) -> (!a, !t)
+    INSIDE
+    "kitsune.release"(GIVEN) : (!s, !t) -> ()
+    scf.yield NEXT, %a, TOKEN, OTHER : !a, !s, !t, !a
+  }
+  BEHIND
+  "kitsune.release"(%r#1LAST -> ()
+}) {copies = 1, registers = 40, sym_name = "math", warps = 1} : () -> ()
+}) {sym_name = "k", target = "sm_90a"} : () -> !kitsune.outputs
+return
+}"""
+SETTLE = '%h = "kitsune.settle"({}) : (!a) -> !f'
+CHOICES = {
+    "SUMS": ("%u", "%u", "%z", "%w"),
+    "READ": ("%a", "%a", "%p"),
+    "INSIDE": ("", "", *(SETTLE.format(sums) for sums in ("%u", "%v", "%u0", "%w"))),
+    "GIVEN": ("%p, %q", "%p, %q", "%p, %e", "%p", "%a, %e"),
+    "NEXT": ("%v", "%v", "%u"),
+    "TOKEN": ("%e", "%e", "%q"),
+    "OTHER": ("%w", "%u", "%v"),
+    "BEHIND": ("", SETTLE.format("%r#0"), SETTLE.format("%r#3"), SETTLE.format("%u0")),
+    "LAST": (", %r#2) : (!s, !t)", ", %t0) : (!s, !t)", ") : (!s)"),
+}
+
+
+def test_tokens_and_sums_that_go_round():
+    """A loop of unknown trip count whose slot is read by products, of all ways of waiting for which some are right."""
+    rng, proven, right = random.Random(0), 0, 0
+    types = "!x = !kitsune.ring<tensor<2x2xf32>, 3 : i64>\n!w = tensor<2x2xf32>\n!f = tensor<2x2xf32>\n"
+    for _ in range(500):
+        text = types + HEAD + TOKENS
+        for name, ways in CHOICES.items():
+            text = text.replace(name, rng.choice(ways))
+        text = text.replace('"kitsune.release"(%p) : (!s, !t)', '"kitsune.release"(%p) : (!s)')
+        found = [fault(text, [(1, m) for m in (0, 1, 2, 3)], seed=seed) for seed in range(2)]
+        assert proof(text) or found == [None, None], text
+        proven, right = proven + (not proof(text)), right + (found == [None, None])
+    assert proven >= 0.7 * right > 20
 
 
 def weights(*behind, tokens=(), settled_inside=False):
