@@ -20,7 +20,7 @@ behind the loop, whatever the trip count, 0 included.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -276,12 +276,9 @@ class _Walk:
         body, self.nodes, self.things = tuple(self.nodes), nodes, things
         if body:
             self.nodes.append(Turns(bounds, body, step.place))
-        results, stands_for = self._turn(before, inits, families, None)
+        results, _ = self._turn(before, inits, families, None)
         for c, result in zip(step.carried, results, strict=True):
             self.things[c.result] = result
-        for old, new in stands_for.items():  # those from outside stay the slots they were
-            if old not in inits:
-                new.outside = old.outside
 
     def _turn(
         self,
@@ -291,22 +288,27 @@ class _Walk:
         loop: Place | None,
     ) -> tuple[list[_Thing], dict[_Slot, _Slot]]:
         """New things for what the loop carries and for the slots from outside, as they are at the head of a turn of the
-        `loop` or, without one, behind it. The second result says which slot stands for which."""
+        `loop`. Without one: as they are behind it, where slots from outside are again what they were before. The second
+        result says which slot stands for which."""
         arguments: list[_Thing] = [_Sums(self.depth) if isinstance(init, _Sums) else _Token() for init in inits]
         stands_for: dict[_Slot, _Slot] = {}
+        places = {slot: slot.pending[-1].place if slot.pending else slot.place for slot in families}
         for key, queue in before.items():
             self.queues[key] = []
             for slot in queue:
-                new = _Slot(slot.ring, slot.side, slot.place, written=slot.written)
-                if slot not in inits:
-                    new.outside = loop
-                    new.kept = [work for work in slot.pending if not any(work.covered_by(init) for init in inits)]
-                    new.pending = list(new.kept)
+                kept = [work for work in slot.pending if not any(work.covered_by(init) for init in inits)]
+                if slot in inits:
+                    new = _Slot(slot.ring, slot.side, slot.place, written=slot.written)
+                elif loop is None:
+                    new = slot
+                    new.pending = kept
+                else:
+                    new = _Slot(slot.ring, slot.side, slot.place, list(kept), slot.written, outside=loop, kept=kept)
                 for positions in families[slot]:
                     covers = [arguments[i] for i in positions]
                     tokens = frozenset(thing for thing in covers if isinstance(thing, _Token))
                     sums = frozenset(thing for thing in covers if isinstance(thing, _Sums))
-                    work = _Work(tokens, sums, slot.pending[-1].place if slot.pending else slot.place)
+                    work = _Work(tokens, sums, places[slot])
                     for total in sums:
                         total.work.append(work)
                     new.pending.append(work)
@@ -346,7 +348,7 @@ class _Walk:
                         f"does not hand the slot of ring '{old.ring}' opened at {_at(new)} on to the next turn in the "
                         f"place of the one opened at {_at(old)}",
                     )
-                found[old] = _family(new, yields)
+                found[old] = _family(new, yields, new.kept)
         for init, yielded in zip(inits, yields, strict=True):
             if isinstance(init, _Slot) and (not isinstance(yielded, _Slot) or yielded.ring != init.ring):
                 raise Refused(step.place, f"hands on something else in the place of a slot of ring '{init.ring}'")
@@ -396,13 +398,10 @@ def _next(carried: tuple[Carried, ...]) -> tuple[Carried, ...]:
     return tuple(Carried(c.yielded, c.argument, c.yielded, c.result) for c in carried)
 
 
-def _family(slot: _Slot, things: list[_Thing]) -> _Family:
-    """For each piece of pending work the positions of the things that cover it, as far as any does."""
-    sets = [
-        frozenset(i for i, thing in enumerate(things) if work.covered_by(thing))
-        for work in slot.pending
-        if not work.done and work not in slot.kept
-    ]
+def _family(slot: _Slot, things: list[_Thing], without: Sequence[_Work] = ()) -> _Family:
+    """For each piece of pending work, but those `without`, the positions of the things that cover it."""
+    pending = [work for work in slot.pending if not work.done and work not in without]
+    sets = [frozenset(i for i, thing in enumerate(things) if work.covered_by(thing)) for work in pending]
     return _least(frozenset(sets))
 
 

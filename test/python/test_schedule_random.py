@@ -92,6 +92,12 @@ CASES = {
         {"x": 1, "y": 1},
         PROVEN,
     ),
+    "held over two loops": (
+        [*fill("y"), loop("tiles", loop("m", *fill("x")))],
+        [("open", "y", "consumer"), loop("tiles", loop("m", *take("x"))), ("close", "y", "consumer")],
+        {"x": 1, "y": 1},
+        PROVEN,
+    ),
     "filled once, late": ([loop("m", *fill("x")), *fill("y")], HELD, {"x": 4, "y": 1}, HANGS),
     "carried": ([*fill("x"), loop("m", *fill("x"))], CARRIED, {"x": 2}, PROVEN),
     "carried, too shallow": ([*fill("x"), loop("m", *fill("x"))], CARRIED, {"x": 1}, HANGS),
@@ -213,6 +219,21 @@ def test_work_of_all_turns_must_be_waited_for():
     assert "without the token of the product" in refused()[0]
     assert "without the token of the product" in refused(tokens=(16,))[0]  # that is the last turn's
     assert not refused(settled_inside=True)
+
+
+def test_work_from_before_two_loops_is_not_forgotten():
+    inner = plain.Loop("m", None, (), (plain.Carried(2, 20, 20, 21),))
+    take_ = [
+        plain.Open("w", "consumer", 1),
+        plain.Sums(10),
+        plain.Product(10, (1,), 2, 3),
+        plain.Loop("n", None, (inner,)),
+    ]
+    take_ += [plain.Close("consumer", 1)]
+    fill_ = (plain.Open("w", "producer", 1), plain.Copy(1, 2), plain.Close("producer", 1, (2,)))
+    agents = plain.Agent("a", fill_), plain.Agent("b", tuple(take_))
+    (found,) = schedule_proof.verify(plain.Schedule("k", (plain.Ring("w", 1),), agents), GPU)
+    assert "without the token of the product" in found.message
 
 
 def test_the_target_must_hold_it():
