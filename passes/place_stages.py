@@ -91,10 +91,10 @@ class PlaceStages(ModulePass):
                 placement = place(stages, queues, count, target, self.shape, tile_rows, chained, *transports, shared)
             except UserError as error:
                 raise UserError(f"pipeline '{pipeline.label}' {error}") from error
-            if self.shape == "auto" and not together and is_faster_apart(stages, count, placement.predicted_us, target):
-                remark(
-                    pipeline, f"pipeline '{pipeline.label}' runs apart: its {len(stages)} stages are faster one by one"
-                )
+            asked = self.shape != "auto" or together or self.tile_rows or self.cluster
+            spread = chained is not None and max(chained.column_tiles, placement.split_k) > 1  # one product on all SMs
+            if not asked and not spread and is_faster_apart(stages, count, placement.predicted_us, target):
+                remark(pipeline, f"runs apart: its {len(stages)} stages are predicted to be faster one by one")
                 inline_pipeline(pipeline)
                 continue
             _rewrite(pipeline, placement, target.name)

@@ -54,7 +54,7 @@ def chain(widths: tuple[int, ...], between: type[nn.Module], dtype: torch.dtype)
     parts: list[nn.Module] = []
     for inputs, outputs in zip(widths, widths[1:]):
         parts += [nn.Linear(inputs, outputs), nn.LayerNorm(outputs) if between is nn.LayerNorm else between()]
-    return nn.Sequential(*parts[:-1]).to(dtype), (torch.randn(1000, widths[0], dtype=dtype),)
+    return nn.Sequential(*parts[:-1]).to(dtype), (torch.randn(8192, widths[0], dtype=dtype),)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ class Beside(nn.Module):
 
 
 def test_wide_tile_stored():
-    check(Beside().to(BF16), (torch.randn(1000, 64, dtype=BF16), *torch.randn(20, 1000, 128, dtype=BF16)))
+    check(Beside().to(BF16), (torch.randn(8192, 64, dtype=BF16), *torch.randn(20, 8192, 128, dtype=BF16)))
 
 
 def test_wide_product():
