@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from functools import cache
 
 from .cost import StageCost, pipeline_us
-from .place import CHAINED_ROWS, TILE_ROWS, UNKNOWN_ROWS, QueueCost
+from .place import CHAINED_ROWS, TILE_ROWS, UNCHAINED_RATE, UNKNOWN_ROWS, QueueCost
 from .target import Target
 
 SCHEDULED_RATE = 0.5  # of the tensor cores, that products reach which are kernels of their own
 KERNEL_US = 5.0  # of a kernel with few tiles, its launch in a graph included
 APART_BY = 0.7  # of a pipeline's predicted time, below which its operators run apart
-UNCHAINED_RATE = 0.1  # of the tensor cores, that products outside warpgroups reach on a chip that has these
 PLAIN_RATE = 0.005  # that products in no pipeline reach
 Chains = Callable[[int, int], bool]  # whether the stages from the first to the last, both included, chain
 

@@ -22,6 +22,7 @@ from .cost import StageCost, handover_us, pipeline_us, reduction_us, tile_us
 from .target import Target
 
 SHAPES = ("auto", "chained", "fused", "spatial")
+UNCHAINED_RATE = 0.1  # of the tensor cores, that products outside warpgroups reach on a chip that has these
 UNKNOWN_ROWS = 65536  # rows assumed when they are open until the call
 TILE_ROWS = 64
 CHAINED_ROWS = 128  # of a tile that two warpgroups carry in their registers
@@ -122,17 +123,22 @@ def _placements(
         return _chained(stages, queues, rows, target, chained) + apart
     if chained and chained.apart and shape == "spatial":
         return [_apart(stages, queues, rows, target, chained)]
-    tile = tile_rows or choose_tile_rows(rows, target)
+    tile, rated = tile_rows or choose_tile_rows(rows, target), target
+    if target.products == "wgmma" and tile_rows != CHAINED_ROWS:
+        rated = target.override(tensor_tflops=target.tensor_tflops * UNCHAINED_RATE)
     found = []
     if shape in ("fused", "auto"):
         roles = _fused(stages, queues)
         fitting, fits = _fitting(tile, tile_rows is None, roles, queues, target, shared)
         if fits or shape == "fused":
-            found.append(_placement("fused", roles, stages, queues, fitting, rows, target))
+            tiles = [fitting]
+            while target.kind == "gpu" and tile_rows is None and tiles[-1] > 16:  # shorter ones are more
+                tiles.append(tiles[-1] // 32 * 16)
+            found += [_placement("fused", roles, stages, queues, rows_, rows, rated) for rows_ in tiles]
     if shape in ("spatial", "auto"):
         roles = _spatial(stages, queues, tile, target)
         fitting, _ = _fitting(tile, tile_rows is None, roles, queues, target, shared)
-        found.append(_placement("spatial", roles, stages, queues, fitting, rows, target))
+        found.append(_placement("spatial", roles, stages, queues, fitting, rows, rated))
     return found
 
 
