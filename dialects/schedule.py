@@ -24,6 +24,7 @@ from kitsune_mlir.mlir import ext, ir, walk
 
 from .captures import captures
 from .checks import check_integer, check_kind, defined_by, fail, integer, parent_of, string
+from .tiles import RingEffect
 from .types import Acc, Kitsune, Outputs, Ring, Slot, Token
 
 SPACES = ("smem",)
@@ -206,21 +207,7 @@ class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
         return _inside(self, KernelOp.OPERATION_NAME)
 
 
-class _Effects(ir.MemoryEffectsOpInterface):
-    """Rings carry state: what touches one may not be erased, merged or moved."""
-
-    @staticmethod
-    def get_effects(op, effects):
-        effects.append(ir.MemoryEffect.Write, op.operation.op_operands[0])
-
-
-class _RingEffect:
-    @staticmethod
-    def attach(op_name):
-        _Effects.attach(op_name)
-
-
-class AcquireOp(Kitsune.Operation, name="acquire", traits=[_RingEffect]):
+class AcquireOp(Kitsune.Operation, name="acquire", traits=[RingEffect]):
     """The producer's: waits for the next slot to be empty."""
 
     ring: ext.Operand[Ring]
@@ -230,7 +217,7 @@ class AcquireOp(Kitsune.Operation, name="acquire", traits=[_RingEffect]):
         return _verify_opened(self)
 
 
-class WaitOp(Kitsune.Operation, name="wait", traits=[_RingEffect]):
+class WaitOp(Kitsune.Operation, name="wait", traits=[RingEffect]):
     """A consumer's: waits for the next slot to be full."""
 
     ring: ext.Operand[Ring]
@@ -240,7 +227,7 @@ class WaitOp(Kitsune.Operation, name="wait", traits=[_RingEffect]):
         return _verify_opened(self)
 
 
-class CommitOp(Kitsune.Operation, name="commit", traits=[_RingEffect]):
+class CommitOp(Kitsune.Operation, name="commit", traits=[RingEffect]):
     """The producer's: the slot is full once the work of these tokens is done."""
 
     slot: ext.Operand[Slot]
@@ -250,7 +237,7 @@ class CommitOp(Kitsune.Operation, name="commit", traits=[_RingEffect]):
         return _verify_closed(self)
 
 
-class ReleaseOp(Kitsune.Operation, name="release", traits=[_RingEffect]):
+class ReleaseOp(Kitsune.Operation, name="release", traits=[RingEffect]):
     """A consumer's: its copy has done with the slot once the work of these tokens is done; it is empty once all of its
     copies have."""
 
@@ -261,7 +248,7 @@ class ReleaseOp(Kitsune.Operation, name="release", traits=[_RingEffect]):
         return _verify_closed(self)
 
 
-class CopyOp(Kitsune.Operation, name="copy", traits=[_RingEffect]):
+class CopyOp(Kitsune.Operation, name="copy", traits=[RingEffect]):
     """Begins to copy a box of a tensor in global memory into a slot: the box at `at` (an offset for each dimension of
     the tensor), along dimensions `dims` the tile's first and second, of size 1 along the others. Elements beyond the
     tensor are zero. The engine is "tma", which wants rows of multiples of 16 bytes."""
@@ -313,14 +300,15 @@ class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
             allowed = ", ".join(ENGINES["product"])
             return fail(self, f"engine must be one of {allowed}, found {self.attributes['engine']}")
         sums, left, right = (ir.RankedTensorType(ir.TypeAttr(value.type.elem).value) for value in self.operands)
-        copies = parent_of(self, AgentOp.OPERATION_NAME)
-        if copies is None:
+        agent = parent_of(self, AgentOp.OPERATION_NAME)
+        if agent is None:
             return fail(self, f"stands in no {AgentOp.OPERATION_NAME}")
+        copies = agent.opview.count
         if left.shape[1] != right.shape[1] or left.element_type != right.element_type:
             return fail(self, f"multiplies tiles of one type and width, found {left} and {right}")
-        if right.shape[0] != sums.shape[1] or left.shape[0] not in (sums.shape[0], sums.shape[0] * _copies(copies)):
+        if right.shape[0] != sums.shape[1] or left.shape[0] not in (sums.shape[0], sums.shape[0] * copies):
             return fail(self, f"adds {left} times {right} to sums of {sums}, whose sizes differ")
-        if _copies(copies) > 1:
+        if copies > 1:
             for value, wanted in (
                 (self.operands[1], "split" if left.shape[0] > sums.shape[0] else "all"),
                 (self.operands[2], "all"),
@@ -359,7 +347,7 @@ class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
         return _verify_box(self, self.operands[0].type, self.results[0].type, len(self.operands) - 1)
 
 
-class WriteOp(Kitsune.Operation, name="write", traits=[_RingEffect]):
+class WriteOp(Kitsune.Operation, name="write", traits=[RingEffect]):
     """Writes a tile in registers to output `index`, whose type is that of its `kitsune.result`, at `at` and along
     `dims` as of a copy. Elements beyond the tensor are dropped."""
 
@@ -410,10 +398,6 @@ def ring_of(slot: ir.Value) -> AllocRingOp | None:
 
 def _inside(op: Any, name: str) -> bool:
     return parent_of(op, name) is not None or fail(op, f"stands in no {name}")
-
-
-def _copies(agent: ir.Operation) -> int:
-    return agent.opview.count
 
 
 def _numbers(op: Any, name: str) -> list[int]:

@@ -12,20 +12,20 @@ _STAGE, _PIPELINE = "kitsune.stage", "kitsune.pipeline"
 
 
 class _Writes(ir.MemoryEffectsOpInterface):
-    """Queues carry state: nothing that touches one may be erased, merged or hoisted."""
+    """Queues and rings carry state: nothing that touches one may be erased, merged or hoisted."""
 
     @staticmethod
     def get_effects(op, effects):
         effects.append(ir.MemoryEffect.Write, op.operation.op_operands[0])
 
 
-class _QueueEffect:
+class RingEffect:
     @staticmethod
     def attach(op_name):
         _Writes.attach(op_name)
 
 
-class GetOp(Kitsune.Operation, name="get", traits=[_QueueEffect]):
+class GetOp(Kitsune.Operation, name="get", traits=[RingEffect]):
     """Waits for the next full slot and gives its tile; the slot is released after the tile's last use."""
 
     queue: ext.Operand[Ring]
@@ -35,7 +35,7 @@ class GetOp(Kitsune.Operation, name="get", traits=[_QueueEffect]):
         return verify_endpoint(self, self.results[0].type)
 
 
-class PutOp(Kitsune.Operation, name="put", traits=[_QueueEffect]):
+class PutOp(Kitsune.Operation, name="put", traits=[RingEffect]):
     """Waits for an empty slot, writes the tile there and publishes it to every consumer."""
 
     queue: ext.Operand[Ring]
@@ -45,7 +45,7 @@ class PutOp(Kitsune.Operation, name="put", traits=[_QueueEffect]):
         return verify_endpoint(self, self.operands[1].type)
 
 
-class AccumulateOp(Kitsune.Operation, name="accumulate", traits=[_QueueEffect]):
+class AccumulateOp(Kitsune.Operation, name="accumulate", traits=[RingEffect]):
     """Adds `tile`, a term without a row dimension, to this replica's partial sum; the partial sum is put
     in the queue once, after the replica's last row tile. The split half of a reduction over rows
     (paper section 5.2, Algorithm 1)."""
@@ -57,7 +57,7 @@ class AccumulateOp(Kitsune.Operation, name="accumulate", traits=[_QueueEffect]):
         return verify_endpoint(self, self.operands[1].type)
 
 
-class ReduceOp(Kitsune.Operation, name="reduce", traits=[_QueueEffect]):
+class ReduceOp(Kitsune.Operation, name="reduce", traits=[RingEffect]):
     """Gets the partial sum of every replica of the producer and gives their sum. A stage with a reduce
     fires once, after the last row tile."""
 
@@ -80,7 +80,7 @@ class LoadOp(Kitsune.Operation, name="load", traits=[ext.Pure]):
         return stands_in(self, _STAGE)
 
 
-class StoreOp(Kitsune.Operation, name="store", traits=[_QueueEffect]):
+class StoreOp(Kitsune.Operation, name="store", traits=[RingEffect]):
     """Writes output `index` of the pipeline: in a stage its current row tile (all of it when the stage
     fires once); directly in an undesigned pipeline, the whole tensor."""
 

@@ -1,10 +1,12 @@
 """lower-schedule: a kernel at the schedule level becomes a gpu.module and a call of it.
 
-%p = "kitsune.kernel"() ({...})                func.func private @product0(tensor<8x100x64xbf16> {bufferization.
-%y = "kitsune.result"(%p) {index = 0}     =>     access = "read"}, ...) -> tensor<8x100x72xf32>
-                                               %y = func.call @product0(%a, %b)
-                                               gpu.module @product0_kernel attributes {kitsune.launch = "{...}",
-                                                 kitsune.pipeline = "product0"} { gpu.func @product0(...) kernel }
+    %p = "kitsune.kernel"() ({...})                func.func private @product0(tensor<8x100x64xbf16> {bufferization.
+    %y = "kitsune.result"(%p) {index = 0}     =>     access = "read"}, ...) -> tensor<8x100x72xf32>
+                                                   %y = func.call @product0(%a, %b)
+                                                   gpu.module @product0_kernel attributes {kitsune.launch = "{...}",
+                                                     kitsune.pipeline = "product0"} { gpu.func @product0(...) kernel }
+
+Nothing is lowered that verify-dataflow does not prove.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class _Scheduler:
 
     @property
     def pieces(self) -> int:
-        """Of bf16 that make a number of the operands."""
+        """How many numbers of bf16 stand for one of the operands; 1 where these have 16 bits."""
         if not isinstance(ir.RankedTensorType(self.found.left.type).element_type, ir.F32Type):
             return 1
         return tf32_pieces(self.op) + 1
@@ -183,9 +183,9 @@ class _Builder:
         if tiles.split > 1:
             type_ = ir.RankedTensorType.get([tiles.split, *whole.shape], f32)
         with ir.InsertionPoint(kernel.regions[0].blocks.append()):
-            roles = [role for role in "sbmn" if role in self._tile_sizes()]
             sizes = self._tile_sizes()
-            extents = [self._parts() if role == "s" else self.extents[role] for role in roles]
+            roles = [role for role in "sbmn" if role in sizes]
+            extents = [_index(tiles.split) if role == "s" else self.extents[role] for role in roles]
             index = ir.IndexType.get()
             dealt = schedule.TilesOp(extents, index, index, index)
             dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get([sizes[role] for role in roles])
@@ -199,9 +199,9 @@ class _Builder:
                         if name == "feed":
                             self._feed(rings, at)
                         else:
-                            self._multiply(rings, at, agent.regions[0].blocks[0].arguments[0], type_)
+                            self._multiply(rings, at, agent.regions[0].blocks[0].arguments[0])
                         scf.yield_([])
-        result = schedule_result(kernel, 0, type_)
+        result = kitsune.ResultOp(kernel.results[0], _i64(0), type_).results[0]
         return self._summed(result, whole) if tiles.split > 1 else result
 
     def _tile_sizes(self) -> dict[str, int]:
@@ -209,9 +209,6 @@ class _Builder:
         if "b" in self.of.sizes:
             sizes["b"] = 1
         return sizes | ({"s": 1} if self.tiles.split > 1 else {})
-
-    def _parts(self) -> ir.Value:
-        return _index(self.tiles.split)
 
     def _ring(self, name: str, count: int) -> schedule.AllocRingOp:
         roles = self.operands[name]
@@ -235,7 +232,7 @@ class _Builder:
         return {role: x if sizes[role] == 1 else arith.muli(x, _index(sizes[role])) for role, x in at.items()}
 
     def _range(self, at: dict[str, ir.Value]) -> tuple[ir.Value, ir.Value, ir.Value]:
-        """Of k: the tile's part."""
+        """The bounds and the step of the loop over k: the tile's part of it."""
         if "s" not in at:
             return _index(0), self.extents["k"], _index(CHUNK)
         first = arith.muli(at["s"], _index(self.tiles.part))
@@ -260,9 +257,7 @@ class _Builder:
         copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index(own), roles.index("k")])
         schedule.CommitOp(slot, [copy.results[0]])
 
-    def _multiply(
-        self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value], copy: ir.Value, type_: ir.Type
-    ) -> None:
+    def _multiply(self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value], copy: ir.Value) -> None:
         tile = ir.RankedTensorType.get([COPY_ROWS, self.tiles.columns], ir.F32Type.get())
         acc = schedule.Acc.get(tile)
         loop = scf.ForOp(*self._range(at), [schedule.SumsOp(acc).results[0]])
@@ -300,11 +295,6 @@ class _Builder:
             x, total = generic.regions[0].blocks[0].arguments
             linalg.YieldOp([arith.addf(total, x)])
         return generic.results[0]
-
-
-def schedule_result(kernel: schedule.KernelOp, index: int, type_: ir.Type) -> ir.Value:
-    """Output `index` of a kernel."""
-    return kitsune.ResultOp(kernel.results[0], _i64(index), type_).results[0]
 
 
 def _tiled(op: ir.Operation, before: ir.Value, tile: ir.Value, at: dict[str, ir.Value]) -> ir.Value:

@@ -39,7 +39,7 @@ class Model:
     sizes: tuple[int, int, int] = ROWS
 
     def shapes(self, size: str) -> list[tuple[int, ...]]:
-        """Of the inputs at a size."""
+        """The shapes of the inputs at a size."""
         count = self.sizes[SIZES.index(size)]
         return [tuple(count if extent == N else extent for extent in shape) for shape in self.inputs]
 

@@ -14,7 +14,7 @@ from math import prod
 
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int, Offset
-from kitsune_mlir.codegen.pipeline.memory import Memory, element_of, shape_of, storage_type
+from kitsune_mlir.codegen.pipeline.memory import Memory, element_of, shape_of, storage_type, widened
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, llvm, vector
 
@@ -211,7 +211,9 @@ class PairedMemory(Memory):
                 for i in (0, 1):
                     self._read[(*key[:2], device.add(column, i - e))] = pair[i]
             else:
-                self._read[key] = self._widen(device.load(self.place(row, column), storage_type(self.element)))
+                self._read[key] = widened(
+                    device.load(self.place(row, column), storage_type(self.element)), self.element
+                )
         return self._read[key]
 
     def _pairs(self, column: Int, width: int) -> bool:

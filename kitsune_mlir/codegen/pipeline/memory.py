@@ -22,6 +22,24 @@ def compute_type(element: ir.Type) -> ir.Type:
     return ir.F32Type.get() if isinstance(element, ir.BF16Type | ir.F16Type) else element
 
 
+def widened(x: ir.Value, element: ir.Type) -> ir.Value:
+    """What was loaded of an element, as the compute type."""
+    if compute_type(element) != element:
+        return arith.extf(ir.F32Type.get(), x)
+    if isinstance(element, ir.IntegerType) and element.width == 1:
+        return arith.trunci(element, x)
+    return arith.index_cast(element, x) if isinstance(element, ir.IndexType) else x
+
+
+def narrowed(x: ir.Value, element: ir.Type) -> ir.Value:
+    """An element of the compute type, as it is stored."""
+    if compute_type(element) != element:
+        return arith.truncf(element, x)
+    if isinstance(element, ir.IntegerType) and element.width == 1:
+        return arith.extui(storage_type(element), x)
+    return arith.index_cast(storage_type(element), x) if isinstance(element, ir.IndexType) else x
+
+
 def storage_type(element: ir.Type) -> ir.Type:
     """What an element is in memory: a byte for i1, 64 bits for an index."""
     if isinstance(element, ir.IndexType):
@@ -58,9 +76,9 @@ class Memory:
     def load(self, index: Sequence[Int]) -> ir.Value:
         """The element at `index`, of the compute type."""
         if not self.shape:
-            return self._widen(device.load(self.pointer, storage_type(self.element)))
+            return widened(device.load(self.pointer, storage_type(self.element)), self.element)
         place = self.place(self.existing(index[0]), self._column(index[1:]))
-        return self._widen(device.load(place, storage_type(self.element)))
+        return widened(device.load(place, storage_type(self.element)), self.element)
 
     def existing(self, row: Int) -> Int:
         """The row, or the last valid one in place of a row beyond."""
@@ -71,22 +89,9 @@ class Memory:
         at = device.add(device.mul(row, self.stride), column)
         return device.offset(self.pointer, at, storage_type(self.element))
 
-    def _widen(self, x: ir.Value) -> ir.Value:
-        if compute_type(self.element) != self.element:
-            return arith.extf(ir.F32Type.get(), x)
-        if isinstance(self.element, ir.IntegerType) and self.element.width == 1:
-            return arith.trunci(self.element, x)
-        return arith.index_cast(self.element, x) if isinstance(self.element, ir.IndexType) else x
-
     def store(self, row: Int, column: Int, x: ir.Value) -> None:
         """Stores an element of the compute type at a flattened column."""
-        type_ = storage_type(self.element)
-        if compute_type(self.element) != self.element:
-            x = arith.truncf(self.element, x)
-        elif isinstance(self.element, ir.IntegerType) and self.element.width == 1:
-            x = arith.extui(type_, x)
-        elif isinstance(self.element, ir.IndexType):
-            x = arith.index_cast(type_, x)
+        x = narrowed(x, self.element)
         place = self.place(row, column)
         if self.valid is None:
             device.store(x, place)

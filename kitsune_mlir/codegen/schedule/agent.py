@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kitsune_mlir.codegen.hopper import mbarrier, tma, waits, warps, wgmma
-from kitsune_mlir.codegen.hopper.fragments import HALVES, Lanes, blocks_of
+from kitsune_mlir.codegen.hopper.fragments import BLOCK, HALVES, Lanes, blocks_of
 from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
+from kitsune_mlir.codegen.hopper.stores import Boxes
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
@@ -33,7 +34,7 @@ class Surroundings:
     outputs: dict[int, tuple[ir.Value, ir.Type]]  # output number -> its address and type
     rings: dict[str, Ring]
     maps: ir.Value
-    map_of: dict[int, int]  # number of a copy in the kernel -> number of its tensor map
+    map_of: dict[ir.Operation, int]  # copy -> number of its tensor map
     rows: ir.Value  # the size that is open until the call
 
 
@@ -55,7 +56,7 @@ class _Open:
 
 @dataclass
 class AgentCode:
-    """Of one agent, whose threads begin at `first`."""
+    """The code of one agent, whose threads begin at `first`."""
 
     agent: schedule.AgentOp
     around: Surroundings
@@ -66,9 +67,6 @@ class AgentCode:
     waited: int = 0  # of them, those that are known to have ended
 
     def emit(self) -> None:
-        kernel = self.agent.operation.parent
-        numbers = {op: n for n, op in enumerate(walk(kernel, schedule.CopyOp.OPERATION_NAME))}
-        self._copies = numbers
         body = [op.operation for op in walk(self.agent)][1:]
         names = {op.name.removeprefix("kitsune.") for op in body if op.name.startswith("kitsune.")}
         self.turns = {ring: self.around.rings[ring].start() for ring in self._rings(self.agent.operation)}
@@ -83,9 +81,13 @@ class AgentCode:
             raise UnsupportedError(f"agent '{self.agent.label}' multiplies, and has {self.agent.warp_count} warps")
         group = device.div(device.sub(device.thread(), self.first), wgmma.THREADS)
         self.values[hash(self.agent.block.arguments[0])] = group
-        leader = device.equal(device.mod(device.thread(), wgmma.THREADS), 0)
-        with waits.together(device.add(group, 1), wgmma.THREADS, leader):
+        with waits.together(device.add(group, 1), wgmma.THREADS, self._leader()):
             self._block(self.agent.block)
+
+    @staticmethod
+    def _leader() -> ir.Value:
+        """Holds in one thread of each warpgroup."""
+        return device.equal(device.mod(device.thread(), wgmma.THREADS), 0)
 
     def _rings(self, op: ir.Operation) -> list[str]:
         """The rings whose slots are opened in it."""
@@ -160,11 +162,9 @@ class AgentCode:
         rings = self._rings(op)
         starts = [self.values[hash(value)] for value in list(op.operands)[3:]]
         if not all(isinstance(start, _Acc) for start in starts):
-            raise UnsupportedError(
-                f"{location(op.location)}: a loop of an agent carries what is neither sums nor a number"
-            )
+            raise UnsupportedError(f"{location(op.location)}: a loop of an agent carries something besides sums")
         for start in starts:
-            self._settle_sums(start)
+            self._wait_for(start)
         counts = [len(start.values) for start in starts]
         block = op.regions[0].blocks[0]
 
@@ -177,7 +177,7 @@ class AgentCode:
             self._block(block)
             given = [self.values[hash(value)] for value in list(block.operations)[-1].operation.operands]
             for acc in given:
-                self._settle_sums(acc)
+                self._wait_for(acc)
             return [*self._turns(rings), *(x for acc in given for x in acc.values)]
 
         rest = device.loop(*bounds, body, [*self._turns(rings), *(x for start in starts for x in start.values)])
@@ -219,13 +219,12 @@ class AgentCode:
         for token in list(op.operands)[1:]:
             self._wait_for(self.values[hash(token)])
         opened = self.values[hash(op.operands[0])]
-        leader = device.equal(device.mod(device.thread(), wgmma.THREADS), 0)
-        self.around.rings[opened.ring.label].release(opened.slot, leader)
+        self.around.rings[opened.ring.label].release(opened.slot, self._leader())
 
     def _copy(self, op: ir.Operation) -> None:
         copy, opened = op.opview, self.values[hash(op.operands[0])]
         ring, slot = self.around.rings[opened.ring.label], opened.slot
-        map_ = tma.map_pointer(self.around.maps, self.around.map_of[self._copies[op]])
+        map_ = tma.map_pointer(self.around.maps, self.around.map_of[op])
         at = [self.number(offset) for offset in list(op.operands)[2:]]
         rows, columns = opened.ring.tile.shape
         along, length, across = (columns, columns, rows) if opened.ring.layout == "rows" else (rows, rows, columns)
@@ -256,7 +255,7 @@ class AgentCode:
         a = wgmma.descriptor(a_place, box) if across[0] else wgmma.descriptor(a_place)
         element = str(left.ring.tile.element_type)
         if op.opview.is_added_outside:
-            self._settle_sums(acc)
+            self._wait_for(acc)
             sums = wgmma.multiply(element, wgmma.zeros(2 * len(acc.values)), a, b, wgmma.STEPS, False, across)
             self.issued += 1
             sums = wgmma.add(acc.values, wgmma.wait_for(sums))
@@ -276,11 +275,8 @@ class AgentCode:
 
     def _settle(self, op: ir.Operation) -> None:
         acc = self.values[hash(op.operands[0])]
-        self._settle_sums(acc)
-        self.values[hash(op.results[0])] = acc
-
-    def _settle_sums(self, acc: _Acc) -> None:
         self._wait_for(acc)
+        self.values[hash(op.results[0])] = acc
 
     def _wait_for(self, acc: _Acc) -> None:
         """Until the product that made these sums has ended; those after it may go on."""
@@ -302,11 +298,9 @@ class AgentCode:
         at = [self.number(offset) for offset in list(op.operands)[1:]]
         pointer, type_ = self.around.outputs[write.position]
         box = GlobalBox(pointer, type_, self.around.rows, at, write.axes)
-        thread = device.mod(warps.thread(), wgmma.THREADS)
-        lane = device.mod(thread, warps.WARP)
-        row = device.add(device.mul(device.div(thread, warps.WARP), 16), device.div(lane, 4))
-        rows = (device.value(row), device.value(device.add(row, 8)))
-        lanes = Lanes(rows, rows, device.value(device.mul(device.mod(lane, 4), 2)))
+        own = Boxes.of(warps.thread(), self._leader())
+        rows = (own.own_row, device.value(device.add(own.own_row, BLOCK)))
+        lanes = Lanes(rows, rows, own.pair)
         sums = {key: x for key, x in self.values.items() if isinstance(x, _Acc)}
         memories = {key: x for key, x in self.values.items() if isinstance(x, GlobalBox)}
         columns = ir.RankedTensorType(tile.type).shape[1]
@@ -322,12 +316,12 @@ class AgentCode:
         """Two neighbouring columns."""
         pair = [column, device.add(column, 1)]
         if box.takes_pairs:
-            with box.guarded(1, column):
+            with device.when(box.is_inside(1, column)):
                 inner = evaluator.fork()
                 box.store_pair([row, column], [inner(tile, [row, c]) for c in pair])
             return
         for c in pair:
-            with box.guarded(1, c):
+            with device.when(box.is_inside(1, c)):
                 box.store([row, c], evaluator.fork()(tile, [row, c]))
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from kitsune_mlir.codegen.hopper.fragments import is_packed, pack
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int, Offset
-from kitsune_mlir.codegen.pipeline.memory import compute_type, storage_type
+from kitsune_mlir.codegen.pipeline.memory import narrowed, storage_type, widened
 from kitsune_mlir.mlir import arith, ir, vector
 
 
@@ -39,24 +38,13 @@ class GlobalBox:
         axis = self._axes[dim]
         return device.less(device.add(self._at[axis], index), self._sizes[axis])
 
-    @contextlib.contextmanager
-    def guarded(self, dim: int, index: Int) -> Iterator[None]:
-        with device.when(self.is_inside(dim, index)):
-            yield
-
     def load(self, index: Sequence[Int]) -> ir.Value:
         """The element at an index in the box, of the compute type."""
         place = self._place([self._clamped(dim, i) for dim, i in enumerate(index)])
-        x = device.load(place, storage_type(self.element))
-        if compute_type(self.element) != self.element:
-            return arith.extf(ir.F32Type.get(), x)
-        if isinstance(self.element, ir.IntegerType) and self.element.width == 1:
-            return arith.trunci(self.element, x)
-        return arith.index_cast(self.element, x) if isinstance(self.element, ir.IndexType) else x
+        return widened(device.load(place, storage_type(self.element)), self.element)
 
     def store(self, index: Sequence[Int], x: ir.Value) -> None:
-        narrow = arith.truncf(self.element, x) if compute_type(self.element) != self.element else x
-        device.store(narrow, self._place([self._along(dim, i) for dim, i in enumerate(index)]))
+        device.store(narrowed(x, self.element), self._place([self._along(dim, i) for dim, i in enumerate(index)]))
 
     def store_pair(self, index: Sequence[Int], pair: Sequence[ir.Value]) -> None:
         """The element at the index and that behind it."""

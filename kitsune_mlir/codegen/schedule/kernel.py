@@ -74,14 +74,14 @@ class ScheduledKernel:
 
     def _make_maps(self) -> None:
         self.maps: list[TensorMap] = []
-        self.map_of: dict[int, int] = {}  # by the position of a copy in the kernel
+        self.map_of: dict[ir.Operation, int] = {}  # by copy
         known: dict[TensorMap, int] = {}
-        for number, copy in enumerate(walk(self.kernel, schedule.CopyOp.OPERATION_NAME)):
+        for copy in walk(self.kernel, schedule.CopyOp.OPERATION_NAME):
             map_ = self._map(copy.opview)
             if map_ not in known:
                 known[map_] = len(self.maps)
                 self.maps.append(map_)
-            self.map_of[number] = known[map_]
+            self.map_of[copy] = known[map_]
 
     def _map(self, copy: schedule.CopyOp) -> TensorMap:
         source = copy.operands[1]
