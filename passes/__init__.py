@@ -21,6 +21,7 @@ PASSES = (
     "schedule-products",
     "lower-schedule",
     "convert-linalg-to-gpu",
+    "overlap-launches",
     "lower-gpu-to-ptx",
 )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,12 @@ class Target:
     products: str = "mma"  # "wgmma", "mma" (mma.sync), or "fma"
     clusters: bool = False
     tma: bool = False
+
+    @property
+    def overlaps_launches(self) -> bool:
+        """Whether a kernel may take its places while the one before it ends (PTX ISA, griddepcontrol: sm_90 on)."""
+        found = re.match(r"sm_(\d+)", self.chip)
+        return found is not None and int(found[1]) >= 90
 
     def override(self, **fields: Any) -> Target:
         """This target with some fields replaced (for tests and what-if plans)."""

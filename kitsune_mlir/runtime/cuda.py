@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from kitsune_mlir.errors import UnsupportedError, UserError
 
-from .cuda_driver import call
+from .cuda_driver import call, overlap
 from .host_program import row_major
 
 _DTYPES = {
@@ -38,6 +39,15 @@ class Memory:
     def __init__(self, buffer: Any):
         self.buffer = buffer
         self.pointer = int(buffer.handle)
+
+
+@dataclass(frozen=True)
+class LaunchedKernel:
+    """A kernel as the driver launches it, with attributes; `configs` by grid, block and stream."""
+
+    function: Any
+    attributes: list[Any]
+    configs: dict[Any, Any]
 
 
 class CudaDevice:
@@ -87,15 +97,16 @@ class CudaDevice:
             return ObjectCode.from_cubin(cubin, name=name)
         return ObjectCode.from_ptx(text, name=name)
 
-    def kernel(self, code: Any, name: str) -> Any:
-        """As the driver's launch call takes it. It is loaded now: loading it later could fall into a capture."""
-        return self._call("cuKernelGetFunction", self._driver.CUkernel(int(code.get_kernel(name).handle)))
+    def kernel(self, code: Any, name: str, overlapped: bool) -> LaunchedKernel:
+        """It is loaded now: loading it later could fall into a capture."""
+        function = self._call("cuKernelGetFunction", self._driver.CUkernel(int(code.get_kernel(name).handle)))
+        return LaunchedKernel(function, [overlap(self._driver)] if overlapped else [], {})
 
-    def pipeline(self, launch: dict[str, Any], code: Any) -> Any:
+    def pipeline(self, launch: dict[str, Any], code: Any, overlapped: bool) -> Any:
         """The launcher of a pipeline."""
         from .cuda_pipeline import PipelineLauncher
 
-        return PipelineLauncher(self.device, launch, code)
+        return PipelineLauncher(self.device, launch, code, overlapped)
 
     def _stream_object(self, handle: int) -> Any:
         if handle not in self._streams:
@@ -130,9 +141,18 @@ class CudaDevice:
         if nbytes:
             self._call("cuMemcpyDtoDAsync", target, source, nbytes, stream)
 
-    def launch(self, kernel: Any, grid: Sequence[int], block: Sequence[int], parameters: int, stream: int) -> None:
+    def launch(
+        self, kernel: LaunchedKernel, grid: tuple[int, ...], block: tuple[int, ...], parameters: int, stream: int
+    ) -> None:
         """Launches a kernel; `parameters` is the address of an array of addresses of its parameters."""
-        self._call("cuLaunchKernel", kernel, *grid, *block, 0, stream, parameters, 0)
+        config = kernel.configs.get((grid, block, stream))
+        if config is None:
+            config = kernel.configs[grid, block, stream] = self._driver.CUlaunchConfig()
+            config.gridDimX, config.gridDimY, config.gridDimZ = grid
+            config.blockDimX, config.blockDimY, config.blockDimZ = block
+            config.hStream = self._driver.CUstream(stream)
+            config.attrs, config.numAttrs = kernel.attributes, len(kernel.attributes)
+        self._call("cuLaunchKernelEx", config, kernel.function, parameters, 0)
 
     def capturing(self, stream: int) -> bool:
         """Whether work on the stream is being recorded into a CUDA graph."""

@@ -21,3 +21,17 @@ def check(driver: Any, name: str, status: int) -> None:
     if status != SUCCESS:
         said = driver.cuGetErrorString(driver.CUresult(status))[1]
         raise InternalError(f"{name} failed: {said.decode() if said else status}")
+
+
+def attribute(driver: Any, name: str) -> Any:
+    """A launch attribute whose value is not set yet."""
+    found = driver.CUlaunchAttribute()
+    found.id = getattr(driver.CUlaunchAttributeID, f"CU_LAUNCH_ATTRIBUTE_{name}")
+    return found
+
+
+def overlap(driver: Any) -> Any:
+    """The launch attribute of a kernel that waits itself for the end of the one before it on its stream."""
+    found = attribute(driver, "PROGRAMMATIC_STREAM_SERIALIZATION")
+    found.value.programmaticStreamSerializationAllowed = 1
+    return found

@@ -10,7 +10,7 @@ from typing import Any
 
 from kitsune_mlir.errors import InternalError, UnsupportedError, UserError
 
-from .cuda_driver import call, check
+from .cuda_driver import attribute, call, check, overlap
 from .device_tensor import numpy_dtype
 from .tensor_map import BoundMaps, TensorMaps
 
@@ -30,10 +30,10 @@ class PipelineLauncher:
     inputs and results; its workspace; the rows, i32. `bind` makes them for tensors of given shapes.
     """
 
-    def __init__(self, device: Any, launch: dict[str, Any], code: Any):
+    def __init__(self, device: Any, launch: dict[str, Any], code: Any, overlapped: bool):
         from cuda.bindings import driver
 
-        self._device, self._launch, self._driver = device, launch, driver
+        self._device, self._launch, self._driver, self._overlapped = device, launch, driver, overlapped
         self._cluster = launch.get("cluster", 1)
         if launch["ctas"] % self._cluster:
             raise InternalError(
@@ -66,20 +66,17 @@ class PipelineLauncher:
         config.hStream = self._driver.CUstream(stream)
         attributes = []
         if self._cluster > 1:
-            attributes.append(self._attribute("CLUSTER_DIMENSION"))
+            attributes.append(attribute(self._driver, "CLUSTER_DIMENSION"))
             size = attributes[-1].value.clusterDim
             size.x, size.y, size.z = self._cluster, 1, 1
         if self._launch["cooperative"]:
-            attributes.append(self._attribute("COOPERATIVE"))
+            attributes.append(attribute(self._driver, "COOPERATIVE"))
             attributes[-1].value.cooperative = 1
+        elif self._overlapped:
+            attributes.append(overlap(self._driver))
         if attributes:
             config.attrs, config.numAttrs = attributes, len(attributes)
         return config
-
-    def _attribute(self, name: str) -> Any:
-        attribute = self._driver.CUlaunchAttribute()
-        attribute.id = getattr(self._driver.CUlaunchAttributeID, f"CU_LAUNCH_ATTRIBUTE_{name}")
-        return attribute
 
     def _check_residency(self) -> None:
         """Asks the driver how many CTAs of this kernel fit at once. Where CTAs wait for one another, every CTA

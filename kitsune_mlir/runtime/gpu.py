@@ -58,13 +58,13 @@ class Device(Protocol):
     def load(self, name: str, files: dict[str, bytes]) -> Any:
         """The code of module `name`."""
 
-    def kernel(self, code: Any, name: str) -> Any:
-        """A kernel of loaded code."""
+    def kernel(self, code: Any, name: str, overlapped: bool) -> Any:
+        """A kernel of loaded code; `overlapped`: it waits itself for the kernel before it on its stream."""
 
     def launch(self, kernel: Any, grid: Any, block: Any, parameters: int, stream: int) -> None:
         """Launches a kernel; `parameters` is the address of an array of addresses of its parameters."""
 
-    def pipeline(self, launch: dict[str, Any], code: Any) -> Any:
+    def pipeline(self, launch: dict[str, Any], code: Any, overlapped: bool) -> Any:
         """The launcher of a pipeline: `bind` gives runs on tensors of given shapes (runtime/cuda_pipeline.py)."""
 
     def array(self, value: Any, stream: int) -> tuple[int, tuple[int, ...], str, Any] | None:
@@ -115,10 +115,12 @@ class GpuRunner:
         self._kernels: dict[str, Any] = {}
         codes = {name: device.load(name, files) for name in manifest["modules"]}
         pipelines = {entry["module"] for entry in manifest["pipelines"].values()}
+        overlapped = manifest.get("overlapped", False)
         for name in manifest["modules"].keys() - pipelines:
-            self._kernels.update({kernel: device.kernel(codes[name], kernel) for kernel in manifest["modules"][name]})
+            for kernel in manifest["modules"][name]:
+                self._kernels[kernel] = device.kernel(codes[name], kernel, overlapped)
         self._pipelines = {
-            name: device.pipeline(entry["launch"], codes[entry["module"]])
+            name: device.pipeline(entry["launch"], codes[entry["module"]], overlapped)
             for name, entry in manifest["pipelines"].items()
         }
         self._constants = [

@@ -86,6 +86,7 @@ GPU = {
     "version": whole(0, 1 << 31),
     "target": TEXT,
     "chip": TEXT,
+    "overlapped?": FLAG,
     "arguments": [TENSOR],
     "results": [TENSOR],
     "program": [Kind("a step of a host program", lambda v: isinstance(v, dict) and v.get("op") in _STEPS)],

@@ -52,11 +52,11 @@ class NullDevice:
     def load(self, name: str, files: dict[str, bytes]) -> str:
         return files[f"{name}.ptx"].decode()
 
-    def kernel(self, code: str, name: str) -> str:
+    def kernel(self, code: str, name: str, overlapped: bool) -> str:
         assert f".entry {name}(" in code
         return name
 
-    def pipeline(self, launch: dict[str, Any], code: str) -> NullPipeline:
+    def pipeline(self, launch: dict[str, Any], code: str, overlapped: bool) -> NullPipeline:
         return NullPipeline()
 
     def array(self, value: Any, stream: int) -> None:

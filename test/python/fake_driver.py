@@ -35,7 +35,10 @@ class FakeDriver:
     CUresult = Result
     CUfunction_attribute = _constants("Function", CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8)
     CUlaunchAttributeID = _constants(
-        "Attribute", CU_LAUNCH_ATTRIBUTE_COOPERATIVE=2, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION=4
+        "Attribute",
+        CU_LAUNCH_ATTRIBUTE_COOPERATIVE=2,
+        CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION=4,
+        CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION=6,
     )
     # The numbers of cuda.h.
     CUtensorMapDataType = _constants(

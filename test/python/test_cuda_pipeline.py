@@ -13,7 +13,7 @@ WEIGHTS = {"tensor": 1, "element": "bf16", "dims": [256, 512], "strides": [512],
 RESULT = {"tensor": 2, "element": "f32", "dims": [8, 4, None], "strides": [32, 128], "box": [8, 4, 2], "swizzle": 32}
 
 
-def launcher(monkeypatch, gpu=None, driver=None, **keys):
+def launcher(monkeypatch, gpu=None, driver=None, overlapped=False, **keys):
     """A launcher of a kernel of two inputs and a result, and the driver."""
     driver = driver or FakeDriver()
     install(monkeypatch, driver)
@@ -30,7 +30,7 @@ def launcher(monkeypatch, gpu=None, driver=None, **keys):
     } | keys
     gpu = gpu or FakeGpu()
     driver.parameters = len(launch.get("maps", [])), 5  # three tensors, workspace, rows
-    return PipelineLauncher(gpu, launch, gpu), driver
+    return PipelineLauncher(gpu, launch, gpu, overlapped), driver
 
 
 def bind(made, rows=100):
@@ -50,6 +50,17 @@ def test_a_plain_kernel(monkeypatch):
     assert (config.gridDimX, config.gridDimY, config.gridDimZ) == (132, 1, 1)
     assert (config.blockDimX, config.blockDimY, config.blockDimZ) == (384, 1, 1)
     assert (config.sharedMemBytes, config.hStream, config.numAttrs) == (1000, 9, 0)
+
+
+@pytest.mark.parametrize("cooperative, attributes", [(False, [6]), (True, [2])], ids=["alone", "cooperative"])
+def test_a_kernel_that_waits_for_the_one_before_it(monkeypatch, cooperative, attributes):
+    """CTAs that wait for one another need all places at once: their kernel does not begin before the other ends."""
+    made, driver = launcher(monkeypatch, overlapped=True, cooperative=cooperative)
+    run(made)
+    (launch,) = driver.launches
+    assert [attribute.id for attribute in launch.config.attrs] == attributes
+    if not cooperative:
+        assert launch.config.attrs[0].value.programmaticStreamSerializationAllowed == 1
 
 
 def test_kernels_one_after_another(monkeypatch):

@@ -95,6 +95,9 @@ class Instructions(Lockstep):
         self._shared_clock.barrier()
         return []
 
+    def _nvvm_griddepcontrol(self, op: Op, mask: np.ndarray) -> list[Any]:
+        return []  # kernels run one after another here
+
     def _nvvm_read_ptx_sreg_tid_x(self, op: Op, mask: np.ndarray) -> list[Any]:
         return [self.thread_id]
 

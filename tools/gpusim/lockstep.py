@@ -126,6 +126,9 @@ class Lockstep:
             raise MemoryFault("a barrier that some threads of a CTA do not reach")
         return []
 
+    def _nvvm_griddepcontrol(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+        return []  # kernels run one after another here
+
     def _gpu_shuffle(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         value, distance, _ = self._all(op.operands)
         assert "xor" in str(op.attributes["mode"])

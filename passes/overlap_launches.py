@@ -1,0 +1,64 @@
+"""overlap-launches: a kernel's launch overlaps the end of the kernel before it.
+
+    gpu.func @k(...) kernel {                      gpu.func @k(...) kernel {
+      %t = nvvm.read.ptx.sreg.tid.x                  nvvm.griddepcontrol launch_dependents
+      ...                                     =>     %t = nvvm.read.ptx.sreg.tid.x
+      %x = memref.load %a[%i]                        ...
+                                                     nvvm.griddepcontrol wait
+                                                     %x = memref.load %a[%i]
+
+Kernels of a model run one after another, and between two of them a GPU stands still for a microsecond or more. Here
+each says at its start that the next one's thread blocks may take their places as soon as all of its own have theirs,
+and waits itself, before it first touches memory that others see, until the one before it has ended (PTX ISA,
+griddepcontrol). The runtime launches such kernels with the attribute "programmatic stream serialization".
+
+That cannot hang: a kernel's blocks begin to take room only when all blocks of the one before have theirs, and wait for
+nothing but its end. It cannot race: who waits for a kernel's end waits for the end of all before it, for that kernel
+waited for them. Only chips of compute capability 9.0 and later know the instruction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kitsune_mlir.mlir import ir, nvvm, walk
+from kitsune_mlir.planning import target as targets
+
+from .base import ModulePass
+
+# What may stand in front of the wait: nothing here touches memory outside the thread block.
+_LOCAL = ("arith.", "nvvm.read.", "nvvm.mbarrier.init", "nvvm.fence.mbarrier.init", "gpu.thread_id", "gpu.block_id")
+_LOCAL += ("llvm.mlir.", "llvm.ptrtoint", "llvm.inttoptr", "llvm.getelementptr", "nvvm.barrier", "gpu.barrier")
+_LOCAL += ("scf.yield", "nvvm.elect.sync", "nvvm.cluster.arrive", "nvvm.cluster.wait")
+
+
+@dataclass(frozen=True)
+class OverlapLaunches(ModulePass):
+    """target: what the kernels are for, a name or the path of a description."""
+
+    name: ClassVar[str] = "overlap-launches"
+    target: str = "sm_90a"
+
+    def run(self, module: ir.Module) -> None:
+        if not targets.load(self.target).overlaps_launches:
+            return
+        for function in walk(module, "gpu.func"):
+            if "kernel" in function.attributes or "gpu.kernel" in function.attributes:
+                _overlap(function)
+
+
+def _overlap(kernel: ir.Operation) -> None:
+    block = kernel.regions[0].blocks[0]
+    first = next(op for op in block.operations if not _is_local(op.operation))
+    with kernel.context, kernel.location:
+        with ir.InsertionPoint.at_block_begin(block):
+            nvvm.griddepcontrol("launch_dependents")
+        with ir.InsertionPoint(first):
+            nvvm.griddepcontrol("wait")
+
+
+def _is_local(op: ir.Operation) -> bool:
+    if op.name == "scf.if":
+        return all(_is_local(inner.operation) for region in op.regions for block in region for inner in block)
+    return op.name.startswith(_LOCAL)

@@ -1,0 +1,51 @@
+// RUN: kitsune-opt --overlap-launches=target=sm_90a %s | FileCheck %s
+// RUN: kitsune-opt --overlap-launches=target=sm_89 %s | FileCheck --check-prefix=OLD %s
+
+// OLD-NOT: griddepcontrol
+
+module attributes {gpu.container_module} {
+  gpu.module @kernels {
+    // A kernel waits for the one before it where it first touches memory.
+    // CHECK-LABEL: gpu.func @reads
+    // CHECK-NEXT: nvvm.griddepcontrol launch_dependents
+    // CHECK-NEXT: gpu.thread_id
+    // CHECK-NEXT: nvvm.griddepcontrol wait
+    // CHECK-NEXT: memref.load
+    gpu.func @reads(%a: memref<256xf32>, %b: memref<256xf32>) kernel {
+      %i = gpu.thread_id x
+      %x = memref.load %a[%i] : memref<256xf32>
+      memref.store %x, %b[%i] : memref<256xf32>
+      gpu.return
+    }
+
+    // Barriers in shared memory are its own; a branch that reads is not passed.
+    // CHECK-LABEL: gpu.func @barriers
+    // CHECK: scf.if
+    // CHECK-NEXT: nvvm.mbarrier.init
+    // CHECK: gpu.barrier
+    // CHECK-NEXT: nvvm.griddepcontrol wait
+    // CHECK-NEXT: scf.if
+    // CHECK-NEXT: memref.load
+    gpu.func @barriers(%a: memref<256xf32>, %b: memref<256xf32>, %p: !llvm.ptr<3>, %first: i1) kernel {
+      %i = gpu.thread_id x
+      %one = arith.constant 1 : i32
+      scf.if %first {
+        nvvm.mbarrier.init %p, %one : !llvm.ptr<3>, i32
+      }
+      gpu.barrier
+      scf.if %first {
+        %x = memref.load %a[%i] : memref<256xf32>
+        memref.store %x, %b[%i] : memref<256xf32>
+      }
+      gpu.return
+    }
+
+    // What is no kernel stays as it is.
+    // CHECK-LABEL: gpu.func @helper
+    // CHECK-NEXT: memref.load
+    gpu.func @helper(%a: memref<256xf32>, %i: index) -> f32 {
+      %x = memref.load %a[%i] : memref<256xf32>
+      gpu.return %x : f32
+    }
+  }
+}
