@@ -1,5 +1,5 @@
-// RUN: kitsune-opt --overlap-launches=target=sm_90a %s | FileCheck %s
-// RUN: kitsune-opt --overlap-launches=target=sm_89 %s | FileCheck --check-prefix=OLD %s
+// RUN: kitsune-opt --overlap-launches=target=sm_90a %s | filecheck %s
+// RUN: kitsune-opt --overlap-launches=target=sm_89 %s | filecheck --check-prefix OLD %s
 
 // OLD-NOT: griddepcontrol
 
