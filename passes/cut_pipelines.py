@@ -80,6 +80,8 @@ class _Cutter:
         if len(found.runs) == 1 and not found.runs[0].apart:
             return
         reason = self.chaining(self.pipeline)[1] or "asked for"
+        if all(run.apart for run in found.runs):
+            reason = "its operators are predicted to be faster one by one"
         if self.target.products != "wgmma":
             reason = f"sums over the rows have no kernel on {self.target.name}"
         remark(self.pipeline, f"is cut into {len(found.runs)} {'parts' if len(found.runs) > 1 else 'part'}: {reason}")

@@ -22,15 +22,13 @@ from kitsune_mlir.codegen.pipeline import role
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.form import Form, pipeline_form
-from kitsune_mlir.mlir import ir, remark
+from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.columns import SPLITS
-from kitsune_mlir.planning.cut import is_faster_apart
 from kitsune_mlir.planning.flow import TRANSPORTS
 from kitsune_mlir.planning.place import CHAINED_ROWS, SHAPES, Chained, Placement, place
 
 from .base import ModulePass
-from .inline_pipeline import inline_pipeline
 from .stage_body import clone_body
 from .stage_cost import queue_cost, stage_cost
 
@@ -91,12 +89,6 @@ class PlaceStages(ModulePass):
                 placement = place(stages, queues, count, target, self.shape, tile_rows, chained, *transports, shared)
             except UserError as error:
                 raise UserError(f"pipeline '{pipeline.label}' {error}") from error
-            asked = self.shape != "auto" or together or self.tile_rows or self.cluster
-            spread = chained is not None and max(chained.column_tiles, placement.split_k) > 1  # one product on all SMs
-            if not asked and not spread and is_faster_apart(stages, count, placement.predicted_us, target):
-                remark(pipeline, f"runs apart: its {len(stages)} stages are predicted to be faster one by one")
-                inline_pipeline(pipeline)
-                continue
             _rewrite(pipeline, placement, target.name)
 
     def _together(self) -> str:

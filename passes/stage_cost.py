@@ -7,10 +7,12 @@ from math import prod
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import ir
-from kitsune_mlir.planning.cost import StageCost
+from kitsune_mlir.planning.cost import ProductCost, StageCost
 from kitsune_mlir.planning.place import QueueCost
-from kitsune_mlir.precision import tensor_work
+from kitsune_mlir.precision import tensor_work, tf32_pieces
 from kitsune_mlir.traffic import element_bytes
+
+from .schedule_products import GRANULE, PAIRS
 
 _SCHEDULED = ir.BF16Type | ir.F16Type | ir.F32Type  # elements of products that may be kernels of their own
 # Instructions of what is dear, as expanded for a GPU (codegen/device_math.py).
@@ -30,21 +32,27 @@ def row_bytes(type_: ir.Type) -> int:
 def stage_cost(stage: kitsune.StageOp) -> StageCost:
     """What the stage does for one row; the tile's rows must still be `?`."""
     flops = simt = plain = 0.0
-    kernels, scheduled = 0, True
+    kernels, products = 0, []
     for op in stage.block.operations:
         op = op.operation
         if op.name == "linalg.matmul":
             k = rows.Structured(op).maps[0].results
             contracted = [size for size, expr in zip(rows.shape_of(op.operands[0]), k) if "d2" in str(expr)]
             flops += 2 * row_elements(op.results[0].type) * max(1, contracted[0]) * tensor_work(op)
-            kernels += 1
-            scheduled &= isinstance(ir.RankedTensorType(op.operands[0].type).element_type, _SCHEDULED)
+            products.append(_product(op))
+            if row_bytes(op.operands[0].type) % GRANULE:  # first a kernel that pads its rows
+                kernels += 1
+                plain += 2 * row_bytes(op.operands[0].type)
         elif op.name == "linalg.generic":
             widest = max(row_elements(value.type) for value in op.operands if rows.is_tensor(value))
             simt += widest * sum(_DEAR.get(inner.operation.name, 1) for inner in op.regions[0].blocks[0].operations)
             if "reduction" in str(op.attributes["iterator_types"]):  # one kernel for it, one for what it is used in
                 kernels += 2
                 plain += 3 * max(row_bytes(value.type) for value in op.operands if rows.is_tensor(value))
+        elif op.name == "tensor.concat":
+            kernels += len(op.operands)
+            plain += 2 * row_bytes(op.results[0].type)
+    apart = None not in products and not stage.accumulates and not stage.reduces
     tiles = [op.results[0].type for op in (*stage.gets, *stage.loads)]
     tiles += [op.operands[1].type for op in stage.puts] + [op.operands[0].type for op in stage.stores]
     loads = sum(row_bytes(op.results[0].type) for op in stage.loads)
@@ -59,9 +67,24 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
         dram_bytes=loads + stores,
         queue_bytes=sum(row_bytes(type_) for type_ in queues),
         row_bytes=sum(row_bytes(type_) for type_ in tiles),
-        kernels=max(1, kernels) if scheduled and not stage.accumulates and not stage.reduces else 0,
-        plain_bytes=plain,
+        products=tuple(products) if apart else None,
+        kernels=kernels if products or kernels else 1,
+        plain_bytes=plain if products or kernels else loads + stores,
     )
+
+
+def _product(op: ir.Operation) -> ProductCost | None:
+    """A product as a kernel of its own; None where it has no such form."""
+    left, right = (ir.RankedTensorType(value.type) for value in list(op.operands)[:2])
+    if not isinstance(left.element_type, _SCHEDULED) or right.element_type != left.element_type:
+        return None
+    maps = rows.Structured(op).maps
+    along_k = maps[1].results[1] == maps[0].results[1]
+    owner = rows.producer(op.operands[1])
+    turned = owner is not None and owner.name == "linalg.transpose"
+    pieces = tf32_pieces(op) + 1 if left.element_type.width == 32 else 1
+    k, columns = left.shape[1], row_elements(op.results[0].type)
+    return ProductCost(columns, k, along_k == turned, len(PAIRS[pieces]))
 
 
 def queue_cost(queue: kitsune.QueueOp, order: dict[str, int]) -> QueueCost:

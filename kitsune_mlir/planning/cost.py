@@ -17,6 +17,17 @@ DSMEM_BYTES_A_US = 41_000
 
 
 @dataclass(frozen=True)
+class ProductCost:
+    """A product of a row of `k` elements with a matrix of `columns` columns, whose elements along a column are
+    neighbours in memory unless `across`. `pairs` products of 16-bit pieces make one."""
+
+    columns: int
+    k: int
+    across: bool = True
+    pairs: int = 1
+
+
+@dataclass(frozen=True)
 class StageCost:
     """What one stage does for one row; bytes and operations."""
 
@@ -28,8 +39,9 @@ class StageCost:
     dram_bytes: float = 0.0  # loads and stores, a row
     queue_bytes: float = 0.0  # tiles got and put, a row
     row_bytes: float = 0.0  # the widest set of tiles alive at once, a row
-    kernels: int = 0  # that run it an operator at a time, its products on tensor cores; 0 when these have no such form
-    plain_bytes: float = 0.0  # that these move a row, besides what the stage does
+    products: tuple[ProductCost, ...] | None = None  # as kernels of their own; None where these have no such form
+    kernels: int = 0  # of other operators, where the stage runs an operator at a time
+    plain_bytes: float = 0.0  # that these move, a row
 
     def part(self, parts: int) -> StageCost:
         """Of one of so many CTAs that share the columns."""

@@ -7,17 +7,20 @@ and every queue that it severs a store and a load. A dynamic program over the cu
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 from .cost import StageCost, pipeline_us
-from .place import CHAINED_ROWS, TILE_ROWS, UNCHAINED_RATE, UNKNOWN_ROWS, QueueCost
+from .place import CHAINED_ROWS, TILE_ROWS, UNCHAINED_RATE, UNCHAINED_TIMES, UNKNOWN_ROWS, QueueCost
+from .product_tiles import choose
 from .target import Target
 
-SCHEDULED_RATE = 0.5  # of the tensor cores, that products reach which are kernels of their own
-KERNEL_US = 5.0  # of a kernel with few tiles, its launch in a graph included
-APART_BY = 0.7  # of a pipeline's predicted time, below which its operators run apart
+KERNEL_US = 2.0  # of a kernel of one operator that moves little, launched behind another
+PLAIN_DRAM = 0.5  # of DRAM's rate, that such kernels reach
+APART_BY = 0.9  # of what else stages would take, below which their operators run apart: their prices are rougher
+COLUMNS = 64  # of a product that a CTA computes at least
 PLAIN_RATE = 0.005  # that products in no pipeline reach
 Chains = Callable[[int, int], bool]  # whether the stages from the first to the last, both included, chain
 
@@ -61,13 +64,14 @@ class Cut:
 def cut(
     stages: Sequence[StageCost], queues: Sequence[QueueCost], rows: int | None, target: Target, chains: Chains
 ) -> Cut:
-    """The cheapest cut. `rows` is None when open until the call. A pipeline that chains as a whole stays whole, and one
-    of which nothing chains unless it sums over its rows: no kernel but a chained one does. `chains` is asked about runs
-    with products only, and not about longer ones than one that it denied."""
+    """The cheapest cut. `rows` is None when open until the call. A pipeline that chains as a whole is cut only into
+    stages that run apart, all of them; one of which nothing chains and nothing can run apart stays whole unless it sums
+    over its rows: no kernel but a chained one does. `chains` is asked about runs with products only, and not about
+    longer ones than one that it denied."""
     count, ask = len(stages), cache(chains)
     whole = Run(0, count - 1, _has_product(stages, 0, count - 1) and ask(0, count - 1))
     runs = [whole] if whole.chains else list(_runs(stages, queues, ask))
-    apart = [] if target.products != "wgmma" else [Run(i, i, False, True) for i in _apart(stages, runs)]
+    apart = [] if target.products != "wgmma" else [Run(i, i, False, True) for i in range(count) if stages[i].products]
     if not any(run.chains for run in runs) and not apart and not any(queue.accumulates for queue in queues):
         runs = [whole]
     runs += apart
@@ -97,39 +101,36 @@ def run_us(
     run: Run, stages: Sequence[StageCost], queues: Sequence[QueueCost], rows: int | None, target: Target
 ) -> float:
     """Predicted microseconds of one run, whose severed queues lie in DRAM."""
+    count = rows or UNKNOWN_ROWS
     if run.apart:
-        return _apart_us(stages[run.first], rows or UNKNOWN_ROWS, target)
+        return _apart_us(stages[run.first], count, target) / APART_BY
     severed = _severed(run, queues)
     members = list(stages[run.first : run.last + 1])
     members[0] = dataclasses.replace(members[0], dram_bytes=members[0].dram_bytes + severed)
-    tile = CHAINED_ROWS if run.chains else TILE_ROWS
+    times = 1.0
     if not run.chains:
         sums = any(queue.accumulates and queue.producer in run for queue in queues)
         rate = PLAIN_RATE if sums else UNCHAINED_RATE if target.products == "wgmma" else 1.0
+        times = UNCHAINED_TIMES if target.products == "wgmma" else 1.0
         target = target.override(tensor_tflops=target.tensor_tflops * rate)
-    tiles = max(1, -(-(rows or UNKNOWN_ROWS) // tile))
-    return pipeline_us([members], [min(tiles, target.sms)], tiles, tile, target, queues_in_l2=False)
-
-
-def is_faster_apart(stages: Sequence[StageCost], rows: int | None, predicted_us: float, target: Target) -> bool:
-    """Whether the stages of a placed pipeline, of that predicted time, should run an operator at a time: few rows leave
-    a pipeline few CTAs, each of which reads all weights."""
-    if target.products != "wgmma" or not all(stage.kernels for stage in stages):
-        return False
-    return sum(_apart_us(stage, rows or UNKNOWN_ROWS, target) for stage in stages) < APART_BY * predicted_us
-
-
-def _apart(stages: Sequence[StageCost], runs: Sequence[Run]) -> list[int]:
-    """The stages that may run an operator at a time."""
-    alone = [run.first for run in runs if run.first == run.last and not run.chains]
-    return [i for i in alone if stages[i].kernels]
+    tile = CHAINED_ROWS if run.chains else TILE_ROWS
+    tiles = max(1, -(-count // tile))
+    if run.chains and len(members) == 1:  # CTAs share the columns of one product
+        columns = [product.columns for product in members[0].products or ()]
+        parts = max(1, min(target.sms // tiles, min(columns, default=0) // COLUMNS))
+        members, tiles = [members[0].part(parts)], tiles * parts
+    return times * pipeline_us([members], [min(tiles, target.sms)], tiles, tile, target, queues_in_l2=False)
 
 
 def _apart_us(stage: StageCost, rows: int, target: Target) -> float:
-    """Of a stage whose operators run one at a time, with tiles that go through DRAM between them."""
-    tensor = stage.product_flops * rows / (SCHEDULED_RATE * target.tensor_tflops * 1e6)
-    moved = stage.weight_bytes + rows * (stage.dram_bytes + stage.queue_bytes + stage.plain_bytes)
-    return max(tensor, moved / (target.dram_gbps * 1e3)) + stage.kernels * KERNEL_US
+    """Predicted microseconds of a stage whose operators run one at a time, with tiles that go through DRAM between them;
+    infinite where a product has no such kernel."""
+    total = 0.0
+    for product in stage.products or ():
+        tiles = choose(1, rows, product.columns, product.k, product.across, product.pairs, target)
+        total += tiles.microseconds if tiles else math.inf
+    moved = rows * stage.plain_bytes / (PLAIN_DRAM * target.dram_gbps * 1e3)
+    return total + stage.kernels * KERNEL_US + moved
 
 
 def _severed(run: Run, queues: Sequence[QueueCost]) -> float:

@@ -23,6 +23,7 @@ from .target import Target
 
 SHAPES = ("auto", "chained", "fused", "spatial")
 UNCHAINED_RATE = 0.1  # of the tensor cores, that products outside warpgroups reach on a chip that has these
+UNCHAINED_TIMES = 2.5  # as long as predicted is what such a kernel takes there, in the median of random networks
 UNKNOWN_ROWS = 65536  # rows assumed when they are open until the call
 TILE_ROWS = 64
 CHAINED_ROWS = 128  # of a tile that two warpgroups carry in their registers
@@ -123,9 +124,9 @@ def _placements(
         return _chained(stages, queues, rows, target, chained) + apart
     if chained and chained.apart and shape == "spatial":
         return [_apart(stages, queues, rows, target, chained)]
-    tile, rated = tile_rows or choose_tile_rows(rows, target), target
+    tile, rated, times = tile_rows or choose_tile_rows(rows, target), target, 1.0
     if target.products == "wgmma" and tile_rows != CHAINED_ROWS:
-        rated = target.override(tensor_tflops=target.tensor_tflops * UNCHAINED_RATE)
+        rated, times = target.override(tensor_tflops=target.tensor_tflops * UNCHAINED_RATE), UNCHAINED_TIMES
     found = []
     if shape in ("fused", "auto"):
         roles = _fused(stages, queues)
@@ -139,7 +140,7 @@ def _placements(
         roles = _spatial(stages, queues, tile, target)
         fitting, _ = _fitting(tile, tile_rows is None, roles, queues, target, shared)
         found.append(_placement("spatial", roles, stages, queues, fitting, rows, rated))
-    return found
+    return [dataclasses.replace(one, predicted_us=times * one.predicted_us) for one in found]
 
 
 def _chained(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from math import ceil
 
@@ -42,6 +43,7 @@ class ProductTiles:
         return self.copies * COPY_ROWS
 
 
+@cache
 def choose(b: int, m: int, n: int, k: int, across: bool, pairs: int, target: Target) -> ProductTiles | None:
     """The fastest tiles for a product of these sizes, or None when none fits. `across`: the columns of the right
     operand are neighbours in memory, so that it comes in boxes of 64. `pairs` products of 16-bit pieces make one; of

@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kitsune_mlir.planning import target
-from kitsune_mlir.planning.cost import StageCost
+from kitsune_mlir.planning.cost import ProductCost, StageCost
 from kitsune_mlir.planning.cut import Run, cut, cut_everywhere, part_name, run_us, whole_name
 from kitsune_mlir.planning.place import QueueCost
 
@@ -111,12 +111,13 @@ def test_wide_layers_are_cut_one_by_one():
     assert found.runs == tuple(Run(i, i, True) for i in range(10))
 
 
-def test_a_product_that_does_not_chain_runs_apart_where_that_is_faster():
-    """Wide tiles leave the other kernel few rows; with narrow ones a launch costs more."""
+def test_a_product_runs_apart_where_that_is_faster():
+    """Wide tiles leave the other kernel few rows; narrow ones that chain stay in registers."""
     for width, apart in ((4096, True), (32, False)):
         weights = 2.0 * width * width
-        stages = [StageCost("s0", "tensor", weights, weight_bytes=weights, dram_bytes=4.0 * width, kernels=1)]
-        assert cut(stages, [], 4096, GPU, lambda first, last: False).runs == (Run(0, 0, False, apart),)
+        product = (ProductCost(width, width),)
+        stages = [StageCost("s0", "tensor", weights, weight_bytes=weights, dram_bytes=4.0 * width, products=product)]
+        assert cut(stages, [], 4096, GPU, lambda first, last: not apart).runs == (Run(0, 0, not apart, apart),)
 
 
 def test_few_rows_are_not_worth_launches():
