@@ -31,11 +31,12 @@ from typing import ClassVar
 
 from kitsune_mlir.codegen.bufferize import bufferize
 from kitsune_mlir.codegen.gpu_buffers import Fills
+from kitsune_mlir.codegen.gpu_copy import beside, lower_copies
 from kitsune_mlir.codegen.gpu_kernel import Kernels, extent
 from kitsune_mlir.codegen.gpu_linalg import lower_generic
 from kitsune_mlir.codegen.gpu_loops import hoist, unroll
 from kitsune_mlir.codegen.gpu_scatter import lower_scatter
-from kitsune_mlir.codegen.gpu_serial import check_host, keep_loaded, lower_copy, lower_serial
+from kitsune_mlir.codegen.gpu_serial import check_host, keep_loaded, lower_serial
 from kitsune_mlir.codegen.host_program import scalar_name
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.mlir import func, ir, memref, run_passes, walk
@@ -76,8 +77,19 @@ class ConvertLinalgToGpu(ModulePass):
             run_passes(module, _TO_LOOPS)
             keep_loaded(main, kernels)
             fills = Fills()
-            for op in [op.operation for op in main.body.blocks[0].operations]:
-                _lower(op, kernels, fills)
+            operations = [op.operation for op in main.body.blocks[0].operations]
+            done: set[int] = set()
+            for number, op in enumerate(operations):
+                if number in done:
+                    continue
+                if op.name == "memref.copy":
+                    copies = beside(operations, number)
+                    done.update(copies)
+                    for copy in copies:
+                        fills.seen(operations[copy])
+                    lower_copies([operations[copy] for copy in copies], kernels)
+                else:
+                    _lower(op, kernels, fills)
             check_host(main)
             kernels.prune(module)
             run_passes(module, _TIDY)
@@ -137,7 +149,5 @@ def _lower(op: ir.Operation, kernels: Kernels, fills: Fills) -> None:
         lower_generic(op, kernels, fills)
         return
     fills.seen(op)
-    if op.name == "memref.copy":
-        lower_copy(op, kernels)
-    elif op.name == "memref.store" or not (op.name.startswith(_HOST) or scalar_name(op) in OPERATIONS):
+    if op.name == "memref.store" or not (op.name.startswith(_HOST) or scalar_name(op) in OPERATIONS):
         lower_serial(op, kernels)

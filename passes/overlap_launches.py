@@ -61,4 +61,6 @@ def _overlap(kernel: ir.Operation) -> None:
 def _is_local(op: ir.Operation) -> bool:
     if op.name == "scf.if":
         return all(_is_local(inner.operation) for region in op.regions for block in region for inner in block)
+    if op.name == "llvm.inline_asm":
+        return ir.StringAttr(op.attributes["asm_string"]).value.startswith("mbarrier.init")
     return op.name.startswith(_LOCAL)

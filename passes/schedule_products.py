@@ -283,17 +283,20 @@ class _Builder:
         write.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index("m"), roles.index("n")])
 
     def _summed(self, parts: ir.Value, whole: ir.RankedTensorType) -> ir.Value:
-        """The sum of the parts over the first dimension."""
-        rank = whole.rank
+        """The sum of the parts over the first dimension, each a part's element an operand: so that what follows is
+        fused with it."""
+        rank, count = whole.rank, self.tiles.split
         sizes = [tensor.dim(parts, _index(d + 1)) if whole.is_dynamic_dim(d) else whole.shape[d] for d in range(rank)]
-        zero = arith.ConstantOp(whole.element_type, ir.FloatAttr.get(whole.element_type, 0.0)).result
-        start = linalg.fill(zero, outs=[tensor.empty(sizes, whole.element_type)])
-        dims = [ir.AffineDimExpr.get(d) for d in range(rank + 1)]
-        maps = [ir.AffineMap.get(rank + 1, 0, [dims[-1], *dims[:-1]]), ir.AffineMap.get(rank + 1, 0, dims[:-1])]
-        generic = _generic([parts], [start], maps, ["parallel"] * rank + ["reduction"])
+        start = tensor.empty(sizes, whole.element_type)
+        dims = [ir.AffineDimExpr.get(d) for d in range(rank)]
+        maps = [ir.AffineMap.get(rank, 0, [ir.AffineConstantExpr.get(part), *dims]) for part in range(count)]
+        generic = _generic([parts] * count, [start], [*maps, ir.AffineMap.get_identity(rank)], ["parallel"] * rank)
         with ir.InsertionPoint(generic.regions[0].blocks[0]):
-            x, total = generic.regions[0].blocks[0].arguments
-            linalg.YieldOp([arith.addf(total, x)])
+            *terms, _ = generic.regions[0].blocks[0].arguments
+            while len(terms) > 1:  # neighbours, then their sums
+                pairs = [arith.addf(a, b) for a, b in zip(terms[::2], terms[1::2])]
+                terms = [*pairs, *terms[2 * len(pairs) :]]
+            linalg.YieldOp(terms)
         return generic.results[0]
 
 

@@ -31,10 +31,10 @@ VERSION = 3
 def build(module: ir.Module, target: Target) -> Section:
     """Generates code for a module after convert-linalg-to-gpu, which it does not change.
 
-    Manifest: `arguments`, `results` (shape with null for a dynamic size, dtype), `overlapped` (whether
-    kernels wait for the one before them, see overlap-launches), `program` (see host_program.py), `globals` ("globals.bin": name -> offset, dtype, shape), `modules` (name ->
-    kernels), `kernels` (a list; what ptxas says of each, null without a ptxas), `pipelines` (name -> module,
-    launch); pipelines whose kernels are equal share a module.
+    Manifest: `arguments`, `results` (shape with null for a dynamic size, dtype), `overlapped` (whether kernels wait
+    for the one before them, see overlap-launches), `program` (see host_program.py), `globals` ("globals.bin": name ->
+    offset, dtype, shape), `modules` (name -> kernels), `kernels` (a list; what ptxas says of each, null without a
+    ptxas), `pipelines` (name -> module, launch); pipelines whose kernels are equal share a module.
     Files: "NAME.ptx" for each module, "NAME.cubin" when there is a ptxas, "globals.bin".
     """
     worker.warm_up()

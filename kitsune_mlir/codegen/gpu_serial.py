@@ -1,4 +1,4 @@
-"""What is left of a host function after its linalg has become kernels: copies, single elements, loops."""
+"""What is left of a host function after its linalg has become kernels: single elements, loops."""
 
 from __future__ import annotations
 
@@ -6,39 +6,7 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import func, ir, location, memref, scf, walk
 
 from .gpu_buffers import VIEWS, root_of
-from .gpu_kernel import (
-    THREADS,
-    Kernel,
-    Kernels,
-    as_value,
-    ceildiv,
-    delinearize,
-    extent,
-    linear_id,
-    only_if,
-    product,
-)
-
-
-def lower_copy(op: ir.Operation, kernels: Kernels) -> None:
-    """A memref.copy between buffers of which one is strided becomes a kernel; others the driver does."""
-    source, target = op.operands
-    if source == target:  # a slice that was computed in place
-        op.erase()
-        return
-    kinds = [ir.MemRefType(buffer.type) for buffer in (source, target)]
-    if all(kind.layout == ir.AffineMapAttr.get(ir.AffineMap.get_identity(kind.rank)) for kind in kinds):
-        return
-    kernel = Kernel(kernels, op, "copy")
-    with kernel.body():
-        sizes = [extent(kernel.inside(target), d) for d in range(kinds[1].rank)]
-        index = linear_id(THREADS)
-        with only_if(index, product(sizes)):
-            position = delinearize(index, sizes) if sizes else []
-            memref.store(memref.load(kernel.inside(source), position), kernel.inside(target), position)
-    with op.context, op.location, ir.InsertionPoint(op):
-        kernel.launch(ceildiv(product([extent(target, d) for d in range(kinds[1].rank)]), THREADS))
-    op.erase()
+from .gpu_kernel import Kernel, Kernels, as_value, extent
 
 
 def lower_serial(op: ir.Operation, kernels: Kernels) -> None:

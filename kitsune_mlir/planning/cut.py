@@ -123,8 +123,8 @@ def run_us(
 
 
 def _apart_us(stage: StageCost, rows: int, target: Target) -> float:
-    """Predicted microseconds of a stage whose operators run one at a time, with tiles that go through DRAM between them;
-    infinite where a product has no such kernel."""
+    """Predicted microseconds of a stage whose operators run one at a time, tiles going through DRAM between them; infinite
+    where a product has no such kernel."""
     total = 0.0
     for product in stage.products or ():
         tiles = choose(1, rows, product.columns, product.k, product.across, product.pairs, target)

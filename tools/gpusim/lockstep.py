@@ -151,6 +151,31 @@ class Lockstep:
         buffer.data[address[mask]] = np.broadcast_to(value, mask.shape)[mask]
         return []
 
+    def _vector_load(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+        buffer, *indices = self._all(op.operands)
+        return [buffer.data[self._elements(op, buffer, indices, mask, op.results[0].type)]]
+
+    def _vector_store(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+        value, buffer, *indices = self._all(op.operands)
+        where = self._elements(op, buffer, indices, mask, op.operands[0].type)
+        buffer.data[where[mask]] = value[mask]
+        return []
+
+    @staticmethod
+    def _elements(
+        op: ir.Operation, buffer: MemRef, indices: Sequence[Any], mask: np.ndarray, kind: ir.Type
+    ) -> np.ndarray:
+        """Where the elements of each thread's vector are; buffers begin at multiples of any word."""
+        (count,) = ir.VectorType(kind).shape
+        first = buffer.address(indices, mask)
+        last = buffer.address([*indices[:-1], np.asarray(indices[-1]) + count - 1], mask)
+        if np.any(mask & (last - first != count - 1)):
+            raise MemoryFault("a vector of elements that are no neighbours")
+        align = ir.IntegerAttr(op.attributes["alignment"]).value
+        if np.any(mask & (first * buffer.data.itemsize % align != 0)):
+            raise MemoryFault(f"a vector that begins at no multiple of {align} bytes")
+        return first[:, None] + np.where(mask[:, None], np.arange(count), 0)
+
     def _memref_atomic_rmw(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         value, buffer, *indices = self._all(op.operands)
         kind = ir.IntegerAttr(op.attributes["kind"]).value

@@ -117,7 +117,8 @@ def test_a_product_runs_apart_where_that_is_faster():
         weights = 2.0 * width * width
         product = (ProductCost(width, width),)
         stages = [StageCost("s0", "tensor", weights, weight_bytes=weights, dram_bytes=4.0 * width, products=product)]
-        assert cut(stages, [], 4096, GPU, lambda first, last: not apart).runs == (Run(0, 0, not apart, apart),)
+        chains = (lambda first, last: False) if apart else (lambda first, last: True)
+        assert cut(stages, [], 4096, GPU, chains).runs == (Run(0, 0, not apart, apart),)
 
 
 def test_few_rows_are_not_worth_launches():
