@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from .cost import StageCost, pipeline_us
+from .cost import StageCost, pipeline_price
 from .place import CHAINED_ROWS, TILE_ROWS, UNCHAINED_RATE, UNKNOWN_ROWS, QueueCost
 from .target import Target
 
 SCHEDULED_RATE = 0.5  # of the tensor cores, that products reach which are kernels of their own
-KERNEL_US = 5.0  # of a kernel with few tiles, its launch in a graph included
+KERNEL_LAUNCHES = 2.0  # of a kernel with few tiles: its time, in launches
 APART_BY = 0.7  # of a pipeline's predicted time, below which its operators run apart
 PLAIN_RATE = 0.005  # that products in no pipeline reach
 Chains = Callable[[int, int], bool]  # whether the stages from the first to the last, both included, chain
@@ -108,7 +108,7 @@ def run_us(
         rate = PLAIN_RATE if sums else UNCHAINED_RATE if target.products == "wgmma" else 1.0
         target = target.override(tensor_tflops=target.tensor_tflops * rate)
     tiles = max(1, -(-(rows or UNKNOWN_ROWS) // tile))
-    return pipeline_us([members], [min(tiles, target.sms)], tiles, tile, target, queues_in_l2=False)
+    return pipeline_price([members], [min(tiles, target.sms)], tiles, tile, target, queues_in_l2=False).us
 
 
 def is_faster_apart(stages: Sequence[StageCost], rows: int | None, predicted_us: float, target: Target) -> bool:
@@ -129,7 +129,7 @@ def _apart_us(stage: StageCost, rows: int, target: Target) -> float:
     """Of a stage whose operators run one at a time, with tiles that go through DRAM between them."""
     tensor = stage.product_flops * rows / (SCHEDULED_RATE * target.tensor_tflops * 1e6)
     moved = stage.weight_bytes + rows * (stage.dram_bytes + stage.queue_bytes + stage.plain_bytes)
-    return max(tensor, moved / (target.dram_gbps * 1e3)) + stage.kernels * KERNEL_US
+    return max(tensor, moved / (target.dram_gbps * 1e3)) + stage.kernels * KERNEL_LAUNCHES * target.launch_us
 
 
 def _severed(run: Run, queues: Sequence[QueueCost]) -> float:
