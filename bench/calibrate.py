@@ -21,7 +21,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from kitsune_mlir.bench.kernels import kind, ratio  # noqa: E402
+from kitsune_mlir.bench.kernels import kind, over_measured  # noqa: E402
 
 WORST = 10
 
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kinds: dict[str, list[tuple[float, str, dict[str, Any]]]] = defaultdict(list)
     for path in parser.parse_args(arguments).files:
         for name, launch in launches(path.read_text()):
-            if found := ratio(launch):
+            if found := over_measured(launch):
                 kinds[kind(launch)].append((found, name, launch))
     if not kinds:
         print("there is no measured kernel in these files: make them with --kernels on a GPU", file=sys.stderr)

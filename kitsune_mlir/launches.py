@@ -68,7 +68,7 @@ def pipelined(pipelines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any
             "form": pipeline["shape"],
             "computes": ", ".join(stage["computes"] for stage in pipeline["stages"]),
             "tile": [pipeline["tile_rows"]],
-            "extents": [None],
+            "extents": [pipeline["rows"]],
             "slots": None,
             "predicted_us": pipeline["predicted_us"] or 0.0,
             "limit": pipeline["limit"],

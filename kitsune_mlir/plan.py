@@ -2,7 +2,7 @@
 
 target         name of the target
 operators      {total, pipelined}
-pipelines      [{name, shape, tile_rows, cluster, multicast, split_k, predicted_us, limit, dram_bytes,
+pipelines      [{name, shape, rows, tile_rows, cluster, multicast, split_k, predicted_us, limit, dram_bytes,
                  stages: [{name, kind, role, ctas, location}],
                  queues: [{name, producer, consumers, transport, depth, tile_bytes}]}]
 dram_bytes     {bulk_sync, planned}: see kitsune_mlir.traffic
@@ -136,6 +136,7 @@ def _pipeline(op: PipelineOp) -> dict[str, Any]:
     return {
         "name": op.label,
         "shape": op.shape,
+        "rows": op.row_count,
         "tile_rows": op.tile_rows,
         "cluster": op.cluster,
         "multicast": op.multicast,

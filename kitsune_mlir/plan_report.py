@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
@@ -23,11 +23,13 @@ def report(plan: dict[str, Any]) -> str:
     for pipeline in plan["pipelines"]:
         lines += ["", *_pipeline(pipeline)]
     if cuts := plan.get("cuts"):
-        lines += ["", "not in one kernel", *_table(cuts)]
-    if plan["kernels"]:
-        lines += ["", "kernels", *_table([_kernel(kernel) for kernel in plan["kernels"]])]
+        lines += ["", "not in one kernel", *table(cuts)]
+    if launches := plan.get("launches"):
+        sizes = plan.get("launch_sizes")
+        at = f", for inputs of {', '.join('x'.join(map(str, size)) or '1' for size in sizes)}" if sizes else ""
+        lines += ["", f"launches: {len(launches)} a call{at}", *table(_launches(launches))]
     if plan["declined"]:
-        lines += ["", "not pipelined", *_table(_grouped(plan["declined"]))]
+        lines += ["", "not pipelined", *table(_grouped(plan["declined"]))]
     return "\n".join(lines)
 
 
@@ -78,28 +80,40 @@ def _pipeline(pipeline: dict[str, Any]) -> list[str]:
         }
         for stage in pipeline["stages"]
     ]
-    return [head, *_table(stages), *(["", *_table(queues)] if queues else [])]
+    return [head, *table(stages), *(["", *table(queues)] if queues else [])]
 
 
-def _kernel(kernel: dict[str, Any]) -> dict[str, Any]:
-    known = {
-        key: "-" if kernel[key] is None else kernel[key]
-        for key in ("registers", "shared", "spill_stores")
-        if key in kernel
-    }
-    return {"kernel": kernel["name"], **known, "location": _short(kernel["origin"])}
+def _launches(launches: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A line a launch; equal ones once, where the first of them stands, with their number."""
+    return folded(
+        {
+            "kernel": launch["kernel"],
+            "form": launch["form"],
+            "tile": "x".join(map(str, launch["tile"])) if launch["tile"] else "-",
+            "ctas": "-" if launch["ctas"] is None else launch["ctas"],
+            "us": f"{launch['predicted_us']:.1f}",
+            "limit": launch["limit"],
+            "location": _short(launch["location"]),
+        }
+        for launch in launches
+    )
+
+
+def folded(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Equal rows of a table once, their number before them."""
+    counts = Counter(tuple(row.items()) for row in rows)
+    return [{"": f"{count} x" if count > 1 else "", **dict(row)} for row, count in counts.items()]
 
 
 def _grouped(declined: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Equal lines once, with their number."""
-    counts = Counter(
-        (entry["operator"], _short(entry["location"]), entry["reason"].removeprefix("stays outside pipelines: "))
+    return folded(
+        {
+            "operator": entry["operator"],
+            "location": _short(entry["location"]),
+            "reason": entry["reason"].removeprefix("stays outside pipelines: "),
+        }
         for entry in declined
     )
-    return [
-        {"": f"{count}x", "operator": operator, "location": place, "reason": reason}
-        for (operator, place, reason), count in counts.items()
-    ]
 
 
 def _short(place: str) -> str:
@@ -107,8 +121,9 @@ def _short(place: str) -> str:
     return place.removeprefix(os.getcwd() + os.sep)
 
 
-def _table(rows: Sequence[dict[str, Any]], columns: Sequence[str] = ()) -> list[str]:
-    columns = columns or list(rows[0])
+def table(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Rows of the same keys as lines of columns, the keys above."""
+    columns = list(rows[0])
     cells = [[column for column in columns]] + [[str(row.get(column, "")) for column in columns] for row in rows]
     widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
     return [

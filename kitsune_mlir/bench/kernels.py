@@ -55,7 +55,7 @@ def kind(launch: Mapping[str, Any]) -> str:
     return f"operator {launch['computes']}" if launch["form"] == "operator" else str(launch["form"])
 
 
-def ratio(launch: Mapping[str, Any]) -> float | None:
+def over_measured(launch: Mapping[str, Any]) -> float | None:
     """Predicted over measured; None for what was not measured."""
     measured = launch.get("measured_us")
     return launch["predicted_us"] / measured if measured else None

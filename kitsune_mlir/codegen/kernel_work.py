@@ -132,7 +132,7 @@ class _Reader:
         thread = _Thread()
         for op in block.operations:
             self._operation(op.operation, turn, thread)
-        warps = np.count_nonzero(_by_warp(turn.mask).any(axis=(0, 2)))
+        warps = int(np.count_nonzero(_by_warp(turn.mask).any(axis=(0, 2))))
         self.work.instructions += turn.times * warps * thread.instructions
         cycles = loop_cycles if turn.trips > 1 and not thread.inner else straight_cycles
         return cycles(thread.instructions, thread.loads, thread.missed) + thread.inner
