@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -13,21 +13,25 @@ def report(plan: dict[str, Any]) -> str:
     operators, traffic = plan["operators"], plan["dram_bytes"]
     removed = 1 - traffic["planned"] / traffic["bulk_sync"] if traffic["bulk_sync"] else 0.0
     share = f"{operators['pipelined']} of {operators['total']} operators pipelined"
+    taken = f" (dynamic sizes taken for {plan['dynamic_size']})" if "dynamic_size" in plan else ""
+    inputs = ", ".join("x".join(map(str, sizes)) or "a number" for sizes in plan.get("launch_sizes", ()))
     lines = [
         f"target {plan['target']}: {share}, predicted {duration(plan['predicted_us'])}"
-        + (f" (dynamic sizes taken for {plan['dynamic_size']})" if "dynamic_size" in plan else ""),
+        + (f" for inputs of {inputs}" if inputs else taken),
         *([f"f32 products in {plan['matmul_precision']} precision (tf32)"] if "matmul_precision" in plan else []),
         f"DRAM traffic {size(traffic['planned'])} of {size(traffic['bulk_sync'])} bulk-synchronous"
-        f" ({removed:.1%} removed)",
+        f" ({removed:.1%} removed){taken if inputs else ''}",
     ]
+    equal: dict[str, list[str]] = defaultdict(list)
     for pipeline in plan["pipelines"]:
-        lines += ["", *_pipeline(pipeline)]
+        equal["\n".join(_pipeline(pipeline))].append(pipeline["name"])
+    for text, names in equal.items():
+        others = f" and {len(names) - 1} that are equal to it" if len(names) > 1 else ""
+        lines += ["", f"pipeline {names[0]}{others}{text}"]
     if cuts := plan.get("cuts"):
         lines += ["", "not in one kernel", *table(cuts)]
     if launches := plan.get("launches"):
-        sizes = plan.get("launch_sizes")
-        at = f", for inputs of {', '.join('x'.join(map(str, size)) or '1' for size in sizes)}" if sizes else ""
-        lines += ["", f"launches: {len(launches)} a call{at}", *table(_launches(launches))]
+        lines += ["", f"launches: {len(launches)} a call", *table(_launches(launches))]
     if plan["declined"]:
         lines += ["", "not pipelined", *table(_grouped(plan["declined"]))]
     return "\n".join(lines)
@@ -55,8 +59,9 @@ _TOGETHER = {
 
 
 def _pipeline(pipeline: dict[str, Any]) -> list[str]:
+    """The lines about a pipeline, the first of them what follows its name."""
     rows = pipeline["tile_rows"]
-    head = f"pipeline {pipeline['name']}" + (f", tiles of {rows} rows" if rows else "")
+    head = f", tiles of {rows} rows" if rows else ""
     head += "".join(f", {said.format(pipeline[key])}" for key, said in _TOGETHER.items() if pipeline.get(key, 1) > 1)
     queues = [
         {
@@ -87,7 +92,7 @@ def _launches(launches: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """A line a launch; equal ones once, where the first of them stands, with their number."""
     return folded(
         {
-            "kernel": launch["kernel"],
+            "launch": launch["computes"] if launch["form"] == "operator" else launch["kernel"],
             "form": launch["form"],
             "tile": "x".join(map(str, launch["tile"])) if launch["tile"] else "-",
             "ctas": "-" if launch["ctas"] is None else launch["ctas"],

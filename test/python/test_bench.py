@@ -147,9 +147,7 @@ def test_a_summary_names_the_worst_and_judges_the_predictions():
     said, predicted = table._overall(records, "warm")
     assert "geometric mean of 12 cases 3.36, 2 under 0.9; worst 0.50 (c0), 0.71 (c1), " in said
     assert said.endswith("11.31 (c9).") and "c10" not in said
-    assert predicted == (
-        "Predicted over measured: median of 11 cases 1.00, 2 off by more than 1.5."
-    )
+    assert predicted == ("Predicted over measured: median of 11 cases 1.00, 2 off by more than 1.5.")
     assert [table._told(one, "warm") for one in (*records[:4], records[4], records[5])] == [
         "0.50 off",
         "0.70",

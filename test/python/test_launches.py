@@ -89,7 +89,7 @@ def test_open_sizes_are_those_of_the_example():
     few, many = (
         compiled(layers, torch.randn(count, 64, dtype=torch.bfloat16), ({0: rows},)).plan for count in (256, 1 << 20)
     )
-    assert few["launch_sizes"] == [[256, 64]] and "for inputs of 256x64" in report(few)
+    assert few["launch_sizes"] == [[256, 64]] and "us for inputs of 256x64\n" in report(few)
     assert GPU.launch_us < few["predicted_us"] < many["predicted_us"] / 10
     fixed = compiled(layers, torch.randn(1 << 20, 64, dtype=torch.bfloat16)).plan
     assert many["predicted_us"] == pytest.approx(fixed["predicted_us"], rel=0.3) and "launch_sizes" not in fixed
