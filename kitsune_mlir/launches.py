@@ -89,8 +89,8 @@ def launches(
     """The launches of a call with inputs of these sizes (of each argument of @main).
 
     `module` is that after convert-linalg-to-gpu which the manifest was generated from, `kernels` are the plan's,
-    `described` what pipelines and scheduled kernels hold, by name; `bound` says which arguments are weights. None for
-    sizes that the host program cannot be run for.
+    `described` what pipelines and scheduled kernels hold, by name; `bound` says which arguments are weights. There are
+    none where the host program cannot be run for the sizes.
     """
     parts = split(manifest, bound)
     program = manifest | {"program": parts.rest, "arguments": manifest["arguments"] + parts.kept}
@@ -161,9 +161,14 @@ class _Describer:
         return [self._operator(call)]
 
     def _pipeline(self, call: Pipeline) -> list[dict[str, Any]]:
-        """One launch, or several kernels one after another: the time is the first one's but for their launches."""
+        """One launch, or several kernels one after another: the time is the first one's but for their launches. None
+        for no rows, unless they are summed."""
         entry, known = self._pipelines[call.name], self._described[call.name]
-        launch, us = entry["launch"], self._predicted(call)
+        launch = entry["launch"]
+        rows = call.arguments[launch["streams"][0]].shape[0]
+        if not rows and not launch.get("sums"):
+            return []
+        us = self._predicted(known, rows, launch["ctas"])
         names = [launch["kernel"], *launch.get("then", ())]
         first = us - (len(names) - 1) * self._target.launch_us
         found = []
@@ -182,20 +187,15 @@ class _Describer:
             )
         return found
 
-    def _predicted(self, call: Pipeline) -> float:
-        """Microseconds at the rows of the call, where these were open."""
-        launch, known = self._pipelines[call.name]["launch"], self._described[call.name]
+    def _predicted(self, known: Mapping[str, Any], rows: int, ctas: int) -> float:
+        """Microseconds at so many rows, where these were open."""
         if None not in known["extents"] or not known["predicted_us"]:
             return float(known["predicted_us"])
-        rows = call.arguments[launch["streams"][0]].shape[0]
         tiles, assumed = (
-            prod(
-                -(-(count if extent is None else extent) // size)
-                for extent, size in zip(known["extents"], known["tile"])
-            )
+            prod(-(-(count if extent is None else extent) // n) for extent, n in zip(known["extents"], known["tile"]))
             for count in (rows, UNKNOWN_ROWS)
         )
-        return at_tiles(known["predicted_us"], assumed, tiles, launch["ctas"], self._target)
+        return at_tiles(known["predicted_us"], assumed, tiles, ctas, self._target)
 
     def _copy(self, call: Copy) -> dict[str, Any]:
         return self._single(COPY, COPY, "copy of memory", copied(call.source.nbytes, self._target), None)

@@ -112,3 +112,9 @@ def test_products_of_pieces_and_parts_are_priced_with_their_helpers(dtype, k):
 def test_a_cpu_launches_nothing():
     plan = kitsune_mlir.compile(nn.Linear(4, 4), (torch.randn(8, 4),)).plan
     assert "launches" not in plan and plan["predicted_us"] > 0
+
+
+def test_no_rows_are_no_launch():
+    layers = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64)).to(torch.bfloat16)
+    plan = compiled(layers, torch.randn(0, 64, dtype=torch.bfloat16)).plan
+    assert plan["launches"] == [] and "launches" not in report(plan)
