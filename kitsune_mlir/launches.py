@@ -65,13 +65,13 @@ def pipelined(pipelines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any
     """The same of the plan's pipelines."""
     return {
         pipeline["name"]: {
-            "form": pipeline["shape"],
+            "form": pipeline["shape"] or "pipeline",
             "computes": ", ".join(stage["computes"] for stage in pipeline["stages"]),
             "tile": [pipeline["tile_rows"]],
             "extents": [pipeline["rows"]],
             "slots": None,
             "predicted_us": pipeline["predicted_us"] or 0.0,
-            "limit": pipeline["limit"],
+            "limit": pipeline["limit"] or LATENCY,
         }
         for pipeline in pipelines
     }

@@ -26,7 +26,7 @@ def report(plan: dict[str, Any]) -> str:
     for pipeline in plan["pipelines"]:
         equal["\n".join(_pipeline(pipeline))].append(pipeline["name"])
     for text, names in equal.items():
-        others = f" and {len(names) - 1} that are equal to it" if len(names) > 1 else ""
+        others = f" and {len(names) - 1} more like it" if len(names) > 1 else ""
         lines += ["", f"pipeline {names[0]}{others}{text}"]
     if cuts := plan.get("cuts"):
         lines += ["", "not in one kernel", *table(cuts)]

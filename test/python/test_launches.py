@@ -78,6 +78,14 @@ def test_the_report_has_a_line_a_launch_and_folds_equal_ones(mixed):
     assert len(report(many).splitlines()) == len(text.splitlines()) and "20 x" in report(many)
 
 
+def test_equal_pipelines_are_told_of_once(mixed):
+    (pipeline,) = mixed.plan["pipelines"]
+    three = [pipeline | {"name": f"p{i}"} for i in range(3)]
+    text = report(mixed.plan | {"pipelines": three})
+    assert "\npipeline p0 and 2 more like it, tiles of " in text
+    assert len(text.splitlines()) == len(mixed.report().splitlines())
+
+
 def test_an_artifact_keeps_them(mixed, tmp_path):
     mixed.save(tmp_path / "m.kitsune")
     assert kitsune_mlir.load(tmp_path / "m.kitsune").plan["launches"] == mixed.plan["launches"]
