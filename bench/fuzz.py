@@ -3,6 +3,7 @@
     python bench/fuzz.py --seeds 0:200                  # a GPU: compiles in a pool, runs in a child, times
     python bench/fuzz.py --seeds 0:50 --simulate        # without one: the kernels in the simulator, few rows
     python bench/fuzz.py --shrink 17 --simulate         # the smallest net that still fails as seed 17 does
+    python bench/fuzz.py --kernels --json nets.jsonl    # each kernel's time beside the predicted one (calibrate.py)
 
 A net is that of one seed (kitsune_mlir/bench/random_nets.py; `kitsune bench net-SEED` times it beside all of torch's
 modes). A result is wrong when its error (Frobenius norm, over that of the result) is more than twice torch's own in the
@@ -31,12 +32,14 @@ sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
 
 from workers import Lost, Worker, each  # noqa: E402
 
+from kitsune_mlir.bench.kernels import beside  # noqa: E402
 from kitsune_mlir.bench.random_nets import Net, arguments, build, draw, is_net, smaller  # noqa: E402
 
 FLOOR = {"f32": 5e-6, "bf16": 4e-3, "f16": 5e-4}  # errors below are never wrong: about a rounding of the result
 HIGH_FLOOR = 2e-3  # f32 whose products are of tf32, several after one another; a CPU's torch has none
 SIMULATED_ROWS, SIMULATED_SMS = 300, 4
 COMPILE_SECONDS, RUN_SECONDS = 180.0, 40.0
+PROFILED = 7  # runs
 RIGHT = "right"
 
 
@@ -49,6 +52,7 @@ class Task:
     folder: str
     target: str
     timed: bool = False
+    kernels: bool = False  # whether each kernel is timed by itself, too
     launches: int = 2  # in the simulator; the second finds what the first left
     times: float = 2.0  # torch's own error that ours may be
 
@@ -67,6 +71,7 @@ class Found:
     torch_ms: float = 0.0
     predicted_ms: float = 0.0
     forms: dict[str, int] = field(default_factory=dict)  # kernels of pipelines, kernels of single operators
+    kernels: list[dict[str, Any]] = field(default_factory=list)  # the plan's launches, measured
 
     @property
     def ratio(self) -> float:
@@ -83,21 +88,31 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, help="processes that compile")
     parser.add_argument("--target", default="sm_90a", help="of the kernels on a GPU")
     parser.add_argument("--no-time", action="store_true", help="check only")
+    parser.add_argument("--kernels", action="store_true", help="time each kernel by itself")
     parser.add_argument("--json", type=Path, help="writes a line a net")
     options = parser.parse_args()
+    if options.kernels and not _may_time(options):
+        parser.error("--kernels times kernels on an NVIDIA GPU, and either torch finds none here or nets are not timed")
     with tempfile.TemporaryDirectory() as folder:
         target = small_target(Path(folder)) if options.simulate else options.target
         most_rows = SIMULATED_ROWS if options.simulate else None
         timed = not (options.no_time or options.simulate)
 
         def task(seed: int) -> Task:
-            return Task(draw(seed, most_rows), seed, folder, target, timed)
+            return Task(draw(seed, most_rows), seed, folder, target, timed, timed and options.kernels)
 
         if options.shrink is not None:
             return _shrink(task(options.shrink), options.simulate)
         first, _, end = options.seeds.partition(":")
         tasks = map(task, range(int(first), int(end or int(first) + 1)))
         return _report(_run(tasks, options.simulate, options.jobs), options.json)
+
+
+def _may_time(options: argparse.Namespace) -> bool:
+    """Whether nets are to be timed, and there is a GPU."""
+    import torch
+
+    return not options.simulate and not options.no_time and torch.cuda.is_available()
 
 
 def _run(tasks: Iterator[Task], simulated: bool, jobs: int) -> Iterator[Found]:
@@ -217,6 +232,8 @@ def _time(found: Found, gpu: Any, module: Any, compiled: Any, args: Any) -> None
         for side, taken in zip(sides, times):
             taken.append(gpu.time(side, cold=False))
     found.ours_ms, found.torch_ms = (statistics.median(taken) for taken in times)
+    if found.task.kernels:
+        found.kernels = beside(compiled.plan["launches"], gpu.trace(sides[0], PROFILED), found.ours_ms * 1e3)
 
 
 def simulate(task: Task) -> Found:

@@ -198,10 +198,10 @@ class PipelineOp(Kitsune.Operation, name="pipeline", traits=[ir.NoTerminatorTrai
 
     Until `design-pipeline` its body is the group's linalg on whole tensors with a `kitsune.store` for
     each output; then queues and stages, in an order in which every queue's producer stands before its
-    consumers. Placement sets `tile_rows`, `target`, `predicted_us` (microseconds, of one run), `shape` ("chained",
-    "fused" or "spatial"), `cluster`, the CTAs that share a tile's columns, a tile, or a partial sum (1 when absent),
-    `multicast`, the CTAs that have neighbouring tiles and load every box of weights together, and `split_k`, those that
-    share the sum over k of a tile (1 when absent).
+    consumers. Placement sets `tile_rows`, `target`, `predicted_us` (microseconds, of one run), `limit`, what that time
+    is due to, `shape` ("chained", "fused" or "spatial"), `cluster`, the CTAs that share a tile's columns, a tile, or a
+    partial sum (1 when absent), `multicast`, the CTAs that have neighbouring tiles and load every box of weights
+    together, and `split_k`, those that share the sum over k of a tile (1 when absent).
     """
 
     sym_name: ir.StringAttr
@@ -296,6 +296,8 @@ class PipelineOp(Kitsune.Operation, name="pipeline", traits=[ir.NoTerminatorTrai
         if not check_kind(self, "target", ir.StringAttr, "the name of a target"):
             return False
         if not check_kind(self, "predicted_us", ir.FloatAttr, "a number of microseconds"):
+            return False
+        if not check_kind(self, "limit", ir.StringAttr, "the name of a unit"):
             return False
         names = (QueueOp.OPERATION_NAME, StageOp.OPERATION_NAME)
         members = [op.operation for op in self.block.operations]

@@ -35,7 +35,8 @@ ENGINES = {"copy": ("tma",), "product": ("wgmma",)}
 
 class KernelOp(Kitsune.Operation, name="kernel", traits=[ir.NoTerminatorTrait]):
     """A persistent launch: rings, `kitsune.tiles`, and agents that run at the same time in every CTA. `target` is the
-    name of the target that it was scheduled for; `predicted_us` its time, in microseconds."""
+    name of the target that it was scheduled for; `predicted_us` its time, in microseconds, and `limit` what that is due
+    to."""
 
     sym_name: ir.StringAttr
     outputs: ext.Result[Outputs]
@@ -94,6 +95,8 @@ class KernelOp(Kitsune.Operation, name="kernel", traits=[ir.NoTerminatorTrait]):
         for result in self.result_ops:
             if result.position not in written:
                 return fail(result, f"takes output {result.position}, which its kitsune.kernel does not write")
+        if not check_kind(self, "limit", ir.StringAttr, "the name of a unit"):
+            return False
         return check_kind(self, "predicted_us", ir.FloatAttr, "a number of microseconds")
 
 

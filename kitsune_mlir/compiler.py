@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from kitsune_mlir import mlir, plan, precision, worker
+from kitsune_mlir import launches, mlir, plan, precision, worker
 from kitsune_mlir.codegen.section import Section
 from kitsune_mlir.errors import InternalError, UnsupportedError, UserError
 from kitsune_mlir.loaded import Loaded
@@ -20,7 +20,7 @@ from kitsune_mlir.passes import pipeline
 from kitsune_mlir.passes.base import ModulePass
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.target import Target
-from kitsune_mlir.program import Program
+from kitsune_mlir.program import Argument, Program
 from kitsune_mlir.runtime.artifact import Content
 from kitsune_mlir.runtime.executable import Interface
 
@@ -38,6 +38,7 @@ CONVERT = {
         "overlap-launches",
     ),
 }
+LOWER = "lower-schedule"  # after it nothing shows what the scheduled kernels hold
 
 Progress = Callable[[str], None]
 
@@ -155,7 +156,7 @@ def _compile(program: Program, wanted: dict[str, Target], steps: _Steps) -> Comp
     before = plan.partitioned(module, remarks)
     remarks = steps.passes(module, DESIGN)
     results = {
-        target.name: _for_target(module, spec, target, before, remarks, steps) for spec, target in wanted.items()
+        target.name: _for_target(program, spec, target, before, remarks, steps) for spec, target in wanted.items()
     }
     content = Content(
         interface=Interface(program.name, program.signature, program.arguments, program.outputs),
@@ -167,19 +168,47 @@ def _compile(program: Program, wanted: dict[str, Target], steps: _Steps) -> Comp
 
 
 def _for_target(
-    module: ir.Module, spec: str, target: Target, before: plan.Partitioned, remarks: list[Remark], steps: _Steps
+    program: Program, spec: str, target: Target, before: plan.Partitioned, remarks: list[Remark], steps: _Steps
 ) -> tuple[Section, plan.Plan]:
-    copy = mlir.clone(module)
-    remarks = remarks + steps.passes(copy, PLACE[target.kind], f"{target.name}:", spec)
-    placed = plan.pipelines(copy)
-    refusals = [r for r in steps.passes(copy, CONVERT[target.kind], f"{target.name}:", spec) if r.symbol]
+    copy, prefix = mlir.clone(program.module), f"{target.name}:"
+    remarks = remarks + steps.passes(copy, PLACE[target.kind], prefix, spec)
+    placed, convert = plan.pipelines(copy), CONVERT[target.kind]
+    first = convert.index(LOWER) if LOWER in convert else len(convert)
+    refusals = steps.passes(copy, convert[:first], prefix, spec)
+    scheduled = launches.scheduled(copy)
+    refusals += steps.passes(copy, convert[first:], prefix, spec)
     refused = {refusal.symbol for refusal in refusals}
     running = [pipeline for pipeline in placed if pipeline["name"] not in refused]
-    found = plan.describe(before, running, target, remarks, refusals)
-    converted = steps.stages[f"{target.name}:{CONVERT[target.kind][-1]}"]
-    section = steps.run(f"{target.name}:generate code", lambda: _build(copy, converted, target))
+    found = plan.describe(before, running, target, remarks, [r for r in refusals if r.symbol])
+    converted = steps.stages[prefix + convert[-1]]
+    section = steps.run(f"{prefix}generate code", lambda: _build(copy, converted, target))
     found["kernels"] = _kernels(section)
+    if target.kind == "gpu":
+        described = launches.pipelined(running) | scheduled
+        steps.run(f"{prefix}predict", lambda: _predict(found, section, program, copy, described, target))
     return section, found
+
+
+def _predict(
+    found: plan.Plan, section: Section, program: Program, module: ir.Module, described: dict[str, Any], target: Target
+) -> None:
+    """Puts the launches, and the sum of their times, into a plan."""
+    changed = {output.mutates for output in program.outputs if output.mutates is not None}
+    bound = [argument.kind != "input" and i not in changed for i, argument in enumerate(program.arguments)]
+    sizes = [_example_sizes(argument) for argument in program.arguments]
+    found["launches"] = launches.launches(section.manifest, module, found["kernels"], described, bound, sizes, target)
+    if found["launches"]:
+        found["predicted_us"] = round(sum(launch["predicted_us"] for launch in found["launches"]), 2)
+    if "dynamic_size" in found:
+        found["launch_sizes"] = [
+            list(size) for size, argument in zip(sizes, program.arguments) if argument.kind == "input"
+        ]
+
+
+def _example_sizes(argument: Argument) -> tuple[int, ...]:
+    """The sizes that an argument has, or had in the example, or is taken to have."""
+    example = argument.example or argument.spec.shape
+    return tuple(plan.DYNAMIC_SIZE if size is None else size for size in example)
 
 
 def _kernels(section: Section) -> list[dict[str, Any]]:

@@ -2,13 +2,20 @@
 
 target         name of the target
 operators      {total, pipelined}
-pipelines      [{name, shape, tile_rows, cluster, multicast, split_k, predicted_us, dram_bytes,
+pipelines      [{name, shape, rows, tile_rows, cluster, multicast, split_k, predicted_us, limit, dram_bytes,
                  stages: [{name, kind, role, ctas, location}],
                  queues: [{name, producer, consumers, transport, depth, tile_bytes}]}]
 dram_bytes     {bulk_sync, planned}: see kitsune_mlir.traffic
 matmul_precision  of f32 products on tensor cores, where it is not "highest" (kitsune_mlir.precision)
 dynamic_size   what every dynamic dimension was taken for in the estimates; absent without one
-predicted_us   estimate for one call: pipelines as placed, other operators at DRAM speed
+predicted_us   estimate for one call: the sum over `launches`; without them (on a CPU, or before code generation)
+               pipelines as placed, other operators at DRAM speed
+launches       [{kernel, form, computes, location, ctas, threads, tile, slots, registers, shared_bytes, predicted_us,
+                 limit, work}]: what a call launches on a GPU, in order (kitsune_mlir.launches). `kernel` is the name
+               that profilers show, `form` "chained", "fused", "spatial", "scheduled product", "operator" or "copy",
+               `tile` what a CTA takes at once, `limit` what the time is due to (planning/cost.py); the `work` of an
+               operator or a copy is what its time is predicted from (planning/kernel_cost.py)
+launch_sizes   the inputs' sizes that launches are predicted at, where some are open until the call
 kernels        [{name, registers, shared_bytes, ...}], as far as known; empty on a CPU
 declined       [{operator, reason, location}]
 """
@@ -129,11 +136,13 @@ def _pipeline(op: PipelineOp) -> dict[str, Any]:
     return {
         "name": op.label,
         "shape": op.shape,
+        "rows": op.row_count,
         "tile_rows": op.tile_rows,
         "cluster": op.cluster,
         "multicast": op.multicast,
         "split_k": op.split_k,
         "predicted_us": None if predicted is None else ir.FloatAttr(predicted).value,
+        "limit": ir.StringAttr(op.attributes["limit"]).value if "limit" in op.attributes else None,
         "dram_bytes": traffic.pipeline_bytes(op.operation, DYNAMIC_SIZE),
         "stages": stages,
         "queues": [_queue(queue) for queue in op.queues],

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 
@@ -13,21 +13,27 @@ def report(plan: dict[str, Any]) -> str:
     operators, traffic = plan["operators"], plan["dram_bytes"]
     removed = 1 - traffic["planned"] / traffic["bulk_sync"] if traffic["bulk_sync"] else 0.0
     share = f"{operators['pipelined']} of {operators['total']} operators pipelined"
+    taken = f" (dynamic sizes taken for {plan['dynamic_size']})" if "dynamic_size" in plan else ""
+    inputs = ", ".join("x".join(map(str, sizes)) or "a number" for sizes in plan.get("launch_sizes", ()))
     lines = [
         f"target {plan['target']}: {share}, predicted {duration(plan['predicted_us'])}"
-        + (f" (dynamic sizes taken for {plan['dynamic_size']})" if "dynamic_size" in plan else ""),
+        + (f" for inputs of {inputs}" if inputs else taken),
         *([f"f32 products in {plan['matmul_precision']} precision (tf32)"] if "matmul_precision" in plan else []),
         f"DRAM traffic {size(traffic['planned'])} of {size(traffic['bulk_sync'])} bulk-synchronous"
-        f" ({removed:.1%} removed)",
+        f" ({removed:.1%} removed){taken if inputs else ''}",
     ]
+    equal: dict[str, list[str]] = defaultdict(list)
     for pipeline in plan["pipelines"]:
-        lines += ["", *_pipeline(pipeline)]
+        equal["\n".join(_pipeline(pipeline))].append(pipeline["name"])
+    for text, names in equal.items():
+        others = f" and {len(names) - 1} more like it" if len(names) > 1 else ""
+        lines += ["", f"pipeline {names[0]}{others}{text}"]
     if cuts := plan.get("cuts"):
-        lines += ["", "not in one kernel", *_table(cuts)]
-    if plan["kernels"]:
-        lines += ["", "kernels", *_table([_kernel(kernel) for kernel in plan["kernels"]])]
+        lines += ["", "not in one kernel", *table(cuts)]
+    if launches := plan.get("launches"):
+        lines += ["", f"launches: {len(launches)} a call", *table(_launches(launches))]
     if plan["declined"]:
-        lines += ["", "not pipelined", *_table(_grouped(plan["declined"]))]
+        lines += ["", "not pipelined", *table(_grouped(plan["declined"]))]
     return "\n".join(lines)
 
 
@@ -53,8 +59,9 @@ _TOGETHER = {
 
 
 def _pipeline(pipeline: dict[str, Any]) -> list[str]:
+    """The lines about a pipeline, the first of them what follows its name."""
     rows = pipeline["tile_rows"]
-    head = f"pipeline {pipeline['name']}" + (f", tiles of {rows} rows" if rows else "")
+    head = f", tiles of {rows} rows" if rows else ""
     head += "".join(f", {said.format(pipeline[key])}" for key, said in _TOGETHER.items() if pipeline.get(key, 1) > 1)
     queues = [
         {
@@ -78,28 +85,40 @@ def _pipeline(pipeline: dict[str, Any]) -> list[str]:
         }
         for stage in pipeline["stages"]
     ]
-    return [head, *_table(stages), *(["", *_table(queues)] if queues else [])]
+    return [head, *table(stages), *(["", *table(queues)] if queues else [])]
 
 
-def _kernel(kernel: dict[str, Any]) -> dict[str, Any]:
-    known = {
-        key: "-" if kernel[key] is None else kernel[key]
-        for key in ("registers", "shared", "spill_stores")
-        if key in kernel
-    }
-    return {"kernel": kernel["name"], **known, "location": _short(kernel["origin"])}
+def _launches(launches: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A line a launch; equal ones once, where the first of them stands, with their number."""
+    return folded(
+        {
+            "launch": launch["computes"] if launch["form"] == "operator" else launch["kernel"],
+            "form": launch["form"],
+            "tile": "x".join(map(str, launch["tile"])) if launch["tile"] else "-",
+            "ctas": "-" if launch["ctas"] is None else launch["ctas"],
+            "us": f"{launch['predicted_us']:.1f}",
+            "limit": launch["limit"],
+            "location": _short(launch["location"]),
+        }
+        for launch in launches
+    )
+
+
+def folded(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Equal rows of a table once, their number before them."""
+    counts = Counter(tuple(row.items()) for row in rows)
+    return [{"": f"{count} x" if count > 1 else "", **dict(row)} for row, count in counts.items()]
 
 
 def _grouped(declined: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Equal lines once, with their number."""
-    counts = Counter(
-        (entry["operator"], _short(entry["location"]), entry["reason"].removeprefix("stays outside pipelines: "))
+    return folded(
+        {
+            "operator": entry["operator"],
+            "location": _short(entry["location"]),
+            "reason": entry["reason"].removeprefix("stays outside pipelines: "),
+        }
         for entry in declined
     )
-    return [
-        {"": f"{count}x", "operator": operator, "location": place, "reason": reason}
-        for (operator, place, reason), count in counts.items()
-    ]
 
 
 def _short(place: str) -> str:
@@ -107,8 +126,9 @@ def _short(place: str) -> str:
     return place.removeprefix(os.getcwd() + os.sep)
 
 
-def _table(rows: Sequence[dict[str, Any]], columns: Sequence[str] = ()) -> list[str]:
-    columns = columns or list(rows[0])
+def table(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Rows of the same keys as lines of columns, the keys above."""
+    columns = list(rows[0])
     cells = [[column for column in columns]] + [[str(row.get(column, "")) for column in columns] for row in rows]
     widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
     return [

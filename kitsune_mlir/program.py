@@ -53,12 +53,14 @@ class Argument:
     """One argument of @main. `kind` is "parameter", "buffer", "constant" or "input".
 
     `value` is None for inputs; for the others a C-contiguous array of `spec.numpy_dtype` that shares
-    memory with the model's tensor (unless that is on another device or not contiguous).
+    memory with the model's tensor (unless that is on another device or not contiguous). `example` are the sizes that it
+    was exported with, None where these are not known.
     """
 
     spec: TensorSpec
     kind: str
     value: np.ndarray | None = None
+    example: tuple[int | None, ...] | None = None
 
 
 @dataclass

@@ -39,9 +39,11 @@ def enclosing(op: ir.Operation, name: str) -> ir.Operation | None:
 
 def tensor_bytes(value: ir.Value, dynamic_size: int) -> int:
     """Bytes of a tensor value, `dynamic_size` standing for every `?`; 0 for what is no tensor."""
-    if not isinstance(value.type, ir.RankedTensorType):
-        return 0
-    kind = value.type
+    return type_bytes(value.type, dynamic_size) if isinstance(value.type, ir.RankedTensorType) else 0
+
+
+def type_bytes(kind: ir.RankedTensorType, dynamic_size: int) -> int:
+    """Bytes of a tensor of that type."""
     sizes = (dynamic_size if kind.is_dynamic_dim(i) else kind.get_dim_size(i) for i in range(kind.rank))
     return prod(sizes) * element_bytes(kind.element_type)
 

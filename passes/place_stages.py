@@ -3,8 +3,8 @@
     !kitsune.ring<tensor<?x256xf32>, 2>    =>    !kitsune.ring<tensor<64x256xf32>, 31>, transport = "l2"
     {kind = "tensor", sym_name = "s1"}     =>    {kind = "tensor", role = 1, replicas = 14, sym_name = "s1"}
 
-Every `?` of a stage body becomes the tile's rows; the pipeline gets `tile_rows`, `target` and
-`predicted_us`. The decisions are made in `kitsune_mlir/planning/place.py`. Paper: section 5.3.
+Every `?` of a stage body becomes the tile's rows; the pipeline gets `tile_rows`, `target`,
+`predicted_us` and `limit`. The decisions are made in `kitsune_mlir/planning/place.py`. Paper: section 5.3.
 """
 
 from __future__ import annotations
@@ -199,6 +199,7 @@ def _rewrite(old: kitsune.PipelineOp, placement: Placement, target: str) -> None
         if placement.split_k > 1:
             new.attributes["split_k"] = ir.IntegerAttr.get(i64, placement.split_k)
         new.attributes["predicted_us"] = ir.FloatAttr.get(ir.F64Type.get(), round(placement.predicted_us, 3))
+        new.attributes["limit"] = ir.StringAttr.get(placement.limit)
     body = new.regions[0].blocks.append()
     values: dict[int, ir.Value] = {}
     stages = iter(zip(placement.roles, (placement.replicas[role] for role in placement.roles)))

@@ -19,7 +19,7 @@ tensor's first) are left as they are, with a remark.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import prod
 from typing import ClassVar
 
@@ -30,9 +30,12 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, linalg, remark, scf, tensor, walk
 from kitsune_mlir.plan import DYNAMIC_SIZE
 from kitsune_mlir.planning import target as targets
-from kitsune_mlir.planning.product_tiles import CHUNK, COPY_ROWS, ProductTiles, choose
+from kitsune_mlir.planning.cost import DRAM, Price
+from kitsune_mlir.planning.kernel_cost import dram_us
+from kitsune_mlir.planning.product_tiles import CHUNK, COPY_ROWS, MOST_SPLIT, ProductTiles, choose
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.precision import tf32_pieces
+from kitsune_mlir.traffic import type_bytes
 
 from .base import ModulePass
 
@@ -92,11 +95,10 @@ class _Scheduler:
         self._check()
         across = self.found.right_roles[-1] == "n"
         sizes = known.get("b", 1), known["m"], known["n"], known["k"]
-        tiles = choose(*sizes, across, len(PAIRS[self.pieces]), self.target)
+        most_split = MOST_SPLIT if self.sizes["k"] is not None else 1  # parts of an open length would be open too
+        tiles = choose(*sizes, across, len(PAIRS[self.pieces]), self.target, most_split)
         if tiles is None:
             raise UnsupportedError(f"no tiles of it fit the {self.target.shared_bytes} bytes of shared memory")
-        if self.sizes["k"] is None:
-            tiles = replace(tiles, split=1)  # parts of a sum whose length is open would be too
         follows = [] if tiles.split > 1 else self._follows()
         last = follows[-1] if follows else self.op
         with ir.InsertionPoint(last):
@@ -177,11 +179,13 @@ class _Builder:
         """What takes the place of the last operator's result."""
         tiles, f32 = self.tiles, ir.F32Type.get()
         kernel = schedule.KernelOp(ir.StringAttr.get(self.of.name), kitsune.Outputs.get())
-        kernel.attributes["predicted_us"] = ir.FloatAttr.get(f32, tiles.microseconds)
         kernel.attributes["target"] = ir.StringAttr.get(self.of.target.name)
         whole = ir.RankedTensorType(self.of.op.results[0].type)
         if tiles.split > 1:
             type_ = ir.RankedTensorType.get([tiles.split, *whole.shape], f32)
+        price = self._price(type_)
+        kernel.attributes["predicted_us"] = ir.FloatAttr.get(f32, price.us)
+        kernel.attributes["limit"] = ir.StringAttr.get(price.limit)
         with ir.InsertionPoint(kernel.regions[0].blocks.append()):
             sizes = self._tile_sizes()
             roles = [role for role in "sbmn" if role in sizes]
@@ -203,6 +207,13 @@ class _Builder:
                         scf.yield_([])
         result = kitsune.ResultOp(kernel.results[0], _i64(0), type_).results[0]
         return self._summed(result, whole) if tiles.split > 1 else result
+
+    def _price(self, type_: ir.RankedTensorType) -> Price:
+        """Of the kernel, whose result has that type: its tiles', or DRAM's where that is slower."""
+        kinds = [value.type for pieces in self.pieces.values() for value in pieces] + [type_]
+        nbytes = sum(type_bytes(kind, DYNAMIC_SIZE) for kind in kinds)
+        moved = Price(self.of.target.launch_us + dram_us(nbytes, self.of.target), DRAM)
+        return max(self.tiles.price, moved, key=lambda price: price.us)
 
     def _tile_sizes(self) -> dict[str, int]:
         sizes = {"m": self.tiles.rows, "n": self.tiles.columns}

@@ -11,6 +11,7 @@ device       the GPU: moving, capturing, timing; tests put another in its place
 check        fresh inputs, the reference in float64, poisoned results
 floor        the time that no way of running can beat
 compilation  our compiler's run, timed
+kernels      each kernel's time beside the plan's
 measure      one case from its model to a record
 record       what is kept of a case, plain data (JSON)
 children     the cases, in processes that may die

@@ -65,14 +65,6 @@ class Compilation:
                 "pipelines": len(plan["pipelines"]),
                 "kernels": len(plan["kernels"]),
                 "predicted_us": plan["predicted_us"],
-                "partly": _is_partly(plan),
             },
             "compiled": {"seconds": self._seconds, "steps": self._compiled.seconds},
         }
-
-
-def _is_partly(plan: dict[str, Any]) -> bool:
-    """Whether a plan predicts a part of its work only: some operators run outside pipelines, for which it counts bytes
-    and launches and no arithmetic, or a pipeline has no prediction."""
-    operators = plan["operators"]
-    return operators["pipelined"] < operators["total"] or any(p["predicted_us"] is None for p in plan["pipelines"])

@@ -8,6 +8,8 @@ from typing import Any, Protocol
 
 from kitsune_mlir.errors import InternalError, UserError
 
+from .kernels import Event
+
 Call = Callable[[], list[Any]]  # puts one run on the current stream; its result tensors
 HEAD_START = 400_000  # cycles, some 200 us, that a GPU sleeps so that the host has put a graph's launch behind it
 FLUSH_BYTES = 256 << 20  # written between L2-cold runs, or three times the L2 where that is more
@@ -33,6 +35,9 @@ class Machine(Protocol):
 
     def profiled(self, call: Call) -> None:
         """One run, seen by a profiler that waits for the range."""
+
+    def trace(self, call: Call, runs: int) -> list[Event]:
+        """What ran on the GPU in a few runs."""
 
     def wait(self) -> None:
         """For all work. Raises what the GPU died of."""
@@ -112,6 +117,23 @@ class Gpu:
         call()
         self.wait()
         runtime.cudaProfilerStop()
+
+    def trace(self, call: Call, runs: int) -> list[Event]:
+        from torch.autograd import DeviceType
+        from torch.profiler import ProfilerActivity, profile
+
+        call()
+        self.wait()
+        with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+            for _ in range(runs):
+                call()
+            self.wait()
+        seen = [event for event in profiler.events() if event.device_type == DeviceType.CUDA]
+        if not seen:
+            raise UserError(
+                "torch's profiler saw no kernels on the GPU: another process profiles it, or CUPTI is missing"
+            )
+        return [Event(event.name, event.time_range.start, event.time_range.elapsed_us()) for event in seen]
 
     def wait(self) -> None:
         self._torch.cuda.synchronize()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,11 +17,13 @@ from . import check, floor
 from .cases import TORCH_MODES, Case
 from .compilation import Compilation, set_up
 from .device import Call, GpuLostError, Machine
+from .kernels import beside
 from .limit import TimeLimit, time_limit
 from .record import compare, describe
 from .sides import OURS, Side, matmul_precision, our_builders, tensors, torch_builders
 
 MIN_ROUNDS = 5
+PROFILED = 10  # runs
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class Settings:
     options: Mapping[str, str] = field(default_factory=dict)  # of passes
     rates: floor.Rates | None = None  # for the floor; None: the target's
     seed: int = 0
+    kernels: bool = False  # whether each of our kernels is timed by itself, too
     matmul_precision: str | None = None  # of f32 products, torch's and ours; None: as torch is set
 
 
@@ -89,6 +93,9 @@ def _measure(case: Case, machine: Machine, settings: Settings, say: Callable[[st
         record |= _check(sides, module, args, machine, say)
         say("timing")
         _time(sides, machine, settings)
+        if settings.kernels:
+            say("timing kernels")
+            record["kernels"] = _kernels(sides, ours.get().plan.get("launches", []), machine)
     record["sides"] = {side.name: describe(side) for side in sides}
     record["setup"] = setup
     record |= ours.describe()
@@ -159,6 +166,16 @@ def _time(sides: Sequence[Side], machine: Machine, settings: Settings) -> None:
                     side.said = _words(error)
                     side.milliseconds.clear()
                     _survived(machine, side)
+
+
+def _kernels(sides: Sequence[Side], launches: Sequence[dict[str, Any]], machine: Machine) -> list[dict[str, Any]]:
+    """The plan's launches as measured in our fastest side; none when both failed, or the plan has none."""
+    ours = [side for side in sides if side.name in OURS and side.milliseconds]
+    if not ours or not launches:
+        return []
+    times = {side.name: min(map(statistics.median, side.milliseconds.values())) for side in ours}
+    fastest = min(ours, key=lambda side: times[side.name])
+    return beside(launches, machine.trace(fastest.call, PROFILED), times[fastest.name] * 1e3)
 
 
 def _survived(machine: Machine, side: Side) -> None:

@@ -10,8 +10,8 @@ bound          the largest relative error that counts as right
 checked_rows   rows of the largest result; all of them are compared
 sides          {name: {status: "ok" | "wrong" | "failed", said, error, ready_seconds, and by temperature
                ("warm", "cold"): {ms (median), min, max, runs}}}
-plan           ours: {operators, pipelines, kernels, predicted_us, partly: whether that counts only the bytes and the
-               launch of some operators}
+plan           ours: {operators, pipelines, kernels, predicted_us}
+kernels        ours, with --kernels: the launches of the plan, with duration_us and measured_us (see kernels.py)
 compiled       ours: {seconds: of kitsune_mlir.compile, from the model to the artifact; steps: seconds by step}
 setup          {gpu, imports}: seconds that the process paid once, before its first case
 best_torch     {temperature: name of the fastest side of torch}

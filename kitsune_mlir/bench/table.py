@@ -6,9 +6,11 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from kitsune_mlir.plan_report import _table as columns
+from kitsune_mlir.plan_report import folded
+from kitsune_mlir.plan_report import table as columns
 
 from .cases import AS, TORCH_MODES
+from .kernels import kind, over_measured
 from .shapes import SQUARE
 from .sides import OURS
 
@@ -43,9 +45,24 @@ def case_text(record: dict[str, Any]) -> str:
             f" compiled in {record['compiled']['seconds']:.1f} s"
         )
     lines += columns([_side(name, side, floor) for name, side in record["sides"].items()])
+    if record.get("kernels"):
+        lines += ["  kernels, us", *columns(folded(map(_kernel, record["kernels"])))]
     for name, moved in record.get("dram", {}).items():
         lines.append(f"  DRAM, {name}: {moved['said']}" if "said" in moved else f"  DRAM, {name}: {_moved(moved)}")
     return "\n".join(lines)
+
+
+def _kernel(launch: dict[str, Any]) -> dict[str, Any]:
+    """A launch's predicted and measured times, marked where these differ."""
+    found = over_measured(launch)
+    return {
+        "kernel": launch["kernel"],
+        "kind": kind(launch),
+        "predicted": f"{launch['predicted_us']:.1f}",
+        "measured": "-" if launch["measured_us"] is None else f"{launch['measured_us']:.1f}",
+        "predicted/measured": "-" if found is None else f"{found:.2f}" + (" off" if _is_off(found) else ""),
+        "limit": launch["limit"],
+    }
 
 
 def _against(record: dict[str, Any]) -> str:
@@ -55,15 +72,15 @@ def _against(record: dict[str, Any]) -> str:
 
 
 def _told(record: dict[str, Any], temperature: str) -> str:
-    """The prediction over the measured time, marked where it is off and where it is one of a part of the work only."""
-    ratio = record.get("ratios", {}).get(temperature, {}).get("predicted/ours")
-    if ratio is None:
+    """The prediction over the measured time, marked where it is off."""
+    found = record.get("ratios", {}).get(temperature, {}).get("predicted/ours")
+    if found is None:
         return ""
-    return f"{ratio:.2f}" + (" off" if _is_off(ratio) else "") + (" partly" if record["plan"]["partly"] else "")
+    return f"{found:.2f}" + (" off" if _is_off(found) else "")
 
 
-def _is_off(ratio: float) -> bool:
-    return not 1 / OFF <= ratio <= OFF
+def _is_off(found: float) -> bool:
+    return not 1 / OFF <= found <= OFF
 
 
 def _type(record: dict[str, Any]) -> str:
@@ -118,10 +135,9 @@ def _overall(records: Sequence[dict[str, Any]], temperature: str) -> list[str]:
         )
     if len(values := found("predicted/ours")) > 1:
         off = sum(map(_is_off, values.values()))
-        partly = sum(record["plan"]["partly"] for record in counted if record["case"] in values)
         lines.append(
             f"Predicted over measured: median of {len(values)} cases {statistics.median(values.values()):.2f},"
-            f" {off} off by more than {OFF:g}, {partly} predicted only in part."
+            f" {off} off by more than {OFF:g}."
         )
     compared = found("torch/ours")
     if missing := [record["case"] for record in counted if record["case"] not in compared]:

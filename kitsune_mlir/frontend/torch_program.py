@@ -98,7 +98,7 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
             inputs.append(_Leaf({"leaf": sum("leaf" in leaf.tree for leaf in inputs)}))
         else:
             value = array_of(_weight(exported, spec.target), f"{name}: {_KINDS[spec.kind]} {label}")
-        arguments.append(Argument(node_spec(label, node), _KINDS[spec.kind], value))
+        arguments.append(Argument(node_spec(label, node), _KINDS[spec.kind], value, _example_sizes(node)))
 
     outputs: list[Output] = []
     returned: list[torch.fx.Node] = []
@@ -237,6 +237,12 @@ def node_spec(name: str, node: torch.fx.Node) -> TensorSpec:
     shape = tuple(s if isinstance(s, int) else None for s in value.shape)
     symbols = tuple(None if isinstance(s, int) or not s.node.expr.is_symbol else str(s) for s in value.shape)
     return TensorSpec(name, DTYPES[value.dtype], shape, symbols if any(symbols) else ())
+
+
+def _example_sizes(node: torch.fx.Node) -> tuple[int | None, ...]:
+    """The sizes that a graph node's tensor had in the example; None for those that are not known."""
+    sizes = node.meta["val"].shape
+    return tuple(s if isinstance(s, int) else s.node.hint if s.node.has_hint() else None for s in sizes)
 
 
 def is_library(file: str) -> bool:

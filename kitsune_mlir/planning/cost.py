@@ -14,6 +14,9 @@ from .target import Target
 # Measured on an H100 (docs/performance.md, queues): a handshake in a cluster, one through L2, what a CTA sends.
 CLUSTER_US, GRID_US = 0.5, 1.5
 DSMEM_BYTES_A_US = 41_000
+CYCLES_A_US = 1.7e3  # of an H100's SMs under load
+# What limits a kernel: a unit, memory, or its launch and the waits in it.
+TENSOR, ARITHMETIC, L1, L2, DRAM, LATENCY = "tensor cores", "arithmetic", "L1", "L2", "DRAM", "latency"
 
 
 @dataclass(frozen=True)
@@ -49,16 +52,27 @@ class StageCost:
         return dataclasses.replace(self, **{name: getattr(self, name) / parts for name in shared})
 
 
-def tile_us(stage: StageCost, rows: int, target: Target, queues_in_l2: bool) -> float:
-    """Microseconds that one CTA of the stage needs for a tile of `rows` rows."""
-    tensor = stage.product_flops * rows / (target.tensor_tflops * 1e6 / target.sms)
-    simt = stage.simt_ops * rows / (target.simt_tflops * 1e6 / target.sms)
+@dataclass(frozen=True)
+class Price:
+    """Predicted microseconds, and which of the limits above they are due to."""
+
+    us: float
+    limit: str
+
+
+def tile_price(stage: StageCost, rows: int, target: Target, queues_in_l2: bool) -> Price:
+    """Of a tile of `rows` rows in one CTA of the stage."""
     l2_bytes = stage.weight_bytes + rows * (stage.dram_bytes + (stage.queue_bytes if queues_in_l2 else 0.0))
-    l2 = l2_bytes / (target.l2_gbps * 1e3 / target.sms)
-    return max(tensor, simt, l2)
+    terms = {
+        TENSOR: stage.product_flops * rows / (target.tensor_tflops * 1e6 / target.sms),
+        ARITHMETIC: stage.simt_ops * rows / (target.simt_tflops * 1e6 / target.sms),
+        L2: l2_bytes / (target.l2_gbps * 1e3 / target.sms),
+    }
+    limit = max(terms, key=terms.__getitem__)
+    return Price(terms[limit], limit)
 
 
-def pipeline_us(
+def pipeline_price(
     roles: list[list[StageCost]],
     replicas: list[int],
     tiles: int,
@@ -66,14 +80,26 @@ def pipeline_us(
     target: Target,
     queues_in_l2: bool,
     waiting_us: float = 0.0,
-) -> float:
-    """Predicted microseconds for `tiles` tiles: the slowest role or DRAM, one filling, one launch. `waiting_us` is what
-    a CTA waits for others in all."""
-    times = [sum(tile_us(stage, rows, target, queues_in_l2) for stage in role) for role in roles]
-    slowest = max(-(-tiles // count) * time for time, count in zip(times, replicas)) + waiting_us
-    filling = sum(times) - max(times)
+) -> Price:
+    """Of `tiles` tiles: the slowest role or DRAM, one filling, one launch. `waiting_us` is what a CTA waits for others
+    in all."""
+    prices = [[tile_price(stage, rows, target, queues_in_l2) for stage in role] for role in roles]
+    times = [sum(price.us for price in role) for role in prices]
+    busy = [-(-tiles // count) * time for time, count in zip(times, replicas)]
+    slowest, filling = max(busy), sum(times) - max(times)
     dram = sum(stage.dram_bytes for role in roles for stage in role) * rows * tiles / (target.dram_gbps * 1e3)
-    return target.launch_us + filling + max(slowest, dram)
+    limit = max(prices[busy.index(slowest)], key=lambda price: price.us).limit
+    if dram > slowest + waiting_us:
+        limit = DRAM
+    if target.launch_us + filling + waiting_us > max(slowest, dram):
+        limit = LATENCY
+    return Price(target.launch_us + filling + max(slowest + waiting_us, dram), limit)
+
+
+def at_tiles(us: float, assumed: int, tiles: int, ctas: int, target: Target) -> float:
+    """A time that was predicted for `assumed` tiles, at so many: CTAs take whole tiles, and a launch is a launch."""
+    turns, before = (max(1, -(-count // ctas)) for count in (tiles, assumed))
+    return target.launch_us + max(0.0, us - target.launch_us) * turns / before
 
 
 def handover_us(nbytes: float, transport: str, target: Target) -> float:

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from .cost import StageCost, pipeline_us
+from .cost import StageCost, pipeline_price
 from .place import CHAINED_ROWS, TILE_ROWS, UNCHAINED_RATE, UNCHAINED_TIMES, UNKNOWN_ROWS, QueueCost
 from .product_tiles import choose
 from .target import Target
 
-KERNEL_US = 2.0  # of a kernel of one operator that moves little, launched behind another
+KERNEL_LAUNCHES = 0.8  # of a kernel of one operator that moves little: its time, in launches
 PLAIN_DRAM = 0.5  # of DRAM's rate, that such kernels reach
 APART_BY = 0.9  # of what else stages would take, below which their operators run apart: their prices are rougher
 COLUMNS = 64  # of a product that a CTA computes at least
@@ -119,18 +119,18 @@ def run_us(
         columns = [product.columns for product in members[0].products or ()]
         parts = max(1, min(target.sms // tiles, min(columns, default=0) // COLUMNS))
         members, tiles = [members[0].part(parts)], tiles * parts
-    return times * pipeline_us([members], [min(tiles, target.sms)], tiles, tile, target, queues_in_l2=False)
+    return times * pipeline_price([members], [min(tiles, target.sms)], tiles, tile, target, queues_in_l2=False).us
 
 
 def _apart_us(stage: StageCost, rows: int, target: Target) -> float:
-    """Predicted microseconds of a stage whose operators run one at a time, tiles going through DRAM between them; infinite
-    where a product has no such kernel."""
+    """Predicted microseconds of a stage whose operators run one at a time, tiles going through DRAM between them.
+    Infinite where a product has no such kernel."""
     total = 0.0
     for product in stage.products or ():
         tiles = choose(1, rows, product.columns, product.k, product.across, product.pairs, target)
         total += tiles.microseconds if tiles else math.inf
     moved = rows * stage.plain_bytes / (PLAIN_DRAM * target.dram_gbps * 1e3)
-    return total + stage.kernels * KERNEL_US + moved
+    return total + stage.kernels * KERNEL_LAUNCHES * target.launch_us + moved
 
 
 def _severed(run: Run, queues: Sequence[QueueCost]) -> float:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from kitsune_mlir.errors import UserError
 
-from .cost import StageCost, handover_us, pipeline_us, reduction_us, tile_us
+from .cost import StageCost, handover_us, pipeline_price, reduction_us, tile_price
 from .target import Target
 
 SHAPES = ("auto", "chained", "fused", "spatial")
@@ -74,6 +74,7 @@ class Placement:
     transports: tuple[str, ...]
     depths: tuple[int, ...]
     predicted_us: float
+    limit: str  # what that time is due to; see cost.py
     cluster: int = 1
     multicast: int = 1
     split_k: int = 1
@@ -160,13 +161,14 @@ def _chained(
     transports = tuple("dsmem" if queue.name in form.exchanged else "reg" for queue in queues)
     ctas, parts = clusters * together, form.cluster * form.column_tiles * form.split_k
     pieces = max(1, -(-(rows or UNKNOWN_ROWS) // CHAINED_ROWS)) * parts
-    predicted = pipeline_us([[stage.part(parts) for stage in stages]], [ctas], pieces, CHAINED_ROWS, target, False)
+    price = pipeline_price([[stage.part(parts) for stage in stages]], [ctas], pieces, CHAINED_ROWS, target, False)
     return [
         dataclasses.replace(
             found,
             replicas=(ctas,),
             transports=transports,
-            predicted_us=predicted,
+            predicted_us=price.us,
+            limit=price.limit,
             cluster=form.cluster,
             multicast=form.multicast,
             split_k=form.split_k,
@@ -200,7 +202,8 @@ def _accumulated(
     share = max((queue.row_bytes for queue in queues if not queue.accumulates), default=0) * TILE_ROWS / form.blocks
     waiting = -(-count // groups) * handover_us(share, tile, target)
     resident = [dataclasses.replace(stage, weight_bytes=0.0) for stage in stages]  # in shared memory all the time
-    predicted = pipeline_us([resident], [ctas], count, TILE_ROWS, target, False, waiting)
+    price = pipeline_price([resident], [ctas], count, TILE_ROWS, target, False, waiting)
+    predicted = price.us
     for queue in queues:
         if queue.accumulates:
             predicted += reduction_us(queue.row_bytes, groups, form.blocks, form.cluster, sum_, target)
@@ -210,6 +213,7 @@ def _accumulated(
         transports=tuple(sum_ if queue.accumulates else tile for queue in queues),
         depths=tuple(groups // form.cluster if queue.accumulates else ring for queue in queues),
         predicted_us=predicted,
+        limit=price.limit,
         cluster=form.blocks if tile == "dsmem" else form.cluster,
     )
 
@@ -222,14 +226,14 @@ def _apart(
     count, sums = max(1, -(-(rows or UNKNOWN_ROWS) // TILE_ROWS)), queues[1]
     made, taken, added = (dataclasses.replace(stage, weight_bytes=0.0) for stage in stages[:3])
     added = dataclasses.replace(added, queue_bytes=added.queue_bytes * form.blocks)
-    times = [tile_us(stage, TILE_ROWS, target, queues_in_l2=True) for stage in (made, taken, added)]
+    times = [tile_price(stage, TILE_ROWS, target, queues_in_l2=True).us for stage in (made, taken, added)]
     makers, takers, adders = allocate(times, target.sms - form.blocks + 1, count)
     groups = max(1, adders // form.blocks)
     replicas = (makers, takers, groups * form.blocks)
-    predicted = pipeline_us([[made], [taken], [added]], list(replicas), count, TILE_ROWS, target, queues_in_l2=True)
-    predicted += reduction_us(sums.row_bytes, groups, form.blocks, 1, "l2", target)
+    price = pipeline_price([[made], [taken], [added]], list(replicas), count, TILE_ROWS, target, queues_in_l2=True)
+    predicted = price.us + reduction_us(sums.row_bytes, groups, form.blocks, 1, "l2", target)
     depths = (2 * makers + max(takers, groups), groups)
-    return Placement("spatial", TILE_ROWS, (0, 1, 2, 2), replicas, ("l2", "l2"), depths, predicted)
+    return Placement("spatial", TILE_ROWS, (0, 1, 2, 2), replicas, ("l2", "l2"), depths, predicted, price.limit)
 
 
 def choose_tile_rows(rows: int | None, target: Target) -> int:
@@ -288,7 +292,7 @@ def _spatial(stages: Sequence[StageCost], queues: Sequence[QueueCost], tile: int
     if len(stages) <= target.sms:
         return list(range(len(stages)))
     once = _fires_once(queues)
-    times = [tile_us(stage, tile, target, queues_in_l2=True) for i, stage in enumerate(stages) if i not in once]
+    times = [tile_price(stage, tile, target, queues_in_l2=True).us for i, stage in enumerate(stages) if i not in once]
     cuts = balanced_cuts(times, max(1, target.sms - len(once)))
     streaming, last = iter(cuts), iter(range(cuts[-1] + 1, len(stages)))
     return [next(last if i in once else streaming) for i in range(len(stages))]
@@ -345,7 +349,7 @@ def _placement(
     tiles = max(1, -(-(rows or UNKNOWN_ROWS) // tile))
     members = [[stage for stage, role in zip(stages, roles) if role == r] for r in range(max(roles) + 1)]
     in_l2 = len(members) > 1
-    times = [sum(tile_us(stage, tile, target, in_l2) for stage in group) for group in members]
+    times = [sum(tile_price(stage, tile, target, in_l2).us for stage in group) for group in members]
     replicas = allocate(times, target.sms, tiles)
     for queue in queues:  # a stage that fires once runs on one CTA
         if queue.accumulates:
@@ -361,8 +365,9 @@ def _placement(
         depths.append(1 if transports[-1] != "l2" else _depth(queue, roles, replicas))
     if target.kind == "gpu":
         _fit_l2(queues, replicas, roles, transports, depths, tile, target)
-    predicted = pipeline_us(members, replicas, tiles, tile, target, in_l2)
-    return Placement(shape, tile, tuple(roles), tuple(replicas), tuple(transports), tuple(depths), predicted)
+    price = pipeline_price(members, replicas, tiles, tile, target, in_l2)
+    placed = tuple(roles), tuple(replicas), tuple(transports), tuple(depths)
+    return Placement(shape, tile, *placed, price.us, price.limit)
 
 
 def _depth(queue: QueueCost, roles: Sequence[int], replicas: Sequence[int]) -> int:

@@ -7,6 +7,7 @@ from functools import cache
 from itertools import product
 from math import ceil
 
+from .cost import CYCLES_A_US, L2, LATENCY, TENSOR, Price
 from .target import Target
 
 CHUNK = 64  # columns of k that a slot holds, of 16-bit elements
@@ -22,20 +23,21 @@ _LOADED = 28.0  # bytes a cycle and SM from L2
 _TURN = 90.0  # of a chunk, besides
 _TILE = 1500.0  # until a tile's first chunk is there
 _STORED = 4.0  # elements of a tile that leave in a cycle
-_LAUNCH = 4000.0
 _SUMMED = 1000.0  # bytes of partial sums a cycle, all SMs together, there and back
 
 
 @dataclass(frozen=True)
 class ProductTiles:
     """`copies` warpgroups of 64 rows times `columns`, `slots` chunks of operands on their way; the sum over k in
-    `split` parts of `part` columns each. `microseconds` is the predicted time."""
+    `split` parts of `part` columns each. `price` is the kernel's; `microseconds` are with the sum of the parts, which
+    is another's."""
 
     copies: int
     columns: int
     slots: int
     split: int
     part: int
+    price: Price
     microseconds: float
 
     @property
@@ -44,15 +46,19 @@ class ProductTiles:
 
 
 @cache
-def choose(b: int, m: int, n: int, k: int, across: bool, pairs: int, target: Target) -> ProductTiles | None:
+def choose(
+    b: int, m: int, n: int, k: int, across: bool, pairs: int, target: Target, most_split: int = MOST_SPLIT
+) -> ProductTiles | None:
     """The fastest tiles for a product of these sizes, or None when none fits. `across`: the columns of the right
     operand are neighbours in memory, so that it comes in boxes of 64. `pairs` products of 16-bit pieces make one; of
-    more than one the sums are added outside tensor cores, which takes registers for another set."""
+    more than one the sums are added outside tensor cores, which takes registers for another set. The sum over k is cut
+    into at most `most_split` parts."""
     most = _COLUMNS[-1] if pairs == 1 else _COLUMNS[-1] // 2
     found = [
         tiles
         for copies, columns, parts in product((1, 2), _COLUMNS, _splits(k))
         if columns <= most
+        and parts <= most_split
         and not (across and columns % 64)
         and (tiles := _tiles(b, m, n, k, copies, columns, parts, pairs, target))
     ]
@@ -74,9 +80,11 @@ def _tiles(
     part = ceil(ceil(k / split) / CHUNK) * CHUNK
     split = max(1, ceil(k / part)) if part else 1
     tiles = b * ceil(m / rows) * ceil(n / columns) * split
-    chunk = max(rows * columns * CHUNK / _MULTIPLIED, slot / _LOADED) + _TURN
-    each = _TILE + ceil(part / CHUNK) * chunk * pairs + rows * columns / (_STORED * 32 * copies)
-    cycles = _LAUNCH + ceil(tiles / target.sms) * each
-    if split > 1:
-        cycles += _LAUNCH + b * m * n * 8 * split / _SUMMED
-    return ProductTiles(copies, columns, slots, split, part, cycles / 1.7e3)
+    multiplied, loaded = rows * columns * CHUNK / _MULTIPLIED, slot / _LOADED
+    turns = ceil(tiles / target.sms)
+    products = turns * ceil(part / CHUNK) * max(multiplied, loaded) * pairs
+    waits = turns * (_TILE + ceil(part / CHUNK) * _TURN * pairs + rows * columns / (_STORED * 32 * copies))
+    us = target.launch_us + (products + waits) / CYCLES_A_US
+    limit = LATENCY if 2 * products / CYCLES_A_US < us else TENSOR if multiplied >= loaded else L2
+    summed = target.launch_us + b * m * n * 8 * split / _SUMMED / CYCLES_A_US if split > 1 else 0.0
+    return ProductTiles(copies, columns, slots, split, part, Price(us, limit), us + summed)

@@ -55,6 +55,13 @@ _KERNEL = {
     **dict.fromkeys(("stack?", "spill_stores?", "spill_loads?", "ctas?", "threads?"), SIZE),
 }
 _COUNTED = either(whole(0, 1 << 31), NULL)
+_LAUNCHED = {
+    **dict.fromkeys(("kernel", "form", "computes", "location", "limit"), TEXT),
+    **dict.fromkeys(("ctas", "threads", "slots", "registers", "shared_bytes"), either(SIZE, NULL)),
+    "tile": either(NULL, Kind("a list of sizes", lambda v: isinstance(v, list) and all(map(SIZE.test, v)))),
+    "predicted_us": NUMBER,
+    "work?": Table(NUMBER),
+}
 _PLAN = {
     "target": TEXT,
     "operators": {"total": SIZE, "pipelined": SIZE},
@@ -62,8 +69,9 @@ _PLAN = {
         {
             "name": TEXT,
             "shape": either(TEXT, NULL),
-            **dict.fromkeys(("tile_rows", "cluster", "multicast", "split_k"), _COUNTED),
+            **dict.fromkeys(("rows", "tile_rows", "cluster", "multicast", "split_k"), _COUNTED),
             "predicted_us": either(NUMBER, NULL),
+            "limit": either(TEXT, NULL),
             "dram_bytes": NUMBER,
             "stages": [
                 {
@@ -86,6 +94,8 @@ _PLAN = {
     "dram_bytes": {"bulk_sync": NUMBER, "planned": NUMBER},
     "predicted_us": NUMBER,
     "kernels": [_KERNEL],
+    "launches?": [_LAUNCHED],
+    "launch_sizes?": [[SIZE]],
     "declined": [dict.fromkeys(("operator", "reason", "location"), TEXT)],
     "cuts?": [dict.fromkeys(("pipeline", "reason"), TEXT)],
     "matmul_precision?": TEXT,

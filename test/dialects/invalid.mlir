@@ -613,6 +613,16 @@ func.func @pipeline_prediction(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
 
 // -----
 
+func.func @pipeline_limit(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
+  // expected-error@+1 {{'kitsune.pipeline' op limit must be the name of a unit, found 3 : i64}}
+  "kitsune.pipeline"() ({
+    "kitsune.store"(%x) {index = 0 : i64} : (tensor<64x8xf32>) -> ()
+  }) {limit = 3 : i64, sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
 func.func @pipeline_shape(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
   // expected-error@+1 {{'kitsune.pipeline' op shape must be one of chained, fused, spatial, found 'banana'}}
   "kitsune.pipeline"() ({

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from kitsune_mlir import mlir
 from kitsune_mlir.dialects import schedule as dialect
 from kitsune_mlir.passes import pipeline
+from kitsune_mlir.planning import target as targets
+from kitsune_mlir.planning.cost import DRAM, L2, LATENCY, TENSOR
 from kitsune_mlir.schedule import run
 
 BATCHED = """
@@ -49,6 +51,9 @@ def test_our_own_schedules_are_proven(sizes, turned, element):
     module = scheduled(*sizes, turned, element)
     kernels = list(dialect.kernels(module))
     assert len(kernels) == (np.prod(np.array(sizes, float)) >= 1 << 16)
+    for kernel in kernels:
+        assert kernel.attributes["predicted_us"].value >= targets.load("sm_90a").launch_us
+        assert kernel.attributes["limit"].value in (TENSOR, L2, DRAM, LATENCY)
 
 
 @pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])

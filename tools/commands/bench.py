@@ -37,6 +37,7 @@ def add(subparsers: Any) -> argparse.ArgumentParser:
     parser.add_argument("--option", action="append", default=[], metavar="PASS=OPTIONS", help="of our passes; repeat")
     parser.add_argument("--peak", metavar="TFLOPS,GBPS", help="rates for the floor (default: the target's)")
     parser.add_argument("--seed", type=natural, default=0, help="for weights and inputs")
+    parser.add_argument("--kernels", action="store_true", help="time each of our kernels beside its prediction")
     parser.add_argument("--dram", action="store_true", help="count DRAM bytes of eager and ours with ncu")
     parser.add_argument("--json", type=file_name, metavar="FILE", help="write everything there, after each case")
     parser.add_argument("--markdown", type=file_name, metavar="FILE", help="write the tables there, after each case")
@@ -90,8 +91,9 @@ def measure_all(names: list[str], machine: Any, settings: Any, options: argparse
                 alone = [record["case"], *arguments]
                 record["dram"] = {side: dram.moved(alone, side, options.timeout) for side in dram.SIDES}
             records.append(record)
-            brief = table.line(record, settings.temperatures[0])
-            print(brief if options.fast else "\n" + table.case_text(record), flush=True)
+            brief = options.fast and not options.kernels
+            told = table.line(record, settings.temperatures[0]) if brief else "\n" + table.case_text(record)
+            print(told, flush=True)
             about = _about(machine, settings)
             _write(options.json, json.dumps(about | {"cases": records}, indent=2))
             tables = [table.markdown(records, temperature) for temperature in settings.temperatures]
@@ -163,6 +165,7 @@ def _arguments(settings: Any, options: argparse.Namespace) -> list[str]:
     found += ["--repeat", str(options.repeat), "--seconds", str(options.seconds)]
     found += ["--limit", str(options.limit), "--seed", str(options.seed)]
     found += ["--fast"] if options.fast else []
+    found += ["--kernels"] if options.kernels else []
     found += [f"--{temperature}" for temperature in settings.temperatures]
     found += ["--dtype", options.dtype] if options.dtype else []
     found += ["--matmul-precision", options.matmul_precision] if options.matmul_precision else []
@@ -196,6 +199,7 @@ def _settings(options: argparse.Namespace) -> Any:
         options=pass_options(options.option),
         rates=rates,
         seed=options.seed,
+        kernels=options.kernels,
         matmul_precision=options.matmul_precision,
     )
 

@@ -11,7 +11,7 @@
 // CHECK: {kind = "tensor", replicas = 8 : i64, role = 0 : i64, sym_name = "up"}
 // CHECK: {kind = "tensor", replicas = 8 : i64, role = 0 : i64, sym_name = "down"}
 // CHECK-NOT: cluster
-// CHECK: {predicted_us = {{[0-9.e+]+}} : f64, shape = "chained", sym_name = "mlp", target = "sm_90a", tile_rows = 128 : i64}
+// CHECK: {limit = "{{[A-Za-z0-9 ]+}}", predicted_us = {{[0-9.e+]+}} : f64, shape = "chained", sym_name = "mlp", target = "sm_90a", tile_rows = 128 : i64}
 func.func @main(%x: tensor<1000x64xbf16>, %w0: tensor<256x64xbf16>, %w1: tensor<8x256xbf16>) -> tensor<1000x8xbf16> {
   %zero = arith.constant 0.0 : bf16
   %p = "kitsune.pipeline"() ({
@@ -45,7 +45,7 @@ func.func @main(%x: tensor<1000x64xbf16>, %w0: tensor<256x64xbf16>, %w1: tensor<
 // CHECK-LABEL: func.func @cluster
 // CHECK: transport = "dsmem"} : () -> !kitsune.ring<tensor<128x512xbf16>, 1 : i64>
 // CHECK: {kind = "tensor", replicas = 16 : i64, role = 0 : i64, sym_name = "up"}
-// CHECK: {cluster = 2 : i64, predicted_us = {{[0-9.e+]+}} : f64, shape = "chained", sym_name = "wide"
+// CHECK: {cluster = 2 : i64, limit = "{{[A-Za-z0-9 ]+}}", predicted_us = {{[0-9.e+]+}} : f64, shape = "chained", sym_name = "wide"
 func.func @cluster(%x: tensor<1000x64xbf16>, %w0: tensor<512x64xbf16>, %w1: tensor<64x512xbf16>) -> tensor<1000x64xbf16> {
   %zero = arith.constant 0.0 : bf16
   %p = "kitsune.pipeline"() ({

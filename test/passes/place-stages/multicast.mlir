@@ -4,7 +4,7 @@
 // RUN: kitsune-opt %t.mlir --place-stages='target=sm_90a multicast=2' --verify-dataflow | filecheck %s
 // CHECK: transport = "reg"} : () -> !kitsune.ring<tensor<128x256xbf16>, 1 : i64>
 // CHECK: {kind = "tensor", replicas = 8 : i64, role = 0 : i64, sym_name = "down"}
-// CHECK: {multicast = 2 : i64, predicted_us = {{[0-9.e+]+}} : f64, shape = "chained", sym_name = "mlp"
+// CHECK: {limit = "{{[A-Za-z0-9 ]+}}", multicast = 2 : i64, predicted_us = {{[0-9.e+]+}} : f64, shape = "chained", sym_name = "mlp"
 
 // A box of 128 rows of a weight comes in two pieces, one of 8 in two of 8: zeros beyond the weight.
 // RUN: kitsune-opt %t.mlir --place-stages='target=sm_90a multicast=2' --convert-kitsune-to-gpu | filecheck %s --check-prefix=GPU
@@ -29,7 +29,7 @@
 // SHAPE: error: place-stages: multicast=2 is for chained tiles, not for shape=spatial
 
 // Said by hand of stages with CTAs of their own, it has no kernel.
-// RUN: kitsune-opt %t.mlir --place-stages='target=sm_90a shape=spatial tile-rows=128' | sed 's/{predicted_us/{multicast = 2 : i64, predicted_us/' > %t.spatial.mlir
+// RUN: kitsune-opt %t.mlir --place-stages='target=sm_90a shape=spatial tile-rows=128' | sed 's/{limit/{multicast = 2 : i64, limit/' > %t.spatial.mlir
 // RUN: kitsune-opt %t.spatial.mlir --convert-kitsune-to-gpu 2>&1 | filecheck %s --check-prefix=ROLES
 // ROLES: remark: pipeline 'mlp' runs bulk-synchronously: boxes of weights are not shared where stages have CTAs of their own
 

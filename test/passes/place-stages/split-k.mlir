@@ -3,7 +3,7 @@
 // RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages=target=sm_90a --verify-dataflow > %t.mlir
 // RUN: filecheck %s < %t.mlir
 // CHECK: {kind = "tensor", replicas = 8 : i64, role = 0 : i64, sym_name = "s0"}
-// CHECK: {predicted_us = {{[0-9.e+]+}} : f64, shape = "chained", split_k = 8 : i64, sym_name = "pipeline0"
+// CHECK: {limit = "{{[A-Za-z0-9 ]+}}", predicted_us = {{[0-9.e+]+}} : f64, shape = "chained", split_k = 8 : i64, sym_name = "pipeline0"
 
 // RUN: kitsune-opt %t.mlir --convert-kitsune-to-gpu | filecheck %s --check-prefix=GPU
 // GPU: kitsune.launch = "{\22kernel\22: \22pipeline0\22, \22ctas\22: 8, \22cluster\22: 8

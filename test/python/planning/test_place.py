@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.planning import target
-from kitsune_mlir.planning.cost import StageCost, pipeline_us, tile_us
+from kitsune_mlir.planning.cost import StageCost, pipeline_price, tile_price
 from kitsune_mlir.planning.flow import Flow, Queue, Stage
 from kitsune_mlir.planning.place import Chained, QueueCost, allocate, balanced_cuts, choose_tile_rows, place
 from kitsune_mlir.planning.verify import verify
@@ -246,15 +246,15 @@ def test_tiles_are_short_where_there_are_few_rows(rows, tiles):
 def test_time_of_a_tile_is_its_slowest_unit():
     tensor = GPU.tensor_tflops * 1e6 / GPU.sms
     l2 = GPU.l2_gbps * 1e3 / GPU.sms
-    assert tile_us(StageCost("s", "tensor", product_flops=tensor), 64, GPU, False) == pytest.approx(64)
+    assert tile_price(StageCost("s", "tensor", product_flops=tensor), 64, GPU, False).us == pytest.approx(64)
     weights = StageCost("s", "tensor", weight_bytes=l2, queue_bytes=l2)
-    assert tile_us(weights, 64, GPU, False) == pytest.approx(1), "weights are read once a tile"
-    assert tile_us(weights, 64, GPU, True) == pytest.approx(65)
+    assert tile_price(weights, 64, GPU, False).us == pytest.approx(1), "weights are read once a tile"
+    assert tile_price(weights, 64, GPU, True).us == pytest.approx(65)
 
 
 def test_time_of_a_pipeline():
     stage = StageCost("s", "simt", simt_ops=GPU.simt_tflops * 1e6 / GPU.sms)
-    assert pipeline_us([[stage], [stage]], [2, 3], 7, 1, GPU, False) == pytest.approx(GPU.launch_us + 1 + 4)
+    assert pipeline_price([[stage], [stage]], [2, 3], 7, 1, GPU, False).us == pytest.approx(GPU.launch_us + 1 + 4)
     loads = StageCost("s", "simt", dram_bytes=GPU.dram_gbps * 1e3)
-    dram = pipeline_us([[loads]], [1000000], 7, 1, GPU.override(l2_gbps=1e30), False)
-    assert dram == pytest.approx(GPU.launch_us + 7)
+    dram = pipeline_price([[loads]], [1000000], 7, 1, GPU.override(l2_gbps=1e30), False)
+    assert dram.us == pytest.approx(GPU.launch_us + 7) and dram.limit == "DRAM"

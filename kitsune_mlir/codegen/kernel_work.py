@@ -1,0 +1,291 @@
+"""What a kernel of the plain path does at given sizes, read off its gpu.func: for the price of a launch.
+
+The threads of one block, from the middle of the grid, are followed at once: an integer is an array with an element for
+each thread, which shows the addresses that a warp's load touches. An innermost loop is followed for a few turns, and
+the others are taken to be like these. Branches go where sizes and the threads' numbers lead. Numbers of floating point
+are not followed: addresses that depend on them are taken for scattered, and both branches are taken. An integer that is
+loaded is made up from its address: threads that load the same one go to the same row of a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kitsune_mlir.mlir import attr_int, ir
+from kitsune_mlir.planning.kernel_cost import (
+    ADDRESSED,
+    BY_CONSTANT,
+    DEAR,
+    DIVISION,
+    LINE,
+    SECTOR,
+    WARP,
+    BlockWork,
+    KernelWork,
+    loop_cycles,
+    straight_cycles,
+    whole,
+)
+from kitsune_mlir.runtime.host_program import BYTES, Launch, View
+
+TURNS = 8  # of an innermost loop that are followed
+_ROWS = 1021  # numbers that a loaded integer may be
+_FREE = (
+    "arith.constant",
+    "arith.index_cast",
+    "arith.index_castui",
+    "gpu.block_dim",
+    "gpu.block_id",
+    "gpu.grid_dim",
+    "gpu.return",
+    "gpu.thread_id",
+    "memref.cast",
+    "memref.dim",
+    "scf.yield",
+)
+Array = Any  # of integers or truths: (turns or 1) x (threads or 1)
+
+
+def _divided(function: Callable[..., Array]) -> Callable[..., Array]:
+    return lambda a, b: function(a, np.where(b == 0, 1, b))
+
+
+_INTEGERS: dict[str, Callable[..., Array]] = {
+    "arith.addi": np.add,
+    "arith.subi": np.subtract,
+    "arith.muli": np.multiply,
+    "arith.divui": _divided(np.floor_divide),
+    "arith.divsi": _divided(np.floor_divide),
+    "arith.floordivsi": _divided(np.floor_divide),
+    "arith.ceildivui": _divided(lambda a, b: -(-a // b)),
+    "arith.ceildivsi": _divided(lambda a, b: -(-a // b)),
+    "arith.remui": _divided(np.remainder),
+    "arith.remsi": _divided(np.remainder),
+    "arith.minui": np.minimum,
+    "arith.minsi": np.minimum,
+    "arith.maxui": np.maximum,
+    "arith.maxsi": np.maximum,
+    "arith.andi": np.bitwise_and,
+    "arith.ori": np.bitwise_or,
+    "arith.xori": np.bitwise_xor,
+    "arith.shli": np.left_shift,
+    "arith.shrui": np.right_shift,
+    "arith.shrsi": np.right_shift,
+}
+_SAME = ("arith.index_cast", "arith.index_castui", "arith.extui", "arith.extsi", "arith.trunci")
+_COMPARED = (np.equal, np.not_equal, *(np.less, np.less_equal, np.greater, np.greater_equal) * 2)  # by predicate
+_DIVISIONS = ("arith.div", "arith.rem", "arith.ceildiv", "arith.floordiv")
+
+
+def work_of(function: ir.Operation, launch: Launch, registers: int) -> KernelWork:
+    """The work of a launch of the kernel `function`, whose threads have so many registers each."""
+    reader = _Reader(function, launch)
+    blocks, threads = launch.grid[0] * launch.grid[1] * launch.grid[2], launch.block[0]
+    return whole(reader.work, blocks, threads, registers, reader.sizes)
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """Where code runs: threads that are there, how often a block runs it, and how many turns of it are followed."""
+
+    mask: Array
+    times: float
+    trips: float = 1.0  # of the innermost loop around it
+
+
+@dataclass
+class _Thread:
+    """What one thread does in a stretch of code."""
+
+    instructions: float = 0.0
+    loads: int = 0
+    missed: float = 0.0
+    inner: float = 0.0  # cycles of the loops and branches in it
+
+
+class _Reader:
+    """Follows the threads of a block; `work` is what they do."""
+
+    def __init__(self, function: ir.Operation, launch: Launch):
+        self.work = BlockWork()
+        self.sizes: dict[int, int] = {}
+        self._threads, self._grid = launch.block[0], launch.grid
+        self._values: dict[int, Any] = {}  # by hash of the SSA value: an Array, a View, or None where not followed
+        block = function.regions[0].blocks[0]
+        for argument, given in zip(block.arguments, launch.arguments, strict=True):
+            number = given if isinstance(given, View) else given[1]
+            self._values[hash(argument)] = np.full((1, 1), number) if isinstance(number, int) else number
+        for view in (given for given in launch.arguments if isinstance(given, View)):
+            self.sizes[view.buffer] = max(self.sizes.get(view.buffer, 0), view.nbytes)
+        mask = np.ones((1, self._threads), bool)
+        self.work.cycles = self._run(block, _Turn(mask, 1.0))
+
+    def _see(self, value: ir.Value) -> Any:
+        return self._values.get(hash(value))
+
+    def _run(self, block: ir.Block, turn: _Turn) -> float:
+        """Follows a block of code; gives the cycles of one thread."""
+        thread = _Thread()
+        for op in block.operations:
+            self._operation(op.operation, turn, thread)
+        warps = int(np.count_nonzero(_by_warp(turn.mask).any(axis=(0, 2))))
+        self.work.instructions += turn.times * warps * thread.instructions
+        cycles = loop_cycles if turn.trips > 1 and not thread.inner else straight_cycles
+        return cycles(thread.instructions, thread.loads, thread.missed) + thread.inner
+
+    def _operation(self, op: ir.Operation, turn: _Turn, thread: _Thread) -> None:
+        match op.name:
+            case "scf.if":
+                self._if(op, turn, thread)
+            case "scf.for":
+                self._for(op, turn, thread)
+            case "memref.load":
+                missed = self._access(op.operands[0], list(op.operands)[1:], turn, self.work.read, op.results[0])
+                thread.loads, thread.missed = thread.loads + 1, thread.missed + missed
+                thread.instructions += ADDRESSED
+            case "memref.store":
+                self._access(op.operands[1], list(op.operands)[2:], turn, self.work.written)
+                thread.instructions += ADDRESSED
+            case "memref.atomic_rmw" | "memref.generic_atomic_rmw":
+                buffer = next(i for i, v in enumerate(op.operands) if isinstance(v.type, ir.MemRefType))
+                for moved in (self.work.read, self.work.written):
+                    self._access(op.operands[buffer], list(op.operands)[buffer + 1 :], turn, moved)
+                thread.instructions += ADDRESSED
+            case _:
+                for region in op.regions:  # such as a loop of an unknown number of turns
+                    for block in region.blocks:
+                        thread.inner += self._run(block, turn)
+                if op.name not in _FREE:
+                    thread.instructions += self._weight(op)
+                if len(op.results) == 1:
+                    self._values[hash(op.results[0])] = self._computed(op)
+
+    def _if(self, op: ir.Operation, turn: _Turn, thread: _Thread) -> None:
+        condition = self._see(op.operands[0])
+        found = []
+        for region, wanted in zip(op.regions, (True, False)):
+            if not len(region.blocks):
+                continue
+            mask = turn.mask if condition is None else turn.mask & (condition.astype(bool) == wanted)
+            if mask.any():
+                thread.inner += self._run(region.blocks[0], _Turn(mask, turn.times, turn.trips))
+            end = region.blocks[0].operations[len(region.blocks[0].operations) - 1]
+            found.append([self._see(value) for value in end.operands])
+        for i, result in enumerate(op.results):
+            known = condition is not None and all(isinstance(values[i], np.ndarray) for values in found)
+            self._values[hash(result)] = np.where(condition, found[0][i], found[1][i]) if known else None
+
+    def _for(self, op: ir.Operation, turn: _Turn, thread: _Thread) -> None:
+        first, last, step = (self._see(value) for value in list(op.operands)[:3])
+        block = op.regions[0].blocks[0]
+        for value in (*list(block.arguments)[1:], *op.results):
+            self._values[hash(value)] = None
+        if first is None or last is None or step is None:
+            trips, turns, mask = 1.0, 1, turn.mask
+            self._values[hash(block.arguments[0])] = None
+        else:
+            counts = np.where(turn.mask, -(-(last - first) // np.maximum(step, 1)), 0)
+            trips = float(max(0, counts.max()))
+            if not trips:
+                return
+            innermost = not any(inner.operation.name in ("scf.for", "scf.while") for inner in block.operations)
+            turns = int(min(trips, TURNS)) if innermost else 1
+            numbers = int(trips - turns) // 2 + np.arange(turns)[:, None]
+            if len(turn.mask) > 1:  # inside another loop that is followed
+                numbers, turns = numbers[:1], 1
+            self._values[hash(block.arguments[0])] = first + step * numbers
+            mask = turn.mask & (numbers < np.maximum(counts, 1))
+        cycles = self._run(block, _Turn(mask, turn.times * trips, trips))
+        thread.inner += trips * cycles
+
+    def _access(
+        self,
+        buffer: ir.Value,
+        indices: Sequence[ir.Value],
+        turn: _Turn,
+        moved: dict[int, float],
+        result: ir.Value | None = None,
+    ) -> float:
+        """Counts a load or store; gives the share of it that misses the SM's cache."""
+        view, numbers = self._see(buffer), [self._see(index) for index in indices]
+        element = ir.MemRefType(buffer.type).element_type
+        nbytes = BYTES["i64" if isinstance(element, ir.IndexType) else str(element)]
+        if isinstance(view, View) and all(number is not None for number in numbers):
+            at = sum((n * s for n, s in zip(numbers, view.strides, strict=True)), np.full((1, 1), view.offset)) * nbytes
+        else:  # anywhere
+            at = np.arange(self._threads)[None] * (7 * LINE)
+        if result is not None:
+            self._values[hash(result)] = _made_up(element, at)
+        turns = max(len(at), len(turn.mask))
+        shape = (turns, self._threads)
+        at, mask = np.broadcast_to(at, shape), np.broadcast_to(turn.mask, shape)
+        lines = sum(len(np.unique(a[m] // LINE)) for a, m in zip(_warps(at), _warps(mask)))
+        sectors = len(np.unique(at[mask] // SECTOR))
+        once = turn.trips if turns == 1 else turns  # what is the same in every turn misses in the first
+        missed = sectors / once if result is not None else sectors / turns
+        self.work.lines += turn.times * lines / turns
+        if isinstance(view, View):
+            moved[view.buffer] = moved.get(view.buffer, 0.0) + turn.times * missed * SECTOR
+        return min(1.0, missed / max(1.0, lines / turns))
+
+    def _weight(self, op: ir.Operation) -> float:
+        if op.name.startswith(_DIVISIONS) and not op.name.endswith("f"):
+            owner = op.operands[1].owner
+            constant = not isinstance(owner, ir.Block) and owner.operation.name == "arith.constant"
+            return BY_CONSTANT if constant else DIVISION
+        return DEAR.get(op.name, 1)
+
+    def _computed(self, op: ir.Operation) -> Any:
+        """An operation's only result, where it is followed."""
+        if op.name == "arith.constant":
+            value = op.attributes["value"]
+            return np.full((1, 1), int(value.value)) if isinstance(value, ir.IntegerAttr | ir.BoolAttr) else None
+        if op.name == "gpu.thread_id":
+            return np.arange(self._threads)[None] if _is_x(op) else np.zeros((1, 1), int)
+        if op.name == "gpu.block_id":
+            return np.full((1, 1), self._grid[0] // 2 if _is_x(op) else 0)
+        if op.name == "gpu.block_dim":
+            return np.full((1, 1), self._threads if _is_x(op) else 1)
+        operands = [self._see(value) for value in op.operands]
+        if op.name == "memref.cast":
+            return operands[0]
+        if op.name == "memref.dim" and isinstance(operands[0], View) and operands[1] is not None:
+            return np.full((1, 1), operands[0].shape[int(operands[1].flat[0])])
+        if any(not isinstance(operand, np.ndarray) for operand in operands):
+            return None
+        if op.name in _INTEGERS:
+            return _INTEGERS[op.name](*operands)
+        if op.name == "arith.cmpi":
+            return _COMPARED[attr_int(op, "predicate")](*operands)
+        if op.name == "arith.select":
+            return np.where(*operands)
+        return operands[0] if op.name in _SAME else None
+
+
+def _is_x(op: ir.Operation) -> bool:
+    return "x" in str(op.attributes["dimension"]).rpartition("dim")[2]
+
+
+def _made_up(element: ir.Type, at: Array) -> Array | None:
+    """Numbers in the place of loaded ones; None for those of floating point."""
+    if not isinstance(element, ir.IntegerType | ir.IndexType):
+        return None
+    numbers = (at * 2654435761 >> 9) % _ROWS
+    return numbers % 2 if isinstance(element, ir.IntegerType) and element.width == 1 else numbers
+
+
+def _by_warp(mask: Array) -> Array:
+    """A mask as turns x warps x threads of a warp, none behind the last thread."""
+    turns, threads = mask.shape
+    padded = np.zeros((turns, -(-threads // WARP) * WARP), mask.dtype)
+    padded[:, :threads] = mask
+    return padded.reshape(turns, -1, WARP)
+
+
+def _warps(values: Array) -> Array:
+    """Values as a list of those of a warp in a turn."""
+    return _by_warp(values).reshape(-1, WARP)

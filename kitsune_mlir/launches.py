@@ -1,0 +1,229 @@
+"""What a call of a compiled model launches, in order, and what each launch is predicted to take: the plan's `launches`.
+
+They are those of the host program at given sizes of the inputs, read as the runtime reads it (runtime/host_program.py,
+weight_steps.py). What a launch holds is read where it stands last: a pipeline's in the plan, a scheduled kernel's
+in its IR before lower-schedule, an operator's in the code of its kernel.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from math import prod
+from typing import Any
+
+from kitsune_mlir import mlir
+from kitsune_mlir.codegen.kernel_work import work_of
+from kitsune_mlir.dialects import schedule
+from kitsune_mlir.errors import InternalError
+from kitsune_mlir.mlir import ir
+from kitsune_mlir.planning.cost import LATENCY, at_tiles
+from kitsune_mlir.planning.kernel_cost import KernelWork, copied, kernel_price
+from kitsune_mlir.planning.place import UNKNOWN_ROWS
+from kitsune_mlir.planning.target import Target
+from kitsune_mlir.runtime.host_program import Call, Copy, Launch, Pipeline, View, make_plan
+from kitsune_mlir.runtime.weight_steps import CALLS, split
+
+COPY = "copy"  # the form of a copy that no kernel does
+
+
+def scheduled(module: ir.Module) -> dict[str, dict[str, Any]]:
+    """What is known of the kernels at the schedule level, by name."""
+    return {kernel.label: _scheduled(kernel) for kernel in schedule.kernels(module)}
+
+
+def _scheduled(kernel: schedule.KernelOp) -> dict[str, Any]:
+    inside = [op.name for op in mlir.walk(kernel.operation)]
+    (tiles,) = (op for op in mlir.walk(kernel.operation, schedule.TilesOp.OPERATION_NAME))
+    extents = [_constant(value) for value in tiles.operands]
+    others = inside.count("linalg.generic")
+    what = "product" if schedule.ProductOp.OPERATION_NAME in inside else "rows"
+    sizes = "x".join("?" if extent is None else str(extent) for extent in extents)
+    return {
+        "form": f"scheduled {what}",
+        "computes": f"{what} {sizes}" + (f" + {others} other{'s' if others > 1 else ''}" if others else ""),
+        "tile": tiles.opview.sizes,
+        "extents": extents,
+        "slots": max((ring.slots for ring in kernel.rings), default=None),
+        "predicted_us": _number(kernel, "predicted_us"),
+        "limit": ir.StringAttr(kernel.attributes["limit"]).value if "limit" in kernel.attributes else LATENCY,
+    }
+
+
+def _number(kernel: schedule.KernelOp, name: str) -> float:
+    return ir.FloatAttr(kernel.attributes[name]).value if name in kernel.attributes else 0.0
+
+
+def _constant(value: ir.Value) -> int | None:
+    owner = None if isinstance(value.owner, ir.Block) else value.owner.operation
+    known = owner is not None and owner.name == "arith.constant"
+    return ir.IntegerAttr(owner.attributes["value"]).value if known else None
+
+
+def pipelined(pipelines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The same of the plan's pipelines."""
+    return {
+        pipeline["name"]: {
+            "form": pipeline["shape"] or "pipeline",
+            "computes": ", ".join(stage["computes"] for stage in pipeline["stages"]),
+            "tile": [pipeline["tile_rows"]],
+            "extents": [pipeline["rows"]],
+            "slots": None,
+            "predicted_us": pipeline["predicted_us"] or 0.0,
+            "limit": pipeline["limit"] or LATENCY,
+        }
+        for pipeline in pipelines
+    }
+
+
+def launches(
+    manifest: dict[str, Any],
+    module: ir.Module,
+    kernels: Sequence[Mapping[str, Any]],
+    described: Mapping[str, Mapping[str, Any]],
+    bound: Sequence[bool],
+    sizes: Sequence[tuple[int, ...]],
+    target: Target,
+) -> list[dict[str, Any]]:
+    """The launches of a call with inputs of these sizes (of each argument of @main).
+
+    `module` is that after convert-linalg-to-gpu which the manifest was generated from, `kernels` are the plan's,
+    `described` what pipelines and scheduled kernels hold, by name; `bound` says which arguments are weights. There are
+    none where the host program cannot be run for the sizes.
+    """
+    parts = split(manifest, bound)
+    program = manifest | {"program": parts.rest, "arguments": manifest["arguments"] + parts.kept}
+    try:
+        plan = make_plan(program, [*sizes, *(tuple(kept["shape"]) for kept in parts.kept)])
+    except InternalError:
+        return []
+    places = _places(manifest["program"], parts.rest, module)
+    describe = _Describer(manifest, module, kernels, described, target)
+    found = []
+    for call in plan.calls:
+        place = places[_name(call)].popleft() if places[_name(call)] else ""
+        found += [entry | {"location": place} for entry in describe(call)]
+    return found
+
+
+def _symbol(op: ir.Operation) -> str:
+    return ir.StringAttr(op.attributes["sym_name"]).value
+
+
+def _name(call: Call) -> str:
+    return COPY if isinstance(call, Copy) else call.kernel if isinstance(call, Launch) else call.name
+
+
+def _places(
+    program: Sequence[dict[str, Any]], rest: Sequence[dict[str, Any]], module: ir.Module
+) -> dict[str, deque[str]]:
+    """Where in the model the calls of a kernel or pipeline that are made in each run come from, in order, by name."""
+    main = next(op for op in mlir.walk(module, "func.func") if op.opview.name.value == "main")
+    lines = [mlir.location(op.location) for op in mlir.walk(main, "gpu.launch_func", "memref.copy", "func.call")]
+    steps = [step for step in program if step["op"] in CALLS]
+    found: dict[str, deque[str]] = defaultdict(deque)
+    if len(steps) == len(lines):
+        known = dict(zip(map(id, steps), lines))
+        for step in rest:
+            if id(step) in known:
+                found[step.get("kernel") or step.get("name") or COPY].append(known[id(step)])
+    return found
+
+
+class _Describer:
+    """Describes calls; those that are equal are priced once."""
+
+    def __init__(
+        self,
+        manifest: dict[str, Any],
+        module: ir.Module,
+        kernels: Sequence[Mapping[str, Any]],
+        described: Mapping[str, Mapping[str, Any]],
+        target: Target,
+    ):
+        self._pipelines, self._described, self._target = manifest["pipelines"], described, target
+        self._kernels = {(kernel["module"], kernel["name"]): kernel for kernel in kernels}
+        plain = manifest["modules"].keys() - {entry["module"] for entry in manifest["pipelines"].values()}
+        self._functions = {  # of operators, by name, each with its module's name
+            _symbol(op): (_symbol(part), op)
+            for part in mlir.walk(module, "gpu.module")
+            if _symbol(part) in plain
+            for op in mlir.walk(part, "gpu.func")
+        }
+        self._priced: dict[Any, dict[str, Any]] = {}
+
+    def __call__(self, call: Call) -> list[dict[str, Any]]:
+        if isinstance(call, Pipeline):
+            return self._pipeline(call)
+        if isinstance(call, Copy):
+            return [self._copy(call)]
+        return [self._operator(call)]
+
+    def _pipeline(self, call: Pipeline) -> list[dict[str, Any]]:
+        """One launch, or several kernels one after another: the time is the first one's but for their launches. None
+        for no rows, unless they are summed."""
+        entry, known = self._pipelines[call.name], self._described[call.name]
+        launch = entry["launch"]
+        rows = call.arguments[launch["streams"][0]].shape[0]
+        if not rows and not launch.get("sums"):
+            return []
+        us = self._predicted(known, rows, launch["ctas"])
+        names = [launch["kernel"], *launch.get("then", ())]
+        first = us - (len(names) - 1) * self._target.launch_us
+        found = []
+        for number, name in enumerate(names):
+            kernel = self._kernels[entry["module"], name]
+            found.append(
+                {
+                    "kernel": name,
+                    **{key: known[key] for key in ("form", "computes", "tile", "slots", "limit")},
+                    "ctas": launch["ctas"],
+                    "threads": launch["threads"],
+                    "registers": kernel["registers"],
+                    "shared_bytes": launch["shared_bytes"],
+                    "predicted_us": round(self._target.launch_us if number else first, 3),
+                }
+            )
+        return found
+
+    def _predicted(self, known: Mapping[str, Any], rows: int, ctas: int) -> float:
+        """Microseconds at so many rows, where these were open."""
+        if None not in known["extents"] or not known["predicted_us"]:
+            return float(known["predicted_us"])
+        tiles, assumed = (
+            prod(-(-(count if extent is None else extent) // n) for extent, n in zip(known["extents"], known["tile"]))
+            for count in (rows, UNKNOWN_ROWS)
+        )
+        return at_tiles(known["predicted_us"], assumed, tiles, ctas, self._target)
+
+    def _copy(self, call: Copy) -> dict[str, Any]:
+        return self._single(COPY, COPY, "copy of memory", copied(call.source.nbytes, self._target), None)
+
+    def _operator(self, call: Launch) -> dict[str, Any]:
+        key = call.kernel, call.grid, tuple(replace(a, buffer=0) if isinstance(a, View) else a for a in call.arguments)
+        if key not in self._priced:
+            holder, function = self._functions[call.kernel]
+            registers = self._kernels[holder, call.kernel]["registers"] or 32
+            work = work_of(function, call, registers)
+            label = call.kernel.rpartition("_")[0] or call.kernel
+            self._priced[key] = self._single(call.kernel, "operator", label, work, holder)
+        return self._priced[key]
+
+    def _single(self, name: str, form: str, computes: str, work: KernelWork, holder: str | None) -> dict[str, Any]:
+        price = kernel_price(work, self._target)
+        known = self._kernels[holder, name] if holder else {"registers": None, "shared": None}
+        return {
+            "kernel": name,
+            "form": form,
+            "computes": computes,
+            "tile": None,
+            "slots": None,
+            "limit": price.limit,
+            "ctas": work.blocks if holder else None,
+            "threads": work.threads if holder else None,
+            "registers": known["registers"],
+            "shared_bytes": known["shared"],
+            "predicted_us": round(price.us, 3),
+            "work": {key: round(float(value), 1) for key, value in asdict(work).items()},
+        }

@@ -1,0 +1,126 @@
+"""What one kernel of a single operator, or a copy, costs on a target: pure arithmetic on counts of what its warps do.
+
+A kernel takes its launch, and the longest of: its distinct bytes from DRAM, where L2 does not hold them; what misses
+the SMs' own caches from L2; the lines that its warps' loads and stores touch; the instructions that are issued; and a
+thread from its first instruction to its last, once for each set of blocks that the SMs hold together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import ceil
+
+from .cost import ARITHMETIC, CYCLES_A_US, DRAM, L1, L2, LATENCY, Price
+from .target import Target
+
+WARP = 32
+SECTOR, LINE = 32, 128  # bytes that L2 hands over, and that an SM's cache looks up, at once
+# Instructions of what is dear, as expanded for a GPU (codegen/device_math.py).
+DEAR: Mapping[str, int] = {
+    "math.exp": 6,
+    "math.tanh": 12,
+    "math.erf": 24,
+    "math.sin": 100,
+    "math.cos": 100,
+    "arith.divf": 8,
+}
+DIVISION, BY_CONSTANT = 30, 5  # instructions of an integer's division, and of one by a number that is known
+ADDRESSED = 2  # instructions of a load or store, its address included
+
+_WARPS, _BLOCKS, _REGISTERS = 64, 32, 65536  # that an SM holds
+_KEPT = 0.5  # of L2, up to which what a kernel reads is there from the kernel before
+_ISSUED = 2.5  # instructions a cycle and SM
+_LOOKED_UP = 1.0  # lines a cycle and SM
+_ALONE = 5.0  # cycles from an instruction to the next of the same thread
+_HIT, _MISSED = 35.0, 450.0  # cycles of a load that an SM's cache has, and what L2 or DRAM adds
+_TOGETHER = 4  # turns of a loop whose loads are on their way together
+_FEW = 2.0  # times its share of L2's and DRAM's rate that one SM alone can draw
+
+
+@dataclass
+class BlockWork:
+    """What the warps of one block do in all, and one thread of it."""
+
+    instructions: float = 0.0  # of all warps
+    lines: float = 0.0  # of LINE bytes that loads and stores of all warps touch
+    read: dict[int, float] = field(default_factory=dict)  # bytes that miss the SM's cache, by buffer
+    written: dict[int, float] = field(default_factory=dict)
+    cycles: float = 0.0  # of one thread, alone on its SM
+
+
+@dataclass(frozen=True)
+class KernelWork:
+    """What a kernel of `blocks` blocks of `threads` threads does in all: distinct bytes that it reads and writes, bytes
+    between SMs and L2, lines and instructions (of warps), cycles of one thread alone."""
+
+    blocks: int
+    threads: int
+    registers: int  # of a thread
+    read_bytes: float
+    written_bytes: float
+    l2_bytes: float
+    lines: float = 0.0
+    instructions: float = 0.0
+    cycles: float = 0.0
+
+
+def whole(block: BlockWork, blocks: int, threads: int, registers: int, sizes: Mapping[int, int]) -> KernelWork:
+    """The work of all blocks, each as one of them. `sizes` are the bytes of each buffer: no more of it are distinct."""
+    read, written = (
+        sum(min(blocks * count, sizes[buffer]) for buffer, count in moved.items())
+        for moved in (block.read, block.written)
+    )
+    l2 = sum(block.read.values()) + sum(block.written.values())
+    return KernelWork(
+        blocks,
+        threads,
+        registers,
+        read_bytes=read,
+        written_bytes=written,
+        l2_bytes=blocks * l2,
+        lines=blocks * block.lines,
+        instructions=blocks * block.instructions,
+        cycles=block.cycles,
+    )
+
+
+def copied(nbytes: int, target: Target) -> KernelWork:
+    """A copy from memory to memory, at the rate of all SMs."""
+    return KernelWork(target.sms, WARP, WARP, nbytes, nbytes, 2 * nbytes)
+
+
+def kernel_price(work: KernelWork, target: Target) -> Price:
+    """Of one launch."""
+    sms = min(work.blocks, target.sms)
+    warps = max(1, ceil(work.threads / WARP))
+    resident = max(1, min(_BLOCKS, _WARPS // warps, _REGISTERS // (max(1, work.registers) * warps * WARP)))
+    share = min(1.0, _FEW * sms / target.sms)
+    terms = {
+        DRAM: dram_us(work.read_bytes + work.written_bytes, target) / share,
+        L2: work.l2_bytes / (target.l2_gbps * 1e3 * share),
+        L1: work.lines / (sms * _LOOKED_UP * CYCLES_A_US),
+        ARITHMETIC: work.instructions / (sms * _ISSUED * CYCLES_A_US),
+        LATENCY: ceil(work.blocks / (target.sms * resident)) * work.cycles / CYCLES_A_US,
+    }
+    limit = max(terms, key=terms.__getitem__)
+    return Price(target.launch_us + terms[limit], LATENCY if terms[limit] < target.launch_us else limit)
+
+
+def dram_us(nbytes: float, target: Target) -> float:
+    """Microseconds that DRAM takes for the distinct bytes of a kernel; none for what L2 keeps."""
+    return 0.0 if nbytes <= _KEPT * target.l2_bytes else nbytes / (target.dram_gbps * 1e3)
+
+
+def loop_cycles(instructions: float, loads: int, missed: float) -> float:
+    """Cycles of one thread for a turn of an innermost loop, `missed` of whose loads miss the SM's cache."""
+    return instructions * _ALONE + _waiting(loads, missed) / _TOGETHER
+
+
+def straight_cycles(instructions: float, loads: int, missed: float) -> float:
+    """Cycles of one thread for code without loops; its loads are on their way together."""
+    return instructions * _ALONE + _waiting(loads, missed)
+
+
+def _waiting(loads: int, missed: float) -> float:
+    return _HIT + _MISSED * missed / loads if loads else 0.0

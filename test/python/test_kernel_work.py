@@ -1,0 +1,104 @@
+"""What is read off the kernels of operators: bytes, lines and turns, for known access patterns."""
+
+import pytest
+
+from kitsune_mlir import mlir
+from kitsune_mlir.codegen.kernel_work import work_of
+from kitsune_mlir.passes import pipeline
+from kitsune_mlir.runtime.host_program import Launch, View, row_major
+
+GENERIC = """
+func.func @main(%a: {inputs[0]}, %b: {inputs[1]}) -> {result} {{
+  %e = tensor.empty() : {result}
+  {fill}
+  %c = linalg.generic {{indexing_maps = [{maps}], iterator_types = [{iterators}]}}
+    ins(%a, %b : {inputs[0]}, {inputs[1]}) outs({start} : {result}) {{
+    ^bb0(%x: {elements[0]}, %y: {elements[1]}, %z: f32):
+      {body}
+      linalg.yield %v : f32
+  }} -> {result}
+  return %c : {result}
+}}
+"""
+FILL = "%zero = arith.constant 0.0 : f32\n%f = linalg.fill ins(%zero : f32) outs(%e : {0}) -> {0}"
+
+
+def work(shapes, maps, iterators, body, dtypes=("f32", "f32")):
+    """The work of the one kernel of a linalg.generic of two inputs; `shapes` are those of its inputs and its result."""
+    *inputs, result = (f"tensor<{'x'.join(map(str, shape))}x" for shape in shapes)
+    inputs = [f"{head}{dtype}>" for head, dtype in zip(inputs, dtypes)]
+    result += "f32>"
+    loops = ", ".join(f"d{i}" for i in range(len(iterators)))
+    reduces = "reduction" in iterators
+    text = GENERIC.format(
+        inputs=inputs,
+        result=result,
+        fill=FILL.format(result) if reduces else "",
+        start="%f" if reduces else "%e",
+        maps=", ".join(f"affine_map<({loops}) -> ({map_})>" for map_ in maps),
+        iterators=", ".join(f'"{kind}"' for kind in iterators),
+        elements=dtypes,
+        body=body,
+    )
+    module = mlir.parse(text, mlir.context())
+    pipeline.run(module, [pipeline.make("convert-linalg-to-gpu", "")])
+    (function,) = mlir.walk(module, "gpu.func")
+    (launch,) = mlir.walk(module, "gpu.launch_func")
+    blocks = launch.operands[0].owner.attributes["value"].value
+    main = mlir.walk(module, "func.func")[0].regions[0].blocks[0]
+    views = []
+    for value in list(launch.operands)[6:]:
+        known = [i for i, argument in enumerate(main.arguments) if argument == value]
+        shape, dtype = (shapes[known[0]], dtypes[known[0]]) if known else (shapes[2], "f32")
+        views.append(View(known[0] if known else 2, dtype, 0, tuple(shape), row_major(shape)))
+    return work_of(function, Launch("k", (blocks, 1, 1), (256, 1, 1), tuple(views)), 32)
+
+
+ADD = "%v = arith.addf %x, %y : f32"
+TIMES = "%p = arith.mulf %x, %y : f32\n%v = arith.addf %z, %p : f32"
+PARALLEL = ["parallel", "parallel"]
+
+
+def test_elementwise_reads_and_writes_everything_once():
+    found = work([(512, 256), (512, 256), (512, 256)], ["d0, d1"] * 3, PARALLEL, ADD)
+    assert found.read_bytes == 2 * 512 * 256 * 4 and found.written_bytes == 512 * 256 * 4
+    assert found.l2_bytes == 3 * 512 * 256 * 4
+    assert found.lines == 3 * 512 * 256 / 32  # a warp's access is one line of 128 bytes
+
+
+def test_a_transposed_operand_is_read_across_memory():
+    along = work([(512, 512), (512, 512), (512, 512)], ["d0, d1"] * 3, PARALLEL, ADD)
+    across = work([(512, 512), (512, 512), (512, 512)], ["d0, d1", "d1, d0", "d0, d1"], PARALLEL, ADD)
+    assert across.lines == pytest.approx(along.lines / 3 * (2 + 32))
+    assert across.l2_bytes == pytest.approx(along.l2_bytes / 3 * (2 + 8))
+    assert across.read_bytes == along.read_bytes  # each byte once from DRAM
+
+
+def test_a_row_that_all_share_stays_in_the_cache():
+    found = work([(512, 256), (256,), (512, 256)], ["d0, d1", "d1", "d0, d1"], PARALLEL, ADD)
+    assert found.read_bytes == 512 * 256 * 4 + 256 * 4
+
+
+def test_a_sum_goes_through_its_rows():
+    maps, iterators = ["d0, d1", "d0, d1", "d0"], ["parallel", "reduction"]
+    found = work([(8192, 256), (8192, 256), (8192,)], maps, iterators, TIMES)
+    assert found.blocks == 8192 * 32 // 256  # a warp a row
+    assert found.read_bytes == pytest.approx(2 * 8192 * 256 * 4, rel=0.01)
+    shorter = work([(8192, 64), (8192, 64), (8192,)], maps, iterators, TIMES)
+    assert found.cycles > shorter.cycles and found.instructions > 1.5 * shorter.instructions
+
+
+def test_a_product_loads_an_element_for_several_results():
+    maps, iterators = ["d0, d2", "d2, d1", "d0, d1"], [*PARALLEL, "reduction"]
+    found = work([(8192, 64), (64, 512), (8192, 512)], maps, iterators, TIMES)
+    multiplied = 8192 * 512 * 64
+    assert multiplied / 32 < found.instructions < 8 * multiplied / 32
+    assert found.read_bytes == (8192 * 64 + 64 * 512) * 4
+
+
+def test_rows_of_a_table_are_taken_for_scattered_but_whole():
+    body = "%i = arith.index_cast %y : i64 to index\n%j = linalg.index 1 : index\n%v = tensor.extract %a[%i, %j] : "
+    maps = ["0, 0", "d0", "d0, d1"]
+    found = work([(1000, 64), (4096,), (4096, 64)], maps, PARALLEL, body + "tensor<1000x64xf32>", ("f32", "i64"))
+    assert found.lines <= 4096 * 64 / 32 * 4  # not one for each element
+    assert found.read_bytes <= 1000 * 64 * 4 + 4096 * 8

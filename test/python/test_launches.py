@@ -1,0 +1,128 @@
+"""The plan's launches: what the host program launches, in order, each with a price."""
+
+import pytest
+import torch
+from torch import nn
+
+import kitsune_mlir
+from kitsune_mlir.plan_report import report
+from kitsune_mlir.planning import target as targets
+from kitsune_mlir.runtime.host_program import Copy, Launch, make_plan
+from kitsune_mlir.runtime.weight_steps import split
+
+GPU = targets.load("sm_90a")
+
+
+class Mixed(nn.Module):
+    """A pipeline, a product of two computed tensors, and operators that run alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.Linear(128, 64))
+
+    def forward(self, x):
+        y = self.layers(x)
+        return torch.sort(torch.softmax(y @ x.mT, -1).cumsum(0) @ y, dim=1)[0]
+
+
+def compiled(module, x, dynamic=None, **more):
+    return kitsune_mlir.compile(module, (x,), target="sm_90a", dynamic_shapes=dynamic, **more)
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    torch.manual_seed(0)
+    return compiled(Mixed().to(torch.bfloat16), torch.randn(1024, 64, dtype=torch.bfloat16))
+
+
+def test_launches_are_those_of_the_host_program(mixed):
+    section = mixed._content.sections["sm_90a"]
+    constants = mixed.interface.constants()
+    parts = split(section.manifest, [constant is not None for constant in constants])
+    program = section.manifest | {"program": parts.rest, "arguments": section.manifest["arguments"] + parts.kept}
+    shapes = [tuple(argument["shape"]) for argument in program["arguments"]]
+    calls = make_plan(program, shapes).calls
+    names = [
+        "copy"
+        if isinstance(call, Copy)
+        else call.kernel
+        if isinstance(call, Launch)
+        else section.manifest["pipelines"][call.name]["launch"]["kernel"]
+        for call in calls
+    ]
+    launches = mixed.plan["launches"]
+    assert [launch["kernel"] for launch in launches] == names
+    for call, launch in zip(calls, launches, strict=True):
+        if isinstance(call, Launch):
+            assert (launch["ctas"], launch["threads"]) == (call.grid[0], call.block[0])
+
+
+def test_each_form_is_described_and_priced(mixed):
+    launches = mixed.plan["launches"]
+    forms = {launch["form"] for launch in launches}
+    assert {"chained", "scheduled product", "operator"} <= forms
+    for launch in launches:
+        assert launch["predicted_us"] >= GPU.launch_us and launch["limit"]
+        assert ("work" in launch) == (launch["form"] in ("operator", "copy"))
+        if launch["form"] == "scheduled product":
+            assert launch["slots"] >= 2 and len(launch["tile"]) >= 2 and launch["shared_bytes"] > 0
+    assert all("test_launches.py:" in launch["location"] for launch in launches)
+    assert mixed.plan["predicted_us"] == pytest.approx(sum(launch["predicted_us"] for launch in launches), abs=0.01)
+
+
+def test_the_report_has_a_line_a_launch_and_folds_equal_ones(mixed):
+    launches = mixed.plan["launches"]
+    text = mixed.report()
+    assert f"launches: {len(launches)} a call" in text
+    many = mixed.plan | {"launches": launches * 20}
+    assert len(report(many).splitlines()) == len(text.splitlines()) and "20 x" in report(many)
+
+
+def test_equal_pipelines_are_told_of_once(mixed):
+    (pipeline,) = mixed.plan["pipelines"]
+    three = [pipeline | {"name": f"p{i}"} for i in range(3)]
+    text = report(mixed.plan | {"pipelines": three})
+    assert "\npipeline p0 and 2 more like it, tiles of " in text
+    assert len(text.splitlines()) == len(mixed.report().splitlines())
+
+
+def test_an_artifact_keeps_them(mixed, tmp_path):
+    mixed.save(tmp_path / "m.kitsune")
+    assert kitsune_mlir.load(tmp_path / "m.kitsune").plan["launches"] == mixed.plan["launches"]
+
+
+def test_open_sizes_are_those_of_the_example():
+    layers = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64)).to(torch.bfloat16)
+    rows = torch.export.Dim("rows")
+    few, many = (
+        compiled(layers, torch.randn(count, 64, dtype=torch.bfloat16), ({0: rows},)).plan for count in (256, 1 << 20)
+    )
+    assert few["launch_sizes"] == [[256, 64]] and "us for inputs of 256x64\n" in report(few)
+    assert GPU.launch_us < few["predicted_us"] < many["predicted_us"] / 10
+    fixed = compiled(layers, torch.randn(1 << 20, 64, dtype=torch.bfloat16)).plan
+    assert many["predicted_us"] == pytest.approx(fixed["predicted_us"], rel=0.3) and "launch_sizes" not in fixed
+
+
+@pytest.mark.parametrize(("dtype", "k"), [("f32", 512), ("bf16", 8192)], ids=["pieces of f32", "a sum in parts"])
+def test_products_of_pieces_and_parts_are_priced_with_their_helpers(dtype, k):
+    class Product(nn.Module):
+        def forward(self, a, b):
+            return a @ b.mT
+
+    kind = {"f32": torch.float32, "bf16": torch.bfloat16}[dtype]
+    args = torch.randn(2, 128, k, dtype=kind), torch.randn(2, 128, k, dtype=kind)
+    plan = kitsune_mlir.compile(Product(), args, target="sm_90a").plan
+    forms = [launch["form"] for launch in plan["launches"]]
+    assert forms.count("scheduled product") == 1 and forms.count("operator") >= 1
+    assert all(GPU.launch_us <= launch["predicted_us"] < 50 for launch in plan["launches"])
+
+
+def test_a_cpu_launches_nothing():
+    plan = kitsune_mlir.compile(nn.Linear(4, 4), (torch.randn(8, 4),)).plan
+    assert "launches" not in plan and plan["predicted_us"] > 0
+
+
+def test_no_rows_are_no_launch():
+    layers = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64)).to(torch.bfloat16)
+    plan = compiled(layers, torch.randn(0, 64, dtype=torch.bfloat16)).plan
+    assert plan["launches"] == [] and "launches" not in report(plan)
