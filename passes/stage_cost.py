@@ -49,7 +49,7 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
                 kernels += 2
                 plain += 3 * max(row_bytes(value.type) for value in op.operands if rows.is_tensor(value))
         elif op.name == "tensor.concat":
-            kernels += len(op.operands)
+            kernels += 1
             plain += 2 * row_bytes(op.results[0].type)
     apart = None not in products and not stage.accumulates and not stage.reduces
     tiles = [op.results[0].type for op in (*stage.gets, *stage.loads)]
