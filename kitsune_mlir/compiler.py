@@ -30,7 +30,7 @@ DESIGN = ("design-pipeline",)
 PLACE = {"cpu": ("place-stages", "verify-dataflow"), "gpu": ("cut-pipelines", "place-stages", "verify-dataflow")}
 CONVERT = {
     "cpu": ("convert-kitsune-to-cpu",),
-    "gpu": ("convert-kitsune-to-gpu", "schedule-products", "lower-schedule", "convert-linalg-to-gpu"),
+    "gpu": ("convert-kitsune-to-gpu", "schedule-products", "schedule-rows", "lower-schedule", "convert-linalg-to-gpu"),
 }
 
 Progress = Callable[[str], None]

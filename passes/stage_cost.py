@@ -14,7 +14,7 @@ from kitsune_mlir.traffic import element_bytes
 
 _SCHEDULED = ir.BF16Type | ir.F16Type | ir.F32Type  # elements of products that may be kernels of their own
 # Instructions of what is dear, as expanded for a GPU (codegen/device_math.py).
-_DEAR = {"math.exp": 6, "math.tanh": 12, "math.erf": 24, "math.sin": 100, "math.cos": 100, "arith.divf": 8}
+DEAR = {"math.exp": 6, "math.tanh": 12, "math.erf": 24, "math.sin": 100, "math.cos": 100, "arith.divf": 8}
 
 
 def row_elements(type_: ir.Type) -> int:
@@ -41,7 +41,7 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
             scheduled &= isinstance(ir.RankedTensorType(op.operands[0].type).element_type, _SCHEDULED)
         elif op.name == "linalg.generic":
             widest = max(row_elements(value.type) for value in op.operands if rows.is_tensor(value))
-            simt += widest * sum(_DEAR.get(inner.operation.name, 1) for inner in op.regions[0].blocks[0].operations)
+            simt += widest * sum(DEAR.get(inner.operation.name, 1) for inner in op.regions[0].blocks[0].operations)
             if "reduction" in str(op.attributes["iterator_types"]):  # one kernel for it, one for what it is used in
                 kernels += 2
                 plain += 3 * max(row_bytes(value.type) for value in op.operands if rows.is_tensor(value))
