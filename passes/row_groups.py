@@ -9,7 +9,7 @@ edge from one operator to another leads through them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 
 from kitsune_mlir import rows
@@ -58,16 +58,19 @@ class Member:
         return role is not None and role.rows == self.row_loops
 
 
-@dataclass
+@dataclass(frozen=True)
 class Group:
-    """Members in program order."""
+    """`members` are in program order, by their results: an operation's hash changes with its operands."""
 
     space: Space
-    members: dict[ir.Operation, Member] = field(default_factory=dict)
+    members: dict[ir.Value, Member]
 
     @property
     def ordered(self) -> list[Member]:
         return list(self.members.values())
+
+    def has(self, op: ir.Operation) -> bool:
+        return any(result in self.members for result in op.results)
 
 
 def root(value: ir.Value) -> ir.Value:
@@ -104,7 +107,7 @@ def find(block: ir.Block) -> list[Group]:
     for op in order.ops:
         if op not in taken and (space := _space(op)) is not None and (seed := fit(op, space)) is not None:
             group = _grown(seed, space, order, taken)
-            taken |= set(group.members)
+            taken |= {member.op for member in group.ordered}
             found.append(group)
     return found
 
@@ -123,7 +126,7 @@ def _grown(seed: Member, space: Space, order: _Order, taken: set[ir.Operation]) 
             elif _joins(member, members) and order.is_convex([*members, op]):
                 members[op] = member
         if len(members) == before:
-            return Group(space, {op: members[op] for op in order.sorted(members)})
+            return Group(space, {op.results[0]: members[op] for op in order.sorted(members)})
 
 
 def _neighbours(members: dict[ir.Operation, Member]) -> set[ir.Operation]:
@@ -221,10 +224,9 @@ def _kind(
         return ("reduction", count) if fits else (None, 0)
     if prod(known) == space.rows:
         return "rows", len(loops)
-    count = next((i for i in range(len(loops) + 1) if prod(known[i:]) == space.columns), None)
-    if count is None or prod(known[:count]) != space.rows:
-        return None, 0
-    return "tile", count
+    count = next((i for i in reversed(range(len(loops) + 1)) if prod(known[i:]) == space.columns), 0)
+    fits = prod(known[:count]) == space.rows and prod(known[count:]) == space.columns
+    return ("tile", count) if fits else (None, 0)
 
 
 def _role(map_: ir.AffineMap, own: Sequence[int], columns: Sequence[int], sizes: Sequence[int | None]) -> Role | None:

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import prod
+from math import inf, prod
 from typing import ClassVar
 
 from kitsune_mlir import rows
@@ -98,8 +98,8 @@ def _gather(group: Group) -> None:
     first, last = ops.index(group.ordered[0].op), ops.index(group.ordered[-1].op)
     after, moved = set(group.members), []
     for op in ops[first:last]:
-        if op not in group.members and any(rows.producer(value) in after for value in rows.used_values(op)):
-            after.add(op)
+        if not group.has(op) and any(value in after for value in rows.used_values(op)):
+            after |= set(op.results)
             moved.append(op)
     for op in reversed(moved):
         op.move_after(ops[last])
@@ -111,7 +111,7 @@ class _Plan:
 
     def __init__(self, group: Group):
         self.group, self.space = group, group.space
-        self.outputs = [m for m in group.ordered if any(op not in group.members for op in users(m.op.results[0]))]
+        self.outputs = [m for m in group.ordered if any(not group.has(op) for op in users(m.op.results[0]))]
         self.reads: dict[tuple[ir.Value, tuple[bool, ...], bool], ir.Value] = {}
         self.cuts = self._cuts()
         self.segments = self._segments()
@@ -135,13 +135,12 @@ class _Plan:
 
     def present(self, member: Member, role: Role) -> tuple[bool, ...]:
         """Which segments an operand has."""
-        spans = [(_behind(member, i + 1), _behind(member, i)) for i in range(len(member.row_loops))]
-        own = [span for d, span in zip(member.row_loops, spans) if d in role.rows]
-        ends = [*self.cuts, 1]
-        return tuple(any(low <= end < high for low, high in own) for end in ends)
+        own = [i for i, d in enumerate(member.row_loops) if d in role.rows]
+        spans = [(_behind(member, i + 1), _behind(member, i) if member.row_sizes[i] is not None else inf) for i in own]
+        return tuple(any(low <= end < high for low, high in spans) for end in (*self.cuts, 1))
 
     def is_inside(self, value: ir.Value) -> bool:
-        return rows.producer(root(value)) in self.group.members
+        return root(value) in self.group.members
 
     def counts(self) -> RowGroup:
         """For the cost model. A register holds what is read of a column, or two of 16 bits; another what is computed."""

@@ -151,14 +151,14 @@ def test_infinities_and_no_numbers(small_gpu):  # noqa: F811
 
 
 def test_attention(small_gpu):  # noqa: F811
-    """Two products, a mask and the rest in one kernel."""
+    """Two products, two kernels that make the mask, and the rest in one."""
 
     def function(q, k, v):
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
     args = drawn((2, 2, 72, 32), (2, 2, 72, 32), (2, 2, 72, 32), dtype=torch.bfloat16)
     device = run(function, args, small_gpu)
-    assert (device.pipeline_launches, device.launches) == (3, 1)
+    assert (device.pipeline_launches, device.launches) == (3, 2)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -175,5 +175,6 @@ def test_the_interpreter_agrees(name, shape):
     found = interpret(kernel, [x.numpy() for x in args], ctas=3, seed=1)
     wanted = function(*(x.double() for x in args))
     wanted = wanted if isinstance(wanted, tuple) else (wanted,)
-    for a, b in zip(found, wanted):
+    for b in wanted:
+        (a,) = (a for a in found if a.size == b.numel())
         torch.testing.assert_close(torch.from_numpy(a).reshape(b.shape).double(), b, rtol=1e-5, atol=1e-5)
