@@ -72,6 +72,26 @@ class Group:
     def has(self, op: ir.Operation) -> bool:
         return any(result in self.members for result in op.results)
 
+    @property
+    def outputs(self) -> list[Member]:
+        """The members whose results are used outside of the group."""
+        return [m for m in self.ordered if any(not self.has(op) for op in users(m.op.results[0]))]
+
+    @property
+    def edges(self) -> set[ir.Value]:
+        """What linalg operations beside the group compute for it, and it for them."""
+        taken = {root(value) for m in self.ordered for value, role in zip(m.op.operands, m.roles) if role is not None}
+        taken = {v for v in taken - set(self.members) if _is_linalg(rows.producer(v))}
+        return taken | {
+            m.op.results[0]
+            for m in self.ordered
+            if any(_is_linalg(op) and not self.has(op) for op in users(m.op.results[0]))
+        }
+
+
+def _is_linalg(op: ir.Operation | None) -> bool:
+    return op is not None and op.name.startswith("linalg.")
+
 
 def root(value: ir.Value) -> ir.Value:
     """The tensor that a value is a reshape of, or the value."""

@@ -41,7 +41,7 @@ from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import element_bytes
 
 from .base import ModulePass
-from .row_groups import Group, Member, Role, find, joined, root, scalar_of, users
+from .row_groups import Group, Member, Role, find, joined, root, scalar_of
 from .schedule_build import constant_index, empty_generic, i64
 from .stage_cost import DEAR
 
@@ -111,7 +111,7 @@ class _Plan:
 
     def __init__(self, group: Group):
         self.group, self.space = group, group.space
-        self.outputs = [m for m in group.ordered if any(not group.has(op) for op in users(m.op.results[0]))]
+        self.outputs = group.outputs
         self.reads: dict[tuple[ir.Value, tuple[bool, ...], bool], ir.Value] = {}
         self.cuts = self._cuts()
         self.segments = self._segments()
@@ -143,7 +143,7 @@ class _Plan:
         return root(value) in self.group.members
 
     def counts(self) -> RowGroup:
-        """For the cost model. A register holds what is read of a column, or two of 16 bits; another what is computed."""
+        """For the cost model. Of a column, a register holds what is read, or two of 16 bits; another what is made."""
         seen, elements, moved, live = set(), [], 0.0, 1.0
         work = 0.0
         for member in self.group.ordered:

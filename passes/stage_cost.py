@@ -9,8 +9,11 @@ from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.cost import StageCost
 from kitsune_mlir.planning.place import QueueCost
+from kitsune_mlir.planning.row_tiles import WIDEST
 from kitsune_mlir.precision import tensor_work
 from kitsune_mlir.traffic import element_bytes
+
+from .row_groups import find
 
 _SCHEDULED = ir.BF16Type | ir.F16Type | ir.F32Type  # elements of products that may be kernels of their own
 # Instructions of what is dear, as expanded for a GPU (codegen/device_math.py).
@@ -31,6 +34,10 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
     """What the stage does for one row; the tile's rows must still be `?`."""
     flops = simt = plain = 0.0
     kernels, scheduled = 0, True
+    groups = [group for group in find(stage.block) if group.space.columns <= WIDEST]
+    for group in groups:  # a kernel, beside what makes its inputs and what takes its outputs
+        kernels += 1
+        plain += 2 * sum(row_bytes(value.type) for value in group.edges if rows.is_tensor(value))
     for op in stage.block.operations:
         op = op.operation
         if op.name == "linalg.matmul":
@@ -42,7 +49,8 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
         elif op.name == "linalg.generic":
             widest = max(row_elements(value.type) for value in op.operands if rows.is_tensor(value))
             simt += widest * sum(DEAR.get(inner.operation.name, 1) for inner in op.regions[0].blocks[0].operations)
-            if "reduction" in str(op.attributes["iterator_types"]):  # one kernel for it, one for what it is used in
+            alone = "reduction" in str(op.attributes["iterator_types"]) and not any(group.has(op) for group in groups)
+            if alone:  # one kernel for it, one for what it is used in
                 kernels += 2
                 plain += 3 * max(row_bytes(value.type) for value in op.operands if rows.is_tensor(value))
     tiles = [op.results[0].type for op in (*stage.gets, *stage.loads)]

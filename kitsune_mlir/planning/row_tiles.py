@@ -10,6 +10,7 @@ from .target import Target
 
 MOST_LANES = 512  # threads that have a row together
 MOST_COLUMNS = 64  # of a row that one thread has
+WIDEST = 16384  # columns that are worth counting on: half as many a thread leaves registers for several operands
 MOST_REGISTERS = 224
 WARP = 32
 _VECTOR_BYTES = 16

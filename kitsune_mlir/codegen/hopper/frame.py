@@ -16,8 +16,8 @@ MAPS = "kitsune.maps"  # on a gpu.func: how many tensor maps its first parameter
 
 @dataclass(frozen=True)
 class Frame:
-    """A kernel's parameters: its tensor maps if it has any, the addresses of its tensors and results, its workspace, the
-    rows of the call (i32). `base` is the address of shared memory, 1024-byte aligned."""
+    """A kernel's parameters: its tensor maps if it has any, the addresses of its tensors and results, its workspace,
+    the rows of the call (i32). `base` is the address of shared memory, 1024-byte aligned."""
 
     maps: ir.Value | None
     pointers: list[ir.Value]

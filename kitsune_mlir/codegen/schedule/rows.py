@@ -15,7 +15,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_reduction import Combiner, combiners
 from kitsune_mlir.codegen.hopper import warps
 from kitsune_mlir.codegen.pipeline import device
-from kitsune_mlir.codegen.pipeline.device import Int, Offset
+from kitsune_mlir.codegen.pipeline.device import Offset
 from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.errors import UnsupportedError
