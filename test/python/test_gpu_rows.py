@@ -10,7 +10,9 @@ from torch.nn import functional as F
 from kitsune_mlir.codegen import gpu
 from kitsune_mlir.dialects import schedule as dialect
 from kitsune_mlir.frontend import import_model
+from kitsune_mlir.mlir import walk
 from kitsune_mlir.passes import pipeline
+from kitsune_mlir.passes.stage_cost import stage_cost
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.precision import give
 from kitsune_mlir.runtime.gpu import GpuRunner
@@ -178,3 +180,13 @@ def test_the_interpreter_agrees(name, shape):
     for b in wanted:
         (a,) = (a for a in found if a.size == b.numel())
         torch.testing.assert_close(torch.from_numpy(a).reshape(b.shape).double(), b, rtol=1e-5, atol=1e-5)
+
+
+def test_the_planner_counts_a_group_as_one_kernel():
+    """A stage of a product and a layer norm, run an operator at a time: two kernels."""
+    model = torch.nn.Sequential(torch.nn.Linear(64, 512), torch.nn.LayerNorm(512)).eval()
+    program = import_model(model, drawn((300, 64)))
+    steps = ["prepare-linalg", "partition-dataflow", "design-pipeline"]
+    pipeline.run(program.module, [pipeline.make(step) for step in steps])
+    stages = [stage_cost(op.opview) for op in walk(program.module, "kitsune.stage")]
+    assert sum(stage.kernels for stage in stages) == 2
