@@ -30,13 +30,14 @@ from .types import Acc, Kitsune, Outputs, Ring, Slot, Token
 SPACES = ("smem",)
 BOXES = ("rows", "columns")
 SHARES = ("all", "split")
+WARP = 32  # threads
 ENGINES = {"copy": ("tma",), "product": ("wgmma",)}
 
 
 class KernelOp(Kitsune.Operation, name="kernel", traits=[ir.NoTerminatorTrait]):
     """A persistent launch: rings, `kitsune.tiles`, and agents that run at the same time in every CTA. `target` is the
     name of the target that it was scheduled for; `predicted_us` its time, in microseconds, and `limit` what that is due
-    to."""
+    to. As many CTAs as `ctas` says run on an SM at once; one where it says nothing."""
 
     sym_name: ir.StringAttr
     outputs: ext.Result[Outputs]
@@ -49,6 +50,10 @@ class KernelOp(Kitsune.Operation, name="kernel", traits=[ir.NoTerminatorTrait]):
     @property
     def target(self) -> str | None:
         return string(self, "target")
+
+    @property
+    def ctas_per_sm(self) -> int:
+        return integer(self, "ctas") or 1
 
     @property
     def block(self) -> ir.Block:
@@ -95,14 +100,18 @@ class KernelOp(Kitsune.Operation, name="kernel", traits=[ir.NoTerminatorTrait]):
         for result in self.result_ops:
             if result.position not in written:
                 return fail(result, f"takes output {result.position}, which its kitsune.kernel does not write")
-        if not check_kind(self, "limit", ir.StringAttr, "the name of a unit"):
+        if not check_integer(self, "ctas", 1) or not check_kind(self, "limit", ir.StringAttr, "the name of a unit"):
             return False
         return check_kind(self, "predicted_us", ir.FloatAttr, "a number of microseconds")
 
 
 class AgentOp(Kitsune.Operation, name="agent", traits=[ir.NoTerminatorTrait]):
     """A role in every CTA of a kernel: `copies` times `warps` warps that run the body, each copy told its number by the
-    block's argument; each thread of it has at most `registers` registers (a multiple of 8, 24 to 256)."""
+    block's argument; each thread of it has at most `registers` registers (a multiple of 8, 24 to 256).
+
+    With `lanes` its tiles lie by rows: that many neighbouring threads of a copy have a row together, in turn vectors of
+    `vector` neighbouring columns. Both are powers of two. A row of more than one warp is all that its copy has, and
+    the copy the only one."""
 
     sym_name: ir.StringAttr
     copies: ir.IntegerAttr
@@ -127,6 +136,16 @@ class AgentOp(Kitsune.Operation, name="agent", traits=[ir.NoTerminatorTrait]):
         return integer(self, "registers")
 
     @property
+    def lanes(self) -> int | None:
+        """Threads that have a row together; None where tiles lie otherwise."""
+        return integer(self, "lanes")
+
+    @property
+    def vector(self) -> int:
+        """Neighbouring columns that a lane has together."""
+        return integer(self, "vector") or 1
+
+    @property
     def block(self) -> ir.Block:
         return self.regions[0].blocks[0]
 
@@ -138,7 +157,22 @@ class AgentOp(Kitsune.Operation, name="agent", traits=[ir.NoTerminatorTrait]):
         arguments = list(self.block.arguments)
         if len(arguments) != 1 or not isinstance(arguments[0].type, ir.IndexType):
             return fail(self, "has one block argument, the number of the copy, of type index")
-        return _inside(self, KernelOp.OPERATION_NAME)
+        return self._verify_lanes() and _inside(self, KernelOp.OPERATION_NAME)
+
+    def _verify_lanes(self) -> bool:
+        if not all(check_integer(self, name, 1) for name in ("lanes", "vector")):
+            return False
+        if ("lanes" in self.attributes) != ("vector" in self.attributes):
+            return fail(self, "has both lanes and vector, or neither")
+        for name, number in (("lanes", self.lanes or 1), ("vector", self.vector)):
+            if number & (number - 1):
+                return fail(self, f"{name} must be a power of two, found {number}")
+        threads = self.warp_count * WARP
+        if self.lanes is not None and self.warp_count > 1 and (self.lanes != threads or self.count > 1):
+            return fail(self, f"of {self.warp_count} warps wants rows of {threads} lanes in one copy")
+        if (self.lanes or 1) > threads:
+            return fail(self, f"has {threads} threads in a copy for rows of {self.lanes} lanes")
+        return True
 
 
 class TilesOp(Kitsune.Operation, name="tiles"):

@@ -33,6 +33,7 @@ CONVERT = {
     "gpu": (
         "convert-kitsune-to-gpu",
         "schedule-products",
+        "schedule-rows",
         "lower-schedule",
         "convert-linalg-to-gpu",
         "overlap-launches",

@@ -19,6 +19,7 @@ PASSES = (
     "convert-kitsune-to-cpu",
     "convert-kitsune-to-gpu",
     "schedule-products",
+    "schedule-rows",
     "lower-schedule",
     "convert-linalg-to-gpu",
     "overlap-launches",

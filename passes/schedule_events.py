@@ -58,6 +58,7 @@ class Reading:
             rings,
             tuple(self._agent(agent) for agent in self.kernel.agents),
             self._place(self.kernel.operation),
+            self.kernel.ctas_per_sm,
         )
 
     def _agent(self, agent: dialect.AgentOp) -> Agent:

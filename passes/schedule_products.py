@@ -38,6 +38,7 @@ from kitsune_mlir.precision import tf32_pieces
 from kitsune_mlir.traffic import type_bytes
 
 from .base import ModulePass
+from .schedule_build import constant_index, empty_generic, i64
 
 PAIRS = {  # of pieces of the operands that are multiplied, small terms first, by the number of pieces
     1: ((0, 0),),
@@ -168,11 +169,11 @@ class _Builder:
     def _extent(self, role: str) -> ir.Value:
         size = self.of.sizes[role]
         if size is not None:
-            return _index(size)
+            return constant_index(size)
         found = self.of.found
         for value, roles in ((found.left, found.left_roles), (found.right, found.right_roles)):
             if role in roles:
-                return tensor.dim(value, _index(roles.index(role)))
+                return tensor.dim(value, constant_index(roles.index(role)))
         raise AssertionError(role)
 
     def build(self, type_: ir.Type) -> ir.Value:
@@ -189,13 +190,13 @@ class _Builder:
         with ir.InsertionPoint(kernel.regions[0].blocks.append()):
             sizes = self._tile_sizes()
             roles = [role for role in "sbmn" if role in sizes]
-            extents = [_index(tiles.split) if role == "s" else self.extents[role] for role in roles]
+            extents = [constant_index(tiles.split) if role == "s" else self.extents[role] for role in roles]
             index = ir.IndexType.get()
             dealt = schedule.TilesOp(extents, index, index, index)
             dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get([sizes[role] for role in roles])
             rings = {name: self._ring(name, count) for name, count in (("left", tiles.rows), ("right", tiles.columns))}
             for name, copies, registers in (("feed", 1, FEED_REGISTERS), ("math", tiles.copies, MATH_REGISTERS)):
-                agent = schedule.AgentOp(ir.StringAttr.get(name), *map(_i64, (copies, _WARPS, registers)))
+                agent = schedule.AgentOp(ir.StringAttr.get(name), *map(i64, (copies, _WARPS, registers)))
                 with ir.InsertionPoint(agent.regions[0].blocks.append(index)):
                     loop = scf.ForOp(*dealt.results)
                     with ir.InsertionPoint(loop.body):
@@ -205,7 +206,7 @@ class _Builder:
                         else:
                             self._multiply(rings, at, agent.regions[0].blocks[0].arguments[0])
                         scf.yield_([])
-        result = kitsune.ResultOp(kernel.results[0], _i64(0), type_).results[0]
+        result = kitsune.ResultOp(kernel.results[0], i64(0), type_).results[0]
         return self._summed(result, whole) if tiles.split > 1 else result
 
     def _price(self, type_: ir.RankedTensorType) -> Price:
@@ -237,18 +238,18 @@ class _Builder:
         for role, extent in reversed(list(zip(roles, extents))):
             count = extent
             if sizes[role] > 1:
-                count = arith.ceildivui(extent, _index(sizes[role]))
+                count = arith.ceildivui(extent, constant_index(sizes[role]))
             at[role] = rest if role == roles[0] else arith.remui(rest, count)
             rest = arith.divui(rest, count) if role != roles[0] else rest
-        return {role: x if sizes[role] == 1 else arith.muli(x, _index(sizes[role])) for role, x in at.items()}
+        return {role: x if sizes[role] == 1 else arith.muli(x, constant_index(sizes[role])) for role, x in at.items()}
 
     def _range(self, at: dict[str, ir.Value]) -> tuple[ir.Value, ir.Value, ir.Value]:
         """The bounds and the step of the loop over k: the tile's part of it."""
         if "s" not in at:
-            return _index(0), self.extents["k"], _index(CHUNK)
-        first = arith.muli(at["s"], _index(self.tiles.part))
-        last = arith.minui(arith.addi(first, _index(self.tiles.part)), self.extents["k"])
-        return first, last, _index(CHUNK)
+            return constant_index(0), self.extents["k"], constant_index(CHUNK)
+        first = arith.muli(at["s"], constant_index(self.tiles.part))
+        last = arith.minui(arith.addi(first, constant_index(self.tiles.part)), self.extents["k"])
+        return first, last, constant_index(CHUNK)
 
     def _feed(self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value]) -> None:
         loop = scf.ForOp(*self._range(at))
@@ -284,24 +285,26 @@ class _Builder:
                 sums = multiplied.results[0]
             scf.yield_([sums])
         value = schedule.SettleOp(loop.results[0], tile).results[0]
-        own = at | {"m": arith.addi(at["m"], arith.muli(copy, _index(COPY_ROWS)))}
+        own = at | {"m": arith.addi(at["m"], arith.muli(copy, constant_index(COPY_ROWS)))}
         before = self.of.op.results[0]
         for op in self.follows:
             value = _tiled(op, before, value, own)
             before = op.results[0]
         roles = [role for role in "sbmn" if role in own]
-        write = schedule.WriteOp(value, [own[role] for role in roles], _i64(0))
+        write = schedule.WriteOp(value, [own[role] for role in roles], i64(0))
         write.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index("m"), roles.index("n")])
 
     def _summed(self, parts: ir.Value, whole: ir.RankedTensorType) -> ir.Value:
         """The sum of the parts over the first dimension, each a part's element an operand: so that what follows is
         fused with it."""
         rank, count = whole.rank, self.tiles.split
-        sizes = [tensor.dim(parts, _index(d + 1)) if whole.is_dynamic_dim(d) else whole.shape[d] for d in range(rank)]
+        sizes = [
+            tensor.dim(parts, constant_index(d + 1)) if whole.is_dynamic_dim(d) else whole.shape[d] for d in range(rank)
+        ]
         start = tensor.empty(sizes, whole.element_type)
         dims = [ir.AffineDimExpr.get(d) for d in range(rank)]
         maps = [ir.AffineMap.get(rank, 0, [ir.AffineConstantExpr.get(part), *dims]) for part in range(count)]
-        generic = _generic([parts] * count, [start], [*maps, ir.AffineMap.get_identity(rank)], ["parallel"] * rank)
+        generic = empty_generic([parts] * count, [start], [*maps, ir.AffineMap.get_identity(rank)], ["parallel"] * rank)
         with ir.InsertionPoint(generic.regions[0].blocks[0]):
             *terms, _ = generic.regions[0].blocks[0].arguments
             while len(terms) > 1:  # neighbours, then their sums
@@ -330,7 +333,7 @@ def _tiled(op: ir.Operation, before: ir.Value, tile: ir.Value, at: dict[str, ir.
         else:
             named = [roles[e.position] if isinstance(e, ir.AffineDimExpr) else None for e in exprs]
             own = [role for role in named if role in shape]
-            offsets = [_index(0) if role is None else at[role] for role in named]
+            offsets = [constant_index(0) if role is None else at[role] for role in named]
             kind = ir.RankedTensorType.get([shape[r] for r in own], ir.RankedTensorType(value.type).element_type)
             read = schedule.ReadOp(value, offsets, kind)
             read.attributes["dims"] = ir.DenseI64ArrayAttr.get([named.index(role) for role in own])
@@ -338,7 +341,7 @@ def _tiled(op: ir.Operation, before: ir.Value, tile: ir.Value, at: dict[str, ir.
             maps.append(_map(own, place))
     element = ir.RankedTensorType(op.results[0].type).element_type
     start = tensor.empty(list(shape.values()), element)
-    generic = _generic(inputs, [start], [*maps, _map("mn", place)], ["parallel"] * 2)
+    generic = empty_generic(inputs, [start], [*maps, _map("mn", place)], ["parallel"] * 2)
     with ir.InsertionPoint(generic.regions[0].blocks[0]):
         values = dict(zip(map(hash, s.body.arguments), generic.regions[0].blocks[0].arguments))
         for inner in s.body.operations:
@@ -351,27 +354,6 @@ def _tiled(op: ir.Operation, before: ir.Value, tile: ir.Value, at: dict[str, ir.
 
 def _map(roles: Sequence[str], place: dict[str, int]) -> ir.AffineMap:
     return ir.AffineMap.get(len(place), 0, [ir.AffineDimExpr.get(place[role]) for role in roles])
-
-
-def _generic(
-    inputs: Sequence[ir.Value], starts: Sequence[ir.Value], maps: Sequence[ir.AffineMap], iterators: Sequence[str]
-) -> ir.Operation:
-    """A linalg.generic with an empty body."""
-    kinds = [ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in iterators]
-    generic = ir.Operation.create(
-        "linalg.generic",
-        [start.type for start in starts],
-        [*inputs, *starts],
-        {
-            "indexing_maps": ir.ArrayAttr.get([ir.AffineMapAttr.get(map_) for map_ in maps]),
-            "iterator_types": ir.ArrayAttr.get(kinds),
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(inputs), len(starts)]),
-        },
-        regions=1,
-    )
-    elements = [v.type.element_type if rows.is_tensor(v) else v.type for v in (*inputs, *starts)]
-    generic.regions[0].blocks.append(*elements)
-    return generic
 
 
 def _is_elementwise(op: ir.Operation, value: ir.Value) -> bool:
@@ -420,11 +402,13 @@ def _laid_out(whole: ir.Value, pieces: int) -> list[ir.Value]:
     extra = -columns % (GRANULE // (element.width // 8))
     if pieces == 1 and not extra:
         return [whole]
-    sizes = [tensor.dim(whole, _index(0)) if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
+    sizes = [
+        tensor.dim(whole, constant_index(0)) if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)
+    ]
     starts = [tensor.empty([*sizes[:-1], columns + extra], element) for _ in range(pieces)]
     inputs = [] if extra else [whole]
     maps = [ir.AffineMap.get_identity(kind.rank)] * (len(inputs) + pieces)
-    generic = _generic(inputs, starts, maps, ["parallel"] * kind.rank)
+    generic = empty_generic(inputs, starts, maps, ["parallel"] * kind.rank)
     with ir.InsertionPoint(generic.regions[0].blocks[0]):
         x = _padded(whole, columns) if extra else generic.regions[0].blocks[0].arguments[0]
         linalg.YieldOp(_pieces(x, pieces) if pieces > 1 else [x])
@@ -435,8 +419,8 @@ def _padded(whole: ir.Value, columns: int) -> ir.Value:
     """In a linalg body: the element of the tensor there, zero behind its last column."""
     kind = ir.RankedTensorType(whole.type)
     *outer, last = [linalg.IndexOp(d).result for d in range(kind.rank)]
-    x = tensor.extract(whole, [*outer, arith.minui(last, _index(columns - 1))])
-    inside = arith.cmpi(arith.CmpIPredicate.ult, last, _index(columns))
+    x = tensor.extract(whole, [*outer, arith.minui(last, constant_index(columns - 1))])
+    inside = arith.cmpi(arith.CmpIPredicate.ult, last, constant_index(columns))
     zero = arith.ConstantOp(kind.element_type, ir.FloatAttr.get(kind.element_type, 0.0)).result
     return arith.select(inside, x, zero)
 
@@ -462,11 +446,3 @@ def _pieces(x: ir.Value, count: int) -> list[ir.Value]:
 
 def _slot(ring: schedule.AllocRingOp) -> ir.Type:
     return schedule.Slot.get(ring.tile)
-
-
-def _index(number: int) -> ir.Value:
-    return arith.ConstantOp.create_index(number).result
-
-
-def _i64(number: int) -> ir.IntegerAttr:
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)

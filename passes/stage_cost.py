@@ -10,9 +10,11 @@ from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.cost import ProductCost, StageCost
 from kitsune_mlir.planning.kernel_cost import DEAR
 from kitsune_mlir.planning.place import QueueCost
+from kitsune_mlir.planning.row_tiles import WIDEST
 from kitsune_mlir.precision import tensor_work, tf32_pieces
 from kitsune_mlir.traffic import element_bytes
 
+from .row_groups import find
 from .schedule_products import GRANULE, PAIRS
 
 _SCHEDULED = ir.BF16Type | ir.F16Type | ir.F32Type  # elements of products that may be kernels of their own
@@ -32,6 +34,10 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
     """What the stage does for one row; the tile's rows must still be `?`."""
     flops = simt = plain = 0.0
     kernels, products = 0, []
+    groups = [group for group in find(stage.block) if group.space.columns <= WIDEST]
+    for group in groups:  # a kernel, beside what makes its inputs and what takes its outputs
+        kernels += 1
+        plain += 2 * sum(row_bytes(value.type) for value in group.edges if rows.is_tensor(value))
     for op in stage.block.operations:
         op = op.operation
         if op.name == "linalg.matmul":
@@ -45,7 +51,8 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
         elif op.name == "linalg.generic":
             widest = max(row_elements(value.type) for value in op.operands if rows.is_tensor(value))
             simt += widest * sum(DEAR.get(inner.operation.name, 1) for inner in op.regions[0].blocks[0].operations)
-            if "reduction" in str(op.attributes["iterator_types"]):  # one kernel for it, one for what it is used in
+            alone = "reduction" in str(op.attributes["iterator_types"]) and not any(group.has(op) for group in groups)
+            if alone:  # one kernel for it, one for what it is used in
                 kernels += 2
                 plain += 3 * max(row_bytes(value.type) for value in op.operands if rows.is_tensor(value))
         elif op.name == "tensor.concat":

@@ -16,6 +16,7 @@ _FLOAT = {
     "arith.minnumf": math.inf,
 }
 _INTEGER = ("arith.addi", "arith.muli", "arith.maxsi", "arith.minsi", "arith.andi", "arith.ori", "arith.xori")
+JOINS = (*_FLOAT, *_INTEGER)
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,11 @@ class Combiner:
         """a joined with b."""
         return ir.Operation.create(self.name, results=[self.kind], operands=[a, b]).result
 
-    def across_warp(self, value: ir.Value) -> ir.Value:
-        """Every lane's value joined, in every lane. All 32 lanes must be here."""
+    def across_warp(self, value: ir.Value, lanes: int = 32) -> ir.Value:
+        """The values of `lanes` neighbouring lanes joined, in each of them. All 32 lanes must be here."""
         i32 = ir.IntegerType.get_signless(32)
         width = arith.constant(i32, 32)
-        for distance in (16, 8, 4, 2, 1):
+        for distance in (d for d in (16, 8, 4, 2, 1) if d < lanes):
             other = gpu.shuffle(value, arith.constant(i32, distance), width, gpu.ShuffleMode.XOR)[0]
             value = self.join(value, other)
         return value
@@ -55,7 +56,7 @@ def combiners(block: ir.Block, inputs: int) -> list[Combiner] | None:
     for value, argument in zip(terminator.operands, outs, strict=True):
         uses = list(argument.uses)
         owner = None if isinstance(value.owner, ir.Block) else value.owner.operation
-        if owner is None or owner.name not in (*_FLOAT, *_INTEGER) or len(uses) != 1 or len(list(value.uses)) != 1:
+        if owner is None or owner.name not in JOINS or len(uses) != 1 or len(list(value.uses)) != 1:
             return None
         if uses[0].owner.operation != owner or not _is_word(argument.type):
             return None

@@ -145,6 +145,7 @@ class Schedule:
     rings: tuple[Ring, ...]
     agents: tuple[Agent, ...]
     place: Place = Place()
+    ctas: int = 1  # that an SM is to hold at once
 
 
 @dataclass(frozen=True)

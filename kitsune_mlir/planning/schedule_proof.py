@@ -110,18 +110,19 @@ def _resources(schedule: Schedule, target: Target) -> Iterator[Fault]:
         yield Fault(schedule.place, f"has {threads} threads in a CTA, whose most are {MOST_THREADS}")
         return
     # A launch gives all threads equally many, a multiple of 8; agents give up or take of those (PTX ISA, setmaxnreg).
-    pool = threads * (REGISTERS // threads // 8 * 8)
+    pool = threads * (REGISTERS // (threads * schedule.ctas) // 8 * 8)
     wanted = {agent.name: agent.copies * agent.warps * WARP * agent.registers for agent in schedule.agents}
     if sum(wanted.values()) > pool:
         each = ", ".join(f"'{name}' {count}" for name, count in wanted.items())
         yield Fault(
             schedule.place,
-            f"wants {sum(wanted.values())} registers in a CTA ({each}), but its {threads} threads are given {pool}",
+            f"wants {sum(wanted.values())} registers in a CTA ({each}), but its {threads} threads are given {pool}"
+            + (f" where an SM holds {schedule.ctas} CTAs" if schedule.ctas > 1 else ""),
         )
-    if (used := shared_bytes(schedule)) > target.shared_bytes:
+    if (used := shared_bytes(schedule)) * schedule.ctas > target.shared_bytes:
         largest = max(schedule.rings, key=lambda ring: ring.slots * ring.slot_bytes)
         yield Fault(
             largest.place,
             f"has rings of {used} bytes in shared memory, the largest being '{largest.name}', but {target.name} has "
-            f"{target.shared_bytes} a CTA; use fewer slots or smaller tiles",
+            f"{target.shared_bytes // schedule.ctas} a CTA; use fewer slots or smaller tiles",
         )

@@ -1351,3 +1351,68 @@ func.func @write_without_kernel(%A: tensor<64x64xbf16>, %m: index) {
   "kitsune.write"(%A, %m, %m) {dims = array<i64: 0, 1>, index = 0 : i64} : (tensor<64x64xbf16>, index, index) -> ()
   return
 }
+
+// -----
+
+func.func @lanes_without_vector(%m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 8>} : (index) -> (index, index, index)
+    // expected-error@+1 {{'kitsune.agent' op has both lanes and vector, or neither}}
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+    }) {copies = 1, lanes = 4, registers = 64, sym_name = "a", warps = 1} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @lanes_that_are_no_power_of_two(%m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 8>} : (index) -> (index, index, index)
+    // expected-error@+1 {{'kitsune.agent' op lanes must be a power of two, found 12}}
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+    }) {copies = 1, lanes = 12, registers = 64, sym_name = "a", vector = 4, warps = 1} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @more_lanes_than_threads(%m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 8>} : (index) -> (index, index, index)
+    // expected-error@+1 {{'kitsune.agent' op has 32 threads in a copy for rows of 64 lanes}}
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+    }) {copies = 1, lanes = 64, registers = 64, sym_name = "a", vector = 4, warps = 1} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @two_copies_of_several_warps(%m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 2>} : (index) -> (index, index, index)
+    // expected-error@+1 {{'kitsune.agent' op of 2 warps wants rows of 64 lanes in one copy}}
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+    }) {copies = 2, lanes = 64, registers = 64, sym_name = "a", vector = 4, warps = 2} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+// expected-error@+2 {{'kitsune.kernel' op ctas must be an integer from 1 to 2147483647, found 0 : i64}}
+func.func @no_ctas(%m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 2>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+    }) {copies = 1, registers = 64, sym_name = "a", warps = 4} : () -> ()
+  }) {ctas = 0, sym_name = "k"} : () -> !kitsune.outputs
+  return
+}

@@ -110,6 +110,12 @@ class Instructions(Lockstep):
     def _llvm_mlir_addressof(self, op: Op, mask: np.ndarray) -> list[Any]:
         return [np.array(0)]
 
+    def _llvm_ptrtoint(self, op: Op, mask: np.ndarray) -> list[Any]:
+        return [np.asarray(self._see(op.operands[0])).astype(op.results[0].type)]
+
+    def _llvm_inttoptr(self, op: Op, mask: np.ndarray) -> list[Any]:
+        return [np.asarray(self._see(op.operands[0])).astype(np.int64)]
+
     def _memory(self, pointer: str) -> tuple[Space, Clock]:
         """By the number of the address space in a pointer's type."""
         if pointer == "!llvm.ptr<3>":

@@ -198,12 +198,6 @@ class WarpAgent(Agent):
     def _llvm_mlir_addressof(self, op: Op, mask: np.ndarray) -> list[Any]:
         return [np.array(self.cta.shared.start)]
 
-    def _llvm_ptrtoint(self, op: Op, mask: np.ndarray) -> list[Any]:
-        return [np.asarray(self._see(op.operands[0])).astype(op.results[0].type)]
-
-    def _llvm_inttoptr(self, op: Op, mask: np.ndarray) -> list[Any]:
-        return [np.asarray(self._see(op.operands[0])).astype(np.int64)]
-
     def _llvm_bitcast(self, op: Op, mask: np.ndarray) -> list[Any]:
         kind, value = op.results[0].type, np.asarray(self._see(op.operands[0]))
         dtype, vector = (kind[0], True) if isinstance(kind, tuple) else (kind, False)

@@ -16,10 +16,10 @@ MAPS = "kitsune.maps"  # on a gpu.func: how many tensor maps its first parameter
 
 @dataclass(frozen=True)
 class Frame:
-    """A kernel's parameters: its tensor maps, the addresses of its tensors and results, its workspace, the rows of the
-    call (i32). `base` is the address of shared memory, 1024-byte aligned."""
+    """A kernel's parameters: its tensor maps if it has any, the addresses of its tensors and results, its workspace,
+    the rows of the call (i32). `base` is the address of shared memory, 1024-byte aligned."""
 
-    maps: ir.Value
+    maps: ir.Value | None
     pointers: list[ir.Value]
     workspace: ir.Value
     rows: ir.Value
@@ -42,33 +42,39 @@ def build(
     ctas: int = 1,
     then: Body | None = None,
     fast: bool = True,
+    resident: int = 1,
 ) -> ir.Operation:
     """The gpu.module `name`_kernel, at the insertion point, launched in clusters of `ctas`; `body` emits its code,
     `then` that of a second kernel of the same parameters; `fast` says that functions need be good to 16-bit elements
-    only."""
+    only; registers are few enough for `resident` CTAs an SM."""
     module = device.gpu.GPUModuleOp(f"{name}_kernel")
     module.operation.attributes["kitsune.scheduled"] = ir.UnitAttr.get()
-    arguments = [ir.Type.parse("!llvm.ptr"), *[device.pointer_type(device.GLOBAL)] * (pointers + 1), device.i32()]
+    arguments = [ir.Type.parse("!llvm.ptr")] if maps else []
+    arguments += [*[device.pointer_type(device.GLOBAL)] * (pointers + 1), device.i32()]
     with ir.InsertionPoint(module.bodyRegion.blocks.append()):
         linkage = ir.Attribute.parse("#llvm.linkage<external>")
         shared = ir.Type.parse("!llvm.array<0 x i8>")
         llvm.GlobalOp(shared, "shared", linkage, addr_space=device.SHARED, alignment=tma.ALIGN)
         for label, emit in ((name, body), (f"{name}_then", then)):
             if emit is not None:
-                kernel = _kernel(label, arguments, maps, threads, emit, ctas)
+                kernel = _kernel(label, arguments, maps, threads, emit, ctas, resident)
                 kernel.attributes[FAST if fast else SHORT] = ir.UnitAttr.get()
     return module.operation
 
 
-def _kernel(name: str, arguments: list[ir.Type], maps: int, threads: int, body: Body, ctas: int) -> ir.OpView:
+def _kernel(
+    name: str, arguments: list[ir.Type], maps: int, threads: int, body: Body, ctas: int, resident: int
+) -> ir.OpView:
     type_ = ir.FunctionType.get(arguments, [])
     kernel = device.gpu.GPUFuncOp(type_, name, kernel=True, known_block_size=[threads, 1, 1])
-    kernel.attributes[MAPS] = ir.IntegerAttr.get(device.i32(), maps)
-    kernel.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(device.i32(), 1)
+    if maps:
+        kernel.attributes[MAPS] = ir.IntegerAttr.get(device.i32(), maps)
+    kernel.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(device.i32(), resident)
     if ctas > 1:
         cluster.set_size(kernel, ctas)
     with ir.InsertionPoint(kernel.body.blocks.append(*arguments)):
-        first, *addresses, workspace, rows = kernel.body.blocks[0].arguments
+        *addresses, workspace, rows = kernel.body.blocks[0].arguments
+        first = addresses.pop(0) if maps else None
         memory = llvm.AddressOfOp(device.pointer_type(device.SHARED), "shared").result
         base = llvm.PtrToIntOp(device.i32(), memory).result
         body(Frame(first, addresses, workspace, rows, base))

@@ -33,9 +33,10 @@ class Surroundings:
     pointers: dict[int, ir.Value]  # tensor -> its address
     outputs: dict[int, tuple[ir.Value, ir.Type]]  # output number -> its address and type
     rings: dict[str, Ring]
-    maps: ir.Value
+    maps: ir.Value | None
     map_of: dict[ir.Operation, int]  # copy -> number of its tensor map
     rows: ir.Value  # the size that is open until the call
+    scratch: Int  # the address of shared memory behind the rings
 
 
 @dataclass
@@ -171,6 +172,7 @@ class AgentCode:
         def body(counter: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             rest = self._resume(rings, carried)
             self.values[hash(block.arguments[0])] = counter
+            self._turn()
             for argument, count in zip(list(block.arguments)[1:], counts):
                 self.values[hash(argument)] = _Acc(rest[:count], self.issued)
                 rest = rest[count:]
@@ -185,6 +187,9 @@ class AgentCode:
         for result, count in zip(op.results, counts):
             self.values[hash(result)] = _Acc(rest[:count], self.issued)
             rest = rest[count:]
+
+    def _turn(self) -> None:
+        """A turn of a loop begins: what was computed before in it is not known."""
 
     def _turns(self, rings: list[str]) -> list[ir.Value]:
         return [x for ring in rings for x in (self.turns[ring].number, self.turns[ring].parity)]

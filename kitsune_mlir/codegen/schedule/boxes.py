@@ -43,6 +43,55 @@ class GlobalBox:
         place = self._place([self._clamped(dim, i) for dim, i in enumerate(index)])
         return widened(device.load(place, storage_type(self.element)), self.element)
 
+    def load_vector(self, index: Sequence[Int], count: int, inside: ir.Value | None) -> list[ir.Value]:
+        """So many neighbours along the last dimension, the first at an address that is a multiple of their size or of
+        16 bytes; those of the last row where the tensor has no such row, the row's first where it is not `inside`."""
+        *outer, last = index
+        rows = [self._clamped(dim, i) for dim, i in enumerate(outer)]
+        base = self._place([*rows, 0])
+        if inside is not None:
+            last = arith.select(inside, device.value(last), device.value(0))
+        place = self._further(base, last)
+        found: list[ir.Value] = []
+        for start, width in self._accesses(count):
+            at = device.offset(place, start, storage_type(self.element))
+            found += self._loaded(at, width)
+        return [widened(x, self.element) for x in found]
+
+    def _loaded(self, place: ir.Value, width: int) -> list[ir.Value]:
+        element = storage_type(self.element)
+        if width == 1:
+            return [device.load(place, element)]
+        whole = device.load(place, ir.VectorType.get([width], element), align=width * element.width // 8)
+        return [vector.extract(whole, [], [e]) for e in range(width)]
+
+    def store_vector(self, index: Sequence[Int], values: Sequence[ir.Value]) -> None:
+        """Stores neighbours as `load_vector` loads them; the tensor has them."""
+        *outer, last = index
+        place = self._further(self._place([*(self._along(dim, i) for dim, i in enumerate(outer)), 0]), last)
+        stored = [narrowed(x, self.element) for x in values]
+        element = storage_type(self.element)
+        for start, width in self._accesses(len(values)):
+            at = device.offset(place, start, element)
+            part = stored[start : start + width]
+            if width == 1:
+                device.store(part[0], at)
+            else:
+                whole = vector.from_elements(ir.VectorType.get([width], element), part)
+                device.store(whole, at, align=width * element.width // 8)
+
+    def _accesses(self, count: int) -> list[tuple[int, int]]:
+        """Neighbours that are accessed together: the first's number and how many, of 16 bytes at most."""
+        width = min(count, 16 * 8 // storage_type(self.element).width)
+        return [(start, width) for start in range(0, count, width)]
+
+    def _further(self, base: ir.Value, column: Int) -> ir.Value:
+        """The address of a column of a row."""
+        element = storage_type(self.element)
+        if isinstance(column, Offset):
+            return device.offset(self._moved(base, column.base, 1), column.constant, element)
+        return self._moved(base, column, 1)
+
     def store(self, index: Sequence[Int], x: ir.Value) -> None:
         device.store(narrowed(x, self.element), self._place([self._along(dim, i) for dim, i in enumerate(index)]))
 

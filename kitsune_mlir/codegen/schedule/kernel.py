@@ -27,6 +27,7 @@ from kitsune_mlir.mlir import ir, walk
 from kitsune_mlir.planning.target import Target
 
 from .agent import AgentCode, Surroundings
+from .rows import RowCode, scratch_bytes
 
 AGENT = schedule.AgentOp.OPERATION_NAME
 REGISTERS = 65536  # of an SM
@@ -65,6 +66,8 @@ class ScheduledKernel:
             at = -(-at // tma.ALIGN) * tma.ALIGN
             self.places[ring.label] = _Place(starts[ring.label], at)
             at += ring.slots * ring.slot_bytes
+        self.scratch = at
+        at += sum(map(scratch_bytes, self.kernel.agents))
         self.shared_bytes = at
         if at > self.target.shared_bytes:
             raise UnsupportedError(
@@ -119,7 +122,7 @@ class ScheduledKernel:
         return json.dumps(
             {
                 "kernel": self.kernel.label,
-                "ctas": self.target.sms,
+                "ctas": self.target.sms * self.kernel.ctas_per_sm,
                 "cluster": 1,
                 "threads": self.threads,
                 "shared_bytes": self.shared_bytes,
@@ -130,7 +133,7 @@ class ScheduledKernel:
                 "watched": self.waits.described,
                 "streams": self.streams(),
                 "tile_rows": 1,
-                "sums": True,  # a product of no columns is zero: it is launched for no rows, too
+                "sums": bool(self.kernel.rings),  # a product of no columns is zero: it is launched for no rows, too
                 "maps": [map_.description() for map_ in self.maps],
             }
         )
@@ -138,9 +141,12 @@ class ScheduledKernel:
     def build(self) -> ir.Operation:
         """The gpu.module, at the insertion point."""
         pointers = len(self.tensors) + len(self.results)
-        bits = [ring.tile.element_type.width for ring in self.kernel.rings]
-        fast = all(width == 16 for width in bits)
-        return build(self.kernel.label, pointers, len(self.maps), self.threads, self._watched, fast=fast)
+        tiles = [ring.tile for ring in self.kernel.rings] or [result.results[0].type for result in self.results]
+        fast = all(tile.element_type.width == 16 for tile in tiles)
+        resident = self.kernel.ctas_per_sm
+        return build(
+            self.kernel.label, pointers, len(self.maps), self.threads, self._watched, fast=fast, resident=resident
+        )
 
     def _watched(self, frame: Frame) -> None:
         with waits.watched(self.waits.watch(frame.workspace)):
@@ -148,11 +154,12 @@ class ScheduledKernel:
 
     def _body(self, frame: Frame) -> None:
         rings = {ring.label: self._ring(ring, frame.base) for ring in self.kernel.rings}
-        with device.when(device.equal(device.thread(), 0)):
-            for ring in self.kernel.rings:
-                rings[ring.label].init(1, self._consumers(ring))
-            mbarrier.fence_init()
-        device.barrier()
+        if rings:
+            with device.when(device.equal(device.thread(), 0)):
+                for ring in self.kernel.rings:
+                    rings[ring.label].init(1, self._consumers(ring))
+                mbarrier.fence_init()
+            device.barrier()
         split = len(self.tensors)
         around = Surroundings(
             pointers=dict(zip(self._numbers, frame.pointers)),
@@ -161,8 +168,9 @@ class ScheduledKernel:
             maps=frame.maps,
             map_of=self.map_of,
             rows=frame.rows,
+            scratch=device.add(frame.base, self.scratch),
         )
-        given = min(_MOST_REGISTERS, REGISTERS // self.threads) // 8 * 8
+        given = min(_MOST_REGISTERS, REGISTERS // (self.threads * self.kernel.ctas_per_sm)) // 8 * 8
         self._agents(self.kernel.agents, 0, around, given)
 
     def _agents(self, agents: Sequence[schedule.AgentOp], first: int, around: Surroundings, given: int) -> None:
@@ -173,7 +181,8 @@ class ScheduledKernel:
         def emit() -> None:
             if agent.warp_count % 4 == 0 and agent.register_count != given:
                 warps.set_registers(agent.register_count, grow=agent.register_count > given)
-            AgentCode(agent, around, first).emit()
+            code = AgentCode if agent.lanes is None else RowCode
+            code(agent, around, first).emit()
 
         if not rest:
             emit()

@@ -116,3 +116,18 @@ func.func @shared(%A: tensor<64x64xbf16>, %m: index) {
   }) {sym_name = "k", target = "sm_90a"} : () -> !kitsune.outputs
   return
 }
+
+// -----
+
+// An SM is to hold several CTAs.
+
+func.func @registers_of_all_ctas(%m: index) {
+  // expected-error @below {{'kitsune.kernel' op wants 16384 registers in a CTA ('a' 16384), but its 256 threads are given 12288 where an SM holds 5 CTAs}}
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 8>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+    }) {copies = 8, lanes = 32, registers = 64, sym_name = "a", vector = 4, warps = 1} : () -> ()
+  }) {ctas = 5, sym_name = "k", target = "sm_90a"} : () -> !kitsune.outputs
+  return
+}

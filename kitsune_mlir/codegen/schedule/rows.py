@@ -1,0 +1,198 @@
+"""The code of an agent whose tiles lie by rows: what it reads stays in registers until it has been written.
+
+Neighbouring threads, `lanes` of them, have a row together: lane l has of N columns the vectors that begin at
+(l + i lanes) vector, for i = 0, 1, ... A thread adds up its own numbers, 64 at most and in four sums, before lanes'
+sums are added in a tree: short enough for f32. Rows of several warps meet in shared memory: a warp stores its result,
+all wait, each thread loads all warps' results.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from kitsune_mlir import rows
+from kitsune_mlir.codegen.gpu_reduction import Combiner, combiners
+from kitsune_mlir.codegen.hopper import warps
+from kitsune_mlir.codegen.pipeline import device
+from kitsune_mlir.codegen.pipeline.device import Offset
+from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
+from kitsune_mlir.dialects import schedule
+from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.mlir import arith, ir, location, walk
+
+from .agent import AgentCode
+from .boxes import GlobalBox
+
+SUMS = 4  # of a thread, added up at the end
+WORD = 4  # bytes
+
+
+def scratch_bytes(agent: schedule.AgentOp) -> int:
+    """Shared memory that an agent's reductions need."""
+    return len(_reductions(agent)) * _warps(agent) * WORD if _warps(agent) > 1 else 0
+
+
+def _warps(agent: schedule.AgentOp) -> int:
+    """That have a row together."""
+    return max(1, (agent.lanes or 1) // warps.WARP)
+
+
+def _reductions(agent: schedule.AgentOp) -> list[ir.Operation]:
+    return [op for op in walk(agent, "linalg.generic") if "reduction" in rows.Structured(op).iterators]
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A thread's vector of columns. `inside` (i1) says whether the tile has it, None where it does for every thread."""
+
+    first: Offset
+    inside: ir.Value | None
+
+
+@dataclass
+class RowCode(AgentCode):
+    """The code of one agent, whose threads begin at `first`."""
+
+    evaluator: Evaluator = field(default_factory=lambda: Evaluator({}))
+    columns: dict[int, list[_Column]] = field(default_factory=dict)  # by the number of a tile's columns
+
+    def emit(self) -> None:
+        vector, lanes = self.agent.vector, self.agent.lanes
+        thread = device.sub(device.thread(), self.first)
+        lane = device.value(device.mod(thread, lanes))
+        self.lane = lane
+        self.own_column = device.value(device.mul(lane, vector))
+        self.row = device.value(device.div(device.mod(thread, max(lanes, warps.WARP)), lanes))
+        self.values[hash(self.agent.block.arguments[0])] = device.div(thread, self.agent.warp_count * warps.WARP)
+        self._block(self.agent.block)
+
+    def _scf_for(self, op: ir.Operation) -> None:
+        body = op.regions[0].blocks[0]
+        if any(inner.operation.name == "scf.for" for inner in body.operations):
+            raise UnsupportedError(f"{location(op.location)}: a loop in a loop of an agent whose tiles lie by rows")
+        super()._scf_for(op)
+
+    def _turn(self) -> None:
+        self.evaluator, self.columns = Evaluator({}), {}
+
+    def _vectors(self, count: int) -> list[_Column]:
+        """A thread's vectors of so many columns."""
+        if count not in self.columns:
+            vector, lanes = self.agent.vector, self.agent.lanes
+            if count % vector:
+                raise UnsupportedError(f"rows of {count} columns do not lie in vectors of {vector}")
+            found = []
+            for start in range(0, count, lanes * vector):
+                first = Offset(self.own_column, start, span=(lanes - 1) * vector)
+                inside = None if device.is_less(first, count) else device.less(first, count)
+                found.append(_Column(first, inside))
+            self.columns[count] = found
+        return self.columns[count]
+
+    # ---- tiles in registers
+
+    def _read(self, op: ir.Operation) -> None:
+        """Loads all of it now, so that many loads are on their way."""
+        box = self._box(op)
+        value = op.results[0]
+        tile = ir.RankedTensorType(value.type)
+        if not tile.rank or not _has_columns(value):
+            index = [self.row] * tile.rank
+            self.evaluator.know(value, index, box.load(index))
+            return
+        row = [self.row] * (tile.rank - 1)
+        for column in self._vectors(tile.shape[-1]):
+            found = box.load_vector([*row, column.first], self.agent.vector, column.inside)
+            for e, x in enumerate(found):
+                self.evaluator.know(value, [*row, device.add(column.first, e)], x)
+
+    def _box(self, op: ir.Operation) -> GlobalBox:
+        at = [self.number(offset) for offset in list(op.operands)[1:]]
+        if op.name == schedule.ReadOp.OPERATION_NAME:
+            pointer, type_ = self.around.pointers[hash(op.operands[0])], op.operands[0].type
+        else:
+            pointer, type_ = self.around.outputs[op.opview.position]
+        return GlobalBox(pointer, type_, self.around.rows, at, op.opview.axes)
+
+    def _write(self, op: ir.Operation) -> None:
+        box, value = self._box(op), op.operands[0]
+        tile = ir.RankedTensorType(value.type)
+        here = box.is_inside(0, self.row)
+        if tile.rank == 1:
+            x = self.evaluator(value, [self.row])
+            with device.when(arith.andi(here, device.equal(self.lane, 0))):
+                box.store([self.row], x)
+            return
+        for column in self._vectors(tile.shape[1]):
+            found = [self.evaluator(value, [self.row, device.add(column.first, e)]) for e in range(self.agent.vector)]
+            with device.when(here if column.inside is None else arith.andi(here, column.inside)):
+                box.store_vector([self.row, column.first], found)
+
+    # ---- operators
+
+    def _linalg_generic(self, op: ir.Operation) -> None:
+        """Elementwise operators are computed where their elements are used, reductions where they stand."""
+        s = rows.Structured(op)
+        if "reduction" not in s.iterators:
+            return
+        combine = combiners(s.body, s.inputs)
+        if s.iterators != ["parallel", "reduction"] or combine is None or len(combine) != 1:
+            raise UnsupportedError(f"{location(op.location)}: a reduction that is not one of 32-bit numbers along rows")
+        width = next(rows.shape_of(v)[-1] for v, m in zip(op.operands, s.maps) if _last(m) == 1)
+        total = self._across(combine[0], self._own(s, combine[0], width), op)
+        start = self.evaluator(op.operands[s.inputs], [self.row])
+        self.evaluator.know(op.results[0], [self.row], combine[0].join(start, total))
+
+    def _own(self, s: rows.Structured, combine: Combiner, width: int) -> ir.Value:
+        """A thread's part of a reduction."""
+        sums: list[ir.Value] = [combine.neutral()] * SUMS
+        number = 0
+        for column in self._vectors(width):
+            for e in range(self.agent.vector):
+                before = sums[number % SUMS]
+                (x,) = self.evaluator.body(s, [self.row, device.add(column.first, e)], {0: before})
+                sums[number % SUMS] = x if column.inside is None else arith.select(column.inside, x, before)
+                number += 1
+        sums = sums[: min(number, SUMS)]
+        while len(sums) > 1:
+            sums = [combine.join(*sums[i : i + 2]) if i + 1 < len(sums) else sums[i] for i in range(0, len(sums), 2)]
+        return sums[0]
+
+    def _across(self, combine: Combiner, own: ir.Value, op: ir.Operation) -> ir.Value:
+        """The parts of all of a row's threads, joined."""
+        found = combine.across_warp(own, min(self.agent.lanes, warps.WARP))
+        count = _warps(self.agent)
+        if count == 1:
+            return found
+        number = self._numbers.index(op)
+        place = device.add(self.around.scratch, number * count * WORD)
+        lane, warp = device.mod(self.lane, warps.WARP), device.div(self.lane, warps.WARP)
+        with device.when(device.equal(lane, 0)):
+            device.store(found, device.shared(device.add(place, device.mul(warp, WORD))))
+        device.barrier()
+        one = device.add(place, device.mul(device.mod(self.lane, count), WORD))
+        found = combine.across_warp(device.load(device.shared(one), combine.kind), count)
+        if len(self._numbers) == 1:  # else the barrier of another keeps the next turn's results out
+            device.barrier()
+        return found
+
+    @cached_property
+    def _numbers(self) -> list[ir.Operation]:
+        return _reductions(self.agent)
+
+
+def _has_columns(value: ir.Value) -> bool:
+    """Whether the last dimension of what was read is the columns of who uses it."""
+    if ir.RankedTensorType(value.type).rank == 2:
+        return True
+    for use in value.uses:
+        s = rows.Structured(use.owner.operation)
+        return len(s.iterators) == 2 and _last(s.maps[use.operand_number]) == 1
+    return False
+
+
+def _last(map_: ir.AffineMap) -> int | None:
+    """The loop of the last dimension."""
+    results = list(map_.results)
+    return results[-1].position if results else None

@@ -1,0 +1,120 @@
+"""Who has which columns of a row where each row is read once, kept in registers, and written once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from math import ceil, log2
+
+from .target import Target
+
+MOST_LANES = 512  # threads that have a row together
+MOST_COLUMNS = 64  # of a row that one thread has
+WIDEST = 16384  # columns that are worth counting on: half as many a thread leaves registers for several operands
+MOST_REGISTERS = 224
+WARP = 32
+_VECTOR_BYTES = 16
+_SM_THREADS, _SM_CTAS, _SM_REGISTERS = 1536, 24, 65536  # the fewest of any SM since 8.0
+_OWN_REGISTERS = 32  # of a thread, besides its columns
+
+# Cycles, but for the rate of the clock.
+_CLOCK = 1.7e3  # a microsecond
+_LAUNCH = 4000.0
+_FETCH = 1000.0  # from the first load of a row until it is there
+_SHUFFLE = 30.0
+_BARRIER = 120.0
+_LINE = 128  # bytes that a warp's access has in one look-up of the L1 cache
+_REST = 0.1  # of what is not the limit, that is not hidden behind it
+_TURN = 60.0  # instructions of a turn, besides those of its columns
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """What is done to rows of so many columns: `row_bytes` are read and written of each, `live` 32-bit registers hold
+    what is kept of a column, `work` instructions deal with one; `reductions` go along the row. `element_bytes` is the
+    size of the smallest element of what is read or written by rows and columns."""
+
+    rows: int
+    columns: int
+    element_bytes: int
+    row_bytes: float
+    live: float
+    work: float
+    reductions: int
+
+
+@dataclass(frozen=True)
+class RowTiles:
+    """`lanes` neighbouring threads have a row together, each vectors of `vector` neighbouring columns, lane after lane.
+    A copy of the agent is `warps` warps, and there are `copies` of them in each of `ctas` CTAs an SM."""
+
+    lanes: int
+    vector: int
+    copies: int
+    ctas: int
+    microseconds: float
+
+    @property
+    def warps(self) -> int:
+        return max(1, self.lanes // WARP)
+
+    @property
+    def copy_rows(self) -> int:
+        """Rows that a copy has at once."""
+        return max(1, WARP // self.lanes)
+
+    @property
+    def rows(self) -> int:
+        """Rows that a CTA has at once."""
+        return self.copies * self.copy_rows
+
+    @property
+    def registers(self) -> int:
+        """What a thread may have."""
+        return min(255, _SM_REGISTERS // (self.copies * self.warps * WARP * self.ctas)) // 8 * 8
+
+
+def choose(group: RowGroup, target: Target) -> RowTiles | None:
+    """The fastest way to deal with a group, or None when its rows do not fit the registers of a CTA."""
+    vector = widest(group.columns, group.element_bytes)
+    lanes = [1 << i for i in range(MOST_LANES.bit_length())]
+    found = [
+        tiles
+        for count, copies in product(lanes, (1, 2, 4, 8))
+        if (count <= WARP or copies == 1)
+        and (count == 1 or count // 2 * vector < group.columns)
+        and (tiles := _tiles(group, vector, count, copies, target))
+    ]
+    return min(found, key=lambda tiles: (tiles.microseconds, tiles.lanes, -tiles.copies), default=None)
+
+
+def widest(columns: int, element_bytes: int) -> int:
+    """Elements of 16 bytes, or the largest power of two of them that divides rows of so many."""
+    return min(_VECTOR_BYTES // element_bytes, columns & -columns)
+
+
+def _tiles(group: RowGroup, vector: int, lanes: int, copies: int, target: Target) -> RowTiles | None:
+    each = ceil(group.columns / (lanes * vector)) * vector  # columns of a thread
+    registers = _OWN_REGISTERS + each * group.live
+    if each > MOST_COLUMNS or registers > MOST_REGISTERS:
+        return None
+    warps = max(1, lanes // WARP)
+    threads = copies * warps * WARP
+    ctas = min(_SM_THREADS // threads, _SM_CTAS, int(_SM_REGISTERS // (threads * registers)))
+    if not ctas:
+        return None
+    count = ceil(group.rows / RowTiles(lanes, vector, copies, ctas, 0.0).rows)
+    ctas = min(ctas, ceil(count / target.sms))
+    turns = ceil(count / (target.sms * ctas))
+    steps = log2(min(lanes, WARP)) + (log2(warps) if warps > 1 else 0)
+    joins = group.reductions * steps
+    instructions = each * (group.work + group.reductions) + 2 * joins + _TURN
+    latency = _FETCH + 2 * instructions + joins * _SHUFFLE + (group.reductions * _BARRIER if warps > 1 else 0)
+    issued = turns * ctas * threads / WARP * instructions / 4  # four schedulers
+    lines = WARP // min(lanes, WARP) * ceil(min(lanes, WARP) * vector * group.element_bytes / _LINE)
+    accesses = group.row_bytes / (group.columns * group.element_bytes) * each / vector
+    looked_up = turns * ctas * threads / WARP * accesses * lines
+    moved = group.rows * group.row_bytes * _CLOCK / (target.dram_gbps * 1e3)
+    limits = turns * latency, issued, looked_up, moved
+    cycles = _LAUNCH + max(limits) + _REST * sum(limits)
+    return RowTiles(lanes, vector, copies, ctas, cycles / _CLOCK)

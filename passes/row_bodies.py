@@ -1,0 +1,321 @@
+"""A row group as a program on tiles: what is read of which tensors, the operators on tiles, what is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import inf, prod
+
+from kitsune_mlir import rows
+from kitsune_mlir.dialects import kitsune, schedule
+from kitsune_mlir.mlir import arith, ir, linalg, tensor
+from kitsune_mlir.plan import DYNAMIC_SIZE
+from kitsune_mlir.planning.row_tiles import RowGroup
+from kitsune_mlir.traffic import element_bytes
+
+from .row_groups import Group, Member, Role, joined, root, scalar_of
+from .schedule_build import constant_index, empty_generic, i64
+from .stage_cost import DEAR
+
+
+class RowPlan:
+    """What a group reads and writes. `segments` are the dimensions into which its rows are cut, the first None where it
+    is open until the call; None where operands cut them in ways that do not agree. `cuts`: the numbers of rows behind
+    each, also those that are asked for."""
+
+    def __init__(self, group: Group, cuts: Sequence[int] = ()):
+        self.group, self.space = group, group.space
+        self.outputs = group.outputs
+        self.cuts = sorted({*self._cuts(), *cuts}, reverse=True)
+        self.segments = self._segments()
+
+    def _cuts(self) -> set[int]:
+        """The numbers of rows behind each cut: where an operand has a loop and not its neighbour."""
+        found = set()
+        for member in self.group.ordered:
+            for role in member.roles:
+                for i, d in enumerate(member.row_loops[1:] if role is not None else (), 1):
+                    if (d in role.rows) != (member.row_loops[i - 1] in role.rows):
+                        found.add(_behind(member, i))
+        return found
+
+    def _segments(self) -> list[int | None] | None:
+        ends = [self.space.rows, *self.cuts, 1]
+        if any(a % b for a, b in zip(ends, ends[1:])):
+            return None
+        sizes: list[int | None] = [a // b for a, b in zip(ends, ends[1:])]
+        return [None, *sizes[1:]] if self.space.is_open else sizes
+
+    def present(self, member: Member, role: Role) -> tuple[bool, ...]:
+        """Which segments an operand has."""
+        own = [i for i, d in enumerate(member.row_loops) if d in role.rows]
+        spans = [(_behind(member, i + 1), _behind(member, i) if member.row_sizes[i] is not None else inf) for i in own]
+        return tuple(any(low <= end < high for low, high in spans) for end in (*self.cuts, 1))
+
+    def is_inside(self, value: ir.Value) -> bool:
+        return root(value) in self.group.members
+
+    def counts(self) -> RowGroup:
+        """For the cost model. Of a column, a register holds what is read, or two of 16 bits; another what is made."""
+        seen, elements, moved, live = set(), [], 0.0, 1.0
+        work = 0.0
+        for member in self.group.ordered:
+            for value, role in zip(member.op.operands, member.roles):
+                if role is None or not role.columns or self.is_inside(value) or root(value) in seen:
+                    continue
+                seen.add(root(value))
+                size = element_bytes(ir.RankedTensorType(value.type).element_type)
+                live += size / 4
+                if member.is_whole(role):
+                    elements.append(size)
+                    moved += size
+            if member in self.outputs and member.kind == "tile":
+                elements.append(element_bytes(ir.RankedTensorType(member.op.results[0].type).element_type))
+                moved += elements[-1]
+            if member.kind != "rows":
+                work += sum(DEAR.get(inner.operation.name, 1) for inner in member.s.body.operations) - 1
+        space = self.space
+        return RowGroup(
+            rows=space.rows * (DYNAMIC_SIZE if space.is_open else 1),
+            columns=space.columns,
+            element_bytes=int(min(elements, default=4)),
+            row_bytes=moved * space.columns,
+            live=live,
+            work=work,
+            reductions=sum(member.kind == "reduction" for member in self.group.ordered),
+        )
+
+
+def _behind(member: Member, loop: int) -> int:
+    """Rows in a turn of the loop before this one."""
+    return prod(size or 1 for size in member.row_sizes[loop:])
+
+
+Key = tuple[ir.Value, tuple[bool, ...], bool]
+
+
+@dataclass
+class RowBody:
+    """A group on tiles of so many rows and all columns. `given` are tiles that are there, by what they are of."""
+
+    plan: RowPlan
+    rows: int
+    given: dict[ir.Value, ir.Value] = field(default_factory=dict)
+    inputs: dict[Key, ir.Value] = field(default_factory=dict)
+    values: dict[ir.Value, ir.Value] = field(default_factory=dict)  # what is on tiles, by what it is of
+
+    def bring(self) -> None:
+        """Makes, around the kernel, what is read of the shapes that it is read in."""
+        for member in self.plan.group.ordered:
+            for key in self._keys(member):
+                if key is not None and key not in self.inputs:
+                    self.inputs[key] = self._input(key)
+
+    def _keys(self, member: Member) -> list[Key | None]:
+        """What an operator reads from outside of the group: a tensor, which segments of rows it has, and whether it
+        has columns. None for its other operands."""
+        return [
+            None
+            if role is None or self.plan.is_inside(value) or root(value) in self.given
+            else (root(value), self.plan.present(member, role), role.columns)
+            for value, role in zip(member.op.operands, member.roles)
+        ]
+
+    def _shape(self, present: Sequence[bool], columns: bool) -> list[int | None]:
+        own = [size for size, here in zip(self.plan.segments, present) if here]
+        return [*own, self.plan.space.columns] if columns else own
+
+    def _input(self, key: Key) -> ir.Value:
+        value, present, columns = key
+        return reshaped(value, self._shape(present, columns))
+
+    def open_size(self) -> ir.Value:
+        """The size that is open until the call, of a tensor that has it."""
+        return next(
+            tensor.dim(value, constant_index(0))
+            for value in self.inputs.values()
+            if rows.shape_of(value)[:1] == [rows.DYNAMIC]
+        )
+
+    def results(self, kernel: schedule.KernelOp) -> list[ir.Value]:
+        """What takes the place of the group's outputs."""
+        return [self._result(kernel, number, member) for number, member in enumerate(self.plan.outputs)]
+
+    def _result(self, kernel: schedule.KernelOp, number: int, member: Member) -> ir.Value:
+        kind = ir.RankedTensorType(member.op.results[0].type)
+        sizes = self._shape([True] * len(self.plan.segments), member.kind == "tile")
+        type_ = ir.RankedTensorType.get([_size(size) for size in sizes], kind.element_type)
+        result = kitsune.ResultOp(kernel.results[0], i64(number), type_).results[0]
+        shape = [None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
+        return reshaped(result, shape)
+
+    def emit(self, at: Sequence[ir.Value], zero: ir.Value) -> None:
+        """The group on the tile whose first row is at these offsets, one for each segment of the rows; `zero` is an
+        index."""
+        tiles = {key: self._read(key, whole, at, zero) for key, whole in self.inputs.items()}
+        for member in self.plan.group.ordered:
+            tile = self._tiled(member, tiles)
+            self.values[member.op.results[0]] = tile
+            if member in self.plan.outputs:
+                number = self.plan.outputs.index(member)
+                write = schedule.WriteOp(tile, [*at, zero] if member.kind == "tile" else at, i64(number))
+                last = len(at) - 1
+                write.attributes["dims"] = ir.DenseI64ArrayAttr.get([last, last + 1][: 1 + (member.kind == "tile")])
+
+    def _read(
+        self,
+        key: Key,
+        whole: ir.Value,
+        at: Sequence[ir.Value],
+        zero: ir.Value,
+    ) -> ir.Value:
+        _, present, columns = key
+        offsets = [place for place, here in zip(at, present) if here] + [zero] * columns
+        kind = ir.RankedTensorType(whole.type)
+        if not offsets:
+            offsets = [zero] * kind.rank
+        shape = [self.rows] * present[-1] + [self.plan.space.columns] * columns
+        read = schedule.ReadOp(whole, offsets, ir.RankedTensorType.get(shape, kind.element_type))
+        read.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(len(offsets)))[len(offsets) - len(shape) :])
+        return read.results[0]
+
+    def _tiled(self, member: Member, tiles: dict[Key, ir.Value]) -> ir.Value:
+        """An operator of the group on a tile: a reduction in 32 bits, rounded behind it where its result is smaller."""
+        count = 1 if member.kind == "rows" else 2
+        inputs, maps, scalars = [], [], {}
+        arguments = list(member.s.body.arguments)
+        for argument, value, role, key in zip(arguments, member.op.operands, member.roles, self._keys(member)):
+            if role is None:
+                scalars[argument] = scalar_of(value)
+                continue
+            inputs.append((self.given | self.values)[root(value)] if key is None else tiles[key])
+            has_rows = key is None or key[1][-1]
+            maps.append(_map(count, [0] * has_rows + [1] * role.columns))
+        shape = [self.rows, self.plan.space.columns] if member.kind == "tile" else [self.rows]
+        element = ir.RankedTensorType(member.op.results[0].type).element_type
+        if member.kind == "reduction":
+            join = joined(member.op)
+            assert join is not None
+            start = linalg.fill(_start(member, join.results[0].type), outs=[tensor.empty(shape, join.results[0].type)])
+            maps.append(_map(count, [0]))
+            value = _cloned(member, inputs, start, maps, ["parallel", "reduction"], scalars)
+            return value if element == join.results[0].type else _rounded(value, element)
+        maps.append(_map(count, list(range(len(shape)))))
+        return _cloned(member, inputs, tensor.empty(shape, element), maps, ["parallel"] * count, scalars)
+
+
+def _cloned(
+    member: Member,
+    inputs: Sequence[ir.Value],
+    start: ir.Value,
+    maps: Sequence[ir.AffineMap],
+    iterators: Sequence[str],
+    scalars: dict[ir.Value, ir.Value],
+) -> ir.Value:
+    """A linalg.generic with an operator's body. Casts to and from the type of its result go where a reduction has
+    another now."""
+    generic = empty_generic(inputs, [start], maps, iterators)
+    own = iter(generic.regions[0].blocks[0].arguments)
+    values = {a: scalars[a] if a in scalars else next(own) for a in member.s.body.arguments}
+    with ir.InsertionPoint(generic.regions[0].blocks[0]):
+        for inner in member.s.body.operations:
+            inner = inner.operation
+            operands = [values.get(value, value) for value in inner.operands]
+            if inner.name == "linalg.yield":
+                linalg.YieldOp([_unrounded(operands[0], ir.RankedTensorType(start.type).element_type)])
+            elif inner.name == "arith.extf" and operands[0].type == inner.results[0].type:
+                values[inner.results[0]] = operands[0]
+            else:
+                clone = inner.clone()
+                for i, operand in enumerate(operands):
+                    clone.operands[i] = operand
+                values.update(zip(inner.results, clone.results))
+    return generic.results[0]
+
+
+def _unrounded(value: ir.Value, element: ir.Type) -> ir.Value:
+    """What is yielded, before it was rounded where the accumulator is not."""
+    if value.type == element:
+        return value
+    cast = value.owner.operation
+    found = cast.operands[0]
+    cast.erase()
+    return found
+
+
+def _rounded(value: ir.Value, element: ir.Type) -> ir.Value:
+    shape = rows.shape_of(value)
+    generic = empty_generic([value], [tensor.empty(shape, element)], [_map(1, [0])] * 2, ["parallel"])
+    with ir.InsertionPoint(generic.regions[0].blocks[0]):
+        linalg.YieldOp([arith.truncf(element, generic.regions[0].blocks[0].arguments[0])])
+    return generic.results[0]
+
+
+def _start(member: Member, type_: ir.Type) -> ir.Value:
+    """What a reduction begins with, in the type that it is done in."""
+    scalar = scalar_of(member.op.operands[-1])
+    assert scalar is not None
+    if scalar.type == type_:
+        return scalar
+    number = ir.FloatAttr(scalar.owner.operation.attributes["value"]).value
+    return arith.ConstantOp(type_, ir.FloatAttr.get(type_, number)).result
+
+
+def reshaped(value: ir.Value, shape: Sequence[int | None]) -> ir.Value:
+    """A tensor with its elements in the same order and other sizes; None for the first where it is open until the call,
+    as one of the tensor's then is. One of a single element stays as it is where no size is asked for."""
+    kind = ir.RankedTensorType(value.type)
+    sizes = [_size(size) for size in shape]
+    if list(kind.shape) == sizes or not shape:
+        return value
+    if kind.rank > 1:
+        count = rows.DYNAMIC if rows.DYNAMIC in kind.shape else prod(kind.shape)
+        type_ = ir.RankedTensorType.get([count], kind.element_type)
+        value = tensor.CollapseShapeOp(type_, value, [list(range(kind.rank))]).result
+    if len(sizes) == 1:
+        return value
+    open_ = []
+    if rows.DYNAMIC in sizes:
+        open_ = [
+            arith.divui(
+                tensor.dim(value, constant_index(0)), constant_index(prod(size for size in shape if size is not None))
+            )
+        ]
+    type_ = ir.RankedTensorType.get(sizes, kind.element_type)
+    return tensor.ExpandShapeOp(type_, value, [list(range(len(sizes)))], open_, sizes).result
+
+
+def _size(size: int | None) -> int:
+    return rows.DYNAMIC if size is None else size
+
+
+def _map(loops: int, dims: Sequence[int]) -> ir.AffineMap:
+    return ir.AffineMap.get(loops, 0, [ir.AffineDimExpr.get(d) for d in dims])
+
+
+def replace(group: Group, results: Sequence[ir.Value]) -> None:
+    """Puts values in the place of what a group gives to others, and erases it."""
+    for member, result in zip(group.outputs, results):
+        member.op.results[0].replace_all_uses_with(result)
+    for member in reversed(group.ordered):
+        erase(member.op)
+
+
+def erase(op: ir.Operation) -> None:
+    """Erases an operator with the reshapes of its result that only erased ones have read."""
+    for use in list(op.results[0].uses):
+        erase(use.owner.operation)
+    op.erase()
+
+
+def gather(group: Group) -> None:
+    """Moves what is computed from a group, and stands between its operators, behind the last of them."""
+    ops = [op.operation for op in group.ordered[-1].op.block.operations]
+    first, last = ops.index(group.ordered[0].op), ops.index(group.ordered[-1].op)
+    after, moved = set(group.members), []
+    for op in ops[first:last]:
+        if not group.has(op) and any(value in after for value in rows.used_values(op)):
+            after |= set(op.results)
+            moved.append(op)
+    for op in reversed(moved):
+        op.move_after(ops[last])

@@ -1,0 +1,361 @@
+"""Groups of operators over one space of rows and columns: elementwise, elementwise over rows alone, or a reduction over
+all columns.
+
+An operator fits the space whatever its loops are called: those of size 1 do not count, the others are first loops over
+rows, whose sizes multiply to the space's rows, then loops over columns. Reshapes in between do not move elements, so an
+edge from one operator to another leads through them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from kitsune_mlir import rows
+from kitsune_mlir.codegen.gpu_reduction import JOINS
+from kitsune_mlir.mlir import ir
+
+_CASTS = ("arith.extf", "arith.truncf")
+
+
+@dataclass(frozen=True)
+class Space:
+    """`rows` is what is known of their number: where `is_open`, the factor of a size that is open until the call."""
+
+    is_open: bool
+    rows: int
+    columns: int
+
+
+@dataclass(frozen=True)
+class Role:
+    """Which of an operator's loops over rows an operand has, and whether it has those over columns."""
+
+    rows: tuple[int, ...]
+    columns: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """An operator of a group. `kind` is "tile" (rows x columns), "rows" (rows alone) or "reduction" (from the first to
+    the second); `row_loops` are those over rows, with `row_sizes` (None: open); `roles` those of its operands, None for
+    what is a scalar constant."""
+
+    op: ir.Operation
+    s: rows.Structured
+    kind: str
+    row_loops: tuple[int, ...]
+    row_sizes: tuple[int | None, ...]
+    roles: tuple[Role | None, ...]
+
+    @property
+    def result(self) -> Role:
+        return Role(self.row_loops, self.kind == "tile")
+
+    def is_whole(self, role: Role | None) -> bool:
+        """Whether an operand has all the space's rows, as results of the group have."""
+        return role is not None and role.rows == self.row_loops
+
+
+@dataclass(frozen=True)
+class Group:
+    """`members` are in program order, by their results: an operation's hash changes with its operands."""
+
+    space: Space
+    members: dict[ir.Value, Member]
+
+    @property
+    def ordered(self) -> list[Member]:
+        return list(self.members.values())
+
+    def has(self, op: ir.Operation) -> bool:
+        return any(result in self.members for result in op.results)
+
+    @property
+    def outputs(self) -> list[Member]:
+        """The members whose results are used outside of the group."""
+        return [m for m in self.ordered if any(not self.has(op) for op in users(m.op.results[0]))]
+
+    @property
+    def edges(self) -> set[ir.Value]:
+        """What linalg operations beside the group compute for it, and it for them."""
+        taken = {root(value) for m in self.ordered for value, role in zip(m.op.operands, m.roles) if role is not None}
+        taken = {v for v in taken - set(self.members) if _is_linalg(rows.producer(v))}
+        return taken | {
+            m.op.results[0]
+            for m in self.ordered
+            if any(_is_linalg(op) and not self.has(op) for op in users(m.op.results[0]))
+        }
+
+
+def _is_linalg(op: ir.Operation | None) -> bool:
+    return op is not None and op.name.startswith("linalg.")
+
+
+def root(value: ir.Value) -> ir.Value:
+    """The tensor that a value is a reshape of, or the value."""
+    while (op := rows.producer(value)) is not None and op.name in rows.RESHAPES:
+        value = op.operands[0]
+    return value
+
+
+def users(value: ir.Value) -> Iterator[ir.Operation]:
+    """The operations that use a value, also those that use a reshape of it."""
+    for use in value.uses:
+        op = use.owner.operation
+        if op.name in rows.RESHAPES:
+            yield from users(op.results[0])
+        else:
+            yield op
+
+
+def scalar_of(value: ir.Value) -> ir.Value | None:
+    """The constant that an operand is everywhere, if it is one."""
+    op = rows.producer(value)
+    if op is not None and op.name == "linalg.fill":
+        value = op.operands[0]
+    return None if rows.is_tensor(value) or not _is_constant(value) else value
+
+
+def find(block: ir.Block) -> list[Group]:
+    """Groups with a reduction, each as large as may be, no operator in two. In a group's place one operation may stand:
+    no value leaves it and comes back."""
+    order = _Order(block)
+    taken: set[ir.Operation] = set()
+    found = []
+    for op in order.ops:
+        if op not in taken and (space := _space(op)) is not None and (seed := fit(op, space)) is not None:
+            group = _grown(seed, space, order, taken)
+            taken |= {member.op for member in group.ordered}
+            found.append(group)
+    return found
+
+
+def _grown(seed: Member, space: Space, order: _Order, taken: set[ir.Operation]) -> Group:
+    members = {seed.op: seed}
+    refused: set[ir.Operation] = set()
+    while True:
+        before = len(members)
+        for op in order.sorted(_neighbours(members)):
+            if op in members or op in taken or op in refused or op not in order.number:
+                continue
+            member = fit(op, space)
+            if member is None:
+                refused.add(op)
+            elif _joins(member, members) and order.is_convex([*members, op]):
+                members[op] = member
+        if len(members) == before:
+            return Group(space, {op.results[0]: members[op] for op in order.sorted(members)})
+
+
+def _neighbours(members: dict[ir.Operation, Member]) -> set[ir.Operation]:
+    found = {op for member in members.values() for op in users(member.op.results[0])}
+    for member in members.values():
+        for value, role in zip(member.op.operands, member.roles):
+            if member.is_whole(role) and (op := rows.producer(root(value))) is not None:
+                found.add(op)
+    return found
+
+
+def _joins(member: Member, members: dict[ir.Operation, Member]) -> bool:
+    """Whether what a member has of the others, and they of it, lies in the space as it was made."""
+    return all(
+        _fits_edge(reader, role, maker)
+        for reader in (member, *members.values())
+        for value, role in zip(reader.op.operands, reader.roles)
+        if (maker := _maker(value, member, members)) is not None and member in (reader, maker)
+    )
+
+
+def _maker(value: ir.Value, member: Member, members: dict[ir.Operation, Member]) -> Member | None:
+    op = rows.producer(root(value))
+    if op is None:
+        return None
+    return member if op == member.op else members.get(op)
+
+
+def _fits_edge(reader: Member, role: Role | None, maker: Member) -> bool:
+    return role is not None and reader.is_whole(role) and role.columns == maker.result.columns
+
+
+def _space(op: ir.Operation) -> Space | None:
+    """The space of a reduction over the last of its loops."""
+    if op.name != "linalg.generic":
+        return None
+    s = rows.Structured(op)
+    sizes = _sizes(s)
+    if sizes is None or "reduction" not in s.iterators:
+        return None
+    columns = prod(size or 0 for size, kind in zip(sizes, s.iterators) if kind == "reduction")
+    own = [size for size, kind in zip(sizes, s.iterators) if kind == "parallel"]
+    known = prod(size for size in own if size is not None)
+    return Space(None in own, known, columns) if columns > 1 and known else None
+
+
+def fit(op: ir.Operation, space: Space) -> Member | None:
+    """The operator as a member of groups over the space, if it can be one."""
+    if op.name != "linalg.generic" or len(op.results) != 1 or not _is_plain(op):
+        return None
+    s = rows.Structured(op)
+    sizes = _sizes(s)
+    if sizes is None:
+        return None
+    loops = [d for d, size in enumerate(sizes) if size != 1]
+    if any(sizes[d] is None for d in loops[1:]):
+        return None
+    kind, count = _kind(s, loops, sizes, space)
+    if kind is None:
+        return None
+    own, columns = tuple(loops[:count]), loops[count:]
+    roles: list[Role | None] = []
+    for value, map_ in zip(op.operands, s.maps):
+        role = None
+        if scalar_of(value) is None:
+            role = _role(map_, own, columns, sizes) if rows.is_tensor(value) else None
+            if role is None:
+                return None
+        roles.append(role)
+    result = _role(s.maps[-1], own, columns, sizes)
+    if result != Role(own, kind == "tile") or not all(map(_is_brought, list(op.operands)[: s.inputs])):
+        return None
+    if kind == "reduction":
+        start = scalar_of(op.operands[-1])
+        if start is None or rows.producer(start).name != "arith.constant" or joined(op) is None:
+            return None
+    elif list(list(s.body.arguments)[-1].uses):
+        return None
+    return Member(op, s, kind, own, tuple(sizes[d] for d in own), tuple(roles[: s.inputs]))
+
+
+def _kind(
+    s: rows.Structured, loops: Sequence[int], sizes: Sequence[int | None], space: Space
+) -> tuple[str | None, int]:
+    """What an operator is in the space, and how many of its loops go over rows."""
+    inside = [s.iterators[d] for d in loops]
+    known = [sizes[d] or 1 for d in loops]
+    if (bool(loops) and sizes[loops[0]] is None) != space.is_open:
+        return None, 0
+    if "reduction" in s.iterators:
+        count = inside.count("parallel")
+        if inside != ["parallel"] * count + ["reduction"] * (len(inside) - count):
+            return None, 0
+        fits = prod(known[:count]) == space.rows and prod(known[count:]) == space.columns
+        return ("reduction", count) if fits else (None, 0)
+    if prod(known) == space.rows:
+        return "rows", len(loops)
+    count = next((i for i in reversed(range(len(loops) + 1)) if prod(known[i:]) == space.columns), 0)
+    fits = prod(known[:count]) == space.rows and prod(known[count:]) == space.columns
+    return ("tile", count) if fits else (None, 0)
+
+
+def _role(map_: ir.AffineMap, own: Sequence[int], columns: Sequence[int], sizes: Sequence[int | None]) -> Role | None:
+    """What an operand has of the loops, in their order."""
+    found = []
+    for expr in map_.results:
+        if isinstance(expr, ir.AffineDimExpr):
+            if sizes[expr.position] != 1:
+                found.append(expr.position)
+        elif not (isinstance(expr, ir.AffineConstantExpr) and expr.value == 0):
+            return None
+    across = [d for d in found if d in columns]
+    if found != sorted(set(found)) or across not in ([], list(columns)):
+        return None
+    return Role(tuple(d for d in found if d in own), bool(across))
+
+
+def joined(op: ir.Operation) -> ir.Operation | None:
+    """The operation of a reduction's body by which the next element is joined to those before, if it is one that may
+    be done in any order: what it reads of them, and what it gives, perhaps rounded, has no other use."""
+    s = rows.Structured(op)
+    *_, end = s.body.operations
+    argument, value = list(s.body.arguments)[-1], end.operands[0]
+    if (made := rows.producer(value)) is not None and made.name == "arith.truncf":
+        value = made.operands[0]
+    uses = list(argument.uses)
+    if len(uses) == 1 and uses[0].owner.operation.name == "arith.extf":
+        uses = list(uses[0].owner.operation.results[0].uses)
+    join = rows.producer(value)
+    fits = join is not None and join.name in JOINS and len(uses) == 1 and uses[0].owner.operation == join
+    word = isinstance(value.type, ir.F32Type) or (isinstance(value.type, ir.IntegerType) and value.type.width == 32)
+    return join if fits and word and len(list(value.uses)) == 1 else None
+
+
+def _is_plain(op: ir.Operation) -> bool:
+    """Whether a body is arithmetic on its arguments and on constants."""
+    block = op.regions[0].blocks[0]
+    inside = {hash(argument) for argument in block.arguments}
+    for inner in block.operations:
+        inner = inner.operation
+        if not inner.name.startswith(("arith.", "math.", "linalg.yield")) or len(inner.regions):
+            return False
+        if any(hash(value) not in inside and not _is_constant(value) for value in inner.operands):
+            return False
+        inside |= {hash(value) for value in inner.results}
+    return True
+
+
+def _is_constant(value: ir.Value) -> bool:
+    op = rows.producer(value)
+    if op is not None and op.name in _CASTS:
+        return _is_constant(op.operands[0])
+    return op is not None and op.name == "arith.constant" and not rows.is_tensor(value)
+
+
+def _is_brought(value: ir.Value) -> bool:
+    """Whether threads can load elements of an operand."""
+    element = ir.RankedTensorType(value.type).element_type if rows.is_tensor(value) else value.type
+    if isinstance(element, ir.IntegerType):
+        return element.width in (1, 8, 16, 32, 64)
+    return isinstance(element, ir.F32Type | ir.BF16Type | ir.F16Type)
+
+
+def _sizes(s: rows.Structured) -> list[int | None] | None:
+    """Of the loops, None for one that is open until the call; None where an operand does not say."""
+    found: dict[int, int | None] = {}
+    for value, map_ in zip(s.op.operands, s.maps):
+        if rows.is_tensor(value):
+            kind = ir.RankedTensorType(value.type)
+            for d, expr in enumerate(map_.results):
+                if isinstance(expr, ir.AffineDimExpr):
+                    found[expr.position] = None if kind.is_dynamic_dim(d) else kind.shape[d]
+    if len(found) != len(s.iterators) or 0 in found.values():
+        return None
+    return [found[d] for d in range(len(s.iterators))]
+
+
+class _Order:
+    """The operations of a block, with all that each is computed from."""
+
+    def __init__(self, block: ir.Block):
+        self.ops = [op.operation for op in block.operations]
+        self.number = {op: number for number, op in enumerate(self.ops)}
+        self._before: list[int] = []  # a bit for each operation
+        for number, op in enumerate(self.ops):
+            found = 1 << number
+            for value in rows.used_values(op):
+                maker = rows.producer(value)
+                if maker in self.number:
+                    found |= self._before[self.number[maker]]
+            self._before.append(found)
+
+    def sorted(
+        self, ops: Sequence[ir.Operation] | set[ir.Operation] | dict[ir.Operation, Member]
+    ) -> list[ir.Operation]:
+        return sorted((op for op in ops if op in self.number), key=lambda op: self.number[op])
+
+    def is_convex(self, ops: Sequence[ir.Operation]) -> bool:
+        """Whether nothing that is computed from one of these goes into another, unless through these. Reshapes may."""
+        own, needed = 0, 0
+        for op in ops:
+            own |= 1 << self.number[op]
+            needed |= self._before[self.number[op]]
+        between = needed & ~own
+        between &= ~((own & -own) - 1)  # behind the first
+        while between:
+            last = between & -between
+            number = last.bit_length() - 1
+            between ^= last
+            if self._before[number] & own and self.ops[number].name not in rows.RESHAPES:
+                return False
+        return True

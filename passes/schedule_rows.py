@@ -1,0 +1,127 @@
+"""schedule-rows: operators on rows outside pipelines become kernels at the schedule level, with one pass over memory.
+
+    %m = linalg.generic {iterator_types = ["parallel", "reduction"]} ins(%x : tensor<512x100xbf16>) ...   // a maximum
+    %e = linalg.generic {...} ins(%x, %m) ...                                                             // exp(x - m)
+    %s = linalg.generic {iterator_types = ["parallel", "reduction"]} ins(%e) ...
+    %y = linalg.generic {...} ins(%e, %s) ...
+  =>
+    %p = "kitsune.kernel"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%c512) {tile = array<i64: 64>}
+      "kitsune.agent"() ({
+      ^bb0(%copy: index):
+        scf.for %t = %lo to %hi step %st {
+          %r = ...                                     // the first row of this copy's tile
+          %x = "kitsune.read"(%X, %r, %c0) {dims = array<i64: 0, 1>} : (...) -> tensor<8x100xbf16>
+          ...                                          // the same operators on tiles
+          "kitsune.write"(%y, %r, %c0) {dims = array<i64: 0, 1>, index = 0 : i64}
+      }) {copies = 8 : i64, lanes = 4 : i64, vector = 4 : i64, warps = 1 : i64, ...}
+    }) : () -> !kitsune.outputs
+    %y = "kitsune.result"(%p) {index = 0 : i64}
+
+A group is what `row_groups` finds: any elementwise operators and reductions over columns that are connected. Only what
+is used outside of it is written. Rows of several dimensions are one, unless an operand has some of them only (a mask of
+all heads): then tiles have one of each but the last. How rows lie in threads is `planning/row_tiles.py`'s to say. Rows
+too wide for the registers of a CTA are left as they are, with a remark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kitsune_mlir.dialects import kitsune, schedule
+from kitsune_mlir.mlir import arith, ir, remark, scf, walk
+from kitsune_mlir.planning import target as targets
+from kitsune_mlir.planning.row_tiles import RowTiles, choose
+from kitsune_mlir.planning.target import Target
+
+from .base import ModulePass
+from .row_bodies import RowBody, RowPlan, gather, replace
+from .row_groups import Group, find
+from .schedule_build import constant_index, i64
+
+
+@dataclass(frozen=True)
+class ScheduleRows(ModulePass):
+    """target: what the kernels are for, a name or the path of a description."""
+
+    name: ClassVar[str] = "schedule-rows"
+    target: str = "sm_90a"
+
+    def run(self, module: ir.Module) -> None:
+        target = targets.load(self.target)
+        if target.kind != "gpu":
+            return
+        number = 0
+        for function in walk(module, "func.func"):
+            for block in function.regions[0].blocks:
+                for group in find(block):
+                    number += _schedule(group, target, f"rows{number}")
+
+
+def _schedule(group: Group, target: Target, name: str) -> bool:
+    """Puts a kernel in the place of a group, if it can."""
+    last = group.ordered[-1].op
+    plan = RowPlan(group)
+    tiles = choose(plan.counts(), target)
+    if tiles is None:
+        remark(last, f"is not computed row by row: {group.space.columns} columns do not fit the registers of a CTA")
+        return False
+    if plan.segments is None:
+        remark(last, "is not computed row by row: its operands cut the rows in ways that do not agree")
+        return False
+    gather(group)
+    with last.location, ir.InsertionPoint(last):
+        replace(group, _Builder(plan, tiles, target, name).build())
+    return True
+
+
+@dataclass
+class _Builder:
+    """Builds the kernel of a group at the insertion point."""
+
+    plan: RowPlan
+    tiles: RowTiles
+    target: Target
+    name: str
+
+    def build(self) -> list[ir.Value]:
+        """What takes the place of the outputs."""
+        body = RowBody(self.plan, self.tiles.copy_rows)
+        body.bring()
+        extents = [constant_index(size) if size is not None else body.open_size() for size in self.plan.segments]
+        zero = constant_index(0)
+        f32, index = ir.F32Type.get(), ir.IndexType.get()
+        tiles = self.tiles
+        kernel = schedule.KernelOp(ir.StringAttr.get(self.name), kitsune.Outputs.get())
+        kernel.attributes["predicted_us"] = ir.FloatAttr.get(f32, tiles.microseconds)
+        kernel.attributes["target"] = ir.StringAttr.get(self.target.name)
+        kernel.attributes["ctas"] = i64(tiles.ctas)
+        with ir.InsertionPoint(kernel.regions[0].blocks.append()):
+            dealt = schedule.TilesOp(extents, index, index, index)
+            dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get([1] * (len(extents) - 1) + [tiles.rows])
+            counts = map(i64, (tiles.copies, tiles.warps, tiles.registers))
+            agent = schedule.AgentOp(ir.StringAttr.get("rows"), *counts)
+            agent.attributes["lanes"], agent.attributes["vector"] = i64(tiles.lanes), i64(tiles.vector)
+            with ir.InsertionPoint(agent.regions[0].blocks.append(index)):
+                loop = scf.ForOp(*dealt.results)
+                with ir.InsertionPoint(loop.body):
+                    at = self._place(loop.induction_variable, extents, agent.regions[0].blocks[0].arguments[0])
+                    body.emit(at, zero)
+                    scf.yield_([])
+        return body.results(kernel)
+
+    def _place(self, number: ir.Value, extents: Sequence[ir.Value], copy: ir.Value) -> list[ir.Value]:
+        """The first element, along each segment, of what a copy has of a tile."""
+        *outer, last = extents
+        each, within, rest = constant_index(self.tiles.rows), number, number
+        if outer:
+            count = arith.ceildivui(last, each)
+            within, rest = arith.remui(number, count), arith.divui(number, count)
+        first = arith.addi(arith.muli(within, each), arith.muli(copy, constant_index(self.tiles.copy_rows)))
+        at = [first]
+        for i, extent in reversed(list(enumerate(outer))):
+            at.insert(0, arith.remui(rest, extent) if i else rest)
+            rest = arith.divui(rest, extent) if i else rest
+        return at

@@ -1,0 +1,44 @@
+"""Who has which columns of a row: what a plan promises code generation, over many sizes."""
+
+import pytest
+
+from kitsune_mlir.planning import target as targets
+from kitsune_mlir.planning.row_tiles import MOST_COLUMNS, WARP, RowGroup, choose, widest
+
+GPU = targets.load("sm_90a")
+
+
+def group(rows, columns, nbytes=2, live=2.5):
+    return RowGroup(rows, columns, nbytes, 2.0 * columns * nbytes, live, 12, 2)
+
+
+@pytest.mark.parametrize("nbytes", [1, 2, 4])
+@pytest.mark.parametrize("columns", [2, 3, 8, 100, 513, 1024, 2048, 5000, 16384])
+@pytest.mark.parametrize("rows", [1, 7, 300, 8192, 1 << 20])
+def test_a_plan_can_be_launched(rows, columns, nbytes):
+    tiles = choose(group(rows, columns, nbytes), GPU)
+    threads = tiles.copies * tiles.warps * WARP
+    assert columns % tiles.vector == 0 and tiles.vector * nbytes <= 16
+    assert -(-columns // (tiles.lanes * tiles.vector)) * tiles.vector <= MOST_COLUMNS
+    assert tiles.lanes == tiles.warps * WARP or tiles.warps == 1
+    assert tiles.copies == 1 or tiles.warps == 1
+    assert threads * tiles.ctas <= 2048 and threads * tiles.registers * tiles.ctas <= 65536
+    assert tiles.registers % 8 == 0 and 24 <= tiles.registers <= 255
+
+
+def test_rows_that_no_cta_holds():
+    assert choose(group(8, 40000), GPU) is None
+    assert choose(group(8, 16384, live=20), GPU) is None
+
+
+@pytest.mark.parametrize("columns, nbytes, found", [(1024, 2, 8), (100, 2, 4), (513, 2, 1), (6, 4, 2), (64, 4, 4)])
+def test_vectors_are_as_wide_as_rows_allow(columns, nbytes, found):
+    assert widest(columns, nbytes) == found
+
+
+def test_few_rows_are_shared_by_many_threads():
+    assert choose(group(8, 1024), GPU).lanes > choose(group(1 << 16, 1024), GPU).lanes
+
+
+def test_few_rows_need_few_ctas():
+    assert choose(group(100, 1024), GPU).ctas == 1

@@ -1,0 +1,192 @@
+"""Row groups outside pipelines, as kernels at the schedule level: one kernel each, right in numpy and on the stand-in
+GPU."""
+
+import pytest
+import torch
+from test_gpu_models import Function, check, interface_of
+from test_gpu_pipelines import small_gpu  # noqa: F401  (a fixture)
+from torch.nn import functional as F
+
+from kitsune_mlir.codegen import gpu
+from kitsune_mlir.dialects import schedule as dialect
+from kitsune_mlir.frontend import import_model
+from kitsune_mlir.mlir import walk
+from kitsune_mlir.passes import pipeline
+from kitsune_mlir.passes.stage_cost import stage_cost
+from kitsune_mlir.planning import target as targets
+from kitsune_mlir.precision import give
+from kitsune_mlir.runtime.gpu import GpuRunner
+from kitsune_mlir.schedule import run as interpret
+from kitsune_mlir.tools.gpusim.device import SimulatedDevice
+
+BOUNDS = {torch.bfloat16: 6e-3, torch.float16: 1e-3, torch.float32: 1e-6}
+STEPS = ["prepare-linalg", "schedule-products", "schedule-rows", "lower-schedule", "convert-linalg-to-gpu"]
+
+
+def run(function, args, target, dynamic_shapes=None, calls=()):
+    """Runs a function on the device, which is given, and compares with float64."""
+    model = Function(function)
+    program = import_model(model, args, dynamic_shapes=dynamic_shapes)
+    give(program.module, "highest")
+    pipeline.run(program.module, [pipeline.make(name, "", target) for name in STEPS])
+    section = gpu.build(program.module, targets.load(target))
+    assert all(not kernel["spill_stores"] for kernel in section.manifest["kernels"])
+    device = SimulatedDevice(program.module, 0)
+    runner = GpuRunner(section.manifest, section.files, interface_of(program).constants(), device)
+    for inputs in [args, *calls]:
+        exact = function(*(x.double() if x.is_floating_point() else x for x in inputs))
+        exact = exact if isinstance(exact, tuple) else (exact,)
+        own = model(*inputs)
+        own = own if isinstance(own, tuple) else (own,)
+        wanted = tuple(x.to(y.dtype) for x, y in zip(exact, own))
+        check(program, runner, inputs, wanted if len(wanted) > 1 else wanted[0], BOUNDS[args[0].dtype])
+    return device
+
+
+def drawn(*shapes, dtype=torch.float32):
+    torch.manual_seed(sum(map(sum, shapes)))
+    return tuple(torch.randn(shape).to(dtype) for shape in shapes)
+
+
+def norm(x, weight, bias):
+    return F.layer_norm(x, x.shape[-1:], weight, bias)
+
+
+def twice(x):
+    """A statistic in two places, and written."""
+    mean = x.mean(-1, keepdim=True)
+    return torch.sigmoid(x - mean) * mean, mean
+
+
+FUNCTIONS = {
+    "softmax": (lambda x: x.softmax(-1), 0),
+    "log-softmax": (lambda x: x.log_softmax(-1), 0),
+    "layer norm": (lambda x: F.layer_norm(x, x.shape[-1:]), 0),
+    "layer norm with affine": (norm, 2),
+    "rms norm": (lambda x, weight: F.rms_norm(x, x.shape[-1:], weight), 1),
+    "mean": (lambda x: (torch.relu(x).mean(-1, keepdim=True) * 2).tanh(), 0),
+    "largest": (lambda x: x.amax(-1), 0),
+    "statistic twice": (twice, 0),
+    "residual before, activation behind": (lambda x, y: F.silu(F.layer_norm(x + y, x.shape[-1:])) + y, 1),
+}
+
+
+@pytest.mark.parametrize("dtype", BOUNDS, ids=str)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_group_is_one_kernel(name, dtype, small_gpu):  # noqa: F811
+    function, more = FUNCTIONS[name]
+    extra = [(7, 100)] if "residual" in name else [(100,)] * more
+    device = run(function, drawn((7, 100), *extra, dtype=dtype), small_gpu)
+    assert (device.pipeline_launches, device.launches) == (1, 0)
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3, 8, 100, 513, 2048, 5000, 16384])
+@pytest.mark.parametrize("rows", [1, 7, 300])
+def test_sizes(rows, columns, small_gpu):  # noqa: F811
+    if rows * columns > 1 << 20:
+        rows = 20
+    dtype = torch.bfloat16 if columns % 2 else torch.float32
+    for function in (lambda x: x.softmax(-1), lambda x: F.layer_norm(x, x.shape[-1:])):
+        device = run(function, drawn((rows, columns), dtype=dtype), small_gpu)
+        assert device.pipeline_launches == (columns > 1)
+
+
+def test_rows_that_are_too_wide_stay_as_they_are(small_gpu):  # noqa: F811
+    device = run(lambda x: x.softmax(-1), drawn((2, 40000)), small_gpu)
+    assert device.pipeline_launches == 0
+
+
+def test_no_rows(small_gpu):  # noqa: F811
+    device = run(lambda x: x.softmax(-1), drawn((0, 64)), small_gpu)
+    assert device.pipeline_launches == 0
+
+
+@pytest.mark.parametrize("shape", [(7, 64), (5, 3, 40)], ids=str)
+def test_any_number_of_rows(shape, small_gpu):  # noqa: F811
+    rows = torch.export.Dim("rows", min=0, max=100_000)
+    calls = [drawn((count, *shape[1:]), shape[-1:], shape[-1:]) for count in (1, 300, 0, 33)]
+    device = run(norm, drawn(shape, shape[-1:], shape[-1:]), small_gpu, (({0: rows}, None, None),), calls)
+    assert device.pipeline_launches == len(calls)
+
+
+def test_rows_of_several_dimensions(small_gpu):  # noqa: F811
+    """Scores, masked by what all heads share, and by what all queries of a batch do."""
+
+    def function(x, mask, padding):
+        return (x.masked_fill(mask, -1e4) + padding).softmax(-1)
+
+    scores, padding = drawn((4, 33, 65), (4, 1, 65))
+    mask = torch.ones(33, 65).triu(1).bool()
+    device = run(function, (scores, mask, padding), small_gpu)
+    assert (device.pipeline_launches, device.launches) == (1, 0)
+
+
+def test_columns_of_several_dimensions(small_gpu):  # noqa: F811
+    device = run(lambda x, w: F.layer_norm(x, (6, 10), w), drawn((9, 6, 10), (6, 10)), small_gpu)
+    assert (device.pipeline_launches, device.launches) == (1, 0)
+
+
+def test_what_leaves_a_group_does_not_come_back(small_gpu):  # noqa: F811
+    """The sum at the end waits for a product of what the group gives."""
+
+    def function(x, w):
+        y = F.layer_norm(x, x.shape[-1:])
+        return (y @ w + y).softmax(-1)
+
+    device = run(function, drawn((9, 24), (24, 24)), small_gpu)
+    assert device.pipeline_launches == 2
+
+
+def test_infinities_and_no_numbers(small_gpu):  # noqa: F811
+    """Come out where torch has them."""
+    inf, nan = float("inf"), float("nan")
+    (x,) = drawn((6, 40))
+    x[0], x[1, 3], x[2, 5], x[3, :20], x[4, 39] = -inf, nan, inf, -inf, nan
+    model = Function(lambda x: (x.softmax(-1), x.amax(-1), x.sum(-1)))
+    program = import_model(model, (x,))
+    pipeline.run(program.module, [pipeline.make(name, "", small_gpu) for name in STEPS])
+    section = gpu.build(program.module, targets.load(small_gpu))
+    device, interface = SimulatedDevice(program.module, 0), interface_of(program)
+    runner = GpuRunner(section.manifest, section.files, interface.constants(), device)
+    for found, wanted in zip(interface.flat_results(interface.call(runner, (x,), {})), model(x)):
+        torch.testing.assert_close(found, wanted, equal_nan=True)
+
+
+def test_attention(small_gpu):  # noqa: F811
+    """Two products, two kernels that make the mask, and the rest in one."""
+
+    def function(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    args = drawn((2, 2, 72, 32), (2, 2, 72, 32), (2, 2, 72, 32), dtype=torch.bfloat16)
+    device = run(function, args, small_gpu)
+    assert (device.pipeline_launches, device.launches) == (3, 2)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("shape", [(5, 100), (2, 513), (40, 3)], ids=str)
+def test_the_interpreter_agrees(name, shape):
+    function, more = FUNCTIONS[name]
+    extra = [shape] if "residual" in name else [shape[-1:]] * more
+    args = drawn(shape, *extra)
+    program = import_model(Function(function), args)
+    module = program.module
+    steps = ["prepare-linalg", "schedule-rows", "verify-dataflow"]
+    pipeline.run(module, [pipeline.make(step, "", "sm_90a") for step in steps])
+    (kernel,) = dialect.kernels(module)
+    found = interpret(kernel, [x.numpy() for x in args], ctas=3, seed=1)
+    wanted = function(*(x.double() for x in args))
+    wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+    for b in wanted:
+        (a,) = (a for a in found if a.size == b.numel())
+        torch.testing.assert_close(torch.from_numpy(a).reshape(b.shape).double(), b, rtol=1e-5, atol=1e-5)
+
+
+def test_the_planner_counts_a_group_as_one_kernel():
+    """A stage of a product and a layer norm, run an operator at a time: two kernels."""
+    model = torch.nn.Sequential(torch.nn.Linear(64, 512), torch.nn.LayerNorm(512)).eval()
+    program = import_model(model, drawn((300, 64)))
+    steps = ["prepare-linalg", "partition-dataflow", "design-pipeline"]
+    pipeline.run(program.module, [pipeline.make(step) for step in steps])
+    stages = [stage_cost(op.opview) for op in walk(program.module, "kitsune.stage")]
+    assert sum(stage.kernels for stage in stages) == 2
