@@ -13,6 +13,7 @@ from .target import Target
 
 # Measured on an H100 (docs/performance.md, queues): a handshake in a cluster, one through L2, what a CTA sends.
 CLUSTER_US, GRID_US = 0.5, 1.5
+START_US = 1.2  # until a pipeline's CTAs have barriers, vectors and their first tile, and behind their last
 DSMEM_BYTES_A_US = 41_000
 CYCLES_A_US = 1.7e3  # of an H100's SMs under load
 # What limits a kernel: a unit, memory, or its launch and the waits in it.
@@ -91,9 +92,10 @@ def pipeline_price(
     limit = max(prices[busy.index(slowest)], key=lambda price: price.us).limit
     if dram > slowest + waiting_us:
         limit = DRAM
-    if target.launch_us + filling + waiting_us > max(slowest, dram):
+    start = target.launch_us + (START_US if target.kind == "gpu" else 0.0)
+    if start + filling + waiting_us > max(slowest, dram):
         limit = LATENCY
-    return Price(target.launch_us + filling + max(slowest + waiting_us, dram), limit)
+    return Price(start + filling + max(slowest + waiting_us, dram), limit)
 
 
 def at_tiles(us: float, assumed: int, tiles: int, ctas: int, target: Target) -> float:

@@ -17,7 +17,7 @@ from .place import CHAINED_ROWS, TILE_ROWS, UNCHAINED_RATE, UNCHAINED_TIMES, UNK
 from .product_tiles import choose
 from .target import Target
 
-KERNEL_LAUNCHES = 0.8  # of a kernel of one operator that moves little: its time, in launches
+KERNEL_US = 0.6  # of a kernel of one operator that moves little, besides its launch
 PLAIN_DRAM = 0.5  # of DRAM's rate, that such kernels reach
 APART_BY = 0.9  # of what else stages would take, below which their operators run apart: their prices are rougher
 COLUMNS = 64  # of a product that a CTA computes at least
@@ -130,7 +130,7 @@ def _apart_us(stage: StageCost, rows: int, target: Target) -> float:
         tiles = choose(1, rows, product.columns, product.k, product.across, product.pairs, target)
         total += tiles.microseconds if tiles else math.inf
     moved = rows * stage.plain_bytes / (PLAIN_DRAM * target.dram_gbps * 1e3)
-    return total + stage.kernels * KERNEL_LAUNCHES * target.launch_us + moved
+    return total + stage.kernels * (KERNEL_US + target.launch_us) + moved
 
 
 def _severed(run: Run, queues: Sequence[QueueCost]) -> float:

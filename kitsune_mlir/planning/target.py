@@ -35,10 +35,11 @@ class Target:
     l2_gbps: float  # all SMs together
     tensor_tflops: float  # bf16 products, fp32 sums, dense
     simt_tflops: float  # fp32, fused multiply-add counted as two
-    launch_us: float  # an empty kernel, captured in a graph
+    launch_us: float  # an empty kernel behind another, captured in a graph
     chip: str = ""  # NVPTX processor: "sm_90a"
     ptx_features: str = ""  # "+ptx86"
     products: str = "mma"  # "wgmma", "mma" (mma.sync), or "fma"
+    call_us: float = 0.0  # that a graph of kernels takes besides
     clusters: bool = False
     tma: bool = False
 

@@ -23,6 +23,7 @@ from .torch_call import TorchCall
 from .weight_steps import split
 
 VERSION = 3
+OVERLAP = "KITSUNE_OVERLAP"  # an environment variable; "0" has a profiler see kernels one at a time
 PLANS = 128  # sets of shapes to keep the plans of
 
 
@@ -115,7 +116,7 @@ class GpuRunner:
         self._kernels: dict[str, Any] = {}
         codes = {name: device.load(name, files) for name in manifest["modules"]}
         pipelines = {entry["module"] for entry in manifest["pipelines"].values()}
-        overlapped = manifest.get("overlapped", False)
+        overlapped = manifest.get("overlapped", False) and os.environ.get(OVERLAP, "1") != "0"
         for name in manifest["modules"].keys() - pipelines:
             for kernel in manifest["modules"][name]:
                 self._kernels[kernel] = device.kernel(codes[name], kernel, overlapped)
