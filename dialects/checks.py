@@ -44,6 +44,11 @@ def integer(op, name: str) -> int | None:
     return ir.IntegerAttr(op.attributes[name]).value if name in op.attributes else None
 
 
+def number(op, name: str) -> float | None:
+    """A floating-point attribute's value; None when it is absent."""
+    return ir.FloatAttr(op.attributes[name]).value if name in op.attributes else None
+
+
 def check_integer(op, name: str, least: int) -> bool:
     """The attribute, where it is present (IRDL has no optional ones), is an integer and in range."""
     if name not in op.attributes:

@@ -48,6 +48,7 @@ from .checks import (
     defined_by,
     fail,
     integer,
+    number,
     parent_of,
     stands_in,
     string,
@@ -224,6 +225,14 @@ class PipelineOp(Kitsune.Operation, name="pipeline", traits=[ir.NoTerminatorTrai
     def target(self) -> str | None:
         """The name of the target that the pipeline was placed for."""
         return string(self, "target")
+
+    @property
+    def predicted_us(self) -> float | None:
+        return number(self, "predicted_us")
+
+    @property
+    def limit(self) -> str | None:
+        return string(self, "limit")
 
     @property
     def row_count(self) -> int | None:

@@ -23,7 +23,7 @@ from typing import Any
 from kitsune_mlir.mlir import ext, ir, walk
 
 from .captures import captures
-from .checks import check_integer, check_kind, defined_by, fail, integer, parent_of, string
+from .checks import check_integer, check_kind, defined_by, fail, integer, number, parent_of, string
 from .tiles import RingEffect
 from .types import Acc, Kitsune, Outputs, Ring, Slot, Token
 
@@ -54,6 +54,14 @@ class KernelOp(Kitsune.Operation, name="kernel", traits=[ir.NoTerminatorTrait]):
     @property
     def ctas_per_sm(self) -> int:
         return integer(self, "ctas") or 1
+
+    @property
+    def predicted_us(self) -> float | None:
+        return number(self, "predicted_us")
+
+    @property
+    def limit(self) -> str | None:
+        return string(self, "limit")
 
     @property
     def block(self) -> ir.Block:

@@ -34,25 +34,26 @@ def scheduled(module: ir.Module) -> dict[str, dict[str, Any]]:
 
 
 def _scheduled(kernel: schedule.KernelOp) -> dict[str, Any]:
-    inside = [op.name for op in mlir.walk(kernel.operation)]
-    (tiles,) = (op for op in mlir.walk(kernel.operation, schedule.TilesOp.OPERATION_NAME))
+    (tiles,) = (op for op in mlir.walk(kernel, schedule.TilesOp.OPERATION_NAME))
+    products = len(mlir.walk(kernel, schedule.ProductOp.OPERATION_NAME))
+    others = len(mlir.walk(kernel, "linalg.generic"))
     extents = [_constant(value) for value in tiles.operands]
-    others = inside.count("linalg.generic")
-    what = "product" if schedule.ProductOp.OPERATION_NAME in inside else "rows"
-    sizes = "x".join("?" if extent is None else str(extent) for extent in extents)
+    words = ["x".join("?" if extent is None else str(extent) for extent in extents)]
+    if products:
+        copy = mlir.walk(kernel, schedule.CopyOp.OPERATION_NAME)[0]
+        source, axis = ir.RankedTensorType(copy.operands[1].type), copy.opview.axes[1]
+        words += [f"k {'?' if source.is_dynamic_dim(axis) else source.shape[axis]}"]
+    words += [f"{products} pairs of pieces"] if products > 1 else []
+    words += [f"{others} other{'s' if others > 1 else ''}"] if others else []
     return {
-        "form": f"scheduled {what}",
-        "computes": f"{what} {sizes}" + (f" + {others} other{'s' if others > 1 else ''}" if others else ""),
+        "form": "scheduled product" if products else "scheduled rows",
+        "computes": ", ".join(words),
         "tile": tiles.opview.sizes,
         "extents": extents,
         "slots": max((ring.slots for ring in kernel.rings), default=None),
-        "predicted_us": _number(kernel, "predicted_us"),
-        "limit": ir.StringAttr(kernel.attributes["limit"]).value if "limit" in kernel.attributes else LATENCY,
+        "predicted_us": kernel.predicted_us or 0.0,
+        "limit": kernel.limit or LATENCY,
     }
-
-
-def _number(kernel: schedule.KernelOp, name: str) -> float:
-    return ir.FloatAttr(kernel.attributes[name]).value if name in kernel.attributes else 0.0
 
 
 def _constant(value: ir.Value) -> int | None:
@@ -188,14 +189,15 @@ class _Describer:
         return found
 
     def _predicted(self, known: Mapping[str, Any], rows: int, ctas: int) -> float:
-        """Microseconds at so many rows, where these were open."""
-        if None not in known["extents"] or not known["predicted_us"]:
-            return float(known["predicted_us"])
+        """Microseconds at so many rows, where these were open; those of a launch where nothing is predicted."""
+        us = max(self._target.launch_us, known["predicted_us"])
+        if None not in known["extents"]:
+            return us
         tiles, assumed = (
             prod(-(-(count if extent is None else extent) // n) for extent, n in zip(known["extents"], known["tile"]))
             for count in (rows, UNKNOWN_ROWS)
         )
-        return at_tiles(known["predicted_us"], assumed, tiles, ctas, self._target)
+        return at_tiles(us, assumed, tiles, ctas, self._target)
 
     def _copy(self, call: Copy) -> dict[str, Any]:
         return self._single(COPY, COPY, "copy of memory", copied(call.source.nbytes, self._target), None)

@@ -132,7 +132,6 @@ def _pipeline(op: PipelineOp) -> dict[str, Any]:
         }
         for stage in op.stages
     ]
-    predicted = op.attributes["predicted_us"] if "predicted_us" in op.attributes else None
     return {
         "name": op.label,
         "shape": op.shape,
@@ -141,8 +140,8 @@ def _pipeline(op: PipelineOp) -> dict[str, Any]:
         "cluster": op.cluster,
         "multicast": op.multicast,
         "split_k": op.split_k,
-        "predicted_us": None if predicted is None else ir.FloatAttr(predicted).value,
-        "limit": ir.StringAttr(op.attributes["limit"]).value if "limit" in op.attributes else None,
+        "predicted_us": op.predicted_us,
+        "limit": op.limit,
         "dram_bytes": traffic.pipeline_bytes(op.operation, DYNAMIC_SIZE),
         "stages": stages,
         "queues": [_queue(queue) for queue in op.queues],

@@ -3,8 +3,9 @@
 The threads of one block, from the middle of the grid, are followed at once: an integer is an array with an element for
 each thread, which shows the addresses that a warp's load touches. An innermost loop is followed for a few turns, and
 the others are taken to be like these. Branches go where sizes and the threads' numbers lead. Numbers of floating point
-are not followed: addresses that depend on them are taken for scattered, and both branches are taken. An integer that is
-loaded is made up from its address: threads that load the same one go to the same row of a table.
+are not followed: addresses that depend on them are taken for scattered, both branches are taken, and a loop whose turns
+depend on them is taken to have one. An integer that is loaded is made up from its address: threads that load the same
+one go to the same row of a table.
 """
 
 from __future__ import annotations
@@ -54,6 +55,10 @@ def _divided(function: Callable[..., Array]) -> Callable[..., Array]:
     return lambda a, b: function(a, np.where(b == 0, 1, b))
 
 
+def _unsigned(function: Callable[..., Array]) -> Callable[..., Array]:
+    return lambda a, b: function(np.asarray(a).astype(np.uint64), np.asarray(b).astype(np.uint64))
+
+
 _INTEGERS: dict[str, Callable[..., Array]] = {
     "arith.addi": np.add,
     "arith.subi": np.subtract,
@@ -77,7 +82,8 @@ _INTEGERS: dict[str, Callable[..., Array]] = {
     "arith.shrsi": np.right_shift,
 }
 _SAME = ("arith.index_cast", "arith.index_castui", "arith.extui", "arith.extsi", "arith.trunci")
-_COMPARED = (np.equal, np.not_equal, *(np.less, np.less_equal, np.greater, np.greater_equal) * 2)  # by predicate
+_ORDERS = (np.less, np.less_equal, np.greater, np.greater_equal)
+_COMPARED = (np.equal, np.not_equal, *_ORDERS, *map(_unsigned, _ORDERS))  # by predicate
 _DIVISIONS = ("arith.div", "arith.rem", "arith.ceildiv", "arith.floordiv")
 
 

@@ -102,6 +102,13 @@ def test_fast_is_a_line_a_case(clocked, monkeypatch, tmp_path, capsys):
     assert "geometric mean of 3 cases" in text
 
 
+def test_the_command_tells_of_kernels_where_a_plan_has_launches(clocked, tmp_path, capsys):
+    arguments = ["--target", "cpu", "--fast", "--warm", "--kernels", "--json", str(tmp_path / "out.json")]
+    assert kitsune.main(["bench", "linear-8-4-4", *arguments]) == 0
+    (record,) = json.loads((tmp_path / "out.json").read_text())["cases"]
+    assert record["kernels"] == [] and "kitsune-graph" in capsys.readouterr().out  # all sides, though it is fast
+
+
 def test_models_of_the_zoo_and_random_nets_are_cases(clocked, tmp_path, capsys):
     names = ["zoo/odd-tf32-small", "zoo/outer-small", "net-5"]
     file = str(tmp_path / "out.json")

@@ -102,3 +102,21 @@ def test_rows_of_a_table_are_taken_for_scattered_but_whole():
     found = work([(1000, 64), (4096,), (4096, 64)], maps, PARALLEL, body + "tensor<1000x64xf32>", ("f32", "i64"))
     assert found.lines <= 4096 * 64 / 32 * 4  # not one for each element
     assert found.read_bytes <= 1000 * 64 * 4 + 4096 * 8
+
+
+def test_indices_before_the_first_are_outside():
+    """As an unsigned number -1 is large."""
+    body = """%i = linalg.index 0 : index
+      %c400 = arith.constant 400 : index
+      %j = arith.subi %i, %c400 : index
+      %c512 = arith.constant 512 : index
+      %inside = arith.cmpi ult, %j, %c512 : index
+      %d = linalg.index 1 : index
+      %v = scf.if %inside -> f32 {
+        %t = tensor.extract %a[%j, %d] : tensor<512x256xf32>
+        scf.yield %t : f32
+      } else {
+        scf.yield %y : f32
+      }"""
+    found = work([(512, 256), (512, 256), (512, 256)], ["0, 0", "d0, d1", "d0, d1"], PARALLEL, body)
+    assert found.read_bytes == 512 * 256 * 4  # the block in the middle is at row 256, and loads no other

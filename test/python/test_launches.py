@@ -1,10 +1,13 @@
 """The plan's launches: what the host program launches, in order, each with a price."""
 
+import re
+
 import pytest
 import torch
 from torch import nn
 
 import kitsune_mlir
+from kitsune_mlir import launches, mlir
 from kitsune_mlir.plan_report import report
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.runtime.host_program import Copy, Launch, make_plan
@@ -50,31 +53,32 @@ def test_launches_are_those_of_the_host_program(mixed):
         else section.manifest["pipelines"][call.name]["launch"]["kernel"]
         for call in calls
     ]
-    launches = mixed.plan["launches"]
-    assert [launch["kernel"] for launch in launches] == names
-    for call, launch in zip(calls, launches, strict=True):
+    found = mixed.plan["launches"]
+    assert [launch["kernel"] for launch in found] == names
+    for call, launch in zip(calls, found, strict=True):
         if isinstance(call, Launch):
             assert (launch["ctas"], launch["threads"]) == (call.grid[0], call.block[0])
 
 
 def test_each_form_is_described_and_priced(mixed):
-    launches = mixed.plan["launches"]
-    forms = {launch["form"] for launch in launches}
+    found = mixed.plan["launches"]
+    forms = {launch["form"] for launch in found}
     assert {"chained", "scheduled product", "operator"} <= forms
-    for launch in launches:
+    for launch in found:
         assert launch["predicted_us"] >= GPU.launch_us and launch["limit"]
         assert ("work" in launch) == (launch["form"] in ("operator", "copy"))
         if launch["form"] == "scheduled product":
+            assert re.match(r"\d+x1024x64, k 1024", launch["computes"])  # in so many parts of k
             assert launch["slots"] >= 2 and len(launch["tile"]) >= 2 and launch["shared_bytes"] > 0
-    assert all("test_launches.py:" in launch["location"] for launch in launches)
-    assert mixed.plan["predicted_us"] == pytest.approx(sum(launch["predicted_us"] for launch in launches), abs=0.01)
+    assert all("test_launches.py:" in launch["location"] for launch in found)
+    assert mixed.plan["predicted_us"] == pytest.approx(sum(launch["predicted_us"] for launch in found), abs=0.01)
 
 
 def test_the_report_has_a_line_a_launch_and_folds_equal_ones(mixed):
-    launches = mixed.plan["launches"]
+    found = mixed.plan["launches"]
     text = mixed.report()
-    assert f"launches: {len(launches)} a call" in text
-    many = mixed.plan | {"launches": launches * 20}
+    assert f"launches: {len(found)} a call" in text
+    many = mixed.plan | {"launches": found * 20}
     assert len(report(many).splitlines()) == len(text.splitlines()) and "20 x" in report(many)
 
 
@@ -84,6 +88,29 @@ def test_equal_pipelines_are_told_of_once(mixed):
     text = report(mixed.plan | {"pipelines": three})
     assert "\npipeline p0 and 2 more like it, tiles of " in text
     assert len(text.splitlines()) == len(mixed.report().splitlines())
+
+
+def test_a_scheduled_kernel_needs_no_rings_and_no_product():
+    text = """func.func @main(%a: tensor<?x64xf32>, %m: index) -> tensor<?x64xf32> {
+      %c64 = arith.constant 64 : index
+      %p = "kitsune.kernel"() ({
+        %lower, %upper, %step = "kitsune.tiles"(%m, %c64) {tile = array<i64: 16, 64>} : (index, index)
+          -> (index, index, index)
+        "kitsune.agent"() ({
+        ^bb0(%copy: index):
+          %r = "kitsune.read"(%a, %m, %m) {dims = array<i64: 0, 1>} : (tensor<?x64xf32>, index, index)
+            -> tensor<16x64xf32>
+          "kitsune.write"(%r, %m, %m) {dims = array<i64: 0, 1>, index = 0 : i64} : (tensor<16x64xf32>, index, index)
+            -> ()
+        }) {copies = 1 : i64, registers = 40 : i64, sym_name = "rows", warps = 4 : i64} : () -> ()
+      }) {sym_name = "rows0", target = "sm_90a"} : () -> !kitsune.outputs
+      %y = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<?x64xf32>
+      return %y : tensor<?x64xf32>
+    }"""
+    module = mlir.parse(text, mlir.context())
+    found = launches.scheduled(module)["rows0"]
+    assert found["form"] == "scheduled rows" and found["computes"] == "?x64"
+    assert (found["tile"], found["slots"], found["limit"]) == ([16, 64], None, "latency")
 
 
 def test_an_artifact_keeps_them(mixed, tmp_path):
