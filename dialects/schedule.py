@@ -172,9 +172,9 @@ class AgentOp(Kitsune.Operation, name="agent", traits=[ir.NoTerminatorTrait]):
             return False
         if ("lanes" in self.attributes) != ("vector" in self.attributes):
             return fail(self, "has both lanes and vector, or neither")
-        for name, number in (("lanes", self.lanes or 1), ("vector", self.vector)):
-            if number & (number - 1):
-                return fail(self, f"{name} must be a power of two, found {number}")
+        for name, count in (("lanes", self.lanes or 1), ("vector", self.vector)):
+            if count & (count - 1):
+                return fail(self, f"{name} must be a power of two, found {count}")
         threads = self.warp_count * WARP
         if self.lanes is not None and self.warp_count > 1 and (self.lanes != threads or self.count > 1):
             return fail(self, f"of {self.warp_count} warps wants rows of {threads} lanes in one copy")

@@ -92,16 +92,22 @@ def pipeline_price(
     limit = max(prices[busy.index(slowest)], key=lambda price: price.us).limit
     if dram > slowest + waiting_us:
         limit = DRAM
-    start = target.launch_us + (START_US if target.kind == "gpu" else 0.0)
+    start = start_us(target)
     if start + filling + waiting_us > max(slowest, dram):
         limit = LATENCY
     return Price(start + filling + max(slowest + waiting_us, dram), limit)
 
 
+def start_us(target: Target) -> float:
+    """Microseconds of a pipeline's launch, and of what its CTAs do once."""
+    return target.launch_us + (START_US if target.kind == "gpu" else 0.0)
+
+
 def at_tiles(us: float, assumed: int, tiles: int, ctas: int, target: Target) -> float:
     """A time that was predicted for `assumed` tiles, at so many: CTAs take whole tiles, and a launch is a launch."""
     turns, before = (max(1, -(-count // ctas)) for count in (tiles, assumed))
-    return target.launch_us + max(0.0, us - target.launch_us) * turns / before
+    start = start_us(target)
+    return start + max(0.0, us - start) * turns / before
 
 
 def handover_us(nbytes: float, transport: str, target: Target) -> float:
@@ -117,4 +123,4 @@ def reduction_us(nbytes: float, partials: int, blocks: int, cluster: int, transp
     left = 2 * nbytes * partials / cluster / (target.l2_gbps * 1e3)
     if transport == "dsmem":
         left += 2 * CLUSTER_US + nbytes / blocks / DSMEM_BYTES_A_US
-    return left + (target.launch_us if transport == "hbm" else GRID_US)
+    return left + (start_us(target) if transport == "hbm" else GRID_US)

@@ -111,14 +111,18 @@ def test_wide_layers_are_cut_one_by_one():
     assert found.runs == tuple(Run(i, i, True) for i in range(10))
 
 
-def test_a_product_runs_apart_where_that_is_faster():
+def test_products_run_apart_where_that_is_faster():
     """Wide tiles leave the other kernel few rows; narrow ones that chain stay in registers."""
     for width, apart in ((4096, True), (32, False)):
         weights = 2.0 * width * width
         product = (ProductCost(width, width),)
-        stages = [StageCost("s0", "tensor", weights, weight_bytes=weights, dram_bytes=4.0 * width, products=product)]
+        stages = [
+            StageCost(f"s{i}", "tensor", weights, weight_bytes=weights, dram_bytes=4.0 * width, products=product)
+            for i in range(4)
+        ]
         chains = (lambda first, last: False) if apart else (lambda first, last: True)
-        assert cut(stages, [], 4096, GPU, chains).runs == (Run(0, 0, not apart, apart),)
+        found = cut(stages, [], 4096, GPU, chains).runs
+        assert found == (tuple(Run(i, i, False, True) for i in range(4)) if apart else (Run(0, 3, True),))
 
 
 def test_few_rows_are_not_worth_launches():
