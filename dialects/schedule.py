@@ -377,8 +377,8 @@ class SettleOp(Kitsune.Operation, name="settle", traits=[ext.Pure]):
 
 
 class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
-    """A box of a tensor in global memory as a tile in registers; `at` and `dims` as of a copy. Elements beyond the
-    tensor have no value that may be used."""
+    """A box of a tensor in global memory as a tile in registers; `at`, which the tensor has, and `dims` as of a copy.
+    Elements beyond the tensor have no value that may be used."""
 
     source: ext.Operand[Any]
     at: Sequence[ext.Operand[ir.IndexType]]
@@ -393,8 +393,8 @@ class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
 
 
 class WriteOp(Kitsune.Operation, name="write", traits=[RingEffect]):
-    """Writes a tile in registers to output `index`, whose type is that of its `kitsune.result`, at `at` and along
-    `dims` as of a copy. Elements beyond the tensor are dropped."""
+    """Writes a tile in registers to output `index`, whose type is that of its `kitsune.result`, at `at`, which the
+    tensor has, and along `dims` as of a copy. Elements beyond the tensor are dropped."""
 
     tile: ext.Operand[Any]
     at: Sequence[ext.Operand[ir.IndexType]]

@@ -1,8 +1,8 @@
 """Copies between buffers of which one is strided: a kernel for all that stand side by side, as a concatenation's do.
 
 Each copy has a range of the kernel's blocks. A thread moves EACH words of a copy, which lie a block's threads apart, so
-that a warp's are neighbours and enough loads are in flight; a word is as many elements as both buffers keep together at
-a multiple of their bytes.
+that a warp's are neighbours and enough loads are in flight; a word is as many elements as both buffers keep together
+(gpu_words.py).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from kitsune_mlir.mlir import arith, gpu, ir, memref, scf, vector
 
 from .gpu_buffers import VIEWS, root_of
 from .gpu_kernel import THREADS, Kernel, Kernels, Size, as_value, ceildiv, delinearize, extent, only_if, product
+from .gpu_words import WORD, keeps_words
 
 EACH = 4  # words that a thread moves
-WORD = 16  # bytes that it moves at once, at most
 # What may stand between copies that become one kernel: nothing that reads or writes a buffer.
 _IDLE = (*VIEWS, "memref.alloc", "memref.dim", "arith.constant", "affine.apply")
 
@@ -125,26 +125,14 @@ def _running(counts: Sequence[Size]) -> list[Size]:
 
 
 def _word(*buffers: ir.Value) -> int:
-    """Elements that a thread may move at once: both buffers begin at a multiple of their bytes and keep rows so far
-    apart, and rows hold a multiple of them."""
+    """Elements that a thread may move at once."""
     kinds = [ir.MemRefType(buffer.type) for buffer in buffers]
     if not kinds[1].rank or kinds[1].is_dynamic_dim(kinds[1].rank - 1):
         return 1
-    allocated = all(
-        not isinstance(root_of(b).owner, ir.Block) and root_of(b).owner.name == "memref.alloc" for b in buffers
-    )
-    if not allocated:  # what a caller gives begins anywhere
-        return 1
     word = WORD // _bytes(buffers[0])
-    while word > 1 and not all(_keeps(kind, word) for kind in kinds):
+    while word > 1 and not all(keeps_words(kind, word) for kind in kinds):
         word //= 2
     return max(word, 1)
-
-
-def _keeps(kind: ir.MemRefType, word: int) -> bool:
-    strides, offset = kind.get_strides_and_offset()
-    known = [*strides[:-1], offset, kind.shape[-1]]
-    return strides[-1] == 1 and all(x >= 0 and x % word == 0 for x in known)
 
 
 def _bytes(buffer: ir.Value) -> int:

@@ -1,6 +1,7 @@
 """linalg.generic on memrefs -> a kernel.
 
-One thread computes one element of the result; consecutive threads the last dimension. Reductions keep
+One thread computes one element of the result, or a word of neighbours where an elementwise operator has such
+(gpu_words.py); consecutive threads the last dimension. Reductions keep
 their sums in registers. Where a reduction runs along the memory of its inputs, a warp computes one
 element: its lanes read consecutive addresses and join their partial results by shuffles. A long reduction to few
 elements is done in parts, whose results a second kernel joins.
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 
 from kitsune_mlir.mlir import arith, gpu, ir, memref, scf
 
+from . import gpu_words
 from .affine_index import evaluate
 from .gpu_buffers import Fills
 from .gpu_clone import clone_into
@@ -47,6 +49,12 @@ def lower_generic(op: ir.Operation, kernels: Kernels, fills: Fills) -> None:
     generic = Generic(op)
     initial = [fills.take(op, buffer) if generic.reads(i) else None for i, buffer in enumerate(generic.outputs)]
     fills.seen(op)
+    if not any(value is not None for value in initial) and (count := gpu_words.width(generic)) > 1:
+        kernel, items = gpu_words.word_kernel(generic, kernels, count)
+        with op.context, op.location, ir.InsertionPoint(op):
+            launch = kernel.launch(ceildiv(items, THREADS))
+        _launched(generic, launch, fills)
+        return
     if generic.reduction:
         _contract(generic.block)
     joined = combiners(generic.block, len(generic.inputs)) if generic.reduction else None
@@ -65,10 +73,15 @@ def lower_generic(op: ir.Operation, kernels: Kernels, fills: Fills) -> None:
         kernel = _thread_kernel(generic, kernels, initial, joined, block)
     with op.context, op.location, ir.InsertionPoint(op):
         launch = kernel.launch(ceildiv(_items(generic, block, lambda value: value), per_block))
+    _launched(generic, launch, fills)
+
+
+def _launched(generic: Generic, launch: ir.Operation, fills: Fills) -> None:
+    """The launch does what the operator did."""
     filled = generic.fill_value()
     if filled is not None:
         fills.add(generic.outputs[0], launch, filled)
-    op.erase()
+    generic.op.erase()
 
 
 def _contract(block: ir.Block) -> None:

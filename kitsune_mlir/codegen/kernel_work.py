@@ -47,6 +47,8 @@ _FREE = (
     "memref.cast",
     "memref.dim",
     "scf.yield",
+    "vector.extract",
+    "vector.from_elements",
 )
 Array = Any  # of integers or truths: (turns or 1) x (threads or 1)
 
@@ -156,6 +158,13 @@ class _Reader:
             case "memref.store":
                 self._access(op.operands[1], list(op.operands)[2:], turn, self.work.written)
                 thread.instructions += ADDRESSED
+            case "vector.load":
+                missed = self._access(op.operands[0], list(op.operands)[1:], turn, self.work.read)
+                thread.loads, thread.missed = thread.loads + 1, thread.missed + missed
+                thread.instructions += ADDRESSED
+            case "vector.store":
+                self._access(op.operands[1], list(op.operands)[2:], turn, self.work.written)
+                thread.instructions += ADDRESSED
             case "memref.atomic_rmw" | "memref.generic_atomic_rmw":
                 buffer = next(i for i, v in enumerate(op.operands) if isinstance(v.type, ir.MemRefType))
                 for moved in (self.work.read, self.work.written):
@@ -232,7 +241,7 @@ class _Reader:
         lines = sum(len(np.unique(a[m] // LINE)) for a, m in zip(_warps(at), _warps(mask)))
         sectors = len(np.unique(at[mask] // SECTOR))
         once = turn.trips if turns == 1 else turns  # what is the same in every turn misses in the first
-        missed = sectors / once if result is not None else sectors / turns
+        missed = sectors / once if moved is self.work.read else sectors / turns
         self.work.lines += turn.times * lines / turns
         if isinstance(view, View):
             moved[view.buffer] = moved.get(view.buffer, 0.0) + turn.times * missed * SECTOR

@@ -45,7 +45,7 @@ class Prepared:
         self._counters: list[tuple[int, int]] = []  # offsets and bytes of counters in the workspaces
         self._device = device
         self._bases = [0] * len(plan.buffers)
-        self._inputs: list[tuple[int, int]] = []  # buffer, which of a run's inputs
+        self._inputs: list[tuple[int, int, int]] = []  # buffer, which of a run's inputs, bytes
         self._outputs: list[tuple[int, int]] = []  # buffer, which result
         self._arena: list[tuple[int, int]] = []  # buffer, offset
         given = [i for i, constant in enumerate(constants) if constant is None]
@@ -58,7 +58,7 @@ class Prepared:
             elif buffer.kind == "global":
                 self._bases[number] = bases[index]
             elif (pointer := constants[index]) is None:
-                self._inputs.append((number, given.index(index)))
+                self._inputs.append((number, given.index(index), buffer.nbytes))
             else:
                 self._bases[number] = pointer
         slots: list[int] = []
@@ -114,8 +114,13 @@ class Prepared:
         """Puts a run on the stream. All are pointers; without `workspaces`, which no other run uses meanwhile and whose
         counters are zero, pipelines take the stream's."""
         bases = self._bases.copy()
-        for buffer, i in self._inputs:
+        copies = []  # live until all is on the stream
+        for buffer, i, nbytes in self._inputs:
             bases[buffer] = inputs[i]
+            if inputs[i] % WORD:
+                copies.append(self._device.allocate(max(1, nbytes), stream))
+                self._device.copy(copies[-1].pointer, inputs[i], nbytes, stream)
+                bases[buffer] = copies[-1].pointer
         for buffer, i in self._outputs:
             bases[buffer] = results[i]
         for buffer, offset in self._arena:
@@ -126,6 +131,7 @@ class Prepared:
             call.put(stream, bases, workspaces)
 
 
+WORD = 16  # bytes, of which the address of every tensor is a multiple: kernels access words of that size
 Place = tuple[int, int]  # buffer, offset in bytes
 
 

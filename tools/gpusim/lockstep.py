@@ -161,6 +161,13 @@ class Lockstep:
         buffer.data[where[mask]] = value[mask]
         return []
 
+    def _vector_extract(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+        (position,) = ir.DenseI64ArrayAttr(op.attributes["static_position"])
+        return [self._see(op.operands[0])[:, position]]
+
+    def _vector_from_elements(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+        return [np.stack([np.broadcast_to(x, mask.shape) for x in self._all(op.operands)], 1)]
+
     @staticmethod
     def _elements(
         op: ir.Operation, buffer: MemRef, indices: Sequence[Any], mask: np.ndarray, kind: ir.Type

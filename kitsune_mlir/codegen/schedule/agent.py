@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import gcd, prod
 
 from kitsune_mlir.codegen.hopper import mbarrier, tma, waits, warps, wgmma
 from kitsune_mlir.codegen.hopper.fragments import BLOCK, HALVES, Lanes, blocks_of
 from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
 from kitsune_mlir.codegen.hopper.stores import Boxes
 from kitsune_mlir.codegen.pipeline import device
-from kitsune_mlir.codegen.pipeline.device import Int
+from kitsune_mlir.codegen.pipeline.device import Int, Offset
 from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.errors import UnsupportedError
@@ -18,6 +19,7 @@ from kitsune_mlir.mlir import arith, ir, location, walk
 
 from .boxes import GlobalBox
 
+_TOGETHER = 8  # pairs of columns that a thread computes before it stores them
 _ASYNCHRONOUS = ("acquire", "copy", "commit")
 _ARITHMETIC = {
     "arith.addi": device.add,
@@ -296,38 +298,66 @@ class AgentCode:
         read = op.opview
         at = [self.number(offset) for offset in list(op.operands)[1:]]
         pointer = self.around.pointers[hash(op.operands[0])]
-        self.values[hash(op.results[0])] = GlobalBox(pointer, op.operands[0].type, self.around.rows, at, read.axes)
+        whole = _whole(op.operands[0].type, list(op.operands)[1:], read.axes, op.results[0].type)
+        box = GlobalBox(pointer, op.operands[0].type, self.around.rows, at, read.axes, whole)
+        self.values[hash(op.results[0])] = box
 
     def _write(self, op: ir.Operation) -> None:
         write, tile = op.opview, op.operands[0]
         at = [self.number(offset) for offset in list(op.operands)[1:]]
         pointer, type_ = self.around.outputs[write.position]
-        box = GlobalBox(pointer, type_, self.around.rows, at, write.axes)
+        whole = _whole(type_, list(op.operands)[1:], write.axes, tile.type)
+        box = GlobalBox(pointer, type_, self.around.rows, at, write.axes, whole)
         own = Boxes.of(warps.thread(), self._leader())
         rows = (own.own_row, device.value(device.add(own.own_row, BLOCK)))
         lanes = Lanes(rows, rows, own.pair)
         sums = {key: x for key, x in self.values.items() if isinstance(x, _Acc)}
         memories = {key: x for key, x in self.values.items() if isinstance(x, GlobalBox)}
-        columns = ir.RankedTensorType(tile.type).shape[1]
+        for memory in memories.values():
+            memory.pair = lanes.pair
+        blocks = range(blocks_of(ir.RankedTensorType(tile.type).shape[1]))
         for half in HALVES:
-            with device.when(box.is_inside(0, rows[half])):
+            with box.where_inside(0, rows[half]):
                 evaluator = Evaluator(memories)
                 for key, acc in sums.items():
                     _know(evaluator, key, acc, lanes, half)
-                for block in range(blocks_of(columns)):
-                    self._write_pair(box, evaluator, tile, rows[half], lanes.column(block, 0))
+                for first in blocks[::_TOGETHER]:
+                    columns = [lanes.column(block, 0) for block in blocks[first : first + _TOGETHER]]
+                    self._write_pairs(box, evaluator.fork(), tile, rows[half], columns)
 
-    def _write_pair(self, box: GlobalBox, evaluator: Evaluator, tile: ir.Value, row: ir.Value, column: Int) -> None:
-        """Two neighbouring columns."""
-        pair = [column, device.add(column, 1)]
-        if box.takes_pairs:
-            with device.when(box.is_inside(1, column)):
-                inner = evaluator.fork()
-                box.store_pair([row, column], [inner(tile, [row, c]) for c in pair])
-            return
-        for c in pair:
-            with device.when(box.is_inside(1, c)):
-                box.store([row, c], evaluator.fork()(tile, [row, c]))
+    def _write_pairs(
+        self, box: GlobalBox, evaluator: Evaluator, tile: ir.Value, row: ir.Value, columns: Sequence[Offset]
+    ) -> None:
+        """Pairs of neighbouring columns: all are computed, then all stored, for no load can pass a store before it."""
+        pairs = [[column, column.moved(1)] for column in columns]
+        values = [[evaluator(tile, [row, c]) for c in pair] for pair in pairs]
+        for pair, xs in zip(pairs, values, strict=True):
+            if box.takes_pairs:
+                with box.where_inside(1, pair[0]):
+                    box.store_pair([row, pair[0]], xs)
+                continue
+            for c, x in zip(pair, xs, strict=True):
+                with box.where_inside(1, c):
+                    box.store([row, c], x)
+
+
+def _whole(kind: ir.Type, at: Sequence[ir.Value], axes: Sequence[int], tile: ir.Type) -> list[int]:
+    """The dimensions of a box along which a tensor of that type has all of it, wherever it is."""
+    sizes, box = ir.RankedTensorType(kind), ir.RankedTensorType(tile).shape
+    known = [(dim, sizes.shape[axis], at[axis]) for dim, axis in enumerate(axes) if not sizes.is_dynamic_dim(axis)]
+    return [dim for dim, size, start in known if size % box[dim] == 0 and _divisor(start) % box[dim] == 0]
+
+
+def _divisor(index: ir.Value) -> int:
+    """A number that divides an index; 0 divides 0 alone."""
+    op = None if isinstance(index.owner, ir.Block) else index.owner.operation
+    if op is not None and op.name == "arith.constant":
+        return ir.IntegerAttr(op.attributes["value"]).value
+    if op is not None and op.name == "arith.muli":
+        return prod(map(_divisor, op.operands))
+    if op is not None and op.name == "arith.addi":
+        return gcd(*map(_divisor, op.operands))
+    return 1
 
 
 def _know(evaluator: Evaluator, key: int, acc: _Acc, lanes: Lanes, half: int) -> None:

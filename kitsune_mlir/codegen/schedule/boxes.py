@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Collection, Iterator, Sequence
 
 from kitsune_mlir.codegen.hopper.fragments import is_packed, pack
 from kitsune_mlir.codegen.pipeline import device
@@ -13,9 +14,21 @@ from kitsune_mlir.mlir import arith, ir, vector
 
 class GlobalBox:
     """The box at `at` of a dense tensor, `axes` the dimensions of the box; `rows` is its first size where that is open.
-    Reads beyond the tensor give its last element."""
+    The tensor has all of the box along its dimensions in `whole`. Reads beyond the tensor give its last element. An
+    even column is `pair` and an even number: who reads it gets the next one with it."""
 
-    def __init__(self, pointer: ir.Value, type_: ir.Type, rows: ir.Value, at: Sequence[Int], axes: Sequence[int]):
+    pair: ir.Value | None = None
+
+    def __init__(
+        self,
+        pointer: ir.Value,
+        type_: ir.Type,
+        rows: ir.Value,
+        at: Sequence[Int],
+        axes: Sequence[int],
+        whole: Collection[int] = (),
+    ):
+        self._whole = whole
         kind = ir.RankedTensorType(type_)
         self.element, self._at, self._axes = kind.element_type, list(at), list(axes)
         self._sizes: list[Int] = [rows if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
@@ -24,6 +37,8 @@ class GlobalBox:
             self._strides[d] = self._strides[d + 1] * kind.shape[d + 1]
         self._pointer = pointer
         self._bases: dict[tuple[ir.Block, Int | None], ir.Value] = {}
+        self._moved_on: dict[tuple[ir.Block, int, ir.Value], ir.Value] = {}  # where a thread's columns begin
+        self._pairs: dict[tuple[ir.Block, Int, int], ir.Value] = {}
 
     @property
     def takes_pairs(self) -> bool:
@@ -38,10 +53,31 @@ class GlobalBox:
         axis = self._axes[dim]
         return device.less(device.add(self._at[axis], index), self._sizes[axis])
 
+    @contextlib.contextmanager
+    def where_inside(self, dim: int, index: Int) -> Iterator[None]:
+        """What is built inside happens where the tensor has that index."""
+        with contextlib.nullcontext() if dim in self._whole else device.when(self.is_inside(dim, index)):
+            yield
+
     def load(self, index: Sequence[Int]) -> ir.Value:
         """The element at an index in the box, of the compute type."""
+        last = index[-1] if index else None
+        if isinstance(last, Offset) and last.base == self.pair and self.takes_pairs:
+            return widened(self._load_of_pair(index[:-1], last), self.element)
         place = self._place([self._clamped(dim, i) for dim, i in enumerate(index)])
         return widened(device.load(place, storage_type(self.element)), self.element)
+
+    def _load_of_pair(self, outer: Sequence[Int], column: Offset) -> ir.Value:
+        """An element of a column that is loaded together with its neighbour."""
+        dim, odd = len(outer), column.constant % 2
+        rows = [self._clamped(d, i) for d, i in enumerate(outer)]
+        key = ir.InsertionPoint.current.block, *rows, column.constant - odd
+        if key not in self._pairs:
+            first = self._clamped(dim, column.moved(-odd), together=2)
+            kind = ir.VectorType.get([2], storage_type(self.element))
+            align = 2 * storage_type(self.element).width // 8
+            self._pairs[key] = device.load(self._place([*rows, first]), kind, align=align)
+        return vector.extract(self._pairs[key], [], [odd])
 
     def load_vector(self, index: Sequence[Int], count: int, inside: ir.Value | None) -> list[ir.Value]:
         """So many neighbours along the last dimension, the first at an address that is a multiple of their size or of
@@ -105,11 +141,19 @@ class GlobalBox:
             device.store(both, place, align=8)
 
     def _along(self, dim: int, index: Int) -> Int:
-        return device.add(self._at[self._axes[dim]], index)
+        at = self._at[self._axes[dim]]
+        if not isinstance(index, Offset) or isinstance(at, int):
+            return device.add(at, index)
+        key = ir.InsertionPoint.current.block, dim, index.base
+        if key not in self._moved_on:
+            self._moved_on[key] = arith.addi(device.value(at), index.base)
+        return Offset(self._moved_on[key], index.constant)
 
-    def _clamped(self, dim: int, index: Int) -> Int:
-        axis = self._axes[dim]
-        return device.least(self._along(dim, index), device.sub(self._sizes[axis], 1))
+    def _clamped(self, dim: int, index: Int, together: int = 1) -> Int:
+        """Along the tensor, where it has so many neighbours from there on."""
+        if dim in self._whole:
+            return self._along(dim, index)
+        return device.least(self._along(dim, index), device.sub(self._sizes[self._axes[dim]], together))
 
     def _place(self, places: Sequence[Int]) -> ir.Value:
         """The address of an element whose indices along the box's dimensions are given."""

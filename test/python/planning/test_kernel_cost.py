@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kitsune_mlir.planning import target
-from kitsune_mlir.planning.cost import CYCLES_A_US, at_tiles
+from kitsune_mlir.planning.cost import CYCLES_A_US, at_tiles, start_us
 from kitsune_mlir.planning.kernel_cost import (
     BlockWork,
     KernelWork,
@@ -67,7 +67,8 @@ def test_turns_overlap_what_straight_code_waits_for(instructions, loads, share):
 
 
 def test_times_follow_the_rows():
-    assert at_tiles(102.5, 264, 264, 132, GPU) == 102.5
-    assert at_tiles(102.5, 264, 1, 132, GPU) == pytest.approx(GPU.launch_us + 50)
-    assert at_tiles(102.5, 264, 2640, 132, GPU) == pytest.approx(GPU.launch_us + 1000)
-    assert at_tiles(1.0, 264, 1, 132, GPU) == GPU.launch_us
+    start = start_us(GPU)
+    assert at_tiles(start + 100, 264, 264, 132, GPU) == start + 100
+    assert at_tiles(start + 100, 264, 1, 132, GPU) == pytest.approx(start + 50)
+    assert at_tiles(start + 100, 264, 2640, 132, GPU) == pytest.approx(start + 1000)
+    assert at_tiles(start / 2, 264, 1, 132, GPU) == start

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.planning import target
-from kitsune_mlir.planning.cost import StageCost, pipeline_price, tile_price
+from kitsune_mlir.planning.cost import StageCost, pipeline_price, start_us, tile_price
 from kitsune_mlir.planning.flow import Flow, Queue, Stage
 from kitsune_mlir.planning.place import Chained, QueueCost, allocate, balanced_cuts, choose_tile_rows, place
 from kitsune_mlir.planning.verify import verify
@@ -254,7 +254,7 @@ def test_time_of_a_tile_is_its_slowest_unit():
 
 def test_time_of_a_pipeline():
     stage = StageCost("s", "simt", simt_ops=GPU.simt_tflops * 1e6 / GPU.sms)
-    assert pipeline_price([[stage], [stage]], [2, 3], 7, 1, GPU, False).us == pytest.approx(GPU.launch_us + 1 + 4)
+    assert pipeline_price([[stage], [stage]], [2, 3], 7, 1, GPU, False).us == pytest.approx(start_us(GPU) + 1 + 4)
     loads = StageCost("s", "simt", dram_bytes=GPU.dram_gbps * 1e3)
     dram = pipeline_price([[loads]], [1000000], 7, 1, GPU.override(l2_gbps=1e30), False)
-    assert dram.us == pytest.approx(GPU.launch_us + 7) and dram.limit == "DRAM"
+    assert dram.us == pytest.approx(start_us(GPU) + 7) and dram.limit == "DRAM"

@@ -1,0 +1,134 @@
+"""Elementwise operators whose threads compute neighbours: they load and store words of up to 16 bytes.
+
+One thread computes as many neighbours along the last dimension of the results as make a word of the widest element. An
+operand that lies along it is loaded as words, one that does not know it once for all, any other element by element.
+Buffers begin at multiples of 16 bytes: allocations do, and the runtime copies arguments that do not.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from kitsune_mlir.mlir import arith, ir, memref, vector
+
+from .affine_index import evaluate
+from .gpu_clone import clone_into
+from .gpu_generic import Generic
+from .gpu_kernel import THREADS, Kernel, Kernels, Size, delinearize, linear_id, only_if, product
+
+WORD = 16  # bytes
+ENOUGH = 132 * THREADS  # threads below which elements are better shared by more of them
+
+
+def width(generic: Generic) -> int:
+    """How many neighbours a thread computes; 1 where words are not possible, or results few."""
+    if generic.reduction or not generic.parallel:
+        return 1
+    with generic.op.context, generic.op.location, ir.InsertionPoint(generic.op):
+        sizes = [generic.size(d, lambda value: value) for d in generic.parallel]
+    last = generic.parallel[-1]
+    along = [(v, m) for v, m in zip(generic.op.operands, generic.maps, strict=True) if _lies_along(v, m, last)]
+    if not isinstance(sizes[-1], int) or not all((v, m) in along for v, m in zip(generic.outputs, generic.out_maps)):
+        return 1
+    found = WORD // max(_bytes(value) for value, _ in along)
+    while found > 1 and not (sizes[-1] % found == 0 and all(keeps_words(value.type, found) for value, _ in along)):
+        found //= 2
+    results = prod(size for size in sizes if isinstance(size, int))
+    while found > 1 and all(isinstance(size, int) for size in sizes) and results // found < ENOUGH:
+        found //= 2
+    return max(found, 1)
+
+
+def keeps_words(kind: ir.MemRefType, count: int) -> bool:
+    """Whether words of so many neighbours of a buffer that begins at a multiple of them do not cross their bounds."""
+    strides, offset = kind.get_strides_and_offset()
+    known = [*strides[:-1], offset, kind.shape[-1]]
+    return strides[-1] == 1 and all(x >= 0 and x % count == 0 for x in known)
+
+
+def word_kernel(generic: Generic, kernels: Kernels, count: int) -> tuple[Kernel, Size]:
+    """The kernel of an elementwise operator, `count` neighbours a thread, and how many threads it wants."""
+    kernel, last = Kernel(kernels, generic.op, generic.label()), generic.parallel[-1]
+
+    def groups(see: object) -> list[Size]:
+        sizes = [generic.size(d, see) for d in generic.parallel]
+        return [*sizes[:-1], sizes[-1] // count]
+
+    with kernel.body():
+        index = linear_id(THREADS)
+        with only_if(index, product(groups(kernel.inside))):
+            dims = dict(zip(generic.parallel, delinearize(index, groups(kernel.inside)), strict=True))
+            dims[last] = arith.muli(dims[last], arith.ConstantOp.create_index(count).result)
+            _compute(generic, kernel, dims, count)
+    with generic.op.context, generic.op.location, ir.InsertionPoint(generic.op):
+        return kernel, product(groups(lambda value: value))
+
+
+def _compute(generic: Generic, kernel: Kernel, dims: dict[int, ir.Value], count: int) -> None:
+    """The neighbours from the indices `dims` on."""
+    last = generic.parallel[-1]
+    order = [dims[d] for d in range(len(generic.parallel))]
+    places = []
+    for e in range(count):
+        column = arith.addi(dims[last], arith.ConstantOp.create_index(e).result) if e else dims[last]
+        places.append([column if d == last else index for d, index in enumerate(order)])
+    given = [
+        _elements(value, map_, last, kernel, places) if list(argument.uses) else [None] * count
+        for argument, value, map_ in zip(generic.block.arguments, generic.op.operands, generic.maps, strict=True)
+    ]
+    found = [
+        clone_into(
+            generic.block,
+            kernel,
+            {hash(a): xs[e] for a, xs in zip(generic.block.arguments, given, strict=True) if xs[e] is not None},
+            places[e],
+        )
+        for e in range(count)
+    ]
+    for number, (buffer, map_) in enumerate(zip(generic.outputs, generic.out_maps, strict=True)):
+        kind = ir.VectorType.get([count], ir.MemRefType(buffer.type).element_type)
+        word = vector.from_elements(kind, [values[number] for values in found])
+        vector.store(word, kernel.inside(buffer), evaluate(map_, places[0]), alignment=count * _bytes(buffer))
+
+
+def _elements(
+    value: ir.Value, map_: ir.AffineMap, last: int, kernel: Kernel, places: list[list[ir.Value]]
+) -> list[ir.Value]:
+    """An operand's elements at the places of the neighbours."""
+    brought = kernel.inside(value)
+    if not isinstance(value.type, ir.MemRefType):
+        return [brought] * len(places)
+    if _lies_along(value, map_, last) and keeps_words(value.type, len(places)):
+        kind = ir.VectorType.get([len(places)], value.type.element_type)
+        word = vector.load(kind, brought, evaluate(map_, places[0]), alignment=len(places) * _bytes(value))
+        return [vector.extract(word, [], [e]) for e in range(len(places))]
+    if not _knows(map_, last):
+        return [memref.load(brought, evaluate(map_, places[0]))] * len(places)
+    return [memref.load(brought, evaluate(map_, place)) for place in places]
+
+
+def _lies_along(value: ir.Value, map_: ir.AffineMap, last: int) -> bool:
+    """Whether neighbours along a loop are neighbours in memory, of elements that make words."""
+    if not isinstance(value.type, ir.MemRefType) or not value.type.rank or not _bytes(value):
+        return False
+    *outer, inner = map_.results
+    own = isinstance(inner, ir.AffineDimExpr) and inner.position == last
+    return own and not any(_mentions(expression, last) for expression in outer)
+
+
+def _knows(map_: ir.AffineMap, dim: int) -> bool:
+    return any(_mentions(expression, dim) for expression in map_.results)
+
+
+def _mentions(expression: ir.AffineExpr, dim: int) -> bool:
+    if isinstance(expression, ir.AffineDimExpr):
+        return expression.position == dim
+    if isinstance(expression, ir.AffineConstantExpr):
+        return False
+    return _mentions(expression.lhs, dim) or _mentions(expression.rhs, dim)
+
+
+def _bytes(buffer: ir.Value) -> int:
+    """Bytes of an element; 0 for truths, whose bits are no bytes."""
+    width = getattr(ir.MemRefType(buffer.type).element_type, "width", 64)
+    return width // 8
