@@ -9,17 +9,19 @@
     }) : () -> !kitsune.outputs
     %d = "kitsune.result"(%p) {index = 0 : i64}
 
-Of either operand any dimension may be the last: `box` says which one lies along a slot's boxes. Where there are too
-few tiles for all SMs the sum over k is cut into parts, which a linalg.generic adds up. Numbers of f32 are cut into
-pieces of bf16, three where products are to be as exact as f32's (each has 8 of its 24 bits), else two; six or three
-products of pieces make one. Products that have no such form (other types, sizes open until the call that are no
-tensor's first) are left as they are, with a remark.
+Where a row group (a norm, a softmax) follows, and tiles of all columns are predicted to be faster than a kernel of its
+own, it is computed on the product's tiles (`product_rows.py`). Of either operand any dimension may be the last: `box`
+says which one lies along a slot's boxes. Where there are too few tiles for all SMs the sum over k is cut into parts,
+which a linalg.generic adds up. Numbers of f32 are cut into pieces of bf16, three where products are to be as exact as
+f32's (each has 8 of its 24 bits), else two; six or three products of pieces make one. Products that have no such form
+(other types, sizes open until the call that are no tensor's first) are left as they are, with a remark.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from math import prod
 from typing import ClassVar
 
@@ -35,6 +37,9 @@ from kitsune_mlir.planning.target import Target
 from kitsune_mlir.precision import tf32_pieces
 
 from .base import ModulePass
+from .product_rows import MOST_IN_PIECES, Followings, Rows, is_faster
+from .row_bodies import RowBody, erase, gather
+from .row_bodies import replace as replace_group
 from .schedule_build import constant_index, empty_generic, i64
 
 PAIRS = {  # of pieces of the operands that are multiplied, small terms first, by the number of pieces
@@ -59,13 +64,13 @@ class ScheduleProducts(ModulePass):
         target = targets.load(self.target)
         if target.products != "wgmma":
             return
-        number = 0
+        number, rows = 0, cache(Followings)
         for op in [op for op in walk(module, *NAMES) if _stands_alone(op) and match_product(op)]:
             found = match_product(op)
             assert found is not None
             try:
                 with op.location:
-                    number += _Scheduler(op, found, target, f"product{number}").schedule()
+                    number += _Scheduler(op, found, target, f"product{number}", rows(op.block)).schedule()
             except UnsupportedError as error:
                 remark(op, f"is no product on tensor cores: {error}")
 
@@ -82,6 +87,7 @@ class _Scheduler:
     found: Contraction
     target: Target
     name: str
+    rows: Followings
     sizes: dict[str, int | None] = field(default_factory=dict)  # by role; None is open until the call
 
     def schedule(self) -> bool:
@@ -98,13 +104,39 @@ class _Scheduler:
             raise UnsupportedError(f"no tiles of it fit the {self.target.shared_bytes} bytes of shared memory")
         if self.sizes["k"] is None:
             tiles = replace(tiles, split=1)  # parts of a sum whose length is open would be too
+        if self._with_rows(sizes, across, tiles):
+            return True
         follows = [] if tiles.split > 1 else self._follows()
+        self.rows.forget(follows)
         last = follows[-1] if follows else self.op
         with ir.InsertionPoint(last):
             result = _Builder(self, tiles, follows).build(last.results[0].type)
         last.results[0].replace_all_uses_with(result)
         for op in [*reversed(follows), self.op]:
             op.erase()
+        return True
+
+    def _with_rows(self, sizes: tuple[int, int, int, int], across: bool, alone: ProductTiles) -> bool:
+        """Puts a kernel in the place of the product and of the row group behind it, where that is one and faster."""
+        b, m, n, _ = (self.sizes.get(role, 1) for role in "bmnk")
+        if n is None or (self.pieces > 1 and n > MOST_IN_PIECES):
+            return False
+        shape = Rows(m, (b or 1) * (m or 1), b is None or m is None, "b" in self.sizes)
+        plan = self.rows.of(self.op, shape, n)
+        if plan is None:
+            return False
+        tiles = choose(*sizes, across, len(PAIRS[self.pieces]), self.target, plan.counts().work)
+        if tiles is None or not is_faster(tiles, alone, plan, self.target):
+            return False
+        self.rows.take(self.op, plan)
+        gather(plan.group)
+        body = RowBody(plan, COPY_ROWS, {self.op.results[0]: self.op.results[0]})
+        last = plan.group.ordered[-1].op
+        with last.location, ir.InsertionPoint(last):
+            body.bring()
+            found = _Builder(self, tiles, [], body).build_rows()
+            replace_group(plan.group, found)
+        erase(self.op)
         return True
 
     @property
@@ -155,8 +187,10 @@ class _Scheduler:
 class _Builder:
     """Builds the kernel of a product at the insertion point."""
 
-    def __init__(self, of: _Scheduler, tiles: ProductTiles, follows: Sequence[ir.Operation]):
-        self.of, self.tiles, self.follows = of, tiles, follows
+    def __init__(
+        self, of: _Scheduler, tiles: ProductTiles, follows: Sequence[ir.Operation], rows: RowBody | None = None
+    ):
+        self.of, self.tiles, self.follows, self.rows = of, tiles, follows, rows
         found = of.found
         self.operands = {"left": found.left_roles, "right": found.right_roles}
         values = {"left": found.left, "right": found.right}
@@ -174,15 +208,24 @@ class _Builder:
                 return tensor.dim(value, constant_index(roles.index(role)))
         raise AssertionError(role)
 
+    def build_rows(self) -> list[ir.Value]:
+        """What takes the place of the row group's outputs."""
+        assert self.rows is not None
+        return self.rows.results(self._kernel())
+
     def build(self, type_: ir.Type) -> ir.Value:
         """What takes the place of the last operator's result."""
+        whole = ir.RankedTensorType(self.of.op.results[0].type)
+        if self.tiles.split > 1:
+            type_ = ir.RankedTensorType.get([self.tiles.split, *whole.shape], ir.F32Type.get())
+        result = kitsune.ResultOp(self._kernel().results[0], i64(0), type_).results[0]
+        return self._summed(result, whole) if self.tiles.split > 1 else result
+
+    def _kernel(self) -> schedule.KernelOp:
         tiles, f32 = self.tiles, ir.F32Type.get()
         kernel = schedule.KernelOp(ir.StringAttr.get(self.of.name), kitsune.Outputs.get())
         kernel.attributes["predicted_us"] = ir.FloatAttr.get(f32, tiles.microseconds)
         kernel.attributes["target"] = ir.StringAttr.get(self.of.target.name)
-        whole = ir.RankedTensorType(self.of.op.results[0].type)
-        if tiles.split > 1:
-            type_ = ir.RankedTensorType.get([tiles.split, *whole.shape], f32)
         with ir.InsertionPoint(kernel.regions[0].blocks.append()):
             sizes = self._tile_sizes()
             roles = [role for role in "sbmn" if role in sizes]
@@ -202,8 +245,7 @@ class _Builder:
                         else:
                             self._multiply(rings, at, agent.regions[0].blocks[0].arguments[0])
                         scf.yield_([])
-        result = kitsune.ResultOp(kernel.results[0], i64(0), type_).results[0]
-        return self._summed(result, whole) if tiles.split > 1 else result
+        return kernel
 
     def _tile_sizes(self) -> dict[str, int]:
         sizes = {"m": self.tiles.rows, "n": self.tiles.columns}
@@ -276,6 +318,10 @@ class _Builder:
         value = schedule.SettleOp(loop.results[0], tile).results[0]
         own = at | {"m": arith.addi(at["m"], arith.muli(copy, constant_index(COPY_ROWS)))}
         before = self.of.op.results[0]
+        if self.rows is not None:
+            self.rows.given = {before: value}
+            self.rows.emit([own[role] for role in "bm" if role in own], constant_index(0))
+            return
         for op in self.follows:
             value = _tiled(op, before, value, own)
             before = op.results[0]
