@@ -150,6 +150,14 @@ def test_two_groups_do_not_wait_for_each_other(small_gpu):  # noqa: F811
     assert (device.pipeline_launches, device.launches) == (3, 0)
 
 
+@pytest.mark.parametrize("chip", ["sm_80", "sm_89", "sm_100a", "sm_120"])
+def test_other_gpus(chip):
+    """Nothing of it is Hopper's."""
+    for dtype in (torch.bfloat16, torch.float32):
+        device = run(norm, drawn((7, 5000), (5000,), (5000,), dtype=dtype), chip)
+        assert (device.pipeline_launches, device.launches) == (1, 0)
+
+
 def test_infinities_and_no_numbers(small_gpu):  # noqa: F811
     """Come out where torch has them."""
     inf, nan = float("inf"), float("nan")
@@ -240,3 +248,19 @@ def test_rows_behind_a_product_that_others_read_too(small_gpu):  # noqa: F811
     args = drawn((300, 64), (64, 64), (64,), (64,), dtype=torch.bfloat16)
     device = run(elsewhere, args, small_gpu)
     assert device.pipeline_launches == 3
+
+
+@pytest.mark.parametrize("name", FOLLOWING)
+def test_the_interpreter_agrees_behind_a_product(name):
+    args = drawn((70, 64), (64, 64), (64,), (64,), dtype=torch.bfloat16)
+    program = import_model(Function(FOLLOWING[name]), args)
+    module = program.module
+    steps = ["prepare-linalg", "schedule-products", "verify-dataflow"]
+    pipeline.run(module, [pipeline.make(step, "", "sm_90a") for step in steps])
+    (kernel,) = dialect.kernels(module)
+    assert not [op for op in walk(module, "linalg.generic") if op.parent.name == "func.func"]
+    found = interpret(kernel, [x.float().numpy() for x in args], ctas=3, seed=1)
+    wanted = FOLLOWING[name](*(x.double() for x in args))
+    for b in wanted if isinstance(wanted, tuple) else (wanted,):
+        (a,) = (a for a in found if a.size == b.numel())
+        torch.testing.assert_close(torch.from_numpy(a).reshape(b.shape).double(), b, rtol=2e-2, atol=2e-2)

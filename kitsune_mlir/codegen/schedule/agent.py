@@ -322,6 +322,9 @@ class AgentCode:
         quarter of a row in four sums, then the quarters."""
         s = Structured(op)
         if "reduction" not in s.iterators:
+            if len(s.iterators) == 1:  # of a row alone: once, before the branches in which its elements are written
+                for half in self.halves:
+                    half.evaluator(op.results[0], [half.row])
             return
         combine = row_combiner(s)
         width = next(shape_of(value)[-1] for value, map_ in zip(op.operands, s.maps) if len(map_.results) == 2)
@@ -353,6 +356,9 @@ class AgentCode:
     def _write_pair(self, box: GlobalBox, evaluator: Evaluator, tile: ir.Value, row: ir.Value, column: Int) -> None:
         """Two neighbouring columns."""
         pair = [column, device.add(column, 1)]
+        if box.surely_has(1, pair[1]) and box.takes_pairs:
+            box.store_pair([row, column], [evaluator(tile, [row, c]) for c in pair])
+            return
         if box.takes_pairs:
             with device.when(box.is_inside(1, column)):
                 inner = evaluator.fork()

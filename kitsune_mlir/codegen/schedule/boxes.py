@@ -33,6 +33,11 @@ class GlobalBox:
         even = isinstance(self._sizes[last], int) and self._sizes[last] % 2 == 0
         return even and self._strides[last] == 1 and (is_packed(self.element) or self.element.width == 32)
 
+    def surely_has(self, dim: int, index: Int) -> bool:
+        """Whether it is known now that the tensor has the box's index along its dimension `dim`."""
+        size = self._sizes[self._axes[dim]]
+        return isinstance(size, int) and device.is_less(self._along(dim, index), size) is True
+
     def is_inside(self, dim: int, index: Int) -> ir.Value:
         """Whether the tensor has the box's index along its dimension `dim`."""
         axis = self._axes[dim]
@@ -108,8 +113,9 @@ class GlobalBox:
         return device.add(self._at[self._axes[dim]], index)
 
     def _clamped(self, dim: int, index: Int) -> Int:
-        axis = self._axes[dim]
-        return device.least(self._along(dim, index), device.sub(self._sizes[axis], 1))
+        if self.surely_has(dim, index):
+            return self._along(dim, index)
+        return device.least(self._along(dim, index), device.sub(self._sizes[self._axes[dim]], 1))
 
     def _place(self, places: Sequence[Int]) -> ir.Value:
         """The address of an element whose indices along the box's dimensions are given."""
