@@ -8,8 +8,9 @@ edge from one operator to another leads through them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from math import prod
 
 from kitsune_mlir import rows
@@ -118,44 +119,61 @@ def scalar_of(value: ir.Value) -> ir.Value | None:
     return None if rows.is_tensor(value) or not _is_constant(value) else value
 
 
-def find(block: ir.Block) -> list[Group]:
-    """Groups with a reduction, each as large as may be, no operator in two. In a group's place one operation may stand:
-    no value leaves it and comes back."""
-    order = _Order(block)
+def find(order: Order) -> list[Group]:
+    """Groups with a reduction, each as large as may be, no operator in two. In the places of all of them operations may
+    stand: no value leaves one and comes back, also by way of others."""
     taken: set[ir.Operation] = set()
+    growths: dict[Space, _Growth] = {}
     found = []
     for op in order.ops:
-        if op not in taken and (space := _space(op)) is not None and (seed := fit(op, space)) is not None:
-            group = _grown(seed, space, order, taken)
+        if op in taken or (space := _space(op)) is None:
+            continue
+        growth = growths.setdefault(space, _Growth(order, space))
+        if (seed := growth.fit(op)) is not None:
+            group = growth.grown(seed, taken)
             taken |= {member.op for member in group.ordered}
+            order.join([member.op for member in group.ordered])
             found.append(group)
     return found
 
 
-def _grown(seed: Member, space: Space, order: _Order, taken: set[ir.Operation]) -> Group:
-    members = {seed.op: seed}
-    refused: set[ir.Operation] = set()
-    while True:
-        before = len(members)
-        for op in order.sorted(_neighbours(members)):
-            if op in members or op in taken or op in refused or op not in order.number:
-                continue
-            member = fit(op, space)
-            if member is None:
-                refused.add(op)
-            elif _joins(member, members) and order.is_convex([*members, op]):
-                members[op] = member
-        if len(members) == before:
-            return Group(space, {op.results[0]: members[op] for op in order.sorted(members)})
+class _Growth:
+    """How groups over a space grow in a block. What is known of an operator is kept."""
 
+    def __init__(self, order: Order, space: Space):
+        self._order, self._space = order, space
+        self.fit = cache(partial(fit, space=space))
+        self._is_reduced = cache(self._leads_to_reduction)
 
-def _neighbours(members: dict[ir.Operation, Member]) -> set[ir.Operation]:
-    found = {op for member in members.values() for op in users(member.op.results[0])}
-    for member in members.values():
-        for value, role in zip(member.op.operands, member.roles):
-            if member.is_whole(role) and (op := rows.producer(root(value))) is not None:
-                found.add(op)
-    return found
+    def grown(self, seed: Member, taken: set[ir.Operation]) -> Group:
+        """The largest group around a reduction without operators that are taken."""
+        members = {seed.op: seed}
+        while True:
+            before = len(members)
+            for op in self._order.sorted(self._neighbours(members) - members.keys() - taken):
+                member = self.fit(op)
+                if member is not None and _joins(member, members) and self._order.is_convex([*members, op]):
+                    members[op] = member
+            if len(members) == before:
+                return Group(self._space, {op.results[0]: members[op] for op in self._order.sorted(members)})
+
+    def _neighbours(self, members: dict[ir.Operation, Member]) -> set[ir.Operation]:
+        """Who makes what members read, who reads what they give, and who begins another reduction of what they read."""
+        found = {op for member in members.values() for op in users(member.op.results[0])}
+        for member in members.values():
+            for value, role in zip(member.op.operands, member.roles):
+                if member.is_whole(role):
+                    if (op := rows.producer(root(value))) is not None:
+                        found.add(op)
+                    found |= {op for op in users(root(value)) if self._is_reduced(op)}
+        return found
+
+    def _leads_to_reduction(self, op: ir.Operation) -> bool:
+        """Whether an operator is a reduction, or goes into one through elementwise operators."""
+        member = self.fit(op)
+        if member is None or member.kind == "rows":
+            return False
+        return member.kind == "reduction" or any(map(self._is_reduced, users(op.results[0])))
 
 
 def _joins(member: Member, members: dict[ir.Operation, Member]) -> bool:
@@ -324,38 +342,60 @@ def _sizes(s: rows.Structured) -> list[int | None] | None:
     return [found[d] for d in range(len(s.iterators))]
 
 
-class _Order:
-    """The operations of a block, with all that each is computed from."""
+class Order:
+    """What each operation of a block is computed from, and what from it. Operations are known by their results: their
+    hashes change with their operands."""
 
     def __init__(self, block: ir.Block):
         self.ops = [op.operation for op in block.operations]
-        self.number = {op: number for number, op in enumerate(self.ops)}
-        self._before: list[int] = []  # a bit for each operation
+        self._numbers = {result: number for number, op in enumerate(self.ops) for result in op.results}
+        self._before: list[int] = []  # with a bit for each operation, itself included
+        self._through = 0  # all but reshapes
         for number, op in enumerate(self.ops):
             found = 1 << number
             for value in rows.used_values(op):
-                maker = rows.producer(value)
-                if maker in self.number:
-                    found |= self._before[self.number[maker]]
+                if value in self._numbers:
+                    found |= self._before[self._numbers[value]]
             self._before.append(found)
+            self._through |= (op.name not in rows.RESHAPES) << number
+        self._after = [1 << number for number in range(len(self.ops))]
+        for number in reversed(range(len(self.ops))):
+            for use in (use for result in self.ops[number].results for use in result.uses):
+                if (user := self._of(use.owner.operation)) is not None:
+                    self._after[number] |= self._after[user]
 
-    def sorted(
-        self, ops: Sequence[ir.Operation] | set[ir.Operation] | dict[ir.Operation, Member]
-    ) -> list[ir.Operation]:
-        return sorted((op for op in ops if op in self.number), key=lambda op: self.number[op])
+    def _of(self, op: ir.Operation) -> int | None:
+        """The number of the operation of the block in which one stands, if others may use its results."""
+        while op.parent is not None and op.block != self.ops[0].block:
+            op = op.parent.operation
+        return self._numbers.get(op.results[0]) if len(op.results) else None
+
+    def has(self, op: ir.Operation) -> bool:
+        return len(op.results) > 0 and op.results[0] in self._numbers
+
+    def sorted(self, ops: Iterable[ir.Operation]) -> list[ir.Operation]:
+        return sorted(filter(self.has, ops), key=lambda op: self._numbers[op.results[0]])
 
     def is_convex(self, ops: Sequence[ir.Operation]) -> bool:
         """Whether nothing that is computed from one of these goes into another, unless through these. Reshapes may."""
-        own, needed = 0, 0
+        own, before, after = self._closed(ops)
+        return not before & after & ~own & self._through
+
+    def join(self, ops: Sequence[ir.Operation]) -> None:
+        """These will be one operation: what one of them is computed from all are."""
+        own, before, after = self._closed(ops)
+        for number in range(len(self.ops)):
+            if self._before[number] & own:
+                self._before[number] |= before
+            if self._after[number] & own:
+                self._after[number] |= after
+
+    def _closed(self, ops: Sequence[ir.Operation]) -> tuple[int, int, int]:
+        """These, with all before, and with all after."""
+        own = before = after = 0
         for op in ops:
-            own |= 1 << self.number[op]
-            needed |= self._before[self.number[op]]
-        between = needed & ~own
-        between &= ~((own & -own) - 1)  # behind the first
-        while between:
-            last = between & -between
-            number = last.bit_length() - 1
-            between ^= last
-            if self._before[number] & own and self.ops[number].name not in rows.RESHAPES:
-                return False
-        return True
+            number = self._numbers[op.results[0]]
+            own |= 1 << number
+            before |= self._before[number]
+            after |= self._after[number]
+        return own, before, after

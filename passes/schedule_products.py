@@ -9,17 +9,19 @@
     }) : () -> !kitsune.outputs
     %d = "kitsune.result"(%p) {index = 0 : i64}
 
-Of either operand any dimension may be the last: `box` says which one lies along a slot's boxes. Where there are too
-few tiles for all SMs the sum over k is cut into parts, which a linalg.generic adds up. Numbers of f32 are cut into
-pieces of bf16, three where products are to be as exact as f32's (each has 8 of its 24 bits), else two; six or three
-products of pieces make one. Products that have no such form (other types, sizes open until the call that are no
-tensor's first) are left as they are, with a remark.
+Where a row group (a norm, a softmax) follows, and tiles of all columns are predicted to be faster than a kernel of its
+own, it is computed on the product's tiles (`product_rows.py`). Of either operand any dimension may be the last: `box`
+says which one lies along a slot's boxes. Where there are too few tiles for all SMs the sum over k is cut into parts,
+which a linalg.generic adds up. Numbers of f32 are cut into pieces of bf16, three where products are to be as exact as
+f32's (each has 8 of its 24 bits), else two; six or three products of pieces make one. Products that have no such form
+(other types, sizes open until the call that are no tensor's first) are left as they are, with a remark.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from math import prod
 from typing import ClassVar
 
@@ -38,6 +40,9 @@ from kitsune_mlir.precision import tf32_pieces
 from kitsune_mlir.traffic import type_bytes
 
 from .base import ModulePass
+from .product_rows import MOST_IN_PIECES, Followings, Rows, is_faster
+from .row_bodies import RowBody, erase, gather
+from .row_bodies import replace as replace_group
 from .schedule_build import constant_index, empty_generic, i64
 
 PAIRS = {  # of pieces of the operands that are multiplied, small terms first, by the number of pieces
@@ -62,13 +67,13 @@ class ScheduleProducts(ModulePass):
         target = targets.load(self.target)
         if target.products != "wgmma":
             return
-        number = 0
+        number, rows = 0, cache(Followings)
         for op in [op for op in walk(module, *NAMES) if _stands_alone(op) and match_product(op)]:
             found = match_product(op)
             assert found is not None
             try:
                 with op.location:
-                    number += _Scheduler(op, found, target, f"product{number}").schedule()
+                    number += _Scheduler(op, found, target, f"product{number}", rows(op.block)).schedule()
             except UnsupportedError as error:
                 remark(op, f"is no product on tensor cores: {error}")
 
@@ -85,6 +90,7 @@ class _Scheduler:
     found: Contraction
     target: Target
     name: str
+    rows: Followings
     sizes: dict[str, int | None] = field(default_factory=dict)  # by role; None is open until the call
 
     def schedule(self) -> bool:
@@ -100,13 +106,39 @@ class _Scheduler:
         tiles = choose(*sizes, across, len(PAIRS[self.pieces]), self.target, most_split)
         if tiles is None:
             raise UnsupportedError(f"no tiles of it fit the {self.target.shared_bytes} bytes of shared memory")
+        if self._with_rows(sizes, across, tiles):
+            return True
         follows = [] if tiles.split > 1 else self._follows()
+        self.rows.forget(follows)
         last = follows[-1] if follows else self.op
         with ir.InsertionPoint(last):
             result = _Builder(self, tiles, follows).build(last.results[0].type)
         last.results[0].replace_all_uses_with(result)
         for op in [*reversed(follows), self.op]:
             op.erase()
+        return True
+
+    def _with_rows(self, sizes: tuple[int, int, int, int], across: bool, alone: ProductTiles) -> bool:
+        """Puts a kernel in the place of the product and of the row group behind it, where that is one and faster."""
+        b, m, n, _ = (self.sizes.get(role, 1) for role in "bmnk")
+        if n is None or (self.pieces > 1 and n > MOST_IN_PIECES):
+            return False
+        shape = Rows(m, (b or 1) * (m or 1), b is None or m is None, "b" in self.sizes)
+        plan = self.rows.of(self.op, shape, n)
+        if plan is None:
+            return False
+        tiles = choose(*sizes, across, len(PAIRS[self.pieces]), self.target, row_work=plan.counts().work)
+        if tiles is None or not is_faster(tiles, alone, plan, self.target):
+            return False
+        self.rows.take(self.op, plan)
+        gather(plan.group)
+        body = RowBody(plan, COPY_ROWS, {self.op.results[0]: self.op.results[0]})
+        last = plan.group.ordered[-1].op
+        with last.location, ir.InsertionPoint(last):
+            body.bring()
+            found = _Builder(self, tiles, [], body).build_rows()
+            replace_group(plan.group, found)
+        erase(self.op)
         return True
 
     @property
@@ -157,8 +189,10 @@ class _Scheduler:
 class _Builder:
     """Builds the kernel of a product at the insertion point."""
 
-    def __init__(self, of: _Scheduler, tiles: ProductTiles, follows: Sequence[ir.Operation]):
-        self.of, self.tiles, self.follows = of, tiles, follows
+    def __init__(
+        self, of: _Scheduler, tiles: ProductTiles, follows: Sequence[ir.Operation], rows: RowBody | None = None
+    ):
+        self.of, self.tiles, self.follows, self.rows = of, tiles, follows, rows
         found = of.found
         self.operands = {"left": found.left_roles, "right": found.right_roles}
         values = {"left": found.left, "right": found.right}
@@ -176,15 +210,25 @@ class _Builder:
                 return tensor.dim(value, constant_index(roles.index(role)))
         raise AssertionError(role)
 
+    def build_rows(self) -> list[ir.Value]:
+        """What takes the place of the row group's outputs."""
+        assert self.rows is not None
+        return self.rows.results(self._kernel([self.of.op.results[0].type]))
+
     def build(self, type_: ir.Type) -> ir.Value:
         """What takes the place of the last operator's result."""
+        whole = ir.RankedTensorType(self.of.op.results[0].type)
+        if self.tiles.split > 1:
+            type_ = ir.RankedTensorType.get([self.tiles.split, *whole.shape], ir.F32Type.get())
+        result = kitsune.ResultOp(self._kernel([type_]).results[0], i64(0), type_).results[0]
+        return self._summed(result, whole) if self.tiles.split > 1 else result
+
+    def _kernel(self, types: Sequence[ir.Type]) -> schedule.KernelOp:
+        """The kernel, whose results have about these types."""
         tiles, f32 = self.tiles, ir.F32Type.get()
         kernel = schedule.KernelOp(ir.StringAttr.get(self.of.name), kitsune.Outputs.get())
         kernel.attributes["target"] = ir.StringAttr.get(self.of.target.name)
-        whole = ir.RankedTensorType(self.of.op.results[0].type)
-        if tiles.split > 1:
-            type_ = ir.RankedTensorType.get([tiles.split, *whole.shape], f32)
-        price = self._price(type_)
+        price = self._price(types)
         kernel.attributes["predicted_us"] = ir.FloatAttr.get(f32, price.us)
         kernel.attributes["limit"] = ir.StringAttr.get(price.limit)
         with ir.InsertionPoint(kernel.regions[0].blocks.append()):
@@ -206,12 +250,11 @@ class _Builder:
                         else:
                             self._multiply(rings, at, agent.regions[0].blocks[0].arguments[0])
                         scf.yield_([])
-        result = kitsune.ResultOp(kernel.results[0], i64(0), type_).results[0]
-        return self._summed(result, whole) if tiles.split > 1 else result
+        return kernel
 
-    def _price(self, type_: ir.RankedTensorType) -> Price:
-        """Of the kernel, whose result has that type: its tiles', or DRAM's where that is slower."""
-        kinds = [value.type for pieces in self.pieces.values() for value in pieces] + [type_]
+    def _price(self, types: Sequence[ir.Type]) -> Price:
+        """Of the kernel: its tiles', or DRAM's where that is slower."""
+        kinds = [*(value.type for pieces in self.pieces.values() for value in pieces), *types]
         nbytes = sum(type_bytes(kind, DYNAMIC_SIZE) for kind in kinds)
         moved = Price(self.of.target.launch_us + dram_us(nbytes, self.of.target), DRAM)
         return max(self.tiles.price, moved, key=lambda price: price.us)
@@ -287,6 +330,10 @@ class _Builder:
         value = schedule.SettleOp(loop.results[0], tile).results[0]
         own = at | {"m": arith.addi(at["m"], arith.muli(copy, constant_index(COPY_ROWS)))}
         before = self.of.op.results[0]
+        if self.rows is not None:
+            self.rows.given = {before: value}
+            self.rows.emit([own[role] for role in "bm" if role in own], constant_index(0))
+            return
         for op in self.follows:
             value = _tiled(op, before, value, own)
             before = op.results[0]

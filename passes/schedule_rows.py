@@ -38,7 +38,7 @@ from kitsune_mlir.planning.target import Target
 
 from .base import ModulePass
 from .row_bodies import RowBody, RowPlan, gather, replace
-from .row_groups import Group, find
+from .row_groups import Group, Order, find
 from .schedule_build import constant_index, i64
 
 
@@ -56,7 +56,7 @@ class ScheduleRows(ModulePass):
         number = 0
         for function in walk(module, "func.func"):
             for block in function.regions[0].blocks:
-                for group in find(block):
+                for group in find(Order(block)):
                     number += _schedule(group, target, f"rows{number}")
 
 

@@ -14,7 +14,7 @@ from kitsune_mlir.planning.row_tiles import WIDEST
 from kitsune_mlir.precision import tensor_work, tf32_pieces
 from kitsune_mlir.traffic import element_bytes
 
-from .row_groups import find
+from .row_groups import Order, find
 from .schedule_products import GRANULE, PAIRS
 
 _SCHEDULED = ir.BF16Type | ir.F16Type | ir.F32Type  # elements of products that may be kernels of their own
@@ -34,7 +34,7 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
     """What the stage does for one row; the tile's rows must still be `?`."""
     flops = simt = plain = 0.0
     kernels, products = 0, []
-    groups = [group for group in find(stage.block) if group.space.columns <= WIDEST]
+    groups = [group for group in find(Order(stage.block)) if group.space.columns <= WIDEST]
     for group in groups:  # a kernel, beside what makes its inputs and what takes its outputs
         kernels += 1
         plain += 2 * sum(row_bytes(value.type) for value in group.edges if rows.is_tensor(value))

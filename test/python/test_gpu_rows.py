@@ -30,7 +30,7 @@ def run(function, args, target, dynamic_shapes=None, calls=()):
     give(program.module, "highest")
     pipeline.run(program.module, [pipeline.make(name, "", target) for name in STEPS])
     section = gpu.build(program.module, targets.load(target))
-    assert all(not kernel["spill_stores"] for kernel in section.manifest["kernels"])
+    assert all(not kernel["spill_stores"] for kernel in section.manifest["kernels"]), section.manifest["kernels"]
     device = SimulatedDevice(program.module, 0)
     runner = GpuRunner(section.manifest, section.files, interface_of(program).constants(), device)
     for inputs in [args, *calls]:
@@ -137,6 +137,27 @@ def test_what_leaves_a_group_does_not_come_back(small_gpu):  # noqa: F811
     assert device.pipeline_launches == 2
 
 
+def test_two_groups_do_not_wait_for_each_other(small_gpu):  # noqa: F811
+    """Each reads something of the other: as two kernels, neither could be first."""
+
+    def function(x, y):
+        first = x.sum(-1, keepdim=True)
+        behind = (y + first).sum(-1)
+        largest = y.amax(-1, keepdim=True)
+        return behind, (x * largest).sum(-1)
+
+    device = run(function, drawn((9, 24), (9, 48)), small_gpu)
+    assert (device.pipeline_launches, device.launches) == (3, 0)
+
+
+@pytest.mark.parametrize("chip", ["sm_80", "sm_89", "sm_100a", "sm_120"])
+def test_other_gpus(chip):
+    """Nothing of it is Hopper's."""
+    for dtype in (torch.bfloat16, torch.float32):
+        device = run(norm, drawn((7, 5000), (5000,), (5000,), dtype=dtype), chip)
+        assert (device.pipeline_launches, device.launches) == (1, 0)
+
+
 def test_infinities_and_no_numbers(small_gpu):  # noqa: F811
     """Come out where torch has them."""
     inf, nan = float("inf"), float("nan")
@@ -191,3 +212,56 @@ def test_the_planner_counts_a_group_as_one_kernel():
     stages = [stage_cost(op.opview) for op in walk(program.module, "kitsune.stage")]
     assert sum(len(stage.products or ()) for stage in stages) == 1
     assert sum(stage.kernels for stage in stages) == 1
+
+
+def statistic(x, y, w, b):
+    z = x @ y
+    return z.amax(-1), F.rms_norm(z + b, w.shape, w)
+
+
+def elsewhere(x, y, w, b):
+    z = x @ y
+    return z.softmax(-1), (z @ y.mT) @ y
+
+
+FOLLOWING = {
+    "layer norm": lambda x, y, w, b: F.layer_norm(x @ y + b, w.shape, w, b),
+    "softmax of scores": lambda x, y, w, b: (x @ y * 0.125 + w).softmax(-1),
+    "a statistic beside": statistic,
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("sizes", [(1, 300, 64, 128), (3, 70, 64, 64), (1, 200, 136, 256)], ids=str)
+@pytest.mark.parametrize("name", FOLLOWING)
+def test_rows_behind_a_product(name, sizes, dtype, small_gpu):  # noqa: F811
+    """On the product's tiles, which have all columns; where sums are added outside tensor cores, of few columns."""
+    batch, rows, k, columns = sizes
+    args = drawn((batch, rows, k), (batch, k, columns), (columns,), (columns,), dtype=dtype)
+    if batch == 1:
+        args = (args[0][0], args[1][0], *args[2:])
+    device = run(FOLLOWING[name], args, small_gpu)
+    assert device.pipeline_launches == (1 if dtype == torch.bfloat16 or columns == 64 else 2)
+
+
+def test_rows_behind_a_product_that_others_read_too(small_gpu):  # noqa: F811
+    """It is written beside them."""
+    args = drawn((300, 64), (64, 64), (64,), (64,), dtype=torch.bfloat16)
+    device = run(elsewhere, args, small_gpu)
+    assert device.pipeline_launches == 3
+
+
+@pytest.mark.parametrize("name", FOLLOWING)
+def test_the_interpreter_agrees_behind_a_product(name):
+    args = drawn((70, 64), (64, 64), (64,), (64,), dtype=torch.bfloat16)
+    program = import_model(Function(FOLLOWING[name]), args)
+    module = program.module
+    steps = ["prepare-linalg", "schedule-products", "verify-dataflow"]
+    pipeline.run(module, [pipeline.make(step, "", "sm_90a") for step in steps])
+    (kernel,) = dialect.kernels(module)
+    assert not [op for op in walk(module, "linalg.generic") if op.parent.name == "func.func"]
+    found = interpret(kernel, [x.float().numpy() for x in args], ctas=3, seed=1)
+    wanted = FOLLOWING[name](*(x.double() for x in args))
+    for b in wanted if isinstance(wanted, tuple) else (wanted,):
+        (a,) = (a for a in found if a.size == b.numel())
+        torch.testing.assert_close(torch.from_numpy(a).reshape(b.shape).double(), b, rtol=2e-2, atol=2e-2)

@@ -16,10 +16,13 @@ from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, location, walk
+from kitsune_mlir.rows import Structured, shape_of
 
 from .boxes import GlobalBox
+from .reductions import own_part, row_combiner
 
 _TOGETHER = 8  # pairs of columns that a thread computes before it stores them
+QUAD = 4  # lanes that have a row of sums together
 _ASYNCHRONOUS = ("acquire", "copy", "commit")
 _ARITHMETIC = {
     "arith.addi": device.add,
@@ -57,6 +60,14 @@ class _Open:
     slot: Slot
 
 
+@dataclass(frozen=True)
+class _Half:
+    """One of a thread's two rows of a tile: what is known of it."""
+
+    row: ir.Value
+    evaluator: Evaluator
+
+
 @dataclass
 class AgentCode:
     """The code of one agent, whose threads begin at `first`."""
@@ -66,6 +77,8 @@ class AgentCode:
     first: int
     values: dict[int, object] = field(default_factory=dict)
     turns: dict[str, Slot] = field(default_factory=dict)  # by ring, the next slot
+    memories: dict[int, GlobalBox] = field(default_factory=dict)  # what was read
+    halves: list[_Half] = field(default_factory=list)  # of the tile that was settled
     issued: int = 0  # products
     waited: int = 0  # of them, those that are known to have ended
 
@@ -191,7 +204,8 @@ class AgentCode:
             rest = rest[count:]
 
     def _turn(self) -> None:
-        """A turn of a loop begins: what was computed before in it is not known."""
+        """A turn of a loop begins: what was computed in another is not known."""
+        self.memories, self.halves = {}, []
 
     def _turns(self, rings: list[str]) -> list[ir.Value]:
         return [x for ring in rings for x in (self.turns[ring].number, self.turns[ring].parity)]
@@ -283,7 +297,12 @@ class AgentCode:
     def _settle(self, op: ir.Operation) -> None:
         acc = self.values[hash(op.operands[0])]
         self._wait_for(acc)
-        self.values[hash(op.results[0])] = acc
+        own = Boxes.of(warps.thread(), self._leader())
+        rows = (own.own_row, device.value(device.add(own.own_row, BLOCK)))
+        self.lanes = Lanes(rows, rows, own.pair)
+        self.halves = [_Half(rows[half], Evaluator(self.memories)) for half in HALVES]
+        for half in HALVES:
+            _know(self.halves[half].evaluator, hash(op.results[0]), acc, self.lanes, half)
 
     def _wait_for(self, acc: _Acc) -> None:
         """Until the product that made these sums has ended; those after it may go on."""
@@ -300,7 +319,25 @@ class AgentCode:
         pointer = self.around.pointers[hash(op.operands[0])]
         whole = _whole(op.operands[0].type, list(op.operands)[1:], read.axes, op.results[0].type)
         box = GlobalBox(pointer, op.operands[0].type, self.around.rows, at, read.axes, whole)
-        self.values[hash(op.results[0])] = box
+        self.memories[hash(op.results[0])] = box
+
+    def _linalg_generic(self, op: ir.Operation) -> None:
+        """Elementwise operators are computed where their elements are used, reductions where they stand: a thread's
+        quarter of a row in four sums, then the quarters."""
+        s = Structured(op)
+        if "reduction" not in s.iterators:
+            if len(s.iterators) == 1:  # of a row alone: once, before the branches in which its elements are written
+                for half in self.halves:
+                    half.evaluator(op.results[0], [half.row])
+            return
+        combine = row_combiner(s)
+        width = next(shape_of(value)[-1] for value, map_ in zip(op.operands, s.maps) if len(map_.results) == 2)
+        columns = [self.lanes.column(block, e) for block in range(blocks_of(width)) for e in (0, 1)]
+        for half in self.halves:
+            own = own_part(half.evaluator, s, combine, half.row, [(column, None) for column in columns])
+            total = combine.across_warp(own, QUAD)
+            start = half.evaluator(op.operands[s.inputs], [half.row])
+            half.evaluator.know(op.results[0], [half.row], combine.join(start, total))
 
     def _write(self, op: ir.Operation) -> None:
         write, tile = op.opview, op.operands[0]
@@ -308,22 +345,21 @@ class AgentCode:
         pointer, type_ = self.around.outputs[write.position]
         whole = _whole(type_, list(op.operands)[1:], write.axes, tile.type)
         box = GlobalBox(pointer, type_, self.around.rows, at, write.axes, whole)
-        own = Boxes.of(warps.thread(), self._leader())
-        rows = (own.own_row, device.value(device.add(own.own_row, BLOCK)))
-        lanes = Lanes(rows, rows, own.pair)
-        sums = {key: x for key, x in self.values.items() if isinstance(x, _Acc)}
-        memories = {key: x for key, x in self.values.items() if isinstance(x, GlobalBox)}
-        for memory in memories.values():
-            memory.pair = lanes.pair
-        blocks = range(blocks_of(ir.RankedTensorType(tile.type).shape[1]))
-        for half in HALVES:
-            with box.where_inside(0, rows[half]):
-                evaluator = Evaluator(memories)
-                for key, acc in sums.items():
-                    _know(evaluator, key, acc, lanes, half)
+        shape = ir.RankedTensorType(tile.type).shape
+        for memory in self.memories.values():
+            memory.pair = self.lanes.pair
+        for half in self.halves:
+            if len(shape) == 1:
+                x = half.evaluator(tile, [half.row])
+                first = device.equal(self.lanes.pair, 0)
+                with device.when(arith.andi(box.is_inside(0, half.row), first)):
+                    box.store([half.row], x)
+                continue
+            blocks = range(blocks_of(shape[1]))
+            with box.where_inside(0, half.row):
                 for first in blocks[::_TOGETHER]:
-                    columns = [lanes.column(block, 0) for block in blocks[first : first + _TOGETHER]]
-                    self._write_pairs(box, evaluator.fork(), tile, rows[half], columns)
+                    columns = [self.lanes.column(block, 0) for block in blocks[first : first + _TOGETHER]]
+                    self._write_pairs(box, half.evaluator.fork(), tile, half.row, columns)
 
     def _write_pairs(
         self, box: GlobalBox, evaluator: Evaluator, tile: ir.Value, row: ir.Value, columns: Sequence[Offset]

@@ -48,6 +48,11 @@ class GlobalBox:
         even = isinstance(self._sizes[last], int) and self._sizes[last] % 2 == 0
         return even and self._strides[last] == 1 and (is_packed(self.element) or self.element.width == 32)
 
+    def surely_has(self, dim: int, index: Int) -> bool:
+        """Whether it is known now that the tensor has the box's index along its dimension `dim`."""
+        size = self._sizes[self._axes[dim]]
+        return dim in self._whole or isinstance(size, int) and device.is_less(self._along(dim, index), size) is True
+
     def is_inside(self, dim: int, index: Int) -> ir.Value:
         """Whether the tensor has the box's index along its dimension `dim`."""
         axis = self._axes[dim]
@@ -56,7 +61,7 @@ class GlobalBox:
     @contextlib.contextmanager
     def where_inside(self, dim: int, index: Int) -> Iterator[None]:
         """What is built inside happens where the tensor has that index."""
-        with contextlib.nullcontext() if dim in self._whole else device.when(self.is_inside(dim, index)):
+        with contextlib.nullcontext() if self.surely_has(dim, index) else device.when(self.is_inside(dim, index)):
             yield
 
     def load(self, index: Sequence[Int]) -> ir.Value:
@@ -151,7 +156,7 @@ class GlobalBox:
 
     def _clamped(self, dim: int, index: Int, together: int = 1) -> Int:
         """Along the tensor, where it has so many neighbours from there on."""
-        if dim in self._whole:
+        if self.surely_has(dim, index):
             return self._along(dim, index)
         return device.least(self._along(dim, index), device.sub(self._sizes[self._axes[dim]], together))
 

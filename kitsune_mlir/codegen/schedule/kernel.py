@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper import mbarrier, tma, waits, warps
+from kitsune_mlir.codegen.hopper.fragments import is_packed
 from kitsune_mlir.codegen.hopper.frame import Frame, build
 from kitsune_mlir.codegen.hopper.mbarrier import Ring
 from kitsune_mlir.codegen.hopper.tma import TensorMap
@@ -142,7 +143,9 @@ class ScheduledKernel:
         """The gpu.module, at the insertion point."""
         pointers = len(self.tensors) + len(self.results)
         tiles = [ring.tile for ring in self.kernel.rings] or [result.results[0].type for result in self.results]
-        fast = all(tile.element_type.width == 16 for tile in tiles)
+        products = [op.opview for op in walk(self.kernel, schedule.ProductOp.OPERATION_NAME)]
+        in_pieces = any(product.is_added_outside for product in products)
+        fast = all(is_packed(tile.element_type) for tile in tiles) and not in_pieces
         resident = self.kernel.ctas_per_sm
         return build(
             self.kernel.label, pointers, len(self.maps), self.threads, self._watched, fast=fast, resident=resident

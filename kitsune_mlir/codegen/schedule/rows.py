@@ -1,8 +1,7 @@
 """The code of an agent whose tiles lie by rows: what it reads stays in registers until it has been written.
 
 Neighbouring threads, `lanes` of them, have a row together: lane l has of N columns the vectors that begin at
-(l + i lanes) vector, for i = 0, 1, ... A thread adds up its own numbers, 64 at most and in four sums, before lanes'
-sums are added in a tree: short enough for f32. Rows of several warps meet in shared memory: a warp stores its result,
+(l + i lanes) vector, for i = 0, 1, ... Rows of several warps meet in shared memory: a warp stores its result,
 all wait, each thread loads all warps' results.
 """
 
@@ -12,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from kitsune_mlir import rows
-from kitsune_mlir.codegen.gpu_reduction import Combiner, combiners
+from kitsune_mlir.codegen.gpu_reduction import Combiner
 from kitsune_mlir.codegen.hopper import warps
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Offset
@@ -23,8 +22,8 @@ from kitsune_mlir.mlir import arith, ir, location, walk
 
 from .agent import AgentCode
 from .boxes import GlobalBox
+from .reductions import own_part, row_combiner
 
-SUMS = 4  # of a thread, added up at the end
 WORD = 4  # bytes
 
 
@@ -136,28 +135,20 @@ class RowCode(AgentCode):
         s = rows.Structured(op)
         if "reduction" not in s.iterators:
             return
-        combine = combiners(s.body, s.inputs)
-        if s.iterators != ["parallel", "reduction"] or combine is None or len(combine) != 1:
-            raise UnsupportedError(f"{location(op.location)}: a reduction that is not one of 32-bit numbers along rows")
+        combine = row_combiner(s)
         width = next(rows.shape_of(v)[-1] for v, m in zip(op.operands, s.maps) if _last(m) == 1)
-        total = self._across(combine[0], self._own(s, combine[0], width), op)
+        total = self._across(combine, self._own(s, combine, width), op)
         start = self.evaluator(op.operands[s.inputs], [self.row])
-        self.evaluator.know(op.results[0], [self.row], combine[0].join(start, total))
+        self.evaluator.know(op.results[0], [self.row], combine.join(start, total))
 
     def _own(self, s: rows.Structured, combine: Combiner, width: int) -> ir.Value:
         """A thread's part of a reduction."""
-        sums: list[ir.Value] = [combine.neutral()] * SUMS
-        number = 0
-        for column in self._vectors(width):
-            for e in range(self.agent.vector):
-                before = sums[number % SUMS]
-                (x,) = self.evaluator.body(s, [self.row, device.add(column.first, e)], {0: before})
-                sums[number % SUMS] = x if column.inside is None else arith.select(column.inside, x, before)
-                number += 1
-        sums = sums[: min(number, SUMS)]
-        while len(sums) > 1:
-            sums = [combine.join(*sums[i : i + 2]) if i + 1 < len(sums) else sums[i] for i in range(0, len(sums), 2)]
-        return sums[0]
+        columns = [
+            (device.add(column.first, e), column.inside)
+            for column in self._vectors(width)
+            for e in range(self.agent.vector)
+        ]
+        return own_part(self.evaluator, s, combine, self.row, columns)
 
     def _across(self, combine: Combiner, own: ir.Value, op: ir.Operation) -> ir.Value:
         """The parts of all of a row's threads, joined."""
