@@ -78,7 +78,8 @@ class AgentCode:
     values: dict[int, object] = field(default_factory=dict)
     turns: dict[str, Slot] = field(default_factory=dict)  # by ring, the next slot
     memories: dict[int, GlobalBox] = field(default_factory=dict)  # what was read
-    halves: list[_Half] = field(default_factory=list)  # of the tile that was settled
+    lanes: Lanes | None = None  # where a thread stands in the tile that was settled
+    halves: list[_Half] = field(default_factory=list)  # of that tile
     issued: int = 0  # products
     waited: int = 0  # of them, those that are known to have ended
 
@@ -300,6 +301,8 @@ class AgentCode:
         own = Boxes.of(warps.thread(), self._leader())
         rows = (own.own_row, device.value(device.add(own.own_row, BLOCK)))
         self.lanes = Lanes(rows, rows, own.pair)
+        for memory in self.memories.values():
+            memory.pair = own.pair
         self.halves = [_Half(rows[half], Evaluator(self.memories)) for half in HALVES]
         for half in HALVES:
             _know(self.halves[half].evaluator, hash(op.results[0]), acc, self.lanes, half)
@@ -319,6 +322,7 @@ class AgentCode:
         pointer = self.around.pointers[hash(op.operands[0])]
         whole = _whole(op.operands[0].type, list(op.operands)[1:], read.axes, op.results[0].type)
         box = GlobalBox(pointer, op.operands[0].type, self.around.rows, at, read.axes, whole)
+        box.pair = self.lanes.pair if self.lanes else None
         self.memories[hash(op.results[0])] = box
 
     def _linalg_generic(self, op: ir.Operation) -> None:
@@ -346,8 +350,6 @@ class AgentCode:
         whole = _whole(type_, list(op.operands)[1:], write.axes, tile.type)
         box = GlobalBox(pointer, type_, self.around.rows, at, write.axes, whole)
         shape = ir.RankedTensorType(tile.type).shape
-        for memory in self.memories.values():
-            memory.pair = self.lanes.pair
         for half in self.halves:
             if len(shape) == 1:
                 x = half.evaluator(tile, [half.row])
