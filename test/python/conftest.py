@@ -24,6 +24,14 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(20_000, 20, 20)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
+    """With `--dist loadgroup` a file's tests run in one process, and so do those of all files that start from the
+    sample models: what they import and compile once, and keep, is then not made by every process."""
+    for item in items:
+        group = "sample models" if "imported" in vars(item.module) else item.path.name
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 class Perceptron(nn.Module):
     """Two layers over any number of rows; takes a keyword and gives a dict, to exercise signatures."""
 
