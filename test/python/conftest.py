@@ -21,7 +21,7 @@ def pytest_collection_finish() -> None:
     """The millions of objects of torch and MLIR are not looked through for garbage again and again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
+    gc.set_threshold(200_000, 20, 20)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
