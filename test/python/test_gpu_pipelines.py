@@ -1,7 +1,6 @@
 """Pipelines' kernels, run on a stand-in device that checks every access: right numbers in any order of CTAs."""
 
 import dataclasses
-import functools
 import json
 
 import pytest
@@ -9,11 +8,11 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from random_graphs import graphs
+from sample_models import program_of
 from test_gpu_models import BOUNDS, check, interface_of
 from torch import nn
 
 from examples.models import gat, meshgraphnets, mlp, nerf, transformer
-from kitsune_mlir import mlir
 from kitsune_mlir.codegen import gpu
 from kitsune_mlir.codegen.pipeline import device as words
 from kitsune_mlir.codegen.pipeline import loops, products
@@ -39,14 +38,10 @@ def small_gpu(tmp_path_factory):
     return str(path)
 
 
-imported_once = functools.lru_cache(maxsize=2)(import_model)  # of the same objects
-
-
 def compiled(model, args, path, shape, dynamic_shapes=None, tile=16, convert="", place="", precision="highest"):
     """The program, and what is generated for it with its pipelines."""
     if dynamic_shapes is None:
-        program = imported_once(model, tuple(args))
-        program = dataclasses.replace(program, module=mlir.clone(program.module))
+        program = program_of(model, tuple(args))
     else:
         program = import_model(model, args, dynamic_shapes=dynamic_shapes)
     give(program.module, precision)
