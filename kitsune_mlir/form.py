@@ -26,7 +26,7 @@ def form_of(ops: Iterable[ir.Operation | ir.OpView]) -> Form:
         return name(value)
 
     def form(op: ir.Operation) -> Form:
-        attributes = frozenset((key, op.attributes[key]) for key in op.attributes if key != "sym_name")
+        attributes = frozenset(pair for pair in op.attributes.items() if pair[0] != "sym_name")
         operands = tuple(use(value) for value in op.operands)
         results = tuple(name(value) for value in op.results)
         blocks = tuple(

@@ -1,8 +1,9 @@
 """The one door to torch-mlir's Python bindings.
 
-The Python-dialect API (`dialects.ext`, `rewrite`) is young: everything in this project that builds,
+The Python-dialect API (`dialects.ext`) is young: everything in this project that builds,
 parses, rewrites or runs MLIR reaches it through this module, so an API change is mended here.
-Importing it does not import torch.
+Importing it does not import torch, nor modules of dialects: MLIR's bindings take half as long to import
+as a small file takes to be read, lowered and printed, so `mlir.arith` and the others are imported when they are named.
 """
 
 from __future__ import annotations
@@ -16,31 +17,22 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch_mlir import ir, passmanager, rewrite
-from torch_mlir._mlir_libs import _mlir
-from torch_mlir.dialects import (
-    arith,
-    bufferization,
-    ext,
-    func,
-    gpu,
-    linalg,
-    llvm,
-    math,
-    memref,
-    nvvm,
-    scf,
-    tensor,
-    transform,
-    vector,
-)
-from torch_mlir.execution_engine import ExecutionEngine
+from torch_mlir import ir, passmanager
+from torch_mlir._mlir_libs import _mlir, _torchMlir
+from torch_mlir.dialects import ext
 
 from .errors import InternalError, UserError
 
+if TYPE_CHECKING:
+    from torch_mlir.dialects import arith, func, gpu, linalg, llvm, math, memref, nvvm, scf, tensor, vector
+    from torch_mlir.execution_engine import ExecutionEngine
+
 PassManager = passmanager.PassManager
+
+# Modules of `torch_mlir.dialects`, imported when they are first named.
+_DIALECTS = ("arith", "func", "gpu", "linalg", "llvm", "math", "memref", "nvvm", "scf", "tensor", "vector")
 
 # Each look-up of a class of the dialect imports its module by name until that succeeds: without this
 # prefix every one searches the path in vain, which makes verifying twenty times slower.
@@ -63,11 +55,22 @@ __all__ = [
     "location",
     "parse",
     "remark",
-    "rewrite",
     "run_passes",
-    "run_schedule",
+    "torch_context",
     "walk",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    found: Any
+    if name in _DIALECTS:
+        found = importlib.import_module(f"torch_mlir.dialects.{name}")
+    elif name == "ExecutionEngine":
+        found = importlib.import_module("torch_mlir.execution_engine").ExecutionEngine
+    else:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    globals()[name] = found
+    return found
 
 
 def context() -> ir.Context:
@@ -77,13 +80,18 @@ def context() -> ir.Context:
     """
     from kitsune_mlir.dialects import kitsune
 
-    ctx = ir.Context()
-    from torch_mlir.dialects import torch as torch_dialect
-
-    torch_dialect.register_dialect(ctx)
+    ctx = torch_context()
     with ctx, ir.Location.unknown():  # tm_tensor has no registration of its own; a pass that needs it loads it
         PassManager.parse("builtin.module(func.func(convert-torch-to-tmtensor))").run(ir.Module.create().operation)
     kitsune.load(ctx)
+    return ctx
+
+
+def torch_context() -> ir.Context:
+    """A context with every upstream dialect and torch-mlir's, for IR that cannot have an operation of ours: it takes a
+    third of the time to make."""
+    ctx = ir.Context()
+    _torchMlir.register_dialect(ctx)
     return ctx
 
 
@@ -207,18 +215,12 @@ def run_passes(module: ir.Module, *pipelines: str) -> None:
     for pipeline in pipelines:
         with module.context:
             try:
-                PassManager.parse(pipeline).run(module.operation)
+                manager = PassManager.parse(pipeline)
+                manager.enable_verifier(False)  # once at the end does; after each pass it takes as long as they do
+                manager.run(module.operation)
+                module.operation.verify()
             except ir.MLIRError as error:
                 raise InternalError(f"upstream pass failed: {first_line(error)} (in {pipeline[:120]})") from error
-
-
-def run_schedule(module: ir.Module, schedule: str) -> None:
-    """Applies a transform-dialect script (text whose first op is a named sequence) to the module."""
-    from torch_mlir.dialects.transform import interpreter
-
-    with module.context:
-        script = ir.Module.parse(schedule)
-        interpreter.apply_named_sequence(module.operation, script.body.operations[0], script)
 
 
 def walk(root: Any, *names: str) -> list[ir.Operation]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import get_type_hints
 
 from kitsune_mlir.errors import UserError
-from kitsune_mlir.mlir import PassManager, context, ir
+from kitsune_mlir.mlir import PassManager, ir, torch_context
 
 from . import PASSES, find
 from .base import ModulePass
@@ -36,7 +36,7 @@ def flag(name: str, options: str, target: str = "") -> Element:
     if name in PASSES:
         return make(name, options, target)
     own = f"{name}{{{options}}}" if options else name
-    with context():
+    with torch_context():
         for anchor in _ANCHORS:
             element = anchor.format(own)
             try:

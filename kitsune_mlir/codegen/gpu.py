@@ -59,13 +59,15 @@ def build(module: ir.Module, target: Target) -> Section:
     files = {"globals.bin": data} if data else {}
     generated: dict[str, str] = {}
     assembled: list[tuple[str, list[ir.Operation], Future[ptxas.Assembled | None]]] = []
+    modules = walk(module, "gpu.module")
+    several = sum(PIPELINE in op.attributes for op in modules) > 1  # pipelines, whose kernels may be equal
     with ThreadPoolExecutor() as pool:  # ptxas assembles one module while PTX of the next is generated
-        for op in walk(module, "gpu.module"):
+        for op in modules:
             kernels = [kernel for kernel in walk(op, "gpu.func", "llvm.func") if _is_kernel(kernel)]
             if not kernels:
                 continue
             name = ir.StringAttr(op.attributes["sym_name"]).value
-            code = _anonymous(op, kernels) if PIPELINE in op.attributes else name
+            code = _anonymous(op, kernels) if several and PIPELINE in op.attributes else name
             if code not in generated:
                 generated[code] = name
                 manifest["modules"][name] = [ir.StringAttr(kernel.attributes["sym_name"]).value for kernel in kernels]

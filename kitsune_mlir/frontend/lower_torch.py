@@ -65,7 +65,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 
     torch-mlir has passes that report an error without failing; an error reported is a failure here.
     """
-    context = mlir.context()
+    context = mlir.torch_context()
     errors: list[tuple[str, str]] = []
 
     def collect(diagnostic: ir.Diagnostic) -> bool:

@@ -21,7 +21,15 @@ def pytest_collection_finish() -> None:
     """The millions of objects of torch and MLIR are not looked through for garbage again and again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)
+    gc.set_threshold(200_000, 20, 20)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
+    """With `--dist loadgroup` a file's tests run in one process, and so do those of all files that start from the
+    sample models: what they import and compile once, and keep, is then not made by every process."""
+    for item in items:
+        group = "sample models" if "imported" in vars(item.module) else item.path.name
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 class Perceptron(nn.Module):

@@ -1,4 +1,4 @@
-"""The small sample models, imported once a session for all tests that start from one."""
+"""Models that are imported once for all tests that start from them: the small sample models, and others."""
 
 from __future__ import annotations
 
@@ -26,3 +26,12 @@ def _imported(name: str, dtype: torch.dtype) -> tuple[nn.Module, tuple[Any, ...]
     torch.manual_seed(3)
     model, args = SMALL[name](dtype)
     return model.eval(), args, import_model(model.eval(), args)
+
+
+def program_of(model: nn.Module, args: tuple[Any, ...]) -> Program:
+    """A copy of the program that the caller may rewrite; for the same objects again, torch exports nothing."""
+    program = _program_of(model, args)
+    return dataclasses.replace(program, module=mlir.clone(program.module))
+
+
+_program_of = functools.lru_cache(maxsize=2)(import_model)

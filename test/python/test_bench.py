@@ -168,10 +168,13 @@ def test_a_failing_mode_is_a_result(monkeypatch):
     assert record["best_torch"]["warm"] == "eager"
 
 
-def test_torch_compile_sees_fresh_inputs():
+def test_torch_compile_sees_fresh_inputs(monkeypatch):
+    """By torch's own tracing and a backend that runs what was traced: Inductor takes 20 s to start a C++ compiler."""
+    real = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda module, mode, dynamic: real(module, backend="aot_eager"))
     record = run(Clocked(3.0, 2.0, 0.5), Settings(**vars(CPU) | {"modes": ("eager", "reduce-overhead")}))
     side = record["sides"]["reduce-overhead"]
-    assert side["status"] == "ok" or "compiler" in side["said"].lower(), side["said"]
+    assert side["status"] == "ok", side["said"]
 
 
 def test_our_failure_leaves_the_others():

@@ -182,9 +182,9 @@ def test_a_clone_verifies_and_is_equal():
 def seconds_to_verify(module):
     times = []
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.process_time()
         assert module.operation.verify()
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     return min(times)
 
 

@@ -1,5 +1,7 @@
 """Products that sum over the rows, on the stand-in GPU: partial sums in warpgroups, added up by a tree in L2."""
 
+import functools
+
 import pytest
 import torch
 from test_gpu_models import check
@@ -60,11 +62,17 @@ def test_in_any_order(small_gpu):  # noqa: F811
 SUMS = ("sums=l2", "sums=dsmem", "sums=dsmem cluster=4", "sums=hbm")
 
 
+@functools.cache
+def product_and_tensors(rows, m, n):
+    """The same objects for every transport, so that torch exports them once."""
+    return Product(), tensors(rows, m, n, torch.bfloat16)
+
+
 @pytest.mark.parametrize("sums", SUMS)
 @pytest.mark.parametrize("m, n, rows", [(64, 64, 1), (200, 104, 1000)])
 def test_every_transport_of_partial_sums(m, n, rows, sums, small_gpu):  # noqa: F811
     """Rows for some groups of CTAs only, for all several times."""
-    _, _, device = run(Product(), tensors(rows, m, n, torch.bfloat16), small_gpu, 2e-2, shape=f"chained {sums}")
+    _, _, device = run(*product_and_tensors(rows, m, n), small_gpu, 2e-2, shape=f"chained {sums}")
     (launch,) = device.described
     assert len(launch["then"]) == (sums == "sums=hbm")
     assert (launch["cluster"] > 1) == ("dsmem" in sums)
@@ -154,12 +162,17 @@ CHAINED = ("tiles=smem sums=l2", "tiles=smem sums=dsmem", "tiles=smem sums=hbm",
 FORMS = (*(f"shape=chained {form}" for form in CHAINED), "shape=spatial")
 
 
+@functools.cache
+def layer_and_tensors(rows, turned):
+    """The same objects for every form, so that torch exports them once."""
+    return Layer(256, 256, turned).bfloat16().eval(), tuple(layer_tensors(rows, 256, 256, torch.bfloat16))
+
+
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("rows, turned", [(1, False), (600, True)])
 def test_every_form_of_a_tile_to_two_products(rows, turned, form, small_gpu):  # noqa: F811
     """One row, more tiles than CTAs."""
-    model = Layer(256, 256, turned).bfloat16().eval()
-    args = layer_tensors(rows, 256, 256, torch.bfloat16)
+    model, args = layer_and_tensors(rows, turned)
     run(model, args, small_gpu, TYPES[torch.bfloat16], form.removeprefix("shape="), launches=1 if rows > 1 else 2)
 
 

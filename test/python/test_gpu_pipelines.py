@@ -8,6 +8,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from random_graphs import graphs
+from sample_models import program_of
 from test_gpu_models import BOUNDS, check, interface_of
 from torch import nn
 
@@ -39,7 +40,10 @@ def small_gpu(tmp_path_factory):
 
 def compiled(model, args, path, shape, dynamic_shapes=None, tile=16, convert="", place="", precision="highest"):
     """The program, and what is generated for it with its pipelines."""
-    program = import_model(model, args, dynamic_shapes=dynamic_shapes)
+    if dynamic_shapes is None:
+        program = program_of(model, tuple(args))
+    else:
+        program = import_model(model, args, dynamic_shapes=dynamic_shapes)
     give(program.module, precision)
     steps = ["prepare-linalg", "partition-dataflow", "design-pipeline", "place-stages", "verify-dataflow"]
     steps += ["convert-kitsune-to-gpu", "convert-linalg-to-gpu"]

@@ -2,14 +2,14 @@
 
 import pytest
 import torch
-from test_gpu_accumulate import FORMS, SUMS, Layer, Product, layer_tensors, tensors
+from sample_models import program_of
+from test_gpu_accumulate import FORMS, SUMS, layer_and_tensors, product_and_tensors
 from torch import nn
 
 from examples.models import nerf
 from kitsune_mlir import mlir, precision
 from kitsune_mlir.codegen import ptx, ptxas
 from kitsune_mlir.compiler import DESIGN, PARTITION, PLACE
-from kitsune_mlir.frontend import import_model
 from kitsune_mlir.passes import pipeline
 from kitsune_mlir.planning import target
 
@@ -21,7 +21,7 @@ BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
 def assembled(model: nn.Module, args: tuple, place: str, exact: str) -> list[tuple[str, ptxas.Assembled]]:
     """PTX and what ptxas made of it, for each pipeline; `place` are options of place-stages, `exact` is the precision
     of f32 products."""
-    program = import_model(model.eval(), args)
+    program = program_of(model.eval(), tuple(args))
     precision.give(program.module, exact)
     options = {"place-stages": place}
     pipeline.run(program.module, [pipeline.make(name, options.get(name, ""), "sm_90a") for name in PASSES])
@@ -185,9 +185,9 @@ def test_nerf(width):
 
 @pytest.mark.parametrize("sums", SUMS)
 def test_partial_sums(sums):
-    check(Product(), tensors(4096, 256, 256, BF16), sums)
+    check(*product_and_tensors(4096, 256, 256), sums)
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_tile_to_two_products(form):
-    check(Layer(256, 256).to(BF16), layer_tensors(4096, 256, 256, BF16), form)
+    check(*layer_and_tensors(4096, False), form)

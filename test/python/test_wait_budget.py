@@ -1,5 +1,7 @@
 """Debug kernels: every wait has a budget; one in vain is reported and ends the kernel (codegen/pipeline/watch.py)."""
 
+import functools
+
 import pytest
 import test_gpu_pipelines as pipelines
 import torch
@@ -22,13 +24,15 @@ from kitsune_mlir.tools.gpusim.faults import Deadlock
 BUDGET = "wait-budget=120"
 
 
-def compiled(options, dtype=torch.float32, shape="spatial"):
+@functools.cache
+def compiled(budget="", dtype=torch.float32, shape="spatial"):
     model, args = SMALL["mlp"](dtype)[:2]
-    return kitsune_mlir.compile(model, args, target="sm_90a", options={"place-stages": f"shape={shape}"} | options)
+    options = {"place-stages": f"shape={shape}", "convert-kitsune-to-gpu": budget}
+    return kitsune_mlir.compile(model, args, target="sm_90a", options=options)
 
 
 def test_each_wait_of_a_debug_kernel_can_end_it():
-    plain, debug = compiled({}), compiled({"convert-kitsune-to-gpu": BUDGET})
+    plain, debug = compiled(), compiled(BUDGET)
     waits = plain.ptx.count("ld.acquire.gpu")
     assert waits == 4  # two queues, each waited for at both ends
     assert "exit;" not in plain.ptx
@@ -37,17 +41,17 @@ def test_each_wait_of_a_debug_kernel_can_end_it():
 
 
 def test_each_wait_of_a_debug_kernel_of_warpgroups_can_end_it():
-    debug = compiled({"convert-kitsune-to-gpu": BUDGET}, torch.bfloat16, "chained")
+    debug = compiled(BUDGET, torch.bfloat16, "chained")
     asked = debug.ptx.count("mbarrier.try_wait")
     assert asked and debug.ptx.count("exit;") == debug.ptx.count("cas.b32") == asked
     assert "@!done bra again" not in debug.ptx
-    plain = compiled({}, torch.bfloat16, "chained")
+    plain = compiled("", torch.bfloat16, "chained")
     assert plain.ptx.count("@!done bra again") == asked
     assert not any(word in plain.ptx for word in ("exit;", "cas.b32", "barrier.red", "bar.red"))
 
 
 def test_the_runtime_knows_what_a_debug_kernel_waits_for():
-    section = compiled({"convert-kitsune-to-gpu": BUDGET})._content.sections["sm_90a"]
+    section = compiled(BUDGET)._content.sections["sm_90a"]
     watched = section.manifest["pipelines"]["pipeline0"]["launch"]["watched"]
     assert {wait["awaited"].split(":")[0] for wait in watched} == {
         f"{awaited} of queue '{queue}'" for awaited in ("the tile", "a free slot") for queue in ("q0", "q1")

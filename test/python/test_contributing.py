@@ -1,0 +1,26 @@
+"""What CONTRIBUTING.md names is there."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "CONTRIBUTING.md").read_text()
+
+
+def test_every_path_it_names_exists():
+    paths = set(re.findall(r"(?<![\w./-])(?!\.venv)[\w.-]+(?:/[\w.-]*)+", TEXT))
+    assert len(paths) > 30
+    missing = [path for path in sorted(paths) if not (ROOT / path).exists()]
+    assert not missing
+
+
+def test_it_is_short_and_found_from_the_readme_and_the_architecture():
+    assert TEXT.count("\n") < 150
+    assert "(CONTRIBUTING.md)" in (ROOT / "README.md").read_text()
+    assert "(../CONTRIBUTING.md)" in (ROOT / "docs" / "architecture.md").read_text()
+
+
+def test_its_targets_of_make_exist():
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"make (install|lint|test)\b", TEXT):
+        assert re.search(rf"^{target}:", makefile, re.M)
