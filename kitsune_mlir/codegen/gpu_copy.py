@@ -1,4 +1,4 @@
-"""Copies between buffers of which one is strided: a kernel for all that stand side by side, as a concatenation's do.
+"""Copies between buffers of which one is strided: a kernel for all of a concatenation.
 
 Each copy has a range of the kernel's blocks. A thread moves EACH words of a copy, which lie a block's threads apart, so
 that a warp's are neighbours and enough loads are in flight; a word is as many elements as both buffers keep together
@@ -22,13 +22,13 @@ _IDLE = (*VIEWS, "memref.alloc", "memref.dim", "arith.constant", "affine.apply")
 
 
 def beside(operations: Sequence[ir.Operation], first: int) -> list[int]:
-    """Where in a block the copies stand that follow one another from `first` on, itself one, and of which none reads
-    what another writes."""
-    found = [first]
+    """Where in a block the copies stand that follow one another from `first` on, itself one, into the buffer that it
+    writes, and that do not read this buffer. Others may be done once, when weights are loaded, or in each call."""
+    found, target = [first], root_of(operations[first].operands[1])
     for number in range(first + 1, len(operations)):
         op = operations[number]
         if op.name == "memref.copy":
-            if any(root_of(op.operands[0]) == root_of(operations[other].operands[1]) for other in found):
+            if root_of(op.operands[1]) != target or root_of(op.operands[0]) == target:
                 break
             found.append(number)
         elif op.name not in _IDLE:

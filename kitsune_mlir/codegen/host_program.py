@@ -189,7 +189,7 @@ def _written(kernel: ir.Operation) -> list[int]:
     roots = {
         hash(root_of(operand))
         for op in walk(kernel)
-        if op.name not in (*VIEWS, "memref.load", "memref.dim")
+        if op.name not in (*VIEWS, "memref.load", "memref.dim", "vector.load")
         for operand in op.operands
         if isinstance(operand.type, ir.MemRefType)
     }
