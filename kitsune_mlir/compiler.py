@@ -199,7 +199,7 @@ def _predict(
     sizes = [_example_sizes(argument) for argument in program.arguments]
     found["launches"] = launches.launches(section.manifest, module, found["kernels"], described, bound, sizes, target)
     if found["launches"]:
-        found["predicted_us"] = round(sum(launch["predicted_us"] for launch in found["launches"]), 2)
+        found["predicted_us"] = round(target.call_us + sum(launch["predicted_us"] for launch in found["launches"]), 2)
     if "dynamic_size" in found:
         found["launch_sizes"] = [
             list(size) for size, argument in zip(sizes, program.arguments) if argument.kind == "input"

@@ -19,19 +19,20 @@ from typing import ClassVar
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.accumulate_kernel import AccumulateKernel
 from kitsune_mlir.codegen.hopper.kernel import CHAINED, ChainedKernel
-from kitsune_mlir.codegen.hopper.maps import TILE_ROWS, padded_columns
+from kitsune_mlir.codegen.hopper.maps import TILE_ROWS
 from kitsune_mlir.codegen.hopper.spatial_sum import SpatialSumKernel
 from kitsune_mlir.codegen.pipeline.kernel import PipelineKernel
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.form import Form, pipeline_form
-from kitsune_mlir.mlir import arith, ir, linalg, remark, tensor
+from kitsune_mlir.mlir import ir, remark
 from kitsune_mlir.planning import target as targets
 
 from .base import ModulePass
 from .flow import target_of
 from .inline_pipeline import inline_pipeline
 from .kernel_call import built, call, declare
+from .operand_layout import laid_out
 
 
 @dataclass(frozen=True)
@@ -103,21 +104,6 @@ class _Site:
             self.ends = [result.results[0] for result in self.results]
         with ir.InsertionPoint(pipeline):
             for number in kernel.padded:
-                self.operands[number] = _widened(self.operands[number])
+                (self.operands[number],) = laid_out(self.operands[number], 1)
             for number, packing in kernel.packed.items():
                 self.operands[number] = packing.apply(self.operands[number])
-
-
-def _widened(whole: ir.Value) -> ir.Value:
-    """A tensor of two dimensions with zeros after each row, so that rows are multiples of 16 bytes."""
-    kind = ir.RankedTensorType(whole.type)
-    count, width = kind.shape
-    extra = padded_columns(width, kind.element_type) - width
-    if kind.is_dynamic_dim(0):
-        sizes = [tensor.dim(whole, arith.ConstantOp.create_index(0))]
-        empty = tensor.EmptyOp([*sizes, extra], kind.element_type).result
-    else:
-        empty = tensor.EmptyOp([count, extra], kind.element_type).result
-    zero = arith.ConstantOp(kind.element_type, ir.FloatAttr.get(kind.element_type, 0.0)).result
-    zeros = linalg.fill(zero, outs=[empty])
-    return tensor.concat(ir.RankedTensorType.get([count, width + extra], kind.element_type), 1, [whole, zeros])

@@ -40,6 +40,7 @@ from kitsune_mlir.precision import tf32_pieces
 from kitsune_mlir.traffic import type_bytes
 
 from .base import ModulePass
+from .operand_layout import laid_out
 from .product_rows import MOST_IN_PIECES, Followings, Rows, is_faster
 from .row_bodies import RowBody, erase, gather
 from .row_bodies import replace as replace_group
@@ -52,7 +53,6 @@ PAIRS = {  # of pieces of the operands that are multiplied, small terms first, b
 }
 LEAST = 1 << 16  # multiply-adds that are worth a kernel of their own form
 FEED_REGISTERS, MATH_REGISTERS = 24, 240
-GRANULE = 16  # bytes of which a tensor copy's rows are multiples
 _WARPS = 4
 
 
@@ -196,7 +196,7 @@ class _Builder:
         found = of.found
         self.operands = {"left": found.left_roles, "right": found.right_roles}
         values = {"left": found.left, "right": found.right}
-        self.pieces = {name: _laid_out(value, of.pieces) for name, value in values.items()}
+        self.pieces = {name: laid_out(value, of.pieces) for name, value in values.items()}
         self.extents = {role: self._extent(role) for role in of.sizes}
         self.element = ir.RankedTensorType(self.pieces["left"][0].type).element_type
 
@@ -438,57 +438,6 @@ def _is_stored(op: ir.Operation) -> bool:
 def _check_open(kind: ir.RankedTensorType) -> None:
     if any(kind.is_dynamic_dim(d) for d in range(1, kind.rank)):
         raise UnsupportedError(f"a size of {kind} that is open until the call is not its first")
-
-
-def _laid_out(whole: ir.Value, pieces: int) -> list[ir.Value]:
-    """A tensor as tensor copies and 16-bit products take it: with zeros behind its last dimension, so that this is a
-    multiple of 16 bytes, and numbers of f32 as the sum of so many of bf16. The tensor itself where it is so already."""
-    kind = ir.RankedTensorType(whole.type)
-    element = ir.BF16Type.get() if pieces > 1 else kind.element_type
-    columns = kind.shape[-1]
-    extra = -columns % (GRANULE // (element.width // 8))
-    if pieces == 1 and not extra:
-        return [whole]
-    sizes = [
-        tensor.dim(whole, constant_index(0)) if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)
-    ]
-    starts = [tensor.empty([*sizes[:-1], columns + extra], element) for _ in range(pieces)]
-    inputs = [] if extra else [whole]
-    maps = [ir.AffineMap.get_identity(kind.rank)] * (len(inputs) + pieces)
-    generic = empty_generic(inputs, starts, maps, ["parallel"] * kind.rank)
-    with ir.InsertionPoint(generic.regions[0].blocks[0]):
-        x = _padded(whole, columns) if extra else generic.regions[0].blocks[0].arguments[0]
-        linalg.YieldOp(_pieces(x, pieces) if pieces > 1 else [x])
-    return list(generic.results)
-
-
-def _padded(whole: ir.Value, columns: int) -> ir.Value:
-    """In a linalg body: the element of the tensor there, zero behind its last column."""
-    kind = ir.RankedTensorType(whole.type)
-    *outer, last = [linalg.IndexOp(d).result for d in range(kind.rank)]
-    x = tensor.extract(whole, [*outer, arith.minui(last, constant_index(columns - 1))])
-    inside = arith.cmpi(arith.CmpIPredicate.ult, last, constant_index(columns))
-    zero = arith.ConstantOp(kind.element_type, ir.FloatAttr.get(kind.element_type, 0.0)).result
-    return arith.select(inside, x, zero)
-
-
-def _pieces(x: ir.Value, count: int) -> list[ir.Value]:
-    """Numbers of bf16 whose sum is one of f32: each the upper 8 bits of what those before leave, the last rounded. An
-    infinity is 1, 0 and itself: the last meets only first pieces, which are 0 of zeros alone (and of numbers below
-    2^-133), and an infinity's last piece."""
-    bf16, f32, i32 = ir.BF16Type.get(), ir.F32Type.get(), ir.IntegerType.get_signless(32)
-    bits = arith.bitcast(i32, x)
-    magnitude = arith.andi(bits, arith.constant(i32, 0x7FFFFFFF))
-    infinite = arith.cmpi(arith.CmpIPredicate.eq, magnitude, arith.constant(i32, 0x7F800000))
-    signed = arith.ori(arith.andi(bits, arith.constant(i32, -(2**31))), arith.constant(i32, 0x3F800000))
-    found, rest = [], x
-    for _ in range(count - 1):
-        upper = arith.bitcast(f32, arith.andi(arith.bitcast(i32, rest), arith.constant(i32, -65536)))
-        found.append(upper)
-        rest = arith.subf(rest, upper)
-    zero = arith.constant(f32, 0.0)
-    found = [arith.select(infinite, zero if i else arith.bitcast(f32, signed), y) for i, y in enumerate(found)]
-    return [arith.truncf(bf16, y) for y in (*found, arith.select(infinite, x, rest))]
 
 
 def _slot(ring: schedule.AllocRingOp) -> ir.Type:

@@ -14,8 +14,9 @@ from kitsune_mlir.planning.row_tiles import WIDEST
 from kitsune_mlir.precision import tensor_work, tf32_pieces
 from kitsune_mlir.traffic import element_bytes
 
+from .operand_layout import GRANULE
 from .row_groups import Order, find
-from .schedule_products import GRANULE, PAIRS
+from .schedule_products import PAIRS
 
 _SCHEDULED = ir.BF16Type | ir.F16Type | ir.F32Type  # elements of products that may be kernels of their own
 

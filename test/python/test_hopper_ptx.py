@@ -191,3 +191,26 @@ def test_partial_sums(sums):
 @pytest.mark.parametrize("form", FORMS)
 def test_a_tile_to_two_products(form):
     check(*layer_and_tensors(4096, False), form)
+
+
+class Gate(nn.Module):
+    """A number of each row that scales the tile that it is made of, and the tile of the product behind."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.first, self.gate = nn.Linear(width, width), nn.Linear(width, 1)
+        self.second, self.last = nn.Linear(width, width), nn.Linear(width, 64)
+
+    def forward(self, x):
+        x = torch.relu(self.first(x))
+        gate = torch.sigmoid(self.gate(x))
+        return self.last(torch.tanh(self.second(x * gate)) - gate)
+
+
+@pytest.mark.parametrize(
+    "width, dtype, exact",
+    [(64, BF16, "highest"), (128, F16, "highest"), (192, BF16, "highest"), (64, F32, "highest"), (128, F32, "high")],
+    ids=str,
+)
+def test_gates_of_one_column(width, dtype, exact):
+    check(Gate(width).to(dtype), (torch.randn(8192, width, dtype=dtype),), exact=exact)

@@ -39,9 +39,10 @@ class Consumer:
         self._place = Place(program, lanes, shares, around, self.products, self._outgoing)
 
     def _share_lanes(self, columns: int) -> tuple[Lanes, Int]:
-        """The thread in the CTA's share of a tile, of so many columns, and the share's first column."""
+        """The thread in the CTA's share of a tile, of so many columns, and the share's first column. A single column
+        is no share: each CTA has it."""
         exchange = self._rings.exchange
-        if exchange is None:
+        if exchange is None or columns == 1:
             return self._lanes, 0
         start = device.mul(cluster.rank(), columns)
         return self._lanes.shifted(device.value(start), columns * exchange.ctas), start
@@ -136,7 +137,10 @@ class Consumer:
         memories: dict[int, Memory] = {}
         for get in block.stage.gets:
             if (label := kitsune_label(get.operands[0])) not in self._around.queues:
-                memories[hash(get.results[0])] = self._tiles[label]
+                key, tile = hash(get.results[0]), self._tiles[label]
+                memories[key] = tile
+                if isinstance(tile, Fragment):
+                    tile.spread_out(block.spread.get(key, ()))
         for load in block.stage.loads:
             key, tile = hash(load.operands[0]), load.results[0]
             whole, stride = self._around.tensors[key], self._around.strides.get(key)

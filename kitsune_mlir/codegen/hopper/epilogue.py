@@ -131,11 +131,14 @@ class Epilogue:
                 self.tile.values[block, h, e] = x
 
 
-def element_at(evaluator: Evaluator, value: ir.Value, lanes: Lanes, block: int, h: int, e: int) -> ir.Value:
-    """One element of a tile; zero beyond its columns."""
+def element_at(
+    evaluator: Evaluator, value: ir.Value, lanes: Lanes, block: int, h: int, e: int, everywhere: bool = False
+) -> ir.Value:
+    """One element of a tile; zero beyond its columns. The only column of a row may be computed `everywhere`, from what
+    all threads of the row know."""
     column, shape = lanes.column(block, e), shape_of(value)
     width = prod(shape[1:])
-    x = evaluator(value, [lanes.rows[h], *unflatten(column, shape[1:])])
+    x = evaluator(value, [lanes.rows[h], *unflatten(0 if everywhere else column, shape[1:])])
     if device.is_less(column, width) is not True:
         zero = arith.constant(x.type, 0 if isinstance(x.type, ir.IntegerType) else 0.0)
         x = arith.select(device.less(column, width), x, zero)

@@ -8,7 +8,7 @@ Columns beyond the tile's width hold zeros.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -18,7 +18,11 @@ from kitsune_mlir.codegen.pipeline.memory import Memory, element_of, shape_of, s
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, llvm, vector
 
+from . import warps
+from .queue_registers import hand
+
 BLOCK = 8  # columns
+ROW_THREADS = 4  # that have a row together
 HALVES = (0, 1)
 
 
@@ -63,7 +67,7 @@ def blocks_of(width: int) -> int:
 @dataclass
 class Fragment:
     """A tile in registers; reads like memory. `compute`, called with a block, makes the values of one that is asked for
-    before they are there."""
+    before they are there. `spread` are elements that all four threads of a row have."""
 
     lanes: Lanes
     element: ir.Type
@@ -71,6 +75,7 @@ class Fragment:
     words: dict[tuple[int, int], ir.Value] = field(default_factory=dict)  # (block, half)
     values: dict[tuple[int, int, int], ir.Value] = field(default_factory=dict)  # (block, half, e)
     compute: Callable[[int], None] | None = None
+    spread: dict[tuple[int, int], ir.Value] = field(default_factory=dict)  # (column, half)
 
     @property
     def held(self) -> dict:
@@ -109,8 +114,20 @@ class Fragment:
         column: Int = 0
         for size, i in zip(self.shape[1:], index[1:]):
             column = device.add(device.mul(column, size), i)
+        half, single = self.lanes.half(index[0]), 0 if self.width == 1 else column
+        if isinstance(single, int) and (single, half) in self.spread:
+            return self.spread[single, half]
         block, e = self.lanes.place(column)
-        return self.element_at(block, self.lanes.half(index[0]), e)
+        return self.element_at(block, half, e)
+
+    def spread_out(self, columns: Iterable[int]) -> None:
+        """All threads of a warp: those that hold these columns tell the others of their rows."""
+        for column in columns:
+            block, place = divmod(column, BLOCK)
+            for h in HALVES:
+                if (column, h) not in self.spread:
+                    x = self.element_at(block, h, place % 2)
+                    self.spread[column, h] = _from_thread(x, place // 2)
 
     def element_at(self, block: int, half: int, e: int) -> ir.Value:
         self.make(block)
@@ -147,6 +164,16 @@ class Fragment:
                 return device.value(0)
             self.words[block, half] = pack(self.values[block, half, 0], self.values[block, half, 1], self.element)
         return self.words[block, half]
+
+
+def _from_thread(x: ir.Value, number: int) -> ir.Value:
+    """What thread `number` of the four of a row has in place of `x`."""
+    lane = arith.ori(arith.andi(warps.thread(), device.value(warps.WARP - ROW_THREADS)), device.value(number))
+    if isinstance(x.type, ir.FloatType):
+        (word,) = hand([arith.bitcast(device.i32(), x)], lane)
+        return arith.bitcast(x.type, word)
+    (word,) = hand([x if x.type == device.i32() else arith.extui(device.i32(), x)], lane)
+    return word if x.type == device.i32() else arith.trunci(x.type, word)
 
 
 def is_packed(element: ir.Type) -> bool:

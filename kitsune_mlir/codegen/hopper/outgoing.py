@@ -12,7 +12,7 @@ from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import arith, ir
 from kitsune_mlir.traffic import element_bytes
 
-from . import waits, wgmma
+from . import cluster, waits, wgmma
 from .fragments import BLOCK, HALVES, Fragment, PairedMemory, blocks_of, is_packed, rows_of_tile
 from .program import Program
 from .stores import Boxes, Outbox
@@ -108,7 +108,10 @@ class Outgoing:
         for block in blocks:
             tile.make(block)
         for h in HALVES:
-            with device.when(device.less(lanes.rows[h], self._around.valid)):
+            stores = device.less(lanes.rows[h], self._around.valid)
+            if self._program.cluster > 1 and width == 1:  # each CTA has it
+                stores = arith.andi(stores, device.equal(cluster.rank(), 0))
+            with device.when(stores):
                 for block, e in itertools.product(blocks, (0,) if pairs else (0, 1)):
                     column = lanes.column(block, e)
                     if device.is_less(column, width) is True:

@@ -63,7 +63,7 @@ class Producer:
             if (queue := self.queues.get(kitsune_label(get.operands[0]))) is not None:
                 queue.wait_full(self.tile)
         for product in block.products.values():
-            share = device.mul(self._rank, product.n)
+            share = device.mul(self._rank, product.n) if product.n > 1 else 0  # every CTA has a single column
             if self.first_column is not None:
                 self._product(product, first_map, self.first_column)
             else:

@@ -45,7 +45,7 @@ from .operands import (
     reads_held,
     row_bytes,
 )
-from .own_columns import check_columns
+from .own_columns import spread_columns
 from .packing import GROUP, Columns, Packing
 from .pingpong import leaves_in_sets
 from .pressure import check_pressure
@@ -68,7 +68,8 @@ CLUSTERS = (1, 2, 4)  # CTAs that may share a tile's columns, or boxes of weight
 @dataclass
 class Block:
     """Equal stages, run as a loop when there are several; `products` by the key of their result in the first.
-    From one stage to the next, tensor maps are `map_step` further, vectors `vector_step` bytes."""
+    From one stage to the next, tensor maps are `map_step` further, vectors `vector_step` bytes. `spread` are the
+    columns of tiles in registers that are read all over a row, by the tile's key (own_columns.py)."""
 
     stages: list[kitsune.StageOp]
     nests: StageNests
@@ -76,6 +77,7 @@ class Block:
     vectors: dict[int, int] = field(default_factory=dict)  # resident -> byte offset among the vectors
     map_step: int = 0
     vector_step: int = 0
+    spread: dict[int, set[int]] = field(default_factory=dict)
 
     @property
     def stage(self) -> kitsune.StageOp:
@@ -125,7 +127,7 @@ class Program:
             raise UnsupportedError(f"{split_k} CTAs do not split k; {SPLITS[1:]} may")
         self.blocks = [self._block(group) for group in equal_runs(stages)]
         for block in self.blocks:
-            check_columns(self, block.nests)
+            block.spread = spread_columns(self, block.nests)
         # Where k is split, a CTA finishes a share of a tile that is less than a box.
         self.store_maps = self._maps.stores(stages) if self.split_k == 1 else {}
         self.put_maps = {
@@ -198,6 +200,8 @@ class Program:
         if nbytes == 4:
             return Product(op, n, columns, self._packed_segments(op, columns))
         tiles = parts_of(op.operands[0])
+        if self.cluster > 1 and any(shape_of(tile)[1:] == (1,) and not is_loaded(tile) for tile in tiles):
+            raise UnsupportedError("a cluster does not exchange tiles of one column")
         packing = Packing(1, tuple(Columns(*at) for at in _columns_of(tiles)))
         whole = all(part.start % GROUP == 0 for part in packing.parts)
         self._lay_out(weight, None if whole else packing)

@@ -96,6 +96,10 @@ class StageCode:
                 self._tile(nest, lanes, start, Evaluator(self.memories), columns)
         else:
             self._reduction(nest)
+        for value in nest.values:
+            tile = self.memories.get(hash(value))
+            if isinstance(tile, Fragment):
+                tile.spread_out(self.block.spread.get(hash(value), ()))
 
     def _product(self, nest: Nest) -> None:
         assert nest.op is not None
@@ -205,6 +209,7 @@ class StageCode:
         and registers do not hold what it would compute of all at once."""
         element = element_of(nest.value)
         tile = Fragment(lanes, element, shape_of(nest.value))
+        everywhere = nest.kind == MAP and tile.width == 1
         packs = is_packed(element) and not (nest.kind == PRODUCT and is_read_here(nest.value))
         stash = self.at.stash(nest.value)
 
@@ -212,7 +217,7 @@ class StageCode:
             if block >= blocks_of(columns):
                 return
             for h in HALVES:
-                pair = [element_at(evaluator, nest.value, lanes, block, h, e) for e in (0, 1)]
+                pair = [element_at(evaluator, nest.value, lanes, block, h, e, everywhere) for e in (0, 1)]
                 if packs:
                     tile.words[block, h] = pack(*pair, element)
                 else:
