@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import gcd, prod
 
 from kitsune_mlir.codegen.hopper import mbarrier, tma, waits, warps, wgmma
-from kitsune_mlir.codegen.hopper.fragments import BLOCK, HALVES, Lanes, blocks_of
+from kitsune_mlir.codegen.hopper.fragments import BLOCK, HALVES, Lanes, blocks_of, pack
 from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
 from kitsune_mlir.codegen.hopper.stores import Boxes
 from kitsune_mlir.codegen.pipeline import device
@@ -19,10 +19,10 @@ from kitsune_mlir.mlir import arith, ir, location, walk
 from kitsune_mlir.rows import Structured, shape_of
 
 from .boxes import GlobalBox
+from .quads import QUAD, transposed
 from .reductions import own_part, row_combiner
 
 _TOGETHER = 8  # pairs of columns that a thread computes before it stores them
-QUAD = 4  # lanes that have a row of sums together
 _ASYNCHRONOUS = ("acquire", "copy", "commit")
 _ARITHMETIC = {
     "arith.addi": device.add,
@@ -358,25 +358,38 @@ class AgentCode:
                     box.store([half.row], x)
                 continue
             blocks = range(blocks_of(shape[1]))
-            with box.where_inside(0, half.row):
-                for first in blocks[::_TOGETHER]:
-                    columns = [self.lanes.column(block, 0) for block in blocks[first : first + _TOGETHER]]
-                    self._write_pairs(box, half.evaluator.fork(), tile, half.row, columns)
+            words = (
+                box.takes_words and len(blocks) % QUAD == 0 and _divisor(op.operands[1 + write.axes[1]]) % BLOCK == 0
+            )
+            for first in blocks[::_TOGETHER]:
+                self._write_blocks(box, half, tile, blocks[first : first + _TOGETHER], words)
 
-    def _write_pairs(
-        self, box: GlobalBox, evaluator: Evaluator, tile: ir.Value, row: ir.Value, columns: Sequence[Offset]
-    ) -> None:
-        """Pairs of neighbouring columns: all are computed, then all stored, for no load can pass a store before it."""
-        pairs = [[column, column.moved(1)] for column in columns]
-        values = [[evaluator(tile, [row, c]) for c in pair] for pair in pairs]
-        for pair, xs in zip(pairs, values, strict=True):
-            if box.takes_pairs:
-                with box.where_inside(1, pair[0]):
-                    box.store_pair([row, pair[0]], xs)
-                continue
-            for c, x in zip(pair, xs, strict=True):
-                with box.where_inside(1, c):
-                    box.store([row, c], x)
+    def _write_blocks(self, box: GlobalBox, half: _Half, tile: ir.Value, blocks: Sequence[int], words: bool) -> None:
+        """Blocks of columns: all are computed, by all threads, then all stored, for no load can pass a store before it.
+        With `words` a thread stores a block of a row, for which the four that share it exchange their pairs."""
+        evaluator = half.evaluator.fork()
+        columns = [self.lanes.column(block, 0) for block in blocks]
+        values = [[evaluator(tile, [half.row, c]) for c in (column, column.moved(1))] for column in columns]
+        if words:
+            pairs = [pack(*pair, box.element) for pair in values]
+            lane = device.div(self.lanes.pair, 2)
+            own = [transposed(pairs[i : i + QUAD], lane) for i in range(0, len(pairs), QUAD)]
+            start = device.mul(self.lanes.pair, BLOCK // 2)
+            with box.where_inside(0, half.row):
+                for block, whole in zip(blocks[::QUAD], own, strict=True):
+                    column = Offset(start, BLOCK * block)
+                    with box.where_inside(1, column):
+                        box.store_word([half.row, column], whole)
+            return
+        with box.where_inside(0, half.row):
+            for column, pair in zip(columns, values, strict=True):
+                if box.takes_pairs:
+                    with box.where_inside(1, column):
+                        box.store_pair([half.row, column], pair)
+                    continue
+                for c, x in zip((column, column.moved(1)), pair, strict=True):
+                    with box.where_inside(1, c):
+                        box.store([half.row, c], x)
 
 
 def _whole(kind: ir.Type, at: Sequence[ir.Value], axes: Sequence[int], tile: ir.Type) -> list[int]:

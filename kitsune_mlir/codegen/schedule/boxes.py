@@ -41,6 +41,13 @@ class GlobalBox:
         self._pairs: dict[tuple[ir.Block, Int, int], ir.Value] = {}
 
     @property
+    def takes_words(self) -> bool:
+        """Whether 16 bytes of elements along the box's last dimension are stored together, at multiples of them."""
+        last = self._axes[-1]
+        size, count = self._sizes[last], 16 * 8 // storage_type(self.element).width
+        return is_packed(self.element) and isinstance(size, int) and size % count == 0 and self._strides[last] == 1
+
+    @property
     def takes_pairs(self) -> bool:
         """Whether two elements along the box's last dimension are stored together: neighbours, the first at an address
         that is a multiple of both."""
@@ -144,6 +151,12 @@ class GlobalBox:
         else:
             both = vector.from_elements(ir.VectorType.get([2], self.element), list(pair))
             device.store(both, place, align=8)
+
+    def store_word(self, index: Sequence[Int], words: Sequence[ir.Value]) -> None:
+        """Words of elements, i32, from the element at the index on."""
+        place = self._place([self._along(dim, i) for dim, i in enumerate(index)])
+        kind = ir.VectorType.get([len(words)], words[0].type)
+        device.store(vector.from_elements(kind, list(words)), place, align=4 * len(words))
 
     def _along(self, dim: int, index: Int) -> Int:
         at = self._at[self._axes[dim]]
