@@ -8,8 +8,8 @@ pipelines      [{name, shape, rows, tile_rows, cluster, multicast, split_k, pred
 dram_bytes     {bulk_sync, planned}: see kitsune_mlir.traffic
 matmul_precision  of f32 products on tensor cores, where it is not "highest" (kitsune_mlir.precision)
 dynamic_size   what every dynamic dimension was taken for in the estimates; absent without one
-predicted_us   estimate for one call: the sum over `launches`; without them (on a CPU, or before code generation)
-               pipelines as placed, other operators at DRAM speed
+predicted_us   estimate for one call: the sum over `launches`, and the call itself; without them (on a CPU, or before
+               code generation) pipelines as placed, other operators at DRAM speed
 launches       [{kernel, form, computes, location, ctas, threads, tile, slots, registers, shared_bytes, predicted_us,
                  limit, work}]: what a call launches on a GPU, in order (kitsune_mlir.launches). `kernel` is the name
                that profilers show, `form` "chained", "fused", "spatial", "scheduled product", "operator" or "copy",

@@ -33,7 +33,7 @@ from kitsune_mlir.mlir import arith, ir, linalg, remark, scf, tensor, walk
 from kitsune_mlir.plan import DYNAMIC_SIZE
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.cost import DRAM, Price
-from kitsune_mlir.planning.kernel_cost import dram_us
+from kitsune_mlir.planning.kernel_cost import DEAR, dram_us
 from kitsune_mlir.planning.product_tiles import CHUNK, COPY_ROWS, MOST_SPLIT, ProductTiles, choose
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.precision import tf32_pieces
@@ -103,12 +103,14 @@ class _Scheduler:
         across = self.found.right_roles[-1] == "n"
         sizes = known.get("b", 1), known["m"], known["n"], known["k"]
         most_split = MOST_SPLIT if self.sizes["k"] is not None else 1  # parts of an open length would be open too
-        tiles = choose(*sizes, across, len(PAIRS[self.pieces]), self.target, most_split)
+        follows = self._follows()
+        work = sum(DEAR.get(inner.operation.name, 1) for op in follows for inner in op.regions[0].blocks[0].operations)
+        tiles = choose(*sizes, across, len(PAIRS[self.pieces]), self.target, most_split, float(work))
         if tiles is None:
             raise UnsupportedError(f"no tiles of it fit the {self.target.shared_bytes} bytes of shared memory")
         if self._with_rows(sizes, across, tiles):
             return True
-        follows = [] if tiles.split > 1 else self._follows()
+        follows = [] if tiles.split > 1 else follows
         self.rows.forget(follows)
         last = follows[-1] if follows else self.op
         with ir.InsertionPoint(last):
@@ -127,7 +129,7 @@ class _Scheduler:
         plan = self.rows.of(self.op, shape, n)
         if plan is None:
             return False
-        tiles = choose(*sizes, across, len(PAIRS[self.pieces]), self.target, row_work=plan.counts().work)
+        tiles = choose(*sizes, across, len(PAIRS[self.pieces]), self.target, work=plan.counts().work, whole=True)
         if tiles is None or not is_faster(tiles, alone, plan, self.target):
             return False
         self.rows.take(self.op, plan)

@@ -125,9 +125,10 @@ def run_us(
 def _apart_us(stage: StageCost, rows: int, target: Target) -> float:
     """Predicted microseconds of a stage whose operators run one at a time, tiles going through DRAM between them.
     Infinite where a product has no such kernel."""
-    total = 0.0
+    total, columns = 0.0, sum(product.columns for product in stage.products or ())
+    work = float(round(stage.simt_ops / columns)) if columns else 0.0
     for product in stage.products or ():
-        tiles = choose(1, rows, product.columns, product.k, product.across, product.pairs, target)
+        tiles = choose(1, rows, product.columns, product.k, product.across, product.pairs, target, work=work)
         total += tiles.microseconds if tiles else math.inf
     moved = rows * stage.plain_bytes / (PLAIN_DRAM * target.dram_gbps * 1e3)
     return total + stage.kernels * (KERNEL_US + target.launch_us) + moved

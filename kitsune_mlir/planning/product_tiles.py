@@ -22,8 +22,8 @@ _MULTIPLIED = 2048.0  # multiply-adds a cycle
 _LOADED = 28.0  # bytes a cycle and SM from L2
 _TURN = 90.0  # of a chunk, besides
 _TILE = 1500.0  # until a tile's first chunk is there
-_STORED = 4.0  # elements of a tile that leave in a cycle
-_ISSUED = 128.0  # instructions of threads a cycle
+_STORED = 9.0  # instructions of a thread for an element that leaves, besides those of what is done to it
+_ISSUED = 64.0  # instructions of a warpgroup's threads a cycle
 _SUMMED = 1000.0  # bytes of partial sums a cycle, all SMs together, there and back
 
 
@@ -56,22 +56,23 @@ def choose(
     pairs: int,
     target: Target,
     most_split: int = MOST_SPLIT,
-    row_work: float | None = None,
+    work: float = 0.0,
+    whole: bool = False,
 ) -> ProductTiles | None:
     """The fastest tiles for a product of these sizes, or None when none fits. `across`: the columns of the right
     operand are neighbours in memory, so that it comes in boxes of 64. `pairs` products of 16-bit pieces make one; of
     more than one the sums are added outside tensor cores, which takes registers for another set. The sum over k is cut
-    into at most `most_split` parts. With `row_work` tiles have exactly all columns and all of k, and so many
-    instructions deal with each element before it is stored."""
+    into at most `most_split` parts. So many instructions as `work` says deal with each element before it is stored.
+    `whole`: tiles have exactly all columns and all of k."""
     most = _COLUMNS[-1] if pairs == 1 else _COLUMNS[-1] // 2
     found = [
         tiles
         for copies, columns, parts in product((1, 2), _COLUMNS, _splits(k))
         if columns <= most
         and parts <= most_split
-        and (row_work is None or (columns == n and parts == 1))
+        and (not whole or columns == n and parts == 1)
         and not (across and columns % 64)
-        and (tiles := _tiles(b, m, n, k, copies, columns, parts, pairs, target, row_work or 0.0))
+        and (tiles := _tiles(b, m, n, k, copies, columns, parts, pairs, target, work))
     ]
     return min(found, key=lambda tiles: (tiles.microseconds, tiles.split, tiles.rows * tiles.columns), default=None)
 
@@ -90,7 +91,7 @@ def _tiles(
     split: int,
     pairs: int,
     target: Target,
-    row_work: float,
+    work: float,
 ) -> ProductTiles | None:
     rows = copies * COPY_ROWS
     slot = (rows + columns) * CHUNK * 2
@@ -103,8 +104,8 @@ def _tiles(
     multiplied, loaded = rows * columns * CHUNK / _MULTIPLIED, slot / _LOADED
     turns = ceil(tiles / target.sms)
     products = turns * ceil(part / CHUNK) * max(multiplied, loaded) * pairs
-    waits = turns * (_TILE + ceil(part / CHUNK) * _TURN * pairs + rows * columns / (_STORED * 32 * copies))
-    waits += turns * rows * columns * row_work / _ISSUED
+    stored = rows * columns * (_STORED + work) / (_ISSUED * copies)
+    waits = turns * (_TILE + ceil(part / CHUNK) * _TURN * pairs + stored)
     us = target.launch_us + (products + waits) / CYCLES_A_US
     limit = LATENCY if 2 * products / CYCLES_A_US < us else TENSOR if multiplied >= loaded else L2
     summed = target.launch_us + b * m * n * 8 * split / _SUMMED / CYCLES_A_US if split > 1 else 0.0

@@ -19,8 +19,7 @@ _OWN_REGISTERS = 32  # of a thread, besides its columns
 
 # Cycles, but for the rate of the clock.
 _CLOCK = 1.7e3  # a microsecond
-_LAUNCH = 4000.0
-_FETCH = 1000.0  # from the first load of a row until it is there
+_FETCH = 600.0  # from the first load of a row until it is there
 _SHUFFLE = 30.0
 _BARRIER = 120.0
 _LINE = 128  # bytes that a warp's access has in one look-up of the L1 cache
@@ -116,5 +115,5 @@ def _tiles(group: RowGroup, vector: int, lanes: int, copies: int, target: Target
     looked_up = turns * ctas * threads / WARP * accesses * lines
     moved = group.rows * group.row_bytes * _CLOCK / (target.dram_gbps * 1e3)
     limits = turns * latency, issued, looked_up, moved
-    cycles = _LAUNCH + max(limits) + _REST * sum(limits)
+    cycles = target.launch_us * _CLOCK + max(limits) + _REST * sum(limits)
     return RowTiles(lanes, vector, copies, ctas, cycles / _CLOCK)
