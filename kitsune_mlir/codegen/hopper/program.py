@@ -36,6 +36,7 @@ from .operands import (
     is_exchanged,
     is_handed_on,
     is_held,
+    is_inside,
     is_loaded,
     is_operand,
     is_plain,
@@ -97,6 +98,7 @@ class Program:
         multicast: int = 1,
         split_k: int = 0,
     ):
+        self._pipeline = pipeline.operation
         stages = [stage for stage in pipeline.stages if role in (None, stage.role)]
         self.cluster, self.multicast, self.split_k = cluster, multicast, max(1, split_k)
         self._chooses_split = split_k == 0
@@ -246,8 +248,13 @@ class Program:
         """Notes how a weight lies for a product: as it is, or as `packing` says. Raises UnsupportedError where others
         read it in another way."""
         number = self._maps.numbers[hash(weight)]
-        if self._layouts.setdefault(number, packing) != packing or packing and not _only_weight(weight):
+        if self._layouts.setdefault(number, packing) != packing or packing and not self._only_weight(weight):
             raise UnsupportedError("a weight that is read in two ways is not laid out for warpgroups")
+
+    def _only_weight(self, value: ir.Value) -> bool:
+        """Whether the pipeline's products alone read a resident, as their weight."""
+        uses = (use for use in value.uses if is_inside(use.owner.operation, self._pipeline))
+        return all(use.owner.operation.name == "linalg.matmul" and use.operand_number == 1 for use in uses)
 
     def share(self, width: int) -> int:
         """How many of a tile's columns one CTA of the cluster computes; each computes what is one number a row."""
@@ -405,11 +412,6 @@ def _columns_of(tiles: list[ir.Value]) -> list[tuple[int, int]]:
     """First column and width of each of several tiles side by side."""
     widths = [prod(shape_of(value)[1:]) for value in tiles]
     return list(zip(accumulate(widths, initial=0), widths))
-
-
-def _only_weight(value: ir.Value) -> bool:
-    """Whether products alone read a resident, as their weight."""
-    return all(use.owner.operation.name == "linalg.matmul" and use.operand_number == 1 for use in value.uses)
 
 
 def _row_count(stages: list[kitsune.StageOp]) -> int | None:
