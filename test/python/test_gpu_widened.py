@@ -15,6 +15,46 @@ def test_rows_of_any_length(widths, rows, small_gpu):  # noqa: F811
     run(mlp(torch.bfloat16, widths, nn.ReLU), args, small_gpu, 2e-2)
 
 
+@pytest.mark.parametrize(
+    "widths, rows",
+    [((64, 37), 1), ((64, 77), 65), ((64, 133), 300), ((64, 64, 269), 130), ((64, 22, 358), 70), ((32, 717), 129)],
+    ids=str,
+)
+def test_outputs_of_any_width(widths, rows, small_gpu):  # noqa: F811
+    """Rows that no tensor copy stores leave through shared memory, in one pass or several."""
+    for dtype in (torch.bfloat16, torch.float16):
+        run(mlp(dtype, widths, nn.ReLU), (torch.randn(rows, widths[0], dtype=dtype),), small_gpu, 2e-2)
+
+
+@pytest.mark.parametrize("precision", ["highest", "high"])
+@pytest.mark.parametrize("width", [21, 77, 134, 301])
+def test_outputs_of_f32(width, precision, small_gpu):  # noqa: F811
+    args = (torch.randn(70, 40),)
+    run(mlp(torch.float32, (40, width), nn.ReLU), args, small_gpu, 2e-3, precision=precision)
+
+
+class Several(nn.Module):
+    """Outputs that leave in both ways, one after another, and are read by what follows."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in ((48, 77), (77, 64), (64, 90), (90, 9)))
+
+    def forward(self, x):
+        found = []
+        for layer in self.layers:
+            x = torch.relu(layer(x))
+            found.append(x)
+        return tuple(found)
+
+
+def test_outputs_in_turns(small_gpu):  # noqa: F811
+    torch.manual_seed(3)
+    args = (torch.randn(1200, 48, dtype=torch.bfloat16),)
+    run(Several().bfloat16(), args, small_gpu, 2e-2)
+    run(Several().bfloat16(), args, small_gpu, 2e-2, place="multicast=2")
+
+
 def test_rows_are_made_longer_by_one_launch():
     """Of an input, and of the tile between two pipelines; the weights are laid out before."""
     model = mlp(torch.bfloat16, (358, 716, 358), nn.ReLU).eval()

@@ -214,3 +214,40 @@ class Gate(nn.Module):
 )
 def test_gates_of_one_column(width, dtype, exact):
     check(Gate(width).to(dtype), (torch.randn(8192, width, dtype=dtype),), exact=exact)
+
+
+class GateOfColumns(nn.Module):
+    """A wide tile that the epilogue of the product behind it reads: kept as words, not as what they were made of."""
+
+    def __init__(self, inputs, width, outputs):
+        super().__init__()
+        self.gate, self.value = nn.Linear(inputs, width), nn.Linear(inputs, width, bias=False)
+        self.last = nn.Sequential(nn.Linear(width, outputs), nn.ReLU(), nn.Linear(outputs, 64))
+
+    def forward(self, x):
+        gate = torch.sqrt(self.gate(x).abs() + 1)
+        return self.last(self.value(x) * gate)
+
+
+@pytest.mark.parametrize("inputs, width, outputs", [(32, 256, 128), (64, 256, 64), (32, 192, 119)], ids=str)
+def test_a_gate_of_columns(inputs, width, outputs):
+    check(GateOfColumns(inputs, width, outputs).to(BF16), (torch.randn(8192, inputs, dtype=BF16),))
+
+
+class Residuals(nn.Module):
+    """Two residuals, the second around one stage: tiles that are a product's operand and added later."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(3))
+
+    def forward(self, x):
+        first, second, third = self.layers
+        x = torch.relu(first(x))
+        x = x + torch.relu(second(x))
+        return x + third(x)
+
+
+@pytest.mark.parametrize("width, dtype", [(192, F16), (256, BF16)], ids=str)
+def test_residuals(width, dtype):
+    check(Residuals(width).to(dtype), (torch.randn(65536, width, dtype=dtype),))

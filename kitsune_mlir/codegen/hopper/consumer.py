@@ -138,9 +138,10 @@ class Consumer:
         for get in block.stage.gets:
             if (label := kitsune_label(get.operands[0])) not in self._around.queues:
                 key, tile = hash(get.results[0]), self._tiles[label]
-                memories[key] = tile
                 if isinstance(tile, Fragment):
+                    tile = tile.taken_up()
                     tile.spread_out(block.spread.get(key, ()))
+                memories[key] = tile
         for load in block.stage.loads:
             key, tile = hash(load.operands[0]), load.results[0]
             whole, stride = self._around.tensors[key], self._around.strides.get(key)

@@ -87,6 +87,17 @@ class Fragment:
         there = {"words": held} if is_packed(self.element) else {"values": held}
         return Fragment(self.lanes, self.element, self.shape, **there)
 
+    def taken_up(self) -> Fragment:
+        """The tile as later stages read it: of 16-bit elements the words alone, for the f32 that they were made of take
+        twice the registers, which the next products want."""
+        if not is_packed(self.element):
+            return Fragment(self.lanes, self.element, self.shape, values=self.values, compute=self.make)
+        return Fragment(self.lanes, self.element, self.shape, self.words, compute=self._pack)
+
+    def _pack(self, block: int) -> None:
+        for h in HALVES:
+            self.word(block, h)
+
     def pack_all(self) -> Fragment:
         """The tile, perhaps kept as f32 for elementwise use, with the words that products want of 16-bit elements."""
         if is_packed(self.element):
@@ -224,29 +235,29 @@ class PairedMemory(Memory):
         return self.element_at(row, column, width)
 
     def element_at(self, row: Int, column: Int, width: int) -> ir.Value:
-        """The element of a row of `width` columns; beyond the last the last."""
+        """The element of a row of `width` columns; beyond the last one of the row."""
         inside = device.is_less(column, width)
-        if inside is None and not isinstance(column, int):
-            column = device.least(column, width - 1)
-        elif inside is False:
+        if inside is False:
             column = width - 1
         key = (ir.InsertionPoint.current.block, row, column)  # itself: in Python -1 and -2 have one hash
         if key not in self._read:
-            e = column.constant % 2 if isinstance(column, Offset) else 0
-            if self._pairs(column, width):
-                pair = self._load_pair(row, device.sub(column, e))
+            if isinstance(column, Offset) and self._pairs(column, width):
+                e = column.constant % 2
+                first = device.sub(column, e)
+                pair = self._load_pair(row, device.least(first, width - 2) if inside is None else first)
                 for i in (0, 1):
                     self._read[(*key[:2], device.add(column, i - e))] = pair[i]
             else:
-                self._read[key] = widened(
-                    device.load(self.place(row, column), storage_type(self.element)), self.element
-                )
+                at = device.least(column, width - 1) if inside is None and not isinstance(column, int) else column
+                self._read[key] = widened(device.load(self.place(row, at), storage_type(self.element)), self.element)
         return self._read[key]
 
-    def _pairs(self, column: Int, width: int) -> bool:
-        """Whether a column and its neighbour lie in one aligned word."""
-        even = isinstance(column, Offset) and self.stride % 2 == 0 and isinstance(self.element, ir.FloatType)
-        return even and self.element.width in (16, 32) and device.is_less(column, width - width % 2) is True
+    def _pairs(self, column: Offset, width: int) -> bool:
+        """Whether a column and its neighbour lie in one aligned word; where rows have an even number of columns, either
+        both exist or neither."""
+        if self.stride % 2 or not isinstance(self.element, ir.FloatType) or self.element.width not in (16, 32):
+            return False
+        return width % 2 == 0 or device.is_less(column, width - 1) is True
 
     def word(self, row: Int, column: Int) -> ir.Value:
         """Two neighbouring 16-bit elements, the first at an even column."""

@@ -348,7 +348,7 @@ class ChainedKernel:
         return Exchange(self.cluster, boxes, frame.base, *places, own, zero, zero)
 
     def _outbox(self, frame: _Frame, boxes: Boxes) -> Outbox | None:
-        if not frame.role.program.store_maps and not frame.role.program.put_maps:
+        if not frame.role.program.uses_outboxes:
             return None
         return Outbox(frame.maps, device.add(frame.base, frame.role.layout.outboxes), boxes)
 

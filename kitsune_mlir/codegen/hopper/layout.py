@@ -52,7 +52,7 @@ def lay_out(program: Program, shared_bytes: int) -> Layout:
     boxes = stashes + CONSUMERS * program.stash_boxes * stores.BOX_BYTES
     received = exchange.tiles_bytes(program.cluster, program.exchanged_boxes)
     outboxes = boxes + CONSUMERS * (received + split_k.room_bytes(program.split_columns))
-    leave = program.store_maps or program.put_maps or program.exchanged_boxes
+    leave = program.uses_outboxes or program.exchanged_boxes
     tiles = outboxes + (CONSUMERS * stores.BYTES if leave else 0)
     tile_slot = program.slot_rows * BOX_ROW if program.streams else 0
     most, fewest = MOST_TILE_SLOTS, LEAST_SLOTS

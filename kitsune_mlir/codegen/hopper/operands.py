@@ -35,7 +35,7 @@ def is_streamed(value: ir.Value) -> bool:
         return crosses(rows.producer(op.operands[0]).opview) and nbytes % 16 == 0
     if op.name != kitsune.LoadOp.OPERATION_NAME or nbytes < STREAMED_BYTES:
         return False
-    return nbytes % 16 == 0 or nbytes > MOST_HELD_BYTES and _can_be_widened(op.operands[0])
+    return nbytes % 16 == 0 or nbytes > MOST_HELD_BYTES and _can_be_widened(op)
 
 
 def is_multiplied(element: ir.Type) -> bool:
@@ -48,10 +48,22 @@ def row_bytes(value: ir.Value) -> int:
     return prod(shape_of(value)[1:]) * element_bytes(element_of(value))
 
 
-def _can_be_widened(whole: ir.Value) -> bool:
-    """Whether products alone read a tensor of two dimensions, so that its rows may be made longer for them."""
-    loads = [use.owner.operation for use in whole.uses if use.owner.operation.name == kitsune.LoadOp.OPERATION_NAME]
+def _can_be_widened(load: ir.Operation) -> bool:
+    """Whether the pipeline's products alone read the tensor that a tile is loaded from, of two dimensions, so that its
+    rows may be made longer for them. Other pipelines, which may be kernels already, read the tensor as it is."""
+    whole, pipeline = load.operands[0], load.parent.operation.parent.operation
+    readers = [use.owner.operation for use in whole.uses]
+    loads = [op for op in readers if op.name == kitsune.LoadOp.OPERATION_NAME and is_inside(op, pipeline)]
     return len(shape_of(whole)) == 2 and all(_is_only_part_of_operands(load.results[0]) for load in loads)
+
+
+def is_inside(op: ir.Operation, around: ir.Operation) -> bool:
+    """Whether an operation stands in another one, at any depth."""
+    while (parent := op.parent) is not None:
+        op = parent.operation
+        if op == around:
+            return True
+    return False
 
 
 def _is_only_part_of_operands(value: ir.Value) -> bool:

@@ -87,10 +87,15 @@ class Outgoing:
             sent = columns if self._program.cluster == 1 else columns // box * box
             row = arith.trunci(device.i32(), self._around.first_row)
             self._around.outbox.store(map_, tile, sent, (start, device.add(row, self._around.boxes.first_row)))
-        if sent < columns:
-            memory = rows_of_tile(
-                self._around.outputs[store.position], store.operands[0], self._around.first_row, tile.lanes
-            )
+        if sent == columns:
+            return
+        memory = rows_of_tile(
+            self._around.outputs[store.position], store.operands[0], self._around.first_row, tile.lanes
+        )
+        if store.position in self._program.row_stores:
+            assert self._around.outbox is not None
+            self._around.outbox.store_rows(tile, memory, columns, start, self._around.valid)
+        else:
             self._store_directly(tile, memory, range(sent // BLOCK, blocks_of(columns)))
 
     def _store_directly(self, tile: Fragment, memory: PairedMemory, blocks: range) -> None:

@@ -37,9 +37,9 @@ class At:
     own: bool = False
 
 
-WORD_BITS = 32
 Place = At | None  # None is what is neither
 OWN, FIRST = At(0, own=True), At(0)
+WORD_BITS = 32
 
 
 @dataclass(frozen=True)
@@ -109,13 +109,15 @@ def _roots(program: Program, nest: Nest) -> Iterator[tuple[ir.Value, Place, int]
 def _reads(program: Program, nest: Nest, nests: StageNests) -> Iterator[Read]:
     """The tiles in registers that a nest is computed from."""
     for root, start, width in _roots(program, nest):
-        stack = [(root, start)]
+        stack, seen = [(root, start)], set[tuple[int, Place]]()
         while stack:
             value, at = stack.pop()
             op = rows.producer(value)
-            if op is None or not is_in_stage(value):
+            if op is None or not is_in_stage(value) or (hash(value), at) in seen:
                 continue
-            at = at if _keeps_columns(program, value) or at is not None and not at.own else None
+            seen.add((hash(value), at))
+            if at is not None and at.own and not _keeps_columns(program, value):
+                at = None
             if nest.op is not None and op == nest.op:
                 if nest.kind != REDUCTION and at != OWN:
                     raise UnsupportedError("a warpgroup reads sums of a product that lie in other threads")

@@ -36,7 +36,9 @@ from .operands import (
     is_exchanged,
     is_handed_on,
     is_held,
+    is_inside,
     is_loaded,
+    is_multiplied,
     is_operand,
     is_plain,
     is_read_here,
@@ -61,6 +63,7 @@ SET_COLUMNS = 128  # products of more are computed in two sets of registers
 MOST_HELD_COLUMNS = 384  # of a product whose sums a warpgroup keeps in registers
 MOST_F32_COLUMNS = 256  # of a product of f32 elements; in full precision every piece takes its part of the registers
 MOST_READ_COLUMNS = 320  # the same where more than products read the tile, as f32
+LEAST_ROW_BYTES = 64  # of an output that leaves row by row
 MOST_VECTOR_BYTES = 16384  # of one resident kept in shared memory
 CLUSTERS = (1, 2, 4)  # CTAs that may share a tile's columns, or boxes of weights
 
@@ -97,6 +100,7 @@ class Program:
         multicast: int = 1,
         split_k: int = 0,
     ):
+        self._pipeline = pipeline.operation
         stages = [stage for stage in pipeline.stages if role in (None, stage.role)]
         self.cluster, self.multicast, self.split_k = cluster, multicast, max(1, split_k)
         self._chooses_split = split_k == 0
@@ -130,6 +134,7 @@ class Program:
             block.spread = spread_columns(self, block.nests)
         # Where k is split, a CTA finishes a share of a tile that is less than a box.
         self.store_maps = self._maps.stores(stages) if self.split_k == 1 else {}
+        self.row_stores = self._row_stores(stages)
         self.put_maps = {
             kitsune_label(put.operands[0]): self._maps.put(put)
             for stage in stages
@@ -141,6 +146,24 @@ class Program:
         self.exchanged_boxes = self._check_exchanges() if cluster > 1 else 0
         self._check_streams()
         check_pressure(self)
+
+    def _row_stores(self, stages: list[kitsune.StageOp]) -> set[int]:
+        """The outputs that leave through shared memory, row by row: those that tensor copies do not store, but for
+        narrow ones. A CTA that has a share of the columns stores it thread by thread."""
+        if self.cluster > 1 or self.split_k > 1:
+            return set()
+        stores = [store for stage in stages for store in stage.stores if store.position not in self.store_maps]
+        tiles = {store.position: store.operands[0] for store in stores}
+        return {
+            position
+            for position, tile in tiles.items()
+            if is_multiplied(element_of(tile)) and row_bytes(tile) >= LEAST_ROW_BYTES
+        }
+
+    @property
+    def uses_outboxes(self) -> bool:
+        """Whether tiles leave through boxes of their warpgroup."""
+        return bool(self.store_maps or self.put_maps or self.row_stores)
 
     def _check_multicast(self, products: list[ir.OpView]) -> None:
         if self.multicast not in CLUSTERS:
@@ -246,8 +269,13 @@ class Program:
         """Notes how a weight lies for a product: as it is, or as `packing` says. Raises UnsupportedError where others
         read it in another way."""
         number = self._maps.numbers[hash(weight)]
-        if self._layouts.setdefault(number, packing) != packing or packing and not _only_weight(weight):
+        if self._layouts.setdefault(number, packing) != packing or packing and not self._only_weight(weight):
             raise UnsupportedError("a weight that is read in two ways is not laid out for warpgroups")
+
+    def _only_weight(self, value: ir.Value) -> bool:
+        """Whether the pipeline's products alone read a resident, as their weight."""
+        uses = (use for use in value.uses if is_inside(use.owner.operation, self._pipeline))
+        return all(use.owner.operation.name == "linalg.matmul" and use.operand_number == 1 for use in uses)
 
     def share(self, width: int) -> int:
         """How many of a tile's columns one CTA of the cluster computes; each computes what is one number a row."""
@@ -405,11 +433,6 @@ def _columns_of(tiles: list[ir.Value]) -> list[tuple[int, int]]:
     """First column and width of each of several tiles side by side."""
     widths = [prod(shape_of(value)[1:]) for value in tiles]
     return list(zip(accumulate(widths, initial=0), widths))
-
-
-def _only_weight(value: ir.Value) -> bool:
-    """Whether products alone read a resident, as their weight."""
-    return all(use.owner.operation.name == "linalg.matmul" and use.operand_number == 1 for use in value.uses)
 
 
 def _row_count(stages: list[kitsune.StageOp]) -> int | None:

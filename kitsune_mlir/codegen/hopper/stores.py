@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
+from kitsune_mlir.codegen.pipeline.memory import Memory
 from kitsune_mlir.mlir import arith, ir, llvm
 from kitsune_mlir.traffic import element_bytes
 
@@ -18,6 +19,9 @@ from .wgmma import BOX_ROW, ROWS, STEP_BYTES, STEPS, THREADS
 
 BOXES = 2
 BOX_BYTES = ROWS * BOX_ROW
+WARP_ROWS = ROWS * warps.WARP // THREADS
+WORD = 4  # bytes
+SWIZZLED = 16  # bytes of a row that stay together
 BYTES = BOXES * BOX_BYTES  # of a warpgroup
 ALL_STEPS = range(STEPS)
 
@@ -139,6 +143,44 @@ class Outbox:
             warps.barrier(self.boxes.barrier, THREADS)
             self.write(tile, box)
             self.depart(map_, tile, box, at)
+
+    def store_rows(self, tile: Fragment, memory: Memory, columns: int, start: Int, valid: ir.Value) -> None:
+        """Writes `columns` columns of a tile, from column `start` on, to rows that tensor copies do not store: each
+        warp lays its 16 rows out in shared memory, then writes them one after another, neighbouring columns at once.
+        The first `valid` rows of the tile exist."""
+        with device.when(self.boxes.leader):
+            tma.wait_read(0)
+        warps.barrier(self.boxes.barrier, THREADS)
+        for box in range(boxes_of(columns, element_bytes(tile.element))):
+            self.write(tile, box)
+            warps.sync()
+            self._write_rows(tile, memory, box, columns, start, valid)
+
+    def _write_rows(
+        self, tile: Fragment, memory: Memory, number: int, columns: int, start: Int, valid: ir.Value
+    ) -> None:
+        nbytes = element_bytes(tile.element)
+        together = (
+            WORD // nbytes if memory.stride % (WORD // nbytes) == 0 else 1
+        )  # columns that a thread stores at once
+        type_ = ir.IntegerType.get_signless(8 * together * nbytes)
+        lane, first = self.boxes.lane, device.add(self.boxes.first_row, device.mul(self.boxes.warp, WARP_ROWS))
+        box = device.add(self._box(number), device.mul(self.boxes.warp, WARP_ROWS * BOX_ROW))
+        own = device.value(device.mul(lane, together))
+        before = number * BOX_ROW // nbytes  # columns of other boxes
+        for part in range(0, min(BOX_ROW // nbytes, columns - before), warps.WARP * together):
+            local = device.value(device.add(own, before + part))
+            column = device.value(device.add(local, start))
+            place = device.value(device.mul(device.add(own, part), nbytes))
+            inside = arith.andi(device.less(local, columns), device.less(column, tile.width))
+            words = []
+            for row in range(WARP_ROWS):
+                swizzled = arith.xori(place, device.value(row % BLOCK * SWIZZLED))
+                words.append(device.load(device.shared(device.add(box, device.add(swizzled, row * BOX_ROW))), type_))
+            for row, word in enumerate(words):
+                with device.when(arith.andi(inside, device.less(device.add(first, row), valid))):
+                    at = memory.place(device.value(device.add(first, row)), column)
+                    device.store(word, at, align=type_.width // 8)
 
     def claim(self, box: int) -> None:
         """Before box `box` of a tile is written: what left from that place in shared memory has been read. This,
