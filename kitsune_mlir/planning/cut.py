@@ -20,7 +20,7 @@ from .target import Target
 KERNEL_US = 0.6  # of a kernel of one operator that moves little, besides its launch
 PLAIN_DRAM = 0.5  # of DRAM's rate, that such kernels reach
 APART_BY = 0.9  # of what else stages would take, below which their operators run apart: their prices are rougher
-COLUMNS = 64  # of a product that a CTA computes at least
+COLUMNS, PART = 64, 512  # columns of a product, and elements of its sums, that a CTA has at least
 PLAIN_RATE = 0.005  # that products in no pipeline reach
 Chains = Callable[[int, int], bool]  # whether the stages from the first to the last, both included, chain
 
@@ -115,11 +115,13 @@ def run_us(
         target = target.override(tensor_tflops=target.tensor_tflops * rate)
     tile = CHAINED_ROWS if run.chains else TILE_ROWS
     tiles = max(1, -(-count // tile))
-    if run.chains and len(members) == 1:  # CTAs share the columns of one product
-        columns = [product.columns for product in members[0].products or ()]
-        parts = max(1, min(target.sms // tiles, min(columns, default=0) // COLUMNS))
+    if run.chains and len(members) == 1:  # CTAs share the columns of one product, and its sums
+        shares = [-(-product.columns // COLUMNS) * max(1, product.k // PART) for product in members[0].products or ()]
+        parts = max(1, min(target.sms // tiles, min(shares, default=1)))
         members, tiles = [members[0].part(parts)], tiles * parts
-    return times * pipeline_price([members], [min(tiles, target.sms)], tiles, tile, target, queues_in_l2=False).us
+    price = pipeline_price([members], [min(tiles, target.sms)], tiles, tile, target, queues_in_l2=False).us
+    weights = sum(stage.weight_bytes for stage in stages[run.first : run.last + 1])
+    return times * max(price, weights / (target.dram_gbps * 1e3))
 
 
 def _apart_us(stage: StageCost, rows: int, target: Target) -> float:
@@ -130,6 +132,7 @@ def _apart_us(stage: StageCost, rows: int, target: Target) -> float:
     for product in stage.products or ():
         tiles = choose(1, rows, product.columns, product.k, product.across, product.pairs, target, work=work)
         total += tiles.microseconds if tiles else math.inf
+    total = max(total, stage.weight_bytes / (target.dram_gbps * 1e3))
     moved = rows * stage.plain_bytes / (PLAIN_DRAM * target.dram_gbps * 1e3)
     return total + stage.kernels * (KERNEL_US + target.launch_us) + moved
 
