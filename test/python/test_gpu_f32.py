@@ -7,6 +7,8 @@ from test_gpu_models import check
 from test_gpu_pipelines import runner_of, small_gpu  # noqa: F401  (a fixture)
 from torch import nn
 
+import kitsune_mlir
+
 BOUNDS = {"highest": 2e-6, "high": 1e-3}
 
 
@@ -124,3 +126,21 @@ def test_long_operands_side_by_side(widths, precision, small_gpu):  # noqa: F811
     """In full precision the columns behind those of one operand are those of the next."""
     torch.manual_seed(2)
     run(SideBySide(*widths), tuple(torch.randn(70, width) for width in widths), small_gpu, precision)
+
+
+class Tied(nn.Module):
+    """One weight of three products, each too wide to chain with the next."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(256, 256)
+
+    def forward(self, x):
+        return self.layer(torch.tanh(self.layer(torch.tanh(self.layer(x)))))
+
+
+def test_a_weight_of_several_pipelines():
+    """What one pipeline has its weight laid out as does not keep the next from it."""
+    compiled = kitsune_mlir.compile(Tied().eval(), (torch.randn(16384, 256),), target="sm_90a")
+    assert not [declined for declined in compiled.plan["declined"] if declined["operator"] == "kitsune.pipeline"]
+    assert [launch["form"] for launch in compiled.plan["launches"]] == ["chained"] * 3
