@@ -34,7 +34,7 @@ from kitsune_mlir.plan import DYNAMIC_SIZE
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.cost import DRAM, Price
 from kitsune_mlir.planning.kernel_cost import DEAR, dram_us
-from kitsune_mlir.planning.product_tiles import CHUNK, COPY_ROWS, MOST_SPLIT, ProductTiles, choose
+from kitsune_mlir.planning.product_tiles import CHUNK, COPY_ROWS, MOST_SPLIT, PAIRS, ProductTiles, choose
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.precision import tf32_pieces
 from kitsune_mlir.traffic import type_bytes
@@ -46,11 +46,6 @@ from .row_bodies import RowBody, erase, gather
 from .row_bodies import replace as replace_group
 from .schedule_build import constant_index, empty_generic, i64
 
-PAIRS = {  # of pieces of the operands that are multiplied, small terms first, by the number of pieces
-    1: ((0, 0),),
-    2: ((1, 0), (0, 1), (0, 0)),
-    3: ((2, 0), (0, 2), (1, 1), (1, 0), (0, 1), (0, 0)),
-}
 LEAST = 1 << 16  # multiply-adds that are worth a kernel of their own form
 FEED_REGISTERS, MATH_REGISTERS = 24, 240
 _WARPS = 4
@@ -166,6 +161,8 @@ class _Scheduler:
             raise UnsupportedError("its sums are no f32")
         if not is_zero_filled(self.found.init):
             raise UnsupportedError("its sums do not begin at zero")
+        if "b" in self.sizes and 1 in (self.sizes["m"], self.sizes["n"]):
+            raise UnsupportedError("it multiplies a vector for each number of a batch")
         if 0 in self.sizes.values():
             raise UnsupportedError("it multiplies nothing")
         if sum(size is None for size in self.sizes.values()) > 1:

@@ -10,13 +10,13 @@ from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.cost import ProductCost, StageCost
 from kitsune_mlir.planning.kernel_cost import DEAR
 from kitsune_mlir.planning.place import QueueCost
+from kitsune_mlir.planning.product_tiles import PAIRS
 from kitsune_mlir.planning.row_tiles import WIDEST
 from kitsune_mlir.precision import tensor_work, tf32_pieces
 from kitsune_mlir.traffic import element_bytes
 
 from .operand_layout import GRANULE
 from .row_groups import Order, find
-from .schedule_products import PAIRS
 
 _SCHEDULED = ir.BF16Type | ir.F16Type | ir.F32Type  # elements of products that may be kernels of their own
 
@@ -76,7 +76,7 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
         row_bytes=sum(row_bytes(type_) for type_ in tiles),
         products=tuple(products) if apart else None,
         kernels=kernels if products or kernels else 1,
-        plain_bytes=plain if products or kernels else loads + stores,
+        plain_bytes=plain if products else max(plain, loads + stores),
     )
 
 

@@ -22,7 +22,7 @@ ENOUGH = 132 * THREADS  # threads below which elements are better shared by more
 
 def width(generic: Generic) -> int:
     """How many neighbours a thread computes; 1 where words are not possible, or results few."""
-    if generic.reduction or not generic.parallel:
+    if generic.reduction or not generic.parallel or generic.label() == "gather":  # whose loads would be no words
         return 1
     with generic.op.context, generic.op.location, ir.InsertionPoint(generic.op):
         sizes = [generic.size(d, lambda value: value) for d in generic.parallel]

@@ -71,7 +71,11 @@ def cut(
     count, ask = len(stages), cache(chains)
     whole = Run(0, count - 1, _has_product(stages, 0, count - 1) and ask(0, count - 1))
     runs = [whole] if whole.chains else list(_runs(stages, queues, ask))
-    apart = [] if target.products != "wgmma" else [Run(i, i, False, True) for i in range(count) if stages[i].products]
+    apart = (
+        []
+        if target.products != "wgmma"
+        else [Run(i, i, False, True) for i in range(count) if stages[i].products is not None]
+    )
     if not any(run.chains for run in runs) and not apart and not any(queue.accumulates for queue in queues):
         runs = [whole]
     runs += apart

@@ -13,6 +13,11 @@ from .target import Target
 CHUNK = 64  # columns of k that a slot holds, of 16-bit elements
 COPY_ROWS = 64  # rows of a warpgroup
 MOST_SPLIT = 64
+PAIRS = {  # of pieces of the operands that are multiplied, small terms first, by the number of pieces
+    1: ((0, 0),),
+    2: ((1, 0), (0, 1), (0, 0)),
+    3: ((2, 0), (0, 2), (1, 1), (1, 0), (0, 1), (0, 0)),
+}
 _COLUMNS = (16, 32, 64, 96, 128, 192, 256)
 _BARRIERS = 1024  # bytes of shared memory in front of the slots
 _MOST_SLOTS = 8

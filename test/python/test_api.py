@@ -106,7 +106,7 @@ def test_the_plan_has_what_the_documentation_promises(compiled):
 
 
 def test_the_plan_says_which_ctas_work_together():
-    model, x = torch.nn.Linear(2048, 64).bfloat16(), torch.zeros(16, 2048, dtype=torch.bfloat16)
+    model, x = torch.nn.Linear(4096, 4096).bfloat16(), torch.zeros(16, 4096, dtype=torch.bfloat16)
     split = kitsune_mlir.compile(model, (x,), target="sm_90a")
     (pipeline,) = split.plan["pipelines"]
     assert (pipeline["shape"], pipeline["cluster"], pipeline["multicast"]) == ("chained", 1, 1)

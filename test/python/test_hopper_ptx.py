@@ -164,7 +164,7 @@ class Residual(nn.Sequential):
     ids=["the last tile", "factors of a tile", "operands"],
 )
 def test_what_f32_keeps_in_registers(layers, exact):
-    check(nn.Sequential(*layers), (torch.randn(1000, layers[0].in_features),), exact=exact)
+    check(nn.Sequential(*layers), (torch.randn(100_000, layers[0].in_features),), exact=exact)
 
 
 @pytest.mark.parametrize("exact", ["highest", "high"])

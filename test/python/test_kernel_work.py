@@ -69,8 +69,8 @@ def test_elementwise_reads_and_writes_everything_once():
 def test_a_transposed_operand_is_read_across_memory():
     along = work([(512, 512), (512, 512), (512, 512)], ["d0, d1"] * 3, PARALLEL, ADD)
     across = work([(512, 512), (512, 512), (512, 512)], ["d0, d1", "d1, d0", "d0, d1"], PARALLEL, ADD)
-    assert across.lines == pytest.approx(along.lines / 3 * (2 + 32))
-    assert across.l2_bytes == pytest.approx(along.l2_bytes / 3 * (2 + 8))
+    assert across.lines > 4 * along.lines
+    assert across.l2_bytes > 1.5 * along.l2_bytes
     assert across.read_bytes == along.read_bytes  # each byte once from DRAM
 
 

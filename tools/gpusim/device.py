@@ -96,7 +96,7 @@ class SimulatedDevice:
         assert f"{name}.ptx" in files
         return name
 
-    def kernel(self, code: str, name: str, overlapped: bool) -> ir.Operation:
+    def kernel(self, code: str, name: str, overlapped: bool = False) -> ir.Operation:
         return self._kernels[name]
 
     def launch(self, kernel: ir.Operation, grid: Any, block: Any, parameters: int, stream: int) -> None:
@@ -117,7 +117,7 @@ class SimulatedDevice:
         data = found[: len(found) // element.itemsize * element.itemsize].view(element)
         return MemRef(data, offset, shape, strides)
 
-    def pipeline(self, launch: dict[str, Any], code: str, overlapped: bool) -> Launcher:
+    def pipeline(self, launch: dict[str, Any], code: str, overlapped: bool = False) -> Launcher:
         self.described.append(launch)
         return Launcher(self, launch, [decode(self._kernels[name]) for name in (launch["kernel"], *launch["then"])])
 

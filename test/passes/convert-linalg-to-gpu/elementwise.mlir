@@ -33,5 +33,7 @@ func.func @main(%x: tensor<?x8xf32>, %b: tensor<8xf32>) -> tensor<?x8xf32> {
 // CHECK: gpu.func @elementwise_0(%{{.+}}: memref<?x8xf32>, %{{.+}}: memref<8xf32>, %{{.+}}: memref<?x8xf32>) kernel attributes {known_block_size = array<i32: 256, 1, 1>}
 // CHECK: %[[INSIDE:.+]] = arith.cmpi ult
 // CHECK: scf.if %[[INSIDE]]
-// CHECK: arith.addf
-// CHECK: memref.store
+// CHECK: vector.load %{{.+}}[%{{.+}}, %{{.+}}] {alignment = 16 : i64} : memref<?x8xf32>, vector<4xf32>
+// CHECK: vector.load %{{.+}}[%{{.+}}] {alignment = 16 : i64} : memref<8xf32>, vector<4xf32>
+// CHECK-COUNT-4: arith.addf
+// CHECK: vector.store
