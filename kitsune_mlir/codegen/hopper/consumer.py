@@ -152,6 +152,7 @@ class Consumer:
         """Stage `number` of a block."""
         memories = self._memories(block, number)
         stage = StageCode(self._place, block, number, memories)
+        stage.mark()
         for nest in block.nests:
             with (nest.op or nest.value.owner).location:
                 stage.emit(nest)

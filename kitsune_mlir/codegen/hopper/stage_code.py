@@ -10,9 +10,9 @@ from math import prod
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
-from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
+from kitsune_mlir.codegen.pipeline.evaluate import Evaluator, Recomputed
 from kitsune_mlir.codegen.pipeline.loops import IDENTITY, combine, is_zero, loop_extents, unflatten
-from kitsune_mlir.codegen.pipeline.memory import Memory, element_of, shape_of
+from kitsune_mlir.codegen.pipeline.memory import Memory, compute_type, element_of, shape_of
 from kitsune_mlir.codegen.pipeline.nests import MAP, PRODUCT, Nest
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir
@@ -85,13 +85,26 @@ class StageCode:
     at: Place
     block: Block
     number: Int
-    memories: dict[int, Memory]
+    memories: dict[int, Memory | Recomputed]
+
+    def mark(self) -> None:
+        """Who reads a tile before it is computed reads it rounded, as it will be."""
+        for nest in self.block.nests:
+            element = element_of(nest.value)
+            if self._is_computed(nest) and compute_type(element) != element:
+                self.memories.setdefault(hash(nest.value), Recomputed(element))
+
+    def _is_computed(self, nest: Nest) -> bool:
+        """Whether a tile that is no product's has a place of its own, or leaves."""
+        return nest.kind == MAP and bool(self.at.program.holds(nest) or nest.stores or nest.puts)
 
     def emit(self, nest: Nest) -> None:
+        if isinstance(self.memories.get(hash(nest.value)), Recomputed):
+            del self.memories[hash(nest.value)]
         if nest.kind == PRODUCT:
             self._product(nest)
         elif nest.kind == MAP:
-            if self.at.program.holds(nest) or nest.stores or nest.puts:
+            if self._is_computed(nest):
                 columns, lanes, start = self.at.share(prod(shape_of(nest.value)[1:]))
                 self._tile(nest, lanes, start, Evaluator(self.memories), columns)
         else:
