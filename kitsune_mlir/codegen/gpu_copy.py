@@ -22,18 +22,34 @@ _IDLE = (*VIEWS, "memref.alloc", "memref.dim", "arith.constant", "affine.apply")
 
 
 def beside(operations: Sequence[ir.Operation], first: int) -> list[int]:
-    """Where in a block the copies stand that follow one another from `first` on, itself one, into the buffer that it
-    writes, and that do not read this buffer. Others may be done once, when weights are loaded, or in each call."""
+    """Where in a block the copies stand that follow one another from `first` on, itself one, into parts of the buffer
+    that it writes of which none is another's, and that do not read this buffer. Into other buffers a copy may be done
+    once, when weights are loaded, or in each call."""
     found, target = [first], root_of(operations[first].operands[1])
     for number in range(first + 1, len(operations)):
         op = operations[number]
         if op.name == "memref.copy":
-            if root_of(op.operands[1]) != target or root_of(op.operands[0]) == target:
+            before = [operations[other].operands[1].type for other in found]
+            apart = all(_are_apart(op.operands[1].type, kind) for kind in before)
+            if root_of(op.operands[1]) != target or root_of(op.operands[0]) == target or not apart:
                 break
             found.append(number)
         elif op.name not in _IDLE:
             break
     return found
+
+
+def _are_apart(a: ir.MemRefType, b: ir.MemRefType) -> bool:
+    """Whether two parts of a buffer surely have no element in common: along a dimension one begins behind the other."""
+    (strides, start), (others, other) = (kind.get_strides_and_offset() for kind in (a, b))
+    if strides != others or min(*strides, start, other) < 0:  # of sizes that are open
+        return False
+    for stride, size, count in zip(strides, a.shape, b.shape):
+        (at, start), (before, other) = divmod(start, stride), divmod(other, stride)
+        known = size >= 0 and count >= 0
+        if known and (at >= before + count or before >= at + size):
+            return True
+    return False
 
 
 def lower_copies(ops: Sequence[ir.Operation], kernels: Kernels) -> None:
