@@ -6,6 +6,7 @@ from test_gpu_models import check, interface_of
 from test_gpu_pipelines import small_gpu  # noqa: F401  (a fixture)
 
 from kitsune_mlir.codegen import gpu
+from kitsune_mlir.dialects import schedule
 from kitsune_mlir.frontend import import_model
 from kitsune_mlir.passes import pipeline
 from kitsune_mlir.planning import target as targets
@@ -61,6 +62,18 @@ def test_orders_of_dimensions(b, m, n, k, left, right, small_gpu):  # noqa: F811
 
     dtype = torch.float16 if left else torch.bfloat16
     device = run(function, drawn(*shapes, dtype=dtype), small_gpu)
+    assert device.pipeline_launches == 2
+
+
+def test_rows_of_half_a_tile(small_gpu):  # noqa: F811
+    """Of the last tile the second warpgroup has nothing, and writes nothing."""
+    function, args = (lambda x, y: torch.relu(x @ y), drawn((64 * 9, 256), (256, 256)))
+    program = import_model(Function(function), args)
+    steps = ["prepare-linalg", "schedule-products"]  # for a GPU of few SMs, which have tiles of two warpgroups then
+    pipeline.run(program.module, [pipeline.make(step, "", small_gpu) for step in steps])
+    (kernel,) = schedule.kernels(program.module)
+    assert [agent.count for agent in kernel.agents] == [1, 2]
+    device = run(function, args, small_gpu)
     assert device.pipeline_launches == 2
 
 

@@ -320,7 +320,7 @@ class AgentCode:
         read = op.opview
         at = [self.number(offset) for offset in list(op.operands)[1:]]
         pointer = self.around.pointers[hash(op.operands[0])]
-        whole = _whole(op.operands[0].type, list(op.operands)[1:], read.axes, op.results[0].type)
+        whole = self._whole(op.operands[0].type, list(op.operands)[1:], read.axes, op.results[0].type)
         box = GlobalBox(pointer, op.operands[0].type, self.around.rows, at, read.axes, whole)
         box.pair = self.lanes.pair if self.lanes else None
         self.memories[hash(op.results[0])] = box
@@ -347,7 +347,7 @@ class AgentCode:
         write, tile = op.opview, op.operands[0]
         at = [self.number(offset) for offset in list(op.operands)[1:]]
         pointer, type_ = self.around.outputs[write.position]
-        whole = _whole(type_, list(op.operands)[1:], write.axes, tile.type)
+        whole = self._whole(type_, list(op.operands)[1:], write.axes, tile.type)
         box = GlobalBox(pointer, type_, self.around.rows, at, write.axes, whole)
         shape = ir.RankedTensorType(tile.type).shape
         for half in self.halves:
@@ -363,6 +363,28 @@ class AgentCode:
             )
             for first in blocks[::_TOGETHER]:
                 self._write_blocks(box, half, tile, blocks[first : first + _TOGETHER], words)
+
+    def _whole(self, kind: ir.Type, at: Sequence[ir.Value], axes: Sequence[int], tile: ir.Type) -> list[int]:
+        """The dimensions of a box along which a tensor of that type has all of it, wherever it is. Where copies of the
+        agent have boxes one behind the other, the tensor may have nothing of the last of them."""
+        sizes, box = ir.RankedTensorType(kind), ir.RankedTensorType(tile).shape
+        known = [(dim, sizes.shape[axis], at[axis]) for dim, axis in enumerate(axes) if not sizes.is_dynamic_dim(axis)]
+        return [
+            dim
+            for dim, size, start in known
+            if _divisor(start) % box[dim] == 0 and size % (box[dim] * self._boxes_behind(start)) == 0
+        ]
+
+    def _boxes_behind(self, start: ir.Value) -> int:
+        """How many copies of the agent have boxes that begin at an index and behind it."""
+        values = [start]
+        while values:
+            value = values.pop()
+            if value == self.agent.block.arguments[0]:
+                return self.agent.count
+            if not isinstance(value.owner, ir.Block):
+                values += value.owner.operands
+        return 1
 
     def _write_blocks(self, box: GlobalBox, half: _Half, tile: ir.Value, blocks: Sequence[int], words: bool) -> None:
         """Blocks of columns: all are computed, by all threads, then all stored, for no load can pass a store before it.
@@ -390,13 +412,6 @@ class AgentCode:
                 for c, x in zip((column, column.moved(1)), pair, strict=True):
                     with box.where_inside(1, c):
                         box.store([half.row, c], x)
-
-
-def _whole(kind: ir.Type, at: Sequence[ir.Value], axes: Sequence[int], tile: ir.Type) -> list[int]:
-    """The dimensions of a box along which a tensor of that type has all of it, wherever it is."""
-    sizes, box = ir.RankedTensorType(kind), ir.RankedTensorType(tile).shape
-    known = [(dim, sizes.shape[axis], at[axis]) for dim, axis in enumerate(axes) if not sizes.is_dynamic_dim(axis)]
-    return [dim for dim, size, start in known if size % box[dim] == 0 and _divisor(start) % box[dim] == 0]
 
 
 def _divisor(index: ir.Value) -> int:
