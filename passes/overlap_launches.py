@@ -14,7 +14,8 @@ griddepcontrol). The runtime launches such kernels with the attribute "programma
 
 That cannot hang: a kernel's blocks begin to take room only when all blocks of the one before have theirs, and wait for
 nothing but its end. It cannot race: who waits for a kernel's end waits for the end of all before it, for that kernel
-waited for them. Only chips of compute capability 9.0 and later know the instruction.
+waited for them. Only chips of compute capability 9.0 and later know the instruction. A kernel of many thread blocks,
+which come one after another, is left alone: each of them would wait for a moment.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from kitsune_mlir.planning import target as targets
 
 from .base import ModulePass
 
+MOST_BLOCKS = 16  # an SM, about two times what it holds: of more, each would wait for a moment
 # What may stand in front of the wait: nothing here touches memory outside the thread block.
 _LOCAL = ("arith.", "nvvm.read.", "nvvm.mbarrier.init", "nvvm.fence.mbarrier.init", "gpu.thread_id", "gpu.block_id")
 _LOCAL += ("llvm.mlir.", "llvm.ptrtoint", "llvm.inttoptr", "llvm.getelementptr", "nvvm.barrier", "gpu.barrier")
@@ -41,11 +43,30 @@ class OverlapLaunches(ModulePass):
     target: str = "sm_90a"
 
     def run(self, module: ir.Module) -> None:
-        if not targets.load(self.target).overlaps_launches:
+        target = targets.load(self.target)
+        if not target.overlaps_launches:
             return
+        many = {
+            str(op.attributes["kernel"])
+            for op in walk(module, "gpu.launch_func")
+            if _blocks(op) > target.sms * MOST_BLOCKS
+        }
         for function in walk(module, "gpu.func"):
             if "kernel" in function.attributes or "gpu.kernel" in function.attributes:
-                _overlap(function)
+                if f"@{_name(function.parent)}::@{_name(function)}" not in many:
+                    _overlap(function)
+
+
+def _name(op: ir.Operation) -> str:
+    return ir.StringAttr(op.attributes["sym_name"]).value
+
+
+def _blocks(launch: ir.Operation) -> int:
+    """The thread blocks of a launch; 0 where that is open until the call."""
+    sizes = launch.opview.gridSizeX
+    if isinstance(sizes.owner, ir.Block) or sizes.owner.name != "arith.constant":
+        return 0
+    return ir.IntegerAttr(sizes.owner.attributes["value"]).value
 
 
 def _overlap(kernel: ir.Operation) -> None:

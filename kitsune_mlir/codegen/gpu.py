@@ -31,9 +31,9 @@ VERSION = 3
 def build(module: ir.Module, target: Target) -> Section:
     """Generates code for a module after convert-linalg-to-gpu, which it does not change.
 
-    Manifest: `arguments`, `results` (shape with null for a dynamic size, dtype), `overlapped` (whether kernels wait
-    for the one before them, see overlap-launches), `program` (see host_program.py), `globals` ("globals.bin": name ->
-    offset, dtype, shape), `modules` (name -> kernels), `kernels` (a list; what ptxas says of each, null without a
+    Manifest: `arguments`, `results` (shape with null for a dynamic size, dtype), `program` (see host_program.py),
+    `globals` ("globals.bin": name -> offset, dtype, shape), `modules` (name -> kernels), `kernels` (a list;
+    `overlapped`: it waits itself for the one before it, see overlap-launches; what ptxas says of each, null without a
     ptxas), `pipelines` (name -> module, launch); pipelines whose kernels are equal share a module.
     Files: "NAME.ptx" for each module, "NAME.cubin" when there is a ptxas, "globals.bin".
     """
@@ -47,7 +47,6 @@ def build(module: ir.Module, target: Target) -> Section:
         "version": VERSION,
         "target": target.name,
         "chip": target.chip,
-        "overlapped": _overlapped(module),
         "arguments": [_describe(kind) for kind in main.type.inputs],
         "results": [_describe(kind) for kind in main.type.results],
         "program": program,
@@ -113,14 +112,9 @@ def _describe_kernels(
         files[f"{name}.cubin"] = assembled.cubin
     for label, kernel in zip(manifest["modules"][name], kernels, strict=True):
         info = None if assembled is None else dataclasses.asdict(assembled.kernels[label])
-        entry = {"name": label, "module": name, "origin": location(kernel.location)}
+        overlapped = bool(walk(kernel, "nvvm.griddepcontrol"))
+        entry = {"name": label, "module": name, "origin": location(kernel.location), "overlapped": overlapped}
         manifest["kernels"].append({**entry, **(info or {"registers": None, "shared": None})})
-
-
-def _overlapped(module: ir.Module) -> bool:
-    """Whether each kernel waits itself for the one before it to end."""
-    kernels = [kernel for kernel in walk(module, "gpu.func", "llvm.func") if _is_kernel(kernel)]
-    return bool(kernels) and all(walk(kernel, "nvvm.griddepcontrol") for kernel in kernels)
 
 
 def _is_kernel(function: ir.Operation) -> bool:

@@ -116,12 +116,14 @@ class GpuRunner:
         self._kernels: dict[str, Any] = {}
         codes = {name: device.load(name, files) for name in manifest["modules"]}
         pipelines = {entry["module"] for entry in manifest["pipelines"].values()}
-        overlapped = manifest.get("overlapped", False) and os.environ.get(OVERLAP, "1") != "0"
+        overlapped = _overlapped(manifest)
         for name in manifest["modules"].keys() - pipelines:
             for kernel in manifest["modules"][name]:
-                self._kernels[kernel] = device.kernel(codes[name], kernel, overlapped)
+                self._kernels[kernel] = device.kernel(codes[name], kernel, (name, kernel) in overlapped)
         self._pipelines = {
-            name: device.pipeline(entry["launch"], codes[entry["module"]], overlapped)
+            name: device.pipeline(
+                entry["launch"], codes[entry["module"]], (entry["module"], entry["launch"]["kernel"]) in overlapped
+            )
             for name, entry in manifest["pipelines"].items()
         }
         self._constants = [
@@ -284,6 +286,13 @@ class GpuRunner:
     def _prepared_for(self, plan: Plan) -> Prepared:
         constants = [None if constant is None else constant.pointer for constant in self._constants]
         return Prepared(plan, self.device, self._kernels, self._pipelines, self._globals, constants)
+
+
+def _overlapped(manifest: dict[str, Any]) -> set[tuple[str, str]]:
+    """The modules and names of the kernels that wait themselves for the one before them to end."""
+    if os.environ.get(OVERLAP, "1") == "0":
+        return set()
+    return {(entry["module"], entry["name"]) for entry in manifest.get("kernels", []) if entry.get("overlapped")}
 
 
 @dataclass(frozen=True)

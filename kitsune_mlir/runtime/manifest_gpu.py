@@ -64,6 +64,7 @@ _KERNEL = {
     "name": TEXT,
     "module": NAME,
     "origin": TEXT,
+    "overlapped?": FLAG,
     **dict.fromkeys(("registers", "shared"), either(SIZE, NULL)),
     **dict.fromkeys(("stack?", "spill_stores?", "spill_loads?"), SIZE),
 }
@@ -86,7 +87,6 @@ GPU = {
     "version": whole(0, 1 << 31),
     "target": TEXT,
     "chip": TEXT,
-    "overlapped?": FLAG,
     "arguments": [TENSOR],
     "results": [TENSOR],
     "program": [Kind("a step of a host program", lambda v: isinstance(v, dict) and v.get("op") in _STEPS)],

@@ -40,6 +40,17 @@ module attributes {gpu.container_module} {
       gpu.return
     }
 
+    // Many blocks come one after another.
+    // CHECK-LABEL: gpu.func @many
+    // CHECK-NEXT: gpu.thread_id
+    // CHECK-NEXT: memref.load
+    gpu.func @many(%a: memref<256xf32>, %b: memref<256xf32>) kernel {
+      %i = gpu.thread_id x
+      %x = memref.load %a[%i] : memref<256xf32>
+      memref.store %x, %b[%i] : memref<256xf32>
+      gpu.return
+    }
+
     // What is no kernel stays as it is.
     // CHECK-LABEL: gpu.func @helper
     // CHECK-NEXT: memref.load
@@ -47,5 +58,16 @@ module attributes {gpu.container_module} {
       %x = memref.load %a[%i] : memref<256xf32>
       gpu.return %x : f32
     }
+  }
+
+  func.func @main(%a: memref<256xf32>, %b: memref<256xf32>) {
+    %few = arith.constant 2112 : index
+    %many = arith.constant 2113 : index
+    %one = arith.constant 1 : index
+    gpu.launch_func @kernels::@reads blocks in (%few, %one, %one) threads in (%one, %one, %one)
+        args(%a : memref<256xf32>, %b : memref<256xf32>)
+    gpu.launch_func @kernels::@many blocks in (%many, %one, %one) threads in (%one, %one, %one)
+        args(%a : memref<256xf32>, %b : memref<256xf32>)
+    return
   }
 }
