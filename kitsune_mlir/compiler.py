@@ -221,7 +221,8 @@ def _kernels(section: Section) -> list[dict[str, Any]]:
         launch = launches.get(kernel["module"], {})
         extra = {key: launch[key] for key in ("ctas", "threads") if key in launch}
         shared = launch.get("shared_bytes", 0) + (kernel["shared"] or 0) if launch else kernel["shared"]
-        kernels.append(kernel | extra | {"shared": shared})
+        known = {key: value for key, value in kernel.items() if key != "overlapped"}
+        kernels.append(known | extra | {"shared": shared})
     return kernels
 
 
