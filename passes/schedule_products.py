@@ -161,8 +161,8 @@ class _Scheduler:
             raise UnsupportedError("its sums are no f32")
         if not is_zero_filled(self.found.init):
             raise UnsupportedError("its sums do not begin at zero")
-        if "b" in self.sizes and 1 in (self.sizes["m"], self.sizes["n"]):
-            raise UnsupportedError("it multiplies a vector for each number of a batch")
+        if (self.sizes.get("b", 1) or DYNAMIC_SIZE) > self.target.sms and 1 in (self.sizes["m"], self.sizes["n"]):
+            raise UnsupportedError("it multiplies a vector for each of many numbers of a batch, and a tile is 64 rows")
         if 0 in self.sizes.values():
             raise UnsupportedError("it multiplies nothing")
         if sum(size is None for size in self.sizes.values()) > 1:
