@@ -14,7 +14,7 @@ from kitsune_mlir.mlir import arith, gpu, ir, memref, scf, vector
 
 from .gpu_buffers import VIEWS, root_of
 from .gpu_kernel import THREADS, Kernel, Kernels, Size, as_value, ceildiv, delinearize, extent, only_if, product
-from .gpu_words import WORD, keeps_words
+from .gpu_words import WORD, bytes_of, keeps_words
 
 EACH = 4  # words that a thread moves
 # What may stand between copies that become one kernel: nothing that reads or writes a buffer.
@@ -107,7 +107,7 @@ class _Copy:
                 if self.word > 1:
                     position[-1] = arith.muli(position[-1], as_value(self.word))
                     kind = ir.VectorType.get([self.word], ir.MemRefType(target.type).element_type)
-                    align = self.word * _bytes(self.target)
+                    align = self.word * bytes_of(self.target)
                     moved = vector.load(kind, source, position, alignment=align)
                     vector.store(moved, target, position, alignment=align)
                 else:
@@ -143,18 +143,13 @@ def _running(counts: Sequence[Size]) -> list[Size]:
 def _word(*buffers: ir.Value) -> int:
     """Elements that a thread may move at once."""
     kinds = [ir.MemRefType(buffer.type) for buffer in buffers]
-    if not kinds[1].rank or kinds[1].is_dynamic_dim(kinds[1].rank - 1):
+    nbytes = bytes_of(buffers[0])
+    if not nbytes or not kinds[1].rank or kinds[1].is_dynamic_dim(kinds[1].rank - 1):
         return 1
-    word = WORD // _bytes(buffers[0])
+    word = WORD // nbytes
     while word > 1 and not all(keeps_words(kind, word) for kind in kinds):
         word //= 2
     return max(word, 1)
-
-
-def _bytes(buffer: ir.Value) -> int:
-    element = ir.MemRefType(buffer.type).element_type
-    width = getattr(element, "width", None)
-    return max(1, width // 8) if isinstance(width, int) and width % 8 == 0 else WORD
 
 
 def _is_dense(kind: ir.MemRefType) -> bool:

@@ -30,7 +30,7 @@ def width(generic: Generic) -> int:
     along = [(v, m) for v, m in zip(generic.op.operands, generic.maps, strict=True) if _lies_along(v, m, last)]
     if not isinstance(sizes[-1], int) or not all((v, m) in along for v, m in zip(generic.outputs, generic.out_maps)):
         return 1
-    found = WORD // max(_bytes(value) for value, _ in along)
+    found = WORD // max(bytes_of(value) for value, _ in along)
     while found > 1 and not (sizes[-1] % found == 0 and all(keeps_words(value.type, found) for value, _ in along)):
         found //= 2
     results = prod(size for size in sizes if isinstance(size, int))
@@ -88,7 +88,7 @@ def _compute(generic: Generic, kernel: Kernel, dims: dict[int, ir.Value], count:
     for number, (buffer, map_) in enumerate(zip(generic.outputs, generic.out_maps, strict=True)):
         kind = ir.VectorType.get([count], ir.MemRefType(buffer.type).element_type)
         word = vector.from_elements(kind, [values[number] for values in found])
-        vector.store(word, kernel.inside(buffer), evaluate(map_, places[0]), alignment=count * _bytes(buffer))
+        vector.store(word, kernel.inside(buffer), evaluate(map_, places[0]), alignment=count * bytes_of(buffer))
 
 
 def _elements(
@@ -100,7 +100,7 @@ def _elements(
         return [brought] * len(places)
     if _lies_along(value, map_, last) and keeps_words(value.type, len(places)):
         kind = ir.VectorType.get([len(places)], value.type.element_type)
-        word = vector.load(kind, brought, evaluate(map_, places[0]), alignment=len(places) * _bytes(value))
+        word = vector.load(kind, brought, evaluate(map_, places[0]), alignment=len(places) * bytes_of(value))
         return [vector.extract(word, [], [e]) for e in range(len(places))]
     if not _knows(map_, last):
         return [memref.load(brought, evaluate(map_, places[0]))] * len(places)
@@ -109,7 +109,7 @@ def _elements(
 
 def _lies_along(value: ir.Value, map_: ir.AffineMap, last: int) -> bool:
     """Whether neighbours along a loop are neighbours in memory, of elements that make words."""
-    if not isinstance(value.type, ir.MemRefType) or not value.type.rank or not _bytes(value):
+    if not isinstance(value.type, ir.MemRefType) or not value.type.rank or not bytes_of(value):
         return False
     *outer, inner = map_.results
     own = isinstance(inner, ir.AffineDimExpr) and inner.position == last
@@ -128,7 +128,7 @@ def _mentions(expression: ir.AffineExpr, dim: int) -> bool:
     return _mentions(expression.lhs, dim) or _mentions(expression.rhs, dim)
 
 
-def _bytes(buffer: ir.Value) -> int:
-    """Bytes of an element; 0 for truths, whose bits are no bytes."""
-    width = getattr(ir.MemRefType(buffer.type).element_type, "width", 64)
+def bytes_of(buffer: ir.Value) -> int:
+    """Bytes of an element; 0 of what makes no words: truths, whose bits are no bytes, and indices."""
+    width = getattr(ir.MemRefType(buffer.type).element_type, "width", 0)
     return width // 8
