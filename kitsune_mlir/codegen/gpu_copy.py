@@ -30,7 +30,7 @@ def beside(operations: Sequence[ir.Operation], first: int) -> list[int]:
         op = operations[number]
         if op.name == "memref.copy":
             before = [operations[other].operands[1].type for other in found]
-            apart = all(_are_apart(op.operands[1].type, kind) for kind in before)
+            apart = all(are_apart(op.operands[1].type, kind) for kind in before)
             if root_of(op.operands[1]) != target or root_of(op.operands[0]) == target or not apart:
                 break
             found.append(number)
@@ -39,7 +39,7 @@ def beside(operations: Sequence[ir.Operation], first: int) -> list[int]:
     return found
 
 
-def _are_apart(a: ir.MemRefType, b: ir.MemRefType) -> bool:
+def are_apart(a: ir.MemRefType, b: ir.MemRefType) -> bool:
     """Whether two parts of a buffer surely have no element in common: along a dimension one begins behind the other."""
     (strides, start), (others, other) = (kind.get_strides_and_offset() for kind in (a, b))
     if strides != others or min(*strides, start, other) < 0:  # of sizes that are open
