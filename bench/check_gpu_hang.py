@@ -65,7 +65,7 @@ class Case:
 
 
 def cases() -> list[Case]:
-    """Of every kind of kernel, in every kind of wait."""
+    """A case of every kind of kernel, in every kind of wait."""
     torch.manual_seed(0)
     half, x = torch.bfloat16, torch.randn(65536, 64)
     wide = nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU()).to(half)

@@ -76,7 +76,7 @@ class Case:
 
     @property
     def ring_bytes(self) -> int:
-        """Of a pair, in global memory."""
+        """The bytes of a pair's ring in global memory."""
         return self.depth * self.slot_bytes if self.transport.startswith("l2") else 0
 
     @property

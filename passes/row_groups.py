@@ -329,7 +329,7 @@ def _is_brought(value: ir.Value) -> bool:
 
 
 def _sizes(s: rows.Structured) -> list[int | None] | None:
-    """Of the loops, None for one that is open until the call; None where an operand does not say."""
+    """The sizes of the loops, None for one that is open until the call; None where an operand does not say."""
     found: dict[int, int | None] = {}
     for value, map_ in zip(s.op.operands, s.maps):
         if rows.is_tensor(value):

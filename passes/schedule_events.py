@@ -136,7 +136,7 @@ class Reading:
             self._check_other(inner.operation)
 
     def _bounds(self, loop: ir.Operation) -> tuple[int | str | None, ...]:
-        """Of a loop: lower, upper, step. They may depend on the turn of a loop around it."""
+        """A loop's lower and upper bound and its step. They may depend on the turn of a loop around it."""
         return tuple(self._known(value, turns=True) for value in list(loop.operands)[:3])
 
     def _turn(self, value: ir.Value, loop: ir.Operation) -> str | None:

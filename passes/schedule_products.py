@@ -252,7 +252,7 @@ class _Builder:
         return kernel
 
     def _price(self, types: Sequence[ir.Type]) -> Price:
-        """Of the kernel: its tiles', or DRAM's where that is slower."""
+        """The kernel's price: its tiles', or DRAM's where that is slower."""
         kinds = [*(value.type for pieces in self.pieces.values() for value in pieces), *types]
         nbytes = sum(type_bytes(kind, DYNAMIC_SIZE) for kind in kinds)
         moved = Price(self.of.target.launch_us + dram_us(nbytes, self.of.target), DRAM)

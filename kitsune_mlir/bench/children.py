@@ -49,7 +49,7 @@ def doing(folder: str, what: str) -> None:
 
 
 def _child(arguments: Sequence[str], names: Sequence[str], timeout: float) -> Iterator[dict[str, Any]]:
-    """Of the first of the cases at least, until the child ends; it does not outlive this."""
+    """The records of the first of the cases at least, until the child ends; it does not outlive this."""
     with tempfile.TemporaryDirectory() as folder:
         process = subprocess.Popen([*command([*names, *arguments], "measure"), "--records", folder])
         try:

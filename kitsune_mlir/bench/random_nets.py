@@ -73,7 +73,7 @@ class Net:
     tokens: int = 0  # rows are a batch of sequences of so many, where it is not 0
 
     def widths(self) -> list[int]:
-        """Of all values. Raises NotANet where steps do not fit."""
+        """The widths of all values. Raises NotANet where steps do not fit."""
         found = list(self.inputs)
         last = {number for number, step in enumerate(self.steps, len(found)) if step.kind in LAST}
         if self.joined and last & set(self.outputs):

@@ -87,7 +87,7 @@ class _Copy:
     word: int
 
     def sizes(self, see: object) -> list[Size]:
-        """Of the target, the last dimension in words."""
+        """The sizes of the target, the last dimension in words."""
         kind = ir.MemRefType(self.target.type)
         found = [extent(see(self.target), d) for d in range(kind.rank)]
         return [*found[:-1], found[-1] // self.word] if self.word > 1 else found

@@ -124,7 +124,7 @@ def _turn_table() -> np.ndarray:
 
 
 def _table_address() -> ir.Value:
-    """Of the table in the module around the insertion point, which gets it when it has none yet."""
+    """The address of the table in the module around the insertion point, which gets it when it has none yet."""
     module = ir.InsertionPoint.current.block.owner.operation
     while module.name not in ("gpu.module", "builtin.module"):
         module = module.parent.operation

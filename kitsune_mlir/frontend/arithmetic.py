@@ -94,7 +94,7 @@ def copy_sign(x: Tensor, y: Any) -> Tensor:
 
 
 def clamp(x: Tensor, low: Any = None, high: Any = None) -> Any:
-    """Of integers, between real numbers (or tensors of them)."""
+    """Clamps integers between real numbers (or tensors of them)."""
     kind = x.dtype
     for bound in (low, high):
         kind = kind if bound is None else torch.promote_types(kind, torch.result_type(x, bound))
@@ -115,7 +115,7 @@ def integer_power(x: Tensor, exponent: int) -> Tensor:
 
 
 def power_of_tensors(x: Any, exponent: Tensor) -> Any:
-    """Of integers, for exponents below 64; greater ones, whose powers fit no integer, count modulo 64."""
+    """Powers of integers for exponents below 64; greater ones, whose powers fit no integer, count modulo 64."""
     kind = torch.result_type(x, exponent)
     if kind.is_floating_point:
         if isinstance(x, Tensor) and not (x.is_floating_point() and exponent.is_floating_point()):

@@ -46,5 +46,5 @@ def _windows(x: Tensor, axis: int, size: int) -> Tensor:
 
 
 def _quotient(x: Tensor, y: int) -> Tensor:
-    """Of numbers that are not negative, for which rounding down is one division."""
+    """The quotient of numbers that are not negative, for which rounding down is one division."""
     return torch.div(x, y, rounding_mode="trunc")

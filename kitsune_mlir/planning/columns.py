@@ -34,7 +34,7 @@ def choose_columns(n: int, k: int, row_tiles: int | None, sms: int, splits: Sequ
 
 
 def predicted_us(columns: int, split: int, n: int, k: int, row_tiles: int, sms: int) -> float:
-    """Of all tiles: chunks of k as fast as tensor cores or L2 allow, sums handed over, and an epilogue."""
+    """What all tiles take: chunks of k as fast as tensor cores or L2 allow, sums handed over, and an epilogue."""
     tiles = row_tiles * -(-n // columns)
     l2 = min(_MOST_L2_BYTES_US, _L2_BYTES_US * sms / min(sms, tiles * split))
     chunk = max(2e-6 * TILE_ROWS * columns * CHUNK / _MFLOP_US, 2.0 * (TILE_ROWS + columns) * CHUNK / l2)

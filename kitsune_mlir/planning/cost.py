@@ -48,7 +48,7 @@ class StageCost:
     plain_bytes: float = 0.0  # that these move, a row
 
     def part(self, parts: int) -> StageCost:
-        """Of one of so many CTAs that share the columns."""
+        """What the stage does in one of so many CTAs that share the columns."""
         shared = ("product_flops", "simt_ops", "weight_bytes", "dram_bytes")
         return dataclasses.replace(self, **{name: getattr(self, name) / parts for name in shared})
 
@@ -62,7 +62,7 @@ class Price:
 
 
 def tile_price(stage: StageCost, rows: int, target: Target, queues_in_l2: bool) -> Price:
-    """Of a tile of `rows` rows in one CTA of the stage."""
+    """What a tile of `rows` rows takes one CTA of the stage."""
     l2_bytes = stage.weight_bytes + rows * (stage.dram_bytes + (stage.queue_bytes if queues_in_l2 else 0.0))
     terms = {
         TENSOR: stage.product_flops * rows / (target.tensor_tflops * 1e6 / target.sms),
@@ -82,8 +82,8 @@ def pipeline_price(
     queues_in_l2: bool,
     waiting_us: float = 0.0,
 ) -> Price:
-    """Of `tiles` tiles: the slowest role or DRAM, one filling, one launch. `waiting_us` is what a CTA waits for others
-    in all."""
+    """What `tiles` tiles take: the slowest role or DRAM, one filling, one launch. `waiting_us` is what a CTA waits for
+    others in all."""
     prices = [[tile_price(stage, rows, target, queues_in_l2) for stage in role] for role in roles]
     times = [sum(price.us for price in role) for role in prices]
     busy = [-(-tiles // count) * time for time, count in zip(times, replicas)]

@@ -91,7 +91,7 @@ def copied(nbytes: int, target: Target) -> KernelWork:
 
 
 def kernel_price(work: KernelWork, target: Target) -> Price:
-    """Of one launch."""
+    """What one launch takes."""
     sms = min(work.blocks, target.sms)
     warps = max(1, ceil(work.threads / WARP))
     resident = max(1, min(_BLOCKS, _WARPS // warps, _REGISTERS // (max(1, work.registers) * warps * WARP)))

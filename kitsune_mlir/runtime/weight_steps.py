@@ -118,7 +118,7 @@ class _Buffers:
         return {"dtype": dtype, "shape": list(shape)}
 
     def nbytes(self, root: str) -> int:
-        """Of a fixed root."""
+        """The bytes of a fixed root."""
         dtype, shape = self.shapes[root]
         return prod(shape) * BYTES[dtype]
 

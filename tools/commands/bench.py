@@ -128,7 +128,7 @@ def _measure_here(wanted: list[cases.Case], machine: Any, settings: Any, options
 
 
 def _record(case: cases.Case, machine: Any, settings: Any, options: argparse.Namespace) -> dict[str, Any]:
-    """Of one case, in this process; {case, said} when it failed as a whole."""
+    """The record of one case, in this process; {case, said} when it failed as a whole."""
     from kitsune_mlir.bench import children
     from kitsune_mlir.bench.device import GpuLostError
     from kitsune_mlir.bench.measure import measure

@@ -145,7 +145,7 @@ def _warn_of_many_rows(given: list[Any]) -> None:
 
 
 def _time(seconds: float, simulated: bool) -> dict[str, Any]:
-    """Of a call: in the simulator it says nothing about a GPU."""
+    """The time of a call; in the simulator it says nothing about a GPU."""
     if simulated:
         return {"simulated": True, "seconds_simulating": round(seconds, 3)}
     return {"milliseconds": round(seconds * 1e3, 3)}

@@ -86,7 +86,7 @@ class Agent(Instructions):
         return False
 
     def ended(self) -> None:
-        """Of all its threads."""
+        """All its threads have ended."""
 
     def _run(self, frame: Frame) -> None:
         """Until the frame ends, another is on top, or a pause."""

@@ -30,7 +30,7 @@ def dtype_of(kind: ir.Type | np.dtype) -> np.dtype:
 
 
 def _unsigned(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Of integers of one type, as if they had no sign."""
+    """A function of integers of one type, as if they had no sign."""
 
     def apply(a: Any, b: Any) -> Any:
         a, b = np.asarray(a), np.asarray(b)

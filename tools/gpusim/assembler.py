@@ -101,7 +101,7 @@ class Assembler:
         self._registers[register] = value
 
     def number(self, operand: Any, mask: np.ndarray) -> int:
-        """Of a register or [register], the same in all threads of the mask."""
+        """The number in a register or [register], the same in all threads of the mask."""
         if isinstance(operand, list):
             (operand,) = operand
         if type(operand) is int:
@@ -273,7 +273,7 @@ _ROW, _COLUMN = _LANE // 4, _LANE % 4 * 4  # of a matrix, and the byte in it
 
 
 def _matrix_rows(run: Assembler, mask: np.ndarray, place: Any, count: int) -> np.ndarray:
-    """Of `count` 8 x 8 matrices of 16-bit elements, where the two elements of each lane lie, [threads * count]: lane
+    """For `count` 8 x 8 matrices of 16-bit elements, where the two elements of each lane lie, [threads * count]: lane
     8m + r says where row r of matrix m begins, a lane has two elements of row lane / 4."""
     if not run.agent.lanes(mask).all:
         raise MemoryFault("matrices are stored or loaded by some of a warp's threads")

@@ -101,7 +101,7 @@ class NamedBarrier:
         return self._look(clocks)
 
     def fewer(self, threads: int, clocks: Clocks) -> list[Any]:
-        """Of those that were to come some ended. Gives those that can go on."""
+        """Some of those that were to come have ended. Gives those that can go on."""
         self.threads = threads
         return self._look(clocks) if self._warps else []
 

@@ -30,7 +30,7 @@ def in_groups(count: int) -> int:
 
 
 class Clocks:
-    """Of one launch. The first components are the warps, CTA after CTA."""
+    """The clocks of one launch. The first components are the warps, CTA after CTA."""
 
     def __init__(self, ctas: int, warps: int):
         self.warps = warps

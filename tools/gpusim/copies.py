@@ -194,7 +194,7 @@ def _within(region: Region, first: int, nbytes: int) -> int:
 
 
 def _groups(run: Assembler, mask: np.ndarray) -> list[BulkGroups]:
-    """Of each thread of the mask that has stored."""
+    """The groups of each thread of the mask that has stored."""
     return [run.cta.bulk[thread] for thread in run.agent.lanes(mask).threads.tolist() if thread in run.cta.bulk]
 
 

@@ -82,7 +82,7 @@ class CtaState:
         self._reached[component] = max(self._reached.get(component, 0), now)
 
     def place(self, address: int) -> int:
-        """Of an address in its own shared memory."""
+        """The place of an address in its own shared memory."""
         owner, place = self.cluster.resolve(address)
         if owner is not self:
             raise MemoryFault(f"address {address:#x} is not in CTA {self.number}'s own shared memory")

@@ -103,7 +103,7 @@ class Op:
 
     @cached_property
     def method(self) -> str:
-        """Of an interpreter, that runs it."""
+        """The name of an interpreter's method that runs it."""
         return "_" + self.name.replace(".", "_")
 
     @cached_property

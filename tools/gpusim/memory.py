@@ -319,7 +319,7 @@ def each_byte(places: Places) -> slice | np.ndarray:
 
 
 def ascending(places: np.ndarray) -> Places:
-    """Of [elements, bytes of one], elements in any order: by 16 bytes where they are whole."""
+    """The places [elements, bytes of one] of elements in any order: by 16 bytes where they are whole."""
     if places.size % 16 == 0:
         chunks = places.reshape(-1, 16)
         if not (chunks[:, 0] % 16).any() and (np.diff(chunks) == 1).all():

@@ -35,7 +35,8 @@ class Box:
 
     @property
     def align(self) -> int:
-        """Of its place in shared memory: a swizzle's pattern repeats after as many rows of 128 bytes."""
+        """What its place in shared memory is a multiple of: a swizzle's pattern repeats after as many rows of 128
+        bytes."""
         return max(8 * self.swizzle, 128)
 
 

@@ -269,7 +269,7 @@ class WarpAgent(Agent):
         return barrier
 
     def engine_clock(self, component: int, now: int, mask: np.ndarray) -> EngineClock:
-        """Of what warps issue: it comes after what each of them has seen."""
+        """The clock of what warps issue: it comes after what each of them has seen."""
         warps = self.warps(mask)
         seen = self.clocks.seen[warps]
         seen[np.arange(len(warps)), warps] = self.clocks.now[warps]

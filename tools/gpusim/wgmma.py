@@ -33,7 +33,7 @@ class Shape:
 
 
 def shape_of(opcode: str) -> Shape | None:
-    """Of a wgmma instruction; None for anything else. The depth is always 32 bytes."""
+    """The shape of a wgmma instruction; None for anything else. The depth is always 32 bytes."""
     match = _TEXT.fullmatch(opcode)
     if not match:
         return None
@@ -121,7 +121,7 @@ def widened(content: np.ndarray, element: str) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Descriptor:
-    """Of a matrix in shared memory: rows along which k runs, or rows of k."""
+    """A matrix in shared memory: rows along which k runs, or rows of k."""
 
     start: int  # bytes
     stride: int  # bytes from 8 rows to the next 8

@@ -51,7 +51,7 @@ class Total:
 
     @property
     def transport(self) -> str:
-        """Of the partial sums, once placed."""
+        """The transport of the partial sums, once placed."""
         return rows.producer(rows.producer(self.value).operands[0]).opview.transport
 
 
@@ -73,7 +73,7 @@ class Beside:
 
     @property
     def boxes(self) -> int:
-        """Of 64 columns, of a CTA."""
+        """How many boxes of 64 columns a CTA has."""
         return GROUPS * self.columns // CHUNK
 
 
@@ -154,14 +154,14 @@ class Accumulation:
 
     @property
     def weight_bytes(self) -> int:
-        """Of the weight's columns that a CTA keeps in shared memory."""
+        """The bytes of the weight's columns that a CTA keeps in shared memory."""
         return self.right_boxes * self.beside.boxes * BOX_BYTES if self.beside else 0
 
     def slots(self, target: Target) -> int:
         return min(MOST_SLOTS, (target.shared_bytes - BARRIER_BYTES - self.weight_bytes) // self.slot_bytes)
 
     def number(self, tensor: ir.Value) -> int:
-        """Of a tensor among the kernel's arguments."""
+        """The number of a tensor among the kernel's arguments."""
         return self._numbers[hash(tensor)]
 
     def _tile_map(self, tile: ir.Value) -> TensorMap:

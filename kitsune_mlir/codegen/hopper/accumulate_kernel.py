@@ -196,7 +196,7 @@ class Body:
 
     @property
     def tile_count(self) -> Int:
-        """Of the call."""
+        """How many tiles the call has."""
         return device.div(device.add(self.frame.rows, TILE_ROWS - 1), TILE_ROWS)
 
     def _produce(self) -> None:
@@ -242,7 +242,7 @@ class Body:
 
     @property
     def any_rows(self) -> ir.Value:
-        """Of no rows there are no maps."""
+        """Whether the call has rows; of none there are no maps."""
         return device.less(0, self.frame.rows)
 
 

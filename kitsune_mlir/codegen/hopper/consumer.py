@@ -124,7 +124,7 @@ class Consumer:
         return {hash(value): self._resident(block, value, number) for value in block.stage.residents}
 
     def leave(self, number: int, sums: list[ir.Value], row: ir.Value) -> Pieces:
-        """Of the only product: pieces that compute and store the columns of one set of its sums (pingpong.py), from
+        """Pieces that compute and store the columns of one set of the only product's sums (pingpong.py), from
         `row` (i32) of the outputs on."""
         (block,) = self._program.blocks
         with block.stage.operation.location:

@@ -32,8 +32,8 @@ from .wgmma import CHUNK
 
 @dataclass
 class Epilogue:
-    """Of one product whose sums are `total`, with `adds` added where that is not None: the tile of `value`. What
-    `defers` is computed in the background."""
+    """The epilogue of one product whose sums are `total`, with `adds` added where that is not None: the tile of
+    `value`. What `defers` is computed in the background."""
 
     value: ir.Value
     total: ir.Value
@@ -113,7 +113,7 @@ class Epilogue:
             self._pack(block)
 
     def _blocks(self, number: int) -> range:
-        """Of a set."""
+        """The blocks of a set."""
         each = blocks_of(self.product.columns)
         return range(number * each, min((number + 1) * each, blocks_of(self.product.n)))
 

@@ -80,7 +80,7 @@ class Exchange:
         self.turn, self.sums_turn = state
 
     def _place(self, start: int, nbytes: int) -> Int:
-        """Of the warpgroup, where each has so many bytes."""
+        """Where the warpgroup's bytes begin, when each has so many."""
         return device.add(device.mul(warps.consumer(), nbytes), device.add(warps.here(self.base), start))
 
     @property

@@ -24,9 +24,9 @@ TILE_ROWS = 128
 
 
 class Maps:
-    """Of a kernel with these `tensors` and `results`; `rings` are those between its roles. `box_rows` are the rows of a
-    box of a streamed tile; boxes of weights come in `pieces`, one for each CTA that shares them. `padded` are the
-    numbers of tensors whose rows are to be made longer, to multiples of 16 bytes."""
+    """The tensor maps of a kernel with these `tensors` and `results`; `rings` are those between its roles. `box_rows`
+    are the rows of a box of a streamed tile; boxes of weights come in `pieces`, one for each CTA that shares them.
+    `padded` are the numbers of tensors whose rows are to be made longer, to multiples of 16 bytes."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Maps:
         return self._add(TensorMap(self.numbers[hash(weight)], "f32", dims, (stride,), box))
 
     def rows(self, value: ir.Value) -> int | None:
-        """Of a wide tile that is loaded as it is: a chunk of its columns."""
+        """The map of a wide tile that is loaded as it is: a chunk of its columns."""
         if not is_streamed(value):
             return None
         op, width, element = rows.producer(value), prod(shape_of(value)[1:]), element_of(value)
@@ -67,7 +67,7 @@ class Maps:
         return self._add(TensorMap(number, str(element), (width, None), (stride,), _box(element, self._box_rows)))
 
     def put(self, put: kitsune.PutOp) -> int:
-        """Of a tile that goes to another role: a warpgroup's rows."""
+        """The map of a tile that goes to another role: a warpgroup's rows."""
         tile = put.operands[1]
         if not is_packed(element_of(tile)) or row_bytes(tile) % 16:
             raise UnsupportedError(f"tiles of type {tile.type} are not handed on by tensor copies")
@@ -93,7 +93,7 @@ class Maps:
         return self._add(TensorMap(workspace, str(element), dims, (row_bytes(tile),), box, offset=ring.data))
 
     def _row_bytes(self, number: int, columns: int, element: ir.Type) -> int:
-        """Of a tensor's rows as a tensor map wants them."""
+        """The bytes of a tensor's rows as a tensor map wants them."""
         if columns * element_bytes(element) % 16:
             self.padded.add(number)
             columns = padded_columns(columns, element)

@@ -44,7 +44,7 @@ def is_multiplied(element: ir.Type) -> bool:
 
 
 def row_bytes(value: ir.Value) -> int:
-    """Of a tile."""
+    """The bytes of a tile's row."""
     return prod(shape_of(value)[1:]) * element_bytes(element_of(value))
 
 

@@ -21,7 +21,8 @@ from .product_plan import Product
 from .products import Products, Sums
 from .rings import Rings, Used, numbers_of, slots_of
 
-# Of a tile. The operand's boxes are read once for each set: with narrower sets shared memory would be too slow.
+# The columns of a tile. The operand's boxes are read once for each set: with narrower sets shared memory would be too
+# slow.
 COLUMNS = (192, 256)
 Pieces = Iterator[Callable[[], None]]
 Leave = Callable[[Sums], Pieces]

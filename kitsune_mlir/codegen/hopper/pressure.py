@@ -57,6 +57,6 @@ def _operand_registers(product: Product) -> int:
 
 
 def registers_of(value: ir.Value) -> int:
-    """Of one thread, for a tile of 64 rows."""
+    """The registers that one thread has of a tile of 64 rows."""
     width = prod(shape_of(value)[1:])
     return -(-width // 8) * (2 if is_packed(element_of(value)) else 4)

@@ -48,7 +48,7 @@ class Segment:
         return [range(self.chunks // 2), range(self.chunks // 2, self.chunks)]
 
     def steps(self, chunk: int) -> int:
-        """Of the products of a chunk."""
+        """The steps of the products of a chunk."""
         columns = min(self.chunk_columns, self.width - chunk * self.chunk_columns)
         return -(-columns * self.nbytes // STEP_BYTES)
 
@@ -91,12 +91,12 @@ class Product:
 
     @property
     def nbytes(self) -> int:
-        """Of an element of the operands."""
+        """The bytes of an element of the operands."""
         return self.segments[0].nbytes
 
     @property
     def chunks(self) -> int:
-        """Of all its segments."""
+        """The chunks of all its segments."""
         return sum(segment.chunks for segment in self.segments)
 
     @property
@@ -109,12 +109,12 @@ class Product:
 
     @property
     def bound(self) -> int | None:
-        """Of the columns of all passes, where they all exist."""
+        """What bounds the columns of all passes, where they all exist."""
         return self.n if self.n % self.pass_columns == 0 else None
 
     @property
     def groups(self) -> Groups:
-        """Of the chunks of one that alternates, at least two."""
+        """The groups of the chunks of one that alternates, at least two."""
         first = min(GROUP, self.chunks // 2)
         middle = self.chunks // first - 2
         return Groups(first, middle, self.chunks - (1 + middle) * first)

@@ -250,8 +250,8 @@ class Program:
         return tuple(split for split in SPLITS if split == 1 or split * 2 * CHUNK <= k and split <= self._sms)
 
     def _packed_segments(self, op: ir.Operation, columns: int) -> list[Segment]:
-        """Of a product of f32 elements, and how its weight is laid out for it. In full precision a product a kernel is
-        faster than four CTAs that share its tile: 110 TFLOP/s beside 75, of 256 columns."""
+        """The segments of a product of f32 elements, and how its weight is laid out for it. In full precision a product
+        a kernel is faster than four CTAs that share its tile: 110 TFLOP/s beside 75, of 256 columns."""
         if self.cluster > 2 and self.pieces == 2:
             raise UnsupportedError(f"{self.cluster} CTAs do not share tiles of f32 in full precision")
         weight, tiles = op.operands[1], parts_of(op.operands[0])
@@ -382,7 +382,7 @@ class Program:
 
     @property
     def split_columns(self) -> int:
-        """Of the tile whose sum over k is split; 0 when none is."""
+        """The columns of the tile whose sum over k is split; 0 when none is."""
         return self.products[0].columns if self.split_k > 1 else 0
 
     @property
@@ -398,7 +398,8 @@ class Program:
 
     @property
     def slot_rows(self) -> int:
-        """Of a streamed tile in shared memory. Few rows are multiplied by both warpgroups: only one stores some."""
+        """The rows of a streamed tile in shared memory. Few rows are multiplied by both warpgroups: only one stores
+        some."""
         return ROWS if self.box_rows <= ROWS else TILE_ROWS
 
     @property

@@ -81,7 +81,7 @@ class SlotQueue:
         return self.ring.place(slot)
 
     def finish(self, count: Int) -> None:
-        """Of a cluster, the kernel's last barrier waits for the receiver, and so for every copy."""
+        """Nothing to do: the last barrier of a cluster's kernel waits for the receiver, and so for every copy."""
 
     def state(self) -> list[ir.Value]:
         return []

@@ -38,7 +38,7 @@ class Shares(abc.ABC):
 
     @property
     def nbytes(self) -> int:
-        """Of a share."""
+        """The bytes of a share."""
         return self.boxes * BOX_BYTES
 
     def init(self) -> None:
@@ -126,5 +126,5 @@ class L2Shares(Shares):
 
 
 def l2_bytes(ctas: int, groups: int, tile_boxes: int) -> tuple[int, int]:
-    """Of the counters of all CTAs, and of the ring of all groups."""
+    """The bytes of the counters of all CTAs, and of the ring of all groups."""
     return ctas * COUNTER_BYTES, groups * TURNS * tile_boxes * BOX_BYTES

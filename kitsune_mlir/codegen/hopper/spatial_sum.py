@@ -67,7 +67,7 @@ def stages_of(pipeline: kitsune.PipelineOp) -> tuple[kitsune.StageOp, ...]:
 
 
 def slots_of(plan: Accumulation, target: Target) -> list[tuple[int, int]]:
-    """Of each role: the bytes of a slot in shared memory, and how many there are."""
+    """For each role the bytes of a slot in shared memory, and how many there are."""
     tile, room = plan.right_boxes * BOX_BYTES, target.shared_bytes - BARRIER_BYTES
     sizes = [(len(plan.loads) * tile, room), (tile, room - plan.weight_bytes), (LEFT_BYTES + tile, room)]
     return [(size, min(MOST_SLOTS, room // size)) for size, room in sizes]

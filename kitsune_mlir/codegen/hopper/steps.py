@@ -42,7 +42,7 @@ class Step:
 
 
 def steps(blocks: Sequence[Block]) -> Iterator[Step]:
-    """Of a block of equal stages, the first one's, which all of them do. What another role puts has no key."""
+    """The steps of blocks; of equal stages the first one's, which all do. What another role puts has no key."""
     put: dict[str, int] = {}
     number = 0
     for block in blocks:

@@ -114,8 +114,8 @@ ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{$0, $1, $2, $3}}, [place];
         return [llvm.extractvalue(i32, struct, [i]) for i in range(4)]
 
     def _place(self, box: Int) -> Int:
-        """Of the row of an 8 x 8 block that the lane names: four blocks, two halves of rows for each of two 16-byte
-        chunks. Chunk c of row r lies at chunk c ^ (r mod 8): that of a later step is one xor away, done in the
+        """The place of the row of an 8 x 8 block that the lane names: four blocks, two halves of rows for each of two
+        16-byte chunks. Chunk c of row r lies at chunk c ^ (r mod 8): that of a later step is one xor away, done in the
         instruction's own text, for addresses are moved out of loops and take registers there."""
         thread = warps.thread()
         lane, warp = device.mod(thread, warps.WARP), device.div(device.mod(thread, THREADS), warps.WARP)

@@ -93,7 +93,7 @@ class Tree:
         return lanes
 
     def _sums(self, lane: Int, lanes: int, row: Int, column: Int) -> list[ir.Value]:
-        """Of partial sums lane, lane + lanes, ...; several loads at a time."""
+        """The sums of partial sums lane, lane + lanes, ...; several loads at a time."""
         trips = ceil(self.count / lanes)
         rounds = ceil(trips / MOST_LOADS)
         loads = ceil(trips / rounds)

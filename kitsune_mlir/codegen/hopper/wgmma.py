@@ -39,9 +39,9 @@ _LAYOUT = (1024 // 16 << 32) | (1 << 62)
 
 
 def descriptor(place: Int, next_box: int = 16) -> ir.Value:
-    """Of a swizzled box at a 1024-byte aligned address in shared memory (PTX ISA, Matrix Descriptor Format). Of an
-    operand across rows that takes several boxes, `next_box` is the distance between them in bytes; else it is unused.
-    """
+    """The descriptor of a swizzled box at a 1024-byte aligned address in shared memory (PTX ISA, Matrix Descriptor
+    Format). Of an operand across rows that takes several boxes, `next_box` is the distance between them in bytes; else
+    it is unused."""
     i64 = ir.IntegerType.get_signless(64)
     own = arith.andi(device.value(place), device.value(_ADDRESS))
     start = arith.extui(i64, arith.shrui(own, device.value(4)))

@@ -174,7 +174,7 @@ def cta() -> ir.Value:
 
 
 def ctas() -> ir.Value:
-    """Of the launch."""
+    """The CTAs of the launch."""
     return nvvm.GridDimXOp().result
 
 

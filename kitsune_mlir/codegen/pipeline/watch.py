@@ -33,7 +33,7 @@ class Waits:
     described: list[dict[str, str]] = field(default_factory=list)
 
     def number(self, awaited: str, where: str | None = None) -> int:
-        """Of a wait. `where` in the model: by default what the code that is being generated comes from."""
+        """The number of a wait. `where` in the model: by default what the code that is being generated comes from."""
         entry = {"awaited": awaited, "location": where or location(ir.Location.current)}
         if entry not in self.described:
             self.described.append(entry)
@@ -93,8 +93,8 @@ class Watch:
 
 @dataclass(frozen=True)
 class QueueWatch:
-    """Of one queue, for a CTA whose threads all wait for what one of them sees. Reports call the queue `name` and
-    `location`; `flag` points to a word of shared memory that nothing else uses."""
+    """The watch of one queue, for a CTA whose threads all wait for what one of them sees. Reports call the queue `name`
+    and `location`; `flag` points to a word of shared memory that nothing else uses."""
 
     watch: Watch
     name: str
