@@ -38,6 +38,9 @@ ONCE_FAILED = {
     "columns of a tile before the first, -1 and -2, were taken for one": Net(
         60, "bf16", (1024,), (Step("linear", (0,), 1536), Step("linear", (0,), 10, 1), Step("concat", (1, 2, 1))), (3,)
     ),
+    "CTAs that share a product's columns all stored the tile that it multiplies": Net(
+        16, "f16", (128,), (Step("concat", (0, 0)), Step("linear", (1,), 384, 1)), (1, 2)
+    ),
     "a mean was of numbers that were not rounded yet": Net(
         1,
         "bf16",

@@ -112,7 +112,9 @@ class Program:
         if rows_known is not None and rows_known < TILE_ROWS and not self.rings:
             self.box_rows = max(1, -(-rows_known // BLOCK)) * BLOCK
         products = [op for stage in stages for op in stage.block.operations if op.operation.name == "linalg.matmul"]
-        self.alone = len(products) == len(stages) == 1 and cluster == 1 and not self.rings
+        # CTAs may share the columns of such a product: whatever else is stored, all of them would store.
+        only = len(products) == len(stages) == 1 and cluster == 1 and not self.rings
+        self.alone = only and all(_follows(store.operands[0], products[0]) for store in stages[0].stores)
         self.tensors = [value for value in pipeline.inputs if rows.is_tensor(value)]
         self.results = pipeline.result_ops
         self._maps = Maps(self.tensors, self.results, self.rings, self.box_rows, multicast)
@@ -440,3 +442,17 @@ def _row_count(stages: list[kitsune.StageOp]) -> int | None:
     """The rows that the stages stream; None when they are open until the call."""
     sizes = [shape_of(load.operands[0])[0] for stage in stages for load in stage.loads]
     return sizes[0] if sizes and sizes[0] != rows.DYNAMIC else None
+
+
+def _follows(value: ir.Value, product: ir.OpView) -> bool:
+    """Whether a tile is computed from a product's."""
+    values, seen = [value], set()
+    while values:
+        op = rows.producer(values.pop())
+        if op is None or op in seen:
+            continue
+        if op == product.operation:
+            return True
+        seen.add(op)
+        values += op.operands
+    return False
