@@ -21,12 +21,12 @@ class Generic:
         self.inputs, self.outputs = list(op.operands)[: counts[0]], list(op.operands)[counts[0] :]
         self.out_maps = self.maps[counts[0] :]
         kinds = [str(kind) for kind in ir.ArrayAttr(op.attributes["iterator_types"])]
-        order = [dim for map_ in self.out_maps[:1] for dim in _dims_of(map_)]
+        order = [dim for map_ in self.out_maps[:1] for dim in dims_of(map_)]
         parallel = [d for d, kind in enumerate(kinds) if "parallel" in kind]
         # The dimensions of the result last to first in memory: consecutive threads write consecutive elements.
         self.parallel = [d for d in parallel if d not in order] + [d for d in order if d in parallel]
         self.reduction = [d for d in range(len(kinds)) if d not in parallel]
-        if any(d in self.reduction for map_ in self.out_maps for d in _dims_of(map_)):
+        if any(d in self.reduction for map_ in self.out_maps for d in dims_of(map_)):
             raise UnsupportedError(
                 f"{location(op.location)}: a result indexed by a reduced dimension cannot be compiled"
             )
@@ -69,7 +69,7 @@ class Generic:
         through the second: the rows and columns of a matrix product. Empty for anything else."""
         if not self.reduction or len(self.inputs) != 2 or len(self.outputs) != 1:
             return ()
-        left, right = (set(_dims_of(map_)) for map_ in self.maps[:2])
+        left, right = (set(dims_of(map_)) for map_ in self.maps[:2])
         rows = [d for d in self.parallel if d in left and d not in right]
         columns = [d for d in self.parallel if d in right and d not in left]
         return (rows[-1], columns[-1]) if rows and columns else ()
@@ -77,11 +77,11 @@ class Generic:
     def along_memory(self) -> bool:
         """Whether every input that the reduction runs through lies along it: the warp reads whole lines."""
         last = self.reduction[-1]
-        touched = [map_ for map_ in self.maps[: len(self.inputs)] if last in _dims_of(map_)]
-        return bool(touched) and all(_dims_of(map_)[-1:] == [last] for map_ in touched)
+        touched = [map_ for map_ in self.maps[: len(self.inputs)] if last in dims_of(map_)]
+        return bool(touched) and all(dims_of(map_)[-1:] == [last] for map_ in touched)
 
 
-def _dims_of(map_: ir.AffineMap) -> list[int]:
+def dims_of(map_: ir.AffineMap) -> list[int]:
     """The dimensions that the results mention, in order."""
     found: list[int] = []
 

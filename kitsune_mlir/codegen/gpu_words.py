@@ -13,7 +13,7 @@ from kitsune_mlir.mlir import arith, ir, memref, vector
 
 from .affine_index import evaluate
 from .gpu_clone import clone_into
-from .gpu_generic import Generic
+from .gpu_generic import Generic, dims_of
 from .gpu_kernel import THREADS, Kernel, Kernels, Size, delinearize, linear_id, only_if, product
 
 WORD = 16  # bytes
@@ -102,7 +102,7 @@ def _elements(
         kind = ir.VectorType.get([len(places)], value.type.element_type)
         word = vector.load(kind, brought, evaluate(map_, places[0]), alignment=len(places) * bytes_of(value))
         return [vector.extract(word, [], [e]) for e in range(len(places))]
-    if not _knows(map_, last):
+    if last not in dims_of(map_):
         return [memref.load(brought, evaluate(map_, places[0]))] * len(places)
     return [memref.load(brought, evaluate(map_, place)) for place in places]
 
@@ -111,21 +111,9 @@ def _lies_along(value: ir.Value, map_: ir.AffineMap, last: int) -> bool:
     """Whether neighbours along a loop are neighbours in memory, of elements that make words."""
     if not isinstance(value.type, ir.MemRefType) or not value.type.rank or not bytes_of(value):
         return False
-    *outer, inner = map_.results
+    inner = map_.results[len(map_.results) - 1]
     own = isinstance(inner, ir.AffineDimExpr) and inner.position == last
-    return own and not any(_mentions(expression, last) for expression in outer)
-
-
-def _knows(map_: ir.AffineMap, dim: int) -> bool:
-    return any(_mentions(expression, dim) for expression in map_.results)
-
-
-def _mentions(expression: ir.AffineExpr, dim: int) -> bool:
-    if isinstance(expression, ir.AffineDimExpr):
-        return expression.position == dim
-    if isinstance(expression, ir.AffineConstantExpr):
-        return False
-    return _mentions(expression.lhs, dim) or _mentions(expression.rhs, dim)
+    return own and dims_of(map_).count(last) == 1
 
 
 def bytes_of(buffer: ir.Value) -> int:

@@ -105,7 +105,7 @@ def test_long_sums_in_parts(rows, small_gpu):  # noqa: F811
 
 @pytest.mark.parametrize("function", [lambda x, y: x.t() @ y, lambda x, y: x @ y.t()], ids=["k", "m"])
 def test_any_number_of_rows(function, small_gpu):  # noqa: F811
-    """Of a sum over them; of no rows it is zero."""
+    """A sum over rows, whatever their number; without rows it is zero."""
     rows = torch.export.Dim("rows", min=0, max=100_000)
     summed = function(torch.ones(3, 2), torch.ones(3, 2)).shape == (2, 2)
     shapes = ({0: rows}, {0: rows} if summed else {})
