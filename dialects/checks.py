@@ -108,6 +108,11 @@ def verify_result(result: ResultOp, stores: list[StoreOp], count: int | None) ->
         return fail(result, f"index {index.value} has no kitsune.store in the pipeline")
     store = stores[index.value]
     tile, whole = store.operands[0].type, result.results[0].type
+    if store.operation.name == "kitsune.scatter":
+        fits = isinstance(whole, ir.RankedTensorType) and whole.element_type == tile.element_type
+        if not fits or list(whole.shape)[1:] != list(tile.shape)[1:]:
+            return fail(result, f"type {whole} does not have rows as the scattered tiles {tile}")
+        return True
     stage = parent_of(store, "kitsune.stage")
     if stage is not None and not stage.opview.fires_once:
         if not is_row_tile(tile, whole):

@@ -58,8 +58,11 @@ from .checks import (
     verify_rows,
 )
 from .schedule import KernelOp
-from .tiles import AccumulateOp, GetOp, LoadOp, PutOp, ReduceOp, StoreOp
+from .tiles import AccumulateOp, GetOp, LoadOp, PutOp, ReduceOp, ScatterOp, StoreOp
 from .types import Kitsune, Outputs, Ring, ring_type  # noqa: F401  (part of the dialect)
+
+
+OUTPUTS = (StoreOp.OPERATION_NAME, ScatterOp.OPERATION_NAME)
 
 
 class QueueOp(Kitsune.Operation, name="queue"):
@@ -145,8 +148,8 @@ class StageOp(Kitsune.Operation, name="stage", traits=[ir.NoTerminatorTrait]):
     def block(self) -> ir.Block:
         return self.regions[0].blocks[0]
 
-    def _ops(self, name: str) -> list[ir.Operation]:
-        return [op.operation.opview for op in self.block.operations if op.operation.name == name]
+    def _ops(self, *names: str) -> list[ir.Operation]:
+        return [op.operation.opview for op in self.block.operations if op.operation.name in names]
 
     @property
     def gets(self) -> list[GetOp]:
@@ -169,8 +172,9 @@ class StageOp(Kitsune.Operation, name="stage", traits=[ir.NoTerminatorTrait]):
         return self._ops(LoadOp.OPERATION_NAME)
 
     @property
-    def stores(self) -> list[StoreOp]:
-        return self._ops(StoreOp.OPERATION_NAME)
+    def stores(self) -> list[StoreOp | ScatterOp]:
+        """What it writes outputs with."""
+        return self._ops(*OUTPUTS)
 
     @property
     def fires_once(self) -> bool:
@@ -265,11 +269,11 @@ class PipelineOp(Kitsune.Operation, name="pipeline", traits=[ir.NoTerminatorTrai
         return [op.operation.opview for op in self.block.operations if op.operation.name == QueueOp.OPERATION_NAME]
 
     @property
-    def stores(self) -> list[StoreOp]:
-        """By output index."""
+    def stores(self) -> list[StoreOp | ScatterOp]:
+        """What outputs are written with, by their index."""
         blocks = [self.block, *(stage.block for stage in self.stages)]
         ops = [op.operation for block in blocks for op in block.operations]
-        found = [op.opview for op in ops if op.name == StoreOp.OPERATION_NAME]
+        found = [op.opview for op in ops if op.name in OUTPUTS]
         return sorted(found, key=lambda store: store.position)
 
     @property
@@ -354,8 +358,8 @@ class ResultOp(Kitsune.Operation, name="result", traits=[ext.Pure]):
         return integer(self, "index")
 
     @property
-    def store(self) -> StoreOp | None:
-        """The store that makes this output."""
+    def store(self) -> StoreOp | ScatterOp | None:
+        """What writes this output."""
         stores = self.operands[0].owner.operation.opview.stores
         return next((store for store in stores if store.position == self.position), None)
 

@@ -1,4 +1,4 @@
-"""The operations through which a stage touches tiles: get, put, accumulate, reduce, load, store."""
+"""The operations through which a stage touches tiles: get, put, accumulate, reduce, load, store, scatter."""
 # No `from __future__ import annotations` here: the field declarations are read as raw annotations.
 
 from typing import Any
@@ -97,3 +97,28 @@ class StoreOp(Kitsune.Operation, name="store", traits=[RingEffect]):
         if not check_integer(self, "index", 0):
             return False
         return stands_in(self, _STAGE, _PIPELINE)
+
+
+class ScatterOp(Kitsune.Operation, name="scatter", traits=[RingEffect]):
+    """Adds each row of the stage's row tile to the row of output `index` that `rows` names, for each row of the tile an
+    integer. The output begins at zero; rows that meet are added in any order."""
+
+    tile: ext.Operand[Any]
+    rows: ext.Operand[Any]
+    index: ir.IntegerAttr
+
+    @property
+    def position(self) -> int:
+        return integer(self, "index")
+
+    def verify_region_invariants(self) -> bool:
+        tile, rows = (value.type for value in self.operands)
+        if not isinstance(tile, ir.RankedTensorType) or tile.rank != 2 or not isinstance(tile.element_type, ir.F32Type):
+            return fail(self, f"scatters tiles of f32 of two dimensions, found {tile}")
+        if not isinstance(rows, ir.RankedTensorType) or not isinstance(rows.element_type, ir.IntegerType):
+            return fail(self, f"takes a tensor of integers as rows, found {rows}")
+        if list(rows.shape) != list(tile.shape)[:1]:
+            return fail(self, f"wants a row for each of its tile's, found {rows} for {tile}")
+        if not check_integer(self, "index", 0):
+            return False
+        return stands_in(self, _STAGE)

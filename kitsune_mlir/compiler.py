@@ -25,9 +25,12 @@ from kitsune_mlir.runtime.artifact import Content
 from kitsune_mlir.runtime.executable import Interface
 
 # What happens to the model whatever it runs on, then for each target on a copy.
-PARTITION = ("prepare-linalg", "partition-dataflow")
+PARTITION = ("prepare-linalg", "project-gathers", "partition-dataflow")
 DESIGN = ("design-pipeline",)
-PLACE = {"cpu": ("place-stages", "verify-dataflow"), "gpu": ("cut-pipelines", "place-stages", "verify-dataflow")}
+PLACE = {
+    "cpu": ("place-stages", "verify-dataflow"),
+    "gpu": ("cut-pipelines", "place-stages", "scatter-outputs", "verify-dataflow"),
+}
 CONVERT = {
     "cpu": ("convert-kitsune-to-cpu",),
     "gpu": (

@@ -93,7 +93,7 @@ class Structured:
         parallel loops."""
         found: list[int] | None = None
         for map_ in self.maps[self.inputs :]:
-            loops = [_dim(expr) for expr in list(map_.results)[:p]]
+            loops = [dim_of(expr) for expr in list(map_.results)[:p]]
             if len(loops) < p or None in loops or len(set(loops)) < p:
                 return None
             if any(self.iterators[loop] != "parallel" for loop in loops) or found not in (None, loops):
@@ -105,10 +105,15 @@ class Structured:
         return [op.operation for op in self.body.operations if op.operation.name == "linalg.index"]
 
     def gathers(self) -> bool:
-        return any(op.operation.name == "tensor.extract" for op in self.body.operations)
+        return bool(self.tables())
+
+    def tables(self) -> list[ir.Value]:
+        """The tensors that the body takes elements out of, of whatever row it says; one for each element."""
+        return [op.operation.operands[0] for op in self.body.operations if op.operation.name == "tensor.extract"]
 
 
-def _dim(expr: ir.AffineExpr) -> int | None:
+def dim_of(expr: ir.AffineExpr) -> int | None:
+    """The loop that an index is; None for any other expression."""
     return ir.AffineDimExpr(expr).position if isinstance(expr, ir.AffineDimExpr) else None
 
 
@@ -141,8 +146,6 @@ def operand_rows(op: ir.Operation, p: int) -> list[int | None] | str:
 
 
 def _structured_rows(s: Structured, p: int) -> list[int | None] | str:
-    if s.gathers():
-        return "gathers across all data"
     loops = s.row_loops(p)
     if loops is None:
         return "reduces or permutes the rows"
@@ -152,7 +155,7 @@ def _structured_rows(s: Structured, p: int) -> list[int | None] | str:
     for i in range(s.inputs):
         exprs = list(s.maps[i].results)
         rest = set().union(*(_loops_in(expr) for expr in exprs[p:]), set())
-        if [_dim(expr) for expr in exprs[:p]] == loops and not rest & set(loops):
+        if [dim_of(expr) for expr in exprs[:p]] == loops and not rest & set(loops):
             rows[i] = p
         elif not set().union(*(_loops_in(expr) for expr in exprs), set()) & set(loops):
             rows[i] = RESIDENT
@@ -178,7 +181,7 @@ def reduces_rows(op: ir.Operation) -> list[int | None] | None:
     rows: list[int | None] = [RESIDENT] * len(op.operands)
     for i in range(s.inputs):
         exprs = list(s.maps[i].results)
-        if exprs and _dim(exprs[0]) == reductions[0]:
+        if exprs and dim_of(exprs[0]) == reductions[0]:
             rows[i] = 1
         elif set().union(*(_loops_in(expr) for expr in exprs), set()) & set(reductions):
             return None
@@ -363,7 +366,7 @@ def _flatten_loops(s: Structured, loops: Sequence[int]) -> None:
     maps = []
     for map_ in s.maps:
         exprs = list(map_.results)
-        streams = [_dim(expr) for expr in exprs[: len(loops)]] == list(loops)
+        streams = [dim_of(expr) for expr in exprs[: len(loops)]] == list(loops)
         rest = [_renumber(expr, number) for expr in (exprs[len(loops) :] if streams else exprs)]
         maps.append(ir.AffineMap.get(count, 0, [ir.AffineDimExpr.get(0), *rest] if streams else rest))
     s.op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(map_) for map_ in maps])

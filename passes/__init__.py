@@ -11,10 +11,12 @@ from .base import ModulePass
 # In pipeline order; `kitsune-opt --list-passes` prints them so.
 PASSES = (
     "prepare-linalg",
+    "project-gathers",
     "partition-dataflow",
     "design-pipeline",
     "cut-pipelines",
     "place-stages",
+    "scatter-outputs",
     "verify-dataflow",
     "convert-kitsune-to-cpu",
     "convert-kitsune-to-gpu",

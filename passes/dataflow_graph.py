@@ -102,7 +102,8 @@ class DataflowGraph:
             return REDUCTION
         if op.name == "linalg.matmul":
             return PRODUCT
-        return SIMT if op.name == "linalg.generic" else MOVE
+        gathers = op.name == "linalg.generic" and rows.Structured(op).gathers()
+        return SIMT if op.name == "linalg.generic" and not gathers else MOVE
 
     def _sources(self, value: ir.Value) -> list[int]:
         """The nodes a value depends on directly, seen through support operations. What stands around the block

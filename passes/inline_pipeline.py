@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune
-from kitsune_mlir.mlir import arith, ir, tensor
+from kitsune_mlir.mlir import arith, ir, linalg, tensor
 
+from .scatter_outputs import scatter_rows
 from .stage_body import clone_operation
 
 
@@ -17,8 +18,9 @@ def inline_pipeline(pipeline: kitsune.PipelineOp) -> None:
         for stage in pipeline.stages:
             for op in stage.block.operations:
                 _inline_operation(op.operation, cloner)
+        for result in pipeline.result_ops:
+            result.results[0].replace_all_uses_with(_whole(result, cloner))
     for result in pipeline.result_ops:
-        result.results[0].replace_all_uses_with(cloner[result.store.operands[0]])
         result.operation.erase()
     pipeline.operation.erase()
 
@@ -38,5 +40,30 @@ def _inline_operation(op: ir.Operation, cloner: rows.RowCloner) -> None:
         cloner[op.operands[0]] = cloner[op.operands[1]]
     elif isinstance(view, kitsune.GetOp | kitsune.ReduceOp):
         cloner[op.results[0]] = cloner[op.operands[0]]
-    elif not isinstance(view, kitsune.StoreOp):
+    elif not isinstance(view, kitsune.StoreOp | kitsune.ScatterOp):
         clone_operation(op, cloner)
+
+
+def _whole(result: kitsune.ResultOp, cloner: rows.RowCloner) -> ir.Value:
+    """What the pipeline's output is: what is stored, or the sums of what is scattered."""
+    store = result.store
+    tile = cloner[store.operands[0]]
+    if isinstance(store, kitsune.StoreOp):
+        return tile
+    count, columns = rows.shape_of(tile)
+    to = cloner[store.operands[1]]
+    updates, numbers = (
+        tensor.expand_shape(
+            ir.RankedTensorType.get([count, 1, *rest], ir.RankedTensorType(value.type).element_type),
+            value,
+            groups,
+            [cloner.rows] if count == rows.DYNAMIC else [],
+            [count, 1, *rest],
+        )
+        for value, rest, groups in ((tile, [columns], [[0], [1, 2]]), (to, [], [[0, 1]]))
+    )
+    f32 = ir.F32Type.get()
+    whole = ir.RankedTensorType(result.results[0].type)
+    zero = arith.ConstantOp(f32, 0.0).result
+    start = linalg.fill(zero, outs=[tensor.EmptyOp(list(whole.shape), f32).result])
+    return scatter_rows(updates, numbers, start)

@@ -33,7 +33,7 @@ def row_bytes(type_: ir.Type) -> int:
 
 def stage_cost(stage: kitsune.StageOp) -> StageCost:
     """What the stage does for one row; the tile's rows must still be `?`."""
-    flops = simt = plain = 0.0
+    flops = simt = plain = gathered = 0.0
     kernels, products = 0, []
     groups = [group for group in find(Order(stage.block)) if group.space.columns <= WIDEST]
     for group in groups:  # a kernel, beside what makes its inputs and what takes its outputs
@@ -52,6 +52,10 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
         elif op.name == "linalg.generic":
             widest = max(row_elements(value.type) for value in op.operands if rows.is_tensor(value))
             simt += widest * sum(DEAR.get(inner.operation.name, 1) for inner in op.regions[0].blocks[0].operations)
+            if (taken := _gathered_bytes(op)) > 0:
+                gathered += taken
+                kernels += 1
+                plain += 2 * taken
             alone = "reduction" in str(op.attributes["iterator_types"]) and not any(group.has(op) for group in groups)
             if alone:  # one kernel for it, one for what it is used in
                 kernels += 2
@@ -64,20 +68,36 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
     tiles += [op.operands[1].type for op in stage.puts] + [op.operands[0].type for op in stage.stores]
     loads = sum(row_bytes(op.results[0].type) for op in stage.loads)
     stores = sum(row_bytes(op.operands[0].type) for op in stage.stores if not stage.fires_once)
+    tables = _tables(stage)
     queues = [op.results[0].type for op in stage.gets] + [op.operands[1].type for op in stage.puts]
     return StageCost(
         name=stage.label,
         unit=stage.unit,
         product_flops=flops,
         simt_ops=simt,
-        weight_bytes=sum(row_bytes(value.type) for value in stage.residents),
-        dram_bytes=loads + stores,
+        weight_bytes=sum(row_bytes(value.type) for value in stage.residents if value not in tables),
+        dram_bytes=loads + stores + gathered,
         queue_bytes=sum(row_bytes(type_) for type_ in queues),
         row_bytes=sum(row_bytes(type_) for type_ in tiles),
         products=tuple(products) if apart else None,
         kernels=kernels if products or kernels else 1,
         plain_bytes=plain if products else max(plain, loads + stores),
     )
+
+
+def _gathered_bytes(op: ir.Operation) -> float:
+    """Bytes that a linalg.generic takes out of tables for one row."""
+    elements = row_elements(op.results[0].type)
+    return sum(elements * element_bytes(ir.RankedTensorType(table.type).element_type) for table in _taken_of(op))
+
+
+def _taken_of(op: ir.Operation) -> list[ir.Value]:
+    return rows.Structured(op).tables() if op.name == "linalg.generic" else []
+
+
+def _tables(stage: kitsune.StageOp) -> list[ir.Value]:
+    """The residents of which a stage takes rows here and there, not all."""
+    return [table for op in stage.block.operations for table in _taken_of(op.operation)]
 
 
 def _product(op: ir.Operation) -> ProductCost | None:

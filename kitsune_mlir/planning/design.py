@@ -43,9 +43,13 @@ def design(nodes: Sequence[Node], fuse: bool = True) -> Design:
     """
     stage: dict[int, int] = {}
     members: list[list[Node]] = []
+    moves: list[Node] = []  # of what the pipeline takes, which stand in no reader's way
     for node in nodes:
         sources = [stage[source] for source in node.streams if source in stage]
         latest = max(sources, default=None)
+        if fuse and node.kind == MOVE and latest is None:
+            moves.append(node)
+            continue
         starts = not fuse or node.kind in (PRODUCT, REDUCTION) or latest is None
         if starts and fuse and node.kind != REDUCTION and latest is None:
             # What reads only the pipeline's inputs: one front stage for SIMT work, none shared by products.
@@ -58,6 +62,13 @@ def design(nodes: Sequence[Node], fuse: bool = True) -> Design:
             assert latest is not None
             stage[node.index] = latest
             members[latest].append(node)
+    for node in reversed(moves):
+        readers = {stage[reader.index] for reader in nodes if node.index in reader.streams}
+        if len(readers) != 1:
+            readers = {len(members)}
+            members.append([])
+        (stage[node.index],) = readers
+        members[stage[node.index]].insert(0, node)
     if fuse:
         _sink_moves(nodes, stage, members)
     order = _topological(members, stage)

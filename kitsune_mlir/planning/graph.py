@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 # A node's part in a pipeline.
 PRODUCT = "product"  # a matrix product of row tiles with a resident operand: tensor cores
 SIMT = "simt"  # anything else that treats rows independently
-MOVE = "move"  # moves data only: concatenation, slice, reshape
+MOVE = "move"  # moves data only: concatenation, slice, reshape, gather
 REDUCTION = "reduction"  # sums over the rows: split into partial sums and a sum of those
 
 

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 
 from .graph import PRODUCT, Group, Node, Partition
 
+VIEWS = ("tensor.collapse_shape", "tensor.expand_shape")  # what moves no data
+
 
 class _Quotient:
     """The graph with every group shrunk to one vertex; merges keep it acyclic."""
@@ -74,6 +76,8 @@ def partition(nodes: Sequence[Node], min_products: int = 1) -> Partition:
         space = nodes[members[0]].space
         if space is None:
             continue
+        members, views = _without_last_views(nodes, members)
+        result.declined.update(dict.fromkeys(views, "is a view of what its pipeline gives"))
         products = sum(nodes[member].kind == PRODUCT or nodes[member].multiplies for member in members)
         if products >= min_products:
             result.groups.append(Group(tuple(sorted(members)), space))
@@ -82,6 +86,17 @@ def partition(nodes: Sequence[Node], min_products: int = 1) -> Partition:
             result.declined.update(dict.fromkeys(members, reason))
     result.groups.sort(key=lambda group: group.nodes)
     return result
+
+
+def _without_last_views(nodes: Sequence[Node], members: Sequence[int]) -> tuple[list[int], list[int]]:
+    """The members of a group but for those, behind all others, that only see its results in another shape; and those."""
+    kept, views = sorted(members), list[int]()
+    for member in reversed(sorted(members)):
+        read = any(member in (*nodes[other].streams, *nodes[other].wholes) for other in kept)
+        if nodes[member].name in VIEWS and not read:
+            kept.remove(member)
+            views.append(member)
+    return kept, views
 
 
 def _affinities(nodes: Sequence[Node]) -> list[tuple[int, int]]:

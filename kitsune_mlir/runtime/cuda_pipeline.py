@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -120,7 +120,16 @@ class PipelineLauncher:
         (rows,) = counts
         sizes = [prod(shape) * numpy_dtype(dtype).itemsize for shape, dtype in arguments]
         maps = self._maps.bind(max(rows, 1)) if self._maps else None
-        return BoundPipeline(self, rows, sizes, len(results), maps)
+        zeroed = {}
+        for number in self._launch.get("zeroed", ()):
+            shape, dtype = results[number]
+            zeroed[len(arguments) + number] = prod(shape) * numpy_dtype(dtype).itemsize
+        return BoundPipeline(self, rows, sizes, len(results), maps, zeroed)
+
+    def zero(self, pointer: int, nbytes: int, stream: int) -> None:
+        """Puts zeros into memory, on a stream."""
+        if nbytes:
+            call(self._driver, "cuMemsetD8Async", pointer, 0, nbytes, stream)
 
     def workspace(self, stream: int) -> int:
         """A pointer to the workspace of a stream."""
@@ -170,15 +179,22 @@ def said(watched: Sequence[dict[str, str]], report: Sequence[int]) -> str:
 
 class BoundPipeline:
     """Runs of a pipeline on tensors of given shapes, whose addresses each run gives. The memory of the parameters
-    is made once; the driver copies them when it is called, so runs may follow at once."""
+    is made once; the driver copies them when it is called, so runs may follow at once. `zeroed` says of which tensors,
+    by number, how many bytes are zero when the kernel begins."""
 
     def __init__(
-        self, launcher: PipelineLauncher, rows: int, sizes: Sequence[int], results: int, maps: BoundMaps | None
+        self,
+        launcher: PipelineLauncher,
+        rows: int,
+        sizes: Sequence[int],
+        results: int,
+        maps: BoundMaps | None,
+        zeroed: Mapping[int, int],
     ):
         self.workspace_bytes, self.counter_bytes = launcher.workspace_bytes, launcher.counter_bytes
         self._idle = not rows and not launcher.sums
         self._launcher, self._rows, self._sizes, self._maps = launcher, rows, sizes, maps
-        self._tensors = len(sizes) + results
+        self._tensors, self._zeroed = len(sizes) + results, zeroed
         self._slots = (ctypes.c_uint64 * (self._tensors + 2))()
         self._slots[self._tensors + 1] = rows  # an i32 is a slot's low half
         first = ctypes.addressof(self._slots)
@@ -191,6 +207,8 @@ class BoundPipeline:
     def launch(self, stream: int, pointers: list[int], workspace: int | None = None) -> None:
         """Puts one run on the stream. `pointers` are device addresses of inputs, then results; `workspace` that of
         memory which no other run uses meanwhile, its counters zero, by default the stream's own."""
+        for number, nbytes in self._zeroed.items():
+            self._launcher.zero(pointers[number], nbytes, stream)
         if self._idle:
             return
         if workspace is None:

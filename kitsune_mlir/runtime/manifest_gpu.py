@@ -45,6 +45,7 @@ _LAUNCH = {
     "cooperative": FLAG,
     "strided?": FLAG,
     "sums?": FLAG,
+    "zeroed?": [SIZE],
     "watched": [{"awaited": TEXT, "location": TEXT}],
     "streams": [SIZE],
     "tile_rows": _COUNT,

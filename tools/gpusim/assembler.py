@@ -268,6 +268,15 @@ def _store_cluster(run: Assembler, mask: np.ndarray, place: Any, value: Any) -> 
     run.agent.store_cluster(lanes.of(spread(run.read(register), mask.shape)), columns, mask)
 
 
+def _add_rows(run: Assembler, mask: np.ndarray, place: Any, numbers: tuple[Any, ...]) -> None:
+    """red.add of a vector of f32: each thread's neighbours, one thread after another."""
+    lanes = run.agent.lanes(mask)
+    (register,) = place
+    addresses = lanes.of(spread(run.read(register), mask.shape)).astype(np.int64)
+    columns = np.stack([lanes.of(spread(run.read(number), mask.shape)) for number in numbers], 1)
+    run.agent._global.add(addresses, np.ascontiguousarray(columns, np.float32))
+
+
 _LANE = np.arange(32)[:, None]
 _ROW, _COLUMN = _LANE // 4, _LANE % 4 * 4  # of a matrix, and the byte in it
 
@@ -356,6 +365,7 @@ _INSTRUCTIONS: dict[str, Callable[..., None]] = copies.INSTRUCTIONS | {
     "ldmatrix.sync.aligned.m8n8.x4.shared.b16": _load_matrices,
     "st.shared.v2.f32": _store_cluster,
     "add.f32": _add_numbers,
+    "red.relaxed.gpu.global.add.v4.f32": _add_rows,
     "cvt.rn.tf32.f32": partial(_to_tf32, ties_up=False),
     "cvt.rna.tf32.f32": partial(_to_tf32, ties_up=True),
     "fence.proxy.async": _fence_proxy,

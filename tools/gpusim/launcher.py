@@ -49,13 +49,19 @@ class Launcher:
         """Runs; then every counter that was used must be zero, for the next launch. Raises
         KernelFault for what is found, Deadlock for a report too."""
         (rows,) = {arguments[i][1][0] for i in self._launch["streams"]}
+        zeroed = {results[number][0] for number in self._launch.get("zeroed", ())}
+        for pointer in zeroed:
+            self._device.bytes_of(pointer, _nbytes(*next(t[1:] for t in results if t[0] == pointer)))[:] = 0
         if rows == 0 and not self._launch.get("sums"):
             return
         self._device.pipeline_launches += 1
         place = self._workspace(stream).pointer if workspace is None else workspace
         content = self._device.bytes_of(place, self.workspace_bytes) if self.workspace_bytes else np.zeros(0, np.uint8)
         regions = list(self._regions("argument", arguments, writable=False))
-        regions += self._regions("result", results, writable=True)
+        regions += self._regions("result", [t for t in results if t[0] not in zeroed], writable=True)
+        for region in self._regions("zeroed result", [t for t in results if t[0] in zeroed], writable=True):
+            region.tracked = False  # written already, and by atomic operations alone
+            regions.append(region)
         regions.append(Region("the workspace", place, content, writable=True, tracked=True))
         pointers = [pointer for pointer, _, _ in (*arguments, *results)]
         values = [*pointers, place if len(content) else 0, np.int32(rows)]
@@ -93,11 +99,14 @@ class Launcher:
     def _regions(self, kind: str, tensors: Sequence[Tensor], writable: bool) -> Iterator[Region]:
         seen: dict[int, int] = {}
         for pointer, shape, dtype in tensors:
-            nbytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(DTYPES[dtype]).itemsize
-            seen[pointer] = max(nbytes, seen.get(pointer, 0))
+            seen[pointer] = max(_nbytes(shape, dtype), seen.get(pointer, 0))
         for number, (pointer, nbytes) in enumerate(seen.items()):
             content = self._device.bytes_of(pointer, nbytes) if nbytes else np.zeros(0, np.uint8)
             yield Region(f"{kind} {number}", pointer, content, writable, tracked=writable)
+
+
+def _nbytes(shape: tuple[int, ...], dtype: str) -> int:
+    return int(np.prod(shape, dtype=np.int64)) * np.dtype(DTYPES[dtype]).itemsize
 
 
 class Bound:

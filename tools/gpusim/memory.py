@@ -381,6 +381,16 @@ class Space:
             result[inside] = found
         return result
 
+    def add(self, addresses: np.ndarray, values: np.ndarray) -> None:
+        """Adds rows of `values` to what lies at the addresses, atomically: what nobody else reads or writes."""
+        nbytes = values.dtype.itemsize * values.shape[1]
+        _aligned(addresses, nbytes, nbytes)
+        for region, inside in self._split(addresses, nbytes):
+            if region.tracked or not region.writable:
+                raise MemoryFault(f"rows are added to {region.name}, which is not zero before")
+            for start, row in zip(addresses[inside] - region.start, values[inside], strict=True):
+                region.bytes[start : start + nbytes].view(values.dtype)[:] += row
+
     def store(
         self, addresses: np.ndarray, values: np.ndarray, align: int, clock: AnyClock, threads: np.ndarray
     ) -> None:

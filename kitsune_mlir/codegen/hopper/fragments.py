@@ -224,15 +224,18 @@ class PairedMemory(Memory):
     def load(self, index: Sequence[Int]) -> ir.Value:
         if not self.shape:
             return super().load(index)
-        row, inner = (index[0], index[1:]) if len(self.shape) > 1 else (0, index)
+        has_rows = len(self.shape) > 1 or self._lanes is not None
+        row, inner, sizes = (index[0], index[1:], self.shape[1:]) if has_rows else (0, index, self.shape)
         if self._lanes is not None and isinstance(row, ir.Value):
             row = self._lanes.loaded[self._lanes.half(row)]
-        sizes = self.shape[1:] if len(self.shape) > 1 else self.shape
         column: Int = 0
         width = 1
         for size, i in zip(sizes, inner):
             column, width = device.add(device.mul(column, size), i), width * size
         return self.element_at(row, column, width)
+
+    def from_row(self, row: ir.Value) -> PairedMemory:
+        return PairedMemory(self._address(row), self.element, self.shape, self._step)
 
     def element_at(self, row: Int, column: Int, width: int) -> ir.Value:
         """The element of a row of `width` columns; beyond the last one of the row."""

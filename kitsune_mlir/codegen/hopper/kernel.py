@@ -115,6 +115,10 @@ class ChainedKernel:
         """The numbers of the streamed tensors among the arguments; all have the same rows."""
         return streamed(self.pipeline, self.tensors)
 
+    def zeroed(self) -> list[int]:
+        """The numbers of the results that rows are added to, which are zero before."""
+        return [n for n, result in enumerate(self.results) if isinstance(result.store, kitsune.ScatterOp)]
+
     def launch(self) -> str:
         """What the runtime needs to launch the kernel, JSON."""
         return json.dumps(
@@ -131,6 +135,7 @@ class ChainedKernel:
                 "watched": self.waits.described,
                 "streams": self.streams(),
                 "tile_rows": TILE_ROWS,
+                "zeroed": self.zeroed(),
                 "maps": [map_.description() for map_ in self.maps],
             }
         )

@@ -79,7 +79,7 @@ class Maps:
         found = {}
         for number, result in enumerate(self._results, len(self.numbers)):
             tile = result.store.operands[0]
-            if result.position in own and is_stored_whole(tile):
+            if result.position in own and isinstance(result.store, kitsune.StoreOp) and is_stored_whole(tile):
                 element, width = element_of(tile), prod(shape_of(tile)[1:])
                 map_ = TensorMap(number, str(element), (width, None), (row_bytes(tile),), _box(element, ROWS))
                 found[result.position] = self._add(map_)

@@ -169,5 +169,5 @@ def is_exchanged(nest: Nest) -> bool:
 
 def is_read_here(value: ir.Value) -> bool:
     """Whether more than products and queues read a value."""
-    outward = ("linalg.matmul", "tensor.dim", kitsune.PutOp.OPERATION_NAME, kitsune.StoreOp.OPERATION_NAME)
+    outward = ("linalg.matmul", "tensor.dim", kitsune.PutOp.OPERATION_NAME, *kitsune.OUTPUTS)
     return any(use.owner.operation.name not in outward for use in value.uses)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kitsune_mlir.codegen.pipeline import device
@@ -15,6 +16,7 @@ from kitsune_mlir.traffic import element_bytes
 from . import cluster, waits, wgmma
 from .fragments import BLOCK, HALVES, Fragment, PairedMemory, blocks_of, is_packed, rows_of_tile
 from .program import Program
+from .scatter import add_rows
 from .stores import Boxes, Outbox
 from .tile_ring import TileRing
 
@@ -97,6 +99,15 @@ class Outgoing:
             self._around.outbox.store_rows(tile, memory, columns, start, self._around.valid)
         else:
             self._store_directly(tile, memory, range(sent // BLOCK, blocks_of(columns)))
+
+    def scatter(self, tile: Fragment, scatter: kitsune.ScatterOp, to: Sequence[ir.Value], columns: int) -> None:
+        """Adds `columns` columns of a tile to the rows of an output that `to` (an integer for each half) names."""
+        if scatter.position not in self._around.outputs:
+            return
+        i64 = ir.IntegerType.get_signless(64)
+        numbers = [row if row.type == i64 else arith.extsi(i64, row) for row in to]
+        exists = [device.less(row, self._around.valid) for row in tile.lanes.rows]
+        add_rows(tile, self._around.outputs[scatter.position], numbers, exists, columns, tile.width)
 
     def _store_directly(self, tile: Fragment, memory: PairedMemory, blocks: range) -> None:
         """Thread by thread: what the copy engine cannot store. Two columns at once where they lie in one word."""

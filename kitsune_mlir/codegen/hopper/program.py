@@ -154,7 +154,12 @@ class Program:
         narrow ones. A CTA that has a share of the columns stores it thread by thread."""
         if self.cluster > 1 or self.split_k > 1:
             return set()
-        stores = [store for stage in stages for store in stage.stores if store.position not in self.store_maps]
+        stores = [
+            store
+            for stage in stages
+            for store in stage.stores
+            if store.position not in self.store_maps and isinstance(store, kitsune.StoreOp)
+        ]
         tiles = {store.position: store.operands[0] for store in stores}
         return {
             position

@@ -14,6 +14,7 @@ from kitsune_mlir.codegen.pipeline.evaluate import Evaluator, Recomputed
 from kitsune_mlir.codegen.pipeline.loops import IDENTITY, combine, is_zero, loop_extents, unflatten
 from kitsune_mlir.codegen.pipeline.memory import Memory, compute_type, element_of, shape_of
 from kitsune_mlir.codegen.pipeline.nests import MAP, PRODUCT, Nest
+from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir
 from kitsune_mlir.traffic import element_bytes
@@ -254,7 +255,16 @@ class StageCode:
         for put in nest.puts:
             self.at.outgoing.put(tile.pack_all(), put, columns, start)
         for store in nest.stores:
+            self._leave(tile, store, columns, start)
+
+    def _leave(self, tile: Fragment, store: kitsune.StoreOp | kitsune.ScatterOp, columns: int, start: Int) -> None:
+        """Writes a tile to an output, or adds its rows to some of one."""
+        if isinstance(store, kitsune.StoreOp):
             self.at.outgoing.store(tile.pack_all(), store, columns, start)
+            return
+        evaluator = Evaluator(self.memories)
+        to = [evaluator(store.operands[1], [row]) for row in tile.lanes.rows]
+        self.at.outgoing.scatter(tile, store, to, columns)
 
     def _reduction(self, nest: Nest) -> None:
         """A row's columns to one number: each thread its own columns, then the four threads of the row."""

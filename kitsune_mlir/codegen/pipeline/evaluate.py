@@ -40,6 +40,8 @@ class Evaluator:
     def __init__(self, memories: Mapping[int, Memory | Recomputed]):
         self.memories = memories
         self._known: dict[tuple[int, tuple[tuple[str, Int], ...]], ir.Value] = {}
+        self._scalars: dict[tuple[int, tuple[ir.Value, ...]], ir.Value] = {}  # of bodies that gather
+        self._tables: dict[tuple[int, ir.Value], Memory] = {}  # a table from a gathered row on
 
     def know(self, value: ir.Value, index: Sequence[Int], element: ir.Value) -> None:
         """Says what an element is: an accumulator in a register."""
@@ -53,6 +55,7 @@ class Evaluator:
         """For code in a nested region: what it computes is not known outside."""
         inner = Evaluator(self.memories)
         inner._known = dict(self._known)
+        inner._scalars, inner._tables = dict(self._scalars), dict(self._tables)
         return inner
 
     def __call__(self, value: ir.Value, index: Sequence[Int]) -> ir.Value:
@@ -110,6 +113,8 @@ class Evaluator:
         """The values that a generic's body yields at given loop counters. `accumulators` gives outputs, by
         number, values of their own; others start from their initial value."""
         values: dict[int, ir.Value] = {}
+        places: dict[int, Int] = {}  # of linalg.index
+        gathers = s.gathers()
         for i, argument in enumerate(s.body.arguments):
             if not list(argument.uses):
                 continue
@@ -123,11 +128,44 @@ class Evaluator:
             if op.name == "linalg.yield":
                 return [_use(values, operand) for operand in op.operands]
             if op.name == "linalg.index":
-                dim = ir.IntegerAttr(op.attributes["dim"]).value
-                values[hash(op.results[0])] = arith.index_cast(ir.IndexType.get(), device.value(loops[dim]))
+                place = loops[ir.IntegerAttr(op.attributes["dim"]).value]
+                places[hash(op.results[0])] = place
+                values[hash(op.results[0])] = arith.index_cast(ir.IndexType.get(), device.value(place))
+            elif op.name == "tensor.extract":
+                values[hash(op.results[0])] = self._extracted(op, values, places)
+            elif gathers:
+                self._scalar_once(op, values)
             else:
                 clone_scalar(op, values)
         raise AssertionError("a generic's body ends with linalg.yield")
+
+    def _scalar_once(self, op: ir.Operation, values: dict[int, ir.Value]) -> None:
+        """`clone_scalar`, once for the same operands: a row's number is the same for all its columns."""
+        given = tuple(values.get(hash(operand), operand) for operand in op.operands)
+        for result in op.results:
+            if (known := self._scalars.get((hash(result), given))) is not None:
+                values[hash(result)] = known
+        if not all(hash(result) in values for result in op.results):
+            clone_scalar(op, values)
+            self._scalars.update(((hash(result), given), values[hash(result)]) for result in op.results)
+
+    def _extracted(self, op: ir.Operation, values: dict[int, ir.Value], places: dict[int, Int]) -> ir.Value:
+        """An element of a resident: of a row that the body computes."""
+        table, *index = op.operands
+        memory = self.memories.get(hash(table))
+        if not isinstance(memory, Memory):
+            raise UnsupportedError("a gather from what its own pipeline computes is not computed in pipelines on a GPU")
+        if not index:
+            return memory.load([])
+        first = _use(values, index[0])
+        key = hash(table), first
+        if key not in self._tables:
+            self._tables[key] = memory.from_row(arith.index_cast(ir.IntegerType.get_signless(64), first))
+        rest: list[Int] = []
+        for i in index[1:]:
+            place = places.get(hash(i))
+            rest.append(arith.index_cast(device.i32(), _use(values, i)) if place is None else place)
+        return self._tables[key].load([0, *rest])
 
     def _concat(self, op: ir.Operation, index: list[Int]) -> ir.Value:
         """Branches to the part that holds the element."""

@@ -80,6 +80,20 @@ class Memory:
         place = self.place(self.existing(index[0]), self._column(index[1:]))
         return widened(device.load(place, storage_type(self.element)), self.element)
 
+    def from_row(self, row: ir.Value) -> Memory:
+        """The tensor from a row (i64) on, whose number may be any that the tensor has."""
+        return Memory(self._address(row), self.element, self.shape, self._step)
+
+    def _address(self, row: ir.Value) -> ir.Value:
+        """That of a row (i64)."""
+        far = arith.muli(row, arith.constant(row.type, self._step))
+        return device.offset(self.pointer, far, storage_type(self.element))
+
+    @property
+    def _step(self) -> int:
+        """Elements from a row to the next, where `stride` may be the length of the only one."""
+        return self.stride if len(self.shape) > 1 else 1
+
     def existing(self, row: Int) -> Int:
         """The row, or the last valid one in place of a row beyond."""
         return row if self.valid is None else device.least(row, device.sub(self.valid, 1))

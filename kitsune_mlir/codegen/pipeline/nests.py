@@ -25,7 +25,7 @@ class Nest:
     op: ir.Operation | None = None
     local: bool = False  # kept in shared memory
     puts: list[kitsune.PutOp] = field(default_factory=list)
-    stores: list[kitsune.StoreOp] = field(default_factory=list)
+    stores: list[kitsune.StoreOp | kitsune.ScatterOp] = field(default_factory=list)
 
     @property
     def values(self) -> list[ir.Value]:
@@ -65,7 +65,7 @@ class StageNests:
                 nest.local = True
             else:
                 nest.puts.append(op.opview)
-        elif op.name == kitsune.StoreOp.OPERATION_NAME:
+        elif op.name in kitsune.OUTPUTS:
             self._nest(op.operands[0]).stores.append(op.opview)
 
     def _add(self, nest: Nest) -> Nest:
@@ -88,7 +88,7 @@ class StageNests:
         """The product with its epilogue; stored locally when anything but a put or store reads the end."""
         value = self._end_of_epilogue(op)
         readers = [use.owner.operation.name for use in value.uses]
-        outward = (kitsune.PutOp.OPERATION_NAME, kitsune.StoreOp.OPERATION_NAME)
+        outward = (kitsune.PutOp.OPERATION_NAME, *kitsune.OUTPUTS)
         self._add(Nest(PRODUCT, value, op, local=any(name not in outward for name in readers)))
 
     def _end_of_epilogue(self, product: ir.Operation) -> ir.Value:

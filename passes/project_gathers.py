@@ -1,0 +1,194 @@
+"""project-gathers: rows that are gathered to be multiplied are multiplied before, once each.
+
+    %s = gather %x[%from]                  // 1,310,720 x 128 of 218,453 x 128
+    %c = tensor.concat dim(1) %e, %s
+    %y = linalg.matmul ins(%c, %w)         // w: 128 x 256
+  =>
+    %p = linalg.matmul ins(%x, %w[128:])   // 218,453 x 128, rounded to the elements of x
+    %g = gather %p[%from]
+    %m = linalg.matmul ins(%e, %w[:128])
+    %y = linalg.generic ins(%m, %g) { %m + %g }
+
+A product of a concatenation is the sum of its parts' products, and a row's product is the same wherever it is gathered.
+Done where a table's rows are gathered at least LEAST_TIMES each. The projections are rounded once more than the whole
+product would be; with `exact` nothing is changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import ClassVar
+
+from kitsune_mlir import rows
+from kitsune_mlir.contraction import is_zero_filled
+from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
+
+from .base import ModulePass
+from .schedule_build import empty_generic
+
+LEAST_TIMES = 2  # a table's rows are gathered, for their products to be made before
+_ROWS_BY_WEIGHT = [[0, 2], [1, 2], [0, 1]]  # dimensions of left, right and result: a weight is (outputs, inputs)
+
+
+@dataclass(frozen=True)
+class ProjectGathers(ModulePass):
+    """exact: leaves products as they are."""
+
+    name: ClassVar[str] = "project-gathers"
+    exact: bool = False
+
+    def run(self, module: ir.Module) -> None:
+        if self.exact:
+            return
+        for op in walk(module, "linalg.matmul"):
+            if op.parent.name == "func.func" and _dims(op) == _ROWS_BY_WEIGHT:
+                with op.location, ir.InsertionPoint(op):
+                    _project(op)
+
+
+def _dims(op: ir.Operation) -> list[list[int | None]]:
+    return [[rows.dim_of(expr) for expr in map_.results] for map_ in rows.Structured(op).maps]
+
+
+def _project(op: ir.Operation) -> None:
+    """Takes the gathered parts of a product's left operand out of it, where that is worth while."""
+    whole, weight, init = op.operands
+    concat = rows.producer(whole)
+    if concat is None or concat.name != "tensor.concat" or not is_zero_filled(init):
+        return
+    parts = list(concat.operands)
+    widths = [rows.shape_of(part)[1] for part in parts]
+    starts = list(accumulate(widths, initial=0))
+    projected = [number for number, part in enumerate(parts) if _is_projected(part)]
+    if not projected or len(projected) == len(parts) or ir.IntegerAttr(concat.attributes["dim"]).value != 1:
+        return
+    kept = [number for number in range(len(parts)) if number not in projected]
+    left = parts[kept[0]]
+    if len(kept) > 1:
+        kind = ir.RankedTensorType(left.type)
+        columns = sum(widths[number] for number in kept)
+        joined = ir.RankedTensorType.get([kind.shape[0], columns], kind.element_type)
+        left = tensor.ConcatOp(joined, 1, [parts[number] for number in kept]).result
+    total = _product(left, _columns(weight, [(starts[n], widths[n]) for n in kept]), init)
+    gathered = []
+    for number in projected:
+        gather = rows.producer(parts[number])
+        (table,) = rows.Structured(gather).tables()
+        piece = _columns(weight, [(starts[number], widths[number])])
+        gathered.append(_gathered(gather, _rounded(_product(table, piece, None), table)))
+    whole = _summed(total, gathered)
+    op.results[0].replace_all_uses_with(whole)
+    op.erase()
+
+
+def _is_projected(part: ir.Value) -> bool:
+    """Whether a part is gathered from a table with so few rows that their products are better made before."""
+    gather = rows.producer(part)
+    if gather is None or not _takes_rows(gather):
+        return False
+    (table,) = rows.Structured(gather).tables()
+    count, known = rows.shape_of(part)[0], rows.shape_of(table)[0]
+    return rows.DYNAMIC not in (count, known) and count >= LEAST_TIMES * known
+
+
+def _takes_rows(op: ir.Operation) -> bool:
+    """Whether a linalg.generic gives, for each row, all of a row of a table of two dimensions."""
+    if op.name != "linalg.generic" or len(op.results) != 1:
+        return False
+    s = rows.Structured(op)
+    body = [inner.operation for inner in s.body.operations]
+    extracts = [inner for inner in body if inner.name == "tensor.extract"]
+    if len(extracts) != 1 or s.iterators != ["parallel"] * 2 or body[-1].operands[0] != extracts[0].results[0]:
+        return False
+    table, *index = extracts[0].operands
+    places = {inner: ir.IntegerAttr(inner.attributes["dim"]).value for inner in s.index_ops()}
+    if len(index) != 2 or table.type.element_type != op.results[0].type.element_type:
+        return False
+    column = rows.producer(index[1])
+    inputs = [_loops(s, i) for i in range(s.inputs)]
+    return (
+        s.maps[-1] == ir.AffineMap.get_identity(2)
+        and places == {column: 1}
+        and len(list(column.results[0].uses)) == 1
+        and all(loops == [0] for loops in inputs)
+        and rows.shape_of(table)[1] == rows.shape_of(op.results[0])[1]
+    )
+
+
+def _loops(s: rows.Structured, operand: int) -> list[int | None]:
+    return [rows.dim_of(expr) for expr in s.maps[operand].results]
+
+
+def _product(left: ir.Value, weight: ir.Value, init: ir.Value | None) -> ir.Value:
+    """left times weight (n x k) transposed, in f32."""
+    f32, count, columns = ir.F32Type.get(), rows.shape_of(left)[0], rows.shape_of(weight)[0]
+    if init is None:
+        zero = arith.ConstantOp(f32, 0.0).result
+        init = linalg.fill(zero, outs=[tensor.EmptyOp([count, columns], f32).result])
+    dims = [ir.AffineDimExpr.get(d) for d in range(3)]
+    maps = [ir.AffineMap.get(3, 0, [dims[d] for d in found]) for found in _ROWS_BY_WEIGHT]
+    made = linalg.MatmulOp(
+        result_tensors=[init.type],
+        inputs=[left, weight],
+        outputs=[init],
+        indexing_maps=ir.ArrayAttr.get([ir.AffineMapAttr.get(map_) for map_ in maps]),
+    )
+    linalg.fill_builtin_region(made.operation)
+    return made.results[0]
+
+
+def _columns(weight: ir.Value, pieces: list[tuple[int, int]]) -> ir.Value:
+    """Columns of a weight, pieces (first, how many) side by side."""
+    count, element = rows.shape_of(weight)[0], ir.RankedTensorType(weight.type).element_type
+    found = []
+    for start, width in pieces:
+        kind = ir.RankedTensorType.get([count, width], element)
+        found.append(
+            tensor.ExtractSliceOp(
+                kind, weight, [], [], [], static_offsets=[0, start], static_sizes=[count, width], static_strides=[1, 1]
+            ).result
+        )
+    if len(found) == 1:
+        return found[0]
+    kind = ir.RankedTensorType.get([count, sum(width for _, width in pieces)], element)
+    return tensor.ConcatOp(kind, 1, found).result
+
+
+def _rounded(value: ir.Value, table: ir.Value) -> ir.Value:
+    """f32 as the elements of a table."""
+    element, kind = ir.RankedTensorType(table.type).element_type, ir.RankedTensorType(value.type)
+    if element == kind.element_type:
+        return value
+    start = tensor.EmptyOp(list(kind.shape), element).result
+    identity = ir.AffineMap.get_identity(2)
+    generic = empty_generic([value], [start], [identity] * 2, ["parallel"] * 2)
+    with ir.InsertionPoint(generic.regions[0].blocks[0]):
+        linalg.YieldOp([arith.truncf(element, generic.regions[0].blocks[0].arguments[0])])
+    return generic.results[0]
+
+
+def _gathered(gather: ir.Operation, table: ir.Value) -> ir.Value:
+    """The same rows of another table."""
+    kind = ir.RankedTensorType(table.type)
+    count = rows.shape_of(gather.results[0])[0]
+    start = tensor.EmptyOp([count, kind.shape[1]], kind.element_type).result
+    found = gather.clone(ir.InsertionPoint.current)
+    found.operands[len(found.operands) - 1] = start
+    found.results[0].set_type(start.type)
+    extract = next(op.operation for op in found.regions[0].blocks[0].operations if op.operation.name == "tensor.extract")
+    extract.operands[0] = table
+    return found.results[0]
+
+
+def _summed(total: ir.Value, parts: list[ir.Value]) -> ir.Value:
+    """f32 numbers and others that are added to them."""
+    kind, identity = ir.RankedTensorType(total.type), ir.AffineMap.get_identity(2)
+    start = tensor.EmptyOp(list(kind.shape), kind.element_type).result
+    generic = empty_generic([total, *parts], [start], [identity] * (len(parts) + 2), ["parallel"] * 2)
+    with ir.InsertionPoint(generic.regions[0].blocks[0]):
+        found, *others, _ = generic.regions[0].blocks[0].arguments
+        for x in others:
+            found = arith.addf(found, x if x.type == kind.element_type else arith.extf(kind.element_type, x))
+        linalg.YieldOp([found])
+    return generic.results[0]
