@@ -19,13 +19,13 @@ from kitsune_mlir.dialects import schedule
 from kitsune_mlir.errors import InternalError
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.cost import LATENCY, at_tiles
-from kitsune_mlir.planning.kernel_cost import KernelWork, copied, kernel_price
+from kitsune_mlir.planning.kernel_cost import KernelWork, copied, filled, kernel_price
 from kitsune_mlir.planning.place import UNKNOWN_ROWS
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.runtime.host_program import Call, Copy, Launch, Pipeline, View, make_plan
 from kitsune_mlir.runtime.weight_steps import CALLS, split
 
-COPY = "copy"  # the form of a copy that no kernel does
+COPY, FILL = "copy", "fill"  # the forms of what no kernel does
 
 
 def scheduled(module: ir.Module) -> dict[str, dict[str, Any]]:
@@ -172,7 +172,7 @@ class _Describer:
         us = self._predicted(known, rows, launch["ctas"])
         names = [launch["kernel"], *launch.get("then", ())]
         first = us - (len(names) - 1) * self._target.launch_us
-        found = []
+        found = [self._fill(call.results[number].nbytes) for number in launch.get("zeroed", ())]
         for number, name in enumerate(names):
             kernel = self._kernels[entry["module"], name]
             found.append(
@@ -201,6 +201,9 @@ class _Describer:
 
     def _copy(self, call: Copy) -> dict[str, Any]:
         return self._single(COPY, COPY, "copy of memory", copied(call.source.nbytes, self._target), None)
+
+    def _fill(self, nbytes: int) -> dict[str, Any]:
+        return self._single(FILL, FILL, "fill of memory", filled(nbytes, self._target), None)
 
     def _operator(self, call: Launch) -> dict[str, Any]:
         key = call.kernel, call.grid, tuple(replace(a, buffer=0) if isinstance(a, View) else a for a in call.arguments)

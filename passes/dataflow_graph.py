@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.graph import MOVE, PRODUCT, REDUCTION, SIMT, Node
+from kitsune_mlir.traffic import element_bytes
+
+MOST_GATHERED = 512  # bytes of a row that a product's operand in registers takes from tables
 
 
 class DataflowGraph:
@@ -102,8 +106,8 @@ class DataflowGraph:
             return REDUCTION
         if op.name == "linalg.matmul":
             return PRODUCT
-        gathers = op.name == "linalg.generic" and rows.Structured(op).gathers()
-        return SIMT if op.name == "linalg.generic" and not gathers else MOVE
+        moves = op.name != "linalg.generic" or _is_gather(op) or _begins_sums(op)
+        return MOVE if moves else SIMT
 
     def _sources(self, value: ir.Value) -> list[int]:
         """The nodes a value depends on directly, seen through support operations. What stands around the block
@@ -114,6 +118,40 @@ class DataflowGraph:
         if op in self.index:
             return [self.index[op]]
         return [source for used in rows.used_values(op) for source in self._sources(used)]
+
+
+def _multiplied_bytes(op: ir.Operation) -> int:
+    """Bytes of a row that a product takes as its left operand, of what `op` and gathers beside it take out of tables."""
+    if not _is_gather(op):
+        return 0
+    most = 0
+    for use in op.results[0].uses:
+        reader, parts = use.owner.operation, [op]
+        if reader.name == "tensor.concat":
+            parts = [source for part in reader.operands if (source := rows.producer(part)) and _is_gather(source)]
+            readers = [(other.owner.operation, other.operand_number) for other in reader.results[0].uses]
+        else:
+            readers = [(reader, use.operand_number)]
+        if ("linalg.matmul", 0) in ((user.name, number) for user, number in readers):
+            most = max(most, sum(row_bytes(part.results[0]) for part in parts))
+    return most
+
+
+def _is_gather(op: ir.Operation) -> bool:
+    return op.name == "linalg.generic" and rows.Structured(op).gathers()
+
+
+def row_bytes(value: ir.Value) -> int:
+    """Bytes of a tensor's row."""
+    element = ir.RankedTensorType(value.type).element_type
+    return prod(size for size in rows.shape_of(value)[1:] if size != rows.DYNAMIC) * element_bytes(element)
+
+
+def _begins_sums(op: ir.Operation) -> bool:
+    """Whether products begin their sums with the results of an operator, and nothing else reads them."""
+    uses = [use for result in op.results for use in result.uses]
+    sums = [use for use in uses if use.owner.operation.name == "linalg.matmul" and use.operand_number == 2]
+    return bool(sums) and len(sums) == len(uses)
 
 
 def is_operator(op: ir.Operation) -> bool:
@@ -130,6 +168,8 @@ def _operand_rows(op: ir.Operation, p: int) -> list[int | None] | str:
         return reduction if reduction is not None else "does not sum over rows"
     if p > len(rows.shape_of(op.results[0])):
         return "has fewer dimensions"
+    if _multiplied_bytes(op) > MOST_GATHERED:
+        return "gathers more of a row for a product than registers hold"
     if any(rows.DYNAMIC in rows.shape_of(result)[p:] for result in op.results):
         return "has a dynamic dimension besides its rows"
     streams = rows.operand_rows(op, p)

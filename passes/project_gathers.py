@@ -5,12 +5,12 @@
     %y = linalg.matmul ins(%c, %w)         // w: 128 x 256
   =>
     %p = linalg.matmul ins(%x, %w[128:])   // 218,453 x 128, rounded to the elements of x
-    %g = gather %p[%from]
-    %m = linalg.matmul ins(%e, %w[:128])
-    %y = linalg.generic ins(%m, %g) { %m + %g }
+    %g = gather %p[%from]                  // as f32
+    %y = linalg.matmul ins(%e, %w[:128]) outs(%g)
 
 A product of a concatenation is the sum of its parts' products, and a row's product is the same wherever it is gathered.
-Done where a table's rows are gathered at least LEAST_TIMES each. The projections are rounded once more than the whole
+Done where a table's rows are gathered at least LEAST_TIMES each, and where they are more than a warpgroup keeps in
+registers as a product's operand, or all of one. The projections are rounded once more than the whole
 product would be; with `exact` nothing is changed.
 """
 
@@ -25,6 +25,7 @@ from kitsune_mlir.contraction import is_zero_filled
 from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
 
 from .base import ModulePass
+from .dataflow_graph import MOST_GATHERED, row_bytes
 from .schedule_build import empty_generic
 
 LEAST_TIMES = 2  # a table's rows are gathered, for their products to be made before
@@ -55,31 +56,34 @@ def _project(op: ir.Operation) -> None:
     """Takes the gathered parts of a product's left operand out of it, where that is worth while."""
     whole, weight, init = op.operands
     concat = rows.producer(whole)
-    if concat is None or concat.name != "tensor.concat" or not is_zero_filled(init):
+    if not is_zero_filled(init):
         return
-    parts = list(concat.operands)
+    joined = concat is not None and concat.name == "tensor.concat" and _dim_of(concat) == 1
+    parts = list(concat.operands) if joined else [whole]
     widths = [rows.shape_of(part)[1] for part in parts]
     starts = list(accumulate(widths, initial=0))
     projected = [number for number, part in enumerate(parts) if _is_projected(part)]
-    if not projected or len(projected) == len(parts) or ir.IntegerAttr(concat.attributes["dim"]).value != 1:
+    if sum(row_bytes(parts[number]) for number in projected) <= MOST_GATHERED and len(projected) < len(parts):
+        return  # as an operand in registers they cost less than their projections
+    if not projected:
         return
     kept = [number for number in range(len(parts)) if number not in projected]
-    left = parts[kept[0]]
-    if len(kept) > 1:
-        kind = ir.RankedTensorType(left.type)
-        columns = sum(widths[number] for number in kept)
-        joined = ir.RankedTensorType.get([kind.shape[0], columns], kind.element_type)
-        left = tensor.ConcatOp(joined, 1, [parts[number] for number in kept]).result
-    total = _product(left, _columns(weight, [(starts[n], widths[n]) for n in kept]), init)
     gathered = []
     for number in projected:
         gather = rows.producer(parts[number])
         (table,) = rows.Structured(gather).tables()
         piece = _columns(weight, [(starts[number], widths[number])])
         gathered.append(_gathered(gather, _rounded(_product(table, piece, None), table)))
-    whole = _summed(total, gathered)
-    op.results[0].replace_all_uses_with(whole)
+    total = _summed(gathered)
+    if kept:
+        left = parts[kept[0]] if len(kept) == 1 else _joined([parts[number] for number in kept])
+        total = _product(left, _columns(weight, [(starts[n], widths[n]) for n in kept]), total)
+    op.results[0].replace_all_uses_with(total)
     op.erase()
+
+
+def _dim_of(concat: ir.Operation) -> int:
+    return ir.IntegerAttr(concat.attributes["dim"]).value
 
 
 def _is_projected(part: ir.Value) -> bool:
@@ -149,10 +153,13 @@ def _columns(weight: ir.Value, pieces: list[tuple[int, int]]) -> ir.Value:
                 kind, weight, [], [], [], static_offsets=[0, start], static_sizes=[count, width], static_strides=[1, 1]
             ).result
         )
-    if len(found) == 1:
-        return found[0]
-    kind = ir.RankedTensorType.get([count, sum(width for _, width in pieces)], element)
-    return tensor.ConcatOp(kind, 1, found).result
+    return found[0] if len(found) == 1 else _joined(found)
+
+
+def _joined(parts: list[ir.Value]) -> ir.Value:
+    """Matrices side by side."""
+    kind, columns = ir.RankedTensorType(parts[0].type), sum(rows.shape_of(part)[1] for part in parts)
+    return tensor.ConcatOp(ir.RankedTensorType.get([kind.shape[0], columns], kind.element_type), 1, parts).result
 
 
 def _rounded(value: ir.Value, table: ir.Value) -> ir.Value:
@@ -181,14 +188,15 @@ def _gathered(gather: ir.Operation, table: ir.Value) -> ir.Value:
     return found.results[0]
 
 
-def _summed(total: ir.Value, parts: list[ir.Value]) -> ir.Value:
-    """f32 numbers and others that are added to them."""
-    kind, identity = ir.RankedTensorType(total.type), ir.AffineMap.get_identity(2)
-    start = tensor.EmptyOp(list(kind.shape), kind.element_type).result
-    generic = empty_generic([total, *parts], [start], [identity] * (len(parts) + 2), ["parallel"] * 2)
+def _summed(parts: list[ir.Value]) -> ir.Value:
+    """The sum of several tensors, in f32."""
+    f32, identity = ir.F32Type.get(), ir.AffineMap.get_identity(2)
+    start = tensor.EmptyOp(rows.shape_of(parts[0]), f32).result
+    generic = empty_generic(parts, [start], [identity] * (len(parts) + 1), ["parallel"] * 2)
     with ir.InsertionPoint(generic.regions[0].blocks[0]):
-        found, *others, _ = generic.regions[0].blocks[0].arguments
+        *terms, _ = generic.regions[0].blocks[0].arguments
+        found, *others = [x if x.type == f32 else arith.extf(f32, x) for x in terms]
         for x in others:
-            found = arith.addf(found, x if x.type == kind.element_type else arith.extf(kind.element_type, x))
+            found = arith.addf(found, x)
         linalg.YieldOp([found])
     return generic.results[0]

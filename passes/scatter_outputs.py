@@ -22,6 +22,9 @@ from kitsune_mlir.contraction import is_zero_filled
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import arith, ir
 from kitsune_mlir.planning import target as targets
+from kitsune_mlir.planning.cost import scattered_us
+from kitsune_mlir.planning.place import UNKNOWN_ROWS
+from kitsune_mlir.traffic import type_bytes
 
 from .base import ModulePass
 
@@ -38,15 +41,16 @@ class ScatterOutputs(ModulePass):
     target: str = "sm_90a"
 
     def run(self, module: ir.Module) -> None:
-        if targets.load(self.target).products != "wgmma":
+        target = targets.load(self.target)
+        if target.products != "wgmma":
             return
         for pipeline in kitsune.pipelines(module):
             if pipeline.shape == "chained" and not any(stage.accumulates for stage in pipeline.stages):
                 for result in pipeline.result_ops:
-                    _scatter(pipeline, result)
+                    _scatter(pipeline, result, target)
 
 
-def _scatter(pipeline: kitsune.PipelineOp, result: kitsune.ResultOp) -> None:
+def _scatter(pipeline: kitsune.PipelineOp, result: kitsune.ResultOp, target: targets.Target) -> None:
     """Puts a kitsune.scatter in the place of a store, where what it stores is only scattered."""
     store, expanded = result.store, _only_reader(result.results[0], "tensor.expand_shape")
     scatter = None if expanded is None else _only_reader(expanded.results[0], SCATTER)
@@ -57,7 +61,7 @@ def _scatter(pipeline: kitsune.PipelineOp, result: kitsune.ResultOp) -> None:
         return
     if not _stands_before(to, pipeline):
         return
-    tile_rows = pipeline.tile_rows
+    tile_rows, updates = pipeline.tile_rows, result.results[0].type
     with store.operation.location, ir.InsertionPoint(store):
         kind = ir.RankedTensorType(to.type).element_type
         numbers = kitsune.LoadOp(to, ir.RankedTensorType.get([tile_rows], kind)).results[0]
@@ -66,10 +70,18 @@ def _scatter(pipeline: kitsune.PipelineOp, result: kitsune.ResultOp) -> None:
     index = result.attributes["index"]
     with scatter.location, ir.InsertionPoint.after(result):
         whole = kitsune.ResultOp(pipeline.results[0], index, table).results[0]
+    _price(pipeline, updates, table, target)
     scatter.results[0].replace_all_uses_with(whole)
     scatter.erase()
     expanded.erase()
     result.operation.erase()
+
+
+def _price(pipeline: kitsune.PipelineOp, updates: ir.Type, table: ir.Type, target: targets.Target) -> None:
+    """The pipeline was priced as one that stores the updates."""
+    more = scattered_us(type_bytes(updates, UNKNOWN_ROWS), type_bytes(table, UNKNOWN_ROWS), target)
+    us = round((pipeline.predicted_us or 0.0) + more, 3)
+    pipeline.attributes["predicted_us"] = ir.FloatAttr.get(ir.F64Type.get(), us)
 
 
 def _only_reader(value: ir.Value, name: str) -> ir.Operation | None:

@@ -63,6 +63,10 @@ class ScheduleProducts(ModulePass):
         if target.products != "wgmma":
             return
         number, rows = 0, cache(Followings)
+        for op in walk(module, "linalg.matmul"):
+            of_f32 = isinstance(op.results[0].type.element_type, ir.F32Type)
+            if of_f32 and _stands_alone(op) and not is_zero_filled(op.operands[2]):
+                _begin_at_zero(op)
         for op in [op for op in walk(module, *NAMES) if _stands_alone(op) and match_product(op)]:
             found = match_product(op)
             assert found is not None
@@ -71,6 +75,21 @@ class ScheduleProducts(ModulePass):
                     number += _Scheduler(op, found, target, f"product{number}", rows(op.block)).schedule()
             except UnsupportedError as error:
                 remark(op, f"is no product on tensor cores: {error}")
+
+
+def _begin_at_zero(op: ir.Operation) -> None:
+    """Has what a product's sums begin with added behind them."""
+    before, result = op.operands[2], op.results[0]
+    kind, identity = ir.RankedTensorType(result.type), ir.AffineMap.get_identity(2)
+    sizes = [tensor.dim(before, constant_index(d)) if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(2)]
+    with op.location, ir.InsertionPoint(op):
+        zero = arith.ConstantOp(kind.element_type, ir.FloatAttr.get(kind.element_type, 0.0)).result
+        op.operands[2] = linalg.fill(zero, outs=[tensor.empty(sizes, kind.element_type)])
+    with op.location, ir.InsertionPoint.after(op):
+        total = empty_generic([result, before], [tensor.empty(sizes, kind.element_type)], [identity] * 3, ["parallel"] * 2)
+        with ir.InsertionPoint(total.regions[0].blocks[0]):
+            linalg.YieldOp([arith.addf(*list(total.regions[0].blocks[0].arguments)[:2])])
+    result.replace_all_uses_except(total.results[0], total)
 
 
 def _stands_alone(op: ir.Operation) -> bool:

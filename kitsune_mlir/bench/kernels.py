@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-COPY = "Memcpy DtoD"  # how a profiler names a copy, at its beginning
+# How a profiler's names of what is no kernel begin, and what it is called in a plan.
+MEMORY = {"Memcpy DtoD": "copy", "Memset": "fill"}
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ def beside(
     equal share of the time between the kernels of a run, which takes `whole_us` without a profiler."""
     seen: dict[str, list[float]] = defaultdict(list)
     for event in sorted(events, key=lambda event: event.start):
-        seen["copy" if event.name.startswith(COPY) else event.name].append(event.us)
+        name = next((known for start, known in MEMORY.items() if event.name.startswith(start)), event.name)
+        seen[name].append(event.us)
     numbers: dict[str, list[int]] = defaultdict(list)
     for number, launch in enumerate(launches):
         numbers[launch["kernel"]].append(number)

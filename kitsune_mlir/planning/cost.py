@@ -117,6 +117,12 @@ def handover_us(nbytes: float, transport: str, target: Target) -> float:
     return GRID_US + 2 * nbytes / (target.l2_gbps * 1e3 / target.sms) if transport == "l2" else 0.0
 
 
+def scattered_us(nbytes: float, table_bytes: float, target: Target) -> float:
+    """Microseconds that adding so many bytes to rows of a table takes beyond storing them one after another: what a
+    table is too large for the L2 of is read besides being written."""
+    return nbytes / (target.dram_gbps * 1e3) if 2 * table_bytes > target.l2_bytes else 0.0
+
+
 def reduction_us(nbytes: float, partials: int, blocks: int, cluster: int, transport: str, target: Target) -> float:
     """Microseconds from the last tile to the whole sum of `partials` partial sums of so many bytes, each in `blocks`
     CTAs, of which those of a cluster are added first."""

@@ -90,6 +90,11 @@ def copied(nbytes: int, target: Target) -> KernelWork:
     return KernelWork(target.sms, WARP, WARP, nbytes, nbytes, 2 * nbytes)
 
 
+def filled(nbytes: int, target: Target) -> KernelWork:
+    """Zeros in memory, at the rate of all SMs."""
+    return KernelWork(target.sms, WARP, WARP, 0.0, nbytes, nbytes)
+
+
 def kernel_price(work: KernelWork, target: Target) -> Price:
     """What one launch takes."""
     sms = min(work.blocks, target.sms)

@@ -397,6 +397,64 @@ func.func @load_outside_a_stage(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
 
 // -----
 
+// kitsune.scatter
+func.func @scatter_of_other_elements(%x: tensor<64x8xbf16>, %to: tensor<64xi64>) {
+  "kitsune.pipeline"() ({
+    "kitsune.stage"() ({
+      %t = "kitsune.load"(%x) : (tensor<64x8xbf16>) -> tensor<?x8xbf16>
+      %r = "kitsune.load"(%to) : (tensor<64xi64>) -> tensor<?xi64>
+      // expected-error@+1 {{'kitsune.scatter' op scatters tiles of f32 of two dimensions, found tensor<?x8xbf16>}}
+      "kitsune.scatter"(%t, %r) {index = 0 : i64} : (tensor<?x8xbf16>, tensor<?xi64>) -> ()
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @scatter_to_numbers_of_floats(%x: tensor<64x8xf32>, %to: tensor<64xf32>) {
+  "kitsune.pipeline"() ({
+    "kitsune.stage"() ({
+      %t = "kitsune.load"(%x) : (tensor<64x8xf32>) -> tensor<?x8xf32>
+      %r = "kitsune.load"(%to) : (tensor<64xf32>) -> tensor<?xf32>
+      // expected-error@+1 {{'kitsune.scatter' op takes a tensor of integers as rows, found tensor<?xf32>}}
+      "kitsune.scatter"(%t, %r) {index = 0 : i64} : (tensor<?x8xf32>, tensor<?xf32>) -> ()
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @scatter_to_rows_of_rows(%x: tensor<64x8xf32>, %to: tensor<64x1xi64>) {
+  "kitsune.pipeline"() ({
+    "kitsune.stage"() ({
+      %t = "kitsune.load"(%x) : (tensor<64x8xf32>) -> tensor<?x8xf32>
+      %r = "kitsune.load"(%to) : (tensor<64x1xi64>) -> tensor<?x1xi64>
+      // expected-error@+1 {{'kitsune.scatter' op wants a row for each of its tile's, found tensor<?x1xi64> for tensor<?x8xf32>}}
+      "kitsune.scatter"(%t, %r) {index = 0 : i64} : (tensor<?x8xf32>, tensor<?x1xi64>) -> ()
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @scatter_into_other_columns(%x: tensor<64x8xf32>, %to: tensor<64xi64>) {
+  %p = "kitsune.pipeline"() ({
+    "kitsune.stage"() ({
+      %t = "kitsune.load"(%x) : (tensor<64x8xf32>) -> tensor<?x8xf32>
+      %r = "kitsune.load"(%to) : (tensor<64xi64>) -> tensor<?xi64>
+      "kitsune.scatter"(%t, %r) {index = 0 : i64} : (tensor<?x8xf32>, tensor<?xi64>) -> ()
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  // expected-error@+1 {{'kitsune.result' op type tensor<5x9xf32> does not have rows as the scattered tiles tensor<?x8xf32>}}
+  %y = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<5x9xf32>
+  return
+}
+
+// -----
+
 // kitsune.store
 func.func @store_of_a_scalar(%x: tensor<64x8xf32>, %t: tensor<?x8xf32>) {
   "kitsune.pipeline"() ({

@@ -111,3 +111,18 @@ func.func private @types(!kitsune.ring<tensor<?x3x5xi8>, 7 : i64>, !kitsune.outp
 // LOC-DAG: #[[QUEUE]] = loc("model.py":12:3)
 // LOC-DAG: #[[FORWARD:loc[0-9]*]] = loc("model.py":20:1)
 // LOC-DAG: #[[STORE]] = loc(callsite(
+
+// CHECK-LABEL: func.func @scattered
+func.func @scattered(%x: tensor<64x8xf32>, %to: tensor<64xi64>) -> tensor<5x8xf32> {
+  %p = "kitsune.pipeline"() ({
+    "kitsune.stage"() ({
+      %tile = "kitsune.load"(%x) : (tensor<64x8xf32>) -> tensor<16x8xf32>
+      // CHECK: %[[TO:.*]] = "kitsune.load"(%{{.*}}) : (tensor<64xi64>) -> tensor<16xi64>
+      %rows = "kitsune.load"(%to) : (tensor<64xi64>) -> tensor<16xi64>
+      // CHECK-NEXT: "kitsune.scatter"(%{{.*}}, %[[TO]]) {index = 0 : i64} : (tensor<16x8xf32>, tensor<16xi64>) -> ()
+      "kitsune.scatter"(%tile, %rows) {index = 0 : i64} : (tensor<16x8xf32>, tensor<16xi64>) -> ()
+    }) {kind = "simt", replicas = 1 : i64, role = 0 : i64, sym_name = "add"} : () -> ()
+  }) {sym_name = "p", target = "sm_90a", tile_rows = 16 : i64} : () -> !kitsune.outputs
+  %r = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<5x8xf32>
+  return %r : tensor<5x8xf32>
+}

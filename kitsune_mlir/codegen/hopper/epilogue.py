@@ -33,7 +33,7 @@ from .wgmma import CHUNK
 @dataclass
 class Epilogue:
     """The epilogue of one product whose sums are `total`, with `adds` added where that is not None: the tile of
-    `value`. What `defers` is computed in the background."""
+    `value`. What `defers` is computed in the background. Sums may also begin with a tile, `begins`."""
 
     value: ir.Value
     total: ir.Value
@@ -43,11 +43,33 @@ class Epilogue:
     evaluator: Evaluator
     products: Products
     defers: bool
+    begins: ir.Value | None = None
     sums: dict[int, list[ir.Value]] = field(default_factory=dict)  # by set
+    started: list[list[ir.Value]] = field(default_factory=list)  # what sums begin with, by block
 
     def __post_init__(self) -> None:
         if self.defers:
             self.tile.compute = self._compute
+
+    def begin(self, number: int) -> list[ir.Value]:
+        """What the sums of set `number` begin with: the tile that the product is added to. All of it is loaded at once,
+        when the first set begins."""
+        if not self.started:
+            self.started = [self._start(block) for block in range(self.product.sets * blocks_of(self.product.columns))]
+        each = blocks_of(self.product.columns)
+        return [x for block in self.started[number * each : (number + 1) * each] for x in block]
+
+    def _start(self, block: int) -> list[ir.Value]:
+        assert self.begins is not None
+        lanes, width = self.tile.lanes, prod(shape_of(self.begins)[1:])
+        zero = arith.constant(ir.F32Type.get(), 0.0)
+        return [
+            zero
+            if device.is_less(column := lanes.column(block, e), width) is False
+            else self.evaluator(self.begins, [lanes.rows[h], column])
+            for h in HALVES
+            for e in (0, 1)
+        ]
 
     def take(self, number: int, sums: list[ir.Value]) -> None:
         """Set `number` of the sums is there."""

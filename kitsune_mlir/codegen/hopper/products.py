@@ -25,6 +25,7 @@ Operand = Fragment | Stash | None
 Words = ir.Value | list[ir.Value]  # a descriptor, or what is in registers
 Sums = list[ir.Value]
 Ready = Callable[[int, Sums], None]
+Begin = Callable[[int], Sums] | None  # what the sums of a set begin with; None: zero
 At = tuple[Segment, int, int, Operand]  # a chunk's segment, its part and number there, the operand
 
 
@@ -48,23 +49,23 @@ class Products:
         for number in sorted(self.free):
             self.free[number] = partial(list, carried[number * each : (number + 1) * each])
 
-    def run(self, product: Product, operands: list[Operand], ready: Ready) -> None:
+    def run(self, product: Product, operands: list[Operand], ready: Ready, begin: Begin = None) -> None:
         """One pass over k. `ready` is called, in code, with the number of a set and its sums, as soon as they are
         there: the next set's products may run then. An operand that comes through a ring is None; of an exchanged tile
         it is the CTA's own share."""
         long = product.chunks > LONG and all(segment.rows_map is not None for segment in product.segments)
         if product.segments[0].pieces > 1:
-            self._exact(product, operands, ready)
+            self._exact(product, operands, ready, begin)
         elif long and product.nbytes == 2:
-            self._looped(product, ready)
+            self._looped(product, ready, begin)
         elif long and all(segment.is_whole(segment.chunks - 1) for segment in product.segments[:-1]):
-            self._summed(product, ready)
+            self._summed(product, ready, begin)
         else:
-            self._unrolled(product, operands, ready)
+            self._unrolled(product, operands, ready, begin)
         if product.passes == 1:
             self._free_exchange(product)
 
-    def _unrolled(self, product: Product, operands: list[Operand], ready: Ready) -> None:
+    def _unrolled(self, product: Product, operands: list[Operand], ready: Ready, begin: Begin) -> None:
         turns, used = product.turns(), None
         sums: dict[int, Sums] = {}
         whole: tuple[int, ...] = ()  # sets whose last chunk is in flight
@@ -76,8 +77,9 @@ class Products:
             for number, (segment, part, chunk, operand) in enumerate(chunks):
                 (a,) = self._operand(segment, part, chunk, operand)
                 for one in turn:
-                    start = sums.get(one) or self._begin(product, one)
-                    sums[one] = self.multiply(product, start, a, segment.steps(chunk), one not in sums)
+                    start = sums.get(one) or self._begin(product, one, begin)
+                    anew = one not in sums and begin is None
+                    sums[one] = self.multiply(product, start, a, segment.steps(chunk), anew)
                     for ended in whole:
                         self._end(ended, sums[ended], 1, ready)
                     whole = ()
@@ -130,8 +132,10 @@ class Products:
         words = [word for step in range(steps) for word in self._boxes.read(box, step)]
         return [*tf32.operands(words, segment.pieces)]
 
-    def _begin(self, product: Product, number: int) -> Sums:
-        """The registers of a set, whatever is in them."""
+    def _begin(self, product: Product, number: int, begin: Begin = None) -> Sums:
+        """The registers of a set, whatever is in them, or what its sums begin with."""
+        if begin is not None:
+            return begin(number)
         count = product.columns // 2
         found = self.free.pop(number)() if number in self.free else []
         return found if len(found) == count else wgmma.zeros(product.columns)
@@ -156,7 +160,7 @@ class Products:
         """The warpgroup is done with these slots, but for when `unless` (i1) holds."""
         self.rings.release(used, self._boxes, unless)
 
-    def _looped(self, product: Product, ready: Ready) -> None:
+    def _looped(self, product: Product, ready: Ready, begin: Begin) -> None:
         """The same, of streamed operands with many chunks: a loop over k."""
         rings, (turn,), count = self.rings, product.turns(), product.columns // 2
         self.background.settle()
@@ -169,14 +173,14 @@ class Products:
             first = device.equal(number, 0)
             a = wgmma.descriptor(self.streamed_box(self.rings.tile))
             for one in turn:
-                sums[one] = self.multiply(product, sums[one], a, wgmma.STEPS, first)
+                sums[one] = self.multiply(product, sums[one], a, wgmma.STEPS, first if begin is None else False)
                 wgmma.wait(1)
                 rings.release(used, self._boxes, unless=first if one == turn[0] else None)
                 used = rings.step_on(one == turn[-1])
             return [*(x for each in sums for x in each), *numbers_of(used), *rings.state()]
 
         assert rings.tile is not None
-        start = [x for one in turn for x in self._begin(product, one)]
+        start = [x for one in turn for x in self._begin(product, one, begin)]
         start += [*numbers_of((rings.weight, rings.tile)), *rings.state()]
         results = device.loop(0, product.chunks, 1, chunk, start)
         last = results[len(turn) * count :]
@@ -185,7 +189,7 @@ class Products:
             self._end(one, results[one * count : (one + 1) * count], 0, ready)
         self.rings.release(slots_of(last), self._boxes)
 
-    def _summed(self, product: Product, ready: Ready) -> None:
+    def _summed(self, product: Product, ready: Ready, begin: Begin) -> None:
         """The same of f32 elements, in one set. Their words are read anew for each chunk, whose products end before the
         next are read."""
         rings, count = self.rings, product.columns // 2
@@ -194,22 +198,23 @@ class Products:
         def chunk(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             rings.resume(carried[count:])
             (words,) = self._read(product.segments[0], self.streamed_box(rings.tile), wgmma.STEPS)
-            total = self.multiply(product, carried[:count], words, wgmma.STEPS, device.equal(number, 0))
+            first = device.equal(number, 0) if begin is None else False
+            total = self.multiply(product, carried[:count], words, wgmma.STEPS, first)
             used = rings.step_on(True)
             total = wgmma.wait_for(total)
             rings.release(used, self._boxes)
             return [*total, *rings.state()]
 
-        results = device.loop(0, product.chunks, 1, chunk, [*self._begin(product, 0), *rings.state()])
+        results = device.loop(0, product.chunks, 1, chunk, [*self._begin(product, 0, begin), *rings.state()])
         rings.resume(results[count:])
         self.free[0] = partial(list, results[:count])
         ready(0, results[:count])
 
-    def _exact(self, product: Product, operands: list[Operand], ready: Ready) -> None:
+    def _exact(self, product: Product, operands: list[Operand], ready: Ready, begin: Begin) -> None:
         """Products of f32 elements in full precision, in one set: chunk by chunk, all in the same registers; many whole
         chunks of streamed operands in a loop."""
         self.background.settle()
-        added, total = self._begin(product, 0), wgmma.zeros(product.columns)
+        added, total = self._begin(product, 0), wgmma.zeros(product.columns) if begin is None else begin(0)
         for repeats, run in groupby(self._chunks(product, operands), _repeats):
             chunks = list(run)
             if repeats and len(chunks) > LONG:

@@ -24,7 +24,7 @@ from .chainable import row_combiner
 from .epilogue import Epilogue, element_at, is_deferred
 from .exchange import Exchange
 from .fragments import BLOCK, HALVES, Fragment, Lanes, blocks_of, is_packed, pack
-from .operands import is_exchanged, is_read_here
+from .operands import is_exchanged, is_loaded, is_read_here
 from .outgoing import Around, Outgoing
 from .product_plan import Product
 from .products import Products
@@ -127,7 +127,7 @@ class StageCode:
                 self._split(nest, product, start)
                 return
             epilogue = self._epilogue(nest, lanes)
-            self.at.products.run(product, operands, epilogue.take)
+            self.at.products.run(product, operands, epilogue.take, epilogue.begin if epilogue.begins else None)
             if epilogue.defers:
                 self._hand_on(nest, epilogue)
             else:
@@ -184,12 +184,14 @@ class StageCode:
     def _epilogue(self, nest: Nest, lanes: Lanes) -> Epilogue:
         assert nest.op is not None
         total, adds = nest.op.results[0], None if starts_from_zero(nest.op) else nest.op.operands[2]
+        begins = adds if adds is not None and is_loaded(adds) and self.at.products.rings.split_k is None else None
+        adds = adds if begins is None else None
         product = self.block.products[hash(total)]
         whole = product.n % BLOCK == 0 and self.at.stash(nest.value) is None
         defers = product.sets > 1 and is_deferred(nest) and whole
         tile = Fragment(lanes, element_of(nest.value), shape_of(nest.value))
         evaluator = Evaluator(dict(self.memories))  # the tile itself is none of them
-        return Epilogue(nest.value, total, adds, product, tile, evaluator, self.at.products, defers)
+        return Epilogue(nest.value, total, adds, product, tile, evaluator, self.at.products, defers, begins)
 
     def _hand_on(self, nest: Nest, epilogue: Epilogue) -> None:
         """The rest of a tile is computed, and sent to the other CTAs, while the next product runs."""

@@ -1,0 +1,161 @@
+"""Gathers in stages, scatters on the way out and products before gathers, in the simulator."""
+
+import copy
+import random
+
+import pytest
+import torch
+from test_gpu_pipelines import small_gpu  # noqa: F401  (a fixture)
+from torch import nn
+
+import kitsune_mlir
+from kitsune_mlir.tools.gpusim.simulation import Simulation
+
+BOUNDS = {torch.bfloat16: 3e-2, torch.float16: 6e-3, torch.float32: 4e-6}
+
+
+def run(model, args, target, **options):
+    """The launches of a model that is compiled and run twice, against float64."""
+    model = model.eval()
+    exact = copy.deepcopy(model).double()
+    with torch.no_grad():
+        wanted = exact(*(x.double() if x.is_floating_point() else x for x in args))
+        compiled = kitsune_mlir.compile(model, args, target=target, options=options)
+    simulation = Simulation(compiled)
+    dtype = next(model.parameters()).dtype
+    for _ in range(2):
+        found = simulation(*args)
+        for a, b in zip(*(x if isinstance(x, tuple) else (x,) for x in (found, wanted)), strict=True):
+            assert a.dtype == dtype and a.shape == b.shape
+            assert (a.double() - b).norm() <= BOUNDS[dtype] * b.norm() + 1e-6
+    return compiled.plan["launches"]
+
+
+class Messages(nn.Module):
+    """A network on edges and the nodes at their ends, whose results are summed at the receivers."""
+
+    def __init__(self, nodes, edges, width, inner, norm=True):
+        super().__init__()
+        self.first, self.last = nn.Linear(edges + 2 * nodes, inner), nn.Linear(inner, width)
+        self.norm = nn.LayerNorm(width) if norm else nn.Identity()
+
+    def forward(self, x, e, senders, receivers):
+        ends = torch.index_select(x, 0, senders), torch.index_select(x, 0, receivers)
+        messages = self.norm(self.last(torch.relu(self.first(torch.cat([e, *ends], 1)))))
+        total = torch.zeros(len(x), messages.shape[1], dtype=x.dtype).index_add(0, receivers, messages)
+        return total, messages
+
+
+def graph(kind, nodes, edges):
+    """Senders and receivers."""
+    if kind == "hub":
+        return torch.randint(0, nodes, (edges,)), torch.full((edges,), nodes - 1)
+    if kind == "loops":
+        return (torch.arange(edges) % nodes,) * 2
+    if kind == "few":  # most nodes are isolated
+        return torch.randint(0, nodes, (edges,)), torch.randint(0, max(1, nodes // 8), (edges,))
+    return torch.randint(0, nodes, (edges,)), torch.randint(0, nodes, (edges,))
+
+
+CASES = [  # kind, nodes, edges, widths of nodes, edges, results and hidden layer
+    ("any", 40, 300, 32, 16, 64, 48),
+    ("hub", 40, 150, 64, 64, 64, 64),
+    ("few", 64, 1, 24, 40, 32, 40),
+    ("loops", 9, 129, 16, 8, 20, 24),
+    ("any", 300, 64, 128, 128, 128, 128),
+    ("any", 50, 200, 256, 32, 48, 64),  # wide rows: products are made before
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[1]}x{case[2]}")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "f32"])
+def test_messages(case, dtype, small_gpu):  # noqa: F811
+    kind, nodes, edges, width, own, results, inner = case
+    torch.manual_seed(7)
+    model = Messages(width, own, results, inner).to(dtype)
+    ends = graph(kind, nodes, edges)
+    x, e = torch.randn(nodes, width, dtype=dtype), torch.randn(edges, own, dtype=dtype)
+    launches = run(model, (x, e, *ends), small_gpu)
+    forms = {launch["form"] for launch in launches}
+    if dtype == torch.bfloat16:
+        assert "chained" in forms
+
+
+def test_a_graph_is_one_kernel(small_gpu):  # noqa: F811
+    """Nothing is gathered to memory, and no message is read again to be added."""
+    torch.manual_seed(1)
+    model = Messages(128, 128, 128, 128).bfloat16()
+    args = torch.randn(60, 128).bfloat16(), torch.randn(200, 128).bfloat16(), *graph("any", 60, 200)
+    assert [launch["form"] for launch in run(model, args, small_gpu)] == ["fill", "chained", "operator"]
+
+
+class Summed(nn.Module):
+    """What is added to zeros leaves by a scatter; to something else, it does not."""
+
+    def __init__(self, start):
+        super().__init__()
+        self.net, self.start = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 32)), start
+
+    def forward(self, e, receivers, x):
+        table = torch.zeros_like(x) if self.start == "zeros" else x
+        return table.index_add(0, receivers, self.net(e))
+
+
+@pytest.mark.parametrize("index", [torch.int64, torch.int32], ids=["i64", "i32"])
+@pytest.mark.parametrize("start", ["zeros", "table"])
+def test_sums(start, index, small_gpu):  # noqa: F811
+    torch.manual_seed(2)
+    args = torch.randn(140, 32).bfloat16(), torch.randint(0, 30, (140,)).to(index), torch.randn(30, 32).bfloat16()
+    run(Summed(start).bfloat16(), args, small_gpu)
+
+
+class Looked(nn.Module):
+    """A product of rows of a table: made before where they are few, of the rows where they are many."""
+
+    def __init__(self, rows, width, outputs, dtype=torch.bfloat16):
+        super().__init__()
+        self.table, self.first = nn.Embedding(rows, width), nn.Linear(width, outputs)
+        self.last = nn.Linear(outputs, 24)
+        self.to(dtype)
+
+    def forward(self, index):
+        return self.last(torch.tanh(self.first(self.table(index))))
+
+
+@pytest.mark.parametrize("rows, count, width", [(20, 150, 40), (500, 100, 40), (500, 100, 300), (30, 150, 300)])
+def test_embeddings(rows, count, width, small_gpu):  # noqa: F811
+    torch.manual_seed(3)
+    run(Looked(rows, width, 48), (torch.randint(0, rows, (count,)),), small_gpu)
+
+
+def test_negative_rows_are_counted_from_the_end(small_gpu):  # noqa: F811
+    class Indexed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = nn.Linear(64, 32)
+
+        def forward(self, x, index):
+            return torch.relu(self.net(x[index]))
+
+    torch.manual_seed(4)
+    run(Indexed().bfloat16(), (torch.randn(40, 64).bfloat16(), torch.randint(-40, 40, (90,))), small_gpu)
+
+
+def test_exact_products_are_left_alone(small_gpu):  # noqa: F811
+    torch.manual_seed(5)
+    args = (torch.randint(0, 20, (150,)),)
+    launches = run(Looked(20, 40, 48), args, small_gpu, **{"project-gathers": "exact=true"})
+    assert launches
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_graphs(seed, small_gpu):  # noqa: F811
+    rng = random.Random(seed)
+    torch.manual_seed(seed)
+    dtype = rng.choice([torch.bfloat16, torch.float16])
+    nodes, edges = rng.randint(1, 80), rng.randint(1, 260)
+    width, own = (rng.choice([8, 17, 32, 64, 96, 130]) for _ in range(2))
+    results, inner = (rng.choice([16, 20, 33, 64, 128]) for _ in range(2))
+    model = Messages(width, own, results, inner, norm=rng.random() < 0.5).to(dtype)
+    ends = graph(rng.choice(["any", "hub", "few", "loops"]), nodes, edges)
+    run(model, (torch.randn(nodes, width, dtype=dtype), torch.randn(edges, own, dtype=dtype), *ends), small_gpu)
