@@ -205,13 +205,22 @@ def _groups(op: ir.Operation) -> list[list[int]]:
 def _reshape_rows(op: ir.Operation, p: int) -> list[int | None] | str:
     groups = _groups(op)
     if op.name == "tensor.collapse_shape":
-        return [sum(len(group) for group in groups[:p])]
+        return [sum(len(group) for group in groups[:p]) - _single_columns(op, p)]
     sizes = [0]
     for group in groups:
         sizes.append(sizes[-1] + len(group))
     if p not in sizes:
         return "splits the rows"
     return [sizes.index(p), *([RESIDENT] * (len(op.operands) - 1))]
+
+
+def _single_columns(op: ir.Operation, p: int) -> int:
+    """Dimensions of size 1 behind the rows of what a tensor.collapse_shape makes a tensor of rows alone of."""
+    groups, shape = _groups(op), shape_of(op.operands[0])
+    if len(groups) != p or p == 0:
+        return 0
+    units = [d for d in groups[-1][1:] if shape[d] == 1]
+    return len(units) if units == groups[-1][1:] else 0
 
 
 def _slice_rows(op: ir.Operation, p: int) -> list[int | None] | str:
@@ -331,6 +340,8 @@ class RowCloner:
         source = self[op.operands[0]]
         groups = _groups(op)
         rows = operand_rows(op, p)
+        if op.name == "tensor.collapse_shape" and (single := _single_columns(op, p)):
+            return tensor.CollapseShapeOp(self.type_of(op.results[0].type, p), source, [list(range(single + 1))]).result
         leading = p if op.name == "tensor.collapse_shape" else rows[0]
         rest, start = [], 1
         for group in groups[leading:]:
