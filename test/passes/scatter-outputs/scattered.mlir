@@ -1,0 +1,71 @@
+// RUN: kitsune-opt %s --scatter-outputs --split-input-file | filecheck %s
+// RUN: kitsune-opt %s --scatter-outputs=target=sm_89 --split-input-file | filecheck %s --check-prefix=OTHER
+
+// What a chained pipeline stores to be added to rows of zeros leaves it so; the pipeline's price is that of the additions.
+
+// CHECK-LABEL: func.func @added
+// CHECK: %[[TILE:.+]] = "kitsune.load"(%arg0)
+// CHECK: %[[TO:.+]] = "kitsune.load"(%arg1) : (tensor<256xi64>) -> tensor<128xi64>
+// CHECK: "kitsune.scatter"(%[[TILE]], %[[TO]]) {index = 0 : i64} : (tensor<128x32xf32>, tensor<128xi64>) -> ()
+// CHECK: %[[R:.+]] = "kitsune.result"(%{{.+}}) {index = 0 : i64} : (!kitsune.outputs) -> tensor<9x32xf32>
+// CHECK-NOT: tm_tensor.scatter
+// CHECK: return %[[R]]
+// OTHER-LABEL: func.func @added
+// OTHER: tm_tensor.scatter
+func.func @added(%x: tensor<256x32xf32>, %to: tensor<256xi64>) -> tensor<9x32xf32> {
+  %p = "kitsune.pipeline"() ({
+    "kitsune.stage"() ({
+      %tile = "kitsune.load"(%x) : (tensor<256x32xf32>) -> tensor<128x32xf32>
+      "kitsune.store"(%tile) {index = 0 : i64} : (tensor<128x32xf32>) -> ()
+    }) {kind = "simt", replicas = 2 : i64, role = 0 : i64, sym_name = "s0"} : () -> ()
+  }) {predicted_us = 2.0 : f64, shape = "chained", sym_name = "p", target = "sm_90a", tile_rows = 128 : i64} : () -> !kitsune.outputs
+  %r = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<256x32xf32>
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<9x32xf32>
+  %table = linalg.fill ins(%zero : f32) outs(%empty : tensor<9x32xf32>) -> tensor<9x32xf32>
+  %updates = tensor.expand_shape %r [[0, 1], [2]] output_shape [256, 1, 32] : tensor<256x32xf32> into tensor<256x1x32xf32>
+  %at = tensor.expand_shape %to [[0, 1]] output_shape [256, 1] : tensor<256xi64> into tensor<256x1xi64>
+  %s = tm_tensor.scatter {dimension_map = array<i64: 0>} unique_indices(false) ins(%updates, %at : tensor<256x1x32xf32>, tensor<256x1xi64>) outs(%table : tensor<9x32xf32>) {
+  ^bb0(%update: f32, %old: f32):
+    %total = arith.addf %old, %update : f32
+    tm_tensor.yield %total : f32
+  } -> tensor<9x32xf32>
+  return %s : tensor<9x32xf32>
+}
+
+// -----
+
+// Maxima, and sums that do not begin at zero, are kernels of their own.
+
+// CHECK-LABEL: func.func @others
+// CHECK-NOT: kitsune.scatter
+// CHECK: tm_tensor.scatter
+// CHECK: tm_tensor.scatter
+func.func @others(%x: tensor<256x32xf32>, %to: tensor<256xi64>, %before: tensor<9x32xf32>) -> (tensor<9x32xf32>, tensor<9x32xf32>) {
+  %p = "kitsune.pipeline"() ({
+    "kitsune.stage"() ({
+      %tile = "kitsune.load"(%x) : (tensor<256x32xf32>) -> tensor<128x32xf32>
+      "kitsune.store"(%tile) {index = 0 : i64} : (tensor<128x32xf32>) -> ()
+      "kitsune.store"(%tile) {index = 1 : i64} : (tensor<128x32xf32>) -> ()
+    }) {kind = "simt", replicas = 2 : i64, role = 0 : i64, sym_name = "s0"} : () -> ()
+  }) {predicted_us = 2.0 : f64, shape = "chained", sym_name = "p", target = "sm_90a", tile_rows = 128 : i64} : () -> !kitsune.outputs
+  %r = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<256x32xf32>
+  %q = "kitsune.result"(%p) {index = 1 : i64} : (!kitsune.outputs) -> tensor<256x32xf32>
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<9x32xf32>
+  %table = linalg.fill ins(%zero : f32) outs(%empty : tensor<9x32xf32>) -> tensor<9x32xf32>
+  %updates = tensor.expand_shape %r [[0, 1], [2]] output_shape [256, 1, 32] : tensor<256x32xf32> into tensor<256x1x32xf32>
+  %more = tensor.expand_shape %q [[0, 1], [2]] output_shape [256, 1, 32] : tensor<256x32xf32> into tensor<256x1x32xf32>
+  %at = tensor.expand_shape %to [[0, 1]] output_shape [256, 1] : tensor<256xi64> into tensor<256x1xi64>
+  %s = tm_tensor.scatter {dimension_map = array<i64: 0>} unique_indices(false) ins(%updates, %at : tensor<256x1x32xf32>, tensor<256x1xi64>) outs(%table : tensor<9x32xf32>) {
+  ^bb0(%update: f32, %old: f32):
+    %most = arith.maximumf %old, %update : f32
+    tm_tensor.yield %most : f32
+  } -> tensor<9x32xf32>
+  %t = tm_tensor.scatter {dimension_map = array<i64: 0>} unique_indices(false) ins(%more, %at : tensor<256x1x32xf32>, tensor<256x1xi64>) outs(%before : tensor<9x32xf32>) {
+  ^bb0(%update: f32, %old: f32):
+    %total = arith.addf %old, %update : f32
+    tm_tensor.yield %total : f32
+  } -> tensor<9x32xf32>
+  return %s, %t : tensor<9x32xf32>, tensor<9x32xf32>
+}
