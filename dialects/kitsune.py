@@ -61,7 +61,6 @@ from .schedule import KernelOp
 from .tiles import AccumulateOp, GetOp, LoadOp, PutOp, ReduceOp, ScatterOp, StoreOp
 from .types import Kitsune, Outputs, Ring, ring_type  # noqa: F401  (part of the dialect)
 
-
 OUTPUTS = (StoreOp.OPERATION_NAME, ScatterOp.OPERATION_NAME)
 
 

@@ -128,7 +128,8 @@ def _multiplied_bytes(op: ir.Operation) -> int:
     for use in op.results[0].uses:
         reader, parts = use.owner.operation, [op]
         if reader.name == "tensor.concat":
-            parts = [source for part in reader.operands if (source := rows.producer(part)) and _is_gather(source)]
+            sources = [rows.producer(part) for part in reader.operands]
+            parts = [source for source in sources if source is not None and _is_gather(source)]
             readers = [(other.owner.operation, other.operand_number) for other in reader.results[0].uses]
         else:
             readers = [(reader, use.operand_number)]

@@ -183,8 +183,8 @@ def _gathered(gather: ir.Operation, table: ir.Value) -> ir.Value:
     found = gather.clone(ir.InsertionPoint.current)
     found.operands[len(found.operands) - 1] = start
     found.results[0].set_type(start.type)
-    extract = next(op.operation for op in found.regions[0].blocks[0].operations if op.operation.name == "tensor.extract")
-    extract.operands[0] = table
+    body = [op.operation for op in found.regions[0].blocks[0].operations]
+    next(op for op in body if op.name == "tensor.extract").operands[0] = table
     return found.results[0]
 
 

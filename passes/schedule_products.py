@@ -86,7 +86,8 @@ def _begin_at_zero(op: ir.Operation) -> None:
         zero = arith.ConstantOp(kind.element_type, ir.FloatAttr.get(kind.element_type, 0.0)).result
         op.operands[2] = linalg.fill(zero, outs=[tensor.empty(sizes, kind.element_type)])
     with op.location, ir.InsertionPoint.after(op):
-        total = empty_generic([result, before], [tensor.empty(sizes, kind.element_type)], [identity] * 3, ["parallel"] * 2)
+        start = tensor.empty(sizes, kind.element_type)
+        total = empty_generic([result, before], [start], [identity] * 3, ["parallel"] * 2)
         with ir.InsertionPoint(total.regions[0].blocks[0]):
             linalg.YieldOp([arith.addf(*list(total.regions[0].blocks[0].arguments)[:2])])
     result.replace_all_uses_except(total.results[0], total)

@@ -89,7 +89,7 @@ def partition(nodes: Sequence[Node], min_products: int = 1) -> Partition:
 
 
 def _without_last_views(nodes: Sequence[Node], members: Sequence[int]) -> tuple[list[int], list[int]]:
-    """The members of a group but for those, behind all others, that only see its results in another shape; and those."""
+    """The members of a group but for those, behind all others, that only give its results another shape; and those."""
     kept, views = sorted(members), list[int]()
     for member in reversed(sorted(members)):
         read = any(member in (*nodes[other].streams, *nodes[other].wholes) for other in kept)
