@@ -45,7 +45,7 @@ class Consumer:
         if exchange is None or columns == 1:
             return self._lanes, 0
         start = device.mul(cluster.rank(), columns)
-        return self._lanes.shifted(device.value(start), columns * exchange.ctas), start
+        return self._lanes.shifted(device.value(start), columns * exchange.ctas, columns), start
 
     def emit(self) -> None:
         for block in self._program.blocks:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from math import prod
+from math import gcd, prod
 
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int, Offset
@@ -19,9 +19,11 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, llvm, vector
 
 from . import warps
+from .quads import QUAD, transposed
 from .queue_registers import hand
 
 BLOCK = 8  # columns
+WIDE = QUAD * BLOCK  # columns that the threads of a row load together, 16 bytes each
 ROW_THREADS = 4  # that have a row together
 HALVES = (0, 1)
 
@@ -29,20 +31,23 @@ HALVES = (0, 1)
 @dataclass(frozen=True)
 class Lanes:
     """Where a thread stands. `rows` are its two rows in the tile, `loaded` the same but for rows that do not
-    exist, which become the last that does; `pair` is 2q; `span` says that it is at most 6, or that it is not known."""
+    exist, which become the last that does; `pair` is 2q, behind a multiple of `step`; `span` says that it is at most 6,
+    or that it is not known."""
 
     rows: tuple[ir.Value, ir.Value]
     loaded: tuple[Int, Int]
     pair: ir.Value
     span: int | None = 6
     limit: int | None = None
+    step: int = WIDE
 
     def column(self, block: int, e: int) -> Offset:
-        return Offset(self.pair, BLOCK * block + e, self.span, self.limit)
+        return Offset(self.pair, BLOCK * block + e, self.span, self.limit, self.step)
 
-    def shifted(self, start: ir.Value, limit: int | None) -> Lanes:
-        """The same thread in the columns from `start` on; `limit` bounds them where they all exist."""
-        return Lanes(self.rows, self.loaded, arith.addi(self.pair, start), None, limit)
+    def shifted(self, start: ir.Value, limit: int | None, step: int = BLOCK) -> Lanes:
+        """The same thread in the columns from `start` on, a multiple of `step`; `limit` bounds them where they all
+        exist."""
+        return Lanes(self.rows, self.loaded, arith.addi(self.pair, start), None, limit, gcd(self.step, step))
 
     def half(self, row: Int) -> int:
         """Which of its rows an index names."""
@@ -220,6 +225,7 @@ class PairedMemory(Memory):
         super().__init__(pointer, element, shape, stride)
         self._lanes = lanes
         self._read: dict[tuple[ir.Block, Int, Int], ir.Value] = {}
+        self._words: dict[tuple[ir.Block, Int, ir.Value, int], ir.Value] = {}  # by block of columns
 
     def load(self, index: Sequence[Int]) -> ir.Value:
         if not self.shape:
@@ -236,6 +242,31 @@ class PairedMemory(Memory):
 
     def from_row(self, row: ir.Value) -> PairedMemory:
         return PairedMemory(self._address(row), self.element, self.shape, self._step)
+
+    def load_together(self, index: Sequence[Int]) -> ir.Value:
+        """`load` where all threads of a warp are: those that have a row together load 16 bytes each of it."""
+        row, column = index[0], index[-1]
+        width = self.shape[-1]
+        wide = isinstance(column, Offset) and column.step % WIDE == 0 and len(index) == len(self.shape) == 2
+        if not wide or not is_packed(self.element) or width % WIDE or self.stride % BLOCK:
+            return self.load(index)
+        if self._lanes is not None and isinstance(row, ir.Value):
+            row = self._lanes.loaded[self._lanes.half(row)]
+        block, e = divmod(column.constant, BLOCK)
+        key = (ir.InsertionPoint.current.block, row, column.base, block)
+        if key not in self._words:
+            self._load_wide(row, column.base, block // QUAD * QUAD)
+        return unpack(self._words[key], e, self.element)
+
+    def _load_wide(self, row: Int, base: ir.Value, first: int) -> None:
+        """Four blocks of a row from block `first` on: a thread loads one of them, and gives the others their pairs."""
+        lane = arith.andi(arith.shrui(base, device.value(1)), device.value(QUAD - 1))
+        own = arith.addi(base, arith.muli(lane, device.value(BLOCK - 2)))  # the base has 2 for each lane
+        kind = ir.VectorType.get([QUAD], device.i32())
+        loaded = device.load(self.place(row, Offset(own, BLOCK * first)), kind, align=4 * QUAD)
+        words = transposed([vector.extract(loaded, [], [i]) for i in range(QUAD)], lane)
+        place = ir.InsertionPoint.current.block
+        self._words.update(((place, row, base, first + number), word) for number, word in enumerate(words))
 
     def element_at(self, row: Int, column: Int, width: int) -> ir.Value:
         """The element of a row of `width` columns; beyond the last one of the row."""

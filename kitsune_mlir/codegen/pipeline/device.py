@@ -16,13 +16,15 @@ GLOBAL, SHARED = 1, 3  # NVPTX address spaces
 
 @dataclass(frozen=True)
 class Offset:
-    """`base` + `constant`. The base is between 0 and `span`, the sum below `limit` (None: not known). Sums with
-    numbers keep this form, so that a thread's columns can be told apart and compared while code is generated."""
+    """`base` + `constant`. The base is between 0 and `span`, the sum below `limit` (None: not known), the base of the
+    warp's first thread a multiple of `step`. Sums with numbers keep this form, so that a thread's columns can be told
+    apart and compared while code is generated."""
 
     base: ir.Value
     constant: int
     span: int | None = None
     limit: int | None = None
+    step: int = 1
 
     def moved(self, distance: int) -> Offset:
         limit = None if self.limit is None else self.limit + distance

@@ -35,10 +35,10 @@ class Recomputed:
 
 class Evaluator:
     """Elements of one loop nest. A nest's code asks at indices that are SSA values or numbers; asking twice
-    for one element computes it once within a region."""
+    for one element computes it once within a region. In a `nested` one not all threads of a warp may be."""
 
-    def __init__(self, memories: Mapping[int, Memory | Recomputed]):
-        self.memories = memories
+    def __init__(self, memories: Mapping[int, Memory | Recomputed], nested: bool = False):
+        self.memories, self._nested = memories, nested
         self._known: dict[tuple[int, tuple[tuple[str, Int], ...]], ir.Value] = {}
         self._scalars: dict[tuple[int, tuple[ir.Value, ...]], ir.Value] = {}  # of bodies that gather
         self._tables: dict[tuple[int, ir.Value], Memory] = {}  # a table from a gathered row on
@@ -53,7 +53,7 @@ class Evaluator:
 
     def fork(self) -> Evaluator:
         """For code in a nested region: what it computes is not known outside."""
-        inner = Evaluator(self.memories)
+        inner = Evaluator(self.memories, nested=True)
         inner._known = dict(self._known)
         inner._scalars, inner._tables = dict(self._scalars), dict(self._tables)
         return inner
@@ -69,7 +69,11 @@ class Evaluator:
         memory = self.memories.get(hash(value))
         if isinstance(memory, Recomputed):
             return memory.rounded(self._anew(value, index))
-        return self._anew(value, index) if memory is None else memory.load(index)
+        if memory is None:
+            return self._anew(value, index)
+        if self._nested or not isinstance(memory, Memory):
+            return memory.load(index)
+        return memory.load_together(index)
 
     def _anew(self, value: ir.Value, index: list[Int]) -> ir.Value:
         op = rows.producer(value)
@@ -165,7 +169,8 @@ class Evaluator:
         for i in index[1:]:
             place = places.get(hash(i))
             rest.append(arith.index_cast(device.i32(), _use(values, i)) if place is None else place)
-        return self._tables[key].load([0, *rest])
+        found = self._tables[key]
+        return found.load([0, *rest]) if self._nested else found.load_together([0, *rest])
 
     def _concat(self, op: ir.Operation, index: list[Int]) -> ir.Value:
         """Branches to the part that holds the element."""

@@ -94,6 +94,10 @@ class Memory:
         """Elements from a row to the next, where `stride` may be the length of the only one."""
         return self.stride if len(self.shape) > 1 else 1
 
+    def load_together(self, index: Sequence[Int]) -> ir.Value:
+        """`load` where all threads of a warp are."""
+        return self.load(index)
+
     def existing(self, row: Int) -> Int:
         """The row, or the last valid one in place of a row beyond."""
         return row if self.valid is None else device.least(row, device.sub(self.valid, 1))

@@ -9,6 +9,7 @@ from math import gcd, prod
 from kitsune_mlir.codegen.hopper import mbarrier, tma, waits, warps, wgmma
 from kitsune_mlir.codegen.hopper.fragments import BLOCK, HALVES, Lanes, blocks_of, pack
 from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
+from kitsune_mlir.codegen.hopper.quads import QUAD, transposed
 from kitsune_mlir.codegen.hopper.stores import Boxes
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int, Offset
@@ -19,7 +20,6 @@ from kitsune_mlir.mlir import arith, ir, location, walk
 from kitsune_mlir.rows import Structured, shape_of
 
 from .boxes import GlobalBox
-from .quads import QUAD, transposed
 from .reductions import own_part, row_combiner
 
 _TOGETHER = 8  # pairs of columns that a thread computes before it stores them
