@@ -78,8 +78,8 @@ class AgentCode:
     values: dict[int, object] = field(default_factory=dict)
     turns: dict[str, Slot] = field(default_factory=dict)  # by ring, the next slot
     memories: dict[int, GlobalBox] = field(default_factory=dict)  # what was read
-    lanes: Lanes | None = None  # where a thread stands in the tile that was settled
-    halves: list[_Half] = field(default_factory=list)  # of that tile
+    lanes: Lanes | None = None  # where a thread stands in tiles that were settled
+    halves: list[_Half] = field(default_factory=list)  # of the tiles that were settled
     issued: int = 0  # products
     waited: int = 0  # of them, those that are known to have ended
 
@@ -298,12 +298,13 @@ class AgentCode:
     def _settle(self, op: ir.Operation) -> None:
         acc = self.values[hash(op.operands[0])]
         self._wait_for(acc)
-        own = Boxes.of(warps.thread(), self._leader())
-        rows = (own.own_row, device.value(device.add(own.own_row, BLOCK)))
-        self.lanes = Lanes(rows, rows, own.pair)
-        for memory in self.memories.values():
-            memory.pair = own.pair
-        self.halves = [_Half(rows[half], Evaluator(self.memories)) for half in HALVES]
+        if not self.halves:
+            own = Boxes.of(warps.thread(), self._leader())
+            rows = (own.own_row, device.value(device.add(own.own_row, BLOCK)))
+            self.lanes = Lanes(rows, rows, own.pair)
+            for memory in self.memories.values():
+                memory.pair = own.pair
+            self.halves = [_Half(rows[half], Evaluator(self.memories)) for half in HALVES]
         for half in HALVES:
             _know(self.halves[half].evaluator, hash(op.results[0]), acc, self.lanes, half)
 

@@ -52,6 +52,8 @@ class ScheduledKernel:
         self.results = kernel.result_ops
         if len({result.position for result in self.results}) != len(self.results):
             raise UnsupportedError(f"an output of kernel '{kernel.label}' is taken out twice")
+        for value in (*self.tensors, *(result.results[0] for result in self.results)):
+            _check_open(ir.RankedTensorType(value.type))
         self._numbers = {hash(value): number for number, value in enumerate(self.tensors)}
         self._lay_out()
         self._make_maps()
@@ -91,8 +93,6 @@ class ScheduledKernel:
         source = copy.operands[1]
         kind, ring = ir.RankedTensorType(source.type), schedule.ring_of(copy.operands[0])
         nbytes = kind.element_type.width // 8
-        if any(kind.is_dynamic_dim(d) for d in range(1, kind.rank)):
-            raise UnsupportedError(f"a size of {kind} that is open until the call is not its first")
         dims = [None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
         box = [1] * kind.rank
         for axis, size in zip(copy.axes, ring.tile.shape):
@@ -212,6 +212,11 @@ class ScheduledKernel:
             raise UnsupportedError(f"ring '{ring.label}' has {len(agents)} agents that wait for it, wants one")
         (agent,) = agents.values()
         return agent.count
+
+
+def _check_open(kind: ir.RankedTensorType) -> None:
+    if any(kind.is_dynamic_dim(d) for d in range(1, kind.rank)):
+        raise UnsupportedError(f"a size of {kind} that is open until the call is not its first")
 
 
 def _rank(value: ir.Value) -> int:
