@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import gcd, prod
@@ -172,8 +173,7 @@ class AgentCode:
 
     def _scf_for(self, op: ir.Operation) -> None:
         for bound in list(op.operands)[:3]:
-            owner = None if isinstance(bound.owner, ir.Block) else bound.owner.operation
-            if owner is not None and owner.name == schedule.TilesOp.OPERATION_NAME and hash(bound) not in self.values:
+            if _is_from_tiles(bound) and hash(bound) not in self.values:
                 self._tiles(bound)
         bounds = [self.number(bound) for bound in list(op.operands)[:3]]
         rings = self._rings(op)
@@ -184,8 +184,13 @@ class AgentCode:
             self._wait_for(start)
         counts = [len(start.values) for start in starts]
         block = op.regions[0].blocks[0]
+        over_tiles = _is_from_tiles(op.operands[0])
 
         def body(counter: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+            with waits.at_tile(counter) if over_tiles else contextlib.nullcontext():
+                return turn(counter, carried)
+
+        def turn(counter: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             rest = self._resume(rings, carried)
             self.values[hash(block.arguments[0])] = counter
             self._turn()
@@ -413,6 +418,10 @@ class AgentCode:
                 for c, x in zip((column, column.moved(1)), pair, strict=True):
                     with box.where_inside(1, c):
                         box.store([half.row, c], x)
+
+
+def _is_from_tiles(bound: ir.Value) -> bool:
+    return not isinstance(bound.owner, ir.Block) and bound.owner.operation.name == schedule.TilesOp.OPERATION_NAME
 
 
 def _divisor(index: ir.Value) -> int:
