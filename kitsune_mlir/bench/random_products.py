@@ -14,6 +14,7 @@ WARPGROUP = 128  # threads
 REGISTERS, SHARED = 65_536, 227 * 1024  # of an SM
 FEED_REGISTERS = 24
 LEAST_OTHERS = 72  # registers of a thread besides its sums
+LEAST_AT_LAUNCH = 26  # registers besides a product's sums that ptxas wants before agents share theirs out
 FORMS = ("plain", "plain", "relu", "bias", "residual", "less the largest")
 
 
@@ -56,7 +57,7 @@ class RandomProduct:
         self.element_out = "f32" if self.split > 1 else self.output
         self.rings = self._rings()
         self.feeds = 2 if len(self.rings) > 1 and rng.random() < 0.3 else 1
-        self.loops = self._loop(), self._loop()
+        self.loops = ("behind",) * 2 if not self.stays and rng.random() < 0.4 else (self._loop(), self._loop())
 
     def _loop(self) -> str:
         """How an agent goes over the chunks of a tile: producer and consumer may do so differently where they are
@@ -87,7 +88,8 @@ class RandomProduct:
         rest = given * self.threads - self.feeds * WARPGROUP * FEED_REGISTERS
         self.registers = min(240, rest // (self.copies * WARPGROUP) // 8 * 8)
         sums = self.sums * self.columns // 2 * (2 if self.outside or self.form != "plain" else 1)
-        return (nbytes + 1024) * self.ctas <= SHARED and self.registers >= sums + LEAST_OTHERS
+        enough = self.registers >= sums + LEAST_OTHERS and given >= self.columns // 2 + LEAST_AT_LAUNCH
+        return (nbytes + 1024) * self.ctas <= SHARED and enough
 
     def _slot_rows(self, operand: str) -> int:
         rows = self.copies * ROWS if operand == "left" else self.columns
@@ -212,7 +214,10 @@ class RandomProduct:
             last = text.index("minui", text.index("addi", first, text.constant(part)), text.constant(self.k))
         else:
             first, last = text.constant(0), text.constant(part)
-        each = {"one": 1, "pairs": 2, "nested": 3}[form]
+        each = {"one": 1, "behind": 1, "pairs": 2, "nested": 3}[form]
+        if form == "behind":
+            chunk(first)
+            first = text.index("addi", first, text.constant(CHUNK))
         k = text.name()
         chunk.begin(f"scf.for {k} = {first} to {last} step {text.constant(CHUNK * each)}")
         if form == "nested":
@@ -263,13 +268,16 @@ class RandomProduct:
 
         def tile(at: dict[str, str]) -> None:
             begun = [text.call("sums", [], "", f"() -> {acc}")[0] for _ in range(self.sums)]
-            chunks = ProductLoop(self, text, acc, begun, kept)
+            chunks = ProductLoop(self, text, acc, begun, kept, self.loops[1] == "behind")
             if self.stays:
                 for number in range(self.chunks):
                     chunks(str(number))
             else:
                 self._over_chunks(text, at, self.loops[1], chunks)
-            self._finish(text, at, chunks.sums, acc)
+            first = self.rng.random() < 0.5
+            if first:
+                chunks.close()
+            self._finish(text, at, chunks.sums, acc, () if first else (chunks.close,))
 
         self._over_tiles(text, tile)
         for slot in kept:
@@ -278,9 +286,12 @@ class RandomProduct:
     def take(self, text: Text, ring: str) -> str:
         return text.call("wait", [f"%{ring}"], "", f"({self._ring_type(ring)}) -> {self.slot_type(ring)}")[0]
 
-    def _finish(self, text: Text, at: dict[str, str], sums: Sequence[str], acc: str) -> None:
+    def _finish(self, text: Text, at: dict[str, str], sums: Sequence[str], acc: str, then: Sequence[Any]) -> None:
+        """Settles the sums, does `then`, and writes what follows."""
         kind = f"tensor<{ROWS}x{self.columns}xf32>"
         tiles = [text.call("settle", [one], "", f"({acc}) -> {kind}")[0] for one in sums]
+        for each in then:
+            each()
         half = text.index("muli", "%copy", text.constant(ROWS))
         own = at | {"m": text.index("addi", at["m"], half)}
         value = self._followed(text, own, tiles, kind)
