@@ -23,7 +23,7 @@ from torch import nn
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import kitsune_mlir
 from examples.models.mlp import mlp
-from kitsune_mlir.codegen.hopper import cluster
+from kitsune_mlir.codegen.hopper import cluster, mbarrier, tma
 from kitsune_mlir.codegen.hopper.exchange import Exchange
 from kitsune_mlir.codegen.hopper.rings import Rings
 from kitsune_mlir.codegen.hopper.tile_ring import TileRing
@@ -31,7 +31,7 @@ from kitsune_mlir.codegen.hopper.tree import Tree
 from kitsune_mlir.codegen.pipeline.ring import Ring
 from kitsune_mlir.errors import InternalError
 
-BUDGET = {"convert-kitsune-to-gpu": "wait-budget=1000000"}
+BUDGET = {name: "wait-budget=1000000" for name in ("convert-kitsune-to-gpu", "lower-schedule")}
 
 
 class Sum(nn.Module):
@@ -39,6 +39,13 @@ class Sum(nn.Module):
 
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return x.t() @ y
+
+
+class Batched(nn.Module):
+    """Products outside of pipelines: a kernel at the schedule level, and another for a row group if that is faster."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (x @ y).softmax(-1)
 
 
 def silent(*_: Any) -> None:
@@ -70,6 +77,7 @@ def cases() -> list[Case]:
     half, x = torch.bfloat16, torch.randn(65536, 64)
     wide = nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU()).to(half)
     pair = torch.randn(65536, 256, dtype=half), torch.randn(65536, 256, dtype=half)
+    batch = torch.randn(16, 1024, 512, dtype=half), torch.randn(16, 512, 256, dtype=half)
     plain, halves = mlp(rows=65536), mlp(rows=65536, dtype=half)
     return [
         # Who waits for a free slot and who then waits for a tile both say what is true; either may be first.
@@ -85,6 +93,10 @@ def cases() -> list[Case]:
              (torch.randn(16, 4096).to(half),), "chained split-k=4", cluster, "send", silent, "their parts of k"),
         Case("tree: a partial sum is missing", Sum(), pair, "chained", Tree, "sync", one_more(Tree.sync),
              "the partial sums"),
+        # The producer that finds no slot free and the consumer that finds none full both say what is true.
+        Case("schedule: no slot is released", Batched(), batch, "auto", mbarrier.Ring, "release", silent,
+             "slot of the ring of"),
+        Case("schedule: nothing is copied", Batched(), batch, "auto", tma, "load", silent, "slot of the ring of"),
     ]  # fmt: skip
 
 

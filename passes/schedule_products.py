@@ -9,6 +9,9 @@
     }) : () -> !kitsune.outputs
     %d = "kitsune.result"(%p) {index = 0 : i64}
 
+The first chunk of a tile stands before the loop over the others, so that each chunk's slots are released behind the
+next one's product: tensor cores have always one in flight.
+
 Where a row group (a norm, a softmax) follows, and tiles of all columns are predicted to be faster than a kernel of its
 own, it is computed on the product's tiles (`product_rows.py`). Of either operand any dimension may be the last: `box`
 says which one lies along a slot's boxes. Where there are too few tiles for all SMs the sum over k is cut into parts,
@@ -313,14 +316,31 @@ class _Builder:
         last = arith.minui(arith.addi(first, constant_index(self.tiles.part)), self.extents["k"])
         return first, last, constant_index(CHUNK)
 
+    @property
+    def _overlaps(self) -> bool:
+        """Whether a chunk's slots are released behind the next chunk's product, for which the first chunk stands before
+        the loop over the others. What is added outside of tensor cores is waited for anyway, and a length that is open
+        until the call may be zero."""
+        return self.of.pieces == 1 and self.of.sizes["k"] is not None
+
+    def _rest(self, at: dict[str, ir.Value]) -> tuple[ir.Value, ir.Value, ir.Value]:
+        """The range without its first chunk, where that stands before the loop."""
+        first, last, step = self._range(at)
+        return (arith.addi(first, step) if self._overlaps else first), last, step
+
     def _feed(self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value]) -> None:
-        loop = scf.ForOp(*self._range(at))
+        if self._overlaps:
+            self._copies(rings, at | {"k": self._range(at)[0]})
+        loop = scf.ForOp(*self._rest(at))
         with ir.InsertionPoint(loop.body):
-            place = at | {"k": loop.induction_variable}
-            for pair in PAIRS[self.of.pieces]:
-                for (name, ring), piece in zip(rings.items(), pair):
-                    self._copy(name, ring, self.pieces[name][piece], place)
+            self._copies(rings, at | {"k": loop.induction_variable})
             scf.yield_([])
+
+    def _copies(self, rings: dict[str, schedule.AllocRingOp], place: dict[str, ir.Value]) -> None:
+        """A chunk of both operands, once for each pair of pieces, into the next slots."""
+        for pair in PAIRS[self.of.pieces]:
+            for (name, ring), piece in zip(rings.items(), pair):
+                self._copy(name, ring, self.pieces[name][piece], place)
 
     def _copy(self, name: str, ring: schedule.AllocRingOp, value: ir.Value, place: dict[str, ir.Value]) -> None:
         """A chunk of an operand's piece into the next slot."""
@@ -333,20 +353,11 @@ class _Builder:
 
     def _multiply(self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value], copy: ir.Value) -> None:
         tile = ir.RankedTensorType.get([COPY_ROWS, self.tiles.columns], ir.F32Type.get())
-        acc = schedule.Acc.get(tile)
-        loop = scf.ForOp(*self._range(at), [schedule.SumsOp(acc).results[0]])
-        with ir.InsertionPoint(loop.body):
-            sums, engine = loop.inner_iter_args[0], ir.StringAttr.get("wgmma")
-            for _ in PAIRS[self.of.pieces]:
-                slots = [schedule.WaitOp(ring.results[0], _slot(ring)).results[0] for ring in rings.values()]
-                multiplied = schedule.ProductOp(sums, *slots, engine, acc, schedule.Token.get())
-                if self.of.pieces > 1:
-                    multiplied.attributes["outside"] = ir.UnitAttr.get()
-                for slot in slots:
-                    schedule.ReleaseOp(slot, [multiplied.results[1]])
-                sums = multiplied.results[0]
-            scf.yield_([sums])
-        value = schedule.SettleOp(loop.results[0], tile).results[0]
+        sums = schedule.SumsOp(schedule.Acc.get(tile)).results[0]
+        total, *last = (self._overlapped if self._overlaps else self._one_by_one)(rings, at, sums)
+        value = schedule.SettleOp(total, tile).results[0]
+        if last:
+            self._release(*last)
         own = at | {"m": arith.addi(at["m"], arith.muli(copy, constant_index(COPY_ROWS)))}
         before = self.of.op.results[0]
         if self.rows is not None:
@@ -359,6 +370,48 @@ class _Builder:
         roles = [role for role in "sbmn" if role in own]
         write = schedule.WriteOp(value, [own[role] for role in roles], i64(0))
         write.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index("m"), roles.index("n")])
+
+    def _overlapped(
+        self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value], sums: ir.Value
+    ) -> list[ir.Value]:
+        """The sums of all chunks, each chunk's slots released when the next one's product has been issued; and, of the
+        last chunk, the slots and its product's token."""
+        chunk = self._product(rings, sums)
+        loop = scf.ForOp(*self._rest(at), chunk)
+        with ir.InsertionPoint(loop.body):
+            sums, *before = loop.inner_iter_args
+            chunk = self._product(rings, sums)
+            self._release(*before)
+            scf.yield_(chunk)
+        return list(loop.results)
+
+    def _one_by_one(
+        self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value], sums: ir.Value
+    ) -> list[ir.Value]:
+        """The sums, each chunk's slots released behind its own product."""
+        loop = scf.ForOp(*self._rest(at), [sums])
+        with ir.InsertionPoint(loop.body):
+            sums = loop.inner_iter_args[0]
+            for _ in PAIRS[self.of.pieces]:
+                sums, *chunk = self._product(rings, sums)
+                self._release(*chunk)
+            scf.yield_([sums])
+        return list(loop.results)
+
+    def _product(self, rings: dict[str, schedule.AllocRingOp], sums: ir.Value) -> list[ir.Value]:
+        """Multiplies the next chunk: the sums, the slots that are read, the product's token."""
+        slots = [schedule.WaitOp(ring.results[0], _slot(ring)).results[0] for ring in rings.values()]
+        multiplied = schedule.ProductOp(sums, *slots, ir.StringAttr.get("wgmma"), sums.type, schedule.Token.get())
+        if self.of.pieces > 1:
+            multiplied.attributes["outside"] = ir.UnitAttr.get()
+        total, done = multiplied.results
+        return [total, *slots, done]
+
+    @staticmethod
+    def _release(*chunk: ir.Value) -> None:
+        *slots, done = chunk
+        for slot in slots:
+            schedule.ReleaseOp(slot, [done])
 
     def _summed(self, parts: ir.Value, whole: ir.RankedTensorType) -> ir.Value:
         """The sum of the parts over the first dimension, each a part's element an operand: so that what follows is

@@ -82,6 +82,7 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
         products=tuple(products) if apart else None,
         kernels=kernels if products or kernels else 1,
         plain_bytes=plain if products else max(plain, loads + stores),
+        joins=any(op.operation.name == "tensor.concat" for op in stage.block.operations),
     )
 
 

@@ -54,6 +54,20 @@ def log_softmax(x: Tensor, dim: int, half_to_float: bool = False) -> Tensor:
     return y if half_to_float else y.to(x.dtype)
 
 
+def argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """Over the last dimension: the least place of those where the largest number or a NaN is, two reductions along rows
+    in place of one that carries a place beside a number."""
+    if dim is None or not x.is_floating_point() or dim % x.dim() != x.dim() - 1:
+        return NotImplemented
+    size = x.shape[-1]
+    if not isinstance(size, int) or size < 2:
+        return NotImplemented
+    places = torch.arange(size, dtype=torch.int32, device=x.device)
+    none = torch.scalar_tensor(size, dtype=torch.int32, device=x.device)
+    found = (x == x.amax(-1, keepdim=True)) | (x != x)
+    return torch.where(found, places, none).amin(-1, keepdim=keepdim).long()
+
+
 def attention(
     query: Tensor,
     key: Tensor,
@@ -336,6 +350,7 @@ def empty(size: Sequence[int], *, dtype: torch.dtype | None = None, device: Any 
 _OWN: Table = {
     aten.empty.memory_format: empty,
     aten._softmax.default: softmax,
+    aten.argmax.default: argmax,
     aten._log_softmax.default: log_softmax,
     aten.scaled_dot_product_attention.default: attention,
     aten._scaled_dot_product_flash_attention_for_cpu.default: attention_for_cpu,

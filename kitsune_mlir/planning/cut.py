@@ -119,7 +119,7 @@ def run_us(
         target = target.override(tensor_tflops=target.tensor_tflops * rate)
     tile = CHAINED_ROWS if run.chains else TILE_ROWS
     tiles = max(1, -(-count // tile))
-    if run.chains and len(members) == 1:  # CTAs share the columns of one product, and its sums
+    if run.chains and len(members) == 1 and not members[0].joins:  # CTAs share one product's columns, and its sums
         shares = [-(-product.columns // COLUMNS) * max(1, product.k // PART) for product in members[0].products or ()]
         parts = max(1, min(target.sms // tiles, min(shares, default=1)))
         members, tiles = [members[0].part(parts)], tiles * parts

@@ -20,6 +20,13 @@ def test_it_is_short_and_found_from_the_readme_and_the_architecture():
     assert "(../CONTRIBUTING.md)" in (ROOT / "docs" / "architecture.md").read_text()
 
 
+def test_its_example_is_the_code():
+    code = (ROOT / "kitsune_mlir" / "frontend" / "decompositions.py").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", TEXT, re.S)
+    lines = [line.strip() for line in example.strip().split("\n")]
+    assert len(lines) == 4 and "\n".join(f"    {line}" for line in lines) in code
+
+
 def test_its_targets_of_make_exist():
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"make (install|lint|test)\b", TEXT):

@@ -7,18 +7,22 @@ import test_gpu_pipelines as pipelines
 import torch
 from test_gpu_accumulate import Layer, Product, layer_tensors, tensors
 from test_gpu_chained import mlp
-from test_gpu_models import check
+from test_gpu_models import Function, check
 from test_gpu_pipelines import runner_on, small_gpu  # noqa: F401  (a fixture)
 from torch import nn
 
 import kitsune_mlir
 from examples.models import SMALL
-from kitsune_mlir.codegen.hopper import cluster
+from kitsune_mlir.codegen import gpu
+from kitsune_mlir.codegen.hopper import cluster, mbarrier, tma
 from kitsune_mlir.codegen.hopper.exchange import Exchange
 from kitsune_mlir.codegen.hopper.rings import Rings
 from kitsune_mlir.codegen.hopper.shares import ClusterShares, L2Shares
 from kitsune_mlir.codegen.hopper.tile_ring import TileRing
 from kitsune_mlir.codegen.hopper.tree import Tree
+from kitsune_mlir.frontend import import_model
+from kitsune_mlir.passes import pipeline
+from kitsune_mlir.planning import target as targets
 from kitsune_mlir.tools.gpusim.faults import Deadlock
 
 BUDGET = "wait-budget=120"
@@ -97,9 +101,26 @@ def told(form, rows=700):
     return lambda: (Layer(256, 128).bfloat16(), layer_tensors(rows, 256, 128, torch.bfloat16), f"chained {form}")
 
 
+def scheduled():
+    """A product outside of pipelines, and a row group."""
+    torch.manual_seed(0)
+    args = torch.randn(2, 200, 640, dtype=torch.bfloat16), torch.randn(2, 640, 128, dtype=torch.bfloat16)
+    return Function(lambda x, y: (x @ y).softmax(-1)), args, "scheduled"
+
+
+def scheduled_program(model, args, target):
+    """The program, what is generated for it, with a budget."""
+    program = import_model(model, args)
+    for name in ("prepare-linalg", "schedule-products", "schedule-rows", "lower-schedule", "convert-linalg-to-gpu"):
+        pipeline.run(program.module, [pipeline.make(name, BUDGET if name == "lower-schedule" else "", target)])
+    return program, gpu.build(program.module, targets.load(target))
+
+
 def debug(case, target):
     """The model and its inputs, and the program with debug kernels."""
     model, args, shape = case
+    if shape == "scheduled":
+        return model, args, *scheduled_program(model, args, target)
     tile = 128 if shape == "spatial" else 0
     return model.eval(), args, *pipelines.compiled(model, args, target, shape, tile=tile, convert=BUDGET)
 
@@ -109,7 +130,8 @@ def split(rows=40):
     return model, args, "chained split-k=4"
 
 
-CASES = [chained, shared, multicast, split, apart, summed, told("sums=dsmem"), told("tiles=dsmem"), told("tiles=l2")]
+TOLD = [told(form) for form in ("sums=dsmem", "tiles=dsmem", "tiles=l2")]
+CASES = [scheduled, chained, shared, multicast, split, apart, summed, *TOLD]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -120,7 +142,7 @@ def test_a_budget_changes_no_result(case, small_gpu):  # noqa: F811
     runner, device = runner_on(program, section)
     for _ in range(2):
         check(program, runner, args, wanted, 2e-2)
-    assert all(launch["watched"] for launch in device.described)
+    assert all(launch["watched"] for launch in device.described if launch["maps"])
 
 
 def nothing(*_) -> None:
@@ -129,6 +151,16 @@ def nothing(*_) -> None:
 
 # A signal that is left out, in which kernel, and the reports that may come of it.
 HANGS = {
+    "slots of a scheduled kernel are not given back": (
+        scheduled,
+        (mbarrier.Ring, "release"),
+        r"CTA \d waits, at tile \d+, for a (free|full) slot of the ring of (left|right): slot \d, parity [01] \(.*\)",
+    ),
+    "what a scheduled kernel waits for is not copied": (
+        scheduled,
+        (tma, "load"),
+        r"CTA \d waits, at tile \d+, for a (free|full) slot of the ring of left: slot \d, parity [01] \(.*\)",
+    ),
     "slots of weights are not given back": (
         chained,
         (Rings, "release"),

@@ -23,7 +23,8 @@ mbarriers, releases and acquires make order as the PTX ISA's memory consistency 
 race is found whether or not it shows in the numbers. Modelled are
 
 * CTAs, warps that diverge, clusters and their distributed shared memory (cta.py), `barrier`, `barrier.cluster`;
-* mbarriers: arrivals, bytes that are expected, phases, parities (barriers.py);
+* mbarriers: arrivals, bytes that are expected, phases, parities, the fence behind their making that copies and other
+  CTAs want (barriers.py, phases.py);
 * tensor copies with tensor maps, swizzles and multicast, bulk copies, `st.async`: checked when they are issued, done at
   a random later time (copies.py, tma.py);
 * wgmma: fragments, descriptors, fences, groups, sums that nobody may read before the wait (wgmma.py, products.py);

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import copies, products, wgmma
+from . import copies, phases, products, wgmma
 from .arithmetic import DTYPES
-from .barriers import MBarrier
+from .barriers import MBarrier, known
 from .clocks import SPACES
 from .decode import Op
 from .faults import MemoryFault, unknown
@@ -121,6 +121,7 @@ class Assembler:
         owner, place = self.cta.cluster.resolve(self.number(operand, mask))
         barrier = self.agent.mbarrier(owner, place, mask)
         if owner is not self.cta:
+            known(barrier)
             for warp in self.agent.warps(mask):
                 owner.reach(int(warp), int(self.agent.clocks.now[warp]))
         return barrier, owner is not self.cta
@@ -183,52 +184,6 @@ def _pack(element: str, clamps: bool, run: Assembler, mask: np.ndarray, to: str,
     both[:, 0], both[:, 1] = np.asarray(run.read(low)), np.asarray(run.read(high))
     both = np.where(both < 0, np.float32(0), both) if clamps else both
     run.write(to, both.astype(DTYPES[element]).view(np.int32)[:, 0])
-
-
-def _mbarrier_init(run: Assembler, mask: np.ndarray, place: Any, count: Any) -> None:
-    run.one(mask)
-    cta = run.cta
-    address = cta.place(run.number(place, mask))
-    if address % 8 or address + 8 > len(cta.shared.bytes):
-        raise MemoryFault(f"an mbarrier at {address:#x} of {len(cta.shared.bytes)} bytes")
-    cta.shared.write(np.array([address]), 8, cta.clock, run.agent.lanes(mask).threads)
-    name = f"the mbarrier at {address:#x} of CTA {cta.number}"
-    (by,) = run.agent.warps(mask).tolist()
-    cta.mbarriers[address] = MBarrier(name, run.number(count, mask), run.agent.clocks, by)
-
-
-def _mbarrier_arrive(
-    run: Assembler, mask: np.ndarray, _: str, place: Any, count: Any = 1, relaxed: bool = False
-) -> None:
-    (barrier, far), each = run.reached(place, mask), run.number(count, mask)
-    released = run.agent._released(mask)
-    if relaxed:
-        released = run.agent.clocks.fenced[run.agent.warps(mask)].max(0)
-    run.agent.scheduler.add(barrier.arrive(each * run.agent.lanes(mask).count, released, far))
-
-
-def _mbarrier_expect(run: Assembler, mask: np.ndarray, _: str, place: Any, nbytes: Any) -> None:
-    run.mbarrier(place, mask).expect(run.number(nbytes, mask) * run.agent.lanes(mask).count)
-    _mbarrier_arrive(run, mask, _, place)
-
-
-def _mbarrier_wait(
-    run: Assembler, mask: np.ndarray, to: str, place: Any, parity: Any, sleep: Any = None, relaxed: bool = False
-) -> None:
-    """At cluster scope if relaxed, else of this CTA. With a limit to its sleep it comes back without success too."""
-    barrier = run.mbarrier(place, mask)
-    if barrier.passed(run.number(parity, mask)):
-        if relaxed:
-            found, warps = run.agent.clocks.found, run.agent.warps(mask)
-            found[warps] = np.maximum(found[warps], barrier.clock)
-        else:
-            run.agent._acquired(barrier.near, mask)
-        run.write(to, np.array(True))
-    elif sleep is None:
-        run.agent.wait(barrier)
-    else:
-        run.agent.polls = str(barrier)
-        run.write(to, np.array(False))
 
 
 def _bar_reduce(run: Assembler, mask: np.ndarray, to: str, number: Any, threads: Any, vote: str) -> None:
@@ -317,7 +272,7 @@ def _to_tf32(run: Assembler, mask: np.ndarray, to: str, value: Any, *, ties_up: 
 
 
 def _fence_proxy(run: Assembler, mask: np.ndarray, *, spaces: tuple[str, ...] = SPACES) -> None:
-    run.agent.clocks.fence_proxy(run.agent.warps(mask), spaces)
+    run.agent.fence_proxy(mask, spaces)
 
 
 def _fence_release(run: Assembler, mask: np.ndarray) -> None:
@@ -341,7 +296,9 @@ def _wgmma_wait(run: Assembler, mask: np.ndarray, pending: int) -> None:
     run.agent.wait_products(pending, mask)
 
 
-_INSTRUCTIONS: dict[str, Callable[..., None]] = copies.INSTRUCTIONS | {
+_INSTRUCTIONS: dict[str, Callable[..., None]] = {
+    **copies.INSTRUCTIONS,
+    **phases.INSTRUCTIONS,
     ":": _pass,
     "bra": Assembler.branch,
     "trap": _trap,
@@ -353,14 +310,10 @@ _INSTRUCTIONS: dict[str, Callable[..., None]] = copies.INSTRUCTIONS | {
     "ld.acquire.gpu.global.u32": _load_counter,
     "st.release.gpu.global.u32": _store_counter,
     "mapa.shared::cluster.u32": _mapa,
-    "mbarrier.init.shared::cta.b64": _mbarrier_init,
     "bar.sync": _bar_sync,
     "bar.warp.sync": _bar_warp,
-    "fence.mbarrier_init.release.cluster": _pass,
     "fence.release.sync_restrict::shared::cta.cluster": _fence_release,
     "fence.acquire.sync_restrict::shared::cluster.cluster": _fence_acquire,
-    "mbarrier.arrive.relaxed.cluster.shared::cluster.b64": partial(_mbarrier_arrive, relaxed=True),
-    "mbarrier.try_wait.parity.relaxed.cluster.shared::cta.b64": partial(_mbarrier_wait, relaxed=True),
     "stmatrix.sync.aligned.m8n8.x4.shared.b16": _store_matrices,
     "ldmatrix.sync.aligned.m8n8.x4.shared.b16": _load_matrices,
     "st.shared.v2.f32": _store_cluster,
@@ -383,11 +336,6 @@ for _aligned in ("", ".aligned"):
         _INSTRUCTIONS[f"barrier.cluster.arrive{_order}{_aligned}"] = _cluster_arrive
     for _order in ("", ".acquire"):
         _INSTRUCTIONS[f"barrier.cluster.wait{_order}{_aligned}"] = _cluster_wait
-for _where in (".shared::cta", ".release.cta.shared::cta", ".release.cluster.shared::cluster"):
-    _INSTRUCTIONS[f"mbarrier.arrive{_where}.b64"] = _mbarrier_arrive
-    _INSTRUCTIONS[f"mbarrier.arrive.expect_tx{_where}.b64"] = _mbarrier_expect
-for _scope in ("", ".acquire.cta"):
-    _INSTRUCTIONS[f"mbarrier.try_wait.parity{_scope}.shared::cta.b64"] = _mbarrier_wait
 for _element in ("bf16", "f16"):
     _INSTRUCTIONS[f"cvt.rn.{_element}x2.f32"] = partial(_pack, _element, False)
     _INSTRUCTIONS[f"cvt.rn.relu.{_element}x2.f32"] = partial(_pack, _element, True)

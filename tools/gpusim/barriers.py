@@ -15,7 +15,8 @@ MOST_ARRIVALS = MOST_BYTES = (1 << 20) - 1
 class MBarrier:
     """Counts arrivals and bytes; `completed` phases are over. A copy that lands on it is a component of the clocks.
     `clock` is what waits at cluster scope come after, `near` what those at CTA scope do: not what other CTAs release
-    (PTX ISA, Memory Consistency Model: morally strong operations)."""
+    (PTX ISA, Memory Consistency Model: morally strong operations). Copies and other CTAs know of it once it is
+    `announced` (PTX ISA, fence.mbarrier_init)."""
 
     def __init__(self, name: str, arrivals: int, clocks: Clocks, by: int):
         if not 1 <= arrivals <= MOST_ARRIVALS:
@@ -23,6 +24,7 @@ class MBarrier:
         self.name, self.arrivals, self.pending, self.nbytes, self.completed = name, arrivals, arrivals, 0, 0
         self.component = clocks.component(f"a copy that lands on {name}")
         self.made = (by, int(clocks.now[by]))  # by a warp, at its clock
+        self.announced = False
         self.waiters: list[Any] = []
         self._clocks, self._coming, self._near = clocks, *np.zeros((2, clocks.size), np.int64)
         self.clock, self.near = self._coming.copy(), self._near.copy()
@@ -71,6 +73,12 @@ class MBarrier:
     def passed(self, parity: int) -> bool:
         """Whether the latest phase of that parity is complete."""
         return self.completed % 2 != parity
+
+
+def known(barrier: MBarrier) -> None:
+    """Checks that copies and other CTAs may count on it."""
+    if not barrier.announced:
+        raise MemoryFault(f"{barrier.name} is used by a copy or by another CTA without a fence behind its making")
 
 
 class NamedBarrier:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .barriers import MBarrier
+from .barriers import MBarrier, known
 from .clocks import EngineClock
 from .cta import BulkGroups, CtaState
 from .faults import MemoryFault
@@ -65,6 +65,7 @@ def _start(
 
 
 def _clock(run: Assembler, mask: np.ndarray, barrier: MBarrier) -> EngineClock:
+    known(barrier)
     return run.agent.engine_clock(barrier.component, barrier.completed + 1, mask)
 
 

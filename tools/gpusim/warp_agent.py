@@ -226,11 +226,23 @@ class WarpAgent(Agent):
 
     # Small operations.
 
+    def announce(self, mask: np.ndarray) -> None:
+        """The mbarriers that warps of the mask made are there for copies and for other CTAs."""
+        warps = self.warps(mask)
+        for barrier in self.cta.mbarriers.values():
+            barrier.announced |= barrier.made[0] in warps
+
+    def fence_proxy(self, mask: np.ndarray, spaces: Sequence[str]) -> None:
+        self.clocks.fence_proxy(self.warps(mask), spaces)
+        if "shared" in spaces:
+            self.announce(mask)
+
     def _nvvm_fence_mbarrier_init(self, op: Op, mask: np.ndarray) -> list[Any]:
+        self.announce(mask)
         return []
 
     def _nvvm_fence_proxy(self, op: Op, mask: np.ndarray) -> list[Any]:
-        self.clocks.fence_proxy(self.warps(mask), SPACES)
+        self.fence_proxy(mask, SPACES)
         return []
 
     def _nvvm_read_ptx_sreg_cluster_ctarank(self, op: Op, mask: np.ndarray) -> list[Any]:

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from math import gcd, prod
 
 from kitsune_mlir.codegen.hopper import mbarrier, tma, waits, warps, wgmma
-from kitsune_mlir.codegen.hopper.fragments import BLOCK, HALVES, Lanes, blocks_of, pack
+from kitsune_mlir.codegen.hopper.fragments import BLOCK, HALVES, Lanes, blocks_of
 from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
-from kitsune_mlir.codegen.hopper.quads import QUAD, transposed
+from kitsune_mlir.codegen.hopper.quads import QUAD
 from kitsune_mlir.codegen.hopper.stores import Boxes
 from kitsune_mlir.codegen.pipeline import device
-from kitsune_mlir.codegen.pipeline.device import Int, Offset
+from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, location, walk
 from kitsune_mlir.rows import Structured, shape_of
 
+from . import stores
 from .boxes import GlobalBox
+from .extents import divisor, is_from_tiles, whole_of
+from .in_flight import Acc, InFlight, Token
 from .reductions import own_part, row_combiner
+from .stores import Half
 
-_TOGETHER = 8  # pairs of columns that a thread computes before it stores them
 _ASYNCHRONOUS = ("acquire", "copy", "commit")
 _ARITHMETIC = {
     "arith.addi": device.add,
@@ -44,28 +47,12 @@ class Surroundings:
     scratch: Int  # the address of shared memory behind the rings
 
 
-@dataclass
-class _Acc:
-    """Sums in registers; `number` counts the agent's products up to the last that was added."""
-
-    values: list[ir.Value]
-    number: int = 0
-
-
 @dataclass(frozen=True)
 class _Open:
     """An open slot."""
 
     ring: schedule.AllocRingOp
     slot: Slot
-
-
-@dataclass(frozen=True)
-class _Half:
-    """One of a thread's two rows of a tile: what is known of it."""
-
-    row: ir.Value
-    evaluator: Evaluator
 
 
 @dataclass
@@ -78,10 +65,9 @@ class AgentCode:
     values: dict[int, object] = field(default_factory=dict)
     turns: dict[str, Slot] = field(default_factory=dict)  # by ring, the next slot
     memories: dict[int, GlobalBox] = field(default_factory=dict)  # what was read
-    lanes: Lanes | None = None  # where a thread stands in the tile that was settled
-    halves: list[_Half] = field(default_factory=list)  # of that tile
-    issued: int = 0  # products
-    waited: int = 0  # of them, those that are known to have ended
+    lanes: Lanes | None = None  # where a thread stands in tiles that were settled
+    halves: list[Half] = field(default_factory=list)  # of the tiles that were settled
+    products: InFlight = field(default_factory=InFlight)
 
     def emit(self) -> None:
         body = [op.operation for op in walk(self.agent)][1:]
@@ -172,37 +158,52 @@ class AgentCode:
 
     def _scf_for(self, op: ir.Operation) -> None:
         for bound in list(op.operands)[:3]:
-            owner = None if isinstance(bound.owner, ir.Block) else bound.owner.operation
-            if owner is not None and owner.name == schedule.TilesOp.OPERATION_NAME and hash(bound) not in self.values:
+            if is_from_tiles(bound) and hash(bound) not in self.values:
                 self._tiles(bound)
         bounds = [self.number(bound) for bound in list(op.operands)[:3]]
         rings = self._rings(op)
-        starts = [self.values[hash(value)] for value in list(op.operands)[3:]]
-        if not all(isinstance(start, _Acc) for start in starts):
-            raise UnsupportedError(f"{location(op.location)}: a loop of an agent carries something besides sums")
-        for start in starts:
-            self._wait_for(start)
-        counts = [len(start.values) for start in starts]
         block = op.regions[0].blocks[0]
+        yields = list(list(block.operations)[-1].operation.operands)
+        starts = [self.values[hash(value)] for value in list(op.operands)[3:]]
+        behind = [self._behind(*pair, op) for pair in zip(starts, yields, strict=True)]
+        state = self.products.enter(behind)
+        over_tiles = is_from_tiles(op.operands[0])
 
-        def body(counter: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+        def take_up(values: Sequence[ir.Value], carried: list[ir.Value]) -> None:
+            """What the loop carries, as its arguments or results."""
             rest = self._resume(rings, carried)
+            for value, start, count in zip(values, starts, behind, strict=True):
+                own, rest = rest[: len(_words(start))], rest[len(_words(start)) :]
+                self.values[hash(value)] = self._carried(start, own, count)
+
+        def turn(counter: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             self.values[hash(block.arguments[0])] = counter
             self._turn()
-            for argument, count in zip(list(block.arguments)[1:], counts):
-                self.values[hash(argument)] = _Acc(rest[:count], self.issued)
-                rest = rest[count:]
-            self._block(block)
-            given = [self.values[hash(value)] for value in list(block.operations)[-1].operation.operands]
-            for acc in given:
-                self._wait_for(acc)
-            return [*self._turns(rings), *(x for acc in given for x in acc.values)]
+            take_up(list(block.arguments)[1:], carried)
+            with waits.at_tile(counter) if over_tiles else contextlib.nullcontext():
+                self._block(block)
+            given = [x for value in yields for x in _words(self.values[hash(value)])]
+            return [*self._turns(rings), *given]
 
-        rest = device.loop(*bounds, body, [*self._turns(rings), *(x for start in starts for x in start.values)])
-        rest = self._resume(rings, rest)
-        for result, count in zip(op.results, counts):
-            self.values[hash(result)] = _Acc(rest[:count], self.issued)
-            rest = rest[count:]
+        begun = [*self._turns(rings), *(x for start in starts for x in _words(start))]
+        rest = device.loop(*bounds, turn, begun)
+        self.products.leave(state)
+        take_up(op.results, rest)
+
+    def _behind(self, start: object, yielded: ir.Value, loop: ir.Operation) -> int | None:
+        """Of what a loop carries: as InFlight.behind."""
+        if isinstance(start, _Open):
+            return None
+        if not isinstance(start, Acc | Token):
+            raise UnsupportedError(f"{location(loop.location)}: a loop of an agent carries a number or a tile")
+        return self.products.behind(start, yielded)
+
+    def _carried(self, start: object, words: list[ir.Value], behind: int | None) -> object:
+        """What stands for a value that a loop carries, in a turn or behind it."""
+        if isinstance(start, _Open):
+            return _Open(start.ring, Slot(*words))
+        number = self.products.number(behind)
+        return Token(number) if isinstance(start, Token) else Acc(words, number)
 
     def _turn(self) -> None:
         """A turn of a loop begins: what was computed in another is not known."""
@@ -239,7 +240,7 @@ class AgentCode:
 
     def _release(self, op: ir.Operation) -> None:
         for token in list(op.operands)[1:]:
-            self._wait_for(self.values[hash(token)])
+            self.products.wait(self.values[hash(token)])
         opened = self.values[hash(op.operands[0])]
         self.around.rings[opened.ring.label].release(opened.slot, self._leader())
 
@@ -262,7 +263,7 @@ class AgentCode:
 
     def _sums(self, op: ir.Operation) -> None:
         _, columns = ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value).shape
-        self.values[hash(op.results[0])] = _Acc(wgmma.zeros(columns))
+        self.values[hash(op.results[0])] = Acc(wgmma.zeros(columns))
 
     def _product(self, op: ir.Operation) -> None:
         acc, left, right = (self.values[hash(operand)] for operand in op.operands)
@@ -277,15 +278,12 @@ class AgentCode:
         a = wgmma.descriptor(a_place, box) if across[0] else wgmma.descriptor(a_place)
         element = str(left.ring.tile.element_type)
         if op.opview.is_added_outside:
-            self._wait_for(acc)
-            sums = wgmma.multiply(element, wgmma.zeros(2 * len(acc.values)), a, b, wgmma.STEPS, False, across)
-            self.issued += 1
-            sums = wgmma.add(acc.values, wgmma.wait_for(sums))
-            self.waited = self.issued
+            total = self.products.settle(acc)
+            sums = wgmma.multiply(element, wgmma.zeros(2 * len(total)), a, b, wgmma.STEPS, False, across)
+            made = self.products.ended(wgmma.add(total, wgmma.wait_for(sums)))
         else:
-            sums = wgmma.multiply(element, acc.values, a, b, wgmma.STEPS, False, across)
-            self.issued += 1
-        self.values[hash(op.results[0])] = self.values[hash(op.results[1])] = _Acc(sums, self.issued)
+            made = self.products.add(wgmma.multiply(element, acc.values, a, b, wgmma.STEPS, False, across))
+        self.values[hash(op.results[0])], self.values[hash(op.results[1])] = made
 
     def _check(self, left: schedule.AllocRingOp, right: schedule.AllocRingOp, op: ir.Operation) -> None:
         if left.tile.shape[1] != wgmma.CHUNK or left.tile.element_type.width != 16:
@@ -296,23 +294,16 @@ class AgentCode:
             raise UnsupportedError(f"{location(op.location)}: a copy multiplies {wgmma.ROWS} rows")
 
     def _settle(self, op: ir.Operation) -> None:
-        acc = self.values[hash(op.operands[0])]
-        self._wait_for(acc)
-        own = Boxes.of(warps.thread(), self._leader())
-        rows = (own.own_row, device.value(device.add(own.own_row, BLOCK)))
-        self.lanes = Lanes(rows, rows, own.pair)
-        for memory in self.memories.values():
-            memory.pair = own.pair
-        self.halves = [_Half(rows[half], Evaluator(self.memories)) for half in HALVES]
+        sums = self.products.settle(self.values[hash(op.operands[0])])
+        if not self.halves:
+            own = Boxes.of(warps.thread(), self._leader())
+            rows = (own.own_row, device.value(device.add(own.own_row, BLOCK)))
+            self.lanes = Lanes(rows, rows, own.pair)
+            for memory in self.memories.values():
+                memory.pair = own.pair
+            self.halves = [Half(rows[half], Evaluator(self.memories)) for half in HALVES]
         for half in HALVES:
-            _know(self.halves[half].evaluator, hash(op.results[0]), acc, self.lanes, half)
-
-    def _wait_for(self, acc: _Acc) -> None:
-        """Until the product that made these sums has ended; those after it may go on."""
-        if acc.number <= self.waited:
-            return
-        acc.values[:] = wgmma.wait_for(acc.values, self.issued - acc.number)
-        self.waited = acc.number
+            _know(self.halves[half].evaluator, hash(op.results[0]), sums, self.lanes, half)
 
     # ---- tiles in registers
 
@@ -320,7 +311,7 @@ class AgentCode:
         read = op.opview
         at = [self.number(offset) for offset in list(op.operands)[1:]]
         pointer = self.around.pointers[hash(op.operands[0])]
-        whole = self._whole(op.operands[0].type, list(op.operands)[1:], read.axes, op.results[0].type)
+        whole = whole_of(self.agent, op.operands[0].type, list(op.operands)[1:], read.axes, op.results[0].type)
         box = GlobalBox(pointer, op.operands[0].type, self.around.rows, at, read.axes, whole)
         box.pair = self.lanes.pair if self.lanes else None
         self.memories[hash(op.results[0])] = box
@@ -345,90 +336,26 @@ class AgentCode:
 
     def _write(self, op: ir.Operation) -> None:
         write, tile = op.opview, op.operands[0]
-        at = [self.number(offset) for offset in list(op.operands)[1:]]
+        offsets = list(op.operands)[1:]
         pointer, type_ = self.around.outputs[write.position]
-        whole = self._whole(type_, list(op.operands)[1:], write.axes, tile.type)
-        box = GlobalBox(pointer, type_, self.around.rows, at, write.axes, whole)
-        shape = ir.RankedTensorType(tile.type).shape
-        for half in self.halves:
-            if len(shape) == 1:
-                x = half.evaluator(tile, [half.row])
-                first = device.equal(self.lanes.pair, 0)
-                with device.when(arith.andi(box.is_inside(0, half.row), first)):
-                    box.store([half.row], x)
-                continue
-            blocks = range(blocks_of(shape[1]))
-            words = (
-                box.takes_words and len(blocks) % QUAD == 0 and _divisor(op.operands[1 + write.axes[1]]) % BLOCK == 0
-            )
-            for first in blocks[::_TOGETHER]:
-                self._write_blocks(box, half, tile, blocks[first : first + _TOGETHER], words)
-
-    def _whole(self, kind: ir.Type, at: Sequence[ir.Value], axes: Sequence[int], tile: ir.Type) -> list[int]:
-        """The dimensions of a box along which a tensor of that type has all of it, wherever it is. Where copies of the
-        agent have boxes one behind the other, the tensor may have nothing of the last of them."""
-        sizes, box = ir.RankedTensorType(kind), ir.RankedTensorType(tile).shape
-        known = [(dim, sizes.shape[axis], at[axis]) for dim, axis in enumerate(axes) if not sizes.is_dynamic_dim(axis)]
-        return [
-            dim
-            for dim, size, start in known
-            if _divisor(start) % box[dim] == 0 and size % (box[dim] * self._boxes_behind(start)) == 0
-        ]
-
-    def _boxes_behind(self, start: ir.Value) -> int:
-        """How many copies of the agent have boxes that begin at an index and behind it."""
-        values = [start]
-        while values:
-            value = values.pop()
-            if value == self.agent.block.arguments[0]:
-                return self.agent.count
-            if not isinstance(value.owner, ir.Block):
-                values += value.owner.operands
-        return 1
-
-    def _write_blocks(self, box: GlobalBox, half: _Half, tile: ir.Value, blocks: Sequence[int], words: bool) -> None:
-        """Blocks of columns: all are computed, by all threads, then all stored, for no load can pass a store before it.
-        With `words` a thread stores a block of a row, for which the four that share it exchange their pairs."""
-        evaluator = half.evaluator.fork()
-        columns = [self.lanes.column(block, 0) for block in blocks]
-        values = [[evaluator(tile, [half.row, c]) for c in (column, column.moved(1))] for column in columns]
-        if words:
-            pairs = [pack(*pair, box.element) for pair in values]
-            lane = device.div(self.lanes.pair, 2)
-            own = [transposed(pairs[i : i + QUAD], lane) for i in range(0, len(pairs), QUAD)]
-            start = device.mul(self.lanes.pair, BLOCK // 2)
-            with box.where_inside(0, half.row):
-                for block, whole in zip(blocks[::QUAD], own, strict=True):
-                    column = Offset(start, BLOCK * block)
-                    with box.where_inside(1, column):
-                        box.store_word([half.row, column], whole)
-            return
-        with box.where_inside(0, half.row):
-            for column, pair in zip(columns, values, strict=True):
-                if box.takes_pairs:
-                    with box.where_inside(1, column):
-                        box.store_pair([half.row, column], pair)
-                    continue
-                for c, x in zip((column, column.moved(1)), pair, strict=True):
-                    with box.where_inside(1, c):
-                        box.store([half.row, c], x)
+        whole = whole_of(self.agent, type_, offsets, write.axes, tile.type)
+        box = GlobalBox(pointer, type_, self.around.rows, list(map(self.number, offsets)), write.axes, whole)
+        if ir.RankedTensorType(tile.type).rank == 1:
+            stores.column(box, self.halves, self.lanes, tile)
+        else:
+            stores.tile(box, self.halves, self.lanes, tile, divisor(offsets[write.axes[1]]))
 
 
-def _divisor(index: ir.Value) -> int:
-    """A number that divides an index; 0 divides 0 alone."""
-    op = None if isinstance(index.owner, ir.Block) else index.owner.operation
-    if op is not None and op.name == "arith.constant":
-        return ir.IntegerAttr(op.attributes["value"]).value
-    if op is not None and op.name == "arith.muli":
-        return prod(map(_divisor, op.operands))
-    if op is not None and op.name == "arith.addi":
-        return gcd(*map(_divisor, op.operands))
-    return 1
+def _words(carried: object) -> list[ir.Value]:
+    """What a loop carries of a value: of a product's token nothing."""
+    if isinstance(carried, _Open):
+        return [carried.slot.number, carried.slot.parity]
+    return carried.values if isinstance(carried, Acc) else []
 
 
-def _know(evaluator: Evaluator, key: int, acc: _Acc, lanes: Lanes, half: int) -> None:
+def _know(evaluator: Evaluator, key: int, sums: list[ir.Value], lanes: Lanes, half: int) -> None:
     """Tells what stands in registers, of one of a thread's rows."""
-    for i, x in enumerate(acc.values):
+    for i, x in enumerate(sums):
         block, h, e = i // 4, i // 2 % 2, i % 2
         if h == half:
             evaluator.know_key(key, [lanes.rows[h], lanes.column(block, e)], x)

@@ -24,7 +24,7 @@ from kitsune_mlir.codegen.pipeline.watch import Waits
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.checks import parent_of
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.mlir import ir, location, walk
 from kitsune_mlir.planning.target import Target
 
 from .agent import AgentCode, Surroundings
@@ -33,6 +33,7 @@ from .rows import RowCode, scratch_bytes
 AGENT = schedule.AgentOp.OPERATION_NAME
 REGISTERS = 65536  # of an SM
 _MOST_REGISTERS = 255  # of a thread at launch
+_BESIDE_SUMS = 26  # registers that ptxas wants of a thread at launch besides those of a product's sums
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,27 @@ class ScheduledKernel:
         self.results = kernel.result_ops
         if len({result.position for result in self.results}) != len(self.results):
             raise UnsupportedError(f"an output of kernel '{kernel.label}' is taken out twice")
+        for value in (*self.tensors, *(result.results[0] for result in self.results)):
+            _check_open(ir.RankedTensorType(value.type))
         self._numbers = {hash(value): number for number, value in enumerate(self.tensors)}
+        self._check_registers()
         self._lay_out()
         self._make_maps()
+
+    @property
+    def _given(self) -> int:
+        """The registers of a thread at launch."""
+        return min(_MOST_REGISTERS, REGISTERS // (self.threads * self.kernel.ctas_per_sm)) // 8 * 8
+
+    def _check_registers(self) -> None:
+        """ptxas (C7602) does not count on what an agent's threads take of others' registers."""
+        for op in walk(self.kernel, schedule.ProductOp.OPERATION_NAME):
+            _, columns = ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value).shape
+            if (wanted := columns // 2 + _BESIDE_SUMS) > self._given:
+                raise UnsupportedError(
+                    f"{location(op.location)}: a product of {columns} columns wants {wanted} registers of a thread, "
+                    f"{self.threads * self.kernel.ctas_per_sm} threads are given {self._given}"
+                )
 
     def _lay_out(self) -> None:
         rings = self.kernel.rings
@@ -91,8 +110,6 @@ class ScheduledKernel:
         source = copy.operands[1]
         kind, ring = ir.RankedTensorType(source.type), schedule.ring_of(copy.operands[0])
         nbytes = kind.element_type.width // 8
-        if any(kind.is_dynamic_dim(d) for d in range(1, kind.rank)):
-            raise UnsupportedError(f"a size of {kind} that is open until the call is not its first")
         dims = [None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
         box = [1] * kind.rank
         for axis, size in zip(copy.axes, ring.tile.shape):
@@ -173,8 +190,7 @@ class ScheduledKernel:
             rows=frame.rows,
             scratch=device.add(frame.base, self.scratch),
         )
-        given = min(_MOST_REGISTERS, REGISTERS // (self.threads * self.kernel.ctas_per_sm)) // 8 * 8
-        self._agents(self.kernel.agents, 0, around, given)
+        self._agents(self.kernel.agents, 0, around, self._given)
 
     def _agents(self, agents: Sequence[schedule.AgentOp], first: int, around: Surroundings, given: int) -> None:
         """Code for the threads from `first` on, those of the agents."""
@@ -212,6 +228,11 @@ class ScheduledKernel:
             raise UnsupportedError(f"ring '{ring.label}' has {len(agents)} agents that wait for it, wants one")
         (agent,) = agents.values()
         return agent.count
+
+
+def _check_open(kind: ir.RankedTensorType) -> None:
+    if any(kind.is_dynamic_dim(d) for d in range(1, kind.rank)):
+        raise UnsupportedError(f"a size of {kind} that is open until the call is not its first")
 
 
 def _rank(value: ir.Value) -> int:

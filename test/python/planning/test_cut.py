@@ -1,5 +1,6 @@
 """Cutting pipelines: the dynamic program against every cut there is, and what it must leave alone."""
 
+import dataclasses
 import itertools
 
 import pytest
@@ -148,3 +149,15 @@ def test_nothing_longer_is_asked_about_than_what_was_denied():
 def test_names_of_parts_lead_back(name):
     assert whole_name(name) == name
     assert whole_name(part_name(name, 12)) == name
+
+
+def test_columns_that_are_joined_with_others_are_no_ctas_to_share():
+    """As the last layer below DLRM's tables, whose rows are joined with it: 2,048 rows are 16 tiles of 128."""
+    fields = {"dram_bytes": 13824.0, "kernels": 1, "plain_bytes": 13824.0, "products": (ProductCost(128, 256),)}
+    stage = StageCost("s0", "tensor", 2.0 * 256 * 128, simt_ops=1024.0, weight_bytes=65536.0, **fields)
+    prices = {}
+    for joins in (False, True):
+        (run,) = cut([dataclasses.replace(stage, joins=joins)], [], 2048, GPU, lambda first, last: True).runs
+        prices[joins] = run_us(Run(0, 0, True), [dataclasses.replace(stage, joins=joins)], [], 2048, GPU)
+        assert run.apart == joins
+    assert prices[True] > 1.5 * prices[False]

@@ -1,0 +1,52 @@
+"""What is known of indices before a kernel runs: what divides them, and whether a tensor has all of a box."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import gcd, prod
+
+from kitsune_mlir.dialects import schedule
+from kitsune_mlir.mlir import ir
+
+
+def is_from_tiles(bound: ir.Value) -> bool:
+    """Whether it is one of the bounds that kitsune.tiles gives."""
+    return not isinstance(bound.owner, ir.Block) and bound.owner.operation.name == schedule.TilesOp.OPERATION_NAME
+
+
+def divisor(index: ir.Value) -> int:
+    """A number that divides an index; 0 divides 0 alone."""
+    op = None if isinstance(index.owner, ir.Block) else index.owner.operation
+    if op is not None and op.name == "arith.constant":
+        return ir.IntegerAttr(op.attributes["value"]).value
+    if op is not None and op.name == "arith.muli":
+        return prod(map(divisor, op.operands))
+    if op is not None and op.name == "arith.addi":
+        return gcd(*map(divisor, op.operands))
+    return 1
+
+
+def whole_of(
+    agent: schedule.AgentOp, kind: ir.Type, at: Sequence[ir.Value], axes: Sequence[int], tile: ir.Type
+) -> list[int]:
+    """The dimensions of an agent's box along which a tensor of that type has all of it, wherever it is. Where copies of
+    the agent have boxes one behind the other, the tensor may have nothing of the last of them."""
+    sizes, box = ir.RankedTensorType(kind), ir.RankedTensorType(tile).shape
+    known = [(dim, sizes.shape[axis], at[axis]) for dim, axis in enumerate(axes) if not sizes.is_dynamic_dim(axis)]
+    return [
+        dim
+        for dim, size, start in known
+        if divisor(start) % box[dim] == 0 and size % (box[dim] * _boxes_behind(agent, start)) == 0
+    ]
+
+
+def _boxes_behind(agent: schedule.AgentOp, start: ir.Value) -> int:
+    """How many copies of the agent have boxes that begin at an index and behind it."""
+    values = [start]
+    while values:
+        value = values.pop()
+        if value == agent.block.arguments[0]:
+            return agent.count
+        if not isinstance(value.owner, ir.Block):
+            values += value.owner.operands
+    return 1

@@ -1,0 +1,98 @@
+"""Products of a warpgroup in flight: which have ended where, as far as the code tells.
+
+Products are numbered in the order in which they are issued, and end in it: to wait for one is to wait until no more are
+in flight than were issued after it (PTX ISA, wgmma.wait_group). Where code is reached along several ways, as the head
+of a loop, the count of the way with the fewest is taken: who waits for fewer in flight waits for more.
+
+Sums in flight lie in registers that nobody may touch (wgmma.py). The product that is next on them takes them over;
+`settle` lets them through its wait, so that what reads them stands behind it. A release waits without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kitsune_mlir.codegen.hopper import wgmma
+from kitsune_mlir.dialects import schedule
+from kitsune_mlir.mlir import ir
+
+
+@dataclass(frozen=True)
+class Acc:
+    """Sums in registers, f32, and the number of the last product that adds to them, None where none is in flight."""
+
+    values: list[ir.Value]
+    number: int | None = None
+
+
+@dataclass(frozen=True)
+class Token:
+    """A product, by its number."""
+
+    number: int | None
+
+
+@dataclass
+class InFlight:
+    """`issued` counts products, `waited` is the number of the last that is known to have ended."""
+
+    issued: int = 0
+    waited: int = 0
+
+    def add(self, sums: list[ir.Value]) -> tuple[Acc, Token]:
+        """A product was issued, which gives these sums."""
+        self.issued += 1
+        return Acc(sums, self.issued), Token(self.issued)
+
+    def ended(self, sums: list[ir.Value]) -> tuple[Acc, Token]:
+        """A product was issued and waited for; the sums are those that it was added to outside of tensor cores."""
+        self.issued += 1
+        self.waited = self.issued
+        return Acc(sums), Token(self.issued)
+
+    def wait(self, token: Token) -> None:
+        """Until the product has ended; those after it may go on."""
+        if token.number is not None and token.number > self.waited:
+            wgmma.wait(self.issued - token.number)
+            self.waited = token.number
+
+    def settle(self, acc: Acc) -> list[ir.Value]:
+        """The sums, once the products that made them have ended."""
+        if acc.number is None:
+            return acc.values
+        self.waited = max(self.waited, acc.number)
+        return wgmma.wait_for(acc.values, self.issued - acc.number)
+
+    def behind(self, start: Acc | Token, yielded: ir.Value) -> int | None:
+        """How many products are in flight behind the one of a value that a loop carries, at least, where a turn begins
+        and behind the loop: `start` is the value before it, `yielded` what a turn gives. None where it has ended."""
+        before = None if start.number is None else self.issued - start.number
+        counts = [count for count in (before, _issued_behind(yielded)) if count is not None]
+        return min(counts, default=None)
+
+    def enter(self, behind: Sequence[int | None]) -> tuple[int, int]:
+        """The state at the head of a loop that carries products with so many behind them; `leave` goes back to it."""
+        oldest = max((count for count in behind if count is not None), default=-1)
+        self.waited = min(self.waited, self.issued - oldest - 1)
+        return self.issued, self.waited
+
+    def leave(self, state: tuple[int, int]) -> None:
+        """Behind the loop, which may have had no turn."""
+        self.issued, self.waited = state
+
+    def number(self, behind: int | None) -> int | None:
+        """The number of the product with so many behind it."""
+        return None if behind is None else self.issued - behind
+
+
+def _issued_behind(yielded: ir.Value) -> int | None:
+    """How many products of its block stand behind the one that gives a value, at least; None where it has ended."""
+    owner = yielded.owner
+    if isinstance(owner, ir.Block) or owner.operation.name != schedule.ProductOp.OPERATION_NAME:
+        return 0
+    if owner.operation.opview.is_added_outside:
+        return None
+    block = [op.operation for op in owner.operation.block.operations]
+    later = block[block.index(owner.operation) + 1 :]
+    return sum(op.name == schedule.ProductOp.OPERATION_NAME for op in later)

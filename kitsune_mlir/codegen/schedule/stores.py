@@ -1,0 +1,70 @@
+"""Tiles that leave a warpgroup's registers for global memory, each thread its part of two rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kitsune_mlir.codegen.hopper.fragments import BLOCK, Lanes, blocks_of, pack
+from kitsune_mlir.codegen.pipeline import device
+from kitsune_mlir.codegen.pipeline.device import Offset
+from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
+from kitsune_mlir.mlir import arith, ir
+
+from .boxes import GlobalBox
+from kitsune_mlir.codegen.hopper.quads import QUAD, transposed
+
+_TOGETHER = 8  # pairs of columns that a thread computes before it stores them
+
+
+@dataclass(frozen=True)
+class Half:
+    """One of a thread's two rows of a tile: what is known of it."""
+
+    row: ir.Value
+    evaluator: Evaluator
+
+
+def column(box: GlobalBox, halves: Sequence[Half], lanes: Lanes, tile: ir.Value) -> None:
+    """A number for each row, which one of the threads that share the row stores."""
+    for half in halves:
+        x = half.evaluator(tile, [half.row])
+        with device.when(arith.andi(box.is_inside(0, half.row), device.equal(lanes.pair, 0))):
+            box.store([half.row], x)
+
+
+def tile(box: GlobalBox, halves: Sequence[Half], lanes: Lanes, value: ir.Value, first_column: int) -> None:
+    """Rows and columns of a tile whose first column a multiple of `first_column` is."""
+    blocks = range(blocks_of(ir.RankedTensorType(value.type).shape[1]))
+    words = box.takes_words and len(blocks) % QUAD == 0 and first_column % BLOCK == 0
+    for half in halves:
+        for first in blocks[::_TOGETHER]:
+            _blocks(box, half, lanes, value, blocks[first : first + _TOGETHER], words)
+
+
+def _blocks(box: GlobalBox, half: Half, lanes: Lanes, value: ir.Value, blocks: Sequence[int], words: bool) -> None:
+    """Blocks of columns: all are computed, by all threads, then all stored, for no load can pass a store before it.
+    With `words` a thread stores a block of a row, for which the four that share it exchange their pairs."""
+    evaluator = half.evaluator.fork()
+    columns = [lanes.column(block, 0) for block in blocks]
+    values = [[evaluator(value, [half.row, c]) for c in (column, column.moved(1))] for column in columns]
+    if words:
+        pairs = [pack(*pair, box.element) for pair in values]
+        lane = device.div(lanes.pair, 2)
+        own = [transposed(pairs[i : i + QUAD], lane) for i in range(0, len(pairs), QUAD)]
+        start = device.mul(lanes.pair, BLOCK // 2)
+        with box.where_inside(0, half.row):
+            for block, whole in zip(blocks[::QUAD], own, strict=True):
+                column = Offset(start, BLOCK * block)
+                with box.where_inside(1, column):
+                    box.store_word([half.row, column], whole)
+        return
+    with box.where_inside(0, half.row):
+        for column, pair in zip(columns, values, strict=True):
+            if box.takes_pairs:
+                with box.where_inside(1, column):
+                    box.store_pair([half.row, column], pair)
+                continue
+            for c, x in zip((column, column.moved(1)), pair, strict=True):
+                with box.where_inside(1, c):
+                    box.store([half.row, c], x)

@@ -1,0 +1,97 @@
+"""argmax over the last dimension: a row group's two reductions, on the tiles of the product before it if there is one.
+Ties and NaN as torch has them."""
+
+import pytest
+import torch
+from test_gpu_models import Function, interface_of
+from test_gpu_pipelines import small_gpu  # noqa: F401  (a fixture)
+from torch.nn import functional as F
+
+import kitsune_mlir
+from kitsune_mlir.codegen import gpu
+from kitsune_mlir.dialects import schedule as dialect
+from kitsune_mlir.frontend import import_model
+from kitsune_mlir.passes import pipeline, schedule_products
+from kitsune_mlir.planning import target as targets
+from kitsune_mlir.precision import give
+from kitsune_mlir.runtime.gpu import GpuRunner
+from kitsune_mlir.schedule import run as interpret
+from kitsune_mlir.tools.gpusim import Simulation
+from kitsune_mlir.tools.gpusim.device import SimulatedDevice
+
+SCHEDULE = ["prepare-linalg", "schedule-products", "schedule-rows"]
+INF, NAN = float("inf"), float("nan")
+HARD = [[1, 3, 3, 2], [NAN, 5, NAN, 7], [5, NAN, INF, NAN], [-INF] * 4, [0.0, -0.0, 0.0, -1], [-0.0, 0.0, -2, 0.0],
+        [NAN] * 4, [-INF, -3, -3, -INF], [1, 2, 3, INF]]  # fmt: skip
+
+
+def whole_numbers(*shapes, dtype=torch.bfloat16):
+    """Of which products and sums are exact, and rows have their largest several times."""
+    torch.manual_seed(sum(map(sum, shapes)))
+    return tuple(torch.randint(-2, 3, shape).to(dtype) for shape in shapes)
+
+
+FUNCTIONS = {
+    "product": (lambda x, w: F.linear(x, w).argmax(-1), ((200, 64), (64, 64))),
+    "product with bias": (lambda x, w, b: F.linear(x, w, b).argmax(-1), ((200, 64), (64, 64), (64,))),
+    "batched": (lambda x, w: (x @ w).argmax(-1, keepdim=True), ((3, 70, 64), (3, 64, 64))),
+    "behind a norm": (lambda x: F.layer_norm(x, x.shape[-1:]).argmax(-1), ((33, 100),)),
+    "alone": (lambda x: x.argmax(-1), ((7, 5000),)),
+    "of two columns": (lambda x: x.argmax(1), ((300, 2),)),
+}
+
+
+def scheduled(function, args, target):
+    program = import_model(Function(function), args)
+    give(program.module, "highest")
+    pipeline.run(program.module, [pipeline.make(name, "", target) for name in SCHEDULE])
+    return program
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_runs_as_one_kernel(name, dtype, small_gpu, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(schedule_products, "is_faster", lambda *_: True)
+    function, shapes = FUNCTIONS[name]
+    args = whole_numbers(*shapes, dtype=dtype)
+    program = scheduled(function, args, small_gpu)
+    kernels = list(dialect.kernels(program.module))
+    assert len(kernels) == 1
+    steps = ["lower-schedule", "convert-linalg-to-gpu"]
+    pipeline.run(program.module, [pipeline.make(step, "", small_gpu) for step in steps])
+    section = gpu.build(program.module, targets.load(small_gpu))
+    device = SimulatedDevice(program.module, 0)
+    runner = GpuRunner(section.manifest, section.files, interface_of(program).constants(), device)
+    interface = interface_of(program)
+    (found,) = interface.flat_results(interface.call(runner, args, {}))
+    wanted = function(*args)
+    assert found.dtype == wanted.dtype == torch.int64 and torch.equal(found, wanted)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
+def test_ties_and_no_numbers(dtype, small_gpu):  # noqa: F811
+    x = torch.tensor(HARD, dtype=dtype)
+    x = torch.cat([x, x.flip(1)])
+    wanted = x.argmax(-1)
+    program = scheduled(lambda x: x.argmax(-1), (x,), small_gpu)
+    (kernel,) = dialect.kernels(program.module)
+    for target in (small_gpu, "cpu"):
+        compiled = kitsune_mlir.compile(Function(lambda x: x.argmax(-1)), (x,), target=target)
+        found = compiled(x) if target == "cpu" else Simulation(compiled)(x)
+        assert torch.equal(found, wanted), target
+    if dtype == torch.float32:
+        (found,) = interpret(kernel, [x.numpy()], ctas=2, seed=1)
+        assert torch.equal(torch.from_numpy(found), wanted)
+
+
+def test_a_model_of_one_layer_and_argmax(small_gpu):  # noqa: F811
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(64, 64).bfloat16()
+    x = torch.randn(500, 64, dtype=torch.bfloat16)
+    model = Function(lambda x: layer(x).argmax(-1))
+    compiled = kitsune_mlir.compile(model, (x,), target=small_gpu)
+    text = compiled.mlir("small:schedule-rows")
+    assert text.count('"kitsune.kernel"') == text.count('"kitsune.write"') == 1 and "kitsune.settle" in text
+    found = Simulation(compiled)(x)
+    values = layer(x).gather(1, found[:, None])[:, 0]
+    torch.testing.assert_close(values, layer(x).amax(-1), rtol=1e-2, atol=1e-2)

@@ -1,0 +1,82 @@
+"""Kernels of schedules in which one instruction is broken, all instructions by turns: the simulator finds each."""
+
+import json
+
+import pytest
+import torch
+from kernel_mutants import mutants
+from test_gpu_models import Function, check, interface_of
+from torch.nn import functional as F
+
+from kitsune_mlir import mlir
+from kitsune_mlir.codegen import gpu
+from kitsune_mlir.dialects import schedule as dialect
+from kitsune_mlir.frontend import import_model
+from kitsune_mlir.passes import pipeline, schedule_products
+from kitsune_mlir.planning import target as targets
+from kitsune_mlir.precision import give
+from kitsune_mlir.runtime.gpu import GpuRunner
+from kitsune_mlir.tools.gpusim import KernelFault
+from kitsune_mlir.tools.gpusim.device import SimulatedDevice
+
+SCHEDULE = ["prepare-linalg", "schedule-products", "schedule-rows"]
+LOWER = ["lower-schedule", "convert-linalg-to-gpu"]
+BF16 = torch.bfloat16
+WAITS, FENCES = "no wait on an mbarrier", "no fence before products"
+KERNELS = {  # a function, shapes, a type, what the schedule must have, how many mutants are as good, by what they lack
+    "product": (lambda x, y, b: torch.relu(x @ y + b), ((300, 320), (320, 128), (128,)), BF16, "copies = 2", (2, 1)),
+    "batched, split": (torch.bmm, ((5, 60, 2688), (5, 2688, 40)), BF16, "tile = array<i64: 1, 1, 64, ", (2, 1)),
+    "with a row group": (lambda x, y: (x @ y).softmax(-1), ((500, 320), (320, 64)), BF16, "reduction", (2, 1)),
+    "f32 in pieces": (torch.mm, ((400, 256), (256, 32)), torch.float32, "outside", (3, 0)),
+    "rows of several warps": (lambda x: F.layer_norm(x, x.shape[-1:]), ((41, 5000),), BF16, "lanes = 128", (0, 0)),
+    "one statistic": (lambda x: x - x.amax(-1, keepdim=True), ((41, 5000),), BF16, "lanes = 128", (0, 0)),
+}
+
+
+@pytest.fixture(scope="module")
+def tiny_gpu(tmp_path_factory):
+    """The path of a description: a GPU of four SMs, whose rings have few slots and so are gone round."""
+    fields = json.loads((targets.FOLDER / "sm_90a.json").read_text())
+    path = tmp_path_factory.mktemp("targets") / "tiny.json"
+    path.write_text(json.dumps(fields | {"name": "tiny", "sms": 4, "shared_bytes": 72 * 1024}))
+    return str(path)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_each_broken_instruction_is_found(name, tiny_gpu, monkeypatch):
+    """But for two that are as good: a wait for an empty slot of the second ring, for who found one empty in the first,
+    of as many slots, knows that the product has ended that read both; and a fence before a product whose sums are in
+    flight (PTX ISA, wgmma.fence)."""
+    function, shapes, dtype, has, as_good = KERNELS[name]
+    monkeypatch.setattr(schedule_products, "is_faster", lambda *_: True)  # a row group is computed with its product
+    torch.manual_seed(0)
+    args = tuple(torch.randn(shape, dtype=dtype) for shape in shapes)
+    program = import_model(Function(function), args)
+    give(program.module, "high")
+    pipeline.run(program.module, [pipeline.make(step, "", tiny_gpu) for step in SCHEDULE])
+    (kernel,) = dialect.kernels(program.module)
+    assert has in str(kernel), kernel
+    pipeline.run(program.module, [pipeline.make(step, "", tiny_gpu) for step in LOWER])
+    section = gpu.build(program.module, targets.load(tiny_gpu))
+    wanted, text = Function(function)(*args), str(program.module)
+
+    def run(module, seed):
+        device = SimulatedDevice(module, seed)
+        runner = GpuRunner(section.manifest, section.files, interface_of(program).constants(), device)
+        check(program, runner, args, wanted, 2e-2)
+
+    for seed in range(3):
+        run(mlir.parse(text, mlir.context()), seed)
+    broken = list(mutants(text))
+    missed = [said for said, module in broken if not any(_is_found(run, module, seed) for seed in range(3))]
+    found = tuple(sum(said.startswith(lacks) for said in missed) for lacks in (WAITS, FENCES))
+    assert found == as_good and sum(found) == len(missed) < len(broken), missed
+
+
+def _is_found(run, module, seed):
+    """Whether a run of the module says that it is broken, or gives wrong numbers."""
+    try:
+        run(module, seed)
+    except (KernelFault, AssertionError):
+        return True
+    return False

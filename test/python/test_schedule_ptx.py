@@ -1,0 +1,69 @@
+"""What ptxas says of scheduled kernels: no spills, no stack, products that overlap (no wgmma run one after another)."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from test_gpu_models import Function
+
+sys.path.append(str(Path(__file__).parents[2] / "bench"))
+import check_gpu_schedules as checks
+
+from kitsune_mlir import mlir, precision
+from kitsune_mlir.bench import random_products
+from kitsune_mlir.codegen import ptx, ptxas
+from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.frontend import import_model
+from kitsune_mlir.passes import pipeline
+from kitsune_mlir.planning import target
+
+pytestmark = pytest.mark.skipif(ptxas.find() is None, reason="there is no ptxas")
+LOWER = ["lower-schedule", "convert-linalg-to-gpu"]
+BF16, F32 = torch.bfloat16, torch.float32
+FORMS = {  # a function, shapes, type, whether a product is issued before the one before it has ended
+    "large": (torch.bmm, ((2, 4096, 4096), (2, 4096, 4096)), BF16, True),
+    "one chunk": (torch.bmm, ((512, 128, 64), (512, 64, 128)), BF16, False),
+    "epilogue": (lambda x, y, b: torch.relu(x @ y + b), ((1000, 256), (256, 512), (512,)), BF16, True),
+    "row group": (lambda x, y: (x @ y).softmax(-1), ((8192, 256), (256, 256)), BF16, True),
+    "parts of k": (lambda x, y: x.t() @ y, ((70000, 142), (70000, 512)), BF16, True),
+    "pieces": (torch.bmm, ((2, 512, 512), (2, 512, 512)), F32, False),
+}
+
+
+def check(module, machine):
+    """The PTX of the module's scheduled kernels, of which ptxas has no complaint."""
+    pipeline.run(module, [pipeline.make(name, "", "sm_90a") for name in LOWER])
+    kernels = [kernel for kernel in mlir.walk(module, "gpu.module") if "kitsune.pipeline" in kernel.attributes]
+    texts = [ptx.to_ptx(kernel, machine) for kernel in kernels]
+    for text in texts:
+        result = ptxas.assemble(text, machine)
+        for kernel in result.kernels.values():
+            assert (kernel.stack, kernel.spill_stores, kernel.spill_loads) == (0, 0, 0)
+        assert not result.warnings
+    return texts
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_products(name):
+    function, shapes, dtype, overlaps = FORMS[name]
+    program = import_model(Function(function), tuple(torch.randn(shape, dtype=dtype) for shape in shapes))
+    precision.give(program.module, "highest")
+    steps = ["prepare-linalg", "schedule-products", "schedule-rows"]
+    pipeline.run(program.module, [pipeline.make(step, "", "sm_90a") for step in steps])
+    texts = check(program.module, target.load("sm_90a"))
+    assert ("wgmma.wait_group.sync.aligned \t1;" in texts[0]) == overlaps
+
+
+@pytest.mark.parametrize("seed", [1, 2, 7, 8, 11, 29])
+def test_random_kernels(seed):
+    module = checks.parsed(checks.draw(seed).text)
+    assert check(module, target.load("sm_90a"))
+
+
+def test_sums_that_ptxas_has_no_registers_for(monkeypatch):
+    monkeypatch.setattr(random_products, "LEAST_AT_LAUNCH", 0)
+    module = checks.parsed(checks.draw(91).text)
+    said = "a product of 224 columns wants 138 registers of a thread, 512 threads are given 128"
+    with pytest.raises(UnsupportedError, match=said):
+        pipeline.run(module, [pipeline.make("lower-schedule", "", "sm_90a")])
