@@ -28,6 +28,7 @@ from typing import ClassVar
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import NAMES, Contraction, is_zero_filled, match_product
 from kitsune_mlir.dialects import kitsune, schedule
+from kitsune_mlir.dialects.windows import in_memory
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, linalg, remark, scf, tensor, walk
 from kitsune_mlir.plan import DYNAMIC_SIZE
@@ -177,10 +178,10 @@ class _Scheduler:
         """Elementwise operators, each the only reader of the one before it, the first of the product."""
         found: list[ir.Operation] = []
         value = self.op.results[0]
-        while len(uses := list(value.uses)) == 1 and _is_elementwise(uses[0].owner.operation, value):
+        while len(uses := list(value.uses)) == 1 and is_elementwise(uses[0].owner.operation, value):
             found.append(uses[0].owner.operation)
             value = found[-1].results[0]
-        while found and not _is_stored(found[-1]):
+        while found and not is_stored(found[-1]):
             found.pop()
         return found
 
@@ -206,7 +207,7 @@ class _Builder:
         found = self.of.found
         for value, roles in ((found.left, found.left_roles), (found.right, found.right_roles)):
             if role in roles:
-                return tensor.dim(value, constant_index(roles.index(role)))
+                return tensor.dim(in_memory(value), constant_index(roles.index(role)))
         raise AssertionError(role)
 
     def build_rows(self) -> list[ir.Value]:
@@ -253,7 +254,7 @@ class _Builder:
 
     def _price(self, types: Sequence[ir.Type]) -> Price:
         """The kernel's price: its tiles', or DRAM's where that is slower."""
-        kinds = [*(value.type for pieces in self.pieces.values() for value in pieces), *types]
+        kinds = [*(in_memory(value).type for pieces in self.pieces.values() for value in pieces), *types]
         nbytes = sum(type_bytes(kind, DYNAMIC_SIZE) for kind in kinds)
         moved = Price(self.of.target.launch_us + dram_us(nbytes, self.of.target), DRAM)
         return max(self.tiles.price, moved, key=lambda price: price.us)
@@ -402,7 +403,7 @@ def _map(roles: Sequence[str], place: dict[str, int]) -> ir.AffineMap:
     return ir.AffineMap.get(len(place), 0, [ir.AffineDimExpr.get(place[role]) for role in roles])
 
 
-def _is_elementwise(op: ir.Operation, value: ir.Value) -> bool:
+def is_elementwise(op: ir.Operation, value: ir.Value) -> bool:
     """Whether it computes each element of its one result from that of `value` at the same place, and of others."""
     if op.name != "linalg.generic" or len(op.results) != 1:
         return False
@@ -429,7 +430,7 @@ def _is_readable(value: ir.Value, map_: ir.AffineMap) -> bool:
     return len(set(dims)) == len(dims) and len(dims) + len(zeros) == kind.rank and open_ in ([], [0])
 
 
-def _is_stored(op: ir.Operation) -> bool:
+def is_stored(op: ir.Operation) -> bool:
     element = ir.RankedTensorType(op.results[0].type).element_type
     return isinstance(element, ir.F32Type | ir.BF16Type | ir.F16Type)
 
