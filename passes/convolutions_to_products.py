@@ -114,6 +114,7 @@ class _Rewriter:
     found: list[ir.Operation]
     last: dict[int, ir.Value] = field(default_factory=dict)  # by images, the same with their channels last
     around: dict[tuple, ir.Value] = field(default_factory=dict)  # the same with zeros around them
+    open_size: ir.Value | None = None  # the images of the convolution that is rewritten, where that is open
 
     def run(self) -> None:
         self.convolutions = [found for op in self.found if (found := _matched(op)) is not None]
@@ -130,6 +131,7 @@ class _Rewriter:
         same = of.count == 1 or of.outputs == 1  # either order of dimensions is the other
         space = self._space(of, follows, read_again or turned is not None or same, turned is None)
         with ir.InsertionPoint(end):
+            self.open_size = tensor.dim(of.image, constant_index(0)) if of.batch is None else None
             value = self._product(of, space)
             if of.bias is not None:
                 value = self._generic(space, [(value, space.roles), (of.bias, ["o"])], value.type.element_type, _add)
@@ -323,12 +325,7 @@ class _Rewriter:
         summed: Sequence[str] = (),
     ) -> ir.Value:
         """A generic on a product's dimensions, whose results begin at zero where it sums."""
-        sizes: list[int | ir.Value] = []
-        for role, size in space.sizes.items():
-            if size is None:
-                value, position = next((v, roles.index(role)) for v, roles in operands if role in roles)
-                size = tensor.dim(_root(value), constant_index(position))
-            sizes.append(size)
+        sizes = [self.open_size if size is None else size for size in space.sizes.values()]
         start = tensor.empty(sizes, element)
         if summed:
             zero = arith.ConstantOp(element, ir.FloatAttr.get(element, 0.0)).result
@@ -339,12 +336,6 @@ class _Rewriter:
         with ir.InsertionPoint(generic.regions[0].blocks[0]):
             linalg.YieldOp([body(list(generic.regions[0].blocks[0].arguments))])
         return generic.results[0]
-
-
-def _root(value: ir.Value) -> ir.Value:
-    """A tensor that has the first size of this one: the images of a matrix of windows."""
-    op = rows.producer(value)
-    return op.operands[0] if op is not None and op.name == WindowsOp.OPERATION_NAME else value
 
 
 def _turned(result: ir.Value, of: Convolution) -> ir.Operation | None:

@@ -51,7 +51,12 @@ class LowerSchedule(ModulePass):
 
 
 def _end(value: ir.Value) -> ir.Value:
-    """What a result is where all that reads it gives it another shape: a kernel writes elements one after another."""
-    while len(uses := list(value.uses)) == 1 and uses[0].owner.operation.name in RESHAPES:
+    """What a result is where all that reads it gives it another shape: a kernel writes elements one after another. The
+    first size of one that is open until the call is the kernel's own."""
+    while (
+        ir.RankedTensorType(value.type).has_static_shape
+        and len(uses := list(value.uses)) == 1
+        and uses[0].owner.operation.name in RESHAPES
+    ):
         value = uses[0].owner.operation.results[0]
     return value
