@@ -125,6 +125,8 @@ def match(op: ir.Operation, least: int) -> Convolution | None:
         raise UnsupportedError(f"it multiplies {element} with {filters.element_type}")
     if not isinstance(result.element_type, ir.F32Type):
         raise UnsupportedError("its sums are no f32")
+    if batch is None and 1 in (result.shape[1], prod(result.shape[2:])):
+        raise UnsupportedError("of each of an open number of images it makes a vector, and a tile is 64 rows")
     inside, low = _padding(op.operands[0])
     strides, dilations = (tuple(ir.DenseIntElementsAttr(op.attributes[name])) for name in ("strides", "dilations"))
     return Convolution(

@@ -130,6 +130,9 @@ class _Rewriter:
         read_again = any(other.image == result for other in self.convolutions)
         same = of.count == 1 or of.outputs == 1  # either order of dimensions is the other
         space = self._space(of, follows, read_again or turned is not None or same, turned is None)
+        if same and space.in_batches and not of.is_pointwise:  # a vector for each image: all of them are one matrix
+            follows, end, result = [], of.op, of.op.results[0]
+            space = self._space(of, follows, True, True)
         with ir.InsertionPoint(end):
             self.open_size = tensor.dim(of.image, constant_index(0)) if of.batch is None else None
             value = self._product(of, space)

@@ -33,7 +33,8 @@ def run(function, args, target, launches=2, dynamic_shapes=None, calls=(), preci
     model = Function(function)
     program = import_model(model, args, dynamic_shapes=dynamic_shapes)
     give(program.module, precision)
-    steps = ["prepare-linalg", "schedule-products", "lower-schedule", "convert-linalg-to-gpu"]
+    steps = ["prepare-linalg", "convolutions-to-products", "schedule-products", "lower-schedule"]
+    steps.append("convert-linalg-to-gpu")
     pipeline.run(program.module, [pipeline.make(name, "", target) for name in steps])
     section = gpu.build(program.module, targets.load(target))
     device = SimulatedDevice(program.module, 0)
