@@ -11,6 +11,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.contraction import is_zero_filled
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.plan import DYNAMIC_SIZE
 from kitsune_mlir.planning.windows import Windows
 
 NAMES = ("linalg.conv_1d_ncw_fcw", "linalg.conv_2d_nchw_fchw", "linalg.conv_3d_ncdhw_fcdhw")
@@ -118,7 +119,7 @@ def match(op: ir.Operation, least: int) -> Convolution | None:
     if any(known) or not filters.has_static_shape:
         raise UnsupportedError("a size besides the batch's is open until the call")
     batch = None if image.is_dynamic_dim(0) else image.shape[0]
-    if prod(result.shape[1:]) * prod(filters.shape[1:]) * (1 if batch is None else batch) < least:
+    if prod(result.shape[1:]) * prod(filters.shape[1:]) * (DYNAMIC_SIZE if batch is None else batch) < least:
         return None
     element = image.element_type
     if not isinstance(element, ir.BF16Type | ir.F16Type | ir.F32Type) or filters.element_type != element:

@@ -161,7 +161,8 @@ class _Rewriter:
             return _Space(batch | {"o": of.outputs, "p": of.count})
         if may_join and of.batch is not None and not (of.is_pointwise and hash(of.image) not in self.last):
             joined = _Space({"p": of.batch * of.count, "o": of.outputs})
-            if all(self._reads(op, of, joined) is not None for op in follows):
+            befores = [of.op, *follows]
+            if all(self._reads(op, before.results[0], of, joined) is not None for op, before in zip(follows, befores)):
                 return joined
         return _Space(batch | {"p": of.count, "o": of.outputs})
 
@@ -172,7 +173,7 @@ class _Rewriter:
         found: list[ir.Operation] = []
         value, space = of.op.results[0], _Space({"b": of.batch, "o": of.outputs, "p": of.count})
         while len(uses := list(value.uses)) == 1 and is_elementwise(op := uses[0].owner.operation, value):
-            if self._reads(op, of, space) is None:
+            if self._reads(op, value, of, space) is None:
                 break
             found.append(op)
             value = op.results[0]
@@ -180,10 +181,17 @@ class _Rewriter:
             found.pop()
         return found
 
-    def _reads(self, op: ir.Operation, of: Convolution, space: _Space) -> list[_Read] | None:
-        """How an elementwise operator's inputs are read; None where one cannot be."""
+    def _reads(
+        self, op: ir.Operation, before: ir.Value, of: Convolution, space: _Space, value: ir.Value | None = None
+    ) -> list[_Read] | None:
+        """How an elementwise operator's inputs are read, `value` in the place of the operand `before`; None where one
+        cannot be."""
         s = rows.Structured(op)
-        found = [self._read(op.operands[i], s.maps[i], of, space) for i in range(s.inputs)]
+        own = _Read(list(space.roles), lambda: value)
+        found = [
+            own if op.operands[i] == before else self._read(op.operands[i], s.maps[i], of, space)
+            for i in range(s.inputs)
+        ]
         return None if None in found else [read for read in found if read is not None]
 
     def _read(self, value: ir.Value, map_: ir.AffineMap, of: Convolution, space: _Space) -> _Read | None:
@@ -211,12 +219,9 @@ class _Rewriter:
     ) -> ir.Value:
         """An elementwise operator on a product's dimensions, `value` in the place of the operand `before`."""
         s = rows.Structured(op)
-        reads = self._reads(op, of, space)
+        reads = self._reads(op, before, of, space, value)
         assert reads is not None
-        operands: list[tuple[ir.Value, Sequence[str | None]]] = [
-            (value, space.roles) if op.operands[i] == before else (read.value(), read.roles)
-            for i, read in enumerate(reads)
-        ]
+        operands = [(read.value(), read.roles) for read in reads]
 
         def body(arguments: Sequence[ir.Value]) -> ir.Value:
             values = dict(zip(map(hash, s.body.arguments), arguments))

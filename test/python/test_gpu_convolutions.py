@@ -1,10 +1,18 @@
 """Convolutions as products of filters and windows, on the stand-in GPU, beside torch."""
 
+from math import prod
+
 import pytest
 import torch
 from test_gpu_pipelines import small_gpu  # noqa: F401  (a fixture)
 from test_gpu_scheduled import run
 from torch import nn
+
+from kitsune_mlir.bench import zoo
+from kitsune_mlir.dialects import schedule
+from kitsune_mlir.frontend import import_model
+from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.passes import pipeline
 
 BATCH = torch.export.Dim("n", min=1, max=64)
 
@@ -112,3 +120,26 @@ def test_zeros_are_not_multiplied(small_gpu):  # noqa: F811
     x[0, 1, 5, 6] = torch.inf
     device = run(lambda x: module(x).clamp(-8, 8), (x,), small_gpu)
     assert device.pipeline_launches == 2
+
+
+def scalar_loops(module):
+    """The multiply-adds of each contraction that is in no kernel."""
+    for op in walk(module):
+        names = [inner.operation.name for region in op.regions for block in region.blocks for inner in block.operations]
+        if op.name.startswith("linalg.") and "arith.mulf" in names and len(op.operands) > 2 and op.results:
+            kinds = [ir.RankedTensorType(value.type) for value in op.operands if hasattr(value.type, "shape")]
+            reduced = op.name != "linalg.generic" or "reduction" in str(op.attributes["iterator_types"])
+            if reduced and op.parent.name == "func.func":
+                yield prod(kinds[-1].shape) * prod(kinds[1].shape[1:])
+
+
+@pytest.mark.parametrize("name", ["conv3x3", "conv1x1", "conv-stem", "patch-embedding", "conv3x3-f32", "conv3x3-f16"])
+def test_no_large_contraction_is_a_scalar_loop(name):
+    model, args, _ = zoo.make(f"zoo/{name}-small", "bf16")
+    program = import_model(model, args)
+    pipeline.run(program.module, [pipeline.make("prepare-linalg", "", "sm_90a")])
+    before = list(scalar_loops(program.module))
+    steps = ["convolutions-to-products", "schedule-products"]
+    pipeline.run(program.module, [pipeline.make(step, "", "sm_90a") for step in steps])
+    assert len(list(schedule.kernels(program.module))) == len(before) > 0
+    assert max(before) > 1_000_000 > max(scalar_loops(program.module), default=0)
