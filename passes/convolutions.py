@@ -59,9 +59,7 @@ class Convolution:
     @property
     def plain(self) -> Windows:
         """The windows on the images as they are."""
-        return Windows(
-            self.sizes, self.channels, self.kernel, self.strides, self.low, self.dilations, self.places
-        )
+        return Windows(self.sizes, self.channels, self.kernel, self.strides, self.low, self.dilations, self.places)
 
     @cached_property
     def folded(self) -> Folded | None:

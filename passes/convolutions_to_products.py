@@ -361,9 +361,7 @@ def _turned(result: ir.Value, of: Convolution) -> ir.Operation | None:
 
 def _transposed(value: ir.Value, permutation: Sequence[int]) -> ir.Value:
     kind = ir.RankedTensorType(value.type)
-    sizes = [
-        tensor.dim(value, constant_index(d)) if kind.is_dynamic_dim(d) else kind.shape[d] for d in permutation
-    ]
+    sizes = [tensor.dim(value, constant_index(d)) if kind.is_dynamic_dim(d) else kind.shape[d] for d in permutation]
     empty = tensor.empty(sizes, kind.element_type)
     return linalg.transpose(value, outs=[empty], permutation=list(permutation)).results[0]
 

@@ -11,10 +11,11 @@
 
 Where a row group (a norm, a softmax) follows, and tiles of all columns are predicted to be faster than a kernel of its
 own, it is computed on the product's tiles (`product_rows.py`). Of either operand any dimension may be the last: `box`
-says which one lies along a slot's boxes. Where there are too few tiles for all SMs the sum over k is cut into parts,
-which a linalg.generic adds up. Numbers of f32 are cut into pieces of bf16, three where products are to be as exact as
-f32's (each has 8 of its 24 bits), else two; six or three products of pieces make one. Products that have no such form
-(other types, sizes open until the call that are no tensor's first) are left as they are, with a remark.
+says which one lies along a slot's boxes; one operand may be a matrix of windows, which convolutions have. Where there
+are too few tiles for all SMs the sum over k is cut into parts, which a linalg.generic adds up. Numbers of f32 are cut
+into pieces of bf16, three where products are to be as exact as f32's (each has 8 of its 24 bits), else two; six or
+three products of pieces make one. Products that have no such form (other types, sizes open until the call that are no
+tensor's first) are left as they are, with a remark.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The windows of a convolution as rows of a matrix, and how the copy engine reads them (PTX ISA, Im2col mode).
 
 An image has its channels last: batch x sizes x channels. A filter sees it through windows, `places` of them along each
-dimension of its space, `strides` apart, the first one `low` elements before the image, the filter's elements `dilations`
-apart; what lies outside the image is zero. As a matrix a window is a row. Its columns are the filter's elements in
-row-major order, for each the channels, filled up with zeros to whole chunks: so a chunk of 64 columns is one element of
-the filter. The matrix is nowhere in memory: the copy engine reads rows of it from the image.
+dimension of its space, `strides` apart, the first one `low` elements before the image, the filter's elements
+`dilations` apart; what lies outside the image is zero. As a matrix a window is a row. Its columns are the filter's
+elements in row-major order, for each the channels, filled up with zeros to whole chunks: so a chunk of 64 columns is
+one element of the filter. The matrix is nowhere in memory: the copy engine reads rows of it from the image.
 """
 
 from __future__ import annotations

@@ -182,6 +182,8 @@ def _check_windows(entry: dict[str, Any], rank: int) -> None:
     if rank not in _CORNER_BITS or any(len(numbers) != rank - 2 for numbers in (*corners, entry["steps"])):
         raise InternalError(f"a tensor map of windows has 3 to 5 dims, and corners and steps of 2 less, found {entry}")
     if not all(-most <= x < most for corner in corners for x in corner):
-        raise InternalError(f"a tensor map of windows of rank {rank} has corners within {most} elements, found {corners}")
+        raise InternalError(
+            f"a tensor map of windows of rank {rank} has corners within {most} elements, found {corners}"
+        )
     if not all(1 <= step <= _MAX_STEP for step in entry["steps"]):
         raise InternalError(f"a tensor map of windows has steps from 1 to {_MAX_STEP}, found {entry['steps']}")

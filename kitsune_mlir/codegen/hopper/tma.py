@@ -84,9 +84,7 @@ def load(map_: ir.Value, at: Sequence[Int], destination: Int, barrier: Int, ctas
     device.assembly(f"cp.async.bulk.tensor.{len(at)}d.{shared} {text};", f"{constraints}~{{memory}}", operands, None)
 
 
-def load_windows(
-    map_: ir.Value, at: Sequence[Int], offsets: Sequence[Int], destination: Int, barrier: Int
-) -> None:
+def load_windows(map_: ir.Value, at: Sequence[Int], offsets: Sequence[Int], destination: Int, barrier: Int) -> None:
     """One thread: copies a column of windows, one element of the filter: `at` is the element where the first window
     begins, `offsets` how far the filter's element is from there along each dimension of space, fastest first. Windows
     follow in row-major order, then those of the next image (PTX ISA, cp.async.bulk.tensor: .im2col)."""
