@@ -35,6 +35,7 @@ from kitsune_mlir.codegen.gpu_copy import beside, lower_copies
 from kitsune_mlir.codegen.gpu_kernel import Kernels, extent
 from kitsune_mlir.codegen.gpu_linalg import lower_generic
 from kitsune_mlir.codegen.gpu_loops import hoist, unroll
+from kitsune_mlir.codegen.gpu_pooling import pool_inside
 from kitsune_mlir.codegen.gpu_scatter import lower_scatter
 from kitsune_mlir.codegen.gpu_serial import check_host, keep_loaded, lower_serial
 from kitsune_mlir.codegen.host_program import scalar_name
@@ -63,6 +64,8 @@ class ConvertLinalgToGpu(ModulePass):
 
     def run(self, module: ir.Module) -> None:
         unroll(_main(module))
+        with module.context:
+            pool_inside(_main(module))
         run_passes(module, _FUSE)
         with _kernels_aside(module):
             _own_outputs(_main(module))
