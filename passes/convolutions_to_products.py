@@ -32,9 +32,10 @@ from kitsune_mlir.planning import target as targets
 
 from .base import ModulePass
 from .convolutions import GROUP, NAMES, Convolution, match, spread
+from .product_follows import is_elementwise, is_stored
 from .row_bodies import reshaped
 from .schedule_build import constant_index, empty_generic
-from .schedule_products import LEAST, is_elementwise, is_stored
+from .schedule_products import LEAST
 
 _LEFT_OVER = ("tensor.", "linalg.", "kitsune.windows", "arith.")
 

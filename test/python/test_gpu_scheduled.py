@@ -66,6 +66,14 @@ def test_orders_of_dimensions(b, m, n, k, left, right, small_gpu):  # noqa: F811
     assert device.pipeline_launches == 2
 
 
+@pytest.mark.parametrize("m, n", [(3000, 40), (40, 3000)])
+def test_an_operand_that_is_kept(m, n, small_gpu):  # noqa: F811
+    """Eight CTAs take several tiles each, and load the chunks of the short operand once."""
+    function, args = (lambda x, y: torch.relu(x @ y.mT)), drawn((m, 264), (n, 264))
+    device = run(function, args, small_gpu)
+    assert device.pipeline_launches == 2
+
+
 def test_rows_of_half_a_tile(small_gpu):  # noqa: F811
     """Of the last tile the second warpgroup has nothing, and writes nothing."""
     function, args = (lambda x, y: torch.relu(x @ y), drawn((64 * 9, 256), (256, 256)))

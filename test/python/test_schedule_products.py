@@ -71,6 +71,21 @@ def test_the_interpreter_agrees(sizes, turned):
     np.testing.assert_allclose(found.sum(0) if found.ndim == 4 else found, wanted, rtol=1e-5, atol=1e-3)
 
 
+@pytest.mark.parametrize("kept, sizes", [("right", (1, 30_000, 40, 264)), ("left", (1, 40, 60_000, 264))])
+def test_an_operand_that_all_tiles_have_is_kept(kept, sizes):
+    """It is copied once for all tiles of a CTA, its slots opened before them and released behind them."""
+    b, m, n, k = sizes
+    module = scheduled(*sizes, (False, True))
+    (kernel,) = dialect.kernels(module)
+    assert {ring.label: ring.slots for ring in kernel.rings}[kept] == -(-k // 64)
+    waits = [op for op in mlir.walk(kernel, "kitsune.wait") if op.parent.name == "kitsune.agent"]
+    assert [op.operands[0].owner.opview.label for op in waits] == [kept] * -(-k // 64)
+    rng = np.random.default_rng(0)
+    left, right = (np.float32(rng.integers(-8, 8, shape)) for shape in ((b, m, k), (b, n, k)))
+    (found,) = run(kernel, [left, right], ctas=3, seed=1)
+    np.testing.assert_array_equal(found, left @ right.mT)
+
+
 WINDOWS = """
 func.func @main(%x: tensor<3x9x7x{channels}xbf16>, %w: tensor<40x{columns}xbf16>) -> tensor<3x{places}x40xf32> {{
   %zero = arith.constant 0.0 : f32
