@@ -143,3 +143,10 @@ def test_no_large_contraction_is_a_scalar_loop(name):
     pipeline.run(program.module, [pipeline.make(step, "", "sm_90a") for step in steps])
     assert len(list(schedule.kernels(program.module))) == len(before) > 0
     assert max(before) > 1_000_000 > max(scalar_loops(program.module), default=0)
+
+
+@pytest.mark.parametrize("shape", [(2, 64, 48), (1, 24, 56), (1, 136, 1030)], ids=str)
+def test_transposes(shape, small_gpu):  # noqa: F811
+    """Rectangles of threads of all kinds, and none where sizes are no multiples."""
+    x = torch.randn(shape).to(torch.bfloat16)
+    assert run(lambda x: x.mT.contiguous() * 2, (x,), small_gpu).pipeline_launches == 0
