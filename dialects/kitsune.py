@@ -60,6 +60,7 @@ from .checks import (
 from .schedule import KernelOp
 from .tiles import AccumulateOp, GetOp, LoadOp, PutOp, ReduceOp, ScatterOp, StoreOp
 from .types import Kitsune, Outputs, Ring, ring_type  # noqa: F401  (part of the dialect)
+from .windows import WindowsOp  # noqa: F401  (part of the dialect)
 
 OUTPUTS = (StoreOp.OPERATION_NAME, ScatterOp.OPERATION_NAME)
 

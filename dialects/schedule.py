@@ -296,7 +296,8 @@ class ReleaseOp(Kitsune.Operation, name="release", traits=[RingEffect]):
 class CopyOp(Kitsune.Operation, name="copy", traits=[RingEffect]):
     """Begins to copy a box of a tensor in global memory into a slot: the box at `at` (an offset for each dimension of
     the tensor), along dimensions `dims` the tile's first and second, of size 1 along the others. Elements beyond the
-    tensor are zero. The engine is "tma", which wants rows of multiples of 16 bytes."""
+    tensor are zero, but for rows of a matrix of windows (`kitsune.windows`), which nobody may use. The engine is "tma",
+    which wants rows of multiples of 16 bytes."""
 
     slot: ext.Operand[Slot]
     source: ext.Operand[Any]

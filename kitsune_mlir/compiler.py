@@ -35,6 +35,7 @@ CONVERT = {
     "cpu": ("convert-kitsune-to-cpu",),
     "gpu": (
         "convert-kitsune-to-gpu",
+        "convolutions-to-products",
         "schedule-products",
         "schedule-rows",
         "lower-schedule",

@@ -20,6 +20,7 @@ PASSES = (
     "verify-dataflow",
     "convert-kitsune-to-cpu",
     "convert-kitsune-to-gpu",
+    "convolutions-to-products",
     "schedule-products",
     "schedule-rows",
     "lower-schedule",

@@ -35,6 +35,7 @@ from kitsune_mlir.codegen.gpu_copy import beside, lower_copies
 from kitsune_mlir.codegen.gpu_kernel import Kernels, extent
 from kitsune_mlir.codegen.gpu_linalg import lower_generic
 from kitsune_mlir.codegen.gpu_loops import hoist, unroll
+from kitsune_mlir.codegen.gpu_pooling import pool_inside
 from kitsune_mlir.codegen.gpu_scatter import lower_scatter
 from kitsune_mlir.codegen.gpu_serial import check_host, keep_loaded, lower_serial
 from kitsune_mlir.codegen.host_program import scalar_name
@@ -50,6 +51,7 @@ _TIDY = "builtin.module(lower-affine,canonicalize,cse)"
 _TO_LOOPS = "builtin.module(func.func(tm-tensor-to-loops))"
 # Numbers operations that are equal on purpose, so that CSE leaves them apart.
 _UNIQUE = "kitsune.number"
+_RESHAPES = ("memref.expand_shape", "memref.collapse_shape")
 # What may stay on the host, besides the scalar operations that a host program knows.
 _HOST = ("arith.constant", "affine.apply", "memref.", "gpu.launch_func", "func.call", "func.return")
 
@@ -62,6 +64,8 @@ class ConvertLinalgToGpu(ModulePass):
 
     def run(self, module: ir.Module) -> None:
         unroll(_main(module))
+        with module.context:
+            pool_inside(_main(module))
         run_passes(module, _FUSE)
         with _kernels_aside(module):
             _own_outputs(_main(module))
@@ -125,22 +129,30 @@ def _own_outputs(main: func.FuncOp) -> None:
 
 
 def _own_results(main: func.FuncOp) -> None:
-    """Makes every result an allocation that is returned once: arguments, views and repeats are copied."""
+    """Makes every result an allocation, in whatever shape, that is returned once: arguments, other views and repeats
+    are copied."""
     block = main.body.blocks[0]
     end = block.operations[len(block.operations) - 1].operation
     seen: set[int] = set()
     with main.context, main.location, ir.InsertionPoint(end):
         for i, value in enumerate(list(end.operands)):
-            owner = None if isinstance(value.owner, ir.Block) else value.owner.operation
-            fresh = owner is not None and owner.name in ("memref.alloc", "func.call")
-            if fresh and hash(value) not in seen:
-                seen.add(hash(value))
+            root = _reshaped(value)
+            fresh = not isinstance(root.owner, ir.Block) and root.owner.operation.name in ("memref.alloc", "func.call")
+            if fresh and hash(root) not in seen:
+                seen.add(hash(root))
                 continue
             kind = ir.MemRefType(value.type)
             sizes = [extent(value, d) for d in range(kind.rank) if kind.is_dynamic_dim(d)]
             own = memref.alloc(ir.MemRefType.get(kind.shape, kind.element_type), sizes, [])
             memref.CopyOp(value, own)
             end.operands[i] = own
+
+
+def _reshaped(value: ir.Value) -> ir.Value:
+    """The dense buffer of which a value is all elements in another shape."""
+    while not isinstance(value.owner, ir.Block) and value.owner.operation.name in _RESHAPES:
+        value = value.owner.operation.operands[0]
+    return value
 
 
 def _lower(op: ir.Operation, kernels: Kernels, fills: Fills) -> None:

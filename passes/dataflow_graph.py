@@ -121,7 +121,7 @@ class DataflowGraph:
 
 
 def _multiplied_bytes(op: ir.Operation) -> int:
-    """Bytes of a row that a product takes as its left operand, of what `op` and gathers beside it take out of tables."""
+    """Bytes of a row of a product's left operand that `op`, and gathers beside it, take out of tables."""
     if not _is_gather(op):
         return 0
     most = 0

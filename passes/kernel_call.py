@@ -46,7 +46,9 @@ def call(
         made = func.CallOp([end.type for end in ends], name, operands)
     for result, end, value in zip(results, ends, made.results):
         end.replace_all_uses_with(value)
-        if end != result.results[0]:
+        while end != result.results[0]:
+            made_of = end.owner.operation.operands[0]
             end.owner.erase()
+            end = made_of
         result.operation.erase()
     op.operation.erase()

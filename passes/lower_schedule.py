@@ -16,8 +16,10 @@ from typing import ClassVar
 
 from kitsune_mlir.codegen.schedule.kernel import ScheduledKernel
 from kitsune_mlir.dialects import schedule
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.dialects.windows import WindowsOp
+from kitsune_mlir.mlir import ir, walk
 from kitsune_mlir.planning import target as targets
+from kitsune_mlir.rows import RESHAPES
 
 from .base import ModulePass
 from .kernel_call import built, call, declare
@@ -40,6 +42,21 @@ class LowerSchedule(ModulePass):
         for kernel in schedule.kernels(module):
             with kernel.operation.location:
                 code, gpu_module = built(ScheduledKernel(kernel, target, self.wait_budget))
-                ends = [result.results[0] for result in code.results]
+                ends = [_end(result.results[0]) for result in code.results]
                 declare(module, kernel.label, code.tensors, ends, code, gpu_module)
                 call(kernel, kernel.label, code.tensors, code.results, ends)
+        for matrix in walk(module, WindowsOp.OPERATION_NAME):
+            if not list(matrix.results[0].uses):
+                matrix.erase()
+
+
+def _end(value: ir.Value) -> ir.Value:
+    """What a result is where all that reads it gives it another shape: a kernel writes elements one after another. The
+    first size of one that is open until the call is the kernel's own."""
+    while (
+        ir.RankedTensorType(value.type).has_static_shape
+        and len(uses := list(value.uses)) == 1
+        and uses[0].owner.operation.name in RESHAPES
+    ):
+        value = uses[0].owner.operation.results[0]
+    return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kitsune_mlir.dialects.windows import WindowsOp, windows_of
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
 
 from .schedule_build import constant_index, empty_generic
@@ -11,11 +12,31 @@ GRANULE = 16  # bytes of which a tensor copy's rows are multiples
 
 def laid_out(whole: ir.Value, pieces: int) -> list[ir.Value]:
     """A tensor as tensor copies and 16-bit products take it: with zeros behind its last dimension, so that this is a
-    multiple of 16 bytes, and numbers of f32 as the sum of so many of bf16. The tensor itself where it is so already."""
+    multiple of 16 bytes, and numbers of f32 as the sum of so many of bf16. The tensor itself where it is so already.
+    Of a matrix of windows it is the images that are laid out."""
+    matrix = windows_of(whole)
+    if matrix is None:
+        return _laid_out(whole, pieces, True)
+    images = _laid_out(matrix.operands[0], pieces, "pitches" not in matrix.attributes)
+    return [whole] if images == [matrix.operands[0]] else [_windows(matrix, image) for image in images]
+
+
+def _windows(matrix: WindowsOp, images: ir.Value) -> ir.Value:
+    """The same windows on other images."""
+    element = ir.RankedTensorType(images.type).element_type
+    type_ = ir.RankedTensorType.get(ir.RankedTensorType(matrix.results[0].type).shape, element)
+    made = WindowsOp(images, type_)
+    for name in matrix.attributes:
+        made.attributes[name] = matrix.attributes[name]
+    return made.results[0]
+
+
+def _laid_out(whole: ir.Value, pieces: int, pad: bool) -> list[ir.Value]:
+    """Pieces of a tensor, with longer rows where they may be padded."""
     kind = ir.RankedTensorType(whole.type)
     element = ir.BF16Type.get() if pieces > 1 else kind.element_type
     columns = kind.shape[-1]
-    extra = -columns % (GRANULE // (element.width // 8))
+    extra = -columns % (GRANULE // (element.width // 8)) if pad else 0
     if pieces == 1 and not extra:
         return [whole]
     sizes = [

@@ -14,10 +14,12 @@ next one's product: tensor cores have always one in flight.
 
 Where a row group (a norm, a softmax) follows, and tiles of all columns are predicted to be faster than a kernel of its
 own, it is computed on the product's tiles (`product_rows.py`). Of either operand any dimension may be the last: `box`
-says which one lies along a slot's boxes. Where there are too few tiles for all SMs the sum over k is cut into parts,
-which a linalg.generic adds up. Numbers of f32 are cut into pieces of bf16, three where products are to be as exact as
-f32's (each has 8 of its 24 bits), else two; six or three products of pieces make one. Products that have no such form
-(other types, sizes open until the call that are no tensor's first) are left as they are, with a remark.
+says which one lies along a slot's boxes; one operand may be a matrix of windows, which convolutions have. Where there
+are too few tiles for all SMs the sum over k is cut into parts, which a linalg.generic adds up. Numbers of f32 are cut
+into pieces of bf16, three where products are to be as exact as f32's (each has 8 of its 24 bits), else two; six or
+three products of pieces make one. Products that have no such form (other types, sizes open until the call that are no
+tensor's first) are left as they are, with a remark. The chunks of an operand that is the same for all tiles may be
+copied once and kept in shared memory, where tiles are many and chunks few.
 """
 
 from __future__ import annotations
@@ -28,9 +30,9 @@ from functools import cache
 from math import prod
 from typing import ClassVar
 
-from kitsune_mlir import rows
 from kitsune_mlir.contraction import NAMES, Contraction, is_zero_filled, match_product
 from kitsune_mlir.dialects import kitsune, schedule
+from kitsune_mlir.dialects.windows import in_memory
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, linalg, remark, scf, tensor, walk
 from kitsune_mlir.plan import DYNAMIC_SIZE
@@ -44,6 +46,7 @@ from kitsune_mlir.traffic import type_bytes
 
 from .base import ModulePass
 from .operand_layout import laid_out
+from .product_follows import is_elementwise, is_stored, tiled
 from .product_rows import MOST_IN_PIECES, Followings, Rows, is_faster
 from .row_bodies import RowBody, erase, gather
 from .row_bodies import replace as replace_group
@@ -123,7 +126,9 @@ class _Scheduler:
         most_split = MOST_SPLIT if self.sizes["k"] is not None else 1  # parts of an open length would be open too
         follows = self._follows()
         work = sum(DEAR.get(inner.operation.name, 1) for op in follows for inner in op.regions[0].blocks[0].operations)
-        tiles = choose(*sizes, across, len(PAIRS[self.pieces]), self.target, most_split, float(work))
+        tiles = choose(
+            *sizes, across, len(PAIRS[self.pieces]), self.target, most_split, float(work), shared=self._shared()
+        )
         if tiles is None:
             raise UnsupportedError(f"no tiles of it fit the {self.target.shared_bytes} bytes of shared memory")
         if self._with_rows(sizes, across, tiles):
@@ -160,6 +165,13 @@ class _Scheduler:
             replace_group(plan.group, found)
         erase(self.op)
         return True
+
+    def _shared(self) -> frozenset[str]:
+        """The operands that are the same throughout the batch, and of a length that is known."""
+        roles = {"left": self.found.left_roles, "right": self.found.right_roles}
+        own = {"left": "m", "right": "n"}
+        known = [name for name in roles if self.sizes[own[name]] is not None and self.sizes["k"] is not None]
+        return frozenset(name for name in known if "b" not in roles[name] or self.sizes["b"] == 1)
 
     @property
     def pieces(self) -> int:
@@ -200,10 +212,10 @@ class _Scheduler:
         """Elementwise operators, each the only reader of the one before it, the first of the product."""
         found: list[ir.Operation] = []
         value = self.op.results[0]
-        while len(uses := list(value.uses)) == 1 and _is_elementwise(uses[0].owner.operation, value):
+        while len(uses := list(value.uses)) == 1 and is_elementwise(uses[0].owner.operation, value):
             found.append(uses[0].owner.operation)
             value = found[-1].results[0]
-        while found and not _is_stored(found[-1]):
+        while found and not is_stored(found[-1]):
             found.pop()
         return found
 
@@ -229,7 +241,7 @@ class _Builder:
         found = self.of.found
         for value, roles in ((found.left, found.left_roles), (found.right, found.right_roles)):
             if role in roles:
-                return tensor.dim(value, constant_index(roles.index(role)))
+                return tensor.dim(in_memory(value), constant_index(roles.index(role)))
         raise AssertionError(role)
 
     def build_rows(self) -> list[ir.Value]:
@@ -264,19 +276,42 @@ class _Builder:
             for name, copies, registers in (("feed", 1, FEED_REGISTERS), ("math", tiles.copies, MATH_REGISTERS)):
                 agent = schedule.AgentOp(ir.StringAttr.get(name), *map(i64, (copies, _WARPS, registers)))
                 with ir.InsertionPoint(agent.regions[0].blocks.append(index)):
+                    kept = self._keep(rings, name)
                     loop = scf.ForOp(*dealt.results)
                     with ir.InsertionPoint(loop.body):
                         at = self._place(loop.induction_variable, roles, extents, sizes)
                         if name == "feed":
                             self._feed(rings, at)
                         else:
-                            self._multiply(rings, at, agent.regions[0].blocks[0].arguments[0])
+                            self._multiply(rings, at, agent.regions[0].blocks[0].arguments[0], kept)
                         scf.yield_([])
+                    for slot in kept:
+                        schedule.ReleaseOp(slot, [])
         return kernel
+
+    def _keep(self, rings: dict[str, schedule.AllocRingOp], agent: str) -> list[ir.Value]:
+        """In front of the loop over tiles: fills the slots of an operand that is kept, or opens them for the loop."""
+        name = self.tiles.kept
+        if name is None:
+            return []
+        if agent == "math":
+            return [schedule.WaitOp(rings[name].results[0], _slot(rings[name])).results[0] for _ in range(self._chunks)]
+        zero = constant_index(0)
+        loop = scf.ForOp(zero, self.extents["k"], constant_index(CHUNK))
+        with ir.InsertionPoint(loop.body):
+            place = dict.fromkeys("bmn", zero) | {"k": loop.induction_variable}
+            self._copy(name, rings[name], self.pieces[name][0], place)
+            scf.yield_([])
+        return []
+
+    @property
+    def _chunks(self) -> int:
+        """Of the whole sum."""
+        return -(-(self.of.sizes["k"] or 0) // CHUNK)
 
     def _price(self, types: Sequence[ir.Type]) -> Price:
         """The kernel's price: its tiles', or DRAM's where that is slower."""
-        kinds = [*(value.type for pieces in self.pieces.values() for value in pieces), *types]
+        kinds = [*(in_memory(value).type for pieces in self.pieces.values() for value in pieces), *types]
         nbytes = sum(type_bytes(kind, DYNAMIC_SIZE) for kind in kinds)
         moved = Price(self.of.target.launch_us + dram_us(nbytes, self.of.target), DRAM)
         return max(self.tiles.price, moved, key=lambda price: price.us)
@@ -293,7 +328,8 @@ class _Builder:
         box = "rows" if roles[-1] == "k" else "columns"
         share = "split" if name == "left" else "all"
         names = map(ir.StringAttr.get, (name, "smem", box, share))
-        return schedule.AllocRingOp(*names, kitsune.ring_type(tile, self.tiles.slots))
+        slots = self._chunks if name == self.tiles.kept else self.tiles.slots
+        return schedule.AllocRingOp(*names, kitsune.ring_type(tile, slots))
 
     def _place(
         self, number: ir.Value, roles: Sequence[str], extents: Sequence[ir.Value], sizes: dict[str, int]
@@ -337,10 +373,11 @@ class _Builder:
             scf.yield_([])
 
     def _copies(self, rings: dict[str, schedule.AllocRingOp], place: dict[str, ir.Value]) -> None:
-        """A chunk of both operands, once for each pair of pieces, into the next slots."""
+        """A chunk of the operands that are not kept, once for each pair of pieces, into the next slots."""
         for pair in PAIRS[self.of.pieces]:
             for (name, ring), piece in zip(rings.items(), pair):
-                self._copy(name, ring, self.pieces[name][piece], place)
+                if name != self.tiles.kept:
+                    self._copy(name, ring, self.pieces[name][piece], place)
 
     def _copy(self, name: str, ring: schedule.AllocRingOp, value: ir.Value, place: dict[str, ir.Value]) -> None:
         """A chunk of an operand's piece into the next slot."""
@@ -351,10 +388,36 @@ class _Builder:
         copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index(own), roles.index("k")])
         schedule.CommitOp(slot, [copy.results[0]])
 
-    def _multiply(self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value], copy: ir.Value) -> None:
+    def _summed_with(self, rings: dict[str, schedule.AllocRingOp], kept: Sequence[ir.Value], acc: ir.Type) -> ir.Value:
+        """The sums of a tile, one operand's chunks being kept: of the other's each is released behind the next
+        product, so that two run at a time."""
+        sums, before = schedule.SumsOp(acc).results[0], None
+        (other,) = (ring for name, ring in rings.items() if name != self.tiles.kept)
+        for chunk in kept:
+            slot = schedule.WaitOp(other.results[0], _slot(other)).results[0]
+            pair = (chunk, slot) if self.tiles.kept == "left" else (slot, chunk)
+            multiplied = schedule.ProductOp(sums, *pair, ir.StringAttr.get("wgmma"), acc, schedule.Token.get())
+            if before is not None:
+                schedule.ReleaseOp(before[0], [before[1]])
+            sums, before = multiplied.results[0], (slot, multiplied.results[1])
+        assert before is not None
+        schedule.ReleaseOp(before[0], [before[1]])
+        return sums
+
+    def _multiply(
+        self,
+        rings: dict[str, schedule.AllocRingOp],
+        at: dict[str, ir.Value],
+        copy: ir.Value,
+        kept: Sequence[ir.Value],
+    ) -> None:
         tile = ir.RankedTensorType.get([COPY_ROWS, self.tiles.columns], ir.F32Type.get())
-        sums = schedule.SumsOp(schedule.Acc.get(tile)).results[0]
-        total, *last = (self._overlapped if self._overlaps else self._one_by_one)(rings, at, sums)
+        acc = schedule.Acc.get(tile)
+        if kept:
+            total, last = self._summed_with(rings, kept, acc), []
+        else:
+            sums = schedule.SumsOp(acc).results[0]
+            total, *last = (self._overlapped if self._overlaps else self._one_by_one)(rings, at, sums)
         value = schedule.SettleOp(total, tile).results[0]
         if last:
             self._release(*last)
@@ -365,7 +428,7 @@ class _Builder:
             self.rows.emit([own[role] for role in "bm" if role in own], constant_index(0))
             return
         for op in self.follows:
-            value = _tiled(op, before, value, own)
+            value = tiled(op, before, value, own)
             before = op.results[0]
         roles = [role for role in "sbmn" if role in own]
         write = schedule.WriteOp(value, [own[role] for role in roles], i64(0))
@@ -431,80 +494,6 @@ class _Builder:
                 terms = [*pairs, *terms[2 * len(pairs) :]]
             linalg.YieldOp(terms)
         return generic.results[0]
-
-
-def _tiled(op: ir.Operation, before: ir.Value, tile: ir.Value, at: dict[str, ir.Value]) -> ir.Value:
-    """An elementwise operator of (b x) m x n on a tile of rows and columns; its other inputs are read."""
-    s = rows.Structured(op)
-    batched = len(s.iterators) == 3
-    roles = "bmn" if batched else "mn"
-    place = {role: number for number, role in enumerate("mn")}
-    shape = dict(zip("mn", ir.RankedTensorType(tile.type).shape))
-    inputs, maps = [], []
-    for i in range(s.inputs):
-        value, exprs = op.operands[i], list(s.maps[i].results)
-        if value == before:
-            inputs.append(tile)
-            maps.append(_map("mn", place))
-        elif not rows.is_tensor(value):
-            inputs.append(value)
-            maps.append(_map("", place))
-        else:
-            named = [roles[e.position] if isinstance(e, ir.AffineDimExpr) else None for e in exprs]
-            own = [role for role in named if role in shape]
-            offsets = [constant_index(0) if role is None else at[role] for role in named]
-            kind = ir.RankedTensorType.get([shape[r] for r in own], ir.RankedTensorType(value.type).element_type)
-            read = schedule.ReadOp(value, offsets, kind)
-            read.attributes["dims"] = ir.DenseI64ArrayAttr.get([named.index(role) for role in own])
-            inputs.append(read.results[0])
-            maps.append(_map(own, place))
-    element = ir.RankedTensorType(op.results[0].type).element_type
-    start = tensor.empty(list(shape.values()), element)
-    generic = empty_generic(inputs, [start], [*maps, _map("mn", place)], ["parallel"] * 2)
-    with ir.InsertionPoint(generic.regions[0].blocks[0]):
-        values = dict(zip(map(hash, s.body.arguments), generic.regions[0].blocks[0].arguments))
-        for inner in s.body.operations:
-            clone = inner.operation.clone()
-            for i, operand in enumerate(inner.operation.operands):
-                clone.operands[i] = values.get(hash(operand), operand)
-            values.update(zip(map(hash, inner.operation.results), clone.results))
-    return generic.results[0]
-
-
-def _map(roles: Sequence[str], place: dict[str, int]) -> ir.AffineMap:
-    return ir.AffineMap.get(len(place), 0, [ir.AffineDimExpr.get(place[role]) for role in roles])
-
-
-def _is_elementwise(op: ir.Operation, value: ir.Value) -> bool:
-    """Whether it computes each element of its one result from that of `value` at the same place, and of others."""
-    if op.name != "linalg.generic" or len(op.results) != 1:
-        return False
-    s = rows.Structured(op)
-    rank, index = ir.RankedTensorType(value.type).rank, [hash(v) for v in op.operands].index(hash(value))
-    identity = ir.AffineMap.get_identity(rank)
-    if len(s.iterators) != rank or any("parallel" not in str(kind) for kind in s.iterators) or index >= s.inputs:
-        return False
-    if s.maps[index] != identity or s.maps[-1] != identity or list(list(s.body.arguments)[-1].uses):
-        return False
-    if any(inner.operation.name == "linalg.index" or inner.operation.regions for inner in s.body.operations):
-        return False
-    return all(_is_readable(op.operands[i], s.maps[i]) for i in range(s.inputs) if i != index)
-
-
-def _is_readable(value: ir.Value, map_: ir.AffineMap) -> bool:
-    """Whether tiles of an operand can be read: each dimension a loop's of its own, or of size 1."""
-    if not rows.is_tensor(value):
-        return rows.producer(value) is not None and rows.producer(value).name == "arith.constant"
-    dims = [e.position for e in map_.results if isinstance(e, ir.AffineDimExpr)]
-    zeros = [e for e in map_.results if isinstance(e, ir.AffineConstantExpr) and e.value == 0]
-    kind = ir.RankedTensorType(value.type)
-    open_ = [d for d in range(kind.rank) if kind.is_dynamic_dim(d)]
-    return len(set(dims)) == len(dims) and len(dims) + len(zeros) == kind.rank and open_ in ([], [0])
-
-
-def _is_stored(op: ir.Operation) -> bool:
-    element = ir.RankedTensorType(op.results[0].type).element_type
-    return isinstance(element, ir.F32Type | ir.BF16Type | ir.F16Type)
 
 
 def _check_open(kind: ir.RankedTensorType) -> None:

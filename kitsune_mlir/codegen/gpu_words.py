@@ -2,21 +2,24 @@
 
 One thread computes as many neighbours along the last dimension of the results as make a word of the widest element. An
 operand that lies along it is loaded as words, one that does not know it once for all, any other element by element.
+Where such another lies along a loop of its own (a transpose) a warp is a rectangle of threads, which has whole sectors
+of both as far as sizes allow.
 Buffers begin at multiples of 16 bytes: allocations do, and the runtime copies arguments that do not.
 """
 
 from __future__ import annotations
 
-from math import prod
+from math import gcd, prod
 
 from kitsune_mlir.mlir import arith, ir, memref, vector
 
 from .affine_index import evaluate
 from .gpu_clone import clone_into
 from .gpu_generic import Generic, dims_of
-from .gpu_kernel import THREADS, Kernel, Kernels, Size, delinearize, linear_id, only_if, product
+from .gpu_kernel import THREADS, WARP, Kernel, Kernels, Size, delinearize, linear_id, only_if, product
 
 WORD = 16  # bytes
+SECTOR = 32  # bytes that memory moves together
 ENOUGH = 132 * THREADS  # threads below which elements are better shared by more of them
 
 
@@ -49,6 +52,7 @@ def keeps_words(kind: ir.MemRefType, count: int) -> bool:
 def word_kernel(generic: Generic, kernels: Kernels, count: int) -> tuple[Kernel, Size]:
     """The kernel of an elementwise operator, `count` neighbours a thread, and how many threads it wants."""
     kernel, last = Kernel(kernels, generic.op, generic.label()), generic.parallel[-1]
+    turned = _turned(generic, count)
 
     def groups(see: object) -> list[Size]:
         sizes = [generic.size(d, see) for d in generic.parallel]
@@ -57,11 +61,44 @@ def word_kernel(generic: Generic, kernels: Kernels, count: int) -> tuple[Kernel,
     with kernel.body():
         index = linear_id(THREADS)
         with only_if(index, product(groups(kernel.inside))):
-            dims = dict(zip(generic.parallel, delinearize(index, groups(kernel.inside)), strict=True))
+            dims = _places(generic, index, groups(kernel.inside), turned)
             dims[last] = arith.muli(dims[last], arith.ConstantOp.create_index(count).result)
             _compute(generic, kernel, dims, count)
     with generic.op.context, generic.op.location, ir.InsertionPoint(generic.op):
         return kernel, product(groups(lambda value: value))
+
+
+def _turned(generic: Generic, count: int) -> tuple[int, int, int] | None:
+    """For a transpose: the loop that lies along an operand's memory, how many of its neighbours a warp has, and how
+    many words of results beside each other. None where no operand lies so, or sizes are no multiples."""
+    last = generic.parallel[-1]
+    with generic.op.context, generic.op.location, ir.InsertionPoint(generic.op):
+        sizes = {d: generic.size(d, lambda value: value) for d in generic.parallel}
+    for value, map_ in zip(generic.inputs, generic.maps):
+        loops = [d for d in generic.parallel if d != last and last in dims_of(map_) and _lies_along(value, map_, d)]
+        if loops and isinstance(sizes[loops[0]], int) and isinstance(sizes[last], int):
+            along = gcd(sizes[loops[0]], SECTOR // bytes_of(value))
+            beside = WARP // along
+            if along > 1 and sizes[last] // count % beside == 0:
+                return loops[0], along, beside
+    return None
+
+
+def _places(
+    generic: Generic, index: ir.Value, groups: list[Size], turned: tuple[int, int, int] | None
+) -> dict[int, ir.Value]:
+    """By loop, where a thread is; of the last loop, which word."""
+    order = list(generic.parallel)
+    if turned is None:
+        return dict(zip(order, delinearize(index, groups), strict=True))
+    loop, along, beside = turned
+    own = {loop: along, order[-1]: beside}
+    outer = [size // own[d] if d in own else size for d, size in zip(order, groups, strict=True)]
+    *found, inner, word = delinearize(index, [*outer, along, beside])
+    dims = dict(zip(order, found, strict=True))
+    for d, part in ((loop, inner), (order[-1], word)):
+        dims[d] = arith.addi(arith.muli(dims[d], arith.ConstantOp.create_index(own[d]).result), part)
+    return dims
 
 
 def _compute(generic: Generic, kernel: Kernel, dims: dict[int, ir.Value], count: int) -> None:

@@ -21,6 +21,7 @@ PAIRS = {  # of pieces of the operands that are multiplied, small terms first, b
 _COLUMNS = (16, 32, 64, 96, 128, 192, 256)
 _BARRIERS = 1024  # bytes of shared memory in front of the slots
 _MOST_SLOTS = 8
+_MOST_KEPT = 16  # chunks of an operand that is kept: each turn of their loop is code of its own
 
 # Cycles, fitted to measurements on an H100.
 _MULTIPLIED = 2048.0  # multiply-adds a cycle
@@ -35,8 +36,9 @@ _SUMMED = 1000.0  # bytes of partial sums a cycle, all SMs together, there and b
 @dataclass(frozen=True)
 class ProductTiles:
     """`copies` warpgroups of 64 rows times `columns`, `slots` chunks of operands on their way; the sum over k in
-    `split` parts of `part` columns each. `price` is the kernel's; `microseconds` are with the sum of the parts, which
-    is another's."""
+    `split` parts of `part` columns each. The chunks of an operand that is `kept`, "left" or "right", are the same for
+    all tiles, and lie in shared memory throughout. `price` is the kernel's; `microseconds` are with the sum of the
+    parts, which is another's."""
 
     copies: int
     columns: int
@@ -45,6 +47,7 @@ class ProductTiles:
     part: int
     price: Price
     microseconds: float
+    kept: str | None = None
 
     @property
     def rows(self) -> int:
@@ -63,23 +66,34 @@ def choose(
     most_split: int = MOST_SPLIT,
     work: float = 0.0,
     whole: bool = False,
+    shared: frozenset[str] = frozenset(),
 ) -> ProductTiles | None:
     """The fastest tiles for a product of these sizes, or None when none fits. `across`: the columns of the right
     operand are neighbours in memory, so that it comes in boxes of 64. `pairs` products of 16-bit pieces make one; of
     more than one the sums are added outside tensor cores, which takes registers for another set. The sum over k is cut
     into at most `most_split` parts. So many instructions as `work` says deal with each element before it is stored.
-    `whole`: tiles have exactly all columns and all of k."""
+    `whole`: tiles have exactly all columns and all of k. `shared` are operands, "left" and "right", that are the same
+    throughout the batch, whose chunks may be kept."""
     most = _COLUMNS[-1] if pairs == 1 else _COLUMNS[-1] // 2
     found = [
         tiles
-        for copies, columns, parts in product((1, 2), _COLUMNS, _splits(k))
+        for copies, columns, parts, kept in product((1, 2), _COLUMNS, _splits(k), (None, *sorted(shared)))
         if columns <= most
         and parts <= most_split
         and (not whole or columns == n and parts == 1)
         and not (across and columns % 64)
-        and (tiles := _tiles(b, m, n, k, copies, columns, parts, pairs, target, work))
+        and (
+            kept is None or _may_keep(m if kept == "left" else n, copies * COPY_ROWS if kept == "left" else columns, k)
+        )
+        and (kept is None or pairs == parts == 1)
+        and (tiles := _tiles(b, m, n, k, copies, columns, parts, pairs, target, work, kept))
     ]
     return min(found, key=lambda tiles: (tiles.microseconds, tiles.split, tiles.rows * tiles.columns), default=None)
+
+
+def _may_keep(size: int, tile: int, k: int) -> bool:
+    """Whether an operand of that many rows is the same for all tiles, and of few chunks."""
+    return size <= tile and k <= _MOST_KEPT * CHUNK
 
 
 def _splits(k: int) -> list[int]:
@@ -97,10 +111,13 @@ def _tiles(
     pairs: int,
     target: Target,
     work: float,
+    kept: str | None = None,
 ) -> ProductTiles | None:
     rows = copies * COPY_ROWS
-    slot = (rows + columns) * CHUNK * 2
-    slots = min(_MOST_SLOTS, (target.shared_bytes - _BARRIERS) // slot)
+    chunks = {"left": rows * CHUNK * 2, "right": columns * CHUNK * 2}
+    held = ceil(k / CHUNK) * chunks.pop(kept) if kept is not None else 0
+    slot = sum(chunks.values())
+    slots = min(_MOST_SLOTS, (target.shared_bytes - _BARRIERS - held) // slot)
     if slots < 2:
         return None
     part = ceil(ceil(k / split) / CHUNK) * CHUNK
@@ -111,7 +128,7 @@ def _tiles(
     products = turns * ceil(part / CHUNK) * max(multiplied, loaded) * pairs
     stored = rows * columns * (_STORED + work) / (_ISSUED * copies)
     waits = turns * (_TILE + ceil(part / CHUNK) * _TURN * pairs + stored)
-    us = target.launch_us + (products + waits) / CYCLES_A_US
+    us = target.launch_us + (products + waits + held / _LOADED) / CYCLES_A_US
     limit = LATENCY if 2 * products / CYCLES_A_US < us else TENSOR if multiplied >= loaded else L2
     summed = target.launch_us + b * m * n * 8 * split / _SUMMED / CYCLES_A_US if split > 1 else 0.0
-    return ProductTiles(copies, columns, slots, split, part, Price(us, limit), us + summed)
+    return ProductTiles(copies, columns, slots, split, part, Price(us, limit), us + summed, kept)

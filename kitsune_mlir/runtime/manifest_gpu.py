@@ -58,6 +58,8 @@ _LAUNCH = {
             "strides": [SIZE],
             "box": [SIZE],
             "swizzle": SIZE,
+            **dict.fromkeys(("lower?", "upper?"), [whole(-(1 << 15), 1 << 15)]),
+            "steps?": [SIZE],
         }
     ],
 }

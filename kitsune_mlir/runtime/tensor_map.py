@@ -19,6 +19,8 @@ NBYTES = 128  # of an encoded map
 ALIGNMENT = 128  # of encoded maps on the host, in bytes: what cuda.h gives the type
 _GRANULE = 16  # bytes: base addresses, strides and the box's innermost dimension are multiples
 _MAX_RANK, _MAX_BOX, _MAX_STRIDE, _MAX_DIM = 5, 256, 1 << 40, 1 << 32
+_MAX_WINDOWS, _MAX_STEP = 1024, 8
+_CORNER_BITS = {3: 16, 4: 8, 5: 5}  # by rank
 _BYTES = {"bf16": 2, "f16": 2, "f32": 4}
 _ELEMENTS = {"bf16": "BFLOAT16", "f16": "FLOAT16", "f32": "FLOAT32"}
 _SWIZZLES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}  # by bytes
@@ -32,6 +34,15 @@ _Encode = ctypes.CFUNCTYPE(
     *(ctypes.POINTER(_U32), ctypes.POINTER(_U32)),  # box, element strides
     *(_Enum, _Enum, _Enum, _Enum),  # interleave, swizzle, promotion to L2, fill
 )
+_EncodeWindows = ctypes.CFUNCTYPE(
+    ctypes.c_int,
+    ctypes.c_void_p,  # where to write
+    *(_Enum, _U32, ctypes.c_void_p),  # element type, rank, base address
+    *(ctypes.POINTER(_U64), ctypes.POINTER(_U64)),  # dims, strides
+    *(ctypes.POINTER(ctypes.c_int), ctypes.POINTER(ctypes.c_int)),  # lower and upper corner
+    *(_U32, _U32, ctypes.POINTER(_U32)),  # channels, windows, element strides
+    *(_Enum, _Enum, _Enum, _Enum),  # interleave, swizzle, promotion to L2, fill
+)
 _Replace = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)  # map, base address
 
 
@@ -40,6 +51,10 @@ class TensorMaps:
     the workspace is the last, and "offset", the bytes from there to its first element (0 when absent);
     "element", "bf16", "f16" or "f32"; "dims" in elements, the fastest first, null for the rows of a call;
     "strides" of all dims but the first, in bytes; "box" in elements; "swizzle", 0, 32, 64 or 128 bytes.
+
+    A map of windows on images (PTX ISA, Im2col mode) has channels as its first dim and images as its last; "lower" and
+    "upper", for each dim between, where windows begin, relative to the image's first and last element; "steps", how far
+    they are apart; and a box of channels and windows.
 
     Raises InternalError for a map that no GPU can use.
     """
@@ -64,6 +79,7 @@ class _Functions:
 
         self.driver = driver
         self.encode = _Encode(address(b"cuTensorMapEncodeTiled"))
+        self.encode_windows = _EncodeWindows(address(b"cuTensorMapEncodeIm2col"))
         self.replace = _Replace(address(b"cuTensorMapReplaceAddress"))
 
 
@@ -76,6 +92,7 @@ class BoundMaps:
         start = ctypes.addressof(self._memory)
         self.address = start + -start % ALIGNMENT
         self._tensors = [entry["tensor"] for entry in maps]
+        self._of_windows = ["steps" in entry for entry in maps]
         self._offsets = [entry.get("offset", 0) for entry in maps]
         self._bases: list[int | None] = [None] * len(maps)  # of the tensors that the maps are encoded for
         # What the driver is given before a base address, and after it.
@@ -88,9 +105,13 @@ class BoundMaps:
     def _layout(self, entry: dict[str, Any], rows: int) -> tuple[Any, ...]:
         dims = [rows if size is None else size for size in entry["dims"]]
         rank = len(dims)
+        box: tuple[Any, ...] = ((_U32 * rank)(*entry["box"]), (_U32 * rank)(*[1] * rank))
+        if "steps" in entry:
+            corners = ((ctypes.c_int * (rank - 2))(*entry[name]) for name in ("lower", "upper"))
+            box = (*corners, *entry["box"], (_U32 * rank)(1, *entry["steps"], 1))
         return (
             *((_U64 * rank)(*dims), (_U64 * rank)(*entry["strides"])),
-            *((_U32 * rank)(*entry["box"]), (_U32 * rank)(*[1] * rank)),
+            *box,
             self._enum("Interleave", "INTERLEAVE", "NONE"),
             self._enum("Swizzle", "SWIZZLE", _SWIZZLES[entry["swizzle"]]),
             self._enum("L2promotion", "L2_PROMOTION", "L2_256B"),
@@ -115,7 +136,10 @@ class BoundMaps:
         if encoded:
             name, status = "cuTensorMapReplaceAddress", self._functions.replace(self._before[i][0], base)
         else:
-            name, status = "cuTensorMapEncodeTiled", self._functions.encode(*self._before[i], base, *self._after[i])
+            of_windows = self._of_windows[i]
+            name = "cuTensorMapEncodeIm2col" if of_windows else "cuTensorMapEncodeTiled"
+            encode = self._functions.encode_windows if of_windows else self._functions.encode
+            status = encode(*self._before[i], base, *self._after[i])
         cuda_driver.check(self._driver, name, status)
         self._bases[i] = base
 
@@ -130,7 +154,9 @@ def _check(entry: dict[str, Any]) -> None:
         if entry[name] not in allowed:
             raise InternalError(f"a tensor map has no {name} {entry[name]}: {', '.join(map(str, allowed))}")
     rank = len(dims)
-    if not 1 <= rank <= _MAX_RANK or len(strides) != rank - 1 or len(box) != rank:
+    if "steps" in entry:
+        _check_windows(entry, rank)
+    if not 1 <= rank <= _MAX_RANK or len(strides) != rank - 1 or len(box) != (2 if "steps" in entry else rank):
         raise InternalError(
             f"a tensor map has 1 to {_MAX_RANK} dims, one stride less, and a box of as many, "
             f"found {dims}, {strides}, {box}"
@@ -140,9 +166,24 @@ def _check(entry: dict[str, Any]) -> None:
     if not all(0 < stride < _MAX_STRIDE and stride % _GRANULE == 0 for stride in strides):
         raise InternalError(f"a tensor map's strides must be multiples of {_GRANULE} bytes, found {strides}")
     row = box[0] * _BYTES[entry["element"]]
-    if not all(1 <= size <= _MAX_BOX for size in box) or row % _GRANULE or (swizzle and row > swizzle):
+    most = [_MAX_BOX, _MAX_WINDOWS] if "steps" in entry else [_MAX_BOX] * rank
+    if not all(1 <= size <= limit for size, limit in zip(box, most)) or row % _GRANULE or (swizzle and row > swizzle):
         widest = f"at most {swizzle}" if swizzle else "a multiple of 16"
         raise InternalError(
             f"a tensor map's box must be 1 to {_MAX_BOX} elements a side and {widest} bytes wide, found {box} of "
             f"{entry['element']}"
         )
+
+
+def _check_windows(entry: dict[str, Any], rank: int) -> None:
+    """Raises InternalError for corners that windows cannot have."""
+    corners = [entry.get("lower", []), entry.get("upper", [])]
+    most = 1 << _CORNER_BITS.get(rank, 1) - 1
+    if rank not in _CORNER_BITS or any(len(numbers) != rank - 2 for numbers in (*corners, entry["steps"])):
+        raise InternalError(f"a tensor map of windows has 3 to 5 dims, and corners and steps of 2 less, found {entry}")
+    if not all(-most <= x < most for corner in corners for x in corner):
+        raise InternalError(
+            f"a tensor map of windows of rank {rank} has corners within {most} elements, found {corners}"
+        )
+    if not all(1 <= step <= _MAX_STEP for step in entry["steps"]):
+        raise InternalError(f"a tensor map of windows has steps from 1 to {_MAX_STEP}, found {entry['steps']}")

@@ -17,6 +17,8 @@ from kitsune_mlir.dialects.captures import captures
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir, location
 
+from . import windows
+
 DTYPES = {
     "f64": np.float64,
     "f32": np.float32,
@@ -299,6 +301,11 @@ def _extents(maps: Sequence[ir.AffineMap], tensors: Sequence[Any], count: int) -
     return [found[d] for d in range(count)]
 
 
+def _matrix(op: ir.Operation, images: np.ndarray) -> np.ndarray:
+    found = windows.matrix(images, op.opview.windows, op.opview.pitches)
+    return found if op.opview.in_batches else found.reshape(-1, found.shape[-1])
+
+
 _SPECIAL: dict[str, Callable[[ir.Operation], Function]] = {
     "arith.constant": _constant,
     "arith.cmpf": _compare_floats,
@@ -308,6 +315,7 @@ _SPECIAL: dict[str, Callable[[ir.Operation], Function]] = {
     "affine.min": _affine,
     "affine.max": _affine,
     "affine.delinearize_index": _delinearize,
+    "kitsune.windows": lambda op: lambda xs: [_matrix(op, xs[0])],
     "linalg.fill": _fill,
     "linalg.generic": _generic,
     "tensor.dim": lambda _: lambda xs: [np.shape(xs[0])[xs[1]]],

@@ -1474,3 +1474,83 @@ func.func @no_ctas(%m: index) {
   }) {ctas = 0, sym_name = "k"} : () -> !kitsune.outputs
   return
 }
+
+// -----
+
+func.func @windows(%x: tensor<*xbf16>) {
+  // expected-error@+1 {{'kitsune.windows' op makes a ranked tensor of one, found tensor<*xbf16> and tensor<2x9x192xbf16>}}
+  %m = "kitsune.windows"(%x) {dilations = array<i64: 1>, filter = array<i64: 3>, low = array<i64: 1>, places = array<i64: 9>, strides = array<i64: 1>} : (tensor<*xbf16>) -> tensor<2x9x192xbf16>
+  return
+}
+
+// -----
+
+func.func @windows(%x: tensor<2x?x64xbf16>) {
+  // expected-error@+1 {{'kitsune.windows' op takes images of known sizes, with a batch and channels, found tensor<2x?x64xbf16>}}
+  %m = "kitsune.windows"(%x) {dilations = array<i64: 1>, filter = array<i64: 3>, low = array<i64: 1>, places = array<i64: 9>, strides = array<i64: 1>} : (tensor<2x?x64xbf16>) -> tensor<2x9x192xbf16>
+  return
+}
+
+// -----
+
+func.func @windows(%x: tensor<2x9x64xbf16>) {
+  // expected-error@+1 {{'kitsune.windows' op has an attribute low, an array of i64}}
+  %m = "kitsune.windows"(%x) {dilations = array<i64: 1>, filter = array<i64: 3>, places = array<i64: 9>, strides = array<i64: 1>} : (tensor<2x9x64xbf16>) -> tensor<2x9x192xbf16>
+  return
+}
+
+// -----
+
+func.func @windows(%x: tensor<2x9x64xbf16>) {
+  // expected-error@+1 {{'kitsune.windows' op has an attribute sizes, an array of i64}}
+  %m = "kitsune.windows"(%x) {dilations = array<i64: 1>, filter = array<i64: 3>, low = array<i64: 1>, places = array<i64: 9>, sizes = 9 : i64, strides = array<i64: 1>} : (tensor<2x9x64xbf16>) -> tensor<2x9x192xbf16>
+  return
+}
+
+// -----
+
+func.func @windows(%x: tensor<2x9x64xbf16>) {
+  // expected-error@+1 {{'kitsune.windows' op has both sizes and pitches, or neither}}
+  %m = "kitsune.windows"(%x) {dilations = array<i64: 1>, filter = array<i64: 3>, low = array<i64: 1>, places = array<i64: 9>, sizes = array<i64: 9, 64>, strides = array<i64: 1>} : (tensor<2x9x64xbf16>) -> tensor<2x9x192xbf16>
+  return
+}
+
+// -----
+
+func.func @windows(%x: tensor<2x9x64xbf16>) {
+  // expected-error@+1 {{'kitsune.windows' op strides has a number from 1 on for each of 1 dimensions of space}}
+  %m = "kitsune.windows"(%x) {dilations = array<i64: 1>, filter = array<i64: 3>, low = array<i64: 1>, places = array<i64: 9>, strides = array<i64: 1, 1>} : (tensor<2x9x64xbf16>) -> tensor<2x9x192xbf16>
+  return
+}
+
+// -----
+
+func.func @windows(%x: tensor<2x9x64xbf16>) {
+  // expected-error@+1 {{'kitsune.windows' op low has a number from 0 on for each of 1 dimensions of space}}
+  %m = "kitsune.windows"(%x) {dilations = array<i64: 1>, filter = array<i64: 3>, low = array<i64: -1>, places = array<i64: 9>, strides = array<i64: 1>} : (tensor<2x9x64xbf16>) -> tensor<2x9x192xbf16>
+  return
+}
+
+// -----
+
+func.func @windows(%x: tensor<2x9x64xbf16>) {
+  // expected-error@+1 {{'kitsune.windows' op takes elements of other images that tensor<2x9x64xbf16> does not have}}
+  %m = "kitsune.windows"(%x) {dilations = array<i64: 1>, filter = array<i64: 3>, low = array<i64: 1>, pitches = array<i64: 576, 64>, places = array<i64: 9>, sizes = array<i64: 9, 128>, strides = array<i64: 1>} : (tensor<2x9x64xbf16>) -> tensor<2x9x192xbf16>
+  return
+}
+
+// -----
+
+func.func @windows(%x: tensor<2x9x64xbf16>) {
+  // expected-error@+1 {{'kitsune.windows' op makes a matrix of 2x9x192 or 18x192 elements of bf16, found tensor<2x9x64xbf16>}}
+  %m = "kitsune.windows"(%x) {dilations = array<i64: 1>, filter = array<i64: 3>, low = array<i64: 1>, places = array<i64: 9>, strides = array<i64: 1>} : (tensor<2x9x64xbf16>) -> tensor<2x9x64xbf16>
+  return
+}
+
+// -----
+
+func.func @windows(%x: tensor<?x9x64xbf16>) {
+  // expected-error@+1 {{'kitsune.windows' op makes a matrix of ?x9x192 elements of bf16, found tensor<18x192xbf16>}}
+  %m = "kitsune.windows"(%x) {dilations = array<i64: 1>, filter = array<i64: 3>, low = array<i64: 1>, places = array<i64: 9>, strides = array<i64: 1>} : (tensor<?x9x64xbf16>) -> tensor<18x192xbf16>
+  return
+}

@@ -69,6 +69,7 @@ class FakeDriver:
         self.clusters = 66
         self.parameters = (0, 0)  # structs and slots of a kernel, for reading its parameters
         self._encode = tensor_map._Encode(self._encode_tiled)
+        self._encode_im2col = tensor_map._EncodeWindows(self._encode_windows)
         self._replace = tensor_map._Replace(self._replace_address)
         self._latest = 0  # base address of the map written last
 
@@ -85,7 +86,11 @@ class FakeDriver:
 
     def cuGetProcAddress(self, name: bytes, version: int, flags: int) -> tuple[Result, int, int]:
         assert flags == 0 and version >= 12000
-        function = {b"cuTensorMapEncodeTiled": self._encode, b"cuTensorMapReplaceAddress": self._replace}[name]
+        function = {
+            b"cuTensorMapEncodeTiled": self._encode,
+            b"cuTensorMapEncodeIm2col": self._encode_im2col,
+            b"cuTensorMapReplaceAddress": self._replace,
+        }[name]
         return Result.CUDA_SUCCESS, ctypes.cast(function, ctypes.c_void_p).value or 0, 0
 
     def cuKernelSetAttribute(self, attribute: int, value: int, kernel: int, device: int) -> tuple[Result]:
@@ -145,6 +150,24 @@ class FakeDriver:
         )
         self._write(target, base)
         return int(self.fails.get("cuTensorMapEncodeTiled", Result.CUDA_SUCCESS))
+
+    def _encode_windows(self, target, element, rank, base, dims, strides, lower, upper, channels, count, *rest) -> int:
+        assert target % 64 == 0, "a tensor map is encoded where the driver does not take it"
+        steps, *modes = rest
+        self.encoded.append(
+            _Record(
+                element=element,
+                base=base,
+                dims=dims[:rank],
+                strides=strides[: rank - 1],
+                corners=(lower[: rank - 2], upper[: rank - 2]),
+                box=[channels, count],
+                steps=steps[:rank],
+                modes=tuple(modes),
+            )
+        )
+        self._write(target, base)
+        return int(self.fails.get("cuTensorMapEncodeIm2col", Result.CUDA_SUCCESS))
 
     def _replace_address(self, target, base) -> int:
         assert bytes((ctypes.c_uint8 * 128).from_address(target)) != bytes(128), "a map that was never encoded"

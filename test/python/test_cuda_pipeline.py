@@ -98,6 +98,40 @@ def test_a_map_of_one_dimension(monkeypatch):
     assert (driver.encoded[0].dims, driver.encoded[0].strides) == ([512], [])
 
 
+WINDOWS = WEIGHTS | {
+    "dims": [64, 9, 7, None],
+    "strides": [128, 1152, 8064],
+    "box": [64, 128],
+    "lower": [-1, -2],
+    "upper": [-1, 0],
+    "steps": [2, 1],
+}
+
+
+def test_maps_of_windows(monkeypatch):
+    """Corners are those of the space alone; elements of a channel and images are never skipped."""
+    made, driver = launcher(monkeypatch, maps=[WINDOWS])
+    run(made)
+    (found,) = driver.encoded
+    assert (found.element, found.base, found.dims) == (9, W, [64, 9, 7, 100])
+    assert (found.strides, found.box, found.modes) == ([128, 1152, 8064], [64, 128], (0, 3, 3, 0))
+    assert (found.corners, found.steps) == (([-1, -2], [-1, 0]), [1, 2, 1, 1])
+
+
+@pytest.mark.parametrize(("change", "sentence"), [
+    ({"lower": [-1]}, "corners and steps of 2 less"),
+    ({"dims": [64, 9], "strides": [128], "lower": [], "upper": [], "steps": []}, "3 to 5 dims"),
+    ({"lower": [-129, 0]}, "within 128 elements"),
+    ({"upper": [0, 128]}, "within 128 elements"),
+    ({"steps": [9, 1]}, "steps from 1 to 8"),
+    ({"box": [64, 1025]}, "found \\[64, 1025\\]"),
+    ({"box": [64, 2, 3, 1]}, "a box of as many"),
+])  # fmt: skip
+def test_maps_of_windows_that_no_gpu_can_use(monkeypatch, change, sentence):
+    with pytest.raises(InternalError, match=sentence):
+        launcher(monkeypatch, maps=[WINDOWS | change])
+
+
 def test_only_maps_of_tensors_that_moved_are_encoded(monkeypatch):
     made, driver = launcher(monkeypatch, maps=[WEIGHTS, RESULT])
     bound = bind(made)

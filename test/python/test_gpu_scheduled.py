@@ -33,7 +33,8 @@ def run(function, args, target, launches=2, dynamic_shapes=None, calls=(), preci
     model = Function(function)
     program = import_model(model, args, dynamic_shapes=dynamic_shapes)
     give(program.module, precision)
-    steps = ["prepare-linalg", "schedule-products", "lower-schedule", "convert-linalg-to-gpu"]
+    steps = ["prepare-linalg", "convolutions-to-products", "schedule-products", "lower-schedule"]
+    steps.append("convert-linalg-to-gpu")
     pipeline.run(program.module, [pipeline.make(name, "", target) for name in steps])
     section = gpu.build(program.module, targets.load(target))
     device = SimulatedDevice(program.module, 0)
@@ -62,6 +63,14 @@ def test_orders_of_dimensions(b, m, n, k, left, right, small_gpu):  # noqa: F811
 
     dtype = torch.float16 if left else torch.bfloat16
     device = run(function, drawn(*shapes, dtype=dtype), small_gpu)
+    assert device.pipeline_launches == 2
+
+
+@pytest.mark.parametrize("m, n", [(3000, 40), (40, 3000)])
+def test_an_operand_that_is_kept(m, n, small_gpu):  # noqa: F811
+    """Eight CTAs take several tiles each, and load the chunks of the short operand once."""
+    function, args = (lambda x, y: torch.relu(x @ y.mT)), drawn((m, 264), (n, 264))
+    device = run(function, args, small_gpu)
     assert device.pipeline_launches == 2
 
 

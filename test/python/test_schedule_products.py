@@ -69,3 +69,69 @@ def test_the_interpreter_agrees(sizes, turned):
     (found,) = run(kernel, arguments, ctas=3, seed=1)
     wanted = np.float32(left @ right)
     np.testing.assert_allclose(found.sum(0) if found.ndim == 4 else found, wanted, rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize("kept, sizes", [("right", (1, 30_000, 40, 264)), ("left", (1, 40, 60_000, 264))])
+def test_an_operand_that_all_tiles_have_is_kept(kept, sizes):
+    """It is copied once for all tiles of a CTA, its slots opened before them and released behind them."""
+    b, m, n, k = sizes
+    module = scheduled(*sizes, (False, True))
+    (kernel,) = dialect.kernels(module)
+    assert {ring.label: ring.slots for ring in kernel.rings}[kept] == -(-k // 64)
+    waits = [op for op in mlir.walk(kernel, "kitsune.wait") if op.parent.name == "kitsune.agent"]
+    assert [op.operands[0].owner.opview.label for op in waits] == [kept] * -(-k // 64)
+    rng = np.random.default_rng(0)
+    left, right = (np.float32(rng.integers(-8, 8, shape)) for shape in ((b, m, k), (b, n, k)))
+    (found,) = run(kernel, [left, right], ctas=3, seed=1)
+    np.testing.assert_array_equal(found, left @ right.mT)
+
+
+WINDOWS = """
+func.func @main(%x: tensor<3x9x7x{channels}xbf16>, %w: tensor<40x{columns}xbf16>) -> tensor<3x{places}x40xf32> {{
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<3x{places}x40xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<3x{places}x40xf32>) -> tensor<3x{places}x40xf32>
+  %m = "kitsune.windows"(%x) {{{windows}}} : (tensor<3x9x7x{channels}xbf16>) -> tensor<3x{places}x{columns}xbf16>
+  %c = linalg.generic {{indexing_maps = [affine_map<(b, m, n, k) -> (b, m, k)>, affine_map<(b, m, n, k) -> (n, k)>,
+      affine_map<(b, m, n, k) -> (b, m, n)>], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}}
+      ins(%m, %w : tensor<3x{places}x{columns}xbf16>, tensor<40x{columns}xbf16>)
+      outs(%f : tensor<3x{places}x40xf32>) {{
+  ^bb0(%p: bf16, %q: bf16, %s: f32):
+    %0 = arith.extf %p : bf16 to f32
+    %1 = arith.extf %q : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %s, %2 : f32
+    linalg.yield %3 : f32
+  }} -> tensor<3x{places}x40xf32>
+  return %c : tensor<3x{places}x40xf32>
+}}
+"""
+
+
+@pytest.mark.parametrize("channels", [64, 72])
+@pytest.mark.parametrize("stride, low, places", [(1, 1, (9, 7)), (2, 0, (4, 3)), (3, 2, (4, 3))])
+def test_products_of_windows_are_convolutions(channels, stride, low, places):
+    """The interpreter reads the matrix of windows, and gives what torch's convolution does."""
+    depth = -(-channels // 64) * 64
+    numbers = {"dilations": (1, 1), "filter": (3, 3), "low": (low,) * 2, "places": places, "strides": (stride,) * 2}
+    windows = ", ".join(f"{name} = array<i64: {a}, {b}>" for name, (a, b) in numbers.items())
+    text = WINDOWS.format(channels=channels, columns=9 * depth, places=places[0] * places[1], windows=windows)
+    module = mlir.parse(text, mlir.context())
+    steps = [pipeline.make("schedule-products", "", "sm_90a"), pipeline.make("verify-dataflow", "", "sm_90a")]
+    pipeline.run(module, steps)
+    (kernel,) = dialect.kernels(module)
+    random = np.random.default_rng(channels)
+    x, f = (random.integers(-2, 3, shape).astype(np.float32) for shape in ((3, 9, 7, channels), (40, 3, 3, channels)))
+    rows = np.pad(f, [(0, 0)] * 3 + [(0, depth - channels)]).reshape(40, -1)
+    found = sum_of_parts(run(kernel, [x, rows])[0])
+    around = np.pad(x, [(0, 0), (low, 9), (low, 9), (0, 0)])
+    wanted = np.zeros((3, *places, 40), np.float32)
+    for ky, kx in np.ndindex(3, 3):
+        part = around[:, ky : ky + stride * places[0] : stride, kx : kx + stride * places[1] : stride]
+        wanted += part @ f[:, ky, kx].T
+    np.testing.assert_array_equal(found, wanted.reshape(3, -1, 40))
+
+
+def sum_of_parts(whole):
+    """What a kernel writes; the sum of the parts of its sums."""
+    return whole.sum(0) if whole.ndim == 4 else whole

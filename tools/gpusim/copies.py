@@ -80,8 +80,8 @@ def _box(run: Assembler, mask: np.ndarray, rank: int, operand: list[Any], place:
     """A tensor map and coordinates; `place` is the box's in shared memory."""
     map_, at = operand
     box = tensor_map(run, mask, map_)
-    if not len(at) == len(box.box) == rank:
-        raise MemoryFault(f"{len(at)} coordinates in a tensor of {len(box.box)} dimensions")
+    if not len(at) == len(box.dims) == rank:
+        raise MemoryFault(f"{len(at)} coordinates in a tensor of {len(box.dims)} dimensions")
     if place % box.align:
         raise MemoryFault(f"a box at {place:#x} is not aligned to {box.align} bytes")
     numbers = [run.number(x, mask) for x in at]
@@ -98,6 +98,8 @@ def load_box(
     address, barrier_at = run.number(to, mask), run.number(signal, mask)
     owner, place = run.cta.cluster.resolve(address)
     box, at = _box(run, mask, rank, source, place)
+    if box.steps:
+        raise MemoryFault("a copy of a box has a tensor map of windows")
     targets = [owner]
     if multicast:
         bits = run.number(more[0], mask) & 0xFFFF
@@ -115,6 +117,22 @@ def load_box(
         if len(read) and region.tracked:
             region.engine_read(ascending(read), _clock(run, mask, barrier))
         _start(run, mask, cta, slice(place, place + len(content)), content, barrier, None)
+
+
+def load_windows(
+    rank: int, run: Assembler, mask: np.ndarray, to: Any, source: list[Any], signal: Any, offsets: list[Any]
+) -> None:
+    """[destination], [map, {coordinates}], [mbarrier], {offsets}."""
+    run.one(mask)
+    owner, place, barrier = _target(run, mask, to, signal)
+    box, at = _box(run, mask, rank, source, place)
+    if not box.steps or len(offsets) != rank - 2:
+        raise MemoryFault(f"a copy of windows in {rank} dimensions has {len(offsets)} offsets or a tensor map of boxes")
+    region = run.agent.memory.find(box.pointer)
+    content, read = read_box(region, box, [*at, *(run.number(x, mask) & 0xFFFF for x in offsets)])
+    if len(read) and region.tracked:
+        region.engine_read(ascending(read), _clock(run, mask, barrier))
+    _start(run, mask, owner, slice(place, place + len(content)), content, barrier, None)
 
 
 def bulk_load(run: Assembler, mask: np.ndarray, to: Any, source: Any, size: Any, signal: Any, *_: Any) -> None:
@@ -277,6 +295,8 @@ for _rank in range(1, 6):
         INSTRUCTIONS[_LOAD.format(_rank) + ".multicast::cluster" + _hint] = partial(load_box, _rank, True)
         INSTRUCTIONS[_SAVE.format(_rank) + _hint] = partial(store_box, _rank)
         INSTRUCTIONS[_SAVE.format(_rank).replace(".tile", "") + _hint] = partial(store_box, _rank)
+for _rank in range(3, 6):
+    INSTRUCTIONS[_LOAD.format(_rank).replace(".tile", ".im2col")] = partial(load_windows, _rank)
 for _kind in ("b32", "u32", "s32", "f32", "b64"):
     for _count in ("", ".v2", ".v4"):
         INSTRUCTIONS[f"st.async.shared::cluster{_BULK}{_count}.{_kind}"] = store_async

@@ -92,7 +92,11 @@ class Lockstep:
         return method(op, mask)
 
     def _arith_constant(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
-        return [np.array(op.attributes["value"].value, dtype_of(op.results[0].type))]
+        attribute, kind = op.attributes["value"], op.results[0].type
+        if isinstance(kind, ir.VectorType):  # of equal elements
+            element = ir.DenseElementsAttr(attribute).get_splat_value().value
+            return [np.full((*mask.shape, *kind.shape), element, dtype_of(kind.element_type))]
+        return [np.array(attribute.value, dtype_of(kind))]
 
     def _arith_bitcast(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         return [np.asarray(self._see(op.operands[0])).view(dtype_of(op.results[0].type))]

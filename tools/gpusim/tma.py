@@ -28,6 +28,11 @@ class Box:
     strides: tuple[int, ...]  # in bytes, of every dimension
     box: tuple[int, ...]
     swizzle: int
+    # Of a map of windows (PTX ISA, Im2col mode), whose box is of channels and windows: along each dimension of space,
+    # where windows begin, relative to the image's first and last element, and how far they are apart.
+    lower: tuple[int, ...] = ()
+    upper: tuple[int, ...] = ()
+    steps: tuple[int, ...] = ()
 
     @property
     def nbytes(self) -> int:
@@ -45,17 +50,27 @@ def encode(described: dict[str, Any], pointer: int, rows: int) -> Box:
     itemsize = np.dtype(DTYPES[described["element"]]).itemsize
     dims = tuple(rows if size is None else size for size in described["dims"])
     strides, box, swizzle = (itemsize, *described["strides"]), tuple(described["box"]), described["swizzle"]
+    corners = tuple(tuple(described.get(name, ())) for name in ("lower", "upper", "steps"))
     inner = box[0] * itemsize
-    assert 1 <= len(dims) == len(strides) == len(box) <= 5
+    assert 1 <= len(dims) == len(strides) <= 5
+    if corners[2]:
+        most = 1 << {3: 15, 4: 7, 5: 4}[len(dims)]
+        assert len(box) == 2 and all(len(corner) == len(dims) - 2 for corner in corners)
+        assert all(-most <= x < most for corner in corners[:2] for x in corner)
+        assert all(1 <= step <= 8 for step in corners[2]) and box[1] <= 1024
+    else:
+        assert len(box) == len(dims) and all(size <= 256 for size in box)
     assert pointer % 16 == 0 and all(stride % 16 == 0 and stride < 1 << 40 for stride in strides[1:])
-    assert all(1 <= size <= 1 << 32 for size in dims) and all(1 <= size <= 256 for size in box) and inner % 16 == 0
+    assert all(1 <= size <= 1 << 32 for size in dims) and min(box) >= 1 and box[0] <= 256 and inner % 16 == 0
     assert swizzle in (0, 32, 64, 128)
     assert swizzle in (0, inner), f"rows of {inner} bytes in a box with a swizzle of {swizzle} are not known here"
-    return Box(pointer, itemsize, dims, strides, box, swizzle)
+    return Box(pointer, itemsize, dims, strides, box, swizzle, *corners)
 
 
 def _elements(box: Box, at: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
     """For elements of the box in its order: byte offsets from the tensor's pointer, and which exist."""
+    if box.steps:
+        return _elements_of_windows(box, at)
     offset, exists = np.zeros(1, np.int64), np.ones(1, np.bool_)
     for first, size, stride, length in zip(at, box.dims, box.strides, box.box, strict=True):
         index = first + np.arange(length)
@@ -63,6 +78,31 @@ def _elements(box: Box, at: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
         offset = (np.where(inside, index, 0)[:, None] * stride + offset).reshape(-1)
         exists = (inside[:, None] & exists).reshape(-1)
     return offset, exists
+
+
+def _elements_of_windows(box: Box, at: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """The same for windows: `at` is where the first one begins, then how far the filter's element is from there."""
+    rank, (channels, count) = len(box.dims), box.box
+    begin, offsets = at[1 : rank - 1], at[rank:]
+    number, counts = 0, []
+    for first, size, low, high, step in reversed(list(zip(begin, box.dims[1:], box.lower, box.upper, box.steps))):
+        last = size - 1 + high
+        if not low <= first <= last or (first - low) % step:
+            raise MemoryFault(f"windows begin at {first}, where none from {low} to {last} in steps of {step} does")
+        counts.append((last - low) // step + 1)
+        number = number * counts[-1] + (first - low) // step
+    windows = number + np.arange(count)
+    image = at[rank - 1] + windows // prod(counts)
+    offset, exists = image * box.strides[rank - 1], (image >= 0) & (image < box.dims[rank - 1])
+    for d, places in enumerate(reversed(counts)):
+        index = box.lower[d] + windows % places * box.steps[d] + offsets[d]
+        windows = windows // places
+        exists = exists & (index >= 0) & (index < box.dims[1 + d])
+        offset = offset + index * box.strides[1 + d]
+    channel = at[0] + np.arange(channels)
+    there = exists[:, None] & (channel >= 0) & (channel < box.dims[0])
+    places = np.where(there, offset[:, None] + channel * box.itemsize, 0)
+    return places.reshape(-1), there.reshape(-1)
 
 
 @functools.cache

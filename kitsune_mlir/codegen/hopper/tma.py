@@ -21,6 +21,20 @@ ALIGN = 1024  # of a swizzled box in shared memory
 
 
 @dataclass(frozen=True)
+class Corners:
+    """Where windows on images begin (PTX ISA, Im2col mode): along each dimension of space, fastest first, from `lower`
+    elements behind the image's first to `upper` behind its last, `steps` apart."""
+
+    lower: tuple[int, ...]
+    upper: tuple[int, ...]
+    steps: tuple[int, ...]
+
+    def description(self) -> dict:
+        """As part of a map's."""
+        return {"lower": list(self.lower), "upper": list(self.upper), "steps": list(self.steps)}
+
+
+@dataclass(frozen=True)
 class TensorMap:
     """A tensor as the copy engine sees it. `tensor` is its number among the kernel's tensors, the workspace coming
     after them. Sizes are in elements, fastest dimension first, None standing for the call's rows; `strides` are bytes
@@ -33,10 +47,11 @@ class TensorMap:
     box: tuple[int, ...]
     swizzle: int = SWIZZLE
     offset: int = 0  # bytes from where the tensor begins
+    corners: Corners | None = None  # of a map of windows, whose box is of channels and windows
 
     def description(self) -> dict:
         """For the launch description (runtime/tensor_map.py encodes it)."""
-        return {
+        found = {
             "tensor": self.tensor,
             "offset": self.offset,
             "element": self.element,
@@ -45,6 +60,7 @@ class TensorMap:
             "box": list(self.box),
             "swizzle": self.swizzle,
         }
+        return found if self.corners is None else found | self.corners.description()
 
 
 def map_pointer(maps: ir.Value, number: Int) -> ir.Value:
@@ -66,6 +82,21 @@ def load(map_: ir.Value, at: Sequence[Int], destination: Int, barrier: Int, ctas
         shared, text, constraints = f"{shared}.multicast::cluster", f"{text}, ${len(operands)}", f"{constraints}h,"
         operands.append(arith.constant(ir.IntegerType.get_signless(16), ctas))
     device.assembly(f"cp.async.bulk.tensor.{len(at)}d.{shared} {text};", f"{constraints}~{{memory}}", operands, None)
+
+
+def load_windows(map_: ir.Value, at: Sequence[Int], offsets: Sequence[Int], destination: Int, barrier: Int) -> None:
+    """One thread: copies a column of windows, one element of the filter: `at` is the element where the first window
+    begins, `offsets` how far the filter's element is from there along each dimension of space, fastest first. Windows
+    follow in row-major order, then those of the next image (PTX ISA, cp.async.bulk.tensor: .im2col)."""
+    places = ", ".join(f"${3 + d}" for d in range(len(at)))
+    shifts = ", ".join(f"${3 + len(at) + d}" for d in range(len(offsets)))
+    kind = "shared::cluster.global.im2col.mbarrier::complete_tx::bytes"
+    text = f"cp.async.bulk.tensor.{len(at)}d.{kind} [$0], [$1, {{{places}}}], [$2], {{{shifts}}};"
+    i16 = ir.IntegerType.get_signless(16)
+    operands = [device.value(destination), map_, device.value(barrier), *(device.value(i) for i in at)]
+    operands += [arith.trunci(i16, device.value(offset)) for offset in offsets]
+    constraints = "r,l,r," + "r," * len(at) + "h," * len(offsets)
+    device.assembly(text, f"{constraints}~{{memory}}", operands, None)
 
 
 def store(map_: ir.Value, at: Sequence[Int], source: Int, condition: ir.Value | None = None) -> None:

@@ -15,6 +15,7 @@ from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
 from kitsune_mlir.dialects import schedule
+from kitsune_mlir.dialects.windows import windows_of
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, location, walk
 from kitsune_mlir.rows import Structured, shape_of
@@ -25,6 +26,7 @@ from .extents import divisor, is_from_tiles, whole_of
 from .in_flight import Acc, InFlight, Token
 from .reductions import own_part, row_combiner
 from .stores import Half
+from .windows import first_of
 
 _ASYNCHRONOUS = ("acquire", "copy", "commit")
 _ARITHMETIC = {
@@ -252,12 +254,16 @@ class AgentCode:
         rows, columns = opened.ring.tile.shape
         along, length, across = (columns, columns, rows) if opened.ring.layout == "rows" else (rows, rows, columns)
         axis = copy.axes[1 if opened.ring.layout == "rows" else 0]
-        each = wgmma.CHUNK
+        each, matrix = wgmma.CHUNK, windows_of(op.operands[1])
         for number in range(length // each):
             place = list(at)
             place[axis] = device.add(at[axis], number * each)
             target = device.add(ring.place(slot), number * across * wgmma.BOX_ROW)
-            tma.load(map_, place[::-1], target, ring.full(slot))
+            if matrix is None:
+                tma.load(map_, place[::-1], target, ring.full(slot))
+            else:
+                begin, offsets = first_of(matrix, place)
+                tma.load_windows(map_, begin[::-1], offsets[::-1], target, ring.full(slot))
 
     # ---- products
 

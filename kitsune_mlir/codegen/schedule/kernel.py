@@ -23,6 +23,7 @@ from kitsune_mlir.codegen.pipeline import counters, device
 from kitsune_mlir.codegen.pipeline.watch import Waits
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.checks import parent_of
+from kitsune_mlir.dialects.windows import WindowsOp, in_memory, windows_of
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir, location, walk
 from kitsune_mlir.planning.target import Target
@@ -49,7 +50,7 @@ class ScheduledKernel:
 
     def __init__(self, kernel: schedule.KernelOp, target: Target, wait_budget: int = 0):
         self.kernel, self.target, self.waits = kernel, target, Waits(wait_budget)
-        self.tensors = [value for value in kernel.inputs if rows.is_tensor(value)]
+        self.tensors = list(dict.fromkeys(in_memory(value) for value in kernel.inputs if rows.is_tensor(value)))
         self.results = kernel.result_ops
         if len({result.position for result in self.results}) != len(self.results):
             raise UnsupportedError(f"an output of kernel '{kernel.label}' is taken out twice")
@@ -107,6 +108,8 @@ class ScheduledKernel:
             self.map_of[copy] = known[map_]
 
     def _map(self, copy: schedule.CopyOp) -> TensorMap:
+        if (matrix := windows_of(copy.operands[1])) is not None:
+            return self._map_of_windows(copy, matrix)
         source = copy.operands[1]
         kind, ring = ir.RankedTensorType(source.type), schedule.ring_of(copy.operands[0])
         nbytes = kind.element_type.width // 8
@@ -124,6 +127,22 @@ class ScheduledKernel:
             strides.append(stride)
         number = self._numbers[hash(source)]
         return TensorMap(number, str(kind.element_type), tuple(dims[::-1]), tuple(strides), tuple(box[::-1]))
+
+    def _map_of_windows(self, copy: schedule.CopyOp, matrix: WindowsOp) -> TensorMap:
+        ring, windows, images = schedule.ring_of(copy.operands[0]), matrix.windows, matrix.operands[0]
+        kind = ir.RankedTensorType(images.type)
+        nbytes = kind.element_type.width // 8
+        rank = ir.RankedTensorType(matrix.results[0].type).rank
+        if copy.axes != [rank - 2, rank - 1] or ring.layout != "rows":
+            raise UnsupportedError(f"the boxes of ring '{ring.label}' do not lie along the columns of its windows")
+        if reason := windows.unreadable():
+            raise UnsupportedError(f"the copy engine reads no such windows: {reason}")
+        dims = (None if kind.is_dynamic_dim(0) else kind.shape[0], *windows.sizes, windows.channels)
+        strides = tuple(pitch * nbytes for pitch in matrix.pitches[-2::-1])
+        box = (tma.SWIZZLE // nbytes, ring.tile.shape[0])
+        corners = tma.Corners(windows.lower[::-1], windows.upper[::-1], windows.strides[::-1])
+        number = self._numbers[hash(images)]
+        return TensorMap(number, str(kind.element_type), dims[::-1], strides, box, corners=corners)
 
     @property
     def threads(self) -> int:

@@ -1,0 +1,94 @@
+"""The windows of a convolution as rows of a matrix, and how the copy engine reads them (PTX ISA, Im2col mode).
+
+An image has its channels last: batch x sizes x channels. A filter sees it through windows, `places` of them along each
+dimension of its space, `strides` apart, the first one `low` elements before the image, the filter's elements
+`dilations` apart; what lies outside the image is zero. As a matrix a window is a row. Its columns are the filter's
+elements in row-major order, for each the channels, filled up with zeros to whole chunks: so a chunk of 64 columns is
+one element of the filter. The matrix is nowhere in memory: the copy engine reads rows of it from the image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil, prod
+
+from .product_tiles import CHUNK
+
+GRANULE = 16  # bytes of which the copy engine's strides are multiples
+MOST_STRIDE = 8  # elements that the copy engine may skip between windows
+# By dimensions of space: the bits of a corner of the box of windows, which is relative to the image, and of an offset.
+_CORNER_BITS = {1: 16, 2: 8, 3: 5}
+_OFFSET_BITS = {1: 16, 2: 8, 3: 5}
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows on images of `sizes` x `channels`, as the head of this file has them."""
+
+    sizes: tuple[int, ...]
+    channels: int
+    filter: tuple[int, ...]
+    strides: tuple[int, ...]
+    low: tuple[int, ...]
+    dilations: tuple[int, ...]
+    places: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        """The windows of one image."""
+        return prod(self.places)
+
+    @property
+    def depth(self) -> int:
+        """Columns of one element of the filter."""
+        return ceil(self.channels / CHUNK) * CHUNK
+
+    @property
+    def columns(self) -> int:
+        """Columns of the matrix."""
+        return prod(self.filter) * self.depth
+
+    @property
+    def lower(self) -> tuple[int, ...]:
+        """Along each dimension, where the first window begins."""
+        return tuple(-low for low in self.low)
+
+    @property
+    def upper(self) -> tuple[int, ...]:
+        """Along each dimension, where the last window begins, relative to the image's last element."""
+        ends = zip(self.places, self.strides, self.low, self.sizes)
+        return tuple((count - 1) * stride - low - (size - 1) for count, stride, low, size in ends)
+
+    def elements(self) -> Iterator[tuple[int, ...]]:
+        """The filter's elements in the order of the columns: how far each is from the window's begin."""
+        for number in range(prod(self.filter)):
+            yield self.element(number)
+
+    def element(self, number: int) -> tuple[int, ...]:
+        """How far the filter's element of that number is from the window's begin."""
+        return tuple(i * dilation for i, dilation in zip(split(number, self.filter), self.dilations))
+
+    def unreadable(self) -> str | None:
+        """Why the copy engine cannot read them, or None where it can."""
+        rank = len(self.sizes)
+        if rank not in _CORNER_BITS:
+            return f"it has {rank} dimensions of space"
+        most = 1 << (_CORNER_BITS[rank] - 1)
+        if max(self.strides) > MOST_STRIDE:
+            return f"its windows are {max(self.strides)} elements apart"
+        if not all(-most <= corner < most for corner in (*self.lower, *self.upper)):
+            return f"its windows begin {self.lower} from the image's begin and {self.upper} from its end"
+        far = max((size - 1) * dilation for size, dilation in zip(self.filter, self.dilations))
+        if far >= 1 << _OFFSET_BITS[rank]:
+            return f"its filter reaches {far} elements far"
+        return None
+
+
+def split(number: int, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """A row-major number as an index along each of these sizes; the first one takes what is left."""
+    found: list[int] = []
+    for size in reversed(sizes[1:]):
+        number, index = divmod(number, size)
+        found.append(index)
+    return (number, *reversed(found))

@@ -1,0 +1,182 @@
+"""Convolutions, found in linalg, and the windows that they take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd, prod
+
+from kitsune_mlir import rows
+from kitsune_mlir.contraction import is_zero_filled
+from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.mlir import ir
+from kitsune_mlir.plan import DYNAMIC_SIZE
+from kitsune_mlir.planning.windows import Windows
+
+NAMES = ("linalg.conv_1d_ncw_fcw", "linalg.conv_2d_nchw_fchw", "linalg.conv_3d_ncdhw_fcdhw")
+GROUP = 8  # channels whose bytes, as 16-bit numbers, tensor copies want multiples of
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A convolution of images whose channels are their second dimension; `batch` is None where it is open until the
+    call. `low` are the zeros before the image; `bias` is added to each output channel."""
+
+    op: ir.Operation
+    filters: ir.Value
+    bias: ir.Value | None
+    batch: int | None
+    channels: int
+    outputs: int
+    sizes: tuple[int, ...]
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    low: tuple[int, ...]
+    places: tuple[int, ...]
+
+    @property
+    def image(self) -> ir.Value:
+        """The images, without the zeros around them."""
+        return _padding(self.op.operands[0])[0]
+
+    @property
+    def rank(self) -> int:
+        """The dimensions of space."""
+        return len(self.sizes)
+
+    @property
+    def count(self) -> int:
+        """Places of the filter on one image."""
+        return prod(self.places)
+
+    @cached_property
+    def is_pointwise(self) -> bool:
+        """Whether each place sees one element, and every element has a place."""
+        return prod(self.kernel) == 1 and self.places == self.sizes and not any(self.low) and set(self.strides) == {1}
+
+    @property
+    def plain(self) -> Windows:
+        """The windows on the images as they are."""
+        return Windows(self.sizes, self.channels, self.kernel, self.strides, self.low, self.dilations, self.places)
+
+    @cached_property
+    def folded(self) -> Folded | None:
+        """Windows of which a row is one element, or None where there are no such."""
+        if self.rank > 2 or (self.dilations[-1] > 1 and self.kernel[-1] > 1):
+            return None
+        found = Folded(self)
+        return None if found.windows.unreadable() else found
+
+    def takes_folded(self, has_plain: bool) -> bool:
+        """Whether windows whose rows are one element take fewer chunks of columns than others, or there are no others.
+        Images that lie as others want them are used as they are where they can. Raises UnsupportedError where there
+        are none of either kind."""
+        reason = self.plain.unreadable()
+        if reason and self.folded is None:
+            raise UnsupportedError(reason)
+        if reason or self.folded is None:
+            return reason is not None
+        return not has_plain and self.folded.windows.columns < self.plain.columns
+
+
+class Folded:
+    """Images with zeros around them, of which elements that a filter's row sees together are one element with all their
+    channels. Such elements overlap. `high` are the zeros behind the images, `channels` those of an element."""
+
+    def __init__(self, of: Convolution):
+        self.channels = of.channels + -of.channels % (GROUP // gcd(GROUP, of.strides[-1]))
+        wanted = [(p - 1) * s + (k - 1) * d + 1 for p, s, k, d in zip(of.places, of.strides, of.kernel, of.dilations)]
+        whole = [max(size, low + own) for size, low, own in zip(wanted, of.low, of.sizes)]
+        whole[-1] += -whole[-1] % (GROUP // gcd(GROUP, self.channels))
+        self.high = tuple(size - low - own for size, low, own in zip(whole, of.low, of.sizes))
+        row, across = self.channels * of.kernel[-1], self.channels * of.strides[-1]
+        if of.rank == 1:
+            sizes, self.pitches = (of.places[0],), (whole[0] * self.channels, across)
+            self.windows = Windows(sizes, row, (1,), (1,), (0,), (1,), of.places)
+            return
+        line = whole[1] * self.channels
+        self.pitches = (whole[0] * line, of.strides[0] * line, of.dilations[0] * line, across)
+        sizes = (of.places[0], of.kernel[0], of.places[1])
+        places = (of.places[0], 1, of.places[1])
+        self.windows = Windows(sizes, row, (1, of.kernel[0], 1), (1, 1, 1), (0, 0, 0), (1, 1, 1), places)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Of the images that the windows are on: space, then channels."""
+        return (*self.windows.sizes, self.windows.channels)
+
+
+def match(op: ir.Operation, least: int) -> Convolution | None:
+    """The convolution that an operation is, or None for one of fewer multiply-adds than `least`. Raises
+    UnsupportedError for one that is no product."""
+    kinds = [ir.RankedTensorType(value.type) for value in op.operands]
+    image, filters, result = kinds
+    known = [kind.is_dynamic_dim(d) for kind in (image, result) for d in range(1, kind.rank)]
+    if any(known) or not filters.has_static_shape:
+        raise UnsupportedError("a size besides the batch's is open until the call")
+    batch = None if image.is_dynamic_dim(0) else image.shape[0]
+    if prod(result.shape[1:]) * prod(filters.shape[1:]) * (DYNAMIC_SIZE if batch is None else batch) < least:
+        return None
+    element = image.element_type
+    if not isinstance(element, ir.BF16Type | ir.F16Type | ir.F32Type) or filters.element_type != element:
+        raise UnsupportedError(f"it multiplies {element} with {filters.element_type}")
+    if not isinstance(result.element_type, ir.F32Type):
+        raise UnsupportedError("its sums are no f32")
+    if batch is None and 1 in (result.shape[1], prod(result.shape[2:])):
+        raise UnsupportedError("of each of an open number of images it makes a vector, and a tile is 64 rows")
+    inside, low = _padding(op.operands[0])
+    strides, dilations = (tuple(ir.DenseIntElementsAttr(op.attributes[name])) for name in ("strides", "dilations"))
+    return Convolution(
+        op=op,
+        filters=op.operands[1],
+        bias=_bias(op.operands[2]),
+        batch=batch,
+        channels=image.shape[1],
+        outputs=result.shape[1],
+        sizes=tuple(ir.RankedTensorType(inside.type).shape[2:]),
+        kernel=tuple(filters.shape[2:]),
+        strides=strides,
+        dilations=dilations,
+        low=low,
+        places=tuple(result.shape[2:]),
+    )
+
+
+def _bias(init: ir.Value) -> ir.Value | None:
+    """What each output channel begins with; None where it is zero. Raises UnsupportedError for anything else."""
+    if is_zero_filled(init):
+        return None
+    op = rows.producer(init)
+    if op is not None and op.name == "linalg.broadcast":
+        rank = ir.RankedTensorType(init.type).rank
+        if list(ir.DenseI64ArrayAttr(op.attributes["dimensions"])) == [0, *range(2, rank)]:
+            return op.operands[0]
+    raise UnsupportedError("its sums begin with something else than a number for each channel")
+
+
+def _padding(value: ir.Value) -> tuple[ir.Value, tuple[int, ...]]:
+    """Images without zeros around their space, and how many there are before."""
+    none = (0,) * (ir.RankedTensorType(value.type).rank - 2)
+    op = rows.producer(value)
+    if op is None or op.name != "tensor.pad" or len(op.operands) > 1 or not _is_zero(op):
+        return value, none
+    low, high = (list(ir.DenseI64ArrayAttr(op.attributes[name])) for name in ("static_low", "static_high"))
+    if any((*low[:2], *high[:2])) or min((*low, *high)) < 0:
+        return value, none
+    return op.operands[0], tuple(low[2:])
+
+
+def _is_zero(pad: ir.Operation) -> bool:
+    """Whether a tensor is padded with zeros."""
+    (end,) = list(pad.regions[0].blocks[0].operations)[-1:]
+    filler = rows.producer(end.operation.operands[0])
+    return filler is not None and filler.name == "arith.constant" and filler.attributes["value"].value == 0
+
+
+def spread(value: ir.Value, positions: Sequence[int | None], rank: int) -> bool:
+    """Whether an operand of an operator on images has their whole space as its last dimensions, or nothing of it."""
+    space = [d for d in positions if d is not None and d > 1]
+    whole = list(range(2, 2 + rank))
+    return not space or (space == whole and list(positions[-rank:]) == whole)

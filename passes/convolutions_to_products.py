@@ -1,0 +1,384 @@
+"""convolutions-to-products: convolutions become matrix products, whose one operand may be a matrix of windows.
+
+    %p = tensor.pad %x low[0, 0, 1, 1] high[0, 0, 1, 1] ... : tensor<16x64x56x56xbf16> to tensor<16x64x58x58xbf16>
+    %c = linalg.conv_2d_nchw_fchw ins(%p, %f : ..., tensor<64x64x3x3xbf16>) outs(%zero : tensor<16x64x56x56xf32>)
+    %y = linalg.generic {...} ins(%c, %scale) ...     // what follows elementwise
+  =>
+    %t = linalg.transpose ins(%x : tensor<16x64x3136xbf16>) ... permutation = [0, 2, 1]       // channels last
+    %w = "kitsune.windows"(%t) {filter = [3, 3], low = [1, 1], places = [56, 56], ...}        // 16x3136x576, nowhere
+    %c = linalg.generic {...} ins(%g, %w : tensor<64x576xbf16>, tensor<16x3136x576xbf16>) ... // 16 x 64 x 3136
+    %y = linalg.generic {...} ins(%c, %scale) ...
+
+A convolution of single elements, each in one place, is a product of the images as they are. Results have their channels
+as the second dimension, as torch has them, unless another convolution reads them: then these are the last, and what
+else reads them takes a transposed copy. Filters are laid out as rows of the same columns; those of weights once, when
+the program is loaded (runtime/weight_steps.py). Where an image has so few channels that chunks of 64 columns are mostly
+zeros, a row of the filter is one element of all its channels: the images get their zeros then, and overlap
+(`convolutions.Folded`). What has no such form (groups, sizes open until the call besides the batch's) is left as it is,
+with a remark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from kitsune_mlir import rows
+from kitsune_mlir.dialects.windows import WindowsOp
+from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.mlir import arith, ir, linalg, remark, tensor, walk
+from kitsune_mlir.planning import target as targets
+
+from .base import ModulePass
+from .convolutions import GROUP, NAMES, Convolution, match, spread
+from .product_follows import is_elementwise, is_stored
+from .row_bodies import reshaped
+from .schedule_build import constant_index, empty_generic
+from .schedule_products import LEAST
+
+_LEFT_OVER = ("tensor.", "linalg.", "kitsune.windows", "arith.")
+
+
+@dataclass(frozen=True)
+class ConvolutionsToProducts(ModulePass):
+    """target: what the products are for, a name or the path of a description."""
+
+    name: ClassVar[str] = "convolutions-to-products"
+    target: str = "sm_90a"
+
+    def run(self, module: ir.Module) -> None:
+        if targets.load(self.target).products != "wgmma":
+            return
+        for function in walk(module, "func.func"):
+            for block in function.regions[0].blocks:
+                found = [op for op in walk(function, *NAMES) if op.block == block]
+                if found:
+                    _Rewriter(found).run()
+                    _sweep(block)
+
+
+def _matched(op: ir.Operation) -> Convolution | None:
+    try:
+        found = match(op, LEAST)
+        if found is not None and not found.is_pointwise:
+            found.takes_folded(False)
+        return found
+    except UnsupportedError as error:
+        remark(op, f"is no product on tensor cores: {error}")
+        return None
+
+
+def _sweep(block: ir.Block) -> None:
+    """Erases what nothing reads any more."""
+    for op in reversed([op.operation for op in block.operations]):
+        if op.name.startswith(_LEFT_OVER) and len(op.results) and not any(list(result.uses) for result in op.results):
+            op.erase()
+
+
+@dataclass(frozen=True)
+class _Space:
+    """The dimensions of a product, by role: "b" the image, "p" the place, "o" the output channel; sizes, None where one
+    is open until the call."""
+
+    sizes: dict[str, int | None]
+
+    @property
+    def roles(self) -> list[str]:
+        return list(self.sizes)
+
+    @property
+    def in_batches(self) -> bool:
+        return "b" in self.sizes
+
+    def map(self, roles: Sequence[str | None], further: Sequence[str] = ()) -> ir.AffineMap:
+        """The map of an operand that has these dimensions; None is one of size 1."""
+        all_ = [*self.roles, *further]
+        exprs = [
+            ir.AffineConstantExpr.get(0) if role is None else ir.AffineDimExpr.get(all_.index(role)) for role in roles
+        ]
+        return ir.AffineMap.get(len(all_), 0, exprs)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """How an operator on images reads an operand on a product's dimensions."""
+
+    roles: list[str | None]
+    value: Callable[[], ir.Value]
+
+
+@dataclass
+class _Rewriter:
+    """Rewrites the convolutions of a block."""
+
+    found: list[ir.Operation]
+    last: dict[int, ir.Value] = field(default_factory=dict)  # by images, the same with their channels last
+    around: dict[tuple, ir.Value] = field(default_factory=dict)  # the same with zeros around them
+    open_size: ir.Value | None = None  # the images of the convolution that is rewritten, where that is open
+
+    def run(self) -> None:
+        self.convolutions = [found for op in self.found if (found := _matched(op)) is not None]
+        for convolution in self.convolutions:
+            with convolution.op.location:
+                self._rewrite(convolution)
+
+    def _rewrite(self, of: Convolution) -> None:
+        follows = self._follows(of)
+        end = follows[-1] if follows else of.op
+        result = end.results[0]
+        turned = _turned(result, of)
+        read_again = any(other.image == result for other in self.convolutions)
+        same = of.count == 1 or of.outputs == 1  # either order of dimensions is the other
+        space = self._space(of, follows, read_again or turned is not None or same, turned is None)
+        if same and space.in_batches and not of.is_pointwise:  # a vector for each image: all of them are one matrix
+            follows, end, result = [], of.op, of.op.results[0]
+            space = self._space(of, follows, True, True)
+        with ir.InsertionPoint(end):
+            self.open_size = tensor.dim(of.image, constant_index(0)) if of.batch is None else None
+            value = self._product(of, space)
+            if of.bias is not None:
+                value = self._generic(space, [(value, space.roles), (of.bias, ["o"])], value.type.element_type, _add)
+            before = of.op.results[0]
+            for op in follows:
+                value = self._followed(op, before, value, of, space)
+                before = op.results[0]
+            whole = [of.batch, of.outputs, *of.places]
+            if space.roles == ["b", "o", "p"] or same:
+                result.replace_all_uses_with(reshaped(value, whole))
+                return
+            rowed = reshaped(value, [of.batch, of.count, of.outputs])
+            images = reshaped(_transposed(rowed, [0, 2, 1]), whole)
+            self.last[hash(images)] = reshaped(value, [of.batch, *of.places, of.outputs])
+            if turned is not None:
+                turned.results[0].replace_all_uses_with(rowed)
+            result.replace_all_uses_with(images)
+
+    def _space(self, of: Convolution, follows: Sequence[ir.Operation], last: bool, may_join: bool) -> _Space:
+        """The dimensions of the product. Images whose channels are last are one matrix where everything that is read
+        allows it."""
+        batch: dict[str, int | None] = {"b": of.batch}
+        if not last:
+            return _Space(batch | {"o": of.outputs, "p": of.count})
+        if may_join and of.batch is not None and not (of.is_pointwise and hash(of.image) not in self.last):
+            joined = _Space({"p": of.batch * of.count, "o": of.outputs})
+            befores = [of.op, *follows]
+            if all(self._reads(op, before.results[0], of, joined) is not None for op, before in zip(follows, befores)):
+                return joined
+        return _Space(batch | {"p": of.count, "o": of.outputs})
+
+    # ---- what follows
+
+    def _follows(self, of: Convolution) -> list[ir.Operation]:
+        """Elementwise operators, each the only reader of the one before it, the first of the convolution."""
+        found: list[ir.Operation] = []
+        value, space = of.op.results[0], _Space({"b": of.batch, "o": of.outputs, "p": of.count})
+        while len(uses := list(value.uses)) == 1 and is_elementwise(op := uses[0].owner.operation, value):
+            if self._reads(op, value, of, space) is None:
+                break
+            found.append(op)
+            value = op.results[0]
+        while found and not is_stored(found[-1]):
+            found.pop()
+        return found
+
+    def _reads(
+        self, op: ir.Operation, before: ir.Value, of: Convolution, space: _Space, value: ir.Value | None = None
+    ) -> list[_Read] | None:
+        """How an elementwise operator's inputs are read, `value` in the place of the operand `before`; None where one
+        cannot be."""
+        s = rows.Structured(op)
+        own = _Read(list(space.roles), lambda: value)
+        found = [
+            own if op.operands[i] == before else self._read(op.operands[i], s.maps[i], of, space)
+            for i in range(s.inputs)
+        ]
+        return None if None in found else [read for read in found if read is not None]
+
+    def _read(self, value: ir.Value, map_: ir.AffineMap, of: Convolution, space: _Space) -> _Read | None:
+        if not rows.is_tensor(value):
+            return _Read([], lambda: value)
+        at = [e.position if isinstance(e, ir.AffineDimExpr) else None for e in map_.results]
+        if not spread(value, at, of.rank) or len(at) != ir.RankedTensorType(value.type).rank:
+            return None
+        named: list[str | None] = [None if d is None else "bo"[d] for d in at if d is None or d < 2]
+        if len(named) == len(at):
+            return _Read(named, lambda: value) if space.in_batches or "b" not in named else None
+        if space.roles[-1] == "o" and hash(value) in self.last and at == list(range(2 + of.rank)):
+            images, sizes = self.last[hash(value)], list(space.sizes.values())
+            return _Read(list(space.roles), lambda: reshaped(images, sizes))
+        kind = ir.RankedTensorType(value.type)
+        outer = [None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(len(named))]
+        if not space.in_batches:
+            if of.batch != 1 or "b" in named[1:]:
+                return None
+            outer, named = outer[1:] if len(outer) > 1 else outer, named[1:] if len(named) > 1 else [None]
+        return _Read([*named, "p"], lambda: reshaped(value, [*outer, of.count]))
+
+    def _followed(
+        self, op: ir.Operation, before: ir.Value, value: ir.Value, of: Convolution, space: _Space
+    ) -> ir.Value:
+        """An elementwise operator on a product's dimensions, `value` in the place of the operand `before`."""
+        s = rows.Structured(op)
+        reads = self._reads(op, before, of, space, value)
+        assert reads is not None
+        operands = [(read.value(), read.roles) for read in reads]
+
+        def body(arguments: Sequence[ir.Value]) -> ir.Value:
+            values = dict(zip(map(hash, s.body.arguments), arguments))
+            *inner, end = [each.operation for each in s.body.operations]
+            for each in inner:
+                clone = each.clone()
+                for i, operand in enumerate(each.operands):
+                    clone.operands[i] = values.get(hash(operand), operand)
+                values.update(zip(map(hash, each.results), clone.results))
+            return values.get(hash(end.operands[0]), end.operands[0])
+
+        element = ir.RankedTensorType(op.results[0].type).element_type
+        return self._generic(space, operands, element, body)
+
+    # ---- the product
+
+    def _product(self, of: Convolution, space: _Space) -> ir.Value:
+        images, roles = self._images(of, space)
+        filters = self._filters(of)
+        operands = [(images, roles), (filters, ["o", "k"])]
+        if space.roles.index("o") < space.roles.index("p"):
+            operands.reverse()
+        return self._generic(space, operands, ir.F32Type.get(), _multiply_add, ["k"])
+
+    def _images(self, of: Convolution, space: _Space) -> tuple[ir.Value, list[str]]:
+        """The images' side of the product, and what its dimensions are."""
+        own = ["b", "p"] if space.in_batches else ["p"]
+        sizes = [space.sizes[role] for role in own]
+        images, last = of.image, self.last.get(hash(of.image))
+        if of.is_pointwise and last is None:
+            return reshaped(images, [of.batch, of.channels, of.count]), ["b", "k", "p"]
+        if of.is_pointwise:
+            return reshaped(last, [*sizes, of.channels]), [*own, "k"]
+        if of.takes_folded(last is not None):
+            images, windows = self._with_zeros(of), of.folded.windows
+        else:
+            images, windows = self._channels_last(of), of.plain
+        element = ir.RankedTensorType(images.type).element_type
+        shape = [rows.DYNAMIC if size is None else size for size in sizes]
+        made = WindowsOp(images, ir.RankedTensorType.get([*shape, windows.columns], element))
+        for name in ("filter", "strides", "low", "dilations", "places"):
+            made.attributes[name] = ir.DenseI64ArrayAttr.get(getattr(windows, name))
+        if windows is not of.plain and of.takes_folded(last is not None):
+            made.attributes["sizes"] = ir.DenseI64ArrayAttr.get(of.folded.sizes)
+            made.attributes["pitches"] = ir.DenseI64ArrayAttr.get(of.folded.pitches)
+        return made.results[0], [*own, "k"]
+
+    def _channels_last(self, of: Convolution) -> ir.Value:
+        """The images with their channels last, of a number that tensor copies take."""
+        key = hash(of.image)
+        if key not in self.last:
+            extra = -of.channels % GROUP
+            around = [0, extra, *[0] * of.rank]
+            images = self._padded(of.image, [0] * len(around), around)
+            flat = reshaped(images, [of.batch, of.channels + extra, _count(of.sizes)])
+            turned = _transposed(flat, [0, 2, 1])
+            turned = reshaped(turned, [of.batch, *of.sizes, of.channels + extra])
+            if extra:
+                return self.around.setdefault((key, "channels"), turned)
+            self.last[key] = turned
+        return self.last[key]
+
+    def _with_zeros(self, of: Convolution) -> ir.Value:
+        """The images with their channels last and zeros around them, as folded windows want them."""
+        folded = of.folded
+        key = (hash(of.image), folded.high, of.low, folded.channels)
+        if key not in self.around:
+            more = folded.channels - of.channels
+            images = self._padded(of.image, [0, 0, *of.low], [0, more, *folded.high])
+            self.around[key] = _transposed(images, [0, *range(2, 2 + of.rank), 1])
+        return self.around[key]
+
+    def _filters(self, of: Convolution) -> ir.Value:
+        """The filters as rows of the columns that the product has."""
+        if of.is_pointwise:
+            return reshaped(of.filters, [of.outputs, of.channels])
+        folded = of.takes_folded(hash(of.image) in self.last) and of.folded
+        last = _transposed(of.filters, [0, *range(2, 2 + of.rank), 1])  # outputs, kernel, channels
+        if folded:
+            none = [0] * (1 + of.rank)
+            last = self._padded(last, [*none, 0], [*none, folded.channels - of.channels])
+            last = reshaped(last, [of.outputs, *of.kernel[:-1], of.kernel[-1] * folded.channels])
+        windows = folded.windows if folded else of.plain
+        none = [0] * (ir.RankedTensorType(last.type).rank - 1)
+        last = self._padded(last, [*none, 0], [*none, windows.depth - windows.channels])
+        return reshaped(last, [of.outputs, windows.columns])
+
+    def _padded(self, value: ir.Value, low: Sequence[int], high: Sequence[int]) -> ir.Value:
+        """A tensor with zeros around it."""
+        if not any((*low, *high)):
+            return value
+        kind = ir.RankedTensorType(value.type)
+        shape = [
+            rows.DYNAMIC if kind.is_dynamic_dim(d) else size + low[d] + high[d] for d, size in enumerate(kind.shape)
+        ]
+        zero = arith.ConstantOp(kind.element_type, ir.FloatAttr.get(kind.element_type, 0.0)).result
+        pad = tensor.PadOp(ir.RankedTensorType.get(shape, kind.element_type), value, [], [], low, high)
+        block = pad.operation.regions[0].blocks.append(*[ir.IndexType.get()] * kind.rank)
+        with ir.InsertionPoint(block):
+            tensor.YieldOp(zero)
+        return pad.result
+
+    def _generic(
+        self,
+        space: _Space,
+        operands: Sequence[tuple[ir.Value, Sequence[str | None]]],
+        element: ir.Type,
+        body: Callable[[Sequence[ir.Value]], ir.Value],
+        summed: Sequence[str] = (),
+    ) -> ir.Value:
+        """A generic on a product's dimensions, whose results begin at zero where it sums."""
+        sizes = [self.open_size if size is None else size for size in space.sizes.values()]
+        start = tensor.empty(sizes, element)
+        if summed:
+            zero = arith.ConstantOp(element, ir.FloatAttr.get(element, 0.0)).result
+            start = linalg.fill(zero, outs=[start])
+        maps = [*(space.map(roles, summed) for _, roles in operands), space.map(space.roles, summed)]
+        kinds = ["parallel"] * len(sizes) + ["reduction"] * len(summed)
+        generic = empty_generic([value for value, _ in operands], [start], maps, kinds)
+        with ir.InsertionPoint(generic.regions[0].blocks[0]):
+            linalg.YieldOp([body(list(generic.regions[0].blocks[0].arguments))])
+        return generic.results[0]
+
+
+def _turned(result: ir.Value, of: Convolution) -> ir.Operation | None:
+    """The transpose that makes the channels of images last, their space being one dimension: all that reads them."""
+    uses = [use.owner.operation for use in result.uses]
+    if len(uses) != 1 or uses[0].name != "tensor.collapse_shape":
+        return None
+    kind = ir.RankedTensorType(uses[0].results[0].type)
+    uses = [use.owner.operation for use in uses[0].results[0].uses]
+    if kind.rank != 3 or kind.shape[1:] != [of.outputs, of.count] or len(uses) != 1:
+        return None
+    turns = uses[0].name == "linalg.transpose" and list(ir.DenseI64ArrayAttr(uses[0].attributes["permutation"]))
+    return uses[0] if turns == [0, 2, 1] else None
+
+
+def _transposed(value: ir.Value, permutation: Sequence[int]) -> ir.Value:
+    kind = ir.RankedTensorType(value.type)
+    sizes = [tensor.dim(value, constant_index(d)) if kind.is_dynamic_dim(d) else kind.shape[d] for d in permutation]
+    empty = tensor.empty(sizes, kind.element_type)
+    return linalg.transpose(value, outs=[empty], permutation=list(permutation)).results[0]
+
+
+def _count(sizes: Sequence[int]) -> int:
+    found = 1
+    for size in sizes:
+        found *= size
+    return found
+
+
+def _add(arguments: Sequence[ir.Value]) -> ir.Value:
+    return arith.addf(*arguments[:2])
+
+
+def _multiply_add(arguments: Sequence[ir.Value]) -> ir.Value:
+    wide = arguments[2].type
+    a, b = (x if x.type == wide else arith.extf(wide, x) for x in arguments[:2])
+    return arith.addf(arguments[2], arith.mulf(a, b))

@@ -1,0 +1,108 @@
+"""The matrix of windows: in numpy beside torch's unfold, and as the copy engine's model reads it."""
+
+from itertools import product
+
+import numpy as np
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from kitsune_mlir.planning.windows import Windows, split
+from kitsune_mlir.schedule.windows import matrix
+from kitsune_mlir.tools.gpusim import tma
+
+
+@st.composite
+def cases(draw, channels):
+    """Images, and windows on them that a convolution has."""
+    space = range(draw(st.integers(1, 3)))
+    sizes = tuple(draw(st.integers(1, 6)) for _ in space)
+    kernel = tuple(draw(st.integers(1, 3)) for _ in space)
+    strides = tuple(draw(st.integers(1, 4)) for _ in space)
+    dilations = tuple(draw(st.integers(1, 2)) for _ in space)
+    low, high = (tuple(draw(st.integers(0, 3)) for _ in space) for _ in range(2))
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations)]
+    room = [size + before + behind - own for size, before, behind, own in zip(sizes, low, high, reach)]
+    assume(min(room) >= 0)
+    places = tuple(left // stride + 1 for left, stride in zip(room, strides))
+    found = Windows(sizes, draw(channels), kernel, strides, low, dilations, places)
+    return found, high, draw(st.integers(1, 3))
+
+
+def images_of(windows, batch):
+    count = batch * windows.channels * np.prod(windows.sizes)
+    shape = (batch, *windows.sizes, windows.channels)
+    return np.arange(1, count + 1, dtype=np.float32).reshape(shape)
+
+
+def pitches_of(windows):
+    found = [1]
+    for size in (windows.channels, *reversed(windows.sizes)):
+        found.append(found[-1] * size)
+    return tuple(reversed(found))
+
+
+@settings(deadline=None)
+@given(cases(st.integers(1, 80)))
+def test_columns_times_filters_are_a_convolution(case):
+    windows, high, batch = case
+    images = images_of(windows, batch) % 7 - 3
+    filters = np.random.default_rng(0).integers(-2, 3, (2, windows.channels, *windows.filter)).astype(np.float32)
+    found = matrix(images, windows, pitches_of(windows))
+    last = np.moveaxis(filters, 1, -1)
+    last = np.pad(last, [(0, 0)] * (last.ndim - 1) + [(0, windows.depth - windows.channels)])
+    convolve = {1: torch.conv1d, 2: torch.conv2d, 3: torch.conv3d}[len(windows.sizes)]
+    around = [n for before, behind in reversed(list(zip(windows.low, high))) for n in (before, behind)]
+    padded = torch.nn.functional.pad(torch.tensor(np.moveaxis(images, -1, 1).copy()), around)
+    wanted = convolve(padded, torch.tensor(filters), stride=windows.strides, dilation=windows.dilations)
+    own = found @ last.reshape(2, -1).T
+    np.testing.assert_array_equal(np.moveaxis(own, -1, 1).reshape(wanted.shape), wanted.numpy())
+
+
+@settings(deadline=None)
+@given(cases(st.sampled_from([8, 64, 72])), st.data())
+def test_the_copy_engine_reads_rows_of_the_matrix(case, data):
+    """From any row of any image on: the windows of images behind each other."""
+    windows, _, batch = case
+    assume(windows.unreadable() is None)
+    images = images_of(windows, batch)
+    whole = matrix(images, windows, pitches_of(windows)).reshape(-1, windows.columns)
+    row = data.draw(st.integers(0, len(whole) - 1))
+    element = data.draw(st.integers(0, np.prod(windows.filter) - 1))
+    channel = data.draw(st.sampled_from(range(0, windows.depth, 64)))
+    described = {
+        "element": "f32",
+        "dims": [windows.channels, *reversed(windows.sizes), batch],
+        "strides": [4 * pitch for pitch in reversed(pitches_of(windows)[:-1])],
+        "box": [64, 16],
+        "swizzle": 0,
+        **{name: list(reversed(getattr(windows, name))) for name in ("lower", "upper")},
+        "steps": list(reversed(windows.strides)),
+    }
+    map_ = tma.encode(described, 0, 0)
+    image, place = divmod(row, windows.count)
+    begin = [i * stride - low for i, stride, low in zip(split(place, windows.places), windows.strides, windows.low)]
+    at = [channel, *reversed(begin), image, *reversed(windows.element(element))]
+    offsets, exists = tma._elements(map_, at)
+    found = np.where(exists, images.reshape(-1)[offsets // 4], 0).reshape(16, 64)
+    first = element * windows.depth + channel
+    wanted = whole[row : row + 16, first : first + 64]
+    np.testing.assert_array_equal(found[: len(wanted)], wanted)
+    assert not found[len(wanted) :].any()
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=4))
+def test_split_numbers_indices_in_order(sizes):
+    assert [split(n, tuple(sizes)) for n in range(np.prod(sizes))] == list(product(*map(range, sizes)))
+
+
+def test_what_the_copy_engine_cannot_read():
+    def reason(sizes, kernel=3, stride=1, low=1, dilation=1, places=5):
+        rank = len(sizes)
+        return Windows(sizes, 8, *((n,) * rank for n in (kernel, stride, low, dilation, places))).unreadable()
+
+    assert reason((5, 5)) is None
+    assert reason((5,) * 4) == "it has 4 dimensions of space"
+    assert reason((99,), stride=9) == "its windows are 9 elements apart"
+    assert "begin (-17, -17, -17)" in reason((5, 5, 5), low=17)
+    assert "reaches 300 elements" in reason((99, 99), kernel=2, dilation=300, places=90)

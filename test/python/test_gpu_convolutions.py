@@ -1,0 +1,152 @@
+"""Convolutions as products of filters and windows, on the stand-in GPU, beside torch."""
+
+from math import prod
+
+import pytest
+import torch
+from test_gpu_pipelines import small_gpu  # noqa: F401  (a fixture)
+from test_gpu_scheduled import run
+from torch import nn
+
+from kitsune_mlir.bench import zoo
+from kitsune_mlir.dialects import schedule
+from kitsune_mlir.frontend import import_model
+from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.passes import pipeline
+
+BATCH = torch.export.Dim("n", min=1, max=64)
+
+
+class Residual(nn.Sequential):
+    def forward(self, x):
+        return torch.relu(x + super().forward(x))
+
+
+def block(inputs, outputs, size, **options):
+    """A convolution without a bias, a norm whose numbers are given, and a ReLU."""
+    norm = nn.BatchNorm2d(outputs)
+    for numbers in (norm.weight, norm.bias, norm.running_mean):
+        nn.init.normal_(numbers.data)
+    return nn.Sequential(nn.Conv2d(inputs, outputs, size, bias=False, **options), norm, nn.ReLU())
+
+
+def ran(module, shape, target, dtype=torch.bfloat16, calls=(), **options):
+    """How often scheduled kernels ran: in two calls, and one for each further number of images in `calls`."""
+    torch.manual_seed(sum(shape))
+    module = module.to(dtype).eval()
+    further = [(torch.randn(size, *shape[1:]).to(dtype),) for size in calls]
+    return run(module, (torch.randn(shape).to(dtype),), target, calls=further, **options).pipeline_launches
+
+
+FORMS = {
+    "padded": (lambda: nn.Conv2d(64, 64, 3, padding=1), (2, 64, 9, 10)),
+    "72 channels": (lambda: nn.Conv2d(72, 40, 3, padding=1), (1, 72, 9, 10)),
+    "70 channels": (lambda: nn.Conv2d(70, 40, 3), (3, 70, 9, 10)),
+    "strides of 2": (lambda: nn.Conv2d(64, 32, 3, stride=2, padding=1), (3, 64, 11, 13)),
+    "strides of 3": (lambda: nn.Conv2d(64, 32, 5, stride=3, padding=2), (1, 64, 17, 13)),
+    "dilated": (lambda: nn.Conv2d(64, 32, 3, dilation=2, padding=2), (1, 64, 11, 13)),
+    "all different": (lambda: nn.Conv2d(64, 32, (3, 5), (1, 2), (0, 3), (2, 1)), (2, 64, 11, 13)),
+    "single elements, strides of 2": (lambda: nn.Conv2d(64, 32, 1, stride=2), (2, 64, 12, 11)),
+    "single elements": (lambda: nn.Conv2d(64, 33, 1), (2, 64, 7, 7)),
+    "the whole image": (lambda: nn.Conv2d(64, 48, 5), (3, 64, 5, 5)),
+    "one channel out": (lambda: nn.Conv2d(64, 1, 3), (3, 64, 12, 12)),
+    "16 channels": (lambda: nn.Conv2d(16, 24, 3, padding=1), (2, 16, 9, 7)),
+    "3 channels, strides of 2": (lambda: block(3, 64, 7, stride=2, padding=3), (2, 3, 32, 30)),
+    "3 channels, strides of 3": (lambda: block(3, 16, 7, stride=3, padding=3), (1, 3, 31, 29)),
+    "3 channels, dilated rows": (lambda: nn.Conv2d(3, 32, 5, padding=4, dilation=(2, 1)), (1, 3, 20, 20)),
+    "patches": (lambda: nn.Conv2d(3, 48, 16, 16), (2, 3, 64, 48)),
+    "lines": (lambda: nn.Conv1d(64, 48, 5, padding=2), (2, 64, 50)),
+    "lines of 4 channels": (lambda: nn.Conv1d(4, 48, 9, padding=4, stride=2), (2, 4, 300)),
+    "volumes": (lambda: nn.Conv3d(64, 32, 3, padding=1), (1, 64, 4, 5, 6)),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_one(name, small_gpu):  # noqa: F811
+    make, shape = FORMS[name]
+    assert ran(make(), shape, small_gpu) == 2
+
+
+CHAINS = {
+    "residual": (lambda: Residual(block(64, 64, 3, padding=1), block(64, 64, 3, padding=1)), (2, 64, 8, 7), 2),
+    "bottleneck": (
+        lambda: Residual(block(128, 64, 1), block(64, 64, 3, padding=1), block(64, 128, 1)),
+        (2, 128, 8, 8),
+        3,
+    ),
+    "two residuals": (
+        lambda: nn.Sequential(*(Residual(block(64, 64, 3, padding=1)) for _ in range(2))),
+        (1, 64, 10, 9),
+        2,
+    ),
+    "stem and layer": (
+        lambda: nn.Sequential(block(3, 64, 7, stride=2, padding=3), block(64, 24, 3)),
+        (1, 3, 28, 28),
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_several(name, small_gpu):  # noqa: F811
+    make, shape, kernels = CHAINS[name]
+    assert ran(make(), shape, small_gpu) == 2 * kernels
+
+
+@pytest.mark.parametrize("precision", ["highest", "high"])
+def test_pieces_of_f32(precision, small_gpu):  # noqa: F811
+    module = nn.Sequential(nn.Conv2d(3, 64, 5, stride=2), nn.ReLU(), nn.Conv2d(64, 24, 3, padding=1))
+    assert ran(module, (1, 3, 19, 21), small_gpu, torch.float32, precision=precision) == 4
+
+
+def test_f16(small_gpu):  # noqa: F811
+    assert ran(nn.Conv2d(64, 24, 3, padding=1), (1, 64, 9, 9), small_gpu, torch.float16) == 2
+
+
+def test_an_open_number_of_images(small_gpu):  # noqa: F811
+    module = Residual(block(64, 64, 3, padding=1), block(64, 64, 3, padding=1))
+    assert ran(module, (2, 64, 6, 8), small_gpu, calls=(1, 3), dynamic_shapes={"args": ({0: BATCH},)}) == 2 * 4
+
+
+def test_an_open_number_of_folded_images(small_gpu):  # noqa: F811
+    module = nn.Sequential(block(3, 64, 7, stride=2, padding=3), block(64, 24, 1))
+    assert ran(module, (2, 3, 20, 20), small_gpu, calls=(3,), dynamic_shapes={"args": ({0: BATCH},)}) == 2 * 3
+
+
+def test_zeros_are_not_multiplied(small_gpu):  # noqa: F811
+    """An infinite number spoils the windows that see it, and not those where columns of zeros meet it."""
+    module = nn.Conv2d(3, 16, 3, padding=1).to(torch.bfloat16).eval()
+    x = torch.randn(1, 3, 24, 24).to(torch.bfloat16)
+    x[0, 1, 5, 6] = torch.inf
+    device = run(lambda x: module(x).clamp(-8, 8), (x,), small_gpu)
+    assert device.pipeline_launches == 2
+
+
+def scalar_loops(module):
+    """The multiply-adds of each contraction that is in no kernel."""
+    for op in walk(module):
+        names = [inner.operation.name for region in op.regions for block in region.blocks for inner in block.operations]
+        if op.name.startswith("linalg.") and "arith.mulf" in names and len(op.operands) > 2 and op.results:
+            kinds = [ir.RankedTensorType(value.type) for value in op.operands if hasattr(value.type, "shape")]
+            reduced = op.name != "linalg.generic" or "reduction" in str(op.attributes["iterator_types"])
+            if reduced and op.parent.name == "func.func":
+                yield prod(kinds[-1].shape) * prod(kinds[1].shape[1:])
+
+
+@pytest.mark.parametrize("name", ["conv3x3", "conv1x1", "conv-stem", "patch-embedding", "conv3x3-f32", "conv3x3-f16"])
+def test_no_large_contraction_is_a_scalar_loop(name):
+    model, args, _ = zoo.make(f"zoo/{name}-small", "bf16")
+    program = import_model(model, args)
+    pipeline.run(program.module, [pipeline.make("prepare-linalg", "", "sm_90a")])
+    before = list(scalar_loops(program.module))
+    steps = ["convolutions-to-products", "schedule-products"]
+    pipeline.run(program.module, [pipeline.make(step, "", "sm_90a") for step in steps])
+    assert len(list(schedule.kernels(program.module))) == len(before) > 0
+    assert max(before) > 1_000_000 > max(scalar_loops(program.module), default=0)
+
+
+@pytest.mark.parametrize("shape", [(2, 64, 48), (1, 24, 56), (1, 136, 1030)], ids=str)
+def test_transposes(shape, small_gpu):  # noqa: F811
+    """Rectangles of threads of all kinds, and none where sizes are no multiples."""
+    x = torch.randn(shape).to(torch.bfloat16)
+    assert run(lambda x: x.mT.contiguous() * 2, (x,), small_gpu).pipeline_launches == 0
