@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kitsune_mlir.codegen.hopper.fragments import BLOCK, Lanes, blocks_of, pack
+from kitsune_mlir.codegen.hopper.quads import QUAD, transposed
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Offset
 from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
 from kitsune_mlir.mlir import arith, ir
 
 from .boxes import GlobalBox
-from kitsune_mlir.codegen.hopper.quads import QUAD, transposed
 
 _TOGETHER = 8  # pairs of columns that a thread computes before it stores them
 
