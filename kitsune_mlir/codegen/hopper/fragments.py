@@ -247,8 +247,15 @@ class PairedMemory(Memory):
         """`load` where all threads of a warp are: those that have a row together load 16 bytes each of it."""
         row, column = index[0], index[-1]
         width = self.shape[-1]
-        wide = isinstance(column, Offset) and column.step % WIDE == 0 and len(index) == len(self.shape) == 2
-        if not wide or not is_packed(self.element) or width % WIDE or self.stride % BLOCK:
+        wide = isinstance(column, Offset) and column.step % WIDE == 0 and column.constant % BLOCK < 2
+        if (
+            not wide
+            or len(index) != 2
+            or len(self.shape) != 2
+            or not is_packed(self.element)
+            or width % WIDE
+            or self.stride % BLOCK
+        ):
             return self.load(index)
         if self._lanes is not None and isinstance(row, ir.Value):
             row = self._lanes.loaded[self._lanes.half(row)]
