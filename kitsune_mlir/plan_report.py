@@ -62,7 +62,9 @@ def _pipeline(pipeline: dict[str, Any]) -> list[str]:
     """The lines about a pipeline, the first of them what follows its name."""
     rows = pipeline["tile_rows"]
     head = f", tiles of {rows} rows" if rows else ""
-    head += "".join(f", {said.format(pipeline[key])}" for key, said in _TOGETHER.items() if (pipeline.get(key) or 1) > 1)
+    head += "".join(
+        f", {said.format(pipeline[key])}" for key, said in _TOGETHER.items() if (pipeline.get(key) or 1) > 1
+    )
     queues = [
         {
             "queue": queue["name"],
