@@ -35,7 +35,8 @@ def scheduled(module: ir.Module) -> dict[str, dict[str, Any]]:
 
 def _scheduled(kernel: schedule.KernelOp) -> dict[str, Any]:
     (tiles,) = (op for op in mlir.walk(kernel, schedule.TilesOp.OPERATION_NAME))
-    products = len(mlir.walk(kernel, schedule.ProductOp.OPERATION_NAME))
+    products = [op.opview for op in mlir.walk(kernel, schedule.ProductOp.OPERATION_NAME)]
+    pairs = sum(product.is_added_outside for product in products)
     others = len(mlir.walk(kernel, "linalg.generic"))
     extents = [_constant(value) for value in tiles.operands]
     words = ["x".join("?" if extent is None else str(extent) for extent in extents)]
@@ -43,7 +44,7 @@ def _scheduled(kernel: schedule.KernelOp) -> dict[str, Any]:
         copy = mlir.walk(kernel, schedule.CopyOp.OPERATION_NAME)[0]
         source, axis = ir.RankedTensorType(copy.operands[1].type), copy.opview.axes[1]
         words += [f"k {'?' if source.is_dynamic_dim(axis) else source.shape[axis]}"]
-    words += [f"{products} pairs of pieces"] if products > 1 else []
+    words += [f"{pairs} pairs of pieces"] if pairs else []
     words += [f"{others} other{'s' if others > 1 else ''}"] if others else []
     return {
         "form": "scheduled product" if products else "scheduled rows",

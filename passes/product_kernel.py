@@ -1,0 +1,317 @@
+"""The kernel of a product outside pipelines, at the schedule level: rings, an agent that copies chunks of both operands
+into them, an agent that multiplies and writes tiles with what follows applied to them (schedule_products.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kitsune_mlir.contraction import Contraction
+from kitsune_mlir.dialects import kitsune, schedule
+from kitsune_mlir.dialects.windows import in_memory
+from kitsune_mlir.mlir import arith, ir, linalg, scf, tensor
+from kitsune_mlir.plan import DYNAMIC_SIZE
+from kitsune_mlir.planning.cost import DRAM, Price
+from kitsune_mlir.planning.kernel_cost import dram_us
+from kitsune_mlir.planning.product_tiles import CHUNK, COPY_ROWS, PAIRS, ProductTiles
+from kitsune_mlir.planning.target import Target
+from kitsune_mlir.traffic import type_bytes
+
+from .operand_layout import laid_out
+from .product_follows import tiled
+from .row_bodies import RowBody
+from .schedule_build import constant_index, empty_generic, i64
+
+FEED_REGISTERS, MATH_REGISTERS = 24, 240
+_WARPS = 4
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The product that a kernel is built for: the operation and what it multiplies, the kernel's name, and by role the
+    product's sizes, None where one is open until the call. Each operand is `pieces` numbers of 16 bits, or one."""
+
+    op: ir.Operation
+    found: Contraction
+    target: Target
+    name: str
+    sizes: dict[str, int | None]
+    pieces: int
+
+
+class ProductKernel:
+    """Builds the kernel of a product at the insertion point."""
+
+    def __init__(self, of: Asked, tiles: ProductTiles, follows: Sequence[ir.Operation], rows: RowBody | None = None):
+        self.of, self.tiles, self.follows, self.rows = of, tiles, follows, rows
+        found = of.found
+        self.operands = {"left": found.left_roles, "right": found.right_roles}
+        values = {"left": found.left, "right": found.right}
+        self.pieces = {name: laid_out(value, of.pieces) for name, value in values.items()}
+        self.extents = {role: self._extent(role) for role in of.sizes}
+        self.element = ir.RankedTensorType(self.pieces["left"][0].type).element_type
+
+    def _extent(self, role: str) -> ir.Value:
+        size = self.of.sizes[role]
+        if size is not None:
+            return constant_index(size)
+        found = self.of.found
+        for value, roles in ((found.left, found.left_roles), (found.right, found.right_roles)):
+            if role in roles:
+                return tensor.dim(in_memory(value), constant_index(roles.index(role)))
+        raise AssertionError(role)
+
+    def build_rows(self) -> list[ir.Value]:
+        """What takes the place of the row group's outputs."""
+        assert self.rows is not None
+        return self.rows.results(self._kernel([self.of.op.results[0].type]))
+
+    def build(self, type_: ir.Type) -> ir.Value:
+        """What takes the place of the last operator's result."""
+        whole = ir.RankedTensorType(self.of.op.results[0].type)
+        if self.tiles.split > 1:
+            type_ = ir.RankedTensorType.get([self.tiles.split, *whole.shape], ir.F32Type.get())
+        result = kitsune.ResultOp(self._kernel([type_]).results[0], i64(0), type_).results[0]
+        return self._summed(result, whole) if self.tiles.split > 1 else result
+
+    def _kernel(self, types: Sequence[ir.Type]) -> schedule.KernelOp:
+        """The kernel, whose results have about these types."""
+        tiles, f32 = self.tiles, ir.F32Type.get()
+        kernel = schedule.KernelOp(ir.StringAttr.get(self.of.name), kitsune.Outputs.get())
+        kernel.attributes["target"] = ir.StringAttr.get(self.of.target.name)
+        price = self._price(types)
+        kernel.attributes["predicted_us"] = ir.FloatAttr.get(f32, price.us)
+        kernel.attributes["limit"] = ir.StringAttr.get(price.limit)
+        with ir.InsertionPoint(kernel.regions[0].blocks.append()):
+            sizes = self._tile_sizes()
+            roles = [role for role in "sbmn" if role in sizes]
+            extents = [constant_index(tiles.split) if role == "s" else self.extents[role] for role in roles]
+            index = ir.IndexType.get()
+            dealt = schedule.TilesOp(extents, index, index, index)
+            dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get([sizes[role] for role in roles])
+            rings = {name: self._ring(name, count) for name, count in (("left", tiles.rows), ("right", tiles.columns))}
+            for name, copies, registers in (("feed", 1, FEED_REGISTERS), ("math", tiles.copies, MATH_REGISTERS)):
+                agent = schedule.AgentOp(ir.StringAttr.get(name), *map(i64, (copies, _WARPS, registers)))
+                with ir.InsertionPoint(agent.regions[0].blocks.append(index)):
+                    kept = self._keep(rings, name)
+                    loop = scf.ForOp(*dealt.results)
+                    with ir.InsertionPoint(loop.body):
+                        at = self._place(loop.induction_variable, roles, extents, sizes)
+                        if name == "feed":
+                            self._feed(rings, at)
+                        else:
+                            self._multiply(rings, at, agent.regions[0].blocks[0].arguments[0], kept)
+                        scf.yield_([])
+                    for slot in kept:
+                        schedule.ReleaseOp(slot, [])
+        return kernel
+
+    def _keep(self, rings: dict[str, schedule.AllocRingOp], agent: str) -> list[ir.Value]:
+        """In front of the loop over tiles: fills the slots of an operand that is kept, or opens them for the loop."""
+        name = self.tiles.kept
+        if name is None:
+            return []
+        if agent == "math":
+            return [schedule.WaitOp(rings[name].results[0], _slot(rings[name])).results[0] for _ in range(self._chunks)]
+        zero = constant_index(0)
+        loop = scf.ForOp(zero, self.extents["k"], constant_index(CHUNK))
+        with ir.InsertionPoint(loop.body):
+            place = dict.fromkeys("bmn", zero) | {"k": loop.induction_variable}
+            self._copy(name, rings[name], self.pieces[name][0], place)
+            scf.yield_([])
+        return []
+
+    @property
+    def _chunks(self) -> int:
+        """Of the whole sum."""
+        return -(-(self.of.sizes["k"] or 0) // CHUNK)
+
+    def _price(self, types: Sequence[ir.Type]) -> Price:
+        """The kernel's price: its tiles', or DRAM's where that is slower."""
+        kinds = [*(in_memory(value).type for pieces in self.pieces.values() for value in pieces), *types]
+        nbytes = sum(type_bytes(kind, DYNAMIC_SIZE) for kind in kinds)
+        moved = Price(self.of.target.launch_us + dram_us(nbytes, self.of.target), DRAM)
+        return max(self.tiles.price, moved, key=lambda price: price.us)
+
+    def _tile_sizes(self) -> dict[str, int]:
+        sizes = {"m": self.tiles.rows, "n": self.tiles.columns}
+        if "b" in self.of.sizes:
+            sizes["b"] = 1
+        return sizes | ({"s": 1} if self.tiles.split > 1 else {})
+
+    def _ring(self, name: str, count: int) -> schedule.AllocRingOp:
+        roles = self.operands[name]
+        tile = ir.RankedTensorType.get([count, CHUNK], self.element)
+        box = "rows" if roles[-1] == "k" else "columns"
+        share = "split" if name == "left" else "all"
+        names = map(ir.StringAttr.get, (name, "smem", box, share))
+        slots = self._chunks if name == self.tiles.kept else self.tiles.slots
+        return schedule.AllocRingOp(*names, kitsune.ring_type(tile, slots))
+
+    def _place(
+        self, number: ir.Value, roles: Sequence[str], extents: Sequence[ir.Value], sizes: dict[str, int]
+    ) -> dict[str, ir.Value]:
+        """By role the first element of a tile."""
+        at, rest = {}, number
+        for role, extent in reversed(list(zip(roles, extents))):
+            count = extent
+            if sizes[role] > 1:
+                count = arith.ceildivui(extent, constant_index(sizes[role]))
+            at[role] = rest if role == roles[0] else arith.remui(rest, count)
+            rest = arith.divui(rest, count) if role != roles[0] else rest
+        return {role: x if sizes[role] == 1 else arith.muli(x, constant_index(sizes[role])) for role, x in at.items()}
+
+    def _range(self, at: dict[str, ir.Value]) -> tuple[ir.Value, ir.Value, ir.Value]:
+        """The bounds and the step of the loop over k: the tile's part of it."""
+        if "s" not in at:
+            return constant_index(0), self.extents["k"], constant_index(CHUNK)
+        first = arith.muli(at["s"], constant_index(self.tiles.part))
+        last = arith.minui(arith.addi(first, constant_index(self.tiles.part)), self.extents["k"])
+        return first, last, constant_index(CHUNK)
+
+    @property
+    def _overlaps(self) -> bool:
+        """Whether a chunk's slots are released behind the next chunk's product, for which the first chunk stands before
+        the loop over the others. What is added outside of tensor cores is waited for anyway, and a length that is open
+        until the call may be zero."""
+        return self.of.pieces == 1 and self.of.sizes["k"] is not None
+
+    def _rest(self, at: dict[str, ir.Value]) -> tuple[ir.Value, ir.Value, ir.Value]:
+        """The range without its first chunk, where that stands before the loop."""
+        first, last, step = self._range(at)
+        return (arith.addi(first, step) if self._overlaps else first), last, step
+
+    def _feed(self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value]) -> None:
+        if self._overlaps:
+            self._copies(rings, at | {"k": self._range(at)[0]})
+        loop = scf.ForOp(*self._rest(at))
+        with ir.InsertionPoint(loop.body):
+            self._copies(rings, at | {"k": loop.induction_variable})
+            scf.yield_([])
+
+    def _copies(self, rings: dict[str, schedule.AllocRingOp], place: dict[str, ir.Value]) -> None:
+        """A chunk of the operands that are not kept, once for each pair of pieces, into the next slots."""
+        for pair in PAIRS[self.of.pieces]:
+            for (name, ring), piece in zip(rings.items(), pair):
+                if name != self.tiles.kept:
+                    self._copy(name, ring, self.pieces[name][piece], place)
+
+    def _copy(self, name: str, ring: schedule.AllocRingOp, value: ir.Value, place: dict[str, ir.Value]) -> None:
+        """A chunk of an operand's piece into the next slot."""
+        roles, own = self.operands[name], "m" if name == "left" else "n"
+        slot = schedule.AcquireOp(ring.results[0], _slot(ring)).results[0]
+        offsets = [place[role] for role in roles]
+        copy = schedule.CopyOp(slot, value, offsets, ir.StringAttr.get("tma"), schedule.Token.get())
+        copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index(own), roles.index("k")])
+        schedule.CommitOp(slot, [copy.results[0]])
+
+    def _summed_with(self, rings: dict[str, schedule.AllocRingOp], kept: Sequence[ir.Value], acc: ir.Type) -> ir.Value:
+        """The sums of a tile, one operand's chunks being kept: of the other's each is released behind the next
+        product, so that two run at a time."""
+        sums, before = schedule.SumsOp(acc).results[0], None
+        (other,) = (ring for name, ring in rings.items() if name != self.tiles.kept)
+        for chunk in kept:
+            slot = schedule.WaitOp(other.results[0], _slot(other)).results[0]
+            pair = (chunk, slot) if self.tiles.kept == "left" else (slot, chunk)
+            multiplied = schedule.ProductOp(sums, *pair, ir.StringAttr.get("wgmma"), acc, schedule.Token.get())
+            if before is not None:
+                schedule.ReleaseOp(before[0], [before[1]])
+            sums, before = multiplied.results[0], (slot, multiplied.results[1])
+        assert before is not None
+        schedule.ReleaseOp(before[0], [before[1]])
+        return sums
+
+    def _multiply(
+        self,
+        rings: dict[str, schedule.AllocRingOp],
+        at: dict[str, ir.Value],
+        copy: ir.Value,
+        kept: Sequence[ir.Value],
+    ) -> None:
+        tile = ir.RankedTensorType.get([COPY_ROWS, self.tiles.columns], ir.F32Type.get())
+        acc = schedule.Acc.get(tile)
+        if kept:
+            total, last = self._summed_with(rings, kept, acc), []
+        else:
+            sums = schedule.SumsOp(acc).results[0]
+            total, *last = (self._overlapped if self._overlaps else self._one_by_one)(rings, at, sums)
+        value = schedule.SettleOp(total, tile).results[0]
+        if last:
+            self._release(*last)
+        own = at | {"m": arith.addi(at["m"], arith.muli(copy, constant_index(COPY_ROWS)))}
+        before = self.of.op.results[0]
+        if self.rows is not None:
+            self.rows.given = {before: value}
+            self.rows.emit([own[role] for role in "bm" if role in own], constant_index(0))
+            return
+        for op in self.follows:
+            value = tiled(op, before, value, own)
+            before = op.results[0]
+        roles = [role for role in "sbmn" if role in own]
+        write = schedule.WriteOp(value, [own[role] for role in roles], i64(0))
+        write.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index("m"), roles.index("n")])
+
+    def _overlapped(
+        self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value], sums: ir.Value
+    ) -> list[ir.Value]:
+        """The sums of all chunks, each chunk's slots released when the next one's product has been issued; and, of the
+        last chunk, the slots and its product's token."""
+        chunk = self._product(rings, sums)
+        loop = scf.ForOp(*self._rest(at), chunk)
+        with ir.InsertionPoint(loop.body):
+            sums, *before = loop.inner_iter_args
+            chunk = self._product(rings, sums)
+            self._release(*before)
+            scf.yield_(chunk)
+        return list(loop.results)
+
+    def _one_by_one(
+        self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value], sums: ir.Value
+    ) -> list[ir.Value]:
+        """The sums, each chunk's slots released behind its own product."""
+        loop = scf.ForOp(*self._rest(at), [sums])
+        with ir.InsertionPoint(loop.body):
+            sums = loop.inner_iter_args[0]
+            for _ in PAIRS[self.of.pieces]:
+                sums, *chunk = self._product(rings, sums)
+                self._release(*chunk)
+            scf.yield_([sums])
+        return list(loop.results)
+
+    def _product(self, rings: dict[str, schedule.AllocRingOp], sums: ir.Value) -> list[ir.Value]:
+        """Multiplies the next chunk: the sums, the slots that are read, the product's token."""
+        slots = [schedule.WaitOp(ring.results[0], _slot(ring)).results[0] for ring in rings.values()]
+        multiplied = schedule.ProductOp(sums, *slots, ir.StringAttr.get("wgmma"), sums.type, schedule.Token.get())
+        if self.of.pieces > 1:
+            multiplied.attributes["outside"] = ir.UnitAttr.get()
+        total, done = multiplied.results
+        return [total, *slots, done]
+
+    @staticmethod
+    def _release(*chunk: ir.Value) -> None:
+        *slots, done = chunk
+        for slot in slots:
+            schedule.ReleaseOp(slot, [done])
+
+    def _summed(self, parts: ir.Value, whole: ir.RankedTensorType) -> ir.Value:
+        """The sum of the parts over the first dimension, each a part's element an operand: so that what follows is
+        fused with it."""
+        rank, count = whole.rank, self.tiles.split
+        sizes = [
+            tensor.dim(parts, constant_index(d + 1)) if whole.is_dynamic_dim(d) else whole.shape[d] for d in range(rank)
+        ]
+        start = tensor.empty(sizes, whole.element_type)
+        dims = [ir.AffineDimExpr.get(d) for d in range(rank)]
+        maps = [ir.AffineMap.get(rank, 0, [ir.AffineConstantExpr.get(part), *dims]) for part in range(count)]
+        generic = empty_generic([parts] * count, [start], [*maps, ir.AffineMap.get_identity(rank)], ["parallel"] * rank)
+        with ir.InsertionPoint(generic.regions[0].blocks[0]):
+            *terms, _ = generic.regions[0].blocks[0].arguments
+            while len(terms) > 1:  # neighbours, then their sums
+                pairs = [arith.addf(a, b) for a, b in zip(terms[::2], terms[1::2])]
+                terms = [*pairs, *terms[2 * len(pairs) :]]
+            linalg.YieldOp(terms)
+        return generic.results[0]
+
+
+def _slot(ring: schedule.AllocRingOp) -> ir.Type:
+    return schedule.Slot.get(ring.tile)
