@@ -56,6 +56,9 @@ class Partitioned:
     declined: tuple[Remark, ...]
 
 
+LEAVES = "leaves pipeline"  # how a remark begins on an operator that became the end of one
+
+
 def partitioned(module: ir.Module, declined: Sequence[Remark]) -> Partitioned:
     """Reads a module whose pipelines stand, not yet designed, around linalg."""
     alone = [op for op in traffic.operators(module) if traffic.enclosing(op, traffic.PIPELINE) is None]
@@ -85,6 +88,7 @@ def describe(
     """The plan for one target on which the pipelines `running` run as such and all else operator by
     operator. `remarks` are those of design and placement, `refusals` say which pipelines the target's code
     generation declined."""
+    leaving = {(r.operator, r.location) for r in remarks if r.message.startswith(LEAVES)}
     names = {whole_name(pipeline["name"]) for pipeline in running}
     inside = [group for name, group in before.groups.items() if name in names]
     alone = list(before.alone_bytes)
@@ -103,7 +107,11 @@ def describe(
         },
         "predicted_us": round(predicted, 2),
         "kernels": [],
-        "declined": [_declined(r) for r in (*before.declined, *remarks) if traffic.counts(r.operator)]
+        "declined": [
+            _declined(r)
+            for r in (*before.declined, *remarks)
+            if traffic.counts(r.operator) and (r.operator, r.location) not in leaving
+        ]
         + [_declined(r) for r in refusals],
     }
     if cuts := [{"pipeline": r.symbol, "reason": r.message} for r in remarks if r.operator == traffic.PIPELINE]:

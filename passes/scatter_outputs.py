@@ -20,7 +20,8 @@ from typing import ClassVar
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import is_zero_filled
 from kitsune_mlir.dialects import kitsune
-from kitsune_mlir.mlir import arith, ir
+from kitsune_mlir.mlir import arith, ir, remark
+from kitsune_mlir.plan import LEAVES
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.cost import scattered_us
 from kitsune_mlir.planning.place import UNKNOWN_ROWS
@@ -71,6 +72,7 @@ def _scatter(pipeline: kitsune.PipelineOp, result: kitsune.ResultOp, target: tar
     with scatter.location, ir.InsertionPoint.after(result):
         whole = kitsune.ResultOp(pipeline.results[0], index, table).results[0]
     _price(pipeline, updates, table, target)
+    remark(scatter, f"{LEAVES} '{pipeline.label}' by additions")
     scatter.results[0].replace_all_uses_with(whole)
     scatter.erase()
     expanded.erase()

@@ -87,6 +87,8 @@ def test_a_graph_is_one_kernel(small_gpu):  # noqa: F811
     model = Messages(128, 128, 128, 128).bfloat16()
     args = torch.randn(60, 128).bfloat16(), torch.randn(200, 128).bfloat16(), *graph("any", 60, 200)
     assert [launch["form"] for launch in run(model, args, small_gpu)] == ["fill", "chained", "operator"]
+    declined = kitsune_mlir.compile(model, args, target="sm_90a").plan["declined"]
+    assert not [entry for entry in declined if entry["operator"] == "tm_tensor.scatter"]
 
 
 class Summed(nn.Module):
@@ -159,3 +161,25 @@ def test_random_graphs(seed, small_gpu):  # noqa: F811
     model = Messages(width, own, results, inner, norm=rng.random() < 0.5).to(dtype)
     ends = graph(rng.choice(["any", "hub", "few", "loops"]), nodes, edges)
     run(model, (torch.randn(nodes, width, dtype=dtype), torch.randn(edges, own, dtype=dtype), *ends), small_gpu)
+
+
+def test_graphs_of_any_size(small_gpu):  # noqa: F811
+    """Compiled once, for every number of nodes and edges, none among them."""
+    torch.manual_seed(6)
+    nodes, edges = torch.export.Dim("nodes", min=2), torch.export.Dim("edges", min=2)
+    shapes = {"x": {0: nodes}, "e": {0: edges}, "senders": {0: edges}, "receivers": {0: edges}}
+    model = Messages(32, 16, 32, 48).bfloat16().eval()
+
+    def arguments(nodes, edges):
+        ends = graph("any", nodes, edges) if edges else (torch.zeros(0, dtype=torch.int64),) * 2
+        return torch.randn(nodes, 32).bfloat16(), torch.randn(edges, 16).bfloat16(), *ends
+
+    with torch.no_grad():
+        compiled = kitsune_mlir.compile(model, arguments(20, 70), target=small_gpu, dynamic_shapes=shapes)
+    simulation, exact = Simulation(compiled), copy.deepcopy(model).double()
+    for sizes in ((20, 70), (7, 300), (50, 3), (5, 0)):
+        args = arguments(*sizes)
+        with torch.no_grad():
+            wanted = exact(*(x.double() if x.is_floating_point() else x for x in args))
+        for a, b in zip(simulation(*args), wanted, strict=True):
+            assert a.shape == b.shape and (a.double() - b).norm() <= 3e-2 * b.norm() + 1e-6

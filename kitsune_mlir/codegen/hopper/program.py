@@ -356,7 +356,8 @@ class Program:
         found = {}
         for value in stage.residents:
             nbytes = prod(shape_of(value)) * element_bytes(element_of(value))
-            if hash(value) in self._weights or nbytes > MOST_VECTOR_BYTES:
+            is_open = rows.DYNAMIC in shape_of(value)  # a table's rows, till the call
+            if hash(value) in self._weights or is_open or nbytes > MOST_VECTOR_BYTES:
                 continue
             found[hash(value)] = self.vector_bytes
             self.vectors.append(Vector(self._maps.numbers[hash(value)], nbytes, self.vector_bytes))
