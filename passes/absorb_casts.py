@@ -1,12 +1,13 @@
 """Casts between f32 and 16-bit types: into the generics beside them, so that none stands alone.
 
 A cast on its own is a pass over a tensor for nothing. A consumer's body can cast what it reads, a
-producer's what it yields; `scalar_bodies.widen` then drops a rounding that is undone at once.
+producer's what it yields; `scalar_bodies.widen` then drops a rounding that is undone at once. A tensor of which only
+parts are read is cast part by part, by their readers.
 """
 
 from __future__ import annotations
 
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.mlir import arith, ir, tensor
 
 from .generic_operands import indexing_maps, input_count
 
@@ -16,7 +17,11 @@ def absorb_cast(cast: ir.Operation) -> None:
     if not _is_cast(cast):
         return
     source, uses = cast.operands[0], list(cast.results[0].uses)
-    if uses and all(_reads(use) for use in uses):
+    if uses and _widens(cast) and all(use.owner.operation.name == "tensor.extract_slice" for use in uses):
+        for sunk in [_sink(cast, use.owner.operation) for use in uses]:
+            absorb_cast(sunk)
+        cast.erase()
+    elif uses and all(_reads(use) for use in uses):
         for use in uses:
             _read(use.owner.operation, use.operand_number, source, cast)
         cast.erase()
@@ -33,6 +38,33 @@ def _is_cast(generic: ir.Operation) -> bool:
     maps = indexing_maps(generic)
     casts = operations[0].operands[0] == argument and operations[1].operands[0] == operations[0].results[0]
     return casts and maps[0] == maps[1] == ir.AffineMap.get_identity(maps[0].n_dims)
+
+
+def _widens(cast: ir.Operation) -> bool:
+    return _scalar_cast(cast).name == "arith.extf"
+
+
+def _sink(cast: ir.Operation, part: ir.Operation) -> ir.Operation:
+    """Takes the part of what is cast, and casts that: what lies in memory between operators is narrow."""
+    wide = ir.RankedTensorType(part.results[0].type)
+    narrow = ir.RankedTensorType(cast.operands[0].type).element_type
+    with part.location, ir.InsertionPoint(part):
+        cut = part.clone()
+        cut.operands[0] = cast.operands[0]
+        cut.results[0].set_type(ir.RankedTensorType.get(wide.shape, narrow))
+        sizes = [
+            tensor.dim(cut.results[0], arith.ConstantOp.create_index(d).result)
+            if wide.is_dynamic_dim(d)
+            else wide.shape[d]
+            for d in range(wide.rank)
+        ]
+        start = tensor.empty(sizes, wide.element_type)
+        sunk = cast.clone()
+        sunk.operands[0], sunk.operands[1] = cut.results[0], start
+        sunk.results[0].set_type(wide)
+    part.results[0].replace_all_uses_with(sunk.results[0])
+    part.erase()
+    return sunk
 
 
 def _reads(use: ir.OpOperand) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -131,7 +132,9 @@ class Module(nn.Module):
             elif step.kind == "tied":
                 self.layers[str(number)] = nn.Linear(source, source)
             elif step.kind in NORMS:
-                kinds = {"layernorm": nn.LayerNorm, "rmsnorm": nn.RMSNorm, "batchnorm": nn.BatchNorm1d}
+                # An RMSNorm takes the epsilon of what it is given, so that it would be another one in float64.
+                root = partial(nn.RMSNorm, eps=torch.finfo(DTYPES[net.dtype]).eps)
+                kinds = {"layernorm": nn.LayerNorm, "rmsnorm": root, "batchnorm": nn.BatchNorm1d}
                 self.layers[str(number)] = kinds[step.kind](source)
         for layer in self.layers.values():
             for name, value in (*layer.named_parameters(), *layer.named_buffers()):

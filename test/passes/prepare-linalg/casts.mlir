@@ -70,3 +70,30 @@ func.func @sum(%x: tensor<2x8xf32>, %init: tensor<2x8xf32>) -> tensor<2x8xbf16> 
   } -> tensor<2x8xbf16>
   return %n : tensor<2x8xbf16>
 }
+
+// Parts of what is widened are widened by their readers: what lies in memory is bf16.
+
+// CHECK-LABEL: func.func @parts
+// CHECK: %[[A:.+]] = tensor.extract_slice %arg0[0, 0] [%{{.+}}, 8] [1, 1] : tensor<?x16xbf16> to tensor<?x8xbf16>
+// CHECK: %[[B:.+]] = tensor.extract_slice %arg0[0, 8] [%{{.+}}, 8] [1, 1] : tensor<?x16xbf16> to tensor<?x8xbf16>
+// CHECK: linalg.generic {{.*}} ins(%[[A]], %[[B]] : tensor<?x8xbf16>, tensor<?x8xbf16>)
+// CHECK: arith.extf
+// CHECK: arith.extf
+// CHECK: arith.mulf
+func.func @parts(%x: tensor<?x16xbf16>, %rows: index) -> tensor<?x8xf32> {
+  %e = tensor.empty(%rows) : tensor<?x16xf32>
+  %wide = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<?x16xbf16>) outs(%e : tensor<?x16xf32>) {
+  ^bb0(%in: bf16, %out: f32):
+    %0 = arith.extf %in : bf16 to f32
+    linalg.yield %0 : f32
+  } -> tensor<?x16xf32>
+  %a = tensor.extract_slice %wide[0, 0] [%rows, 8] [1, 1] : tensor<?x16xf32> to tensor<?x8xf32>
+  %b = tensor.extract_slice %wide[0, 8] [%rows, 8] [1, 1] : tensor<?x16xf32> to tensor<?x8xf32>
+  %h = tensor.empty(%rows) : tensor<?x8xf32>
+  %y = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]} ins(%a, %b : tensor<?x8xf32>, tensor<?x8xf32>) outs(%h : tensor<?x8xf32>) {
+  ^bb0(%p: f32, %q: f32, %out: f32):
+    %0 = arith.mulf %p, %q : f32
+    linalg.yield %0 : f32
+  } -> tensor<?x8xf32>
+  return %y : tensor<?x8xf32>
+}
