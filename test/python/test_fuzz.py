@@ -57,6 +57,12 @@ ONCE_FAILED = {
         ),
         (8,),
     ),
+    "a slice from a column that begins no block was loaded from the block's first": Net(
+        70, "bf16", (128,), (Step("slice", (0,), 102, 22), Step("linear", (1,), 40)), (2,)
+    ),
+    "a tile behind one column was loaded from another block": Net(
+        70, "f16", (64,), (Step("slice", (0,), 43, 1), Step("concat", (1, 0)), Step("linear", (2,), 40)), (3,)
+    ),
     "equal layers took a tile from shared memory and left theirs in registers": Net(
         1,
         "f32",

@@ -183,22 +183,3 @@ def test_graphs_of_any_size(small_gpu):  # noqa: F811
             wanted = exact(*(x.double() if x.is_floating_point() else x for x in args))
         for a, b in zip(simulation(*args), wanted, strict=True):
             assert a.shape == b.shape and (a.double() - b).norm() <= 3e-2 * b.norm() + 1e-6
-
-
-class Residuals(nn.Module):
-    """A network of some columns and those columns themselves, beside a narrow part."""
-
-    def __init__(self, start, width):
-        super().__init__()
-        self.start, self.narrow = start, nn.Linear(width, 5)
-        self.net = nn.Sequential(nn.Linear(width, width), nn.Tanh(), nn.Linear(width, width))
-
-    def forward(self, x):
-        part = x[:, self.start : self.start + self.net[0].in_features]
-        return torch.cat([part + self.net(part), self.narrow(part), part], 1)
-
-
-@pytest.mark.parametrize("start, width", [(0, 64), (32, 64), (8, 64), (6, 32), (39, 56), (3, 13)])
-def test_residuals_between_blocks(start, width, small_gpu):  # noqa: F811
-    torch.manual_seed(8)
-    run(Residuals(start, width).bfloat16(), (torch.randn(70, 128).bfloat16(),), small_gpu)
