@@ -272,6 +272,8 @@ class _Program:
         for number in launch["streams"]:
             streamed = number < len(arguments) and bool(arguments[number].shape)
             expect(streamed, f"{at} must stream tensors that it gets, found number {number}")
+        for number in launch.get("zeroed", ()):
+            expect(number < len(step["results"]), f"{at} must fill results that it has, found number {number}")
         for result in step["results"]:
             self._made(result, at)
         tensors, maps = len(arguments) + len(step["results"]), launch.get("maps", [])

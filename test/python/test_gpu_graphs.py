@@ -183,3 +183,22 @@ def test_graphs_of_any_size(small_gpu):  # noqa: F811
             wanted = exact(*(x.double() if x.is_floating_point() else x for x in args))
         for a, b in zip(simulation(*args), wanted, strict=True):
             assert a.shape == b.shape and (a.double() - b).norm() <= 3e-2 * b.norm() + 1e-6
+
+
+class OneLayer(nn.Module):
+    """A product alone in its kernel, whose tiles leave by additions."""
+
+    def __init__(self, width, outputs):
+        super().__init__()
+        self.layer = nn.Linear(width, outputs)
+
+    def forward(self, e, receivers, x):
+        return torch.zeros_like(x).index_add(0, receivers, self.layer(e))
+
+
+@pytest.mark.parametrize("rows, width, outputs", [(700, 256, 256), (40, 1024, 384), (300, 64, 24), (130, 192, 520)])
+def test_single_products(rows, width, outputs, small_gpu):  # noqa: F811
+    """In two sets of sums, of few rows split over k, of few columns, in several passes."""
+    torch.manual_seed(9)
+    args = torch.randn(rows, width).bfloat16(), torch.randint(0, 30, (rows,)), torch.randn(30, outputs).bfloat16()
+    run(OneLayer(width, outputs).bfloat16(), args, small_gpu)

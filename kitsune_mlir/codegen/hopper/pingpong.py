@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.memory import shape_of
 from kitsune_mlir.codegen.pipeline.nests import Nest, StageNests
+from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import ir
 
 from . import wgmma
@@ -33,7 +34,7 @@ def leaves_in_sets(nest: Nest, nests: StageNests, columns: int) -> bool:
     that tensor copies store."""
     assert nest.op is not None
     several = shape_of(nest.op.operands[0])[1] > wgmma.CHUNK
-    once = len(nest.stores) == 1 and is_stored_whole(nest.value)
+    once = len(nest.stores) == 1 and isinstance(nest.stores[0], kitsune.StoreOp) and is_stored_whole(nest.value)
     return columns in COLUMNS and is_plain(nest, nests) and several and once
 
 
