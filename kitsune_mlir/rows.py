@@ -117,12 +117,12 @@ def dim_of(expr: ir.AffineExpr) -> int | None:
     return ir.AffineDimExpr(expr).position if isinstance(expr, ir.AffineDimExpr) else None
 
 
-def _loops_in(expr: ir.AffineExpr) -> set[int]:
+def loops_of(expr: ir.AffineExpr) -> set[int]:
     """The loops an index expression depends on."""
     if isinstance(expr, ir.AffineDimExpr):
         return {expr.position}
     if isinstance(expr, ir.AffineBinaryExpr):
-        return _loops_in(expr.lhs) | _loops_in(expr.rhs)
+        return loops_of(expr.lhs) | loops_of(expr.rhs)
     return set()
 
 
@@ -154,10 +154,10 @@ def _structured_rows(s: Structured, p: int) -> list[int | None] | str:
     rows: list[int | None] = [p] * len(s.op.operands)
     for i in range(s.inputs):
         exprs = list(s.maps[i].results)
-        rest = set().union(*(_loops_in(expr) for expr in exprs[p:]), set())
+        rest = set().union(*(loops_of(expr) for expr in exprs[p:]), set())
         if [dim_of(expr) for expr in exprs[:p]] == loops and not rest & set(loops):
             rows[i] = p
-        elif not set().union(*(_loops_in(expr) for expr in exprs), set()) & set(loops):
+        elif not set().union(*(loops_of(expr) for expr in exprs), set()) & set(loops):
             rows[i] = RESIDENT
         else:
             return "reads other rows than the one it writes"
@@ -183,7 +183,7 @@ def reduces_rows(op: ir.Operation) -> list[int | None] | None:
         exprs = list(s.maps[i].results)
         if exprs and dim_of(exprs[0]) == reductions[0]:
             rows[i] = 1
-        elif set().union(*(_loops_in(expr) for expr in exprs), set()) & set(reductions):
+        elif set().union(*(loops_of(expr) for expr in exprs), set()) & set(reductions):
             return None
     return rows if any(rows) else None
 

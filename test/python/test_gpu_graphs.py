@@ -202,3 +202,28 @@ def test_single_products(rows, width, outputs, small_gpu):  # noqa: F811
     torch.manual_seed(9)
     args = torch.randn(rows, width).bfloat16(), torch.randint(0, 30, (rows,)), torch.randn(30, outputs).bfloat16()
     run(OneLayer(width, outputs).bfloat16(), args, small_gpu)
+
+
+class Taken(nn.Module):
+    """Elements of other rows for each column, then a product."""
+
+    def __init__(self, form, width):
+        super().__init__()
+        self.form, self.net = form, nn.Sequential(nn.Linear(width, 48), nn.Tanh(), nn.Linear(48, 32))
+
+    def forward(self, x, index):
+        if self.form == "gather":
+            return self.net(torch.gather(x, 0, index))
+        return self.net(x[index[:, 0]] + x[index[:, 1]])
+
+
+@pytest.mark.parametrize("form", ["gather", "two rows"])
+def test_rows_of_each_column(form, small_gpu):  # noqa: F811
+    torch.manual_seed(10)
+    args = torch.randn(50, 64).bfloat16(), torch.randint(0, 50, (140, 64))
+    run(Taken(form, 64).bfloat16(), args, small_gpu)
+
+
+def test_sequences_of_rows(small_gpu):  # noqa: F811
+    torch.manual_seed(11)
+    run(Looked(90, 64, 48), (torch.randint(0, 90, (3, 17)),), small_gpu)

@@ -16,7 +16,7 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir
 
 from . import device
-from .device import Int
+from .device import Int, Offset
 from .memory import Memory, compute_type, element_of, shape_of
 
 _CASTS = ("arith.extf", "arith.truncf")
@@ -136,7 +136,8 @@ class Evaluator:
                 places[hash(op.results[0])] = place
                 values[hash(op.results[0])] = arith.index_cast(ir.IndexType.get(), device.value(place))
             elif op.name == "tensor.extract":
-                values[hash(op.results[0])] = self._extracted(op, values, places)
+                together = not self._nested and _is_of_one_row(s, loops)
+                values[hash(op.results[0])] = self._extracted(op, values, places, together)
             elif gathers:
                 self._scalar_once(op, values)
             else:
@@ -153,8 +154,11 @@ class Evaluator:
             clone_scalar(op, values)
             self._scalars.update(((hash(result), given), values[hash(result)]) for result in op.results)
 
-    def _extracted(self, op: ir.Operation, values: dict[int, ir.Value], places: dict[int, Int]) -> ir.Value:
-        """An element of a resident: of a row that the body computes."""
+    def _extracted(
+        self, op: ir.Operation, values: dict[int, ir.Value], places: dict[int, Int], together: bool
+    ) -> ir.Value:
+        """An element of a resident: of a row that the body computes, `together` with the threads of the same tile's
+        row."""
         table, *index = op.operands
         memory = self.memories.get(hash(table))
         if not isinstance(memory, Memory):
@@ -170,7 +174,7 @@ class Evaluator:
             place = places.get(hash(i))
             rest.append(arith.index_cast(device.i32(), _use(values, i)) if place is None else place)
         found = self._tables[key]
-        return found.load([0, *rest]) if self._nested else found.load_together([0, *rest])
+        return found.load_together([0, *rest]) if together else found.load([0, *rest])
 
     def _concat(self, op: ir.Operation, index: list[Int]) -> ir.Value:
         """Branches to the part that holds the element."""
@@ -193,6 +197,24 @@ class Evaluator:
             )
 
         return pick(list(op.operands), 0, self)
+
+
+def _is_of_one_row(s: rows.Structured, loops: Sequence[Int]) -> bool:
+    """Whether all columns of a tile's row take elements of the same row of a table: no input changes with the column,
+    and the column is the last index of what is taken."""
+    columns = {loop for loop, place in enumerate(loops) if isinstance(place, Offset)}
+    if any(rows.loops_of(expr) & columns for map_ in s.maps[: s.inputs] for expr in map_.results):
+        return False
+    for op in s.index_ops():
+        uses = list(op.results[0].uses)
+        if ir.IntegerAttr(op.attributes["dim"]).value in columns and not all(_is_last_index(use) for use in uses):
+            return False
+    return True
+
+
+def _is_last_index(use: ir.OpOperand) -> bool:
+    owner = use.owner.operation
+    return owner.name == "tensor.extract" and use.operand_number == len(owner.operands) - 1 > 1
 
 
 def clone_scalar(op: ir.Operation, values: dict[int, ir.Value]) -> None:
