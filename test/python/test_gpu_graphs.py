@@ -70,7 +70,7 @@ CASES = [  # kind, nodes, edges, widths of nodes, edges, results and hidden laye
 PAIRS = [(case, torch.bfloat16) for case in CASES] + [(CASES[0], torch.float32), (CASES[-1], torch.float32)]
 
 
-@pytest.mark.parametrize("case, dtype", PAIRS, ids=[f"{c[0]}-{c[1]}x{c[2]}-{d}"[:-4] for c, d in PAIRS])
+@pytest.mark.parametrize("case, dtype", PAIRS)
 def test_messages(case, dtype, small_gpu):  # noqa: F811
     kind, nodes, edges, width, own, results, inner = case
     torch.manual_seed(7)
