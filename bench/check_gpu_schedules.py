@@ -178,7 +178,7 @@ def inputs_of(kernel: RandomKernel) -> list[np.ndarray]:
 
 
 def stored(array: np.ndarray, element: str) -> np.ndarray:
-    """As the device has it: bf16 as its bits."""
+    """An array as the device has it: bf16 as its bits."""
     array = array.astype(DTYPES[element])
     return array.view(np.uint16) if element == "bf16" else array
 

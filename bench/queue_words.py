@@ -16,7 +16,7 @@ def byte() -> ir.Type:
 
 
 def wrapped(x: int) -> int:
-    """As a signed i32."""
+    """A number as a signed i32."""
     return (x + 2**31) % 2**32 - 2**31
 
 

@@ -104,7 +104,7 @@ class Folded:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Of the images that the windows are on: space, then channels."""
+        """The sizes of the images that the windows are on: space, then channels."""
         return (*self.windows.sizes, self.windows.channels)
 
 

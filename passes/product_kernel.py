@@ -123,7 +123,7 @@ class ProductKernel:
 
     @property
     def _chunks(self) -> int:
-        """Of the whole sum."""
+        """The chunks of the whole sum."""
         return -(-(self.of.sizes["k"] or 0) // CHUNK)
 
     def _price(self, types: Sequence[ir.Type]) -> Price:

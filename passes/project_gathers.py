@@ -43,7 +43,8 @@ class ProjectGathers(ModulePass):
         if self.exact:
             return
         for op in walk(module, "linalg.matmul"):
-            if op.parent.name == "func.func" and _dims(op) == _ROWS_BY_WEIGHT:
+            of_f32 = isinstance(op.results[0].type.element_type, ir.F32Type)
+            if of_f32 and op.parent.name == "func.func" and _dims(op) == _ROWS_BY_WEIGHT:
                 with op.location, ir.InsertionPoint(op):
                     _project(op)
 

@@ -89,6 +89,6 @@ class SplitK:
 
 
 def _bits(words: Sequence[ir.Value]) -> ir.Value:
-    """As a vector of i32."""
+    """Words as a vector of i32."""
     bits = [arith.bitcast(device.i32(), x) for x in words]
     return vector.from_elements(ir.VectorType.get([SUMS], device.i32()), bits)

@@ -30,7 +30,7 @@ class Corners:
     steps: tuple[int, ...]
 
     def description(self) -> dict:
-        """As part of a map's."""
+        """What a map's description says of the windows."""
         return {"lower": list(self.lower), "upper": list(self.upper), "steps": list(self.steps)}
 
 

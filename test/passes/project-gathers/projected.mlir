@@ -98,3 +98,31 @@ func.func @few(%x: tensor<40x8xf32>, %at: tensor<60xi64>, %w: tensor<16x8xf32>) 
   %y = linalg.matmul indexing_maps = [#left, #right, #sums] ins(%g, %w : tensor<60x8xf32>, tensor<16x8xf32>) outs(%filled : tensor<60x16xf32>) -> tensor<60x16xf32>
   return %y : tensor<60x16xf32>
 }
+
+// -----
+
+#left = affine_map<(m, n, k) -> (m, k)>
+#right = affine_map<(m, n, k) -> (n, k)>
+#sums = affine_map<(m, n, k) -> (m, n)>
+#row = affine_map<(i, j) -> (i)>
+#id = affine_map<(i, j) -> (i, j)>
+
+// Sums of other types are left as they are.
+
+// CHECK-LABEL: func.func @double
+// CHECK: linalg.matmul {{.*}} ins(%{{.+}}, %arg2 : tensor<300x8xf64>, tensor<16x8xf64>)
+func.func @double(%x: tensor<40x8xf64>, %at: tensor<300xi64>, %w: tensor<16x8xf64>) -> tensor<300x16xf64> {
+  %zero = arith.constant 0.0 : f64
+  %empty = tensor.empty() : tensor<300x8xf64>
+  %g = linalg.generic {indexing_maps = [#row, #id], iterator_types = ["parallel", "parallel"]} ins(%at : tensor<300xi64>) outs(%empty : tensor<300x8xf64>) {
+  ^bb0(%in: i64, %out: f64):
+    %i = arith.index_cast %in : i64 to index
+    %j = linalg.index 1 : index
+    %found = tensor.extract %x[%i, %j] : tensor<40x8xf64>
+    linalg.yield %found : f64
+  } -> tensor<300x8xf64>
+  %start = tensor.empty() : tensor<300x16xf64>
+  %filled = linalg.fill ins(%zero : f64) outs(%start : tensor<300x16xf64>) -> tensor<300x16xf64>
+  %y = linalg.matmul indexing_maps = [#left, #right, #sums] ins(%g, %w : tensor<300x8xf64>, tensor<16x8xf64>) outs(%filled : tensor<300x16xf64>) -> tensor<300x16xf64>
+  return %y : tensor<300x16xf64>
+}
