@@ -31,10 +31,10 @@ from typing import ClassVar
 
 from kitsune_mlir.codegen.bufferize import bufferize
 from kitsune_mlir.codegen.gpu_buffers import Fills
-from kitsune_mlir.codegen.gpu_copy import beside, lower_copies
 from kitsune_mlir.codegen.gpu_kernel import Kernels, extent
 from kitsune_mlir.codegen.gpu_linalg import lower_generic
 from kitsune_mlir.codegen.gpu_loops import hoist, unroll
+from kitsune_mlir.codegen.gpu_parts import lower_parts, parts_from, write_in_place
 from kitsune_mlir.codegen.gpu_pooling import pool_inside
 from kitsune_mlir.codegen.gpu_scatter import lower_scatter
 from kitsune_mlir.codegen.gpu_serial import check_host, keep_loaded, lower_serial
@@ -80,18 +80,19 @@ class ConvertLinalgToGpu(ModulePass):
                     lower_scatter(op, kernels)
             run_passes(module, _TO_LOOPS)
             keep_loaded(main, kernels)
+            write_in_place(main)
             fills = Fills()
             operations = [op.operation for op in main.body.blocks[0].operations]
             done: set[int] = set()
             for number, op in enumerate(operations):
                 if number in done:
                     continue
-                if op.name == "memref.copy":
-                    copies = beside(operations, number)
-                    done.update(copies)
-                    for copy in copies:
-                        fills.seen(operations[copy])
-                    lower_copies([operations[copy] for copy in copies], kernels)
+                parts = parts_from(operations, number) if op.name in ("memref.copy", "linalg.generic") else []
+                if len(parts) > 1 or op.name == "memref.copy":
+                    done.update(parts)
+                    for part in parts:
+                        fills.seen(operations[part])
+                    lower_parts([operations[part] for part in parts], kernels)
                 else:
                     _lower(op, kernels, fills)
             check_host(main)

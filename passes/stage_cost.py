@@ -54,8 +54,9 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
             simt += widest * sum(DEAR.get(inner.operation.name, 1) for inner in op.regions[0].blocks[0].operations)
             if (taken := _gathered_bytes(op)) > 0:
                 gathered += taken
-                kernels += 1
-                plain += 2 * taken
+                if not _is_part(op):
+                    kernels += 1
+                    plain += 2 * taken
             alone = "reduction" in str(op.attributes["iterator_types"]) and not any(group.has(op) for group in groups)
             if alone:  # one kernel for it, one for what it is used in
                 kernels += 2
@@ -90,6 +91,11 @@ def _gathered_bytes(op: ir.Operation) -> float:
     """Bytes that a linalg.generic takes out of tables for one row."""
     elements = row_elements(op.results[0].type)
     return sum(elements * element_bytes(ir.RankedTensorType(table.type).element_type) for table in _taken_of(op))
+
+
+def _is_part(op: ir.Operation) -> bool:
+    """Whether an operator's result is part of a concatenation and nothing else, whose kernel computes it in place."""
+    return [use.owner.operation.name for use in op.results[0].uses] == ["tensor.concat"]
 
 
 def _taken_of(op: ir.Operation) -> list[ir.Value]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from kitsune_mlir.mlir import ir, walk
 
@@ -10,12 +10,17 @@ from .gpu_kernel import Kernel
 
 
 def clone_into(
-    block: ir.Block, kernel: Kernel, values: dict[int, ir.Value], indices: Sequence[ir.Value] = ()
+    block: ir.Block,
+    kernel: Kernel,
+    values: dict[int, ir.Value],
+    indices: Sequence[ir.Value] = (),
+    instead: Callable[[ir.Operation, list[ir.Value]], ir.Value | None] = lambda op, operands: None,
 ) -> list[ir.Value]:
     """Clones a block's operations at the insertion point; gives what its terminator yields.
 
-    `values` maps the block's arguments; `indices` are what linalg.index gives. Anything else from
-    outside the block is brought into the kernel.
+    `values` maps the block's arguments; `indices` are what linalg.index gives; `instead`, asked about each operation
+    and its operands in the kernel, may give what takes the place of its only result. Anything else from outside the
+    block is brought into the kernel.
     """
     inside = {hash(result) for op in block.operations for inner in walk(op) for result in inner.results}
     inside |= {
@@ -36,6 +41,10 @@ def clone_into(
     for op in body:
         if op.operation.name == "linalg.index":
             values[hash(op.results[0])] = indices[ir.IntegerAttr(op.operation.attributes["dim"]).value]
+            continue
+        other = instead(op.operation, [see(operand) for operand in op.operation.operands])
+        if other is not None:
+            values[hash(op.operation.results[0])] = other
             continue
         copy = op.operation.clone()
         for old, new in zip(walk(op), walk(copy), strict=True):

@@ -50,10 +50,8 @@ def lower_generic(op: ir.Operation, kernels: Kernels, fills: Fills) -> None:
     initial = [fills.take(op, buffer) if generic.reads(i) else None for i, buffer in enumerate(generic.outputs)]
     fills.seen(op)
     if not any(value is not None for value in initial) and (count := gpu_words.width(generic)) > 1:
-        kernel, items = gpu_words.word_kernel(generic, kernels, count)
-        with op.context, op.location, ir.InsertionPoint(op):
-            launch = kernel.launch(ceildiv(items, THREADS))
-        _launched(generic, launch, fills)
+        kernel, blocks = gpu_words.word_kernel(generic, kernels, count)
+        _launched(generic, kernel.launch(blocks), fills)
         return
     if generic.reduction:
         _contract(generic.block)

@@ -1,43 +1,50 @@
 """Elementwise operators whose threads compute neighbours: they load and store words of up to 16 bytes.
 
 One thread computes as many neighbours along the last dimension of the results as make a word of the widest element. An
-operand that lies along it is loaded as words, one that does not know it once for all, any other element by element.
-Where such another lies along a loop of its own (a transpose) a warp is a rectangle of threads, which has whole sectors
-of both as far as sizes allow.
+operand that lies along it, or a row of a table, is loaded as words, one that does not know it once for all, any other
+element by element. Where an operand lies along a loop of its own (a transpose) a warp is a rectangle of threads, which
+has whole sectors of both as far as sizes allow.
 Buffers begin at multiples of 16 bytes: allocations do, and the runtime copies arguments that do not.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import gcd, prod
 
-from kitsune_mlir.mlir import arith, ir, memref, vector
+from kitsune_mlir.mlir import arith, attr_int, gpu, ir, memref, vector, walk
 
 from .affine_index import evaluate
 from .gpu_clone import clone_into
 from .gpu_generic import Generic, dims_of
-from .gpu_kernel import THREADS, WARP, Kernel, Kernels, Size, delinearize, linear_id, only_if, product
+from .gpu_kernel import THREADS, WARP, Kernel, Kernels, Size, as_value, ceildiv, delinearize, only_if, product
 
 WORD = 16  # bytes
 SECTOR = 32  # bytes that memory moves together
 ENOUGH = 132 * THREADS  # threads below which elements are better shared by more of them
 
 
-def width(generic: Generic) -> int:
-    """How many neighbours a thread computes; 1 where words are not possible, or results few."""
-    if generic.reduction or not generic.parallel or generic.label() == "gather":  # whose loads would be no words
+def width(generic: Generic, few: bool = False) -> int:
+    """How many neighbours a thread computes; 1 where words are not possible, or results few and `few` is not set."""
+    if generic.reduction or not generic.parallel:
         return 1
     with generic.op.context, generic.op.location, ir.InsertionPoint(generic.op):
         sizes = [generic.size(d, lambda value: value) for d in generic.parallel]
     last = generic.parallel[-1]
+    tables = _tables(generic)
+    if tables is None:
+        return 1
     along = [(v, m) for v, m in zip(generic.op.operands, generic.maps, strict=True) if _lies_along(v, m, last)]
     if not isinstance(sizes[-1], int) or not all((v, m) in along for v, m in zip(generic.outputs, generic.out_maps)):
         return 1
-    found = WORD // max(bytes_of(value) for value, _ in along)
-    while found > 1 and not (sizes[-1] % found == 0 and all(keeps_words(value.type, found) for value, _ in along)):
+    kinds = [value.type for value in (*(value for value, _ in along), *(load.operands[0] for load in tables))]
+    found = WORD // max(bytes_of(kind) for kind in kinds)
+    while found > 1 and not (sizes[-1] % found == 0 and all(keeps_words(kind, found) for kind in kinds)):
         found //= 2
     results = prod(size for size in sizes if isinstance(size, int))
-    while found > 1 and all(isinstance(size, int) for size in sizes) and results // found < ENOUGH:
+    known = all(isinstance(size, int) for size in sizes)
+    while found > 1 and known and not few and results // found < ENOUGH:
         found //= 2
     return max(found, 1)
 
@@ -50,22 +57,70 @@ def keeps_words(kind: ir.MemRefType, count: int) -> bool:
 
 
 def word_kernel(generic: Generic, kernels: Kernels, count: int) -> tuple[Kernel, Size]:
-    """The kernel of an elementwise operator, `count` neighbours a thread, and how many threads it wants."""
-    kernel, last = Kernel(kernels, generic.op, generic.label()), generic.parallel[-1]
-    turned = _turned(generic, count)
-
-    def groups(see: object) -> list[Size]:
-        sizes = [generic.size(d, see) for d in generic.parallel]
-        return [*sizes[:-1], sizes[-1] // count]
-
+    """The kernel of an elementwise operator, `count` neighbours a thread, and how many blocks it wants."""
+    kernel, words = Kernel(kernels, generic.op, generic.label()), Words(generic, count)
     with kernel.body():
-        index = linear_id(THREADS)
-        with only_if(index, product(groups(kernel.inside))):
-            dims = _places(generic, index, groups(kernel.inside), turned)
-            dims[last] = arith.muli(dims[last], arith.ConstantOp.create_index(count).result)
-            _compute(generic, kernel, dims, count)
+        words.emit(gpu.block_id(gpu.Dimension.x), kernel)
     with generic.op.context, generic.op.location, ir.InsertionPoint(generic.op):
-        return kernel, product(groups(lambda value: value))
+        return kernel, words.blocks(lambda value: value)
+
+
+@dataclass(frozen=True)
+class Words:
+    """An elementwise operator of whose results each thread computes `count` neighbours."""
+
+    generic: Generic
+    count: int
+
+    def groups(self, see: object) -> list[Size]:
+        """The sizes of the loops, that of the last in words."""
+        sizes = [self.generic.size(d, see) for d in self.generic.parallel]
+        return [*sizes[:-1], sizes[-1] // self.count]
+
+    def blocks(self, see: object) -> Size:
+        """Thread blocks that it wants."""
+        return ceildiv(product(self.groups(see)), THREADS)
+
+    def emit(self, block: ir.Value, kernel: Kernel) -> None:
+        """The words of block number `block`."""
+        generic, last = self.generic, self.generic.parallel[-1]
+        turned = _turned(generic, self.count)
+        index = arith.addi(arith.muli(block, as_value(THREADS)), gpu.thread_id(gpu.Dimension.x))
+        with only_if(index, product(self.groups(kernel.inside))):
+            dims = _places(generic, index, self.groups(kernel.inside), turned)
+            dims[last] = arith.muli(dims[last], arith.ConstantOp.create_index(self.count).result)
+            _compute(generic, kernel, dims, self.count)
+
+
+def _tables(generic: Generic) -> list[ir.Operation] | None:
+    """The loads of a body that take neighbours of one row of a table: their last index is the last loop's, and nothing
+    else of them depends on that. None when one depends on that loop in another way."""
+    last = generic.parallel[-1]
+    moving: set[int] = set()  # values that differ between neighbours
+    along: set[int] = set()  # the last loop's index itself
+    for argument, map_ in zip(generic.block.arguments, generic.maps, strict=True):
+        if last in dims_of(map_):
+            moving.add(hash(argument))
+    found = []
+    for op in (op.operation for op in generic.block.operations):
+        if op.name == "linalg.index" and attr_int(op, "dim") == last:
+            along.add(hash(op.results[0]))
+            moving.add(hash(op.results[0]))
+            continue
+        if op.name == "memref.load" and any(hash(index) in moving for index in op.operands):
+            _, *others, index = op.operands
+            if (
+                hash(index) not in along
+                or any(hash(one) in moving for one in others)
+                or not bytes_of(op.operands[0].type)
+            ):
+                return None
+            found.append(op)
+        elif len(op.regions) and any(inner.name == "memref.load" for inner in walk(op)):
+            return None
+        if any(hash(operand) in moving for one in walk(op) for operand in one.operands):
+            moving.update(hash(result) for result in op.results)
+    return found
 
 
 def _turned(generic: Generic, count: int) -> tuple[int, int, int] | None:
@@ -77,7 +132,7 @@ def _turned(generic: Generic, count: int) -> tuple[int, int, int] | None:
     for value, map_ in zip(generic.inputs, generic.maps):
         loops = [d for d in generic.parallel if d != last and last in dims_of(map_) and _lies_along(value, map_, d)]
         if loops and isinstance(sizes[loops[0]], int) and isinstance(sizes[last], int):
-            along = gcd(sizes[loops[0]], SECTOR // bytes_of(value))
+            along = gcd(sizes[loops[0]], SECTOR // bytes_of(value.type))
             beside = WARP // along
             if along > 1 and sizes[last] // count % beside == 0:
                 return loops[0], along, beside
@@ -113,19 +168,29 @@ def _compute(generic: Generic, kernel: Kernel, dims: dict[int, ir.Value], count:
         _elements(value, map_, last, kernel, places) if list(argument.uses) else [None] * count
         for argument, value, map_ in zip(generic.block.arguments, generic.op.operands, generic.maps, strict=True)
     ]
-    found = [
-        clone_into(
-            generic.block,
-            kernel,
-            {hash(a): xs[e] for a, xs in zip(generic.block.arguments, given, strict=True) if xs[e] is not None},
-            places[e],
-        )
-        for e in range(count)
-    ]
+    tables = _tables(generic) or []
+    loaded: dict[int, ir.Value] = {}  # words of tables, by the load
+    found = []
+    for e in range(count):
+        known = {hash(a): xs[e] for a, xs in zip(generic.block.arguments, given, strict=True) if xs[e] is not None}
+
+        def neighbour(op: ir.Operation, operands: list[ir.Value], e: int = e) -> ir.Value | None:
+            if op not in tables:
+                return None
+            if hash(op) not in loaded:
+                loaded[hash(op)] = _word_at(operands[0], operands[1:], count)
+            return vector.extract(loaded[hash(op)], [], [e])
+
+        found.append(clone_into(generic.block, kernel, known, places[e], neighbour))
     for number, (buffer, map_) in enumerate(zip(generic.outputs, generic.out_maps, strict=True)):
         kind = ir.VectorType.get([count], ir.MemRefType(buffer.type).element_type)
         word = vector.from_elements(kind, [values[number] for values in found])
-        vector.store(word, kernel.inside(buffer), evaluate(map_, places[0]), alignment=count * bytes_of(buffer))
+        vector.store(word, kernel.inside(buffer), evaluate(map_, places[0]), alignment=count * bytes_of(buffer.type))
+
+
+def _word_at(buffer: ir.Value, indices: Sequence[ir.Value], count: int) -> ir.Value:
+    kind = ir.VectorType.get([count], ir.MemRefType(buffer.type).element_type)
+    return vector.load(kind, buffer, indices, alignment=count * bytes_of(buffer.type))
 
 
 def _elements(
@@ -136,8 +201,7 @@ def _elements(
     if not isinstance(value.type, ir.MemRefType):
         return [brought] * len(places)
     if _lies_along(value, map_, last) and keeps_words(value.type, len(places)):
-        kind = ir.VectorType.get([len(places)], value.type.element_type)
-        word = vector.load(kind, brought, evaluate(map_, places[0]), alignment=len(places) * bytes_of(value))
+        word = _word_at(brought, evaluate(map_, places[0]), len(places))
         return [vector.extract(word, [], [e]) for e in range(len(places))]
     if last not in dims_of(map_):
         return [memref.load(brought, evaluate(map_, places[0]))] * len(places)
@@ -146,14 +210,14 @@ def _elements(
 
 def _lies_along(value: ir.Value, map_: ir.AffineMap, last: int) -> bool:
     """Whether neighbours along a loop are neighbours in memory, of elements that make words."""
-    if not isinstance(value.type, ir.MemRefType) or not value.type.rank or not bytes_of(value):
+    if not isinstance(value.type, ir.MemRefType) or not value.type.rank or not bytes_of(value.type):
         return False
     inner = map_.results[len(map_.results) - 1]
     own = isinstance(inner, ir.AffineDimExpr) and inner.position == last
     return own and dims_of(map_).count(last) == 1
 
 
-def bytes_of(buffer: ir.Value) -> int:
-    """Bytes of an element; 0 of what makes no words: truths, whose bits are no bytes, and indices."""
-    width = getattr(ir.MemRefType(buffer.type).element_type, "width", 0)
+def bytes_of(buffer: ir.Type) -> int:
+    """Bytes of a memref's element; 0 of what makes no words: truths, whose bits are no bytes, and indices."""
+    width = getattr(ir.MemRefType(buffer).element_type, "width", 0)
     return width // 8

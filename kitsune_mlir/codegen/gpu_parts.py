@@ -1,0 +1,236 @@
+"""Parts of one buffer that operators compute: written where they belong, and by one kernel.
+
+    %a = memref.alloc() : memref<8x64xbf16>                %whole = memref.alloc() : memref<8x128xbf16>
+    linalg.generic ... outs(%a)                            %left = memref.subview %whole[0, 0] ...
+    %whole = memref.alloc() : memref<8x128xbf16>     =>    linalg.generic ... outs(%left)
+    %left = memref.subview %whole[0, 0] ...
+    memref.copy %a, %left
+
+A concatenation of what operators compute is bufferized into allocations that are copied. Where nothing else reads such
+an allocation its operator writes the part itself; and operators and copies that follow one another, and fill parts of
+one buffer, become one kernel, each with a range of its blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from kitsune_mlir.mlir import arith, func, gpu, ir, memref, scf, walk
+
+from .gpu_buffers import VIEWS, root_of
+from .gpu_copy import Copy
+from .gpu_generic import Generic
+from .gpu_kernel import Kernel, Kernels, Size, as_value
+from .gpu_words import Words, width
+
+# What may stand between parts that become one kernel: nothing that reads or writes a buffer.
+_IDLE = (*VIEWS, "memref.alloc", "memref.dim", "arith.constant", "affine.apply")
+
+
+class Part(Protocol):
+    """What a range of blocks of THREADS threads does."""
+
+    def blocks(self, see: object) -> Size:
+        """How many blocks."""
+
+    def emit(self, block: ir.Value, kernel: Kernel) -> None:
+        """What block number `block` of them does."""
+
+
+def write_in_place(main: func.FuncOp) -> None:
+    """Lets an operator write the part of a buffer into which its result is copied, where nothing else reads that."""
+    block = main.body.blocks[0]
+    for copy in [op.operation for op in block.operations if op.operation.name == "memref.copy"]:
+        order = {op.operation: number for number, op in enumerate(block.operations)}
+        source, target = copy.operands
+        views = [] if _is_alloc(source) else [source.owner.operation] if _is_collapsed(source) else None
+        if views is None or source.owner.operation not in order:
+            continue
+        own = views[0].operands[0] if views else source
+        writer = _writer(own, {copy, *views})
+        brought = None if writer is None else _needed(target, order[writer], order)
+        if writer is None or brought is None or any(root_of(value) == root_of(target) for value in writer.operands):
+            continue
+        for op in brought:
+            op.move_before(writer)
+        with copy.context, copy.location, ir.InsertionPoint(writer):
+            place = _expanded(target, views[0]) if views else target
+        writer.operands[len(writer.operands) - 1] = place
+        for op in (copy, *views, own.owner.operation):
+            op.erase()
+
+
+def _is_alloc(value: ir.Value) -> bool:
+    return not isinstance(value.owner, ir.Block) and value.owner.operation.name == "memref.alloc"
+
+
+def _is_collapsed(value: ir.Value) -> bool:
+    owner = None if isinstance(value.owner, ir.Block) else value.owner.operation
+    return owner is not None and owner.name == "memref.collapse_shape" and _is_alloc(owner.operands[0])
+
+
+def _writer(own: ir.Value, others: set[ir.Operation]) -> ir.Operation | None:
+    """The linalg.generic whose only result an allocation is, when besides it only `others` use that."""
+    users = [use.owner.operation for use in own.uses if use.owner.operation not in others]
+    later = [use.owner.operation for op in others for result in op.results for use in result.uses]
+    if len(users) != 1 or users[0].name != "linalg.generic" or any(user not in others for user in later):
+        return None
+    generic = Generic(users[0])
+    alone = generic.outputs == [own] and own not in generic.inputs and not generic.reduction and not generic.reads(0)
+    return users[0] if alone else None
+
+
+def _needed(value: ir.Value, place: int, order: dict[ir.Operation, int]) -> list[ir.Operation] | None:
+    """The views and allocations that must come to stand before operation number `place` for `value` to be there, in
+    order; None when something else would have to."""
+    found: dict[ir.Operation, int] = {}
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        owner = None if isinstance(one.owner, ir.Block) else one.owner.operation
+        if owner is None or order.get(owner, -1) < place:
+            continue
+        if owner.name not in (*VIEWS, "memref.alloc"):
+            return None
+        found[owner] = order[owner]
+        waiting += owner.operands
+    return sorted(found, key=found.__getitem__)
+
+
+def _expanded(target: ir.Value, collapse: ir.Operation) -> ir.Value:
+    """The view of `target` that has the shape of what `collapse` collapses."""
+    kind, wanted = ir.MemRefType(target.type), ir.MemRefType(collapse.operands[0].type)
+    groups = [[ir.IntegerAttr(d).value for d in ir.ArrayAttr(group)] for group in ir.ArrayAttr(collapse.attributes["reassociation"])]
+    strides, offset = kind.get_strides_and_offset()
+    found = [0] * wanted.rank
+    for group, stride in zip(groups, strides):
+        for d in reversed(group):
+            found[d] = stride
+            stride *= wanted.shape[d]
+    layout = ir.StridedLayoutAttr.get(offset, found)
+    sizes = [memref.dim(target, as_value(0))] if wanted.is_dynamic_dim(0) else []
+    result = ir.MemRefType.get(wanted.shape, wanted.element_type, layout)
+    return memref.ExpandShapeOp(result, target, collapse.attributes["reassociation"], sizes, wanted.shape).result
+
+
+def parts_from(operations: Sequence[ir.Operation], first: int) -> list[int]:
+    """Where in a block the copies and elementwise operators stand that follow one another from `first` on into parts of
+    one buffer, of which no two have an element in common and none reads this buffer. Into other buffers a copy may be
+    done once, when weights are loaded, or in each call."""
+    found: list[int] = []
+    root: ir.Value | None = None
+    for number in range(first, len(operations)):
+        op = operations[number]
+        target = _target(op)
+        if target is not None:
+            others = [operand for operand in _read(op) if isinstance(operand.type, ir.MemRefType)]
+            before = [_target(operations[other]).type for other in found]
+            own = root is None or root_of(target) == root
+            if not own or any(root_of(other) == root_of(target) for other in others):
+                break
+            if not all(are_apart(target.type, kind) for kind in before):
+                break
+            found.append(number)
+            root = root_of(target)
+        elif op.name not in _IDLE:
+            break
+    return found
+
+
+def _target(op: ir.Operation) -> ir.Value | None:
+    """The part of a buffer that an operation fills, if that is all it does."""
+    if op.name == "memref.copy":
+        return op.operands[1]
+    if op.name != "linalg.generic":
+        return None
+    generic = Generic(op)
+    if len(generic.outputs) != 1 or generic.reduction or generic.reads(0) or width(generic, few=True) == 1:
+        return None
+    return None if is_dense(generic.outputs[0].type) else generic.outputs[0]
+
+
+def _read(op: ir.Operation) -> list[ir.Value]:
+    """What an operation reads: its operands, and what its body takes from outside."""
+    last = len(op.operands) - 1
+    inner = [operand for one in walk(op) if one != op for operand in one.operands]
+    return [*list(op.operands)[:last], *inner]
+
+
+def are_apart(a: ir.MemRefType, b: ir.MemRefType) -> bool:
+    """Whether two parts of a buffer surely have no element in common: along a dimension one begins behind the other.
+    Dimensions of one element do not matter."""
+    (strides, sizes, start), (others, counts, other) = _squeezed(a), _squeezed(b)
+    if strides != others or min(*strides, start, other) < 0:  # of sizes that are open
+        return False
+    for stride, size, count in zip(strides, sizes, counts):
+        (at, start), (before, other) = divmod(start, stride), divmod(other, stride)
+        known = size >= 0 and count >= 0
+        if known and (at >= before + count or before >= at + size):
+            return True
+    return False
+
+
+def _squeezed(kind: ir.MemRefType) -> tuple[list[int], list[int], int]:
+    """Strides and sizes of the dimensions that have not just one element, and the offset."""
+    strides, offset = kind.get_strides_and_offset()
+    kept = [(stride, size) for stride, size in zip(strides, kind.shape) if size != 1] or [(1, 1)]
+    return [stride for stride, _ in kept], [size for _, size in kept], offset
+
+
+def is_dense(kind: ir.MemRefType) -> bool:
+    return ir.MemRefType(kind).layout == ir.AffineMapAttr.get(ir.AffineMap.get_identity(ir.MemRefType(kind).rank))
+
+
+def lower_parts(ops: Sequence[ir.Operation], kernels: Kernels) -> None:
+    """Puts a kernel in the place of what `parts_from` found; the driver does copies of dense buffers."""
+    kept = []
+    for op in ops:
+        if op.name == "memref.copy" and op.operands[0] == op.operands[1]:  # a slice that was computed in place
+            op.erase()
+        elif op.name != "memref.copy" or not all(is_dense(buffer.type) for buffer in op.operands):
+            kept.append(op)
+    if not kept:
+        return
+    last = kept[-1]
+    parts = _parts(kept)
+    kernel = Kernel(kernels, last, "copy" if all(op.name == "memref.copy" for op in kept) else "parts")
+    with last.context, last.location, ir.InsertionPoint(last):
+        ends = _running([part.blocks(lambda value: value) for part in parts])
+    with kernel.body():
+        inside = _running([part.blocks(kernel.inside) for part in parts])
+        _branch(parts, [0, *inside], gpu.block_id(gpu.Dimension.x), kernel)
+    kernel.launch(ends[-1])
+    for op in kept:
+        op.erase()
+
+
+def _parts(ops: Sequence[ir.Operation]) -> list[Part]:
+    generics = {op: Generic(op) for op in ops if op.name == "linalg.generic"}
+    return [Words(generics[op], width(generics[op], few=True)) if op in generics else Copy(*op.operands) for op in ops]
+
+
+def _branch(parts: Sequence[Part], starts: Sequence[Size], block: ir.Value, kernel: Kernel) -> None:
+    """The code of the part whose range a block lies in."""
+    part, *rest = parts
+    own = arith.subi(block, as_value(starts[0])) if starts[0] != 0 else block
+    if not rest:
+        part.emit(own, kernel)
+        return
+    ahead = scf.IfOp(arith.cmpi(arith.CmpIPredicate.ult, block, as_value(starts[1])), has_else=True)
+    with ir.InsertionPoint(ahead.then_block):
+        part.emit(own, kernel)
+        scf.yield_([])
+    with ir.InsertionPoint(ahead.else_block):
+        _branch(rest, starts[1:], block, kernel)
+        scf.yield_([])
+
+
+def _running(counts: Sequence[Size]) -> list[Size]:
+    """Sums of the first one, two, ..."""
+    found: list[Size] = []
+    for count in counts:
+        before = found[-1] if found else 0
+        known = isinstance(before, int) and isinstance(count, int)
+        found.append(before + count if known else arith.addi(as_value(before), as_value(count)))
+    return found
