@@ -50,7 +50,7 @@ def write_in_place(main: func.FuncOp) -> None:
         own = views[0].operands[0] if views else source
         writer = _writer(own, {copy, *views})
         brought = None if writer is None else _needed(target, order[writer], order)
-        if writer is None or brought is None or any(root_of(value) == root_of(target) for value in writer.operands):
+        if writer is None or brought is None or not _is_untouched(target, block, order[writer], order[copy]):
             continue
         for op in brought:
             op.move_before(writer)
@@ -98,10 +98,27 @@ def _needed(value: ir.Value, place: int, order: dict[ir.Operation, int]) -> list
     return sorted(found, key=found.__getitem__)
 
 
+def _is_untouched(target: ir.Value, block: ir.Block, first: int, last: int) -> bool:
+    """Whether from operation number `first` to `last` others only write parts of the buffer that are apart from it."""
+    root = root_of(target)
+    for op in [op.operation for op in block.operations][first:last]:
+        own = _target(op)
+        if own is not None and root_of(own) == root and are_apart(own.type, target.type):
+            touched = _read(op)
+        else:
+            touched = [operand for one in walk(op) for operand in one.operands] if op.name not in _IDLE else []
+        if any(root_of(value) == root for value in touched):
+            return False
+    return True
+
+
 def _expanded(target: ir.Value, collapse: ir.Operation) -> ir.Value:
     """The view of `target` that has the shape of what `collapse` collapses."""
     kind, wanted = ir.MemRefType(target.type), ir.MemRefType(collapse.operands[0].type)
-    groups = [[ir.IntegerAttr(d).value for d in ir.ArrayAttr(group)] for group in ir.ArrayAttr(collapse.attributes["reassociation"])]
+    groups = [
+        [ir.IntegerAttr(d).value for d in ir.ArrayAttr(group)]
+        for group in ir.ArrayAttr(collapse.attributes["reassociation"])
+    ]
     strides, offset = kind.get_strides_and_offset()
     found = [0] * wanted.rank
     for group, stride in zip(groups, strides):
