@@ -18,6 +18,7 @@ from kitsune_mlir.traffic import element_bytes
 from .operand_layout import GRANULE
 from .row_groups import Order, find
 
+MOVED = 3.0  # times its bytes: a row that a chained kernel takes from a table and only stores (measured)
 _SCHEDULED = ir.BF16Type | ir.F16Type | ir.F32Type  # elements of products that may be kernels of their own
 
 
@@ -53,7 +54,7 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
             widest = max(row_elements(value.type) for value in op.operands if rows.is_tensor(value))
             simt += widest * sum(DEAR.get(inner.operation.name, 1) for inner in op.regions[0].blocks[0].operations)
             if (taken := _gathered_bytes(op)) > 0:
-                gathered += taken
+                gathered += MOVED * taken if _is_part(op) else taken
                 if not _is_part(op):
                     kernels += 1
                     plain += 2 * taken

@@ -18,7 +18,7 @@ from .product_tiles import choose
 from .target import Target
 
 KERNEL_US = 0.6  # of a kernel of one operator that moves little, besides its launch
-PLAIN_DRAM = 0.5  # of DRAM's rate, that such kernels reach
+PLAIN_DRAM = 0.8  # of DRAM's rate, that such kernels reach
 APART_BY = 0.9  # of what else stages would take, below which their operators run apart: their prices are rougher
 COLUMNS, PART = 64, 512  # columns of a product, and elements of its sums, that a CTA has at least
 PLAIN_RATE = 0.005  # that products in no pipeline reach
