@@ -15,10 +15,11 @@ MOST_GATHERED = 512  # bytes of a row that a product's operand in registers take
 
 
 class DataflowGraph:
-    """The operators of a block as nodes; `rows[op]` is the number of row dimensions of its results."""
+    """The operators of a block as nodes; `rows[op]` is the number of row dimensions of its results. Products that sum
+    over fewer than `min_summed` rows are in no row space."""
 
-    def __init__(self, block: ir.Block):
-        self.block = block
+    def __init__(self, block: ir.Block, min_summed: int = 0):
+        self.block, self._min_summed = block, min_summed
         self.ops = [op.operation for op in block.operations if is_operator(op.operation)]
         self.index = {op: i for i, op in enumerate(self.ops)}
         self.rows: dict[ir.Operation, int] = {}
@@ -59,7 +60,7 @@ class DataflowGraph:
     def _streams(self, op: ir.Operation, p: int) -> list[int | None] | str:
         """`_operand_rows`, asked once for each operation and p."""
         if (op, p) not in self._known:
-            self._known[op, p] = _operand_rows(op, p)
+            self._known[op, p] = _operand_rows(op, p, self._min_summed)
         return self._known[op, p]
 
     def _neighbours(self, value: ir.Value, p: int) -> Iterator[tuple[ir.Operation, int]]:
@@ -93,7 +94,7 @@ class DataflowGraph:
             streams = [source for value in rows.used_values(op) for source in self._sources(value)]
         name = op.name
         if op not in self.space:
-            reason = self._streams(op, 1)
+            reason = self._streams(op, 0 if name == "linalg.matmul" and rows.reduces_rows(op) else 1)
             reason = reason if isinstance(reason, str) else "no matrix product streams these rows"
             return Node(index, name, _unique(streams), _unique(wholes), None, SIMT, reason)
         multiplies = name == "linalg.matmul"
@@ -160,12 +161,16 @@ def is_operator(op: ir.Operation) -> bool:
     return op.name not in rows.SUPPORT and any(rows.is_tensor(result) for result in op.results)
 
 
-def _operand_rows(op: ir.Operation, p: int) -> list[int | None] | str:
+def _operand_rows(op: ir.Operation, p: int, min_summed: int) -> list[int | None] | str:
     """`rows.operand_rows`, with 0 result rows for a sum over rows and nothing dynamic but rows."""
     if any(not rows.is_tensor(result) for result in op.results):
         return "computes more than tensors"
     if p == 0:
         reduction = rows.reduces_rows(op)
+        if reduction is not None and op.name == "linalg.matmul":
+            count = next(rows.shape_of(value)[0] for value, rows_in in zip(op.operands, reduction) if rows_in)
+            if count != rows.DYNAMIC and count < min_summed:
+                return "sums so few rows that it is better a product of its own"
         return reduction if reduction is not None else "does not sum over rows"
     if p > len(rows.shape_of(op.results[0])):
         return "has fewer dimensions"

@@ -34,10 +34,12 @@ _DIMS = "builtin.module(resolve-ranked-shaped-type-result-dims,canonicalize,cse)
 
 @dataclass(frozen=True)
 class PartitionDataflow(ModulePass):
-    """min_products: the fewest matrix products that make a pipeline worth its queues."""
+    """min_products: the fewest matrix products that make a pipeline worth its queues. min_summed: the fewest rows that
+    CTAs take parts of, where a product sums over them."""
 
     name: ClassVar[str] = "partition-dataflow"
     min_products: int = 1
+    min_summed: int = 256
 
     def run(self, module: ir.Module) -> None:
         PrepareLinalg().run(module)  # idempotent; so the pass takes linalg from anywhere
@@ -47,7 +49,7 @@ class PartitionDataflow(ModulePass):
                 self._run_on_block(function.body.blocks[0])
 
     def _run_on_block(self, block: ir.Block) -> None:
-        graph = DataflowGraph(block)
+        graph = DataflowGraph(block, self.min_summed)
         result = partition(graph.nodes, self.min_products)
         _reorder(graph, result.groups)
         for number, group in enumerate(result.groups):

@@ -18,8 +18,9 @@ says which one lies along a slot's boxes; one operand may be a matrix of windows
 are too few tiles for all SMs the sum over k is cut into parts, which a linalg.generic adds up. Numbers of f32 are cut
 into pieces of bf16, three where products are to be as exact as f32's (each has 8 of its 24 bits), else two; six or
 three products of pieces make one. Products that have no such form (other types, sizes open until the call that are no
-tensor's first) are left as they are, with a remark. The chunks of an operand that is the same for all tiles may be
-copied once and kept in shared memory, where tiles are many and chunks few.
+tensor's first) are left as they are, with a remark. Those of few rows or columns are left to schedule-rows, as sums
+over the rows of the longer operand, where that is predicted to be faster (`thin_products.py`). The chunks of an operand
+that is the same for all tiles may be copied once and kept in shared memory, where tiles are many and chunks few.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.kernel_cost import DEAR
 from kitsune_mlir.planning.product_tiles import COPY_ROWS, MOST_SPLIT, PAIRS, ProductTiles, choose
 from kitsune_mlir.planning.target import Target
+from kitsune_mlir.planning.thin_products import THIN_BY
 from kitsune_mlir.precision import tf32_pieces
 
 from .base import ModulePass
@@ -46,6 +48,7 @@ from .product_rows import MOST_IN_PIECES, Followings, Rows, is_faster
 from .row_bodies import RowBody, erase, gather
 from .row_bodies import replace as replace_group
 from .schedule_build import constant_index, empty_generic
+from .thin_products import by_rows, predicted_us
 
 LEAST = 1 << 16  # multiply-adds that are worth a kernel of their own form
 
@@ -111,7 +114,13 @@ class _Scheduler:
         """Whether it did. Raises UnsupportedError for a product worth a kernel that has no such form."""
         self._read_sizes()
         known = {role: DYNAMIC_SIZE if size is None else size for role, size in self.sizes.items()}
+        thin = predicted_us(self.found, self.sizes, self.target) if is_zero_filled(self.found.init) else None
         if prod(known.values()) < LEAST:
+            if thin is not None:
+                self._by_rows()
+            return False
+        if thin is not None and known.get("b", 1) > self.target.sms and 1 in (known["m"], known["n"]):
+            self._by_rows()
             return False
         self._check()
         across = self.found.right_roles[-1] == "n"
@@ -122,6 +131,9 @@ class _Scheduler:
         tiles = choose(
             *sizes, across, len(PAIRS[self.pieces]), self.target, most_split, float(work), shared=self._shared()
         )
+        if thin is not None and (tiles is None or thin < THIN_BY * tiles.microseconds):
+            self._by_rows()
+            return False
         if tiles is None:
             raise UnsupportedError(f"no tiles of it fit the {self.target.shared_bytes} bytes of shared memory")
         if self._with_rows(sizes, across, tiles):
@@ -135,6 +147,11 @@ class _Scheduler:
         for op in [*reversed(follows), self.op]:
             op.erase()
         return True
+
+    def _by_rows(self) -> None:
+        """Leaves the product to schedule-rows."""
+        self.op.results[0].replace_all_uses_with(by_rows(self.op, self.found))
+        self.op.erase()
 
     def _with_rows(self, sizes: tuple[int, int, int, int], across: bool, alone: ProductTiles) -> bool:
         """Puts a kernel in the place of the product and of the row group behind it, where that is one and faster."""

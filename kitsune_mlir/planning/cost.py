@@ -30,6 +30,10 @@ class ProductCost:
     across: bool = True
     pairs: int = 1
 
+    @property
+    def element_bytes(self) -> int:
+        return 2 if self.pairs == 1 else 4
+
 
 @dataclass(frozen=True)
 class StageCost:

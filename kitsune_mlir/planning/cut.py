@@ -16,6 +16,7 @@ from .cost import StageCost, pipeline_price
 from .place import CHAINED_ROWS, TILE_ROWS, UNCHAINED_RATE, UNCHAINED_TIMES, UNKNOWN_ROWS, QueueCost
 from .product_tiles import choose
 from .target import Target
+from .thin_products import THIN_BY, thin_us
 
 KERNEL_US = 0.6  # of a kernel of one operator that moves little, besides its launch
 PLAIN_DRAM = 0.8  # of DRAM's rate, that such kernels reach
@@ -107,7 +108,7 @@ def run_us(
     """Predicted microseconds of one run, whose severed queues lie in DRAM."""
     count = rows or UNKNOWN_ROWS
     if run.apart:
-        return _apart_us(stages[run.first], count, target) / APART_BY
+        return _apart_us(stages[run.first], rows, target) / APART_BY
     severed = _severed(run, queues)
     members = list(stages[run.first : run.last + 1])
     members[0] = dataclasses.replace(members[0], dram_bytes=members[0].dram_bytes + severed)
@@ -128,14 +129,18 @@ def run_us(
     return times * max(price, weights / (target.dram_gbps * 1e3))
 
 
-def _apart_us(stage: StageCost, rows: int, target: Target) -> float:
+def _apart_us(stage: StageCost, known: int | None, target: Target) -> float:
     """Predicted microseconds of a stage whose operators run one at a time, tiles going through DRAM between them.
-    Infinite where a product has no such kernel."""
+    Infinite where a product has no such kernel. `known` is the number of rows, None when open until the call."""
+    rows = known or UNKNOWN_ROWS
     total, columns = 0.0, sum(product.columns for product in stage.products or ())
     work = float(round(stage.simt_ops / columns)) if columns else 0.0
     for product in stage.products or ():
         tiles = choose(1, rows, product.columns, product.k, product.across, product.pairs, target, work=work)
-        total += tiles.microseconds if tiles else math.inf
+        us = tiles.microseconds if tiles else math.inf
+        sizes = sorted((known or 0, product.columns))
+        thin = None if product.across else thin_us(*sizes, product.k, product.element_bytes, target)
+        total += thin if thin is not None and thin < THIN_BY * us else us
     total = max(total, stage.weight_bytes / (target.dram_gbps * 1e3))
     moved = rows * stage.plain_bytes / (PLAIN_DRAM * target.dram_gbps * 1e3)
     return total + stage.kernels * (KERNEL_US + target.launch_us) + moved

@@ -8,7 +8,7 @@ import pytest
 
 from kitsune_mlir import mlir
 from kitsune_mlir.codegen import gpu
-from kitsune_mlir.codegen.gpu_copy import are_apart
+from kitsune_mlir.codegen.gpu_parts import are_apart
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.passes import pipeline
 from kitsune_mlir.planning import target

@@ -47,7 +47,11 @@ def compiled(model, args, path, shape, dynamic_shapes=None, tile=16, convert="",
     give(program.module, precision)
     steps = ["prepare-linalg", "partition-dataflow", "design-pipeline", "place-stages", "verify-dataflow"]
     steps += ["convert-kitsune-to-gpu", "convert-linalg-to-gpu"]
-    options = {"place-stages": f"shape={shape} tile-rows={tile} {place}", "convert-kitsune-to-gpu": convert}
+    options = {
+        "partition-dataflow": "min-summed=0",
+        "place-stages": f"shape={shape} tile-rows={tile} {place}",
+        "convert-kitsune-to-gpu": convert,
+    }
     pipeline.run(program.module, [pipeline.make(name, options.get(name, ""), path) for name in steps])
     return program, gpu.build(program.module, targets.load(path))
 

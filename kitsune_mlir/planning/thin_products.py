@@ -1,0 +1,33 @@
+"""Products of few rows: each of the right operand's rows is multiplied with each of the left's and summed, as one of a
+row group (row_tiles.py). All SMs share the weights, where a tile of 64 rows would have most of its own empty."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from .row_tiles import RowGroup, choose
+from .target import Target
+
+MOST_ROWS = 8  # of the left operand: the right one is read once for each
+THIN_BY = 0.9  # of the time of a product on tensor cores, below which a row group takes its place
+_WORK = 1.0  # instructions that multiply a pair, besides that which adds
+_WIDENED = 2.0  # instructions more where elements have 16 bits
+
+
+@cache
+def thin_us(rows: int, columns: int, k: int, element_bytes: int, target: Target) -> float | None:
+    """Microseconds of a product (rows x k) times (columns x k) transposed, of elements of so many bytes, as a row group
+    of rows x columns rows and k columns. None where rows are not few, or k is too long for the registers of a CTA."""
+    if not 0 < rows <= MOST_ROWS or not k or not columns:
+        return None
+    group = RowGroup(
+        rows=rows * columns,
+        columns=k,
+        element_bytes=element_bytes,
+        row_bytes=float(k * element_bytes),
+        live=1.0 + element_bytes / 2,
+        work=_WORK + (_WIDENED if element_bytes == 2 else 0.0),
+        reductions=1,
+    )
+    tiles = choose(group, target)
+    return None if tiles is None else tiles.microseconds
