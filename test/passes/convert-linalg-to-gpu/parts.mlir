@@ -1,0 +1,67 @@
+// RUN: kitsune-opt %s --convert-linalg-to-gpu --split-input-file | filecheck %s
+
+// Rows of two tables and a third tensor side by side: one kernel, whose ranges of blocks write where each part belongs.
+// Eight neighbours of a row are a word.
+
+#row = affine_map<(r, c) -> (r)>
+#whole = affine_map<(r, c) -> (r, c)>
+
+// CHECK-LABEL: func.func @main
+// CHECK:         memref.alloc() {{.*}} : memref<4096x192xbf16>
+// CHECK-NOT:     memref.alloc
+// CHECK-COUNT-1: gpu.launch_func {{ *}}@kernels::@parts_0
+// CHECK-NOT:     gpu.launch_func
+// CHECK:         return
+// CHECK:       gpu.func @parts_0
+// CHECK-COUNT-3: vector.load {{.*}} vector<8xbf16>
+func.func @main(%x: tensor<4096x64xbf16>, %a: tensor<100x64xbf16>, %b: tensor<50x64xbf16>, %i: tensor<4096xi64>)
+    -> tensor<4096x192xbf16> {
+  %e = tensor.empty() : tensor<4096x64xbf16>
+  %p = linalg.generic {indexing_maps = [#row, #whole], iterator_types = ["parallel", "parallel"]}
+      ins(%i : tensor<4096xi64>) outs(%e : tensor<4096x64xbf16>) {
+  ^bb0(%at: i64, %u: bf16):
+    %r = arith.index_cast %at : i64 to index
+    %c = linalg.index 1 : index
+    %v = tensor.extract %a[%r, %c] : tensor<100x64xbf16>
+    linalg.yield %v : bf16
+  } -> tensor<4096x64xbf16>
+  %q = linalg.generic {indexing_maps = [#row, #whole], iterator_types = ["parallel", "parallel"]}
+      ins(%i : tensor<4096xi64>) outs(%e : tensor<4096x64xbf16>) {
+  ^bb0(%at: i64, %u: bf16):
+    %r = arith.index_cast %at : i64 to index
+    %c = linalg.index 1 : index
+    %v = tensor.extract %b[%r, %c] : tensor<50x64xbf16>
+    linalg.yield %v : bf16
+  } -> tensor<4096x64xbf16>
+  %y = tensor.concat dim(1) %x, %p, %q : (tensor<4096x64xbf16>, tensor<4096x64xbf16>, tensor<4096x64xbf16>) -> tensor<4096x192xbf16>
+  return %y : tensor<4096x192xbf16>
+}
+
+// -----
+
+// A column that is computed makes no words.
+
+#row = affine_map<(r, c) -> (r)>
+#whole = affine_map<(r, c) -> (r, c)>
+
+// CHECK-LABEL: func.func @main
+// CHECK:         gpu.launch_func {{ *}}@kernels::@gather_0
+// CHECK:       gpu.func @gather_0
+// CHECK-NOT:     vector.load
+// CHECK:         memref.load %{{.*}} : memref<100x64xbf16>
+func.func @main(%x: tensor<4096x64xbf16>, %a: tensor<100x64xbf16>, %i: tensor<4096xi64>)
+    -> (tensor<4096x128xbf16>, tensor<4096x64xbf16>) {
+  %e = tensor.empty() : tensor<4096x64xbf16>
+  %p = linalg.generic {indexing_maps = [#row, #whole], iterator_types = ["parallel", "parallel"]}
+      ins(%i : tensor<4096xi64>) outs(%e : tensor<4096x64xbf16>) {
+  ^bb0(%at: i64, %u: bf16):
+    %r = arith.index_cast %at : i64 to index
+    %c = linalg.index 1 : index
+    %last = arith.constant 63 : index
+    %back = arith.subi %last, %c : index
+    %v = tensor.extract %a[%r, %back] : tensor<100x64xbf16>
+    linalg.yield %v : bf16
+  } -> tensor<4096x64xbf16>
+  %y = tensor.concat dim(1) %x, %p : (tensor<4096x64xbf16>, tensor<4096x64xbf16>) -> tensor<4096x128xbf16>
+  return %y, %p : tensor<4096x128xbf16>, tensor<4096x64xbf16>
+}

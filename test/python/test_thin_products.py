@@ -1,0 +1,40 @@
+"""Products of few rows or columns: row groups with what follows, in the simulator beside float64; and when they are
+taken."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from test_gpu_pipelines import small_gpu  # noqa: F401  (a fixture)
+from test_gpu_rows import drawn, run
+from torch.nn import functional as F
+
+from kitsune_mlir.planning import target as targets
+from kitsune_mlir.planning.thin_products import MOST_ROWS, thin_us
+
+
+def layers(x, w, bias, v):
+    return F.silu(x @ w.mT + bias) @ v.mT
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("rows, k, n, last", [(1, 250, 99, 320), (3, 520, 72, 5)])
+def test_two_layers(rows, k, n, last, dtype, small_gpu):  # noqa: F811
+    device = run(layers, drawn((rows, k), (n, k), (n,), (last, n), dtype=dtype), small_gpu)
+    assert device.pipeline_launches == 2
+
+
+def test_a_vector_for_each_of_a_batch(small_gpu):  # noqa: F811
+    device = run(lambda q, k: torch.softmax(q @ k.mT, -1), drawn((30, 1, 64), (30, 50, 64)), small_gpu)
+    assert device.pipeline_launches == 2
+
+
+@given(
+    few=st.integers(1, MOST_ROWS), columns=st.integers(1, 5000), k=st.integers(1, 4096), width=st.sampled_from([2, 4])
+)
+def test_more_takes_longer(few, columns, k, width):
+    target = targets.load("sm_90a")
+    us = thin_us(few, columns, k, width, target)
+    assert us is not None and us > target.launch_us
+    assert thin_us(few, 64 * columns, k, width, target) > us
+    assert thin_us(MOST_ROWS + 1, columns, k, width, target) is None
