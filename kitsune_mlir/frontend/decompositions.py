@@ -339,7 +339,7 @@ def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any 
     """One scatter of whole rows, accumulated in at least f32."""
     source = source if alpha == 1 else source * alpha
     where = [None] * (dim % x.dim()) + [index]
-    return aten.index_put(_working(x), where, _working(source), accumulate=True).to(x.dtype)
+    return aten._unsafe_index_put(_working(x), where, _working(source), accumulate=True).to(x.dtype)
 
 
 def empty(size: Sequence[int], *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Tensor:
@@ -375,7 +375,7 @@ _OWN: Table = {
     aten.mean.default: lambda x, *, dtype=None: mean(x, dtype=dtype),
 }
 
-_WHOLE = (aten.addmm, aten.baddbmm)  # operators torch-mlir's table should not have taken apart
+_WHOLE = (aten.addmm, aten.baddbmm, aten._unsafe_index_put)  # operators torch-mlir's table should not have taken apart
 
 
 @functools.cache

@@ -93,8 +93,12 @@ def _bags(
 
 
 def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Any:
-    """Under one mask: each of its elements takes the value with the number of those that were set before it."""
+    """Under one mask: each of its elements takes the value with the number of those that were set before it. Negative
+    numbers of rows count from the end, which `_unsafe_index_put` knows nothing of."""
     masks = [axis for axis, index in enumerate(indices) if index is not None]
+    if all(indices[axis].dtype in (torch.int64, torch.int32) for axis in masks):
+        counted = [i if i is None else torch.where(i < 0, i + x.shape[axis], i) for axis, i in enumerate(indices)]
+        return aten._unsafe_index_put(x, counted, values, accumulate)
     if len(masks) != 1 or indices[masks[0]].dtype != torch.bool:
         return NotImplemented
     axis, mask = masks[0], indices[masks[0]]

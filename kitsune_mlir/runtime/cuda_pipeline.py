@@ -27,7 +27,8 @@ class PipelineLauncher:
     counters zero.
 
     A kernel's parameters are its tensor maps, if it has any, as one struct by value; the addresses of its
-    inputs and results; its workspace; the rows, i32. `bind` makes them for tensors of given shapes.
+    inputs and results; its workspace; the rows, i32; those of tables that have any number, i64. `bind` makes them for
+    tensors of given shapes.
     """
 
     def __init__(self, device: Any, launch: dict[str, Any], code: Any, overlapped: bool):
@@ -124,7 +125,8 @@ class PipelineLauncher:
         for number in self._launch.get("zeroed", ()):
             shape, dtype = results[number]
             zeroed[len(arguments) + number] = prod(shape) * numpy_dtype(dtype).itemsize
-        return BoundPipeline(self, rows, sizes, len(results), maps, zeroed)
+        tables = [arguments[number][0][0] for number in self._launch.get("sizes", ())]
+        return BoundPipeline(self, [rows, *tables], sizes, len(results), maps, zeroed)
 
     def zero(self, pointer: int, nbytes: int, stream: int) -> None:
         """Puts zeros into memory, on a stream."""
@@ -179,24 +181,26 @@ def said(watched: Sequence[dict[str, str]], report: Sequence[int]) -> str:
 
 class BoundPipeline:
     """Runs of a pipeline on tensors of given shapes, whose addresses each run gives. The memory of the parameters
-    is made once; the driver copies them when it is called, so runs may follow at once. `zeroed` says of which tensors,
+    is made once; the driver copies them when it is called, so runs may follow at once. `numbers` are the rows, and
+    those of tables; `zeroed` says of which tensors,
     by number, how many bytes are zero when the kernel begins."""
 
     def __init__(
         self,
         launcher: PipelineLauncher,
-        rows: int,
+        numbers: Sequence[int],
         sizes: Sequence[int],
         results: int,
         maps: BoundMaps | None,
         zeroed: Mapping[int, int],
     ):
         self.workspace_bytes, self.counter_bytes = launcher.workspace_bytes, launcher.counter_bytes
+        rows = numbers[0]
         self._idle = not rows and not launcher.sums
         self._launcher, self._rows, self._sizes, self._maps = launcher, rows, sizes, maps
         self._tensors, self._zeroed = len(sizes) + results, zeroed
-        self._slots = (ctypes.c_uint64 * (self._tensors + 2))()
-        self._slots[self._tensors + 1] = rows  # an i32 is a slot's low half
+        self._slots = (ctypes.c_uint64 * (self._tensors + 1 + len(numbers)))()
+        self._slots[self._tensors + 1 :] = numbers  # an i32 is a slot's low half
         first = ctypes.addressof(self._slots)
         addresses = [maps.address] if maps else []
         addresses += range(first, first + ctypes.sizeof(self._slots), 8)

@@ -14,6 +14,7 @@ from .arithmetic import DTYPES
 from .cta_kernel import run
 from .decode import Op
 from .faults import Deadlock, MemoryFault, named
+from .index_reports import reported
 from .memory import Region, Space
 from .tma import encode
 from .warp_kernel import run_warps
@@ -28,8 +29,9 @@ Tensor = tuple[int, tuple[int, ...], str]  # pointer, shape, dtype
 class Launcher:
     """Stands in for kitsune_mlir.runtime.cuda_pipeline.PipelineLauncher."""
 
-    def __init__(self, device: SimulatedDevice, launch: dict[str, Any], kernels: Sequence[Op]):
+    def __init__(self, device: SimulatedDevice, launch: dict[str, Any], code: str, kernels: Sequence[Op]):
         self._device, self._launch, self._kernels = device, launch, kernels
+        self._report = partial(device.report, code)
         self._workspaces: dict[int, SimulatedMemory] = {}
         self.workspace_bytes = launch["workspace_bytes"]
         self.counter_bytes = launch.get("counter_bytes", self.workspace_bytes)
@@ -64,7 +66,8 @@ class Launcher:
             regions.append(region)
         regions.append(Region("the workspace", place, content, writable=True, tracked=True))
         pointers = [pointer for pointer, _, _ in (*arguments, *results)]
-        values = [*pointers, place if len(content) else 0, np.int32(rows)]
+        tables = [np.int64(arguments[number][1][0]) for number in self._launch.get("sizes", ())]
+        values = [*pointers, place if len(content) else 0, np.int32(rows), *tables]
         memory, launch, rng = Space(regions), self._launch, self._device.rng
         if launch.get("strided"):  # a GPU may hold fewer clusters than it was compiled for
             size = launch.get("cluster", 1)
@@ -81,7 +84,7 @@ class Launcher:
         released: list[int] = []
         names = (self._launch["kernel"], *self._launch.get("then", ()))
         for name, kernel in zip(names, self._kernels, strict=True):
-            with named(name):
+            with named(name), reported(self._report):
                 released += execute(kernel, values, memory, launch).released
             for region in regions:
                 region.next_kernel()
