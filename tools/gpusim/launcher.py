@@ -59,6 +59,14 @@ class Launcher:
         self._device.pipeline_launches += 1
         place = self._workspace(stream).pointer if workspace is None else workspace
         content = self._device.bytes_of(place, self.workspace_bytes) if self.workspace_bytes else np.zeros(0, np.uint8)
+        tables = [np.int64(arguments[number][1][0]) for number in self._launch.get("sizes", ())]
+        given, spare = list(arguments), []
+        for number, size in zip(self._launch.get("sizes", ()), tables, strict=True):
+            if not size:  # a wrong row number still reads the first row of a table without any
+                _, (_, *shape), dtype = arguments[number]
+                spare.append(self._device.memory(_nbytes((1, *shape), dtype)))
+                given[number] = spare[-1].pointer, (1, *shape), dtype
+        arguments = given
         regions = list(self._regions("argument", arguments, writable=False))
         regions += self._regions("result", [t for t in results if t[0] not in zeroed], writable=True)
         for region in self._regions("zeroed result", [t for t in results if t[0] in zeroed], writable=True):
@@ -66,7 +74,6 @@ class Launcher:
             regions.append(region)
         regions.append(Region("the workspace", place, content, writable=True, tracked=True))
         pointers = [pointer for pointer, _, _ in (*arguments, *results)]
-        tables = [np.int64(arguments[number][1][0]) for number in self._launch.get("sizes", ())]
         values = [*pointers, place if len(content) else 0, np.int32(rows), *tables]
         memory, launch, rng = Space(regions), self._launch, self._device.rng
         if launch.get("strided"):  # a GPU may hold fewer clusters than it was compiled for
