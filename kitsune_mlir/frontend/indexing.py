@@ -29,10 +29,10 @@ def embedding_bag(
     """The reduced bags; the bag of each index, the sizes of the bags, and which index had the maximum.
 
     Bags of one size, which is what F.embedding_bag makes of a 2-D index, are a gather and a sum of rows that can
-    stream; any others are added up one index at a time.
+    stream; any others are a sum of rows by the number of their bag.
     """
     size = _common_size(offsets)
-    if size is None or padding_idx >= 0 or include_last_offset:
+    if size is None or (padding_idx >= 0 and mode == MAX) or include_last_offset:
         out, bag, *rest = _bags(weight, indices, offsets, mode, per_sample_weights, padding_idx)
         if include_last_offset:  # where the last bag ends, and what belongs to none begins
             return out[:-1], bag, *(part[:-1] for part in rest)
@@ -40,10 +40,17 @@ def embedding_bag(
     rows = aten.embedding(weight, indices).view(-1, size, weight.shape[1])
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.view(-1, size, 1)
+    counted = None
+    if padding_idx >= 0:
+        counted = indices.view(-1, size) != padding_idx
+        rows = torch.where(counted[..., None], rows, 0)
     if mode == SUM:
         return rows.sum(1), *_of_sum(offsets)
     bag = torch.div(torch.arange(indices.shape[0], device=indices.device), size, rounding_mode="trunc")
     sizes = torch.full_like(offsets, size)
+    if counted is not None:
+        sizes = counted.sum(1).to(offsets.dtype)
+        return rows.sum(1) / sizes.clamp(min=1)[:, None].to(rows.dtype), bag, sizes, sizes
     if mode == MEAN:
         return rows.mean(1), bag, sizes, sizes
     return rows.amax(1), bag, sizes, indices.view(-1, size).gather(1, rows.argmax(1))
@@ -68,8 +75,7 @@ def _bags(
     weight: Tensor, indices: Tensor, offsets: Tensor, mode: int, factors: Tensor | None, padding: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     count, bags, width = indices.shape[0], offsets.shape[0], weight.shape[1]
-    starts = indices.new_zeros((count + 1,)).index_add(0, offsets, torch.ones_like(offsets))
-    bag = starts[:-1].cumsum(0) - 1
+    bag = _bags_of(offsets, count)
     rows = aten.embedding(weight, indices)
     rows = rows if factors is None else rows * factors.view(-1, 1)
     counted = (indices != padding).to(indices.dtype)
@@ -90,6 +96,17 @@ def _bags(
         first < count, indices.index_select(0, first.clamp(max=count - 1).view(-1)).view(bags, width), 0
     )
     return torch.where(sizes[:, None] > 0, largest, 0), bag, sizes, found
+
+
+def _bags_of(offsets: Tensor, count: Any) -> Tensor:
+    """The bag of each of `count` indices, by binary search among the offsets, each index on its own."""
+    bags, number = offsets.shape[0], torch.arange(count, dtype=offsets.dtype, device=offsets.device)
+    found = torch.zeros_like(number)  # how many offsets are not behind the index
+    for bit in reversed(range(bags.bit_length() if isinstance(bags, int) else 31)):
+        further = found + (1 << bit)
+        start = offsets.index_select(0, further.clamp(max=bags) - 1)
+        found = torch.where((further <= bags) & (start <= number), further, found)
+    return found - 1
 
 
 def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Any:
