@@ -23,9 +23,8 @@ def check(model, *calls, dynamic_shapes=None):
             wanted = model(*args)
         for run in (compiled, simulation):
             for found, right in zip(run(*args), wanted, strict=True):
-                torch.testing.assert_close(
-                    found, right, rtol=2e-2 if right.dtype == torch.bfloat16 else 1e-5, atol=1e-5
-                )
+                bound = 2e-2 if right.dtype == torch.bfloat16 else 1e-5
+                torch.testing.assert_close(found, right, rtol=bound, atol=1e-5)
     return compiled.plans["sm_90a"]
 
 
@@ -54,11 +53,16 @@ def test_bags_of_any_size(weights):
     assert not any(launch["kernel"].startswith("serial") for launch in plan["launches"])
 
 
+class Means(nn.Module):
+    def forward(self, index, offsets):
+        return (F.embedding_bag(index, TABLE, offsets, mode="mean"),)
+
+
 def test_open_numbers_of_bags_and_indices():
     torch.manual_seed(3)
     n, b = torch.export.Dim("n", min=1), torch.export.Dim("b", min=2)
     calls = [bags(sizes) for sizes in ([3, 0, 4, 5], [1, 0], [0, 0, 9, 0, 2, 1, 1])]
-    check(Offsets(), *calls, dynamic_shapes=({0: n}, {0: b}, {0: n}))
+    check(Means(), *[call[:2] for call in calls], dynamic_shapes=({0: n}, {0: b}))
 
 
 class Rows(nn.Module):
