@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 aten = torch.ops.aten
 
@@ -130,6 +131,27 @@ def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accum
         values = spread.view(*values.shape[:own], *mask.shape, *values.shape[own + 1 :])
     values = values.to(x.dtype)
     return torch.where(mask.view(shape), x + values if accumulate else values, x)
+
+
+def rows_of_index(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor | None:
+    """For a scatter whose index, [n, ...], is one of n numbers expanded over all elements of a row: these numbers."""
+    others = [d for d in range(x.dim()) if d != dim % max(x.dim(), 1)]
+    if not x.dim() or not (x.dim() == index.dim() == source.dim()):
+        return None
+    whole = all(_equal(index.shape[d], t.shape[d]) for d in others for t in (x, source))
+    if not whole or not _equal(index.shape[dim], source.shape[dim]):
+        return None
+    if x.dim() == 1:
+        return index
+    if all(stride == 0 or _equal(index.shape[d], 1) for d, stride in enumerate(index.stride()) if d in others):
+        for d in others:
+            index = index.select(d, 0) if d < dim % x.dim() else index.select(-1, 0)
+        return index
+    return None
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return bool(statically_known_true(a == b))
 
 
 def constant_pad(x: Tensor, padding: Sequence[Any], value: Any = 0) -> Any:
