@@ -95,11 +95,12 @@ def without_selections(exported: ExportedProgram) -> ExportedProgram:
 
 
 class _Rewriting:
-    """`counts` says, by size, which rows of such a dimension are selected, and what the rows are made of."""
+    """`counts` says, by size, which rows of such a dimension are selected, and by what masks: rows that other masks
+    select are other rows, be they as many."""
 
     def __init__(self, graph: Graph):
         self.graph = graph
-        self.counts: dict[str, tuple[Node, tuple[str, ...]]] = {}
+        self.counts: dict[str, tuple[Node, Any]] = {}
 
     def run(self) -> None:
         nodes = list(self.graph.nodes)
@@ -112,7 +113,8 @@ class _Rewriting:
             if (found := _mask_of(node)) is not None:
                 selections.append((node, found))
                 (size,) = _selected_sizes(node).values()
-                self.counts.setdefault(size, (found, (size,)))
+                if self.counts.setdefault(size, (found, found.name))[1] != found.name or _is_selected(node.args[0]):
+                    raise _Refused
             else:
                 self._visit(node)
         for node, mask in selections:
@@ -141,6 +143,8 @@ class _Rewriting:
             return  # a size, which follows from what it is the size of
         if target is aten.cat.default:
             self._join(node)
+        elif len({self._masks(size) for source in sources for size in _selected_sizes(source).values()}) > 1:
+            raise _Refused
         elif target in _SUMS or target in _REDUCES or target in _PUTS:
             self._leave_out(node)
         elif target in _TAKES:
@@ -160,22 +164,31 @@ class _Rewriting:
                 raise _Refused
         elif target not in _KEEPING and torch.Tag.pointwise not in getattr(target, "tags", ()):
             raise _Refused
-        if isinstance(node.meta["val"], torch.Tensor) and not set(_selected_sizes(node).values()) <= self.counts.keys():
-            raise _Refused
+        made = node.meta["val"]
+        for value in [made] if isinstance(made, torch.Tensor) else made:
+            sizes = list(_sizes(value).values())
+            if len(sizes) > 1 or any(self._masks(size) is None for size in sizes):
+                raise _Refused
+
+    def _masks(self, size: str) -> Any:
+        return self.counts[size][1] if size in self.counts else None
 
     def _join(self, node: Node) -> None:
         """A concatenation along selected rows counts what its parts count."""
         parts, dim = node.args[0], node.args[1] if len(node.args) > 1 else 0
         dim %= node.meta["val"].dim()
-        if (size := _selected_sizes(node).get(dim)) is None or size in {_selected_sizes(p).get(dim) for p in parts}:
+        own_sizes = [_selected_sizes(part).get(dim) for part in parts]
+        if (size := _selected_sizes(node).get(dim)) is None:
+            if len({self._masks(one) for part in parts for one in _selected_sizes(part).values()}) > 1:
+                raise _Refused
             return
-        made_of = tuple(_selected_sizes(part).get(dim) or "" for part in parts)
+        masks = tuple(own and self._masks(own) for own in own_sizes)
         if size in self.counts:
-            if self.counts[size][1] != made_of:
+            if self.counts[size][1] != masks:
                 raise _Refused
             return
         pieces = []
-        for part, own in zip(parts, made_of, strict=True):
+        for part, own in zip(parts, own_sizes, strict=True):
             if own:
                 pieces.append(self.counts[own][0])
                 continue
@@ -184,7 +197,7 @@ class _Rewriting:
                 kinds = {"dtype": torch.bool, "device": part.meta["val"].device}
                 pieces.append(self.graph.call_function(aten.full.default, ([count], True), kinds))
         with self.graph.inserting_before(node):
-            self.counts[size] = self.graph.call_function(aten.cat.default, (pieces,)), made_of
+            self.counts[size] = self.graph.call_function(aten.cat.default, (pieces,)), masks
 
     def _leave_out(self, node: Node) -> None:
         """The rows that are not selected change nothing."""
@@ -263,7 +276,10 @@ def _is_unbacked(size: Any) -> bool:
 
 def _selected_sizes(node: Node) -> dict[int, str]:
     """The dimensions of a tensor that hold selected rows, and their sizes."""
-    value = node.meta.get("val") if isinstance(node, Node) else None
+    return _sizes(node.meta.get("val"))
+
+
+def _sizes(value: Any) -> dict[int, str]:
     if not isinstance(value, torch.Tensor):
         return {}
     return {dim: str(size.node.expr) for dim, size in enumerate(value.shape) if _is_unbacked(size)}
@@ -272,5 +288,5 @@ def _selected_sizes(node: Node) -> dict[int, str]:
 def _is_selected(node: Node) -> bool:
     value = node.meta.get("val")
     if isinstance(value, list | tuple):
-        return any(isinstance(v, torch.Tensor) and any(_is_unbacked(s) for s in v.shape) for v in value)
-    return bool(_selected_sizes(node)) or _is_unbacked(node)
+        return any(_sizes(one) for one in value)
+    return bool(_sizes(value)) or _is_unbacked(node)
