@@ -11,6 +11,7 @@ import copy
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -46,8 +47,54 @@ def main() -> int:
             _sizes_streams_graphs(dtype, shape)
     _torch_compile()
     _weights_on_the_gpu()
+    _row_numbers()
     print("failed: " + ", ".join(failures) if failures else "all right")
     return bool(failures)
+
+
+class Messages(torch.nn.Module):
+    """Rows gathered by one index and added to rows by another, in one pipeline."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 64))
+
+    def forward(self, x: torch.Tensor, senders: torch.Tensor, receivers: torch.Tensor) -> torch.Tensor:
+        messages = self.net(torch.index_select(x, 0, senders))
+        return torch.zeros_like(x).index_add(0, receivers, messages)
+
+
+def _row_numbers() -> None:
+    """Numbers out of range: reported by who waits, or by the next call, and no harm to later ones."""
+    torch.manual_seed(8)
+    model = Messages().bfloat16()
+    args = torch.randn(500, 64).bfloat16(), *torch.randint(0, 500, (2, 20_000))
+    compiled = kitsune_mlir.compile(model, args, target="sm_90a")
+    exact, on_gpu = copy.deepcopy(model).double(), [x.cuda() for x in args]
+    with torch.no_grad():
+        wanted = exact(args[0].double(), *args[1:])
+
+    def refuses(what: str, run: Callable[[], object]) -> None:
+        try:
+            run()
+            found = "nothing"
+        except UserError as error:
+            found = str(error)
+        good = "check_gpu_calls.py" in found and "an index is out of range" in found
+        failures.extend([] if good else [what])
+        print(f"{what:58} {'right' if good else 'WRONG'}: {found}", flush=True)
+
+    for position, wrong in ((1, 500), (1, -1), (1, 1 << 40), (2, 500), (2, -(1 << 40))):
+        bad = [x.clone() for x in args]
+        bad[position][17] = wrong
+        refuses(f"row {wrong} of input {position}, from the host", lambda bad=bad: compiled(*bad))
+        compiled(*[x.cuda() for x in bad])
+        refuses("  on the GPU, synchronize", compiled.synchronize)
+        compiled(*[x.cuda() for x in bad])
+        torch.cuda.synchronize()
+        refuses("  on the GPU, the next call", lambda: compiled(*on_gpu))
+        check("  a good call after", compiled(*on_gpu).cpu(), wanted, BOUNDS[torch.bfloat16])
+    compiled.synchronize()
 
 
 def _sizes_streams_graphs(dtype: torch.dtype, shape: str) -> None:

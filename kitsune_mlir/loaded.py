@@ -11,6 +11,7 @@ from .errors import UnsupportedError, UserError
 from .plan_report import report
 from .runtime import artifact
 from .runtime.executable import Interface, Runner, Schedule, make_runner
+from .runtime.gpu import GpuRunner
 
 
 class Loaded:
@@ -27,8 +28,17 @@ class Loaded:
         self._schedule = Schedule()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs the model once. Raises UserError for inputs that do not fit it."""
+        """Runs the model once. Raises UserError for inputs that do not fit it, row numbers outside of a table among
+        them: where results stay on a GPU, whose work a call does not wait for, the next call or `synchronize` raises
+        it."""
         return self._content.interface.call(self._runner(self.target), args, kwargs)
+
+    def synchronize(self) -> None:
+        """Waits for the GPU, if calls ran on one. Raises UserError for a row number outside of its table in a call so
+        far."""
+        for runner in self._runners.values():
+            if isinstance(runner, GpuRunner):
+                runner.synchronize()
 
     @property
     def interface(self) -> Interface:

@@ -19,14 +19,17 @@ import json
 from dataclasses import dataclass
 from typing import ClassVar
 
+from kitsune_mlir import rows
+from kitsune_mlir.codegen import cpu_bounds
 from kitsune_mlir.cpu_symbols import PLAN, tensor_bytes
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UserError
-from kitsune_mlir.mlir import func, ir
+from kitsune_mlir.mlir import func, ir, remark, walk
 
 from .base import ModulePass
 from .cpu_pipeline import PipelineArguments, declare, read_only, unique
 from .cpu_stage import StageBuilder
+from .inline_pipeline import inline_pipeline, whole_values
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,41 @@ class ConvertKitsuneToCpu(ModulePass):
             if not pipeline.is_placed:
                 raise UserError(f"pipeline '{pipeline.label}' is not placed; run place-stages first")
             with pipeline.operation.location:
+                if (whole := _open_resident(pipeline)) is not None:
+                    remark(
+                        pipeline,
+                        f"pipeline '{pipeline.label}' runs an operator at a time: it keeps a tensor of type {whole} at"
+                        " hand, and stages on a CPU those of fixed shape",
+                    )
+                    inline_pipeline(pipeline)
+                    continue
+                _check_indices(module, pipeline)
                 _convert(module, pipeline)
+
+
+def _open_resident(pipeline: kitsune.PipelineOp) -> ir.Type | None:
+    """The type of a tensor whose shape is not known before the call, that a stage keeps at hand."""
+    for stage in pipeline.stages:
+        for value in stage.residents:
+            if rows.is_tensor(value) and not ir.RankedTensorType(value.type).has_static_shape:
+                return value.type
+    return None
+
+
+def _check_indices(module: ir.Module, pipeline: kitsune.PipelineOp) -> None:
+    """Stages clamp the row numbers that they gather by (cpu_stage.py). Whether one was out of range is computed of all
+    rows, in front of the pipeline."""
+    gathers = [op for op in walk(pipeline, "linalg.generic") if rows.Structured(op).gathers()]
+    if not gathers:
+        return
+    block, before = pipeline.operation.block, {op.operation for op in pipeline.operation.block.operations}
+    cloner = whole_values(pipeline)
+    made = [cloner[op.results[0]].owner for op in gathers]
+    main = next(op.opview for op in walk(module, "func.func") if op.opview.name.value == "main")
+    cpu_bounds.check_gathers(main, made)
+    for op in reversed([op.operation for op in block.operations if op.operation not in before]):
+        if len(op.results) and not any(True for result in op.results for _ in result.uses):
+            op.erase()
 
 
 def _convert(module: ir.Module, pipeline: kitsune.PipelineOp) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kitsune_mlir import rows
+from kitsune_mlir.codegen import index_checks
 from kitsune_mlir.codegen.hopper.accumulate_kernel import AccumulateKernel
 from kitsune_mlir.codegen.hopper.kernel import CHAINED, ChainedKernel
 from kitsune_mlir.codegen.hopper.maps import TILE_ROWS
@@ -28,10 +29,11 @@ from kitsune_mlir.form import Form, pipeline_form
 from kitsune_mlir.mlir import ir, remark
 from kitsune_mlir.planning import target as targets
 
+from . import kernel_call
 from .base import ModulePass
 from .flow import target_of
 from .inline_pipeline import inline_pipeline
-from .kernel_call import built, call, declare
+from .kernel_call import call, declare
 from .operand_layout import laid_out
 
 
@@ -47,7 +49,7 @@ class ConvertKitsuneToGpu(ModulePass):
     wait_budget: int = 0
 
     def run(self, module: ir.Module) -> None:
-        known: dict[Form, tuple[str, Kernel]] = {}
+        known: dict[Form, tuple[str, Kernel, ir.Operation]] = {}
         for pipeline in kitsune.pipelines(module):
             if not pipeline.is_placed:
                 raise UserError(f"pipeline '{pipeline.label}' is not placed; run place-stages before {self.name}")
@@ -55,7 +57,8 @@ class ConvertKitsuneToGpu(ModulePass):
             form = pipeline_form(pipeline)
             with pipeline.operation.location:
                 if form in known:
-                    name, kernel = known[form]
+                    name, kernel, gpu_module = known[form]
+                    index_checks.add_places(gpu_module, pipeline)
                     site = _Site(pipeline, kernel)
                     call(pipeline, name, site.operands, site.results, site.ends)
                     continue
@@ -68,7 +71,7 @@ class ConvertKitsuneToGpu(ModulePass):
                 name, site = pipeline.label, _Site(pipeline, kernel)
                 declare(module, name, site.operands, site.ends, kernel, gpu_module)
                 if not self.wait_budget:
-                    known[form] = name, kernel
+                    known[form] = name, kernel, gpu_module
                 call(pipeline, name, site.operands, site.results, site.ends)
 
 
@@ -78,6 +81,13 @@ Kernel = PipelineKernel | ChainedKernel | AccumulateKernel
 def _build(pipeline: kitsune.PipelineOp, target: targets.Target, wait_budget: int) -> tuple[Kernel, ir.Operation]:
     """The kernel of a pipeline of this shape, and its module. Raises UnsupportedError when it has none."""
     chained = pipeline.shape == CHAINED
+
+    def built(kernel: Kernel) -> tuple[Kernel, ir.Operation]:
+        with index_checks.of_pipeline(pipeline) as checks:
+            made = kernel_call.built(kernel)
+            checks.write(made[1])
+        return made
+
     if chained and any(stage.accumulates for stage in pipeline.stages):
         return built(AccumulateKernel(pipeline, target, wait_budget))
     if target.products == "wgmma" and any(stage.accumulates for stage in pipeline.stages):

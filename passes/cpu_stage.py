@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kitsune_mlir import rows
+from kitsune_mlir.codegen import cpu_bounds
 from kitsune_mlir.contraction import NAMES, Contraction, is_zero_filled, match_product
 from kitsune_mlir.cpu_symbols import PANELS, PRODUCT, STAGE, row_bytes
 from kitsune_mlir.dialects import kitsune
@@ -122,6 +123,8 @@ class StageBuilder:
             for i, value in enumerate(inner.operands):
                 if (known := self.values.get(hash(value))) is not None:
                     inner.operands[i] = known
+        if new.name == "linalg.generic":
+            cpu_bounds.clamp_gathers(new)
         if self._sums_rows(op):
             self._leave_out_invalid_rows(new)
         for old, result in zip(op.results, new.results, strict=True):

@@ -12,17 +12,24 @@ from .stage_body import clone_operation
 
 def inline_pipeline(pipeline: kitsune.PipelineOp) -> None:
     """Replaces a designed pipeline by linalg on whole tensors, which computes the same results."""
+    cloner = whole_values(pipeline)
+    with pipeline.operation.location, ir.InsertionPoint(pipeline):
+        for result in pipeline.result_ops:
+            result.results[0].replace_all_uses_with(_whole(result, cloner))
+    for result in pipeline.result_ops:
+        result.operation.erase()
+    pipeline.operation.erase()
+
+
+def whole_values(pipeline: kitsune.PipelineOp) -> rows.RowCloner:
+    """Computes in front of a designed pipeline what its stages do, on whole tensors; values by those of stages."""
     values: dict[int, ir.Value] = {}
     with pipeline.operation.location, ir.InsertionPoint(pipeline):
         cloner = rows.RowCloner(_all_rows(pipeline), values)
         for stage in pipeline.stages:
             for op in stage.block.operations:
                 _inline_operation(op.operation, cloner)
-        for result in pipeline.result_ops:
-            result.results[0].replace_all_uses_with(_whole(result, cloner))
-    for result in pipeline.result_ops:
-        result.operation.erase()
-    pipeline.operation.erase()
+    return cloner
 
 
 def _all_rows(pipeline: kitsune.PipelineOp) -> int | ir.Value:

@@ -63,7 +63,7 @@ def _scatter(pipeline: kitsune.PipelineOp, result: kitsune.ResultOp, target: tar
     if not _stands_before(to, pipeline):
         return
     tile_rows, updates = pipeline.tile_rows, result.results[0].type
-    with store.operation.location, ir.InsertionPoint(store):
+    with scatter.location, ir.InsertionPoint(store):
         kind = ir.RankedTensorType(to.type).element_type
         numbers = kitsune.LoadOp(to, ir.RankedTensorType.get([tile_rows], kind)).results[0]
         kitsune.ScatterOp(tile, numbers, store.attributes["index"])

@@ -8,7 +8,7 @@ from kitsune_mlir.planning.target import Target
 from kitsune_mlir.runtime import cpu_features
 from kitsune_mlir.runtime.manifest import ENTRY
 
-from .cpu_bounds import guard_divisors, guard_indices
+from .cpu_bounds import checks_of, guard_divisors, guard_indices
 from .cpu_lower import lower_to_llvm, shared_object
 from .section import Section, seal
 
@@ -24,16 +24,16 @@ def build(module: ir.Module, target: Target, opt_level: int = 2) -> Section:
     """
     module = clone(module)
     main = _main(module)
-    kinds = main.type
+    kinds, checks = main.type, checks_of(main)
     manifest = {
         "kind": "cpu",
         "target": target.name,
         "entry": ENTRY,
         "arguments": [describe(kind) for kind in kinds.inputs],
-        "results": [describe(kind) for kind in kinds.results],
+        "results": [describe(kind) for kind in kinds.results[: len(kinds.results) - len(checks)]],
         "host": cpu_features.host(),
     }
-    manifest["checks"] = guard_indices(main) + guard_divisors(module, main)
+    manifest["checks"] = checks + guard_indices(main) + guard_divisors(module, main)
     main.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get(module.context)
     manifest["pipelines"], manifest["scratch_bytes"] = lower_to_llvm(module)
     return seal(Section(manifest, {"main.so": shared_object(module, opt_level)}))

@@ -18,6 +18,7 @@ from kitsune_mlir.mlir import arith, func, ir, linalg, location, tensor, walk
 from .cpu_build import index
 
 _DIVISIONS = {f"arith.{name}{sign}" for name in ("div", "rem", "floordiv", "ceildiv") for sign in ("si", "ui")}
+CHECKS = "kitsune.checks"
 _REDUCTION, _PARALLEL = "#linalg.iterator_type<reduction>", "#linalg.iterator_type<parallel>"
 
 
@@ -28,13 +29,55 @@ def guard_indices(main: func.FuncOp) -> list[str]:
     """
     checks: list[tuple[ir.Value, str]] = []
     for op in walk(main, "linalg.generic"):
-        for extract in [inner.operation for inner in op.regions[0].blocks[0].operations]:
-            if extract.name == "tensor.extract":
-                checks += _guard_gather(op, extract)
+        for extract in _extracts(op):
+            checks += _guard_gather(op, extract)
     for op in walk(main, "tm_tensor.scatter"):
         checks.append(_guard_scatter(op))
     _return_too(main, [flag for flag, _ in checks])
     return [message for _, message in checks]
+
+
+def check_gathers(main: func.FuncOp, generics: list[ir.Operation]) -> None:
+    """Adds the checks of these gathers to the results of @main, and to its attribute CHECKS what they mean."""
+    checks: list[tuple[ir.Value, str]] = []
+    for op in generics:
+        for extract in _extracts(op):
+            checks += _guard_gather(op, extract)
+    if checks:
+        _return_too(main, [flag for flag, _ in checks])
+        messages = [*checks_of(main), *(message for _, message in checks)]
+        with main.context:
+            main.attributes[CHECKS] = ir.ArrayAttr.get([ir.StringAttr.get(message) for message in messages])
+
+
+def checks_of(main: func.FuncOp) -> list[str]:
+    """What the last results of @main mean, which `check_gathers` added."""
+    if CHECKS not in main.attributes:
+        return []
+    return [ir.StringAttr(message).value for message in ir.ArrayAttr(main.attributes[CHECKS])]
+
+
+def clamp_gathers(op: ir.Operation) -> None:
+    """Clamps the indices of a generic of a stage, which has no checks."""
+    for extract in _extracts(op):
+        for axis, size in _computed_axes(op, extract):
+            with op.context, op.location, ir.InsertionPoint(extract):
+                extract.operands[axis + 1] = _clamp(extract.operands[axis + 1], size)
+
+
+def _extracts(op: ir.Operation) -> list[ir.Operation]:
+    inside = [inner.operation for inner in op.regions[0].blocks[0].operations]
+    return [inner for inner in inside if inner.name == "tensor.extract"]
+
+
+def _computed_axes(op: ir.Operation, extract: ir.Operation) -> list[tuple[int, ir.Value]]:
+    """The axes that an element is taken at by a computed index, and their sizes."""
+    found = []
+    for axis, value in enumerate(list(extract.operands)[1:]):
+        if isinstance(value.owner, ir.Block) or value.owner.name not in ("linalg.index", "arith.constant"):
+            with op.context, op.location, ir.InsertionPoint(op):
+                found.append((axis, _size(extract.operands[0], axis)))
+    return found
 
 
 def guard_divisors(module: ir.Module, main: func.FuncOp) -> list[str]:
@@ -73,13 +116,10 @@ def _safe_divisor(dividend: ir.Value, divisor: ir.Value) -> ir.Value:
 
 
 def _guard_gather(op: ir.Operation, extract: ir.Operation) -> list[tuple[ir.Value, str]]:
-    source, checks = extract.operands[0], []
-    for axis, value in enumerate(list(extract.operands)[1:]):
-        if not isinstance(value.owner, ir.Block) and value.owner.name in ("linalg.index", "arith.constant"):
-            continue
+    checks = []
+    for axis, size in _computed_axes(op, extract):
+        value = extract.operands[axis + 1]
         with op.context, op.location:
-            with ir.InsertionPoint(op):
-                size = _size(source, axis)
             flag = _check(op, value, lambda index, size=size: _is_outside(index, size))
             if flag is not None:
                 checks.append((flag, f"{location(op.location)}: an index is out of range"))

@@ -17,7 +17,7 @@ from kitsune_mlir.mlir import clone, ir, location, parse, run_passes, walk
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.runtime.host_program import BYTES
 
-from . import ptxas
+from . import index_checks, ptxas
 from .host_program import dtype, host_program
 from .ptx import to_ptx
 from .section import Section, seal
@@ -34,7 +34,8 @@ def build(module: ir.Module, target: Target) -> Section:
     Manifest: `arguments`, `results` (shape with null for a dynamic size, dtype), `program` (see host_program.py),
     `globals` ("globals.bin": name -> offset, dtype, shape), `modules` (name -> kernels), `kernels` (a list;
     `overlapped`: it waits itself for the one before it, see overlap-launches; what ptxas says of each, null without a
-    ptxas), `pipelines` (name -> module, launch); pipelines whose kernels are equal share a module.
+    ptxas), `pipelines` (name -> module, launch); pipelines whose kernels are equal share a module; `checks`, if there
+    are any (module -> where its checks of row numbers stand, see index_checks.py).
     Files: "NAME.ptx" for each module, "NAME.cubin" when there is a ptxas, "globals.bin".
     """
     worker.warm_up()
@@ -67,8 +68,14 @@ def build(module: ir.Module, target: Target) -> Section:
                 continue
             name = ir.StringAttr(op.attributes["sym_name"]).value
             code = _anonymous(op, kernels) if several and PIPELINE in op.attributes else name
+            places = index_checks.places_of(op)
+            if code in generated and places:
+                checks = manifest["checks"]
+                checks[generated[code]] = index_checks.alternatives(checks[generated[code]], places)
             if code not in generated:
                 generated[code] = name
+                if places:
+                    manifest.setdefault("checks", {})[name] = places
                 manifest["modules"][name] = [ir.StringAttr(kernel.attributes["sym_name"]).value for kernel in kernels]
                 text = to_ptx(op, target)
                 files[f"{name}.ptx"] = text.encode()
@@ -86,7 +93,7 @@ def _anonymous(op: ir.Operation, kernels: list[ir.Operation]) -> str:
     names = [ir.StringAttr(named.attributes["sym_name"]).value for named in (op, *kernels)]
     for number, name in enumerate(names):
         text = re.sub(rf"@{re.escape(name)}\b", f"@{number}", text)
-    for key in (PIPELINE, LAUNCH):
+    for key in {PIPELINE, LAUNCH, index_checks.CHECKS} & {attribute for attribute in op.attributes}:
         text = text.replace(f"{key} = {op.attributes[key]}", key, 1)
     return text
 

@@ -54,4 +54,6 @@ def clone_into(
                     new.operands[i] = mapped
         for old, new in zip(op.operation.results, copy.results, strict=True):
             values[hash(old)] = new
+        if copy.name == "memref.load":
+            values[hash(op.results[0])] = kernel.check_load(op.operation, copy)
     return [see(value) for value in terminator.operands]

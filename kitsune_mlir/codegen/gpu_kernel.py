@@ -17,6 +17,8 @@ from collections.abc import Iterator, Sequence
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, gpu, ir, location, memref, scf, walk
 
+from .index_checks import COMPUTED, KNOWN, Checks, origin
+
 MODULE = "kernels"
 THREADS = 256  # of a block that has one element, or one warp a result, to compute
 WARP = 32
@@ -30,6 +32,7 @@ class Kernels:
     def __init__(self, module: ir.Module):
         self._names: dict[str, str] = {}
         self._counts: dict[str, int] = {}
+        self.checks = Checks()
         module.operation.attributes["gpu.container_module"] = ir.UnitAttr.get(module.context)
         with module.context, ir.Location.unknown(), ir.InsertionPoint(module.body):
             self.module = gpu.GPUModuleOp(MODULE)
@@ -52,11 +55,12 @@ class Kernels:
         return self._names[code]
 
     def prune(self, module: ir.Module) -> None:
-        """Erases the kernels that nobody launches."""
+        """Erases the kernels that nobody launches, and adds what the others need beside them."""
         launched = {str(op.attributes["kernel"]) for op in walk(module, "gpu.launch_func")}
         for op in list(self.block.operations):
             if f"@{MODULE}::@{op.name.value}" not in launched:
                 op.erase()
+        self.checks.write(self.module.operation)
 
 
 class Kernel:
@@ -98,6 +102,47 @@ class Kernel:
             return copy.results[_position(value)]
         self._captured.append(value)
         return self._entry.add_argument(value.type, self._origin.location)
+
+    def check_load(self, loaded: ir.Operation, copy: ir.Operation) -> ir.Value:
+        """The kernel's copy of a memref.load whose indices a tensor may hold, made safe; what it gives. An index out of
+        range is reported, and 0 is in its place; nothing is loaded where a dimension may have no elements."""
+        buffer, *indices = copy.operands
+        kinds = [origin(index) for index in list(loaded.operands)[1:]]
+        if all(kind == KNOWN for kind in kinds):
+            return copy.results[0]
+        inside: list[ir.Value] = []
+        with ir.InsertionPoint(copy), copy.location:
+            for axis, (kind, index) in enumerate(zip(kinds, indices, strict=True)):
+                if kind == KNOWN:
+                    continue
+                fits = arith.cmpi(arith.CmpIPredicate.ult, index, as_value(extent(buffer, axis)))
+                if kind != COMPUTED:
+                    wrong = arith.xori(fits, arith.constant(fits.type, 1))
+                    self._kernels.checks.report(wrong, self._kernels.checks.number_at(location(loaded.location)))
+                copy.operands[1 + axis] = arith.select(fits, index, as_value(0))
+                inside.append(fits)
+            shape = ir.MemRefType(buffer.type).shape
+            if all(size > 0 for size in shape):
+                return copy.results[0]
+            fits = inside[0]
+            for other in inside[1:]:
+                fits = arith.andi(fits, other)
+            kind = copy.results[0].type
+            guard = scf.IfOp(fits, [kind], has_else=True)
+        with copy.location:
+            with ir.InsertionPoint(guard.then_block):
+                end = scf.YieldOp(copy.results)
+            copy.move_before(end.operation)
+            with ir.InsertionPoint(guard.else_block):
+                scf.YieldOp([arith.constant(kind, 0.0 if isinstance(kind, ir.FloatType) else 0)])
+        return guard.results[0]
+
+    def check_row(self, row: ir.Value, size: Size) -> ir.Value:
+        """Whether a scatter's row is one of so many. It is reported where it is not."""
+        fits = arith.cmpi(arith.CmpIPredicate.ult, row, as_value(size))
+        wrong = arith.xori(fits, arith.constant(fits.type, 1))
+        self._kernels.checks.report(wrong, self._kernels.checks.number_at(location(self._origin.location)))
+        return fits
 
     def launch(self, blocks: Size) -> ir.Operation:
         """Ends the kernel and launches it on `blocks` (a host value) blocks, before `origin`."""

@@ -5,7 +5,8 @@
 
 does, for each element of %updates, table[rows[n], c] = update + old. Sums, maxima and the like become
 atomics, one thread an update, so repeated rows are right. A body that no atomic does, of updates that may
-meet, runs one update after the other, in parallel over the other dimensions only.
+meet, runs one update after the other, in parallel over the other dimensions only. A row that the table does not
+have is left out, and reported (index_checks.py).
 """
 
 from __future__ import annotations
@@ -82,15 +83,22 @@ def _update(op: ir.Operation, kernel: Kernel, position: list[ir.Value], atomic: 
     """Applies the update at `position`."""
     updates, rows, table = (kernel.inside(operand) for operand in op.operands)
     target = _target(op, rows, position)
-    update = memref.load(updates, position)
-    if atomic is not None:
-        memref.atomic_rmw(getattr(arith.AtomicRMWKind, atomic), update, table, target)
-        return
-    block = op.regions[0].blocks[0]
-    values = {hash(block.arguments[0]): update}
-    if list(block.arguments[1].uses):
-        values[hash(block.arguments[1])] = memref.load(table, target)
-    memref.store(clone_into(block, kernel, values)[0], table, target)
+    inside: ir.Value | None = None
+    for dim in sorted(set(ir.DenseI64ArrayAttr(op.attributes["dimension_map"]))):
+        fits = kernel.check_row(target[dim], extent(table, dim))
+        inside = fits if inside is None else arith.andi(inside, fits)
+    guard = scf.IfOp(inside)
+    with ir.InsertionPoint(guard.then_block):
+        update = memref.load(updates, position)
+        if atomic is not None:
+            memref.atomic_rmw(getattr(arith.AtomicRMWKind, atomic), update, table, target)
+        else:
+            block = op.regions[0].blocks[0]
+            values = {hash(block.arguments[0]): update}
+            if list(block.arguments[1].uses):
+                values[hash(block.arguments[1])] = memref.load(table, target)
+            memref.store(clone_into(block, kernel, values)[0], table, target)
+        scf.yield_([])
 
 
 def _target(op: ir.Operation, rows: ir.Value, position: list[ir.Value]) -> list[ir.Value]:

@@ -25,7 +25,7 @@ from torch import Tensor
 from kitsune_mlir import mlir
 
 from .arithmetic import ARITHMETIC, integer_power
-from .indexing import INDEXING
+from .indexing import INDEXING, rows_of_index
 from .pooling import adaptive_max_pool
 
 aten = torch.ops.aten
@@ -339,7 +339,13 @@ def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any 
     """One scatter of whole rows, accumulated in at least f32."""
     source = source if alpha == 1 else source * alpha
     where = [None] * (dim % x.dim()) + [index]
-    return aten.index_put(_working(x), where, _working(source), accumulate=True).to(x.dtype)
+    return aten._unsafe_index_put(_working(x), where, _working(source), accumulate=True).to(x.dtype)
+
+
+def scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
+    """A row's number, expanded over its elements, is that of a whole row."""
+    rows = rows_of_index(x, dim, index, source)
+    return NotImplemented if rows is None else index_add(x, dim, rows, source)
 
 
 def empty(size: Sequence[int], *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Tensor:
@@ -369,13 +375,14 @@ _OWN: Table = {
     aten.sum.dim_IntList: total,
     aten.sum.default: lambda x, *, dtype=None: total(x, dtype=dtype),
     aten.index_add.default: index_add,
+    aten.scatter_add.default: scatter_add,
     aten.adaptive_max_pool2d.default: adaptive_max_pool,
     aten.adaptive_max_pool3d.default: adaptive_max_pool,
     aten.mean.dim: mean,
     aten.mean.default: lambda x, *, dtype=None: mean(x, dtype=dtype),
 }
 
-_WHOLE = (aten.addmm, aten.baddbmm)  # operators torch-mlir's table should not have taken apart
+_WHOLE = (aten.addmm, aten.baddbmm, aten._unsafe_index_put)  # operators torch-mlir's table should not have taken apart
 
 
 @functools.cache

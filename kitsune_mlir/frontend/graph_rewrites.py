@@ -34,6 +34,28 @@ def rewritten(exported: ExportedProgram) -> ExportedProgram:
     return exported
 
 
+def take_before_expanding(graph: torch.fx.Graph) -> None:
+    """Numbers of rows that were expanded over the elements of rows, and of which one column is taken again (see
+    `rows_of_index` in indexing.py), are taken from what was expanded."""
+    for node in graph.nodes:
+        source = node
+        while source.op == "call_function" and source.target is aten.select.int and source.args[2] == 0:
+            source = source.args[0]
+        if source is node or source.target is not aten.expand.default or node.meta["val"].dim() != 1:
+            continue
+        source = source.args[0]
+        value = source.meta["val"]
+        if sum(not isinstance(size, int) or size != 1 for size in value.shape) > 1:
+            continue
+        if value.numel() is not node.meta["val"].shape[0] and value.numel() != node.meta["val"].shape[0]:
+            continue
+        with graph.inserting_before(node):
+            taken = graph.call_function(aten.view.default, (source, [-1]))
+        taken.meta |= {"stack_trace": node.stack_trace, "val": value.view(-1)}
+        node.replace_all_uses_with(taken)
+    graph.eliminate_dead_code()
+
+
 def _is_ours(node: Node) -> bool:
     return node.op == "call_function" and node.target in _REWRITTEN
 

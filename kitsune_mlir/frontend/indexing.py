@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 aten = torch.ops.aten
 
@@ -29,10 +30,10 @@ def embedding_bag(
     """The reduced bags; the bag of each index, the sizes of the bags, and which index had the maximum.
 
     Bags of one size, which is what F.embedding_bag makes of a 2-D index, are a gather and a sum of rows that can
-    stream; any others are added up one index at a time.
+    stream; any others are a sum of rows by the number of their bag.
     """
     size = _common_size(offsets)
-    if size is None or padding_idx >= 0 or include_last_offset:
+    if size is None or (padding_idx >= 0 and mode == MAX) or include_last_offset:
         out, bag, *rest = _bags(weight, indices, offsets, mode, per_sample_weights, padding_idx)
         if include_last_offset:  # where the last bag ends, and what belongs to none begins
             return out[:-1], bag, *(part[:-1] for part in rest)
@@ -40,10 +41,17 @@ def embedding_bag(
     rows = aten.embedding(weight, indices).view(-1, size, weight.shape[1])
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.view(-1, size, 1)
+    counted = None
+    if padding_idx >= 0:
+        counted = indices.view(-1, size) != padding_idx
+        rows = torch.where(counted[..., None], rows, 0)
     if mode == SUM:
         return rows.sum(1), *_of_sum(offsets)
     bag = torch.div(torch.arange(indices.shape[0], device=indices.device), size, rounding_mode="trunc")
     sizes = torch.full_like(offsets, size)
+    if counted is not None:
+        sizes = counted.sum(1).to(offsets.dtype)
+        return rows.sum(1) / sizes.clamp(min=1)[:, None].to(rows.dtype), bag, sizes, sizes
     if mode == MEAN:
         return rows.mean(1), bag, sizes, sizes
     return rows.amax(1), bag, sizes, indices.view(-1, size).gather(1, rows.argmax(1))
@@ -68,8 +76,7 @@ def _bags(
     weight: Tensor, indices: Tensor, offsets: Tensor, mode: int, factors: Tensor | None, padding: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     count, bags, width = indices.shape[0], offsets.shape[0], weight.shape[1]
-    starts = indices.new_zeros((count + 1,)).index_add(0, offsets, torch.ones_like(offsets))
-    bag = starts[:-1].cumsum(0) - 1
+    bag = _bags_of(offsets, count)
     rows = aten.embedding(weight, indices)
     rows = rows if factors is None else rows * factors.view(-1, 1)
     counted = (indices != padding).to(indices.dtype)
@@ -92,9 +99,24 @@ def _bags(
     return torch.where(sizes[:, None] > 0, largest, 0), bag, sizes, found
 
 
+def _bags_of(offsets: Tensor, count: Any) -> Tensor:
+    """The bag of each of `count` indices, by binary search among the offsets, each index on its own."""
+    bags, number = offsets.shape[0], torch.arange(count, dtype=offsets.dtype, device=offsets.device)
+    found = torch.zeros_like(number)  # how many offsets are not behind the index
+    for bit in reversed(range(bags.bit_length() if isinstance(bags, int) else 31)):
+        further = found + (1 << bit)
+        start = offsets.index_select(0, further.clamp(max=bags) - 1)
+        found = torch.where((further <= bags) & (start <= number), further, found)
+    return found - 1
+
+
 def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Any:
-    """Under one mask: each of its elements takes the value with the number of those that were set before it."""
+    """Under one mask: each of its elements takes the value with the number of those that were set before it. Negative
+    numbers of rows count from the end, which `_unsafe_index_put` knows nothing of."""
     masks = [axis for axis, index in enumerate(indices) if index is not None]
+    if all(indices[axis].dtype in (torch.int64, torch.int32) for axis in masks):
+        counted = [i if i is None else torch.where(i < 0, i + x.shape[axis], i) for axis, i in enumerate(indices)]
+        return aten._unsafe_index_put(x, counted, values, accumulate)
     if len(masks) != 1 or indices[masks[0]].dtype != torch.bool:
         return NotImplemented
     axis, mask = masks[0], indices[masks[0]]
@@ -109,6 +131,27 @@ def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accum
         values = spread.view(*values.shape[:own], *mask.shape, *values.shape[own + 1 :])
     values = values.to(x.dtype)
     return torch.where(mask.view(shape), x + values if accumulate else values, x)
+
+
+def rows_of_index(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor | None:
+    """For a scatter whose index, [n, ...], is one of n numbers expanded over all elements of a row: these numbers."""
+    others = [d for d in range(x.dim()) if d != dim % max(x.dim(), 1)]
+    if not x.dim() or not (x.dim() == index.dim() == source.dim()):
+        return None
+    whole = all(_equal(index.shape[d], t.shape[d]) for d in others for t in (x, source))
+    if not whole or not _equal(index.shape[dim], source.shape[dim]):
+        return None
+    if x.dim() == 1:
+        return index
+    if all(stride == 0 or _equal(index.shape[d], 1) for d, stride in enumerate(index.stride()) if d in others):
+        for d in others:
+            index = index.select(d, 0) if d < dim % x.dim() else index.select(-1, 0)
+        return index
+    return None
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return bool(statically_known_true(a == b))
 
 
 def constant_pad(x: Tensor, padding: Sequence[Any], value: Any = 0) -> Any:

@@ -26,10 +26,11 @@ from kitsune_mlir.signature import CONSTANTS, Tree, describe
 
 from . import empty_tensors
 from .decompositions import table
-from .graph_rewrites import rewritten
+from .graph_rewrites import rewritten, take_before_expanding
 from .lower_torch import lower_torch
 from .narrow_integers import widen_narrow_integers
 from .numbers import numbers_as_tensors
+from .selections import without_selections
 
 DTYPES = {
     torch.float64: "f64",
@@ -69,7 +70,7 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
     with tracing(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch's, about its own trees
         try:
-            exported = rewritten(on_cpu(exported)).run_decompositions(table())
+            exported = rewritten(on_cpu(without_selections(exported))).run_decompositions(table())
         except RuntimeError as error:
             reason = mlir.first_line(error)
             raise UnsupportedError(
@@ -197,6 +198,7 @@ def lower_graph(graph: torch.fx.Graph, name: str) -> mlir.ir.Module:
                 f"{name}: the size of the result of {node.target}{_line(node)} depends on the data; "
                 "give it a fixed size, such as a mask instead of a selection"
             )
+    take_before_expanding(graph)
     empty_tensors.fill(graph)
     widen_narrow_integers(graph)
     context = mlir.context()

@@ -6,8 +6,10 @@ bare addresses, ordering foreign streams.
 
 from __future__ import annotations
 
+import ctypes
 import re
 import sys
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +18,7 @@ import numpy as np
 
 from kitsune_mlir.errors import UnsupportedError, UserError
 
-from .cuda_driver import call, overlap
+from .cuda_driver import call, check, overlap
 from .host_program import row_major
 
 _DTYPES = {
@@ -39,6 +41,19 @@ class Memory:
     def __init__(self, buffer: Any):
         self.buffer = buffer
         self.pointer = int(buffer.handle)
+
+
+class HostWords:
+    """Words of 32 bits in memory of the host that kernels of any context write (CUDA C++ Programming Guide, mapped
+    memory). Zero at first."""
+
+    def __init__(self, driver: Any, count: int):
+        self._driver, nbytes = driver, 4 * count
+        flags = driver.CU_MEMHOSTALLOC_PORTABLE | driver.CU_MEMHOSTALLOC_DEVICEMAP
+        self.address = int(call(driver, "cuMemHostAlloc", nbytes, flags))
+        ctypes.memset(self.address, 0, nbytes)
+        self.pointer = int(call(driver, "cuMemHostGetDevicePointer", self.address, 0))
+        weakref.finalize(self, driver.cuMemFreeHost, self.address).atexit = False  # kernels may still run then
 
 
 @dataclass(frozen=True)
@@ -101,6 +116,22 @@ class CudaDevice:
         """It is loaded now: loading it later could fall into a capture."""
         function = self._call("cuKernelGetFunction", self._driver.CUkernel(int(code.get_kernel(name).handle)))
         return LaunchedKernel(function, [overlap(self._driver)] if overlapped else [], {})
+
+    def host_words(self, count: int) -> HostWords:
+        """So many words in memory of the host that kernels may write."""
+        return HostWords(self._driver, count)
+
+    def point(self, code: Any, name: str, pointer: int) -> None:
+        """Writes an address into global `name` of loaded code."""
+        library = self._driver.CUlibrary(int(code.handle))
+        status, place, _ = self._driver.cuLibraryGetGlobal(library, name.encode())
+        check(self._driver, "cuLibraryGetGlobal", status)
+        value = ctypes.c_uint64(pointer)
+        self._call("cuMemcpyHtoD", int(place), ctypes.addressof(value), 8)
+
+    def wait(self) -> None:
+        """Waits for the work on all streams so far."""
+        self._call("cuCtxSynchronize")
 
     def pipeline(self, launch: dict[str, Any], code: Any, overlapped: bool) -> Any:
         """The launcher of a pipeline."""

@@ -27,7 +27,8 @@ class PipelineLauncher:
     counters zero.
 
     A kernel's parameters are its tensor maps, if it has any, as one struct by value; the addresses of its
-    inputs and results; its workspace; the rows, i32. `bind` makes them for tensors of given shapes.
+    inputs and results; its workspace; the rows, i32; those of tables that have any number, i64. `bind` makes them for
+    tensors of given shapes.
     """
 
     def __init__(self, device: Any, launch: dict[str, Any], code: Any, overlapped: bool):
@@ -124,7 +125,10 @@ class PipelineLauncher:
         for number in self._launch.get("zeroed", ()):
             shape, dtype = results[number]
             zeroed[len(arguments) + number] = prod(shape) * numpy_dtype(dtype).itemsize
-        return BoundPipeline(self, rows, sizes, len(results), maps, zeroed)
+        tables = {number: arguments[number] for number in self._launch.get("sizes", ())}
+        numbers = [rows, *(shape[0] for shape, _ in tables.values())]
+        rowless = {n: prod(s[1:]) * numpy_dtype(dtype).itemsize for n, (s, dtype) in tables.items() if not s[0]}
+        return BoundPipeline(self, numbers, sizes, len(results), maps, zeroed, rowless)
 
     def zero(self, pointer: int, nbytes: int, stream: int) -> None:
         """Puts zeros into memory, on a stream."""
@@ -152,9 +156,13 @@ class PipelineLauncher:
             call(self._driver, "cuStreamSynchronize", stream)
             self._raise_report(stream, workspace)
 
+    def memory(self, nbytes: int, stream: int) -> Any:
+        """Memory that is freed, in stream order, when the caller drops it."""
+        return self._device.allocate(max(1, nbytes), stream=_stream_object(self._device, stream))
+
     def copied(self, pointer: int, nbytes: int, stream: int) -> Any:
         """A copy of a tensor; freed, in stream order, when the caller drops it."""
-        copy = self._device.allocate(max(1, nbytes), stream=_stream_object(self._device, stream))
+        copy = self.memory(nbytes, stream)
         call(self._driver, "cuMemcpyDtoDAsync", int(copy.handle), pointer, nbytes, stream)
         return copy
 
@@ -179,24 +187,27 @@ def said(watched: Sequence[dict[str, str]], report: Sequence[int]) -> str:
 
 class BoundPipeline:
     """Runs of a pipeline on tensors of given shapes, whose addresses each run gives. The memory of the parameters
-    is made once; the driver copies them when it is called, so runs may follow at once. `zeroed` says of which tensors,
-    by number, how many bytes are zero when the kernel begins."""
+    is made once; the driver copies them when it is called, so runs may follow at once. `numbers` are the rows, and
+    those of tables; `zeroed` says of which tensors, by number, how many bytes are zero when the kernel begins;
+    `rowless` how many bytes a row has of tables without any, of which a wrong row number still reads the first."""
 
     def __init__(
         self,
         launcher: PipelineLauncher,
-        rows: int,
+        numbers: Sequence[int],
         sizes: Sequence[int],
         results: int,
         maps: BoundMaps | None,
         zeroed: Mapping[int, int],
+        rowless: Mapping[int, int],
     ):
         self.workspace_bytes, self.counter_bytes = launcher.workspace_bytes, launcher.counter_bytes
+        rows = numbers[0]
         self._idle = not rows and not launcher.sums
         self._launcher, self._rows, self._sizes, self._maps = launcher, rows, sizes, maps
-        self._tensors, self._zeroed = len(sizes) + results, zeroed
-        self._slots = (ctypes.c_uint64 * (self._tensors + 2))()
-        self._slots[self._tensors + 1] = rows  # an i32 is a slot's low half
+        self._tensors, self._zeroed, self._rowless = len(sizes) + results, zeroed, rowless
+        self._slots = (ctypes.c_uint64 * (self._tensors + 1 + len(numbers)))()
+        self._slots[self._tensors + 1 :] = numbers  # an i32 is a slot's low half
         first = ctypes.addressof(self._slots)
         addresses = [maps.address] if maps else []
         addresses += range(first, first + ctypes.sizeof(self._slots), 8)
@@ -213,7 +224,11 @@ class BoundPipeline:
             return
         if workspace is None:
             workspace = self._launcher.workspace(stream)
-        copies = []  # kernels take tensors that begin at 16-byte addresses
+        copies = []
+        for i, nbytes in self._rowless.items():
+            copies.append(self._launcher.memory(nbytes, stream))
+            pointers = [*pointers[:i], int(copies[-1].handle), *pointers[i + 1 :]]
+        # Kernels take tensors that begin at 16-byte addresses.
         for i, nbytes in enumerate(self._sizes):
             if pointers[i] % ALIGNMENT:
                 copies.append(self._launcher.copied(pointers[i], nbytes, stream))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,11 +66,15 @@ class DeviceTensor:
     memory: Any
     device: Any
     stream: int
+    check: Callable[[], None] | None = None  # raises what the run reported, once it is done
 
     def numpy(self) -> np.ndarray:
-        """A copy on the host (bf16: the bits); waits for the stream."""
+        """A copy on the host (bf16: the bits); waits for the stream. Raises UserError where the run that made it met a
+        row number outside of its table."""
         array = np.empty(self.shape, numpy_dtype(self.dtype))
         self.device.read(array, self.pointer, self.stream)
+        if self.check is not None:
+            self.check()
         return array
 
     @property

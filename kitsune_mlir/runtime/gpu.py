@@ -18,12 +18,14 @@ from kitsune_mlir.errors import UnsupportedError, UserError
 
 from .device_tensor import DeviceTensor, numpy_dtype
 from .host_program import Plan, make_plan
+from .index_reports import HostWords, IndexReports
 from .prepared import Prepared
 from .torch_call import TorchCall
 from .weight_steps import split
 
 VERSION = 3
 OVERLAP = "KITSUNE_OVERLAP"  # an environment variable; "0" has a profiler see kernels one at a time
+EARLIER = ", in an earlier call"
 PLANS = 128  # sets of shapes to keep the plans of
 
 
@@ -65,6 +67,12 @@ class Device(Protocol):
     def launch(self, kernel: Any, grid: Any, block: Any, parameters: int, stream: int) -> None:
         """Launches a kernel; `parameters` is the address of an array of addresses of its parameters."""
 
+    def host_words(self, count: int) -> HostWords:
+        """So many words of 32 bits in memory of the host that kernels may write."""
+
+    def point(self, code: Any, name: str, pointer: int) -> None:
+        """Writes an address into global `name` of loaded code."""
+
     def pipeline(self, launch: dict[str, Any], code: Any, overlapped: bool) -> Any:
         """The launcher of a pipeline: `bind` gives runs on tensors of given shapes (runtime/cuda_pipeline.py)."""
 
@@ -85,6 +93,9 @@ class Device(Protocol):
 
     def synchronize(self, stream: int) -> None:
         """Waits for the work on the stream so far."""
+
+    def wait(self) -> None:
+        """Waits for the work on all streams so far."""
 
 
 class GpuRunner:
@@ -115,6 +126,8 @@ class GpuRunner:
         device.check(manifest)
         self._kernels: dict[str, Any] = {}
         codes = {name: device.load(name, files) for name in manifest["modules"]}
+        checks = manifest.get("checks", {})
+        self._reports = IndexReports(device, codes, checks) if checks else None
         pipelines = {entry["module"] for entry in manifest["pipelines"].values()}
         overlapped = _overlapped(manifest)
         for name in manifest["modules"].keys() - pipelines:
@@ -170,7 +183,23 @@ class GpuRunner:
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """All results of @main on the host, for inputs on the host (bf16 as its bits, in uint16)."""
-        return [result.numpy() for result in self.launch(inputs)]
+        found = [result.numpy() for result in self.launch(inputs)]
+        self.check()
+        return found
+
+    def check(self, when: str = "") -> None:
+        """Raises UserError if a row number was outside of its table in a run that is done. Waits for nothing."""
+        if self._reports is not None:
+            self._reports.check(when)
+
+    def check_earlier(self) -> None:
+        """`check` where a new run begins."""
+        self.check(EARLIER)
+
+    def synchronize(self) -> None:
+        """Waits for the GPU. Raises UserError if a row number was outside of its table in any run so far."""
+        self.device.wait()
+        self.check()
 
     def launch(self, inputs: Sequence[Any], stream: Any = None) -> list[DeviceTensor]:
         """All results of @main on the GPU, once the work put on the stream is done; the host does not wait.
@@ -178,8 +207,10 @@ class GpuRunner:
         An input is a numpy array, which is copied, or a dense tensor on this GPU (torch's, or any with
         __cuda_array_interface__ or __dlpack__), which is read in place. `stream` is a CUDA handle or an
         object with __cuda_stream__; without one it is torch's current stream when an input is torch's, else
-        the default stream. Raises UserError for inputs of a wrong dtype or shape.
+        the default stream. Raises UserError for inputs of a wrong dtype or shape, and for a row number outside of its
+        table in an earlier run.
         """
+        self.check_earlier()
         with self.lock:
             handle = self.device.stream(inputs, stream)
             given = self._bind(inputs, handle)
@@ -198,7 +229,7 @@ class GpuRunner:
                 arena, workspaces = self.arena(prepared.arena_bytes, handle), None
             prepared.run(handle, pointers, [memory.pointer for memory in memories], arena, workspaces)
             return [
-                DeviceTensor(memory.pointer, view.shape, view.dtype, memory, self.device, handle)
+                DeviceTensor(memory.pointer, view.shape, view.dtype, memory, self.device, handle, self.check)
                 for memory, view in zip(memories, prepared.results, strict=True)
             ]
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from .host_arithmetic import OPERATIONS
 from .host_program import BYTES
+from .index_reports import WORD
 from .schema import (
     ANY_NUMBER,
     FLAG,
@@ -46,6 +47,7 @@ _LAUNCH = {
     "strided?": FLAG,
     "sums?": FLAG,
     "zeroed?": [SIZE],
+    "sizes?": [SIZE],
     "watched": [{"awaited": TEXT, "location": TEXT}],
     "streams": [SIZE],
     "tile_rows": _COUNT,
@@ -97,6 +99,7 @@ GPU = {
     "modules": Table([TEXT]),
     "kernels": [_KERNEL],
     "pipelines": Table({"module": NAME, "launch": _LAUNCH}),
+    "checks?": Table([TEXT]),
 }
 
 
@@ -110,6 +113,9 @@ def check_gpu(section: Mapping[str, Any], files: Mapping[str, bytes], where: str
     for name, kernels in modules.items():
         entries[name] = _entries(files[f"{name}.ptx"])
         expect(set(kernels) <= set(entries[name]), f"{where}.modules.{name} must name kernels of {name}.ptx")
+    for name in section.get("checks", {}):
+        known = name in modules and WORD.encode() in files[f"{name}.ptx"]
+        expect(known, f"{where}.checks must be of modules that have the global {WORD}, found {name}")
     for name, entry in section["globals"].items():
         end = entry["offset"] + prod(entry["shape"]) * BYTES[entry["dtype"]]
         expect(end <= len(files["globals.bin"]), f"{where}.globals.{name} must lie in globals.bin")
@@ -272,6 +278,9 @@ class _Program:
         for number in launch["streams"]:
             streamed = number < len(arguments) and bool(arguments[number].shape)
             expect(streamed, f"{at} must stream tensors that it gets, found number {number}")
+        for number in launch.get("sizes", ()):
+            sized = number < len(arguments) and bool(arguments[number].shape)
+            expect(sized, f"{at} must have the sizes of tensors that it gets, found number {number}")
         for number in launch.get("zeroed", ()):
             expect(number < len(step["results"]), f"{at} must fill results that it has, found number {number}")
         for result in step["results"]:
@@ -282,7 +291,7 @@ class _Program:
             end = map_.get("offset", 0)
             inside = map_["tensor"] < tensors or end <= launch["workspace_bytes"]
             expect(inside, f"{at} must have tensor maps within its workspace, found {end}")
-        wanted = ([MAP_BYTES * len(maps)] if maps else []) + [0] * (tensors + 2)
+        wanted = ([MAP_BYTES * len(maps)] if maps else []) + [0] * (tensors + 2 + len(launch.get("sizes", ())))
         for kernel in (launch["kernel"], *launch.get("then", ())):
             entry = self.entries[pipeline["module"]][kernel]
             found = entry.parameters

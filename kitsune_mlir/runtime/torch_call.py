@@ -29,6 +29,7 @@ class TorchCall:
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         """All results of @main as torch tensors, on torch's current stream."""
         torch, runner, prepared = self._torch, self._runner, self._prepared
+        runner.check_earlier()
         with runner.lock:
             stream = runner.device.torch_stream()
             tensors, pointers = self._on_gpu(inputs, stream)  # the former live until all is on the stream

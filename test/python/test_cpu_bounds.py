@@ -6,6 +6,7 @@ import torch
 from cpu_case import runner
 from torch import nn
 
+import kitsune_mlir
 from kitsune_mlir.codegen import cpu
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.frontend import import_model
@@ -48,3 +49,33 @@ def test_negative_indices_count_from_the_end():
     table = np.arange(15, dtype="f4").reshape(5, 3)
     (found,) = compiled(Pick()).run([table, np.array([-1, -5, 0, 1])])
     assert (found == table[[-1, -5, 0, 1]]).all()
+
+
+class Gathered(nn.Module):
+    """Rows that a pipeline gathers, after columns of theirs were chosen."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(40, 32), nn.ReLU(), nn.Linear(32, 8))
+
+    def forward(self, table, e, rows):
+        found = table[rows[:, 1]]  # the line that is named
+        return self.net(torch.cat([found, e], 1))
+
+
+@pytest.mark.parametrize("open_sizes", [False, True], ids=["fixed", "open"])
+def test_gathers_of_pipelines(open_sizes):
+    """Stages keep tables of fixed shape at hand; with others the operators run one at a time."""
+    torch.manual_seed(1)
+    model, args = Gathered(), (torch.randn(50, 24), torch.randn(300, 16), torch.randint(-50, 50, (300, 2)))
+    n, m = torch.export.Dim("n"), torch.export.Dim("m")
+    shapes = ({0: n}, {0: m}, {0: m}) if open_sizes else None
+    with torch.no_grad():
+        compiled, wanted = kitsune_mlir.compile(model, args, target="cpu", dynamic_shapes=shapes), model(*args)
+    assert bool(compiled.plan["pipelines"]) != open_sizes
+    for wrong in (50, -51, 1 << 40):
+        rows = args[2].clone()
+        rows[7, 1] = wrong
+        with pytest.raises(UserError, match=r"test_cpu_bounds.py:\d+: an index is out of range"):
+            compiled(*args[:2], rows)
+    torch.testing.assert_close(compiled(*args), wanted)

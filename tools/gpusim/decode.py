@@ -14,6 +14,7 @@ from kitsune_mlir.mlir import ir
 
 from . import ptx
 from .arithmetic import BINARY, CASTS, DTYPES, UNARY, arithmetic, cast, float_compare, int_compare
+from .index_reports import is_report
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +67,8 @@ class Assembly:
     def is_plain(self) -> bool:
         """Whether it is one instruction that any kernel may have (instructions.py), not just one whose warps run
         apart."""
+        if is_report(self.text):
+            return True
         first, *more = self.statements
         return not more and first.opcode.startswith(("mma.", "ld.acquire.", "red.", "atom."))
 

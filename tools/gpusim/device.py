@@ -5,15 +5,18 @@ from __future__ import annotations
 
 import bisect
 import ctypes
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from kitsune_mlir.mlir import ir
+from kitsune_mlir.runtime.index_reports import WORD
 
 from .arithmetic import dtype_of
 from .decode import decode
 from .faults import named
+from .index_reports import reported
 from .launcher import Launcher
 from .lockstep import Lockstep, MemRef, kernels
 
@@ -29,6 +32,14 @@ class SimulatedMemory:
         self.bytes = self.array[skip : skip + nbytes]
         self.pointer = self.bytes.ctypes.data
         device.add(self)
+
+
+class SimulatedWords:
+    """Words of the host that kernels write."""
+
+    def __init__(self, count: int):
+        self._words = (ctypes.c_uint32 * count)()
+        self.address = self.pointer = ctypes.addressof(self._words)
 
 
 class SimulatedDevice:
@@ -47,6 +58,7 @@ class SimulatedDevice:
         self.rng = np.random.default_rng(seed)
         self.allocations = self.launches = self.pipeline_launches = 0
         self.described: list[dict[str, Any]] = []
+        self._pointed: dict[str, int] = {}  # by module, where its word lies
         self.captured = False
 
     def add(self, memory: SimulatedMemory) -> None:
@@ -103,7 +115,8 @@ class SimulatedDevice:
         self.launches += 1
         reader = _Parameters(parameters)
         arguments = [self._argument(kind.type, reader) for kind in kernel.regions[0].blocks[0].arguments]
-        with named(ir.StringAttr(kernel.attributes["sym_name"]).value):
+        module = ir.StringAttr(kernel.parent.attributes["sym_name"]).value
+        with named(ir.StringAttr(kernel.attributes["sym_name"]).value), reported(partial(self.report, module)):
             Lockstep(kernel, arguments, grid, block).run()
 
     def _argument(self, kind: ir.Type, reader: _Parameters) -> Any:
@@ -117,9 +130,27 @@ class SimulatedDevice:
         data = found[: len(found) // element.itemsize * element.itemsize].view(element)
         return MemRef(data, offset, shape, strides)
 
+    def host_words(self, count: int) -> SimulatedWords:
+        self._words = SimulatedWords(count)
+        return self._words
+
+    def point(self, code: str, name: str, pointer: int) -> None:
+        assert name == WORD
+        self._pointed[code] = pointer
+
+    def report(self, code: str, number: int) -> None:
+        """What a kernel of module `code` writes where a check of a row number fails."""
+        word = ctypes.c_uint32.from_address(self._pointed[code])
+        word.value = max(word.value, number)
+
+    def wait(self) -> None:
+        assert not self.captured, "a wait under capture"
+
     def pipeline(self, launch: dict[str, Any], code: str, overlapped: bool = False) -> Launcher:
         self.described.append(launch)
-        return Launcher(self, launch, [decode(self._kernels[name]) for name in (launch["kernel"], *launch["then"])])
+        return Launcher(
+            self, launch, code, [decode(self._kernels[name]) for name in (launch["kernel"], *launch["then"])]
+        )
 
     def array(self, value: Any, stream: int) -> None:
         return None

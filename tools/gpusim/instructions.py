@@ -11,7 +11,7 @@ import numpy as np
 
 from kitsune_mlir import mlir
 
-from . import mma
+from . import index_reports, mma
 from .decode import Assembly, Op
 from .faults import MemoryFault, unknown
 from .lanes import Lanes, spread
@@ -161,6 +161,9 @@ class Instructions(Lockstep):
 
     def _llvm_inline_asm(self, op: Op, mask: np.ndarray) -> list[Any]:
         text, values = op.assembly.text, self._all(op.operands)
+        if index_reports.is_report(text):
+            index_reports.run(text, np.asarray(values[0]) != 0, mask)
+            return []
         if (parts := mma.parse(text)) is not None:
             return self._mma(parts, op.assembly, values, mask)
         if text == "cvt.rna.tf32.f32 $0, $1;":

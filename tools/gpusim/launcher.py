@@ -14,6 +14,7 @@ from .arithmetic import DTYPES
 from .cta_kernel import run
 from .decode import Op
 from .faults import Deadlock, MemoryFault, named
+from .index_reports import reported
 from .memory import Region, Space
 from .tma import encode
 from .warp_kernel import run_warps
@@ -28,8 +29,9 @@ Tensor = tuple[int, tuple[int, ...], str]  # pointer, shape, dtype
 class Launcher:
     """Stands in for kitsune_mlir.runtime.cuda_pipeline.PipelineLauncher."""
 
-    def __init__(self, device: SimulatedDevice, launch: dict[str, Any], kernels: Sequence[Op]):
+    def __init__(self, device: SimulatedDevice, launch: dict[str, Any], code: str, kernels: Sequence[Op]):
         self._device, self._launch, self._kernels = device, launch, kernels
+        self._report = partial(device.report, code)
         self._workspaces: dict[int, SimulatedMemory] = {}
         self.workspace_bytes = launch["workspace_bytes"]
         self.counter_bytes = launch.get("counter_bytes", self.workspace_bytes)
@@ -57,6 +59,14 @@ class Launcher:
         self._device.pipeline_launches += 1
         place = self._workspace(stream).pointer if workspace is None else workspace
         content = self._device.bytes_of(place, self.workspace_bytes) if self.workspace_bytes else np.zeros(0, np.uint8)
+        tables = [np.int64(arguments[number][1][0]) for number in self._launch.get("sizes", ())]
+        given, spare = list(arguments), []
+        for number, size in zip(self._launch.get("sizes", ()), tables, strict=True):
+            if not size:  # a wrong row number still reads the first row of a table without any
+                _, (_, *shape), dtype = arguments[number]
+                spare.append(self._device.memory(_nbytes((1, *shape), dtype)))
+                given[number] = spare[-1].pointer, (1, *shape), dtype
+        arguments = given
         regions = list(self._regions("argument", arguments, writable=False))
         regions += self._regions("result", [t for t in results if t[0] not in zeroed], writable=True)
         for region in self._regions("zeroed result", [t for t in results if t[0] in zeroed], writable=True):
@@ -64,7 +74,7 @@ class Launcher:
             regions.append(region)
         regions.append(Region("the workspace", place, content, writable=True, tracked=True))
         pointers = [pointer for pointer, _, _ in (*arguments, *results)]
-        values = [*pointers, place if len(content) else 0, np.int32(rows)]
+        values = [*pointers, place if len(content) else 0, np.int32(rows), *tables]
         memory, launch, rng = Space(regions), self._launch, self._device.rng
         if launch.get("strided"):  # a GPU may hold fewer clusters than it was compiled for
             size = launch.get("cluster", 1)
@@ -81,7 +91,7 @@ class Launcher:
         released: list[int] = []
         names = (self._launch["kernel"], *self._launch.get("then", ()))
         for name, kernel in zip(names, self._kernels, strict=True):
-            with named(name):
+            with named(name), reported(self._report):
                 released += execute(kernel, values, memory, launch).released
             for region in regions:
                 region.next_kernel()

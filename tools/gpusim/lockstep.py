@@ -16,6 +16,7 @@ import numpy as np
 from kitsune_mlir import mlir
 from kitsune_mlir.mlir import ir
 
+from . import index_reports
 from .arithmetic import BINARY, CASTS, UNARY, arithmetic, cast, dtype_of, float_compare, int_compare
 from .faults import MemoryFault, unknown
 
@@ -140,6 +141,13 @@ class Lockstep:
         if not np.all(mask.reshape(-1, 32) == mask.reshape(-1, 32)[:, :1]):
             raise MemoryFault("a shuffle that some lanes of a warp do not reach")
         return [lanes[:, np.arange(32) ^ int(distance)].reshape(-1), np.ones(mask.shape, np.bool_)]
+
+    def _llvm_inline_asm(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+        text = ir.StringAttr(op.attributes["asm_string"]).value
+        if not index_reports.is_report(text):
+            raise unknown(f"the instruction '{text}'")
+        index_reports.run(text, self._see(op.operands[0]) != 0, mask)
+        return []
 
     def _memref_dim(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         buffer, dim = self._all(op.operands)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from kitsune_mlir import rows
+from kitsune_mlir.codegen import index_checks
 from kitsune_mlir.codegen.pipeline import counters, device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
@@ -99,6 +100,7 @@ class AccumulateKernel:
                 "tile_rows": TILE_ROWS,
                 "maps": [map_.description() for map_ in self.plan.maps],
                 "sums": True,
+                **index_checks.sizes(self.pipeline, self.tensors),
             }
         )
 

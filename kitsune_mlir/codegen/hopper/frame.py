@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from kitsune_mlir.codegen import index_checks
 from kitsune_mlir.codegen.math_simplify import FAST, SHORT
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.mlir import ir, llvm
@@ -17,7 +18,8 @@ MAPS = "kitsune.maps"  # on a gpu.func: how many tensor maps its first parameter
 @dataclass(frozen=True)
 class Frame:
     """A kernel's parameters: its tensor maps if it has any, the addresses of its tensors and results, its workspace,
-    the rows of the call (i32). `base` is the address of shared memory, 1024-byte aligned."""
+    the rows of the call (i32), then those of tables that have any number. `base` is the address of shared memory,
+    1024-byte aligned."""
 
     maps: ir.Value | None
     pointers: list[ir.Value]
@@ -51,6 +53,7 @@ def build(
     module.operation.attributes["kitsune.scheduled"] = ir.UnitAttr.get()
     arguments = [ir.Type.parse("!llvm.ptr")] if maps else []
     arguments += [*[device.pointer_type(device.GLOBAL)] * (pointers + 1), device.i32()]
+    arguments += [ir.IntegerType.get_signless(64)] * index_checks.open_tables()
     with ir.InsertionPoint(module.bodyRegion.blocks.append()):
         linkage = ir.Attribute.parse("#llvm.linkage<external>")
         shared = ir.Type.parse("!llvm.array<0 x i8>")
@@ -73,7 +76,10 @@ def _kernel(
     if ctas > 1:
         cluster.set_size(kernel, ctas)
     with ir.InsertionPoint(kernel.body.blocks.append(*arguments)):
-        *addresses, workspace, rows = kernel.body.blocks[0].arguments
+        given = list(kernel.body.blocks[0].arguments)
+        end = len(given) - index_checks.open_tables()
+        index_checks.know_sizes(given[end:])
+        *addresses, workspace, rows = given[:end]
         first = addresses.pop(0) if maps else None
         memory = llvm.AddressOfOp(device.pointer_type(device.SHARED), "shared").result
         base = llvm.PtrToIntOp(device.i32(), memory).result

@@ -1,6 +1,6 @@
 """The kernel of a chained pipeline on Hopper: persistent CTAs of one producer and two consumer warpgroups.
 
-    @pipeline(maps: struct by value, tensors..., outputs..., workspace, rows: i32)
+    @pipeline(maps: struct by value, tensors..., outputs..., workspace, rows: i32, rows of tables: i64...)
 
 Each role has a range of CTAs. Cluster c of a role's n takes the tiles of 128 rows c, c + n, c + 2n, ...: its CTAs
 share the columns of one tile, or (split_k) its sum over k, or (multicast) each has a tile and all share the boxes of
@@ -14,6 +14,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from kitsune_mlir.codegen import index_checks
 from kitsune_mlir.codegen.pipeline import counters, device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.role import streamed
@@ -137,6 +138,7 @@ class ChainedKernel:
                 "tile_rows": TILE_ROWS,
                 "zeroed": self.zeroed(),
                 "maps": [map_.description() for map_ in self.maps],
+                **index_checks.sizes(self.pipeline, self.tensors),
             }
         )
 

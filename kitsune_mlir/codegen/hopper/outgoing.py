@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from kitsune_mlir.codegen import index_checks
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.nests import kitsune_label
@@ -107,6 +108,9 @@ class Outgoing:
         i64 = ir.IntegerType.get_signless(64)
         numbers = [row if row.type == i64 else arith.extsi(i64, row) for row in to]
         exists = [device.less(row, self._around.valid) for row in tile.lanes.rows]
+        (table,) = (one for one in self._program.results if one.position == scatter.position)
+        rows = table.results[0].type.shape[0]
+        exists = [index_checks.may_add(scatter.operation, row, rows, e) for row, e in zip(numbers, exists, strict=True)]
         add_rows(tile, self._around.outputs[scatter.position], numbers, exists, columns, tile.width)
 
     def _store_directly(self, tile: Fragment, memory: PairedMemory, blocks: range) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import prod
 
 from kitsune_mlir import rows
+from kitsune_mlir.codegen import index_checks
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir
 
@@ -168,11 +169,15 @@ class Evaluator:
         first = _use(values, index[0])
         key = hash(table), first
         if key not in self._tables:
-            self._tables[key] = memory.from_row(arith.index_cast(ir.IntegerType.get_signless(64), first))
+            inside = index_checks.row_inside(op, 0, first)
+            self._tables[key] = memory.from_row(arith.index_cast(ir.IntegerType.get_signless(64), inside))
         rest: list[Int] = []
-        for i in index[1:]:
+        for axis, i in enumerate(index[1:], start=1):
             place = places.get(hash(i))
-            rest.append(arith.index_cast(device.i32(), _use(values, i)) if place is None else place)
+            if place is None:
+                inside = index_checks.row_inside(op, axis, _use(values, i))
+                place = arith.index_cast(device.i32(), inside)
+            rest.append(place)
         found = self._tables[key]
         return found.load_together([0, *rest]) if together else found.load([0, *rest])
 

@@ -1,6 +1,6 @@
 """The kernel of a placed pipeline: one persistent launch, a role a range of CTAs.
 
-    @pipeline(tensors..., outputs..., workspace, rows: i32)
+    @pipeline(tensors..., outputs..., workspace, rows: i32, rows of tables: i64...)
 
 CTA c of role r's n takes row tiles c, c + n, c + 2n, ... A workspace holds the rings that lie in L2:
 a counter of finished CTAs, the slots' counters, the slots. It starts zeroed; the CTA that finishes last
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from kitsune_mlir import rows
+from kitsune_mlir.codegen import index_checks
 from kitsune_mlir.codegen.math_simplify import FAST, SHORT
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
@@ -97,6 +98,7 @@ class PipelineKernel:
                 "watched": self.waits.described,
                 "streams": self.streams(),
                 "tile_rows": self.pipeline.tile_rows,
+                **index_checks.sizes(self.pipeline, self.tensors),
             }
         )
 
@@ -112,6 +114,7 @@ class PipelineKernel:
         module.operation.attributes["kitsune.scheduled"] = ir.UnitAttr.get()
         pointer, i32 = device.pointer_type(device.GLOBAL), device.i32()
         arguments = [pointer] * (len(self.tensors) + len(self.results) + 1) + [i32]
+        arguments += [ir.IntegerType.get_signless(64)] * index_checks.open_tables()
         with ir.InsertionPoint(module.bodyRegion.blocks.append()):
             shared = ir.Type.parse("!llvm.array<0 x i8>")
             linkage = ir.Attribute.parse("#llvm.linkage<external>")
@@ -138,7 +141,9 @@ class PipelineKernel:
         return all(ir.RankedTensorType(op.operands[0].type).element_type.width == 16 for op in products)
 
     def _body(self, arguments: list[ir.Value]) -> None:
-        *pointers, workspace, count = arguments
+        end = len(arguments) - index_checks.open_tables()
+        index_checks.know_sizes(arguments[end:])
+        *pointers, workspace, count = arguments[:end]
         split = len(self.tensors)
         shared = llvm.AddressOfOp(device.pointer_type(device.SHARED), "shared").result
         around = Surroundings(

@@ -1,0 +1,199 @@
+"""Row numbers that come from data, checked on a GPU where a kernel loads them.
+
+A number outside of its table becomes no access: a gather reads row 0 instead, a scatter leaves the row out. The thread
+also notes which check failed in one word of the host's memory. A kernel finds the word through a global of its
+gpu.module, which the runtime points to it when it loads the code (runtime/index_reports.py), so that no launch has a
+parameter more:
+
+    llvm.mlir.global external @kitsune_wild(0 : i64) {addr_space = 1 : i32} : i64
+
+The attribute `kitsune.checks` of the gpu.module says where in the model each check stands. The word keeps the largest
+number that is written (PTX ISA, red), and the first check has the largest: of several that fail the first in the
+program is named, each time. A table whose size is not known until the call has its rows as a parameter of its pipeline.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+from kitsune_mlir.mlir import arith, ir, llvm, location, walk
+from kitsune_mlir.runtime.index_reports import FIRST, WORD
+
+CHECKS = "kitsune.checks"
+_REPORT = f"""{{
+.reg .pred wild;
+.reg .b64 word;
+setp.ne.u32 wild, $0, 0;
+@wild ld.global.u64 word, [{WORD}];
+@wild red.relaxed.gpu.global.max.u32 [word], %d;
+}}"""
+_CONVERSIONS = ("arith.fptosi", "arith.fptoui", "arith.bitcast")
+KNOWN, DATA, COMPUTED = "known", "data", "computed"
+
+
+@dataclass
+class Checks:
+    """The checks of a gpu.module. `places` are lines of the model, by number; `sizes` the rows (i64, in the kernel that
+    is being generated) of the tables, by key, that have any number."""
+
+    places: list[str] = field(default_factory=list)
+    numbers: dict[int, int] = field(default_factory=dict)  # by the key of what is checked
+    tables: list[ir.Value] = field(default_factory=list)  # of any number of rows
+    sizes: dict[int, ir.Value] = field(default_factory=dict)
+    used: bool = False
+
+    def number_at(self, place: str) -> int:
+        """The number of the check at a line of the model: one for all that stand there."""
+        if place not in self.places:
+            self.places.append(place)
+        return self.places.index(place)
+
+    def report(self, wrong: ir.Value, number: int) -> None:
+        """Where `wrong` (i1) holds, notes that a check failed."""
+        self.used = True
+        i32 = ir.IntegerType.get_signless(32)
+        text = _REPORT % (FIRST - number)
+        llvm.InlineAsmOp(None, [arith.extui(i32, wrong)], text, "r", has_side_effects=True)
+
+    def write(self, gpu_module: ir.Operation) -> None:
+        """Gives a gpu.module whose kernels report what they need for it."""
+        if not self.used:
+            return
+        i64, block = ir.IntegerType.get_signless(64), gpu_module.regions[0].blocks[0]
+        with gpu_module.context, gpu_module.location, ir.InsertionPoint.at_block_begin(block):
+            linkage = ir.Attribute.parse("#llvm.linkage<external>")
+            llvm.GlobalOp(i64, WORD, linkage, addr_space=1, value=ir.IntegerAttr.get(i64, 0))
+            gpu_module.attributes[CHECKS] = ir.ArrayAttr.get([ir.StringAttr.get(place) for place in self.places])
+
+
+def add_places(gpu_module: ir.Operation, pipeline: ir.OpView) -> None:
+    """A pipeline runs the kernel of an equal one: reports name the lines of both."""
+    if CHECKS in gpu_module.attributes:
+        with of_pipeline(pipeline) as checks:
+            both = alternatives(places_of(gpu_module), checks.places)
+        with gpu_module.context:
+            gpu_module.attributes[CHECKS] = ir.ArrayAttr.get([ir.StringAttr.get(place) for place in both])
+
+
+def places_of(gpu_module: ir.Operation) -> list[str]:
+    """Where in the model the checks of a gpu.module stand, by number."""
+    if CHECKS not in gpu_module.attributes:
+        return []
+    return [ir.StringAttr(place).value for place in ir.ArrayAttr(gpu_module.attributes[CHECKS])]
+
+
+def alternatives(first: Sequence[str], second: Sequence[str]) -> list[str]:
+    """The places of checks in code that stands for two parts of the model."""
+    pairs = zip(first, second, strict=True)
+    return [a if b in a.split(" or ") else f"{a} or {b}" for a, b in pairs]
+
+
+_NOW: ContextVar[Checks | None] = ContextVar("index_checks", default=None)
+
+
+@contextlib.contextmanager
+def of_pipeline(pipeline: ir.OpView) -> Iterator[Checks]:
+    """The checks of the kernels whose code is generated inside."""
+    checks = Checks()
+    for op in walk(pipeline, "tensor.extract", "kitsune.scatter"):
+        if op.name == "kitsune.scatter" or _checked(op):
+            checks.numbers[_key(op)] = len(checks.places)
+            checks.places.append(location(op.location))
+            if op.name == "tensor.extract" and _is_open(op.operands[0]) and op.operands[0] not in checks.tables:
+                checks.tables.append(op.operands[0])
+    token = _NOW.set(checks)
+    try:
+        yield checks
+    finally:
+        _NOW.reset(token)
+
+
+def open_tables() -> int:
+    """Of how many tables the kernel whose code is generated has the rows as its last parameters (i64)."""
+    now = _NOW.get()
+    return 0 if now is None else len(now.tables)
+
+
+def know_sizes(values: Sequence[ir.Value]) -> None:
+    """Says what these parameters are in the code that is generated from now on."""
+    now = _NOW.get()
+    if now is not None:
+        now.sizes = {hash(table): value for table, value in zip(now.tables, values, strict=True)}
+
+
+def sizes(pipeline: ir.OpView, tensors: Sequence[ir.Value]) -> dict[str, list[int]]:
+    """For a pipeline's launch: which of its tensors are tables whose rows are parameters, if any are."""
+    with of_pipeline(pipeline) as checks:
+        found = [tensors.index(table) for table in checks.tables]
+    return {"sizes": found} if found else {}
+
+
+def row_inside(extract: ir.Operation, axis: int, row: ir.Value) -> ir.Value:
+    """In a pipeline: an index along an axis of the table of a tensor.extract, or 0 where the table does not have it."""
+    now = _NOW.get()
+    if now is None or origin(extract.operands[1 + axis]) == KNOWN:
+        return row
+    inside = _is_inside(row, now.sizes.get(hash(extract.operands[0])), extract.operands[0].type.shape[axis])
+    if origin(extract.operands[1 + axis]) == DATA:
+        now.report(_not(inside), now.numbers[_key(extract)])
+    return arith.select(inside, row, arith.constant(row.type, 0))
+
+
+def may_add(scatter: ir.Operation, row: ir.Value, rows: int, exists: ir.Value) -> ir.Value:
+    """In a pipeline: whether a row (i64) of a tile that `exists` (i1) is added to a table of so many rows."""
+    now = _NOW.get()
+    if now is None:
+        return exists
+    inside = arith.andi(exists, _is_inside(row, None, rows))
+    now.report(arith.andi(exists, _not(inside)), now.numbers[_key(scatter)])
+    return inside
+
+
+def origin(index: ir.Value) -> str:
+    """Where an index of a linalg body comes from: KNOWN is made from loops and constants alone, DATA from integers
+    that a tensor holds, COMPUTED from other numbers, of which an operator may take some that are outside."""
+    seen, stack, found = set[int](), [index], KNOWN
+    while stack:
+        value = stack.pop()
+        if hash(value) in seen:
+            continue
+        seen.add(hash(value))
+        if isinstance(value.owner, ir.Block):
+            found = DATA if found == KNOWN else found
+            continue
+        op = value.owner.operation
+        if op.name in _CONVERSIONS:
+            found = COMPUTED
+        elif op.name in ("tensor.extract", "memref.load"):
+            found = DATA if found == KNOWN else found
+        elif op.name.startswith("arith."):
+            stack.extend(op.operands)
+    return found
+
+
+def _checked(extract: ir.Operation) -> bool:
+    return any(origin(index) == DATA for index in list(extract.operands)[1:])
+
+
+def _key(op: ir.Operation) -> int:
+    return hash(op.results[0]) if len(op.results) else hash(op.operands[0])
+
+
+def _is_open(table: ir.Value) -> bool:
+    return ir.RankedTensorType(table.type).is_dynamic_dim(0)
+
+
+def _is_inside(row: ir.Value, size: ir.Value | None, rows: int) -> ir.Value:
+    """One unsigned comparison finds negative numbers too."""
+    if size is None:
+        size = arith.constant(row.type, rows)
+    elif size.type != row.type:
+        size = arith.index_cast(row.type, size)
+    return arith.cmpi(arith.CmpIPredicate.ult, row, size)
+
+
+def _not(x: ir.Value) -> ir.Value:
+    return arith.xori(x, arith.constant(x.type, 1))

@@ -1,0 +1,91 @@
+"""Rows that a mask selects stay, and count for nothing: as torch has it, on a CPU and in the GPU simulator."""
+
+import pytest
+import torch
+from torch import nn
+
+import kitsune_mlir
+from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.tools.gpusim.simulation import Simulation
+
+
+class Loops(nn.Module):
+    """Self loops are replaced by one for each node, as PyG's layers do; `form` is what is done with the edges."""
+
+    def __init__(self, form):
+        super().__init__()
+        self.form = form
+
+    def forward(self, x, ends, weights):
+        mask = ends[0] != ends[1]
+        kept, weights, nodes = ends[:, mask], weights[mask], torch.arange(x.shape[0])
+        if self.form == "loops":
+            kept = torch.cat([kept, torch.stack([nodes, nodes])], 1)
+            weights = torch.cat([weights, torch.ones(x.shape[0])])
+        messages = x[kept[0]] * weights.view(-1, 1)
+        into = kept[1].view(-1, 1).expand_as(messages)
+        sums = torch.zeros_like(x).scatter_add(0, into, messages)
+        start = torch.full_like(x, 0.25)
+        most = start.scatter_reduce(0, into, messages, "amax", include_self=False)
+        least = start.scatter_reduce(0, into, messages, "amin")
+        count = torch.zeros(x.shape[0], dtype=torch.int64).index_add(0, kept[1], torch.ones_like(kept[1]))
+        return sums, most, least, count
+
+
+@pytest.mark.parametrize("form", ["loops", "alone"])
+def test_replaced_loops(form):
+    """Isolated nodes, duplicates, loops alone, no edges; sizes are open."""
+    torch.manual_seed(1)
+    n, e = torch.export.Dim("n"), torch.export.Dim("e")
+
+    def arguments(nodes, edges, loops=0):
+        ends = torch.randint(0, max(1, nodes // 2), (2, edges))
+        ends[1, :loops] = ends[0, :loops]
+        return torch.randn(nodes, 6), ends, torch.randn(edges)
+
+    model = Loops(form)
+    compiled = kitsune_mlir.compile(
+        model, arguments(9, 40, 5), target=["cpu", "sm_90a"], dynamic_shapes=({0: n}, {1: e}, {0: e})
+    )
+    simulation = Simulation(compiled)
+    for args in (arguments(9, 40, 5), arguments(5, 3, 3), arguments(4, 0), arguments(30, 64, 1)):
+        wanted = model(*args)
+        for run in (compiled, simulation):
+            for found, right in zip(run(*args), wanted, strict=True):
+                torch.testing.assert_close(found, right, rtol=1e-5, atol=1e-5)
+
+
+class Padded(nn.Module):
+    """What pads a list of edges is no row number."""
+
+    def forward(self, x, senders, receivers):
+        real = senders >= 0
+        return torch.zeros_like(x).index_add(0, receivers[real], x[senders[real]])
+
+
+def test_what_is_left_out_may_be_anything():
+    torch.manual_seed(2)
+    x, senders, receivers = torch.randn(7, 4), torch.randint(0, 7, (12,)), torch.randint(0, 7, (12,))
+    senders[8:], receivers[8:] = -1, 1 << 40
+    compiled = kitsune_mlir.compile(Padded(), (x, senders, receivers), target=["cpu", "sm_90a"])
+    for run in (compiled, Simulation(compiled)):
+        torch.testing.assert_close(run(x, senders, receivers), Padded()(x, senders, receivers))
+
+
+REFUSED = {
+    "returned": lambda x, mask: x[mask],
+    "summed": lambda x, mask: x[mask].sum(0),
+    "counted in order": lambda x, mask: torch.zeros(9, 4).index_add(0, x[mask][:, 0].long().cumsum(0), x[mask]),
+    "of several masks": lambda x, mask: torch.zeros(9, 4).index_add(0, x[mask][:, 0].long(), x[mask] * x[~mask]),
+    "written": lambda x, mask: torch.zeros(9, 4).index_put((x[mask][:, 0].long(),), x[mask]),
+}
+
+
+@pytest.mark.parametrize("form", REFUSED)
+def test_others_are_refused(form):
+    class Model(nn.Module):
+        def forward(self, x, mask):
+            return REFUSED[form](x, mask)
+
+    with pytest.raises(UnsupportedError, match="depends on the data"):
+        kitsune_mlir.compile(Model(), (torch.rand(6, 4), torch.tensor([True, False] * 3)), target="cpu")
