@@ -100,14 +100,18 @@ class Outgoing:
         else:
             self._store_directly(tile, memory, range(sent // BLOCK, blocks_of(columns)))
 
-    def scatter(self, tile: Fragment, scatter: kitsune.ScatterOp, to: Sequence[ir.Value], columns: int) -> None:
-        """Adds `columns` columns of a tile to the rows of an output that `to` (an integer for each half) names."""
+    def scatter(
+        self, tile: Fragment, scatter: kitsune.ScatterOp, to: Sequence[ir.Value], columns: int, start: Int
+    ) -> None:
+        """Adds `columns` columns of a tile, from column `start` on, to the rows of an output that `to` (an integer for
+        each half) names."""
         if scatter.position not in self._around.outputs:
             return
         i64 = ir.IntegerType.get_signless(64)
         numbers = [row if row.type == i64 else arith.extsi(i64, row) for row in to]
         exists = [device.less(row, self._around.valid) for row in tile.lanes.rows]
-        add_rows(tile, self._around.outputs[scatter.position], numbers, exists, columns, tile.width)
+        assert self._around.outbox is not None
+        add_rows(tile, self._around.outputs[scatter.position], numbers, exists, columns, start, self._around.outbox)
 
     def _store_directly(self, tile: Fragment, memory: PairedMemory, blocks: range) -> None:
         """Thread by thread: what the copy engine cannot store. Two columns at once where they lie in one word."""

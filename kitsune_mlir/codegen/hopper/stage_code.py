@@ -266,7 +266,7 @@ class StageCode:
             return
         evaluator = Evaluator(self.memories)
         to = [evaluator(store.operands[1], [row]) for row in tile.lanes.rows]
-        self.at.outgoing.scatter(tile, store, to, columns)
+        self.at.outgoing.scatter(tile, store, to, columns, start)
 
     def _reduction(self, nest: Nest) -> None:
         """A row's columns to one number: each thread its own columns, then the four threads of the row."""
