@@ -57,6 +57,7 @@ from .checks import (
     verify_result,
     verify_rows,
 )
+from .order import OrderOp  # noqa: F401  (part of the dialect)
 from .schedule import KernelOp
 from .tiles import AccumulateOp, GetOp, LoadOp, PutOp, ReduceOp, ScatterOp, StoreOp
 from .types import Kitsune, Outputs, Ring, ring_type  # noqa: F401  (part of the dialect)

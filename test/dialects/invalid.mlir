@@ -1554,3 +1554,27 @@ func.func @windows(%x: tensor<?x9x64xbf16>) {
   %m = "kitsune.windows"(%x) {dilations = array<i64: 1>, filter = array<i64: 3>, low = array<i64: 1>, places = array<i64: 9>, strides = array<i64: 1>} : (tensor<?x9x64xbf16>) -> tensor<18x192xbf16>
   return
 }
+
+// -----
+
+func.func @ordered(%keys: tensor<4x1xi64>, %count: index) {
+  // expected-error@+1 {{'kitsune.order' op takes a tensor of one dimension, found tensor<4x1xi64>}}
+  %rows, %places = "kitsune.order"(%keys, %count) : (tensor<4x1xi64>, index) -> (tensor<4xi32>, tensor<4xi32>)
+  return
+}
+
+// -----
+
+func.func @ordered(%keys: tensor<4xi16>, %count: index) {
+  // expected-error@+1 {{'kitsune.order' op takes keys of 32 or 64 bits, found tensor<4xi16>}}
+  %rows, %places = "kitsune.order"(%keys, %count) : (tensor<4xi16>, index) -> (tensor<4xi32>, tensor<4xi32>)
+  return
+}
+
+// -----
+
+func.func @ordered(%keys: tensor<4xi64>, %count: index) {
+  // expected-error@+1 {{'kitsune.order' op makes two tensors of type tensor<4xi32>, found tensor<4xi32> and tensor<4xi64>}}
+  %rows, %places = "kitsune.order"(%keys, %count) : (tensor<4xi64>, index) -> (tensor<4xi32>, tensor<4xi64>)
+  return
+}

@@ -135,3 +135,10 @@ func.func @scattered(%x: tensor<64x8xf32>, %to: tensor<64xi64>) -> tensor<5x8xf3
   %r = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<5x8xf32>
   return %r : tensor<5x8xf32>
 }
+
+// CHECK-LABEL: func.func @ordered
+func.func @ordered(%keys: tensor<?xi64>, %count: index) -> (tensor<?xi32>, tensor<?xi32>) {
+  // CHECK: %{{.*}}:2 = "kitsune.order"(%{{.*}}, %{{.*}}) : (tensor<?xi64>, index) -> (tensor<?xi32>, tensor<?xi32>)
+  %rows, %places = "kitsune.order"(%keys, %count) : (tensor<?xi64>, index) -> (tensor<?xi32>, tensor<?xi32>)
+  return %rows, %places : tensor<?xi32>, tensor<?xi32>
+}
