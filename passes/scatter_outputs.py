@@ -55,10 +55,12 @@ def _scatter(pipeline: kitsune.PipelineOp, result: kitsune.ResultOp, target: tar
     """Puts a kitsune.scatter in the place of a store, where what it stores is only scattered."""
     store, expanded = result.store, _only_reader(result.results[0], "tensor.expand_shape")
     scatter = None if expanded is None else _only_reader(expanded.results[0], SCATTER)
-    if not isinstance(store, kitsune.StoreOp) or scatter is None or not _adds_rows(scatter):
+    if not isinstance(store, kitsune.StoreOp) or scatter is None or not adds_rows(scatter):
         return
-    tile, to, table = store.operands[0], _rows_alone(scatter.operands[1]), scatter.results[0].type
-    if to is None or _rows_alone(expanded.results[0]) is None or not _fits(tile, to, table):
+    tile, to, table = store.operands[0], rows_alone(scatter.operands[1]), scatter.results[0].type
+    if to is None or rows_alone(expanded.results[0]) is None or not leaves_by_additions(tile, to, table):
+        return
+    if not ir.RankedTensorType(table).has_static_shape:
         return
     if not _stands_before(to, pipeline):
         return
@@ -93,17 +95,17 @@ def _only_reader(value: ir.Value, name: str) -> ir.Operation | None:
     return op if op is not None and op.name == name and uses[0].operand_number == 0 else None
 
 
-def _adds_rows(scatter: ir.Operation) -> bool:
-    """Whether a scatter adds whole rows to rows of zeros."""
+def adds_rows(scatter: ir.Operation, to_zeros: bool = True) -> bool:
+    """Whether a scatter adds whole rows to rows, of zeros or of anything."""
     body = scatter.regions[0].blocks[0]
     first = body.operations[0].operation
     adds = len(list(body.operations)) == 2 and first.name == "arith.addf"
     adds = adds and set(first.operands) == set(body.arguments) and body.operations[1].operands[0] == first.results[0]
     along_rows = list(ir.DenseI64ArrayAttr(scatter.attributes["dimension_map"])) == [0]
-    return adds and along_rows and is_zero_filled(scatter.operands[2])
+    return adds and along_rows and (not to_zeros or is_zero_filled(scatter.operands[2]))
 
 
-def _rows_alone(value: ir.Value) -> ir.Value | None:
+def rows_alone(value: ir.Value) -> ir.Value | None:
     """A tensor without the dimensions of size 1 behind its rows that a scatter wants of it: what was expanded to it."""
     op = rows.producer(value)
     if op is None or op.name != "tensor.expand_shape":
@@ -113,8 +115,8 @@ def _rows_alone(value: ir.Value) -> ir.Value | None:
     return source if [expanded[0], *expanded[2:]] == shape and expanded[1] == 1 else None
 
 
-def _fits(tile: ir.Value, to: ir.Value, table: ir.Type) -> bool:
-    """Whether tiles, row numbers and table are of kinds that leave so."""
+def leaves_by_additions(tile: ir.Value, to: ir.Value, table: ir.Type) -> bool:
+    """Whether rows, row numbers and table are of kinds that leave a pipeline so."""
     kind, numbers, whole = (ir.RankedTensorType(type_) for type_ in (tile.type, to.type, table))
     return (
         kind.rank == whole.rank == 2
@@ -122,7 +124,6 @@ def _fits(tile: ir.Value, to: ir.Value, table: ir.Type) -> bool:
         and isinstance(numbers.element_type, ir.IntegerType)
         and kind.shape[1] >= LEAST_COLUMNS
         and kind.shape[1] % _COLUMNS == 0
-        and whole.has_static_shape
     )
 
 

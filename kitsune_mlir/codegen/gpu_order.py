@@ -1,7 +1,7 @@
 """kitsune.order -> five kernels: a counting sort of rows by their keys.
 
     count    starts[key] = 0
-    rank     ranks[row] = starts[key]++         atomically; a thread has RUN rows, equal neighbours of which it adds as one
+    rank     ranks[row] = starts[key]++, atomically; a thread has RUN rows, and equal neighbours are one addition
     sum      sums[warp] = the sum of the warp's part of starts
     start    starts[key] = the sum of all before it, first over the sums of other warps' parts
     place    rows[starts[key] + ranks[row]] = row, and places[row] that place
