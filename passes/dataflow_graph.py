@@ -15,6 +15,7 @@ MOST_GATHERED = 512  # bytes of a row that a product's operand in registers take
 # The same with rows that are put into order (order-rows), where sums leave the registers for it: a kernel that does
 # nothing else would read and write them once more.
 MOST_ORDERED, ORDERED_COLUMNS = 768, 128
+IN_ORDER = "kitsune.in_order"  # marks the gathers that put what an order's keys are computed from into order
 
 
 class DataflowGraph:

@@ -32,7 +32,7 @@ from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.row_order import Moved, RowSpace, Sums
 
 from .base import ModulePass
-from .dataflow_graph import row_bytes
+from .dataflow_graph import IN_ORDER, row_bytes
 from .scatter_outputs import SCATTER, adds_rows, leaves_by_additions, rows_alone
 from .schedule_build import constant_index, empty_generic
 
@@ -210,6 +210,8 @@ class _Space:
             point = ir.InsertionPoint.after(order.operation if made_by is None else made_by)
             with scatter.location, point:
                 gathered = _gathered(value, order.results[0])
+                if copies.holds(value):
+                    gathered.owner.attributes[IN_ORDER] = ir.UnitAttr.get()
             for use in uses:
                 use.owner.operands[use.operand_number] = gathered
         for value, uses in leaving:
@@ -240,7 +242,7 @@ class _Copies:
     def of(self, value: ir.Value) -> ir.Value | None:
         """A value there; None where more than a few cheap operations make it."""
         if isinstance(value.owner, ir.Block):
-            return value
+            self._copied[hash(value)] = value
         if hash(value) in self._copied:
             return self._copied[hash(value)]
         op = value.owner.operation
@@ -257,6 +259,10 @@ class _Copies:
         for old, new in zip(op.results, copy.results):
             self._copied[hash(old)] = new
         return self._copied[hash(value)]
+
+    def holds(self, value: ir.Value) -> bool:
+        """Whether a value is among those."""
+        return hash(value) in self._copied
 
     def count(self, scatter: ir.Operation) -> ir.Value | None:
         """The rows of the table that a scatter adds to zeros of."""

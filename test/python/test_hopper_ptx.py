@@ -260,3 +260,8 @@ def test_messages(model, width):
     texts = check(*model(20_000, 100_000, width, blocks=1, dtype=BF16))
     (adding,) = [text for text in texts if "red.relaxed.gpu.global.add.v4.f32" in text]
     assert adding.count("red.relaxed.gpu.global.add.v4.f32") == min(width, 256) // 64 * 8  # 512 are of two CTAs
+
+
+def test_messages_in_order():
+    """The first block gathers edges as it does nodes; the last writes its edges where they were."""
+    check(*meshgraphnets(218_453, 1_310_720, 128, blocks=2, dtype=BF16))

@@ -15,7 +15,7 @@
 // CHECK-LABEL: func.func @edges
 // CHECK: %[[C:.+]] = arith.constant 40 : index
 // CHECK: %[[K:.+]]:2 = "kitsune.order"(%arg2, %[[C]]) : (tensor<300xi64>, index) -> (tensor<300xi32>, tensor<300xi32>)
-// CHECK-DAG: %[[TO:.+]] = linalg.generic {{.*}} ins(%[[K]]#0 : tensor<300xi32>) outs({{.*}} : tensor<300xi64>) {
+// CHECK-DAG: %[[TO:.+]] = linalg.generic {{.*}} ins(%[[K]]#0 : tensor<300xi32>) outs({{.*}} : tensor<300xi64>) attrs = {kitsune.in_order} {
 // CHECK-DAG: tensor.extract %arg2[
 // CHECK-DAG: %[[E:.+]] = linalg.generic {{.*}} ins(%[[K]]#0 : tensor<300xi32>) outs({{.*}} : tensor<300x16xbf16>) {
 // CHECK-DAG: tensor.extract %arg1[
