@@ -20,7 +20,7 @@ from kitsune_mlir.mlir import arith, func, gpu, ir, memref, scf, walk
 from .gpu_kernel import THREADS, WARP, Kernel, Kernels, as_value, ceildiv, extent, linear_id, only_if
 
 CALL = "kitsune_order"  # what a kitsune.order is a call of while tensors become buffers
-RUN = 8  # neighbouring rows of a thread
+RUN = 16  # neighbouring rows of a thread
 LEAST_PART = 8  # counts of a thread, in the kernels that sum them
 WARPS = 1024  # that sum counts: each adds up the sums of all before it
 _PARTS = (1, 2, 4, 8, 16)  # lane distances
