@@ -57,12 +57,14 @@ from .checks import (
     verify_result,
     verify_rows,
 )
+from .order import OrderOp  # noqa: F401  (part of the dialect)
 from .schedule import KernelOp
-from .tiles import AccumulateOp, GetOp, LoadOp, PutOp, ReduceOp, ScatterOp, StoreOp
+from .tiles import AccumulateOp, GetOp, LoadOp, PlaceOp, PutOp, ReduceOp, ScatterOp, StoreOp
 from .types import Kitsune, Outputs, Ring, ring_type  # noqa: F401  (part of the dialect)
 from .windows import WindowsOp  # noqa: F401  (part of the dialect)
 
-OUTPUTS = (StoreOp.OPERATION_NAME, ScatterOp.OPERATION_NAME)
+OUTPUTS = (StoreOp.OPERATION_NAME, ScatterOp.OPERATION_NAME, PlaceOp.OPERATION_NAME)
+OutputOp = StoreOp | ScatterOp | PlaceOp
 
 
 class QueueOp(Kitsune.Operation, name="queue"):
@@ -172,7 +174,7 @@ class StageOp(Kitsune.Operation, name="stage", traits=[ir.NoTerminatorTrait]):
         return self._ops(LoadOp.OPERATION_NAME)
 
     @property
-    def stores(self) -> list[StoreOp | ScatterOp]:
+    def stores(self) -> list[OutputOp]:
         """What it writes outputs with."""
         return self._ops(*OUTPUTS)
 
@@ -269,7 +271,7 @@ class PipelineOp(Kitsune.Operation, name="pipeline", traits=[ir.NoTerminatorTrai
         return [op.operation.opview for op in self.block.operations if op.operation.name == QueueOp.OPERATION_NAME]
 
     @property
-    def stores(self) -> list[StoreOp | ScatterOp]:
+    def stores(self) -> list[OutputOp]:
         """What outputs are written with, by their index."""
         blocks = [self.block, *(stage.block for stage in self.stages)]
         ops = [op.operation for block in blocks for op in block.operations]
@@ -358,7 +360,7 @@ class ResultOp(Kitsune.Operation, name="result", traits=[ext.Pure]):
         return integer(self, "index")
 
     @property
-    def store(self) -> StoreOp | ScatterOp | None:
+    def store(self) -> OutputOp | None:
         """What writes this output."""
         stores = self.operands[0].owner.operation.opview.stores
         return next((store for store in stores if store.position == self.position), None)

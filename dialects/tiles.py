@@ -1,4 +1,4 @@
-"""The operations through which a stage touches tiles: get, put, accumulate, reduce, load, store, scatter."""
+"""The operations through which a stage touches tiles: get, put, accumulate, reduce, load, store, scatter, place."""
 # No `from __future__ import annotations` here: the field declarations are read as raw annotations.
 
 from typing import Any
@@ -115,10 +115,35 @@ class ScatterOp(Kitsune.Operation, name="scatter", traits=[RingEffect]):
         tile, rows = (value.type for value in self.operands)
         if not isinstance(tile, ir.RankedTensorType) or tile.rank != 2 or not isinstance(tile.element_type, ir.F32Type):
             return fail(self, f"scatters tiles of f32 of two dimensions, found {tile}")
-        if not isinstance(rows, ir.RankedTensorType) or not isinstance(rows.element_type, ir.IntegerType):
-            return fail(self, f"takes a tensor of integers as rows, found {rows}")
-        if list(rows.shape) != list(tile.shape)[:1]:
-            return fail(self, f"wants a row for each of its tile's, found {rows} for {tile}")
-        if not check_integer(self, "index", 0):
-            return False
-        return stands_in(self, _STAGE)
+        return _check_rows(self)
+
+
+class PlaceOp(Kitsune.Operation, name="place", traits=[RingEffect]):
+    """Writes each row of the stage's row tile to the row of output `index` that `rows` names, for each row of the tile
+    an integer of 32 bits. All tiles together name each row of the output once."""
+
+    tile: ext.Operand[Any]
+    rows: ext.Operand[Any]
+    index: ir.IntegerAttr
+
+    @property
+    def position(self) -> int:
+        return integer(self, "index")
+
+    def verify_region_invariants(self) -> bool:
+        tile, rows = (value.type for value in self.operands)
+        if not isinstance(tile, ir.RankedTensorType) or tile.rank != 2:
+            return fail(self, f"places tiles of two dimensions, found {tile}")
+        if isinstance(rows, ir.RankedTensorType) and str(rows.element_type) != "i32":
+            return fail(self, f"takes numbers of 32 bits as rows, found {rows}")
+        return _check_rows(self)
+
+
+def _check_rows(op: ScatterOp | PlaceOp) -> bool:
+    """What names a row of an output for each row of a tile does so by integers."""
+    tile, rows = (value.type for value in op.operands)
+    if not isinstance(rows, ir.RankedTensorType) or not isinstance(rows.element_type, ir.IntegerType):
+        return fail(op, f"takes a tensor of integers as rows, found {rows}")
+    if list(rows.shape) != list(tile.shape)[:1]:
+        return fail(op, f"wants a row for each of its tile's, found {rows} for {tile}")
+    return check_integer(op, "index", 0) and stands_in(op, _STAGE)

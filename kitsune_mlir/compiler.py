@@ -25,7 +25,8 @@ from kitsune_mlir.runtime.artifact import Content
 from kitsune_mlir.runtime.executable import Interface
 
 # What happens to the model whatever it runs on, then for each target on a copy.
-PARTITION = ("prepare-linalg", "project-gathers", "partition-dataflow")
+PARTITION = ("prepare-linalg", "project-gathers", "order-rows", "partition-dataflow")
+FOR_GPUS = ("order-rows",)  # of those, what is not run for the sake of a CPU alone
 DESIGN = ("design-pipeline",)
 PLACE = {
     "cpu": ("place-stages", "verify-dataflow"),
@@ -157,7 +158,8 @@ def _options(options: Mapping[str, str] | None) -> dict[str, str]:
 def _compile(program: Program, wanted: dict[str, Target], steps: _Steps) -> Compiled:
     module = program.module
     steps.keep("linalg", module)
-    remarks = steps.passes(module, PARTITION)
+    for_gpus = any(target.kind == "gpu" for target in wanted.values())
+    remarks = steps.passes(module, [name for name in PARTITION if for_gpus or name not in FOR_GPUS])
     before = plan.partitioned(module, remarks)
     remarks = steps.passes(module, DESIGN)
     results = {

@@ -12,6 +12,7 @@ from .base import ModulePass
 PASSES = (
     "prepare-linalg",
     "project-gathers",
+    "order-rows",
     "partition-dataflow",
     "design-pipeline",
     "cut-pipelines",

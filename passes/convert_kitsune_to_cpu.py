@@ -27,6 +27,7 @@ from kitsune_mlir.errors import UserError
 from kitsune_mlir.mlir import func, ir, remark, walk
 
 from .base import ModulePass
+from .cpu_order import lower_orders
 from .cpu_pipeline import PipelineArguments, declare, read_only, unique
 from .cpu_stage import StageBuilder
 from .inline_pipeline import inline_pipeline, whole_values
@@ -39,6 +40,7 @@ class ConvertKitsuneToCpu(ModulePass):
     name: ClassVar[str] = "convert-kitsune-to-cpu"
 
     def run(self, module: ir.Module) -> None:
+        lower_orders(module)
         for pipeline in kitsune.pipelines(module):
             if not pipeline.is_designed:
                 raise UserError(f"pipeline '{pipeline.label}' has no stages; run design-pipeline first")

@@ -34,6 +34,7 @@ from kitsune_mlir.codegen.gpu_buffers import Fills
 from kitsune_mlir.codegen.gpu_kernel import Kernels, extent
 from kitsune_mlir.codegen.gpu_linalg import lower_generic
 from kitsune_mlir.codegen.gpu_loops import hoist, unroll
+from kitsune_mlir.codegen.gpu_order import lower_orders, outline_orders
 from kitsune_mlir.codegen.gpu_parts import lower_parts, parts_from, write_in_place
 from kitsune_mlir.codegen.gpu_pooling import pool_inside
 from kitsune_mlir.codegen.gpu_scatter import lower_scatter
@@ -68,6 +69,7 @@ class ConvertLinalgToGpu(ModulePass):
             pool_inside(_main(module))
         run_passes(module, _FUSE)
         with _kernels_aside(module):
+            outline_orders(module, _main(module))
             _own_outputs(_main(module))
             bufferize(module)
             hoist(module)
@@ -75,6 +77,7 @@ class ConvertLinalgToGpu(ModulePass):
             _own_results(main)
             run_passes(module, _GENERALIZE, _TIDY)
             kernels = Kernels(module)
+            lower_orders(main, kernels)
             for op in walk(main, "tm_tensor.scatter"):
                 if op.block == main.body.blocks[0]:
                     lower_scatter(op, kernels)

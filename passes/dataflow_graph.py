@@ -12,6 +12,10 @@ from kitsune_mlir.planning.graph import MOVE, PRODUCT, REDUCTION, SIMT, Node
 from kitsune_mlir.traffic import element_bytes
 
 MOST_GATHERED = 512  # bytes of a row that a product's operand in registers takes from tables
+# The same with rows that are put into order (order-rows), where sums leave the registers for it: a kernel that does
+# nothing else would read and write them once more.
+MOST_ORDERED, ORDERED_COLUMNS = 768, 128
+IN_ORDER = "kitsune.in_order"  # marks the gathers that put what an order's keys are computed from into order
 
 
 class DataflowGraph:
@@ -121,11 +125,11 @@ class DataflowGraph:
         return [source for used in rows.used_values(op) for source in self._sources(used)]
 
 
-def _multiplied_bytes(op: ir.Operation) -> int:
-    """Bytes of a row of a product's left operand that `op`, and gathers beside it, take out of tables."""
+def _gathers_too_much(op: ir.Operation) -> bool:
+    """Whether `op` and gathers beside it take more of a row of a product's left operand out of tables than registers
+    hold. Then rows that are put into order are, before, and need not be counted."""
     if not _is_gather(op):
-        return 0
-    most = 0
+        return False
     for use in op.results[0].uses:
         reader, parts = use.owner.operation, [op]
         if reader.name == "tensor.concat":
@@ -134,9 +138,23 @@ def _multiplied_bytes(op: ir.Operation) -> int:
             readers = [(other.owner.operation, other.operand_number) for other in reader.results[0].uses]
         else:
             readers = [(reader, use.operand_number)]
-        if ("linalg.matmul", 0) in ((user.name, number) for user, number in readers):
-            most = max(most, sum(row_bytes(part.results[0]) for part in parts))
-    return most
+        for product in (user for user, number in readers if (user.name, number) == ("linalg.matmul", 0)):
+            ordered = [part for part in parts if is_ordered(part)]
+            most = (
+                MOST_ORDERED if ordered and rows.shape_of(product.results[0])[1] <= ORDERED_COLUMNS else MOST_GATHERED
+            )
+            if sum(row_bytes(part.results[0]) for part in parts) <= most:
+                continue
+            others = [part for part in parts if part not in ordered]
+            if op in ordered or sum(row_bytes(part.results[0]) for part in others) > MOST_GATHERED:
+                return True
+    return False
+
+
+def is_ordered(op: ir.Operation) -> bool:
+    """Whether an operation is a gather of rows by the result of a kitsune.order."""
+    by = rows.producer(op.operands[0]) if op.name == "linalg.generic" and _is_gather(op) else None
+    return by is not None and by.name == kitsune.OrderOp.OPERATION_NAME
 
 
 def _is_gather(op: ir.Operation) -> bool:
@@ -174,8 +192,10 @@ def _operand_rows(op: ir.Operation, p: int, min_summed: int) -> list[int | None]
         return reduction if reduction is not None else "does not sum over rows"
     if p > len(rows.shape_of(op.results[0])):
         return "has fewer dimensions"
-    if _multiplied_bytes(op) > MOST_GATHERED:
+    if _gathers_too_much(op):
         return "gathers more of a row for a product than registers hold"
+    if is_ordered(op) and len(rows.shape_of(op.results[0])) == 1:
+        return "is put into order once, for all that read it"
     if any(rows.DYNAMIC in rows.shape_of(result)[p:] for result in op.results):
         return "has a dynamic dimension besides its rows"
     streams = rows.operand_rows(op, p)

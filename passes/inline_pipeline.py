@@ -47,12 +47,12 @@ def _inline_operation(op: ir.Operation, cloner: rows.RowCloner) -> None:
         cloner[op.operands[0]] = cloner[op.operands[1]]
     elif isinstance(view, kitsune.GetOp | kitsune.ReduceOp):
         cloner[op.results[0]] = cloner[op.operands[0]]
-    elif not isinstance(view, kitsune.StoreOp | kitsune.ScatterOp):
+    elif not isinstance(view, kitsune.OutputOp):
         clone_operation(op, cloner)
 
 
 def _whole(result: kitsune.ResultOp, cloner: rows.RowCloner) -> ir.Value:
-    """What the pipeline's output is: what is stored, or the sums of what is scattered."""
+    """What the pipeline's output is: what is stored, the sums of what is scattered, or rows where they are placed."""
     store = result.store
     tile = cloner[store.operands[0]]
     if isinstance(store, kitsune.StoreOp):
@@ -69,8 +69,8 @@ def _whole(result: kitsune.ResultOp, cloner: rows.RowCloner) -> ir.Value:
         )
         for value, rest, groups in ((tile, [columns], [[0], [1, 2]]), (to, [], [[0, 1]]))
     )
-    f32 = ir.F32Type.get()
-    whole = ir.RankedTensorType(result.results[0].type)
-    zero = arith.ConstantOp(f32, 0.0).result
-    start = linalg.fill(zero, outs=[tensor.EmptyOp(list(whole.shape), f32).result])
-    return scatter_rows(updates, numbers, start)
+    kind = ir.RankedTensorType(result.results[0].type)
+    zero = arith.ConstantOp(kind.element_type, 0.0).result
+    sizes = [cloner.rows if kind.is_dynamic_dim(0) else kind.shape[0], columns]
+    start = linalg.fill(zero, outs=[tensor.EmptyOp(sizes, kind.element_type).result])
+    return scatter_rows(updates, numbers, start, adds=isinstance(store, kitsune.ScatterOp))

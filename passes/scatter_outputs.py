@@ -9,7 +9,8 @@
     %s = tm_tensor.scatter ins(%v, %to) outs(%zero)
 
 Nothing else may read what is stored, and the sums must begin at zero. The kernel that the sums went through, and the
-copy of all rows that it read, are no more.
+copy of all rows that it read, are no more. What is stored in an order of its own (order-rows), and only put back into
+that of before, is written there: a kitsune.place of the order's rows.
 """
 
 from __future__ import annotations
@@ -18,16 +19,18 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kitsune_mlir import rows
+from kitsune_mlir.codegen.hopper.maps import is_stored_whole
 from kitsune_mlir.contraction import is_zero_filled
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import arith, ir, remark
 from kitsune_mlir.plan import LEAVES
 from kitsune_mlir.planning import target as targets
-from kitsune_mlir.planning.cost import scattered_us
+from kitsune_mlir.planning.cost import DRAM, scattered_us
 from kitsune_mlir.planning.place import UNKNOWN_ROWS
 from kitsune_mlir.traffic import type_bytes
 
 from .base import ModulePass
+from .dataflow_graph import IN_ORDER, is_ordered
 
 SCATTER = "tm_tensor.scatter"
 LEAST_COLUMNS = 16  # of a tile: narrower ones are not worth a way out of their own
@@ -48,42 +51,85 @@ class ScatterOutputs(ModulePass):
         for pipeline in kitsune.pipelines(module):
             if pipeline.shape == "chained" and not any(stage.accumulates for stage in pipeline.stages):
                 for result in pipeline.result_ops:
-                    _scatter(pipeline, result, target)
+                    if not _scatter(pipeline, result, target):
+                        _place(pipeline, result)
 
 
-def _scatter(pipeline: kitsune.PipelineOp, result: kitsune.ResultOp, target: targets.Target) -> None:
-    """Puts a kitsune.scatter in the place of a store, where what it stores is only scattered."""
+def _scatter(pipeline: kitsune.PipelineOp, result: kitsune.ResultOp, target: targets.Target) -> bool:
+    """Puts a kitsune.scatter in the place of a store, where what it stores is only scattered; says whether it did."""
     store, expanded = result.store, _only_reader(result.results[0], "tensor.expand_shape")
     scatter = None if expanded is None else _only_reader(expanded.results[0], SCATTER)
-    if not isinstance(store, kitsune.StoreOp) or scatter is None or not _adds_rows(scatter):
-        return
-    tile, to, table = store.operands[0], _rows_alone(scatter.operands[1]), scatter.results[0].type
-    if to is None or _rows_alone(expanded.results[0]) is None or not _fits(tile, to, table):
-        return
+    if not isinstance(store, kitsune.StoreOp) or scatter is None or not adds_rows(scatter):
+        return False
+    tile, to, table = store.operands[0], rows_alone(scatter.operands[1]), scatter.results[0].type
+    if to is None or rows_alone(expanded.results[0]) is None or not leaves_by_additions(tile, to, table):
+        return False
+    if not ir.RankedTensorType(table).has_static_shape:
+        return False
     if not _stands_before(to, pipeline):
-        return
-    tile_rows, updates = pipeline.tile_rows, result.results[0].type
-    with scatter.location, ir.InsertionPoint(store):
-        kind = ir.RankedTensorType(to.type).element_type
-        numbers = kitsune.LoadOp(to, ir.RankedTensorType.get([tile_rows], kind)).results[0]
-        kitsune.ScatterOp(tile, numbers, store.attributes["index"])
-    store.operation.erase()
-    index = result.attributes["index"]
+        return False
+    updates, index = result.results[0].type, result.attributes["index"]
+    with scatter.location:
+        _leave(kitsune.ScatterOp, store, to, pipeline)
     with scatter.location, ir.InsertionPoint.after(result):
         whole = kitsune.ResultOp(pipeline.results[0], index, table).results[0]
-    _price(pipeline, updates, table, target)
+    _price(pipeline, updates, table, _is_in_order(to), target)
     remark(scatter, f"{LEAVES} '{pipeline.label}' by additions")
     scatter.results[0].replace_all_uses_with(whole)
     scatter.erase()
     expanded.erase()
     result.operation.erase()
+    return True
 
 
-def _price(pipeline: kitsune.PipelineOp, updates: ir.Type, table: ir.Type, target: targets.Target) -> None:
-    """The pipeline was priced as one that stores the updates."""
-    more = scattered_us(type_bytes(updates, UNKNOWN_ROWS), type_bytes(table, UNKNOWN_ROWS), target)
-    us = round((pipeline.predicted_us or 0.0) + more, 3)
+def _place(pipeline: kitsune.PipelineOp, result: kitsune.ResultOp) -> None:
+    """Puts a kitsune.place in the place of a store of rows in some order, of which nothing is read but a gather that
+    puts them back (order-rows)."""
+    store, uses = result.store, list(result.results[0].uses)
+    gather = uses[0].owner.operation.parent if len(uses) == 1 else None
+    order = None if gather is None or not is_ordered(gather) else rows.producer(gather.operands[0])
+    if not isinstance(store, kitsune.StoreOp) or order is None or gather.operands[0] != order.results[1]:
+        return
+    if not is_stored_whole(store.operands[0]) or len(rows.shape_of(gather.results[0])) != 2:
+        return
+    if not _stands_before(order.results[0], pipeline):
+        return
+    with store.operation.location:
+        _leave(kitsune.PlaceOp, store, order.results[0], pipeline)
+    gather.results[0].replace_all_uses_with(result.results[0])
+    gather.erase()
+
+
+def _leave(
+    kind: type[kitsune.ScatterOp] | type[kitsune.PlaceOp],
+    store: kitsune.StoreOp,
+    to: ir.Value,
+    pipeline: kitsune.PipelineOp,
+) -> None:
+    """Puts an operation of that kind, which takes the numbers of rows, in the place of a store. Its line in the model is
+    the current location."""
+    with ir.InsertionPoint(store):
+        element = ir.RankedTensorType(to.type).element_type
+        numbers = kitsune.LoadOp(to, ir.RankedTensorType.get([pipeline.tile_rows], element)).results[0]
+        kind(store.operands[0], numbers, store.attributes["index"])
+    store.operation.erase()
+
+
+def _price(
+    pipeline: kitsune.PipelineOp, updates: ir.Type, table: ir.Type, ordered: bool, target: targets.Target
+) -> None:
+    """The pipeline was priced as one that stores the updates. Less of DRAM helps only where that is its limit."""
+    more = scattered_us(type_bytes(updates, UNKNOWN_ROWS), type_bytes(table, UNKNOWN_ROWS), ordered, target)
+    us = round((pipeline.predicted_us or 0.0) + (more if pipeline.limit == DRAM else max(0.0, more)), 3)
     pipeline.attributes["predicted_us"] = ir.FloatAttr.get(ir.F64Type.get(), us)
+
+
+def _is_in_order(to: ir.Value) -> bool:
+    """Whether numbers of rows are, or are computed from, those by which rows were put into order."""
+    op = rows.producer(to)
+    if op is None or op.name != "linalg.generic":
+        return False
+    return IN_ORDER in op.attributes or any(_is_in_order(value) for value in op.operands)
 
 
 def _only_reader(value: ir.Value, name: str) -> ir.Operation | None:
@@ -93,17 +139,17 @@ def _only_reader(value: ir.Value, name: str) -> ir.Operation | None:
     return op if op is not None and op.name == name and uses[0].operand_number == 0 else None
 
 
-def _adds_rows(scatter: ir.Operation) -> bool:
-    """Whether a scatter adds whole rows to rows of zeros."""
+def adds_rows(scatter: ir.Operation, to_zeros: bool = True) -> bool:
+    """Whether a scatter adds whole rows to rows, of zeros or of anything."""
     body = scatter.regions[0].blocks[0]
     first = body.operations[0].operation
     adds = len(list(body.operations)) == 2 and first.name == "arith.addf"
     adds = adds and set(first.operands) == set(body.arguments) and body.operations[1].operands[0] == first.results[0]
     along_rows = list(ir.DenseI64ArrayAttr(scatter.attributes["dimension_map"])) == [0]
-    return adds and along_rows and is_zero_filled(scatter.operands[2])
+    return adds and along_rows and (not to_zeros or is_zero_filled(scatter.operands[2]))
 
 
-def _rows_alone(value: ir.Value) -> ir.Value | None:
+def rows_alone(value: ir.Value) -> ir.Value | None:
     """A tensor without the dimensions of size 1 behind its rows that a scatter wants of it: what was expanded to it."""
     op = rows.producer(value)
     if op is None or op.name != "tensor.expand_shape":
@@ -113,8 +159,8 @@ def _rows_alone(value: ir.Value) -> ir.Value | None:
     return source if [expanded[0], *expanded[2:]] == shape and expanded[1] == 1 else None
 
 
-def _fits(tile: ir.Value, to: ir.Value, table: ir.Type) -> bool:
-    """Whether tiles, row numbers and table are of kinds that leave so."""
+def leaves_by_additions(tile: ir.Value, to: ir.Value, table: ir.Type) -> bool:
+    """Whether rows, row numbers and table are of kinds that leave a pipeline so."""
     kind, numbers, whole = (ir.RankedTensorType(type_) for type_ in (tile.type, to.type, table))
     return (
         kind.rank == whole.rank == 2
@@ -122,7 +168,6 @@ def _fits(tile: ir.Value, to: ir.Value, table: ir.Type) -> bool:
         and isinstance(numbers.element_type, ir.IntegerType)
         and kind.shape[1] >= LEAST_COLUMNS
         and kind.shape[1] % _COLUMNS == 0
-        and whole.has_static_shape
     )
 
 
@@ -135,17 +180,17 @@ def _stands_before(value: ir.Value, pipeline: kitsune.PipelineOp) -> bool:
     return op.block == pipeline.operation.block and first == op
 
 
-def scatter_rows(updates: ir.Value, to: ir.Value, table: ir.Value) -> ir.Value:
-    """tm_tensor.scatter that adds rows (n x 1 x c) to the rows of a table (r x c) that `to` (n x 1) names."""
+def scatter_rows(updates: ir.Value, to: ir.Value, table: ir.Value, adds: bool) -> ir.Value:
+    """tm_tensor.scatter of rows (n x 1 x c) to the rows of a table (r x c) that `to` (n x 1) names: it adds them, or
+    takes them, each once, for what was there."""
     attributes = {
         "dimension_map": ir.DenseI64ArrayAttr.get([0]),
-        "unique_indices": ir.BoolAttr.get(False),
+        "unique_indices": ir.BoolAttr.get(not adds),
         "operandSegmentSizes": ir.DenseI32ArrayAttr.get([2, 1]),
     }
     op = ir.Operation.create(SCATTER, [table.type], [updates, to, table], attributes, regions=1)
     element = ir.RankedTensorType(table.type).element_type
     with ir.InsertionPoint(op.regions[0].blocks.append(element, element)):
         update, old = op.regions[0].blocks[0].arguments
-        total = arith.addf(old, update)
-        ir.Operation.create("tm_tensor.yield", [], [total])
+        ir.Operation.create("tm_tensor.yield", [], [arith.addf(old, update) if adds else update])
     return op.results[0]

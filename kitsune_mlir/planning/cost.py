@@ -122,10 +122,14 @@ def handover_us(nbytes: float, transport: str, target: Target) -> float:
     return GRID_US + 2 * nbytes / (target.l2_gbps * 1e3 / target.sms) if transport == "l2" else 0.0
 
 
-def scattered_us(nbytes: float, table_bytes: float, target: Target) -> float:
+def scattered_us(nbytes: float, table_bytes: float, ordered: bool, target: Target) -> float:
     """Microseconds that adding so many bytes to rows of a table takes beyond storing them one after another: what a
-    table is too large for the L2 of is read besides being written."""
-    return nbytes / (target.dram_gbps * 1e3) if 2 * table_bytes > target.l2_bytes else 0.0
+    table is too large for the L2 of is read besides being written. Rows in the order of the table's (`ordered`) meet in
+    the L2, and the table alone is read and written: that may be less than storing them is."""
+    if 2 * table_bytes <= target.l2_bytes:
+        return 0.0
+    more = 2 * min(table_bytes, nbytes) - nbytes if ordered else nbytes
+    return more / (target.dram_gbps * 1e3)
 
 
 def reduction_us(nbytes: float, partials: int, blocks: int, cluster: int, transport: str, target: Target) -> float:

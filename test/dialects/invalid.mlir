@@ -1554,3 +1554,69 @@ func.func @windows(%x: tensor<?x9x64xbf16>) {
   %m = "kitsune.windows"(%x) {dilations = array<i64: 1>, filter = array<i64: 3>, low = array<i64: 1>, places = array<i64: 9>, strides = array<i64: 1>} : (tensor<?x9x64xbf16>) -> tensor<18x192xbf16>
   return
 }
+
+// -----
+
+func.func @ordered(%keys: tensor<4x1xi64>, %count: index) {
+  // expected-error@+1 {{'kitsune.order' op takes a tensor of one dimension, found tensor<4x1xi64>}}
+  %rows, %places = "kitsune.order"(%keys, %count) : (tensor<4x1xi64>, index) -> (tensor<4xi32>, tensor<4xi32>)
+  return
+}
+
+// -----
+
+func.func @ordered(%keys: tensor<4xi16>, %count: index) {
+  // expected-error@+1 {{'kitsune.order' op takes keys of 32 or 64 bits, found tensor<4xi16>}}
+  %rows, %places = "kitsune.order"(%keys, %count) : (tensor<4xi16>, index) -> (tensor<4xi32>, tensor<4xi32>)
+  return
+}
+
+// -----
+
+func.func @ordered(%keys: tensor<4xi64>, %count: index) {
+  // expected-error@+1 {{'kitsune.order' op makes two tensors of type tensor<4xi32>, found tensor<4xi32> and tensor<4xi64>}}
+  %rows, %places = "kitsune.order"(%keys, %count) : (tensor<4xi64>, index) -> (tensor<4xi32>, tensor<4xi64>)
+  return
+}
+
+// -----
+
+func.func @placed(%x: tensor<64x8x2xf32>, %to: tensor<64xi32>) {
+  "kitsune.pipeline"() ({
+    "kitsune.stage"() ({
+      %tile = "kitsune.load"(%x) : (tensor<64x8x2xf32>) -> tensor<?x8x2xf32>
+      %rows = "kitsune.load"(%to) : (tensor<64xi32>) -> tensor<?xi32>
+      // expected-error@+1 {{'kitsune.place' op places tiles of two dimensions, found tensor<?x8x2xf32>}}
+      "kitsune.place"(%tile, %rows) {index = 0 : i64} : (tensor<?x8x2xf32>, tensor<?xi32>) -> ()
+    }) {kind = "simt", sym_name = "move"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @placed(%x: tensor<64x8xf32>, %to: tensor<64xi64>) {
+  "kitsune.pipeline"() ({
+    "kitsune.stage"() ({
+      %tile = "kitsune.load"(%x) : (tensor<64x8xf32>) -> tensor<?x8xf32>
+      %rows = "kitsune.load"(%to) : (tensor<64xi64>) -> tensor<?xi64>
+      // expected-error@+1 {{'kitsune.place' op takes numbers of 32 bits as rows, found tensor<?xi64>}}
+      "kitsune.place"(%tile, %rows) {index = 0 : i64} : (tensor<?x8xf32>, tensor<?xi64>) -> ()
+    }) {kind = "simt", sym_name = "move"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @placed(%x: tensor<64x8xf32>, %to: tensor<64x2xi32>) {
+  "kitsune.pipeline"() ({
+    "kitsune.stage"() ({
+      %tile = "kitsune.load"(%x) : (tensor<64x8xf32>) -> tensor<?x8xf32>
+      %rows = "kitsune.load"(%to) : (tensor<64x2xi32>) -> tensor<?x2xi32>
+      // expected-error@+1 {{'kitsune.place' op wants a row for each of its tile's, found tensor<?x2xi32> for tensor<?x8xf32>}}
+      "kitsune.place"(%tile, %rows) {index = 0 : i64} : (tensor<?x8xf32>, tensor<?x2xi32>) -> ()
+    }) {kind = "simt", sym_name = "move"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}

@@ -135,3 +135,25 @@ func.func @scattered(%x: tensor<64x8xf32>, %to: tensor<64xi64>) -> tensor<5x8xf3
   %r = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<5x8xf32>
   return %r : tensor<5x8xf32>
 }
+
+// CHECK-LABEL: func.func @ordered
+func.func @ordered(%keys: tensor<?xi64>, %count: index) -> (tensor<?xi32>, tensor<?xi32>) {
+  // CHECK: %{{.*}}:2 = "kitsune.order"(%{{.*}}, %{{.*}}) : (tensor<?xi64>, index) -> (tensor<?xi32>, tensor<?xi32>)
+  %rows, %places = "kitsune.order"(%keys, %count) : (tensor<?xi64>, index) -> (tensor<?xi32>, tensor<?xi32>)
+  return %rows, %places : tensor<?xi32>, tensor<?xi32>
+}
+
+// CHECK-LABEL: func.func @placed
+func.func @placed(%x: tensor<64x8xbf16>, %to: tensor<64xi32>) -> tensor<64x8xbf16> {
+  %p = "kitsune.pipeline"() ({
+    "kitsune.stage"() ({
+      %tile = "kitsune.load"(%x) : (tensor<64x8xbf16>) -> tensor<16x8xbf16>
+      // CHECK: %[[TO:.*]] = "kitsune.load"(%{{.*}}) : (tensor<64xi32>) -> tensor<16xi32>
+      %rows = "kitsune.load"(%to) : (tensor<64xi32>) -> tensor<16xi32>
+      // CHECK-NEXT: "kitsune.place"(%{{.*}}, %[[TO]]) {index = 0 : i64} : (tensor<16x8xbf16>, tensor<16xi32>) -> ()
+      "kitsune.place"(%tile, %rows) {index = 0 : i64} : (tensor<16x8xbf16>, tensor<16xi32>) -> ()
+    }) {kind = "simt", replicas = 1 : i64, role = 0 : i64, sym_name = "move"} : () -> ()
+  }) {sym_name = "p", target = "sm_90a", tile_rows = 16 : i64} : () -> !kitsune.outputs
+  %r = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<64x8xbf16>
+  return %r : tensor<64x8xbf16>
+}

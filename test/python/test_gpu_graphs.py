@@ -9,6 +9,7 @@ from test_gpu_pipelines import small_gpu  # noqa: F401  (a fixture)
 from torch import nn
 
 import kitsune_mlir
+from kitsune_mlir.tools.gpusim.memory import Space
 from kitsune_mlir.tools.gpusim.simulation import Simulation
 
 BOUNDS = {torch.bfloat16: 3e-2, torch.float16: 6e-3, torch.float32: 4e-6}
@@ -111,6 +112,39 @@ def test_sums(start, index, small_gpu):  # noqa: F811
     torch.manual_seed(2)
     args = torch.randn(140, 32).bfloat16(), torch.randint(0, 30, (140,)).to(index), torch.randn(30, 32).bfloat16()
     run(Summed(start).bfloat16(), args, small_gpu)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "f32"])
+def test_rows_that_meet_are_summed_before_they_are_added(dtype, small_gpu, monkeypatch):  # noqa: F811
+    """A thread adds once for each run of rows to the same place among the eight that it has: in order, against it, all
+    to one place, alternating, and runs over the borders of threads, warps and tiles. 36 columns are no whole piece."""
+    rows, columns, added = 300, 36, []
+
+    class Layer(Summed):
+        def __init__(self):
+            super().__init__("zeros")
+            self.net = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, columns))
+
+    def add(self, addresses, values):
+        added.append(len(addresses))
+        return plain(self, addresses, values)
+
+    plain = Space.add
+    monkeypatch.setattr(Space, "add", add)
+    torch.manual_seed(12)
+    model, places = Layer().to(dtype).eval(), torch.zeros(50, columns, dtype=dtype)
+    ordered = torch.sort(torch.randint(0, 50, (rows,)))[0]
+    orders = ordered, ordered.flip(0), torch.full((rows,), 49), torch.arange(rows) % 2, torch.arange(rows) // 13
+    tiles = torch.randn(rows, 32, dtype=dtype)
+    compiled = kitsune_mlir.compile(model, (tiles, ordered, places), target=small_gpu)
+    simulation, exact = Simulation(compiled), copy.deepcopy(model).double()
+    for to in orders:
+        added.clear()
+        found = simulation(tiles, to, places)
+        wanted = exact(tiles.double(), to, places.double()).detach()
+        assert (found.double() - wanted).norm() <= BOUNDS[dtype] * wanted.norm()
+        runs = sum(len(torch.unique_consecutive(part)) for part in to.split(8))
+        assert sum(added) == runs * columns // 4
 
 
 class Looked(nn.Module):

@@ -201,9 +201,11 @@ class Lockstep:
         functions = {0: np.add, 1: np.add, 4: np.maximum, 5: np.fmax, 6: np.maximum, 8: np.minimum, 9: np.fmin}
         address = buffer.address(indices, mask)[mask]
         updates = np.broadcast_to(value, mask.shape)[mask]
-        for where, update in zip(address, updates, strict=True):  # ufunc.at does not know bfloat16
+        before = np.zeros(mask.shape, buffer.data.dtype)
+        for thread, where, update in zip(np.flatnonzero(mask), address, updates, strict=True):
+            before[thread] = buffer.data[where]  # one after another: ufunc.at does not know bfloat16
             buffer.data[where] = functions[kind](buffer.data[where], update)
-        return [value]
+        return [before]
 
     def _scf_if(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         condition = np.broadcast_to(self._see(op.operands[0]), mask.shape)

@@ -16,6 +16,7 @@ from kitsune_mlir.traffic import element_bytes
 
 from . import cluster, waits, wgmma
 from .fragments import BLOCK, HALVES, Fragment, PairedMemory, blocks_of, is_packed, rows_of_tile
+from .place import place_rows
 from .program import Program
 from .scatter import add_rows
 from .stores import Boxes, Outbox
@@ -101,17 +102,32 @@ class Outgoing:
         else:
             self._store_directly(tile, memory, range(sent // BLOCK, blocks_of(columns)))
 
-    def scatter(self, tile: Fragment, scatter: kitsune.ScatterOp, to: Sequence[ir.Value], columns: int) -> None:
-        """Adds `columns` columns of a tile to the rows of an output that `to` (an integer for each half) names."""
-        if scatter.position not in self._around.outputs:
+    def to_rows(
+        self,
+        tile: Fragment,
+        store: kitsune.ScatterOp | kitsune.PlaceOp,
+        to: Sequence[ir.Value],
+        columns: int,
+        start: Int,
+    ) -> None:
+        """Adds or writes `columns` columns of a tile, from column `start` on, to the rows of an output that `to` (an
+        integer for each half) names."""
+        if store.position not in self._around.outputs:
+            return
+        output, exists = (
+            self._around.outputs[store.position],
+            [device.less(row, self._around.valid) for row in tile.lanes.rows],
+        )
+        assert self._around.outbox is not None
+        if isinstance(store, kitsune.PlaceOp):
+            place_rows(tile, output, to, exists, columns, start, self._around.outbox)
             return
         i64 = ir.IntegerType.get_signless(64)
         numbers = [row if row.type == i64 else arith.extsi(i64, row) for row in to]
-        exists = [device.less(row, self._around.valid) for row in tile.lanes.rows]
-        (table,) = (one for one in self._program.results if one.position == scatter.position)
+        (table,) = (one for one in self._program.results if one.position == store.position)
         rows = table.results[0].type.shape[0]
-        exists = [index_checks.may_add(scatter.operation, row, rows, e) for row, e in zip(numbers, exists, strict=True)]
-        add_rows(tile, self._around.outputs[scatter.position], numbers, exists, columns, tile.width)
+        exists = [index_checks.may_add(store.operation, row, rows, e) for row, e in zip(numbers, exists, strict=True)]
+        add_rows(tile, output, numbers, exists, columns, start, self._around.outbox)
 
     def _store_directly(self, tile: Fragment, memory: PairedMemory, blocks: range) -> None:
         """Thread by thread: what the copy engine cannot store. Two columns at once where they lie in one word."""

@@ -137,6 +137,7 @@ class Program:
         # Where k is split, a CTA finishes a share of a tile that is less than a box.
         self.store_maps = self._maps.stores(stages) if self.split_k == 1 else {}
         self.row_stores = self._row_stores(stages)
+        self.moves_rows = any(not isinstance(store, kitsune.StoreOp) for stage in stages for store in stage.stores)
         self.put_maps = {
             kitsune_label(put.operands[0]): self._maps.put(put)
             for stage in stages
@@ -170,7 +171,7 @@ class Program:
     @property
     def uses_outboxes(self) -> bool:
         """Whether tiles leave through boxes of their warpgroup."""
-        return bool(self.store_maps or self.put_maps or self.row_stores)
+        return bool(self.store_maps or self.put_maps or self.row_stores or self.moves_rows)
 
     def _check_multicast(self, products: list[ir.OpView]) -> None:
         if self.multicast not in CLUSTERS:

@@ -259,14 +259,14 @@ class StageCode:
         for store in nest.stores:
             self._leave(tile, store, columns, start)
 
-    def _leave(self, tile: Fragment, store: kitsune.StoreOp | kitsune.ScatterOp, columns: int, start: Int) -> None:
-        """Writes a tile to an output, or adds its rows to some of one."""
+    def _leave(self, tile: Fragment, store: kitsune.OutputOp, columns: int, start: Int) -> None:
+        """Writes a tile to an output, or writes or adds its rows to some of one."""
         if isinstance(store, kitsune.StoreOp):
             self.at.outgoing.store(tile.pack_all(), store, columns, start)
             return
         evaluator = Evaluator(self.memories)
         to = [evaluator(store.operands[1], [row]) for row in tile.lanes.rows]
-        self.at.outgoing.scatter(tile, store, to, columns)
+        self.at.outgoing.to_rows(tile.pack_all(), store, to, columns, start)
 
     def _reduction(self, nest: Nest) -> None:
         """A row's columns to one number: each thread its own columns, then the four threads of the row."""

@@ -148,9 +148,7 @@ class Outbox:
         """Writes `columns` columns of a tile, from column `start` on, to rows that tensor copies do not store: each
         warp lays its 16 rows out in shared memory, then writes them one after another, neighbouring columns at once.
         The first `valid` rows of the tile exist."""
-        with device.when(self.boxes.leader):
-            tma.wait_read(0)
-        warps.barrier(self.boxes.barrier, THREADS)
+        self.free()
         for box in range(boxes_of(columns, element_bytes(tile.element))):
             self.write(tile, box)
             warps.sync()
@@ -165,7 +163,7 @@ class Outbox:
         )  # columns that a thread stores at once
         type_ = ir.IntegerType.get_signless(8 * together * nbytes)
         lane, first = self.boxes.lane, device.add(self.boxes.first_row, device.mul(self.boxes.warp, WARP_ROWS))
-        box = device.add(self._box(number), device.mul(self.boxes.warp, WARP_ROWS * BOX_ROW))
+        box = device.add(self.box(number), device.mul(self.boxes.warp, WARP_ROWS * BOX_ROW))
         own = device.value(device.mul(lane, together))
         before = number * BOX_ROW // nbytes  # columns of other boxes
         for part in range(0, min(BOX_ROW // nbytes, columns - before), warps.WARP * together):
@@ -190,17 +188,24 @@ class Outbox:
 
     def write(self, tile: Fragment, box: int, steps: range = ALL_STEPS) -> None:
         """Puts columns of the tile into its box."""
-        self.boxes.write_whole(self._box(box), tile, box, steps)
+        self.boxes.write_whole(self.box(box), tile, box, steps)
 
     def depart(self, map_: int, tile: Fragment, box: int, at: tuple[Int, Int]) -> None:
         """Sends a box that all have written."""
         tma.fence()
         warps.barrier(self.boxes.barrier, THREADS)
         column = device.add(at[0], box * BOX_ROW // element_bytes(tile.element))
-        tma.store(tma.map_pointer(self.maps, map_), (column, at[1]), self._box(box), self.boxes.leader)
+        tma.store(tma.map_pointer(self.maps, map_), (column, at[1]), self.box(box), self.boxes.leader)
         tma.commit()
 
-    def _box(self, number: int) -> Int:
+    def free(self) -> None:
+        """Before warps write boxes for themselves: what left from them has been read."""
+        with device.when(self.boxes.leader):
+            tma.wait_read(0)
+        warps.barrier(self.boxes.barrier, THREADS)
+
+    def box(self, number: int) -> Int:
+        """Where box `number` of a tile lies."""
         return device.add(self._place, number % BOXES * BOX_BYTES)
 
     @property

@@ -25,7 +25,7 @@ class Nest:
     op: ir.Operation | None = None
     local: bool = False  # kept in shared memory
     puts: list[kitsune.PutOp] = field(default_factory=list)
-    stores: list[kitsune.StoreOp | kitsune.ScatterOp] = field(default_factory=list)
+    stores: list[kitsune.OutputOp] = field(default_factory=list)
 
     @property
     def values(self) -> list[ir.Value]:

@@ -69,3 +69,50 @@ func.func @others(%x: tensor<256x32xf32>, %to: tensor<256xi64>, %before: tensor<
   } -> tensor<9x32xf32>
   return %s, %t : tensor<9x32xf32>, tensor<9x32xf32>
 }
+
+// -----
+
+#row = affine_map<(i, j) -> (i)>
+#id = affine_map<(i, j) -> (i, j)>
+
+// What is stored in the order of some keys, and only put back, is placed; additions in that order are as many bytes as
+// the table has.
+
+// CHECK-LABEL: func.func @ordered
+// CHECK: %[[K:.+]]:2 = "kitsune.order"
+// CHECK: %[[TO:.+]] = linalg.generic
+// CHECK: %[[AT:.+]] = "kitsune.load"(%[[K]]#0) : (tensor<256xi32>) -> tensor<128xi32>
+// CHECK: "kitsune.place"(%{{.+}}, %[[AT]]) {index = 0 : i64} : (tensor<128x32xf32>, tensor<128xi32>) -> ()
+// CHECK: %[[R:.+]] = "kitsune.result"(%{{.+}}) {index = 0 : i64} : (!kitsune.outputs) -> tensor<256x32xf32>
+// CHECK-NOT: linalg.generic
+// CHECK: return %[[R]]
+// OTHER-LABEL: func.func @ordered
+// OTHER-NOT: kitsune.place
+// OTHER: return
+func.func @ordered(%x: tensor<256x32xf32>, %to: tensor<256xi64>) -> tensor<256x32xf32> {
+  %count = arith.constant 9 : index
+  %rows, %places = "kitsune.order"(%to, %count) : (tensor<256xi64>, index) -> (tensor<256xi32>, tensor<256xi32>)
+  %some = tensor.empty() : tensor<256x32xf32>
+  %in = linalg.generic {indexing_maps = [#row, #id], iterator_types = ["parallel", "parallel"]} ins(%rows : tensor<256xi32>) outs(%some : tensor<256x32xf32>) {
+  ^bb0(%a: i32, %out: f32):
+    %i = arith.index_cast %a : i32 to index
+    %j = linalg.index 1 : index
+    %found = tensor.extract %x[%i, %j] : tensor<256x32xf32>
+    linalg.yield %found : f32
+  } -> tensor<256x32xf32>
+  %p = "kitsune.pipeline"() ({
+    "kitsune.stage"() ({
+      %tile = "kitsune.load"(%in) : (tensor<256x32xf32>) -> tensor<128x32xf32>
+      "kitsune.store"(%tile) {index = 0 : i64} : (tensor<128x32xf32>) -> ()
+    }) {kind = "simt", replicas = 2 : i64, role = 0 : i64, sym_name = "s0"} : () -> ()
+  }) {predicted_us = 2.0 : f64, shape = "chained", sym_name = "p", target = "sm_90a", tile_rows = 128 : i64} : () -> !kitsune.outputs
+  %r = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<256x32xf32>
+  %back = linalg.generic {indexing_maps = [#row, #id], iterator_types = ["parallel", "parallel"]} ins(%places : tensor<256xi32>) outs(%some : tensor<256x32xf32>) {
+  ^bb0(%a: i32, %out: f32):
+    %i = arith.index_cast %a : i32 to index
+    %j = linalg.index 1 : index
+    %found = tensor.extract %r[%i, %j] : tensor<256x32xf32>
+    linalg.yield %found : f32
+  } -> tensor<256x32xf32>
+  return %back : tensor<256x32xf32>
+}

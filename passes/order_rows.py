@@ -1,0 +1,293 @@
+"""order-rows: rows that are summed at receivers are put into the order of these, once a call.
+
+    %s = gather %x[%from]                              %k, %at = "kitsune.order"(%to, %nodes)
+    %m = ... %e, %s ...       // row by row            %f1 = gather %from[%k]
+    %t = tm_tensor.scatter ins(%m, %to) outs(%zero)    %t1 = gather %to[%k]
+    return %t, %m                                 =>   %e1 = gather %e[%k]
+                                                       %s = gather %x[%f1]
+                                                       %m = ... %e1, %s ...   // the same, its rows in that order
+                                                       %t = tm_tensor.scatter ins(%m, %t1) outs(%zero)
+                                                       %m1 = gather %m[%at]
+                                                       return %t, %m1
+
+A row space is all that operators that treat rows independently reach from the scatter. What comes into it is gathered,
+and what leaves it for anything else is gathered back; sums over rows, by index or of all, do not depend on the order
+but for rounding. The order is computed from the index tensor in each call, whatever was there before. An index that is
+no row of the table stays what it is, and stands behind all others (kitsune.order).
+
+Whether it pays is planning/row_order.py's; sizes that are open until the call are taken to be too small.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from kitsune_mlir import rows
+from kitsune_mlir.dialects.order import OrderOp
+from kitsune_mlir.errors import UserError
+from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
+from kitsune_mlir.planning import row_order
+from kitsune_mlir.planning import target as targets
+from kitsune_mlir.planning.row_order import Moved, RowSpace, Sums
+
+from .base import ModulePass
+from .dataflow_graph import IN_ORDER, row_bytes
+from .scatter_outputs import SCATTER, adds_rows, leaves_by_additions, rows_alone
+from .schedule_build import constant_index, empty_generic
+
+AUTO, ALWAYS, NEVER = "auto", "always", "never"
+# What a key, or the number of places, may be computed by: few operations, done twice.
+_COPIED = ("linalg.generic", "linalg.fill", "linalg.transpose", *rows.RESHAPES, "tensor.extract_slice", "tensor.cast")
+_COPIED += ("tensor.empty", "tensor.dim", "arith.", "affine.apply")
+
+
+@dataclass(frozen=True)
+class OrderRows(ModulePass):
+    """when: auto, by cost; always, wherever it can be; never.
+    target: what costs are of, a name or the path of a description.
+    """
+
+    name: ClassVar[str] = "order-rows"
+    when: str = AUTO
+    target: str = "sm_90a"
+
+    def run(self, module: ir.Module) -> None:
+        if self.when not in (AUTO, ALWAYS, NEVER):
+            raise UserError(f"order-rows: when is {AUTO}, {ALWAYS} or {NEVER}, not '{self.when}'")
+        if self.when == NEVER:
+            return
+        seen: set[ir.Operation] = set()
+        for scatter in walk(module, SCATTER):
+            if scatter in seen or not _is_sum_of_rows(scatter):
+                continue
+            space = _Space(scatter)
+            seen.update(space.sums)
+            self._order(space)
+
+    def _order(self, space: _Space) -> None:
+        """Orders a row space by the index whose sums gain most, where it pays."""
+        if not space.sums or not any(op.name == "linalg.matmul" for op in space.members):
+            return  # nothing that would leave a pipeline
+        target = targets.load(self.target)
+        by_index: dict[int, list[ir.Operation]] = {}
+        for op in space.sums:
+            if _is_sum_of_rows(op):
+                by_index.setdefault(hash(op.operands[1]), []).append(op)
+        found = [(space.described(sums), sums) for sums in by_index.values()]
+        known = [(plan, sums) for plan, sums in found if plan is not None]
+        if known:
+            plan, sums = max(known, key=lambda one: row_order.saved_us(one[0], target))
+            if self.when == AUTO and not row_order.pays(plan, target):
+                return
+        elif self.when == AUTO:
+            return
+        else:
+            sums = found[0][1]
+        space.put_in_order(sums[0])
+
+
+def _is_sum_of_rows(scatter: ir.Operation) -> bool:
+    """Whether a scatter adds rows to zeros in a form that leaves a pipeline."""
+    expanded = rows.producer(scatter.operands[0])
+    if scatter.parent.name != "func.func" or expanded is None or not adds_rows(scatter):
+        return False
+    updates, to = (rows_alone(value) for value in list(scatter.operands)[:2])
+    if updates is None or to is None:
+        return False
+    return leaves_by_additions(updates, to, scatter.results[0].type)
+
+
+@dataclass
+class _Space:
+    """The row space of a scatter: values with its rows as dimension 0, and what treats these independently. `sums` are
+    scatters of such values by such values, in whatever form."""
+
+    scatter: ir.Operation
+    block: ir.Block = field(init=False)
+    values: dict[int, ir.Value] = field(default_factory=dict)
+    members: dict[ir.Operation, list[int | None]] = field(default_factory=dict)  # with the rows of their operands
+    sums: list[ir.Operation] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.block = self.scatter.block
+        work = self._scattered(self.scatter)
+        while work:
+            value = work.pop()
+            if hash(value) in self.values:
+                continue
+            self.values[hash(value)] = value
+            made_by = rows.producer(value)
+            if made_by is not None and made_by.block == self.block:
+                work += self._joined(made_by, None)
+            for use in value.uses:
+                work += self._joined(use.owner.operation, use.operand_number)
+
+    def _joined(self, op: ir.Operation, operand: int | None) -> list[ir.Value]:
+        """What an operation reads and makes of the row space, if it is one of it: through that operand, or, with None,
+        as what makes a value."""
+        if op in self.members or op.block != self.block or op.name in rows.SUPPORT:
+            return []
+        if operand is not None and (scatters := self._scatters(op)):
+            return [value for scatter in scatters for value in self._scattered(scatter)]
+        if not op.results or not all(rows.is_tensor(result) for result in op.results):
+            return []
+        streams = rows.operand_rows(op, 1) if rows.shape_of(op.results[0]) else ""
+        results = list(op.results)
+        if isinstance(streams, str) and operand is not None:
+            streams, results = rows.reduces_rows(op) or "", []
+        if isinstance(streams, str) or (operand is not None and streams[operand] != 1):
+            return []
+        if any(count not in (1, rows.RESIDENT) for count in streams):
+            return []  # rows of several dimensions
+        self.members[op] = streams
+        return results + [op.operands[number] for number in _streamed(op, streams)]
+
+    @staticmethod
+    def _scatters(expand: ir.Operation) -> list[ir.Operation]:
+        """The sums by index that alone read what an expand_shape makes, as updates or as rows."""
+        if expand.name != "tensor.expand_shape" or rows_alone(expand.results[0]) is None:
+            return []
+        users = [(use.owner.operation, use.operand_number) for use in expand.results[0].uses]
+        fits = all(user.name == SCATTER and number < 2 and adds_rows(user, to_zeros=False) for user, number in users)
+        return [user for user, _ in users] if fits else []
+
+    def _scattered(self, scatter: ir.Operation) -> list[ir.Value]:
+        """The updates and the rows of a sum by index."""
+        expanded = [rows.producer(value) for value in list(scatter.operands)[:2]]
+        if scatter in self.sums or not all(op is not None and self._scatters(op) for op in expanded):
+            return []
+        self.sums.append(scatter)
+        return [op.operands[0] for op in expanded]
+
+    def inputs(self) -> list[ir.Value]:
+        """What comes into the row space."""
+        return [value for value in self.values.values() if rows.producer(value) not in self.members]
+
+    def leaving(self, value: ir.Value) -> list[ir.OpOperand]:
+        """The uses of a value of the row space as what it was before."""
+        return [use for use in value.uses if not self._takes(use.owner.operation, use.operand_number)]
+
+    def _takes(self, op: ir.Operation, operand: int) -> bool:
+        """Whether it takes an operand in whatever order the rows have."""
+        if op in self.members:
+            return operand in _streamed(op, self.members[op])
+        if op.name == "tensor.dim":
+            return True
+        return op.block == self.block and bool(self._scatters(op)) and all(s in self.sums for s in self._scatters(op))
+
+    def described(self, sums: list[ir.Operation]) -> RowSpace | None:
+        """The space as planning sees it, ordered for these sums; None where sizes are open."""
+        updates = rows_alone(sums[0].operands[0])
+        tables = [rows.shape_of(op.results[0]) for op in sums]
+        count = rows.shape_of(updates)[0]
+        if rows.DYNAMIC in (count, *(size for table in tables for size in table)):
+            return None
+        moved = [Moved(row_bytes(value)) for value in self.inputs()]
+        for value in self.values.values():
+            if rows.producer(value) in self.members and (left := self.leaving(value)):
+                moved.append(Moved(row_bytes(value), len(left) == len(list(value.uses))))
+        return RowSpace(count, tuple(Sums(table[1], table[0]) for table in tables), tuple(moved))
+
+    def put_in_order(self, scatter: ir.Operation) -> None:
+        """Rewrites the row space."""
+        keys = rows_alone(scatter.operands[1])
+        results = [value for value in self.values.values() if rows.producer(value) in self.members]
+        leaving = [(value, uses) for value in results if (uses := self.leaving(value))]
+        with scatter.location:
+            copies = _Copies(self.block)
+            key, count = copies.of(keys), copies.count(scatter)
+            if key is None or count is None:
+                return
+            i32 = ir.IntegerType.get_signless(32)
+            kind = ir.RankedTensorType.get(rows.shape_of(keys), i32)
+            with copies.point:
+                order = OrderOp(key, count, kind, kind)
+        for value in self.inputs():
+            uses = [use for use in value.uses if self._takes(use.owner.operation, use.operand_number)]
+            uses = [use for use in uses if use.owner.operation.name != "tensor.dim"]
+            made_by = rows.producer(value)
+            point = ir.InsertionPoint.after(order.operation if made_by is None else made_by)
+            with scatter.location, point:
+                gathered = _gathered(value, order.results[0])
+                if copies.holds(value):
+                    gathered.owner.attributes[IN_ORDER] = ir.UnitAttr.get()
+            for use in uses:
+                use.owner.operands[use.operand_number] = gathered
+        for value, uses in leaving:
+            made_by = rows.producer(value)
+            with made_by.location, ir.InsertionPoint.after(made_by):
+                back = _gathered(value, order.results[1])
+            for use in uses:
+                use.owner.operands[use.operand_number] = back
+
+
+def _streamed(op: ir.Operation, streams: list[int | None]) -> list[int]:
+    """The operands that an operation reads row by row: those that are no tensor, or one number everywhere, are not."""
+    return [
+        number
+        for number, (value, count) in enumerate(zip(op.operands, streams))
+        if count == 1 and rows.is_tensor(value) and rows.init_of(value).tensor is not None
+    ]
+
+
+class _Copies:
+    """Copies, at the beginning of a block, of what a few values are computed by."""
+
+    def __init__(self, block: ir.Block):
+        self._block = block
+        self.point = ir.InsertionPoint.at_block_begin(block)
+        self._copied: dict[int, ir.Value] = {}
+
+    def of(self, value: ir.Value) -> ir.Value | None:
+        """A value there; None where more than a few cheap operations make it."""
+        if isinstance(value.owner, ir.Block):
+            self._copied[hash(value)] = value
+        if hash(value) in self._copied:
+            return self._copied[hash(value)]
+        op = value.owner.operation
+        if op.block != self._block or not op.name.startswith(_COPIED):
+            return None
+        used = {hash(used): self.of(used) for used in rows.used_values(op)}
+        if any(copy is None for copy in used.values()):
+            return None
+        copy = op.clone(self.point)
+        for inner in walk(copy):
+            for number, operand in enumerate(inner.operands):
+                if hash(operand) in used:
+                    inner.operands[number] = used[hash(operand)]
+        for old, new in zip(op.results, copy.results):
+            self._copied[hash(old)] = new
+        return self._copied[hash(value)]
+
+    def holds(self, value: ir.Value) -> bool:
+        """Whether a value is among those."""
+        return hash(value) in self._copied
+
+    def count(self, scatter: ir.Operation) -> ir.Value | None:
+        """The rows of the table that a scatter adds to zeros of."""
+        size = rows.shape_of(scatter.results[0])[0]
+        if size != rows.DYNAMIC:
+            with self.point:
+                return constant_index(size)
+        fill = rows.producer(scatter.operands[2])
+        empty = None if fill is None or fill.name != "linalg.fill" else rows.producer(fill.operands[1])
+        return None if empty is None or empty.name != "tensor.empty" else self.of(empty.operands[0])
+
+
+def _gathered(value: ir.Value, order: ir.Value) -> ir.Value:
+    """The rows of a tensor that an order's result names, one after another."""
+    kind = ir.RankedTensorType(value.type)
+    sizes = [
+        tensor.DimOp(value, constant_index(d)).result if kind.is_dynamic_dim(d) else kind.shape[d]
+        for d in range(kind.rank)
+    ]
+    start = tensor.EmptyOp(sizes, kind.element_type).result
+    maps = [ir.AffineMap.get(kind.rank, 0, [ir.AffineDimExpr.get(0)]), ir.AffineMap.get_identity(kind.rank)]
+    generic = empty_generic([order], [start], maps, ["parallel"] * kind.rank)
+    body = generic.regions[0].blocks[0]
+    with ir.InsertionPoint(body):
+        row = arith.index_cast(ir.IndexType.get(), body.arguments[0])
+        inner = [linalg.IndexOp(d).result for d in range(1, kind.rank)]
+        linalg.YieldOp([tensor.ExtractOp(value, [row, *inner]).result])
+    return generic.results[0]

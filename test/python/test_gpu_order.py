@@ -1,0 +1,63 @@
+"""Rows put into the order of their keys, in the simulator of operators' kernels and on a CPU."""
+
+import numpy as np
+import pytest
+import torch
+
+import kitsune_mlir
+from kitsune_mlir.codegen import gpu_order
+from kitsune_mlir.tools.gpusim.simulation import Simulation
+
+MODULE = """
+func.func @main(%keys: tensor<?x{kind}>, %table: tensor<?x4xf32>) -> (tensor<?xi32>, tensor<?xi32>) {{
+  %c0 = arith.constant 0 : index
+  %count = tensor.dim %table, %c0 : tensor<?x4xf32>
+  %rows, %places = "kitsune.order"(%keys, %count) : (tensor<?x{kind}>, index) -> (tensor<?xi32>, tensor<?xi32>)
+  return %rows, %places : tensor<?xi32>, tensor<?xi32>
+}}
+"""
+
+
+@pytest.fixture(scope="module", params=["i64", "i32"])
+def ordered(request, tmp_path_factory):
+    """The order on both targets, by keys of a kind, and that kind."""
+    path = tmp_path_factory.mktemp("order") / "order.mlir"
+    path.write_text(MODULE.format(kind=request.param))
+    compiled = kitsune_mlir.compile(str(path), target=["cpu", "sm_90a"])
+    on_cpu = kitsune_mlir.compile(str(path), target="cpu")
+    return [on_cpu, Simulation(compiled)], {"i64": torch.int64, "i32": torch.int32}[request.param]
+
+
+def keys(kind, rows, count):
+    if kind == "hub":
+        return np.full(rows, max(0, count - 1))
+    if kind == "wrong":  # some that are none, from negative ones to one too many
+        return np.random.default_rng(1).integers(-3, count + 3, rows)
+    found = np.random.default_rng(2).integers(0, max(1, count), rows)
+    return {"sorted": np.sort(found), "reversed": np.sort(found)[::-1].copy()}.get(kind, found)
+
+
+SIZES = [(0, 5), (1, 1), (7, 3), (8, 1), (300, 1000), (5000, 40), (64, 0)]
+
+
+@pytest.mark.parametrize("kind", ["any", "sorted", "reversed", "hub", "wrong"])
+def test_orders(ordered, kind):
+    functions, dtype = ordered
+    for rows, count in SIZES:
+        found = keys(kind, rows, count)
+        args = torch.from_numpy(found).to(dtype), torch.zeros(count, 4)
+        for function in functions:
+            order, places = (np.asarray(x) for x in function(*args))
+            assert np.array_equal(np.sort(order), np.arange(rows))
+            assert np.array_equal(order[places], np.arange(rows))
+            inside = np.where((found < 0) | (found >= count), count, found)
+            assert np.array_equal(inside[order], np.sort(inside))
+
+
+def test_many_keys(ordered):
+    """More counts than the threads that sum them have at least: each has a longer part."""
+    functions, dtype = ordered
+    rows, count = 3000, gpu_order.WARPS * 32 * gpu_order.LEAST_PART + 5000
+    found = np.random.default_rng(3).integers(0, count, rows)
+    order, places = (np.asarray(x) for x in functions[1](torch.from_numpy(found).to(dtype), torch.zeros(count, 4)))
+    assert np.array_equal(found[order], np.sort(found)) and np.array_equal(order[places], np.arange(rows))
