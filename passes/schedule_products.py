@@ -59,7 +59,7 @@ class ScheduleProducts(ModulePass):
 
     def run(self, module: ir.Module) -> None:
         target = targets.load(self.target)
-        if target.products != "wgmma":
+        if target.kind != "gpu" or target.products not in ("wgmma", "mma"):
             return
         number, rows = 0, cache(Followings)
         for op in walk(module, "linalg.matmul"):
