@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from test_gpu_convolutions import FORMS, ran
 from test_gpu_scheduled import drawn, run
 
 from kitsune_mlir.codegen.ampere import cp_async
@@ -78,6 +79,13 @@ def test_any_number_of_rows(few):
     calls = [drawn((count, 64), (96, 64)) for count in (1, 130)]
     device = run(lambda x, y: x @ y.t(), drawn((70, 64), (96, 64)), few, 1, (({0: rows}, {}),), calls)
     assert device.pipeline_launches == 3
+
+
+@pytest.mark.parametrize("name", ["70 channels", "3 channels, strides of 2"])
+def test_convolutions(name, few):
+    """Windows are read granule by granule."""
+    make, shape = FORMS[name]
+    assert ran(make(), shape, few, launches=1) == 1
 
 
 @pytest.mark.parametrize("precision", ["highest", "high"])
