@@ -40,16 +40,16 @@ def multiply_adds(op: ir.Operation) -> int:
     maps = linalg.get_indexing_maps(op)
     if len(op.operands) < 3 or len(op.results) != 1 or maps is None or not _adds_up(op):
         return 0
-    used = [set().union(*map(rows.loops_of, attribute.value.results)) for attribute in maps]
-    loops = set().union(*used)
-    if used[-1] == loops or any(loops <= one for one in used[: len(op.operands) - 1]):
-        return 0
     sizes: dict[int, int] = {}
     for value, attribute in zip(op.operands, maps, strict=True):
         kind = ir.RankedTensorType(value.type)
         for d, expression in enumerate(attribute.value.results):
             if isinstance(expression, ir.AffineDimExpr):
                 sizes[expression.position] = DYNAMIC_SIZE if kind.is_dynamic_dim(d) else kind.shape[d]
+    long = {loop for loop, size in sizes.items() if size > 1}
+    *factors, result = (long & set().union(*map(rows.loops_of, attribute.value.results)) for attribute in maps)
+    if result == long or any(long <= loops for loops in factors):
+        return 0
     return prod(sizes.values())
 
 
