@@ -1,9 +1,11 @@
 """Compiles every model of the zoo (kitsune_mlir/bench/zoo.py) for a GPU, which need not be there.
 
     python bench/check_zoo.py                       # at their small sizes, for sm_90a; a line for each failure
+    python bench/check_zoo.py --target sm_80        # for another
     python bench/check_zoo.py geglu highway-f32     # some of them
 
-`kitsune bench --suite zoo` times them. Exits 1 when one fails.
+A model whose large products run without the tensor cores of the target fails too. `kitsune bench --suite zoo` times
+them. Exits 1 when one fails.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
 
 from bench.workers import Lost, each  # noqa: E402
 from kitsune_mlir.bench import zoo  # noqa: E402
+from kitsune_mlir.planning import target as targets  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,7 @@ def compile_case(task: Task) -> str:
     import torch
 
     import kitsune_mlir
+    from kitsune_mlir.bench.scalar_products import scalar_products
     from kitsune_mlir.bench.sides import matmul_precision
 
     torch.set_num_threads(1)
@@ -62,9 +66,12 @@ def compile_case(task: Task) -> str:
     try:
         with matmul_precision(None):  # as it is once this is done
             module, args, _ = zoo.make(task.case, "bf16")
-            plan = kitsune_mlir.compile(module, args, target=task.target).plan
+            compiled = kitsune_mlir.compile(module, args, target=task.target)
     except Exception as error:
         return f"fails: {type(error).__name__}: {' '.join(str(error).split())[:400]}"
+    if targets.load(task.target).products != "fma" and (scalar := scalar_products(compiled, task.target)):
+        return f"fails: without tensor cores: {'; '.join(scalar)}"
+    plan = compiled.plan
     operators = plan["operators"]
     return (
         f"{operators['pipelined']} of {operators['total']} operators in {len(plan['pipelines'])} pipelines,"

@@ -31,7 +31,13 @@ SPACES = ("smem",)
 BOXES = ("rows", "columns")
 SHARES = ("all", "split")
 WARP = 32  # threads
-ENGINES = {"copy": ("tma",), "product": ("wgmma",)}
+ENGINES = {"copy": ("tma", "cp_async"), "product": ("wgmma", "mma_sync")}
+
+
+def engines(products: str) -> tuple[str, str]:
+    """The engines of copies and of products, where products are "wgmma" or "mma" (Target.products)."""
+    number = 0 if products == "wgmma" else 1
+    return ENGINES["copy"][number], ENGINES["product"][number]
 
 
 class KernelOp(Kitsune.Operation, name="kernel", traits=[ir.NoTerminatorTrait]):
@@ -309,6 +315,10 @@ class CopyOp(Kitsune.Operation, name="copy", traits=[RingEffect]):
     def axes(self) -> list[int]:
         return _numbers(self, "dims")
 
+    @property
+    def engine_name(self) -> str:
+        return string(self, "engine")
+
     def verify_region_invariants(self) -> bool:
         if string(self, "engine") not in ENGINES["copy"]:
             return fail(self, f"engine must be one of {', '.join(ENGINES['copy'])}, found {self.attributes['engine']}")
@@ -327,7 +337,8 @@ class SumsOp(Kitsune.Operation, name="sums", traits=[ext.Pure]):
 
 class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
     """Begins to add left (m x k) times right (n x k), transposed, to sums (m x n), and gives them as they will be; of
-    `right` all rows, of `left` those of the copy. Nothing but a product or `settle` may take sums. Tensor cores cut off
+    `right` all rows, of `left` those of the copy. The engine is "wgmma", a copy's warps together, or "mma_sync", each
+    warp a share of the copy's rows. Nothing but a product or `settle` may take sums. Tensor cores cut off
     what they add: with the unit attribute `outside` they begin at zero, and what they give is added elsewhere."""
 
     sums: ext.Operand[Acc]
@@ -340,6 +351,10 @@ class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
     @property
     def is_added_outside(self) -> bool:
         return "outside" in self.attributes
+
+    @property
+    def engine_name(self) -> str:
+        return string(self, "engine")
 
     def verify_region_invariants(self) -> bool:
         if string(self, "engine") not in ENGINES["product"]:

@@ -48,7 +48,8 @@ class ConvolutionsToProducts(ModulePass):
     target: str = "sm_90a"
 
     def run(self, module: ir.Module) -> None:
-        if targets.load(self.target).products != "wgmma":
+        target = targets.load(self.target)
+        if target.kind != "gpu" or target.products not in ("wgmma", "mma"):
             return
         for function in walk(module, "func.func"):
             for block in function.regions[0].blocks:

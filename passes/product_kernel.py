@@ -13,7 +13,7 @@ from kitsune_mlir.mlir import arith, ir, linalg, scf, tensor
 from kitsune_mlir.plan import DYNAMIC_SIZE
 from kitsune_mlir.planning.cost import DRAM, Price
 from kitsune_mlir.planning.kernel_cost import dram_us
-from kitsune_mlir.planning.product_tiles import CHUNK, COPY_ROWS, PAIRS, ProductTiles
+from kitsune_mlir.planning.product_tiles import CHUNK, PAIRS, ProductTiles, engine
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import type_bytes
 
@@ -22,7 +22,6 @@ from .product_follows import tiled
 from .row_bodies import RowBody
 from .schedule_build import constant_index, empty_generic, i64
 
-FEED_REGISTERS, MATH_REGISTERS = 24, 240
 _WARPS = 4
 
 
@@ -44,6 +43,7 @@ class ProductKernel:
 
     def __init__(self, of: Asked, tiles: ProductTiles, follows: Sequence[ir.Operation], rows: RowBody | None = None):
         self.of, self.tiles, self.follows, self.rows = of, tiles, follows, rows
+        self.copies, self.products = map(ir.StringAttr.get, schedule.engines(of.target.products))
         found = of.found
         self.operands = {"left": found.left_roles, "right": found.right_roles}
         values = {"left": found.left, "right": found.right}
@@ -90,7 +90,8 @@ class ProductKernel:
             dealt = schedule.TilesOp(extents, index, index, index)
             dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get([sizes[role] for role in roles])
             rings = {name: self._ring(name, count) for name, count in (("left", tiles.rows), ("right", tiles.columns))}
-            for name, copies, registers in (("feed", 1, FEED_REGISTERS), ("math", tiles.copies, MATH_REGISTERS)):
+            counts = zip((1, tiles.copies), engine(self.of.target).registers(tiles.copies), strict=True)
+            for name, (copies, registers) in zip(("feed", "math"), counts, strict=True):
                 agent = schedule.AgentOp(ir.StringAttr.get(name), *map(i64, (copies, _WARPS, registers)))
                 with ir.InsertionPoint(agent.regions[0].blocks.append(index)):
                     kept = self._keep(rings, name)
@@ -172,9 +173,10 @@ class ProductKernel:
     @property
     def _overlaps(self) -> bool:
         """Whether a chunk's slots are released behind the next chunk's product, for which the first chunk stands before
-        the loop over the others. What is added outside of tensor cores is waited for anyway, and a length that is open
-        until the call may be zero."""
-        return self.of.pieces == 1 and self.of.sizes["k"] is not None
+        the loop over the others. A warp's own products, and what is added outside of tensor cores, are waited for
+        anyway, and a length that is open until the call may be zero."""
+        goes_on = self.products.value == "wgmma" and self.of.pieces == 1
+        return goes_on and self.of.sizes["k"] is not None
 
     def _rest(self, at: dict[str, ir.Value]) -> tuple[ir.Value, ir.Value, ir.Value]:
         """The range without its first chunk, where that stands before the loop."""
@@ -201,7 +203,7 @@ class ProductKernel:
         roles, own = self.operands[name], "m" if name == "left" else "n"
         slot = schedule.AcquireOp(ring.results[0], _slot(ring)).results[0]
         offsets = [place[role] for role in roles]
-        copy = schedule.CopyOp(slot, value, offsets, ir.StringAttr.get("tma"), schedule.Token.get())
+        copy = schedule.CopyOp(slot, value, offsets, self.copies, schedule.Token.get())
         copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index(own), roles.index("k")])
         schedule.CommitOp(slot, [copy.results[0]])
 
@@ -213,7 +215,7 @@ class ProductKernel:
         for chunk in kept:
             slot = schedule.WaitOp(other.results[0], _slot(other)).results[0]
             pair = (chunk, slot) if self.tiles.kept == "left" else (slot, chunk)
-            multiplied = schedule.ProductOp(sums, *pair, ir.StringAttr.get("wgmma"), acc, schedule.Token.get())
+            multiplied = schedule.ProductOp(sums, *pair, self.products, acc, schedule.Token.get())
             if before is not None:
                 schedule.ReleaseOp(before[0], [before[1]])
             sums, before = multiplied.results[0], (slot, multiplied.results[1])
@@ -228,7 +230,7 @@ class ProductKernel:
         copy: ir.Value,
         kept: Sequence[ir.Value],
     ) -> None:
-        tile = ir.RankedTensorType.get([COPY_ROWS, self.tiles.columns], ir.F32Type.get())
+        tile = ir.RankedTensorType.get([self.tiles.copy_rows, self.tiles.columns], ir.F32Type.get())
         acc = schedule.Acc.get(tile)
         if kept:
             total, last = self._summed_with(rings, kept, acc), []
@@ -238,7 +240,7 @@ class ProductKernel:
         value = schedule.SettleOp(total, tile).results[0]
         if last:
             self._release(*last)
-        own = at | {"m": arith.addi(at["m"], arith.muli(copy, constant_index(COPY_ROWS)))}
+        own = at | {"m": arith.addi(at["m"], arith.muli(copy, constant_index(self.tiles.copy_rows)))}
         before = self.of.op.results[0]
         if self.rows is not None:
             self.rows.given = {before: value}
@@ -281,7 +283,7 @@ class ProductKernel:
     def _product(self, rings: dict[str, schedule.AllocRingOp], sums: ir.Value) -> list[ir.Value]:
         """Multiplies the next chunk: the sums, the slots that are read, the product's token."""
         slots = [schedule.WaitOp(ring.results[0], _slot(ring)).results[0] for ring in rings.values()]
-        multiplied = schedule.ProductOp(sums, *slots, ir.StringAttr.get("wgmma"), sums.type, schedule.Token.get())
+        multiplied = schedule.ProductOp(sums, *slots, self.products, sums.type, schedule.Token.get())
         if self.of.pieces > 1:
             multiplied.attributes["outside"] = ir.UnitAttr.get()
         total, done = multiplied.results

@@ -9,8 +9,9 @@
     }) : () -> !kitsune.outputs
     %d = "kitsune.result"(%p) {index = 0 : i64}
 
-The first chunk of a tile stands before the loop over the others, so that each chunk's slots are released behind the
-next one's product: tensor cores have always one in flight.
+On Hopper the first chunk of a tile stands before the loop over the others, so that each chunk's slots are released
+behind the next one's product: tensor cores have always one in flight. Elsewhere copies and products are those of
+threads and warps (the attribute `engine`), which end before a warp goes on.
 
 Where a row group (a norm, a softmax) follows, and tiles of all columns are predicted to be faster than a kernel of its
 own, it is computed on the product's tiles (`product_rows.py`). Of either operand any dimension may be the last: `box`
@@ -62,7 +63,7 @@ class ScheduleProducts(ModulePass):
 
     def run(self, module: ir.Module) -> None:
         target = targets.load(self.target)
-        if target.products != "wgmma":
+        if target.kind != "gpu" or target.products not in ("wgmma", "mma"):
             return
         number, rows = 0, cache(Followings)
         for op in walk(module, "linalg.matmul"):

@@ -11,7 +11,7 @@ from .cost import CYCLES_A_US, L2, LATENCY, TENSOR, Price
 from .target import Target
 
 CHUNK = 64  # columns of k that a slot holds, of 16-bit elements
-COPY_ROWS = 64  # rows of a warpgroup
+COPY_ROWS = 64  # rows of a copy of the agent that multiplies: of a warpgroup, or of four warps one tile each
 MOST_SPLIT = 64
 PAIRS = {  # of pieces of the operands that are multiplied, small terms first, by the number of pieces
     1: ((0, 0),),
@@ -21,24 +21,91 @@ PAIRS = {  # of pieces of the operands that are multiplied, small terms first, b
 _COLUMNS = (16, 32, 64, 96, 128, 192, 256)
 _BARRIERS = 1024  # bytes of shared memory in front of the slots
 _MOST_SLOTS = 8
-_MOST_KEPT = 16  # chunks of an operand that is kept: each turn of their loop is code of its own
 
 # Cycles, fitted to measurements on an H100.
-_MULTIPLIED = 2048.0  # multiply-adds a cycle
-_LOADED = 28.0  # bytes a cycle and SM from L2
-_TURN = 90.0  # of a chunk, besides
 _TILE = 1500.0  # until a tile's first chunk is there
 _STORED = 9.0  # instructions of a thread for an element that leaves, besides those of what is done to it
-_ISSUED = 64.0  # instructions of a warpgroup's threads a cycle
+_ISSUED = 64.0  # instructions of a copy's threads a cycle
 _SUMMED = 1000.0  # bytes of partial sums a cycle, all SMs together, there and back
+
+_WARPS, _THREADS = 4, 128  # of a copy, and of the agent that feeds it
+_REGISTERS, _MOST_REGISTERS = 65536, 255  # of an SM, of a thread
+
+
+@dataclass(frozen=True)
+class Warpgroups:
+    """wgmma and tensor copies, as measured on an H100. A copy has 64 rows; registers move from who feeds."""
+
+    target: Target
+    copy_rows = (COPY_ROWS,)
+    most_kept = 16  # chunks of an operand that is kept: each turn of their loop is code of its own
+    whole_copies = (1, 2)  # where a tile has all columns, and what joins them is done to it
+    multiplied = 2048.0  # multiply-adds a cycle
+    loaded = 28.0  # bytes a cycle and SM from L2
+    turn = 90.0  # cycles of a chunk, besides
+
+    def registers(self, copies: int) -> tuple[int, int]:
+        """Of a thread that feeds, and of one that multiplies."""
+        return 24, 240
+
+    def fits(self, copies: int, copy_rows: int, columns: int, pairs: int) -> bool:
+        """Whether the sums fit the registers; those that are added outside tensor cores take another set."""
+        return columns <= (_COLUMNS[-1] if pairs == 1 else _COLUMNS[-1] // 2)
+
+    def read_cycles(self, copies: int, copy_rows: int, columns: int) -> float:
+        """Cycles in which a chunk's operands leave shared memory."""
+        return 0.0
+
+
+@dataclass(frozen=True)
+class Warps:
+    """mma.sync and cp.async, by the target's rates. A copy is four warps of 16 or 32 rows, which load their operands
+    from shared memory; all threads have equally many registers."""
+
+    target: Target
+    copy_rows = (COPY_ROWS, 2 * COPY_ROWS)
+    most_kept = 4
+    whole_copies = (1,)  # else threads have too few registers for what is kept of a row
+    turn = 150.0
+    _BESIDE_SUMS = 64  # registers
+    _SHARED = 128.0  # bytes a cycle that shared memory gives or takes
+    _MOST_OUTSIDE = 64  # sums of a thread that are added outside tensor cores
+
+    @property
+    def multiplied(self) -> float:
+        return self.target.tensor_tflops * 1e6 / 2 / self.target.sms / CYCLES_A_US
+
+    @property
+    def loaded(self) -> float:
+        return self.target.l2_gbps * 1e3 / self.target.sms / CYCLES_A_US
+
+    def registers(self, copies: int) -> tuple[int, int]:
+        """As of Warpgroups."""
+        given = min(_MOST_REGISTERS, _REGISTERS // (_THREADS * (1 + copies))) // 8 * 8
+        return given, given
+
+    def fits(self, copies: int, copy_rows: int, columns: int, pairs: int) -> bool:
+        """As of Warpgroups."""
+        sums = copy_rows * columns // _THREADS
+        return sums <= min(self.registers(copies)[1] - self._BESIDE_SUMS, 256 if pairs == 1 else self._MOST_OUTSIDE)
+
+    def read_cycles(self, copies: int, copy_rows: int, columns: int) -> float:
+        """As of Warpgroups: a warp reads its rows and all columns."""
+        written = (copies * copy_rows + columns) * CHUNK * 2
+        return (copies * (copy_rows + _WARPS * columns) * CHUNK * 2 + written) / self._SHARED
+
+
+def engine(target: Target) -> Warpgroups | Warps:
+    """What a target multiplies with, whose `products` are "wgmma" or "mma"."""
+    return Warpgroups(target) if target.products == "wgmma" else Warps(target)
 
 
 @dataclass(frozen=True)
 class ProductTiles:
-    """`copies` warpgroups of 64 rows times `columns`, `slots` chunks of operands on their way; the sum over k in
-    `split` parts of `part` columns each. The chunks of an operand that is `kept`, "left" or "right", are the same for
-    all tiles, and lie in shared memory throughout. `price` is the kernel's; `microseconds` are with the sum of the
-    parts, which is another's."""
+    """`copies` warpgroups, or sets of four warps, of `copy_rows` rows times `columns`, `slots` chunks of operands on
+    their way; the sum over k in `split` parts of `part` columns each. The chunks of an operand that is `kept`, "left"
+    or "right", are the same for all tiles, and lie in shared memory throughout. `price` is the kernel's; `microseconds`
+    are with the sum of the parts, which is another's."""
 
     copies: int
     columns: int
@@ -48,10 +115,11 @@ class ProductTiles:
     price: Price
     microseconds: float
     kept: str | None = None
+    copy_rows: int = COPY_ROWS
 
     @property
     def rows(self) -> int:
-        return self.copies * COPY_ROWS
+        return self.copies * self.copy_rows
 
 
 @cache
@@ -74,26 +142,29 @@ def choose(
     into at most `most_split` parts. So many instructions as `work` says deal with each element before it is stored.
     `whole`: tiles have exactly all columns and all of k. `shared` are operands, "left" and "right", that are the same
     throughout the batch, whose chunks may be kept."""
-    most = _COLUMNS[-1] if pairs == 1 else _COLUMNS[-1] // 2
+    on = engine(target)
     found = [
         tiles
-        for copies, columns, parts, kept in product((1, 2), _COLUMNS, _splits(k), (None, *sorted(shared)))
-        if columns <= most
+        for copies, copy_rows, columns, parts, kept in product(
+            (1, 2), on.copy_rows, _COLUMNS, _splits(k), (None, *sorted(shared))
+        )
+        if on.fits(copies, copy_rows, columns, pairs)
         and parts <= most_split
-        and (not whole or columns == n and parts == 1)
+        and (not whole or columns == n and parts == 1 and copies in on.whole_copies and copy_rows == COPY_ROWS)
         and not (across and columns % 64)
         and (
-            kept is None or _may_keep(m if kept == "left" else n, copies * COPY_ROWS if kept == "left" else columns, k)
+            kept is None
+            or _may_keep(m if kept == "left" else n, copies * copy_rows if kept == "left" else columns, k, on.most_kept)
         )
         and (kept is None or pairs == parts == 1)
-        and (tiles := _tiles(b, m, n, k, copies, columns, parts, pairs, target, work, kept))
+        and (tiles := _tiles(b, m, n, k, copies, copy_rows, columns, parts, pairs, on, work, kept))
     ]
     return min(found, key=lambda tiles: (tiles.microseconds, tiles.split, tiles.rows * tiles.columns), default=None)
 
 
-def _may_keep(size: int, tile: int, k: int) -> bool:
+def _may_keep(size: int, tile: int, k: int, most: int) -> bool:
     """Whether an operand of that many rows is the same for all tiles, and of few chunks."""
-    return size <= tile and k <= _MOST_KEPT * CHUNK
+    return size <= tile and k <= most * CHUNK
 
 
 def _splits(k: int) -> list[int]:
@@ -106,14 +177,15 @@ def _tiles(
     n: int,
     k: int,
     copies: int,
+    copy_rows: int,
     columns: int,
     split: int,
     pairs: int,
-    target: Target,
+    on: Warpgroups | Warps,
     work: float,
     kept: str | None = None,
 ) -> ProductTiles | None:
-    rows = copies * COPY_ROWS
+    rows, target = copies * copy_rows, on.target
     chunks = {"left": rows * CHUNK * 2, "right": columns * CHUNK * 2}
     held = ceil(k / CHUNK) * chunks.pop(kept) if kept is not None else 0
     slot = sum(chunks.values())
@@ -123,12 +195,13 @@ def _tiles(
     part = ceil(ceil(k / split) / CHUNK) * CHUNK
     split = max(1, ceil(k / part)) if part else 1
     tiles = b * ceil(m / rows) * ceil(n / columns) * split
-    multiplied, loaded = rows * columns * CHUNK / _MULTIPLIED, slot / _LOADED
+    multiplied, loaded = rows * columns * CHUNK / on.multiplied, slot / on.loaded
+    multiplied = max(multiplied, on.read_cycles(copies, copy_rows, columns))
     turns = ceil(tiles / target.sms)
     products = turns * ceil(part / CHUNK) * max(multiplied, loaded) * pairs
     stored = rows * columns * (_STORED + work) / (_ISSUED * copies)
-    waits = turns * (_TILE + ceil(part / CHUNK) * _TURN * pairs + stored)
-    us = target.launch_us + (products + waits + held / _LOADED) / CYCLES_A_US
+    waits = turns * (_TILE + ceil(part / CHUNK) * on.turn * pairs + stored)
+    us = target.launch_us + (products + waits + held / on.loaded) / CYCLES_A_US
     limit = LATENCY if 2 * products / CYCLES_A_US < us else TENSOR if multiplied >= loaded else L2
     summed = target.launch_us + b * m * n * 8 * split / _SUMMED / CYCLES_A_US if split > 1 else 0.0
-    return ProductTiles(copies, columns, slots, split, part, Price(us, limit), us + summed, kept)
+    return ProductTiles(copies, columns, slots, split, part, Price(us, limit), us + summed, kept, copy_rows)

@@ -109,8 +109,18 @@ def _resources(schedule: Schedule, target: Target) -> Iterator[Fault]:
     if threads > MOST_THREADS:
         yield Fault(schedule.place, f"has {threads} threads in a CTA, whose most are {MOST_THREADS}")
         return
-    # A launch gives all threads equally many, a multiple of 8; agents give up or take of those (PTX ISA, setmaxnreg).
-    pool = threads * (REGISTERS // (threads * schedule.ctas) // 8 * 8)
+    # A launch gives all threads equally many, a multiple of 8; agents of warpgroups give up or take of those (PTX ISA,
+    # setmaxnreg), others keep them.
+    given = REGISTERS // (threads * schedule.ctas) // 8 * 8
+    if target.products != "wgmma":
+        for agent in schedule.agents:
+            if agent.registers > given:
+                yield Fault(
+                    agent.place,
+                    f"'{agent.name}' wants {agent.registers} registers of a thread, but the {threads} threads of a CTA "
+                    f"are given {given} each, and {target.name} hands none on",
+                )
+    pool = threads * given
     wanted = {agent.name: agent.copies * agent.warps * WARP * agent.registers for agent in schedule.agents}
     if sum(wanted.values()) > pool:
         each = ", ".join(f"'{name}' {count}" for name, count in wanted.items())

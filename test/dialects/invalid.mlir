@@ -1235,7 +1235,7 @@ func.func @copy_by_an_engine_that_is_not(%A: tensor<64x64xbf16>, %m: index) {
     "kitsune.agent"() ({
     ^bb0(%c: index):
       %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
-      // expected-error@+1 {{'kitsune.copy' op engine must be one of tma, found "st"}}
+      // expected-error@+1 {{'kitsune.copy' op engine must be one of tma, cp_async, found "st"}}
       %d = "kitsune.copy"(%s, %A, %m, %m) {dims = array<i64: 0, 1>, engine = "st"} : (!kitsune.slot<tensor<64x64xbf16>>, tensor<64x64xbf16>, index, index) -> !kitsune.token
     }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
   }) {sym_name = "k"} : () -> !kitsune.outputs
@@ -1329,7 +1329,7 @@ func.func @product_by_an_engine_that_is_not(%a: !kitsune.acc<tensor<64x64xf32>>,
     %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
     "kitsune.agent"() ({
     ^bb0(%c: index):
-      // expected-error@+1 {{'kitsune.product' op engine must be one of wgmma, found "mma"}}
+      // expected-error@+1 {{'kitsune.product' op engine must be one of wgmma, mma_sync, found "mma"}}
       %v, %e = "kitsune.product"(%a, %s, %s) {engine = "mma"} : (!kitsune.acc<tensor<64x64xf32>>, !kitsune.slot<tensor<64x64xbf16>>, !kitsune.slot<tensor<64x64xbf16>>) -> (!kitsune.acc<tensor<64x64xf32>>, !kitsune.token)
     }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
   }) {sym_name = "k"} : () -> !kitsune.outputs

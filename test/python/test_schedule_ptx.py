@@ -1,5 +1,6 @@
 """What ptxas says of scheduled kernels: no spills, no stack, products that overlap (no wgmma run one after another)."""
 
+import functools
 import sys
 from pathlib import Path
 
@@ -33,7 +34,7 @@ FORMS = {  # a function, shapes, type, whether a product is issued before the on
 
 def check(module, machine):
     """The PTX of the module's scheduled kernels, of which ptxas has no complaint."""
-    pipeline.run(module, [pipeline.make(name, "", "sm_90a") for name in LOWER])
+    pipeline.run(module, [pipeline.make(name, "", machine.name) for name in LOWER])
     kernels = [kernel for kernel in mlir.walk(module, "gpu.module") if "kitsune.pipeline" in kernel.attributes]
     texts = [ptx.to_ptx(kernel, machine) for kernel in kernels]
     for text in texts:
@@ -44,15 +45,38 @@ def check(module, machine):
     return texts
 
 
-@pytest.mark.parametrize("name", FORMS)
-def test_products(name):
-    function, shapes, dtype, overlaps = FORMS[name]
+@functools.cache
+def imported(name):
+    """A form as a program, which is copied where it is changed."""
+    function, shapes, dtype, _ = FORMS[name]
     program = import_model(Function(function), tuple(torch.randn(shape, dtype=dtype) for shape in shapes))
     precision.give(program.module, "highest")
+    return program
+
+
+def texts_of(name, machine):
+    """The PTX of a form's kernels."""
+    module = imported(name).module.operation.clone()
     steps = ["prepare-linalg", "schedule-products", "schedule-rows"]
-    pipeline.run(program.module, [pipeline.make(step, "", "sm_90a") for step in steps])
-    texts = check(program.module, target.load("sm_90a"))
-    assert ("wgmma.wait_group.sync.aligned \t1;" in texts[0]) == overlaps
+    pipeline.run(module, [pipeline.make(step, "", machine) for step in steps])
+    return check(module, target.load(machine))
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_products(name):
+    texts = texts_of(name, "sm_90a")
+    assert ("wgmma.wait_group.sync.aligned \t1;" in texts[0]) == FORMS[name][3]
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_products_of_warps(name):
+    texts = texts_of(name, "sm_80")
+    assert "mma.sync" in texts[0] and "cp.async.cg" in texts[0]
+
+
+@pytest.mark.parametrize("machine", ["sm_86", "sm_89", "sm_100a", "sm_120"])
+def test_targets_of_warps(machine):
+    assert "mma.sync" in texts_of("large", machine)[0]
 
 
 @pytest.mark.parametrize("seed", [1, 2, 7, 8, 11, 29])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import copies, phases, products, wgmma
+from . import copies, phases, products, thread_copies, wgmma
 from .arithmetic import DTYPES
 from .barriers import MBarrier, known
 from .clocks import SPACES
@@ -240,7 +240,7 @@ def _matrix_rows(run: Assembler, mask: np.ndarray, place: Any, count: int) -> np
     """For `count` 8 x 8 matrices of 16-bit elements, where the two elements of each lane lie, [threads * count]: lane
     8m + r says where row r of matrix m begins, a lane has two elements of row lane / 4."""
     if not run.agent.lanes(mask).all:
-        raise MemoryFault("matrices are stored or loaded by some of a warp's threads")
+        raise MemoryFault("matrices are stored by some of a warp's threads")
     (register,) = place
     places = spread(run.read(register), mask.shape).astype(np.int64).reshape(-1, 32)
     return (places[:, _ROW + 8 * np.arange(count)] + _COLUMN).reshape(-1)
@@ -254,13 +254,25 @@ def _store_matrices(run: Assembler, mask: np.ndarray, place: Any, words: tuple[A
     run.agent.store_cluster(_matrix_rows(run, mask, place, len(words)), columns.reshape(-1, 1), mask, len(words))
 
 
-def _load_matrices(run: Assembler, mask: np.ndarray, words: tuple[Any, ...], place: Any) -> None:
-    """ldmatrix."""
-    threads = np.repeat(run.agent.lanes(mask).threads, len(words))
-    rows = _matrix_rows(run, mask, place, len(words))
-    found = run.cta.space.load(rows, np.dtype(np.int32), 1, 4, run.cta.clock, threads).reshape(-1, len(words))
+def _load_matrices(run: Assembler, mask: np.ndarray, words: tuple[Any, ...], place: Any, turns: bool = False) -> None:
+    """ldmatrix of four: lane 8m + r says where row r of matrix m begins. Lane 4g + q has of each the elements 2q and
+    2q + 1 of row g; if it turns (.trans), of column g."""
+    lanes = run.agent.lanes(mask)
+    if not lanes.whole_warps or len(words) != 4:
+        raise MemoryFault("matrices are loaded by some of a warp's threads")
+    (register,) = place
+    rows = lanes.of(spread(run.read(register), mask.shape)).astype(np.int64)
+    found = run.cta.space.load(rows, np.dtype(np.int32), 4, 16, run.cta.clock, lanes.threads)
+    matrices = found.reshape(-1, 4, 8, 4)  # warps, matrices, rows, words
+    if turns:
+        elements = np.ascontiguousarray(matrices).view(np.int16)
+        matrices = np.ascontiguousarray(elements.swapaxes(2, 3)).view(np.int32)
     for number, word in enumerate(words):
-        run.write(word, found[:, number])
+        loaded = matrices[:, number].reshape(-1)
+        if not lanes.all:
+            loaded, own = np.zeros(len(mask), np.int32), loaded
+            loaded[lanes.places] = own
+        run.write(word, loaded)
 
 
 def _add_numbers(run: Assembler, mask: np.ndarray, to: str, a: Any, b: Any) -> None:
@@ -299,6 +311,7 @@ def _wgmma_wait(run: Assembler, mask: np.ndarray, pending: int) -> None:
 _INSTRUCTIONS: dict[str, Callable[..., None]] = {
     **copies.INSTRUCTIONS,
     **phases.INSTRUCTIONS,
+    **thread_copies.INSTRUCTIONS,
     ":": _pass,
     "bra": Assembler.branch,
     "trap": _trap,
@@ -316,6 +329,7 @@ _INSTRUCTIONS: dict[str, Callable[..., None]] = {
     "fence.acquire.sync_restrict::shared::cluster.cluster": _fence_acquire,
     "stmatrix.sync.aligned.m8n8.x4.shared.b16": _store_matrices,
     "ldmatrix.sync.aligned.m8n8.x4.shared.b16": _load_matrices,
+    "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16": partial(_load_matrices, turns=True),
     "st.shared.v2.f32": _store_cluster,
     "add.f32": _add_numbers,
     "red.relaxed.gpu.global.add.v4.f32": _add_rows,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from .clocks import Clocks, WarpClock
 from .faults import MemoryFault
 from .memory import Region, Space
 from .tma import Box
+
+if TYPE_CHECKING:
+    from .thread_copies import ThreadCopies
 
 RANK_BITS = 24  # an address in a cluster, own or mapped: the CTA's rank above so many bits
 
@@ -61,6 +64,7 @@ class CtaState:
         self.named: dict[int, NamedBarrier] = {}
         self.units: dict[int, ProductUnit] = {}
         self.bulk: dict[int, BulkGroups] = {}  # by thread
+        self.copied: list[ThreadCopies] = []  # by threads, which no arrival counts on yet
         self.agents: list[Any] = []  # that have not ended
         self.left = False  # by threads that waited in vain
         self.cluster: Cluster

@@ -74,7 +74,7 @@ class Assembly:
 
     @property
     def waits(self) -> bool:
-        waiting = ("mbarrier.try_wait", "bar.sync", "barrier.cluster.wait", "bra")
+        waiting = ("mbarrier.try_wait", "mbarrier.test_wait", "bar.sync", "barrier.cluster.wait", "bra")
         return any(statement.opcode.startswith(waiting) for statement in self.statements)
 
 
@@ -97,6 +97,12 @@ class Op:
     @property
     def location(self) -> ir.Location:
         return self.source.location
+
+    @cached_property
+    def has_roles(self) -> bool:
+        """Whether warps of a kernel go apart: they meet at mbarriers."""
+        texts = (ir.StringAttr(op.attributes["asm_string"]).value for op in mlir.walk(self.source, "llvm.inline_asm"))
+        return any("mbarrier." in text for text in texts)
 
     @cached_property
     def constants(self) -> dict[int, np.ndarray]:

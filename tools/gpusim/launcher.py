@@ -79,7 +79,7 @@ class Launcher:
         if launch.get("strided"):  # a GPU may hold fewer clusters than it was compiled for
             size = launch.get("cluster", 1)
             launch = launch | {"ctas": size * int(rng.integers(1, launch["ctas"] // size + 1))}
-        if launch.get("maps") or launch.get("specialised"):
+        if launch.get("maps") or launch.get("specialised") or any(kernel.has_roles for kernel in self._kernels):
             places = [*pointers, place]
             maps = [
                 encode(described, places[described["tensor"]] + described.get("offset", 0), max(rows, 1))

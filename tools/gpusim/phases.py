@@ -59,6 +59,12 @@ def _wait(
         run.write(to, np.array(False))
 
 
+def _test(run: Assembler, mask: np.ndarray, to: str, place: Any, parity: Any) -> None:
+    """Never sleeps; a text that asks again and again might as well."""
+    asks_again = any(statement.opcode == "bra" for statement in run.op.assembly.statements)
+    _wait(run, mask, to, place, parity, None if asks_again else 0)
+
+
 def _fence_init(run: Assembler, mask: np.ndarray) -> None:
     run.agent.announce(mask)
 
@@ -68,6 +74,7 @@ INSTRUCTIONS: dict[str, Callable[..., None]] = {
     "fence.mbarrier_init.release.cluster": _fence_init,
     "mbarrier.arrive.relaxed.cluster.shared::cluster.b64": partial(_arrive, relaxed=True),
     "mbarrier.try_wait.parity.relaxed.cluster.shared::cta.b64": partial(_wait, relaxed=True),
+    "mbarrier.test_wait.parity.shared::cta.b64": _test,
 }
 for _where in (".shared::cta", ".release.cta.shared::cta", ".release.cluster.shared::cluster"):
     INSTRUCTIONS[f"mbarrier.arrive{_where}.b64"] = _arrive

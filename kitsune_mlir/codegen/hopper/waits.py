@@ -21,7 +21,8 @@ from . import cluster, tma, wgmma
 
 QUESTION_NS = 1000  # that a thread may sleep in a question to an mbarrier, with a budget
 INSIDE = 4  # budgets of a wait for the own CTA: it may wait for other CTAs in turn, and that is what to report
-_LOCAL, _CLUSTER = "", ".relaxed.cluster"  # order and scope of a wait on an mbarrier; by default .acquire.cta
+# A question to an mbarrier, its order and scope by default .acquire.cta. Who tries may sleep (from sm_90 on).
+_LOCAL, _CLUSTER, _TESTED = "try_wait.parity", "try_wait.parity.relaxed.cluster", "test_wait.parity"
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,12 @@ class Party:
 
 @dataclass(frozen=True)
 class _Watched:
-    """`barriers`: how often CTAs of a cluster wait for each other between a wait and the end."""
+    """`barriers`: how often CTAs of a cluster wait for each other between a wait and the end. `drain` ends what a
+    thread has under way in shared memory, and is told whether it is one of a party."""
 
     watch: Watch
     barriers: int
+    drain: Callable[[bool], None]
     party: Party | None = None
     tile: Int = 0
 
@@ -47,10 +50,17 @@ class _Watched:
 _NOW: ContextVar[_Watched | None] = ContextVar("watched", default=None)
 
 
+def _drain(party: bool) -> None:
+    """Products of warpgroups, and stores of the copy engine."""
+    if party:
+        wgmma.wait(0)
+    tma.wait_read(0)
+
+
 @contextlib.contextmanager
-def watched(watch: Watch | None, barriers: int = 0) -> Iterator[None]:
+def watched(watch: Watch | None, barriers: int = 0, drain: Callable[[bool], None] = _drain) -> Iterator[None]:
     """Waits in the code generated inside have the watch's budget, if there is one."""
-    token = _NOW.set(_Watched(watch, barriers) if watch is not None else None)
+    token = _NOW.set(_Watched(watch, barriers, drain) if watch is not None else None)
     try:
         yield
     finally:
@@ -85,6 +95,11 @@ def on_barrier(barrier: Int, parity: Int, awaited: str = "an mbarrier", slot: In
     """Returns when the mbarrier's phase of that parity is complete; its arrivals and copies are this CTA's own. Reports
     say what is `awaited`, and the slot."""
     _on_phase(_LOCAL, barrier, parity, awaited, slot)
+
+
+def on_tested(barrier: Int, parity: Int, awaited: str = "an mbarrier", slot: Int | None = None) -> None:
+    """The same on chips that only test an mbarrier (before sm_90)."""
+    _on_phase(_TESTED, barrier, parity, awaited, slot)
 
 
 def on_cluster(barrier: Int, parity: Int, awaited: str = "an mbarrier", slot: Int | None = None) -> None:
@@ -140,11 +155,11 @@ def _acquire_cluster() -> None:
 
 
 def _on_phase(
-    order: str, barrier: Int, parity: Int, awaited: str, slot: Int | None, acquire: Callable[[], None] = lambda: None
+    asked: str, barrier: Int, parity: Int, awaited: str, slot: Int | None, acquire: Callable[[], None] = lambda: None
 ) -> None:
     """`acquire` follows in the thread that waits, before others of its party hear of it."""
     now = _NOW.get()
-    ask = f"mbarrier.try_wait.parity{order}.shared::cta.b64 done, "
+    ask = f"mbarrier.{asked}.shared::cta.b64 done, "
     operands = [device.value(barrier), device.value(parity)]
     if now is None:
         _spin(f"{ask}[$0], $1;", "r,r", operands, None)
@@ -152,12 +167,13 @@ def _on_phase(
         return
 
     def question() -> Answer:
-        text = f"{{\n.reg .pred done;\n{ask}[$1], $2, {QUESTION_NS};\nselp.b32 $0, 1, 0, done;\n}}"
+        sleep = "" if asked == _TESTED else f", {QUESTION_NS}"
+        text = f"{{\n.reg .pred done;\n{ask}[$1], $2{sleep};\nselp.b32 $0, 1, 0, done;\n}}"
         seen = device.assembly(text, "=r,r,r,~{memory}", operands, device.i32())
         return device.equal(seen, 1), seen
 
     def wait() -> ir.Value:
-        over, _ = now.watch.ask(question, INSIDE if order == _LOCAL else 1)
+        over, _ = now.watch.ask(question, 1 if asked == _CLUSTER else INSIDE)
         acquire()
         late = _not(over)
         with device.when(late):
@@ -195,9 +211,7 @@ def _any(party: Party | None, late: ir.Value) -> ir.Value:
 def _leave(now: _Watched) -> None:
     """A party, or a thread alone. Copies into shared memory that it had made have landed, for it asked many times since
     (watch.PATIENCE). A CTA of a cluster stays until no other one reaches it, which parties see to."""
-    if now.party is not None:
-        wgmma.wait(0)
-    tma.wait_read(0)
+    now.drain(now.party is not None)
     if now.party is not None:
         for _ in range(now.barriers):
             cluster.barrier()

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kitsune_mlir import rows
+from kitsune_mlir.codegen.ampere import mma_sync
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, llvm, vector
 from kitsune_mlir.precision import tf32_pieces
@@ -200,7 +201,7 @@ def _mma(element: ir.Type, a: list[Fragment], b: Fragment, sums: list[ir.Value])
         return _mma_f32(a, b, sums)
     kind = "bf16" if isinstance(element, ir.BF16Type) else "f16"
     ((a0, a2),), ((a1, a3),) = a
-    return _mma_call(f"m16n8k16.row.col.f32.{kind}.{kind}.f32", [a0, a1, a2, a3, *b[0]], sums)
+    return mma_sync.add_16_bit(kind, [a0, a1, a2, a3], b[0], sums)
 
 
 def _mma_f32(a: list[Fragment], b: Fragment, sums: list[ir.Value]) -> list[ir.Value]:
@@ -216,7 +217,7 @@ def _mma_f32(a: list[Fragment], b: Fragment, sums: list[ir.Value]) -> list[ir.Va
         steps.append((parts, [part[s : s + 2] for part in b]))
     for left, right in ((LOW, HIGH), (HIGH, LOW), (HIGH, HIGH)) if exact else ((0, 0),):
         for parts, b_parts in steps:
-            found = _mma_call("m16n8k8.row.col.f32.tf32.tf32.f32", [*parts[left], *b_parts[right]], found)
+            found = mma_sync.add("m16n8k8.row.col.f32.tf32.tf32.f32", [*parts[left], *b_parts[right]], found)
     return [arith.addf(total, new) for total, new in zip(sums, found)] if exact else found
 
 
@@ -240,16 +241,3 @@ def split(x: ir.Value) -> tuple[ir.Value, ir.Value]:
 def split_words(numbers: list[ir.Value]) -> list[list[ir.Value]]:
     """Each part that `split` makes of f32 numbers, as 32-bit words."""
     return [[arith.bitcast(device.i32(), x) for x in part] for part in zip(*map(split, numbers))]
-
-
-def _mma_call(shape: str, words: list[ir.Value], sums: list[ir.Value]) -> list[ir.Value]:
-    """One mma.sync; the sums come in and go out in place (PTX ISA, mma)."""
-    f32 = ir.F32Type.get()
-    type_ = llvm.StructType.get_literal([f32] * 4)
-    count = len(words) - 2
-    a = ", ".join(f"${4 + i}" for i in range(count))
-    b = ", ".join(f"${4 + count + i}" for i in range(2))
-    text = f"mma.sync.aligned.{shape} {{$0, $1, $2, $3}}, {{{a}}}, {{{b}}}, {{$0, $1, $2, $3}};"
-    constraints = ",".join(["=f"] * 4 + ["r"] * len(words) + ["0", "1", "2", "3"])
-    struct = device.assembly(text, constraints, [*words, *sums], type_)
-    return [llvm.extractvalue(f32, struct, [i]) for i in range(4)]

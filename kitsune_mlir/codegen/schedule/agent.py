@@ -303,13 +303,19 @@ class AgentCode:
         sums = self.products.settle(self.values[hash(op.operands[0])])
         if not self.halves:
             own = Boxes.of(warps.thread(), self._leader())
-            rows = (own.own_row, device.value(device.add(own.own_row, BLOCK)))
-            self.lanes = Lanes(rows, rows, own.pair)
+            rows = self._rows_of_sums(own, op.results[0])
+            self.lanes = Lanes(rows[:2], rows[:2], own.pair)
             for memory in self.memories.values():
                 memory.pair = own.pair
-            self.halves = [Half(rows[half], Evaluator(self.memories)) for half in HALVES]
-        for half in HALVES:
-            _know(self.halves[half].evaluator, hash(op.results[0]), sums, self.lanes, half)
+            self.halves = [Half(row, Evaluator(self.memories)) for row in rows]
+        each = len(sums) // (len(self.halves) // len(HALVES))  # of 16 rows
+        for number, half in enumerate(self.halves):
+            tile, h = divmod(number, len(HALVES))
+            _know(half, hash(op.results[0]), sums[tile * each : (tile + 1) * each], self.lanes, h)
+
+    def _rows_of_sums(self, own: Boxes, tile: ir.Value) -> tuple[ir.Value, ...]:
+        """A thread's rows of a tile of sums: of 16, the first and that 8 rows on."""
+        return own.own_row, device.value(device.add(own.own_row, BLOCK))
 
     # ---- tiles in registers
 
@@ -359,9 +365,9 @@ def _words(carried: object) -> list[ir.Value]:
     return carried.values if isinstance(carried, Acc) else []
 
 
-def _know(evaluator: Evaluator, key: int, sums: list[ir.Value], lanes: Lanes, half: int) -> None:
-    """Tells what stands in registers, of one of a thread's rows."""
+def _know(half: Half, key: int, sums: list[ir.Value], lanes: Lanes, number: int) -> None:
+    """Tells what stands in registers, of one of a thread's rows, the first or second of 16."""
     for i, x in enumerate(sums):
         block, h, e = i // 4, i // 2 % 2, i % 2
-        if h == half:
-            evaluator.know_key(key, [lanes.rows[h], lanes.column(block, e)], x)
+        if h == number:
+            half.evaluator.know_key(key, [half.row, lanes.column(block, e)], x)

@@ -17,6 +17,9 @@ def is_from_tiles(bound: ir.Value) -> bool:
 def divisor(index: ir.Value) -> int:
     """A number that divides an index; 0 divides 0 alone."""
     op = None if isinstance(index.owner, ir.Block) else index.owner.operation
+    if op is None and index.owner.owner.name == "scf.for" and ir.BlockArgument(index).arg_number == 0:
+        lower, _, step = list(index.owner.owner.operands)[:3]
+        return gcd(divisor(lower), divisor(step))
     if op is not None and op.name == "arith.constant":
         return ir.IntegerAttr(op.attributes["value"]).value
     if op is not None and op.name == "arith.muli":

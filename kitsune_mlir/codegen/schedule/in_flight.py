@@ -46,7 +46,8 @@ class InFlight:
         return Acc(sums, self.issued), Token(self.issued)
 
     def ended(self, sums: list[ir.Value]) -> tuple[Acc, Token]:
-        """A product was issued and waited for; the sums are those that it was added to outside of tensor cores."""
+        """A product that is not in flight: a warp's own, or one that was waited for and added to these sums outside of
+        tensor cores."""
         self.issued += 1
         self.waited = self.issued
         return Acc(sums), Token(self.issued)
@@ -91,7 +92,7 @@ def _issued_behind(yielded: ir.Value) -> int | None:
     owner = yielded.owner
     if isinstance(owner, ir.Block) or owner.operation.name != schedule.ProductOp.OPERATION_NAME:
         return 0
-    if owner.operation.opview.is_added_outside:
+    if owner.operation.opview.is_added_outside or owner.operation.opview.engine_name == "mma_sync":
         return None
     block = [op.operation for op in owner.operation.block.operations]
     later = block[block.index(owner.operation) + 1 :]

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kitsune_mlir import rows
+from kitsune_mlir.codegen.ampere import cp_async
 from kitsune_mlir.codegen.hopper import mbarrier, tma, waits, warps
 from kitsune_mlir.codegen.hopper.fragments import is_packed
 from kitsune_mlir.codegen.hopper.frame import Frame, build
@@ -30,6 +31,7 @@ from kitsune_mlir.planning.target import Target
 
 from .agent import AgentCode, Surroundings
 from .rows import RowCode, scratch_bytes
+from .warp_agent import WarpCode
 
 AGENT = schedule.AgentOp.OPERATION_NAME
 REGISTERS = 65536  # of an SM
@@ -57,6 +59,8 @@ class ScheduledKernel:
         for value in (*self.tensors, *(result.results[0] for result in self.results)):
             _check_open(ir.RankedTensorType(value.type))
         self._numbers = {hash(value): number for number, value in enumerate(self.tensors)}
+        self._has_warpgroups = target.products == "wgmma"
+        self._check_engines()
         self._check_registers()
         self._lay_out()
         self._make_maps()
@@ -66,8 +70,19 @@ class ScheduledKernel:
         """The registers of a thread at launch."""
         return min(_MOST_REGISTERS, REGISTERS // (self.threads * self.kernel.ctas_per_sm)) // 8 * 8
 
+    def _check_engines(self) -> None:
+        copy, product = schedule.engines(self.target.products)
+        for op in walk(self.kernel, schedule.CopyOp.OPERATION_NAME, schedule.ProductOp.OPERATION_NAME):
+            wanted = copy if op.name == schedule.CopyOp.OPERATION_NAME else product
+            if (found := op.opview.engine_name) != wanted:
+                raise UnsupportedError(
+                    f'{location(op.location)}: {op.name} has the engine "{found}", {self.target.name} wants "{wanted}"'
+                )
+
     def _check_registers(self) -> None:
         """ptxas (C7602) does not count on what an agent's threads take of others' registers."""
+        if not self._has_warpgroups:
+            return
         for op in walk(self.kernel, schedule.ProductOp.OPERATION_NAME):
             _, columns = ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value).shape
             if (wanted := columns // 2 + _BESIDE_SUMS) > self._given:
@@ -101,6 +116,8 @@ class ScheduledKernel:
         self.map_of: dict[ir.Operation, int] = {}  # by copy
         known: dict[TensorMap, int] = {}
         for copy in walk(self.kernel, schedule.CopyOp.OPERATION_NAME):
+            if copy.opview.engine_name != "tma":
+                continue
             map_ = self._map(copy.opview)
             if map_ not in known:
                 known[map_] = len(self.maps)
@@ -183,12 +200,15 @@ class ScheduledKernel:
         in_pieces = any(product.is_added_outside for product in products)
         fast = all(is_packed(tile.element_type) for tile in tiles) and not in_pieces
         resident = self.kernel.ctas_per_sm
+        if resident == 1 and not self._has_warpgroups:
+            resident = None  # the bound on its threads is enough, and ptxas does better without another
         return build(
             self.kernel.label, pointers, len(self.maps), self.threads, self._watched, fast=fast, resident=resident
         )
 
     def _watched(self, frame: Frame) -> None:
-        with waits.watched(self.waits.watch(frame.workspace)):
+        watch = self.waits.watch(frame.workspace)
+        with waits.watched(watch) if self._has_warpgroups else waits.watched(watch, drain=_drain):
             self._body(frame)
 
     def _body(self, frame: Frame) -> None:
@@ -196,8 +216,9 @@ class ScheduledKernel:
         if rings:
             with device.when(device.equal(device.thread(), 0)):
                 for ring in self.kernel.rings:
-                    rings[ring.label].init(1, self._consumers(ring))
-                mbarrier.fence_init()
+                    rings[ring.label].init(*self._ends(ring))
+                if self._has_warpgroups:
+                    mbarrier.fence_init()
             device.barrier()
         split = len(self.tensors)
         around = Surroundings(
@@ -217,9 +238,10 @@ class ScheduledKernel:
         threads = agent.count * agent.warp_count * warps.WARP
 
         def emit() -> None:
-            if agent.warp_count % 4 == 0 and agent.register_count != given:
+            if self._has_warpgroups and agent.warp_count % 4 == 0 and agent.register_count != given:
                 warps.set_registers(agent.register_count, grow=agent.register_count > given)
-            code = AgentCode if agent.lanes is None else RowCode
+            form = AgentCode if self._has_warpgroups else WarpCode
+            code = form if agent.lanes is None else RowCode
             code(agent, around, first).emit()
 
         if not rest:
@@ -238,15 +260,29 @@ class ScheduledKernel:
         barriers, slots = device.add(base, place.barriers), device.add(base, place.slots)
         return Ring(barriers, slots, ring.slots, ring.slot_bytes, ring.label)
 
-    def _consumers(self, ring: schedule.AllocRingOp) -> int:
-        """Arrivals that empty a slot: a thread of each copy of the agent that waits for it."""
+    def _ends(self, ring: schedule.AllocRingOp) -> tuple[int, int]:
+        """Arrivals that fill a slot and that empty it. Of warpgroups a thread begins the copies, whose bytes count, and
+        a thread of each copy of the agent that waits for it releases it. Else all threads that copy, and a thread of
+        each warp."""
+        fills, takes = (self._agent_of(ring, op) for op in (schedule.AcquireOp, schedule.WaitOp))
+        if self._has_warpgroups:
+            return 1, takes.count
+        return fills.warp_count * warps.WARP, takes.count * takes.warp_count
+
+    @staticmethod
+    def _agent_of(ring: schedule.AllocRingOp, opens: type) -> schedule.AgentOp:
+        """The agent that opens a ring's slots so."""
         uses = [use.owner.operation for use in ring.results[0].uses]
-        waiting = [op for op in uses if op.name == schedule.WaitOp.OPERATION_NAME]
-        agents = {agent.label: agent for op in waiting if (agent := parent_of(op, AGENT).opview)}
+        opening = [op for op in uses if op.name == opens.OPERATION_NAME]
+        agents = {agent.label: agent for op in opening if (agent := parent_of(op, AGENT).opview)}
         if len(agents) != 1:
             raise UnsupportedError(f"ring '{ring.label}' has {len(agents)} agents that wait for it, wants one")
         (agent,) = agents.values()
-        return agent.count
+        return agent
+
+
+def _drain(party: bool) -> None:
+    cp_async.wait_all()
 
 
 def _check_open(kind: ir.RankedTensorType) -> None:

@@ -131,3 +131,31 @@ func.func @registers_of_all_ctas(%m: index) {
   }) {ctas = 5, sym_name = "k", target = "sm_90a"} : () -> !kitsune.outputs
   return
 }
+
+// -----
+
+// Warps that multiply by themselves do not hand registers on: each agent's threads have what a launch gives them.
+
+!r = !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+!s = !kitsune.slot<tensor<64x64xbf16>>
+!t = !kitsune.token
+func.func @equal_registers(%A: tensor<64x64xbf16>, %m: index) {
+  %c0 = arith.constant 0 : index
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !r
+    "kitsune.agent"() ({
+    ^bb0(%copy: index):
+      %s = "kitsune.acquire"(%x) : (!r) -> !s
+      %d = "kitsune.copy"(%s, %A, %c0, %c0) {dims = array<i64: 0, 1>, engine = "cp_async"} : (!s, tensor<64x64xbf16>, index, index) -> !t
+      "kitsune.commit"(%s, %d) : (!s, !t) -> ()
+    }) {copies = 1, registers = 40, sym_name = "load", warps = 4} : () -> ()
+    // expected-error @below {{'kitsune.agent' op 'math' wants 232 registers of a thread, but the 384 threads of a CTA are given 168 each, and sm_80 hands none on}}
+    "kitsune.agent"() ({
+    ^bb0(%copy: index):
+      %s = "kitsune.wait"(%x) : (!r) -> !s
+      "kitsune.release"(%s) : (!s) -> ()
+    }) {copies = 2, registers = 232, sym_name = "math", warps = 4} : () -> ()
+  }) {sym_name = "k", target = "sm_80"} : () -> !kitsune.outputs
+  return
+}

@@ -1,0 +1,35 @@
+"""Copies of 16 bytes from global to shared memory by each thread (PTX ISA, cp.async: Non-bulk copy), from sm_80 on.
+
+A thread's copies go on beside it. It has an mbarrier count an arrival when all copies that it began before have landed
+(cp.async.mbarrier.arrive.noinc): who waits there, sees them.
+"""
+
+from __future__ import annotations
+
+from kitsune_mlir.codegen.pipeline import device
+from kitsune_mlir.codegen.pipeline.device import Int
+from kitsune_mlir.mlir import ir
+
+NBYTES = 16  # of a copy, at multiples of as many on both sides
+
+
+def copy(destination: Int, source: ir.Value, there: ir.Value | None = None) -> None:
+    """Begins to copy 16 bytes, past the L1 cache. Only `there` (i32) of them, where it is given, are read, and zeros
+    written behind."""
+    operands, constraints = [device.value(destination), source], "r,l"
+    text = f"cp.async.cg.shared.global [$0], [$1], {NBYTES}"
+    if there is not None:
+        operands.append(there)
+        text, constraints = f"{text}, $2", f"{constraints},r"
+    device.assembly(f"{text};", f"{constraints},~{{memory}}", operands, None)
+
+
+def arrive(barrier: Int) -> None:
+    """An arrival of each thread at an mbarrier, made for these, once its copies have landed."""
+    text = "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [$0];"
+    device.assembly(text, "r,~{memory}", [device.value(barrier)], None)
+
+
+def wait_all() -> None:
+    """Until the thread's copies have landed."""
+    device.assembly("cp.async.wait_all;", "~{memory}", [], None)

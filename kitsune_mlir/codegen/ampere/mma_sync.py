@@ -1,0 +1,90 @@
+"""Products of a warp: mma.sync (PTX ISA, Warp Level Matrix Multiply-Accumulate Instructions), every chip from sm_80.
+
+D[16 x 8] += A[16 x k] B[k x 8], all in registers. Lane 4g + q holds of D the rows g and g + 8, columns 2q and 2q + 1:
+sum [2h + e] is at row g + 8h, column 2q + e. For 16-bit elements k is 16: A is four words of two neighbouring columns,
+(g, 2q), (g + 8, 2q), (g, 2q + 8), (g + 8, 2q + 8), B two, at (2q, g) and (2q + 8, g). For tf32 k is 8.
+
+A warp's product of 16 `tiles` rows and any number of blocks of 8 columns has its sums tile by tile, block by block: the
+order that a warpgroup's product (hopper/wgmma.py) has, tile by tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kitsune_mlir.codegen.pipeline import device
+from kitsune_mlir.mlir import arith, ir, llvm
+
+from .ldmatrix import STEPS, Boxes
+
+ROWS, BLOCK = 16, 8  # of one instruction
+SUMS = 4  # of a lane, in one instruction
+
+
+def add(shape: str, words: Sequence[ir.Value], sums: Sequence[ir.Value]) -> list[ir.Value]:
+    """One mma.sync of this shape and these types: the words of A, then two of B; the sums come in and go out in
+    place."""
+    count = len(words) - 2
+    a = ", ".join(f"${4 + i}" for i in range(count))
+    b = ", ".join(f"${4 + count + i}" for i in range(2))
+    text = f"mma.sync.aligned.{shape} {{$0, $1, $2, $3}}, {{{a}}}, {{{b}}}, {{$0, $1, $2, $3}};"
+    return _given_back(text, [*["r"] * len(words), *map(str, range(SUMS))], [*words, *sums])
+
+
+def add_16_bit(element: str, a: Sequence[ir.Value], b: Sequence[ir.Value], sums: Sequence[ir.Value]) -> list[ir.Value]:
+    """A step of 16 columns of k; `element` is "bf16" or "f16"."""
+    return add(f"m16n8k16.row.col.f32.{element}.{element}.f32", [*a, *b], sums)
+
+
+def zeros(count: int) -> list[ir.Value]:
+    """So many sums before a product starts."""
+    return [arith.constant(ir.F32Type.get(), 0.0)] * count
+
+
+def multiply(element: str, sums: Sequence[ir.Value], a: Boxes, b: Boxes, tiles: int) -> list[ir.Value]:
+    """Adds a chunk of 64 columns of k, of 16-bit elements in shared memory, to a warp's sums of `tiles` times 16 rows.
+    Of B two blocks are loaded together."""
+    found = list(sums)
+    each = len(found) // tiles
+    for step in range(STEPS):
+        left = [a.load(tile, step) for tile in range(tiles)]
+        for pair in range(each // (2 * SUMS)):
+            words = b.load(pair, step)
+            for half in (0, 1):
+                for tile, own in enumerate(left):
+                    at = tile * each + (2 * pair + half) * SUMS
+                    found[at : at + SUMS] = add_16_bit(
+                        element, own, words[2 * half : 2 * half + 2], found[at : at + SUMS]
+                    )
+    return found
+
+
+def multiply_outside(element: str, total: Sequence[ir.Value], a: Boxes, b: Boxes, tiles: int) -> list[ir.Value]:
+    """The same, but tensor cores, which cut off what they add, begin at zero: what they give is added behind them."""
+    found = list(total)
+    each = len(found) // tiles
+    left = [[a.load(tile, step) for step in range(STEPS)] for tile in range(tiles)]
+    for pair in range(each // (2 * SUMS)):
+        words = [b.load(pair, step) for step in range(STEPS)]
+        for half in (0, 1):
+            for tile, own in enumerate(left):
+                new = zeros(SUMS)
+                for step in range(STEPS):
+                    new = add_16_bit(element, own[step], words[step][2 * half : 2 * half + 2], new)
+                at = tile * each + (2 * pair + half) * SUMS
+                found[at : at + SUMS] = _added(found[at : at + SUMS], new)
+    return found
+
+
+def _added(total: Sequence[ir.Value], sums: Sequence[ir.Value]) -> list[ir.Value]:
+    """Adds sums, as code that stays where it is: put off, it would keep them all in registers."""
+    text = "\n".join(f"add.f32 ${i}, ${i}, ${SUMS + i};" for i in range(SUMS))
+    return _given_back(text, [*["f"] * SUMS, *map(str, range(SUMS))], [*sums, *total])
+
+
+def _given_back(text: str, constraints: Sequence[str], operands: Sequence[ir.Value]) -> list[ir.Value]:
+    """What a text leaves in its first registers."""
+    f32 = ir.F32Type.get()
+    type_ = llvm.StructType.get_literal([f32] * SUMS)
+    struct = device.assembly(text, ",".join(["=f"] * SUMS + list(constraints)), operands, type_)
+    return [llvm.extractvalue(f32, struct, [i]) for i in range(SUMS)]

@@ -1,0 +1,129 @@
+"""Granules of 16 bytes of a box in global memory, as threads copy them: where each is, and how many of its bytes the
+tensor has."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from kitsune_mlir.codegen.ampere.cp_async import NBYTES
+from kitsune_mlir.codegen.pipeline import device
+from kitsune_mlir.codegen.pipeline.device import Int
+from kitsune_mlir.dialects.windows import WindowsOp
+from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.mlir import arith, ir
+
+from .windows import first_of
+
+Granule = tuple[ir.Value, ir.Value | None]  # its address, and how many bytes are there; None: all
+
+
+@dataclass(frozen=True)
+class TensorGranules:
+    """Those of a box of a dense tensor, which begins at `at`, with rows along `outer` and neighbours along `inner`. The
+    tensor has all of the box along its dimensions in `whole`; `rows` is its first size where that is open."""
+
+    pointer: ir.Value
+    type_: ir.RankedTensorType
+    rows: ir.Value
+    at: Sequence[Int]
+    outer: int
+    inner: int
+    whole: Collection[int]
+
+    def __post_init__(self) -> None:
+        nbytes = self.type_.element_type.width // 8
+        if self.inner != self.type_.rank - 1 or self.type_.shape[-1] * nbytes % NBYTES:
+            raise UnsupportedError(f"rows of {self.type_} are no multiples of {NBYTES} bytes that a box lies along")
+
+    def column(self, own_row: Int, column: Int) -> list[Granule]:
+        """What `row` is given: a thread's granule in its first row."""
+        strides = self._strides()
+        place = self.pointer
+        for dim, (start, stride) in enumerate(zip(self.at, strides, strict=True)):
+            index = start
+            if dim == self.outer:
+                index = device.add(start, own_row)
+            elif dim == self.inner:
+                index = device.add(start, column)
+            place = _moved(place, index, stride, self.type_.element_type)
+        inside = None
+        if self.inner not in self.whole:
+            inside = device.less(device.add(self.at[self.inner], column), self.type_.shape[-1])
+        return [(place, inside)]
+
+    def row(self, own_row: Int, row: int, first: list[Granule]) -> Granule:
+        """The granule so many rows further."""
+        ((place, inside),) = first
+        place = device.offset(place, row * self._strides()[self.outer], self.type_.element_type)
+        if self.outer not in self.whole:
+            start = device.add(self.at[self.outer], own_row)
+            here = device.less(start, device.sub(self._size(self.outer), row))
+            inside = here if inside is None else arith.andi(here, inside)
+        return place, None if inside is None else _bytes_where(inside, device.value(NBYTES))
+
+    def _size(self, dim: int) -> Int:
+        return self.rows if self.type_.is_dynamic_dim(dim) else self.type_.shape[dim]
+
+    def _strides(self) -> list[int]:
+        found = [1]
+        for size in self.type_.shape[:0:-1]:
+            found.insert(0, found[0] * size)
+        return found
+
+
+@dataclass(frozen=True)
+class WindowGranules:
+    """Those of a box of a matrix of windows, at `at` in it: of images at `pointer`, `images` of which there are."""
+
+    matrix: WindowsOp
+    pointer: ir.Value
+    images: Int
+    at: Sequence[Int]
+
+    def __post_init__(self) -> None:
+        element = self._element
+        if any(pitch * element.width // 8 % NBYTES for pitch in self.matrix.pitches[:-1]):
+            raise UnsupportedError(f"elements of {self.matrix.operands[0].type} do not begin at {NBYTES} bytes")
+
+    @property
+    def _element(self) -> ir.Type:
+        return ir.RankedTensorType(self.matrix.operands[0].type).element_type
+
+    def column(self, own_row: Int, column: Int) -> Int:
+        """What `row` is given: a thread's column in the matrix."""
+        return device.add(self.at[-1], column)
+
+    def row(self, own_row: Int, row: int, column: Int) -> Granule:
+        """The granule so many rows below a thread's first, of the window that is there."""
+        windows, element = self.matrix.windows, self._element
+        index = [*self.at[:-2], device.add(device.add(self.at[-2], own_row), row), column]
+        (image, *begin, channel), offsets = first_of(self.matrix, index)
+        places = [device.add(start, offset) for start, offset in zip(begin, offsets, strict=True)]
+        inside = [_below(place, size) for place, size in zip(places, windows.sizes, strict=True)]
+        inside.append(_below(image, self.images))
+        place = self.pointer
+        for at, pitch in zip((image, *places, channel), self.matrix.pitches, strict=True):
+            place = _moved(place, at, pitch, element)
+        left = device.mul(device.sub(windows.channels, channel), element.width // 8)
+        there = arith.maxsi(device.value(device.least(left, NBYTES)), device.value(0))
+        return place, _bytes_where(reduce(arith.andi, inside), there)
+
+
+def _bytes_where(inside: ir.Value, count: ir.Value) -> ir.Value:
+    return arith.select(inside, count, device.value(0))
+
+
+def _below(place: Int, size: Int) -> ir.Value:
+    """Whether a number is not negative and below a size."""
+    return arith.cmpi(arith.CmpIPredicate.ult, device.value(place), device.value(size))
+
+
+def _moved(pointer: ir.Value, count: Int, stride: int, element: ir.Type) -> ir.Value:
+    """The address `count` times `stride` elements on, computed in 64 bits."""
+    if isinstance(count, int):
+        return device.offset(pointer, count * stride, element)
+    i64 = ir.IntegerType.get_signless(64)
+    far = arith.muli(arith.extsi(i64, device.value(count)), arith.constant(i64, stride))
+    return device.offset(pointer, far, element)

@@ -1,0 +1,149 @@
+"""The code of an agent on chips without warpgroup products and tensor copies: its threads copy 16 bytes each at a time
+(cp.async), its warps multiply by themselves (mma.sync).
+
+A copy of the agent has four warps. Of its part of a product's rows each has a quarter, 16 neighbouring rows or several
+times as many: tiles of 16 lie as those of a warpgroup's product do, whose code for what follows is this one's too.
+Every thread of a producer waits and copies; a consumer's warps release a slot one by one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kitsune_mlir.codegen.ampere import cp_async, ldmatrix, mma_sync
+from kitsune_mlir.codegen.hopper import waits, warps
+from kitsune_mlir.codegen.hopper.fragments import BLOCK
+from kitsune_mlir.codegen.hopper.stores import Boxes
+from kitsune_mlir.codegen.pipeline import device
+from kitsune_mlir.codegen.pipeline.device import Int
+from kitsune_mlir.dialects import schedule
+from kitsune_mlir.dialects.windows import in_memory, windows_of
+from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.mlir import arith, ir, location
+
+from .agent import AgentCode
+from .extents import whole_of
+from .granules import TensorGranules, WindowGranules
+from .in_flight import Acc
+
+WARPS = 4  # of a copy
+THREADS = WARPS * warps.WARP
+_GRANULES = ldmatrix.BOX_ROW // ldmatrix.GRANULE  # of a box's row
+_ELEMENTS = ldmatrix.GRANULE // 2  # of a granule
+
+
+def tiles_of(acc: ir.Type) -> int:
+    """How many times 16 rows of sums a warp has."""
+    rows, _ = ir.RankedTensorType(ir.TypeAttr(acc.elem).value).shape
+    return rows // (WARPS * mma_sync.ROWS)
+
+
+@dataclass
+class WarpCode(AgentCode):
+    """The code of one agent, whose threads begin at `first`."""
+
+    def emit(self) -> None:
+        if self.agent.warp_count != WARPS:
+            raise UnsupportedError(f"agent '{self.agent.label}' has {self.agent.warp_count} warps, wants {WARPS}")
+        self.turns = {ring: self.around.rings[ring].start() for ring in self._rings(self.agent.operation)}
+        thread = device.thread()
+        self.values[hash(self.agent.block.arguments[0])] = device.div(device.sub(thread, self.first), THREADS)
+        party = device.value(device.add(device.div(thread, THREADS), 1))
+        with waits.together(party, THREADS, device.equal(device.mod(thread, THREADS), 0)):
+            self._block(self.agent.block)
+
+    # ---- rings
+
+    def _acquire(self, op: ir.Operation) -> None:
+        ring, slot = self._opened(op)
+        ring.wait_empty(slot, waits.on_tested)
+
+    def _wait(self, op: ir.Operation) -> None:
+        ring, slot = self._opened(op)
+        ring.wait_full(slot, waits.on_tested)
+
+    def _commit(self, op: ir.Operation) -> None:
+        opened = self.values[hash(op.operands[0])]
+        cp_async.arrive(self.around.rings[opened.ring.label].full(opened.slot))
+
+    def _release(self, op: ir.Operation) -> None:
+        """A warp's products have ended: those that read the slot have its words."""
+        opened = self.values[hash(op.operands[0])]
+        warps.sync()
+        leader = device.equal(device.mod(warps.thread(), warps.WARP), 0)
+        self.around.rings[opened.ring.label].release(opened.slot, leader)
+
+    def _copy(self, op: ir.Operation) -> None:
+        """Thread t has of each row the granule t mod 8, and every 16th row from row t / 8 on."""
+        copy, opened = op.opview, self.values[hash(op.operands[0])]
+        ring = opened.ring
+        by_rows = ring.layout == "rows"
+        rows, columns = ring.tile.shape
+        along, length, across = (columns, columns, rows) if by_rows else (rows, rows, columns)
+        outer, inner = copy.axes if by_rows else copy.axes[::-1]
+        if ring.tile.element_type.width != 16 or length % ldmatrix.CHUNK or across % (THREADS // _GRANULES):
+            raise UnsupportedError(f"{location(op.location)}: ring '{ring.label}' has no boxes of 64 times 16 elements")
+        at = [self.number(offset) for offset in list(op.operands)[2:]]
+        thread = device.sub(warps.thread(), self.first)
+        own_row, granule = device.div(thread, _GRANULES), device.mod(thread, _GRANULES)
+        swizzled = arith.xori(device.value(granule), device.value(device.mod(own_row, _GRANULES)))
+        place = device.add(device.mul(own_row, ldmatrix.BOX_ROW), device.mul(swizzled, ldmatrix.GRANULE))
+        place = device.value(device.add(self.around.rings[ring.label].place(opened.slot), place))
+        source = self._source(copy, at, outer, inner)
+        for number in range(length // ldmatrix.CHUNK):
+            column = device.add(device.mul(granule, _ELEMENTS), number * ldmatrix.CHUNK)
+            first = source.column(own_row, column)
+            for row in range(0, across, THREADS // _GRANULES):
+                to = device.add(place, (number * across + row) * ldmatrix.BOX_ROW)
+                cp_async.copy(to, *source.row(own_row, row, first))
+
+    def _source(self, copy: schedule.CopyOp, at: list[Int], outer: int, inner: int) -> TensorGranules | WindowGranules:
+        tensor, tile = copy.operands[1], schedule.ring_of(copy.operands[0]).tile
+        pointer, rows = self.around.pointers[hash(in_memory(tensor))], self.around.rows
+        if (matrix := windows_of(tensor)) is not None:
+            if copy.axes != [len(at) - 2, len(at) - 1] or outer > inner:
+                raise UnsupportedError(f"{location(copy.location)}: a box of windows does not lie along their columns")
+            images = ir.RankedTensorType(matrix.operands[0].type)
+            return WindowGranules(matrix, pointer, rows if images.is_dynamic_dim(0) else images.shape[0], at)
+        whole = whole_of(self.agent, tensor.type, list(copy.operands)[2:], copy.axes, tile)
+        kind = ir.RankedTensorType(tensor.type)
+        return TensorGranules(pointer, kind, rows, at, outer, inner, [copy.axes[dim] for dim in whole])
+
+    # ---- products
+
+    def _sums(self, op: ir.Operation) -> None:
+        rows, columns = ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value).shape
+        self.values[hash(op.results[0])] = Acc(mma_sync.zeros(rows * columns // THREADS))
+
+    def _product(self, op: ir.Operation) -> None:
+        acc, left, right = (self.values[hash(operand)] for operand in op.operands)
+        tiles = tiles_of(op.operands[0].type)
+        self._check_tiles(left.ring, right.ring, op)
+        thread = warps.thread()
+        lane, warp = device.mod(thread, warps.WARP), device.div(device.sub(thread, self.first), warps.WARP)
+        if left.ring.sharing != "split":
+            warp = device.mod(warp, WARPS)
+        first = device.mul(warp, tiles * mma_sync.ROWS)
+        a_place, b_place = (self.around.rings[o.ring.label].place(o.slot) for o in (left, right))
+        a = ldmatrix.left(a_place, first, lane, left.ring.layout == "columns")
+        b = ldmatrix.right(b_place, lane, right.ring.layout == "columns")
+        multiply = mma_sync.multiply_outside if op.opview.is_added_outside else mma_sync.multiply
+        sums = multiply(str(left.ring.tile.element_type), acc.values, a, b, tiles)
+        self.values[hash(op.results[0])], self.values[hash(op.results[1])] = self.products.ended(sums)
+
+    @staticmethod
+    def _check_tiles(left: schedule.AllocRingOp, right: schedule.AllocRingOp, op: ir.Operation) -> None:
+        acc = ir.RankedTensorType(ir.TypeAttr(op.operands[0].type.elem).value)
+        if left.tile.shape[1] != ldmatrix.CHUNK or left.tile.element_type.width != 16:
+            raise UnsupportedError(
+                f"{location(op.location)}: warps take chunks of {ldmatrix.CHUNK} columns of 16 bits, found {left.tile}"
+            )
+        if acc.shape[0] not in (64, 128) or acc.shape[1] % 16:
+            raise UnsupportedError(f"{location(op.location)}: a copy multiplies 64 or 128 rows and 16 columns, each")
+
+    def _rows_of_sums(self, own: Boxes, tile: ir.Value) -> tuple[ir.Value, ...]:
+        """The same for each of a warp's tiles of 16 rows, which are neighbours."""
+        tiles = ir.RankedTensorType(tile.type).shape[0] // (WARPS * mma_sync.ROWS)
+        lane_row = device.mod(own.own_row, BLOCK)
+        first = device.add(device.mul(own.warp, tiles * mma_sync.ROWS), lane_row)
+        return tuple(device.value(device.add(first, further * BLOCK)) for further in range(2 * tiles))

@@ -1,0 +1,130 @@
+"""Products outside pipelines on chips without warpgroup products, on the stand-in GPU: warps that copy and multiply by
+themselves (mma.sync, cp.async)."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+import torch
+from test_gpu_convolutions import FORMS, ran
+from test_gpu_scheduled import drawn, run
+
+from kitsune_mlir.codegen.ampere import cp_async
+from kitsune_mlir.codegen.hopper import mbarrier
+from kitsune_mlir.codegen.pipeline import device
+from kitsune_mlir.codegen.schedule.warp_agent import WarpCode
+from kitsune_mlir.planning import product_tiles
+from kitsune_mlir.planning import target as targets
+from kitsune_mlir.tools.gpusim import Deadlock, MemoryFault
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory):
+    """The path of a description: an A100 of few SMs."""
+    fields = json.loads((targets.FOLDER / "sm_80.json").read_text())
+    path = tmp_path_factory.mktemp("targets") / "few.json"
+    path.write_text(json.dumps(fields | {"name": "few", "sms": 2}))
+    return str(path)
+
+
+@pytest.mark.parametrize("left", [False, True], ids=["m x k", "k x m"])
+@pytest.mark.parametrize("right", [False, True], ids=["k x n", "n x k"])
+def test_orders_of_dimensions(left, right, few):
+    """Of sizes that fill no tile and no 16 bytes."""
+    b, m, n, k = 3, 65, 77, 83
+    shapes = (b, k, m) if left else (b, m, k), (b, n, k) if right else (b, k, n)
+
+    def function(x, y):
+        return torch.bmm(x.mT if left else x, y.mT if right else y)
+
+    device = run(function, drawn(*shapes, dtype=torch.float16 if left else torch.bfloat16), few, 1)
+    assert device.pipeline_launches == 1
+
+
+@pytest.mark.parametrize("across", [False, True], ids=["rows", "columns"])
+def test_tiles_of_32_rows_a_warp(across, few, monkeypatch):
+    """Four tiles of 128 x 128, and what follows them."""
+    product_tiles.choose.cache_clear()
+    monkeypatch.setattr(product_tiles, "_COLUMNS", (128,))
+    found = product_tiles.choose(1, 256, 256, 200, across, 1, targets.load(few), work=2.0)
+    assert found.copy_rows == 128
+
+    def function(x, y, bias, whole):
+        return torch.relu((x.mT @ y if across else x @ y.mT) + bias) + whole
+
+    shapes = ((200, 256), (200, 256)) if across else ((256, 200), (256, 200))
+    device = run(function, drawn(*shapes, (256,), (256, 256)), few, 1)
+    assert device.pipeline_launches == 1
+    product_tiles.choose.cache_clear()
+
+
+def test_an_operand_that_is_kept(few):
+    device = run(lambda x, y: torch.relu(x @ y.mT), drawn((900, 200), (40, 200)), few, 1)
+    assert device.pipeline_launches == 1
+
+
+def test_a_row_group(few):
+    """Softmax on the tiles of a product."""
+    device = run(lambda x, y: (x @ y).softmax(-1), drawn((300, 64), (64, 64)), few, 1)
+    assert device.pipeline_launches == 1
+
+
+def test_a_long_sum_in_parts(few):
+    device = run(lambda x, y: x.t() @ y, drawn((3000, 40), (3000, 72)), few, 1)
+    assert device.pipeline_launches == 1
+
+
+def test_any_number_of_rows(few):
+    rows = torch.export.Dim("rows", min=0, max=100_000)
+    calls = [drawn((count, 64), (96, 64)) for count in (1, 130)]
+    device = run(lambda x, y: x @ y.t(), drawn((70, 64), (96, 64)), few, 1, (({0: rows}, {}),), calls)
+    assert device.pipeline_launches == 3
+
+
+@pytest.mark.parametrize("name", ["70 channels", "3 channels, strides of 2"])
+def test_convolutions(name, few):
+    """Windows are read granule by granule."""
+    make, shape = FORMS[name]
+    assert ran(make(), shape, few, launches=1) == 1
+
+
+@pytest.mark.parametrize("precision", ["highest", "high"])
+def test_f32_in_pieces(precision, few):
+    args = drawn((70, 100), (100, 72), (72,), dtype=torch.float32)
+    device = run(lambda x, y, bias: x @ y + bias, args, few, 1, precision=precision)
+    assert device.pipeline_launches == 1
+
+
+_release, _product = WarpCode._release, WarpCode._product
+
+
+def _early(self, op):
+    """Releases the slots of a product, then multiplies."""
+    for slot in list(op.operands)[1:]:
+        _release(self, SimpleNamespace(operands=[slot]))
+    _product(self, op)
+
+
+def _not_again(self, op):
+    """Slots that `_early` has released."""
+
+
+MUTANTS = {  # what takes the place of a function
+    "an arrival before the copies have landed": [
+        (cp_async, "arrive", lambda barrier: mbarrier.arrive(barrier, device.equal(0, 0)))
+    ],
+    "slots that are released before they are read": [
+        (WarpCode, "_product", _early),
+        (WarpCode, "_release", _not_again),
+    ],
+    "slots that nobody releases": [(WarpCode, "_release", _not_again)],
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_kernels_that_are_broken(name, few, monkeypatch):
+    """Are found to be so, as a race, as a deadlock or by their numbers."""
+    for mutant in MUTANTS[name]:
+        monkeypatch.setattr(*mutant)
+    with pytest.raises((MemoryFault, Deadlock, AssertionError)):
+        run(lambda x, y: x @ y.mT, drawn((200, 1000), (130, 1000)), few, 1)

@@ -1,0 +1,106 @@
+"""Copies of 16 bytes by each thread (PTX ISA, cp.async: Non-bulk copy). What is read is taken when a copy is issued;
+all that threads issued lands at a later turn, together with the arrival that waits for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .clocks import EngineClock
+from .copies import Copy
+from .faults import MemoryFault
+from .lanes import spread
+
+if TYPE_CHECKING:
+    from .assembler import Assembler
+
+NBYTES = 16
+
+
+@dataclass(frozen=True)
+class ThreadCopies:
+    """What threads of the warpgroup from `first` on issued together: places in shared memory, in order, the bytes that
+    come there, and a clock of what comes before."""
+
+    first: int
+    mask: np.ndarray
+    places: np.ndarray
+    content: np.ndarray
+    seen: np.ndarray
+
+
+def copy(run: Assembler, mask: np.ndarray, to: Any, source: Any, nbytes: int, there: Any = NBYTES) -> None:
+    """[destination], [source], 16, how many bytes of them are there: the others become zero."""
+    agent, lanes = run.agent, run.agent.lanes(mask)
+    if nbytes != NBYTES:
+        raise MemoryFault(f"cp.async of {nbytes} bytes past the L1 cache")
+    ((to_register,), (from_register,)) = to, source
+    places = lanes.of(spread(run.read(to_register), mask.shape)).astype(np.int64)
+    starts = lanes.of(spread(run.read(from_register), mask.shape)).astype(np.int64)
+    counts = lanes.of(spread(run.read(there), mask.shape)).astype(np.int64)
+    if (places % NBYTES).any() or (counts < 0).any() or (counts > NBYTES).any():
+        raise MemoryFault(f"cp.async of {counts.min()} to {counts.max()} bytes to {places.min():#x}")
+    if places.min() < 0 or places.max() + NBYTES > len(run.cta.shared.bytes):
+        raise MemoryFault(f"cp.async to {places.max():#x} goes beyond the end of shared memory")
+    content = np.zeros((len(places), NBYTES), np.uint8)
+    whole = counts == NBYTES
+    if whole.any():
+        content[whole] = _read(run, starts[whole], NBYTES, lanes.threads[whole])
+    for count in np.unique(counts[~whole & (counts > 0)]).tolist():
+        some = counts == count
+        if count % 2:
+            raise MemoryFault(f"cp.async of {count} bytes")
+        for first in range(0, count, 2):
+            content[some, first : first + 2] = _read(run, starts[some] + first, 2, lanes.threads[some])
+    order = np.argsort(places)
+    if (np.diff(places[order]) < NBYTES).any():
+        raise MemoryFault(f"cp.async of several threads to one place from {places.min():#x} on")
+    seen = agent.engine_clock(0, 0, mask).seen
+    run.cta.copied.append(ThreadCopies(agent.first, mask.copy(), places[order], content[order], seen))
+    run.cta.shared.bytes[places[:, None] + np.arange(NBYTES)] = 0xFF
+
+
+def _read(run: Assembler, starts: np.ndarray, nbytes: int, threads: np.ndarray) -> np.ndarray:
+    if nbytes == NBYTES and (starts % NBYTES).any():
+        raise MemoryFault(f"cp.async from {int(starts[np.argmax(starts % NBYTES)]):#x}: not of 16 bytes")
+    space, clock = run.agent.memory, run.cta.clock
+    kind = np.dtype(np.int16) if nbytes == 2 else np.dtype(np.int32)
+    found = space.load(starts, kind, nbytes // kind.itemsize, nbytes, clock, threads)
+    return np.ascontiguousarray(found).view(np.uint8)
+
+
+def arrive(run: Assembler, mask: np.ndarray, place: Any) -> None:
+    """cp.async.mbarrier.arrive.noinc: an arrival of each thread once its copies have landed."""
+    agent, cta = run.agent, run.cta
+    barrier = run.mbarrier(place, mask)
+    own = [copies for copies in cta.copied if copies.first == agent.first and (copies.mask & mask).any()]
+    if any((copies.mask & ~mask).any() for copies in own):
+        raise MemoryFault("some of the threads that copied together count on an mbarrier")
+    cta.copied = [copies for copies in cta.copied if all(copies is not one for one in own)]
+    count = agent.lanes(mask).count
+    for copies in own:
+        clock = EngineClock(agent.clocks, barrier.component, barrier.completed + 1, copies.seen)
+        cta.shared.engine_write((copies.places, NBYTES), clock)
+        cta.reach(clock.component, clock.now)
+
+    def land() -> None:
+        agent.scheduler.add(barrier.arrive(count, np.zeros(agent.clocks.size, np.int64), False))
+
+    places = [copies.places[:, None] + np.arange(NBYTES) for copies in own]
+    where = np.concatenate([p.reshape(-1) for p in places]) if own else np.zeros(0, np.int64)
+    content = np.concatenate([copies.content.reshape(-1) for copies in own]) if own else np.zeros(0, np.uint8)
+    agent.scheduler.add([Copy(cta.shared, where, content, land)])
+    agent.pause = True
+
+
+def wait_all(run: Assembler, mask: np.ndarray) -> None:
+    """cp.async.wait_all in front of an exit: copies land in time, which is not checked."""
+
+
+INSTRUCTIONS = {
+    "cp.async.cg.shared.global": copy,
+    "cp.async.mbarrier.arrive.noinc.shared::cta.b64": arrive,
+    "cp.async.wait_all": wait_all,
+}
