@@ -106,8 +106,8 @@ def _leave(
     to: ir.Value,
     pipeline: kitsune.PipelineOp,
 ) -> None:
-    """Puts an operation of that kind, which takes the numbers of rows, in the place of a store. Its line in the model is
-    the current location."""
+    """Puts an operation of that kind, which takes the numbers of rows, in the place of a store, at the current
+    location."""
     with ir.InsertionPoint(store):
         element = ir.RankedTensorType(to.type).element_type
         numbers = kitsune.LoadOp(to, ir.RankedTensorType.get([pipeline.tile_rows], element)).results[0]
