@@ -209,13 +209,15 @@ def run_net(found: Found) -> Found:
 
 
 def _poison(module: Any, args: Any) -> None:
-    """Leaves NaN in the memory that results will get."""
+    """Leaves NaN in the memory that results will get, but for what are views of the arguments."""
     import torch
 
     with torch.no_grad():
         results = _leaves(module(*args))
+    kept = {value.untyped_storage().data_ptr() for value in args}
     for result in results:
-        result.fill_(math.nan)
+        if result.untyped_storage().data_ptr() not in kept:
+            result.fill_(math.nan)
 
 
 def _time(found: Found, gpu: Any, module: Any, compiled: Any, args: Any) -> None:
@@ -240,7 +242,8 @@ def _time(found: Found, gpu: Any, module: Any, compiled: Any, args: Any) -> None
         alone = kitsune_mlir.load(Path(found.task.folder, f"{found.task.seed}.kitsune"))
         graph = gpu.capture(lambda: alone(*args), lambda: _leaves(alone(*args)))
         del os.environ[OVERLAP]  # it was read at the first call
-        found.kernels = beside(compiled.plan["launches"], gpu.trace(graph, PROFILED))
+        launches = compiled.plan["launches"]
+        found.kernels = beside(launches, gpu.trace(graph, PROFILED)) if launches else []
 
 
 def simulate(task: Task) -> Found:

@@ -203,9 +203,10 @@ def _predict(
     changed = {output.mutates for output in program.outputs if output.mutates is not None}
     bound = [argument.kind != "input" and i not in changed for i, argument in enumerate(program.arguments)]
     sizes = [_example_sizes(argument) for argument in program.arguments]
-    found["launches"] = launches.launches(section.manifest, module, found["kernels"], described, bound, sizes, target)
-    if found["launches"]:
-        found["predicted_us"] = round(target.call_us + sum(launch["predicted_us"] for launch in found["launches"]), 2)
+    made = launches.launches(section.manifest, module, found["kernels"], described, bound, sizes, target)
+    found["launches"] = made or []
+    if made is not None:
+        found["predicted_us"] = round(target.call_us + sum(launch["predicted_us"] for launch in made), 2)
     if "dynamic_size" in found:
         found["launch_sizes"] = [
             list(size) for size, argument in zip(sizes, program.arguments) if argument.kind == "input"

@@ -87,19 +87,19 @@ def launches(
     bound: Sequence[bool],
     sizes: Sequence[tuple[int, ...]],
     target: Target,
-) -> list[dict[str, Any]]:
+) -> list[dict[str, Any]] | None:
     """The launches of a call with inputs of these sizes (of each argument of @main).
 
     `module` is that after convert-linalg-to-gpu which the manifest was generated from, `kernels` are the plan's,
-    `described` what pipelines and scheduled kernels hold, by name; `bound` says which arguments are weights. There are
-    none where the host program cannot be run for the sizes.
+    `described` what pipelines and scheduled kernels hold, by name; `bound` says which arguments are weights. None
+    where the host program cannot be run for the sizes.
     """
     parts = split(manifest, bound)
     program = manifest | {"program": parts.rest, "arguments": manifest["arguments"] + parts.kept}
     try:
         plan = make_plan(program, [*sizes, *(tuple(kept["shape"]) for kept in parts.kept)])
     except InternalError:
-        return []
+        return None
     places = _places(manifest["program"], parts.rest, module)
     describe = _Describer(manifest, module, kernels, described, target)
     found = []

@@ -27,6 +27,12 @@ ELEMENT_TYPES: dict[str, tuple[str, type]] = {
 }
 
 
+# An attribute of @main: for each result the number of its memory. Results of equal numbers may be views of one buffer,
+# those of a number below that of the arguments views of that argument; a result of OWN_MEMORY shares it with nothing.
+# Without the attribute all results have memory of their own.
+MEMORY, OWN_MEMORY = "kitsune.memory", -1
+
+
 @dataclass(frozen=True)
 class TensorSpec:
     """Name, element type (a key of ELEMENT_TYPES) and sizes (None: dynamic) of a tensor.

@@ -39,9 +39,11 @@ from kitsune_mlir.codegen.gpu_parts import lower_parts, parts_from, write_in_pla
 from kitsune_mlir.codegen.gpu_pooling import pool_inside
 from kitsune_mlir.codegen.gpu_scatter import lower_scatter
 from kitsune_mlir.codegen.gpu_serial import check_host, keep_loaded, lower_serial
+from kitsune_mlir.codegen.gpu_views import erase_unread, layout_of
 from kitsune_mlir.codegen.host_program import scalar_name
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.mlir import func, ir, memref, run_passes, walk
+from kitsune_mlir.program import MEMORY, OWN_MEMORY
 from kitsune_mlir.runtime.host_arithmetic import OPERATIONS
 
 from .base import ModulePass
@@ -74,7 +76,7 @@ class ConvertLinalgToGpu(ModulePass):
             bufferize(module)
             hoist(module)
             main = _main(module)
-            _own_results(main)
+            _place_results(main)
             run_passes(module, _GENERALIZE, _TIDY)
             kernels = Kernels(module)
             lower_orders(main, kernels)
@@ -132,24 +134,50 @@ def _own_outputs(main: func.FuncOp) -> None:
                 use.owner.operands[use.operand_number] = copy.results[0]
 
 
-def _own_results(main: func.FuncOp) -> None:
-    """Makes every result an allocation, in whatever shape, that is returned once: arguments, other views and repeats
-    are copied."""
+def _place_results(main: func.FuncOp) -> None:
+    """Makes every result a view of a buffer, where @main says that it may share it with other results or is an
+    argument's, or else an allocation, in whatever shape, that is returned once; the rest is copied."""
     block = main.body.blocks[0]
     end = block.operations[len(block.operations) - 1].operation
-    seen: set[int] = set()
+    numbers = _memory(main, len(end.operands))
+    owners: dict[int, int] = {}  # by buffer, whose it is
     with main.context, main.location, ir.InsertionPoint(end):
         for i, value in enumerate(list(end.operands)):
+            layout = layout_of(value) if numbers[i] != OWN_MEMORY else None
+            if layout is not None and _may_show(layout.buffer, numbers[i], owners):
+                owners[hash(layout.buffer)] = numbers[i]
+                if layout.buffer != value:
+                    end.operands[i] = layout.emit(ir.MemRefType(value.type).shape)
+                continue
             root = _reshaped(value)
-            fresh = not isinstance(root.owner, ir.Block) and root.owner.operation.name in ("memref.alloc", "func.call")
-            if fresh and hash(root) not in seen:
-                seen.add(hash(root))
+            if _is_made(root) and hash(root) not in owners:
+                owners[hash(root)] = OWN_MEMORY
                 continue
             kind = ir.MemRefType(value.type)
             sizes = [extent(value, d) for d in range(kind.rank) if kind.is_dynamic_dim(d)]
             own = memref.alloc(ir.MemRefType.get(kind.shape, kind.element_type), sizes, [])
             memref.CopyOp(value, own)
             end.operands[i] = own
+        results = [value.type for value in end.operands]
+        main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(main.type.inputs, results))
+    erase_unread(block)
+
+
+def _memory(main: func.FuncOp, results: int) -> list[int]:
+    if MEMORY not in main.attributes:
+        return [OWN_MEMORY] * results
+    return list(ir.DenseI64ArrayAttr(main.attributes[MEMORY]))
+
+
+def _may_show(buffer: ir.Value, number: int, owners: dict[int, int]) -> bool:
+    """Whether a result of memory `number` may be a view of a buffer."""
+    if isinstance(buffer.owner, ir.Block):
+        return ir.BlockArgument(buffer).arg_number == number
+    return owners.get(hash(buffer), number) == number
+
+
+def _is_made(buffer: ir.Value) -> bool:
+    return not isinstance(buffer.owner, ir.Block) and buffer.owner.operation.name in ("memref.alloc", "func.call")
 
 
 def _reshaped(value: ir.Value) -> ir.Value:

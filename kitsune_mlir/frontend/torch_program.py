@@ -21,10 +21,10 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from kitsune_mlir import mlir
 from kitsune_mlir.errors import UnsupportedError, UserError
-from kitsune_mlir.program import Argument, Output, Program, TensorSpec
+from kitsune_mlir.program import OWN_MEMORY, Argument, Output, Program, TensorSpec
 from kitsune_mlir.signature import CONSTANTS, Tree, describe
 
-from . import empty_tensors
+from . import empty_tensors, result_memory
 from .decompositions import table
 from .graph_rewrites import rewritten, take_before_expanding
 from .lower_torch import lower_torch
@@ -123,6 +123,10 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
         outputs.append(Output(node_spec(label, node), kind, mutated))
         returned.append(node)
 
+    changed = {output.mutates for output in outputs}
+    lent = {nodes[name]: i for name, i in position.items() if arguments[i].kind == "input" and i not in changed}
+    memory = result_memory.memory_of(returned, lent, len(arguments))
+    memory = [OWN_MEMORY if output.mutates is not None else n for output, n in zip(outputs, memory, strict=True)]
     graph.output_node().args = (tuple(returned),)
     args, kwargs = torch.utils._pytree.tree_unflatten(inputs, exported.call_spec.in_spec)
     call = {
@@ -130,7 +134,9 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
         "kwargs": describe(kwargs, _as_tree),
         "results": describe(torch.utils._pytree.tree_unflatten(results, exported.call_spec.out_spec), _as_tree),
     }
-    return Program(name, lower_graph(graph, name), arguments, outputs, call)
+    module = lower_graph(graph, name)
+    result_memory.give(module, memory)
+    return Program(name, module, arguments, outputs, call)
 
 
 def on_cpu(exported: torch.export.ExportedProgram) -> torch.export.ExportedProgram:

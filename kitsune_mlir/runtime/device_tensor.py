@@ -58,7 +58,8 @@ def numpy_dtype(dtype: str) -> np.dtype:
 
 @dataclass
 class DeviceTensor:
-    """A dense tensor on a GPU, in memory that `memory` owns; ready when the work on `stream` so far is done."""
+    """A tensor on a GPU, in memory that `memory` owns; ready when the work on `stream` so far is done. `strides` are in
+    elements, None for a dense one."""
 
     pointer: int
     shape: tuple[int, ...]
@@ -66,16 +67,30 @@ class DeviceTensor:
     memory: Any
     device: Any
     stream: int
+    strides: tuple[int, ...] | None = None
     check: Callable[[], None] | None = None  # raises what the run reported, once it is done
 
     def numpy(self) -> np.ndarray:
-        """A copy on the host (bf16: the bits); waits for the stream. Raises UserError where the run that made it met a
-        row number outside of its table."""
-        array = np.empty(self.shape, numpy_dtype(self.dtype))
-        self.device.read(array, self.pointer, self.stream)
+        """A dense copy on the host (bf16: the bits); waits for the stream. Raises UserError where the run that made it
+        met a row number outside of its table."""
+        array = self._read()
         if self.check is not None:
             self.check()
         return array
+
+    def _read(self) -> np.ndarray:
+        dtype = numpy_dtype(self.dtype)
+        array = np.empty(self.shape, dtype)
+        if not array.size:
+            return array
+        if self.strides is None:
+            self.device.read(array, self.pointer, self.stream)
+            return array
+        span = 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
+        flat = np.empty(span, dtype)
+        self.device.read(flat, self.pointer, self.stream)
+        steps = [stride * dtype.itemsize for stride in self.strides]
+        return np.ascontiguousarray(np.lib.stride_tricks.as_strided(flat, self.shape, steps))
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -83,6 +98,7 @@ class DeviceTensor:
             raise AttributeError("the CUDA array interface has no bfloat16: use __dlpack__")
         return {
             "shape": self.shape,
+            "strides": self.strides and tuple(n * numpy_dtype(self.dtype).itemsize for n in self.strides),
             "typestr": numpy_dtype(self.dtype).str,
             "data": (self.pointer, False),
             "version": 3,
@@ -99,10 +115,11 @@ class DeviceTensor:
         dtype = numpy_dtype(self.dtype)
         code = _BFLOAT if self.dtype == "bf16" else _CODES[dtype.kind]
         shape = (ctypes.c_int64 * max(1, len(self.shape)))(*self.shape)
+        strides = None if self.strides is None else (ctypes.c_int64 * max(1, len(self.shape)))(*self.strides)
         tensor = _DLTensor(
-            self.pointer, _KDL_CUDA, self.device.number, len(self.shape), code, dtype.itemsize * 8, 1, shape, None, 0
+            self.pointer, _KDL_CUDA, self.device.number, len(self.shape), code, dtype.itemsize * 8, 1, shape, strides, 0
         )
         managed = _DLManagedTensor(tensor, None, _release)
         address = ctypes.addressof(managed)
-        _exported[address] = managed, shape, self.memory
+        _exported[address] = managed, shape, strides, self.memory
         return _new_capsule(address, b"dltensor", None)

@@ -17,13 +17,13 @@ import numpy as np
 from kitsune_mlir.errors import UnsupportedError, UserError
 
 from .device_tensor import DeviceTensor, numpy_dtype
-from .host_program import Plan, make_plan
+from .host_program import Plan, View, make_plan
 from .index_reports import HostWords, IndexReports
 from .prepared import Prepared
 from .torch_call import TorchCall
 from .weight_steps import split
 
-VERSION = 3
+VERSION = 4
 OVERLAP = "KITSUNE_OVERLAP"  # an environment variable; "0" has a profiler see kernels one at a time
 EARLIER = ", in an earlier call"
 PLANS = 128  # sets of shapes to keep the plans of
@@ -202,7 +202,8 @@ class GpuRunner:
         self.check()
 
     def launch(self, inputs: Sequence[Any], stream: Any = None) -> list[DeviceTensor]:
-        """All results of @main on the GPU, once the work put on the stream is done; the host does not wait.
+        """All results of @main on the GPU, once the work put on the stream is done; the host does not wait. Where torch
+        returns views of one tensor, or of an input, they may be that here, too.
 
         An input is a numpy array, which is copied, or a dense tensor on this GPU (torch's, or any with
         __cuda_array_interface__ or __dlpack__), which is read in place. `stream` is a CUDA handle or an
@@ -228,10 +229,18 @@ class GpuRunner:
                 memories = prepared.allocate_results(handle)
                 arena, workspaces = self.arena(prepared.arena_bytes, handle), None
             prepared.run(handle, pointers, [memory.pointer for memory in memories], arena, workspaces)
+            inputs_given = [given[i] for i in self._expected]
             return [
-                DeviceTensor(memory.pointer, view.shape, view.dtype, memory, self.device, handle, self.check)
-                for memory, view in zip(memories, prepared.results, strict=True)
+                self._result(view, inputs_given[source.index] if source.given else memories[source.index], handle)
+                for view, source in zip(prepared.results, prepared.sources, strict=True)
             ]
+
+    def _result(self, view: View, base: Any, stream: int) -> DeviceTensor:
+        """A view of an argument or of a memory."""
+        owner = base.owner if isinstance(base, _Argument) else base
+        strides = None if view.is_dense else view.strides
+        pointer = base.pointer + view.byte_offset
+        return DeviceTensor(pointer, view.shape, view.dtype, owner, self.device, stream, strides, self.check)
 
     def for_torch(self, inputs: Sequence[Any], dtypes: Sequence[Any]) -> TorchCall:
         """Runs on torch's current stream for inputs like these (torch tensors on this GPU, and numpy arrays); the
@@ -281,6 +290,8 @@ class GpuRunner:
     def _argument(self, value: Any, stream: int, dtype: str) -> _Argument:
         """An input on the GPU; of the wrong type (and then of no use) where it is."""
         if isinstance(value, DeviceTensor):
+            if value.strides is not None:  # a view that a model returned
+                return self._copied(value.numpy(), stream, dtype)
             return _Argument(value.pointer, value.shape, value.dtype, value.memory)
         found = self.device.array(value, stream)
         return self._copied(value, stream, dtype) if found is None else _Argument(*found)

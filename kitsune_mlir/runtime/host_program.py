@@ -41,10 +41,15 @@ class View:
     def byte_offset(self) -> int:
         return self.offset * BYTES[self.dtype]
 
+    @property
+    def is_dense(self) -> bool:
+        return self.strides == row_major(self.shape) or 0 in self.shape
+
 
 @dataclass
 class Buffer:
-    """Memory: "argument" or "result" number `index`, the "global" called `index`, or "arena" at `offset`."""
+    """Memory: "argument" number `index`, the "result" memory of that number, the "global" called `index`, or "arena" at
+    `offset`."""
 
     kind: str
     nbytes: int
@@ -84,7 +89,8 @@ Call = Launch | Copy | Pipeline
 
 @dataclass
 class Plan:
-    """What a run does, for one set of input shapes."""
+    """What a run does, for one set of input shapes. Results are views of arguments and of buffers of kind "result", of
+    which each may hold several."""
 
     buffers: list[Buffer] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
@@ -189,11 +195,15 @@ class _Tracer:
 
     def _return_step(self, step: Step) -> None:
         self.plan.results = list(self._all(step["values"]))
+        made = 0
         for i, view in enumerate(self.plan.results):
             buffer = self.plan.buffers[view.buffer]
-            if buffer.kind != "arena":
-                raise InternalError(f"result {i} is not a buffer of its own")
-            buffer.kind, buffer.index = "result", i
+            if buffer.kind == "global":
+                raise InternalError(f"result {i} is a constant of the code's")
+            _check_view(view, buffer, f"result {i}")
+            if buffer.kind == "arena":
+                buffer.kind, buffer.index = "result", made
+                made += 1
 
 
 def views_of(call: Call) -> list[View]:
@@ -211,14 +221,18 @@ def _check(call: Call, buffers: Sequence[Buffer]) -> None:
     if isinstance(call, Copy) and call.source.nbytes != call.target.nbytes:
         raise InternalError(f"a copy takes {call.source.nbytes} bytes to {call.target.nbytes}")
     for view in views_of(call):
-        if 0 in view.shape:
-            continue
-        steps = [(size - 1) * stride for size, stride in zip(view.shape, view.strides, strict=True)]
-        first = view.offset + sum(min(step, 0) for step in steps)
-        end = view.offset + sum(max(step, 0) for step in steps) + 1
-        nbytes = buffers[view.buffer].nbytes
-        if min(view.shape, default=1) < 0 or first < 0 or end * BYTES[view.dtype] > nbytes:
-            raise InternalError(f"a call of the host program reaches beyond a buffer of {nbytes} bytes: {view}")
+        _check_view(view, buffers[view.buffer], "a call of the host program")
+
+
+def _check_view(view: View, buffer: Buffer, whose: str) -> None:
+    """Raises InternalError for a view that reaches beyond its buffer."""
+    if 0 in view.shape:
+        return
+    steps = [(size - 1) * stride for size, stride in zip(view.shape, view.strides, strict=True)]
+    first = view.offset + sum(min(step, 0) for step in steps)
+    end = view.offset + sum(max(step, 0) for step in steps) + 1
+    if min(view.shape, default=1) < 0 or first < 0 or end * BYTES[view.dtype] > buffer.nbytes:
+        raise InternalError(f"{whose} reaches beyond a buffer of {buffer.nbytes} bytes: {view}")
 
 
 def _place(plan: Plan) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,14 @@ class Reserved:
     results: list[Any]
     arena: Any
     workspaces: Any
+
+
+class Source(NamedTuple):
+    """Whose memory a result is a view of: a run's input number `index`, where `given`, or the memory that a run has for
+    results, of that number."""
+
+    given: bool
+    index: int
 
 
 class Prepared:
@@ -46,7 +54,7 @@ class Prepared:
         self._device = device
         self._bases = [0] * len(plan.buffers)
         self._inputs: list[tuple[int, int, int]] = []  # buffer, which of a run's inputs, bytes
-        self._outputs: list[tuple[int, int]] = []  # buffer, which result
+        self._outputs: list[tuple[int, int]] = []  # buffer, which of a run's memories for results
         self._arena: list[tuple[int, int]] = []  # buffer, offset
         given = [i for i, constant in enumerate(constants) if constant is None]
         for number, buffer in enumerate(plan.buffers):
@@ -61,6 +69,8 @@ class Prepared:
                 self._inputs.append((number, given.index(index), buffer.nbytes))
             else:
                 self._bases[number] = pointer
+        self.sources = [self._source(plan, i, given) for i in range(len(plan.results))]
+        self.result_bytes = [plan.buffers[n].nbytes for n, _ in sorted(self._outputs, key=lambda output: output[1])]
         slots: list[int] = []
         holes: list[tuple[int, int]] = []  # slot, buffer whose pointer goes there
         starts = []
@@ -81,6 +91,16 @@ class Prepared:
                 self._calls.append(_Copy(device, _place(call.source), _place(call.target), call.source.nbytes))
             else:
                 self._calls.append(self._pipeline(call, pipelines[call.name]))
+
+    @staticmethod
+    def _source(plan: Plan, result: int, given: Sequence[int]) -> Source:
+        buffer = plan.buffers[plan.results[result].buffer]
+        index: Any = buffer.index
+        if buffer.kind == "result":
+            return Source(False, index)
+        if index not in given:
+            raise InternalError(f"result {result} is a weight's memory")
+        return Source(True, given.index(index))
 
     def _pipeline(self, call: Pipeline, launcher: Any) -> _Pipeline:
         described = [[(view.shape, view.dtype) for view in views] for views in (call.arguments, call.results)]
@@ -105,14 +125,14 @@ class Prepared:
             self._device.zero(workspaces + offset, nbytes, stream)
 
     def allocate_results(self, stream: int) -> list[Any]:
-        """Memory for the results of a run."""
-        return [self._device.allocate(max(1, view.nbytes), stream) for view in self.results]
+        """A run's memories for results."""
+        return [self._device.allocate(max(1, nbytes), stream) for nbytes in self.result_bytes]
 
     def run(
         self, stream: int, inputs: Sequence[int], results: Sequence[int], arena: int, workspaces: int | None = None
     ) -> None:
-        """Puts a run on the stream. All are pointers; without `workspaces`, which no other run uses meanwhile and whose
-        counters are zero, pipelines take the stream's."""
+        """Puts a run on the stream. All are pointers, `results` those of the memories for results; without
+        `workspaces`, which no other run uses meanwhile and whose counters are zero, pipelines take the stream's."""
         bases = self._bases.copy()
         copies = []  # live until all is on the stream
         for buffer, i, nbytes in self._inputs:

@@ -18,6 +18,8 @@ def test_results_that_are_not_written_are_found():
     assert check.poisoned_run(lambda: [stale], [])[0].isnan().all()
     held = torch.ones(4)
     assert check.poisoned_run(lambda: [held[1:]], [held])[0].tolist() == [1, 1, 1]
+    one = torch.ones(1)
+    assert check.poisoned_run(lambda: [one.expand(4)], [])[0].isnan().all()
 
 
 @pytest.mark.parametrize(

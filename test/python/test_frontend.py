@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+import kitsune_mlir
 from kitsune_mlir import mlir
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.frontend import import_model
@@ -222,3 +223,24 @@ def test_model_named_by_file_and_by_module(tmp_path, monkeypatch):
     assert import_model(f"{tmp_path}/some_model.py:make").inputs[0].spec.shape == (None, 4)
     monkeypatch.chdir(tmp_path)
     assert import_model("some_model:make").inputs[0].spec.shape == (None, 4)
+
+
+class Scattered(nn.Module):
+    """Products of columns of rows that lie in two dimensions: as a result, and as a value; by a matrix and by its
+    transpose."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(24, 5)
+
+    def forward(self, x):
+        return self.layer(x[..., 4:28]), torch.relu(x[:, 1:, :5] @ self.layer.weight)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_products_of_scattered_rows_are_no_batch(dynamic):
+    model, x = Scattered().eval(), torch.randn(6, 10, 32)
+    shapes = ({0: torch.export.Dim("rows")},) if dynamic else None
+    compiled = kitsune_mlir.compile(model, (x,), dynamic_shapes=shapes)
+    assert "batch_matmul" not in compiled.mlir("linalg") and compiled.mlir("linalg").count("linalg.matmul") == 2
+    torch.testing.assert_close(compiled(x), model(x), rtol=1e-5, atol=1e-5)

@@ -100,6 +100,18 @@ def test_buffers_alive_together_lie_apart(wanted):
             assert not together or end <= other_start or other_end <= start
 
 
+@pytest.mark.parametrize(
+    "steps, returned, message",
+    [
+        ([{"op": "global", "to": "g", "name": "g"}], "g", "result 0 is a constant of the code's"),
+        ([{"op": "view", "to": "v", "of": "a0", "offset": 1, "shape": [12], "strides": [1]}], "v", "beyond a buffer"),
+    ],
+)
+def test_results_are_views_of_what_may_be_given_away(steps, returned, message):
+    with pytest.raises(InternalError, match=message):
+        host_program.make_plan(manifest([*steps, {"op": "return", "values": [returned]}]), [(3, 4)])
+
+
 class HostMemory:
     number = 0
 
@@ -126,6 +138,18 @@ def test_torch_takes_results_over_without_a_copy(monkeypatch, dtype, array, torc
     del tensor
     gc.collect()
     assert len(device_tensor._exported) == before
+
+
+def test_torch_takes_over_a_view(monkeypatch):
+    monkeypatch.setattr(device_tensor, "_KDL_CUDA", 1)  # as if on the CPU
+    array = np.arange(12, dtype=np.float32)
+    memory = HostMemory(array)
+    memory.read = lambda target, pointer, stream: target.ravel().__setitem__(slice(None), array[2 : 2 + target.size])
+    view = device_tensor.DeviceTensor(memory.pointer + 8, (4, 2), "f32", memory, memory, 0, (1, 4))
+    wanted = array[2:].take([[0, 4], [1, 5], [2, 6], [3, 7]])
+    assert torch.equal(torch.from_dlpack(view), torch.from_numpy(wanted))
+    np.testing.assert_array_equal(view.numpy(), wanted)
+    assert view.__cuda_array_interface__["strides"] == (4, 16)
 
 
 @pytest.mark.parametrize(("chip", "capability", "runs"), [

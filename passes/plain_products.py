@@ -1,0 +1,289 @@
+"""Products of tensors with dimensions of one element, as einsum makes them, in their plain form; for prepare-linalg.
+
+`einsum("nd,edh->neh", x, w)` is a batch of one product, between views and transposes that move only dimensions of one
+element:
+
+    %y = linalg.batch_matmul ins(%a, %b : tensor<1x8192x256xbf16>, tensor<1x256x2048xbf16>) ...
+    %v = tensor.expand_shape %y ... into tensor<8192x1x4x512xf32>
+    %t = linalg.transpose ins(%v) outs(...) permutation = [0, 2, 3, 1]         // tensor<8192x4x512x1xf32>
+    %g = linalg.generic ins(%t) ...                                            // elementwise
+
+becomes
+
+    %y = linalg.matmul ins(%c, %d : tensor<8192x256xbf16>, tensor<256x2048xbf16>) ...
+    %g = linalg.generic ins(%y) ...
+    %t = tensor.expand_shape %g ...
+
+A batch of products of a matrix and one column, whose sums are so short that no tensor core is worth it, is an
+elementwise operator on slices where the matrices are transposed, which reads them where they lie.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from math import prod
+
+from kitsune_mlir.contraction import is_zero_filled
+from kitsune_mlir.mlir import arith, ir, linalg, run_passes, tensor, walk
+
+from .generic_operands import indexing_maps, input_count
+from .schedule_build import constant_index, empty_generic
+
+RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
+MOST_SUMMED = 8  # of a sum that is short
+_CLEAN = "builtin.module(canonicalize,cse)"
+
+
+def plain_products(module: ir.Module) -> None:
+    """Rewrites a module in place."""
+    products = walk(module, "linalg.batch_matmul")
+    if not products:
+        return
+    for op in walk(module, "linalg.transpose"):
+        if _is_beside_product(op):
+            _without_units(op)
+    run_passes(module, _CLEAN)
+    for op in walk(module, "linalg.batch_matmul"):
+        if _has_plain_maps(op):
+            _unbatched(op) if _shape(op.operands[0])[0] == 1 else _as_sums(op)
+    run_passes(module, _CLEAN)
+    for op in walk(module, "tensor.collapse_shape"):
+        _composed(op)
+    for op in walk(module, "linalg.generic"):
+        _before_expansion(op)
+    for op in walk(module, "tensor.collapse_shape"):
+        _composed(op)
+    run_passes(module, _CLEAN)
+
+
+def _shape(value: ir.Value) -> list[int]:
+    return list(ir.RankedTensorType(value.type).shape)
+
+
+def _element(value: ir.Value) -> ir.Type:
+    return ir.RankedTensorType(value.type).element_type
+
+
+def _owner(value: ir.Value) -> ir.Operation | None:
+    return None if isinstance(value.owner, ir.Block) else value.owner.operation
+
+
+# ---- dimensions of one element
+
+
+def _is_beside_product(transpose: ir.Operation) -> bool:
+    """Whether it has dimensions of one element, and an operand of a batch of products is a view of it, or it is of such
+    products, elementwise operators between."""
+    return 1 in _shape(transpose.results[0]) and (
+        _reaches(transpose.results[0]) or _comes_from_product(transpose.operands[0])
+    )
+
+
+def _reaches(value: ir.Value) -> bool:
+    users = [use.owner for use in value.uses]
+    return any(
+        user.name == "linalg.batch_matmul" or (user.name in RESHAPES and _reaches(user.results[0])) for user in users
+    )
+
+
+def _comes_from_product(value: ir.Value) -> bool:
+    op = _owner(value)
+    while op is not None and (op.name in RESHAPES or (op.name == "linalg.generic" and input_count(op) == 1)):
+        op = _owner(op.operands[0])
+    return op is not None and op.name in ("linalg.batch_matmul", "linalg.matmul")
+
+
+def _without_units(transpose: ir.Operation) -> None:
+    """Collapses dimensions of one element before the transpose, which goes where it moves no others, and brings them
+    back behind it."""
+    source, result = transpose.operands[0], transpose.results[0]
+    permutation = list(ir.DenseI64ArrayAttr(transpose.attributes["permutation"]))
+    kept = [d for d, size in enumerate(_shape(source)) if size != 1]
+    if not kept:
+        return
+    order = [kept.index(d) for d in permutation if d in kept]
+    with transpose.location, ir.InsertionPoint(transpose):
+        value = _collapsed(source, _groups(_shape(source)))
+        if order != sorted(order):
+            sizes = [_size(value, d) for d in order]
+            value = linalg.transpose(value, outs=[tensor.empty(sizes, _element(value))], permutation=order).results[0]
+        result.replace_all_uses_with(_expanded(value, result.type, _groups(_shape(result))))
+    transpose.erase()
+
+
+def _groups(shape: Sequence[int]) -> list[list[int]]:
+    """The dimensions, each of more than one element with those of one beside it."""
+    groups: list[list[int]] = [[]]
+    for d, size in enumerate(shape):
+        if size != 1 and any(shape[other] != 1 for other in groups[-1]):
+            groups.append([])
+        groups[-1].append(d)
+    return groups
+
+
+def _size(value: ir.Value, dimension: int) -> int | ir.Value:
+    kind = ir.RankedTensorType(value.type)
+    if kind.is_dynamic_dim(dimension):
+        return tensor.dim(value, constant_index(dimension))
+    return kind.shape[dimension]
+
+
+def _collapsed(value: ir.Value, groups: Sequence[Sequence[int]]) -> ir.Value:
+    kind, mark = ir.RankedTensorType(value.type), ir.ShapedType.get_dynamic_size()
+    if len(groups) == kind.rank:
+        return value
+    sizes = []
+    for group in groups:
+        size = 1
+        for d in group:
+            size = mark if mark in (size, kind.shape[d]) else size * kind.shape[d]
+        sizes.append(size)
+    type_ = ir.RankedTensorType.get(sizes, kind.element_type)
+    return tensor.CollapseShapeOp(type_, value, [list(group) for group in groups]).result
+
+
+def _expanded(value: ir.Value, type_: ir.Type, groups: Sequence[Sequence[int]]) -> ir.Value:
+    """The other way; a group has one open size at most, which the value says."""
+    kind = ir.RankedTensorType(type_)
+    if len(groups) == kind.rank:
+        return value
+    open_ = [_size(value, n) for n, group in enumerate(groups) if any(kind.is_dynamic_dim(d) for d in group)]
+    return tensor.ExpandShapeOp(kind, value, [list(group) for group in groups], open_, list(kind.shape)).result
+
+
+# ---- products
+
+
+def _has_plain_maps(product: ir.Operation) -> bool:
+    a, b, c = (list(map(str, map_.results)) for map_ in indexing_maps(product))
+    return (a, b, c) == (["d0", "d1", "d3"], ["d0", "d3", "d2"], ["d0", "d1", "d2"])
+
+
+def _unbatched(product: ir.Operation) -> None:
+    """One product in place of a batch of one."""
+    groups = [[0, 1], [2]]
+    with product.location, ir.InsertionPoint(product):
+        left, right, start = (_collapsed(operand, groups) for operand in product.operands)
+        value = linalg.matmul(left, right, outs=[start])
+        m, n, k = (ir.AffineDimExpr.get(d) for d in range(3))
+        maps = [ir.AffineMapAttr.get(ir.AffineMap.get(3, 0, results)) for results in ([m, k], [k, n], [m, n])]
+        value.owner.attributes["indexing_maps"] = ir.ArrayAttr.get(maps)
+        product.results[0].replace_all_uses_with(_expanded(value, product.results[0].type, groups))
+    product.erase()
+
+
+def _as_sums(product: ir.Operation) -> None:
+    """An elementwise operator in place of short sums for one column of each product of a batch, where the left operand
+    is a transposed tensor in whose rows the summed dimension does not lie."""
+    left, right, start = product.operands
+    k, n = _shape(right)[1:]
+    floats = (ir.BF16Type, ir.F16Type, ir.F32Type)
+    turned = _owner(left)
+    if n != 1 or not 1 < k <= MOST_SUMMED or not all(isinstance(_element(v), floats) for v in product.operands):
+        return
+    if turned is None or turned.name != "linalg.transpose" or not is_zero_filled(start):
+        return
+    summed, *others = (list(ir.DenseI64ArrayAttr(turned.attributes["permutation"]))[d] for d in (2, 0, 1))
+    if summed == 2:
+        return
+    batch, row = (ir.AffineDimExpr.get(d) for d in range(2))
+    of_left = [batch, row] if others == sorted(others) else [row, batch]
+    with product.location, ir.InsertionPoint(product):
+        start = _collapsed(start, [[0], [1, 2]])
+        lefts = [_slice(turned.operands[0], {summed: i}) for i in range(k)]
+        rights = [_slice(right, {1: i, 2: 0}) for i in range(k)]
+        maps = [ir.AffineMap.get(2, 0, results) for results in [of_left] * k + [[batch]] * k + [[batch, row]]]
+        made = empty_generic([*lefts, *rights], [start], maps, ["parallel"] * 2)
+        with ir.InsertionPoint(made.regions[0].blocks[0]):
+            *factors, _ = (_widened(value, _element(start)) for value in made.regions[0].blocks[0].arguments)
+            terms = [arith.mulf(a, b) for a, b in zip(factors[:k], factors[k:], strict=True)]
+            linalg.YieldOp([functools.reduce(arith.addf, terms)])
+        whole = _expanded(made.results[0], product.results[0].type, [[0], [1, 2]])
+        product.results[0].replace_all_uses_with(whole)
+    product.erase()
+
+
+def _slice(value: ir.Value, at: dict[int, int]) -> ir.Value:
+    """The elements at these places of some dimensions, without these dimensions."""
+    kind, mark = ir.RankedTensorType(value.type), ir.ShapedType.get_dynamic_size()
+    kept = [d for d in range(kind.rank) if d not in at]
+    type_ = ir.RankedTensorType.get([kind.shape[d] for d in kept], kind.element_type)
+    sizes = [1 if d in at else kind.shape[d] for d in range(kind.rank)]
+    open_ = [_size(value, d) for d in range(kind.rank) if sizes[d] == mark]
+    firsts = [at.get(d, 0) for d in range(kind.rank)]
+    return tensor.ExtractSliceOp(type_, value, [], open_, [], firsts, sizes, [1] * kind.rank).result
+
+
+def _widened(value: ir.Value, type_: ir.Type) -> ir.Value:
+    return value if value.type == type_ else arith.extf(type_, value)
+
+
+# ---- what follows
+
+
+def _composed(collapse: ir.Operation) -> None:
+    """One reshape in place of a tensor.collapse_shape of a tensor.expand_shape, where one does."""
+    expansion, result = _owner(collapse.operands[0]), collapse.results[0]
+    if expansion is None or expansion.name != "tensor.expand_shape":
+        return
+    source = expansion.operands[0]
+    with collapse.location, ir.InsertionPoint(collapse):
+        if source.type == result.type:
+            result.replace_all_uses_with(source)
+        elif groups := _split(_shape(source), _shape(result)):
+            result.replace_all_uses_with(_expanded(source, result.type, groups))
+        elif groups := _split(_shape(result), _shape(source)):
+            result.replace_all_uses_with(_collapsed(source, groups))
+
+
+def _split(shape: Sequence[int], finer: Sequence[int]) -> list[list[int]] | None:
+    """For each of the sizes, which of the finer ones make it; None where they do not."""
+    groups: list[list[int]] = []
+    rest, mark = list(range(len(finer))), ir.ShapedType.get_dynamic_size()
+    for size in shape:
+        group = [rest.pop(0)] if rest else []
+        while group and rest and mark not in (size, finer[group[-1]]) and prod(finer[d] for d in group) < size:
+            group.append(rest.pop(0))
+        made = [finer[d] for d in group]
+        if not group or (made != [mark] if size == mark else mark in made or prod(made) != size):
+            return None
+        groups.append(group)
+    while rest and finer[rest[0]] == 1 and groups:
+        groups[-1].append(rest.pop(0))
+    return None if rest or len(groups) == len(finer) else groups
+
+
+def _before_expansion(generic: ir.Operation) -> None:
+    """An elementwise operator on a product whose columns were split in several dimensions, or that was given dimensions
+    of one element, is done before."""
+    expansion = _owner(generic.operands[0]) if input_count(generic) == 1 == len(generic.results) else None
+    if expansion is None or expansion.name != "tensor.expand_shape" or len(list(expansion.results[0].uses)) != 1:
+        return
+    groups = [
+        [ir.IntegerAttr(d).value for d in ir.ArrayAttr(group)]
+        for group in ir.ArrayAttr(expansion.attributes["reassociation"])
+    ]
+    shape, rank = _shape(expansion.results[0]), ir.RankedTensorType(generic.results[0].type).rank
+    rows_are_split = any(sum(shape[d] != 1 for d in group) > 1 for group in groups[:-1])
+    identity = ir.AffineMap.get_identity(rank)
+    indexed = walk(generic, "linalg.index")
+    started = list(generic.regions[0].blocks[0].arguments[1].uses)
+    if rows_are_split or indexed or started or any(map_ != identity for map_ in indexing_maps(generic)):
+        return
+    before = expansion.operands[0]
+    kind = ir.RankedTensorType(before.type)
+    if not _comes_from_product(before):
+        return
+    with generic.location, ir.InsertionPoint(generic):
+        sizes = [_size(before, d) for d in range(kind.rank)]
+        empty = tensor.empty(sizes, _element(generic.results[0]))
+        moved = generic.clone()
+        moved.operands[0], moved.operands[1] = before, empty
+        moved.results[0].set_type(empty.type)
+        maps = [ir.AffineMapAttr.get(ir.AffineMap.get_identity(kind.rank))] * 2
+        moved.attributes["indexing_maps"] = ir.ArrayAttr.get(maps)
+        parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
+        moved.attributes["iterator_types"] = ir.ArrayAttr.get([parallel] * kind.rank)
+        generic.results[0].replace_all_uses_with(_expanded(moved.results[0], generic.results[0].type, groups))
+    generic.erase()
