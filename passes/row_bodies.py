@@ -57,7 +57,7 @@ class RowPlan:
 
     def counts(self) -> RowGroup:
         """For the cost model. Of a column, a register holds what is read, or two of 16 bits; another what is made."""
-        seen, elements, moved, live = set(), [], 0.0, 1.0
+        seen, elements, moved, shared, live = set(), [], 0.0, 0.0, 1.0
         work = 0.0
         for member in self.group.ordered:
             for value, role in zip(member.op.operands, member.roles):
@@ -66,9 +66,12 @@ class RowPlan:
                 seen.add(root(value))
                 size = element_bytes(ir.RankedTensorType(value.type).element_type)
                 live += size / 4
-                if member.is_whole(role):
+                if role.rows:
                     elements.append(size)
+                if member.is_whole(role):
                     moved += size
+                elif role.rows:
+                    shared += size
             if member in self.outputs and member.kind == "tile":
                 elements.append(element_bytes(ir.RankedTensorType(member.op.results[0].type).element_type))
                 moved += elements[-1]
@@ -83,6 +86,7 @@ class RowPlan:
             live=live,
             work=work,
             reductions=sum(member.kind == "reduction" for member in self.group.ordered),
+            shared_bytes=shared * space.columns,
         )
 
 

@@ -104,8 +104,9 @@ class Kernel:
         return self._entry.add_argument(value.type, self._origin.location)
 
     def check_load(self, loaded: ir.Operation, copy: ir.Operation) -> ir.Value:
-        """The kernel's copy of a memref.load whose indices a tensor may hold, made safe; what it gives. An index out of
-        range is reported, and 0 is in its place; nothing is loaded where a dimension may have no elements."""
+        """The kernel's copy of a memref.load whose indices a tensor may hold, or a word from there on, made safe; what
+        it gives. An index out of range is reported, and 0 is in its place; nothing is loaded where a dimension may have
+        no elements."""
         buffer, *indices = copy.operands
         kinds = [origin(index) for index in list(loaded.operands)[1:]]
         if all(kind == KNOWN for kind in kinds):
@@ -134,7 +135,7 @@ class Kernel:
                 end = scf.YieldOp(copy.results)
             copy.move_before(end.operation)
             with ir.InsertionPoint(guard.else_block):
-                scf.YieldOp([arith.constant(kind, 0.0 if isinstance(kind, ir.FloatType) else 0)])
+                scf.YieldOp([_zero(kind)])
         return guard.results[0]
 
     def check_row(self, row: ir.Value, size: Size) -> ir.Value:
@@ -155,6 +156,15 @@ class Kernel:
             grid = (as_value(blocks), one, one)
             block = (as_value(self.threads), one, one)
             return gpu.LaunchFuncOp([MODULE, name], grid, block, self._captured).operation
+
+
+def _zero(kind: ir.Type) -> ir.Value:
+    """Zero of a type, or as many as a vector has."""
+    if isinstance(kind, ir.VectorType):
+        element = kind.element_type
+        one = ir.FloatAttr.get(element, 0.0) if isinstance(element, ir.FloatType) else ir.IntegerAttr.get(element, 0)
+        return arith.ConstantOp(kind, ir.DenseElementsAttr.get_splat(kind, one)).result
+    return arith.constant(kind, 0.0 if isinstance(kind, ir.FloatType) else 0)
 
 
 def _position(value: ir.Value) -> int:

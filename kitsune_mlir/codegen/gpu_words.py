@@ -178,7 +178,8 @@ def _compute(generic: Generic, kernel: Kernel, dims: dict[int, ir.Value], count:
             if op not in tables:
                 return None
             if hash(op) not in loaded:
-                loaded[hash(op)] = _word_at(operands[0], operands[1:], count)
+                word = _word_at(operands[0], operands[1:], count)
+                loaded[hash(op)] = kernel.check_load(op, word.owner)
             return vector.extract(loaded[hash(op)], [], [e])
 
         found.append(clone_into(generic.block, kernel, known, places[e], neighbour))

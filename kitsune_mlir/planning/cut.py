@@ -121,7 +121,10 @@ def run_us(
     tile = CHAINED_ROWS if run.chains else TILE_ROWS
     tiles = max(1, -(-count // tile))
     if run.chains and len(members) == 1 and not members[0].joins:  # CTAs share one product's columns, and its sums
-        shares = [-(-product.columns // COLUMNS) * max(1, product.k // PART) for product in members[0].products or ()]
+        shares = [
+            -(-product.columns // COLUMNS) * (max(1, product.k // PART) if product.pairs == 1 else 1)
+            for product in members[0].products or ()
+        ]
         parts = max(1, min(target.sms // tiles, min(shares, default=1)))
         members, tiles = [members[0].part(parts)], tiles * parts
     price = pipeline_price([members], [min(tiles, target.sms)], tiles, tile, target, queues_in_l2=False).us

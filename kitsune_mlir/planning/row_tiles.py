@@ -29,9 +29,10 @@ _TURN = 60.0  # instructions of a turn, besides those of its columns
 
 @dataclass(frozen=True)
 class RowGroup:
-    """What is done to rows of so many columns: `row_bytes` are read and written of each, `live` 32-bit registers hold
-    what is kept of a column, `work` instructions deal with one; `reductions` go along the row. `element_bytes` is the
-    size of the smallest element of what is read or written by rows and columns."""
+    """What is done to rows of so many columns: `row_bytes` are read and written of each, `shared_bytes` are read for
+    each of what others read too, `live` 32-bit registers hold what is kept of a column, `work` instructions deal with
+    one; `reductions` go along the row. `element_bytes` is the size of the smallest element of what is read or written
+    by rows and columns."""
 
     rows: int
     columns: int
@@ -40,6 +41,7 @@ class RowGroup:
     live: float
     work: float
     reductions: int
+    shared_bytes: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -111,9 +113,10 @@ def _tiles(group: RowGroup, vector: int, lanes: int, copies: int, target: Target
     latency = _FETCH + 2 * instructions + joins * _SHUFFLE + (group.reductions * _BARRIER if warps > 1 else 0)
     issued = turns * ctas * threads / WARP * instructions / 4  # four schedulers
     lines = WARP // min(lanes, WARP) * ceil(min(lanes, WARP) * vector * group.element_bytes / _LINE)
-    accesses = group.row_bytes / (group.columns * group.element_bytes) * each / vector
+    accesses = (group.row_bytes + group.shared_bytes) / (group.columns * group.element_bytes) * each / vector
     looked_up = turns * ctas * threads / WARP * accesses * lines
     moved = group.rows * group.row_bytes * _CLOCK / (target.dram_gbps * 1e3)
-    limits = turns * latency, issued, looked_up, moved
+    taken = group.rows * (group.row_bytes + group.shared_bytes) * _CLOCK / (target.l2_gbps * 1e3)
+    limits = turns * latency, issued, looked_up, max(moved, taken)
     cycles = target.launch_us * _CLOCK + max(limits) + _REST * sum(limits)
     return RowTiles(lanes, vector, copies, ctas, cycles / _CLOCK)

@@ -8,7 +8,7 @@ from functools import cache
 from .row_tiles import RowGroup, choose
 from .target import Target
 
-MOST_ROWS = 8  # of the left operand: the right one is read once for each
+MOST_ROWS = 32  # of the left operand: the right one is read once for each
 THIN_BY = 0.9  # of the time of a product on tensor cores, below which a row group takes its place
 _WORK = 1.0  # instructions that multiply a pair, besides that which adds
 _WIDENED = 2.0  # instructions more where elements have 16 bits
@@ -24,7 +24,8 @@ def thin_us(rows: int, columns: int, k: int, element_bytes: int, target: Target)
         rows=rows * columns,
         columns=k,
         element_bytes=element_bytes,
-        row_bytes=float(k * element_bytes),
+        row_bytes=k * element_bytes / rows,
+        shared_bytes=k * element_bytes * (1 - 1 / rows),
         live=1.0 + element_bytes / 2,
         work=_WORK + (_WIDENED if element_bytes == 2 else 0.0),
         reductions=1,

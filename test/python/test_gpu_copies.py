@@ -5,6 +5,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
+from test_gpu_pipelines import small_gpu  # noqa: F401  (a fixture)
+from test_gpu_rows import run as run_function
 
 from kitsune_mlir import mlir
 from kitsune_mlir.codegen import gpu
@@ -130,3 +133,16 @@ def test_inputs_between_words_are_copied():
         prepared.run(7, [pointer], [], 0)
     assert device.copies == [(1 << 20, 4104, 4800, 7)]
     assert device.taken == [4096, 4096, 1 << 20, 1 << 20]
+
+
+def side_by_side(x, table, numbers, other):
+    """Rows of tables beside a tensor: the tables' elements make words of 8 and of 2."""
+    return torch.cat([x, table[numbers], other[numbers]], 1)
+
+
+@pytest.mark.parametrize("rows", [1, 3000])
+def test_rows_of_tables_are_parts_of_one_kernel(rows, small_gpu):  # noqa: F811
+    torch.manual_seed(rows)
+    x, table, other = (torch.randn(shape).bfloat16() for shape in ((rows, 8), (50, 64), (60, 10)))
+    device = run_function(side_by_side, (x, table, torch.randint(-50, 50, (rows,)), other), small_gpu)
+    assert device.launches == 1
