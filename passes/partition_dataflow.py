@@ -39,7 +39,7 @@ class PartitionDataflow(ModulePass):
 
     name: ClassVar[str] = "partition-dataflow"
     min_products: int = 1
-    min_summed: int = 256
+    min_summed: int = 32768
 
     def run(self, module: ir.Module) -> None:
         PrepareLinalg().run(module)  # idempotent; so the pass takes linalg from anywhere

@@ -40,6 +40,15 @@ class Generic:
                         return extent(see(operand), position)
         raise UnsupportedError(f"{location(self.op.location)}: no operand gives the size of loop {dim}")
 
+    def known_size(self, dim: int) -> int | None:
+        """The size of loop `dim` where it is known before the call. Builds nothing."""
+        for operand, map_ in zip(self.op.operands, self.maps, strict=True):
+            if isinstance(operand.type, ir.MemRefType):
+                for size, result in zip(operand.type.shape, map_.results):
+                    if isinstance(result, ir.AffineDimExpr) and result.position == dim:
+                        return None if size == ir.ShapedType.get_dynamic_size() else size
+        return None
+
     def reads(self, output: int) -> bool:
         """Whether what output `output` holds before matters."""
         argument = self.block.arguments[len(self.inputs) + output]

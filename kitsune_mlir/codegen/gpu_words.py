@@ -29,21 +29,19 @@ def width(generic: Generic, few: bool = False) -> int:
     """How many neighbours a thread computes; 1 where words are not possible, or results few and `few` is not set."""
     if generic.reduction or not generic.parallel:
         return 1
-    with generic.op.context, generic.op.location, ir.InsertionPoint(generic.op):
-        sizes = [generic.size(d, lambda value: value) for d in generic.parallel]
+    sizes = [generic.known_size(d) for d in generic.parallel]
     last = generic.parallel[-1]
     tables = _tables(generic)
     if tables is None:
         return 1
     along = [(v, m) for v, m in zip(generic.op.operands, generic.maps, strict=True) if _lies_along(v, m, last)]
-    if not isinstance(sizes[-1], int) or not all((v, m) in along for v, m in zip(generic.outputs, generic.out_maps)):
+    if sizes[-1] is None or not all((v, m) in along for v, m in zip(generic.outputs, generic.out_maps)):
         return 1
     kinds = [value.type for value in (*(value for value, _ in along), *(load.operands[0] for load in tables))]
     found = WORD // max(bytes_of(kind) for kind in kinds)
     while found > 1 and not (sizes[-1] % found == 0 and all(keeps_words(kind, found) for kind in kinds)):
         found //= 2
-    results = prod(size for size in sizes if isinstance(size, int))
-    known = all(isinstance(size, int) for size in sizes)
+    results, known = prod(size for size in sizes if size is not None), None not in sizes
     while found > 1 and known and not few and results // found < ENOUGH:
         found //= 2
     return max(found, 1)

@@ -44,6 +44,8 @@ class Checks:
     tables: list[ir.Value] = field(default_factory=list)  # of any number of rows
     sizes: dict[int, ir.Value] = field(default_factory=dict)
     used: bool = False
+    later: ir.Block | None = None  # in whose code reports wait for its end
+    waiting: dict[int, ir.Value] = field(default_factory=dict)  # whether a check failed (i1), by its number
 
     def number_at(self, place: str) -> int:
         """The number of the check at a line of the model: one for all that stand there."""
@@ -53,6 +55,10 @@ class Checks:
 
     def report(self, wrong: ir.Value, number: int) -> None:
         """Where `wrong` (i1) holds, notes that a check failed."""
+        if self.later is not None and ir.InsertionPoint.current.block == self.later:
+            before = self.waiting.get(number)
+            self.waiting[number] = wrong if before is None else arith.ori(before, wrong)
+            return
         self.used = True
         i32 = ir.IntegerType.get_signless(32)
         text = _REPORT % (FIRST - number)
@@ -109,6 +115,24 @@ def of_pipeline(pipeline: ir.OpView) -> Iterator[Checks]:
         yield checks
     finally:
         _NOW.reset(token)
+
+
+@contextlib.contextmanager
+def reported_behind() -> Iterator[None]:
+    """Code for a tile: what is found in it is reported behind it. A report is an access to memory that no other may
+    pass, so that loads of row numbers, and of rows, would wait for one another."""
+    now = _NOW.get()
+    if now is None or now.later is not None:
+        yield
+        return
+    now.later = ir.InsertionPoint.current.block
+    try:
+        yield
+        found, now.waiting, now.later = now.waiting, {}, None
+        for number, wrong in found.items():
+            now.report(wrong, number)
+    finally:
+        now.waiting, now.later = {}, None
 
 
 def open_tables() -> int:

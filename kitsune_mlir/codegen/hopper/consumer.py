@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from math import prod
 
+from kitsune_mlir.codegen import index_checks
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.memory import Memory, element_of, shape_of
@@ -48,13 +49,14 @@ class Consumer:
         return self._lanes.shifted(device.value(start), columns * exchange.ctas, columns), start
 
     def emit(self) -> None:
-        for block in self._program.blocks:
-            with block.stage.operation.location:
-                if len(block.stages) == 1:
-                    self._stage(block, 0)
-                else:
-                    self._loop(block)
-        self.products.background.settle()
+        with index_checks.reported_behind():
+            for block in self._program.blocks:
+                with block.stage.operation.location:
+                    if len(block.stages) == 1:
+                        self._stage(block, 0)
+                    else:
+                        self._loop(block)
+            self.products.background.settle()
 
     def _loop(self, block: Block) -> None:
         """Equal stages: the tile between them and the rings' slots go round. Of a tile that is still being worked on
