@@ -203,8 +203,9 @@ def _tiles(
     turns, count = ceil(tiles / target.sms), ceil(part / CHUNK) * pairs
     products = turns * count * max(multiplied, loaded)
     stored = rows * columns * (_STORED + work) / (_ISSUED * copies)
-    computed = count * (multiplied + (on.turn if pairs == 1 else on.turn_outside)) + stored + on.tile
-    cycles = on.first + turns * max(count * loaded, computed) + held / on.loaded
+    turn = on.turn_outside if pairs > 1 else on.turn / (1 if kept is None else 2)  # half of the slots to wait for
+    computed = count * (multiplied + turn) + stored + on.tile
+    cycles = max(on.first, held / on.loaded) + turns * max(count * loaded, computed)
     us = target.launch_us + cycles / CYCLES_A_US
     limit = LATENCY if 2 * products / CYCLES_A_US < us else TENSOR if multiplied >= loaded else L2
     summed = target.launch_us + b * m * n * 8 * split / _SUMMED / CYCLES_A_US if split > 1 else 0.0

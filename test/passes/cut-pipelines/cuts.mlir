@@ -1,6 +1,6 @@
-// RUN: kitsune-opt %s --cut-pipelines=target=sm_90a --split-input-file | filecheck %s
+// RUN: kitsune-opt %s --cut-pipelines="target=sm_90a stages=true" --split-input-file | filecheck %s
 // RUN: kitsune-opt %s --cut-pipelines --split-input-file | filecheck %s --check-prefix=CPU
-// RUN: kitsune-opt %s --cut-pipelines=target=sm_90a --place-stages=target=sm_90a --verify-dataflow --split-input-file | filecheck %s --check-prefix=PLACED
+// RUN: kitsune-opt %s --cut-pipelines="target=sm_90a stages=true" --place-stages=target=sm_90a --verify-dataflow --split-input-file | filecheck %s --check-prefix=PLACED
 
 // 2048 columns of a product are more than a warpgroup keeps: layer by layer they chain. The hidden tile, which the
 // third stage and an output want too, is stored once.
