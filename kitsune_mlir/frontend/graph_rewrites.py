@@ -35,9 +35,10 @@ def rewritten(exported: ExportedProgram) -> ExportedProgram:
 
 
 def settle(graph: torch.fx.Graph) -> None:
-    """What decompositions could not say of a graph that they took apart. `_unsafe_index_put` is what became of `index_put`
-    when its row numbers were counted from the start. Numbers of rows that were expanded over the elements of rows, and of
-    which one column is taken again (`rows_of_index` in indexing.py), are taken from what was expanded."""
+    """What decompositions could not say of a graph that they took apart. `_unsafe_index_put` is what became of
+    `index_put` when its row numbers were counted from the start. Numbers of rows that were expanded over the elements
+    of rows, and of which one column is taken again (`rows_of_index` in sums_by_index.py), are taken from what was
+    expanded."""
     for node in graph.nodes:
         if node.op == "call_function" and node.target is aten._unsafe_index_put.default:
             node.target = aten.index_put.default
