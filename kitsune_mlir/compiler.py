@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from kitsune_mlir import launches, mlir, plan, precision, worker
+from kitsune_mlir import determinism, launches, mlir, plan, precision, worker
+from kitsune_mlir.codegen.gpu_scatter import ORDERED
 from kitsune_mlir.codegen.section import Section
 from kitsune_mlir.errors import InternalError, UnsupportedError, UserError
 from kitsune_mlir.loaded import Loaded
@@ -81,6 +82,7 @@ def compile(
     dynamic_shapes: Any = None,
     dtype: str | None = None,
     matmul_precision: str | None = None,
+    deterministic: bool | None = None,
     options: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Compiled:
@@ -91,7 +93,9 @@ def compile(
     descriptions. `dynamic_shapes` is torch.export's. `dtype` ("f32", "bf16") casts a copy of the model
     first. `matmul_precision` says how exactly products of f32 are computed on tensor cores, in torch's words:
     "highest", as f32, or "high" or "medium", with operands rounded to tf32; None is torch's own setting
-    (torch.get_float32_matmul_precision). `options` gives passes options of their own, as kitsune-opt takes them:
+    (torch.get_float32_matmul_precision). `deterministic` has a GPU add rows up by index, and write them, in a fixed
+    order, so that each call gives the same bits, at a cost that the report gives; None is torch's own setting
+    (torch.use_deterministic_algorithms). `options` gives passes options of their own, as kitsune-opt takes them:
     {"place-stages": "shape=spatial tile-rows=64"}. `progress` is told the name of each step as it begins.
 
     Raises UserError for what is wrong with the request, UnsupportedError for what cannot be compiled
@@ -104,6 +108,7 @@ def compile(
     with _no_collection():
         program = steps.run("import", lambda: import_model(model, args, dynamic_shapes=dynamic_shapes, dtype=dtype))
         precision.give(program.module, chosen)
+        determinism.give(program.module, determinism.choose(deterministic))
         return _compile(program, wanted, steps)
 
 
@@ -112,11 +117,13 @@ def compile_program(
     target: str | Sequence[str] = "cpu",
     *,
     matmul_precision: str | None = None,
+    deterministic: bool | None = None,
     options: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Compiled:
     """Compiles an imported program, whose module it changes, for one or several targets; see `compile`."""
     precision.give(program.module, precision.choose(matmul_precision))
+    determinism.give(program.module, determinism.choose(deterministic))
     return _compile(program, _targets(target), _Steps(progress, _options(options)))
 
 
@@ -207,6 +214,9 @@ def _predict(
     found["launches"] = made or []
     if made is not None:
         found["predicted_us"] = round(target.call_us + sum(launch["predicted_us"] for launch in made), 2)
+    if determinism.of(module):
+        ordered = [one["predicted_us"] for one in found["launches"] if one["kernel"].startswith(ORDERED)]
+        found["deterministic_us"] = round(sum(ordered), 2)
     if "dynamic_size" in found:
         found["launch_sizes"] = [
             list(size) for size, argument in zip(sizes, program.arguments) if argument.kind == "input"

@@ -7,6 +7,8 @@ pipelines      [{name, shape, rows, tile_rows, cluster, multicast, split_k, pred
                  queues: [{name, producer, consumers, transport, depth, tile_bytes}]}]
 dram_bytes     {bulk_sync, planned}: see kitsune_mlir.traffic
 matmul_precision  of f32 products on tensor cores, where it is not "highest" (kitsune_mlir.precision)
+deterministic_us  of predicted_us, for rows that are added up or written by index in a fixed order; absent where
+               the order is open (kitsune_mlir.determinism)
 dynamic_size   what every dynamic dimension was taken for in the estimates; absent without one
 predicted_us   estimate for one call: the sum over `launches`, and the call itself; without them (on a CPU, or before
                code generation) pipelines as placed, other operators at DRAM speed

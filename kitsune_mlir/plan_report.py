@@ -19,6 +19,11 @@ def report(plan: dict[str, Any]) -> str:
         f"target {plan['target']}: {share}, predicted {duration(plan['predicted_us'])}"
         + (f" for inputs of {inputs}" if inputs else taken),
         *([f"f32 products in {plan['matmul_precision']} precision (tf32)"] if "matmul_precision" in plan else []),
+        *(
+            [f"deterministic: {duration(plan['deterministic_us'])} of it for rows by index in their order"]
+            if "deterministic_us" in plan
+            else []
+        ),
         f"DRAM traffic {size(traffic['planned'])} of {size(traffic['bulk_sync'])} bulk-synchronous"
         f" ({removed:.1%} removed){taken if inputs else ''}",
     ]

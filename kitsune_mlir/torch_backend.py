@@ -22,19 +22,20 @@ from kitsune_mlir.planning import target as targets
 
 Function = Callable[..., Any]
 
-_OPTIONS = {"target"}
+_OPTIONS = ("target", "deterministic")
 
 
 def kitsune(
     gm: torch.fx.GraphModule, example_inputs: Sequence[Any], *, mode: str | None = None, options: Any = None
 ) -> Function:
-    """Compiles a graph from Dynamo. `options` is {"target": NAME}; by default the device of the inputs.
+    """Compiles a graph from Dynamo. `options` is {"target": NAME, "deterministic": BOOL}; by default the device of the
+    inputs, and torch's own setting (torch.use_deterministic_algorithms).
 
     A graph that needs gradients, or that cannot be compiled, runs as torch runs it, with one warning that
     says why. Raises UserError for an unknown option or target.
     """
     options = dict(options or {})
-    if unknown := set(options) - _OPTIONS:
+    if unknown := set(options) - set(_OPTIONS):
         raise UserError(f"the kitsune backend has no option '{min(unknown)}'; its options are {', '.join(_OPTIONS)}")
     if "target" in options:
         targets.load(options["target"])
@@ -44,7 +45,8 @@ def kitsune(
         return gm.forward
     if not tensors:
         return gm.forward
-    compiler = functools.partial(_compile, target=options.get("target") or _target_of(tensors[0].device))
+    target = options.get("target") or _target_of(tensors[0].device)
+    compiler = functools.partial(_compile, target=target, deterministic=options.get("deterministic"))
     try:
         return aot_autograd(fw_compiler=compiler, decompositions=table())(gm, example_inputs)
     except Exception as error:
@@ -56,12 +58,14 @@ def kitsune(
         return gm.forward
 
 
-def _compile(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], target: str) -> Function:
+def _compile(
+    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], target: str, deterministic: bool | None
+) -> Function:
     """A boxed function of a functional aten graph: a list of tensors and sizes -> a list of tensors."""
     from kitsune_mlir.compiler import compile_program
 
     with unset_fake_temporarily():  # torch calls under a mode in which the graph's constants could not be read
-        compiled = compile_program(import_aot_graph(gm, "torch.compile"), target)
+        compiled = compile_program(import_aot_graph(gm, "torch.compile"), target, deterministic=deterministic)
     compiled.target = compiled.targets[0]  # refuses now what this machine cannot run
 
     def run(*values: Any) -> list[Any]:

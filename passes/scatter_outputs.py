@@ -9,8 +9,9 @@
     %s = tm_tensor.scatter ins(%v, %to) outs(%zero)
 
 Nothing else may read what is stored, and the sums must begin at zero. The kernel that the sums went through, and the
-copy of all rows that it read, are no more. What is stored in an order of its own (order-rows), and only put back into
-that of before, is written there: a kitsune.place of the order's rows.
+copy of all rows that it read, are no more. Additions come in any order, so a module that is to be deterministic keeps
+them. What is stored in an order of its own (order-rows), and only put back into that of before, is written there: a
+kitsune.place of the order's rows.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kitsune_mlir import rows
+from kitsune_mlir import determinism, rows
 from kitsune_mlir.codegen.hopper.maps import is_stored_whole
 from kitsune_mlir.contraction import is_zero_filled
 from kitsune_mlir.dialects import kitsune
@@ -46,7 +47,7 @@ class ScatterOutputs(ModulePass):
 
     def run(self, module: ir.Module) -> None:
         target = targets.load(self.target)
-        if target.products != "wgmma":
+        if target.products != "wgmma" or determinism.of(module):
             return
         for pipeline in kitsune.pipelines(module):
             if pipeline.shape == "chained" and not any(stage.accumulates for stage in pipeline.stages):

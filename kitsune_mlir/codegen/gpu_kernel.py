@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 
+from kitsune_mlir import determinism
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, gpu, ir, location, memref, scf, walk
 
@@ -32,7 +33,7 @@ class Kernels:
     def __init__(self, module: ir.Module):
         self._names: dict[str, str] = {}
         self._counts: dict[str, int] = {}
-        self.checks = Checks()
+        self.checks, self.deterministic = Checks(), determinism.of(module)
         module.operation.attributes["gpu.container_module"] = ir.UnitAttr.get(module.context)
         with module.context, ir.Location.unknown(), ir.InsertionPoint(module.body):
             self.module = gpu.GPUModuleOp(MODULE)

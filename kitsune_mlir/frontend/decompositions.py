@@ -9,7 +9,8 @@ torch-mlir's table is the base. What is different, and why:
   grouped-query attention multiplies each key once instead of repeating it;
 - batch norm of a trained model is one scale and one shift a channel;
 - powers by small numbers are products and roots; the tanh of a GELU has the full constant;
-- what torch-mlir computes otherwise than torch, or not at all, has rules in `arithmetic`, `indexing` and `pooling`.
+- what torch-mlir computes otherwise than torch, or not at all, has rules in `arithmetic`, `indexing`,
+  `sums_by_index` and `pooling`.
 """
 
 from __future__ import annotations
@@ -25,30 +26,25 @@ from torch import Tensor
 from kitsune_mlir import mlir
 
 from .arithmetic import ARITHMETIC, integer_power
-from .indexing import INDEXING, rows_of_index
+from .indexing import INDEXING
 from .pooling import adaptive_max_pool
+from .sums_by_index import SUMS_BY_INDEX
+from .working import NARROW, working
 
 aten = torch.ops.aten
 
 Table = dict[Any, Callable[..., Any]]
 
-_NARROW = (torch.bfloat16, torch.float16)
-
-
-def _working(x: Tensor) -> Tensor:
-    """In the type that norms, exponentials and sums are computed in: at least f32."""
-    return x.float() if x.dtype in _NARROW else x
-
 
 def softmax(x: Tensor, dim: int, half_to_float: bool = False) -> Tensor:
-    y = _working(x)
+    y = working(x)
     y = (y - y.amax(dim, keepdim=True)).exp()
     y = y / y.sum(dim, keepdim=True)
     return y if half_to_float else y.to(x.dtype)
 
 
 def log_softmax(x: Tensor, dim: int, half_to_float: bool = False) -> Tensor:
-    y = _working(x)
+    y = working(x)
     y = y - y.amax(dim, keepdim=True)
     y = y - y.exp().sum(dim, keepdim=True).log()
     return y if half_to_float else y.to(x.dtype)
@@ -114,7 +110,7 @@ def _attention(
     scale = 1 / math.sqrt(width) if scale is None else scale
     rows = query.reshape(batch, group * length, width)
     scores = torch.bmm(rows, key.reshape(batch, cached, width).transpose(1, 2))
-    scores = _working(scores) * scale
+    scores = working(scores) * scale
     if is_causal or mask is not None:
         scores = scores.view(*query.shape[:-1], cached)
         # A tensor: of a plain number torch makes a constant of f64 on a GPU.
@@ -199,7 +195,7 @@ def fused_lstm_cell(
     in_gate, forget_gate, cell_gate, out_gate = gates.chunk(4, 1)
     in_gate, forget_gate, out_gate = in_gate.sigmoid(), forget_gate.sigmoid(), out_gate.sigmoid()
     cell_gate = cell_gate.tanh()
-    new_cell = forget_gate * _working(cell) + in_gate * cell_gate
+    new_cell = forget_gate * working(cell) + in_gate * cell_gate
     hidden = out_gate * new_cell.tanh()
     workspace = torch.cat([in_gate, forget_gate, cell_gate, out_gate], 1)
     return hidden.to(cell.dtype), new_cell.to(cell.dtype), workspace.to(cell.dtype)
@@ -217,14 +213,14 @@ def fused_gru_cell(
     hidden_reset, hidden_update, hidden_new = _with_bias(hidden_gates, hidden_bias).chunk(3, 1)
     reset, update = (in_reset + hidden_reset).sigmoid(), (in_update + hidden_update).sigmoid()
     new = (in_new + reset * hidden_new).tanh()
-    before = _working(hidden)
+    before = working(hidden)
     result = (before - new) * update + new
     workspace = torch.cat([reset, update, new, before, hidden_new], 1)
     return result.to(hidden.dtype), workspace.to(hidden.dtype)
 
 
 def _with_bias(gates: Tensor, bias: Tensor | None) -> Tensor:
-    return _working(gates) if bias is None else _working(gates) + bias
+    return working(gates) if bias is None else working(gates) + bias
 
 
 def layer_norm(
@@ -243,7 +239,7 @@ def native_layer_norm(
 ) -> tuple[Tensor, Tensor, Tensor]:
     dims = list(range(x.dim() - len(normalized_shape), x.dim()))
     count = math.prod(normalized_shape)
-    y = _working(x)
+    y = working(x)
     mean = y.sum(dims, keepdim=True) * (1 / count)
     y = y - mean
     scale = ((y * y).sum(dims, keepdim=True) * (1 / count) + eps).rsqrt()
@@ -257,7 +253,7 @@ def native_layer_norm(
 
 def rms_norm(x: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Any:
     dims = list(range(x.dim() - len(normalized_shape), x.dim()))
-    y = _working(x)
+    y = working(x)
     eps = torch.finfo(y.dtype).eps if eps is None else eps
     y = y * ((y * y).sum(dims, keepdim=True) * (1 / math.prod(normalized_shape)) + eps).rsqrt()
     return (y if weight is None else y * weight).to(x.dtype)
@@ -288,19 +284,19 @@ def batch_norm_no_training(
     momentum: float,
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    scale = (_working(running_var) + eps).rsqrt()
+    scale = (working(running_var) + eps).rsqrt()
     scale = scale if weight is None else scale * weight
     shift = -running_mean * scale
     shift = shift if bias is None else shift + bias
     channels = [-1] + [1] * (x.dim() - 2)
-    y = _working(x) * scale.view(channels) + shift.view(channels)
+    y = working(x) * scale.view(channels) + shift.view(channels)
     return y.to(x.dtype), x.new_empty((0,)), x.new_empty((0,))
 
 
 def gelu(x: Tensor, approximate: str = "none") -> Any:
     if approximate == "none":
         return NotImplemented  # torch-mlir's is one operator, and exact
-    y = _working(x)
+    y = working(x)
     inner = math.sqrt(2 / math.pi) * (y + 0.044715 * (y * y * y))
     return (0.5 * y * (1 + inner.tanh())).to(x.dtype)
 
@@ -325,27 +321,14 @@ def mean(x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, *, 
     if not isinstance(count, int) or not (dtype or x.dtype).is_floating_point:
         return NotImplemented
     scale = 1 / count if count else math.nan
-    return (_working(x if dtype is None else x.to(dtype)).sum(dims, keepdim=keepdim) * scale).to(dtype or x.dtype)
+    return (working(x if dtype is None else x.to(dtype)).sum(dims, keepdim=keepdim) * scale).to(dtype or x.dtype)
 
 
 def total(x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     """Sums of 16-bit numbers accumulate in f32."""
-    if x.dtype not in _NARROW or dtype not in (None, x.dtype):
+    if x.dtype not in NARROW or dtype not in (None, x.dtype):
         return NotImplemented
     return x.float().sum(list(range(x.dim())) if dim is None else dim, keepdim=keepdim).to(x.dtype)
-
-
-def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
-    """One scatter of whole rows, accumulated in at least f32."""
-    source = source if alpha == 1 else source * alpha
-    where = [None] * (dim % x.dim()) + [index]
-    return aten._unsafe_index_put(_working(x), where, _working(source), accumulate=True).to(x.dtype)
-
-
-def scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
-    """A row's number, expanded over its elements, is that of a whole row."""
-    rows = rows_of_index(x, dim, index, source)
-    return NotImplemented if rows is None else index_add(x, dim, rows, source)
 
 
 def empty(size: Sequence[int], *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Tensor:
@@ -374,8 +357,6 @@ _OWN: Table = {
     aten.pow.Tensor_Scalar: power,
     aten.sum.dim_IntList: total,
     aten.sum.default: lambda x, *, dtype=None: total(x, dtype=dtype),
-    aten.index_add.default: index_add,
-    aten.scatter_add.default: scatter_add,
     aten.adaptive_max_pool2d.default: adaptive_max_pool,
     aten.adaptive_max_pool3d.default: adaptive_max_pool,
     aten.mean.dim: mean,
@@ -390,4 +371,4 @@ def table() -> Table:
     """Operator overload -> decomposition, for `ExportedProgram.run_decompositions`."""
     base = mlir.importer("fx_decomp_util").get_decomposition_table()
     kept = {op: rule for op, rule in base.items() if getattr(op, "_overloadpacket", None) not in _WHOLE}
-    return kept | ARITHMETIC | INDEXING | _OWN
+    return kept | ARITHMETIC | INDEXING | SUMS_BY_INDEX | _OWN

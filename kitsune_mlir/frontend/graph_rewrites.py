@@ -37,10 +37,14 @@ def rewritten(exported: ExportedProgram) -> ExportedProgram:
     return exported
 
 
-def take_before_expanding(graph: torch.fx.Graph) -> None:
-    """Numbers of rows that were expanded over the elements of rows, and of which one column is taken again (see
-    `rows_of_index` in indexing.py), are taken from what was expanded."""
+def settle(graph: torch.fx.Graph) -> None:
+    """What decompositions could not say of a graph that they took apart. `_unsafe_index_put` is what became of
+    `index_put` when its row numbers were counted from the start. Numbers of rows that were expanded over the elements
+    of rows, and of which one column is taken again (`rows_of_index` in sums_by_index.py), are taken from what was
+    expanded."""
     for node in graph.nodes:
+        if node.op == "call_function" and node.target is aten._unsafe_index_put.default:
+            node.target = aten.index_put.default
         source = node
         while source.op == "call_function" and source.target is aten.select.int and source.args[2] == 0:
             source = source.args[0]

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
-from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from .working import working
 
 aten = torch.ops.aten
 
@@ -76,7 +77,7 @@ def _bags(
     weight: Tensor, indices: Tensor, offsets: Tensor, mode: int, factors: Tensor | None, padding: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     count, bags, width = indices.shape[0], offsets.shape[0], weight.shape[1]
-    bag = _bags_of(offsets, count)
+    bag = bags_of(offsets, count)
     rows = aten.embedding(weight, indices)
     rows = rows if factors is None else rows * factors.view(-1, 1)
     counted = (indices != padding).to(indices.dtype)
@@ -99,7 +100,7 @@ def _bags(
     return torch.where(sizes[:, None] > 0, largest, 0), bag, sizes, found
 
 
-def _bags_of(offsets: Tensor, count: Any) -> Tensor:
+def bags_of(offsets: Tensor, count: Any) -> Tensor:
     """The bag of each of `count` indices, by binary search among the offsets, each index on its own."""
     bags, number = offsets.shape[0], torch.arange(count, dtype=offsets.dtype, device=offsets.device)
     found = torch.zeros_like(number)  # how many offsets are not behind the index
@@ -116,7 +117,9 @@ def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accum
     masks = [axis for axis, index in enumerate(indices) if index is not None]
     if all(indices[axis].dtype in (torch.int64, torch.int32) for axis in masks):
         counted = [i if i is None else torch.where(i < 0, i + x.shape[axis], i) for axis, i in enumerate(indices)]
-        return aten._unsafe_index_put(x, counted, values, accumulate)
+        if not accumulate:
+            return aten._unsafe_index_put(x, counted, values)
+        return aten._unsafe_index_put(working(x), counted, working(values), True).to(x.dtype)
     if len(masks) != 1 or indices[masks[0]].dtype != torch.bool:
         return NotImplemented
     axis, mask = masks[0], indices[masks[0]]
@@ -131,27 +134,6 @@ def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accum
         values = spread.view(*values.shape[:own], *mask.shape, *values.shape[own + 1 :])
     values = values.to(x.dtype)
     return torch.where(mask.view(shape), x + values if accumulate else values, x)
-
-
-def rows_of_index(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor | None:
-    """For a scatter whose index, [n, ...], is one of n numbers expanded over all elements of a row: these numbers."""
-    others = [d for d in range(x.dim()) if d != dim % max(x.dim(), 1)]
-    if not x.dim() or not (x.dim() == index.dim() == source.dim()):
-        return None
-    whole = all(_equal(index.shape[d], t.shape[d]) for d in others for t in (x, source))
-    if not whole or not _equal(index.shape[dim], source.shape[dim]):
-        return None
-    if x.dim() == 1:
-        return index
-    if all(stride == 0 or _equal(index.shape[d], 1) for d, stride in enumerate(index.stride()) if d in others):
-        for d in others:
-            index = index.select(d, 0) if d < dim % x.dim() else index.select(-1, 0)
-        return index
-    return None
-
-
-def _equal(a: Any, b: Any) -> bool:
-    return bool(statically_known_true(a == b))
 
 
 def constant_pad(x: Tensor, padding: Sequence[Any], value: Any = 0) -> Any:

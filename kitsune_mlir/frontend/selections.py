@@ -112,7 +112,10 @@ class _Rewriting:
                 continue
             if (found := _mask_of(node)) is not None:
                 selections.append((node, found))
-                (size,) = _selected_sizes(node).values()
+                sizes = list(_selected_sizes(node).values())
+                if len(sizes) != 1 or _is_selected(found):
+                    raise _Refused
+                (size,) = sizes
                 if self.counts.setdefault(size, (found, found.name))[1] != found.name or _is_selected(node.args[0]):
                     raise _Refused
             else:
@@ -207,8 +210,11 @@ class _Rewriting:
         if node.target in _PUTS:
             where, source, *accumulate = rest
             dims = [dim for dim, index in enumerate(where) if index is not None]
-            if accumulate != [True] or dims != [0] or where[0].meta["val"].dtype == torch.bool:
+            if dims != [0] or where[0].meta["val"].dtype == torch.bool:
                 raise _Refused
+            if accumulate != [True]:
+                self._write_beside(node)
+                return
             dim, index, place = 0, where[0], 2
         else:
             dim, index, source, *_ = rest
@@ -256,7 +262,35 @@ class _Rewriting:
             hit = self.graph.call_function(aten.gt.Scalar, (hits, 0))
         with self.graph.inserting_after(node):
             result = self.graph.call_function(aten.where.self, (hit, node, before))
-        node.replace_all_uses_with(result, delete_user_cb=lambda user: user is not result)
+        self._replace(node, result)
+
+    def _write_beside(self, node: Node) -> None:
+        """Rows that are not selected are written to one row more, which is cut off."""
+        into, (index,), source = node.args[:3]
+        (size,) = _selected_sizes(index).values() or (None,)
+        if size is None or any(dim for dim in _selected_sizes(source)) or index.meta["val"].dim() != 1:
+            raise _Refused
+        with self.graph.inserting_before(node):
+            rows = self.graph.call_function(aten.sym_size.int, (into, 0))
+            spare = self.graph.call_function(aten.new_zeros.default, (into, [1, *into.meta["val"].shape[1:]]))
+            larger = self.graph.call_function(aten.cat.default, ([into, spare],))
+            missing = self.graph.call_function(aten.logical_not.default, (self.counts[size][0],))
+            beside = self.graph.call_function(aten.mul.Tensor, (missing, rows))
+            kept = self.graph.call_function(aten.masked_fill.Scalar, (index, missing, 0))
+            index = self.graph.call_function(aten.add.Tensor, (kept, beside))
+            put = self.graph.call_function(aten.index_put.default, (larger, [index], source))
+            result = self.graph.call_function(aten.slice.Tensor, (put, 0, 0, rows))
+        self._replace(node, result)
+
+    def _replace(self, node: Node, result: Node) -> None:
+        """What changes a tensor in place changes it still, for those who read that."""
+        result.meta |= node.meta
+        if node.target._schema.is_mutable:
+            with self.graph.inserting_after(max(node, result, key=list(self.graph.nodes).index)):
+                result = self.graph.call_function(aten.copy_.default, (node.args[0], result))
+            result.meta |= node.meta
+        order = {one: number for number, one in enumerate(self.graph.nodes)}
+        node.replace_all_uses_with(result, delete_user_cb=lambda user: order[user] > order[result])
 
 
 def _mask_of(node: Node) -> Node | None:

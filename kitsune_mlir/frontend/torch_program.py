@@ -26,7 +26,7 @@ from kitsune_mlir.signature import CONSTANTS, Tree, describe
 
 from . import empty_tensors, result_memory
 from .decompositions import table
-from .graph_rewrites import rewritten, take_before_expanding
+from .graph_rewrites import rewritten, settle
 from .lower_torch import lower_torch
 from .narrow_integers import widen_narrow_integers
 from .numbers import numbers_as_tensors
@@ -204,7 +204,7 @@ def lower_graph(graph: torch.fx.Graph, name: str) -> mlir.ir.Module:
                 f"{name}: the size of the result of {node.target}{_line(node)} depends on the data; "
                 "give it a fixed size, such as a mask instead of a selection"
             )
-    take_before_expanding(graph)
+    settle(graph)
     empty_tensors.fill(graph)
     widen_narrow_integers(graph)
     context = mlir.context()

@@ -55,6 +55,26 @@ def test_replaced_loops(form):
                 torch.testing.assert_close(found, right, rtol=1e-5, atol=1e-5)
 
 
+class Written(nn.Module):
+    """In place, as PyG keeps the weights of loops that are there."""
+
+    def forward(self, ends, weights):
+        loops, own = ends[0] == ends[1], torch.full((9,), 0.5)
+        own[ends[0][loops]] = weights[loops]
+        return own * 2, torch.zeros(9).index_put((ends[0][~loops],), torch.tensor(3.0))
+
+
+def test_rows_that_are_written():
+    torch.manual_seed(3)
+    ends, weights = torch.randint(0, 9, (2, 20)), torch.randn(20)
+    ends[:, :4] = torch.tensor([1, 8, 0, 5])
+    ends[1, 4:] = (ends[0, 4:] + 1) % 9  # no loops
+    compiled = kitsune_mlir.compile(Written(), (ends, weights), target=["cpu", "sm_90a"])
+    for run in (compiled, Simulation(compiled)):
+        for found, right in zip(run(ends, weights), Written()(ends, weights), strict=True):
+            torch.testing.assert_close(found, right)
+
+
 class Padded(nn.Module):
     """What pads a list of edges is no row number."""
 
@@ -77,7 +97,6 @@ REFUSED = {
     "summed": lambda x, mask: x[mask].sum(0),
     "counted in order": lambda x, mask: torch.zeros(9, 4).index_add(0, x[mask][:, 0].long().cumsum(0), x[mask]),
     "of several masks": lambda x, mask: torch.zeros(9, 4).index_add(0, x[mask][:, 0].long(), x[mask] * x[~mask]),
-    "written": lambda x, mask: torch.zeros(9, 4).index_put((x[mask][:, 0].long(),), x[mask]),
 }
 
 

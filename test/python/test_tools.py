@@ -104,12 +104,12 @@ def test_results_of_tf32_may_differ_more(plan, agrees):
     assert run_command._compare(summary, subject, (x,), {}, interface, outputs) == agrees
 
 
-def test_the_plan_says_the_precision_of_products(run, pt2):
-    asked = ("--target", "sm_90a", "--target", "cpu", "--matmul-precision", "high")
+def test_the_plan_says_what_was_asked_for(run, pt2):
+    asked = ("--target", "sm_90a", "--target", "cpu", "--matmul-precision", "high", "--deterministic")
     code, out, _ = run("report", pt2, *asked)
     assert code == 0 and out.count("f32 products in high precision (tf32)") == 1
     plans = {plan["target"]: plan for plan in json.loads(run("compile", pt2, *asked, "--json")[1])}
-    assert plans["sm_90a"]["matmul_precision"] == "high"
+    assert plans["sm_90a"]["matmul_precision"] == "high" and "deterministic_us" in plans["sm_90a"]
     assert "matmul_precision" not in plans["cpu"]  # a CPU computes in f32
     assert "precision" not in run("report", pt2, "--target", "sm_90a", "--matmul-precision", "highest")[1]
     assert console.PRECISIONS == precision.CHOICES

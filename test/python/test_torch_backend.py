@@ -40,14 +40,18 @@ def test_results(name):
 def test_products_are_as_precise_as_torch_is_set(monkeypatch):
     """At the time of compilation: three tf32 products for one of f32, or one."""
     made, compile_program = [], compiler.compile_program
-    monkeypatch.setattr(compiler, "compile_program", lambda *given: made.append(compile_program(*given)) or made[-1])
+    monkeypatch.setattr(
+        compiler, "compile_program", lambda *given, **asked: made.append(compile_program(*given, **asked)) or made[-1]
+    )
     model = nn.Sequential(nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 8)).eval()
     counts = {}
     for setting in ("highest", "high", "medium"):
         torch._dynamo.reset()
         with sides.matmul_precision(setting), torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # without a GPU it then runs eagerly
-            torch.compile(model, backend="kitsune", options={"target": "sm_90a"})(torch.randn(64, 32))
+            options = {"target": "sm_90a", "deterministic": setting == "high"}
+            torch.compile(model, backend="kitsune", options=options)(torch.randn(64, 32))
+        assert ("deterministic_us" in made[-1].plan) == (setting == "high")
         assert made[-1].plan.get("matmul_precision", "highest") == setting
         counts[setting] = made[-1].ptx.count("wgmma.mma_async")
     assert counts["highest"] == 3 * counts["high"] == 3 * counts["medium"] > 0

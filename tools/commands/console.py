@@ -125,9 +125,11 @@ def refuse_for_artifact(path: str, **given: Any) -> None:
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    """--dtype, --matmul-precision and --json."""
+    """--dtype, --matmul-precision, --deterministic and --json."""
     parser.add_argument("--dtype", choices=("f32", "bf16", "f16"), help="cast an nn.Module and its inputs first")
     add_precision(parser)
+    said = "the same bits at each call: on a GPU rows by index in their order, on a CPU tile by tile in one thread"
+    parser.add_argument("--deterministic", action="store_true", help=said)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
 
 
@@ -148,6 +150,7 @@ def compile_model(options: argparse.Namespace) -> Any:
             target=options.target or ["cpu"],
             dtype=options.dtype,
             matmul_precision=options.matmul_precision,
+            deterministic=options.deterministic or None,
             progress=show,
         )
 

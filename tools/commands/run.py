@@ -51,7 +51,6 @@ def add(subparsers: Any) -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=natural, default=0, help="for random inputs, and of the simulator's order")
     parser.add_argument("--repeat", type=positive, default=1, metavar="N", help="time N calls, give the median")
     parser.add_argument("--threads", type=positive, metavar="N", help="of the CPU target (default: as planned)")
-    parser.add_argument("--deterministic", action="store_true", help="CPU: tile by tile in one thread")
     parser.add_argument("--compare", choices=("torch",), help="compare with torch; exit 1 where they disagree")
     parser.add_argument("--save-output", type=file_name, metavar="FILE.npz", help="write the outputs by name")
     add_model_arguments(parser)
@@ -122,8 +121,8 @@ def _subject(options: argparse.Namespace) -> Subject:
 
 def _simulated(options: argparse.Namespace) -> Subject:
     """The model with its GPU kernels in the simulator."""
-    if options.threads or options.deterministic:
-        raise UserError("--threads and --deterministic are for the CPU target, --simulate is for a GPU's kernels")
+    if options.threads:
+        raise UserError("--threads is for the CPU target, --simulate is for a GPU's kernels")
     from kitsune_mlir.planning import target as targets
 
     options.target = options.target or SIMULATED_TARGET
@@ -155,7 +154,11 @@ def _compile(options: argparse.Namespace) -> Subject:
     with ending_at_interrupts():
         from kitsune_mlir.compiler import compile
 
-    settings = {"target": options.target or "cpu", "matmul_precision": options.matmul_precision}
+    settings = {
+        "target": options.target or "cpu",
+        "matmul_precision": options.matmul_precision,
+        "deterministic": options.deterministic or None,
+    }
     with progress(f"compiling {options.model}") as show:
         if ":" not in options.model:
             model = compile(options.model, dtype=options.dtype, progress=show, **settings)

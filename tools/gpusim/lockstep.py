@@ -21,6 +21,11 @@ from .arithmetic import BINARY, CASTS, UNARY, arithmetic, cast, dtype_of, float_
 from .faults import MemoryFault, unknown
 
 TOGETHER = 1 << 16  # threads that run at once
+# By the number of arith.AtomicRMWKind: addf, addi, andi, ori, maximumf, maxnumf, maxs, minimumf, minnumf, mins.
+_ATOMICS = {
+    **{0: np.add, 1: np.add, 2: np.bitwise_and, 14: np.bitwise_or},
+    **{4: np.maximum, 5: np.fmax, 6: np.maximum, 8: np.minimum, 9: np.fmin, 10: np.minimum},
+}
 
 
 @dataclass
@@ -198,13 +203,12 @@ class Lockstep:
     def _memref_atomic_rmw(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         value, buffer, *indices = self._all(op.operands)
         kind = ir.IntegerAttr(op.attributes["kind"]).value
-        functions = {0: np.add, 1: np.add, 4: np.maximum, 5: np.fmax, 6: np.maximum, 8: np.minimum, 9: np.fmin}
         address = buffer.address(indices, mask)[mask]
         updates = np.broadcast_to(value, mask.shape)[mask]
         before = np.zeros(mask.shape, buffer.data.dtype)
         for thread, where, update in zip(np.flatnonzero(mask), address, updates, strict=True):
             before[thread] = buffer.data[where]  # one after another: ufunc.at does not know bfloat16
-            buffer.data[where] = functions[kind](buffer.data[where], update)
+            buffer.data[where] = _ATOMICS[kind](buffer.data[where], update)
         return [before]
 
     def _scf_if(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:

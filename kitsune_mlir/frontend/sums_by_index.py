@@ -1,0 +1,112 @@
+"""Decompositions of operators that reduce rows by index: sums leave in whole rows and are added up in at least f32."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from .indexing import bags_of
+from .working import NARROW, working
+
+aten = torch.ops.aten
+
+
+def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
+    """One scatter of whole rows. Unlike those of `index_put`, negative numbers are out of range."""
+    source = source if alpha == 1 else source * alpha
+    where = [None] * (dim % x.dim()) + [index]
+    return aten._unsafe_index_put(working(x), where, working(source), accumulate=True).to(x.dtype)
+
+
+def scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
+    """A row's number, expanded over its elements, is that of a whole row."""
+    if (rows := rows_of_index(x, dim, index, source)) is not None:
+        return index_add(x, dim, rows, source)
+    return aten.scatter_add(x.float(), dim, index, source.float()).to(x.dtype) if x.dtype in NARROW else NotImplemented
+
+
+def rows_of_index(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor | None:
+    """For a scatter whose index, [n, ...], is one of n numbers expanded over all elements of a row: these numbers."""
+    others = [d for d in range(x.dim()) if d != dim % max(x.dim(), 1)]
+    if not x.dim() or not (x.dim() == index.dim() == source.dim()):
+        return None
+    whole = all(_equal(index.shape[d], t.shape[d]) for d in others for t in (x, source))
+    if not whole or not _equal(index.shape[dim], source.shape[dim]):
+        return None
+    if any(index.stride(d) != 0 and not _equal(index.shape[d], 1) for d in others):
+        return None
+    for d in reversed(others):
+        index = index.select(d, 0)
+    return index
+
+
+def scatter_reduce(
+    x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Any:
+    """Sums and products of 16-bit numbers in f32; means of integers are rounded down."""
+    if reduce == "sum" and include_self:
+        return aten.scatter_add(x, dim, index, source)
+    if x.dtype in NARROW and reduce in ("sum", "mean", "prod"):
+        wide = aten.scatter_reduce(x.float(), dim, index, source.float(), reduce, include_self=include_self)
+        return wide.to(x.dtype)
+    if reduce != "mean" or x.is_floating_point():
+        return NotImplemented
+    total = aten.scatter_reduce(x, dim, index, source, "sum", include_self=include_self)
+    count = aten.scatter_add(torch.full_like(x, int(include_self)), dim, index, torch.ones_like(source))
+    return torch.div(total, count.clamp(min=1), rounding_mode="floor")
+
+
+def index_reduce(
+    x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    shape = [-1 if d == dim % x.dim() else 1 for d in range(x.dim())]
+    return aten.scatter_reduce(x, dim, index.view(shape).expand_as(source), source, reduce, include_self=include_self)
+
+
+_EMPTY = {"sum": 0.0, "mean": math.nan, "max": -math.inf, "min": math.inf}  # what torch says of no rows
+
+
+def segment_reduce(
+    data: Tensor,
+    reduce: str,
+    *,
+    lengths: Tensor | None = None,
+    indices: Tensor | None = None,
+    offsets: Tensor | None = None,
+    axis: int = 0,
+    unsafe: bool = False,
+    initial: Any = None,
+) -> Any:
+    """Rows that follow one another, by the number of their segment."""
+    if axis != 0 or reduce not in _EMPTY or initial is not None or (offsets is None) == (lengths is None):
+        return NotImplemented
+    given = lengths if offsets is None else offsets
+    if given.dim() != 1:
+        return NotImplemented
+    ends = lengths.cumsum(0) if offsets is None else offsets[1:]
+    starts = ends - lengths if offsets is None else offsets[:-1]
+    count = starts.shape[0]
+    segment = bags_of(starts, data.shape[0]).view(-1, *[1] * (data.dim() - 1)).expand_as(data)
+    into = data.new_full((count, *data.shape[1:]), 0.0 if reduce == "mean" else _EMPTY[reduce])
+    if reduce in ("max", "min"):
+        return aten.scatter_reduce(into, 0, segment, data, f"a{reduce}")
+    total = aten.scatter_add(into, 0, segment, data)
+    sizes = (ends - starts).view(-1, *[1] * (data.dim() - 1)).to(data.dtype)
+    return total if reduce == "sum" else total / sizes
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return bool(statically_known_true(a == b))
+
+
+SUMS_BY_INDEX = {
+    aten.index_add.default: index_add,
+    aten.scatter_add.default: scatter_add,
+    aten.scatter_reduce.two: scatter_reduce,
+    aten.index_reduce.default: index_reduce,
+    aten.segment_reduce.default: segment_reduce,
+}

@@ -1,0 +1,72 @@
+"""Models of PyTorch Geometric, as users write them: exported, compiled, the same results."""
+
+import re
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+import kitsune_mlir
+from kitsune_mlir.tools.gpusim.simulation import Simulation
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    pyg = pytest.importorskip("torch_geometric.nn", reason="it is in the extra 'test'")
+
+PAGE = Path(__file__).parents[2] / "docs" / "graphs.md"
+LAYERS = {
+    "SAGEConv of maxima": lambda: pyg.SAGEConv(16, 32, aggr="max"),
+    "GATv2Conv": lambda: pyg.GATv2Conv(16, 8, heads=4),
+}
+MODELS = {
+    "GCN": lambda: pyg.GCN(16, 32, 2, 8),
+    "GraphSAGE": lambda: pyg.GraphSAGE(16, 32, 2, 8),
+    "GIN": lambda: pyg.GIN(16, 32, 2, 8),
+    "GAT": lambda: pyg.GAT(16, 32, 2, 8, heads=4),
+}
+ON_GPU = ("GAT", "SAGEConv of maxima")
+
+
+def graph(nodes, edges, kind="any"):
+    """Duplicate edges, self loops and isolated nodes among them; all into one node where it is a hub."""
+    ends = torch.randint(0, max(1, nodes * 3 // 4), (2, edges))
+    ends[:, : edges // 8] = ends[:, edges // 8 : edges // 8 * 2]
+    ends[1, edges // 2 : edges // 2 + 3] = ends[0, edges // 2 : edges // 2 + 3]
+    if kind == "hub":
+        ends[1] = nodes - 1
+    return torch.randn(nodes, 16), ends
+
+
+def check(run, model, args):
+    with torch.no_grad():
+        torch.testing.assert_close(run(*args), model(*args), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", [*LAYERS, *MODELS])
+def test_graphs_of_any_size(name):
+    torch.manual_seed(1)
+    model = (LAYERS | MODELS)[name]().eval()
+    nodes, edges = torch.export.Dim("nodes"), torch.export.Dim("edges")
+    shapes = {"x": {0: nodes}, "edge_index": {1: edges}}
+    targets = ["cpu", "sm_90a"] if name in ON_GPU else "cpu"
+    with torch.no_grad():
+        compiled = kitsune_mlir.compile(model, graph(37, 150), target=targets, dynamic_shapes=shapes)
+    runs = [compiled, Simulation(compiled)] if name in ON_GPU else [compiled]
+    for args in (graph(37, 150), graph(20, 90, "hub"), graph(9, 1), graph(3, 0)):
+        for run in runs:
+            check(run, model, args)
+
+
+def test_a_graph_of_one_size_and_weights_of_edges():
+    torch.manual_seed(2)
+    model, args = MODELS["GCN"]().eval(), (*graph(37, 150), torch.rand(150))
+    with torch.no_grad():
+        compiled = kitsune_mlir.compile(model, args, target=["cpu", "sm_90a"])
+    for run in (compiled, Simulation(compiled)):
+        check(run, model, args)
+
+
+def test_the_example_of_the_page_runs():
+    (example,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
+    exec(compile(example, "graphs.md", "exec"), {})

@@ -1,0 +1,82 @@
+"""Sums, means, largest and least by index: on graphs of every kind, on a CPU and in the GPU simulator."""
+
+import pytest
+import torch
+from torch import nn
+
+import kitsune_mlir
+from kitsune_mlir.tools.gpusim.simulation import Simulation
+
+
+class Reductions(nn.Module):
+    """Of rows `e` [edges, 4], to rows of `x` [nodes, 4]."""
+
+    def forward(self, x, e, to):
+        rows = to.view(-1, 1).expand_as(e)
+        apart = (rows * 7 + torch.arange(4)) % x.shape[0]  # another row for each column
+        found = [
+            x.index_add(0, to, e, alpha=2),
+            x.t().contiguous().index_add(1, to, e.t()),
+            torch.zeros_like(x).scatter_add(0, rows, e),
+            x.scatter_add(0, apart, e),
+            x.index_put((to - x.shape[0],), e, accumulate=True),
+            x.index_put((to, torch.tensor(1)), e[:, 0], accumulate=True),
+            x.index_reduce(0, to, e, "amax", include_self=False),
+            x.index_reduce(0, to, e, "mean"),
+        ]
+        for reduce in ("sum", "mean", "amax", "amin"):
+            found += [x.scatter_reduce(0, rows, e, reduce, include_self=own) for own in (True, False)]
+        return tuple(found)
+
+
+def graph(kind, nodes, edges, dtype):
+    to = torch.randint(0, nodes, (edges,))
+    if kind == "hub":
+        to = torch.full((edges,), nodes - 1)
+    if kind == "few":  # most nodes are isolated, edges are there twice
+        to = torch.randint(0, 3, (edges,))
+    if dtype == torch.int64:
+        return torch.randint(-9, 9, (nodes, 4)), torch.randint(-9, 9, (edges, 4)), to
+    return torch.randn(nodes, 4).to(dtype), torch.randn(edges, 4).to(dtype), to
+
+
+GRAPHS = [("any", 9, 40), ("hub", 9, 40), ("few", 30, 50), ("any", 5, 1), ("any", 5, 0)]
+
+
+@pytest.mark.filterwarnings("ignore:index_reduce")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64], ids=str)
+def test_reductions(dtype):
+    """Compiled once. Sums of bf16 are added up in f32, so they are closer to the exact ones than torch's are."""
+    torch.manual_seed(1)
+    model, nodes, edges = Reductions(), torch.export.Dim("nodes"), torch.export.Dim("edges")
+    compiled = kitsune_mlir.compile(
+        model, graph(*GRAPHS[0], dtype), target=["cpu", "sm_90a"], dynamic_shapes=({0: nodes}, {0: edges}, {0: edges})
+    )
+    simulation = Simulation(compiled)
+    bound = 1e-2 if dtype == torch.bfloat16 else 1e-5
+    for kind in GRAPHS:
+        args = graph(*kind, dtype)
+        exact = model(*(x.double() if x.is_floating_point() else x for x in args))
+        for run in (compiled, simulation):
+            for number, (found, right) in enumerate(zip(run(*args), exact, strict=True)):
+                assert found.dtype == dtype
+                same = torch.isclose(found.to(right.dtype), right, rtol=bound, atol=bound, equal_nan=True)
+                assert same.all(), (kind, number)
+
+
+class Segments(nn.Module):
+    """Rows that follow one another, some segments without any."""
+
+    def forward(self, e, lengths):
+        ends = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
+        found = [torch.segment_reduce(e, reduce, lengths=lengths) for reduce in ("sum", "mean", "max", "min")]
+        return *found, torch.segment_reduce(e, "sum", offsets=ends)
+
+
+def test_segments():
+    torch.manual_seed(2)
+    model, args = Segments(), (torch.randn(17, 4), torch.tensor([3, 0, 1, 0, 9, 4, 0]))
+    compiled = kitsune_mlir.compile(model, args, target=["cpu", "sm_90a"])
+    for run in (compiled, Simulation(compiled)):
+        for found, right in zip(run(*args), model(*args), strict=True):
+            torch.testing.assert_close(found, right, equal_nan=True)
