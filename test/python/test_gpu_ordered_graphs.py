@@ -60,7 +60,7 @@ def test_open_sizes(tmp_path):
     """A layer whose rows are summed where the second of two ends says, one edge and none among them; a sum of all rows
     and the rows from the last to the first do not see the order. Ends are counted from the end where they are negative.
     """
-    _, module = (Path(__file__).parents[1] / "passes/order-rows/spaces.mlir").read_text().split("// -----")
+    _, module, _ = (Path(__file__).parents[1] / "passes/order-rows/spaces.mlir").read_text().split("// -----")
     (path := tmp_path / "ends.mlir").write_text(module)
     simulation = Simulation(kitsune_mlir.compile(str(path), target="sm_90a", options=ALWAYS))
     torch.manual_seed(6)
