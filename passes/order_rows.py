@@ -57,12 +57,12 @@ class OrderRows(ModulePass):
             raise UserError(f"order-rows: when is {AUTO}, {ALWAYS} or {NEVER}, not '{self.when}'")
         if self.when == NEVER:
             return
-        seen: set[ir.Operation] = set()
+        seen: list[ir.Operation] = []  # no set: an operation's hash changes with its operands
         for scatter in walk(module, SCATTER):
             if scatter in seen or not _is_sum_of_rows(scatter):
                 continue
             space = _Space(scatter)
-            seen.update(space.sums)
+            seen += space.sums
             self._order(space)
 
     def _order(self, space: _Space) -> None:
@@ -174,6 +174,11 @@ class _Space:
         """The uses of a value of the row space as what it was before."""
         return [use for use in value.uses if not self._takes(use.owner.operation, use.operand_number)]
 
+    def _taking(self, value: ir.Value) -> list[ir.OpOperand]:
+        """The uses of a value that want it in the order of the row space."""
+        uses = [use for use in value.uses if use.owner.operation.name != "tensor.dim"]
+        return [use for use in uses if self._takes(use.owner.operation, use.operand_number)]
+
     def _takes(self, op: ir.Operation, operand: int) -> bool:
         """Whether it takes an operand in whatever order the rows have."""
         if op in self.members:
@@ -204,11 +209,13 @@ class _Space:
                     scatter.operands[number] = expand.clone(ir.InsertionPoint(expand)).results[0]
 
     def put_in_order(self, scatter: ir.Operation) -> None:
-        """Rewrites the row space."""
+        """Rewrites the row space. All uses are looked at before the first is changed: `members` finds an operation by
+        its hash, which depends on its operands."""
         self._separate()
         keys = rows_alone(scatter.operands[1])
         results = [value for value in self.values.values() if rows.producer(value) in self.members]
         leaving = [(value, uses) for value in results if (uses := self.leaving(value))]
+        coming = [(value, self._taking(value)) for value in self.inputs()]
         with scatter.location:
             copies = _Copies(self.block)
             key, count = copies.of(keys), copies.count(scatter)
@@ -218,9 +225,7 @@ class _Space:
             kind = ir.RankedTensorType.get(rows.shape_of(keys), i32)
             with copies.point:
                 order = OrderOp(key, count, kind, kind)
-        for value in self.inputs():
-            uses = [use for use in value.uses if self._takes(use.owner.operation, use.operand_number)]
-            uses = [use for use in uses if use.owner.operation.name != "tensor.dim"]
+        for value, uses in coming:
             made_by = rows.producer(value)
             point = ir.InsertionPoint.after(order.operation if made_by is None else made_by)
             with scatter.location, point:

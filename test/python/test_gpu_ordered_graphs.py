@@ -82,7 +82,8 @@ class Both(nn.Module):
         self.first, self.last = nn.Linear(48, 32), nn.Linear(32, 32)
 
     def forward(self, x, e, seen, ends, others):
-        m = self.last(torch.tanh(self.first(torch.cat([e, x[seen]], 1))))
+        both = x[seen] + x[(seen + ends[1]) % len(x)]  # an operator of two that are brought in order
+        m = self.last(torch.tanh(self.first(torch.cat([e, both], 1))))
         zeros = torch.zeros(len(x), 32, dtype=x.dtype)
         sums = zeros.index_add(0, ends[1], m), zeros.index_put((ends[0],), m.relu(), accumulate=True)
         return *sums, m[others], m @ m.t(), m.mean(0), m
