@@ -57,12 +57,12 @@ class OrderRows(ModulePass):
             raise UserError(f"order-rows: when is {AUTO}, {ALWAYS} or {NEVER}, not '{self.when}'")
         if self.when == NEVER:
             return
-        seen: set[ir.Operation] = set()
+        seen: list[ir.Operation] = []  # no set: an operation's hash changes with its operands
         for scatter in walk(module, SCATTER):
             if scatter in seen or not _is_sum_of_rows(scatter):
                 continue
             space = _Space(scatter)
-            seen.update(space.sums)
+            seen += space.sums
             self._order(space)
 
     def _order(self, space: _Space) -> None:
@@ -73,7 +73,7 @@ class OrderRows(ModulePass):
         by_index: dict[int, list[ir.Operation]] = {}
         for op in space.sums:
             if _is_sum_of_rows(op):
-                by_index.setdefault(hash(op.operands[1]), []).append(op)
+                by_index.setdefault(hash(rows_alone(op.operands[1])), []).append(op)
         found = [(space.described(sums), sums) for sums in by_index.values()]
         known = [(plan, sums) for plan, sums in found if plan is not None]
         if known:
@@ -128,8 +128,16 @@ class _Space:
         as what makes a value."""
         if op in self.members or op.block != self.block or op.name in rows.SUPPORT:
             return []
-        if operand is not None and (scatters := self._scatters(op)):
-            return [value for scatter in scatters for value in self._scattered(scatter)]
+        found: list[ir.Value] = []
+        if operand is not None and op.name == "tensor.expand_shape":
+            for use in op.results[0].uses:
+                found += self._scattered(use.owner.operation)
+            if self._is_of_sums(op):
+                return found
+        return found + self._member(op, operand)
+
+    def _member(self, op: ir.Operation, operand: int | None) -> list[ir.Value]:
+        """The same of an operation that treats rows independently, or sums all."""
         if not op.results or not all(rows.is_tensor(result) for result in op.results):
             return []
         streams = rows.operand_rows(op, 1) if rows.shape_of(op.results[0]) else ""
@@ -143,22 +151,20 @@ class _Space:
         self.members[op] = streams
         return results + [op.operands[number] for number in _streamed(op, streams)]
 
-    @staticmethod
-    def _scatters(expand: ir.Operation) -> list[ir.Operation]:
-        """The sums by index that alone read what an expand_shape makes, as updates or as rows."""
-        if expand.name != "tensor.expand_shape" or rows_alone(expand.results[0]) is None:
-            return []
+    def _is_of_sums(self, expand: ir.Operation) -> bool:
+        """Whether all that reads what an expand_shape makes takes it as updates or rows of a sum by index."""
         users = [(use.owner.operation, use.operand_number) for use in expand.results[0].uses]
-        fits = all(user.name == SCATTER and number < 2 and adds_rows(user, to_zeros=False) for user, number in users)
-        return [user for user, _ in users] if fits else []
+        return bool(users) and all(user in self.sums and number < 2 for user, number in users)
 
     def _scattered(self, scatter: ir.Operation) -> list[ir.Value]:
-        """The updates and the rows of a sum by index."""
-        expanded = [rows.producer(value) for value in list(scatter.operands)[:2]]
-        if scatter in self.sums or not all(op is not None and self._scatters(op) for op in expanded):
+        """The updates and the rows of what may be a sum by index, if it is one and was not seen before."""
+        if scatter.name != SCATTER or scatter in self.sums or not adds_rows(scatter, to_zeros=False):
+            return []
+        found = [rows_alone(value) for value in list(scatter.operands)[:2]]
+        if any(value is None for value in found):
             return []
         self.sums.append(scatter)
-        return [op.operands[0] for op in expanded]
+        return found
 
     def inputs(self) -> list[ir.Value]:
         """What comes into the row space."""
@@ -168,13 +174,18 @@ class _Space:
         """The uses of a value of the row space as what it was before."""
         return [use for use in value.uses if not self._takes(use.owner.operation, use.operand_number)]
 
+    def _taking(self, value: ir.Value) -> list[ir.OpOperand]:
+        """The uses of a value that want it in the order of the row space."""
+        uses = [use for use in value.uses if use.owner.operation.name != "tensor.dim"]
+        return [use for use in uses if self._takes(use.owner.operation, use.operand_number)]
+
     def _takes(self, op: ir.Operation, operand: int) -> bool:
         """Whether it takes an operand in whatever order the rows have."""
         if op in self.members:
             return operand in _streamed(op, self.members[op])
         if op.name == "tensor.dim":
             return True
-        return op.block == self.block and bool(self._scatters(op)) and all(s in self.sums for s in self._scatters(op))
+        return op.block == self.block and op.name == "tensor.expand_shape" and self._is_of_sums(op)
 
     def described(self, sums: list[ir.Operation]) -> RowSpace | None:
         """The space as planning sees it, ordered for these sums; None where sizes are open."""
@@ -189,11 +200,22 @@ class _Space:
                 moved.append(Moved(row_bytes(value), len(left) == len(list(value.uses))))
         return RowSpace(count, tuple(Sums(table[1], table[0]) for table in tables), tuple(moved))
 
+    def _separate(self) -> None:
+        """Gives each sum by index updates and rows that nothing else reads."""
+        for scatter in self.sums:
+            for number in range(2):
+                expand = scatter.operands[number].owner.operation
+                if len(list(expand.results[0].uses)) > 1:
+                    scatter.operands[number] = expand.clone(ir.InsertionPoint(expand)).results[0]
+
     def put_in_order(self, scatter: ir.Operation) -> None:
-        """Rewrites the row space."""
+        """Rewrites the row space. All uses are looked at before the first is changed: `members` finds an operation by
+        its hash, which depends on its operands."""
+        self._separate()
         keys = rows_alone(scatter.operands[1])
         results = [value for value in self.values.values() if rows.producer(value) in self.members]
         leaving = [(value, uses) for value in results if (uses := self.leaving(value))]
+        coming = [(value, self._taking(value)) for value in self.inputs()]
         with scatter.location:
             copies = _Copies(self.block)
             key, count = copies.of(keys), copies.count(scatter)
@@ -203,9 +225,7 @@ class _Space:
             kind = ir.RankedTensorType.get(rows.shape_of(keys), i32)
             with copies.point:
                 order = OrderOp(key, count, kind, kind)
-        for value in self.inputs():
-            uses = [use for use in value.uses if self._takes(use.owner.operation, use.operand_number)]
-            uses = [use for use in uses if use.owner.operation.name != "tensor.dim"]
+        for value, uses in coming:
             made_by = rows.producer(value)
             point = ir.InsertionPoint.after(order.operation if made_by is None else made_by)
             with scatter.location, point:

@@ -8,9 +8,9 @@
     %v = tensor.expand_shape %u                          %s = "kitsune.result"(%p) {index = 0}
     %s = tm_tensor.scatter ins(%v, %to) outs(%zero)
 
-Nothing else may read what is stored, and the sums must begin at zero. The kernel that the sums went through, and the
-copy of all rows that it read, are no more. Additions come in any order, so a module that is to be deterministic keeps
-them. What is stored in an order of its own (order-rows), and only put back into that of before, is written there: a
+The sums must begin at zero. The kernel that the sums went through, and the copy of all rows that it read, are no more;
+what something else reads, too, is stored besides. Additions come in any order, so a module that is to be deterministic
+keeps them. What is stored in an order of its own (order-rows) and put back into that of before is written there: a
 kitsune.place of the order's rows.
 """
 
@@ -52,76 +52,88 @@ class ScatterOutputs(ModulePass):
         for pipeline in kitsune.pipelines(module):
             if pipeline.shape == "chained" and not any(stage.accumulates for stage in pipeline.stages):
                 for result in pipeline.result_ops:
-                    if not _scatter(pipeline, result, target):
-                        _place(pipeline, result)
+                    uses = list(result.results[0].uses)
+                    left = [_scatter(pipeline, result, use, target) or _place(pipeline, result, use) for use in uses]
+                    if uses and all(left):
+                        _forget(pipeline, result)
+                    elif any(left):
+                        nbytes = type_bytes(result.results[0].type, UNKNOWN_ROWS)  # what is stored, once more
+                        _price(pipeline, sum(left) * nbytes / (target.dram_gbps * 1e3))
 
 
-def _scatter(pipeline: kitsune.PipelineOp, result: kitsune.ResultOp, target: targets.Target) -> bool:
-    """Puts a kitsune.scatter in the place of a store, where what it stores is only scattered; says whether it did."""
-    store, expanded = result.store, _only_reader(result.results[0], "tensor.expand_shape")
-    scatter = None if expanded is None else _only_reader(expanded.results[0], SCATTER)
+def _scatter(pipeline: kitsune.PipelineOp, result: kitsune.ResultOp, use: ir.OpOperand, target: targets.Target) -> bool:
+    """Has a pipeline add the rows of a result, where a use of it scatters them; says whether it does."""
+    expanded, store = use.owner.operation, result.store
+    scatter = _only_reader(expanded.results[0], SCATTER) if expanded.name == "tensor.expand_shape" else None
     if not isinstance(store, kitsune.StoreOp) or scatter is None or not adds_rows(scatter):
         return False
     tile, to, table = store.operands[0], rows_alone(scatter.operands[1]), scatter.results[0].type
     if to is None or rows_alone(expanded.results[0]) is None or not leaves_by_additions(tile, to, table):
         return False
-    if not ir.RankedTensorType(table).has_static_shape:
+    if not ir.RankedTensorType(table).has_static_shape or not _stands_before(to, pipeline):
         return False
-    if not _stands_before(to, pipeline):
-        return False
-    updates, index = result.results[0].type, result.attributes["index"]
     with scatter.location:
-        _leave(kitsune.ScatterOp, store, to, pipeline)
-    with scatter.location, ir.InsertionPoint.after(result):
-        whole = kitsune.ResultOp(pipeline.results[0], index, table).results[0]
-    _price(pipeline, updates, table, _is_in_order(to), target)
+        whole = _leave(kitsune.ScatterOp, pipeline, result, to, table)
+    updates = type_bytes(result.results[0].type, UNKNOWN_ROWS)
+    more = scattered_us(updates, type_bytes(table, UNKNOWN_ROWS), _is_in_order(to), target)
+    _price(pipeline, more if pipeline.limit == DRAM else max(0.0, more))
     remark(scatter, f"{LEAVES} '{pipeline.label}' by additions")
     scatter.results[0].replace_all_uses_with(whole)
     scatter.erase()
     expanded.erase()
-    result.operation.erase()
     return True
 
 
-def _place(pipeline: kitsune.PipelineOp, result: kitsune.ResultOp) -> None:
-    """Puts a kitsune.place in the place of a store of rows in some order, of which nothing is read but a gather that
-    puts them back (order-rows)."""
-    store, uses = result.store, list(result.results[0].uses)
-    gather = uses[0].owner.operation.parent if len(uses) == 1 else None
-    order = None if gather is None or not is_ordered(gather) else rows.producer(gather.operands[0])
+def _place(pipeline: kitsune.PipelineOp, result: kitsune.ResultOp, use: ir.OpOperand) -> bool:
+    """The same where a use of a result, which was stored in some order, would put its rows back (order-rows)."""
+    gather, store = use.owner.operation.parent, result.store
+    order = rows.producer(gather.operands[0]) if gather.name == "linalg.generic" and is_ordered(gather) else None
     if not isinstance(store, kitsune.StoreOp) or order is None or gather.operands[0] != order.results[1]:
-        return
+        return False
     if not is_stored_whole(store.operands[0]) or len(rows.shape_of(gather.results[0])) != 2:
-        return
+        return False
     if not _stands_before(order.results[0], pipeline):
-        return
+        return False
     with store.operation.location:
-        _leave(kitsune.PlaceOp, store, order.results[0], pipeline)
-    gather.results[0].replace_all_uses_with(result.results[0])
+        whole = _leave(kitsune.PlaceOp, pipeline, result, order.results[0], gather.results[0].type)
+    gather.results[0].replace_all_uses_with(whole)
     gather.erase()
+    return True
 
 
 def _leave(
     kind: type[kitsune.ScatterOp] | type[kitsune.PlaceOp],
-    store: kitsune.StoreOp,
-    to: ir.Value,
     pipeline: kitsune.PipelineOp,
-) -> None:
-    """Puts an operation of that kind, which takes the numbers of rows, in the place of a store, at the current
-    location."""
+    result: kitsune.ResultOp,
+    to: ir.Value,
+    whole: ir.Type,
+) -> ir.Value:
+    """A new output of a pipeline, which takes the rows of a result's tiles by their numbers in front of the store. Its
+    line in the model is the current location."""
+    store, i64 = result.store, ir.IntegerType.get_signless(64)
+    index = ir.IntegerAttr.get(i64, len(pipeline.stores))
     with ir.InsertionPoint(store):
         element = ir.RankedTensorType(to.type).element_type
         numbers = kitsune.LoadOp(to, ir.RankedTensorType.get([pipeline.tile_rows], element)).results[0]
-        kind(store.operands[0], numbers, store.attributes["index"])
+        kind(store.operands[0], numbers, index)
+    with ir.InsertionPoint.after(result):
+        return kitsune.ResultOp(pipeline.results[0], index, whole).results[0]
+
+
+def _forget(pipeline: kitsune.PipelineOp, result: kitsune.ResultOp) -> None:
+    """Removes an output that nobody reads any more; the last one takes its number."""
+    store, number, last = result.store, result.attributes["index"], pipeline.stores[-1]
+    moved = [other for other in pipeline.result_ops if other.position == last.position]
+    result.operation.erase()
+    if last.position != store.position:
+        for op in (last, *moved):
+            op.attributes["index"] = number
     store.operation.erase()
 
 
-def _price(
-    pipeline: kitsune.PipelineOp, updates: ir.Type, table: ir.Type, ordered: bool, target: targets.Target
-) -> None:
-    """The pipeline was priced as one that stores the updates. Less of DRAM helps only where that is its limit."""
-    more = scattered_us(type_bytes(updates, UNKNOWN_ROWS), type_bytes(table, UNKNOWN_ROWS), ordered, target)
-    us = round((pipeline.predicted_us or 0.0) + (more if pipeline.limit == DRAM else max(0.0, more)), 3)
+def _price(pipeline: kitsune.PipelineOp, more: float) -> None:
+    """Adds microseconds to what a pipeline is predicted to take."""
+    us = round((pipeline.predicted_us or 0.0) + more, 3)
     pipeline.attributes["predicted_us"] = ir.FloatAttr.get(ir.F64Type.get(), us)
 
 

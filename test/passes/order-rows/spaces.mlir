@@ -123,3 +123,40 @@ func.func @ends(%x: tensor<?x16xf32>, %e: tensor<?x16xbf16>, %ends: tensor<2x?xi
   } -> tensor<?x16xf32>
   return %t, %all, %turned : tensor<?x16xf32>, tensor<16xf32>, tensor<?x16xf32>
 }
+
+// -----
+
+#left = affine_map<(m, n, k) -> (m, k)>
+#right = affine_map<(m, n, k) -> (n, k)>
+#sums = affine_map<(m, n, k) -> (m, n)>
+
+// Two sums share their rows; one is of the row space, the other of something else, which stays as it is.
+
+// CHECK-LABEL: func.func @shared
+// CHECK: %[[K:.+]]:2 = "kitsune.order"(%arg1, %{{.+}})
+// CHECK: %[[TO:.+]] = linalg.generic {{.*}} ins(%[[K]]#0 : tensor<300xi32>) outs({{.*}} : tensor<300xi64>)
+// CHECK-DAG: %[[WAS:.+]] = tensor.expand_shape %arg1
+// CHECK-DAG: %[[IS:.+]] = tensor.expand_shape %[[TO]]
+// CHECK: tm_tensor.scatter {{.*}} ins(%{{.+}}, %[[IS]] : {{.*}})
+// CHECK: tm_tensor.scatter {{.*}} ins(%arg3, %[[WAS]] : {{.*}})
+func.func @shared(%e: tensor<300x16xbf16>, %to: tensor<300xi64>, %w: tensor<16x16xbf16>, %others: tensor<300x1x16xf32>) -> (tensor<40x16xf32>, tensor<40x16xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %start = tensor.empty() : tensor<300x16xf32>
+  %filled = linalg.fill ins(%zero : f32) outs(%start : tensor<300x16xf32>) -> tensor<300x16xf32>
+  %y = linalg.matmul indexing_maps = [#left, #right, #sums] ins(%e, %w : tensor<300x16xbf16>, tensor<16x16xbf16>) outs(%filled : tensor<300x16xf32>) -> tensor<300x16xf32>
+  %empty = tensor.empty() : tensor<40x16xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%empty : tensor<40x16xf32>) -> tensor<40x16xf32>
+  %u = tensor.expand_shape %y [[0], [1, 2]] output_shape [300, 1, 16] : tensor<300x16xf32> into tensor<300x1x16xf32>
+  %i = tensor.expand_shape %to [[0, 1]] output_shape [300, 1] : tensor<300xi64> into tensor<300x1xi64>
+  %t = tm_tensor.scatter {dimension_map = array<i64: 0>} unique_indices(false) ins(%u, %i : tensor<300x1x16xf32>, tensor<300x1xi64>) outs(%zeros : tensor<40x16xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %sum = arith.addf %b, %a : f32
+    tm_tensor.yield %sum : f32
+  } -> tensor<40x16xf32>
+  %s = tm_tensor.scatter {dimension_map = array<i64: 0>} unique_indices(false) ins(%others, %i : tensor<300x1x16xf32>, tensor<300x1xi64>) outs(%zeros : tensor<40x16xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %sum = arith.addf %b, %a : f32
+    tm_tensor.yield %sum : f32
+  } -> tensor<40x16xf32>
+  return %t, %s : tensor<40x16xf32>, tensor<40x16xf32>
+}

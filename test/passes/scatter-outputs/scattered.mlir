@@ -116,3 +116,37 @@ func.func @ordered(%x: tensor<256x32xf32>, %to: tensor<256xi64>) -> tensor<256x3
   } -> tensor<256x32xf32>
   return %back : tensor<256x32xf32>
 }
+
+// -----
+
+// What is summed and read otherwise leaves in both ways; the first output stays what it was.
+
+// CHECK-LABEL: func.func @both
+// CHECK: "kitsune.scatter"(%[[TILE:.+]], %{{.+}}) {index = 1 : i64}
+// CHECK: "kitsune.store"(%[[TILE]]) {index = 0 : i64}
+// CHECK: predicted_us
+// CHECK-DAG: %[[R:.+]] = "kitsune.result"(%{{.+}}) {index = 0 : i64} : (!kitsune.outputs) -> tensor<256x32xf32>
+// CHECK-DAG: %[[S:.+]] = "kitsune.result"(%{{.+}}) {index = 1 : i64} : (!kitsune.outputs) -> tensor<9x32xf32>
+// CHECK: return %[[R]], %[[S]]
+// OTHER-LABEL: func.func @both
+// OTHER: tm_tensor.scatter
+func.func @both(%x: tensor<256x32xf32>, %to: tensor<256xi64>) -> (tensor<256x32xf32>, tensor<9x32xf32>) {
+  %p = "kitsune.pipeline"() ({
+    "kitsune.stage"() ({
+      %tile = "kitsune.load"(%x) : (tensor<256x32xf32>) -> tensor<128x32xf32>
+      "kitsune.store"(%tile) {index = 0 : i64} : (tensor<128x32xf32>) -> ()
+    }) {kind = "simt", replicas = 2 : i64, role = 0 : i64, sym_name = "s0"} : () -> ()
+  }) {predicted_us = 2.0 : f64, shape = "chained", sym_name = "p", target = "sm_90a", tile_rows = 128 : i64} : () -> !kitsune.outputs
+  %r = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<256x32xf32>
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<9x32xf32>
+  %table = linalg.fill ins(%zero : f32) outs(%empty : tensor<9x32xf32>) -> tensor<9x32xf32>
+  %updates = tensor.expand_shape %r [[0, 1], [2]] output_shape [256, 1, 32] : tensor<256x32xf32> into tensor<256x1x32xf32>
+  %at = tensor.expand_shape %to [[0, 1]] output_shape [256, 1] : tensor<256xi64> into tensor<256x1xi64>
+  %s = tm_tensor.scatter {dimension_map = array<i64: 0>} unique_indices(false) ins(%updates, %at : tensor<256x1x32xf32>, tensor<256x1xi64>) outs(%table : tensor<9x32xf32>) {
+  ^bb0(%update: f32, %old: f32):
+    %total = arith.addf %old, %update : f32
+    tm_tensor.yield %total : f32
+  } -> tensor<9x32xf32>
+  return %r, %s : tensor<256x32xf32>, tensor<9x32xf32>
+}
