@@ -8,7 +8,7 @@ Every thread of a producer waits and copies; a consumer's warps release a slot o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kitsune_mlir.codegen.ampere import cp_async, ldmatrix, mma_sync
 from kitsune_mlir.codegen.hopper import waits, warps
@@ -24,7 +24,7 @@ from kitsune_mlir.mlir import arith, ir, location
 from .agent import AgentCode
 from .extents import whole_of
 from .granules import TensorGranules, WindowGranules
-from .in_flight import Acc
+from .in_flight import Acc, InFlight, NoneInFlight
 
 WARPS = 4  # of a copy
 THREADS = WARPS * warps.WARP
@@ -41,6 +41,8 @@ def tiles_of(acc: ir.Type) -> int:
 @dataclass
 class WarpCode(AgentCode):
     """The code of one agent, whose threads begin at `first`."""
+
+    products: InFlight = field(default_factory=NoneInFlight)
 
     def emit(self) -> None:
         if self.agent.warp_count != WARPS:
