@@ -19,7 +19,7 @@ from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.windows import in_memory, windows_of
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import arith, ir, location
+from kitsune_mlir.mlir import arith, ir, location, walk
 
 from .agent import AgentCode
 from .extents import whole_of
@@ -53,6 +53,8 @@ class WarpCode(AgentCode):
         party = device.value(device.add(device.div(thread, THREADS), 1))
         with waits.together(party, THREADS, device.equal(device.mod(thread, THREADS), 0)):
             self._block(self.agent.block)
+        if walk(self.agent, schedule.CopyOp.OPERATION_NAME):
+            cp_async.wait_all()  # no thread ends before its copies
 
     # ---- rings
 
