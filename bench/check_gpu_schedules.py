@@ -2,6 +2,7 @@
 
     python bench/check_gpu_schedules.py --seeds 0:300               # on a GPU
     python bench/check_gpu_schedules.py --seeds 0:20 --simulate     # without one: in the simulator
+    python bench/check_gpu_schedules.py --target sm_80              # those of chips without warpgroup products
 
 A kernel is that of one seed (kitsune_mlir/bench/random_kernels.py). Of every third seed it is a mutant, in which an
 operation on slots is forgotten or stands elsewhere. What the proof accepts runs in the interpreter, which must find no
@@ -54,10 +55,12 @@ DTYPES = {"f32": np.float32, "bf16": ml_dtypes.bfloat16, "f16": np.float16}
 
 @dataclass(frozen=True)
 class Task:
-    """A seed, whether its kernel is a mutant, and where it runs. `simulated` kernels have fewer tiles."""
+    """A seed, whether its kernel is a mutant, what it is for, and where it runs. `simulated` kernels have fewer
+    tiles."""
 
     seed: int
     simulated: bool
+    target: str = "sm_90a"
 
     @property
     def is_mutant(self) -> bool:
@@ -69,11 +72,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", default="0:300", help="FIRST:END, or one number")
     parser.add_argument("--simulate", action="store_true", help="run kernels in the simulator")
+    parser.add_argument("--target", default="sm_90a", help="what kernels are for; a later GPU runs those of sm_80, too")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--show", action="store_true", help="print the kernels")
     options = parser.parse_args()
     first, _, end = options.seeds.partition(":")
-    tasks = [Task(seed, options.simulate) for seed in range(int(first), int(end or int(first) + 1))]
+    tasks = [Task(seed, options.simulate, options.target) for seed in range(int(first), int(end or int(first) + 1))]
     if options.show:
         for task in tasks:
             print(text_of(task)[1])
@@ -90,7 +94,7 @@ def main() -> int:
 
 def text_of(task: Task) -> tuple[RandomKernel, str]:
     """The kernel of a task, and its text or its mutant's."""
-    kernel = draw(task.seed, 3) if task.simulated else draw(task.seed)
+    kernel = draw(task.seed, 3 if task.simulated else 8, task.target)
     if task.is_mutant:
         for text in itertools.islice(mutants(kernel), MOST_TRIED):
             if parsed(text) is not None:
@@ -113,7 +117,7 @@ def check(task: Task) -> tuple[str, str]:
     if module is None:
         return "no valid IR", ""
     (scheduled,) = dialect.kernels(module)
-    path = target_path(kernel.sms)
+    path = target_path(kernel.sms, task.target)
     fault = refused(scheduled, path)
     arguments = inputs_of(kernel)
     if fault is not None:
@@ -188,9 +192,9 @@ def element_of(result: Any) -> str:
 
 
 @cache
-def target_path(sms: int) -> str:
+def target_path(sms: int, name: str = "sm_90a") -> str:
     """The path of a description of a GPU of so many SMs: a small one is gone round more often."""
-    fields = json.loads((targets.FOLDER / "sm_90a.json").read_text())
+    fields = json.loads((targets.FOLDER / f"{name}.json").read_text())
     path = Path(tempfile.mkdtemp(), "target.json")
     path.write_text(json.dumps(fields | {"name": "small", "sms": sms}))
     return str(path)

@@ -12,8 +12,9 @@
 
 A remark says why the pipeline does not chain whole. A queue across a cut goes through DRAM as a whole tensor. What the
 cut leaves without a product becomes plain linalg again. Weights are first brought into the order that chains
-(turned_weights.py). For GPUs without warpgroup products only sums over the rows, which have no kernel there, are cut
-off; other targets are left alone. The decisions are made in `kitsune_mlir/planning/cut.py`.
+(turned_weights.py). On GPUs without warpgroup products nothing chains: what is cut off there are sums over the rows,
+which have no kernel, and products that are faster as kernels of their own. CPUs are left alone. The decisions are made
+in `kitsune_mlir/planning/cut.py`.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class CutPipelines(ModulePass):
             warpgroups = target.products == "wgmma"
             if warpgroups and (self.stages or not chaining(pipeline)[0]):
                 turn_weights(pipeline)
-            if not self.whole and (warpgroups or any(stage.accumulates for stage in pipeline.stages)):
+            if not self.whole:
                 _Cutter(pipeline, target, chaining, cut_everywhere if self.stages else cut).run()
 
 
@@ -80,10 +81,12 @@ class _Cutter:
         if len(found.runs) == 1 and not found.runs[0].apart:
             return
         reason = self.chaining(self.pipeline)[1] or "asked for"
+        sums = any(stage.accumulates for stage in self.stages)
         if all(run.apart for run in found.runs):
             reason = "its operators are predicted to be faster one by one"
-        if self.target.products != "wgmma":
-            reason = f"sums over the rows have no kernel on {self.target.name}"
+        elif self.target.products != "wgmma":
+            reason = "some of its operators are predicted to be faster one by one"
+            reason = f"sums over the rows have no kernel on {self.target.name}" if sums else reason
         remark(self.pipeline, f"is cut into {len(found.runs)} {'parts' if len(found.runs) > 1 else 'part'}: {reason}")
         wholes: dict[int, ir.Value] = {}
         parts = []

@@ -69,14 +69,16 @@ def numbers(values: Sequence[int]) -> str:
     return f"array<i64: {', '.join(map(str, values))}>"
 
 
-def module_text(inputs: Sequence[str], results: Sequence[str], text: Text, kernel: Text, attributes: str) -> str:
+def module_text(
+    inputs: Sequence[str], results: Sequence[str], text: Text, kernel: Text, attributes: str, target: str
+) -> str:
     """The module of a kernel, whose lines are in `kernel`."""
     arguments = ", ".join(f"%A{i}: {type_}" for i, type_ in enumerate(inputs))
     head = [f"func.func @main({arguments}) -> ({', '.join(results)}) {{", "%least = arith.constant 0xFF800000 : f32"]
     head.append("%nothing = arith.constant 0.0 : f32")
     head += [f"%c{n} = arith.constant {n} : index" for n in sorted(text.constants | kernel.constants)]
     body = [*text.lines, '%p = "kitsune.kernel"() ({', *kernel.lines]
-    body.append(f'}}) {{sym_name = "k", target = "sm_90a"{attributes}}} : () -> !kitsune.outputs')
+    body.append(f'}}) {{sym_name = "k", target = "{target}"{attributes}}} : () -> !kitsune.outputs')
     for i, type_ in enumerate(results):
         body.append(f'%y{i} = "kitsune.result"(%p) {{index = {i}}} : (!kitsune.outputs) -> {type_}')
     names = ", ".join(f"%y{i}" for i in range(len(results)))

@@ -1,4 +1,4 @@
-"""Random kernels at the schedule level that have code on Hopper, as the text of a module: drawn by a seed.
+"""Random kernels at the schedule level that have code on a target, as the text of a module: drawn by a seed.
 
 A kernel is a product, sums of several or two of them from one left operand, or a group of rows. Drawn are sizes,
 tiles, orders of the operands' dimensions, rings and their slots, which agent feeds which ring, how the loop over k goes
@@ -13,6 +13,8 @@ import random
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+
+from kitsune_mlir.planning import target as targets
 
 from .kernel_text import Text, module_text, numbers, tensor_type
 from .random_products import RandomProduct
@@ -35,12 +37,13 @@ class RandomKernel:
     sms: int
 
 
-def draw(seed: int, most_turns: int = 8) -> RandomKernel:
-    """The kernel of a seed. `most_turns` bounds how many tiles a CTA takes."""
+def draw(seed: int, most_turns: int = 8, target: str = "sm_90a") -> RandomKernel:
+    """The kernel of a seed for a target with tensor cores. `most_turns` bounds how many tiles a CTA takes."""
     rng = random.Random(seed)
     sms = rng.choice([1, 2, 4, 4])
     turns = rng.randint(1, most_turns)
-    made = _rows(rng, sms, turns) if rng.random() < 0.2 else RandomProduct(rng, sms, turns).text()
+    on = targets.load(target)
+    made = _rows(rng, sms, turns, target) if rng.random() < 0.2 else RandomProduct(rng, sms, turns, on).text()
     return RandomKernel(seed, *made, sms)
 
 
@@ -65,7 +68,7 @@ def mutants(kernel: RandomKernel) -> Iterator[str]:
 
 
 def _rows(
-    rng: random.Random, sms: int, turns: int
+    rng: random.Random, sms: int, turns: int, target: str
 ) -> tuple[str, tuple[tuple[tuple[int, ...], str], ...], tuple[tuple[int, ...], ...]]:
     """A group of rows: of up to two statistics each is taken from what is there, and subtracted."""
     warps = rng.choice([1, 1, 2, 4, 8])
@@ -123,6 +126,6 @@ def _rows(
         f'}}\n}}) {{copies = {copies}, lanes = {lanes}, registers = {registers}, sym_name = "rows", vector = {vector}, '
         f"warps = {warps}}} : () -> ()"
     )
-    whole = module_text(types, results, around, text, f", ctas = {ctas}" if ctas > 1 else "")
+    whole = module_text(types, results, around, text, f", ctas = {ctas}" if ctas > 1 else "", target)
     inputs = (((rows, columns), element), *([((columns,), "f32")] if has_bias else []))
     return whole, inputs, ((rows, columns), (rows,))[: len(results)]

@@ -126,7 +126,7 @@ class ProductLoop:
     def _multiply(self, number: int, left: tuple[str, str], right: tuple[str, str]) -> str:
         of = self.of
         types = f"({self.acc}, {of.slot_type(left[0])}, {of.slot_type(right[0])}) -> ({self.acc}, !kitsune.token)"
-        attributes = f'{{engine = "wgmma"{", outside" if of.outside else ""}}}'
+        attributes = f'{{engine = "{of.engines[1]}"{", outside" if of.outside else ""}}}'
         operands = [self.sums[number], left[1], right[1]]
         self.sums[number], token = self.text.call("product", operands, attributes, types, 2)
         return token

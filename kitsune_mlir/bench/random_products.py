@@ -6,10 +6,16 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+from kitsune_mlir.dialects.schedule import engines
+from kitsune_mlir.planning.target import Target
+
 from .kernel_text import Text, module_text, numbers, tensor_type
 from .random_loops import PlainLoop, ProductLoop
 
-CHUNK, ROWS = 64, 64  # columns of k in a slot, rows of a tile that a copy multiplies
+CHUNK, ROWS = (
+    64,
+    64,
+)  # columns of k in a slot, rows of a tile that a copy multiplies, or twice as many without warpgroups
 WARPGROUP = 128  # threads
 REGISTERS, SHARED = 65_536, 227 * 1024  # of an SM
 FEED_REGISTERS = 24
@@ -21,8 +27,10 @@ FORMS = ("plain", "plain", "relu", "bias", "residual", "less the largest")
 class RandomProduct:
     """Draws one, tiles and all, that fits an SM."""
 
-    def __init__(self, rng: random.Random, sms: int, turns: int):
-        self.rng = rng
+    def __init__(self, rng: random.Random, sms: int, turns: int, target: Target):
+        self.rng, self.target = rng, target
+        self.engines = engines(target.products)
+        self.warpgroups = target.products == "wgmma"
         while True:
             self._draw(sms, turns)
             if self._fits():
@@ -34,6 +42,9 @@ class RandomProduct:
         self.copies = rng.choice([1, 1, 2, 2, 3])
         self.across = {"left": rng.random() < 0.4, "right": rng.random() < 0.5}
         self.columns = 64 * rng.randint(1, 4) if self.across["right"] else 8 * rng.randint(1, 32)
+        self.rows = ROWS
+        if not self.warpgroups:
+            self.columns, self.rows = -(-self.columns // 16) * 16, rng.choice([ROWS, 2 * ROWS])
         self.form = rng.choice(FORMS)
         self.sums = rng.choice([1, 1, 1, 2]) if self.form in ("plain", "relu") else 1
         self.terms = rng.choice([1, 1, 1, 2]) if self.sums == 1 else 1
@@ -51,7 +62,7 @@ class RandomProduct:
         across = 1 if whole else min(tiles, rng.choice([1, 1, 2, 3]))
         self.n = self.columns * across - (0 if self.form == "less the largest" else 8 * rng.randrange(4))
         self.n = max(self.n, 8)
-        self.m = self.copies * ROWS * max(1, tiles // across) - rng.randrange(ROWS)
+        self.m = self.copies * self.rows * max(1, tiles // across) - rng.randrange(self.rows)
         self.m = -(-self.m // 8) * 8 if self.across["left"] else self.m
         self.is_open = not self.batch and self.split == 1 and not self.across["left"] and rng.random() < 0.3
         self.element_out = "f32" if self.split > 1 else self.output
@@ -85,14 +96,20 @@ class RandomProduct:
     def _fits(self) -> bool:
         nbytes = sum(slots * (self._slot_rows(operand) * 128 + 16) for operand, slots in self.rings.values())
         given = REGISTERS // (self.threads * self.ctas) // 8 * 8
+        sums = self.sums * self.columns * self.rows // WARPGROUP
+        if not self.warpgroups:
+            self.registers = self.feed_registers = min(248, given)
+            enough = self.registers >= sums + LEAST_OTHERS * (2 if self.outside else 1)
+            return (nbytes + 1024) * self.ctas <= self.target.shared_bytes and enough
+        self.feed_registers = FEED_REGISTERS
         rest = given * self.threads - self.feeds * WARPGROUP * FEED_REGISTERS
         self.registers = min(240, rest // (self.copies * WARPGROUP) // 8 * 8)
-        sums = self.sums * self.columns // 2 * (2 if self.outside or self.form != "plain" else 1)
+        sums *= 2 if self.outside or self.form != "plain" else 1
         enough = self.registers >= sums + LEAST_OTHERS and given >= self.columns // 2 + LEAST_AT_LAUNCH
         return (nbytes + 1024) * self.ctas <= SHARED and enough
 
     def _slot_rows(self, operand: str) -> int:
-        rows = self.copies * ROWS if operand == "left" else self.columns
+        rows = self.copies * self.rows if operand == "left" else self.columns
         return -(-rows // 8) * 8
 
     # ---- the text
@@ -122,7 +139,9 @@ class RandomProduct:
         around, body = Text(), Text(count=1000)
         self._kernel(around, body)
         attributes = f", ctas = {self.ctas}" if self.ctas > 1 else ""
-        text = module_text(self.types, [tensor_type(result, self.element_out)], around, body, attributes)
+        text = module_text(
+            self.types, [tensor_type(result, self.element_out)], around, body, attributes, self.target.name
+        )
 
         def known(shape: Sequence[int | None]) -> tuple[int, ...]:
             return tuple(self.m if size is None else size for size in shape)
@@ -134,7 +153,7 @@ class RandomProduct:
         return -(-size // 8) * 8
 
     def _kernel(self, around: Text, text: Text) -> None:
-        sizes = {"s": 1, "b": 1, "m": self.copies * ROWS, "n": self.columns}
+        sizes = {"s": 1, "b": 1, "m": self.copies * self.rows, "n": self.columns}
         self.roles = [
             role for role, is_there in (("s", self.split > 1), ("b", self.batch), ("m", 1), ("n", 1)) if is_there
         ]
@@ -165,7 +184,7 @@ class RandomProduct:
             [steps] if self.feeds == 1 else [[s for s in steps if ("left" in s[0]) == left] for left in (True, False)]
         )
         for number, own in enumerate(feeds):
-            self._agent(text, f"feed{number}", 1, FEED_REGISTERS, lambda own=own: self._feed(text, own))
+            self._agent(text, f"feed{number}", 1, self.feed_registers, lambda own=own: self._feed(text, own))
         self._agent(text, "math", self.copies, self.registers, lambda: self._math(text))
 
     def _steps(self) -> list[tuple[str, int]]:
@@ -178,7 +197,7 @@ class RandomProduct:
 
     def _tile_type(self, name: str) -> str:
         operand = self.rings[name][0]
-        rows = self.copies * ROWS if operand == "left" else self.columns
+        rows = self.copies * self.rows if operand == "left" else self.columns
         return f"tensor<{rows}x{CHUNK}x{self.element}>"
 
     def _ring_type(self, name: str) -> str:
@@ -255,13 +274,13 @@ class RandomProduct:
         roles = [*("b" if self.batch else ""), *(["k", own] if self.across[operand] else [own, "k"])]
         (slot,) = text.call("acquire", [f"%{ring}"], "", f"({self._ring_type(ring)}) -> {slot_type}")
         offsets = [at[role] for role in roles]
-        attributes = f'{{dims = {numbers([roles.index(own), roles.index("k")])}, engine = "tma"}}'
+        attributes = f'{{dims = {numbers([roles.index(own), roles.index("k")])}, engine = "{self.engines[0]}"}}'
         types = ", ".join([slot_type, self.types[number], *["index"] * len(offsets)])
         (token,) = text.call("copy", [slot, f"%A{number}", *offsets], attributes, f"({types}) -> !kitsune.token")
         text.call("commit", [slot, token], "", f"({slot_type}, !kitsune.token) -> ()", 0)
 
     def _math(self, text: Text) -> None:
-        acc = f"!kitsune.acc<tensor<{ROWS}x{self.columns}xf32>>"
+        acc = f"!kitsune.acc<tensor<{self.rows}x{self.columns}xf32>>"
         kept = []
         if self.stays:
             kept = [self.take(text, "right0") for _ in range(self.chunks)]
@@ -288,16 +307,16 @@ class RandomProduct:
 
     def _finish(self, text: Text, at: dict[str, str], sums: Sequence[str], acc: str, then: Sequence[Any]) -> None:
         """Settles the sums, does `then`, and writes what follows."""
-        kind = f"tensor<{ROWS}x{self.columns}xf32>"
+        kind = f"tensor<{self.rows}x{self.columns}xf32>"
         tiles = [text.call("settle", [one], "", f"({acc}) -> {kind}")[0] for one in sums]
         for each in then:
             each()
-        half = text.index("muli", "%copy", text.constant(ROWS))
+        half = text.index("muli", "%copy", text.constant(self.rows))
         own = at | {"m": text.index("addi", at["m"], half)}
         value = self._followed(text, own, tiles, kind)
         offsets = [own[role] for role in self.roles]
         dims = [self.roles.index("m"), self.roles.index("n")]
-        written = f"tensor<{ROWS}x{self.columns}x{self.element_out}>"
+        written = f"tensor<{self.rows}x{self.columns}x{self.element_out}>"
         types = ", ".join([written, *["index"] * len(offsets)])
         text.call("write", [value, *offsets], f"{{dims = {numbers(dims)}, index = 0}}", f"({types}) -> ()", 0)
 
@@ -316,7 +335,7 @@ class RandomProduct:
             lines.append(f"%sum = arith.addf {last}, %x1 : f32")
         elif self.form == "residual":
             roles = [*("b" if self.batch else ""), "m", "n"]
-            whole = f"tensor<{ROWS}x{self.columns}x{self.element}>"
+            whole = f"tensor<{self.rows}x{self.columns}x{self.element}>"
             dims = f"{{dims = {numbers([len(roles) - 2, len(roles) - 1])}}}"
             types = ", ".join([self.types[self.more], *["index"] * len(roles)])
             (read,) = text.call("read", [f"%A{self.more}", *(at[r] for r in roles)], dims, f"({types}) -> {whole}")
@@ -324,8 +343,8 @@ class RandomProduct:
             lines += [f"%wide = arith.extf %x1 : {self.element} to f32", f"%sum = arith.addf {last}, %wide : f32"]
         elif self.form == "less the largest":
             body = "%0 = arith.maximumf %x0, %o : f32\nlinalg.yield %0 : f32"
-            most = text.generic(inputs, body, f"tensor<{ROWS}xf32>", start_at="%least")
-            inputs.append((most, f"tensor<{ROWS}xf32>", "r"))
+            most = text.generic(inputs, body, f"tensor<{self.rows}xf32>", start_at="%least")
+            inputs.append((most, f"tensor<{self.rows}xf32>", "r"))
             lines.append("%sum = arith.subf %x0, %x1 : f32")
         elif self.form == "relu":
             lines += ["%zero = arith.constant 0.0 : f32", f"%sum = arith.maximumf {last}, %zero : f32"]
@@ -336,4 +355,4 @@ class RandomProduct:
         if not lines:
             return tiles[0]
         lines.append(f"linalg.yield {last} : {self.element_out}")
-        return text.generic(inputs, "\n".join(lines), f"tensor<{ROWS}x{self.columns}x{self.element_out}>")
+        return text.generic(inputs, "\n".join(lines), f"tensor<{self.rows}x{self.columns}x{self.element_out}>")

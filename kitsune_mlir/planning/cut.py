@@ -1,7 +1,9 @@
-"""Where to cut a designed pipeline into consecutive ones that warpgroups can chain (pure planning).
+"""Where to cut a designed pipeline into consecutive ones that warpgroups can chain, and into stages whose operators run
+one at a time, apart (pure planning).
 
-A chained pipeline runs at the full rate of the tensor cores, any other at a fraction of it; a cut costs a launch,
-and every queue that it severs a store and a load. A dynamic program over the cuts finds the cheapest.
+A chained pipeline runs at the full rate of the tensor cores, and so does a product apart, any other pipeline at a
+fraction of it; a cut costs a launch, and every queue that it severs a store and a load. A dynamic program over the cuts
+finds the cheapest.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from .cost import StageCost, pipeline_price
-from .place import CHAINED_ROWS, TILE_ROWS, UNCHAINED_RATE, UNCHAINED_TIMES, UNKNOWN_ROWS, QueueCost
+from .place import CHAINED_ROWS, TILE_ROWS, UNKNOWN_ROWS, QueueCost, unchained
 from .product_tiles import choose
 from .target import Target
 from .thin_products import THIN_BY, thin_us
@@ -23,6 +25,7 @@ PLAIN_DRAM = 0.8  # of DRAM's rate, that such kernels reach
 APART_BY = 0.9  # of what else stages would take, below which their operators run apart: their prices are rougher
 COLUMNS, PART = 64, 512  # columns of a product, and elements of its sums, that a CTA has at least
 PLAIN_RATE = 0.005  # that products in no pipeline reach
+SHORTER = (TILE_ROWS, 32, 16)  # rows of a tile of a pipeline of mma.sync, as placement chooses them
 Chains = Callable[[int, int], bool]  # whether the stages from the first to the last, both included, chain
 
 
@@ -74,7 +77,7 @@ def cut(
     runs = [whole] if whole.chains else list(_runs(stages, queues, ask))
     apart = (
         []
-        if target.products != "wgmma"
+        if target.products not in ("wgmma", "mma")
         else [Run(i, i, False, True) for i in range(count) if stages[i].products is not None]
     )
     if not any(run.chains for run in runs) and not apart and not any(queue.accumulates for queue in queues):
@@ -115,21 +118,25 @@ def run_us(
     times = 1.0
     if not run.chains:
         sums = any(queue.accumulates and queue.producer in run for queue in queues)
-        rate = PLAIN_RATE if sums else UNCHAINED_RATE if target.products == "wgmma" else 1.0
-        times = UNCHAINED_TIMES if target.products == "wgmma" else 1.0
-        target = target.override(tensor_tflops=target.tensor_tflops * rate)
-    tile = CHAINED_ROWS if run.chains else TILE_ROWS
-    tiles = max(1, -(-count // tile))
-    if run.chains and len(members) == 1 and not members[0].joins:  # CTAs share one product's columns, and its sums
+        rated, times = unchained(target)
+        target = target.override(tensor_tflops=target.tensor_tflops * PLAIN_RATE) if sums else rated
+    heights = (CHAINED_ROWS,) if run.chains else (TILE_ROWS,) if target.products == "wgmma" else SHORTER
+    price = min(_tiled_us(members, run.chains, count, tile, target) for tile in heights)
+    weights = sum(stage.weight_bytes for stage in stages[run.first : run.last + 1])
+    return times * max(price, weights / (target.dram_gbps * 1e3))
+
+
+def _tiled_us(members: list[StageCost], chains: bool, rows: int, tile: int, target: Target) -> float:
+    """Predicted microseconds of stages on tiles of so many rows."""
+    tiles = max(1, -(-rows // tile))
+    if chains and len(members) == 1 and not members[0].joins:  # CTAs share one product's columns, and its sums
         shares = [
             -(-product.columns // COLUMNS) * (max(1, product.k // PART) if product.pairs == 1 else 1)
             for product in members[0].products or ()
         ]
         parts = max(1, min(target.sms // tiles, min(shares, default=1)))
         members, tiles = [members[0].part(parts)], tiles * parts
-    price = pipeline_price([members], [min(tiles, target.sms)], tiles, tile, target, queues_in_l2=False).us
-    weights = sum(stage.weight_bytes for stage in stages[run.first : run.last + 1])
-    return times * max(price, weights / (target.dram_gbps * 1e3))
+    return pipeline_price([members], [min(tiles, target.sms)], tiles, tile, target, queues_in_l2=False).us
 
 
 def _apart_us(stage: StageCost, known: int | None, target: Target) -> float:

@@ -24,6 +24,7 @@ from .target import Target
 SHAPES = ("auto", "chained", "fused", "spatial")
 UNCHAINED_RATE = 0.1  # of the tensor cores, that products outside warpgroups reach on a chip that has these
 UNCHAINED_TIMES = 2.5  # as long as predicted is what such a kernel takes there, in the median of random networks
+UNCHAINED_SM_TFLOPS = 1.45  # that such a kernel reaches on an SM at best (a NeRF on an H100), whatever the chip
 UNKNOWN_ROWS = 65536  # rows assumed when they are open until the call
 TILE_ROWS = 64
 CHAINED_ROWS = 128  # of a tile that two warpgroups carry in their registers
@@ -110,6 +111,15 @@ def place(
     return min(found, key=lambda p: p.predicted_us)
 
 
+def unchained(target: Target) -> tuple[Target, float]:
+    """The target at the rate that pipelines of mma.sync reach, and how many times as long as predicted they take."""
+    if target.products == "wgmma":
+        return target.override(tensor_tflops=target.tensor_tflops * UNCHAINED_RATE), UNCHAINED_TIMES
+    if target.kind != "gpu" or target.products != "mma":
+        return target, 1.0
+    return target.override(tensor_tflops=min(target.tensor_tflops, UNCHAINED_SM_TFLOPS * target.sms)), 1.0
+
+
 def _placements(
     stages: Sequence[StageCost],
     queues: Sequence[QueueCost],
@@ -126,8 +136,8 @@ def _placements(
     if chained and chained.apart and shape == "spatial":
         return [_apart(stages, queues, rows, target, chained)]
     tile, rated, times = tile_rows or choose_tile_rows(rows, target), target, 1.0
-    if target.products == "wgmma" and tile_rows != CHAINED_ROWS:
-        rated, times = target.override(tensor_tflops=target.tensor_tflops * UNCHAINED_RATE), UNCHAINED_TIMES
+    if tile_rows != CHAINED_ROWS:
+        rated, times = unchained(target)
     found = []
     if shape in ("fused", "auto"):
         roles = _fused(stages, queues)

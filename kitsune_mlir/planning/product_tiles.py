@@ -49,7 +49,7 @@ class Warpgroups:
         """Of a thread that feeds, and of one that multiplies."""
         return 24, 240
 
-    def fits(self, copies: int, copy_rows: int, columns: int, pairs: int) -> bool:
+    def fits(self, copies: int, copy_rows: int, columns: int, pairs: int, whole: bool) -> bool:
         """Whether the sums fit the registers; those that are added outside tensor cores take another set."""
         return columns <= (_COLUMNS[-1] if pairs == 1 else _COLUMNS[-1] // 2)
 
@@ -72,7 +72,6 @@ class Warps:
     first, tile = 0.0, 1500.0
     _BESIDE_SUMS = 64  # registers
     _SHARED = 128.0  # bytes a cycle that shared memory gives or takes
-    _MOST_OUTSIDE = 64  # sums of a thread that are added outside tensor cores
 
     @property
     def multiplied(self) -> float:
@@ -87,10 +86,15 @@ class Warps:
         given = min(_MOST_REGISTERS, _REGISTERS // (_THREADS * (1 + copies))) // 8 * 8
         return given, given
 
-    def fits(self, copies: int, copy_rows: int, columns: int, pairs: int) -> bool:
-        """As of Warpgroups."""
-        sums = copy_rows * columns // _THREADS
-        return sums <= min(self.registers(copies)[1] - self._BESIDE_SUMS, 256 if pairs == 1 else self._MOST_OUTSIDE)
+    def fits(self, copies: int, copy_rows: int, columns: int, pairs: int, whole: bool) -> bool:
+        """As of Warpgroups. What follows wants a register for each of a thread's columns, unless tiles have exactly
+        all, of f32 two; for sums that are added outside tensor cores operands of a whole chunk are held."""
+        wanted = copy_rows * columns // _THREADS + self._BESIDE_SUMS
+        if not whole:
+            wanted += columns // 4 * (1 if pairs == 1 else 2)
+        if pairs > 1:
+            wanted += CHUNK // 4 * (copy_rows // COPY_ROWS + 1)
+        return wanted <= self.registers(copies)[1]
 
     def read_cycles(self, copies: int, copy_rows: int, columns: int) -> float:
         """As of Warpgroups: a warp reads its rows and all columns."""
@@ -151,7 +155,7 @@ def choose(
         for copies, copy_rows, columns, parts, kept in product(
             (1, 2), on.copy_rows, _COLUMNS, _splits(k), (None, *sorted(shared))
         )
-        if on.fits(copies, copy_rows, columns, pairs)
+        if on.fits(copies, copy_rows, columns, pairs, whole)
         and parts <= most_split
         and (not whole or columns == n and parts == 1 and copies in on.whole_copies and copy_rows == COPY_ROWS)
         and not (across and columns % 64)

@@ -20,6 +20,12 @@ def test_runs_as_in_the_interpreter(seed):
     assert verdict in (checks.RIGHT, checks.REFUSED), said
 
 
+@pytest.mark.parametrize("seed", [11, 16])
+def test_runs_where_warps_multiply(seed):
+    verdict, said = checks.check(checks.Task(seed, simulated=True, target="sm_80"))
+    assert verdict in (checks.RIGHT, checks.REFUSED), said
+
+
 def test_what_is_drawn():
     """All forms that kernels may have are among a few hundred."""
     texts = [draw(seed).text for seed in range(400)]

@@ -7,15 +7,21 @@ from types import SimpleNamespace
 import pytest
 import torch
 from test_gpu_convolutions import FORMS, ran
-from test_gpu_scheduled import drawn, run
+from test_gpu_models import interface_of
+from test_gpu_scheduled import Function, drawn, run
 
+from kitsune_mlir.codegen import gpu
 from kitsune_mlir.codegen.ampere import cp_async
 from kitsune_mlir.codegen.hopper import mbarrier
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.schedule.warp_agent import WarpCode
+from kitsune_mlir.frontend import import_model
+from kitsune_mlir.passes import pipeline
 from kitsune_mlir.planning import product_tiles
 from kitsune_mlir.planning import target as targets
+from kitsune_mlir.runtime.gpu import GpuRunner
 from kitsune_mlir.tools.gpusim import Deadlock, MemoryFault
+from kitsune_mlir.tools.gpusim.device import SimulatedDevice
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +37,7 @@ def few(tmp_path_factory):
 @pytest.mark.parametrize("right", [False, True], ids=["k x n", "n x k"])
 def test_orders_of_dimensions(left, right, few):
     """Of sizes that fill no tile and no 16 bytes."""
-    b, m, n, k = 3, 65, 77, 83
+    b, m, n, k = 2, 65, 77, 83
     shapes = (b, k, m) if left else (b, m, k), (b, n, k) if right else (b, k, n)
 
     def function(x, y):
@@ -128,3 +134,18 @@ def test_kernels_that_are_broken(name, few, monkeypatch):
         monkeypatch.setattr(*mutant)
     with pytest.raises((MemoryFault, Deadlock, AssertionError)):
         run(lambda x, y: x @ y.mT, drawn((200, 1000), (130, 1000)), few, 1)
+
+
+def test_a_wait_in_vain_is_reported(few, monkeypatch):
+    """With a budget the kernel ends, and says for which ring it waited."""
+    monkeypatch.setattr(WarpCode, "_release", _not_again)
+    args = drawn((64, 1000), (64, 1000))
+    program = import_model(Function(lambda x, y: x @ y.mT), args)
+    for name in ("prepare-linalg", "schedule-products", "lower-schedule", "convert-linalg-to-gpu"):
+        options = "wait-budget=20" if name == "lower-schedule" else ""
+        pipeline.run(program.module, [pipeline.make(name, options, few)])
+    section = gpu.build(program.module, targets.load(few))
+    constants = interface_of(program).constants()
+    runner = GpuRunner(section.manifest, section.files, constants, SimulatedDevice(program.module, 0))
+    with pytest.raises(Deadlock, match="reported: CTA 0 waits, at tile 0, for a .* slot of the ring of"):
+        interface_of(program).call(runner, args, {})

@@ -44,12 +44,11 @@ def build(
     ctas: int = 1,
     then: Body | None = None,
     fast: bool = True,
-    resident: int | None = 1,
+    resident: int = 1,
 ) -> ir.Operation:
     """The gpu.module `name`_kernel, at the insertion point, launched in clusters of `ctas`; `body` emits its code,
     `then` that of a second kernel of the same parameters; `fast` says that functions need be good to 16-bit elements
-    only; registers are few enough for `resident` CTAs an SM, where that is given: who moves registers between agents
-    has to (warps.set_registers)."""
+    only; registers are few enough for `resident` CTAs an SM."""
     module = device.gpu.GPUModuleOp(f"{name}_kernel")
     module.operation.attributes["kitsune.scheduled"] = ir.UnitAttr.get()
     arguments = [ir.Type.parse("!llvm.ptr")] if maps else []
@@ -67,14 +66,13 @@ def build(
 
 
 def _kernel(
-    name: str, arguments: list[ir.Type], maps: int, threads: int, body: Body, ctas: int, resident: int | None
+    name: str, arguments: list[ir.Type], maps: int, threads: int, body: Body, ctas: int, resident: int
 ) -> ir.OpView:
     type_ = ir.FunctionType.get(arguments, [])
     kernel = device.gpu.GPUFuncOp(type_, name, kernel=True, known_block_size=[threads, 1, 1])
     if maps:
         kernel.attributes[MAPS] = ir.IntegerAttr.get(device.i32(), maps)
-    if resident is not None:
-        kernel.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(device.i32(), resident)
+    kernel.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(device.i32(), resident)
     if ctas > 1:
         cluster.set_size(kernel, ctas)
     with ir.InsertionPoint(kernel.body.blocks.append(*arguments)):

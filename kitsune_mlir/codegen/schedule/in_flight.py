@@ -46,8 +46,7 @@ class InFlight:
         return Acc(sums, self.issued), Token(self.issued)
 
     def ended(self, sums: list[ir.Value]) -> tuple[Acc, Token]:
-        """A product that is not in flight: a warp's own, or one that was waited for and added to these sums outside of
-        tensor cores."""
+        """A product was issued and waited for; the sums are those that it was added to outside of tensor cores."""
         self.issued += 1
         self.waited = self.issued
         return Acc(sums), Token(self.issued)
@@ -87,12 +86,24 @@ class InFlight:
         return None if behind is None else self.issued - behind
 
 
+class NoneInFlight(InFlight):
+    """Products of warps by themselves: who goes on has their sums."""
+
+    def settle(self, acc: Acc) -> list[ir.Value]:
+        """The sums."""
+        return acc.values
+
+    def behind(self, start: Acc | Token, yielded: ir.Value) -> int | None:
+        """They have ended."""
+        return None
+
+
 def _issued_behind(yielded: ir.Value) -> int | None:
     """How many products of its block stand behind the one that gives a value, at least; None where it has ended."""
     owner = yielded.owner
     if isinstance(owner, ir.Block) or owner.operation.name != schedule.ProductOp.OPERATION_NAME:
         return 0
-    if owner.operation.opview.is_added_outside or owner.operation.opview.engine_name == "mma_sync":
+    if owner.operation.opview.is_added_outside:
         return None
     block = [op.operation for op in owner.operation.block.operations]
     later = block[block.index(owner.operation) + 1 :]

@@ -200,8 +200,6 @@ class ScheduledKernel:
         in_pieces = any(product.is_added_outside for product in products)
         fast = all(is_packed(tile.element_type) for tile in tiles) and not in_pieces
         resident = self.kernel.ctas_per_sm
-        if resident == 1 and not self._has_warpgroups:
-            resident = None  # the bound on its threads is enough, and ptxas does better without another
         return build(
             self.kernel.label, pointers, len(self.maps), self.threads, self._watched, fast=fast, resident=resident
         )

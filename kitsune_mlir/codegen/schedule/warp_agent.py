@@ -8,7 +8,7 @@ Every thread of a producer waits and copies; a consumer's warps release a slot o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kitsune_mlir.codegen.ampere import cp_async, ldmatrix, mma_sync
 from kitsune_mlir.codegen.hopper import waits, warps
@@ -19,12 +19,12 @@ from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.windows import in_memory, windows_of
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import arith, ir, location
+from kitsune_mlir.mlir import arith, ir, location, walk
 
 from .agent import AgentCode
 from .extents import whole_of
 from .granules import TensorGranules, WindowGranules
-from .in_flight import Acc
+from .in_flight import Acc, InFlight, NoneInFlight
 
 WARPS = 4  # of a copy
 THREADS = WARPS * warps.WARP
@@ -42,6 +42,8 @@ def tiles_of(acc: ir.Type) -> int:
 class WarpCode(AgentCode):
     """The code of one agent, whose threads begin at `first`."""
 
+    products: InFlight = field(default_factory=NoneInFlight)
+
     def emit(self) -> None:
         if self.agent.warp_count != WARPS:
             raise UnsupportedError(f"agent '{self.agent.label}' has {self.agent.warp_count} warps, wants {WARPS}")
@@ -51,6 +53,8 @@ class WarpCode(AgentCode):
         party = device.value(device.add(device.div(thread, THREADS), 1))
         with waits.together(party, THREADS, device.equal(device.mod(thread, THREADS), 0)):
             self._block(self.agent.block)
+        if walk(self.agent, schedule.CopyOp.OPERATION_NAME):
+            cp_async.wait_all()  # no thread ends before its copies
 
     # ---- rings
 

@@ -33,8 +33,8 @@
 // CHECK:       target = "sm_80"
 
 // SMALL-LABEL: func.func @product
-// SMALL:         "kitsune.alloc_ring"() {{.*}} : () -> !kitsune.ring<tensor<128x64xbf16>, 2 : i64>
-// SMALL:         "kitsune.alloc_ring"() {{.*}} : () -> !kitsune.ring<tensor<192x64xbf16>, 2 : i64>
+// SMALL:         "kitsune.alloc_ring"() {{.*}} : () -> !kitsune.ring<tensor<128x64xbf16>, 3 : i64>
+// SMALL:         "kitsune.alloc_ring"() {{.*}} : () -> !kitsune.ring<tensor<128x64xbf16>, 3 : i64>
 // SMALL:         }) {copies = 1 : i64, registers = 168 : i64, sym_name = "feed", warps = 4 : i64}
 // SMALL:         }) {copies = 2 : i64, registers = 168 : i64, sym_name = "math", warps = 4 : i64}
 func.func @product(%a: tensor<8192x4096xbf16>, %b: tensor<4096x4096xbf16>) -> tensor<8192x4096xbf16> {

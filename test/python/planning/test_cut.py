@@ -96,6 +96,18 @@ def test_a_sum_over_the_rows_takes_no_product_out_of_its_kernel(machine):
     assert found.runs == (Run(0, 1, False), Run(2, 3, False))
 
 
+@pytest.mark.parametrize("rows, width, apart", [(16, 4096, True), (16384, 2048, True), (65536, 256, False)])
+def test_wide_products_run_apart_where_nothing_chains(rows, width, apart):
+    product = ProductCost(width, width)
+    stages = [
+        StageCost(f"s{i}", "tensor", 2.0 * width * width, 0.0, 2.0 * width * width, 2.0 * width, products=(product,))
+        for i in range(2)
+    ]
+    queues = [QueueCost("q", 0, (1,), 2.0 * width)]
+    found = cut(stages, queues, rows, target.load("sm_80"), lambda first, last: False)
+    assert all(run.apart for run in found.runs) == apart and len(found.runs) == (2 if apart else 1)
+
+
 @given(pipelines(), ROWS)
 def test_cut_everywhere_but_in_a_sum(pipeline, rows):
     stages, queues, chains = pipeline
