@@ -19,7 +19,7 @@ from .target import Target
 
 KERNEL_US = 0.6  # of a kernel of one operator that moves little, besides its launch
 PLAIN_DRAM = 0.5  # of DRAM's rate, that such kernels reach
-APART_BY = 0.9  # of what else stages would take, below which their operators run apart: their prices are rougher
+APART_BY = 0.75  # of what else stages would take, below which their operators run apart: pipelines' prices are rougher
 COLUMNS, PART = 64, 512  # columns of a product, and elements of its sums, that a CTA has at least
 PLAIN_RATE = 0.005  # that products in no pipeline reach
 Chains = Callable[[int, int], bool]  # whether the stages from the first to the last, both included, chain
@@ -135,7 +135,9 @@ def _apart_us(stage: StageCost, rows: int, target: Target) -> float:
     work = float(round(stage.simt_ops / columns)) if columns else 0.0
     for product in stage.products or ():
         tiles = choose(1, rows, product.columns, product.k, product.across, product.pairs, target, work=work)
-        total += tiles.microseconds if tiles else math.inf
+        nbytes = 2 * rows * (product.k + product.columns)  # that go through DRAM, which tiles have no price for
+        moved_us = target.launch_us + nbytes / (target.dram_gbps * 1e3)
+        total += max(tiles.microseconds, moved_us) if tiles else math.inf
     total = max(total, stage.weight_bytes / (target.dram_gbps * 1e3))
     moved = rows * stage.plain_bytes / (PLAIN_DRAM * target.dram_gbps * 1e3)
     return total + stage.kernels * (KERNEL_US + target.launch_us) + moved
