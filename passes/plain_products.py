@@ -255,8 +255,8 @@ def _split(shape: Sequence[int], finer: Sequence[int]) -> list[list[int]] | None
 
 
 def _before_expansion(generic: ir.Operation) -> None:
-    """An elementwise operator on a product whose columns were split in several dimensions, or that was given dimensions
-    of one element, is done before."""
+    """An elementwise operator on products whose columns, or whose batch, were split in several dimensions, or that were
+    given dimensions of one element, is done before."""
     expansion = _owner(generic.operands[0]) if input_count(generic) == 1 == len(generic.results) else None
     if expansion is None or expansion.name != "tensor.expand_shape" or len(list(expansion.results[0].uses)) != 1:
         return
@@ -265,7 +265,8 @@ def _before_expansion(generic: ir.Operation) -> None:
         for group in ir.ArrayAttr(expansion.attributes["reassociation"])
     ]
     shape, rank = _shape(expansion.results[0]), ir.RankedTensorType(generic.results[0].type).rank
-    rows_are_split = any(sum(shape[d] != 1 for d in group) > 1 for group in groups[:-1])
+    rows = groups[-2] if len(groups) > 1 else []  # of a batch's products the batch may be split, too
+    rows_are_split = sum(shape[d] != 1 for d in rows) > 1
     identity = ir.AffineMap.get_identity(rank)
     indexed = walk(generic, "linalg.index")
     started = list(generic.regions[0].blocks[0].arguments[1].uses)

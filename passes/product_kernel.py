@@ -21,6 +21,7 @@ from .operand_layout import laid_out
 from .product_follows import tiled
 from .row_bodies import RowBody
 from .schedule_build import constant_index, empty_generic, i64
+from .split_batches import INNER, Stored, inner_size, offsets_of
 
 _WARPS = 4
 
@@ -41,8 +42,15 @@ class Asked:
 class ProductKernel:
     """Builds the kernel of a product at the insertion point."""
 
-    def __init__(self, of: Asked, tiles: ProductTiles, follows: Sequence[ir.Operation], rows: RowBody | None = None):
-        self.of, self.tiles, self.follows, self.rows = of, tiles, follows, rows
+    def __init__(
+        self,
+        of: Asked,
+        tiles: ProductTiles,
+        follows: Sequence[ir.Operation],
+        rows: RowBody | None = None,
+        stored: Stored | None = None,
+    ):
+        self.of, self.tiles, self.follows, self.rows, self.stored = of, tiles, follows, rows, stored
         self.copies, self.products = map(ir.StringAttr.get, schedule.engines(of.target.products))
         found = of.found
         self.operands = {"left": found.left_roles, "right": found.right_roles}
@@ -202,7 +210,7 @@ class ProductKernel:
         """A chunk of an operand's piece into the next slot."""
         roles, own = self.operands[name], "m" if name == "left" else "n"
         slot = schedule.AcquireOp(ring.results[0], _slot(ring)).results[0]
-        offsets = [place[role] for role in roles]
+        offsets = offsets_of(roles, inner_size(value, roles), place)
         copy = schedule.CopyOp(slot, value, offsets, self.copies, schedule.Token.get())
         copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index(own), roles.index("k")])
         schedule.CommitOp(slot, [copy.results[0]])
@@ -249,8 +257,9 @@ class ProductKernel:
         for op in self.follows:
             value = tiled(op, before, value, own)
             before = op.results[0]
-        roles = [role for role in "sbmn" if role in own]
-        write = schedule.WriteOp(value, [own[role] for role in roles], i64(0))
+        roles = tuple(role for role in "sbmn" if role in own) if self.stored is None else self.stored.roles
+        sizes = {} if self.stored is None else {INNER: self.stored.inner}
+        write = schedule.WriteOp(value, offsets_of(roles, sizes, own), i64(0))
         write.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index("m"), roles.index("n")])
 
     def _overlapped(

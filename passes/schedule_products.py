@@ -49,6 +49,7 @@ from .product_rows import MOST_IN_PIECES, Followings, Rows, is_faster
 from .row_bodies import RowBody, erase, gather
 from .row_bodies import replace as replace_group
 from .schedule_build import constant_index, empty_generic
+from .split_batches import OUTER, stored_apart, with_split_batches
 from .thin_products import by_rows, predicted_us
 
 LEAST = 1 << 16  # multiply-adds that are worth a kernel of their own form
@@ -124,6 +125,7 @@ class _Scheduler:
             self._by_rows()
             return False
         self._check()
+        plain, self.found = self.found, with_split_batches(self.found)
         across = self.found.right_roles[-1] == "n"
         sizes = known.get("b", 1), known["m"], known["n"], known["k"]
         most_split = MOST_SPLIT if self.sizes["k"] is not None else 1  # parts of an open length would be open too
@@ -133,6 +135,7 @@ class _Scheduler:
             *sizes, across, len(PAIRS[self.pieces]), self.target, most_split, float(work), shared=self._shared()
         )
         if thin is not None and (tiles is None or thin < THIN_BY * tiles.microseconds):
+            self.found = plain
             self._by_rows()
             return False
         if tiles is None:
@@ -142,10 +145,13 @@ class _Scheduler:
         follows = [] if tiles.split > 1 else follows
         self.rows.forget(follows)
         last = follows[-1] if follows else self.op
-        with ir.InsertionPoint(last):
-            result = ProductKernel(self._asked(), tiles, follows).build(last.results[0].type)
-        last.results[0].replace_all_uses_with(result)
-        for op in [*reversed(follows), self.op]:
+        stored = stored_apart(last.results[0]) if tiles.split == 1 else None
+        moved = [] if stored is None else list(stored.operations)
+        with ir.InsertionPoint((moved or [last])[-1]):
+            made = ProductKernel(self._asked(), tiles, follows, stored=stored)
+            result = made.build((moved or [last])[-1].results[0].type)
+        (moved or [last])[-1].results[0].replace_all_uses_with(result)
+        for op in [*reversed(moved), *reversed(follows), self.op]:
             op.erase()
         return True
 
@@ -182,7 +188,7 @@ class _Scheduler:
         roles = {"left": self.found.left_roles, "right": self.found.right_roles}
         own = {"left": "m", "right": "n"}
         known = [name for name in roles if self.sizes[own[name]] is not None and self.sizes["k"] is not None]
-        return frozenset(name for name in known if "b" not in roles[name] or self.sizes["b"] == 1)
+        return frozenset(name for name in known if not {"b", OUTER} & {*roles[name]} or self.sizes["b"] == 1)
 
     def _asked(self) -> Asked:
         return Asked(self.op, self.found, self.target, self.name, self.sizes, self.pieces)

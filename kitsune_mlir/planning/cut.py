@@ -22,7 +22,7 @@ from .thin_products import THIN_BY, thin_us
 
 KERNEL_US = 0.6  # of a kernel of one operator that moves little, besides its launch
 PLAIN_DRAM = 0.8  # of DRAM's rate, that such kernels reach
-APART_BY = 0.9  # of what else stages would take, below which their operators run apart: their prices are rougher
+APART_BY = 0.75  # of what else stages would take, below which their operators run apart: pipelines' prices are rougher
 COLUMNS, PART = 64, 512  # columns of a product, and elements of its sums, that a CTA has at least
 PLAIN_RATE = 0.005  # that products in no pipeline reach
 SHORTER = (TILE_ROWS, 32, 16)  # rows of a tile of a pipeline of mma.sync, as placement chooses them
@@ -147,7 +147,9 @@ def _apart_us(stage: StageCost, known: int | None, target: Target) -> float:
     work = float(round(stage.simt_ops / columns)) if columns else 0.0
     for product in stage.products or ():
         tiles = choose(1, rows, product.columns, product.k, product.across, product.pairs, target, work=work)
-        us = tiles.microseconds if tiles else math.inf
+        nbytes = 2 * rows * (product.k + product.columns)  # that go through DRAM, which tiles have no price for
+        moved_us = target.launch_us + nbytes / (target.dram_gbps * 1e3)
+        us = max(tiles.microseconds, moved_us) if tiles else math.inf
         sizes = sorted((known or 0, product.columns))
         thin = None if product.across else thin_us(*sizes, product.k, product.element_bytes, target)
         total += thin if thin is not None and thin < THIN_BY * us else us

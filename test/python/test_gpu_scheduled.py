@@ -155,3 +155,27 @@ def test_infinities_and_no_numbers(precision, small_gpu):  # noqa: F811
     assert torch.equal(torch.isnan(found), torch.isnan(wanted))
     assert torch.equal(found[torch.isinf(wanted)], wanted[torch.isinf(wanted)])
     torch.testing.assert_close(found[finite], wanted[finite], rtol=1e-3, atol=1e-3)
+
+
+def attended(q, k, v):
+    """Products of heads, which lie side by side in what is multiplied and in the result."""
+    q, k, v = (x.permute(0, 2, 1, 3) for x in (q, k, v))
+    return (torch.relu(q @ k.mT) @ v).permute(0, 2, 1, 3)
+
+
+@pytest.mark.parametrize("d", [24, 20], ids=["whole words", "padded"])
+def test_heads_are_read_and_written_where_they_lie(d, small_gpu):  # noqa: F811
+    device = run(attended, drawn((2, 70, 3, d), (2, 48, 3, d), (2, 48, 3, 40)), small_gpu)
+    assert device.pipeline_launches == 4 and device.launches == (0 if d % 8 == 0 else 2 * 2)
+
+
+def test_heads_of_f32(small_gpu):  # noqa: F811
+    device = run(attended, drawn(*[(2, 66, 3, 16)] * 3, dtype=torch.float32), small_gpu, precision="high")
+    assert device.pipeline_launches == 4
+
+
+@pytest.mark.parametrize("columns", [True, False], ids=["columns last", "columns not last"])
+def test_a_batch_between_rows_and_columns(columns, small_gpu):  # noqa: F811
+    form = "neh,ehd->ned" if columns else "neh,ehd->nde"
+    device = run(lambda x, w: torch.einsum(form, x, w).contiguous(), drawn((70, 3, 24), (3, 24, 40)), small_gpu)
+    assert device.pipeline_launches == 2 and device.launches == (0 if columns else 2)

@@ -1,4 +1,5 @@
-"""Tiles of single products: whatever the sizes and the chip, there are some, and they fit it."""
+"""Tiles of single products: whatever the sizes and the chip, there are some, and they fit it; and beside what some of
+them took on an H200."""
 
 import pytest
 from hypothesis import given, settings
@@ -47,3 +48,36 @@ def test_large_products_are_predicted_near_the_peak(name, rate):
 def test_who_multiplies_warp_by_warp_has_equal_registers():
     on = engine(target.load("sm_80"))
     assert on.registers(1) == (248, 248) and on.registers(2) == (168, 168)
+
+
+GPU = target.load("sm_90a")
+# b, m, n, k, whether the right operand's columns are neighbours; microseconds of the fastest tiles.
+MEASURED = {
+    (2, 4096, 4096, 4096, True): 360.6,
+    (2, 4096, 4096, 4096, False): 360.5,
+    (8, 2048, 2048, 2048, True): 182.7,
+    (4, 1024, 1024, 1024, True): 13.7,
+    (32, 1000, 1000, 1000, False): 155.5,
+    (64, 512, 512, 512, True): 30.0,
+    (96, 256, 256, 256, False): 8.2,
+    (2, 2048, 512, 8192, False): 45.4,
+    (2048, 27, 27, 128, False): 8.2,
+    (1, 2048, 128, 256, False): 2.4,
+}
+
+
+@pytest.mark.parametrize("sizes", MEASURED, ids=str)
+def test_as_measured(sizes):
+    *sizes_of, across = sizes
+    tiles = choose(*sizes_of, across, 1, GPU, 1)
+    assert 1 / 1.25 < tiles.microseconds / MEASURED[sizes] < 1.25
+
+
+def test_rows_that_begin_within_lines_take_twice_the_loads():
+    whole, across_lines = (choose(32, 1024, 1024, k, False, 1, GPU, 1).microseconds for k in (1024, 1016))
+    assert 1.2 * whole < across_lines < 2 * whole
+
+
+def test_the_largest_tiles_for_the_largest_products():
+    large, small = (choose(b, size, size, size, True, 1, GPU) for b, size in ((2, 4096), (64, 64)))
+    assert (large.copies, large.columns) == (2, 256) and small.columns <= 64
