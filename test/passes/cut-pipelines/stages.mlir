@@ -1,5 +1,5 @@
-// RUN: kitsune-opt %s --partition-dataflow --design-pipeline --cut-pipelines='target=sm_90a stages=true' | filecheck %s
-// RUN: kitsune-opt %s --partition-dataflow --design-pipeline --cut-pipelines=target=sm_90a | filecheck %s --check-prefix=WHOLE
+// RUN: kitsune-opt %s --partition-dataflow=min-summed=0 --design-pipeline --cut-pipelines='target=sm_90a stages=true' | filecheck %s
+// RUN: kitsune-opt %s --partition-dataflow=min-summed=0 --design-pipeline --cut-pipelines=target=sm_90a | filecheck %s --check-prefix=WHOLE
 
 // Bulk-synchronously: what is elementwise alone, then a product a pipeline. The weight is turned, for it then lies
 // as warpgroups stream it.
