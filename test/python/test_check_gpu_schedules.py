@@ -55,6 +55,14 @@ def test_broken_code_is_found(monkeypatch):
     assert checks.check(checks.Task(301, simulated=True))[0] == "Deadlock"
 
 
+def test_warps_that_multiply_have_the_registers_of_a_launch():
+    text = draw(11, 3, "sm_80").text
+    assert "registers = 168" in text
+    with pytest.raises(UnsupportedError, match="has 160 registers of a thread, wants 168"):
+        module = checks.parsed(text.replace("registers = 168", "registers = 160"))
+        pipeline.run(module, [pipeline.make("lower-schedule", "", "sm_80")])
+
+
 OPEN = """func.func @main(%x: tensor<2x?xf32>) -> tensor<2x?xf32> {
   %c0 = arith.constant 0 : index
   %c2 = arith.constant 2 : index

@@ -80,8 +80,15 @@ class ScheduledKernel:
                 )
 
     def _check_registers(self) -> None:
-        """ptxas (C7602) does not count on what an agent's threads take of others' registers."""
+        """ptxas (C7602) does not count on what an agent's threads take of others' registers. Without warpgroups nobody
+        takes any: all threads have what the launch gives."""
         if not self._has_warpgroups:
+            for agent in self.kernel.agents:
+                if agent.register_count != self._given:
+                    raise UnsupportedError(
+                        f"agent '{agent.label}' has {agent.register_count} registers of a thread, wants "
+                        f"{self._given}: all that a launch of {self.threads} threads gives"
+                    )
             return
         for op in walk(self.kernel, schedule.ProductOp.OPERATION_NAME):
             _, columns = ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value).shape
