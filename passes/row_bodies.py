@@ -150,6 +150,8 @@ class RowBody:
         sizes = self._shape([True] * len(self.plan.segments), member.kind == "tile")
         type_ = ir.RankedTensorType.get([_size(size) for size in sizes], kind.element_type)
         result = kitsune.ResultOp(kernel.results[0], i64(number), type_).results[0]
+        if not kind.rank:  # all elements of a tensor were reduced to one
+            return tensor.CollapseShapeOp(kind, reshaped(result, [1]), []).result
         shape = [None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
         return reshaped(result, shape)
 

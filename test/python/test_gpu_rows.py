@@ -137,6 +137,10 @@ def test_what_leaves_a_group_does_not_come_back(small_gpu):  # noqa: F811
     assert device.pipeline_launches == 2
 
 
+def test_all_elements_to_one_that_others_read(small_gpu):  # noqa: F811
+    run(lambda x, y: torch.exp(x - x.amax()) + y, drawn((60, 4), (60, 4)), small_gpu)
+
+
 def test_two_groups_do_not_wait_for_each_other(small_gpu):  # noqa: F811
     """Each reads something of the other: as two kernels, neither could be first."""
 
