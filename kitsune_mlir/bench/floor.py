@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from math import prod
 from typing import Any
 
 import torch
@@ -21,6 +22,23 @@ from .sides import tensors
 
 _ATEN = torch.ops.aten
 _GATHERS = {_ATEN.embedding.default, _ATEN.index_select.default, _ATEN.index.Tensor, _ATEN.gather.default}
+
+
+def _attention(query: Sequence[int], key: Sequence[int], value: Sequence[int], *_: Any, **__: Any) -> int:
+    """Operations of attention whose keys may have fewer heads than its queries, which torch's own count refuses."""
+    return 2 * prod(query[:-1]) * key[-2] * (query[-1] + value[-1])
+
+
+_COUNTED = {
+    getattr(_ATEN, name): _attention
+    for name in (
+        "_scaled_dot_product_cudnn_attention",
+        "_scaled_dot_product_efficient_attention",
+        "_scaled_dot_product_flash_attention",
+        "_scaled_dot_product_flash_attention_for_cpu",
+    )
+    if hasattr(_ATEN, name)
+}
 
 
 @dataclass(frozen=True)
@@ -51,7 +69,7 @@ class Rates:
 def count(module: torch.nn.Module, args: Sequence[Any]) -> Work:
     """The work of one run, by running it."""
     fixed = [*module.parameters(), *module.buffers(), *tensors(args)]
-    touched, flops = _Touched(fixed), FlopCounterMode(display=False)
+    touched, flops = _Touched(fixed), FlopCounterMode(display=False, custom_mapping=_COUNTED)
     with flops, touched:
         results = tensors(module(*args))
     written = {result.untyped_storage().data_ptr(): result.nbytes for result in results}

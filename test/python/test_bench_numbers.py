@@ -90,6 +90,16 @@ def test_work_is_what_must_be_done():
     assert floor.floor(work, Rates(1e-9, 1e3))["bound"] == "compute"
 
 
+@pytest.mark.parametrize("heads", [8, 2])
+def test_operations_of_attention_with_fewer_heads_of_keys(heads):
+    class Attention(nn.Module):
+        def forward(self, q, k, v):
+            return nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+
+    args = (torch.randn(1, 8, 16, 32), torch.randn(1, heads, 24, 32), torch.randn(1, heads, 24, 32))
+    assert floor.count(Attention(), args).operations == 2 * 8 * 16 * 24 * (32 + 32)
+
+
 def test_the_chain_does_the_operations_it_is_known_for():
     with torch.device("meta"):
         module, args, _ = networks.make("chain-256", "bf16")
