@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kitsune_mlir.contraction import Contraction
+from kitsune_mlir.dialects.windows import in_memory
 from kitsune_mlir.mlir import arith, ir, linalg
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.planning.thin_products import thin_us
@@ -17,6 +18,8 @@ def predicted_us(found: Contraction, sizes: dict[str, int | None], target: Targe
     """Microseconds of a product as a row group, by the sizes of its roles; None where it is not known to be one."""
     element = ir.RankedTensorType(found.left.type).element_type
     known = {role: size for role, size in sizes.items() if size is not None}
+    if any(in_memory(value) != value for value in (found.left, found.right)):
+        return None  # windows are in no memory
     along = found.left_roles[-1] == found.right_roles[-1] == "k"
     if not along or known.keys() != sizes.keys() or not isinstance(element, _F32 | _16_BITS):
         return None

@@ -89,7 +89,8 @@ def test_a_model_of_one_layer_and_argmax(small_gpu):  # noqa: F811
     layer = torch.nn.Linear(64, 64).bfloat16()
     x = torch.randn(500, 64, dtype=torch.bfloat16)
     model = Function(lambda x: layer(x).argmax(-1))
-    compiled = kitsune_mlir.compile(model, (x,), target=small_gpu)
+    plain = {"partition-dataflow": "min-products=2"}
+    compiled = kitsune_mlir.compile(model, (x,), target=small_gpu, options=plain)
     text = compiled.mlir("small:schedule-rows")
     assert text.count('"kitsune.kernel"') == text.count('"kitsune.write"') == 1 and "kitsune.settle" in text
     found = Simulation(compiled)(x)

@@ -24,7 +24,7 @@ def assembled(model: nn.Module, args: tuple, place: str, exact: str) -> list[tup
     of f32 products."""
     program = program_of(model.eval(), tuple(args))
     precision.give(program.module, exact)
-    options = {"place-stages": place}
+    options = {"partition-dataflow": "min-summed=0", "place-stages": place}
     pipeline.run(program.module, [pipeline.make(name, options.get(name, ""), "sm_90a") for name in PASSES])
     machine = target.load("sm_90a")
     texts = [ptx.to_ptx(kernel, machine) for kernel in mlir.walk(program.module, "gpu.module")]
@@ -55,7 +55,7 @@ def chain(widths: tuple[int, ...], between: type[nn.Module], dtype: torch.dtype)
     parts: list[nn.Module] = []
     for inputs, outputs in zip(widths, widths[1:]):
         parts += [nn.Linear(inputs, outputs), nn.LayerNorm(outputs) if between is nn.LayerNorm else between()]
-    return nn.Sequential(*parts[:-1]).to(dtype), (torch.randn(8192, widths[0], dtype=dtype),)
+    return nn.Sequential(*parts[:-1]).to(dtype), (torch.randn(65_536, widths[0], dtype=dtype),)
 
 
 @pytest.mark.parametrize(

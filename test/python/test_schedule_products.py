@@ -10,6 +10,7 @@ from kitsune_mlir.dialects import schedule as dialect
 from kitsune_mlir.passes import pipeline
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.cost import DRAM, L2, LATENCY, TENSOR
+from kitsune_mlir.planning.thin_products import MOST_ROWS
 from kitsune_mlir.schedule import run
 
 BATCHED = """
@@ -50,14 +51,15 @@ def test_our_own_schedules_are_proven(sizes, turned, element):
     """Sizes that are no multiples of anything, few rows with long sums, both orders of both operands."""
     module = scheduled(*sizes, turned, element)
     kernels = list(dialect.kernels(module))
-    assert len(kernels) == (np.prod(np.array(sizes, float)) >= 1 << 16)
+    thin = min(sizes[1:3]) <= MOST_ROWS  # then it may be left to schedule-rows
+    assert len(kernels) == (np.prod(np.array(sizes, float)) >= 1 << 16) or (thin and not kernels)
     for kernel in kernels:
         assert kernel.attributes["predicted_us"].value >= targets.load("sm_90a").launch_us
         assert kernel.attributes["limit"].value in (TENSOR, L2, DRAM, LATENCY)
 
 
 @pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
-@pytest.mark.parametrize("sizes", [(2, 72, 136, 200), (1, 16, 48, 2504)], ids=str)
+@pytest.mark.parametrize("sizes", [(2, 72, 136, 200), (1, 40, 48, 2504)], ids=str)
 def test_the_interpreter_agrees(sizes, turned):
     """Sizes whose rows tensor copies take as they are; the second one's sum is cut into parts."""
     b, m, n, k = sizes
