@@ -115,7 +115,7 @@ class _Cutter:
     def _chains(self, first: int, last: int) -> bool:
         """Builds the run, asks whether warpgroups can chain it, and takes it away again."""
         if first == 0 and last == len(self.stages) - 1:
-            return self.chaining(self.pipeline)[0] is not None
+            return bool(self.chaining(self.pipeline)[0])
         with self.pipeline.operation.location, ir.InsertionPoint(self.pipeline):
             size = arith.ConstantOp.create_index(1) if self.rows == rows.DYNAMIC else None
             wholes = {
@@ -124,7 +124,7 @@ class _Cutter:
             }
             made = [value.owner for value in wholes.values()] + ([size] if size is not None else [])
             run = self._build(Run(first, last, True), self.pipeline.label, wholes)
-        chains = self.chaining(run.pipeline)[0] is not None
+        chains = bool(self.chaining(run.pipeline)[0])
         for op in [*run.pipeline.result_ops, run.pipeline, *made]:
             op.operation.erase()
         return chains

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper import accumulate, layout, spatial_sum
-from kitsune_mlir.codegen.hopper.program import CLUSTERS
+from kitsune_mlir.codegen.hopper.program import CLUSTERS, Program
 from kitsune_mlir.codegen.pipeline import role
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError, UserError
@@ -26,7 +26,7 @@ from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.columns import SPLITS
 from kitsune_mlir.planning.flow import TRANSPORTS
-from kitsune_mlir.planning.place import CHAINED_ROWS, SHAPES, Chained, Placement, place
+from kitsune_mlir.planning.place import CHAINED_ROWS, SHAPES, SHORT_ROWS, Chained, Placement, place
 
 from .base import ModulePass
 from .stage_body import clone_body
@@ -64,9 +64,12 @@ class PlaceStages(ModulePass):
         if self.tile_rows < 0:
             raise UserError(f"place-stages: tile-rows must be 0 (chooses) or more, found {self.tile_rows}")
         together = self._together()
-        if (self.shape == "chained" or together) and self.tile_rows not in (0, CHAINED_ROWS):
-            raise UserError(f"place-stages: chained tiles have {CHAINED_ROWS} rows, found tile-rows={self.tile_rows}")
-        chaining = Chaining(target, self.cluster, self.multicast, self.split_k)
+        allowed = (CHAINED_ROWS,) if together else (SHORT_ROWS, CHAINED_ROWS)
+        if (self.shape == "chained" or together) and self.tile_rows not in (0, *allowed):
+            known = " or ".join(map(str, allowed))
+            raise UserError(f"place-stages: chained tiles have {known} rows, found tile-rows={self.tile_rows}")
+        heights = (self.tile_rows,) if self.shape == "chained" and self.tile_rows else (CHAINED_ROWS, SHORT_ROWS)
+        chaining = Chaining(target, self.cluster, self.multicast, self.split_k, heights)
         for pipeline in kitsune.pipelines(module):
             if not pipeline.is_designed:
                 raise UserError(f"pipeline '{pipeline.label}' has no stages; run design-pipeline before place-stages")
@@ -108,12 +111,18 @@ class PlaceStages(ModulePass):
 
 
 def chained_form(
-    pipeline: kitsune.PipelineOp, target: targets.Target, cluster: int = 0, multicast: int = 1, split_k: int = 0
-) -> tuple[Chained | None, str]:
-    """How CTAs, `cluster` to a tile or as few as can, carry tiles through all stages in the registers of warpgroups,
-    `multicast` of them sharing boxes of weights, or `split_k` a product's k; None, and the reason, when they cannot."""
+    pipeline: kitsune.PipelineOp,
+    target: targets.Target,
+    cluster: int = 0,
+    multicast: int = 1,
+    split_k: int = 0,
+    heights: Sequence[int] = (CHAINED_ROWS,),
+) -> tuple[tuple[Chained, ...], str]:
+    """The ways in which CTAs, `cluster` to a tile or as few as can, carry tiles of one of these `heights` through all
+    stages in the registers of warpgroups, `multicast` of them sharing boxes of weights, or `split_k` a product's k;
+    none, and the reason, when they cannot."""
     if target.products != "wgmma":
-        return None, f"{target.name} has no warpgroup products"
+        return (), f"{target.name} has no warpgroup products"
     try:
         if any(stage.accumulates for stage in pipeline.stages):
             if multicast > 1:
@@ -122,14 +131,29 @@ def chained_form(
                 raise UnsupportedError("a sum over the rows has no other k to split")
             found = accumulate.fit(pipeline, target, cluster or SUM_CLUSTER)
             form = Chained(cluster or SUM_CLUSTER, blocks=found.blocks, shares=found.share > 0)
-            return dataclasses.replace(form, apart=_may_stand_apart(pipeline, target)), ""
-        program = layout.fit(pipeline, target, cluster, multicast, split_k)
+            return (dataclasses.replace(form, apart=_may_stand_apart(pipeline, target)),), ""
+        forms = []
+        for height in heights:
+            if height == heights[0] or _may_be_short(pipeline, target, forms[0]):
+                program = layout.fit(pipeline, target, cluster, multicast, split_k, height)
+                forms.append(_form_of(program))
     except UnsupportedError as error:
-        return None, str(error)
+        return (), str(error)
+    return tuple(forms), ""
+
+
+def _form_of(program: Program) -> Chained:
     column_tiles = program.grid_product.passes if program.grid_product else 1
     exchanged = program.exchanged_queues if program.cluster > 1 else frozenset()
-    form = Chained(program.cluster, column_tiles, multicast=multicast, split_k=program.split_k, exchanged=exchanged)
-    return form, ""
+    shared = {"multicast": program.multicast, "split_k": program.split_k}
+    return Chained(program.cluster, column_tiles, **shared, exchanged=exchanged, tile_rows=program.tile_rows)
+
+
+def _may_be_short(pipeline: kitsune.PipelineOp, target: targets.Target, form: Chained) -> bool:
+    """Whether tiles of one warpgroup are worth a look: with no more of them than multiprocessors, and none shared."""
+    rows_known = row_count(pipeline)
+    few = rows_known is not None and rows_known <= SHORT_ROWS * target.sms
+    return few and form.cluster == form.multicast == form.split_k == 1
 
 
 def _may_stand_apart(pipeline: kitsune.PipelineOp, target: targets.Target) -> bool:
@@ -157,11 +181,18 @@ def chains_apart(pipeline: kitsune.PipelineOp, target: targets.Target) -> bool:
 class Chaining:
     """`chained_form` on one target, asked once for pipelines of equal form."""
 
-    def __init__(self, target: targets.Target, cluster: int = 0, multicast: int = 1, split_k: int = 0):
-        self._target, self._asked = target, (cluster, multicast, split_k)
-        self._known: dict[Form, tuple[Chained | None, str]] = {}
+    def __init__(
+        self,
+        target: targets.Target,
+        cluster: int = 0,
+        multicast: int = 1,
+        split_k: int = 0,
+        heights: Sequence[int] = (CHAINED_ROWS,),
+    ):
+        self._target, self._asked = target, (cluster, multicast, split_k, heights)
+        self._known: dict[Form, tuple[tuple[Chained, ...], str]] = {}
 
-    def __call__(self, pipeline: kitsune.PipelineOp) -> tuple[Chained | None, str]:
+    def __call__(self, pipeline: kitsune.PipelineOp) -> tuple[tuple[Chained, ...], str]:
         form = pipeline_form(pipeline)
         if form not in self._known:
             self._known[form] = chained_form(pipeline, self._target, *self._asked)

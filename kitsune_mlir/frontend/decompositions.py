@@ -301,6 +301,12 @@ def gelu(x: Tensor, approximate: str = "none") -> Any:
     return (0.5 * y * (1 + inner.tanh())).to(x.dtype)
 
 
+def elu(x: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Tensor:
+    """By expm1, as torch computes it: e^x - 1 loses the digits of numbers near 0."""
+    y = working(x)
+    return torch.where(y > 0, y * scale, (y * input_scale).expm1() * (alpha * scale)).to(x.dtype)
+
+
 def power(x: Tensor, exponent: float) -> Any:
     if not x.is_floating_point():
         kind = torch.result_type(x, exponent)
@@ -354,6 +360,7 @@ _OWN: Table = {
     aten.batch_norm.default: batch_norm,
     aten._native_batch_norm_legit_no_training.default: batch_norm_no_training,
     aten.gelu.default: gelu,
+    aten.elu.default: elu,
     aten.pow.Tensor_Scalar: power,
     aten.sum.dim_IntList: total,
     aten.sum.default: lambda x, *, dtype=None: total(x, dtype=dtype),

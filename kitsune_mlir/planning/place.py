@@ -27,7 +27,7 @@ UNCHAINED_TIMES = 2.5  # as long as predicted is what such a kernel takes there,
 UNCHAINED_SM_TFLOPS = 1.45  # that such a kernel reaches on an SM at best (a NeRF on an H100), whatever the chip
 UNKNOWN_ROWS = 65536  # rows assumed when they are open until the call
 TILE_ROWS = 64
-CHAINED_ROWS = 128  # of a tile that two warpgroups carry in their registers
+CHAINED_ROWS, SHORT_ROWS = 128, 64  # of a tile that two warpgroups, or one, carry in their registers
 SHARED_SLOTS = 2  # in L2, for the tiles that CTAs of a partial sum share
 # Bytes of shared memory that a CTA wants: by each stage's role, the queues inside roles, and the rows of a tile.
 Shared = Callable[[Sequence[int], Sequence[str], int], int]
@@ -52,7 +52,7 @@ class Chained:
     another; those of other queues stay in registers. Where it sums over the rows, each CTA has one of `blocks` blocks
     of a partial sum; `cluster` CTAs then add theirs up first; with `shares`, the CTAs of a partial sum can each compute
     a share of a tile; with `apart`, the stage that computes tiles and the two that take them may have CTAs of their
-    own."""
+    own. A tile has `tile_rows` rows, 64 for each warpgroup."""
 
     cluster: int = 1
     column_tiles: int = 1
@@ -62,6 +62,7 @@ class Chained:
     multicast: int = 1
     split_k: int = 1
     exchanged: frozenset[str] = frozenset()
+    tile_rows: int = CHAINED_ROWS
 
 
 @dataclass(frozen=True)
@@ -88,13 +89,13 @@ def place(
     target: Target,
     shape: str = "auto",
     tile_rows: int | None = None,
-    chained: Chained | None = None,
+    chained: Sequence[Chained] = (),
     tiles: str = "auto",
     sums: str = "auto",
     shared: Shared | None = None,
 ) -> Placement:
     """The best placement of the shapes and transports asked for: `tiles` of queues of tiles, `sums` of those of partial
-    sums. `rows` is None when open until the call; `chained` is the pipeline's chained form, None when it has none;
+    sums. `rows` is None when open until the call; `chained` are the pipeline's chained forms, none when it has none;
     `shared` knows what code generation wants of shared memory for the other shapes, None estimates it. Raises UserError
     when there is none of these transports."""
     room = shared or _estimate(stages)
@@ -127,14 +128,14 @@ def _placements(
     target: Target,
     shape: str,
     tile_rows: int | None,
-    chained: Chained | None,
+    chained: Sequence[Chained],
     shared: Shared,
 ) -> list[Placement]:
     if chained and (shape == "chained" or shape == "auto" and tile_rows in (None, CHAINED_ROWS)):
-        apart = [_apart(stages, queues, rows, target, chained)] if chained.apart and shape == "auto" else []
-        return _chained(stages, queues, rows, target, chained) + apart
-    if chained and chained.apart and shape == "spatial":
-        return [_apart(stages, queues, rows, target, chained)]
+        apart = [_apart(stages, queues, rows, target, form) for form in chained if form.apart and shape == "auto"]
+        return [found for form in chained for found in _chained(stages, queues, rows, target, form)] + apart
+    if shape == "spatial" and any(form.apart for form in chained):
+        return [_apart(stages, queues, rows, target, form) for form in chained if form.apart]
     tile, rated, times = tile_rows or choose_tile_rows(rows, target), target, 1.0
     if tile_rows != CHAINED_ROWS:
         rated, times = unchained(target)
@@ -158,8 +159,9 @@ def _chained(
     stages: Sequence[StageCost], queues: Sequence[QueueCost], rows: int | None, target: Target, form: Chained
 ) -> list[Placement]:
     """One role whose replicas are whole clusters."""
-    found = _placement("chained", [0] * len(stages), stages, queues, CHAINED_ROWS, rows, target)
-    tiles = target.sms if rows is None else max(1, -(-rows // CHAINED_ROWS))
+    height = form.tile_rows
+    found = _placement("chained", [0] * len(stages), stages, queues, height, rows, target)
+    tiles = target.sms if rows is None else max(1, -(-rows // height))
     if form.blocks:
         return [
             _accumulated(found, stages, queues, rows, target, dataclasses.replace(form, cluster=cluster), tile, sum_)
@@ -170,8 +172,8 @@ def _chained(
     clusters = min(-(-tiles // form.multicast) * form.column_tiles, target.sms // together)
     transports = tuple("dsmem" if queue.name in form.exchanged else "reg" for queue in queues)
     ctas, parts = clusters * together, form.cluster * form.column_tiles * form.split_k
-    pieces = max(1, -(-(rows or UNKNOWN_ROWS) // CHAINED_ROWS)) * parts
-    price = pipeline_price([[stage.part(parts) for stage in stages]], [ctas], pieces, CHAINED_ROWS, target, False)
+    pieces = max(1, -(-(rows or UNKNOWN_ROWS) // height)) * parts
+    price = pipeline_price([[stage.part(parts) for stage in stages]], [ctas], pieces, height, target, False)
     return [
         dataclasses.replace(
             found,

@@ -316,6 +316,12 @@ class GpuRunner:
             self._arenas[stream] = nbytes, memory
         return memory.pointer
 
+    def clear_arenas(self) -> None:
+        """Overwrites what runs left between kernels, for tests: a kernel that reads it too early computes otherwise."""
+        with self.lock:
+            for stream, (nbytes, memory) in self._arenas.items():
+                self.device.zero(memory.pointer, nbytes, stream)
+
     def _prepare(self, given: Sequence[_Argument]) -> Prepared:
         shapes = tuple(argument.shape for argument in given)
         if shapes not in self._prepared:

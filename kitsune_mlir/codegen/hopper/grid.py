@@ -7,7 +7,6 @@ from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.mlir import arith, ir
 
 from . import cluster
-from .maps import TILE_ROWS
 from .product_plan import Product
 
 GROUP = 16  # row tiles whose column tiles are taken together, so that both operands stay in L2
@@ -19,9 +18,9 @@ class Tiles:
 
     Counted are tiles of a whole cluster: one for each of its `ctas`, of which the last may be beyond the rows."""
 
-    def __init__(self, product: Product | None, rows: ir.Value, ctas: int = 1):
-        self.rows, self._product, self._ctas = rows, product, ctas
-        self._height = TILE_ROWS * ctas
+    def __init__(self, product: Product | None, rows: ir.Value, tile_rows: int, ctas: int = 1):
+        self.rows, self._product, self._tile_rows, self._ctas = rows, product, tile_rows, ctas
+        self._height = tile_rows * ctas
         self._down = device.div(device.add(rows, self._height - 1), self._height)
         self.count = device.mul(self._down, product.passes) if product else self._down
 
@@ -43,4 +42,4 @@ class Tiles:
         first = device.value(device.mul(number, self._height))
         if self._ctas == 1:
             return first
-        return arith.addi(first, device.value(device.mul(cluster.rank(), TILE_ROWS)))
+        return arith.addi(first, device.value(device.mul(cluster.rank(), self._tile_rows)))

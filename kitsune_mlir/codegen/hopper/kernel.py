@@ -1,8 +1,8 @@
-"""The kernel of a chained pipeline on Hopper: persistent CTAs of one producer and two consumer warpgroups.
+"""The kernel of a chained pipeline on Hopper: persistent CTAs of one producer and one or two consumer warpgroups.
 
     @pipeline(maps: struct by value, tensors..., outputs..., workspace, rows: i32, rows of tables: i64...)
 
-Each role has a range of CTAs. Cluster c of a role's n takes the tiles of 128 rows c, c + n, c + 2n, ...: its CTAs
+Each role has a range of CTAs. Cluster c of a role's n takes the tiles of 64 or 128 rows c, c + n, c + 2n, ...: its CTAs
 share the columns of one tile, or (split_k) its sum over k, or (multicast) each has a tile and all share the boxes of
 weights. Each consumer warpgroup carries 64 of the rows through all stages of the role in its registers; one thread of
 the producer keeps the rings of weights filled. Between roles, tiles go through rings in L2 (tile_ring.py).
@@ -30,7 +30,7 @@ from .exchange import Exchange
 from .fragments import Lanes
 from .frame import Frame, build, pointer_count
 from .grid import Tiles
-from .layout import CONSUMERS, VECTORS_AT, Layout, lay_out
+from .layout import VECTORS_AT, Layout, lay_out
 from .maps import TILE_ROWS, padded_row
 from .mbarrier import Ring
 from .outgoing import Around
@@ -45,7 +45,6 @@ from .tile_ring import TileRing, ring_places
 from .tma import TensorMap
 from .vectors import Vectors
 
-THREADS = (1 + CONSUMERS) * wgmma.THREADS
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 24, 240  # of the 168 each that a launch gives
 CHAINED = "chained"
 WORD = 16  # bytes that a thread stores at once
@@ -91,13 +90,18 @@ class ChainedKernel:
 
     def __init__(self, pipeline: kitsune.PipelineOp, target: Target, wait_budget: int = 0):
         self.pipeline, self.waits = pipeline, Waits(wait_budget)
-        if pipeline.tile_rows != TILE_ROWS:
-            raise UnsupportedError(f"warpgroups work on tiles of {TILE_ROWS} rows, found {pipeline.tile_rows}")
+        if pipeline.tile_rows not in (wgmma.ROWS, TILE_ROWS):
+            allowed = f"{wgmma.ROWS} or {TILE_ROWS}"
+            raise UnsupportedError(f"warpgroups work on tiles of {allowed} rows, found {pipeline.tile_rows}")
+        self.tile_rows = pipeline.tile_rows
+        self._consuming = self.tile_rows // wgmma.ROWS * wgmma.THREADS
+        self._threads = wgmma.THREADS + self._consuming
         self.roles: list[_Role] = []
         ctas = maps = 0
         replicas = {stage.role: stage.replicas or 1 for stage in pipeline.stages}
         for role in sorted(replicas):
-            program = Program(pipeline, target.sms, pipeline.cluster, role, pipeline.multicast, pipeline.split_k)
+            shared = pipeline.multicast, pipeline.split_k
+            program = Program(pipeline, target.sms, pipeline.cluster, role, *shared, self.tile_rows)
             layout = lay_out(program, target.shared_bytes)
             self.roles.append(_Role(program, layout, ctas, replicas[role], maps))
             ctas, maps = ctas + replicas[role], maps + len(program.maps)
@@ -127,7 +131,7 @@ class ChainedKernel:
                 "kernel": self.pipeline.label,
                 "ctas": self.ctas,
                 "cluster": self.cluster,
-                "threads": THREADS,
+                "threads": self._threads,
                 "shared_bytes": max(role.layout.nbytes for role in self.roles),
                 "workspace_bytes": self.workspace_bytes,
                 "counter_bytes": min(self.counter_bytes, self.workspace_bytes),
@@ -135,7 +139,7 @@ class ChainedKernel:
                 "strided": len(self.roles) == 1,  # any number of whole clusters does
                 "watched": self.waits.described,
                 "streams": self.streams(),
-                "tile_rows": TILE_ROWS,
+                "tile_rows": self.tile_rows,
                 "zeroed": self.zeroed(),
                 "maps": [map_.description() for map_ in self.maps],
                 **index_checks.sizes(self.pipeline, self.tensors),
@@ -146,7 +150,9 @@ class ChainedKernel:
         """The gpu.module, at the insertion point."""
         pointers = pointer_count(self.tensors, self.results)
         fast = all(segment.nbytes == 2 for role in self.roles for segment in role.program.segments())
-        return build(self.pipeline.label, pointers, len(self.maps), THREADS, self._watched, self.cluster, fast=fast)
+        return build(
+            self.pipeline.label, pointers, len(self.maps), self._threads, self._watched, self.cluster, fast=fast
+        )
 
     def _watched(self, kernel: Frame) -> None:
         with waits.watched(self.waits.watch(kernel.workspace), barriers=self.cluster > 1):
@@ -160,12 +166,12 @@ class ChainedKernel:
         group = device.div(device.thread(), wgmma.THREADS)
         branch = device.scf.IfOp(device.equal(group, 0), has_else=True)
         with ir.InsertionPoint(branch.then_block):
-            warps.set_registers(PRODUCER_REGISTERS, grow=False)
+            self._set_registers(PRODUCER_REGISTERS, grow=False)
             with device.when(device.equal(device.thread(), 0)):
                 self._each_role(frames, self._produce)
             device.scf.YieldOp([])
         with ir.InsertionPoint(branch.else_block):
-            warps.set_registers(CONSUMER_REGISTERS, grow=True)
+            self._set_registers(CONSUMER_REGISTERS, grow=True)
             leader = device.equal(device.mod(device.thread(), wgmma.THREADS), 0)
             with waits.together(group, wgmma.THREADS, leader):
                 self._each_role(frames, self._consume)
@@ -174,6 +180,11 @@ class ChainedKernel:
             cluster.barrier()  # nobody leaves while others may still write here
         if len(self.roles) > 1:
             self._finish(kernel)
+
+    def _set_registers(self, count: int, grow: bool) -> None:
+        """With one consumer warpgroup every thread has as many as an instruction can name."""
+        if self.tile_rows == TILE_ROWS:
+            warps.set_registers(count, grow)
 
     def _role_frame(self, role: _Role, kernel: Frame) -> _Frame:
         layout, base = role.layout, kernel.base
@@ -187,7 +198,7 @@ class ChainedKernel:
             place, by_warps = device.add(base, layout.tiles), program.reads_tiles
             tiles = Ring(barriers, place, layout.tile_slots, layout.tile_slot_bytes, "tiles", by_warps)
         own_maps = tma.map_pointer(kernel.maps, role.first_map)
-        grid = Tiles(program.grid_product, kernel.rows, program.multicast)
+        grid = Tiles(program.grid_product, kernel.rows, self.tile_rows, program.multicast)
         return _Frame(role, own_maps, kernel.pointers, kernel.workspace, base, vectors, weights, tiles, grid)
 
     def _each_role(self, frames: list[_Frame], emit: Callable[[_Frame], None]) -> None:
@@ -209,8 +220,8 @@ class ChainedKernel:
         thread = device.value(device.sub(device.thread(), wgmma.THREADS))
         if clears:
             self._clear_tiles(frame, thread)
-        frame.vectors.receive(thread, CONSUMERS * wgmma.THREADS)
-        warps.barrier(1 + CONSUMERS, CONSUMERS * wgmma.THREADS)
+        frame.vectors.receive(thread, self._consuming)
+        warps.barrier(1 + frame.role.program.consumers, self._consuming)
 
     def _clear_tiles(self, frame: _Frame, thread: ir.Value) -> None:
         """Consumers: zeros in the rows of tiles' slots that no box reaches, before products read them."""
@@ -223,20 +234,20 @@ class ChainedKernel:
                 device.store(zero, device.shared(device.add(start, device.mul(i, WORD))), align=WORD)
             return []
 
-        device.loop(thread, (layout.tile_slot_bytes - reached) // WORD, CONSUMERS * wgmma.THREADS, clear)
+        device.loop(thread, (layout.tile_slot_bytes - reached) // WORD, self._consuming, clear)
         tma.fence()
 
     def _init_barriers(self, frame: _Frame) -> None:
         frame.vectors.init()
         for ring in filter(None, (frame.weights, frame.tiles)):
-            ring.init(1, CONSUMERS * (wgmma.THREADS // warps.WARP if ring.by_warps else 1))
+            ring.init(1, frame.role.program.consumers * (wgmma.THREADS // warps.WARP if ring.by_warps else 1))
         if frame.role.program.cluster > 1:
             boxes = frame.role.program.exchanged_boxes
-            for group in range(CONSUMERS):
+            for group in range(frame.role.program.consumers):
                 barriers = self._exchange_barriers(frame) + group * exchange.barrier_bytes(boxes)
                 exchange.init(device.add(frame.base, barriers), self.cluster, boxes)
         if frame.role.program.split_k > 1:
-            for group in range(CONSUMERS):
+            for group in range(frame.role.program.consumers):
                 barriers = self._exchange_barriers(frame) + group * split_k.BARRIER_BYTES
                 split_k.init(device.add(frame.base, barriers), self.cluster)
         mbarrier.fence_init()
@@ -294,7 +305,7 @@ class ChainedKernel:
         stashes = device.add(frame.base, frame.role.layout.stashes)
 
         def consumer(number: ir.Value, row: ir.Value, column: ir.Value | None) -> Consumer:
-            valid = device.least(device.sub(frame.grid.rows, row), TILE_ROWS)
+            valid = device.least(device.sub(frame.grid.rows, row), self.tile_rows)
             own = device.add(boxes.first_row, Boxes.of(warps.thread(), leader).own_row)
             own_rows, last = (device.value(own), device.value(device.add(own, 8))), device.sub(valid, 1)
             lanes = Lanes(own_rows, tuple(device.least(row, last) for row in own_rows), boxes.pair)

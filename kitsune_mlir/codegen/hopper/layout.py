@@ -13,10 +13,10 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.planning.target import Target
 
 from . import exchange, split_k, stores, tma
+from .maps import TILE_ROWS
 from .program import CLUSTERS, Program
 from .wgmma import BOX_ROW
 
-CONSUMERS = 2
 VECTORS_AT = 1024
 MOST_SLOTS = 12
 MOST_TILE_SLOTS = 4
@@ -47,13 +47,13 @@ def lay_out(program: Program, shared_bytes: int) -> Layout:
     """Raises UnsupportedError when shared memory does not hold two slots of weights."""
     slot_bytes = _aligned(program.weight_columns * BOX_ROW)
     sums = VECTORS_AT + program.vector_bytes
-    summed = CONSUMERS * exchange.sums_bytes(program.cluster) if program.cluster > 1 else 0
+    summed = program.consumers * exchange.sums_bytes(program.cluster) if program.cluster > 1 else 0
     stashes = _aligned(sums + summed)
-    boxes = stashes + CONSUMERS * program.stash_boxes * stores.BOX_BYTES
+    boxes = stashes + program.consumers * program.stash_boxes * stores.BOX_BYTES
     received = exchange.tiles_bytes(program.cluster, program.exchanged_boxes)
-    outboxes = boxes + CONSUMERS * (received + split_k.room_bytes(program.split_columns))
+    outboxes = boxes + program.consumers * (received + split_k.room_bytes(program.split_columns))
     leave = program.uses_outboxes or program.exchanged_boxes
-    tiles = outboxes + (CONSUMERS * stores.BYTES if leave else 0)
+    tiles = outboxes + (program.consumers * stores.BYTES if leave else 0)
     tile_slot = program.slot_rows * BOX_ROW if program.streams else 0
     most, fewest = MOST_TILE_SLOTS, LEAST_SLOTS
     if program.alone:  # as many as of weights
@@ -68,15 +68,22 @@ def lay_out(program: Program, shared_bytes: int) -> Layout:
     raise UnsupportedError(f"{tiles} bytes of vectors and tiles leave no room for weights in shared memory")
 
 
-def fit(pipeline: kitsune.PipelineOp, target: Target, cluster: int = 0, multicast: int = 1, parts: int = 0) -> Program:
-    """The program of `cluster` CTAs, or of the fewest, whose registers and shared memory hold a tile; of one, where
-    `multicast` CTAs share boxes of weights. `parts` CTAs split a product's k; 0 chooses. Raises UnsupportedError, with
-    what stops the fewest, when none do."""
+def fit(
+    pipeline: kitsune.PipelineOp,
+    target: Target,
+    cluster: int = 0,
+    multicast: int = 1,
+    parts: int = 0,
+    tile_rows: int = TILE_ROWS,
+) -> Program:
+    """The program of `cluster` CTAs, or of the fewest, whose registers and shared memory hold a tile of `tile_rows`
+    rows; of one, where `multicast` CTAs share boxes of weights. `parts` CTAs split a product's k; 0 chooses. Raises
+    UnsupportedError, with what stops the fewest, when none do."""
     first: UnsupportedError | None = None
     fewest = (1,) if multicast > 1 or parts > 1 else CLUSTERS
     for ctas in (cluster,) if cluster else fewest:
         try:
-            program = Program(pipeline, target.sms, ctas, multicast=multicast, split_k=parts)
+            program = Program(pipeline, target.sms, ctas, multicast=multicast, split_k=parts, tile_rows=tile_rows)
             lay_out(program, target.shared_bytes)
             return program
         except UnsupportedError as error:

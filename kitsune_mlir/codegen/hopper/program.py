@@ -99,17 +99,19 @@ class Program:
         role: int | None = None,
         multicast: int = 1,
         split_k: int = 0,
+        tile_rows: int = TILE_ROWS,
     ):
         self._pipeline = pipeline.operation
         stages = [stage for stage in pipeline.stages if role in (None, stage.role)]
         self.cluster, self.multicast, self.split_k = cluster, multicast, max(1, split_k)
         self._chooses_split = split_k == 0
+        self.tile_rows = tile_rows
         self.rings = ring_places(pipeline)[0]
         self._sms, rows_known = sms, _row_count(stages)
-        self._row_tiles = None if rows_known is None else -(-rows_known // TILE_ROWS)
+        self._row_tiles = None if rows_known is None else -(-rows_known // tile_rows)
         # Rows of a box of a streamed tile: those beyond a tensor's last cost the copy engine as much time as others.
-        self.box_rows = TILE_ROWS
-        if rows_known is not None and rows_known < TILE_ROWS and not self.rings:
+        self.box_rows = tile_rows
+        if rows_known is not None and rows_known < tile_rows and not self.rings:
             self.box_rows = max(1, -(-rows_known // BLOCK)) * BLOCK
         products = [op for stage in stages for op in stage.block.operations if op.operation.name == "linalg.matmul"]
         # CTAs may share the columns of such a product: whatever else is stored, all of them would store.
@@ -406,10 +408,15 @@ class Program:
         return any(segment.rows_map is not None for segment in self.segments())
 
     @property
+    def consumers(self) -> int:
+        """Warpgroups that have 64 rows of a tile each."""
+        return self.tile_rows // ROWS
+
+    @property
     def slot_rows(self) -> int:
         """The rows of a streamed tile in shared memory. Few rows are multiplied by both warpgroups: only one stores
         some."""
-        return ROWS if self.box_rows <= ROWS else TILE_ROWS
+        return ROWS if self.box_rows <= ROWS else self.tile_rows
 
     @property
     def reads_tiles(self) -> bool:

@@ -142,25 +142,25 @@ def test_a_stage_that_sums_has_a_role_of_its_own():
 def test_chained_ctas_share_the_blocks_of_a_sum():
     stages = [*CHAIN[:2], StageCost("sum", "simt")]
     queues = [QUEUES[0], QueueCost("t", 1, (2,), 65536.0, accumulates=True)]
-    found = place(stages, queues, 10**6, GPU, chained=Chained(blocks=4))
+    found = place(stages, queues, 10**6, GPU, chained=(Chained(blocks=4),))
     assert found.shape == "chained" and found.roles == (0, 0, 0) and found.replicas == (132,)
     assert found.transports == ("smem", "l2") and found.depths == (1, 33), "a partial sum for every four CTAs"
-    assert place(stages, queues, 100, GPU, chained=Chained(blocks=4)).replicas == (8,), "two tiles"
-    more = place(stages, queues, 10**7, GPU, chained=Chained(blocks=4))
+    assert place(stages, queues, 100, GPU, chained=(Chained(blocks=4),)).replicas == (8,), "two tiles"
+    more = place(stages, queues, 10**7, GPU, chained=(Chained(blocks=4),))
     assert 5 * found.predicted_us < more.predicted_us < 10 * found.predicted_us
 
 
 def test_chained_ctas_share_columns():
     """Eight row tiles on 132 SMs: as many column tiles, or CTAs of a cluster, as can."""
     alone, columns, cluster = (
-        place(CHAIN, QUEUES, 1024, GPU, chained=form) for form in (Chained(), Chained(1, 16), Chained(4))
+        place(CHAIN, QUEUES, 1024, GPU, chained=(form,)) for form in (Chained(), Chained(1, 16), Chained(4))
     )
     assert (alone.replicas, columns.replicas, cluster.replicas) == ((8,), (128,), (32,))
     assert columns.predicted_us < cluster.predicted_us < alone.predicted_us
 
 
 def test_ctas_that_share_weights_are_whole_clusters():
-    found = [place(CHAIN, QUEUES, rows, GPU, chained=Chained(multicast=4)) for rows in (1, 1100, None)]
+    found = [place(CHAIN, QUEUES, rows, GPU, chained=(Chained(multicast=4),)) for rows in (1, 1100, None)]
     assert [(one.replicas, one.cluster, one.multicast) for one in found] == [((n,), 1, 4) for n in (4, 12, 132)]
 
 
@@ -182,7 +182,7 @@ def test_forms_of_a_sum(tiles, sums, depths, ctas, cluster):
     found = place(stages, queues, 10**6, GPU, chained=form, tiles=tiles, sums=sums)
     assert (found.transports, found.depths) == ((tiles, sums), depths)
     assert (found.replicas, found.cluster) == ((ctas,), cluster)
-    assert place(stages, queues, 10**6, GPU, chained=form).predicted_us <= found.predicted_us
+    assert place(stages, queues, 10**6, GPU, chained=(form,)).predicted_us <= found.predicted_us
 
 
 @pytest.mark.parametrize("machine", [GPU, GPU.override(sms=4)])
@@ -190,7 +190,7 @@ def test_forms_of_a_sum(tiles, sums, depths, ctas, cluster):
 def test_stages_around_a_sum_on_ctas_of_their_own(rows, machine):
     stages = [*CHAIN, StageCost("sum", "simt")]
     queues = [QueueCost("q", 0, (1, 2), 512.0), QueueCost("t", 2, (3,), 65536.0, accumulates=True)]
-    found = place(stages, queues, rows, machine, "spatial", chained=Chained(2, blocks=2, apart=True))
+    found = place(stages, queues, rows, machine, "spatial", chained=(Chained(2, blocks=2, apart=True),))
     makers, takers, adders = found.replicas
     assert (found.shape, found.roles, found.transports) == ("spatial", (0, 1, 2, 2), ("l2", "l2"))
     assert sum(found.replicas) <= machine.sms and adders % 2 == 0
@@ -202,7 +202,7 @@ def test_no_such_form(tiles, sums):
     stages = [*CHAIN[:2], StageCost("sum", "simt")]
     queues = [QUEUES[0], QueueCost("t", 1, (2,), 65536.0, accumulates=True)]
     with pytest.raises(UserError, match=f"no auto placement with tiles={tiles} sums={sums}"):
-        place(stages, queues, 1000, GPU, chained=Chained(2, blocks=2, shares=True), tiles=tiles, sums=sums)
+        place(stages, queues, 1000, GPU, chained=(Chained(2, blocks=2, shares=True),), tiles=tiles, sums=sums)
 
 
 def test_wide_rings_lie_further_out():
