@@ -174,7 +174,7 @@ class _Rewriter:
         """Elementwise operators, each the only reader of the one before it, the first of the convolution."""
         found: list[ir.Operation] = []
         value, space = of.op.results[0], _Space({"b": of.batch, "o": of.outputs, "p": of.count})
-        while len(uses := list(value.uses)) == 1 and is_elementwise(op := uses[0].owner.operation, value):
+        while len(uses := list(value.uses)) == 1 and is_elementwise(op := uses[0].owner.operation, [value]):
             if self._reads(op, value, of, space) is None:
                 break
             found.append(op)

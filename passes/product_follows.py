@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import schedule
@@ -10,10 +11,88 @@ from kitsune_mlir.mlir import ir, tensor
 
 from .schedule_build import constant_index, empty_generic
 
+MOST_STORED = 2  # results of what follows one product
 
-def tiled(op: ir.Operation, before: ir.Value, tile: ir.Value, at: dict[str, ir.Value]) -> ir.Value:
-    """An elementwise operator of (b x) m x n on a tile of rows and columns; its other inputs are read."""
+
+@dataclass(frozen=True)
+class Follows:
+    """Elementwise operators behind a product, in their order, and those whose results others use."""
+
+    ops: list[ir.Operation] = field(default_factory=list)
+    stored: list[ir.Operation] = field(default_factory=list)
+
+
+def follows_of(product: ir.Operation) -> Follows:
+    """The elementwise operators that a product's kernel computes with it: all that take its elements, and what is
+    computed of them, as long as few results are needed elsewhere, and none before the last of the operators. Where rows
+    are summed behind it, no more than a chain of operators, each the only reader of the one before: what they are
+    summed of is then computed where that is done."""
+    chain = _chain(product)
+    found = _all(product)
+    if len(found.ops) <= len(chain) or any(is_reduced(op.results[0]) for op in found.stored):
+        return Follows(chain, chain[-1:])
+    return found
+
+
+def _chain(product: ir.Operation) -> list[ir.Operation]:
+    found: list[ir.Operation] = []
+    value = product.results[0]
+    while len(uses := list(value.uses)) == 1 and is_elementwise(op := uses[0].owner.operation, [value]):
+        if op.block != product.block:
+            break
+        found.append(op)
+        value = op.results[0]
+    while found and not is_stored(found[-1]):
+        found.pop()
+    return found
+
+
+def _all(product: ir.Operation) -> Follows:
+    order = {hash(op.operation): number for number, op in enumerate(product.block.operations)}
+    values, found, left = [product.results[0]], [], [product.results[0]]
+    while left:
+        for use in left.pop().uses:
+            op = use.owner.operation
+            if op.block == product.block and op not in found and len(op.results) == 1:
+                found.append(op)
+                left.append(op.results[0])
+    taken: list[ir.Operation] = []
+    for op in sorted(found, key=lambda op: order[hash(op)]):
+        own = [value for value in values if any(value == operand for operand in op.operands)]
+        if own and is_elementwise(op, own):
+            taken.append(op)
+            values.append(op.results[0])
+    while taken:
+        last = order[hash(taken[-1])]
+        outside = {
+            value: [op for use in value.uses if (op := use.owner.operation) not in taken]
+            for value in (product.results[0], *(op.results[0] for op in taken))
+        }
+        stored = [op for op in taken if outside[op.results[0]]]
+        before = any(order.get(hash(user), -1) < last for users in outside.values() for user in users)
+        few = len(stored) <= MOST_STORED and not outside[product.results[0]]
+        if few and not before and all(map(is_stored, stored)):
+            return Follows(taken, stored)
+        taken.pop()
+    return Follows()
+
+
+def is_reduced(value: ir.Value) -> bool:
+    """Whether sums along rows are made of it, or of what is computed of it by element."""
+    for use in value.uses:
+        op = use.owner.operation
+        if op.name == "linalg.generic" and "reduction" in rows.Structured(op).iterators:
+            return True
+        if op.name in (*rows.RESHAPES, "linalg.generic") and any(map(is_reduced, op.results)):
+            return True
+    return False
+
+
+def tiled(op: ir.Operation, tiles: Mapping[ir.Value, ir.Value], at: dict[str, ir.Value]) -> ir.Value:
+    """An elementwise operator of (b x) m x n on a tile of rows and columns, of what `tiles` has tiles of; its other
+    inputs are read."""
     s = rows.Structured(op)
+    tile = next(tiles[value] for value in op.operands if value in tiles)
     batched = len(s.iterators) == 3
     roles = "bmn" if batched else "mn"
     place = {role: number for number, role in enumerate("mn")}
@@ -21,8 +100,8 @@ def tiled(op: ir.Operation, before: ir.Value, tile: ir.Value, at: dict[str, ir.V
     inputs, maps = [], []
     for i in range(s.inputs):
         value, exprs = op.operands[i], list(s.maps[i].results)
-        if value == before:
-            inputs.append(tile)
+        if value in tiles:
+            inputs.append(tiles[value])
             maps.append(_map("mn", place))
         elif not rows.is_tensor(value):
             inputs.append(value)
@@ -53,20 +132,23 @@ def _map(roles: Sequence[str], place: dict[str, int]) -> ir.AffineMap:
     return ir.AffineMap.get(len(place), 0, [ir.AffineDimExpr.get(place[role]) for role in roles])
 
 
-def is_elementwise(op: ir.Operation, value: ir.Value) -> bool:
-    """Whether it computes each element of its one result from that of `value` at the same place, and of others."""
+def is_elementwise(op: ir.Operation, values: Iterable[ir.Value]) -> bool:
+    """Whether it computes each element of its one result from those of `values` at the same place, and of others."""
     if op.name != "linalg.generic" or len(op.results) != 1:
         return False
-    s = rows.Structured(op)
-    rank, index = ir.RankedTensorType(value.type).rank, [hash(v) for v in op.operands].index(hash(value))
+    s, own = rows.Structured(op), [hash(value) for value in values]
+    rank = ir.RankedTensorType(op.results[0].type).rank
     identity = ir.AffineMap.get_identity(rank)
-    if len(s.iterators) != rank or any("parallel" not in str(kind) for kind in s.iterators) or index >= s.inputs:
+    if len(s.iterators) != rank or any("parallel" not in str(kind) for kind in s.iterators):
         return False
-    if s.maps[index] != identity or s.maps[-1] != identity or list(list(s.body.arguments)[-1].uses):
+    if s.maps[-1] != identity or list(list(s.body.arguments)[-1].uses) or hash(op.operands[s.inputs]) in own:
         return False
     if any(inner.operation.name == "linalg.index" or inner.operation.regions for inner in s.body.operations):
         return False
-    return all(_is_readable(op.operands[i], s.maps[i]) for i in range(s.inputs) if i != index)
+    return all(
+        s.maps[i] == identity if hash(op.operands[i]) in own else _is_readable(op.operands[i], s.maps[i])
+        for i in range(s.inputs)
+    )
 
 
 def _is_readable(value: ir.Value, map_: ir.AffineMap) -> bool:

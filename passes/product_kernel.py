@@ -18,7 +18,7 @@ from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import type_bytes
 
 from .operand_layout import laid_out
-from .product_follows import tiled
+from .product_follows import Follows, tiled
 from .row_bodies import RowBody
 from .schedule_build import constant_index, empty_generic, i64
 from .split_batches import INNER, Stored, inner_size, offsets_of
@@ -46,7 +46,7 @@ class ProductKernel:
         self,
         of: Asked,
         tiles: ProductTiles,
-        follows: Sequence[ir.Operation],
+        follows: Follows,
         rows: RowBody | None = None,
         stored: Stored | None = None,
     ):
@@ -74,13 +74,14 @@ class ProductKernel:
         assert self.rows is not None
         return self.rows.results(self._kernel([self.of.op.results[0].type]))
 
-    def build(self, type_: ir.Type) -> ir.Value:
-        """What takes the place of the last operator's result."""
+    def build(self, types: Sequence[ir.Type]) -> list[ir.Value]:
+        """What takes the place of the stored operators' results, or of the product's, of these types."""
         whole = ir.RankedTensorType(self.of.op.results[0].type)
         if self.tiles.split > 1:
-            type_ = ir.RankedTensorType.get([self.tiles.split, *whole.shape], ir.F32Type.get())
-        result = kitsune.ResultOp(self._kernel([type_]).results[0], i64(0), type_).results[0]
-        return self._summed(result, whole) if self.tiles.split > 1 else result
+            types = [ir.RankedTensorType.get([self.tiles.split, *whole.shape], ir.F32Type.get())]
+        kernel = self._kernel(types).results[0]
+        results = [kitsune.ResultOp(kernel, i64(number), kind).results[0] for number, kind in enumerate(types)]
+        return [self._summed(results[0], whole)] if self.tiles.split > 1 else results
 
     def _kernel(self, types: Sequence[ir.Type]) -> schedule.KernelOp:
         """The kernel, whose results have about these types."""
@@ -254,13 +255,14 @@ class ProductKernel:
             self.rows.given = {before: value}
             self.rows.emit([own[role] for role in "bm" if role in own], constant_index(0))
             return
-        for op in self.follows:
-            value = tiled(op, before, value, own)
-            before = op.results[0]
+        made = {before: value}
+        for op in self.follows.ops:
+            made[op.results[0]] = tiled(op, made, own)
         roles = tuple(role for role in "sbmn" if role in own) if self.stored is None else self.stored.roles
         sizes = {} if self.stored is None else {INNER: self.stored.inner}
-        write = schedule.WriteOp(value, offsets_of(roles, sizes, own), i64(0))
-        write.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index("m"), roles.index("n")])
+        for number, op in enumerate(self.follows.stored or [self.of.op]):
+            write = schedule.WriteOp(made[op.results[0]], offsets_of(roles, sizes, own), i64(number))
+            write.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index("m"), roles.index("n")])
 
     def _overlapped(
         self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value], sums: ir.Value

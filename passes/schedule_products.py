@@ -43,7 +43,8 @@ from kitsune_mlir.planning.thin_products import THIN_BY
 from kitsune_mlir.precision import tf32_pieces
 
 from .base import ModulePass
-from .product_follows import is_elementwise, is_stored
+from .flat_follows import flatten_follows
+from .product_follows import Follows, follows_of
 from .product_kernel import Asked, ProductKernel
 from .product_rows import MOST_IN_PIECES, Followings, Rows, is_faster
 from .row_bodies import RowBody, erase, gather
@@ -66,6 +67,7 @@ class ScheduleProducts(ModulePass):
         target = targets.load(self.target)
         if target.kind != "gpu" or target.products not in ("wgmma", "mma"):
             return
+        flatten_follows(module)
         number, rows = 0, cache(Followings)
         for op in walk(module, "linalg.matmul"):
             of_f32 = isinstance(op.results[0].type.element_type, ir.F32Type)
@@ -129,8 +131,9 @@ class _Scheduler:
         across = self.found.right_roles[-1] == "n"
         sizes = known.get("b", 1), known["m"], known["n"], known["k"]
         most_split = MOST_SPLIT if self.sizes["k"] is not None else 1  # parts of an open length would be open too
-        follows = self._follows()
-        work = sum(DEAR.get(inner.operation.name, 1) for op in follows for inner in op.regions[0].blocks[0].operations)
+        follows = follows_of(self.op)
+        bodies = [list(op.regions[0].blocks[0].operations) for op in follows.ops]
+        work = sum(DEAR.get(inner.operation.name, 1) for body in bodies for inner in body)
         tiles = choose(
             *sizes, across, len(PAIRS[self.pieces]), self.target, most_split, float(work), shared=self._shared()
         )
@@ -142,16 +145,18 @@ class _Scheduler:
             raise UnsupportedError(f"no tiles of it fit the {self.target.shared_bytes} bytes of shared memory")
         if self._with_rows(sizes, across, tiles):
             return True
-        follows = [] if tiles.split > 1 else follows
-        self.rows.forget(follows)
-        last = follows[-1] if follows else self.op
-        stored = stored_apart(last.results[0]) if tiles.split == 1 else None
+        follows = Follows() if tiles.split > 1 else follows
+        self.rows.forget(follows.ops)
+        ends = follows.stored or [self.op]
+        stored = stored_apart(ends[0].results[0]) if tiles.split == 1 and len(ends) == 1 else None
         moved = [] if stored is None else list(stored.operations)
-        with ir.InsertionPoint((moved or [last])[-1]):
+        ends = moved[-1:] or ends
+        with ir.InsertionPoint((moved or follows.ops or [self.op])[-1]):
             made = ProductKernel(self._asked(), tiles, follows, stored=stored)
-            result = made.build((moved or [last])[-1].results[0].type)
-        (moved or [last])[-1].results[0].replace_all_uses_with(result)
-        for op in [*reversed(moved), *reversed(follows), self.op]:
+            results = made.build([end.results[0].type for end in ends])
+        for end, result in zip(ends, results, strict=True):
+            end.results[0].replace_all_uses_with(result)
+        for op in [*reversed(moved), *reversed(follows.ops), self.op]:
             op.erase()
         return True
 
@@ -178,7 +183,7 @@ class _Scheduler:
         last = plan.group.ordered[-1].op
         with last.location, ir.InsertionPoint(last):
             body.bring()
-            found = ProductKernel(self._asked(), tiles, [], body).build_rows()
+            found = ProductKernel(self._asked(), tiles, Follows(), body).build_rows()
             replace_group(plan.group, found)
         erase(self.op)
         return True
@@ -227,17 +232,6 @@ class _Scheduler:
                 raise UnsupportedError("the last dimension of an operand is its batch")
             _check_open(value)
         _check_open(ir.RankedTensorType(self.op.results[0].type))
-
-    def _follows(self) -> list[ir.Operation]:
-        """Elementwise operators, each the only reader of the one before it, the first of the product."""
-        found: list[ir.Operation] = []
-        value = self.op.results[0]
-        while len(uses := list(value.uses)) == 1 and is_elementwise(uses[0].owner.operation, value):
-            found.append(uses[0].owner.operation)
-            value = found[-1].results[0]
-        while found and not is_stored(found[-1]):
-            found.pop()
-        return found
 
 
 def _check_open(kind: ir.RankedTensorType) -> None:

@@ -1,8 +1,13 @@
-// RUN: kitsune-opt %s --place-stages=target=sm_90a | filecheck %s
-// RUN: kitsune-opt %s --place-stages='target=sm_90a shape=chained' | filecheck %s
+// RUN: kitsune-opt %s --place-stages='target=sm_90a shape=chained tile-rows=128' | filecheck %s
+// RUN: kitsune-opt %s --place-stages=target=sm_90a | filecheck %s --check-prefix=SHORT
+// RUN: kitsune-opt %s --place-stages='target=sm_90a shape=chained' | filecheck %s --check-prefix=SHORT
 
 // Products of 16-bit elements are chained in the registers of warpgroups: tiles of 128 rows, queues in registers, one
-// role. 1000 rows are 8 tiles.
+// role. 1000 rows are 8 tiles; as they do not fill the chip, tiles of one warpgroup are taken, of 64 rows.
+
+// SHORT: "kitsune.queue"() {sym_name = "hidden", transport = "reg"} : () -> !kitsune.ring<tensor<64x256xbf16>, 1 : i64>
+// SHORT: {kind = "tensor", replicas = 16 : i64, role = 0 : i64, sym_name = "up"}
+// SHORT: shape = "chained", sym_name = "mlp", target = "sm_90a", tile_rows = 64 : i64}
 
 // CHECK-LABEL: func.func @main
 // CHECK: "kitsune.queue"() {sym_name = "hidden", transport = "reg"} : () -> !kitsune.ring<tensor<128x256xbf16>, 1 : i64>

@@ -178,7 +178,7 @@ def test_forms_of_a_sum(tiles, sums, depths, ctas, cluster):
     """Each is what it is asked to be, and none is faster than the one taken."""
     stages = [*CHAIN[:2], StageCost("sum", "simt")]
     queues = [QUEUES[0], QueueCost("t", 1, (2,), 65536.0, accumulates=True)]
-    form = Chained(4, blocks=2, shares=True)
+    form = (Chained(4, blocks=2, shares=True),)
     found = place(stages, queues, 10**6, GPU, chained=form, tiles=tiles, sums=sums)
     assert (found.transports, found.depths) == ((tiles, sums), depths)
     assert (found.replicas, found.cluster) == ((ctas,), cluster)

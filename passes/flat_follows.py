@@ -1,0 +1,136 @@
+"""Elementwise operators behind a product, in the product's dimensions.
+
+    %v = tensor.expand_shape %y [[0, 1], [2]] : tensor<300x64xbf16> into tensor<4x75x64xbf16>
+    %g = linalg.generic {...} ins(%v : tensor<4x75x64xbf16>) ...            // a GELU
+  =>
+    %f = linalg.generic {...} ins(%y : tensor<300x64xbf16>) ...
+    %g = tensor.expand_shape %f [[0, 1], [2]]
+
+Torch gives what a layer makes the dimensions of its input back; a kernel of the product has rows and columns. What rows
+are summed of stays as it is: the kernel that sums them takes it with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from kitsune_mlir import rows
+from kitsune_mlir.contraction import NAMES, match_product
+from kitsune_mlir.mlir import ir, tensor, walk
+
+from .product_follows import is_elementwise, is_reduced
+from .schedule_build import constant_index, empty_generic
+
+Groups = list[list[int]]  # of dimensions that become one
+
+
+def flatten_follows(module: ir.Module) -> None:
+    """Rewrites what follows the products of the functions of a module."""
+    for product in [op for op in walk(module, *NAMES) if op.parent.name == "func.func" and match_product(op)]:
+        _flatten(product.results[0], product.block)
+
+
+def _flatten(value: ir.Value, block: ir.Block) -> None:
+    """What elementwise operators and reshapes make of a product."""
+    for op in _users(value, block):
+        if op.name == "tensor.expand_shape" and not is_reduced(op.results[0]):
+            _flatten_behind(op)
+        elif op.name == "linalg.generic" and is_elementwise(op, [value]):
+            _flatten(op.results[0], block)
+
+
+def _flatten_behind(expansion: ir.Operation) -> None:
+    """The elementwise operators that take an expanded tensor, on what was expanded."""
+    value, source = expansion.results[0], expansion.operands[0]
+    for op in _users(value, expansion.block):
+        if op.name == "tensor.collapse_shape" and op.results[0].type == source.type:
+            op.results[0].replace_all_uses_with(source)
+            op.erase()
+        elif op.name == "linalg.generic" and is_elementwise(op, [value]):
+            maps = _flat_maps(op, _groups(expansion))
+            if maps is not None:
+                with op.location, ir.InsertionPoint(op):
+                    flat, behind = _flat(op, expansion, maps)
+                op.results[0].replace_all_uses_with(behind.results[0])
+                op.erase()
+                _flatten_behind(behind)
+                _flatten(flat, expansion.block)
+    if not list(value.uses):
+        expansion.erase()
+
+
+def _users(value: ir.Value, block: ir.Block) -> list[ir.Operation]:
+    users = dict.fromkeys(use.owner.operation for use in value.uses)
+    return [op for op in users if op.block == block]
+
+
+def _groups(expansion: ir.Operation) -> Groups:
+    found = ir.ArrayAttr(expansion.attributes["reassociation"])
+    return [[ir.IntegerAttr(d).value for d in ir.ArrayAttr(group)] for group in found]
+
+
+def _flat_maps(op: ir.Operation, groups: Groups) -> list[tuple[ir.AffineMap, Groups]] | None:
+    """For each input its map in the fewer dimensions, and which of its own dimensions become one; None where one has
+    some of the dimensions that become one, and not the others."""
+    s, found = rows.Structured(op), []
+    sizes = list(ir.RankedTensorType(op.results[0].type).shape)
+    group_of = {d: number for number, group in enumerate(groups) for d in group}
+    for map_ in s.maps[: s.inputs]:
+        if not all(isinstance(expr, ir.AffineDimExpr) for expr in map_.results):
+            return None
+        dims = [expr.position for expr in map_.results]
+        named = list(dict.fromkeys(group_of[d] for d in dims))
+        wanted = [d for number in named for d in groups[number] if sizes[d] != 1]
+        if [d for d in dims if sizes[d] != 1] != wanted or [group_of[d] for d in dims] != sorted(
+            map(group_of.get, dims)
+        ):
+            return None
+        own = [[place for place, d in enumerate(dims) if group_of[d] == number] for number in named]
+        found.append((ir.AffineMap.get(len(groups), 0, [ir.AffineDimExpr.get(n) for n in named]), own))
+    return found
+
+
+def _flat(
+    op: ir.Operation, expansion: ir.Operation, maps: Sequence[tuple[ir.AffineMap, Groups]]
+) -> tuple[ir.Value, ir.Operation]:
+    """The operator in fewer dimensions, and what expands its result."""
+    source, value = expansion.operands[0], expansion.results[0]
+    inputs = []
+    for operand, (_, own) in zip(op.operands, maps):
+        if operand == value:
+            inputs.append(source)
+        elif rows.is_tensor(operand) and len(own) < ir.RankedTensorType(operand.type).rank:
+            inputs.append(tensor.collapse_shape(_collapsed(operand, own), operand, own))
+        else:
+            inputs.append(operand)
+    element, kind = ir.RankedTensorType(op.results[0].type).element_type, ir.RankedTensorType(source.type)
+    sizes = [
+        tensor.dim(source, constant_index(d)) if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)
+    ]
+    identity = ir.AffineMap.get_identity(kind.rank)
+    start = tensor.empty(sizes, element)
+    flat = empty_generic(inputs, [start], [*(map_ for map_, _ in maps), identity], ["parallel"] * kind.rank)
+    before = op.regions[0].blocks[0]
+    with ir.InsertionPoint(flat.regions[0].blocks[0]):
+        values = dict(zip(map(hash, before.arguments), flat.regions[0].blocks[0].arguments))
+        for inner in before.operations:
+            clone = inner.operation.clone()
+            for i, operand in enumerate(inner.operation.operands):
+                clone.operands[i] = values.get(hash(operand), operand)
+            values.update(zip(map(hash, inner.operation.results), clone.results))
+    behind = ir.Operation.create(
+        expansion.name,
+        results=[ir.RankedTensorType.get(ir.RankedTensorType(value.type).shape, element)],
+        operands=[flat.results[0], *list(expansion.operands)[1:]],
+        attributes={name: expansion.attributes[name] for name in expansion.attributes},
+    )
+    return flat.results[0], behind
+
+
+def _collapsed(operand: ir.Value, groups: Groups) -> ir.Type:
+    kind, shape = ir.RankedTensorType(operand.type), []
+    for group in groups:
+        is_open = any(kind.is_dynamic_dim(d) for d in group)
+        shape.append(rows.DYNAMIC if is_open else prod(kind.shape[d] for d in group))
+    return ir.RankedTensorType.get(shape, kind.element_type)
