@@ -223,14 +223,31 @@ def run_passes(module: ir.Module, *pipelines: str) -> None:
                 raise InternalError(f"upstream pass failed: {first_line(error)} (in {pipeline[:120]})") from error
 
 
+# What no gpu.module holds, by dialect and by name; and operations that hold none of their own kind. Kernels are most of
+# a module at the end of a compilation, in which it is walked through twenty times.
+_ON_HOST = ("func.", "kitsune.", "linalg.", "tensor.", "tm_tensor.", "gpu.launch_func", "gpu.module")
+_APART = (
+    frozenset({"func.func", "gpu.func", "llvm.func"}),
+    frozenset({"gpu.module"}),
+    frozenset({"kitsune.kernel"}),
+    frozenset({"kitsune.pipeline"}),
+)
+
+
 def walk(root: Any, *names: str) -> list[ir.Operation]:
     """The operations under `root` (pre-order), of the given names or all; safe to erase while iterating."""
     found: list[ir.Operation] = []
+    wanted = frozenset(names)
+    on_host = bool(names) and all(name.startswith(_ON_HOST) for name in names)
+    apart = bool(names) and any(wanted <= kind for kind in _APART)
 
     def visit(op: ir.Operation) -> ir.WalkResult:
-        if not names or op.name in names:
+        name = op.name
+        if not names or name in wanted:
             found.append(op)
-        return ir.WalkResult.ADVANCE
+            return ir.WalkResult.SKIP if apart else ir.WalkResult.ADVANCE
+        inside_kernels = on_host and name == "gpu.module" and op != root.operation
+        return ir.WalkResult.SKIP if inside_kernels else ir.WalkResult.ADVANCE
 
     root.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
     return found

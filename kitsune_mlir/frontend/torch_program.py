@@ -24,7 +24,7 @@ from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.program import OWN_MEMORY, Argument, Output, Program, TensorSpec
 from kitsune_mlir.signature import CONSTANTS, Tree, describe
 
-from . import empty_tensors, result_memory
+from . import composite_operators, empty_tensors, result_memory
 from .decompositions import table
 from .graph_rewrites import rewritten, settle
 from .lower_torch import lower_torch
@@ -67,7 +67,7 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
     for node in exported.graph.find_nodes(op="placeholder"):
         if _is_tensor(node):
             node_spec(node.name, node)  # refuses, here already, types that torch itself trips over
-    with tracing(), warnings.catch_warnings():
+    with tracing(), composite_operators.kept(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch's, about its own trees
         try:
             exported = rewritten(on_cpu(without_selections(exported))).run_decompositions(table())

@@ -20,7 +20,7 @@ class OutOfOrder(AssertionError):
     """A consumer found another tile than the one it expects: the semantics themselves are broken."""
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Step:
     """One wait of a replica and what it does then: get, put or release of a tile of a queue."""
 
@@ -96,19 +96,23 @@ def simulate(
     running: list[Replica] = []
     while True:
         while outside and (resident is None or len(running) < resident):
-            running.append(outside.pop(0))
-            running[-1].advance()
-        running, count = [replica for replica in running if replica.now is not None], len(running)
-        if outside and len(running) < count:
-            continue
-        ready = [replica for replica in running if _can(rings, replica)]
-        if not ready:
+            entered = outside.pop(0)
+            entered.advance()
+            if entered.now is not None:
+                running.append(entered)
+        ready = (replica for replica in running if _can(rings, replica))
+        if schedule is None:
+            chosen = next(ready, None)
+        else:
+            chosen = schedule(movable) if (movable := list(ready)) else None
+        if chosen is None:
             waiting = tuple(replica.now for replica in running if replica.now is not None)
             return Outcome(not waiting and not outside, waiting, seen)
-        chosen = ready[0] if schedule is None else schedule(ready)
         assert chosen.now is not None
         _do(flow, rings, chosen.now, seen)
         chosen.advance()
+        if chosen.now is None:
+            running.remove(chosen)
 
 
 def random_schedule(seed: int) -> Schedule:
@@ -133,22 +137,28 @@ def _rings(flow: Flow, queue: Queue) -> list[list[_Slot]]:
 def _program(flow: Flow, stages: list[Stage], replica: int, tiles: int, order: Order) -> Iterator[Step]:
     """Everything one replica of a role does, in order."""
     mine = range(replica, tiles, stages[0].replicas)
-    per_tile = [stage for stage in stages if not stage.once]
+    per_tile = [(stage, _gets(flow, stage), _puts(flow, stage, order)) for stage in stages if not stage.once]
     acquired: dict[tuple[str, str], int] = {}
     for at in range(len(mine)):
-        for stage in per_tile:
-            yield from _firing(flow, stage, mine, at, order, acquired)
-    for stage in per_tile:
-        for queue in _puts(flow, stage, order):
+        for stage, gets, puts in per_tile:
+            yield from _firing(stage, gets, puts, mine, at, order, acquired)
+    for stage, _, puts in per_tile:
+        for queue in puts:
             if queue.accumulates:
                 yield Step("put", queue.name, stage.name, replica, 0, replica)
     for stage in stages:
         if stage.once:
-            gets = [queue for queue in flow.queues if stage.name in queue.consumers]
+            summed = [queue for queue in flow.queues if stage.name in queue.consumers]
             for action in ("get", "release"):
-                for queue in gets:
+                for queue in summed:
                     for r in range(flow.stage(queue.producer).replicas):
                         yield Step(action, queue.name, stage.name, r, 0, r)
+
+
+def _gets(flow: Flow, stage: Stage) -> list[tuple[Queue, int]]:
+    """The queues of tiles that a stage takes from, and its lookahead in each."""
+    taken = [queue for queue in flow.queues if stage.name in queue.consumers and not queue.accumulates]
+    return [(queue, queue.lookaheads[queue.consumers.index(stage.name)]) for queue in taken]
 
 
 def _puts(flow: Flow, stage: Stage, order: Order) -> list[Queue]:
@@ -158,7 +168,13 @@ def _puts(flow: Flow, stage: Stage, order: Order) -> list[Queue]:
 
 
 def _firing(
-    flow: Flow, stage: Stage, mine: range, at: int, order: Order, acquired: dict[tuple[str, str], int]
+    stage: Stage,
+    takes: list[tuple[Queue, int]],
+    gives: list[Queue],
+    mine: range,
+    at: int,
+    order: Order,
+    acquired: dict[tuple[str, str], int],
 ) -> list[Step]:
     """The steps of one stage on tile mine[at]; `acquired` counts the tiles it has got of each queue."""
 
@@ -169,15 +185,12 @@ def _firing(
 
     gets: list[Step] = []
     releases: list[Step] = []
-    for queue in flow.queues:
-        if stage.name not in queue.consumers or queue.accumulates:
-            continue
-        ahead = queue.lookaheads[queue.consumers.index(stage.name)]
+    for queue, ahead in takes:
         upto = min(at + ahead + 1, len(mine))
         gets += [step("get", queue, p) for p in range(acquired.get((stage.name, queue.name), 0), upto)]
         acquired[stage.name, queue.name] = upto
         releases.append(step("release", queue, at))
-    puts = [step("put", queue, at) for queue in _puts(flow, stage, order) if not queue.accumulates]
+    puts = [step("put", queue, at) for queue in gives if not queue.accumulates]
     if order.shuffle is None:
         return gets + puts + releases
     return _shuffled(gets, puts, releases, order.shuffle)

@@ -16,6 +16,7 @@ import numpy as np
 from kitsune_mlir.dialects.captures import captures
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir, location
+from kitsune_mlir.rows import loops_of
 
 from . import windows
 
@@ -262,21 +263,25 @@ def _generic(op: ir.Operation) -> Function:
     steps = [(run, [hash(v) for v in step.operands], [hash(v) for v in step.results]) for run, step in steps]
     yields = [hash(value) for value in last.operands]
     names = [element(result.type) for result in op.results]
+    moves = [any(loops_of(e) & set(reductions) for e in map_.results) for map_ in maps]
 
     def compute(all_: Sequence[Any]) -> Sequence[Any]:
         xs, around = all_[:count], dict(zip(outside, all_[count:], strict=True))
         extents = _extents(maps, xs, len(kinds))
         results = [np.array(x) for x in xs[len(xs) - outputs :]]
-        tensors = [*xs[: len(xs) - outputs], *results]
+        tensors = [np.asarray(tensor) for tensor in (*xs[: len(xs) - outputs], *results)]
+        loops = list(np.ogrid[tuple(slice(n) for n in extents)]) if extents else []
+        shape = tuple(1 if d in reductions else n for d, n in enumerate(extents))
+        places: list[Any] = [None] * len(maps)
         for at in np.ndindex(*(extents[d] for d in reductions)):
-            loops = list(np.ogrid[tuple(slice(n) for n in extents)]) if extents else []
             for d, position in zip(reductions, at, strict=True):
                 loops[d] = np.full([1] * len(extents), position)
-            shape = np.broadcast_shapes(*(loop.shape for loop in loops)) if loops else ()
-            places = [tuple(_expression(e, loops, len(loops)) for e in map_.results) for map_ in maps]
+            for i, map_ in enumerate(maps):
+                if moves[i] or places[i] is None:
+                    places[i] = tuple(_expression(e, loops, len(loops)) for e in map_.results)
             values = dict(around)
             for argument, tensor, place in zip(arguments, tensors, places, strict=True):
-                values[argument] = np.asarray(tensor)[place] if place else np.asarray(tensor)
+                values[argument] = tensor[place] if place else tensor
             for run, operands, made in steps:
                 found = run([values[o] for o in operands] if operands else loops)
                 values.update(zip(made, found, strict=True))

@@ -13,6 +13,13 @@ class Clocked:
         self.turns = count()
         self.asked = []
 
+    def __eq__(self, other):
+        """All are one machine, which the process sets up once."""
+        return isinstance(other, Clocked)
+
+    def __hash__(self):
+        return hash(Clocked)
+
     def move(self, value):
         return value
 

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from kitsune_mlir.frontend import composite_operators
 from kitsune_mlir.frontend.decompositions import table
 
 aten = torch.ops.aten
@@ -137,3 +138,27 @@ def test_bf16_products_stay_whole():
     linear = nn.Linear(16, 8).bfloat16()
     _, _, operators = decomposed(linear, X.bfloat16())
     assert operators[-1] == "aten.addmm.default" and not any("_to_copy" in name for name in operators)
+
+
+def test_what_is_kept_of_composite_operators_is_what_torch_makes():
+    """The graph is torch's own, the first time and with what the first has left, also with another rule; and torch has
+    its kernels back."""
+
+    class Model(nn.Module):
+        def forward(self, x):
+            return F.gelu(F.layer_norm(F.linear(x, x), (6,))).square().softmax(-1)
+
+    def code(rules):
+        return exported.run_decompositions(rules).graph_module.code
+
+    with torch.no_grad():
+        exported = torch.export.export(Model(), (X,), strict=False)
+    composite = aten.linear.default, aten.layer_norm.default, aten.square.default, aten.softmax.int, aten.matmul.default
+    kernels = [dict(operator.py_kernels) for operator in composite]
+    tables = table(), {aten.square.default: lambda x: x * x}
+    wanted = [code(rules) for rules in tables]
+    assert wanted[0] != wanted[1]
+    for _ in range(2):
+        with composite_operators.kept():
+            assert [code(rules) for rules in tables] == wanted
+        assert [dict(operator.py_kernels) for operator in composite] == kernels

@@ -287,6 +287,15 @@ def test_kitsune_opt_is_quick_to_start():
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
+def test_the_installed_kitsune_opt_runs():
+    """lit runs it in forks of one process."""
+    command = str(Path(sys.executable).with_name("kitsune-opt"))
+    done = subprocess.run([command, "examples/mlp.mlir", "--partition-dataflow"], capture_output=True, text=True)
+    assert done.returncode == 0 and '"kitsune.pipeline"' in done.stdout and not done.stderr
+    done = subprocess.run([command, "nothing.mlir"], capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr.startswith("kitsune-opt: error: cannot open input file 'nothing.mlir'")
+
+
 def test_debug_shows_the_traceback(run):
     _, _, err = run("compile", "nothing.pt2", "--debug")
     assert "Traceback" in err

@@ -13,7 +13,7 @@ from .clocks import EngineClock
 from .cta import BulkGroups, CtaState
 from .faults import MemoryFault
 from .lanes import spread
-from .memory import Places, Region, ascending, each_byte, ends
+from .memory import Places, Region, ascending, each_byte, ends, pieces
 from .tma import MAP_BYTES, Box, box_places, laid_out, read_box
 
 if TYPE_CHECKING:
@@ -114,8 +114,8 @@ def load_box(
         if signalled is not owner:
             raise MemoryFault("a copy to one CTA counts on an mbarrier of another")
         barrier = run.agent.mbarrier(cta, barrier_place, mask)
-        if len(read) and region.tracked:
-            region.engine_read(ascending(read), _clock(run, mask, barrier))
+        if len(read[0]) and region.tracked:
+            region.engine_read(ascending(pieces(*read)), _clock(run, mask, barrier))
         _start(run, mask, cta, slice(place, place + len(content)), content, barrier, None)
 
 
@@ -130,8 +130,8 @@ def load_windows(
         raise MemoryFault(f"a copy of windows in {rank} dimensions has {len(offsets)} offsets or a tensor map of boxes")
     region = run.agent.memory.find(box.pointer)
     content, read = read_box(region, box, [*at, *(run.number(x, mask) & 0xFFFF for x in offsets)])
-    if len(read) and region.tracked:
-        region.engine_read(ascending(read), _clock(run, mask, barrier))
+    if len(read[0]) and region.tracked:
+        region.engine_read(ascending(pieces(*read)), _clock(run, mask, barrier))
     _start(run, mask, owner, slice(place, place + len(content)), content, barrier, None)
 
 
@@ -223,9 +223,9 @@ def store_box(rank: int, run: Assembler, mask: np.ndarray, to: list[Any], source
     box, at = _box(run, mask, rank, to, place)
     region = run.agent.memory.find(box.pointer)
     first = _within(run.cta.shared, place, box.nbytes)
-    places, exists = box_places(region, box, at)
-    source = first + laid_out(box)[exists]  # what is beyond the tensor need not be there
-    _store(run, mask, source, region, places)
+    starts, exists, piece = box_places(region, box, at)
+    source = first + laid_out(box, piece)[exists]  # what is beyond the tensor need not be there
+    _store(run, mask, source, region, pieces(starts, piece))
 
 
 def bulk_store(run: Assembler, mask: np.ndarray, to: Any, source: Any, size: Any, *_: Any) -> None:
@@ -239,7 +239,7 @@ def bulk_store(run: Assembler, mask: np.ndarray, to: Any, source: Any, size: Any
 
 
 def _store(run: Assembler, mask: np.ndarray, source: np.ndarray, region: Region, places: np.ndarray) -> None:
-    """[elements, bytes of one]: from places in shared memory to as many in a region."""
+    """[pieces, bytes of one]: from places in shared memory to as many in a region."""
     (thread,), cta, scheduler = run.agent.lanes(mask).threads.tolist(), run.cta, run.agent.scheduler
     if thread not in cta.bulk:
         cta.bulk[thread] = BulkGroups(f"stores of CTA {cta.number} thread {thread}", run.agent.clocks)

@@ -314,13 +314,17 @@ def each_byte(places: Places) -> slice | np.ndarray:
     """To index bytes with."""
     if isinstance(places, slice):
         return places
-    starts, nbytes = places
-    return (starts[:, None] + np.arange(nbytes)).reshape(-1)
+    return pieces(*places).reshape(-1)
+
+
+def pieces(starts: np.ndarray, nbytes: int) -> np.ndarray:
+    """[starts, nbytes]: the places of so many bytes from each start."""
+    return starts[:, None] + np.arange(nbytes)
 
 
 def ascending(places: np.ndarray) -> Places:
-    """The places [elements, bytes of one] of elements in any order: by 16 bytes where they are whole."""
-    if places.size % 16 == 0:
+    """The places [pieces, bytes of one] of pieces in any order: by 16 bytes where they are whole."""
+    if places.size % 16 == 0 and places.shape[1] < 16:
         chunks = places.reshape(-1, 16)
         if not (chunks[:, 0] % 16).any() and (np.diff(chunks) == 1).all():
             places = chunks

@@ -77,6 +77,7 @@ def _pair(first: np.ndarray) -> np.ndarray:
     return np.stack([first, first + 1], -1)
 
 
+@functools.cache
 def _a_places(k: int) -> tuple[np.ndarray, np.ndarray]:
     low, high = _GROUP[:, None], _GROUP[:, None] + 8
     if k == 8:
@@ -87,6 +88,7 @@ def _a_places(k: int) -> tuple[np.ndarray, np.ndarray]:
     return _places([low, high, low, high], [q, q, q + 8, q + 8])
 
 
+@functools.cache
 def _b_places(k: int) -> tuple[np.ndarray, np.ndarray]:
     if k == 8:
         q, n = _QUAD[:, None], _GROUP[:, None]
@@ -96,6 +98,7 @@ def _b_places(k: int) -> tuple[np.ndarray, np.ndarray]:
     return _places([q, q + 8], [n, n])
 
 
+@functools.cache
 def _sum_places() -> tuple[np.ndarray, np.ndarray]:
     g, q = _GROUP, 2 * _QUAD
     return _places([g, g, g + 8, g + 8], [q, q + 1, q, q + 1])

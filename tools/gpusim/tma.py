@@ -67,17 +67,26 @@ def encode(described: dict[str, Any], pointer: int, rows: int) -> Box:
     return Box(pointer, itemsize, dims, strides, box, swizzle, *corners)
 
 
-def _elements(box: Box, at: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """For elements of the box in its order: byte offsets from the tensor's pointer, and which exist."""
+CHUNK = 16  # bytes that a swizzle leaves together, of which rows of a box are multiples
+
+
+def _pieces(box: Box, at: Sequence[int]) -> tuple[np.ndarray, np.ndarray, int]:
+    """For pieces of the box in its order: byte offsets from the tensor's pointer, and which exist; and the bytes of
+    one: a chunk where rows are whole, else an element."""
     if box.steps:
-        return _elements_of_windows(box, at)
+        return *_elements_of_windows(box, at), box.itemsize
+    strides, lengths, piece = box.strides, box.box, box.itemsize
     offset, exists = np.zeros(1, np.int64), np.ones(1, np.bool_)
-    for first, size, stride, length in zip(at, box.dims, box.strides, box.box, strict=True):
+    if 0 <= at[0] <= box.dims[0] - lengths[0]:
+        piece, chunks = CHUNK, lengths[0] * box.itemsize // CHUNK
+        offset, exists = at[0] * box.itemsize + CHUNK * np.arange(chunks), np.ones(chunks, np.bool_)
+    outer = slice(1 if piece == CHUNK else 0, None)
+    for first, size, stride, length in zip(at[outer], box.dims[outer], strides[outer], lengths[outer], strict=True):
         index = first + np.arange(length)
         inside = (index >= 0) & (index < size)
         offset = (np.where(inside, index, 0)[:, None] * stride + offset).reshape(-1)
         exists = (inside[:, None] & exists).reshape(-1)
-    return offset, exists
+    return offset, exists, piece
 
 
 def _elements_of_windows(box: Box, at: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
@@ -108,31 +117,36 @@ def _elements_of_windows(box: Box, at: Sequence[int]) -> tuple[np.ndarray, np.nd
 @functools.cache
 def swizzled(nbytes: int, swizzle: int) -> np.ndarray:
     """Where each 16-byte chunk of a box lies, counted in chunks: address bits 4.. change by bits 7.. ."""
-    chunk = np.arange(nbytes // 16)
+    chunk = np.arange(nbytes // CHUNK)
     return chunk ^ (chunk >> 3 & swizzle // 16 - 1) if swizzle else chunk
 
 
-def box_places(region: Region, box: Box, at: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """[elements that exist, bytes of one]: places in the region; and which elements of the box exist."""
-    offset, exists = _elements(box, at)
+def box_places(region: Region, box: Box, at: Sequence[int]) -> tuple[np.ndarray, np.ndarray, int]:
+    """Of the pieces of the box that exist, where they begin in the region; which of its pieces exist; the bytes of
+    one."""
+    offset, exists, piece = _pieces(box, at)
     found = box.pointer - region.start + offset[exists]
-    if len(found) and found.max() + box.itemsize > len(region.bytes):
+    if len(found) and found.max() + piece > len(region.bytes):
         raise MemoryFault(f"a tensor map goes beyond the end of {region.name}")
-    return found[:, None] + np.arange(box.itemsize), exists
+    return found, exists, piece
 
 
-def read_box(region: Region, box: Box, at: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """The bytes as they lie in shared memory, and, [elements, bytes of one], where they are in the region."""
-    taken, exists = box_places(region, box, at)
-    elements = np.zeros((len(exists), box.itemsize), np.uint8)
-    elements[exists] = region.bytes[taken]
-    chunks = elements.reshape(-1, 16)
+def read_box(region: Region, box: Box, at: Sequence[int]) -> tuple[np.ndarray, tuple[np.ndarray, int]]:
+    """The bytes as they lie in shared memory, and which the region's are: where pieces begin, and the bytes of one."""
+    taken, exists, piece = box_places(region, box, at)
+    pieces = np.zeros((len(exists), piece), np.uint8)
+    if not (taken % piece).any():
+        words = region.words(piece)
+        pieces.view(words.dtype)[exists, 0] = words[taken // piece]
+    else:
+        pieces[exists] = region.bytes[taken[:, None] + np.arange(piece)]
+    chunks = pieces.reshape(-1, CHUNK)
     content = np.empty_like(chunks)
     content[swizzled(box.nbytes, box.swizzle)] = chunks
-    return content.reshape(-1), taken
+    return content.reshape(-1), (taken, piece)
 
 
-def laid_out(box: Box) -> np.ndarray:
-    """[elements, bytes of one]: where the elements of the box lie in shared memory, from its start."""
-    places = swizzled(box.nbytes, box.swizzle)[:, None] * 16 + np.arange(16)
-    return places.reshape(-1, box.itemsize)
+def laid_out(box: Box, piece: int) -> np.ndarray:
+    """[pieces, bytes of one]: where the pieces of the box lie in shared memory, from its start."""
+    places = swizzled(box.nbytes, box.swizzle)[:, None] * CHUNK + np.arange(CHUNK)
+    return places.reshape(-1, piece)

@@ -83,7 +83,7 @@ def test_the_copy_engine_reads_rows_of_the_matrix(case, data):
     image, place = divmod(row, windows.count)
     begin = [i * stride - low for i, stride, low in zip(split(place, windows.places), windows.strides, windows.low)]
     at = [channel, *reversed(begin), image, *reversed(windows.element(element))]
-    offsets, exists = tma._elements(map_, at)
+    offsets, exists, _ = tma._pieces(map_, at)
     found = np.where(exists, images.reshape(-1)[offsets // 4], 0).reshape(16, 64)
     first = element * windows.depth + channel
     wanted = whole[row : row + 16, first : first + 64]
