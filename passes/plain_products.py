@@ -57,6 +57,30 @@ def plain_products(module: ir.Module) -> None:
     run_passes(module, _CLEAN)
 
 
+def concatenate_collapsed(concat: ir.Operation) -> None:
+    """Gives what is concatenated the dimensions of what reads it, where that has fewer, so that products find the
+    parts of their operands as they are loaded: [rows, 1, columns] are rows and columns."""
+    readers = [use.owner.operation for use in concat.results[0].uses]
+    if [op.name for op in readers] != ["tensor.collapse_shape"]:
+        return
+    (reader,) = readers
+    groups = [
+        [ir.IntegerAttr(d).value for d in ir.ArrayAttr(group)]
+        for group in ir.ArrayAttr(reader.attributes["reassociation"])
+    ]
+    dim = ir.IntegerAttr(concat.attributes["dim"]).value
+    number, group = next((i, group) for i, group in enumerate(groups) if dim in group)
+    shape = ir.RankedTensorType(concat.results[0].type).shape
+    if any(shape[d] != 1 for d in group if d != dim):
+        return
+    with concat.location, ir.InsertionPoint(concat):
+        parts = [_collapsed(part, groups) for part in concat.operands]
+        joined = tensor.concat(reader.results[0].type, number, parts)
+    reader.results[0].replace_all_uses_with(joined)
+    reader.erase()
+    concat.erase()
+
+
 def _shape(value: ir.Value) -> list[int]:
     return list(ir.RankedTensorType(value.type).shape)
 

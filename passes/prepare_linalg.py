@@ -37,7 +37,7 @@ from kitsune_mlir.mlir import ir, run_passes, walk
 from .absorb_casts import absorb_cast
 from .base import ModulePass
 from .generic_operands import indexing_maps, inline_constants, prune, splat_of
-from .plain_products import plain_products
+from .plain_products import concatenate_collapsed, plain_products
 from .scalar_bodies import constant_of, simplify, widen
 
 _PRODUCTS = ("linalg.matmul", "linalg.batch_matmul")
@@ -57,6 +57,8 @@ class PrepareLinalg(ModulePass):
                 _pass_by(op)
             run_passes(module, "builtin.module(canonicalize,cse)")
             plain_products(module)
+            for op in walk(module, "tensor.concat"):
+                concatenate_collapsed(op)
             for op in walk(module, "arith.constant"):
                 _fill_instead(op)
             for op in walk(module, *_PRODUCTS):

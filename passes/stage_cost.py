@@ -18,7 +18,7 @@ from kitsune_mlir.traffic import element_bytes
 from .operand_layout import GRANULE
 from .row_groups import Order, find
 
-MOVED = 4.0  # times its bytes: a row that a chained kernel takes from a table and only stores (measured)
+MOVED = 4.0  # times its bytes: what a chained kernel takes from a table or a tensor and only stores (measured)
 _SCHEDULED = ir.BF16Type | ir.F16Type | ir.F32Type  # elements of products that may be kernels of their own
 
 
@@ -65,6 +65,7 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
         elif op.name == "tensor.concat":
             kernels += 1
             plain += 2 * row_bytes(op.results[0].type)
+            gathered += (MOVED - 1) * _moved_bytes(op)
     apart = None not in products and not stage.accumulates and not stage.reduces
     tiles = [op.results[0].type for op in (*stage.gets, *stage.loads)]
     tiles += [op.operands[1].type for op in stage.puts] + [op.operands[0].type for op in stage.stores]
@@ -92,6 +93,21 @@ def _gathered_bytes(op: ir.Operation) -> float:
     """Bytes that a linalg.generic takes out of tables for one row."""
     elements = row_elements(op.results[0].type)
     return sum(elements * element_bytes(ir.RankedTensorType(table.type).element_type) for table in _taken_of(op))
+
+
+def _moved_bytes(concat: ir.Operation) -> float:
+    """Bytes of a row that a concatenation stores as they were loaded, thread by thread."""
+    if not any(isinstance(use.owner.operation.opview, kitsune.StoreOp) for use in concat.results[0].uses):
+        return 0.0
+    loaded = [value for value in concat.operands if _is_loaded(value)]
+    return sum(row_bytes(value.type) for value in loaded)
+
+
+def _is_loaded(value: ir.Value) -> bool:
+    op = rows.producer(value)
+    while op is not None and op.name in rows.RESHAPES:
+        op = rows.producer(op.operands[0])
+    return op is not None and op.name in (kitsune.LoadOp.OPERATION_NAME, kitsune.GetOp.OPERATION_NAME)
 
 
 def _is_part(op: ir.Operation) -> bool:

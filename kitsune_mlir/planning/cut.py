@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from .cost import StageCost, pipeline_price
-from .place import CHAINED_ROWS, TILE_ROWS, UNKNOWN_ROWS, QueueCost, unchained
+from .place import CHAINED_ROWS, SHORT_ROWS, TILE_ROWS, UNKNOWN_ROWS, QueueCost, unchained
 from .product_tiles import choose
 from .target import Target
 from .thin_products import THIN_BY, thin_us
@@ -120,7 +120,9 @@ def run_us(
         sums = any(queue.accumulates and queue.producer in run for queue in queues)
         rated, times = unchained(target)
         target = target.override(tensor_tflops=target.tensor_tflops * PLAIN_RATE) if sums else rated
-    heights = (CHAINED_ROWS,) if run.chains else (TILE_ROWS,) if target.products == "wgmma" else SHORTER
+    heights: tuple[int, ...] = (TILE_ROWS,) if target.products == "wgmma" else SHORTER
+    if run.chains:
+        heights = (CHAINED_ROWS, SHORT_ROWS) if count <= SHORT_ROWS * target.sms else (CHAINED_ROWS,)
     price = min(_tiled_us(members, run.chains, count, tile, target) for tile in heights)
     weights = sum(stage.weight_bytes for stage in stages[run.first : run.last + 1])
     return times * max(price, weights / (target.dram_gbps * 1e3))

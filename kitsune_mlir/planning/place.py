@@ -23,7 +23,7 @@ from .target import Target
 
 SHAPES = ("auto", "chained", "fused", "spatial")
 UNCHAINED_RATE = 0.1  # of the tensor cores, that products outside warpgroups reach on a chip that has these
-UNCHAINED_TIMES = 2.5  # as long as predicted is what such a kernel takes there, in the median of random networks
+UNCHAINED_TIMES = 5.0  # as long as predicted is what such a kernel takes there, in the median of random networks
 UNCHAINED_SM_TFLOPS = 1.45  # that such a kernel reaches on an SM at best (a NeRF on an H100), whatever the chip
 UNKNOWN_ROWS = 65536  # rows assumed when they are open until the call
 TILE_ROWS = 64

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+import kitsune_mlir
 from kitsune_mlir.frontend import composite_operators
 from kitsune_mlir.frontend.decompositions import table
 
@@ -36,6 +37,22 @@ def check(function, *args, tolerance=1e-6):
 X = torch.randn(6, 16, generator=torch.Generator().manual_seed(0))
 W, B = torch.linspace(0.5, 1.5, 16), torch.linspace(-1, 1, 16)
 IMAGE = torch.randn(2, 3, 4, 4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_elu_keeps_the_digits_of_small_numbers(dtype):
+    """e^x - 1, each step rounded, has none left of numbers below the type's epsilon."""
+
+    class Model(nn.Module):
+        def forward(self, x):
+            return F.elu(x), F.selu(x), F.elu(x, alpha=0.5)
+
+    x = (X * 1e-3).to(dtype)
+    with torch.no_grad():
+        found = kitsune_mlir.compile(Model(), (x,), target="cpu")(x)
+        for a, b in zip(found, Model()(x.double()), strict=True):
+            assert ((a.double() - b).norm() / b.norm()).item() < torch.finfo(dtype).eps
+
 
 CASES = {
     "layer_norm": (lambda x: F.layer_norm(x, (16,), W, B), X),

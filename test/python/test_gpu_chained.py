@@ -17,12 +17,13 @@ def maps_of(runner) -> int:
     return sum(len(x._launch.get("maps", [])) for x in launchers if isinstance(x, Launcher))
 
 
-def run(model, args, target, bound, launches=2, **options):
-    """Each launch has an order of its own, and finds what the one before left."""
+def run(model, args, target, bound, launches=2, tile=128, **options):
+    """Each launch has an order of its own, and finds what the one before left. Tiles are those of two warpgroups, or of
+    one (64 rows); 0 has placement choose, which takes the latter for few rows."""
     model = model.eval()
     with torch.no_grad():
         wanted = model(*args)
-    program, runner, device = runner_of(model, args, target, "chained", tile=0, **options)
+    program, runner, device = runner_of(model, args, target, "chained", tile=tile, **options)
     for _ in range(launches):
         check(program, runner, args, wanted, bound)
     assert device.pipeline_launches and maps_of(runner)
@@ -33,7 +34,7 @@ def run(model, args, target, bound, launches=2, **options):
 def test_models(name, small_gpu):  # noqa: F811
     torch.manual_seed(3)
     model, args = MODELS[name](torch.bfloat16)
-    run(model, args, small_gpu, TYPES[torch.bfloat16])
+    run(model, args, small_gpu, TYPES[torch.bfloat16], tile=0)
 
 
 def mlp(dtype, widths, activation):
@@ -50,7 +51,8 @@ def mlp(dtype, widths, activation):
 )
 def test_widths_and_rows(widths, rows, dtype, small_gpu):  # noqa: F811
     args = (torch.randn(rows, widths[0], dtype=dtype),)
-    run(mlp(dtype, widths, nn.ReLU), args, small_gpu, TYPES[dtype], launches=4)
+    tile = 64 if dtype == torch.bfloat16 else 128
+    run(mlp(dtype, widths, nn.ReLU), args, small_gpu, TYPES[dtype], launches=4, tile=tile)
 
 
 class Outputs(nn.Module):

@@ -10,6 +10,7 @@ from torch import nn
 import kitsune_mlir
 
 BOUNDS = {"highest": 2e-6, "high": 1e-3}
+HEIGHTS = {"highest": 128, "high": 64}  # rows of a tile: two warpgroups', one's
 
 
 def run(model, args, target, precision, place="", seed=0):
@@ -17,7 +18,7 @@ def run(model, args, target, precision, place="", seed=0):
     with torch.no_grad():
         wanted = model.double()(*(x.double() for x in args)).float()
     program, runner, device = runner_of(
-        model.float(), args, target, "chained", seed=seed, tile=0, place=place, precision=precision
+        model.float(), args, target, "chained", seed=seed, tile=HEIGHTS[precision], place=place, precision=precision
     )
     for _ in range(2):
         check(program, runner, args, wanted, BOUNDS[precision])

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from test_gpu_models import check, interface_of
 from test_gpu_pipelines import small_gpu  # noqa: F401  (a fixture)
 
@@ -96,6 +97,26 @@ def test_what_follows(small_gpu):  # noqa: F811
     args = drawn((3, 70, 64), (3, 64, 50), (50,), (3, 70, 1), (3, 1, 1), (3, 70, 50))
     device = run(function, args, small_gpu)
     assert device.pipeline_launches == 2
+
+
+FOLLOWED = {
+    "a result and what follows it": lambda y: (y, F.elu(y)),
+    "operators that share an input": F.mish,
+    "more dimensions": lambda y: F.softplus(y.view(4, 25, 72)),
+    "more dimensions, with a bias of columns": lambda y: torch.relu(y.view(2, 2, 25, 72) + y.new_ones(72)),
+    "more dimensions, with a number for each row": lambda y: torch.tanh(y.view(4, 25, 72) * y.new_ones(4, 25, 1)),
+    "sums of rows": lambda y: (z := F.softplus(y)) * z.sum(-1, keepdim=True),
+    "a result before what follows": lambda y: (y + y.sum(), y),
+}
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_follows_that_are_no_chain(name, small_gpu):  # noqa: F811
+    function = FOLLOWED[name]
+    device = run(lambda x, w: function(x @ w), drawn((100, 136), (136, 72)), small_gpu)
+    assert device.pipeline_launches
+    if not name.startswith(("sums", "a result before")):
+        assert device.launches == 0, "operators of their own"
 
 
 def test_attention(small_gpu):  # noqa: F811
