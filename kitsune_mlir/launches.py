@@ -22,7 +22,7 @@ from kitsune_mlir.planning.cost import LATENCY, at_tiles
 from kitsune_mlir.planning.kernel_cost import KernelWork, copied, filled, kernel_price
 from kitsune_mlir.planning.place import UNKNOWN_ROWS
 from kitsune_mlir.planning.target import Target
-from kitsune_mlir.runtime.host_program import Call, Copy, Launch, Pipeline, View, make_plan
+from kitsune_mlir.runtime.host_program import Call, Copy, Fill, Launch, Pipeline, View, make_plan
 from kitsune_mlir.runtime.weight_steps import CALLS, split
 
 COPY, FILL = "copy", "fill"  # the forms of what no kernel does
@@ -114,7 +114,9 @@ def _symbol(op: ir.Operation) -> str:
 
 
 def _name(call: Call) -> str:
-    return COPY if isinstance(call, Copy) else call.kernel if isinstance(call, Launch) else call.name
+    if isinstance(call, Copy | Fill):
+        return COPY if isinstance(call, Copy) else FILL
+    return call.kernel if isinstance(call, Launch) else call.name
 
 
 def _places(
@@ -160,6 +162,8 @@ class _Describer:
             return self._pipeline(call)
         if isinstance(call, Copy):
             return [self._copy(call)]
+        if isinstance(call, Fill):
+            return [self._fill(sum(view.nbytes for view in call.views))]
         return [self._operator(call)]
 
     def _pipeline(self, call: Pipeline) -> list[dict[str, Any]]:
@@ -173,7 +177,7 @@ class _Describer:
         us = self._predicted(known, rows, launch["ctas"])
         names = [launch["kernel"], *launch.get("then", ())]
         first = us - (len(names) - 1) * self._target.launch_us
-        found = [self._fill(call.results[number].nbytes) for number in launch.get("zeroed", ())]
+        found = []
         for number, name in enumerate(names):
             kernel = self._kernels[entry["module"], name]
             found.append(

@@ -121,19 +121,10 @@ class PipelineLauncher:
         (rows,) = counts
         sizes = [prod(shape) * numpy_dtype(dtype).itemsize for shape, dtype in arguments]
         maps = self._maps.bind(max(rows, 1)) if self._maps else None
-        zeroed = {}
-        for number in self._launch.get("zeroed", ()):
-            shape, dtype = results[number]
-            zeroed[len(arguments) + number] = prod(shape) * numpy_dtype(dtype).itemsize
         tables = {number: arguments[number] for number in self._launch.get("sizes", ())}
         numbers = [rows, *(shape[0] for shape, _ in tables.values())]
         rowless = {n: prod(s[1:]) * numpy_dtype(dtype).itemsize for n, (s, dtype) in tables.items() if not s[0]}
-        return BoundPipeline(self, numbers, sizes, len(results), maps, zeroed, rowless)
-
-    def zero(self, pointer: int, nbytes: int, stream: int) -> None:
-        """Puts zeros into memory, on a stream."""
-        if nbytes:
-            call(self._driver, "cuMemsetD8Async", pointer, 0, nbytes, stream)
+        return BoundPipeline(self, numbers, sizes, len(results), maps, rowless)
 
     def workspace(self, stream: int) -> int:
         """A pointer to the workspace of a stream."""
@@ -188,8 +179,8 @@ def said(watched: Sequence[dict[str, str]], report: Sequence[int]) -> str:
 class BoundPipeline:
     """Runs of a pipeline on tensors of given shapes, whose addresses each run gives. The memory of the parameters
     is made once; the driver copies them when it is called, so runs may follow at once. `numbers` are the rows, and
-    those of tables; `zeroed` says of which tensors, by number, how many bytes are zero when the kernel begins;
-    `rowless` how many bytes a row has of tables without any, of which a wrong row number still reads the first."""
+    those of tables; `rowless` says how many bytes a row has of tables without any, of which a wrong row number still
+    reads the first."""
 
     def __init__(
         self,
@@ -198,14 +189,13 @@ class BoundPipeline:
         sizes: Sequence[int],
         results: int,
         maps: BoundMaps | None,
-        zeroed: Mapping[int, int],
         rowless: Mapping[int, int],
     ):
         self.workspace_bytes, self.counter_bytes = launcher.workspace_bytes, launcher.counter_bytes
         rows = numbers[0]
         self._idle = not rows and not launcher.sums
         self._launcher, self._rows, self._sizes, self._maps = launcher, rows, sizes, maps
-        self._tensors, self._zeroed, self._rowless = len(sizes) + results, zeroed, rowless
+        self._tensors, self._rowless = len(sizes) + results, rowless
         self._slots = (ctypes.c_uint64 * (self._tensors + 1 + len(numbers)))()
         self._slots[self._tensors + 1 :] = numbers  # an i32 is a slot's low half
         first = ctypes.addressof(self._slots)
@@ -218,8 +208,6 @@ class BoundPipeline:
     def launch(self, stream: int, pointers: list[int], workspace: int | None = None) -> None:
         """Puts one run on the stream. `pointers` are device addresses of inputs, then results; `workspace` that of
         memory which no other run uses meanwhile, its counters zero, by default the stream's own."""
-        for number, nbytes in self._zeroed.items():
-            self._launcher.zero(pointers[number], nbytes, stream)
         if self._idle:
             return
         if workspace is None:

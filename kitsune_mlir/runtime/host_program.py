@@ -18,6 +18,7 @@ from .host_arithmetic import OPERATIONS, compute
 
 BYTES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i16": 2, "i8": 1, "i1": 1}
 _LIMIT = 1 << 63
+EARLY_BYTES = 32 << 20  # of buffers that are filled before all kernels: what an L2 still has when they are used
 ALIGNMENT = 256  # of buffers in an arena; what cudaMalloc gives, and TMA asks less
 
 Step = dict[str, Any]
@@ -84,7 +85,14 @@ class Pipeline:
     results: tuple[View, ...]
 
 
-Call = Launch | Copy | Pipeline
+@dataclass(frozen=True)
+class Fill:
+    """Zeros, in whole buffers that lie one after another."""
+
+    views: tuple[View, ...]
+
+
+Call = Launch | Copy | Pipeline | Fill
 
 
 @dataclass
@@ -109,6 +117,7 @@ def make_plan(manifest: dict[str, Any], shapes: Sequence[tuple[int, ...]]) -> Pl
             raise InternalError(f"the host program's step '{step['op']}' fails for these sizes: {error}") from error
     for call in tracer.plan.calls:
         _check(call, tracer.plan.buffers)
+    _fill_early(tracer.plan)
     _place(tracer.plan)
     return tracer.plan
 
@@ -123,7 +132,7 @@ class _Tracer:
 
     def __init__(self, manifest: dict[str, Any], shapes: Sequence[tuple[int, ...]]):
         self.plan = Plan()
-        self._globals = manifest["globals"]
+        self._globals, self._pipelines = manifest["globals"], manifest.get("pipelines", {})
         self._values: dict[str, Any] = {}
         for i, (shape, argument) in enumerate(zip(shapes, manifest["arguments"], strict=True)):
             self._values[f"a{i}"] = self._dense("argument", argument["dtype"], shape, i)
@@ -191,6 +200,8 @@ class _Tracer:
     def _pipeline_step(self, step: Step) -> None:
         results = tuple(self._dense("arena", r["dtype"], self._all(r["shape"])) for r in step["results"])
         self._values.update({r["to"]: view for r, view in zip(step["results"], results, strict=True)})
+        zeroed = self._pipelines[step["name"]]["launch"].get("zeroed", ())
+        self.plan.calls += [Fill((results[number],)) for number in zeroed if results[number].nbytes]
         self.plan.calls.append(Pipeline(step["name"], self._all(step["args"]), results))
 
     def _return_step(self, step: Step) -> None:
@@ -208,6 +219,8 @@ class _Tracer:
 
 def views_of(call: Call) -> list[View]:
     """The views a call reads or writes."""
+    if isinstance(call, Fill):
+        return list(call.views)
     if isinstance(call, Copy):
         return [call.source, call.target]
     arguments = [argument for argument in call.arguments if isinstance(argument, View)]
@@ -235,22 +248,43 @@ def _check_view(view: View, buffer: Buffer, whose: str) -> None:
         raise InternalError(f"{whose} reaches beyond a buffer of {buffer.nbytes} bytes: {view}")
 
 
+def _fill_early(plan: Plan) -> None:
+    """Fills what is small, between kernels, at once and before all of them: kernels overlap, fills do not."""
+    fills = [call for call in plan.calls if isinstance(call, Fill)]
+    fills = [fill for fill in fills if plan.buffers[fill.views[0].buffer].kind == "arena"]
+    views = [view for fill in fills for view in fill.views]
+    if views and sum(plan.buffers[view.buffer].nbytes for view in views) <= EARLY_BYTES:
+        plan.calls = [Fill(tuple(views)), *(call for call in plan.calls if call not in fills)]
+
+
 def _place(plan: Plan) -> None:
-    """Gives each arena buffer the lowest offset that no buffer alive at the same time has; large ones first."""
+    """Gives each arena buffer the lowest offset that no buffer alive at the same time has; large ones first. Buffers
+    that are filled together lie behind the first of them."""
+    behind = [[view.buffer for view in call.views] for call in plan.calls if isinstance(call, Fill)]
+    follows = {number: filled[0] for filled in behind for number in filled[1:]}
+    whole = {filled[0]: sum(_room(plan.buffers[number]) for number in filled) for filled in behind}
     life: dict[int, tuple[int, int]] = {}
     for time, call in enumerate(plan.calls):
         for view in views_of(call):
-            first, _ = life.get(view.buffer, (time, time))
-            life[view.buffer] = first, time
+            number = follows.get(view.buffer, view.buffer)
+            first, _ = life.get(number, (time, time))
+            life[number] = first, time
     placed: list[tuple[int, int, int, int]] = []  # offset, end, first use, last use
-    for number in sorted(life, key=lambda n: -plan.buffers[n].nbytes):
+    for number in sorted(life, key=lambda n: -whole.get(n, plan.buffers[n].nbytes)):
         buffer = plan.buffers[number]
         if buffer.kind != "arena":
             continue
         first, last = life[number]
-        size = -(-buffer.nbytes // ALIGNMENT) * ALIGNMENT
+        size = whole.get(number, _room(buffer))
         for offset, end, start, stop in sorted(placed):
             if start <= last and first <= stop and offset < buffer.offset + size and buffer.offset < end:
                 buffer.offset = end
         placed.append((buffer.offset, buffer.offset + size, first, last))
         plan.arena_bytes = max(plan.arena_bytes, buffer.offset + size)
+    for filled in behind:
+        for before, number in zip(filled, filled[1:]):
+            plan.buffers[number].offset = plan.buffers[before].offset + _room(plan.buffers[before])
+
+
+def _room(buffer: Buffer) -> int:
+    return -(-buffer.nbytes // ALIGNMENT) * ALIGNMENT

@@ -20,6 +20,7 @@ def manifest(program, arguments=(("f32", [None, 4]),)):
         "program": program,
         "arguments": [{"dtype": dtype, "shape": shape} for dtype, shape in arguments],
         "globals": {"g": {"offset": 256, "dtype": "i64", "shape": [3]}},
+        "pipelines": {"p": {"launch": {}}, "sums": {"launch": {"zeroed": [1]}}},
     }
 
 
@@ -52,6 +53,31 @@ def test_sizes_and_views():
     kinds = [buffer.kind for buffer in plan.buffers]
     assert kinds == ["argument", "global", "arena", "result"]
     assert plan.arena_bytes == 3840  # 300 x 6 bf16, aligned
+
+
+def sums(name, of, rows, other):
+    results = [{"to": other, "dtype": "f32", "shape": [8]}, {"to": name, "dtype": "f32", "shape": [rows, 4]}]
+    return {"op": "pipeline", "name": "sums", "args": [of], "results": results}
+
+
+def test_what_is_filled_is_filled_together():
+    """Before all kernels, and where nothing else lies while it is used; a result by itself, where it is written."""
+    steps = [sums("s", "a0", 100, "x"), sums("t", "s", 30, "y"), sums("u", "t", 50, "z")]
+    plan = host_program.make_plan(manifest([*steps, {"op": "return", "values": ["u"]}]), [(300, 4)])
+    assert [type(call).__name__ for call in plan.calls] == ["Fill", "Pipeline", "Pipeline", "Fill", "Pipeline"]
+    early, first, second, late, third = plan.calls
+    assert early.views == (first.results[1], second.results[1])
+    assert late.views == (third.results[1],) == tuple(plan.results)
+    s, t, x, y = (plan.buffers[v.buffer].offset for v in (*early.views, first.results[0], second.results[0]))
+    assert t == s + 1792  # 100 x 4 f32, aligned
+    assert not {x, y} & set(range(s, t + 480))
+
+
+def test_what_is_large_is_filled_where_it_is_used():
+    rows = host_program.EARLY_BYTES // 16 + 1
+    steps = [launch("a0"), sums("s", "a0", rows, "x"), sums("t", "s", 30, "y")]
+    plan = host_program.make_plan(manifest([*steps, {"op": "return", "values": ["y"]}]), [(300, 4)])
+    assert [type(call).__name__ for call in plan.calls] == ["Launch", "Fill", "Pipeline", "Fill", "Pipeline"]
 
 
 @pytest.mark.parametrize(
