@@ -100,9 +100,9 @@ class Op:
 
     @cached_property
     def has_roles(self) -> bool:
-        """Whether warps of a kernel go apart: they meet at mbarriers."""
+        """Whether warps of a kernel go apart: they meet at mbarriers, or not at all."""
         texts = (ir.StringAttr(op.attributes["asm_string"]).value for op in mlir.walk(self.source, "llvm.inline_asm"))
-        return any("mbarrier." in text for text in texts)
+        return any("mbarrier." in text or "bar.warp.sync" in text for text in texts)
 
     @cached_property
     def constants(self) -> dict[int, np.ndarray]:

@@ -1,0 +1,59 @@
+"""Small products, one for each number of a batch, whose operands a warp loads straight into the registers that tensor
+cores multiply out of: no product is cut into tiles, and no operand passes shared memory. Such a kernel takes as long as
+DRAM takes for the rows, where many warps have theirs on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from math import ceil
+
+from .cost import CYCLES_A_US, DRAM, LATENCY, TENSOR, Price
+from .kernel_cost import dram_us
+from .target import Target
+
+MOST_ROWS = 64  # of an operand
+MOST_BYTES = 2048  # of a row of an operand
+WORDS = 64  # registers of a thread in which operands are held at a time
+_BESIDE = 40  # registers of a thread besides operands and sums
+_REGISTERS, _MOST_REGISTERS, _MOST_CTAS = 65536, 255, 32  # of an SM, of a thread, of an SM
+_WARP = 32
+_MULTIPLIED = 1000.0  # multiply-adds a cycle and SM, of 16-bit elements
+_STARTED = 2500.0  # cycles from a warp's first load to its last store
+_INSTRUCTIONS, _ISSUED = 24.0, 2.0  # of a warp, for 32 elements that leave; a cycle and SM
+
+
+@dataclass(frozen=True)
+class Dots:
+    """The form of a kernel: `ctas` of one warp an SM, of at most `registers` a thread."""
+
+    ctas: int
+    registers: int
+    price: Price
+
+
+@cache
+def choose(
+    batch: int, left: int, right: int, k: int, same: bool, element_bytes: int, moved: float, stored: int, target: Target
+) -> Dots | None:
+    """The kernel of `batch` products of `left` by `right` rows of k columns; `same`: both operands are one. `moved` are
+    the bytes that it reads and writes, `stored` a product's elements that leave. None where it has no such form."""
+    if not 0 < left <= MOST_ROWS or not 0 < right <= MOST_ROWS or not batch:
+        return None
+    if not 0 < k * element_bytes <= MOST_BYTES or k * element_bytes % 16:
+        return None
+    rows = [ceil(n / 16) * 16 for n in ((left,) if same else (left, right))]
+    sums = rows[0] * ceil(right / 8) * 8 // _WARP
+    held = min(WORDS, sum(rows) * ceil(k * element_bytes / 64) * 64 // 4 // _WARP)
+    wanted = held + sums + _BESIDE
+    if wanted > _MOST_REGISTERS:
+        return None
+    ctas = min(_MOST_CTAS, _REGISTERS // (_WARP * ceil(wanted / 8) * 8))
+    registers = min(_MOST_REGISTERS, _REGISTERS // (_WARP * ctas)) // 8 * 8
+    turns = ceil(batch / (target.sms * ctas))
+    multiplied = rows[0] * ceil(right / 8) * 8 * k / _MULTIPLIED * (1 if element_bytes == 2 else 6)
+    issued = _INSTRUCTIONS / _ISSUED * ceil(stored / _WARP)
+    busy = ceil(batch / target.sms) * max(multiplied, issued) / CYCLES_A_US
+    waits, dram = turns * _STARTED / CYCLES_A_US, dram_us(moved, target)
+    us, limit = max((dram, DRAM), (busy, TENSOR), (waits, LATENCY))
+    return Dots(ctas, registers, Price(target.launch_us + us, limit))
