@@ -17,6 +17,7 @@ MOST_BYTES = 2048  # of a row of an operand
 WORDS = 64  # registers of a thread in which operands are held at a time
 _BESIDE = 40  # registers of a thread besides operands and sums
 _REGISTERS, _MOST_REGISTERS, _MOST_CTAS = 65536, 255, 32  # of an SM, of a thread, of an SM
+_PARTITIONS = 4  # of an SM, each with its share of registers and warps
 _WARP = 32
 _MULTIPLIED = 1000.0  # multiply-adds a cycle and SM, of 16-bit elements
 _STARTED = 2500.0  # cycles from a warp's first load to its last store
@@ -48,7 +49,7 @@ def choose(
     wanted = held + sums + _BESIDE
     if wanted > _MOST_REGISTERS:
         return None
-    ctas = min(_MOST_CTAS, _REGISTERS // (_WARP * ceil(wanted / 8) * 8))
+    ctas = min(_MOST_CTAS, _PARTITIONS * (_REGISTERS // (_PARTITIONS * _WARP * ceil(wanted / 8) * 8)))
     registers = min(_MOST_REGISTERS, _REGISTERS // (_WARP * ctas)) // 8 * 8
     turns = ceil(batch / (target.sms * ctas))
     multiplied = rows[0] * ceil(right / 8) * 8 * k / _MULTIPLIED * (1 if element_bytes == 2 else 6)
