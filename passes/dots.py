@@ -33,12 +33,12 @@ from kitsune_mlir.mlir import arith, attr_int, ir, linalg, scf, tensor
 from kitsune_mlir.plan import DYNAMIC_SIZE
 from kitsune_mlir.planning import dots as planning
 from kitsune_mlir.planning.target import Target
+from kitsune_mlir.row_numbers import row_number
 from kitsune_mlir.traffic import element_bytes, type_bytes
 
 from .product_follows import tiled
 from .schedule_build import constant_index, empty_generic, i64
 
-_CASTS = ("arith.index_cast", "arith.extsi")
 _FLOATS = ir.BF16Type | ir.F16Type | ir.F32Type
 _ROLES = (("b", "m", "k"), ("b", "n", "k"))
 
@@ -80,7 +80,7 @@ class Gathered:
         by_row, whole = ir.AffineMap.get(2, 0, [ir.AffineDimExpr.get(0)]), ir.AffineMap.get_identity(2)
         start = tensor.empty([self.rows, k], element)
         made = empty_generic([numbers], [start], [by_row, whole], ["parallel"] * 2)
-        _clone(self.op, made, lambda dim: 1 if dim == last else 0)
+        _clone(self.op, made, [0], lambda dim: 1 if dim == last else 0)
         return made.results[0]
 
 
@@ -98,12 +98,13 @@ class Picked:
         """The same of a tile in shared memory."""
         kind = ir.RankedTensorType(self.op.results[0].type)
         s = rows.Structured(self.op)
-        along = [ir.AffineMap.get(1, 0, [ir.AffineDimExpr.get(0)] * len(map_.results)) for map_ in s.maps[:-1]]
-        zero = constant_index(0)
-        inputs = [
-            _read(v, [zero], [0], list(ir.RankedTensorType(v.type).shape)) if rows.is_tensor(v) else v
-            for v in list(self.op.operands)[: s.inputs]
-        ]
+        zero, own = constant_index(0), ir.AffineMap.get(1, 0, [ir.AffineDimExpr.get(0)])
+        kept = [i for i in range(s.inputs) if len(s.maps[i].results) == 1 or not rows.is_tensor(self.op.operands[i])]
+        inputs, along = [], []
+        for v in (self.op.operands[i] for i in kept):
+            whole = rows.is_tensor(v)
+            inputs.append(_read(v, [zero], [0], list(ir.RankedTensorType(v.type).shape)) if whole else v)
+            along.append(own if whole else ir.AffineMap.get(1, 0, []))
         start = tensor.empty([kind.shape[1]], kind.element_type)
         made = empty_generic(inputs, [start], [*along, ir.AffineMap.get_identity(1)], ["parallel"])
 
@@ -114,7 +115,7 @@ class Picked:
             each = constant_index(columns)
             return tensor.extract(stashed, [arith.divui(number, each), arith.remui(number, each)])
 
-        _clone(self.op, made, lambda dim: 0, element)
+        _clone(self.op, made, kept, lambda dim: 0, element)
         return made.results[0]
 
 
@@ -268,8 +269,7 @@ def _gathered(op: ir.Operation, k: int) -> Gathered | None:
     if op.name != "linalg.generic" or len(op.results) != 1:
         return None
     s = rows.Structured(op)
-    rank, names = len(s.iterators), [inner.operation.name for inner in s.body.operations]
-    tables = s.tables()
+    rank, tables = len(s.iterators), s.tables()
     if s.inputs != 1 or "reduction" in s.iterators or len(tables) != 1 or not rows.is_tensor(op.operands[0]):
         return None
     table = ir.RankedTensorType(tables[0].type)
@@ -277,15 +277,16 @@ def _gathered(op: ir.Operation, k: int) -> Gathered | None:
         return None
     if s.maps[1] != ir.AffineMap.get_identity(rank) or list(list(s.body.arguments)[1].uses):
         return None
-    if any(name not in (*_CASTS, "linalg.index", "tensor.extract", "linalg.yield") for name in names):
-        return None
     outer = [ir.AffineDimExpr.get(d) for d in range(rank - 1)]
     (extract,) = [inner.operation for inner in s.body.operations if inner.operation.name == "tensor.extract"]
     _, number, column = extract.operands
     last = rows.producer(column)
     if s.maps[0] != ir.AffineMap.get(rank, 0, outer) or last is None or last.name != "linalg.index":
         return None
-    if attr_int(last, "dim") != rank - 1 or _root(number) != list(s.body.arguments)[0]:
+    taken = row_number(number)
+    if attr_int(last, "dim") != rank - 1 or taken.source != list(s.body.arguments)[0]:
+        return None
+    if taken.size not in (None, table.shape[0]):
         return None
     if list(s.body.operations)[-1].operands[0] != extract.results[0]:
         return None
@@ -294,13 +295,6 @@ def _gathered(op: ir.Operation, k: int) -> Gathered | None:
     if count < 0 or not isinstance(ir.RankedTensorType(index.type).element_type, ir.IntegerType):
         return None
     return Gathered(op, index, column, count)
-
-
-def _root(value: ir.Value) -> ir.Value:
-    """What a number is cast from."""
-    while (op := rows.producer(value)) is not None and op.name in _CASTS:
-        value = op.operands[0]
-    return value
 
 
 def _column_of(value: ir.Value) -> tuple[ir.Value, int]:
@@ -339,15 +333,46 @@ def _picked(value: ir.Value, m: int, n: int) -> Picked | None:
         return None
     kind = ir.RankedTensorType(op.results[0].type)
     inner = [one.operation for one in s.body.operations]
-    firsts = [one for one in inner if one.name == "linalg.index" and attr_int(one, "dim") == 0]
-    uses = [use for one in firsts for use in one.results[0].uses]
-    of_batch = len(uses) == 1 and uses[0].owner.operation == extract and uses[0].operand_number == 1
+    batch = row_number(extract.operands[1])
+    if batch.size not in (None, ir.RankedTensorType(value.type).shape[0]) or not _counts(batch.source, op, s):
+        return None
+    others = [i for i in range(s.inputs) if rows.is_tensor(op.operands[i]) and s.body.arguments[i] != batch.source]
     columns = ir.AffineMap.get(2, 0, [ir.AffineDimExpr.get(1)])
-    along = all(s.maps[i] == columns for i in range(s.inputs) if rows.is_tensor(op.operands[i]))
+    along = all(s.maps[i] == columns for i in others) and not _reach(batch.source, extract, inner)
     alone = sum(one.name == "tensor.extract" for one in inner) == 1 and not any(len(one.regions) for one in inner)
-    if not (of_batch and along and alone) or kind.is_dynamic_dim(1) or list(list(s.body.arguments)[-1].uses):
+    if not (along and alone) or kind.is_dynamic_dim(1) or list(list(s.body.arguments)[-1].uses):
         return None
     return Picked(op, flat)
+
+
+def _counts(number: ir.Value, op: ir.Operation, s: rows.Structured) -> bool:
+    """Whether a number in the body of a linalg.generic is that of the batch: its first loop's, or what a tensor of
+    0, 1, 2, ... has there."""
+    index = rows.producer(number)
+    if index is not None:
+        return index.name == "linalg.index" and attr_int(index, "dim") == 0
+    place = ir.BlockArgument(number).arg_number
+    if place >= s.inputs or rows.dim_of(list(s.maps[place].results)[0]) != 0:
+        return False
+    counted = rows.producer(op.operands[place])
+    while counted is not None and counted.name in rows.RESHAPES:
+        counted = rows.producer(counted.operands[0])
+    if counted is None or counted.name != "linalg.generic":
+        return False
+    body = [one.operation for one in counted.regions[0].blocks[0].operations]
+    return [one.name for one in body] == ["linalg.index", "arith.index_cast", "linalg.yield"]
+
+
+def _reach(number: ir.Value, extract: ir.Operation, inner: Sequence[ir.Operation]) -> bool:
+    """Whether a number of the batch goes anywhere but into the first index of what is extracted."""
+    made = [number]
+    for op in inner:
+        first = 2 if op == extract else 0
+        if any(operand == value for operand in list(op.operands)[first:] for value in made):
+            if op == extract:
+                return True
+            made += op.results
+    return any(operand == value for operand in inner[-1].operands for value in made)
 
 
 def _writable(kind: ir.Type) -> bool:
@@ -379,28 +404,37 @@ def _behind(tiles: Sequence[ir.Value]) -> ir.Value:
 def _clone(
     op: ir.Operation,
     into: ir.Operation,
+    kept: Sequence[int],
     loop: Callable[[int | None], int],
     element: Callable[[Sequence[ir.Value]], ir.Value] | None = None,
 ) -> None:
-    """The body of a linalg.generic as that of another, whose loop number `loop(d)` is its loop d. An element that it
-    takes out of a tensor of the batch is `element(index)`, of its index without the first."""
+    """The body of a linalg.generic as that of another, which has the inputs `kept` alone, and whose loop `loop(d)` is
+    its loop d. An element that it takes out of a tensor of the batch is `element(index)`, of its index without the
+    first."""
     source, block = op.regions[0].blocks[0], into.regions[0].blocks[0]
-    values = dict(zip(map(hash, source.arguments), block.arguments))
+    values = {hash(source.arguments[i]): own for i, own in zip(kept, block.arguments)}
+    inner = [one.operation for one in source.operations]
+    needed, wanted = set(), [inner[-1]]
+    while wanted:
+        one = wanted.pop()
+        needed.add(one)
+        first = 2 if one.name == "tensor.extract" and element is not None else 0
+        makers = [rows.producer(operand) for operand in list(one.operands)[first:]]
+        wanted += [maker for maker in makers if maker is not None and maker.parent == op and maker not in needed]
     with ir.InsertionPoint(block):
-        for inner in (one.operation for one in source.operations):
-            operands = [values.get(hash(operand), operand) for operand in inner.operands]
-            if inner.name == "linalg.index":
-                made = linalg.IndexOp(i64(loop(attr_int(inner, "dim")))).result
-                values[hash(inner.results[0])] = made
-                continue
-            if inner.name == "tensor.extract" and element is not None:
-                with inner.location:
-                    values[hash(inner.results[0])] = element(operands[2:])
-                continue
-            clone = inner.clone()
-            for i, operand in enumerate(operands):
-                clone.operands[i] = operand
-            values.update(zip(map(hash, inner.results), clone.results))
+        for one in (one for one in inner if one in needed):
+            operands = [values.get(hash(operand), operand) for operand in one.operands]
+            with one.location:
+                if one.name == "linalg.index":
+                    made = [linalg.IndexOp(i64(loop(attr_int(one, "dim")))).result]
+                elif one.name == "tensor.extract" and element is not None:
+                    made = [element(operands[2:])]
+                else:
+                    clone = one.clone()
+                    for i, operand in enumerate(operands):
+                        clone.operands[i] = operand
+                    made = list(clone.results)
+            values.update(zip(map(hash, one.results), made))
 
 
 def _erase_unused(ops: list[ir.Operation]) -> None:

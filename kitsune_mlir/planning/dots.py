@@ -14,8 +14,11 @@ from .target import Target
 
 MOST_ROWS = 64  # of an operand
 MOST_BYTES = 2048  # of a row of an operand
-WORDS = 64  # registers of a thread in which operands are held at a time
-_BESIDE = 40  # registers of a thread besides operands and sums
+LANES = 8  # rows that a warp loads together
+STEP = 64  # bytes of each that it loads together
+_WORDS = 64  # registers of a thread in which operands are held at a time, about
+_WORDS_A_STEP = 4  # for LANES rows
+_ADDRESSES, _BESIDE = 6, 32  # registers of a thread for LANES rows, and besides operands, sums and these
 _REGISTERS, _MOST_REGISTERS, _MOST_CTAS = 65536, 255, 32  # of an SM, of a thread, of an SM
 _PARTITIONS = 4  # of an SM, each with its share of registers and warps
 _WARP = 32
@@ -33,6 +36,17 @@ class Dots:
     price: Price
 
 
+def most_steps(slots: int, sums: int) -> int:
+    """How many times STEP bytes of `slots` times LANES rows are held at a time, beside so many sums of a thread."""
+    free = _MOST_REGISTERS - _BESIDE - slots * _ADDRESSES - sums
+    return max(1, min(_WORDS, free) // (slots * _WORDS_A_STEP))
+
+
+def sums_of(left: int, right: int) -> int:
+    """A thread's sums of left by right rows."""
+    return ceil(left / 16) * 16 * ceil(right / 8) * 8 // _WARP
+
+
 @cache
 def choose(
     batch: int, left: int, right: int, k: int, same: bool, element_bytes: int, moved: float, stored: int, target: Target
@@ -43,16 +57,17 @@ def choose(
         return None
     if not 0 < k * element_bytes <= MOST_BYTES or k * element_bytes % 16:
         return None
-    rows = [ceil(n / 16) * 16 for n in ((left,) if same else (left, right))]
-    sums = rows[0] * ceil(right / 8) * 8 // _WARP
-    held = min(WORDS, sum(rows) * ceil(k * element_bytes / 64) * 64 // 4 // _WARP)
-    wanted = held + sums + _BESIDE
+    slots = sum(ceil(n / LANES) for n in ((left,) if same else (left, right)))
+    steps = ceil(k * element_bytes / STEP)
+    sums = sums_of(left, right)
+    together = min(steps, most_steps(slots, sums))
+    wanted = together * slots * _WORDS_A_STEP + sums + slots * _ADDRESSES + _BESIDE
     if wanted > _MOST_REGISTERS:
         return None
     ctas = min(_MOST_CTAS, _PARTITIONS * (_REGISTERS // (_PARTITIONS * _WARP * ceil(wanted / 8) * 8)))
     registers = min(_MOST_REGISTERS, _REGISTERS // (_WARP * ctas)) // 8 * 8
     turns = ceil(batch / (target.sms * ctas))
-    multiplied = rows[0] * ceil(right / 8) * 8 * k / _MULTIPLIED * (1 if element_bytes == 2 else 6)
+    multiplied = sums * _WARP * k / _MULTIPLIED * (1 if element_bytes == 2 else 6)
     issued = _INSTRUCTIONS / _ISSUED * ceil(stored / _WARP)
     busy = ceil(batch / target.sms) * max(multiplied, issued) / CYCLES_A_US
     waits, dram = turns * _STARTED / CYCLES_A_US, dram_us(moved, target)

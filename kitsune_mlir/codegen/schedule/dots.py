@@ -27,13 +27,13 @@ from kitsune_mlir.dialects.dots import DotsOp, StashOp
 from kitsune_mlir.dialects.schedule import AgentOp
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, location, vector, walk
-from kitsune_mlir.planning.dots import WORDS
+from kitsune_mlir.planning.dots import LANES, most_steps, sums_of
 from kitsune_mlir.precision import tf32_pieces
 from kitsune_mlir.rows import Structured, shape_of
 
 from .agent import AgentCode
 from .boxes import GlobalBox
-from .row_sources import LANES, LaneRows, sources
+from .row_sources import LaneRows, sources
 
 QUAD, LOAD = 4, 16  # lanes that have a row together, bytes that one loads of it
 _SPREAD = 8  # elements between rows of a stash, besides its columns: spreads the banks
@@ -109,8 +109,7 @@ class DotsCode(AgentCode):
         flat = [lane_rows for own in operands.values() for lane_rows in own]
         numbers = [own.load_numbers(tile) for own in flat]
         places = dict(zip(map(id, flat), (own.place(tile, x) for own, x in zip(flat, numbers, strict=True))))
-        each = -(-len(flat) * LOAD // 4)  # registers of a step
-        together = max(1, WORDS // each)
+        together = most_steps(len(flat), sums_of(m, n))
         pieces = tf32_pieces(op)
         blocks = blocks_of(n)
         sums = mma_sync.zeros(-(-m // mma_sync.ROWS) * blocks * mma_sync.SUMS)
@@ -169,6 +168,13 @@ class DotsCode(AgentCode):
                     device.store(vector.from_elements(ir.VectorType.get([2], element), both), place, align=8)
         warps.sync()
         self.memories[hash(op.results[0])] = Memory(pointer, element, tuple(kind.shape), stash.stride)
+
+    def _read(self, op: ir.Operation) -> None:
+        """Lanes have columns beyond a tile's, which the tensor need not have."""
+        at = [self.number(offset) for offset in list(op.operands)[1:]]
+        pointer = self.around.pointers[hash(op.operands[0])]
+        box = GlobalBox(pointer, op.operands[0].type, self.around.rows, at, op.opview.axes)
+        self.memories[hash(op.results[0])] = box
 
     def _linalg_generic(self, op: ir.Operation) -> None:
         """Operators are computed where their elements are used."""

@@ -17,20 +17,21 @@ from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, location
-
-LANES = 8  # rows that a warp loads together
+from kitsune_mlir.row_numbers import row_number
 
 
 @dataclass(frozen=True)
 class Source:
     """A row of a tile: `start` elements into a tensor, and `pitch` for each number before its own. That is the tile's
-    number, or what `numbers` holds there, of a gather's `extract`: `start` elements into it, and `pitch` a tile."""
+    number, or what `numbers` holds there, of a gather's `extract`: `start` elements into it, and `pitch` a tile. Where
+    it `wraps` negative ones count from the table's end."""
 
     tensor: ir.Value
     start: int
     pitch: int
     numbers: Source | None = None
     extract: ir.Operation | None = None
+    wraps: bool = False
 
     @property
     def limit(self) -> int:
@@ -52,7 +53,8 @@ def sources(tile: ir.Value) -> list[Source]:
         if len(extracts) == 1 and numbers is not None and numbers.name == schedule.ReadOp.OPERATION_NAME:
             (extract,) = extracts
             width = ir.RankedTensorType(tile.type).shape[1]
-            return [Source(extract.operands[0], 0, width, own, extract) for own in _read(numbers.opview)]
+            wraps = row_number(extract.operands[1]).size is not None
+            return [Source(extract.operands[0], 0, width, own, extract, wraps) for own in _read(numbers.opview)]
     raise UnsupportedError(f"a warp multiplies rows that it reads or gathers, and no result of {op and op.name}")
 
 
@@ -87,6 +89,7 @@ class _Numbers:
     pitch: ir.Value  # i64
     limit: ir.Value  # i64, rows of the lane's table
     taken: ir.Value | None  # whether (i1) the lane's row has one; None where all have
+    wraps: ir.Value | None  # whether (i1) negative ones count from the table's end; None where none do
     checks: tuple[tuple[ir.Operation, ir.Value], ...]  # a gather, and whether (i1) the lane's row is of it
 
 
@@ -125,6 +128,7 @@ class LaneRows:
                 _chosen_number([source.numbers.pitch for source in found], bits),
                 _chosen_number([source.limit for source in found], bits),
                 None if all(gathers) else _holds(gathers, bits),
+                _holds([source.wraps for source in found], bits) if any(source.wraps for source in found) else None,
                 tuple(checks),
             )
             integer = ir.RankedTensorType(other.numbers.tensor.type).element_type
@@ -143,7 +147,11 @@ class LaneRows:
         """The address of the lane's row, `number` being what `load_numbers` gave."""
         row = tile
         if number is not None:
-            row = index_checks.rows_inside(_wide(number), self.numbers.limit, self.numbers.checks)
+            row, limit = _wide(number), self.numbers.limit
+            if self.numbers.wraps is not None:
+                below = arith.cmpi(arith.CmpIPredicate.slt, row, arith.constant(row.type, 0))
+                row = arith.select(arith.andi(below, self.numbers.wraps), arith.addi(row, limit), row)
+            row = index_checks.rows_inside(row, limit, self.numbers.checks)
             if self.numbers.taken is not None:
                 row = arith.select(self.numbers.taken, row, tile)
         return device.offset(self.pointer, arith.muli(row, self.pitch), self.element)
