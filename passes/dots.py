@@ -94,19 +94,26 @@ class Picked:
     op: ir.Operation
     flat: bool  # whether it takes them out of rows one behind the other
 
-    def tile(self, stashed: ir.Value, columns: int) -> ir.Value:
-        """The same of a tile in shared memory."""
-        kind = ir.RankedTensorType(self.op.results[0].type)
+    @property
+    def kept(self) -> list[int]:
+        """The inputs that say which, and numbers; not those that are of the batch."""
         s = rows.Structured(self.op)
-        zero, own = constant_index(0), ir.AffineMap.get(1, 0, [ir.AffineDimExpr.get(0)])
-        kept = [i for i in range(s.inputs) if len(s.maps[i].results) == 1 or not rows.is_tensor(self.op.operands[i])]
-        inputs, along = [], []
-        for v in (self.op.operands[i] for i in kept):
-            whole = rows.is_tensor(v)
-            inputs.append(_read(v, [zero], [0], list(ir.RankedTensorType(v.type).shape)) if whole else v)
-            along.append(own if whole else ir.AffineMap.get(1, 0, []))
+        return [i for i in range(s.inputs) if len(s.maps[i].results) == 1 or not rows.is_tensor(self.op.operands[i])]
+
+    def read(self) -> list[ir.Value]:
+        """These inputs, which are the same for all of the batch."""
+        zero, values = constant_index(0), [self.op.operands[i] for i in self.kept]
+        return [
+            _read(v, [zero], [0], list(ir.RankedTensorType(v.type).shape)) if rows.is_tensor(v) else v for v in values
+        ]
+
+    def tile(self, stashed: ir.Value, columns: int, inputs: Sequence[ir.Value]) -> ir.Value:
+        """The same of a tile in shared memory; `inputs` were read."""
+        kind = ir.RankedTensorType(self.op.results[0].type)
+        own = ir.AffineMap.get(1, 0, [ir.AffineDimExpr.get(0)])
+        along = [own if rows.is_tensor(v) else ir.AffineMap.get(1, 0, []) for v in inputs]
         start = tensor.empty([kind.shape[1]], kind.element_type)
-        made = empty_generic(inputs, [start], [*along, ir.AffineMap.get_identity(1)], ["parallel"])
+        made = empty_generic(inputs, [start], [*along, own], ["parallel"])
 
         def element(index: Sequence[ir.Value]) -> ir.Value:
             if not self.flat:
@@ -115,7 +122,7 @@ class Picked:
             each = constant_index(columns)
             return tensor.extract(stashed, [arith.divui(number, each), arith.remui(number, each)])
 
-        _clone(self.op, made, kept, lambda dim: 0, element)
+        _clone(self.op, made, self.kept, lambda dim: 0, element)
         return made.results[0]
 
 
@@ -199,16 +206,18 @@ def build(plan: Plan, target: Target, name: str) -> None:
             dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get([1])
             agent = schedule.AgentOp(ir.StringAttr.get("dots"), *map(i64, (1, 1, plan.form.registers)))
             with ir.InsertionPoint(agent.regions[0].blocks.append(index)):
+                inputs = plan.picked.read() if plan.picked is not None and plan.form.keeps_places else None
                 loop = scf.ForOp(*dealt.results)
                 with ir.InsertionPoint(loop.body):
-                    _body(plan, loop.induction_variable)
+                    _body(plan, loop.induction_variable, inputs)
                     scf.yield_([])
         result = kitsune.ResultOp(kernel.results[0], i64(0), type_).results[0]
     last.results[0].replace_all_uses_with(result)
     _erase_unused([last])
 
 
-def _body(plan: Plan, at: ir.Value) -> None:
+def _body(plan: Plan, at: ir.Value, inputs: Sequence[ir.Value] | None) -> None:
+    """A turn of the loop; `inputs` are what says which dots leave, where that was read before."""
     tiles = [_behind([part.tile(at, plan.k) for part in parts]) for parts in plan.parts]
     m, n = ir.RankedTensorType(plan.op.results[0].type).shape[1:]
     sums = ir.RankedTensorType.get([m, n], ir.F32Type.get())
@@ -219,7 +228,7 @@ def _body(plan: Plan, at: ir.Value) -> None:
         before = op.results[0]
     value = dots.StashOp(value, value.type).results[0]
     if plan.picked is not None:
-        value = plan.picked.tile(value, n)
+        value = plan.picked.tile(value, n, plan.picked.read() if inputs is None else inputs)
     rank = ir.RankedTensorType(value.type).rank
     write = schedule.WriteOp(value, [at, *[zero] * rank], i64(0))
     write.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(1, rank + 1)))

@@ -18,8 +18,9 @@ LANES = 8  # rows that a warp loads together
 STEP = 64  # bytes of each that it loads together
 _WORDS = 64  # registers of a thread in which operands are held at a time, about
 _WORDS_A_STEP = 4  # for LANES rows
-_ADDRESSES, _BESIDE = 6, 32  # registers of a thread for LANES rows, and besides operands, sums and these
-_REGISTERS, _MOST_REGISTERS, _MOST_CTAS = 65536, 255, 32  # of an SM, of a thread, of an SM
+_ADDRESSES, _BESIDE = 6, 40  # registers of a thread for LANES rows, and besides operands, sums and these
+_PLACE, _MOST_PLACES = 4, 64  # registers of a thread for where an element that it stores is; which are kept at most
+_REGISTERS, _MOST_REGISTERS, _MOST_CTAS = 65536, 248, 32  # of an SM, of a thread, of an SM
 _PARTITIONS = 4  # of an SM, each with its share of registers and warps
 _WARP = 32
 _MULTIPLIED = 1000.0  # multiply-adds a cycle and SM, of 16-bit elements
@@ -29,10 +30,12 @@ _INSTRUCTIONS, _ISSUED = 24.0, 2.0  # of a warp, for 32 elements that leave; a c
 
 @dataclass(frozen=True)
 class Dots:
-    """The form of a kernel: `ctas` of one warp an SM, of at most `registers` a thread."""
+    """The form of a kernel: `ctas` of one warp an SM, of at most `registers` a thread. A thread that `keeps_places`
+    loads once, for all tiles, where the elements are that it stores."""
 
     ctas: int
     registers: int
+    keeps_places: bool
     price: Price
 
 
@@ -61,10 +64,14 @@ def choose(
     steps = ceil(k * element_bytes / STEP)
     sums = sums_of(left, right)
     together = min(steps, most_steps(slots, sums))
-    wanted = together * slots * _WORDS_A_STEP + sums + slots * _ADDRESSES + _BESIDE
+    split = 3 if element_bytes == 4 else 1  # words of f32 become two of tf32
+    wanted = split * together * slots * _WORDS_A_STEP + sums + slots * _ADDRESSES + _BESIDE
+    places = _PLACE * ceil(stored / _WARP)
+    keeps = wanted + places <= _MOST_REGISTERS and places <= _MOST_PLACES
+    wanted = ceil((wanted + places * keeps) / 8) * 8
     if wanted > _MOST_REGISTERS:
         return None
-    ctas = min(_MOST_CTAS, _PARTITIONS * (_REGISTERS // (_PARTITIONS * _WARP * ceil(wanted / 8) * 8)))
+    ctas = min(_MOST_CTAS, _PARTITIONS * (_REGISTERS // (_PARTITIONS * _WARP * wanted)))
     registers = min(_MOST_REGISTERS, _REGISTERS // (_WARP * ctas)) // 8 * 8
     turns = ceil(batch / (target.sms * ctas))
     multiplied = sums * _WARP * k / _MULTIPLIED * (1 if element_bytes == 2 else 6)
@@ -72,4 +79,4 @@ def choose(
     busy = ceil(batch / target.sms) * max(multiplied, issued) / CYCLES_A_US
     waits, dram = turns * _STARTED / CYCLES_A_US, dram_us(moved, target)
     us, limit = max((dram, DRAM), (busy, TENSOR), (waits, LATENCY))
-    return Dots(ctas, registers, Price(target.launch_us + us, limit))
+    return Dots(ctas, registers, keeps, Price(target.launch_us + us, limit))
