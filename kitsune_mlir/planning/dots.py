@@ -17,8 +17,7 @@ MOST_BYTES = 2048  # of a row of an operand
 LANES = 8  # rows that a warp loads together
 STEP = 64  # bytes of each that it loads together
 _WORDS = 64  # registers of a thread in which operands are held at a time, about
-_WORDS_A_STEP = 4  # for LANES rows
-_ADDRESSES, _BESIDE = 6, 40  # registers of a thread for LANES rows, and besides operands, sums and these
+_ADDRESSES = 6  # registers of a thread for where LANES rows are
 _PLACE, _MOST_PLACES = 4, 64  # registers of a thread for where an element that it stores is; which are kept at most
 _REGISTERS, _MOST_REGISTERS, _MOST_CTAS = 65536, 248, 32  # of an SM, of a thread, of an SM
 _PARTITIONS = 4  # of an SM, each with its share of registers and warps
@@ -39,10 +38,20 @@ class Dots:
     price: Price
 
 
-def most_steps(slots: int, sums: int) -> int:
+def most_steps(slots: int, sums: int, element_bytes: int) -> int:
     """How many times STEP bytes of `slots` times LANES rows are held at a time, beside so many sums of a thread."""
-    free = _MOST_REGISTERS - _BESIDE - slots * _ADDRESSES - sums
-    return max(1, min(_WORDS, free) // (slots * _WORDS_A_STEP))
+    free = _MOST_REGISTERS - _beside(element_bytes) - slots * _ADDRESSES - sums
+    return max(1, min(_WORDS, free) // (slots * _step_words(element_bytes)))
+
+
+def _step_words(element_bytes: int) -> int:
+    """Registers of a thread for STEP bytes of LANES rows; an f32 becomes two numbers of tf32."""
+    return 4 if element_bytes == 2 else 8
+
+
+def _beside(element_bytes: int) -> int:
+    """Registers of a thread besides operands, their addresses and sums."""
+    return 40 if element_bytes == 2 else 72
 
 
 def sums_of(left: int, right: int) -> int:
@@ -63,9 +72,8 @@ def choose(
     slots = sum(ceil(n / LANES) for n in ((left,) if same else (left, right)))
     steps = ceil(k * element_bytes / STEP)
     sums = sums_of(left, right)
-    together = min(steps, most_steps(slots, sums))
-    split = 3 if element_bytes == 4 else 1  # words of f32 become two of tf32
-    wanted = split * together * slots * _WORDS_A_STEP + sums + slots * _ADDRESSES + _BESIDE
+    together = min(steps, most_steps(slots, sums, element_bytes))
+    wanted = together * slots * _step_words(element_bytes) + sums + slots * _ADDRESSES + _beside(element_bytes)
     places = _PLACE * ceil(stored / _WARP)
     keeps = wanted + places <= _MOST_REGISTERS and places <= _MOST_PLACES
     wanted = ceil((wanted + places * keeps) / 8) * 8

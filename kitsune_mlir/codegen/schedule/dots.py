@@ -262,7 +262,7 @@ class _Product:
     @property
     def together(self) -> int:
         """Steps of which registers hold the operands."""
-        return min(self.steps, most_steps(len(self.flat), sums_of(*self.sizes)))
+        return min(self.steps, most_steps(len(self.flat), sums_of(*self.sizes), self.element.width // 8))
 
     @property
     def is_held(self) -> bool:
