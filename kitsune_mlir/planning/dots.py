@@ -46,7 +46,7 @@ def most_steps(slots: int, sums: int, element_bytes: int) -> int:
 
 def _step_words(element_bytes: int) -> int:
     """Registers of a thread for STEP bytes of LANES rows; an f32 becomes two numbers of tf32."""
-    return 4 if element_bytes == 2 else 8
+    return 4 if element_bytes == 2 else 16
 
 
 def _beside(element_bytes: int) -> int:
