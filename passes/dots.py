@@ -36,6 +36,7 @@ from kitsune_mlir.planning.target import Target
 from kitsune_mlir.row_numbers import row_number
 from kitsune_mlir.traffic import element_bytes, type_bytes
 
+from .operand_layout import PADDED
 from .product_follows import tiled
 from .schedule_build import constant_index, empty_generic, i64
 
@@ -135,6 +136,7 @@ class Plan:
     parts: tuple[tuple[Part, ...], ...]  # of one operand where both are the same
     follows: tuple[ir.Operation, ...]
     picked: Picked | None
+    padded: ir.Operation | None  # puts zeros behind the rows of what leaves
     batch: int | None
     k: int
     form: planning.Dots
@@ -142,6 +144,8 @@ class Plan:
     @property
     def last(self) -> ir.Operation:
         """The operation whose result the kernel gives."""
+        if self.padded is not None:
+            return self.padded
         return self.picked.op if self.picked is not None else [self.op, *self.follows][-1]
 
     @property
@@ -186,7 +190,8 @@ def plan(op: ir.Operation, found: Contraction, follows: Sequence[ir.Operation], 
         end.results[0].type, DYNAMIC_SIZE
     )
     form = planning.choose(count, m, n, k, len(values) == 1, each, moved, stored, target)
-    return None if form is None else Plan(op, parts, tuple(follows), picked, batch, k, form)
+    padded = None if picked is None else _padded(picked.op.results[0])
+    return None if form is None else Plan(op, parts, tuple(follows), picked, padded, batch, k, form)
 
 
 def build(plan: Plan, target: Target, name: str) -> None:
@@ -230,8 +235,13 @@ def _body(plan: Plan, at: ir.Value, inputs: Sequence[ir.Value] | None) -> None:
     if plan.picked is not None:
         value = plan.picked.tile(value, n, plan.picked.read() if inputs is None else inputs)
     rank = ir.RankedTensorType(value.type).rank
-    write = schedule.WriteOp(value, [at, *[zero] * rank], i64(0))
-    write.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(1, rank + 1)))
+    _write(value, [at, *[zero] * rank])
+    if plan.padded is not None:
+        kind = ir.RankedTensorType(value.type)
+        count = ir.RankedTensorType(plan.padded.results[0].type).shape[1] - kind.shape[0]
+        nothing = arith.ConstantOp(kind.element_type, ir.FloatAttr.get(kind.element_type, 0.0)).result
+        zeros = linalg.fill(nothing, outs=[tensor.empty([count], kind.element_type)])
+        _write(zeros, [at, constant_index(kind.shape[0])])
 
 
 def _open_size(plan: Plan) -> ir.Value:
@@ -354,6 +364,15 @@ def _picked(value: ir.Value, m: int, n: int) -> Picked | None:
     return Picked(op, flat)
 
 
+def _padded(value: ir.Value) -> ir.Operation | None:
+    """What alone reads rows, and puts zeros behind them."""
+    readers = [use.owner.operation for use in value.uses]
+    if len(readers) != 1 or readers[0].name != "tensor.extract":
+        return None
+    op = readers[0].parent.operation
+    return op if PADDED in op.attributes and op.parent == rows.producer(value).parent else None
+
+
 def _counts(number: ir.Value, op: ir.Operation, s: rows.Structured) -> bool:
     """Whether a number in the body of a linalg.generic is that of the batch: its first loop's, or what a tensor of
     0, 1, 2, ... has there."""
@@ -399,6 +418,13 @@ def _read(value: ir.Value, at: Sequence[ir.Value], dims: Sequence[int], shape: S
     read = schedule.ReadOp(value, list(at), kind)
     read.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(dims))
     return read.results[0]
+
+
+def _write(tile: ir.Value, at: Sequence[ir.Value]) -> None:
+    """The tile's dimensions are the last of the output's."""
+    rank = ir.RankedTensorType(tile.type).rank
+    write = schedule.WriteOp(tile, list(at), i64(0))
+    write.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(1, rank + 1)))
 
 
 def _behind(tiles: Sequence[ir.Value]) -> ir.Value:

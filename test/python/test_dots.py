@@ -134,6 +134,24 @@ def test_any_batch(gpus):
     assert dots_of(compiled) == (1, 1)
 
 
+class Top(nn.Module):
+    """A layer of given rows and the dots beside them: rows of 600 bytes, which tensor copies want longer."""
+
+    def __init__(self):
+        super().__init__()
+        self.interactions, self.top = Interactions(24, 64, torch.bfloat16, True), nn.Linear(364, 256).bfloat16()
+
+    def forward(self, x, categories):
+        return torch.relu(self.top(torch.cat([x, self.interactions(x, categories)], 1)))
+
+
+def test_rows_leave_as_tensor_copies_take_them(gpus):
+    _, args = interactions(24, 64, batch=200)
+    torch.manual_seed(2)
+    compiled, _ = simulated(Top().eval(), args, gpus("sm_90a"), torch.bfloat16)
+    assert [launch["form"] for launch in compiled.plan["launches"]] == ["scheduled dots", "chained"]
+
+
 @pytest.mark.parametrize("index", [torch.int64, torch.int32], ids=str)
 def test_numbers_out_of_range(index, gpus):
     """Of each table its own rows are right: table i has 5 + i."""

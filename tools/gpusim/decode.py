@@ -164,7 +164,9 @@ class Op:
 def _constant(op: ir.Operation) -> np.ndarray:
     value, kind = op.attributes["value"], kind_of(op.results[0].type)
     if isinstance(kind, tuple):  # a vector, the same in every thread
-        found = np.array(ir.DenseElementsAttr(value)).astype(kind[0]).reshape(1, kind[1])
+        dense = ir.DenseElementsAttr(value)  # numpy takes no elements of bf16
+        elements = np.full(kind[1], dense.get_splat_value().value) if dense.is_splat else np.array(dense)
+        found = elements.astype(kind[0]).reshape(1, kind[1])
     else:
         found = np.array(value.value, kind)
     found.flags.writeable = False
