@@ -191,15 +191,15 @@ class DotsCode(AgentCode):
         box = GlobalBox(pointer, type_, self.around.rows, list(map(self.number, offsets)), op.opview.axes)
         for word in self.words.get(op) or self._words_of(op, warps.here(self.lane)):
             with contextlib.nullcontext() if word.inside is None else device.when(word.inside):
-                self._store_word(box, tile, word)
+                found = self._elements(tile, word)
+                box.store_vector([*word.outer, device.add(word.places[0], self.number(offsets[-1]))], found)
         warps.sync()  # nobody stashes the next tile before all have read this one
 
-    def _store_word(self, box: GlobalBox, tile: ir.Value, word: _Word) -> None:
+    def _elements(self, tile: ir.Value, word: _Word) -> list[ir.Value]:
         evaluator = Evaluator(self.memories)
         for value, index, x in self.known:
             evaluator.know(value, index, x)
-        found = [evaluator(tile, [*word.outer, place]) for place in word.places]
-        box.store_vector([*word.outer, word.places[0]], found)
+        return [evaluator(tile, [*word.outer, place]) for place in word.places]
 
     @staticmethod
     def _words_of(op: ir.Operation, lane: ir.Value) -> list[_Word]:
