@@ -1,5 +1,5 @@
-"""Rates of rows by number beside what the GPU gives at best: gathers beside copies of the same rows in order, and sums by
-index beside bare reductions in L2.
+"""Rates of rows by number beside what the GPU gives at best: gathers beside copies of rows in order, sums by index
+beside bare reductions in L2.
 
     python bench/row_rates.py --rows 1000000 --places 200000
 

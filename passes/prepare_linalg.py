@@ -39,6 +39,7 @@ from .base import ModulePass
 from .broadcast_reads import read_plainly
 from .generic_operands import indexing_maps, inline_constants, prune, splat_of
 from .plain_products import plain_products
+from .row_scatters import SCATTER, scatter_rows
 from .scalar_bodies import constant_of, simplify, widen
 
 _PRODUCTS = ("linalg.matmul", "linalg.batch_matmul")
@@ -72,6 +73,8 @@ class PrepareLinalg(ModulePass):
             for op in walk(module, "linalg.generic"):
                 widen(op)
             run_passes(module, "builtin.module(canonicalize,cse)")
+            for op in walk(module, SCATTER):
+                scatter_rows(op)
             for op in walk(module, "linalg.generic"):
                 simplify(op)
                 _fill_of(op)
