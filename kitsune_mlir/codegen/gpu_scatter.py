@@ -12,6 +12,8 @@ does not have is left out, and reported (index_checks.py).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kitsune_mlir.mlir import arith, ir, memref, scf
 
 from .gpu_clone import clone_into
@@ -20,6 +22,7 @@ from .gpu_kernel import (
     THREADS,
     Kernel,
     Kernels,
+    Size,
     as_value,
     ceildiv,
     delinearize,
@@ -28,6 +31,7 @@ from .gpu_kernel import (
     only_if,
     product,
 )
+from .gpu_updates import Updates
 
 _IN_ORDER = ("addf",)  # whose result depends on the order
 _ATOMIC = {
@@ -56,26 +60,38 @@ def lower_scatter(op: ir.Operation, kernels: Kernels, in_turn: InOrder) -> None:
         if in_turn.lower(op):
             return
         atomic, unique, overwrites = None, False, False  # one after another, in parallel over other dimensions
+    source = Updates.of(op)
     rank = ir.MemRefType(updates.type).rank
     spread = list(range(rank)) if overwrites or unique or atomic else list(range(1, rank))
 
     kernel = Kernel(kernels, op, "scatter")
     with kernel.body():
-        inside = kernel.inside(updates)
-        sizes = [extent(inside, d) for d in spread] or [1]
+        sizes = [_size(op, d, kernel.inside) for d in spread] or [1]
         index = linear_id(THREADS)
         with only_if(index, product(sizes)):
             position = delinearize(index, sizes) if spread else []
             if len(spread) == rank:
-                _update(op, kernel, position, atomic)
+                _update(op, kernel, source, position, atomic)
             else:
-                loop = scf.ForOp(as_value(0), as_value(extent(inside, 0)), as_value(1))
+                loop = scf.ForOp(as_value(0), as_value(_size(op, 0, kernel.inside)), as_value(1))
                 with ir.InsertionPoint(loop.body):
-                    _update(op, kernel, [loop.induction_variable, *position], None)
+                    _update(op, kernel, source, [loop.induction_variable, *position], None)
                     scf.yield_([])
     with op.context, op.location, ir.InsertionPoint(op):
-        kernel.launch(ceildiv(product([extent(updates, d) for d in spread]), THREADS))
+        kernel.launch(ceildiv(product([_size(op, d, lambda value: value) for d in spread]), THREADS))
     op.erase()
+    source.erase()
+
+
+def _size(op: ir.Operation, dimension: int, see: Callable[[ir.Value], ir.Value]) -> Size:
+    """A size of the updates, which `see` does not bring to where it is needed if row numbers have it too."""
+    updates, numbers = list(op.operands)[:2]
+    return extent(see(numbers), 0) if dimension == 0 else _static(updates, dimension) or extent(see(updates), dimension)
+
+
+def _static(buffer: ir.Value, dimension: int) -> int | None:
+    kind = ir.MemRefType(buffer.type)
+    return None if kind.is_dynamic_dim(dimension) else kind.shape[dimension]
 
 
 def _atomic(block: ir.Block) -> str | None:
@@ -87,9 +103,9 @@ def _atomic(block: ir.Block) -> str | None:
     return _ATOMIC[operation.name] if set(operation.operands) == set(block.arguments) else None
 
 
-def _update(op: ir.Operation, kernel: Kernel, position: list[ir.Value], atomic: str | None) -> None:
+def _update(op: ir.Operation, kernel: Kernel, source: Updates, position: list[ir.Value], atomic: str | None) -> None:
     """Applies the update at `position`."""
-    updates, rows, table = (kernel.inside(operand) for operand in op.operands)
+    rows, table = (kernel.inside(operand) for operand in list(op.operands)[1:])
     target = _target(op, rows, position)
     inside: ir.Value | None = None
     for dim in sorted(set(ir.DenseI64ArrayAttr(op.attributes["dimension_map"]))):
@@ -97,7 +113,7 @@ def _update(op: ir.Operation, kernel: Kernel, position: list[ir.Value], atomic: 
         inside = fits if inside is None else arith.andi(inside, fits)
     guard = scf.IfOp(inside)
     with ir.InsertionPoint(guard.then_block):
-        update = memref.load(updates, position)
+        update = source.load(kernel, position)
         if atomic is not None:
             memref.atomic_rmw(getattr(arith.AtomicRMWKind, atomic), update, table, target)
         else:
