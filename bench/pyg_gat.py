@@ -27,6 +27,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=200_000)
     parser.add_argument("--edges", type=int, default=3_000_000)
     parser.add_argument("--width", type=int, default=128, help="columns of the nodes, and of all heads together")
+    parser.add_argument("--classes", type=int, default=16, help="columns of the result, which each head has")
     parser.add_argument("--heads", type=int, default=8)
     parser.add_argument("--dtype", choices=DTYPES, default="f32")
     parser.add_argument("--target", default="sm_90a")
@@ -36,7 +37,7 @@ def main() -> None:
     from torch_geometric.nn.models import GAT
 
     torch.manual_seed(1)
-    model = GAT(options.width, options.width, 2, options.width, heads=options.heads).eval().to(DTYPES[options.dtype])
+    model = GAT(options.width, options.width, 2, options.classes, heads=options.heads).eval().to(DTYPES[options.dtype])
     with torch.no_grad():
         _check(model, options)
         _time(model, options)
