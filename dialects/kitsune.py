@@ -57,6 +57,7 @@ from .checks import (
     verify_result,
     verify_rows,
 )
+from .dots import DotsOp, StashOp  # noqa: F401  (part of the dialect)
 from .order import OrderOp  # noqa: F401  (part of the dialect)
 from .schedule import KernelOp
 from .tiles import AccumulateOp, GetOp, LoadOp, PlaceOp, PutOp, ReduceOp, ScatterOp, StoreOp

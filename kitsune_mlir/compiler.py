@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from kitsune_mlir import determinism, launches, mlir, plan, precision, worker
-from kitsune_mlir.codegen.gpu_scatter import ORDERED
+from kitsune_mlir.codegen.gpu_in_order import LABEL, SORT
 from kitsune_mlir.codegen.section import Section
 from kitsune_mlir.errors import InternalError, UnsupportedError, UserError
 from kitsune_mlir.loaded import Loaded
@@ -215,7 +215,7 @@ def _predict(
     if made is not None:
         found["predicted_us"] = round(target.call_us + sum(launch["predicted_us"] for launch in made), 2)
     if determinism.of(module):
-        ordered = [one["predicted_us"] for one in found["launches"] if one["kernel"].startswith(ORDERED)]
+        ordered = [one["predicted_us"] for one in found["launches"] if one["kernel"].startswith((LABEL, SORT))]
         found["deterministic_us"] = round(sum(ordered), 2)
     if "dynamic_size" in found:
         found["launch_sizes"] = [

@@ -16,6 +16,7 @@ from typing import Any
 from kitsune_mlir import mlir
 from kitsune_mlir.codegen.kernel_work import work_of
 from kitsune_mlir.dialects import schedule
+from kitsune_mlir.dialects.dots import DotsOp
 from kitsune_mlir.errors import InternalError
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.cost import LATENCY, at_tiles
@@ -46,8 +47,10 @@ def _scheduled(kernel: schedule.KernelOp) -> dict[str, Any]:
         words += [f"k {'?' if source.is_dynamic_dim(axis) else source.shape[axis]}"]
     words += [f"{pairs} pairs of pieces"] if pairs else []
     words += [f"{others} other{'s' if others > 1 else ''}"] if others else []
+    of_warps = [op.opview for op in mlir.walk(kernel, DotsOp.OPERATION_NAME)]
+    words += [f"k {ir.RankedTensorType(dots.operands[0].type).shape[1]}" for dots in of_warps]
     return {
-        "form": "scheduled product" if products else "scheduled rows",
+        "form": "scheduled product" if products else "scheduled dots" if of_warps else "scheduled rows",
         "computes": ", ".join(words),
         "tile": tiles.opview.sizes,
         "extents": extents,

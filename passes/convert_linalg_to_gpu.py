@@ -31,6 +31,7 @@ from typing import ClassVar
 
 from kitsune_mlir.codegen.bufferize import bufferize
 from kitsune_mlir.codegen.gpu_buffers import Fills
+from kitsune_mlir.codegen.gpu_in_order import InOrder
 from kitsune_mlir.codegen.gpu_kernel import Kernels, extent
 from kitsune_mlir.codegen.gpu_linalg import lower_generic
 from kitsune_mlir.codegen.gpu_loops import hoist, unroll
@@ -80,9 +81,10 @@ class ConvertLinalgToGpu(ModulePass):
             run_passes(module, _GENERALIZE, _TIDY)
             kernels = Kernels(module)
             lower_orders(main, kernels)
+            in_turn = InOrder(kernels)
             for op in walk(main, "tm_tensor.scatter"):
                 if op.block == main.body.blocks[0]:
-                    lower_scatter(op, kernels)
+                    lower_scatter(op, kernels, in_turn)
             run_passes(module, _TO_LOOPS)
             keep_loaded(main, kernels)
             write_in_place(main)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from kitsune_mlir.codegen import index_checks
 from kitsune_mlir.codegen.schedule.kernel import ScheduledKernel
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.windows import WindowsOp
@@ -41,7 +42,9 @@ class LowerSchedule(ModulePass):
         VerifyDataflow(self.target).run(module)
         for kernel in schedule.kernels(module):
             with kernel.operation.location:
-                code, gpu_module = built(ScheduledKernel(kernel, target, self.wait_budget))
+                with index_checks.of_pipeline(kernel) as checks:
+                    code, gpu_module = built(ScheduledKernel(kernel, target, self.wait_budget))
+                    checks.write(gpu_module)
                 ends = [_end(result.results[0]) for result in code.results]
                 declare(module, kernel.label, code.tensors, ends, code, gpu_module)
                 call(kernel, kernel.label, code.tensors, code.results, ends)

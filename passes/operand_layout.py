@@ -7,6 +7,7 @@ from kitsune_mlir.mlir import arith, ir, linalg, tensor
 
 from .schedule_build import constant_index, empty_generic
 
+PADDED = "kitsune.padded"  # marks a linalg.generic that puts zeros behind the rows of what it reads
 GRANULE = 16  # bytes of which a tensor copy's rows are multiples
 
 
@@ -46,6 +47,8 @@ def _laid_out(whole: ir.Value, pieces: int, pad: bool) -> list[ir.Value]:
     inputs = [] if extra else [whole]
     maps = [ir.AffineMap.get_identity(kind.rank)] * (len(inputs) + pieces)
     generic = empty_generic(inputs, starts, maps, ["parallel"] * kind.rank)
+    if extra and pieces == 1:
+        generic.attributes[PADDED] = ir.UnitAttr.get()
     with ir.InsertionPoint(generic.regions[0].blocks[0]):
         x = _padded(whole, columns) if extra else generic.regions[0].blocks[0].arguments[0]
         linalg.YieldOp(_pieces(x, pieces) if pieces > 1 else [x])

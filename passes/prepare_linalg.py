@@ -32,12 +32,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kitsune_mlir.mlir import ir, run_passes, walk
+from kitsune_mlir.mlir import ir, linalg, run_passes, tensor, walk
 
 from .absorb_casts import absorb_cast
 from .base import ModulePass
+from .broadcast_reads import read_plainly
 from .generic_operands import indexing_maps, inline_constants, prune, splat_of
 from .plain_products import concatenate_collapsed, plain_products
+from .row_scatters import SCATTER, scatter_rows
 from .scalar_bodies import constant_of, simplify, widen
 
 _PRODUCTS = ("linalg.matmul", "linalg.batch_matmul")
@@ -64,6 +66,8 @@ class PrepareLinalg(ModulePass):
             for op in walk(module, *_PRODUCTS):
                 _absorb_transposes(op)
             for op in walk(module, "linalg.generic"):
+                read_plainly(op)
+            for op in walk(module, "linalg.generic"):
                 inline_constants(op)
                 prune(op)
             for op in walk(module, "linalg.generic"):
@@ -71,6 +75,8 @@ class PrepareLinalg(ModulePass):
             for op in walk(module, "linalg.generic"):
                 widen(op)
             run_passes(module, "builtin.module(canonicalize,cse)")
+            for op in walk(module, SCATTER):
+                scatter_rows(op)
             for op in walk(module, "linalg.generic"):
                 simplify(op)
                 _fill_of(op)
@@ -134,17 +140,17 @@ def _fill_of(generic: ir.Operation) -> None:
     operations = list(generic.regions[0].blocks[0].operations)
     value = operations[-1].operands[0]
     type_ = generic.results[0].type
-    if len(generic.operands) != 1 or constant_of(value) is None or not type_.has_static_shape:
+    if len(generic.operands) != 1 or constant_of(value) is None:
         return
     with ir.InsertionPoint(generic), generic.location:
         attribute = value.owner.attributes["value"]
         scalar = ir.Operation.create("arith.constant", results=[value.type], attributes={"value": attribute})
-        generic.results[0].replace_all_uses_with(_filled(scalar.result, type_))
+        start = generic.operands[0]
+        filled = _filled(scalar.result, type_) if type_.has_static_shape else linalg.fill(scalar.result, outs=[start])
+        generic.results[0].replace_all_uses_with(filled)
     generic.erase()
 
 
 def _filled(scalar: ir.Value, type_: ir.RankedTensorType) -> ir.Value:
-    from kitsune_mlir.mlir import linalg, tensor
-
     empty = tensor.empty(type_.shape, type_.element_type)
     return linalg.fill(scalar, outs=[empty])

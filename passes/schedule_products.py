@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache
-from math import prod
+from math import inf, prod
 from typing import ClassVar
 
 from kitsune_mlir.contraction import NAMES, Contraction, is_zero_filled, match_product
@@ -42,6 +42,7 @@ from kitsune_mlir.planning.target import Target
 from kitsune_mlir.planning.thin_products import THIN_BY
 from kitsune_mlir.precision import tf32_pieces
 
+from . import dots
 from .base import ModulePass
 from .flat_follows import flatten_follows
 from .product_follows import Follows, follows_of
@@ -119,6 +120,10 @@ class _Scheduler:
         self._read_sizes()
         known = {role: DYNAMIC_SIZE if size is None else size for role, size in self.sizes.items()}
         thin = predicted_us(self.found, self.sizes, self.target) if is_zero_filled(self.found.init) else None
+        if (small := self._dots(thin)) is not None:
+            self.rows.forget(small.follows)
+            dots.build(small, self.target, self.name)
+            return True
         if prod(known.values()) < LEAST:
             if thin is not None:
                 self._by_rows()
@@ -159,6 +164,17 @@ class _Scheduler:
         for op in [*reversed(moved), *reversed(follows.ops), self.op]:
             op.erase()
         return True
+
+    def _dots(self, thin: float | None) -> dots.Plan | None:
+        """The kernel of warps that takes the product's place, and that of gathers around it, where it is faster. `thin`
+        is what the product takes as sums over rows, None where it is none."""
+        plan = dots.plan(self.op, self.found, self._follows(), self.target)
+        if plan is None or not plan.moves_less:
+            return None
+        b, m, n, k = (DYNAMIC_SIZE if self.sizes[role] is None else self.sizes[role] for role in "bmnk")
+        tiles = choose(b, m, n, k, False, len(PAIRS[self.pieces]), self.target)
+        alone = min((us for us in (thin, tiles and tiles.microseconds) if us is not None), default=inf)
+        return plan if plan.form.price.us < alone + plan.saved_us(self.target) else None
 
     def _by_rows(self) -> None:
         """Leaves the product to schedule-rows."""

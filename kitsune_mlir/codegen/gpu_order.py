@@ -72,8 +72,8 @@ def _lower(op: ir.Operation, kernels: Kernels) -> None:
 
     kernel("count", lambda: buckets, lambda inside, thread: _clear(inside, thread, starts))
     kernel("rank", lambda: ceildiv(size, RUN), lambda inside, thread: _rank(inside, thread, keys, starts, ranks))
-    kernel("sum", lambda: WARPS * WARP, lambda inside, thread: _sum(inside, thread, starts, sums))
-    kernel("start", lambda: WARPS * WARP, lambda inside, thread: _start(inside, thread, starts, sums))
+    kernel("sum", lambda: WARPS * WARP, lambda inside, thread: sum_parts(inside, thread, starts, sums))
+    kernel("start", lambda: WARPS * WARP, lambda inside, thread: start(inside, thread, starts, sums))
     kernel("place", lambda: size, lambda inside, thread: _place(inside, thread, keys, starts, ranks, rows, places))
     for old, new in zip(op.results, (rows, places)):
         old.replace_all_uses_with(new)
@@ -117,7 +117,8 @@ def _rank(kernel: Kernel, thread: ir.Value, keys: ir.Value, starts: ir.Value, ra
                 memref.store(arith.addi(before, inner[number]), ranks, [rows[number]])
 
 
-def _sum(kernel: Kernel, thread: ir.Value, starts: ir.Value, sums: ir.Value) -> None:
+def sum_parts(kernel: Kernel, thread: ir.Value, starts: ir.Value, sums: ir.Value) -> None:
+    """Of WARPS warps, each the sum of its part of the counts."""
     starts, sums = kernel.inside(starts), kernel.inside(sums)
     begin, end = _part(thread, starts)
     loop = scf.ForOp(begin, end, as_value(1), [_number(0)])
@@ -129,7 +130,8 @@ def _sum(kernel: Kernel, thread: ir.Value, starts: ir.Value, sums: ir.Value) -> 
         memref.store(total, sums, [arith.divui(thread, as_value(WARP))])
 
 
-def _start(kernel: Kernel, thread: ir.Value, starts: ir.Value, sums: ir.Value) -> None:
+def start(kernel: Kernel, thread: ir.Value, starts: ir.Value, sums: ir.Value) -> None:
+    """Counts become the sums of all before them; `sums` are those of `sum_parts`."""
     starts, sums = kernel.inside(starts), kernel.inside(sums)
     begin, end = _part(thread, starts)
     lane, warp = arith.remui(thread, as_value(WARP)), arith.divui(thread, as_value(WARP))

@@ -6,19 +6,23 @@
 does, for each element of %updates, table[rows[n], c] = update + old. Sums, maxima and the like become
 atomics, one thread an update, so repeated rows are right. A body that no atomic does, of updates that may
 meet, runs one update after the other, in parallel over the other dimensions only. In a module that is to be
-deterministic (determinism.py) each row takes its updates in their order. A row that the table does not
-have is left out, and reported (index_checks.py).
+deterministic (determinism.py) each row takes its updates in their order (gpu_in_order.py). A row that the table
+does not have is left out, and reported (index_checks.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kitsune_mlir.mlir import arith, ir, memref, scf
 
 from .gpu_clone import clone_into
+from .gpu_in_order import InOrder
 from .gpu_kernel import (
     THREADS,
     Kernel,
     Kernels,
+    Size,
     as_value,
     ceildiv,
     delinearize,
@@ -27,9 +31,8 @@ from .gpu_kernel import (
     only_if,
     product,
 )
+from .gpu_updates import Updates
 
-ORDERED = "ordered_scatter"  # what kernels are called that apply updates in their order
-IN_ORDER = 1 << 15  # threads of one
 _IN_ORDER = ("addf",)  # whose result depends on the order
 _ATOMIC = {
     "arith.addf": "addf",
@@ -45,8 +48,8 @@ _ATOMIC = {
 }
 
 
-def lower_scatter(op: ir.Operation, kernels: Kernels) -> None:
-    """Puts the kernel's launch in the place of `op`."""
+def lower_scatter(op: ir.Operation, kernels: Kernels, in_turn: InOrder) -> None:
+    """Puts the kernel's launch in the place of `op`; `in_turn` is for those whose updates come in their order."""
     updates = op.operands[0]
     block = op.regions[0].blocks[0]
     overwrites = not list(block.arguments[1].uses)  # what then wins where rows repeat is open in torch too
@@ -54,52 +57,36 @@ def lower_scatter(op: ir.Operation, kernels: Kernels) -> None:
     atomic = None if overwrites else _atomic(block)
     in_order = overwrites or (not unique and (atomic is None or atomic in _IN_ORDER))  # unique: so torch-mlir says
     if kernels.deterministic and in_order:
-        _lower_in_order(op, kernels)
-        return
+        if in_turn.lower(op):
+            return
+        atomic, unique, overwrites = None, False, False  # one after another, in parallel over other dimensions
+    source = Updates.of(op)
     rank = ir.MemRefType(updates.type).rank
     spread = list(range(rank)) if overwrites or unique or atomic else list(range(1, rank))
 
     kernel = Kernel(kernels, op, "scatter")
     with kernel.body():
-        inside = kernel.inside(updates)
-        sizes = [extent(inside, d) for d in spread] or [1]
+        sizes = [_size(op, d, kernel.inside) for d in spread] or [1]
         index = linear_id(THREADS)
         with only_if(index, product(sizes)):
             position = delinearize(index, sizes) if spread else []
             if len(spread) == rank:
-                _update(op, kernel, position, atomic)
+                _update(op, kernel, source, position, atomic)
             else:
-                loop = scf.ForOp(as_value(0), as_value(extent(inside, 0)), as_value(1))
+                loop = scf.ForOp(as_value(0), as_value(_size(op, 0, kernel.inside)), as_value(1))
                 with ir.InsertionPoint(loop.body):
-                    _update(op, kernel, [loop.induction_variable, *position], None)
+                    _update(op, kernel, source, [loop.induction_variable, *position], None)
                     scf.yield_([])
     with op.context, op.location, ir.InsertionPoint(op):
-        kernel.launch(ceildiv(product([extent(updates, d) for d in spread]), THREADS))
+        kernel.launch(ceildiv(product([_size(op, d, lambda value: value) for d in spread]), THREADS))
     op.erase()
+    source.erase()
 
 
-def _lower_in_order(op: ir.Operation, kernels: Kernels) -> None:
-    """Threads share the table's rows and columns, and each goes through all updates for those to its own, in order."""
-    updates, table = op.operands[0], op.operands[2]
-    dim = list(ir.DenseI64ArrayAttr(op.attributes["dimension_map"]))[0]
-    inner = list(range(1, ir.MemRefType(updates.type).rank))
-    known, rows = product([size for d in inner if isinstance(size := _static(updates, d), int)]), _static(table, dim)
-    shares = max(1, IN_ORDER // max(1, known))
-    shares = min(shares, max(1, rows)) if isinstance(rows, int) else shares
-    kernel = Kernel(kernels, op, ORDERED)
-    with kernel.body():
-        inside = kernel.inside(updates)
-        sizes = [shares, *(extent(inside, d) for d in inner)]
-        index = linear_id(THREADS)
-        with only_if(index, product(sizes)):
-            share, *position = delinearize(index, sizes)
-            loop = scf.ForOp(as_value(0), as_value(extent(inside, 0)), as_value(1))
-            with ir.InsertionPoint(loop.body):
-                _update(op, kernel, [loop.induction_variable, *position], None, (dim, shares, share))
-                scf.yield_([])
-    with op.context, op.location, ir.InsertionPoint(op):
-        kernel.launch(ceildiv(product([shares, *(extent(updates, d) for d in inner)]), THREADS))
-    op.erase()
+def _size(op: ir.Operation, dimension: int, see: Callable[[ir.Value], ir.Value]) -> Size:
+    """A size of the updates, which `see` does not bring to where it is needed if row numbers have it too."""
+    updates, numbers = list(op.operands)[:2]
+    return extent(see(numbers), 0) if dimension == 0 else _static(updates, dimension) or extent(see(updates), dimension)
 
 
 def _static(buffer: ir.Value, dimension: int) -> int | None:
@@ -116,28 +103,17 @@ def _atomic(block: ir.Block) -> str | None:
     return _ATOMIC[operation.name] if set(operation.operands) == set(block.arguments) else None
 
 
-def _update(
-    op: ir.Operation,
-    kernel: Kernel,
-    position: list[ir.Value],
-    atomic: str | None,
-    share: tuple[int, int, ir.Value] | None = None,
-) -> None:
-    """Applies the update at `position`; of a `share`, a dimension of the table, how many shares it has and which is the
-    thread's, only one to an index that is the share's number and a multiple of their count."""
-    updates, rows, table = (kernel.inside(operand) for operand in op.operands)
+def _update(op: ir.Operation, kernel: Kernel, source: Updates, position: list[ir.Value], atomic: str | None) -> None:
+    """Applies the update at `position`."""
+    rows, table = (kernel.inside(operand) for operand in list(op.operands)[1:])
     target = _target(op, rows, position)
     inside: ir.Value | None = None
     for dim in sorted(set(ir.DenseI64ArrayAttr(op.attributes["dimension_map"]))):
         fits = kernel.check_row(target[dim], extent(table, dim))
         inside = fits if inside is None else arith.andi(inside, fits)
-    if share is not None:
-        dim, count, own = share
-        here = arith.cmpi(arith.CmpIPredicate.eq, arith.remui(target[dim], as_value(count)), own)
-        inside = arith.andi(inside, here)
     guard = scf.IfOp(inside)
     with ir.InsertionPoint(guard.then_block):
-        update = memref.load(updates, position)
+        update = source.load(kernel, position)
         if atomic is not None:
             memref.atomic_rmw(getattr(arith.AtomicRMWKind, atomic), update, table, target)
         else:

@@ -166,6 +166,20 @@ def row_inside(extract: ir.Operation, axis: int, row: ir.Value) -> ir.Value:
     return arith.select(inside, row, arith.constant(row.type, 0))
 
 
+def rows_inside(row: ir.Value, size: ir.Value, checks: Sequence[tuple[ir.Operation, ir.Value]]) -> ir.Value:
+    """In a kernel whose lanes gather out of tables of their own: a row (i64), or 0 where a lane's table, of `size` rows
+    (i64), does not have it. `checks` are the gathers, and beside each whether (i1) the lane's row is of it."""
+    inside = _is_inside(row, size, 0)
+    now = _NOW.get()
+    if now is not None:
+        numbers: dict[str, int] = {}  # gathers of a line are one check, whose number is that of the first
+        for extract, own in checks:
+            number = now.numbers[_key(extract)]
+            number = numbers.setdefault(now.places[number], number)
+            now.report(arith.andi(own, _not(inside)), number)
+    return arith.select(inside, row, arith.constant(row.type, 0))
+
+
 def may_add(scatter: ir.Operation, row: ir.Value, rows: int, exists: ir.Value) -> ir.Value:
     """In a pipeline: whether a row (i64) of a tile that `exists` (i1) is added to a table of so many rows."""
     now = _NOW.get()

@@ -33,6 +33,7 @@ from kitsune_mlir.planning.kernel_cost import (
 )
 from kitsune_mlir.runtime.host_program import BYTES, Launch, View
 
+TURNS_HINT = "kitsune.turns"  # of a loop whose bounds are in memory: how many turns it has on average
 TURNS = 8  # of an innermost loop that are followed
 _ROWS = 1021  # numbers that a loaded integer may be
 _FREE = (
@@ -200,7 +201,8 @@ class _Reader:
         for value in (*list(block.arguments)[1:], *op.results):
             self._values[hash(value)] = None
         if first is None or last is None or step is None:
-            trips, turns, mask = 1.0, 1, turn.mask
+            hint = op.attributes[TURNS_HINT] if TURNS_HINT in op.attributes else None
+            trips, turns, mask = 1.0 if hint is None else float(ir.IntegerAttr(hint).value), 1, turn.mask
             self._values[hash(block.arguments[0])] = None
         else:
             counts = np.where(turn.mask, -(-(last - first) // np.maximum(step, 1)), 0)

@@ -13,6 +13,7 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.program import Argument, Output, Program
 from kitsune_mlir.signature import Tree
 
+from .broadcasts import share_sizes
 from .torch_program import array_of, lower_graph, node_spec
 
 
@@ -48,7 +49,9 @@ def import_aot_graph(gm: GraphModule, name: str) -> Program:
         "kwargs": {"dict": {}},
         "results": {"list": results},
     }
-    return Program(name, lower_graph(graph, name), arguments, outputs, signature)
+    module = lower_graph(graph, name)
+    share_sizes(module, [argument.spec for argument in arguments])
+    return Program(name, module, arguments, outputs, signature)
 
 
 def _sizes_from_tensors(graph: Graph, name: str) -> None:

@@ -1,4 +1,9 @@
-"""Sizes of index_put's broadcasts, which torch-mlir takes to be at least 1: no row would become one.
+"""Sizes of inputs that are open until the call: which are equal, and those of index_put's broadcasts.
+
+Inputs' sizes of one symbol are equal in every call: `share_sizes` has one of them asked for in place of all, so that
+what is made of two inputs is seen to have one size.
+
+torch-mlir takes the sizes of index_put's broadcasts to be at least 1: no row would become one.
 
 %n = arith.index_cast (tensor.dim %x, %c0)
 %m = arith.maxsi %n, %c1                    ->  %n in its place
@@ -11,7 +16,10 @@
 
 from __future__ import annotations
 
-from kitsune_mlir.mlir import ir, walk
+from collections.abc import Sequence
+
+from kitsune_mlir.mlir import arith, attr_int, func, ir, tensor, walk
+from kitsune_mlir.program import TensorSpec
 
 
 def allow_no_rows(module: ir.Module) -> None:
@@ -26,6 +34,29 @@ def allow_no_rows(module: ir.Module) -> None:
             largest = None if cast is None else _maker(cast.operands[0], "arith.maxsi")
             if largest is not None:
                 largest.results[0].replace_all_uses_with(_size(largest))
+
+
+def share_sizes(module: ir.Module, specs: Sequence[TensorSpec]) -> None:
+    """Has @main, whose arguments these are, ask the first argument for each size that others have, too."""
+    (main,) = (op for op in module.body.operations if isinstance(op, func.FuncOp) and op.name.value == "main")
+    arguments = list(main.body.blocks[0].arguments)
+    first: dict[str, tuple[int, int]] = {}
+    for number, spec in enumerate(specs):
+        for axis, symbol in enumerate(spec.symbols):
+            if symbol is not None and arguments[number].type.is_dynamic_dim(axis):
+                first.setdefault(symbol, (number, axis))
+    for op in walk(module, "tensor.dim"):
+        index = _maker(op.operands[1], "arith.constant")
+        if index is None or op.operands[0] not in arguments:
+            continue
+        number, axis = arguments.index(op.operands[0]), attr_int(index, "value")
+        symbols = specs[number].symbols
+        place = first.get(symbols[axis] or "") if axis is not None and axis < len(symbols) else None
+        if place is not None and place != (number, axis):
+            with op.location, ir.InsertionPoint(op):
+                size = tensor.dim(arguments[place[0]], arith.ConstantOp.create_index(place[1]).result)
+            op.results[0].replace_all_uses_with(size)
+            op.erase()
 
 
 def _size(largest: ir.Operation) -> ir.Value:

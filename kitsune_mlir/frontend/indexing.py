@@ -101,7 +101,10 @@ def _bags(
 
 
 def bags_of(offsets: Tensor, count: Any) -> Tensor:
-    """The bag of each of `count` indices, by binary search among the offsets, each index on its own."""
+    """The bag of each of `count` indices, by binary search among the offsets, each index on its own. An offset that is
+    behind all indices is a number out of range; so is the bag of what stands before the first offset."""
+    places = torch.arange(count + 1, dtype=offsets.dtype, device=offsets.device)
+    offsets = places.index_select(0, offsets)
     bags, number = offsets.shape[0], torch.arange(count, dtype=offsets.dtype, device=offsets.device)
     found = torch.zeros_like(number)  # how many offsets are not behind the index
     for bit in reversed(range(bags.bit_length() if isinstance(bags, int) else 31)):

@@ -74,6 +74,19 @@ _KEEPING = {
     aten.layer_norm.default,
     aten.sym_size.int,
 }
+# Activations that not every version of torch, or none, has tagged as pointwise.
+_ACTIVATIONS = {
+    aten.leaky_relu.default,
+    aten.leaky_relu_.default,
+    aten.elu.default,
+    aten.gelu.default,
+    aten.hardswish.default,
+    aten.hardtanh.default,
+    aten.log_sigmoid.default,
+    aten.relu6.default,
+    aten.silu.default,
+    aten.softplus.default,
+}
 _TAKES = {aten.index.Tensor, aten.index_select.default, aten.embedding.default}
 
 
@@ -165,7 +178,7 @@ class _Rewriting:
                 "val"
             ].dim() - 1 in _selected_sizes(sources[0]):
                 raise _Refused
-        elif target not in _KEEPING and torch.Tag.pointwise not in getattr(target, "tags", ()):
+        elif target not in _KEEPING | _ACTIVATIONS and torch.Tag.pointwise not in getattr(target, "tags", ()):
             raise _Refused
         made = node.meta["val"]
         for value in [made] if isinstance(made, torch.Tensor) else made:

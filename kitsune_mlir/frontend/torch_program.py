@@ -25,6 +25,7 @@ from kitsune_mlir.program import OWN_MEMORY, Argument, Output, Program, TensorSp
 from kitsune_mlir.signature import CONSTANTS, Tree, describe
 
 from . import composite_operators, empty_tensors, result_memory
+from .broadcasts import share_sizes
 from .decompositions import table
 from .graph_rewrites import rewritten, settle
 from .lower_torch import lower_torch
@@ -135,6 +136,7 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
         "results": describe(torch.utils._pytree.tree_unflatten(results, exported.call_spec.out_spec), _as_tree),
     }
     module = lower_graph(graph, name)
+    share_sizes(module, [argument.spec for argument in arguments])
     result_memory.give(module, memory)
     return Program(name, module, arguments, outputs, call)
 

@@ -1404,6 +1404,84 @@ func.func @settled_as_another_type(%a: !kitsune.acc<tensor<64x64xf32>>, %s: !kit
 
 // -----
 
+func.func @dots_of_rows(%a: tensor<9x27x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 1>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%copy: index):
+      // expected-error@+1 {{'kitsune.dots' op multiplies tiles of two dimensions}}
+      %c = "kitsune.dots"(%a, %a) : (tensor<9x27x64xbf16>, tensor<9x27x64xbf16>) -> tensor<27x27xf32>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 1} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @dots_of_two_widths(%a: tensor<27x64xbf16>, %b: tensor<27x32xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 1>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%copy: index):
+      // expected-error@+1 {{'kitsune.dots' op multiplies tiles of one type and width, found tensor<27x64xbf16> and tensor<27x32xbf16>}}
+      %c = "kitsune.dots"(%a, %b) : (tensor<27x64xbf16>, tensor<27x32xbf16>) -> tensor<27x27xf32>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 1} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @dots_of_other_sizes(%a: tensor<27x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 1>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%copy: index):
+      // expected-error@+1 {{'kitsune.dots' op gives sums of f32, a row for each of tensor<27x64xbf16> and a column for each of tensor<27x64xbf16>'s}}
+      %c = "kitsune.dots"(%a, %a) : (tensor<27x64xbf16>, tensor<27x64xbf16>) -> tensor<27x64xf32>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 1} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @dots_of_many_warps(%a: tensor<27x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 1>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%copy: index):
+      // expected-error@+1 {{'kitsune.dots' op wants an agent of one copy and one warp, whose tiles do not lie by rows}}
+      %c = "kitsune.dots"(%a, %a) : (tensor<27x64xbf16>, tensor<27x64xbf16>) -> tensor<27x27xf32>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @dots_outside(%a: tensor<27x64xbf16>) {
+  // expected-error@+1 {{'kitsune.dots' op stands in no kitsune.agent}}
+  %c = "kitsune.dots"(%a, %a) : (tensor<27x64xbf16>, tensor<27x64xbf16>) -> tensor<27x27xf32>
+  return
+}
+
+// -----
+
+func.func @stash_of_another_type(%a: tensor<27x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 1>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%copy: index):
+      // expected-error@+1 {{'kitsune.stash' op gives the tile that it takes, found tensor<27x64xbf16>, tensor<27x64xf32>}}
+      %c = "kitsune.stash"(%a) : (tensor<27x64xbf16>) -> tensor<27x64xf32>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 1} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
 func.func @write_without_kernel(%A: tensor<64x64xbf16>, %m: index) {
   // expected-error@+1 {{'kitsune.write' op stands in no kitsune.kernel}}
   "kitsune.write"(%A, %m, %m) {dims = array<i64: 0, 1>, index = 0 : i64} : (tensor<64x64xbf16>, index, index) -> ()

@@ -105,6 +105,24 @@ func.func @every_operation_of_a_schedule(%a: tensor<64x64xbf16>, %b: tensor<64x6
   return %y : tensor<64x64xf32>
 }
 
+// CHECK-LABEL: func.func @dots
+func.func @dots(%a: tensor<9x27x64xbf16>, %m: index) -> tensor<9x27x27xf32> {
+  %p = "kitsune.kernel"() ({
+    %lower, %upper, %step = "kitsune.tiles"(%m) {tile = array<i64: 1>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%copy: index):
+      %z = "kitsune.read"(%a, %m, %m, %m) {dims = array<i64: 1, 2>} : (tensor<9x27x64xbf16>, index, index, index) -> tensor<27x64xbf16>
+      // CHECK: %{{.*}} = "kitsune.dots"(%{{.*}}, %{{.*}}) : (tensor<27x64xbf16>, tensor<27x64xbf16>) -> tensor<27x27xf32>
+      %c = "kitsune.dots"(%z, %z) : (tensor<27x64xbf16>, tensor<27x64xbf16>) -> tensor<27x27xf32>
+      // CHECK: %{{.*}} = "kitsune.stash"(%{{.*}}) : (tensor<27x27xf32>) -> tensor<27x27xf32>
+      %s = "kitsune.stash"(%c) : (tensor<27x27xf32>) -> tensor<27x27xf32>
+      "kitsune.write"(%s, %m, %m, %m) {dims = array<i64: 1, 2>, index = 0 : i64} : (tensor<27x27xf32>, index, index, index) -> ()
+    }) {copies = 1 : i64, registers = 168 : i64, sym_name = "dots", warps = 1 : i64} : () -> ()
+  }) {ctas = 12 : i64, sym_name = "k"} : () -> !kitsune.outputs
+  %y = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<9x27x27xf32>
+  return %y : tensor<9x27x27xf32>
+}
+
 // CHECK-LABEL: func.func @windows
 func.func @windows(%x: tensor<2x7x9x64xbf16>) -> (tensor<2x28x384xbf16>, tensor<14x192xbf16>) {
   // CHECK: %{{.*}} = "kitsune.windows"(%{{.*}}) {dilations = array<i64: 1, 1>, filter = array<i64: 3, 2>, low = array<i64: 1, 0>, places = array<i64: 7, 4>, strides = array<i64: 1, 2>} : (tensor<2x7x9x64xbf16>) -> tensor<2x28x384xbf16>

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import kitsune_mlir
+from kitsune_mlir.errors import UserError
 from kitsune_mlir.tools.gpusim.simulation import Simulation
 
 TABLE = torch.randn(30, 16, generator=torch.Generator().manual_seed(1))
@@ -51,6 +52,17 @@ def test_bags_of_any_size(weights):
     torch.manual_seed(2)
     plan = check(Offsets(), bags([3, 0, 4, 5, 0, 0], torch.int32, weights))
     assert not any(launch["kernel"].startswith("serial") for launch in plan["launches"])
+
+
+@pytest.mark.parametrize("place, wrong", [(-1, 13), (0, 1), (2, -1)])
+def test_wrong_offsets_are_reported(place, wrong):
+    """One behind the last index, a first that is not 0, a negative one."""
+    args = bags([3, 0, 4, 5])
+    compiled = kitsune_mlir.compile(Means(), args[:2], target=["cpu", "sm_90a"])
+    args[1][place] = wrong
+    for run in (compiled, Simulation(compiled)):
+        with pytest.raises(UserError, match="an index is out of range"):
+            run(*args[:2])
 
 
 class Means(nn.Module):

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 import kitsune_mlir
 from kitsune_mlir.errors import UnsupportedError
@@ -108,3 +109,18 @@ def test_others_are_refused(form):
 
     with pytest.raises(UnsupportedError, match="depends on the data"):
         kitsune_mlir.compile(Model(), (torch.rand(6, 4), torch.tensor([True, False] * 3)), target="cpu")
+
+
+def test_activations_that_torch_does_not_call_pointwise():
+    """hardswish and log_sigmoid have no such tag, in torch 2.11 leaky_relu has none either."""
+
+    class Model(nn.Module):
+        def forward(self, x, edges):
+            kept = edges[:, edges[0] != edges[1]]
+            rows = F.logsigmoid(F.hardswish(F.leaky_relu(x[kept[0]], 0.2)))
+            return torch.zeros_like(x).index_add(0, kept[1], rows)
+
+    torch.manual_seed(3)
+    args = torch.randn(9, 16), torch.randint(0, 9, (2, 60))
+    with torch.no_grad():
+        torch.testing.assert_close(kitsune_mlir.compile(Model(), args)(*args), Model()(*args), rtol=1e-5, atol=1e-5)

@@ -2,9 +2,14 @@
 
 import pytest
 import torch
+from test_gpu_models import Function
 from torch import nn
 
 import kitsune_mlir
+from kitsune_mlir.frontend import import_model
+from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.passes import pipeline
+from kitsune_mlir.passes.scatter_outputs import adds_rows, rows_alone
 from kitsune_mlir.tools.gpusim.simulation import Simulation
 
 
@@ -80,3 +85,20 @@ def test_segments():
     for run in (compiled, Simulation(compiled)):
         for found, right in zip(run(*args), model(*args), strict=True):
             torch.testing.assert_close(found, right, equal_nan=True)
+
+
+def test_of_any_number_of_rows_copy_nothing():
+    """Rows that a layer makes are added as they are, one kernel behind the layer's, at open sizes too."""
+
+    def sums(x, e, to):
+        rows = to.view(-1, 1).expand_as(e)
+        return torch.zeros_like(x).index_add(0, to, e), x.new_zeros(x.shape).scatter_add(0, rows, e)
+
+    args = torch.randn(50, 16), torch.randn(300, 16), torch.randint(0, 50, (300,))
+    nodes, edges = torch.export.Dim("nodes"), torch.export.Dim("edges")
+    shapes = (({0: nodes}, {0: edges}, {0: edges}),)
+    program = import_model(Function(sums), args, dynamic_shapes=shapes)
+    pipeline.run(program.module, [pipeline.make("prepare-linalg", "", "sm_90a")])
+    for scatter in walk(program.module, "tm_tensor.scatter"):
+        added = [rows_alone(operand) for operand in list(scatter.operands)[:2]]
+        assert adds_rows(scatter) and all(isinstance(value.owner, ir.Block) for value in added)

@@ -100,9 +100,9 @@ class Op:
 
     @cached_property
     def has_roles(self) -> bool:
-        """Whether warps of a kernel go apart: they meet at mbarriers."""
+        """Whether warps of a kernel go apart: they meet at mbarriers, or not at all."""
         texts = (ir.StringAttr(op.attributes["asm_string"]).value for op in mlir.walk(self.source, "llvm.inline_asm"))
-        return any("mbarrier." in text for text in texts)
+        return any("mbarrier." in text or "bar.warp.sync" in text for text in texts)
 
     @cached_property
     def constants(self) -> dict[int, np.ndarray]:
@@ -164,7 +164,9 @@ class Op:
 def _constant(op: ir.Operation) -> np.ndarray:
     value, kind = op.attributes["value"], kind_of(op.results[0].type)
     if isinstance(kind, tuple):  # a vector, the same in every thread
-        found = np.array(ir.DenseElementsAttr(value)).astype(kind[0]).reshape(1, kind[1])
+        dense = ir.DenseElementsAttr(value)  # numpy takes no elements of bf16
+        elements = np.full(kind[1], dense.get_splat_value().value) if dense.is_splat else np.array(dense)
+        found = elements.astype(kind[0]).reshape(1, kind[1])
     else:
         found = np.array(value.value, kind)
     found.flags.writeable = False

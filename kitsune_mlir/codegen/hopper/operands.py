@@ -15,7 +15,7 @@ from .tile_ring import crosses
 
 STREAMED_BYTES = 256  # of a row: operands at least that wide come through shared memory
 # Rows that are no multiple of 16 bytes must be copied first: only when registers do not hold the operand.
-MOST_HELD_BYTES = 704
+MOST_HELD_BYTES = 512
 
 
 def parts_of(value: ir.Value) -> list[ir.Value]:

@@ -117,13 +117,13 @@ def _sums(a: Memory, b: Weight, m_tiles: int, blocks: int, first: Int, g: Int, q
 
     def step(k: Int, sums: list[ir.Value], quads: list[ir.Value]) -> list[ir.Value]:
         column = device.add(k, device.mul(q, 4))
-        b_fragments = [_fragments(quad, b.pieces) for quad in quads]
+        b_fragments = [fragments(quad, b.pieces) for quad in quads]
         result = list(sums)
         for m in range(m_tiles):
-            halves = [_fragments(_a_quad(a, device.add(g, m * 16 + half * 8), column), b.pieces) for half in (0, 1)]
+            halves = [fragments(_a_quad(a, device.add(g, m * 16 + half * 8), column), b.pieces) for half in (0, 1)]
             for block, b_fragment in enumerate(b_fragments):
                 at = (m * blocks + block) * 4
-                result[at : at + 4] = _mma(b.element, halves, b_fragment, result[at : at + 4])
+                result[at : at + 4] = multiplied(b.element, halves, b_fragment, result[at : at + 4])
         return result
 
     # Weights come from L2, a few hundred cycles away: those of the next `ahead` steps are fetched while
@@ -185,7 +185,7 @@ LARGEST = (2 - 2**-10) * 2.0**127  # tf32 number
 Fragment = list[list[ir.Value]]  # words of a quad; of f32 in parts, those of each
 
 
-def _fragments(quad: ir.Value, pieces: int) -> Fragment:
+def fragments(quad: ir.Value, pieces: int) -> Fragment:
     """A quad as the instruction takes it, made once for all products that read it."""
     words = [vector.extract(quad, [], [i]) for i in range(ir.VectorType(quad.type).shape[0])]
     if ir.VectorType(quad.type).element_type != ir.F32Type.get():
@@ -195,7 +195,7 @@ def _fragments(quad: ir.Value, pieces: int) -> Fragment:
     return split_words(words)
 
 
-def _mma(element: ir.Type, a: list[Fragment], b: Fragment, sums: list[ir.Value]) -> list[ir.Value]:
+def multiplied(element: ir.Type, a: list[Fragment], b: Fragment, sums: list[ir.Value]) -> list[ir.Value]:
     """Adds one step's products; `a` has the fragments of rows g and g+8."""
     if element.width == 32:
         return _mma_f32(a, b, sums)

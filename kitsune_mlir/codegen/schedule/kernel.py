@@ -30,6 +30,7 @@ from kitsune_mlir.mlir import ir, location, walk
 from kitsune_mlir.planning.target import Target
 
 from .agent import AgentCode, Surroundings
+from .dots import DotsCode, multiplies_alone, stash_bytes
 from .rows import RowCode, scratch_bytes
 from .warp_agent import WarpCode
 
@@ -110,12 +111,12 @@ class ScheduledKernel:
             self.places[ring.label] = _Place(starts[ring.label], at)
             at += ring.slots * ring.slot_bytes
         self.scratch = at
-        at += sum(map(scratch_bytes, self.kernel.agents))
+        at += sum(map(scratch_bytes, self.kernel.agents)) + sum(map(stash_bytes, self.kernel.agents))
         self.shared_bytes = at
-        if at > self.target.shared_bytes:
+        if (whole := at * self.kernel.ctas_per_sm) > self.target.shared_bytes:
             raise UnsupportedError(
-                f"the rings of kernel '{self.kernel.label}' take {at} bytes of shared memory, {self.target.name} has "
-                f"{self.target.shared_bytes}"
+                f"{self.kernel.ctas_per_sm} CTAs of kernel '{self.kernel.label}' want {whole} bytes of shared memory, "
+                f"{self.target.name} has {self.target.shared_bytes}"
             )
 
     def _make_maps(self) -> None:
@@ -246,6 +247,7 @@ class ScheduledKernel:
             if self._has_warpgroups and agent.warp_count % 4 == 0 and agent.register_count != given:
                 warps.set_registers(agent.register_count, grow=agent.register_count > given)
             form = AgentCode if self._has_warpgroups else WarpCode
+            form = DotsCode if multiplies_alone(agent) else form
             code = form if agent.lanes is None else RowCode
             code(agent, around, first).emit()
 

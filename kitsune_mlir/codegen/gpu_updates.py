@@ -1,0 +1,127 @@
+"""What a scatter adds, computed where it is added: updates that one elementwise operator makes, and that nothing else
+reads, are in no memory.
+
+    linalg.generic ... outs(%u : memref<nx8xf32>)                     // x[from] * weight
+    %v = memref.expand_shape %u : ... into memref<nx1x8xf32>   =>     one kernel
+    tm_tensor.scatter ins(%v, %rows) outs(%table)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kitsune_mlir.mlir import ir, memref, walk
+
+from .affine_index import evaluate
+from .gpu_buffers import VIEWS, root_of
+from .gpu_clone import clone_into
+from .gpu_generic import Generic
+from .gpu_kernel import Kernel
+
+_IDLE = (*VIEWS, "memref.alloc", "memref.dim")
+
+
+@dataclass(frozen=True)
+class Updates:
+    """The updates of a scatter; `made` by an operator where they are in no memory."""
+
+    buffer: ir.Value
+    made: Generic | None = None
+
+    @staticmethod
+    def of(op: ir.Operation) -> Updates:
+        """Those of a tm_tensor.scatter on memrefs."""
+        buffer = op.operands[0]
+        root = root_of(buffer)
+        owner = None if isinstance(root.owner, ir.Block) else root.owner.operation
+        views = _views(buffer)
+        kind = ir.MemRefType(buffer.type)
+        if (
+            owner is None
+            or owner.name != "memref.alloc"
+            or views is None
+            or any(map(kind.is_dynamic_dim, range(1, kind.rank)))
+        ):
+            return Updates(buffer)
+        users = [use.owner.operation for use in root.uses]
+        writers = [user for user in users if user.name == "linalg.generic"]
+        others = [user for user in users if user not in (*writers, *views, op)]
+        if len(writers) != 1 or others or any(len(list(view.results[0].uses)) != 1 for view in views):
+            return Updates(buffer)
+        generic = Generic(writers[0])
+        identity = ir.AffineMap.get_identity(ir.MemRefType(root.type).rank)
+        plain = generic.outputs == [root] and generic.out_maps == [identity] and root not in generic.inputs
+        if not plain or generic.reduction or generic.reads(0) or writers[0].block != op.block:
+            return Updates(buffer)
+        return Updates(buffer, generic) if _may_move(writers[0], op) else Updates(buffer)
+
+    def load(self, kernel: Kernel, position: list[ir.Value]) -> ir.Value:
+        """In the kernel: the update there."""
+        if self.made is None:
+            return memref.load(kernel.inside(self.buffer), position)
+        dims = _without_ones(position, self.buffer, len(self.made.parallel))
+        values: dict[int, ir.Value] = {}
+        for argument, operand, map_ in zip(self.made.block.arguments, self.made.op.operands, self.made.maps):
+            if list(argument.uses):
+                brought = kernel.inside(operand)
+                is_buffer = isinstance(operand.type, ir.MemRefType)
+                values[hash(argument)] = memref.load(brought, evaluate(map_, dims)) if is_buffer else brought
+        return clone_into(self.made.block, kernel, values, dims)[0]
+
+    def erase(self) -> None:
+        """Behind the scatter's kernel: what made the updates is done there."""
+        if self.made is not None:
+            self.made.op.erase()
+            for op in [*(_views(self.buffer) or ()), root_of(self.buffer).owner.operation]:
+                op.erase()
+
+
+def _views(buffer: ir.Value) -> list[ir.Operation] | None:
+    """The memref.expand_shapes, by dimensions of one element, from an allocation to a buffer; None for other views."""
+    found: list[ir.Operation] = []
+    while not isinstance(buffer.owner, ir.Block) and buffer.owner.operation.name in VIEWS:
+        op = buffer.owner.operation
+        shapes = [ir.MemRefType(value.type).shape for value in (op.operands[0], op.results[0])]
+        if op.name != "memref.expand_shape" or [s for s in shapes[1] if s != 1] != [s for s in shapes[0] if s != 1]:
+            return None
+        found.append(op)
+        buffer = op.operands[0]
+    return found
+
+
+def _without_ones(position: list[ir.Value], buffer: ir.Value, rank: int) -> list[ir.Value]:
+    """A position in a buffer in that from which it was expanded to more dimensions of one element."""
+    spare = len(position) - rank
+    found = []
+    for index, size in zip(position, ir.MemRefType(buffer.type).shape, strict=True):
+        if size == 1 and spare:
+            spare -= 1
+        else:
+            found.append(index)
+    return found
+
+
+def _may_move(writer: ir.Operation, op: ir.Operation) -> bool:
+    """Whether nothing that an operator reads is written between it and another one behind it."""
+    read = [root_of(v) for one in walk(writer) for v in one.operands if isinstance(v.type, ir.MemRefType)]
+    read += [root_of(op.operands[2])] if root_of(op.operands[2]) in read else []
+    between = False
+    for other in (one.operation for one in op.block.operations):
+        if other == op:
+            return between and root_of(op.operands[2]) not in read
+        if between and other.name not in _IDLE and any(root in read for root in _written(other)):
+            return False
+        between |= other == writer
+    return False
+
+
+def _written(op: ir.Operation) -> list[ir.Value]:
+    """The buffers that an operation may write. A call writes none that is there before."""
+    operands = list(op.operands)
+    if op.name == "func.call":
+        return []
+    if op.name == "linalg.generic":
+        operands = Generic(op).outputs
+    elif op.name in ("memref.copy", "tm_tensor.scatter"):
+        operands = operands[-1:]
+    return [root_of(value) for value in operands if isinstance(value.type, ir.MemRefType)]

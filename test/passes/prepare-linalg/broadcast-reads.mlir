@@ -1,0 +1,58 @@
+// RUN: kitsune-opt %s --prepare-linalg | filecheck %s
+
+// Every element is read, whatever the size: by the loop's number, or by 0 where there is one alone.
+
+// CHECK-LABEL: func.func @all_of_it
+// CHECK-NOT:     linalg.generic
+// CHECK:         return %arg0
+func.func @all_of_it(%x: tensor<?x4xf32>) -> tensor<?x4xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %n = tensor.dim %x, %c0 : tensor<?x4xf32>
+  %e = tensor.empty(%n) : tensor<?x4xf32>
+  %y = linalg.generic {indexing_maps = [affine_map<(a, b) -> (a, b)>], iterator_types = ["parallel", "parallel"]} outs(%e : tensor<?x4xf32>) {
+  ^bb0(%o: f32):
+    %i = linalg.index 0 : index
+    %j = linalg.index 1 : index
+    %alone = arith.cmpi eq, %n, %c1 : index
+    %k = arith.select %alone, %c0, %i : index
+    %v = tensor.extract %x[%k, %j] : tensor<?x4xf32>
+    linalg.yield %v : f32
+  } -> tensor<?x4xf32>
+  return %y : tensor<?x4xf32>
+}
+
+// A row that may be there once for many is read so; columns the other way round are another tensor.
+
+// CHECK-LABEL: func.func @broadcast
+// CHECK:         linalg.generic
+// CHECK-LABEL: func.func @turned
+// CHECK:         linalg.generic
+func.func @broadcast(%x: tensor<?x4xf32>, %m: index) -> tensor<?x4xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %n = tensor.dim %x, %c0 : tensor<?x4xf32>
+  %e = tensor.empty(%m) : tensor<?x4xf32>
+  %y = linalg.generic {indexing_maps = [affine_map<(a, b) -> (a, b)>], iterator_types = ["parallel", "parallel"]} outs(%e : tensor<?x4xf32>) {
+  ^bb0(%o: f32):
+    %i = linalg.index 0 : index
+    %j = linalg.index 1 : index
+    %alone = arith.cmpi eq, %n, %c1 : index
+    %k = arith.select %alone, %c0, %i : index
+    %v = tensor.extract %x[%k, %j] : tensor<?x4xf32>
+    linalg.yield %v : f32
+  } -> tensor<?x4xf32>
+  return %y : tensor<?x4xf32>
+}
+
+func.func @turned(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %e = tensor.empty() : tensor<4x4xf32>
+  %y = linalg.generic {indexing_maps = [affine_map<(a, b) -> (a, b)>], iterator_types = ["parallel", "parallel"]} outs(%e : tensor<4x4xf32>) {
+  ^bb0(%o: f32):
+    %i = linalg.index 0 : index
+    %j = linalg.index 1 : index
+    %v = tensor.extract %x[%j, %i] : tensor<4x4xf32>
+    linalg.yield %v : f32
+  } -> tensor<4x4xf32>
+  return %y : tensor<4x4xf32>
+}
