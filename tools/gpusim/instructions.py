@@ -16,7 +16,8 @@ from .decode import Assembly, Op
 from .faults import MemoryFault, unknown
 from .lanes import Lanes, spread
 from .lockstep import Lockstep
-from .memory import Clock, Region, Space
+from .memory import Clock, Region
+from .space import Space
 
 _LOAD = re.compile(r"ld\.(acquire|relaxed)\.gpu\.global\.u32 \$0, \[\$1\];")
 _ADD = re.compile(

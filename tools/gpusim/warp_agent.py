@@ -18,7 +18,7 @@ from .decode import Op
 from .faults import MemoryFault
 from .instructions import Counters
 from .lanes import Lanes, spread
-from .memory import Space
+from .space import Space
 
 WARPGROUP = 128
 
