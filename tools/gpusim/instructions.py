@@ -225,7 +225,7 @@ class Instructions(Lockstep):
         self._clock.acquire(clock, int(self.lanes(mask).threads[0]))
 
     def _mma(self, parts: dict[str, str], assembly: Assembly, values: list[Any], mask: np.ndarray) -> list[Any]:
-        registers = {name: spread(values[i], mask.shape) for name, i in assembly.given}
+        registers = {name: spread(values[i], mask.shape) for name, i in assembly.given.items()}
         if not self.lanes(mask).whole_warps:
             raise MemoryFault(f"CTA {self.number} has a product that some lanes of a warp do not reach")
         a, b, c = ([registers[r] for r in parts[name].split(", ")] for name in "abc")
