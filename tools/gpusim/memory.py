@@ -234,17 +234,20 @@ class Region:
     def _check(
         self,
         good: np.ndarray,
-        units: np.ndarray,
-        own: np.ndarray,
-        clock: AnyClock,
+        units: slice | np.ndarray,
+        own: int | np.ndarray,
+        clock: AnyClock | EngineClock,
         what: str,
         others: np.ndarray | None = None,
     ) -> None:
+        """Raises MemoryFault for the first unit that is not good; `own` is the stamp of all of them, or of each."""
         if good.all():
             return
         i = int(np.argmin(good))
+        unit = units.start + i if isinstance(units, slice) else units[i]
         by = f", by {clock.who(others[i])}" if others is not None else ""
-        raise MemoryFault(f"{clock.who(own[i])} {what}{by}: byte {units[i] * self._unit} of {self.name}")
+        who = clock.who(own[i] if isinstance(own, np.ndarray) else own)
+        raise MemoryFault(f"{who} {what}{by}: byte {unit * self._unit} of {self.name}")
 
     def engine_read(self, places: Places, clock: EngineClock) -> None:
         """A read by a copy or a product."""
@@ -252,10 +255,12 @@ class Region:
             return
         units = self._engine_units(places)
         written = self._written[units]
-        self._engine_check(written != 0, units, clock, "reads what nobody wrote")
-        self._engine_check(clock.precedes(written), units, clock, "reads what is written at the same time", written)
+        self._check(written != 0, units, clock.stamp, clock, "reads what nobody wrote")
+        self._check(
+            clock.precedes(written), units, clock.stamp, clock, "reads what is written at the same time", written
+        )
         said = "reads what no proxy fence made visible to it"
-        self._engine_check(clock.proxied(written, self.space), units, clock, said, written)
+        self._check(clock.proxied(written, self.space), units, clock.stamp, clock, said, written)
         reads = self._reads_of(clock.component, clock.component, *ends(places))
         reads.stamps[clock.component % GROUP, units] = clock.stamp
 
@@ -267,30 +272,17 @@ class Region:
             return
         units = self._engine_units(places)
         before = self._written[units]
-        self._engine_check(clock.precedes(before), units, clock, "writes what is written at the same time", before)
+        self._check(
+            clock.precedes(before), units, clock.stamp, clock, "writes what is written at the same time", before
+        )
         low, high = ends(places)
         for reads in self._reads.values():
             if reads.low < high and low < reads.high:
                 readers, stamps, latest = reads.latest(units)
                 for row in (clock.clock_of(latest) > clock.seen[readers]).nonzero()[0]:
                     good, said = clock.precedes(stamps[row]), "writes what is read at the same time"
-                    self._engine_check(good, units, clock, said, stamps[row])
+                    self._check(good, units, clock.stamp, clock, said, stamps[row])
         self._written[units] = clock.stamp
-
-    def _engine_check(
-        self,
-        good: np.ndarray,
-        units: slice | np.ndarray,
-        clock: EngineClock,
-        what: str,
-        others: np.ndarray | None = None,
-    ) -> None:
-        if good.all():
-            return
-        i = int(np.argmin(good))
-        unit = units.start + i if isinstance(units, slice) else units[i]
-        by = f", by {clock.who(others[i])}" if others is not None else ""
-        raise MemoryFault(f"{clock.who(clock.stamp)} {what}{by}: byte {unit * self._unit} of {self.name}")
 
 
 def _come_before(stamps: np.ndarray, own: np.ndarray, clock: AnyClock, threads: np.ndarray) -> bool:
