@@ -5,7 +5,7 @@
     python bench/fuzz.py --shrink 17 --simulate         # the smallest net that still fails as seed 17 does
     python bench/fuzz.py --kernels --json nets.jsonl    # each kernel's time beside the predicted one (calibrate.py)
 
-A net is that of one seed (kitsune_mlir/bench/random_nets.py; `kitsune bench net-SEED` times it beside all of torch's
+A net is that of one seed (kitsune_mlir/bench/draw_nets.py; `kitsune bench net-SEED` times it beside all of torch's
 modes). A result is wrong when its error (Frobenius norm, over that of the result) is more than twice torch's own in the
 same types, and more than FLOOR. A child that takes too long or dies is replaced. On a GPU each net is also timed, in
 one process beside torch's eager mode as a CUDA graph. Exits 1 when a net fails.
@@ -33,8 +33,10 @@ sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
 
 from workers import Lost, Worker, each  # noqa: E402
 
+from kitsune_mlir.bench.draw_nets import draw  # noqa: E402
 from kitsune_mlir.bench.kernels import beside  # noqa: E402
-from kitsune_mlir.bench.random_nets import Net, arguments, build, draw, is_net, smaller  # noqa: E402
+from kitsune_mlir.bench.random_nets import Net, arguments, build, is_net  # noqa: E402
+from kitsune_mlir.bench.smaller_nets import smaller  # noqa: E402
 
 FLOOR = {"f32": 5e-6, "bf16": 4e-3, "f16": 5e-4}  # errors below are never wrong: about a rounding of the result
 HIGH_FLOOR = 2e-3  # f32 whose products are of tf32, several after one another; a CPU's torch has none

@@ -4,8 +4,8 @@ cases        the models, by name
 shapes       the models that are named by their sizes
 networks     what the names stand for
 zoo          small models of many forms, by name, at three sizes
-zoo_models   their modules
-random_nets  networks drawn by a seed
+zoo_models   their modules; those with attention in zoo_attention, those of images in zoo_images
+random_nets  random networks: draw_nets draws them by a seed, smaller_nets leaves steps out
 sides        the ways to run one: torch's, and ours
 device       the GPU: moving, capturing, timing; tests put another in its place
 check        fresh inputs, the reference in float64, poisoned results

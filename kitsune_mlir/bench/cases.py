@@ -139,7 +139,8 @@ def _net(seed: int, dtype: str | None) -> tuple[Any, tuple[Any, ...], None]:
     """The random network of a seed, in torch's precision of f32 products that it was drawn with."""
     import torch
 
-    from .random_nets import build, draw
+    from .draw_nets import draw
+    from .random_nets import build
 
     net = draw(seed)
     torch.set_float32_matmul_precision(net.precision)

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from . import zoo_attention as a
+from . import zoo_images as i
 from . import zoo_models as m
 from .networks import drawn
 
@@ -81,18 +83,18 @@ MODELS: dict[str, Model] = {
     "lstm-cell": Model("four gates, two outputs", lambda: m.LstmStep(256, 256), _rows(256, 256, 256)),
     "rnn-step": Model("two inputs' products summed, two outputs", lambda: m.RnnStep(128, 256, 32), _rows(128, 256)),
     "mixer": Model("transposed products (MLP-mixer)", lambda: m.Mixer(196, 256), ((N, 196, 256),), SEQUENCES),
-    "attention": Model("one head, written out", lambda: m.Written(128), ((N, 128, 128),), SEQUENCES),
-    "attention-block": Model("a pre-norm transformer block", lambda: m.block(256), ((N, 128, 256),), SEQUENCES),
-    "attention-causal": Model("a causal mask", lambda: m.block(256, causal=True), ((N, 128, 256),), SEQUENCES),
-    "attention-grouped": Model("shared keys", lambda: m.block(512, key_heads=2), ((N, 128, 512),), SEQUENCES),
-    "attention-cross": Model("two inputs", lambda: m.CrossAttention(256), ((N, 64, 256), (N, 128, 256)), SEQUENCES),
-    "decode-step": Model("one token, cached keys", lambda: m.DecodeStep(1024, 16), ((N, 1, 1024), CACHE, CACHE), FEW),
-    "conv3x3": Model("a residual block", lambda: m.convolution_block(64), _images(64, 56), IMAGES),
-    "conv1x1": Model("products over channels", m.bottleneck, _images(256, 56), IMAGES),
-    "conv-depthwise": Model("a channel at a time, then 1x1", lambda: m.depthwise(128), _images(128, 56), IMAGES),
-    "conv-stem": Model("7x7 of three channels, stride 2, pooling", m.stem, _images(3, 224), IMAGES),
-    "patch-embedding": Model("16x16 patches to tokens", lambda: m.Patches(16, 384), _images(3, 224), IMAGES),
-    "squeeze-excite": Model("means scale channels", lambda: m.SqueezeExcite(256, 16), _images(256, 28), IMAGES),
+    "attention": Model("one head, written out", lambda: a.Written(128), ((N, 128, 128),), SEQUENCES),
+    "attention-block": Model("a pre-norm transformer block", lambda: a.block(256), ((N, 128, 256),), SEQUENCES),
+    "attention-causal": Model("a causal mask", lambda: a.block(256, causal=True), ((N, 128, 256),), SEQUENCES),
+    "attention-grouped": Model("shared keys", lambda: a.block(512, key_heads=2), ((N, 128, 512),), SEQUENCES),
+    "attention-cross": Model("two inputs", lambda: a.CrossAttention(256), ((N, 64, 256), (N, 128, 256)), SEQUENCES),
+    "decode-step": Model("one token, cached keys", lambda: a.DecodeStep(1024, 16), ((N, 1, 1024), CACHE, CACHE), FEW),
+    "conv3x3": Model("a residual block", lambda: i.convolution_block(64), _images(64, 56), IMAGES),
+    "conv1x1": Model("products over channels", i.bottleneck, _images(256, 56), IMAGES),
+    "conv-depthwise": Model("a channel at a time, then 1x1", lambda: i.depthwise(128), _images(128, 56), IMAGES),
+    "conv-stem": Model("7x7 of three channels, stride 2, pooling", i.stem, _images(3, 224), IMAGES),
+    "patch-embedding": Model("16x16 patches to tokens", lambda: i.Patches(16, 384), _images(3, 224), IMAGES),
+    "squeeze-excite": Model("means scale channels", lambda: i.SqueezeExcite(256, 16), _images(256, 28), IMAGES),
     "odd": Model("sizes that fill no tile", lambda: m.mlp(131, 77, 3), _rows(131), (37, 9973, 262_139)),
     "tall": Model("2 M rows of 16 columns", lambda: m.mlp(16, 16, 16, 16), _rows(16), (10_000, 2_000_000, 16_000_000)),
     "flat": Model("few rows, 4096 columns", lambda: m.mlp(4096, 4096, 4096), _rows(4096), FEW),

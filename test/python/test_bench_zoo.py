@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import kitsune_mlir
-from kitsune_mlir.bench import cases, random_nets, zoo
+from kitsune_mlir.bench import cases, draw_nets, zoo
 from kitsune_mlir.errors import UserError
 
 MOST_BYTES = 8e9
@@ -81,7 +81,7 @@ def test_some_run_as_torch_runs_them(name):
 
 
 def test_a_seed_is_a_case():
-    seed, net = next((seed, net) for seed in range(1000) if (net := random_nets.draw(seed)).precision == "high")
+    seed, net = next((seed, net) for seed in range(1000) if (net := draw_nets.draw(seed)).precision == "high")
     with torch.device("meta"):
         module, args, _ = cases.find(f"net-{seed}", None).make()
     assert module.net == net and args[0].shape[-1] == net.inputs[0]

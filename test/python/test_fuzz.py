@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 import fuzz
 import workers
 
-from kitsune_mlir.bench import random_nets
+from kitsune_mlir.bench import draw_nets, random_nets, smaller_nets
 from kitsune_mlir.bench.random_nets import Net, Step
 
 FIXED, FRESH = 40, 10
@@ -103,14 +103,14 @@ def check(net, seed, target):
 
 @pytest.mark.parametrize("seed", range(FIXED))
 def test_fixed_nets(seed, target):
-    check(random_nets.draw(seed, fuzz.SIMULATED_ROWS), seed, target)
+    check(draw_nets.draw(seed, fuzz.SIMULATED_ROWS), seed, target)
 
 
 @pytest.mark.parametrize("number", range(FRESH))
 def test_fresh_nets(number, target):
     """Others in each run: a failure names the seed."""
     seed = int(os.environ.get("KITSUNE_FUZZ_SEED", time.time())) * FRESH + number
-    check(random_nets.draw(seed, fuzz.SIMULATED_ROWS), seed, target)
+    check(draw_nets.draw(seed, fuzz.SIMULATED_ROWS), seed, target)
 
 
 @pytest.mark.parametrize("name", ONCE_FAILED)
@@ -120,13 +120,13 @@ def test_nets_that_once_failed(name, target):
 
 def test_a_seed_is_one_net():
     for seed in range(200):
-        net = random_nets.draw(seed)
-        assert net == random_nets.draw(seed) and random_nets.is_net(net) and str(net)
+        net = draw_nets.draw(seed)
+        assert net == draw_nets.draw(seed) and random_nets.is_net(net) and str(net)
 
 
 def test_smaller_nets_end_at_the_cause():
     """What fails because of one step alone is shrunk to that step."""
-    nets = (random_nets.pruned(random_nets.draw(seed)) for seed in range(1000))
+    nets = (smaller_nets.pruned(draw_nets.draw(seed)) for seed in range(1000))
     net = next(net for net in nets if _fails(net) and len(net.steps) > 12)
     found = fuzz.Found(fuzz.Task(net, 0, "", ""), "wrong")
     least = fuzz.shrink(found, lambda one: fuzz.Found(fuzz.Task(one, 0, "", ""), "wrong" if _fails(one) else "right"))

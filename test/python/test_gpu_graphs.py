@@ -9,8 +9,8 @@ from test_gpu_pipelines import small_gpu  # noqa: F401  (a fixture)
 from torch import nn
 
 import kitsune_mlir
-from kitsune_mlir.tools.gpusim.memory import Space
 from kitsune_mlir.tools.gpusim.simulation import Simulation
+from kitsune_mlir.tools.gpusim.space import Space
 
 BOUNDS = {torch.bfloat16: 3e-2, torch.float16: 6e-3, torch.float32: 4e-6}
 

@@ -175,8 +175,10 @@ def arithmetic(name: str, kind: np.dtype) -> Callable[..., Any]:
     if not name.startswith("math.") or kind.itemsize >= 4:
 
         def computed(*arguments: Any) -> Any:
-            found = np.asarray(function(*arguments))
-            return found if found.dtype == kind else found.astype(kind)
+            found = function(*arguments)
+            if type(found) is not np.ndarray:
+                found = np.asarray(found)
+            return found if found.dtype is kind or found.dtype == kind else found.astype(kind)
 
         return computed
 

@@ -47,8 +47,7 @@ class Assembler:
         self.agent, self.cta, self.op, self.mask = agent, agent.cta, op, mask
         self.products: list[Any] = []
         self.sums: wgmma.Product | None = None
-        operands, values = op.operands, agent.values
-        self._registers: dict[Any, Any] = {name: values[operands[i]] for name, i in op.assembly.given}
+        self._written: dict[Any, Any] = {}  # by register
         self._next = 0  # statement
 
     def run(self) -> list[Any]:
@@ -73,7 +72,7 @@ class Assembler:
     def _do(self, statement: Statement) -> None:
         mask = self.mask
         if statement.guard:
-            holds = spread(self._registers[statement.guard], mask.shape)
+            holds = spread(self.read(statement.guard), mask.shape)
             mask = mask & (holds ^ statement.inverted)
             if not mask.any():
                 return
@@ -92,13 +91,14 @@ class Assembler:
 
     def read(self, operand: Any) -> Any:
         """A register's value, or a number."""
-        found = self._registers.get(operand)
-        if found is not None:
-            return found
+        if operand in self._written:
+            return self._written[operand]
+        if (number := self.op.assembly.given.get(operand)) is not None:
+            return self.agent.values[self.op.operands[number]]
         return np.array(operand, np.int64) if isinstance(operand, int) else self.agent.special(operand)
 
     def write(self, register: str, value: Any) -> None:
-        self._registers[register] = value
+        self._written[register] = value
 
     def number(self, operand: Any, mask: np.ndarray) -> int:
         """The number in a register or [register], the same in all threads of the mask."""

@@ -25,6 +25,7 @@ class MBarrier:
         self.component = clocks.component(f"a copy that lands on {name}")
         self.made = (by, int(clocks.now[by]))  # by a warp, at its clock
         self.announced = False
+        self.seen_by: set[bytes] = set()  # warps that have seen it made, as they asked together
         self.waiters: list[Any] = []
         self._clocks, self._coming, self._near = clocks, *np.zeros((2, clocks.size), np.int64)
         self.clock, self.near = self._coming.copy(), self._near.copy()

@@ -12,7 +12,8 @@ from . import wgmma
 from .barriers import ClusterBarrier, MBarrier, NamedBarrier
 from .clocks import Clocks, WarpClock
 from .faults import MemoryFault
-from .memory import Region, Space
+from .memory import Region
+from .space import Space
 from .tma import Box
 
 if TYPE_CHECKING:

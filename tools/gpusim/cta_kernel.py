@@ -19,7 +19,7 @@ from .decode import Block, Op
 from .faults import Deadlock, MemoryFault
 from .instructions import Counters, Exit, Instructions
 from .lanes import spread
-from .memory import Space
+from .space import Space
 
 WAITS, GOES_ON = "waits", "goes on"
 _ENDS = ("scf.yield", "scf.condition", "gpu.return")

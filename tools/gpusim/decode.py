@@ -53,10 +53,10 @@ class Assembly:
     ties: dict[int, int]
 
     @cached_property
-    def given(self) -> tuple[tuple[str, int], ...]:
-        """Registers that have a value at the start, and the numbers of the operands that they are."""
-        apart = [(f"${self.outputs + i}", i) for i in range(self.inputs)]
-        return (*apart, *((f"${output}", i) for output, i in self.ties.items()))
+    def given(self) -> dict[Any, int]:
+        """The registers that have a value at the start, and the numbers of the operands that they are."""
+        apart = {f"${self.outputs + i}": i for i in range(self.inputs)}
+        return apart | {f"${output}": i for output, i in self.ties.items()}
 
     @cached_property
     def results(self) -> tuple[str, ...]:
@@ -90,9 +90,9 @@ class Op:
     waits: bool  # whether it contains what may wait for other warps
     source: ir.Operation
 
-    @cached_property
-    def attributes(self) -> dict[str, ir.Attribute]:
-        return {name: self.source.attributes[name] for name in self.source.attributes}
+    @property
+    def attributes(self) -> ir.OpAttributeMap:
+        return self.source.attributes
 
     @property
     def location(self) -> ir.Location:
@@ -126,8 +126,7 @@ class Op:
 
     @cached_property
     def alignment(self) -> int | None:
-        given = self.attributes.get("alignment")
-        return ir.IntegerAttr(given).value if given is not None else None
+        return mlir.attr_int(self.source, "alignment")
 
     @cached_property
     def pointers(self) -> list[str]:

@@ -16,7 +16,8 @@ from .decode import Assembly, Op
 from .faults import MemoryFault, unknown
 from .lanes import Lanes, spread
 from .lockstep import Lockstep
-from .memory import Clock, Region, Space
+from .memory import Clock, Region
+from .space import Space
 
 _LOAD = re.compile(r"ld\.(acquire|relaxed)\.gpu\.global\.u32 \$0, \[\$1\];")
 _ADD = re.compile(
@@ -224,7 +225,7 @@ class Instructions(Lockstep):
         self._clock.acquire(clock, int(self.lanes(mask).threads[0]))
 
     def _mma(self, parts: dict[str, str], assembly: Assembly, values: list[Any], mask: np.ndarray) -> list[Any]:
-        registers = {name: spread(values[i], mask.shape) for name, i in assembly.given}
+        registers = {name: spread(values[i], mask.shape) for name, i in assembly.given.items()}
         if not self.lanes(mask).whole_warps:
             raise MemoryFault(f"CTA {self.number} has a product that some lanes of a warp do not reach")
         a, b, c = ([registers[r] for r in parts[name].split(", ")] for name in "abc")

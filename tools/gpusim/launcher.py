@@ -15,7 +15,8 @@ from .cta_kernel import run
 from .decode import Op
 from .faults import Deadlock, MemoryFault, named
 from .index_reports import reported
-from .memory import Region, Space
+from .memory import Region
+from .space import Space
 from .tma import encode
 from .warp_kernel import run_warps
 

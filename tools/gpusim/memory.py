@@ -8,8 +8,6 @@ barrier again. (PTX ISA, Memory Consistency Model: causality order.)
 
 from __future__ import annotations
 
-import bisect
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -236,17 +234,20 @@ class Region:
     def _check(
         self,
         good: np.ndarray,
-        units: np.ndarray,
-        own: np.ndarray,
-        clock: AnyClock,
+        units: slice | np.ndarray,
+        own: int | np.ndarray,
+        clock: AnyClock | EngineClock,
         what: str,
         others: np.ndarray | None = None,
     ) -> None:
+        """Raises MemoryFault for the first unit that is not good; `own` is the stamp of all of them, or of each."""
         if good.all():
             return
         i = int(np.argmin(good))
+        unit = units.start + i if isinstance(units, slice) else units[i]
         by = f", by {clock.who(others[i])}" if others is not None else ""
-        raise MemoryFault(f"{clock.who(own[i])} {what}{by}: byte {units[i] * self._unit} of {self.name}")
+        who = clock.who(own[i] if isinstance(own, np.ndarray) else own)
+        raise MemoryFault(f"{who} {what}{by}: byte {unit * self._unit} of {self.name}")
 
     def engine_read(self, places: Places, clock: EngineClock) -> None:
         """A read by a copy or a product."""
@@ -254,10 +255,12 @@ class Region:
             return
         units = self._engine_units(places)
         written = self._written[units]
-        self._engine_check(written != 0, units, clock, "reads what nobody wrote")
-        self._engine_check(clock.precedes(written), units, clock, "reads what is written at the same time", written)
+        self._check(written != 0, units, clock.stamp, clock, "reads what nobody wrote")
+        self._check(
+            clock.precedes(written), units, clock.stamp, clock, "reads what is written at the same time", written
+        )
         said = "reads what no proxy fence made visible to it"
-        self._engine_check(clock.proxied(written, self.space), units, clock, said, written)
+        self._check(clock.proxied(written, self.space), units, clock.stamp, clock, said, written)
         reads = self._reads_of(clock.component, clock.component, *ends(places))
         reads.stamps[clock.component % GROUP, units] = clock.stamp
 
@@ -269,30 +272,17 @@ class Region:
             return
         units = self._engine_units(places)
         before = self._written[units]
-        self._engine_check(clock.precedes(before), units, clock, "writes what is written at the same time", before)
+        self._check(
+            clock.precedes(before), units, clock.stamp, clock, "writes what is written at the same time", before
+        )
         low, high = ends(places)
         for reads in self._reads.values():
             if reads.low < high and low < reads.high:
                 readers, stamps, latest = reads.latest(units)
                 for row in (clock.clock_of(latest) > clock.seen[readers]).nonzero()[0]:
                     good, said = clock.precedes(stamps[row]), "writes what is read at the same time"
-                    self._engine_check(good, units, clock, said, stamps[row])
+                    self._check(good, units, clock.stamp, clock, said, stamps[row])
         self._written[units] = clock.stamp
-
-    def _engine_check(
-        self,
-        good: np.ndarray,
-        units: slice | np.ndarray,
-        clock: EngineClock,
-        what: str,
-        others: np.ndarray | None = None,
-    ) -> None:
-        if good.all():
-            return
-        i = int(np.argmin(good))
-        unit = units.start + i if isinstance(units, slice) else units[i]
-        by = f", by {clock.who(others[i])}" if others is not None else ""
-        raise MemoryFault(f"{clock.who(clock.stamp)} {what}{by}: byte {unit * self._unit} of {self.name}")
 
 
 def _come_before(stamps: np.ndarray, own: np.ndarray, clock: AnyClock, threads: np.ndarray) -> bool:
@@ -329,90 +319,3 @@ def ascending(places: np.ndarray) -> Places:
         if not (chunks[:, 0] % 16).any() and (np.diff(chunks) == 1).all():
             places = chunks
     return np.sort(places[:, 0]), places.shape[1]
-
-
-class Space:
-    """An address space: regions that do not overlap."""
-
-    def __init__(self, regions: Sequence[Region]):
-        self._regions = sorted((region for region in regions if len(region.bytes)), key=lambda r: r.start)
-        self._starts = [region.start for region in self._regions]
-        for a, b in zip(self._regions, self._regions[1:]):
-            assert a.end <= b.start, f"{a.name} and {b.name} overlap"
-
-    def find(self, address: int) -> Region:
-        number = bisect.bisect_right(self._starts, address) - 1
-        if number < 0 or address >= self._regions[number].end:
-            near = self._regions[max(number, 0)] if self._regions else None
-            where = f", {address - near.end + 1} bytes beyond the end of {near.name}" if near else ""
-            raise MemoryFault(f"address {address:#x} is in no tensor{where}")
-        return self._regions[number]
-
-    def _split(self, addresses: np.ndarray, nbytes: int) -> Iterator[tuple[Region, Any]]:
-        """Regions and which addresses lie in each. Raises MemoryFault for those in none."""
-        region = self.find(int(addresses[0]))
-        if addresses.min() >= region.start and addresses.max() + nbytes <= region.end:
-            yield region, slice(None)
-            return
-        left = np.ones(len(addresses), np.bool_)
-        while np.any(left):
-            region = self.find(int(addresses[np.argmax(left)]))
-            inside = left & (addresses >= region.start) & (addresses + nbytes <= region.end)
-            if not inside[np.argmax(left)]:
-                raise MemoryFault(f"an access of {nbytes} bytes crosses the end of {region.name}")
-            yield region, inside
-            left &= ~inside
-
-    def load(
-        self, addresses: np.ndarray, dtype: np.dtype, count: int, align: int, clock: AnyClock, threads: np.ndarray
-    ) -> np.ndarray:
-        """`count` elements at each address: [threads, count]."""
-        nbytes = dtype.itemsize * count
-        _aligned(addresses, align, nbytes)
-        result = None
-        for region, inside in self._split(addresses, nbytes):
-            whole = isinstance(inside, slice)
-            starts = (addresses if whole else addresses[inside]) - region.start
-            region.read(starts, nbytes, clock, threads if whole else threads[inside])
-            if np.bitwise_or.reduce(starts) & nbytes - 1:
-                found = region.bytes[starts[:, None] + np.arange(nbytes)]
-            else:
-                found = region.words(nbytes).take(starts // nbytes)
-            found = found.view(dtype).reshape(-1, count)
-            if whole:
-                return found
-            result = np.empty((len(addresses), count), dtype) if result is None else result
-            result[inside] = found
-        return result
-
-    def add(self, addresses: np.ndarray, values: np.ndarray) -> None:
-        """Adds rows of `values` to what lies at the addresses, atomically: what nobody else reads or writes."""
-        nbytes = values.dtype.itemsize * values.shape[1]
-        _aligned(addresses, nbytes, nbytes)
-        for region, inside in self._split(addresses, nbytes):
-            if region.tracked or not region.writable:
-                raise MemoryFault(f"rows are added to {region.name}, which is not zero before")
-            for start, row in zip(addresses[inside] - region.start, values[inside], strict=True):
-                region.bytes[start : start + nbytes].view(values.dtype)[:] += row
-
-    def store(
-        self, addresses: np.ndarray, values: np.ndarray, align: int, clock: AnyClock, threads: np.ndarray
-    ) -> None:
-        """The inverse of `load`."""
-        nbytes = values.dtype.itemsize * values.shape[1]
-        _aligned(addresses, align, nbytes)
-        content = np.ascontiguousarray(values).view(np.uint8).reshape(len(addresses), nbytes)
-        for region, inside in self._split(addresses, nbytes):
-            starts = addresses[inside] - region.start
-            region.write(starts, nbytes, clock, threads[inside])
-            if np.bitwise_or.reduce(starts) & nbytes - 1:
-                region.bytes[starts[:, None] + np.arange(nbytes)] = content[inside]
-            else:
-                words = region.words(nbytes)
-                words[starts // nbytes] = content[inside].view(words.dtype)[:, 0]
-
-
-def _aligned(addresses: np.ndarray, align: int, nbytes: int) -> None:
-    assert not align & align - 1 and not nbytes & nbytes - 1, "only accesses of a power of two of bytes are known"
-    if np.bitwise_or.reduce(addresses) & align - 1:
-        raise MemoryFault(f"address {int(addresses[np.argmax(addresses % align)]):#x} is not aligned to {align} bytes")

@@ -12,6 +12,7 @@ from . import wgmma
 from .clocks import EngineClock
 from .cta import CtaState
 from .faults import MemoryFault
+from .memory import Places
 
 if TYPE_CHECKING:
     from .assembler import Assembler
@@ -68,19 +69,26 @@ def _matrix(
     cta: CtaState, descriptors: Sequence[int], rows: int, element: str, across: int, clock: EngineClock
 ) -> np.ndarray:
     """[rows, k] from shared memory."""
+    chunks, end, read = _chunks(tuple(descriptors), rows, across)
+    if end * 16 > len(cta.shared.bytes):
+        raise MemoryFault("a matrix descriptor goes beyond the end of shared memory")
+    cta.shared.engine_read(read, clock)
+    content = cta.shared.bytes[: end * 16].reshape(-1, 16)[chunks]
+    if across:
+        return wgmma.widened(content.reshape(len(chunks), -1), element)[:, :rows].T
+    return wgmma.widened(content.reshape(rows, -1), element)
+
+
+@functools.lru_cache(maxsize=1024)
+def _chunks(descriptors: tuple[int, ...], rows: int, across: int) -> tuple[np.ndarray, int, Places]:
+    """Where the chunks of matrices lie that are multiplied together, counted in chunks; the one behind the last; and
+    all of them as bytes."""
     found = [wgmma.descriptor(bits) for bits in descriptors]
     if across:
         chunks = np.concatenate([one.chunks_across(rows) for one in found], 0)
     else:
         chunks = np.concatenate([one.chunks(rows) for one in found], 1)
-    first, last = int(chunks.min()), int(chunks.max()) + 1
-    if last * 16 > len(cta.shared.bytes):
-        raise MemoryFault("a matrix descriptor goes beyond the end of shared memory")
-    if chunks.size == last - first:
-        cta.shared.engine_read(slice(first * 16, last * 16), clock)
-    else:
-        cta.shared.engine_read((np.sort(chunks, axis=None) * 16, 16), clock)
-    content = cta.shared.bytes[: last * 16].reshape(-1, 16)[chunks]
-    if across:
-        return wgmma.widened(content.reshape(len(chunks), -1), element)[:, :rows].T
-    return wgmma.widened(content.reshape(rows, -1), element)
+    first, end = int(chunks.min()), int(chunks.max()) + 1
+    if chunks.size == end - first:
+        return chunks, end, slice(first * 16, end * 16)
+    return chunks, end, (np.sort(chunks, axis=None) * 16, 16)

@@ -18,7 +18,7 @@ from .decode import Op
 from .faults import MemoryFault
 from .instructions import Counters
 from .lanes import Lanes, spread
-from .memory import Space
+from .space import Space
 
 WARPGROUP = 128
 
@@ -276,8 +276,10 @@ class WarpAgent(Agent):
         barrier = owner.mbarriers[address]
         by, now = barrier.made
         warps = self.warps(mask)
-        if ((self.clocks.seen[warps, by] < now) & (warps != by)).any():
-            raise MemoryFault(f"{barrier.name} is used while it is made")
+        if (asked := warps.tobytes()) not in barrier.seen_by:
+            if ((self.clocks.seen[warps, by] < now) & (warps != by)).any():
+                raise MemoryFault(f"{barrier.name} is used while it is made")
+            barrier.seen_by.add(asked)
         return barrier
 
     def engine_clock(self, component: int, now: int, mask: np.ndarray) -> EngineClock:

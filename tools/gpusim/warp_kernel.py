@@ -14,7 +14,7 @@ from .cta import Cluster, CtaState
 from .decode import Op
 from .faults import Deadlock
 from .instructions import Counters
-from .memory import Space
+from .space import Space
 from .tma import Box
 from .warp_agent import WARPGROUP, WarpAgent
 
