@@ -226,12 +226,12 @@ def _body(plan: Plan, at: ir.Value, inputs: Sequence[ir.Value] | None) -> None:
     tiles = [_behind([part.tile(at, plan.k) for part in parts]) for parts in plan.parts]
     m, n = ir.RankedTensorType(plan.op.results[0].type).shape[1:]
     sums = ir.RankedTensorType.get([m, n], ir.F32Type.get())
-    before, zero = plan.op.results[0], constant_index(0)
-    value = dots.DotsOp(tiles[0], tiles[-1], sums).results[0]
+    zero, last = constant_index(0), plan.op.results[0]
+    made = {last: dots.DotsOp(tiles[0], tiles[-1], sums).results[0]}
     for op in plan.follows:
-        value = tiled(op, before, value, {"b": at, "m": zero, "n": zero})
-        before = op.results[0]
-    value = dots.StashOp(value, value.type).results[0]
+        last = op.results[0]
+        made[last] = tiled(op, made, {"b": at, "m": zero, "n": zero})
+    value = dots.StashOp(made[last], made[last].type).results[0]
     if plan.picked is not None:
         value = plan.picked.tile(value, n, plan.picked.read() if inputs is None else inputs)
     rank = ir.RankedTensorType(value.type).rank

@@ -168,7 +168,9 @@ class _Scheduler:
     def _dots(self, thin: float | None) -> dots.Plan | None:
         """The kernel of warps that takes the product's place, and that of gathers around it, where it is faster. `thin`
         is what the product takes as sums over rows, None where it is none."""
-        plan = dots.plan(self.op, self.found, self._follows(), self.target)
+        follows = follows_of(self.op)
+        one = follows.stored == follows.ops[-1:]
+        plan = dots.plan(self.op, self.found, follows.ops if one else [], self.target)
         if plan is None or not plan.moves_less:
             return None
         b, m, n, k = (DYNAMIC_SIZE if self.sizes[role] is None else self.sizes[role] for role in "bmnk")

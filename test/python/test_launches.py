@@ -25,7 +25,8 @@ class Mixed(nn.Module):
 
     def forward(self, x):
         y = self.layers(x)
-        return torch.sort(torch.softmax(y @ x.mT, -1).cumsum(0) @ y, dim=1)[0]
+        shares = torch.softmax(y @ x.mT, -1).cumsum(0)
+        return torch.sort(torch.bmm(shares.view(2, 512, 1024), torch.stack((y, x))), dim=1)[0]
 
 
 def compiled(module, x, dynamic=None, **more):
@@ -68,7 +69,7 @@ def test_each_form_is_described_and_priced(mixed):
         assert launch["predicted_us"] >= GPU.launch_us and launch["limit"]
         assert ("work" in launch) == (launch["form"] in ("operator", "copy"))
         if launch["form"] == "scheduled product":
-            assert re.match(r"\d+x1024x64, k 1024", launch["computes"])  # in so many parts of k
+            assert re.match(r"2x512x64, k 1024", launch["computes"])
             assert launch["slots"] >= 2 and len(launch["tile"]) >= 2 and launch["shared_bytes"] > 0
     assert all("test_launches.py:" in launch["location"] for launch in found)
     total = GPU.call_us + sum(launch["predicted_us"] for launch in found)
