@@ -43,7 +43,7 @@ HIGH_FLOOR = 2e-3  # f32 whose products are of tf32, several after one another; 
 SIMULATED_ROWS, SIMULATED_SMS = 300, 4
 COMPILE_SECONDS, RUN_SECONDS = 180.0, 40.0
 PROFILED = 7  # runs
-REPEATED = 16  # runs whose results have the bits of the first's, half of them with the GPU behind the host
+REPEATED = 8  # runs whose results have the bits of the first's, half of them with the GPU behind the host
 LATE = 200_000  # cycles
 RIGHT = "right"
 
