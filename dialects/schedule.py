@@ -18,6 +18,7 @@ Bodies are linalg on tiles.
 # No `from __future__ import annotations` here: the field declarations are read as raw annotations.
 
 from collections.abc import Iterator, Sequence
+from math import prod
 from typing import Any
 
 from kitsune_mlir.mlir import ext, ir, walk
@@ -31,6 +32,7 @@ SPACES = ("smem",)
 BOXES = ("rows", "columns")
 SHARES = ("all", "split")
 WARP = 32  # threads
+BLOCK = 8  # columns that a row's four threads have together
 ENGINES = {"copy": ("tma", "cp_async"), "product": ("wgmma", "mma_sync")}
 
 
@@ -259,7 +261,8 @@ class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
 
 
 class AcquireOp(Kitsune.Operation, name="acquire", traits=[RingEffect]):
-    """The producer's: waits for the next slot to be empty."""
+    """The producer's: waits for the next slot to be empty. Where tiles lie in boxes along rows that all copies see, a
+    turn may have fewer rows than the ring's tile: those of the slot's type, at both ends."""
 
     ring: ext.Operand[Ring]
     slot: ext.Result[Slot]
@@ -327,22 +330,32 @@ class CopyOp(Kitsune.Operation, name="copy", traits=[RingEffect]):
 
 
 class SumsOp(Kitsune.Operation, name="sums", traits=[ext.Pure]):
-    """Sums of a product, zero, to which products are added."""
+    """Sums of a product, zero, to which products are added. They may take over the registers of tiles that nobody uses
+    any more, `over`, as many as they have: registers that are without a value for a while are kept for it all the
+    same."""
 
+    over: Sequence[ext.Operand[Any]]
     sums: ext.Result[Acc]
 
     def verify_region_invariants(self) -> bool:
+        types = [value.type for value in self.operands]
+        if not all(isinstance(type_, ir.RankedTensorType) and type_.has_static_shape for type_ in types):
+            return fail(self, f"takes over the registers of tiles, found {', '.join(map(str, types))}")
+        wanted = prod(ir.RankedTensorType(ir.TypeAttr(self.results[0].type.elem).value).shape)
+        if types and (found := sum(prod(type_.shape) for type_ in types)) != wanted:
+            return fail(self, f"takes over the registers of {found} elements for {wanted} sums")
         return _inside(self, AgentOp.OPERATION_NAME)
 
 
 class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
     """Begins to add left (m x k) times right (n x k), transposed, to sums (m x n), and gives them as they will be; of
-    `right` all rows, of `left` those of the copy. The engine is "wgmma", a copy's warps together, or "mma_sync", each
+    `right` all rows, of `left` those of the copy. Left is a slot, or a tile in registers, made of `part`s, which may
+    have fewer columns: there right's do not count. The engine is "wgmma", a copy's warps together, or "mma_sync", each
     warp a share of the copy's rows. Nothing but a product or `settle` may take sums. Tensor cores cut off
     what they add: with the unit attribute `outside` they begin at zero, and what they give is added elsewhere."""
 
     sums: ext.Operand[Acc]
-    left: ext.Operand[Slot]
+    left: ext.Operand[Any]
     right: ext.Operand[Slot]
     engine: ir.StringAttr
     total: ext.Result[Acc]
@@ -353,6 +366,11 @@ class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
         return "outside" in self.attributes
 
     @property
+    def is_from_registers(self) -> bool:
+        """Whether the left operand is a tile in registers."""
+        return isinstance(self.operands[1].type, ir.RankedTensorType)
+
+    @property
     def engine_name(self) -> str:
         return string(self, "engine")
 
@@ -360,21 +378,25 @@ class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
         if string(self, "engine") not in ENGINES["product"]:
             allowed = ", ".join(ENGINES["product"])
             return fail(self, f"engine must be one of {allowed}, found {self.attributes['engine']}")
-        sums, left, right = (ir.RankedTensorType(ir.TypeAttr(value.type.elem).value) for value in self.operands)
+        if not isinstance(self.operands[1].type, Slot | ir.RankedTensorType):
+            return fail(self, f"multiplies a slot or a tile in registers, found {self.operands[1].type}")
+        sums, left, right = (ir.RankedTensorType(type_) for type_ in map(_tile_of, self.operands))
         agent = parent_of(self, AgentOp.OPERATION_NAME)
         if agent is None:
             return fail(self, f"stands in no {AgentOp.OPERATION_NAME}")
         copies = agent.opview.count
-        if left.shape[1] != right.shape[1] or left.element_type != right.element_type:
+        widths_agree = left.shape[1] <= right.shape[1] if self.is_from_registers else left.shape[1] == right.shape[1]
+        if not widths_agree or left.element_type != right.element_type:
             return fail(self, f"multiplies tiles of one type and width, found {left} and {right}")
-        if right.shape[0] != sums.shape[1] or left.shape[0] not in (sums.shape[0], sums.shape[0] * copies):
+        heights = (sums.shape[0],) if self.is_from_registers else (sums.shape[0], sums.shape[0] * copies)
+        if right.shape[0] != sums.shape[1] or left.shape[0] not in heights:
             return fail(self, f"adds {left} times {right} to sums of {sums}, whose sizes differ")
         if copies > 1:
             for value, wanted in (
                 (self.operands[1], "split" if left.shape[0] > sums.shape[0] else "all"),
                 (self.operands[2], "all"),
             ):
-                ring = ring_of(value)
+                ring = ring_of(value) if isinstance(value.type, Slot) else None
                 if ring is not None and ring.sharing != wanted:
                     return fail(self, f"wants ring '{ring.label}' shared as \"{wanted}\" by the copies of its agent")
         return self.results[0].type == self.operands[0].type or fail(self, "gives sums of another type than it takes")
@@ -390,6 +412,38 @@ class SettleOp(Kitsune.Operation, name="settle", traits=[ext.Pure]):
         if self.results[0].type != ir.TypeAttr(self.operands[0].type.elem).value:
             return fail(self, f"gives a tile of type {self.results[0].type}, its sums are {self.operands[0].type}")
         return True
+
+
+class PartOp(Kitsune.Operation, name="part", traits=[ext.Pure]):
+    """The columns of a tile from `first` on, computed where it stands and kept in registers: 16-bit elements two to a
+    word, as products take them, or, with the unit attribute `wide`, each as f32 in a register of its own, as sums lie.
+    Words that products in flight read are nobody's to write: what is computed beside those is wide, and packed behind
+    them. Other elementwise operators are computed where they are used."""
+
+    tile: ext.Operand[Any]
+    first: ir.IntegerAttr
+    part: ext.Result[Any]
+
+    @property
+    def first_column(self) -> int:
+        return integer(self, "first")
+
+    @property
+    def is_wide(self) -> bool:
+        return "wide" in self.attributes
+
+    def verify_region_invariants(self) -> bool:
+        whole, part = self.operands[0].type, self.results[0].type
+        if not all(isinstance(type_, ir.RankedTensorType) and type_.rank == 2 for type_ in (whole, part)):
+            return fail(self, f"takes columns of a tile of two dimensions, found {whole} and {part}")
+        if not check_integer(self, "first", 0):
+            return False
+        if part.shape[0] != whole.shape[0] or part.element_type != whole.element_type:
+            return fail(self, f"gives columns of {whole} as {part}")
+        end = self.first_column + part.shape[1]
+        if self.first_column % BLOCK or end > whole.shape[1] or (end % BLOCK and end < whole.shape[1]):
+            return fail(self, f"gives columns {self.first_column} to {end} of {whole}; wants whole blocks of {BLOCK}")
+        return _inside(self, AgentOp.OPERATION_NAME)
 
 
 class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
@@ -472,12 +526,26 @@ def _has_numbers(op: Any, name: str) -> bool:
     return True
 
 
+def _tile_of(value: ir.Value) -> ir.Type:
+    """The tile that sums, a slot or registers hold."""
+    return value.type if isinstance(value.type, ir.RankedTensorType) else ir.TypeAttr(value.type.elem).value
+
+
 def _verify_opened(op: Any) -> bool:
     if not defined_by(op.operands[0], AllocRingOp.OPERATION_NAME):
         return fail(op, "takes its operand straight from a kitsune.alloc_ring")
-    if ir.TypeAttr(op.results[0].type.elem).value != op.operands[0].type.tile:
+    tile, ring = ir.TypeAttr(op.results[0].type.elem).value, op.operands[0].owner.operation.opview
+    if tile != ring.tile and not _is_first_rows(tile, ring):
         return fail(op, f"gives a slot of type {op.results[0].type}, of a ring of type {op.operands[0].type}")
     return _inside(op, AgentOp.OPERATION_NAME)
+
+
+def _is_first_rows(tile: ir.Type, ring: AllocRingOp) -> bool:
+    """Whether a tile is the first rows of those of a ring in which a row is a row of a box."""
+    if not isinstance(tile, ir.RankedTensorType) or tile.rank != 2 or ring.layout != "rows" or ring.sharing != "all":
+        return False
+    same = tile.element_type == ring.tile.element_type and tile.shape[1] == ring.tile.shape[1]
+    return same and 0 < tile.shape[0] <= ring.tile.shape[0]
 
 
 def _verify_closed(op: Any) -> bool:

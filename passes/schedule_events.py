@@ -80,7 +80,8 @@ class Reading:
             case "kitsune.acquire" | "kitsune.wait":
                 side = "producer" if op.name == "kitsune.acquire" else "consumer"
                 ring = op.operands[0].owner.operation.opview.label
-                return [Open(ring, side, results[0], self._place(op))]
+                rows = ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value).shape[0]
+                return [Open(ring, side, results[0], self._place(op), rows)]
             case "kitsune.commit" | "kitsune.release":
                 side = "producer" if op.name == "kitsune.commit" else "consumer"
                 return [Close(side, operands[0], tuple(operands[1:]), self._place(op))]
@@ -89,7 +90,8 @@ class Reading:
             case "kitsune.sums":
                 return [Sums(results[0], self._place(op))]
             case "kitsune.product":
-                return [Product(operands[0], tuple(operands[1:]), *results, self._place(op))]
+                slots = operands[2:] if op.opview.is_from_registers else operands[1:]
+                return [Product(operands[0], tuple(slots), *results, self._place(op))]
             case "kitsune.settle":
                 return [Settle(operands[0], self._place(op))]
             case "scf.for":

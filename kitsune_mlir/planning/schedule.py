@@ -33,12 +33,13 @@ class Ring:
 
 @dataclass(frozen=True)
 class Open:
-    """`acquire` (the producer's) or `wait` (a consumer's): the next slot of a ring."""
+    """`acquire` (the producer's) or `wait` (a consumer's): the next slot of a ring, for so many rows of its tile."""
 
     ring: str
     side: Side
     slot: Value
     place: Place = Place()
+    rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -150,11 +151,12 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Event:
-    """One of an agent's four kinds of ring operation."""
+    """One of an agent's four kinds of ring operation; of those that open a slot the rows that they open it for."""
 
     ring: str
     kind: Kind
     place: Place
+    rows: int = 0
 
 
 @dataclass(frozen=True)

@@ -154,7 +154,7 @@ class _Walk:
         slot = _Slot(step.ring, step.side, step.place)
         self.things[step.slot] = slot
         self.queues.setdefault((step.ring, step.side), []).append(slot)
-        self.nodes.append(Event(step.ring, OPENS[step.side], step.place))
+        self.nodes.append(Event(step.ring, OPENS[step.side], step.place, step.rows))
 
     def _close(self, step: Close) -> None:
         slot = self._slot(step.slot, step.place)

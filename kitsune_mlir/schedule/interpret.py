@@ -173,7 +173,8 @@ class Program:
             case "scf.if":
                 return self._if(op, operands, results)
             case "kitsune.acquire" | "kitsune.wait":
-                return _open(op.name, where, operands[0], results[0])
+                tile = ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value)
+                return _open(op.name, where, operands[0], results[0], tile.shape[0])
             case "kitsune.commit" | "kitsune.release":
                 return _close(op.name, where, operands)
             case "kitsune.copy":
@@ -270,7 +271,7 @@ def _go(block: tuple[list[_Step], list[int]], frame: _Frame) -> _Run:
             yield from waiting
 
 
-def _open(name: str, where: str, ring: int, slot: int) -> _Step:
+def _open(name: str, where: str, ring: int, slot: int, rows: int) -> _Step:
     side = "producer" if name == "kitsune.acquire" else "consumer"
     what = "an empty" if side == "producer" else "a full"
 
@@ -281,7 +282,7 @@ def _open(name: str, where: str, ring: int, slot: int) -> _Step:
             frame.waits = f"{where}: waits for {what} slot of ring '{found.name}'"
             yield False
         frame.waits = ""
-        frame.values[slot] = found.take(side, frame.number, frame.at(where))
+        frame.values[slot] = found.take(side, frame.number, frame.at(where), rows)
         yield True
 
     return step
@@ -315,16 +316,18 @@ def _copy(op: ir.Operation, where: str, operands: list[int], results: list[int])
 def _product(where: str, operands: list[int], results: list[int]) -> _Step:
     def step(frame: _Frame) -> _Run:
         sums, left, right = [frame.values[o] for o in operands]
-        for slot in (left, right):
+        slots = [right] if isinstance(left, np.ndarray) else list(dict.fromkeys((left, right)))
+        for slot in slots:
             slot.check_open(frame.at(where), "consumer")
-        rows = _seen(left, frame)
+        rows = slice(0, len(left)) if isinstance(left, np.ndarray) else _seen(left, frame)
         if rows.stop - rows.start != sums.shape[0] or _seen(right, frame) != slice(0, len(right.buffer)):
+            names = " and ".join(f"'{slot.ring.name}'" for slot in slots)
             raise ScheduleFault(
-                f"{frame.at(where)} multiplies slots of rings '{left.ring.name}' and '{right.ring.name}', of which its "
-                "copy sees other rows than its sums have"
+                f"{frame.at(where)} multiplies slots of rings {names}, of which its copy sees other rows than its sums "
+                "have"
             )
         product = Product(sums.last, left, right, rows, frame.at(where))
-        for slot in dict.fromkeys((left, right)):
+        for slot in slots:
             slot.readers.append(product)
         frame.cta.products.append(product)
         frame.values[results[0]], frame.values[results[1]] = _Sums(sums.shape, product), product

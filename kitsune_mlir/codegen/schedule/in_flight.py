@@ -20,10 +20,12 @@ from kitsune_mlir.mlir import ir
 
 @dataclass(frozen=True)
 class Acc:
-    """Sums in registers, f32, and the number of the last product that adds to them, None where none is in flight."""
+    """Sums in registers, f32, and the number of the last product that adds to them, None where none is in flight. New
+    ones are zero whatever stands in their registers: the first product on them does not read these."""
 
     values: list[ir.Value]
     number: int | None = None
+    is_new: bool = False
 
 
 @dataclass(frozen=True)

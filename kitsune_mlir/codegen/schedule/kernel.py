@@ -134,12 +134,12 @@ class ScheduledKernel:
     def _map(self, copy: schedule.CopyOp) -> TensorMap:
         if (matrix := windows_of(copy.operands[1])) is not None:
             return self._map_of_windows(copy, matrix)
-        source = copy.operands[1]
+        source, tile = copy.operands[1], ir.RankedTensorType(ir.TypeAttr(copy.operands[0].type.elem).value)
         kind, ring = ir.RankedTensorType(source.type), schedule.ring_of(copy.operands[0])
         nbytes = kind.element_type.width // 8
         dims = [None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
         box = [1] * kind.rank
-        for axis, size in zip(copy.axes, ring.tile.shape):
+        for axis, size in zip(copy.axes, tile.shape):
             box[axis] = size
         along = copy.axes[1 if ring.layout == "rows" else 0]
         if along != kind.rank - 1:

@@ -72,7 +72,7 @@ class RowCode(AgentCode):
             raise UnsupportedError(f"{location(op.location)}: a loop in a loop of an agent whose tiles lie by rows")
         super()._scf_for(op)
 
-    def _turn(self) -> None:
+    def _turn(self, *known: object) -> None:
         self.evaluator, self.columns = Evaluator({}), {}
 
     def _vectors(self, count: int) -> list[_Column]:

@@ -121,6 +121,8 @@ class WarpCode(AgentCode):
 
     def _product(self, op: ir.Operation) -> None:
         acc, left, right = (self.values[hash(operand)] for operand in op.operands)
+        if op.opview.is_from_registers:
+            raise UnsupportedError(f"{location(op.location)}: warps multiply out of slots, not tiles in registers")
         tiles = tiles_of(op.operands[0].type)
         self._check_tiles(left.ring, right.ring, op)
         thread = warps.thread()

@@ -1,0 +1,194 @@
+"""The kernel of a chained pipeline at the schedule level: rings of streamed tiles and of weights, an agent that fills
+them, and one of two warpgroups that carry 64 rows each of a tile through all stages in their registers
+(schedule_chains.py). What is multiplied in which order is the program's (codegen/hopper/program.py); what warpgroups do
+with it, piece by piece, chain_body.py's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from kitsune_mlir import rows
+from kitsune_mlir.codegen.hopper.layout import Layout, lay_out
+from kitsune_mlir.codegen.hopper.program import Program
+from kitsune_mlir.codegen.pipeline.loops import is_zero
+from kitsune_mlir.dialects import kitsune, schedule
+from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.mlir import arith, ir, scf, tensor
+from kitsune_mlir.planning.target import Target
+
+from .operand_layout import laid_out
+from .schedule_build import constant_index, i64
+
+TILE_ROWS, COPIES = 128, 2
+COPY_ROWS = TILE_ROWS // COPIES
+CHUNK = 64  # columns of a slot
+_FEEDS, _MULTIPLIES = 24, 240  # registers of a thread
+_WARPS = 4
+STREAMED, WEIGHTS = "tiles", "weights"
+
+
+@dataclass(frozen=True)
+class Fill:
+    """A slot that is filled: of which ring, with the box of a tensor from these places on, of so many rows. A streamed
+    tile's rows are those of the tile that the CTA works on."""
+
+    ring: str
+    source: ir.Value
+    row: int
+    column: int | None  # None: where the loop around it is
+    rows: int
+    start: int = 0  # the first column, of which `column` or the loop counts on
+
+
+@dataclass(frozen=True)
+class Fills:
+    """Fills in a loop over chunks of columns, from chunk `first` on to chunk `last`."""
+
+    first: int
+    last: int
+    body: list[Fill | Fills]
+
+
+Filling: TypeAlias = list[Fill | Fills]
+
+
+class ChainKernel:
+    """Builds the kernel in the place of a placed pipeline. Raises UnsupportedError for what has no such kernel."""
+
+    def __init__(self, pipeline: kitsune.PipelineOp, target: Target):
+        self.pipeline, self.target = pipeline, target
+        self.program = Program(pipeline, target.sms, pipeline.cluster, None, pipeline.multicast, pipeline.split_k)
+        self.layout: Layout = lay_out(self.program, target.shared_bytes)
+        check(pipeline, self.program)
+        self.filling: Filling = []
+        self.rings: dict[str, schedule.AllocRingOp] = {}
+        self._sources: dict[int, ir.Value] = {}
+
+    def source(self, value: ir.Value) -> ir.Value:
+        """A tensor as the copy engine reads it: rows of whole 16 bytes, columns of each part at such places."""
+        number = next(i for i, own in enumerate(self.program.tensors) if own == value)
+        if number not in self._sources:
+            with ir.InsertionPoint(self.pipeline):
+                if (packing := self.program.packed.get(number)) is not None:
+                    self._sources[number] = packing.apply(value)
+                else:
+                    self._sources[number] = laid_out(value, 1)[0] if number in self.program.padded else value
+        return self._sources[number]
+
+    def build(self, body: Callable[[ChainKernel, ir.Value], None]) -> schedule.KernelOp:
+        """The kernel, at the insertion point; `body` builds what a warpgroup does with a tile whose rows begin at an
+        index."""
+        index = ir.IndexType.get()
+        extent = self._extent()
+        for weight in self._weights():
+            self.source(weight)
+        kernel = schedule.KernelOp(ir.StringAttr.get(self.pipeline.label), kitsune.Outputs.get())
+        for name in ("target", "predicted_us", "limit"):
+            if name in self.pipeline.attributes:
+                kernel.attributes[name] = self.pipeline.attributes[name]
+        with ir.InsertionPoint(kernel.regions[0].blocks.append()):
+            dealt = schedule.TilesOp([extent], index, index, index)
+            dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get([TILE_ROWS])
+            self._alloc_rings()
+            feed = schedule.AgentOp(ir.StringAttr.get("feed"), *map(i64, (1, _WARPS, _FEEDS)))
+            math = schedule.AgentOp(ir.StringAttr.get("math"), *map(i64, (COPIES, _WARPS, _MULTIPLIES)))
+            for agent in (math, feed):  # the second does what the first asks for
+                with ir.InsertionPoint(agent.regions[0].blocks.append(index)):
+                    loop = scf.ForOp(*dealt.results)
+                    with ir.InsertionPoint(loop.body):
+                        first = arith.muli(loop.induction_variable, constant_index(TILE_ROWS))
+                        if agent is math:
+                            own = arith.muli(agent.regions[0].blocks[0].arguments[0], constant_index(COPY_ROWS))
+                            body(self, arith.addi(first, own))
+                        else:
+                            self._fill(self.filling, first, None)
+                        scf.yield_([])
+        return kernel
+
+    def _extent(self) -> ir.Value:
+        whole = next(load.operands[0] for stage in self.pipeline.stages for load in stage.loads)
+        size = rows.shape_of(whole)[0]
+        return tensor.dim(whole, constant_index(0)) if size == rows.DYNAMIC else constant_index(size)
+
+    def _weights(self) -> list[ir.Value]:
+        """What slots are filled from."""
+        found = []
+        for stage in self.pipeline.stages:
+            products = [op for op in stage.block.operations if op.operation.name == "linalg.matmul"]
+            found += [op.operands[1] for op in products] + [load.operands[0] for load in stage.loads]
+        return found
+
+    def _alloc_rings(self) -> None:
+        layout, program = self.layout, self.program
+        element = ir.RankedTensorType(program.products[0].op.operands[1].type).element_type
+        if layout.tile_slots:
+            self._alloc(STREAMED, TILE_ROWS, "split", layout.tile_slots, element)
+        self._alloc(WEIGHTS, program.weight_columns, "all", layout.slots, element)
+
+    def _alloc(self, name: str, count: int, share: str, slots: int, element: ir.Type) -> None:
+        names = map(ir.StringAttr.get, (name, "smem", "rows", share))
+        type_ = kitsune.ring_type(ir.RankedTensorType.get([count, CHUNK], element), slots)
+        self.rings[name] = schedule.AllocRingOp(*names, type_)
+
+    def slot(self, name: str, count: int) -> ir.Type:
+        """The type of a ring's slot of so many rows."""
+        return schedule.Slot.get(ir.RankedTensorType.get([count, CHUNK], self.rings[name].tile.element_type))
+
+    def wait(self, fill: Fill, into: Filling) -> ir.Value:
+        """The next full slot of a ring, which the other agent fills so."""
+        into.append(fill)
+        return schedule.WaitOp(self.rings[fill.ring].results[0], self.slot(fill.ring, fill.rows)).results[0]
+
+    def _fill(self, filling: Sequence[Fill | Fills], first_row: ir.Value, at: ir.Value | None) -> None:
+        for fill in filling:
+            if isinstance(fill, Fills):
+                loop = scf.ForOp(*map(constant_index, (fill.first * CHUNK, fill.last * CHUNK, CHUNK)))
+                with ir.InsertionPoint(loop.body):
+                    self._fill(fill.body, first_row, loop.induction_variable)
+                    scf.yield_([])
+                continue
+            ring = self.rings[fill.ring]
+            slot = schedule.AcquireOp(ring.results[0], self.slot(fill.ring, fill.rows)).results[0]
+            row = first_row if fill.ring == STREAMED else constant_index(fill.row)
+            if fill.column is not None:
+                column = constant_index(fill.start + fill.column)
+            else:
+                assert at is not None
+                column = arith.addi(at, constant_index(fill.start)) if fill.start else at
+            engine = ir.StringAttr.get("tma")
+            copy = schedule.CopyOp(slot, fill.source, [row, column], engine, schedule.Token.get())
+            copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([0, 1])
+            schedule.CommitOp(slot, [copy.results[0]])
+
+
+def check(pipeline: kitsune.PipelineOp, program: Program) -> None:
+    """Raises UnsupportedError for a pipeline that is not chained at the schedule level."""
+    if max(program.cluster, program.multicast, program.split_k) > 1 or len({s.role for s in pipeline.stages}) > 1:
+        raise UnsupportedError("CTAs that take tiles together are not scheduled")
+    if program.alone:
+        raise UnsupportedError("a product alone is no chain")
+    if program.stashes:
+        raise UnsupportedError("tiles that wait in shared memory are not scheduled")
+    if any(product.nbytes != 2 or product.passes > 1 for product in program.products):
+        raise UnsupportedError("products in passes, or of 32 bits, are not scheduled")
+    for stage in pipeline.stages:
+        for op in stage.block.operations:
+            _check_operation(op.operation)
+
+
+def _check_operation(op: ir.Operation) -> None:
+    for value in (*op.operands, *op.results):
+        if rows.is_tensor(value) and ir.RankedTensorType(value.type).rank > 2:
+            raise UnsupportedError(f"tiles of type {value.type} are not scheduled")
+    if op.name in (kitsune.ScatterOp.OPERATION_NAME, kitsune.PlaceOp.OPERATION_NAME):
+        raise UnsupportedError("rows that leave for others are not scheduled")
+    if op.name == "linalg.matmul":
+        init = rows.init_of(op.operands[2]).scalar
+        if init is None or not is_zero(init):
+            raise UnsupportedError("a product that is added to a tile is not scheduled")
+    if op.name == "linalg.generic":
+        s = rows.Structured(op)
+        if "reduction" in s.iterators or s.gathers() or s.index_ops():
+            raise UnsupportedError("reductions and gathers in chains are not scheduled")
