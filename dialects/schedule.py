@@ -446,6 +446,26 @@ class PartOp(Kitsune.Operation, name="part", traits=[ext.Pure]):
         return _inside(self, AgentOp.OPERATION_NAME)
 
 
+class SelectOp(Kitsune.Operation, name="select", traits=[ext.Pure]):
+    """Tensor number `at`, from 0 on, of several of one type in global memory: what a turn of a loop over equal layers
+    copies or reads."""
+
+    at: ext.Operand[ir.IndexType]
+    tensors: Sequence[ext.Operand[Any]]
+    selected: ext.Result[Any]
+
+    def verify_region_invariants(self) -> bool:
+        types = {str(value.type) for value in list(self.operands)[1:]}
+        if types != {str(self.results[0].type)} or not isinstance(self.results[0].type, ir.RankedTensorType):
+            return fail(self, f"gives {self.results[0].type}, one of {', '.join(sorted(types)) or 'nothing'}")
+        return _inside(self, AgentOp.OPERATION_NAME)
+
+
+def candidates(value: ir.Value) -> list[ir.Value]:
+    """The tensors in global memory that a copy or a read may mean: of a `select` all, else the one itself."""
+    return list(value.owner.operands)[1:] if defined_by(value, SelectOp.OPERATION_NAME) else [value]
+
+
 class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
     """A box of a tensor in global memory as a tile in registers; `at`, which the tensor has, and `dims` as of a copy.
     Elements beyond the tensor have no value that may be used."""

@@ -13,19 +13,23 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeAlias
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.epilogue import is_deferred
 from kitsune_mlir.codegen.hopper.operands import is_held
 from kitsune_mlir.codegen.hopper.product_plan import Product, Segment
+from kitsune_mlir.codegen.hopper.program import Block
+from kitsune_mlir.codegen.hopper.rolling import rolls
 from kitsune_mlir.codegen.pipeline.nests import PRODUCT, Nest, StageNests, kitsune_label
 from kitsune_mlir.dialects import kitsune, schedule
-from kitsune_mlir.mlir import ir, scf, tensor
+from kitsune_mlir.mlir import arith, ir, scf, tensor
 
 from .chain_columns import Columns
-from .chain_kernel import CHUNK, COPY_ROWS, STREAMED, WEIGHTS, ChainKernel, Fill, Filling, Fills
+from .chain_kernel import CHUNK, COPY_ROWS, STREAMED, WEIGHTS, ChainKernel, Fill, Filling, Fills, Layers, selected
 from .schedule_build import constant_index, i64
 
+Operand: TypeAlias = tuple[ir.Value, tuple[ir.Value, ...]]
 BLOCK = 8  # columns of a piece
 LONG = 4  # chunks of streamed operands; a product of more is a loop
 
@@ -48,6 +52,23 @@ class Pieces:
         """The tile's columns from one piece's first to another's last."""
         found = [self.piece(number) for number in range(first // self.each, -(-min(end, self.width) // self.each))]
         return found[0] if len(found) == 1 else beside(found)
+
+
+@dataclass(frozen=True)
+class LoopOfLayers:
+    """A loop over equal stages: its counter, and the tensors that each names, by those of the first."""
+
+    counter: ir.Value
+    tensors: dict[int, list[ir.Value]]
+
+    def of(self, value: ir.Value) -> list[ir.Value]:
+        """The tensor in the place of the first stage's, for each stage."""
+        return self.tensors[hash(value)]
+
+    @classmethod
+    def over(cls, block: Block, counter: ir.Value) -> LoopOfLayers:
+        residents = zip(*(stage.residents for stage in block.stages), strict=True)
+        return cls(counter, {hash(first): [first, *more] for first, *more in residents})
 
 
 @dataclass
@@ -76,18 +97,24 @@ class ChainBody:
         self.free: dict[int, Callable[[], list[ir.Value]]] = {}  # by set: tiles that nothing needs any more
         self.tiles: dict[int, Pieces] = {}  # in registers
         self.queues: dict[str, ir.Value] = {}  # label -> what was put
+        self.deferred: dict[int, Deferred] = {}  # of tiles that are still worked on
+        self.layers: LoopOfLayers | None = None  # around
         self.wgmma = ir.StringAttr.get("wgmma")
 
     def emit(self) -> None:
         for block in self.program.blocks:
-            for number, stage in enumerate(block.stages):
-                nests = block.nests if number == 0 else StageNests(stage, self.program.on_chip)
-                with stage.operation.location:
-                    self._stage(stage, nests, list(block.products.values()))
+            with block.stage.operation.location:
+                if len(block.stages) > 1:
+                    self._loop(block)
+                else:
+                    self._stage(block, 0)
         self._settle_background()
 
-    def _stage(self, stage: kitsune.StageOp, nests: StageNests, products: Sequence[Product]) -> None:
-        """A stage, whose products are as those of the first of its equals."""
+    def _stage(self, block: Block, number: int) -> None:
+        """Stage `number` of a block, whose products are as those of the first of its equals. In a loop it is the first,
+        with the tensors of the loop's layer."""
+        stage, products = block.stages[number], block.products.values()
+        nests = block.nests if number == 0 else StageNests(stage, self.program.on_chip)
         for get in stage.gets:
             tile = self.queues[kitsune_label(get.operands[0])]
             self.cloner[get.results[0]] = self.cloner[tile]
@@ -105,6 +132,74 @@ class ChainBody:
         for put in stage.puts:
             self.queues[kitsune_label(put.operands[0])] = put.operands[1]
 
+    # ---- equal stages
+
+    def _loop(self, block: Block) -> None:
+        """Equal stages: the tile between them goes round. Of a tile that is still worked on when the next stage begins,
+        what is there goes round; the first stage then stands before the loop."""
+        (got,), (put,) = ([kitsune_label(op.operands[0]) for op in ops] for ops in (block.stage.gets, block.stage.puts))
+        last, rolling, begin = block.stages[-1].puts[0], rolls(block, self.program), 0
+        outside = dict(self.queues)
+        if rolling:
+            self._stage(block, 0)
+            begin = 1
+        else:
+            self._settle_background()
+        tile = self.queues[put if begin else got]
+        if hash(tile) not in self.tiles:
+            for number in range(len(block.stages)):
+                self._stage(block, number)
+            return
+        carry = self._carry_unfinished if rolling else self._carry_whole
+        around, filling, self.filling, tiles = self.cloner, self.filling, [], dict(self.tiles)
+        filling.append(Layers(begin, len(block.stages), self.filling))
+        loop = scf.ForOp(*map(constant_index, (begin, len(block.stages), 1)), carry(tile))
+        with ir.InsertionPoint(loop.body):
+            counter, result = loop.induction_variable, block.stage.puts[0].operands[1]
+            self.queues[got] = tile
+            taken = list(loop.inner_iter_args)
+            if rolling:
+                before = arith.subi(counter, constant_index(1))
+                self.layers, self.cloner = LoopOfLayers.over(block, before), self._inner_cloner()
+                self._take_unfinished(block, block.nests, tile, taken)
+            else:
+                self._take_whole(tile, taken)
+            self.layers, self.cloner = LoopOfLayers.over(block, counter), self._inner_cloner()
+            self._stage(block, 0)
+            if not rolling:
+                self._settle_background()
+            scf.yield_(carry(result))
+        self.layers, self.cloner, self.filling, self.tiles = None, around, filling, tiles
+        self.queues = outside | {kitsune_label(last.operands[0]): last.operands[1]}
+        if rolling:
+            nests = StageNests(block.stages[-1], self.program.on_chip)
+            self._take_unfinished(block, nests, last.operands[1], list(loop.results))
+        else:
+            self._take_whole(last.operands[1], list(loop.results))
+
+    def _inner_cloner(self) -> rows.RowCloner:
+        return rows.RowCloner(COPY_ROWS)
+
+    def _carry_whole(self, tile: ir.Value) -> list[ir.Value]:
+        """A tile in registers, chunk by chunk."""
+        pieces = self.tiles[hash(tile)]
+        return [pieces.columns(first, first + CHUNK) for first in range(0, pieces.width, CHUNK)]
+
+    def _take_whole(self, tile: ir.Value, carried: list[ir.Value]) -> None:
+        width = rows.shape_of(tile)[1]
+        self.free.clear()
+        self.tiles[hash(tile)] = Pieces(width, CHUNK, carried.__getitem__)
+
+    def _carry_unfinished(self, tile: ir.Value) -> list[ir.Value]:
+        """Of a tile that is worked on: the columns of the first set, the sums of the last, and the registers that the
+        next product's first sums take over."""
+        self.background.clear()
+        return self.deferred[hash(tile)].carried()
+
+    def _take_unfinished(self, block: Block, nests: StageNests, tile: ir.Value, carried: list[ir.Value]) -> None:
+        (nest,), (product,) = nests, block.products.values()
+        Deferred(self, nest, product).resume(tile, carried)
+
     # ---- values
 
     def _value(self, value: ir.Value) -> ir.Value:
@@ -116,7 +211,7 @@ class ChainBody:
             return self.cloner[value]
         op = rows.producer(value)
         if op is None or op.parent.name != kitsune.StageOp.OPERATION_NAME:
-            self.cloner[value] = self._read(value, value, ())
+            self.cloner[value] = self._resident(value)
         elif op.name == kitsune.LoadOp.OPERATION_NAME:
             self.cloner[value] = self._read(op.operands[0], value, (self.row,))
         elif op.name not in rows.SUPPORT:
@@ -125,6 +220,13 @@ class ChainBody:
                     self._value(operand)
             self.cloner.clone(op, 1)
         return self.cloner[value]
+
+    def _resident(self, value: ir.Value) -> ir.Value:
+        """All of a tensor that is the same for all rows, that of the layer in a loop over layers."""
+        if self.layers is None:
+            return self._read(value, value, ())
+        of_layers = self.layers.of(value)
+        return self._read(selected(of_layers, self.layers.counter), value, ())
 
     def _read(self, whole: ir.Value, value: ir.Value, at: Sequence[ir.Value]) -> ir.Value:
         """A box of a tensor: the copy's rows, or all of it."""
@@ -179,8 +281,8 @@ class ChainBody:
         if nest.local:
             self._keep(nest.value)
 
-    def _operands(self, op: ir.Operation) -> list[tuple[ir.Value, ir.Value]]:
-        """For each part of a product's left operand its tile, and the weight."""
+    def _operands(self, op: ir.Operation) -> list[Operand]:
+        """For each part of a product's left operand its tile, and the weight, or those of all layers."""
         found = []
         stack = [op.operands[0]]
         while stack:
@@ -190,7 +292,8 @@ class ChainBody:
             if beside_ and ir.IntegerAttr(made.attributes["dim"]).value == 1:
                 stack = [*made.operands, *stack]
             else:
-                found.append((value, self.kernel.source(op.operands[1])))
+                weights = [op.operands[1]] if self.layers is None else self.layers.of(op.operands[1])
+                found.append((value, tuple(map(self.kernel.source, weights))))
         return found
 
     def _left(self, segment: Segment, value: ir.Value, chunk: int) -> ir.Value:
@@ -211,7 +314,9 @@ class ChainBody:
         total, token = schedule.ProductOp(sums, left, right, self.wgmma, sums.type, schedule.Token.get()).results
         return total, Used(right, [token])
 
-    def _weight(self, product: Product, segment: Segment, source: ir.Value, number: int, chunk: int | None) -> Fill:
+    def _weight(
+        self, product: Product, segment: Segment, source: tuple[ir.Value, ...], number: int, chunk: int | None
+    ) -> Fill:
         """The box of a weight that a set of columns meets at a chunk."""
         column = None if chunk is None else chunk * CHUNK
         return Fill(WEIGHTS, source, number * product.columns, column, product.columns, segment.start)
@@ -219,10 +324,10 @@ class ChainBody:
     def _streamed(self, value: ir.Value, chunk: int | None) -> Fill:
         load = rows.producer(value)
         column = None if chunk is None else chunk * CHUNK
-        return Fill(STREAMED, self.kernel.source(load.operands[0]), 0, column, 2 * COPY_ROWS)
+        return Fill(STREAMED, (self.kernel.source(load.operands[0]),), 0, column, 2 * COPY_ROWS)
 
     def _unrolled(
-        self, product: Product, operands: list[tuple[ir.Value, ir.Value]], ready: Callable[[int, ir.Value], None]
+        self, product: Product, operands: list[Operand], ready: Callable[[int, ir.Value], None]
     ) -> None:
         turns, used = product.turns(), None
         sums: dict[int, ir.Value] = {}
@@ -266,7 +371,7 @@ class ChainBody:
         return tile
 
     def _looped(
-        self, product: Product, operands: list[tuple[ir.Value, ir.Value]], ready: Callable[[int, ir.Value], None]
+        self, product: Product, operands: list[Operand], ready: Callable[[int, ir.Value], None]
     ) -> None:
         """The same of streamed operands with many chunks: a loop over those of each behind the first."""
         self._settle_background()
@@ -298,7 +403,7 @@ class ChainBody:
         product: Product,
         segment: Segment,
         value: ir.Value,
-        source: ir.Value,
+        source: tuple[ir.Value, ...],
         turn: Sequence[int],
         sums: dict[int, ir.Value],
         used: Used | None,
@@ -337,13 +442,14 @@ def _taken_up(turn: Sequence[int], carried: list[ir.Value]) -> tuple[dict[int, i
 
 class Deferred:
     """The tile of a product that is computed in the background. `wide` are pieces as they are beside products, by
-    block; `sets` the tile's columns that a set's sums make."""
+    block; `sets` the tile's columns that a set's sums make, and `sums` these."""
 
     def __init__(self, body: ChainBody, nest: Nest, product: Product):
         self.body, self.nest, self.product = body, nest, product
         self.columns = Columns(nest, body._value)
         self.wide: dict[int, ir.Value] = {}
         self.sets: dict[int, ir.Value] = {}
+        self.sums: dict[int, ir.Value] = {}
         self.pieces = Pieces(product.n, BLOCK, self._packed)
 
     @property
@@ -357,7 +463,7 @@ class Deferred:
     def take(self, number: int, sums: ir.Value) -> None:
         """A set of the sums is there."""
         first, count = number * self.product.columns, len(self.blocks(number)) * BLOCK
-        self.sets[number] = self.columns.of(sums, first, count)
+        self.sets[number], self.sums[number] = self.columns.of(sums, first, count), sums
         self.body.free[number] = partial(self._registers, number, sums)
         if number < self.product.sets - 1:
             self.body.background.extend(partial(self._wide, block) for block in self.blocks(number))
@@ -368,8 +474,26 @@ class Deferred:
             for block in self.blocks(number):
                 self.pieces.piece(block)
         self.body._settle_background()
+        self._leave(self.nest.value)
+
+    def _leave(self, tile: ir.Value) -> None:
         self.body.background.extend(partial(self.pieces.piece, block) for block in self.blocks(self.product.sets - 1))
-        self.body.tiles[hash(self.nest.value)] = self.pieces
+        self.body.tiles[hash(tile)], self.body.deferred[hash(tile)] = self.pieces, self
+
+    def carried(self) -> list[ir.Value]:
+        """What goes round a loop over layers of the tile, of two sets of sums."""
+        packed = [self.pieces.piece(block) for block in self.blocks(0)]
+        return [*packed, *(self.wide[block] for block in self.blocks(0)), self.sums[1]]
+
+    def resume(self, tile: ir.Value, carried: list[ir.Value]) -> None:
+        """Goes on, as the tile of that name, with what was carried."""
+        *both, sums = carried
+        blocks = self.blocks(0)
+        self.pieces.made.update(zip(blocks, both))
+        self.wide.update(zip(blocks, both[len(blocks) :]))
+        self.body.free[0] = partial(self._registers, 0, sums)
+        self.take(1, sums)
+        self._leave(tile)
 
     def _wide(self, block: int) -> ir.Value:
         if block not in self.wide:

@@ -31,11 +31,11 @@ STREAMED, WEIGHTS = "tiles", "weights"
 
 @dataclass(frozen=True)
 class Fill:
-    """A slot that is filled: of which ring, with the box of a tensor from these places on, of so many rows. A streamed
-    tile's rows are those of the tile that the CTA works on."""
+    """A slot that is filled: of which ring, with the box of a tensor from these places on, of so many rows; in a loop
+    over layers with that of the layer's tensor. A streamed tile's rows are those of the tile that the CTA works on."""
 
     ring: str
-    source: ir.Value
+    sources: tuple[ir.Value, ...]
     row: int
     column: int | None  # None: where the loop around it is
     rows: int
@@ -48,10 +48,19 @@ class Fills:
 
     first: int
     last: int
-    body: list[Fill | Fills]
+    body: Filling
 
 
-Filling: TypeAlias = list[Fill | Fills]
+@dataclass(frozen=True)
+class Layers:
+    """Fills in a loop over equal layers, from layer `first` on to layer `last`."""
+
+    first: int
+    last: int
+    body: Filling
+
+
+Filling: TypeAlias = list[Fill | Fills | Layers]
 
 
 class ChainKernel:
@@ -103,7 +112,7 @@ class ChainKernel:
                             own = arith.muli(agent.regions[0].blocks[0].arguments[0], constant_index(COPY_ROWS))
                             body(self, arith.addi(first, own))
                         else:
-                            self._fill(self.filling, first, None)
+                            self._fill(self.filling, first, None, None)
                         scf.yield_([])
         return kernel
 
@@ -141,12 +150,15 @@ class ChainKernel:
         into.append(fill)
         return schedule.WaitOp(self.rings[fill.ring].results[0], self.slot(fill.ring, fill.rows)).results[0]
 
-    def _fill(self, filling: Sequence[Fill | Fills], first_row: ir.Value, at: ir.Value | None) -> None:
+    def _fill(self, filling: Filling, first_row: ir.Value, layer: ir.Value | None, at: ir.Value | None) -> None:
         for fill in filling:
-            if isinstance(fill, Fills):
-                loop = scf.ForOp(*map(constant_index, (fill.first * CHUNK, fill.last * CHUNK, CHUNK)))
+            if not isinstance(fill, Fill):
+                each = 1 if isinstance(fill, Layers) else CHUNK
+                loop = scf.ForOp(*map(constant_index, (fill.first * each, fill.last * each, each)))
+                counter = loop.induction_variable
                 with ir.InsertionPoint(loop.body):
-                    self._fill(fill.body, first_row, loop.induction_variable)
+                    inner = (counter, at) if isinstance(fill, Layers) else (layer, counter)
+                    self._fill(fill.body, first_row, *inner)
                     scf.yield_([])
                 continue
             ring = self.rings[fill.ring]
@@ -158,9 +170,17 @@ class ChainKernel:
                 assert at is not None
                 column = arith.addi(at, constant_index(fill.start)) if fill.start else at
             engine = ir.StringAttr.get("tma")
-            copy = schedule.CopyOp(slot, fill.source, [row, column], engine, schedule.Token.get())
+            source = selected(fill.sources, layer)
+            copy = schedule.CopyOp(slot, source, [row, column], engine, schedule.Token.get())
             copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([0, 1])
             schedule.CommitOp(slot, [copy.results[0]])
+
+
+def selected(tensors: Sequence[ir.Value], layer: ir.Value | None) -> ir.Value:
+    """The tensor of a layer, of one for each; the only one elsewhere."""
+    if layer is None or len(tensors) == 1:
+        return tensors[0]
+    return schedule.SelectOp(layer, list(tensors), tensors[0].type).results[0]
 
 
 def check(pipeline: kitsune.PipelineOp, program: Program) -> None:

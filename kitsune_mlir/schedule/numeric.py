@@ -338,6 +338,7 @@ _SPECIAL: dict[str, Callable[[ir.Operation], Function]] = {
     "affine.delinearize_index": _delinearize,
     "kitsune.windows": lambda op: lambda xs: [_matrix(op, xs[0])],
     "kitsune.part": _part,
+    "kitsune.select": lambda _: lambda xs: [xs[1 + xs[0]]],
     "linalg.fill": _fill,
     "linalg.generic": _generic,
     "tensor.concat": _concat,

@@ -31,7 +31,7 @@ from .windows import first_of
 _ASYNCHRONOUS = ("acquire", "copy", "commit")
 _LAZY = (  # computed where elements of them are used
     *("tensor.empty", "tensor.extract_slice", "tensor.expand_shape", "tensor.collapse_shape"),
-    *("linalg.generic", "linalg.fill", "linalg.transpose", "scf.yield"),
+    *("linalg.generic", "linalg.fill", "linalg.transpose", "kitsune.select", "scf.yield"),
 )
 _ARITHMETIC = {
     "arith.addi": device.add,
@@ -281,7 +281,10 @@ class AgentCode:
     def _copy(self, op: ir.Operation) -> None:
         copy, opened = op.opview, self.values[hash(op.operands[0])]
         ring, slot = self.around.rings[opened.ring.label], opened.slot
-        map_ = tma.map_pointer(self.around.maps, self.around.map_of[op])
+        number: Int = self.around.map_of[op]
+        if len(schedule.candidates(op.operands[1])) > 1:
+            number = device.add(number, self.number(op.operands[1].owner.operands[0]))
+        map_ = tma.map_pointer(self.around.maps, number)
         at = [self.number(offset) for offset in list(op.operands)[2:]]
         rows, columns = opened.tile.shape
         along, length, across = (columns, columns, rows) if opened.ring.layout == "rows" else (rows, rows, columns)
@@ -390,11 +393,19 @@ class AgentCode:
     def _read(self, op: ir.Operation) -> None:
         read = op.opview
         at = [self.number(offset) for offset in list(op.operands)[1:]]
-        pointer = self.around.pointers[hash(op.operands[0])]
+        pointer = self._pointer(op.operands[0])
         whole = whole_of(self.agent, op.operands[0].type, list(op.operands)[1:], read.axes, op.results[0].type)
         box = GlobalBox(pointer, op.operands[0].type, self.around.rows, at, read.axes, whole)
         box.pair = self.lanes.pair if self.lanes else None
         self.memories[hash(op.results[0])] = box
+
+    def _pointer(self, value: ir.Value) -> ir.Value:
+        """The address of a tensor in global memory, or of the one that is selected of several."""
+        first, *more = [self.around.pointers[hash(source)] for source in schedule.candidates(value)]
+        for number, other in enumerate(more, 1):
+            here = device.equal(self.number(value.owner.operands[0]), number)
+            first = arith.select(here, other, first)
+        return first
 
     def _linalg_generic(self, op: ir.Operation) -> None:
         """Elementwise operators are computed where their elements are used, reductions where they stand: a thread's

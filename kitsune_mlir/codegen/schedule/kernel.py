@@ -121,20 +121,22 @@ class ScheduledKernel:
     def _make_maps(self) -> None:
         self.maps: list[TensorMap] = []
         self.map_of: dict[ir.Operation, int] = {}  # by copy
-        known: dict[TensorMap, int] = {}
+        known: dict[tuple[TensorMap, ...], int] = {}  # those of a copy, one behind the other
         for copy in walk(self.kernel, schedule.CopyOp.OPERATION_NAME):
             if copy.opview.engine_name != "tma":
                 continue
-            map_ = self._map(copy.opview)
-            if map_ not in known:
-                known[map_] = len(self.maps)
-                self.maps.append(map_)
-            self.map_of[copy] = known[map_]
+            sources = schedule.candidates(copy.operands[1])
+            maps = tuple(self._map(copy.opview, source) for source in sources)
+            if maps not in known:
+                known[maps] = len(self.maps)
+                self.maps += maps
+            self.map_of[copy] = known[maps]
 
-    def _map(self, copy: schedule.CopyOp) -> TensorMap:
-        if (matrix := windows_of(copy.operands[1])) is not None:
+    def _map(self, copy: schedule.CopyOp, source: ir.Value) -> TensorMap:
+        """The map of one of the tensors that a copy may mean."""
+        if (matrix := windows_of(source)) is not None:
             return self._map_of_windows(copy, matrix)
-        source, tile = copy.operands[1], ir.RankedTensorType(ir.TypeAttr(copy.operands[0].type.elem).value)
+        tile = ir.RankedTensorType(ir.TypeAttr(copy.operands[0].type.elem).value)
         kind, ring = ir.RankedTensorType(source.type), schedule.ring_of(copy.operands[0])
         nbytes = kind.element_type.width // 8
         dims = [None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
