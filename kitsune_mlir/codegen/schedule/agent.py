@@ -28,7 +28,7 @@ from .reductions import own_part, row_combiner
 from .stores import Half
 from .windows import first_of
 
-_ASYNCHRONOUS = ("acquire", "copy", "commit")
+_ASYNCHRONOUS = ("acquire", "copy", "commit", "select")
 _LAZY = (  # computed where elements of them are used
     *("tensor.empty", "tensor.extract_slice", "tensor.expand_shape", "tensor.collapse_shape"),
     *("linalg.generic", "linalg.fill", "linalg.transpose", "kitsune.select", "scf.yield"),
