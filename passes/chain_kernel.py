@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from kitsune_mlir import rows
-from kitsune_mlir.codegen.hopper.layout import Layout, lay_out
+from kitsune_mlir.codegen.hopper.layout import LEAST_SLOTS, MOST_SLOTS, MOST_TILE_SLOTS
 from kitsune_mlir.codegen.hopper.program import Program
 from kitsune_mlir.codegen.pipeline.loops import is_zero
 from kitsune_mlir.dialects import kitsune, schedule
@@ -26,6 +26,8 @@ COPY_ROWS = TILE_ROWS // COPIES
 CHUNK = 64  # columns of a slot
 _FEEDS, _MULTIPLIES = 24, 240  # registers of a thread
 _WARPS = 4
+_SLOT_ROW = CHUNK * 2  # bytes
+_BARRIERS = 2048  # bytes of shared memory, and what alignment loses
 STREAMED, WEIGHTS = "tiles", "weights"
 
 
@@ -69,7 +71,6 @@ class ChainKernel:
     def __init__(self, pipeline: kitsune.PipelineOp, target: Target):
         self.pipeline, self.target = pipeline, target
         self.program = Program(pipeline, target.sms, pipeline.cluster, None, pipeline.multicast, pipeline.split_k)
-        self.layout: Layout = lay_out(self.program, target.shared_bytes)
         check(pipeline, self.program)
         self.filling: Filling = []
         self.rings: dict[str, schedule.AllocRingOp] = {}
@@ -130,11 +131,16 @@ class ChainKernel:
         return found
 
     def _alloc_rings(self) -> None:
-        layout, program = self.layout, self.program
+        program = self.program
         element = ir.RankedTensorType(program.products[0].op.operands[1].type).element_type
-        if layout.tile_slots:
-            self._alloc(STREAMED, TILE_ROWS, "split", layout.tile_slots, element)
-        self._alloc(WEIGHTS, program.weight_columns, "all", layout.slots, element)
+        slot, room = program.weight_columns * _SLOT_ROW, self.target.shared_bytes - _BARRIERS
+        streamed = MOST_TILE_SLOTS
+        if room - streamed * TILE_ROWS * _SLOT_ROW < (LEAST_SLOTS + 1) * slot:
+            streamed = LEAST_SLOTS
+        if program.streams:
+            self._alloc(STREAMED, TILE_ROWS, "split", streamed, element)
+            room -= streamed * TILE_ROWS * _SLOT_ROW
+        self._alloc(WEIGHTS, program.weight_columns, "all", min(MOST_SLOTS, room // slot), element)
 
     def _alloc(self, name: str, count: int, share: str, slots: int, element: ir.Type) -> None:
         names = map(ir.StringAttr.get, (name, "smem", "rows", share))
