@@ -117,9 +117,10 @@ class ChainBody:
         nests = block.nests if number == 0 else StageNests(stage, self.program.on_chip)
         for get in stage.gets:
             tile = self.queues[kitsune_label(get.operands[0])]
-            self.cloner[get.results[0]] = self.cloner[tile]
             if hash(tile) in self.tiles:
                 self.tiles[hash(get.results[0])] = self.tiles[hash(tile)]
+            else:
+                self.cloner[get.results[0]] = self._value(tile)
         plans = iter(products)
         for nest in nests:
             with (nest.op or nest.value.owner).location:

@@ -394,10 +394,15 @@ class AgentCode:
         read = op.opview
         at = [self.number(offset) for offset in list(op.operands)[1:]]
         pointer = self._pointer(op.operands[0])
-        whole = whole_of(self.agent, op.operands[0].type, list(op.operands)[1:], read.axes, op.results[0].type)
+        whole = self._whole(op.operands[0].type, list(op.operands)[1:], read.axes, op.results[0].type)
         box = GlobalBox(pointer, op.operands[0].type, self.around.rows, at, read.axes, whole)
         box.pair = self.lanes.pair if self.lanes else None
         self.memories[hash(op.results[0])] = box
+
+    def _whole(self, kind: ir.Type, at: Sequence[ir.Value], axes: Sequence[int], tile: ir.Type) -> list[int]:
+        """`whole_of`, but for dimensions that end within a block: a thread's columns go on to its end."""
+        sizes = ir.RankedTensorType(tile).shape
+        return [dim for dim in whole_of(self.agent, kind, at, axes, tile) if sizes[dim] % BLOCK == 0]
 
     def _pointer(self, value: ir.Value) -> ir.Value:
         """The address of a tensor in global memory, or of the one that is selected of several."""
@@ -429,7 +434,7 @@ class AgentCode:
         write, tile = op.opview, op.operands[0]
         offsets = list(op.operands)[1:]
         pointer, type_ = self.around.outputs[write.position]
-        whole = whole_of(self.agent, type_, offsets, write.axes, tile.type)
+        whole = self._whole(type_, offsets, write.axes, tile.type)
         box = GlobalBox(pointer, type_, self.around.rows, list(map(self.number, offsets)), write.axes, whole)
         if ir.RankedTensorType(tile.type).rank == 1:
             stores.column(box, self.halves, self.lanes, tile)
