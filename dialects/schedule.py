@@ -29,9 +29,10 @@ from .tiles import RingEffect
 from .types import Acc, Kitsune, Outputs, Ring, Slot, Token
 
 SPACES = ("smem",)
-BOXES = ("rows", "columns")
+BOXES = ("rows", "columns", "dense")
 SHARES = ("all", "split")
 WARP = 32  # threads
+GRANULE = 16  # bytes that a copy to a dense slot moves together
 BLOCK = 8  # columns that a row's four threads have together
 ENGINES = {"copy": ("tma", "cp_async"), "product": ("wgmma", "mma_sync")}
 
@@ -215,8 +216,8 @@ class TilesOp(Kitsune.Operation, name="tiles"):
 
 class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
     """A ring of slots in `space`. A slot's tile lies in swizzled boxes along its "rows" or its "columns": the dimension
-    whose elements are neighbours there. Consumers' copies see all of a slot (`share` "all") or their part of its rows
-    ("split")."""
+    whose elements are neighbours there; or "dense", a row of elements one after another, which threads read.
+    Consumers' copies see all of a slot (`share` "all") or their part of its rows ("split")."""
 
     sym_name: ir.StringAttr
     space: ir.StringAttr
@@ -257,6 +258,8 @@ class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
             return fail(self, f"tile type must be a ranked tensor of known sizes, found {self.results[0].type.tile}")
         if self.tile.rank != 2 or self.slots < 1:
             return fail(self, f"holds tiles of two dimensions in 1 slot or more, found {self.results[0].type}")
+        if self.layout == "dense" and (self.tile.shape[0] != 1 or self.sharing != "all"):
+            return fail(self, f"holds dense tiles of one row for all copies, found {self.tile}")
         return _inside(self, KernelOp.OPERATION_NAME)
 
 
@@ -303,10 +306,11 @@ class ReleaseOp(Kitsune.Operation, name="release", traits=[RingEffect]):
 
 
 class CopyOp(Kitsune.Operation, name="copy", traits=[RingEffect]):
-    """Begins to copy a box of a tensor in global memory into a slot: the box at `at` (an offset for each dimension of
-    the tensor), along dimensions `dims` the tile's first and second, of size 1 along the others. Elements beyond the
-    tensor are zero, but for rows of a matrix of windows (`kitsune.windows`), which nobody may use. The engine is "tma",
-    which wants rows of multiples of 16 bytes."""
+    """Begins to copy a box of a tensor in global memory into a slot, or, where slots are dense, all of a tensor, whose
+    elements come to lie in the slot from element `into` on: several copies fill a dense slot. The box is the one at
+    `at` (an offset for each dimension of the tensor), along dimensions `dims` the tile's first and second, of size 1
+    along the others. Elements beyond the tensor are zero, but for rows of a matrix of windows (`kitsune.windows`),
+    which nobody may use. The engine is "tma", which wants rows of multiples of 16 bytes."""
 
     slot: ext.Operand[Slot]
     source: ext.Operand[Any]
@@ -322,11 +326,36 @@ class CopyOp(Kitsune.Operation, name="copy", traits=[RingEffect]):
     def engine_name(self) -> str:
         return string(self, "engine")
 
+    @property
+    def elements(self) -> range | None:
+        """The elements of a dense slot that it writes; None where slots are boxes."""
+        if "into" not in self.attributes:
+            return None
+        first = integer(self, "into") or 0
+        return range(first, first + prod(ir.RankedTensorType(self.operands[1].type).shape))
+
     def verify_region_invariants(self) -> bool:
         if string(self, "engine") not in ENGINES["copy"]:
             return fail(self, f"engine must be one of {', '.join(ENGINES['copy'])}, found {self.attributes['engine']}")
-        tile = ir.TypeAttr(self.operands[0].type.elem).value
+        if not check_integer(self, "into", 0):
+            return False
+        tile, ring = ir.RankedTensorType(ir.TypeAttr(self.operands[0].type.elem).value), ring_of(self.operands[0])
+        if ring is not None and (ring.layout == "dense") != ("into" in self.attributes):
+            return fail(
+                self, f"has an attribute into where slots are dense, and there alone, found ring '{ring.label}'"
+            )
+        if self.elements is not None:
+            return self._verify_dense(tile)
         return _verify_box(self, self.operands[1].type, tile, len(self.operands) - 2)
+
+    def _verify_dense(self, tile: ir.RankedTensorType) -> bool:
+        source = ir.RankedTensorType(self.operands[1].type)
+        nbytes = source.element_type.width // 8
+        if len(self.operands) > 2 or not source.has_static_shape or source.element_type != tile.element_type:
+            return fail(self, f"copies all of a tensor whose elements are the slot's, found {source} for {tile}")
+        if any(number * nbytes % GRANULE for number in (self.elements.start, self.elements.stop)):
+            return fail(self, f"copies multiples of {GRANULE} bytes to such places, found {source}")
+        return self.elements.stop <= tile.shape[1] or fail(self, f"copies {source} beyond the end of {tile}")
 
 
 class SumsOp(Kitsune.Operation, name="sums", traits=[ext.Pure]):
@@ -468,7 +497,8 @@ def candidates(value: ir.Value) -> list[ir.Value]:
 
 class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
     """A box of a tensor in global memory as a tile in registers; `at`, which the tensor has, and `dims` as of a copy.
-    Elements beyond the tensor have no value that may be used."""
+    Elements beyond the tensor have no value that may be used. Of a dense slot it is a tile of one dimension, of
+    elements from `at` on. Elements are loaded where they are used: such a slot is released at the agent's end."""
 
     source: ext.Operand[Any]
     at: Sequence[ext.Operand[ir.IndexType]]
@@ -479,7 +509,20 @@ class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
         return _numbers(self, "dims")
 
     def verify_region_invariants(self) -> bool:
+        if isinstance(self.operands[0].type, Slot):
+            return self._verify_dense()
         return _verify_box(self, self.operands[0].type, self.results[0].type, len(self.operands) - 1)
+
+    def _verify_dense(self) -> bool:
+        slot, tile = ir.RankedTensorType(_tile_of(self.operands[0])), self.results[0].type
+        ring = ring_of(self.operands[0])
+        if ring is not None and ring.layout != "dense":
+            return fail(self, f"reads tensors and dense slots, ring '{ring.label}' has {ring.layout}")
+        if not isinstance(tile, ir.RankedTensorType) or tile.rank != 1 or tile.element_type != slot.element_type:
+            return fail(self, f"gives elements of {slot} as {tile}")
+        if len(self.operands) != 2 or tile.shape[0] > slot.shape[1]:
+            return fail(self, f"gives {tile} from one place on of {slot}, found {len(self.operands) - 1} places")
+        return True
 
 
 class WriteOp(Kitsune.Operation, name="write", traits=[RingEffect]):

@@ -36,18 +36,20 @@ def scheduled(module: ir.Module) -> dict[str, dict[str, Any]]:
 def _scheduled(kernel: schedule.KernelOp) -> dict[str, Any]:
     (tiles,) = (op for op in mlir.walk(kernel, schedule.TilesOp.OPERATION_NAME))
     products = [op.opview for op in mlir.walk(kernel, schedule.ProductOp.OPERATION_NAME)]
+    chained = any(product.is_from_registers for product in products)
     pairs = sum(product.is_added_outside for product in products)
     others = len(mlir.walk(kernel, "linalg.generic"))
     extents = [_constant(value) for value in tiles.operands]
     words = ["x".join("?" if extent is None else str(extent) for extent in extents)]
-    if products:
+    if products and not chained:
         copy = mlir.walk(kernel, schedule.CopyOp.OPERATION_NAME)[0]
         source, axis = ir.RankedTensorType(copy.operands[1].type), copy.opview.axes[1]
         words += [f"k {'?' if source.is_dynamic_dim(axis) else source.shape[axis]}"]
     words += [f"{pairs} pairs of pieces"] if pairs else []
+    words += [f"{len(products)} products of chunks"] if chained else []
     words += [f"{others} other{'s' if others > 1 else ''}"] if others else []
     return {
-        "form": "scheduled product" if products else "scheduled rows",
+        "form": "scheduled chain" if chained else "scheduled product" if products else "scheduled rows",
         "computes": ", ".join(words),
         "tile": tiles.opview.sizes,
         "extents": extents,

@@ -113,7 +113,7 @@ class ChainBody:
     def _stage(self, block: Block, number: int) -> None:
         """Stage `number` of a block, whose products are as those of the first of its equals. In a loop it is the first,
         with the tensors of the loop's layer."""
-        stage, products = block.stages[number], block.products.values()
+        stage, products, self.block = block.stages[number], block.products.values(), block
         nests = block.nests if number == 0 else StageNests(stage, self.program.on_chip)
         for get in stage.gets:
             tile = self.queues[kitsune_label(get.operands[0])]
@@ -224,6 +224,9 @@ class ChainBody:
 
     def _resident(self, value: ir.Value) -> ir.Value:
         """All of a tensor that is the same for all rows, that of the layer in a loop over layers."""
+        layer = None if self.layers is None else self.layers.counter
+        if (vector := self.kernel.vector(self.block, value, layer)) is not None:
+            return vector
         if self.layers is None:
             return self._read(value, value, ())
         of_layers = self.layers.of(value)
@@ -327,9 +330,7 @@ class ChainBody:
         column = None if chunk is None else chunk * CHUNK
         return Fill(STREAMED, (self.kernel.source(load.operands[0]),), 0, column, 2 * COPY_ROWS)
 
-    def _unrolled(
-        self, product: Product, operands: list[Operand], ready: Callable[[int, ir.Value], None]
-    ) -> None:
+    def _unrolled(self, product: Product, operands: list[Operand], ready: Callable[[int, ir.Value], None]) -> None:
         turns, used = product.turns(), None
         sums: dict[int, ir.Value] = {}
         ending: tuple[int, ...] = ()  # sets whose last chunk is in flight
@@ -371,9 +372,7 @@ class ChainBody:
         self.free[number] = lambda: [tile]
         return tile
 
-    def _looped(
-        self, product: Product, operands: list[Operand], ready: Callable[[int, ir.Value], None]
-    ) -> None:
+    def _looped(self, product: Product, operands: list[Operand], ready: Callable[[int, ir.Value], None]) -> None:
         """The same of streamed operands with many chunks: a loop over those of each behind the first."""
         self._settle_background()
         (turn,), sums, used = product.turns(), {}, None

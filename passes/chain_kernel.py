@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.layout import LEAST_SLOTS, MOST_SLOTS, MOST_TILE_SLOTS
-from kitsune_mlir.codegen.hopper.program import Program
+from kitsune_mlir.codegen.hopper.program import MOST_VECTOR_BYTES, Block, Program
 from kitsune_mlir.codegen.pipeline.loops import is_zero
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.errors import UnsupportedError
@@ -28,7 +28,7 @@ _FEEDS, _MULTIPLIES = 24, 240  # registers of a thread
 _WARPS = 4
 _SLOT_ROW = CHUNK * 2  # bytes
 _BARRIERS = 2048  # bytes of shared memory, and what alignment loses
-STREAMED, WEIGHTS = "tiles", "weights"
+STREAMED, WEIGHTS, VECTORS = "tiles", "weights", "vectors"
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,8 @@ class ChainKernel:
         check(pipeline, self.program)
         self.filling: Filling = []
         self.rings: dict[str, schedule.AllocRingOp] = {}
+        self.vectors = Vectors(self.program.blocks)
+        self.open: dict[str, ir.Value] = {}  # the slots of vectors, by their elements
         self._sources: dict[int, ir.Value] = {}
 
     def source(self, value: ir.Value) -> ir.Value:
@@ -106,6 +108,7 @@ class ChainKernel:
             math = schedule.AgentOp(ir.StringAttr.get("math"), *map(i64, (COPIES, _WARPS, _MULTIPLIES)))
             for agent in (math, feed):  # the second does what the first asks for
                 with ir.InsertionPoint(agent.regions[0].blocks.append(index)):
+                    self._open_vectors() if agent is math else self._fill_vectors()
                     loop = scf.ForOp(*dealt.results)
                     with ir.InsertionPoint(loop.body):
                         first = arith.muli(loop.induction_variable, constant_index(TILE_ROWS))
@@ -115,7 +118,34 @@ class ChainKernel:
                         else:
                             self._fill(self.filling, first, None, None)
                         scf.yield_([])
+                    for slot in self.open.values() if agent is math else ():
+                        schedule.ReleaseOp(slot, [])
         return kernel
+
+    def _open_vectors(self) -> None:
+        for element in self.vectors.placed:
+            ring = self.rings[f"{VECTORS}_{element}"]
+            self.open[element] = schedule.WaitOp(ring.results[0], schedule.Slot.get(ring.tile)).results[0]
+
+    def _fill_vectors(self) -> None:
+        for element, placed in self.vectors.placed.items():
+            ring = self.rings[f"{VECTORS}_{element}"]
+            slot = schedule.AcquireOp(ring.results[0], schedule.Slot.get(ring.tile)).results[0]
+            done = []
+            for value, first in placed:
+                copy = schedule.CopyOp(slot, value, [], ir.StringAttr.get("tma"), schedule.Token.get())
+                copy.attributes["dims"], copy.attributes["into"] = ir.DenseI64ArrayAttr.get([]), i64(first)
+                done.append(copy.results[0])
+            schedule.CommitOp(slot, done)
+
+    def vector(self, block: Block, value: ir.Value, layer: ir.Value | None) -> ir.Value | None:
+        """A vector of a block's stage, or of the layer of a loop, as a tile; None where it is in no slot."""
+        if (place := self.vectors.place(block, value)) is None:
+            return None
+        kind, at = ir.RankedTensorType(value.type), constant_index(place)
+        if layer is not None:
+            at = arith.addi(arith.muli(layer, constant_index(kind.shape[0])), at)
+        return schedule.ReadOp(self.open[str(kind.element_type)], [at], kind).results[0]
 
     def _extent(self) -> ir.Value:
         whole = next(load.operands[0] for stage in self.pipeline.stages for load in stage.loads)
@@ -134,6 +164,10 @@ class ChainKernel:
         program = self.program
         element = ir.RankedTensorType(program.products[0].op.operands[1].type).element_type
         slot, room = program.weight_columns * _SLOT_ROW, self.target.shared_bytes - _BARRIERS
+        for kind, placed in self.vectors.placed.items():
+            name, count = f"{VECTORS}_{kind}", self.vectors.ends[kind]
+            self._alloc(name, 1, "all", 1, ir.RankedTensorType(placed[0][0].type).element_type, "dense", count)
+            room -= -(-self.rings[name].slot_bytes // 1024) * 1024
         streamed = MOST_TILE_SLOTS
         if room - streamed * TILE_ROWS * _SLOT_ROW < (LEAST_SLOTS + 1) * slot:
             streamed = LEAST_SLOTS
@@ -142,9 +176,11 @@ class ChainKernel:
             room -= streamed * TILE_ROWS * _SLOT_ROW
         self._alloc(WEIGHTS, program.weight_columns, "all", min(MOST_SLOTS, room // slot), element)
 
-    def _alloc(self, name: str, count: int, share: str, slots: int, element: ir.Type) -> None:
-        names = map(ir.StringAttr.get, (name, "smem", "rows", share))
-        type_ = kitsune.ring_type(ir.RankedTensorType.get([count, CHUNK], element), slots)
+    def _alloc(
+        self, name: str, count: int, share: str, slots: int, element: ir.Type, box: str = "rows", columns: int = CHUNK
+    ) -> None:
+        names = map(ir.StringAttr.get, (name, "smem", box, share))
+        type_ = kitsune.ring_type(ir.RankedTensorType.get([count, columns], element), slots)
         self.rings[name] = schedule.AllocRingOp(*names, type_)
 
     def slot(self, name: str, count: int) -> ir.Type:
@@ -187,6 +223,40 @@ def selected(tensors: Sequence[ir.Value], layer: ir.Value | None) -> ir.Value:
     if layer is None or len(tensors) == 1:
         return tensors[0]
     return schedule.SelectOp(layer, list(tensors), tensors[0].type).results[0]
+
+
+class Vectors:
+    """Small residents, biases and their like, which are kept in shared memory: for each type of elements a slot. Those
+    of equal stages lie one behind the other. Others are read from global memory: of sizes that are no multiples of 16
+    bytes, and large ones."""
+
+    def __init__(self, blocks: Sequence[Block]):
+        self.placed: dict[str, list[tuple[ir.Value, int]]] = {}  # by the type of elements, with the first's place
+        self.ends: dict[str, int] = {}
+        self._at: dict[tuple[int, int], int] = {}  # by block and tensor
+        for block in blocks:
+            for values in zip(*(stage.residents for stage in block.stages), strict=True):
+                if _is_vector(ir.RankedTensorType(values[0].type)):
+                    for value in values:
+                        self._place(block, value)
+
+    def _place(self, block: Block, value: ir.Value) -> None:
+        kind = ir.RankedTensorType(value.type)
+        element = str(kind.element_type)
+        first = self._at[id(block), hash(value)] = self.ends.get(element, 0)
+        self.placed.setdefault(element, []).append((value, first))
+        self.ends[element] = first + kind.shape[0]
+
+    def place(self, block: Block, value: ir.Value) -> int | None:
+        """The first element of a block's vector in its slot; None where it is in none."""
+        return self._at.get((id(block), hash(value)))
+
+
+def _is_vector(kind: ir.RankedTensorType) -> bool:
+    if kind.rank != 1 or not kind.has_static_shape or not isinstance(kind.element_type, ir.FloatType):
+        return False
+    nbytes = kind.shape[0] * kind.element_type.width // 8
+    return nbytes % schedule.GRANULE == 0 and 0 < nbytes <= MOST_VECTOR_BYTES
 
 
 def check(pipeline: kitsune.PipelineOp, program: Program) -> None:

@@ -37,7 +37,8 @@ from .schedule_build import i64
 
 
 def _is_alone(pipeline, target):
-    if any(stage.accumulates or stage.reduces for stage in pipeline.stages): return False
+    if any(stage.accumulates or stage.reduces for stage in pipeline.stages):
+        return False
     return Program(pipeline, target.sms, pipeline.cluster, None, pipeline.multicast, pipeline.split_k).alone
 
 

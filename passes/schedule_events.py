@@ -20,12 +20,14 @@ from kitsune_mlir.planning.schedule import (
     Open,
     Place,
     Product,
+    Read,
     Refused,
     Ring,
     Schedule,
     Settle,
     Step,
     Sums,
+    Use,
 )
 
 LINEAR = (Slot, Token, Acc)
@@ -86,7 +88,13 @@ class Reading:
                 side = "producer" if op.name == "kitsune.commit" else "consumer"
                 return [Close(side, operands[0], tuple(operands[1:]), self._place(op))]
             case "kitsune.copy":
-                return [Copy(operands[0], results[0], self._place(op))]
+                elements, tile = op.opview.elements, ir.RankedTensorType(ir.TypeAttr(op.operands[0].type.elem).value)
+                box = None if elements is None else (elements.start, elements.stop, tile.shape[1])
+                return [Copy(operands[0], results[0], self._place(op), box)]
+            case "kitsune.read" if isinstance(op.operands[0].type, Slot):
+                return [Read(operands[0], self._place(op))]
+            case "kitsune.part" | "kitsune.write":
+                return [Use(self._place(op))]
             case "kitsune.sums":
                 return [Sums(results[0], self._place(op))]
             case "kitsune.product":

@@ -54,10 +54,26 @@ class Close:
 
 @dataclass(frozen=True)
 class Copy:
-    """Begins to write a slot."""
+    """Begins to write a slot: all of it, or the elements of `part`: first, end, and how many the slot has."""
 
     slot: Value
     token: Value
+    place: Place = Place()
+    part: tuple[int, int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Read:
+    """Reads a slot from here on, for as long as it is open."""
+
+    slot: Value
+    place: Place = Place()
+
+
+@dataclass(frozen=True)
+class Use:
+    """Uses elements of tiles, of which some may be read from slots."""
+
     place: Place = Place()
 
 
@@ -125,7 +141,7 @@ class Branch:
     place: Place = Place()
 
 
-Step: TypeAlias = Open | Close | Copy | Sums | Product | Settle | Loop | Branch
+Step: TypeAlias = Open | Close | Copy | Read | Use | Sums | Product | Settle | Loop | Branch
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from kitsune_mlir.dialects import schedule as dialect
+from kitsune_mlir.dialects.types import Slot as SlotType
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.mlir import ir, location
 
@@ -187,7 +188,7 @@ class Program:
             case "kitsune.settle":
                 return _settle(op, operands, results)
             case "kitsune.read":
-                return _read(op, operands, results)
+                return _read(op, where, operands, results)
             case "kitsune.write":
                 return _write(op, where, operands)
         function, operands = numeric.compile_op(op), [hash(v) for v in numeric.operands_of(op)]
@@ -299,13 +300,16 @@ def _close(name: str, where: str, operands: list[int]) -> _Step:
 
 
 def _copy(op: ir.Operation, where: str, operands: list[int], results: list[int]) -> _Step:
-    dims = op.opview.axes
+    elements, dims = op.opview.elements, op.opview.axes
     tile = ir.RankedTensorType(ir.TypeAttr(op.operands[0].type.elem).value)
 
     def step(frame: _Frame) -> None:
         slot, source, *at = [frame.values[o] for o in operands]
         slot.check_open(frame.at(where), "producer")
-        copy = Copy(slot, take_box(source, at, dims, tile, 0.0))
+        if elements is None:
+            copy = Copy(slot, take_box(source, at, dims, tile, 0.0))
+        else:
+            copy = Copy(slot, source.reshape(-1), slice(elements.start, elements.stop))
         slot.writers.append(copy)
         frame.cta.copies.append(copy)
         frame.values[results[0]] = copy
@@ -359,11 +363,16 @@ def _settle(op: ir.Operation, operands: list[int], results: list[int]) -> _Step:
     return step
 
 
-def _read(op: ir.Operation, operands: list[int], results: list[int]) -> _Step:
-    dims, tile = op.opview.axes, ir.RankedTensorType(op.results[0].type)
+def _read(op: ir.Operation, where: str, operands: list[int], results: list[int]) -> _Step:
+    tile = ir.RankedTensorType(op.results[0].type)
+    dims = [] if isinstance(op.operands[0].type, SlotType) else op.opview.axes
 
     def step(frame: _Frame) -> None:
         source, *at = [frame.values[o] for o in operands]
+        if isinstance(source, Slot):
+            source.check_open(frame.at(where), "consumer")
+            frame.values[results[0]] = source.read(frame.at(where))[0, at[0] : at[0] + tile.shape[0]].copy()
+            return
         frame.values[results[0]] = take_box(source, at, dims, tile, np.nan)
 
     return step

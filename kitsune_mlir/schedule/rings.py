@@ -23,13 +23,14 @@ class Copy:
 
     slot: Slot
     box: np.ndarray
+    elements: slice | None = None  # of a dense slot that it writes
     landed: bool = False
 
     def land(self) -> None:
         if self.landed:
             return
         self.landed = True
-        self.slot.buffer[...] = self.box
+        self.slot.buffer[... if self.elements is None else (0, self.elements)] = self.box
         self.slot.ring.fill(self.slot)
 
 

@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from kitsune_mlir.codegen.hopper import mbarrier, tma, waits, warps, wgmma
-from kitsune_mlir.codegen.hopper.fragments import BLOCK, HALVES, Fragment, Lanes, blocks_of
+from kitsune_mlir.codegen.hopper import bulk, mbarrier, tma, waits, warps, wgmma
+from kitsune_mlir.codegen.hopper.fragments import BLOCK, HALVES, Fragment, Lanes, PairedMemory, blocks_of
 from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
 from kitsune_mlir.codegen.hopper.quads import QUAD
 from kitsune_mlir.codegen.hopper.stores import Boxes
@@ -28,6 +28,7 @@ from .reductions import own_part, row_combiner
 from .stores import Half
 from .windows import first_of
 
+Known = GlobalBox | PairedMemory | Fragment  # where the elements of a tile are
 _ASYNCHRONOUS = ("acquire", "copy", "commit", "select")
 _LAZY = (  # computed where elements of them are used
     *("tensor.empty", "tensor.extract_slice", "tensor.expand_shape", "tensor.collapse_shape"),
@@ -76,7 +77,7 @@ class AgentCode:
     first: int
     values: dict[int, object] = field(default_factory=dict)
     turns: dict[str, Slot] = field(default_factory=dict)  # by ring, the next slot
-    memories: dict[int, GlobalBox | Fragment] = field(default_factory=dict)  # what was read, or computed by parts
+    memories: dict[int, Known] = field(default_factory=dict)  # what was read, or computed by parts
     lanes: Lanes | None = None  # where a thread stands in tiles that were settled
     halves: list[Half] = field(default_factory=list)  # of the tiles that were settled
     products: InFlight = field(default_factory=InFlight)
@@ -235,7 +236,7 @@ class AgentCode:
         number = self.products.number(behind)
         return Token(number) if isinstance(start, Token) else Acc(words, number)
 
-    def _turn(self, memories: dict[int, GlobalBox | Fragment], halves: list[Half], lanes: Lanes | None) -> None:
+    def _turn(self, memories: dict[int, Known], halves: list[Half], lanes: Lanes | None) -> None:
         """A turn of a loop begins: what was computed before the loop is known, what was in another turn is not."""
         self.memories, self.lanes = dict(memories), lanes
         self.halves = [Half(half.row, half.evaluator.fork()) for half in halves]
@@ -281,6 +282,11 @@ class AgentCode:
     def _copy(self, op: ir.Operation) -> None:
         copy, opened = op.opview, self.values[hash(op.operands[0])]
         ring, slot = self.around.rings[opened.ring.label], opened.slot
+        if copy.elements is not None:
+            nbytes = opened.tile.element_type.width // 8
+            place = device.add(ring.place(slot), copy.elements.start * nbytes)
+            bulk.load(self.around.pointers[hash(op.operands[1])], place, len(copy.elements) * nbytes, ring.full(slot))
+            return
         number: Int = self.around.map_of[op]
         if len(schedule.candidates(op.operands[1])) > 1:
             number = device.add(number, self.number(op.operands[1].owner.operands[0]))
@@ -393,6 +399,13 @@ class AgentCode:
     def _read(self, op: ir.Operation) -> None:
         read = op.opview
         at = [self.number(offset) for offset in list(op.operands)[1:]]
+        if isinstance(op.operands[0].type, schedule.Slot):
+            opened, kind = self.values[hash(op.operands[0])], ir.RankedTensorType(op.results[0].type)
+            start = device.mul(at[0], kind.element_type.width // 8)
+            place = device.shared(device.add(self.around.rings[opened.ring.label].place(opened.slot), start))
+            vector = PairedMemory(place, kind.element_type, tuple(kind.shape), kind.shape[0])
+            self.memories[hash(op.results[0])] = vector
+            return
         pointer = self._pointer(op.operands[0])
         whole = self._whole(op.operands[0].type, list(op.operands)[1:], read.axes, op.results[0].type)
         box = GlobalBox(pointer, op.operands[0].type, self.around.rows, at, read.axes, whole)

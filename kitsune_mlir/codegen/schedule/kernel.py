@@ -123,7 +123,7 @@ class ScheduledKernel:
         self.map_of: dict[ir.Operation, int] = {}  # by copy
         known: dict[tuple[TensorMap, ...], int] = {}  # those of a copy, one behind the other
         for copy in walk(self.kernel, schedule.CopyOp.OPERATION_NAME):
-            if copy.opview.engine_name != "tma":
+            if copy.opview.engine_name != "tma" or copy.opview.elements is not None:
                 continue
             sources = schedule.candidates(copy.operands[1])
             maps = tuple(self._map(copy.opview, source) for source in sources)

@@ -81,4 +81,3 @@ def of_sums(sums: Sequence[ir.Value], type_: ir.Type, lanes: Lanes) -> Fragment:
     for i, x in enumerate(sums):
         tile.values[i // 4, i // 2 % 2, i % 2] = x
     return tile
-

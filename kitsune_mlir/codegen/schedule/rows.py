@@ -93,6 +93,8 @@ class RowCode(AgentCode):
 
     def _read(self, op: ir.Operation) -> None:
         """Loads all of it now, so that many loads are on their way."""
+        if isinstance(op.operands[0].type, schedule.Slot):
+            raise UnsupportedError(f"{location(op.location)}: an agent whose tiles lie by rows reads no slots")
         box = self._box(op)
         value = op.results[0]
         tile = ir.RankedTensorType(value.type)

@@ -80,6 +80,8 @@ class WarpCode(AgentCode):
     def _copy(self, op: ir.Operation) -> None:
         """Thread t has of each row the granule t mod 8, and every 16th row from row t / 8 on."""
         copy, opened = op.opview, self.values[hash(op.operands[0])]
+        if copy.elements is not None or opened.tile != opened.ring.tile:
+            raise UnsupportedError(f"{location(op.location)}: threads copy boxes of whole slots")
         ring = opened.ring
         by_rows = ring.layout == "rows"
         rows, columns = ring.tile.shape
