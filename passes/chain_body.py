@@ -17,11 +17,11 @@ from typing import TypeAlias
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.epilogue import is_deferred
-from kitsune_mlir.codegen.hopper.operands import is_held
+from kitsune_mlir.codegen.hopper.operands import is_held, is_read_here
 from kitsune_mlir.codegen.hopper.product_plan import Product, Segment
 from kitsune_mlir.codegen.hopper.program import Block
 from kitsune_mlir.codegen.hopper.rolling import rolls
-from kitsune_mlir.codegen.pipeline.nests import PRODUCT, Nest, StageNests, kitsune_label
+from kitsune_mlir.codegen.pipeline.nests import PRODUCT, REDUCTION, Nest, StageNests, kitsune_label
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.mlir import arith, ir, scf, tensor
 
@@ -126,11 +126,15 @@ class ChainBody:
             with (nest.op or nest.value.owner).location:
                 if nest.kind == PRODUCT:
                     self._product(nest, next(plans))
+                elif nest.kind == REDUCTION:
+                    self._value(nest.value)
                 elif is_held(nest) and nest.local:
                     self._keep(nest.value)
                 for store in nest.stores:
                     self._write(nest.value, store)
         for put in stage.puts:
+            if hash(put.operands[1]) not in self.tiles and len(rows.shape_of(put.operands[1])) == 2:
+                self._keep(put.operands[1])
             self.queues[kitsune_label(put.operands[0])] = put.operands[1]
 
     # ---- equal stages
@@ -252,6 +256,11 @@ class ChainBody:
             self.cloner[value] = whole
         return self.tiles[hash(value)]
 
+    def _keep_wide(self, value: ir.Value) -> None:
+        """Computes a tile that other operators of the stage read, and keeps it as sums lie."""
+        tile, width = self._value(value), rows.shape_of(value)[1]
+        self.cloner[value] = part(tile, 0, width, wide=True)
+
     def _write(self, value: ir.Value, store: kitsune.StoreOp) -> None:
         tile = self._value(value)
         rank = ir.RankedTensorType(tile.type).rank
@@ -282,7 +291,9 @@ class ChainBody:
         width = product.columns * product.sets
         if width > product.n:
             self.cloner[nest.op.results[0]] = first_columns(self.cloner[nest.op.results[0]], product.n)
-        if nest.local:
+        if nest.local and is_read_here(nest.value):
+            self._keep_wide(nest.value)
+        elif nest.local:
             self._keep(nest.value)
 
     def _operands(self, op: ir.Operation) -> list[Operand]:

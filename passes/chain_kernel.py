@@ -13,6 +13,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.layout import LEAST_SLOTS, MOST_SLOTS, MOST_TILE_SLOTS
 from kitsune_mlir.codegen.hopper.program import MOST_VECTOR_BYTES, Block, Program
 from kitsune_mlir.codegen.pipeline.loops import is_zero
+from kitsune_mlir.codegen.schedule.reductions import row_combiner
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, scf, tensor
@@ -286,5 +287,7 @@ def _check_operation(op: ir.Operation) -> None:
             raise UnsupportedError("a product that is added to a tile is not scheduled")
     if op.name == "linalg.generic":
         s = rows.Structured(op)
-        if "reduction" in s.iterators or s.gathers() or s.index_ops():
-            raise UnsupportedError("reductions and gathers in chains are not scheduled")
+        if s.gathers() or s.index_ops():
+            raise UnsupportedError("gathers in chains are not scheduled")
+        if "reduction" in s.iterators:
+            row_combiner(s)

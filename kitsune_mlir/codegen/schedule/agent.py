@@ -430,18 +430,21 @@ class AgentCode:
         quarter of a row in four sums, then the quarters."""
         s = Structured(op)
         if "reduction" not in s.iterators:
-            if len(s.iterators) == 1:  # of a row alone: once, before the branches in which its elements are written
+            shape = shape_of(op.results[0])
+            if shape[1:] in ([], [1]):  # of a row alone: once, before the branches in which its elements are written
                 for half in self.halves:
-                    half.evaluator(op.results[0], [half.row])
+                    half.evaluator(op.results[0], [half.row, *([0] * (len(shape) - 1))])
             return
         combine = row_combiner(s)
         width = next(shape_of(value)[-1] for value, map_ in zip(op.operands, s.maps) if len(map_.results) == 2)
-        columns = [self.lanes.column(block, e) for block in range(blocks_of(width)) for e in (0, 1)]
+        places = [self.lanes.column(block, e) for block in range(blocks_of(width)) for e in (0, 1)]
+        columns = [(at, None if device.is_less(at, width) else device.less(at, width)) for at in places]
         for half in self.halves:
-            own = own_part(half.evaluator, s, combine, half.row, [(column, None) for column in columns])
+            own = own_part(half.evaluator, s, combine, half.row, columns)
             total = combine.across_warp(own, QUAD)
-            start = half.evaluator(op.operands[s.inputs], [half.row])
-            half.evaluator.know(op.results[0], [half.row], combine.join(start, total))
+            index = [half.row, *([0] * (len(shape_of(op.results[0])) - 1))]
+            start = half.evaluator(op.operands[s.inputs], index)
+            half.evaluator.know(op.results[0], index, combine.join(start, total))
 
     def _write(self, op: ir.Operation) -> None:
         write, tile = op.opview, op.operands[0]
