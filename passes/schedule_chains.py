@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kitsune_mlir.codegen.hopper.maps import TILE_ROWS
-from kitsune_mlir.codegen.hopper.program import Program
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
@@ -32,14 +31,7 @@ from .base import ModulePass
 from .chain_body import ChainBody
 from .chain_kernel import ChainKernel
 from .flow import target_of
-from .inline_pipeline import inline_pipeline
 from .schedule_build import i64
-
-
-def _is_alone(pipeline, target):
-    if any(stage.accumulates or stage.reduces for stage in pipeline.stages):
-        return False
-    return Program(pipeline, target.sms, pipeline.cluster, None, pipeline.multicast, pipeline.split_k).alone
 
 
 @dataclass(frozen=True)
@@ -50,7 +42,6 @@ class ScheduleChains(ModulePass):
     name: ClassVar[str] = "schedule-chains"
     target: str = ""
     when: str = "always"
-    alone: str = "pipeline"
 
     def run(self, module: ir.Module) -> None:
         if self.when == "never":
@@ -63,9 +54,6 @@ class ScheduleChains(ModulePass):
     def _schedule(self, pipeline: kitsune.PipelineOp, target: targets.Target) -> None:
         with pipeline.operation.location, ir.InsertionPoint(pipeline):
             try:
-                if self.alone == "product" and _is_alone(pipeline, target):
-                    inline_pipeline(pipeline)
-                    return
                 made = ChainKernel(pipeline, target)
             except UnsupportedError:
                 return
