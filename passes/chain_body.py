@@ -73,15 +73,16 @@ class LoopOfLayers:
 
 @dataclass
 class Used:
-    """Slots that are given back behind the next product: of weights, and perhaps of a streamed tile, which the products
-    of these tokens read; the last of them reads the weights."""
+    """Slots that are given back behind the next product: of weights, where these are not kept, and perhaps of a
+    streamed tile, which the products of these tokens read; the last of them reads the weights."""
 
-    weight: ir.Value
+    weight: ir.Value | None
     tokens: list[ir.Value]
     tile: ir.Value | None = None
 
     def release(self) -> None:
-        schedule.ReleaseOp(self.weight, self.tokens[-1:])
+        if self.weight is not None:
+            schedule.ReleaseOp(self.weight, self.tokens[-1:])
         if self.tile is not None:
             schedule.ReleaseOp(self.tile, self.tokens)
 
@@ -142,6 +143,10 @@ class ChainBody:
     def _loop(self, block: Block) -> None:
         """Equal stages: the tile between them goes round. Of a tile that is still worked on when the next stage begins,
         what is there goes round; the first stage then stands before the loop."""
+        if self.kernel.keeps:
+            for number in range(len(block.stages)):
+                self._stage(block, number)
+            return
         (got,), (put,) = ([kitsune_label(op.operands[0]) for op in ops] for ops in (block.stage.gets, block.stage.puts))
         last, rolling, begin = block.stages[-1].puts[0], rolls(block, self.program), 0
         outside = dict(self.queues)
@@ -279,7 +284,11 @@ class ChainBody:
             deferred = Deferred(self, nest, product)
             ready = deferred.take
         operands = self._operands(nest.op)
-        if all(segment.rows_map is not None for segment in product.segments) and product.chunks > LONG:
+        if (
+            all(segment.rows_map is not None for segment in product.segments)
+            and product.chunks > LONG
+            and not self.kernel.keeps
+        ):
             self._looped(product, operands, ready)
         else:
             self._unrolled(product, operands, ready)
@@ -327,14 +336,15 @@ class ChainBody:
     ) -> tuple[ir.Value, Used]:
         right = self.kernel.wait(weight, into)
         total, token = schedule.ProductOp(sums, left, right, self.wgmma, sums.type, schedule.Token.get()).results
-        return total, Used(right, [token])
+        return total, Used(None if self.kernel.keeps else right, [token])
 
     def _weight(
         self, product: Product, segment: Segment, source: tuple[ir.Value, ...], number: int, chunk: int | None
     ) -> Fill:
         """The box of a weight that a set of columns meets at a chunk."""
         column = None if chunk is None else chunk * CHUNK
-        return Fill(WEIGHTS, source, number * product.columns, column, product.columns, segment.start)
+        ring = f"{WEIGHTS}_{product.columns}" if self.kernel.keeps else WEIGHTS
+        return Fill(ring, source, number * product.columns, column, product.columns, segment.start)
 
     def _streamed(self, value: ir.Value, chunk: int | None) -> Fill:
         load = rows.producer(value)

@@ -27,7 +27,9 @@ COPY_ROWS = TILE_ROWS // COPIES
 CHUNK = 64  # columns of a slot
 _FEEDS, _MULTIPLIES = 24, 240  # registers of a thread
 _WARPS = 4
+LEAST_TILES = 3  # of a CTA, for weights to be kept
 _SLOT_ROW = CHUNK * 2  # bytes
+_ALIGN = 1024  # bytes, of a slot
 _BARRIERS = 2048  # bytes of shared memory, and what alignment loses
 STREAMED, WEIGHTS, VECTORS = "tiles", "weights", "vectors"
 
@@ -77,6 +79,8 @@ class ChainKernel:
         self.rings: dict[str, schedule.AllocRingOp] = {}
         self.vectors = Vectors(self.program.blocks)
         self.open: dict[str, ir.Value] = {}  # the slots of vectors, by their elements
+        self.keeps = self._may_keep()
+        self.kept: list[tuple[Fill, ir.Value]] = []  # boxes of weights, with their slots
         self._sources: dict[int, ir.Value] = {}
 
     def source(self, value: ir.Value) -> ir.Value:
@@ -110,7 +114,10 @@ class ChainKernel:
             for agent in (math, feed):  # the second does what the first asks for
                 with ir.InsertionPoint(agent.regions[0].blocks.append(index)):
                     self._open_vectors() if agent is math else self._fill_vectors()
+                    for fill, _ in self.kept if agent is feed else ():
+                        self._fill([fill], constant_index(0), None, None)
                     loop = scf.ForOp(*dealt.results)
+                    self._before_tiles = ir.InsertionPoint(loop)
                     with ir.InsertionPoint(loop.body):
                         first = arith.muli(loop.induction_variable, constant_index(TILE_ROWS))
                         if agent is math:
@@ -119,7 +126,8 @@ class ChainKernel:
                         else:
                             self._fill(self.filling, first, None, None)
                         scf.yield_([])
-                    for slot in self.open.values() if agent is math else ():
+                    slots = [*self.open.values(), *(slot for _, slot in self.kept)]
+                    for slot in slots if agent is math else ():
                         schedule.ReleaseOp(slot, [])
         return kernel
 
@@ -153,6 +161,28 @@ class ChainKernel:
         size = rows.shape_of(whole)[0]
         return tensor.dim(whole, constant_index(0)) if size == rows.DYNAMIC else constant_index(size)
 
+    def _room(self) -> int:
+        """Bytes of shared memory for tiles and weights."""
+        return self.target.shared_bytes - _BARRIERS - sum(map(_aligned, self.vectors.nbytes()))
+
+    def _boxes(self) -> dict[int, int]:
+        """How many boxes of weights there are, by their rows."""
+        found: dict[int, int] = {}
+        for block in self.program.blocks:
+            for product in block.products.values():
+                count = product.sets * product.chunks * len(block.stages)
+                found[product.columns] = found.get(product.columns, 0) + count
+        return found
+
+    def _may_keep(self) -> bool:
+        """Whether shared memory holds all weights, and a CTA has tiles enough for it to matter."""
+        streamed = MOST_TILE_SLOTS * TILE_ROWS * _SLOT_ROW if self.program.streams else 0
+        weights = sum(count * _aligned(columns * _SLOT_ROW) for columns, count in self._boxes().items())
+        whole = next(load.operands[0] for stage in self.pipeline.stages for load in stage.loads)
+        size = rows.shape_of(whole)[0]
+        several = size == rows.DYNAMIC or size >= LEAST_TILES * TILE_ROWS * self.target.sms
+        return several and weights + streamed <= self._room()
+
     def _weights(self) -> list[ir.Value]:
         """What slots are filled from."""
         found = []
@@ -164,18 +194,22 @@ class ChainKernel:
     def _alloc_rings(self) -> None:
         program = self.program
         element = ir.RankedTensorType(program.products[0].op.operands[1].type).element_type
-        slot, room = program.weight_columns * _SLOT_ROW, self.target.shared_bytes - _BARRIERS
+        slot, room = program.weight_columns * _SLOT_ROW, self._room()
         for kind, placed in self.vectors.placed.items():
             name, count = f"{VECTORS}_{kind}", self.vectors.ends[kind]
             self._alloc(name, 1, "all", 1, ir.RankedTensorType(placed[0][0].type).element_type, "dense", count)
-            room -= -(-self.rings[name].slot_bytes // 1024) * 1024
         streamed = MOST_TILE_SLOTS
         if room - streamed * TILE_ROWS * _SLOT_ROW < (LEAST_SLOTS + 1) * slot:
             streamed = LEAST_SLOTS
         if program.streams:
+            streamed = MOST_TILE_SLOTS if self.keeps else streamed
             self._alloc(STREAMED, TILE_ROWS, "split", streamed, element)
             room -= streamed * TILE_ROWS * _SLOT_ROW
-        self._alloc(WEIGHTS, program.weight_columns, "all", min(MOST_SLOTS, room // slot), element)
+        if not self.keeps:
+            self._alloc(WEIGHTS, program.weight_columns, "all", min(MOST_SLOTS, room // slot), element)
+            return
+        for columns, count in self._boxes().items():
+            self._alloc(f"{WEIGHTS}_{columns}", columns, "all", count, element)
 
     def _alloc(
         self, name: str, count: int, share: str, slots: int, element: ir.Type, box: str = "rows", columns: int = CHUNK
@@ -189,7 +223,15 @@ class ChainKernel:
         return schedule.Slot.get(ir.RankedTensorType.get([count, CHUNK], self.rings[name].tile.element_type))
 
     def wait(self, fill: Fill, into: Filling) -> ir.Value:
-        """The next full slot of a ring, which the other agent fills so."""
+        """The next full slot of a ring, which the other agent fills so; that of a box that is kept."""
+        if self.keeps and fill.ring != STREAMED:
+            for known, slot in self.kept:
+                if known == fill:
+                    return slot
+            with self._before_tiles:
+                slot = schedule.WaitOp(self.rings[fill.ring].results[0], self.slot(fill.ring, fill.rows)).results[0]
+            self.kept.append((fill, slot))
+            return slot
         into.append(fill)
         return schedule.WaitOp(self.rings[fill.ring].results[0], self.slot(fill.ring, fill.rows)).results[0]
 
@@ -248,9 +290,21 @@ class Vectors:
         self.placed.setdefault(element, []).append((value, first))
         self.ends[element] = first + kind.shape[0]
 
+    def nbytes(self) -> list[int]:
+        """The bytes of each slot."""
+        placed = self.placed.values()
+        return [
+            sum(rows.shape_of(v)[0] * ir.RankedTensorType(v.type).element_type.width // 8 for v, _ in values)
+            for values in placed
+        ]
+
     def place(self, block: Block, value: ir.Value) -> int | None:
         """The first element of a block's vector in its slot; None where it is in none."""
         return self._at.get((id(block), hash(value)))
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // _ALIGN) * _ALIGN
 
 
 def _is_vector(kind: ir.RankedTensorType) -> bool:
