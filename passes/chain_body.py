@@ -26,7 +26,7 @@ from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.mlir import arith, ir, scf, tensor
 
 from .chain_columns import Columns
-from .chain_kernel import CHUNK, COPY_ROWS, STREAMED, WEIGHTS, ChainKernel, Fill, Filling, Fills, Layers, selected
+from .chain_kernel import CHUNK, COPY_ROWS, STREAMED, WEIGHTS, ChainKernel, Fill, Filling, Fills, selected
 from .schedule_build import constant_index, i64
 
 Operand: TypeAlias = tuple[ir.Value, tuple[ir.Value, ...]]
@@ -126,7 +126,10 @@ class ChainBody:
         for nest in nests:
             with (nest.op or nest.value.owner).location:
                 if nest.kind == PRODUCT:
-                    self._product(nest, next(plans))
+                    product = next(plans)
+                    self._product(nest, product)
+                    if product.passes > 1:
+                        continue
                 elif nest.kind == REDUCTION:
                     self._value(nest.value)
                 elif is_held(nest) and nest.local:
@@ -162,7 +165,7 @@ class ChainBody:
             return
         carry = self._carry_unfinished if rolling else self._carry_whole
         around, filling, self.filling, tiles = self.cloner, self.filling, [], dict(self.tiles)
-        filling.append(Layers(begin, len(block.stages), self.filling))
+        filling.append(Fills("layers", begin, len(block.stages), 1, self.filling))
         loop = scf.ForOp(*map(constant_index, (begin, len(block.stages), 1)), carry(tile))
         with ir.InsertionPoint(loop.body):
             counter, result = loop.induction_variable, block.stage.puts[0].operands[1]
@@ -277,21 +280,16 @@ class ChainBody:
 
     def _product(self, nest: Nest, product: Product) -> None:
         assert nest.op is not None
+        if product.passes > 1:
+            self._passes(nest, product)
+            return
         settled: dict[int, ir.Value] = {}
         whole = product.n % BLOCK == 0
         ready: Callable[[int, ir.Value], None] = settled.__setitem__
         if product.sets > 1 and is_deferred(nest) and whole:
             deferred = Deferred(self, nest, product)
             ready = deferred.take
-        operands = self._operands(nest.op)
-        if (
-            all(segment.rows_map is not None for segment in product.segments)
-            and product.chunks > LONG
-            and not self.kernel.keeps
-        ):
-            self._looped(product, operands, ready)
-        else:
-            self._unrolled(product, operands, ready)
+        self._run(product, self._operands(nest.op), ready)
         if product.sets > 1 and is_deferred(nest) and whole:
             deferred.hand_on()
             return
@@ -304,6 +302,60 @@ class ChainBody:
             self._keep_wide(nest.value)
         elif nest.local:
             self._keep(nest.value)
+
+    def _run(self, product: Product, operands: list[Operand], ready: Callable[[int, ir.Value], None]) -> None:
+        """One pass over k; `ready` is called with the number of a set and its sums where these are there."""
+        streamed = all(segment.rows_map is not None for segment in product.segments)
+        if streamed and product.chunks > LONG and not self.kernel.keeps:
+            self._looped(product, operands, ready)
+        else:
+            self._unrolled(product, operands, ready)
+
+    def _passes(self, nest: Nest, product: Product) -> None:
+        """A product of more columns than registers hold, whose tile is only stored: in a loop over its columns."""
+        assert nest.op is not None
+        self._settle_background()
+        self.free.clear()
+        operands = self._operands(nest.op)
+        for segment, (value, _) in zip(product.segments, operands, strict=True):
+            if segment.rows_map is None:
+                self._keep(value)
+                self._carry_whole(value)
+        filling, self.filling, known = self.filling, [], dict(self.cloner.values)
+        filling.append(Fills("passes", 0, product.n, product.pass_columns, self.filling))
+        loop = scf.ForOp(*map(constant_index, (0, product.n, product.pass_columns)))
+        with ir.InsertionPoint(loop.body):
+            settled: dict[int, ir.Value] = {}
+            self._run(product, operands, settled.__setitem__)
+            sums = beside([settled[number] for number in range(product.sets)])
+            first = loop.induction_variable
+            columns = Columns(nest, partial(self._columns, product, first))
+            value = columns.of(sums, 0, product.pass_columns)
+            for store in nest.stores:
+                self._write_columns(value, store, first)
+            scf.yield_([])
+        self.filling, self.cloner.values = filling, known
+        self.free.clear()
+
+    def _columns(self, product: Product, first: ir.Value, value: ir.Value, dim: int | None) -> ir.Value:
+        """What an epilogue reads beside a pass's sums: the pass's columns of a tensor, from `first` on."""
+        if dim is None:
+            return self._value(value)
+        op, count = rows.producer(value), product.pass_columns
+        whole, at = value, [constant_index(0)] * ir.RankedTensorType(value.type).rank
+        if op is not None and op.name == kitsune.LoadOp.OPERATION_NAME:
+            whole, at[0] = op.operands[0], self.row
+        at[dim] = first
+        kind = ir.RankedTensorType(value.type)
+        sizes = [COPY_ROWS if at[0] is self.row and d == 0 else size for d, size in enumerate(kind.shape)]
+        sizes[dim] = count
+        read = schedule.ReadOp(whole, at, ir.RankedTensorType.get(sizes, kind.element_type))
+        read.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(kind.rank)))
+        return read.results[0]
+
+    def _write_columns(self, tile: ir.Value, store: kitsune.StoreOp, first: ir.Value) -> None:
+        write = schedule.WriteOp(tile, [self.row, first], i64(store.position))
+        write.attributes["dims"] = ir.DenseI64ArrayAttr.get([0, 1])
 
     def _operands(self, op: ir.Operation) -> list[Operand]:
         """For each part of a product's left operand its tile, and the weight, or those of all layers."""
@@ -344,7 +396,8 @@ class ChainBody:
         """The box of a weight that a set of columns meets at a chunk."""
         column = None if chunk is None else chunk * CHUNK
         ring = f"{WEIGHTS}_{product.columns}" if self.kernel.keeps else WEIGHTS
-        return Fill(ring, source, number * product.columns, column, product.columns, segment.start)
+        row, in_pass = number * product.columns, product.passes > 1
+        return Fill(ring, source, row, column, product.columns, segment.start, in_pass)
 
     def _streamed(self, value: ir.Value, chunk: int | None) -> Fill:
         load = rows.producer(value)
@@ -404,7 +457,7 @@ class ChainBody:
             if segment.chunks == 1:
                 continue
             body: Filling = []
-            self.filling.append(Fills(1, segment.chunks, body))
+            self.filling.append(Fills("chunks", CHUNK, segment.chunks * CHUNK, CHUNK, body))
             assert used.tile is not None
             carried = [*(sums[one] for one in turn), used.weight, used.tile, *used.tokens]
             loop = scf.ForOp(*map(constant_index, (CHUNK, segment.chunks * CHUNK, CHUNK)), carried)
@@ -467,7 +520,7 @@ class Deferred:
 
     def __init__(self, body: ChainBody, nest: Nest, product: Product):
         self.body, self.nest, self.product = body, nest, product
-        self.columns = Columns(nest, body._value)
+        self.columns = Columns(nest, lambda value, dim: body._value(value))
         self.wide: dict[int, ir.Value] = {}
         self.sets: dict[int, ir.Value] = {}
         self.sums: dict[int, ir.Value] = {}
@@ -542,6 +595,8 @@ def part(tile: ir.Value, first: int, count: int, wide: bool = False) -> ir.Value
 
 def beside(tiles: Sequence[ir.Value]) -> ir.Value:
     """Tiles side by side."""
+    if len(tiles) == 1:
+        return tiles[0]
     kinds = [ir.RankedTensorType(tile.type) for tile in tiles]
     type_ = ir.RankedTensorType.get([kinds[0].shape[0], sum(kind.shape[1] for kind in kinds)], kinds[0].element_type)
     return tensor.ConcatOp(type_, 1, list(tiles)).result

@@ -6,14 +6,17 @@ from collections.abc import Callable
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.pipeline.nests import Nest
+from kitsune_mlir.dialects import kitsune
+from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir, tensor
 
 
 class Columns:
-    """The operators from a product to the end of its epilogue. `value` gives a tile, or a whole resident, that the
-    kernel has for a value of the stage that these do not compute."""
+    """The operators from a product to the end of its epilogue. `value` gives what the kernel has for a value of the
+    stage that these do not compute, a tile or a resident, and of which one dimension (None: none) is the columns; all
+    of it, or the columns alone."""
 
-    def __init__(self, nest: Nest, value: Callable[[ir.Value], ir.Value]):
+    def __init__(self, nest: Nest, value: Callable[[ir.Value, int | None], ir.Value]):
         assert nest.op is not None
         self._value, self._sums, self._end = value, nest.op.results[0], nest.value
         self._ops = _between(self._sums, self._end)
@@ -38,11 +41,27 @@ class Columns:
         operand = s.op.operands[i]
         if hash(operand) in found or not rows.is_tensor(operand):
             return found.get(hash(operand), operand)
-        own = self._value(operand)
-        for dim, expr in enumerate(s.maps[i].results):
-            if rows.dim_of(expr) == 1:
-                own = _sliced(own, dim, first, count)
-        return own
+        dim = next((dim for dim, expr in enumerate(s.maps[i].results) if rows.dim_of(expr) == 1), None)
+        own = self._value(operand, dim)
+        return own if dim is None else _sliced(own, dim, first, count)
+
+
+def check_leaves(nest: Nest) -> None:
+    """Raises UnsupportedError where the epilogue of a product that is computed in passes reads columns of what its
+    stage computes: those of a tensor are read by themselves."""
+    assert nest.op is not None
+    ops = _between(nest.op.results[0], nest.value)
+    made = {hash(nest.op.results[0])} | {hash(op.results[0]) for op in ops}
+    for op in ops:
+        s = rows.Structured(op)
+        for i in range(s.inputs):
+            value, has_columns = op.operands[i], any(rows.dim_of(expr) == 1 for expr in s.maps[i].results)
+            leaf = rows.producer(value)
+            in_stage = leaf is not None and leaf.parent.name == kitsune.StageOp.OPERATION_NAME
+            if has_columns and hash(value) not in made and in_stage and leaf.name != kitsune.LoadOp.OPERATION_NAME:
+                raise UnsupportedError(
+                    "columns of what a stage computes, beside a product in passes, are not scheduled"
+                )
 
 
 def _between(start: ir.Value, end: ir.Value) -> list[ir.Operation]:

@@ -13,12 +13,14 @@ from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.layout import LEAST_SLOTS, MOST_SLOTS, MOST_TILE_SLOTS
 from kitsune_mlir.codegen.hopper.program import MOST_VECTOR_BYTES, Block, Program
 from kitsune_mlir.codegen.pipeline.loops import is_zero
+from kitsune_mlir.codegen.pipeline.nests import PRODUCT
 from kitsune_mlir.codegen.schedule.reductions import row_combiner
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, scf, tensor
 from kitsune_mlir.planning.target import Target
 
+from .chain_columns import check_leaves
 from .operand_layout import laid_out
 from .schedule_build import constant_index, i64
 
@@ -41,31 +43,26 @@ class Fill:
 
     ring: str
     sources: tuple[ir.Value, ...]
-    row: int
-    column: int | None  # None: where the loop around it is
+    row: int  # from where a loop over passes is, on
+    column: int | None  # None: where the loop over chunks is
     rows: int
     start: int = 0  # the first column, of which `column` or the loop counts on
+    in_pass: bool = False
 
 
 @dataclass(frozen=True)
 class Fills:
-    """Fills in a loop over chunks of columns, from chunk `first` on to chunk `last`."""
+    """Fills in a loop from `first` on to `last`: over "layers", that are equal, over "passes", the columns of a product
+    that is computed in several, or over the columns of "chunks"."""
 
+    over: str
     first: int
     last: int
+    step: int
     body: Filling
 
 
-@dataclass(frozen=True)
-class Layers:
-    """Fills in a loop over equal layers, from layer `first` on to layer `last`."""
-
-    first: int
-    last: int
-    body: Filling
-
-
-Filling: TypeAlias = list[Fill | Fills | Layers]
+Filling: TypeAlias = list[Fill | Fills]
 
 
 class ChainKernel:
@@ -114,8 +111,7 @@ class ChainKernel:
             for agent in (math, feed):  # the second does what the first asks for
                 with ir.InsertionPoint(agent.regions[0].blocks.append(index)):
                     self._open_vectors() if agent is math else self._fill_vectors()
-                    for fill, _ in self.kept if agent is feed else ():
-                        self._fill([fill], constant_index(0), None, None)
+                    self._fill([fill for fill, _ in self.kept] if agent is feed else [], constant_index(0), {})
                     loop = scf.ForOp(*dealt.results)
                     self._before_tiles = ir.InsertionPoint(loop)
                     with ir.InsertionPoint(loop.body):
@@ -124,7 +120,7 @@ class ChainKernel:
                             own = arith.muli(agent.regions[0].blocks[0].arguments[0], constant_index(COPY_ROWS))
                             body(self, arith.addi(first, own))
                         else:
-                            self._fill(self.filling, first, None, None)
+                            self._fill(self.filling, first, {})
                         scf.yield_([])
                     slots = [*self.open.values(), *(slot for _, slot in self.kept)]
                     for slot in slots if agent is math else ():
@@ -181,6 +177,7 @@ class ChainKernel:
         whole = next(load.operands[0] for stage in self.pipeline.stages for load in stage.loads)
         size = rows.shape_of(whole)[0]
         several = size == rows.DYNAMIC or size >= LEAST_TILES * TILE_ROWS * self.target.sms
+        several = several and all(product.passes == 1 for product in self.program.products)
         return several and weights + streamed <= self._room()
 
     def _weights(self) -> list[ir.Value]:
@@ -235,30 +232,30 @@ class ChainKernel:
         into.append(fill)
         return schedule.WaitOp(self.rings[fill.ring].results[0], self.slot(fill.ring, fill.rows)).results[0]
 
-    def _fill(self, filling: Filling, first_row: ir.Value, layer: ir.Value | None, at: ir.Value | None) -> None:
+    def _fill(self, filling: Filling, first_row: ir.Value, counters: dict[str, ir.Value]) -> None:
+        """Fills slots; `counters` are those of the loops around, by what they go over."""
         for fill in filling:
-            if not isinstance(fill, Fill):
-                each = 1 if isinstance(fill, Layers) else CHUNK
-                loop = scf.ForOp(*map(constant_index, (fill.first * each, fill.last * each, each)))
-                counter = loop.induction_variable
+            if isinstance(fill, Fills):
+                loop = scf.ForOp(*map(constant_index, (fill.first, fill.last, fill.step)))
                 with ir.InsertionPoint(loop.body):
-                    inner = (counter, at) if isinstance(fill, Layers) else (layer, counter)
-                    self._fill(fill.body, first_row, *inner)
+                    self._fill(fill.body, first_row, counters | {fill.over: loop.induction_variable})
                     scf.yield_([])
                 continue
             ring = self.rings[fill.ring]
             slot = schedule.AcquireOp(ring.results[0], self.slot(fill.ring, fill.rows)).results[0]
-            row = first_row if fill.ring == STREAMED else constant_index(fill.row)
-            if fill.column is not None:
-                column = constant_index(fill.start + fill.column)
-            else:
-                assert at is not None
-                column = arith.addi(at, constant_index(fill.start)) if fill.start else at
-            engine = ir.StringAttr.get("tma")
-            source = selected(fill.sources, layer)
-            copy = schedule.CopyOp(slot, source, [row, column], engine, schedule.Token.get())
+            row = first_row if fill.ring == STREAMED else _sum(counters["passes"] if fill.in_pass else None, fill.row)
+            column = _sum(counters["chunks"] if fill.column is None else None, fill.start + (fill.column or 0))
+            source = selected(fill.sources, counters.get("layers"))
+            copy = schedule.CopyOp(slot, source, [row, column], ir.StringAttr.get("tma"), schedule.Token.get())
             copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([0, 1])
             schedule.CommitOp(slot, [copy.results[0]])
+
+
+def _sum(counter: ir.Value | None, number: int) -> ir.Value:
+    """A place that may depend on a loop's counter."""
+    if counter is None:
+        return constant_index(number)
+    return arith.addi(counter, constant_index(number)) if number else counter
 
 
 def selected(tensors: Sequence[ir.Value], layer: ir.Value | None) -> ir.Value:
@@ -322,11 +319,15 @@ def check(pipeline: kitsune.PipelineOp, program: Program) -> None:
         raise UnsupportedError("a product alone is no chain")
     if program.stashes:
         raise UnsupportedError("tiles that wait in shared memory are not scheduled")
-    if any(product.nbytes != 2 or product.passes > 1 for product in program.products):
-        raise UnsupportedError("products in passes, or of 32 bits, are not scheduled")
+    if any(product.nbytes != 2 for product in program.products):
+        raise UnsupportedError("products of 32 bits are not scheduled")
     for stage in pipeline.stages:
         for op in stage.block.operations:
             _check_operation(op.operation)
+    for block in program.blocks:
+        for nest in block.nests:
+            if nest.op is not None and nest.kind == PRODUCT and block.products[hash(nest.op.results[0])].passes > 1:
+                check_leaves(nest)
 
 
 def _check_operation(op: ir.Operation) -> None:
