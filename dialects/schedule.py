@@ -31,6 +31,8 @@ from .types import Acc, Kitsune, Outputs, Ring, Slot, Token
 SPACES = ("smem",)
 BOXES = ("rows", "columns", "dense")
 SHARES = ("all", "split")
+WRITES = "tma"  # the engine of a write that threads do not do
+OUTBOX_BYTES = 2 * 64 * 128  # of shared memory for each copy of an agent whose tiles leave so
 WARP = 32  # threads
 GRANULE = 16  # bytes that a copy to a dense slot moves together
 BLOCK = 8  # columns that a row's four threads have together
@@ -165,6 +167,12 @@ class AgentOp(Kitsune.Operation, name="agent", traits=[ir.NoTerminatorTrait]):
     @property
     def block(self) -> ir.Block:
         return self.regions[0].blocks[0]
+
+    @property
+    def outbox_bytes(self) -> int:
+        """Shared memory of the boxes through which its tiles leave."""
+        writes = (op.opview for op in walk(self, WriteOp.OPERATION_NAME))
+        return self.count * OUTBOX_BYTES if any(write.engine_name is not None for write in writes) else 0
 
     def verify_region_invariants(self) -> bool:
         if not all(check_integer(self, name, 1) for name in ("copies", "warps", "registers")):
@@ -527,7 +535,9 @@ class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
 
 class WriteOp(Kitsune.Operation, name="write", traits=[RingEffect]):
     """Writes a tile in registers to output `index`, whose type is that of its `kitsune.result`, at `at`, which the
-    tensor has, and along `dims` as of a copy. Elements beyond the tensor are dropped."""
+    tensor has, and along `dims` as of a copy. Elements beyond the tensor are dropped. Threads store it, or, with the
+    engine "tma", lay it out in boxes of their copy in shared memory, which the copy engine stores: two of them, of
+    which one is filled while the other leaves."""
 
     tile: ext.Operand[Any]
     at: Sequence[ext.Operand[ir.IndexType]]
@@ -541,10 +551,27 @@ class WriteOp(Kitsune.Operation, name="write", traits=[RingEffect]):
     def position(self) -> int:
         return integer(self, "index")
 
+    @property
+    def engine_name(self) -> str | None:
+        """The engine; None where threads store."""
+        return string(self, "engine")
+
+    def _not_copied(self) -> str:
+        """Why the copy engine does not store it; empty where it does."""
+        if self.engine_name != WRITES:
+            return f"engine must be {WRITES}, found {self.attributes['engine']}"
+        type_ = self.operands[0].type
+        kind = ir.RankedTensorType(type_) if isinstance(type_, ir.RankedTensorType) else None
+        if kind is None or kind.rank != 2 or not isinstance(kind.element_type, ir.FloatType) or self.axes != [0, 1]:
+            return f"has an engine for tiles of numbers along both dimensions, found {type_}"
+        return ""
+
     def verify_region_invariants(self) -> bool:
         kernel = parent_of(self, KernelOp.OPERATION_NAME)
         if kernel is None:
             return fail(self, f"stands in no {KernelOp.OPERATION_NAME}")
+        if self.engine_name is not None and (reason := self._not_copied()):
+            return fail(self, reason)
         for result in kernel.opview.result_ops:
             if result.position == self.position:
                 return _verify_box(self, result.results[0].type, self.operands[0].type, len(self.operands) - 1)

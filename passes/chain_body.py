@@ -26,7 +26,7 @@ from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.mlir import arith, ir, scf, tensor
 
 from .chain_columns import Columns
-from .chain_kernel import CHUNK, COPY_ROWS, STREAMED, WEIGHTS, ChainKernel, Fill, Filling, Fills, selected
+from .chain_kernel import CHUNK, COPY_ROWS, STREAMED, WEIGHTS, ChainKernel, Fill, Filling, Fills, is_copied, selected
 from .schedule_build import constant_index, i64
 
 Operand: TypeAlias = tuple[ir.Value, tuple[ir.Value, ...]]
@@ -275,6 +275,8 @@ class ChainBody:
         offsets = [self.row, *[constant_index(0)] * (rank - 1)]
         write = schedule.WriteOp(tile, offsets, i64(store.position))
         write.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(rank)))
+        if is_copied(value):
+            write.attributes["engine"] = ir.StringAttr.get(schedule.WRITES)
 
     # ---- products
 
@@ -356,6 +358,8 @@ class ChainBody:
     def _write_columns(self, tile: ir.Value, store: kitsune.StoreOp, first: ir.Value) -> None:
         write = schedule.WriteOp(tile, [self.row, first], i64(store.position))
         write.attributes["dims"] = ir.DenseI64ArrayAttr.get([0, 1])
+        if is_copied(store.operands[0]):
+            write.attributes["engine"] = ir.StringAttr.get(schedule.WRITES)
 
     def _operands(self, op: ir.Operation) -> list[Operand]:
         """For each part of a product's left operand its tile, and the weight, or those of all layers."""

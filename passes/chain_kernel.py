@@ -149,7 +149,7 @@ class ChainKernel:
             return None
         kind, at = ir.RankedTensorType(value.type), constant_index(place)
         if layer is not None:
-            at = arith.addi(arith.muli(layer, constant_index(kind.shape[0])), at)
+            at = arith.addi(arith.muli(layer, constant_index(self.vectors.step(block, kind.element_type))), at)
         return schedule.ReadOp(self.open[str(kind.element_type)], [at], kind).results[0]
 
     def _extent(self) -> ir.Value:
@@ -159,7 +159,9 @@ class ChainKernel:
 
     def _room(self) -> int:
         """Bytes of shared memory for tiles and weights."""
-        return self.target.shared_bytes - _BARRIERS - sum(map(_aligned, self.vectors.nbytes()))
+        stores = [store for stage in self.pipeline.stages for store in stage.stores]
+        boxes = COPIES * schedule.OUTBOX_BYTES if any(is_copied(store.operands[0]) for store in stores) else 0
+        return self.target.shared_bytes - _BARRIERS - boxes - sum(map(_aligned, self.vectors.nbytes()))
 
     def _boxes(self) -> dict[int, int]:
         """How many boxes of weights there are, by their rows."""
@@ -267,17 +269,17 @@ def selected(tensors: Sequence[ir.Value], layer: ir.Value | None) -> ir.Value:
 
 class Vectors:
     """Small residents, biases and their like, which are kept in shared memory: for each type of elements a slot. Those
-    of equal stages lie one behind the other. Others are read from global memory: of sizes that are no multiples of 16
-    bytes, and large ones."""
+    of a stage lie behind those of the stage before. Others are read from global memory: of sizes that are no multiples
+    of 16 bytes, and large ones."""
 
     def __init__(self, blocks: Sequence[Block]):
         self.placed: dict[str, list[tuple[ir.Value, int]]] = {}  # by the type of elements, with the first's place
         self.ends: dict[str, int] = {}
         self._at: dict[tuple[int, int], int] = {}  # by block and tensor
         for block in blocks:
-            for values in zip(*(stage.residents for stage in block.stages), strict=True):
-                if _is_vector(ir.RankedTensorType(values[0].type)):
-                    for value in values:
+            for stage in block.stages:
+                for value in stage.residents:
+                    if _is_vector(ir.RankedTensorType(value.type)):
                         self._place(block, value)
 
     def _place(self, block: Block, value: ir.Value) -> None:
@@ -295,9 +297,23 @@ class Vectors:
             for values in placed
         ]
 
+    @staticmethod
+    def step(block: Block, element: ir.Type) -> int:
+        """How far the vectors of one of equal stages are behind those of the one before."""
+        kinds = [ir.RankedTensorType(value.type) for value in block.stage.residents]
+        return sum(kind.shape[0] for kind in kinds if _is_vector(kind) and kind.element_type == element)
+
     def place(self, block: Block, value: ir.Value) -> int | None:
         """The first element of a block's vector in its slot; None where it is in none."""
         return self._at.get((id(block), hash(value)))
+
+
+def is_copied(tile: ir.Value) -> bool:
+    """Whether the copy engine stores a tile: one of rows of whole 16 bytes."""
+    kind = ir.RankedTensorType(tile.type)
+    if kind.rank != 2 or not isinstance(kind.element_type, ir.BF16Type | ir.F16Type | ir.F32Type):
+        return False
+    return kind.shape[1] * kind.element_type.width // 8 % 16 == 0
 
 
 def _aligned(nbytes: int) -> int:

@@ -61,6 +61,7 @@ class Reading:
             tuple(self._agent(agent) for agent in self.kernel.agents),
             self._place(self.kernel.operation),
             self.kernel.ctas_per_sm,
+            sum(agent.outbox_bytes for agent in self.kernel.agents),
         )
 
     def _agent(self, agent: dialect.AgentOp) -> Agent:

@@ -163,6 +163,7 @@ class Schedule:
     agents: tuple[Agent, ...]
     place: Place = Place()
     ctas: int = 1  # that an SM is to hold at once
+    outbox_bytes: int = 0  # shared memory of the boxes through which tiles leave
 
 
 @dataclass(frozen=True)

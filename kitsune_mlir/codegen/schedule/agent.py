@@ -10,7 +10,7 @@ from kitsune_mlir.codegen.hopper import bulk, mbarrier, tma, waits, warps, wgmma
 from kitsune_mlir.codegen.hopper.fragments import BLOCK, HALVES, Fragment, Lanes, PairedMemory, blocks_of
 from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
 from kitsune_mlir.codegen.hopper.quads import QUAD
-from kitsune_mlir.codegen.hopper.stores import Boxes
+from kitsune_mlir.codegen.hopper.stores import Boxes, Outbox
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
@@ -52,6 +52,7 @@ class Surroundings:
     map_of: dict[ir.Operation, int]  # copy -> number of its tensor map
     rows: ir.Value  # the size that is open until the call
     scratch: Int  # the address of shared memory behind the rings
+    outboxes: Int  # that of the boxes through which tiles leave
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,8 @@ class AgentCode:
         self.values[hash(self.agent.block.arguments[0])] = group
         with waits.together(device.add(group, 1), wgmma.THREADS, self._leader()):
             self._block(self.agent.block)
+            if self.agent.outbox_bytes:
+                self._outbox().finish()
 
     @staticmethod
     def _leader() -> ir.Value:
@@ -412,6 +415,12 @@ class AgentCode:
         box.pair = self.lanes.pair if self.lanes else None
         self.memories[hash(op.results[0])] = box
 
+    def _outbox(self) -> Outbox:
+        """The boxes of the thread's copy; feeding threads come before those of all copies."""
+        if self.first != wgmma.THREADS:
+            raise UnsupportedError(f"the tiles of agent '{self.agent.label}' do not leave through boxes")
+        return Outbox(self.around.maps, self.around.outboxes, Boxes.of(warps.thread(), self._leader()))
+
     def _whole(self, kind: ir.Type, at: Sequence[ir.Value], axes: Sequence[int], tile: ir.Type) -> list[int]:
         """`whole_of`, but for dimensions that end within a block: a thread's columns go on to its end."""
         sizes = ir.RankedTensorType(tile).shape
@@ -449,6 +458,11 @@ class AgentCode:
     def _write(self, op: ir.Operation) -> None:
         write, tile = op.opview, op.operands[0]
         offsets = list(op.operands)[1:]
+        if write.engine_name is not None:
+            row, column = map(self.number, offsets)
+            found = parts.leaving(tile, self.halves, self.lanes, self.values.get(hash(tile)))
+            self._outbox().store(self.around.map_of[op], found, found.width, (column, row))
+            return
         pointer, type_ = self.around.outputs[write.position]
         whole = self._whole(type_, offsets, write.axes, tile.type)
         box = GlobalBox(pointer, type_, self.around.rows, list(map(self.number, offsets)), write.axes, whole)

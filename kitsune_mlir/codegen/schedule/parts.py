@@ -42,6 +42,27 @@ def _element(half: Half, value: ir.Value, column: device.Offset, width: int) -> 
     return arith.select(device.less(column, width), x, zero)
 
 
+def leaving(value: ir.Value, halves: Sequence[Half], lanes: Lanes, known: object) -> Fragment:
+    """A tile as it leaves, box by box: what is not in registers is computed then."""
+    if isinstance(known, Fragment):
+        return known
+    kind = ir.RankedTensorType(value.type)
+    tile = Fragment(lanes, kind.element_type, tuple(kind.shape))
+
+    def compute(block: int) -> None:
+        if block >= blocks_of(tile.width):
+            return
+        for h in HALVES:
+            pair = [_element(halves[h], value, lanes.column(block, e), tile.width) for e in (0, 1)]
+            if is_packed(kind.element_type):
+                tile.words[block, h] = pack(*pair, kind.element_type)
+            else:
+                tile.values[block, h, 0], tile.values[block, h, 1] = pair
+
+    tile.compute = compute
+    return tile
+
+
 def joined(parts: Sequence[Fragment], type_: ir.Type) -> Fragment | None:
     """Parts side by side as one tile; None where one of them, but for the last, does not end with a block."""
     if any(tile.width % BLOCK for tile in parts[:-1]):

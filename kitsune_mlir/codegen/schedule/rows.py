@@ -117,6 +117,8 @@ class RowCode(AgentCode):
         return GlobalBox(pointer, type_, self.around.rows, at, op.opview.axes)
 
     def _write(self, op: ir.Operation) -> None:
+        if op.opview.engine_name is not None:
+            raise UnsupportedError(f"{location(op.location)}: tiles that lie by rows are stored by threads")
         box, value = self._box(op), op.operands[0]
         tile = ir.RankedTensorType(value.type)
         here = box.is_inside(0, self.row)
