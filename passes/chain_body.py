@@ -20,7 +20,7 @@ from kitsune_mlir.codegen.hopper.epilogue import is_deferred
 from kitsune_mlir.codegen.hopper.operands import is_held, is_read_here
 from kitsune_mlir.codegen.hopper.product_plan import Product, Segment
 from kitsune_mlir.codegen.hopper.program import Block
-from kitsune_mlir.codegen.hopper.rolling import rolls
+from kitsune_mlir.codegen.hopper.rolling import follows_alike, rolls
 from kitsune_mlir.codegen.pipeline.nests import PRODUCT, REDUCTION, Nest, StageNests, kitsune_label
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.mlir import arith, ir, scf, tensor
@@ -145,19 +145,20 @@ class ChainBody:
 
     def _loop(self, block: Block) -> None:
         """Equal stages: the tile between them goes round. Of a tile that is still worked on when the next stage begins,
-        what is there goes round; the first stage then stands before the loop."""
+        what is there goes round; the first stage then stands before the loop, unless the tile that it takes is left as
+        the loop leaves one."""
         if self.kernel.keeps:
             for number in range(len(block.stages)):
                 self._stage(block, number)
             return
         (got,), (put,) = ([kitsune_label(op.operands[0]) for op in ops] for ops in (block.stage.gets, block.stage.puts))
-        last, rolling, begin = block.stages[-1].puts[0], rolls(block, self.program), 0
-        outside = dict(self.queues)
-        if rolling:
+        last, begin, outside = block.stages[-1].puts[0], 0, dict(self.queues)
+        rolling = rolls(block, self.program) and all(defers(*pair) for pair in _products(block))
+        if not rolling:
+            self._settle_background()
+        elif not self._follows_alike(block, self.queues[got]):
             self._stage(block, 0)
             begin = 1
-        else:
-            self._settle_background()
         tile = self.queues[put if begin else got]
         if hash(tile) not in self.tiles:
             for number in range(len(block.stages)):
@@ -190,6 +191,23 @@ class ChainBody:
         else:
             self._take_whole(last.operands[1], list(loop.results))
 
+    def _follows_alike(self, block: Block, tile: ir.Value) -> bool:
+        """Whether a loop over a block begins with its first stage: the stage before leaves its tile as the block's own
+        do, and its vectors lie where those of a layer before the first would."""
+        if hash(tile) not in self.deferred or not follows_alike(block, self.program):
+            return False
+        before, vectors = self.program.blocks[self.program.blocks.index(block) - 1], self.kernel.vectors
+        own, others = (
+            [value for value in each.stage.residents if ir.RankedTensorType(value.type).rank < 2]
+            for each in (block, before)
+        )
+        for value, other in zip(own, others, strict=True):
+            step = vectors.step(block, ir.RankedTensorType(value.type).element_type)
+            places = vectors.place(block, value), vectors.place(before, other)
+            if places[0] is None or places[1] is None or places[0] - step != places[1]:
+                return False
+        return True
+
     def _inner_cloner(self) -> rows.RowCloner:
         return rows.RowCloner(COPY_ROWS)
 
@@ -210,7 +228,7 @@ class ChainBody:
         return self.deferred[hash(tile)].carried()
 
     def _take_unfinished(self, block: Block, nests: StageNests, tile: ir.Value, carried: list[ir.Value]) -> None:
-        (nest,), (product,) = nests, block.products.values()
+        self.block, (nest,), (product,) = block, nests, block.products.values()
         Deferred(self, nest, product).resume(tile, carried)
 
     # ---- values
@@ -285,16 +303,13 @@ class ChainBody:
         if product.passes > 1:
             self._passes(nest, product)
             return
-        settled: dict[int, ir.Value] = {}
-        whole = product.n % BLOCK == 0
-        ready: Callable[[int, ir.Value], None] = settled.__setitem__
-        if product.sets > 1 and is_deferred(nest) and whole:
+        if defers(nest, product):
             deferred = Deferred(self, nest, product)
-            ready = deferred.take
-        self._run(product, self._operands(nest.op), ready)
-        if product.sets > 1 and is_deferred(nest) and whole:
+            self._run(product, self._operands(nest.op), deferred.take)
             deferred.hand_on()
             return
+        settled: dict[int, ir.Value] = {}
+        self._run(product, self._operands(nest.op), settled.__setitem__)
         sums = [settled[number] for number in range(product.sets)]
         self.cloner[nest.op.results[0]] = sums[0] if len(sums) == 1 else beside(sums)
         width = product.columns * product.sets
@@ -509,6 +524,16 @@ class ChainBody:
 
     def _settle_background(self) -> None:
         self._advance(1)
+
+
+def defers(nest: Nest, product: Product) -> bool:
+    """Whether a product's tile is computed in the background."""
+    return product.sets > 1 and product.passes == 1 and is_deferred(nest) and product.n % BLOCK == 0
+
+
+def _products(block: Block) -> list[tuple[Nest, Product]]:
+    nests = (nest for nest in block.nests if nest.kind == PRODUCT and nest.op is not None)
+    return list(zip(nests, block.products.values(), strict=True))
 
 
 def _taken_up(turn: Sequence[int], carried: list[ir.Value]) -> tuple[dict[int, ir.Value], Used]:

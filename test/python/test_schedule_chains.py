@@ -88,6 +88,7 @@ def check(rows, widths, seeds=(0,)):
         (1, (3, 100, 5)),  # rows that are no multiples of 16 bytes
         (129, (640, 144, 72)),  # a loop over chunks, sets that end within a chunk
         (128, (64, 200, 136, 24)),
+        (70, (250, 250, 250, 250, 256, 256, 256, 8)),  # a loop whose columns end within a block, then one of 256
         (66, (64, 136, 600)),  # a loop over columns, the last of which are no pass's all
     ],
     ids=str,
