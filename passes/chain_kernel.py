@@ -6,7 +6,8 @@ with it, piece by piece, chain_body.py's."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TypeAlias
 
 from kitsune_mlir import rows
@@ -29,6 +30,7 @@ COPY_ROWS = TILE_ROWS // COPIES
 CHUNK = 64  # columns of a slot
 _FEEDS, _MULTIPLIES = 24, 240  # registers of a thread
 _WARPS = 4
+LEAST_LOOP = 3  # boxes that the feeding thread copies in a loop
 LEAST_TILES = 3  # of a CTA, for weights to be kept
 _SLOT_ROW = CHUNK * 2  # bytes
 _ALIGN = 1024  # bytes, of a slot
@@ -236,7 +238,7 @@ class ChainKernel:
 
     def _fill(self, filling: Filling, first_row: ir.Value, counters: dict[str, ir.Value]) -> None:
         """Fills slots; `counters` are those of the loops around, by what they go over."""
-        for fill in filling:
+        for fill in _rolled(filling):
             if isinstance(fill, Fills):
                 loop = scf.ForOp(*map(constant_index, (fill.first, fill.last, fill.step)))
                 with ir.InsertionPoint(loop.body):
@@ -251,6 +253,29 @@ class ChainKernel:
             copy = schedule.CopyOp(slot, source, [row, column], ir.StringAttr.get("tma"), schedule.Token.get())
             copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([0, 1])
             schedule.CommitOp(slot, [copy.results[0]])
+
+
+def _rolled(filling: Filling) -> Filling:
+    """Runs of boxes that are neighbours in a weight as loops: the feeding thread's code is small, so that it does not
+    push that of warpgroups out of the instruction cache."""
+    found: Filling = []
+    for _, run in groupby(enumerate(filling), _neighbours):
+        members = [fill for _, fill in run]
+        first = members[0]
+        if len(members) < LEAST_LOOP or not isinstance(first, Fill) or first.column is None:
+            found += members
+            continue
+        end = first.column + len(members) * CHUNK
+        found.append(Fills("chunks", first.column, end, CHUNK, [replace(first, column=None)]))
+    return found
+
+
+def _neighbours(place: tuple[int, Fill | Fills]) -> object:
+    """A key that boxes have in common which lie one behind the other in columns, and are filled so."""
+    number, fill = place
+    if not isinstance(fill, Fill) or fill.column is None:
+        return number
+    return *(hash(source) for source in fill.sources), fill.ring, fill.row, fill.start, fill.column - number * CHUNK
 
 
 def _sum(counter: ir.Value | None, number: int) -> ir.Value:

@@ -211,7 +211,7 @@ class AgentCode:
     def _begun(self, start: object) -> object:
         """What a loop begins with: sums are zero, whatever stood in their registers."""
         if isinstance(start, Acc) and start.is_new:
-            return Acc(wgmma.zeros(2 * len(start.values)))
+            return Acc(start.values if start.is_zero else wgmma.zeros(2 * len(start.values)))
         return start
 
     def _take_up(self, value: ir.Value, found: object) -> None:
@@ -315,7 +315,7 @@ class AgentCode:
         _, columns = ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value).shape
         over = [tile for value in op.operands if isinstance(tile := self.values.get(hash(value)), Fragment)]
         found = parts.registers(over) if over and len(over) == len(op.operands) else None
-        made = Acc(wgmma.zeros(columns)) if found is None else Acc(found, is_new=True)
+        made = Acc(found or wgmma.zeros(columns), is_new=True, is_zero=found is None)
         self.values[hash(op.results[0])] = made
 
     def _product(self, op: ir.Operation) -> None:
@@ -358,7 +358,7 @@ class AgentCode:
             raise UnsupportedError(f"{location(op.location)}: a copy multiplies {wgmma.ROWS} rows")
 
     def _settle(self, op: ir.Operation) -> None:
-        sums = self.products.settle(self.values[hash(op.operands[0])])
+        sums = self.products.settle(self._begun(self.values[hash(op.operands[0])]))
         self._stand(op.results[0])
         each = len(sums) // (len(self.halves) // len(HALVES))  # of 16 rows
         for number, half in enumerate(self.halves):
