@@ -2010,3 +2010,31 @@ func.func @select_without_agent(%A: tensor<64x64xbf16>, %m: index) {
   %t = "kitsune.select"(%m, %A) : (index, tensor<64x64xbf16>) -> tensor<64x64xbf16>
   return
 }
+
+// -----
+
+func.func @write_by_an_engine_that_is_not(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.write' op engine must be tma, found "bulk"}}
+      "kitsune.write"(%A, %m, %m) {dims = array<i64: 0, 1>, engine = "bulk", index = 0 : i64} : (tensor<64x64xbf16>, index, index) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @write_of_a_row_by_an_engine(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.write' op has an engine for tiles of numbers along both dimensions, found tensor<64xbf16>}}
+      "kitsune.write"(%B, %m) {dims = array<i64: 0>, engine = "tma", index = 0 : i64} : (tensor<64xbf16>, index) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}

@@ -143,7 +143,8 @@ func.func @chain_of_a_schedule(%a: tensor<64x64xbf16>, %b: tensor<64xbf16>, %m: 
       // CHECK: %{{.*}} = "kitsune.product"(%{{.*}}, %{{.*}}, %{{.*}}) {engine = "wgmma"} : (!kitsune.acc<tensor<64x16xf32>>, tensor<64x16xbf16>, !kitsune.slot<tensor<16x64xbf16>>) -> (!kitsune.acc<tensor<64x16xf32>>, !kitsune.token)
       %u, %e = "kitsune.product"(%z, %left, %s) {engine = "wgmma"} : (!kitsune.acc<tensor<64x16xf32>>, tensor<64x16xbf16>, !kitsune.slot<tensor<16x64xbf16>>) -> (!kitsune.acc<tensor<64x16xf32>>, !kitsune.token)
       "kitsune.release"(%s, %e) : (!kitsune.slot<tensor<16x64xbf16>>, !kitsune.token) -> ()
-      "kitsune.write"(%left, %m, %c0) {dims = array<i64: 0, 1>, index = 0 : i64} : (tensor<64x16xbf16>, index, index) -> ()
+      // CHECK: "kitsune.write"(%{{.*}}, %{{.*}}, %{{.*}}) {dims = array<i64: 0, 1>, engine = "tma", index = 0 : i64} : (tensor<64x16xbf16>, index, index) -> ()
+      "kitsune.write"(%left, %m, %c0) {dims = array<i64: 0, 1>, engine = "tma", index = 0 : i64} : (tensor<64x16xbf16>, index, index) -> ()
       "kitsune.release"(%d) : (!kitsune.slot<tensor<1x128xbf16>>) -> ()
     }) {copies = 1 : i64, registers = 232 : i64, sym_name = "math", warps = 4 : i64} : () -> ()
   }) {sym_name = "k"} : () -> !kitsune.outputs
