@@ -82,6 +82,11 @@ class ChainKernel:
         self.kept: list[tuple[Fill, ir.Value]] = []  # boxes of weights, with their slots
         self._sources: dict[int, ir.Value] = {}
 
+    @property
+    def widest(self) -> int:
+        """The most columns of a product that are computed at a time."""
+        return max(product.pass_columns for product in self.program.products)
+
     def source(self, value: ir.Value) -> ir.Value:
         """A tensor as the copy engine reads it: rows of whole 16 bytes, columns of each part at such places."""
         number = next(i for i, own in enumerate(self.program.tensors) if own == value)
@@ -360,6 +365,8 @@ def check(pipeline: kitsune.PipelineOp, program: Program) -> None:
         raise UnsupportedError("a product alone is no chain")
     if program.stashes:
         raise UnsupportedError("tiles that wait in shared memory are not scheduled")
+    if any(columns for block in program.blocks for columns in block.spread.values()):
+        raise UnsupportedError("columns that all threads of a row read are not scheduled")
     if any(product.nbytes != 2 for product in program.products):
         raise UnsupportedError("products of 32 bits are not scheduled")
     for stage in pipeline.stages:

@@ -82,6 +82,7 @@ class AgentCode:
     lanes: Lanes | None = None  # where a thread stands in tiles that were settled
     halves: list[Half] = field(default_factory=list)  # of the tiles that were settled
     products: InFlight = field(default_factory=InFlight)
+    of_rows: set[int] = field(default_factory=set)  # tiles of one column whose numbers all threads of a row have
 
     def emit(self) -> None:
         body = [op.operation for op in walk(self.agent)][1:]
@@ -439,11 +440,12 @@ class AgentCode:
         quarter of a row in four sums, then the quarters."""
         s = Structured(op)
         if "reduction" not in s.iterators:
-            shape = shape_of(op.results[0])
-            if shape[1:] in ([], [1]):  # of a row alone: once, before the branches in which its elements are written
+            if self._is_of_rows(s):  # once, before the branches in which its elements are written
                 for half in self.halves:
-                    half.evaluator(op.results[0], [half.row, *([0] * (len(shape) - 1))])
+                    half.evaluator(op.results[0], [half.row, *([0] * (len(s.iterators) - 1))])
+                self.of_rows.add(hash(op.results[0]))
             return
+        self._stand(op.operands[0])
         combine = row_combiner(s)
         width = next(shape_of(value)[-1] for value, map_ in zip(op.operands, s.maps) if len(map_.results) == 2)
         places = [self.lanes.column(block, e) for block in range(blocks_of(width)) for e in (0, 1)]
@@ -454,6 +456,14 @@ class AgentCode:
             index = [half.row, *([0] * (len(shape_of(op.results[0])) - 1))]
             start = half.evaluator(op.operands[s.inputs], index)
             half.evaluator.know(op.results[0], index, combine.join(start, total))
+        self.of_rows.add(hash(op.results[0]))
+
+    def _is_of_rows(self, s: Structured) -> bool:
+        """Whether an elementwise operator is of rows alone: of numbers that all threads of a row have."""
+        if len(s.iterators) == 1:
+            return True
+        inputs = list(s.op.operands)[: s.inputs]
+        return shape_of(s.op.results[0])[1:] == [1] and all(hash(value) in self.of_rows for value in inputs)
 
     def _write(self, op: ir.Operation) -> None:
         write, tile = op.opview, op.operands[0]
