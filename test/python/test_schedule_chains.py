@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kitsune_mlir import mlir
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.dialects import schedule as dialect
+from kitsune_mlir.errors import UserError
 from kitsune_mlir.passes import pipeline
 from kitsune_mlir.passes.schedule_events import Reading
 from kitsune_mlir.planning import schedule_proof, target
@@ -169,3 +170,22 @@ def test_every_vector_is_copied(text):
     shorter = commit.replace(f"{name}, ", "").replace("i32: 1, 4", "i32: 1, 3").replace("!kitsune.token, ", "", 1)
     (fault,) = faults(text.replace(line, "").replace(commit, shorter))
     assert "commits a slot of ring 'vectors_bf16' without 256 of its elements" in fault
+
+
+def test_what_is_scheduled_by_default():
+    """Narrow chains, and those whose weights are kept; others stay pipelines, as all do where they are to."""
+
+    def forms(rows, widths, option=""):
+        module = mlir.parse(chain(rows, widths), mlir.context())
+        steps = [("partition-dataflow", ""), ("design-pipeline", ""), ("place-stages", "shape=chained")]
+        steps.append(("schedule-chains", option))
+        pipeline.run(module, [pipeline.make(step, text, "sm_90a") for step, text in steps])
+        return len(list(dialect.kernels(module))), len(list(kitsune.pipelines(module)))
+
+    assert forms(300, (128, 192, 64)) == (1, 0)
+    assert forms(300, (128, 192, 64), "when=never") == (0, 1)
+    assert forms(300, (128, 256, 64)) == (0, 1)
+    assert forms(300, (128, 256, 64), "when=always") == (1, 0)
+    assert forms(60_000, (128, 256, 64)) == (1, 0)  # 98,304 bytes of weights
+    with pytest.raises(UserError, match="schedule-chains: when must be one of auto, always, never, found 'often'"):
+        forms(300, (128, 64, 64), "when=often")
