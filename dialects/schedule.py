@@ -18,6 +18,7 @@ Bodies are linalg on tiles.
 # No `from __future__ import annotations` here: the field declarations are read as raw annotations.
 
 from collections.abc import Iterator, Sequence
+from math import prod
 from typing import Any
 
 from kitsune_mlir.mlir import ext, ir, walk
@@ -28,9 +29,13 @@ from .tiles import RingEffect
 from .types import Acc, Kitsune, Outputs, Ring, Slot, Token
 
 SPACES = ("smem",)
-BOXES = ("rows", "columns")
+BOXES = ("rows", "columns", "dense")
 SHARES = ("all", "split")
+WRITES = "tma"  # the engine of a write that threads do not do
+OUTBOX_BYTES = 2 * 64 * 128  # of shared memory for each copy of an agent whose tiles leave so
 WARP = 32  # threads
+GRANULE = 16  # bytes that a copy to a dense slot moves together
+BLOCK = 8  # columns that a row's four threads have together
 ENGINES = {"copy": ("tma", "cp_async"), "product": ("wgmma", "mma_sync")}
 
 
@@ -163,6 +168,12 @@ class AgentOp(Kitsune.Operation, name="agent", traits=[ir.NoTerminatorTrait]):
     def block(self) -> ir.Block:
         return self.regions[0].blocks[0]
 
+    @property
+    def outbox_bytes(self) -> int:
+        """Shared memory of the boxes through which its tiles leave."""
+        writes = (op.opview for op in walk(self, WriteOp.OPERATION_NAME))
+        return self.count * OUTBOX_BYTES if any(write.engine_name is not None for write in writes) else 0
+
     def verify_region_invariants(self) -> bool:
         if not all(check_integer(self, name, 1) for name in ("copies", "warps", "registers")):
             return False
@@ -213,8 +224,8 @@ class TilesOp(Kitsune.Operation, name="tiles"):
 
 class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
     """A ring of slots in `space`. A slot's tile lies in swizzled boxes along its "rows" or its "columns": the dimension
-    whose elements are neighbours there. Consumers' copies see all of a slot (`share` "all") or their part of its rows
-    ("split")."""
+    whose elements are neighbours there; or "dense", a row of elements one after another, which threads read.
+    Consumers' copies see all of a slot (`share` "all") or their part of its rows ("split")."""
 
     sym_name: ir.StringAttr
     space: ir.StringAttr
@@ -255,11 +266,14 @@ class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
             return fail(self, f"tile type must be a ranked tensor of known sizes, found {self.results[0].type.tile}")
         if self.tile.rank != 2 or self.slots < 1:
             return fail(self, f"holds tiles of two dimensions in 1 slot or more, found {self.results[0].type}")
+        if self.layout == "dense" and (self.tile.shape[0] != 1 or self.sharing != "all"):
+            return fail(self, f"holds dense tiles of one row for all copies, found {self.tile}")
         return _inside(self, KernelOp.OPERATION_NAME)
 
 
 class AcquireOp(Kitsune.Operation, name="acquire", traits=[RingEffect]):
-    """The producer's: waits for the next slot to be empty."""
+    """The producer's: waits for the next slot to be empty. Where tiles lie in boxes along rows that all copies see, a
+    turn may have fewer rows than the ring's tile: those of the slot's type, at both ends."""
 
     ring: ext.Operand[Ring]
     slot: ext.Result[Slot]
@@ -300,10 +314,11 @@ class ReleaseOp(Kitsune.Operation, name="release", traits=[RingEffect]):
 
 
 class CopyOp(Kitsune.Operation, name="copy", traits=[RingEffect]):
-    """Begins to copy a box of a tensor in global memory into a slot: the box at `at` (an offset for each dimension of
-    the tensor), along dimensions `dims` the tile's first and second, of size 1 along the others. Elements beyond the
-    tensor are zero, but for rows of a matrix of windows (`kitsune.windows`), which nobody may use. The engine is "tma",
-    which wants rows of multiples of 16 bytes."""
+    """Begins to copy a box of a tensor in global memory into a slot, or, where slots are dense, all of a tensor, whose
+    elements come to lie in the slot from element `into` on: several copies fill a dense slot. The box is the one at
+    `at` (an offset for each dimension of the tensor), along dimensions `dims` the tile's first and second, of size 1
+    along the others. Elements beyond the tensor are zero, but for rows of a matrix of windows (`kitsune.windows`),
+    which nobody may use. The engine is "tma", which wants rows of multiples of 16 bytes."""
 
     slot: ext.Operand[Slot]
     source: ext.Operand[Any]
@@ -319,30 +334,65 @@ class CopyOp(Kitsune.Operation, name="copy", traits=[RingEffect]):
     def engine_name(self) -> str:
         return string(self, "engine")
 
+    @property
+    def elements(self) -> range | None:
+        """The elements of a dense slot that it writes; None where slots are boxes."""
+        if "into" not in self.attributes:
+            return None
+        first = integer(self, "into") or 0
+        return range(first, first + prod(ir.RankedTensorType(self.operands[1].type).shape))
+
     def verify_region_invariants(self) -> bool:
         if string(self, "engine") not in ENGINES["copy"]:
             return fail(self, f"engine must be one of {', '.join(ENGINES['copy'])}, found {self.attributes['engine']}")
-        tile = ir.TypeAttr(self.operands[0].type.elem).value
+        if not check_integer(self, "into", 0):
+            return False
+        tile, ring = ir.RankedTensorType(ir.TypeAttr(self.operands[0].type.elem).value), ring_of(self.operands[0])
+        if ring is not None and (ring.layout == "dense") != ("into" in self.attributes):
+            return fail(
+                self, f"has an attribute into where slots are dense, and there alone, found ring '{ring.label}'"
+            )
+        if self.elements is not None:
+            return self._verify_dense(tile)
         return _verify_box(self, self.operands[1].type, tile, len(self.operands) - 2)
+
+    def _verify_dense(self, tile: ir.RankedTensorType) -> bool:
+        source = ir.RankedTensorType(self.operands[1].type)
+        nbytes = source.element_type.width // 8
+        if len(self.operands) > 2 or not source.has_static_shape or source.element_type != tile.element_type:
+            return fail(self, f"copies all of a tensor whose elements are the slot's, found {source} for {tile}")
+        if any(number * nbytes % GRANULE for number in (self.elements.start, self.elements.stop)):
+            return fail(self, f"copies multiples of {GRANULE} bytes to such places, found {source}")
+        return self.elements.stop <= tile.shape[1] or fail(self, f"copies {source} beyond the end of {tile}")
 
 
 class SumsOp(Kitsune.Operation, name="sums", traits=[ext.Pure]):
-    """Sums of a product, zero, to which products are added."""
+    """Sums of a product, zero, to which products are added. They may take over the registers of tiles that nobody uses
+    any more, `over`, as many as they have: registers that are without a value for a while are kept for it all the
+    same."""
 
+    over: Sequence[ext.Operand[Any]]
     sums: ext.Result[Acc]
 
     def verify_region_invariants(self) -> bool:
+        types = [value.type for value in self.operands]
+        if not all(isinstance(type_, ir.RankedTensorType) and type_.has_static_shape for type_ in types):
+            return fail(self, f"takes over the registers of tiles, found {', '.join(map(str, types))}")
+        wanted = prod(ir.RankedTensorType(ir.TypeAttr(self.results[0].type.elem).value).shape)
+        if types and (found := sum(prod(type_.shape) for type_ in types)) != wanted:
+            return fail(self, f"takes over the registers of {found} elements for {wanted} sums")
         return _inside(self, AgentOp.OPERATION_NAME)
 
 
 class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
     """Begins to add left (m x k) times right (n x k), transposed, to sums (m x n), and gives them as they will be; of
-    `right` all rows, of `left` those of the copy. The engine is "wgmma", a copy's warps together, or "mma_sync", each
+    `right` all rows, of `left` those of the copy. Left is a slot, or a tile in registers, made of `part`s, which may
+    have fewer columns: there right's do not count. The engine is "wgmma", a copy's warps together, or "mma_sync", each
     warp a share of the copy's rows. Nothing but a product or `settle` may take sums. Tensor cores cut off
     what they add: with the unit attribute `outside` they begin at zero, and what they give is added elsewhere."""
 
     sums: ext.Operand[Acc]
-    left: ext.Operand[Slot]
+    left: ext.Operand[Any]
     right: ext.Operand[Slot]
     engine: ir.StringAttr
     total: ext.Result[Acc]
@@ -353,6 +403,11 @@ class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
         return "outside" in self.attributes
 
     @property
+    def is_from_registers(self) -> bool:
+        """Whether the left operand is a tile in registers."""
+        return isinstance(self.operands[1].type, ir.RankedTensorType)
+
+    @property
     def engine_name(self) -> str:
         return string(self, "engine")
 
@@ -360,21 +415,25 @@ class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
         if string(self, "engine") not in ENGINES["product"]:
             allowed = ", ".join(ENGINES["product"])
             return fail(self, f"engine must be one of {allowed}, found {self.attributes['engine']}")
-        sums, left, right = (ir.RankedTensorType(ir.TypeAttr(value.type.elem).value) for value in self.operands)
+        if not isinstance(self.operands[1].type, Slot | ir.RankedTensorType):
+            return fail(self, f"multiplies a slot or a tile in registers, found {self.operands[1].type}")
+        sums, left, right = (ir.RankedTensorType(type_) for type_ in map(_tile_of, self.operands))
         agent = parent_of(self, AgentOp.OPERATION_NAME)
         if agent is None:
             return fail(self, f"stands in no {AgentOp.OPERATION_NAME}")
         copies = agent.opview.count
-        if left.shape[1] != right.shape[1] or left.element_type != right.element_type:
+        widths_agree = left.shape[1] <= right.shape[1] if self.is_from_registers else left.shape[1] == right.shape[1]
+        if not widths_agree or left.element_type != right.element_type:
             return fail(self, f"multiplies tiles of one type and width, found {left} and {right}")
-        if right.shape[0] != sums.shape[1] or left.shape[0] not in (sums.shape[0], sums.shape[0] * copies):
+        heights = (sums.shape[0],) if self.is_from_registers else (sums.shape[0], sums.shape[0] * copies)
+        if right.shape[0] != sums.shape[1] or left.shape[0] not in heights:
             return fail(self, f"adds {left} times {right} to sums of {sums}, whose sizes differ")
         if copies > 1:
             for value, wanted in (
                 (self.operands[1], "split" if left.shape[0] > sums.shape[0] else "all"),
                 (self.operands[2], "all"),
             ):
-                ring = ring_of(value)
+                ring = ring_of(value) if isinstance(value.type, Slot) else None
                 if ring is not None and ring.sharing != wanted:
                     return fail(self, f"wants ring '{ring.label}' shared as \"{wanted}\" by the copies of its agent")
         return self.results[0].type == self.operands[0].type or fail(self, "gives sums of another type than it takes")
@@ -392,9 +451,62 @@ class SettleOp(Kitsune.Operation, name="settle", traits=[ext.Pure]):
         return True
 
 
+class PartOp(Kitsune.Operation, name="part", traits=[ext.Pure]):
+    """The columns of a tile from `first` on, computed where it stands and kept in registers: 16-bit elements two to a
+    word, as products take them, or, with the unit attribute `wide`, each as f32 in a register of its own, as sums lie.
+    Words that products in flight read are nobody's to write: what is computed beside those is wide, and packed behind
+    them. Other elementwise operators are computed where they are used."""
+
+    tile: ext.Operand[Any]
+    first: ir.IntegerAttr
+    part: ext.Result[Any]
+
+    @property
+    def first_column(self) -> int:
+        return integer(self, "first")
+
+    @property
+    def is_wide(self) -> bool:
+        return "wide" in self.attributes
+
+    def verify_region_invariants(self) -> bool:
+        whole, part = self.operands[0].type, self.results[0].type
+        if not all(isinstance(type_, ir.RankedTensorType) and type_.rank == 2 for type_ in (whole, part)):
+            return fail(self, f"takes columns of a tile of two dimensions, found {whole} and {part}")
+        if not check_integer(self, "first", 0):
+            return False
+        if part.shape[0] != whole.shape[0] or part.element_type != whole.element_type:
+            return fail(self, f"gives columns of {whole} as {part}")
+        end = self.first_column + part.shape[1]
+        if self.first_column % BLOCK or end > whole.shape[1] or (end % BLOCK and end < whole.shape[1]):
+            return fail(self, f"gives columns {self.first_column} to {end} of {whole}; wants whole blocks of {BLOCK}")
+        return _inside(self, AgentOp.OPERATION_NAME)
+
+
+class SelectOp(Kitsune.Operation, name="select", traits=[ext.Pure]):
+    """Tensor number `at`, from 0 on, of several of one type in global memory: what a turn of a loop over equal layers
+    copies or reads."""
+
+    at: ext.Operand[ir.IndexType]
+    tensors: Sequence[ext.Operand[Any]]
+    selected: ext.Result[Any]
+
+    def verify_region_invariants(self) -> bool:
+        types = {str(value.type) for value in list(self.operands)[1:]}
+        if types != {str(self.results[0].type)} or not isinstance(self.results[0].type, ir.RankedTensorType):
+            return fail(self, f"gives {self.results[0].type}, one of {', '.join(sorted(types)) or 'nothing'}")
+        return _inside(self, AgentOp.OPERATION_NAME)
+
+
+def candidates(value: ir.Value) -> list[ir.Value]:
+    """The tensors in global memory that a copy or a read may mean: of a `select` all, else the one itself."""
+    return list(value.owner.operands)[1:] if defined_by(value, SelectOp.OPERATION_NAME) else [value]
+
+
 class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
     """A box of a tensor in global memory as a tile in registers; `at`, which the tensor has, and `dims` as of a copy.
-    Elements beyond the tensor have no value that may be used."""
+    Elements beyond the tensor have no value that may be used. Of a dense slot it is a tile of one dimension, of
+    elements from `at` on. Elements are loaded where they are used: such a slot is released at the agent's end."""
 
     source: ext.Operand[Any]
     at: Sequence[ext.Operand[ir.IndexType]]
@@ -405,12 +517,27 @@ class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
         return _numbers(self, "dims")
 
     def verify_region_invariants(self) -> bool:
+        if isinstance(self.operands[0].type, Slot):
+            return self._verify_dense()
         return _verify_box(self, self.operands[0].type, self.results[0].type, len(self.operands) - 1)
+
+    def _verify_dense(self) -> bool:
+        slot, tile = ir.RankedTensorType(_tile_of(self.operands[0])), self.results[0].type
+        ring = ring_of(self.operands[0])
+        if ring is not None and ring.layout != "dense":
+            return fail(self, f"reads tensors and dense slots, ring '{ring.label}' has {ring.layout}")
+        if not isinstance(tile, ir.RankedTensorType) or tile.rank != 1 or tile.element_type != slot.element_type:
+            return fail(self, f"gives elements of {slot} as {tile}")
+        if len(self.operands) != 2 or tile.shape[0] > slot.shape[1]:
+            return fail(self, f"gives {tile} from one place on of {slot}, found {len(self.operands) - 1} places")
+        return True
 
 
 class WriteOp(Kitsune.Operation, name="write", traits=[RingEffect]):
     """Writes a tile in registers to output `index`, whose type is that of its `kitsune.result`, at `at`, which the
-    tensor has, and along `dims` as of a copy. Elements beyond the tensor are dropped."""
+    tensor has, and along `dims` as of a copy. Elements beyond the tensor are dropped. Threads store it, or, with the
+    engine "tma", lay it out in boxes of their copy in shared memory, which the copy engine stores: two of them, of
+    which one is filled while the other leaves."""
 
     tile: ext.Operand[Any]
     at: Sequence[ext.Operand[ir.IndexType]]
@@ -424,10 +551,27 @@ class WriteOp(Kitsune.Operation, name="write", traits=[RingEffect]):
     def position(self) -> int:
         return integer(self, "index")
 
+    @property
+    def engine_name(self) -> str | None:
+        """The engine; None where threads store."""
+        return string(self, "engine")
+
+    def _not_copied(self) -> str:
+        """Why the copy engine does not store it; empty where it does."""
+        if self.engine_name != WRITES:
+            return f"engine must be {WRITES}, found {self.attributes['engine']}"
+        type_ = self.operands[0].type
+        kind = ir.RankedTensorType(type_) if isinstance(type_, ir.RankedTensorType) else None
+        if kind is None or kind.rank != 2 or not isinstance(kind.element_type, ir.FloatType) or self.axes != [0, 1]:
+            return f"has an engine for tiles of numbers along both dimensions, found {type_}"
+        return ""
+
     def verify_region_invariants(self) -> bool:
         kernel = parent_of(self, KernelOp.OPERATION_NAME)
         if kernel is None:
             return fail(self, f"stands in no {KernelOp.OPERATION_NAME}")
+        if self.engine_name is not None and (reason := self._not_copied()):
+            return fail(self, reason)
         for result in kernel.opview.result_ops:
             if result.position == self.position:
                 return _verify_box(self, result.results[0].type, self.operands[0].type, len(self.operands) - 1)
@@ -472,12 +616,26 @@ def _has_numbers(op: Any, name: str) -> bool:
     return True
 
 
+def _tile_of(value: ir.Value) -> ir.Type:
+    """The tile that sums, a slot or registers hold."""
+    return value.type if isinstance(value.type, ir.RankedTensorType) else ir.TypeAttr(value.type.elem).value
+
+
 def _verify_opened(op: Any) -> bool:
     if not defined_by(op.operands[0], AllocRingOp.OPERATION_NAME):
         return fail(op, "takes its operand straight from a kitsune.alloc_ring")
-    if ir.TypeAttr(op.results[0].type.elem).value != op.operands[0].type.tile:
+    tile, ring = ir.TypeAttr(op.results[0].type.elem).value, op.operands[0].owner.operation.opview
+    if tile != ring.tile and not _is_first_rows(tile, ring):
         return fail(op, f"gives a slot of type {op.results[0].type}, of a ring of type {op.operands[0].type}")
     return _inside(op, AgentOp.OPERATION_NAME)
+
+
+def _is_first_rows(tile: ir.Type, ring: AllocRingOp) -> bool:
+    """Whether a tile is the first rows of those of a ring in which a row is a row of a box."""
+    if not isinstance(tile, ir.RankedTensorType) or tile.rank != 2 or ring.layout != "rows" or ring.sharing != "all":
+        return False
+    same = tile.element_type == ring.tile.element_type and tile.shape[1] == ring.tile.shape[1]
+    return same and 0 < tile.shape[0] <= ring.tile.shape[0]
 
 
 def _verify_closed(op: Any) -> bool:

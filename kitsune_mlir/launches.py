@@ -34,23 +34,30 @@ def scheduled(module: ir.Module) -> dict[str, dict[str, Any]]:
     return {kernel.label: _scheduled(kernel) for kernel in schedule.kernels(module)}
 
 
+def _form(chained: bool, multiplies: bool, has_dots: bool) -> str:
+    what = "chain" if chained else "product" if multiplies else "dots" if has_dots else "rows"
+    return f"scheduled {what}"
+
+
 def _scheduled(kernel: schedule.KernelOp) -> dict[str, Any]:
     (tiles,) = (op for op in mlir.walk(kernel, schedule.TilesOp.OPERATION_NAME))
     products = [op.opview for op in mlir.walk(kernel, schedule.ProductOp.OPERATION_NAME)]
+    chained = any(product.is_from_registers for product in products)
     pairs = sum(product.is_added_outside for product in products)
     others = len(mlir.walk(kernel, "linalg.generic"))
     extents = [_constant(value) for value in tiles.operands]
     words = ["x".join("?" if extent is None else str(extent) for extent in extents)]
-    if products:
+    if products and not chained:
         copy = mlir.walk(kernel, schedule.CopyOp.OPERATION_NAME)[0]
         source, axis = ir.RankedTensorType(copy.operands[1].type), copy.opview.axes[1]
         words += [f"k {'?' if source.is_dynamic_dim(axis) else source.shape[axis]}"]
     words += [f"{pairs} pairs of pieces"] if pairs else []
+    words += [f"{len(products)} products of chunks"] if chained else []
     words += [f"{others} other{'s' if others > 1 else ''}"] if others else []
     of_warps = [op.opview for op in mlir.walk(kernel, DotsOp.OPERATION_NAME)]
     words += [f"k {ir.RankedTensorType(dots.operands[0].type).shape[1]}" for dots in of_warps]
     return {
-        "form": "scheduled product" if products else "scheduled dots" if of_warps else "scheduled rows",
+        "form": _form(chained, bool(products), bool(of_warps)),
         "computes": ", ".join(words),
         "tile": tiles.opview.sizes,
         "extents": extents,

@@ -6,7 +6,7 @@
                                                    gpu.module @product0_kernel attributes {kitsune.launch = "{...}",
                                                      kitsune.pipeline = "product0"} { gpu.func @product0(...) kernel }
 
-Nothing is lowered that verify-dataflow does not prove.
+Nothing is lowered that verify-dataflow does not prove. Kernels of equal form are calls of the first one's.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from kitsune_mlir.codegen import index_checks
 from kitsune_mlir.codegen.schedule.kernel import ScheduledKernel
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.windows import WindowsOp
+from kitsune_mlir.form import form_of
 from kitsune_mlir.mlir import ir, walk
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.rows import RESHAPES
@@ -40,14 +41,23 @@ class LowerSchedule(ModulePass):
     def run(self, module: ir.Module) -> None:
         target = targets.load(self.target)
         VerifyDataflow(self.target).run(module)
+        known: dict[object, str] = {}
         for kernel in schedule.kernels(module):
             with kernel.operation.location:
                 with index_checks.of_pipeline(kernel) as checks:
-                    code, gpu_module = built(ScheduledKernel(kernel, target, self.wait_budget))
-                    checks.write(gpu_module)
-                ends = [_end(result.results[0]) for result in code.results]
-                declare(module, kernel.label, code.tensors, ends, code, gpu_module)
-                call(kernel, kernel.label, code.tensors, code.results, ends)
+                    code = ScheduledKernel(kernel, target, self.wait_budget)
+                    ends = [_end(result.results[0]) for result in code.results]
+                    positions = [result.position for result in code.results]
+                    key = form_of([kernel]), tuple(end.type for end in ends), tuple(positions)
+                    name = known.get(key)
+                    if name is None:
+                        name = kernel.label
+                        made, gpu_module = built(code)
+                        checks.write(gpu_module)
+                        declare(module, name, code.tensors, ends, made, gpu_module)
+                        if not self.wait_budget and not checks.places:  # else a report names the kernel's own lines
+                            known[key] = name
+                call(kernel, name, code.tensors, code.results, ends)
         for matrix in walk(module, WindowsOp.OPERATION_NAME):
             if not list(matrix.results[0].uses):
                 matrix.erase()

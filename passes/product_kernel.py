@@ -219,7 +219,7 @@ class ProductKernel:
     def _summed_with(self, rings: dict[str, schedule.AllocRingOp], kept: Sequence[ir.Value], acc: ir.Type) -> ir.Value:
         """The sums of a tile, one operand's chunks being kept: of the other's each is released behind the next
         product, so that two run at a time."""
-        sums, before = schedule.SumsOp(acc).results[0], None
+        sums, before = schedule.SumsOp([], acc).results[0], None
         (other,) = (ring for name, ring in rings.items() if name != self.tiles.kept)
         for chunk in kept:
             slot = schedule.WaitOp(other.results[0], _slot(other)).results[0]
@@ -244,7 +244,7 @@ class ProductKernel:
         if kept:
             total, last = self._summed_with(rings, kept, acc), []
         else:
-            sums = schedule.SumsOp(acc).results[0]
+            sums = schedule.SumsOp([], acc).results[0]
             total, *last = (self._overlapped if self._overlaps else self._one_by_one)(rings, at, sums)
         value = schedule.SettleOp(total, tile).results[0]
         if last:

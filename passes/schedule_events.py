@@ -20,12 +20,14 @@ from kitsune_mlir.planning.schedule import (
     Open,
     Place,
     Product,
+    Read,
     Refused,
     Ring,
     Schedule,
     Settle,
     Step,
     Sums,
+    Use,
 )
 
 LINEAR = (Slot, Token, Acc)
@@ -59,6 +61,7 @@ class Reading:
             tuple(self._agent(agent) for agent in self.kernel.agents),
             self._place(self.kernel.operation),
             self.kernel.ctas_per_sm,
+            sum(agent.outbox_bytes for agent in self.kernel.agents),
         )
 
     def _agent(self, agent: dialect.AgentOp) -> Agent:
@@ -80,16 +83,24 @@ class Reading:
             case "kitsune.acquire" | "kitsune.wait":
                 side = "producer" if op.name == "kitsune.acquire" else "consumer"
                 ring = op.operands[0].owner.operation.opview.label
-                return [Open(ring, side, results[0], self._place(op))]
+                rows = ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value).shape[0]
+                return [Open(ring, side, results[0], self._place(op), rows)]
             case "kitsune.commit" | "kitsune.release":
                 side = "producer" if op.name == "kitsune.commit" else "consumer"
                 return [Close(side, operands[0], tuple(operands[1:]), self._place(op))]
             case "kitsune.copy":
-                return [Copy(operands[0], results[0], self._place(op))]
+                elements, tile = op.opview.elements, ir.RankedTensorType(ir.TypeAttr(op.operands[0].type.elem).value)
+                box = None if elements is None else (elements.start, elements.stop, tile.shape[1])
+                return [Copy(operands[0], results[0], self._place(op), box)]
+            case "kitsune.read" if isinstance(op.operands[0].type, Slot):
+                return [Read(operands[0], self._place(op))]
+            case "kitsune.part" | "kitsune.write":
+                return [Use(self._place(op))]
             case "kitsune.sums":
                 return [Sums(results[0], self._place(op))]
             case "kitsune.product":
-                return [Product(operands[0], tuple(operands[1:]), *results, self._place(op))]
+                slots = operands[2:] if op.opview.is_from_registers else operands[1:]
+                return [Product(operands[0], tuple(slots), *results, self._place(op))]
             case "kitsune.settle":
                 return [Settle(operands[0], self._place(op))]
             case "scf.for":

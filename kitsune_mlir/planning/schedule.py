@@ -33,12 +33,13 @@ class Ring:
 
 @dataclass(frozen=True)
 class Open:
-    """`acquire` (the producer's) or `wait` (a consumer's): the next slot of a ring."""
+    """`acquire` (the producer's) or `wait` (a consumer's): the next slot of a ring, for so many rows of its tile."""
 
     ring: str
     side: Side
     slot: Value
     place: Place = Place()
+    rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -53,10 +54,26 @@ class Close:
 
 @dataclass(frozen=True)
 class Copy:
-    """Begins to write a slot."""
+    """Begins to write a slot: all of it, or the elements of `part`: first, end, and how many the slot has."""
 
     slot: Value
     token: Value
+    place: Place = Place()
+    part: tuple[int, int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Read:
+    """Reads a slot from here on, for as long as it is open."""
+
+    slot: Value
+    place: Place = Place()
+
+
+@dataclass(frozen=True)
+class Use:
+    """Uses elements of tiles, of which some may be read from slots."""
+
     place: Place = Place()
 
 
@@ -124,7 +141,7 @@ class Branch:
     place: Place = Place()
 
 
-Step: TypeAlias = Open | Close | Copy | Sums | Product | Settle | Loop | Branch
+Step: TypeAlias = Open | Close | Copy | Read | Use | Sums | Product | Settle | Loop | Branch
 
 
 @dataclass(frozen=True)
@@ -146,15 +163,17 @@ class Schedule:
     agents: tuple[Agent, ...]
     place: Place = Place()
     ctas: int = 1  # that an SM is to hold at once
+    outbox_bytes: int = 0  # shared memory of the boxes through which tiles leave
 
 
 @dataclass(frozen=True)
 class Event:
-    """One of an agent's four kinds of ring operation."""
+    """One of an agent's four kinds of ring operation; of those that open a slot the rows that they open it for."""
 
     ring: str
     kind: Kind
     place: Place
+    rows: int = 0
 
 
 @dataclass(frozen=True)

@@ -136,6 +136,13 @@ def _match_loops(level: _Level, name: str, ends: Ends, shared: _Shared) -> None:
         )
 
 
+def _rows_opened(node: Node, name: str) -> set[int]:
+    """For how many rows slots of a ring are opened, at any depth."""
+    if isinstance(node, Event):
+        return {node.rows} if node.ring == name and node.kind in OPENING else set()
+    return set().union(*(_rows_opened(inner, name) for inner in node.body))
+
+
 def _counts(node: Node, name: str, kind: Kind) -> bool:
     if isinstance(node, Event):
         return node.ring == name and SIDES[node.kind] == SIDES[kind]
@@ -156,6 +163,25 @@ def _check_rates(level: _Level, name: str, ring: Ring, ends: Ends) -> None:
             f"has ring '{name}', of which {when}'{ends.producer}' fills {filled} slots, but '{ends.consumer}' takes "
             f"{taken}",
         )
+    _check_rows(level, name, ends)
+
+
+def _check_rows(level: _Level, name: str, ends: Ends) -> None:
+    """Where slots are opened for different numbers of rows, both ends do so alike, between the same loops."""
+    opened = {
+        kind: [(level.bodies[ends.of(kind)][i], loops) for i, loops in _numbered(level, name, kind, ends)]
+        for kind in OPENING
+    }
+    if len({rows for body in level.bodies.values() for node in body for rows in _rows_opened(node, name)}) < 2:
+        return
+    for (one, before), (other, after) in zip(*opened.values(), strict=True):
+        assert isinstance(one, Event) and isinstance(other, Event)
+        if one.rows != other.rows or before != after:
+            raise Refused(
+                other.place,
+                f"takes {other.rows} rows of a slot of ring '{name}' where '{ends.producer}' fills {one.rows}, at "
+                f"{one.place.line}",
+            )
 
 
 def _numbered(level: _Level, name: str, kind: Kind, ends: Ends) -> list[tuple[int, int]]:

@@ -98,10 +98,9 @@ def _ends_of(schedule: Schedule) -> dict[str, Ends]:
 
 
 def shared_bytes(schedule: Schedule) -> int:
-    """The shared memory of the rings in a CTA, with their barriers."""
-    return sum(
-        ring.slots * (-(-ring.slot_bytes // SLOT_ALIGNMENT) * SLOT_ALIGNMENT + BARRIER_BYTES) for ring in schedule.rings
-    )
+    """The shared memory of the rings in a CTA, with their barriers, and of the boxes through which tiles leave."""
+    slots = ((ring.slots, -(-ring.slot_bytes // SLOT_ALIGNMENT) * SLOT_ALIGNMENT) for ring in schedule.rings)
+    return schedule.outbox_bytes + sum(count * (nbytes + BARRIER_BYTES) for count, nbytes in slots)
 
 
 def _resources(schedule: Schedule, target: Target) -> Iterator[Fault]:

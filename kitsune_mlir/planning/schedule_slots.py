@@ -37,12 +37,14 @@ from .schedule import (
     Open,
     Place,
     Product,
+    Read,
     Refused,
     Settle,
     Side,
     Step,
     Sums,
     Turns,
+    Use,
     Value,
     named,
     opens,
@@ -108,6 +110,9 @@ class _Slot:
     place: Place
     pending: list[_Work] = field(default_factory=list)
     written: bool = False
+    parts: list[tuple[int, int]] = field(default_factory=list)  # elements that copies write, where they share the slot
+    missing: int = 0  # elements that none of those writes
+    read: bool = False  # by threads, for as long as it is open
     gone: str = ""  # why it can be used no more
     outside: Place | None = None  # the loop that it was opened before, and that does not carry it
     kept: list[_Work] = field(default_factory=list)  # of `pending`, what that loop has nothing to do with
@@ -124,10 +129,17 @@ class _Walk:
         self.queues: dict[tuple[str, Side], list[_Slot]] = {}
         self.nodes: list[Node] = []
         self.count, self.depth = 0, 0
+        self.ends: str | None = None  # the ring of a slot that was read, and is closed now
 
     def run(self, steps: tuple[Step, ...]) -> None:
         for step in steps:
             self.count += 1
+            if self.ends is not None and not isinstance(step, Close):
+                raise Refused(
+                    step.place,
+                    f"stands behind the release of a slot of ring '{self.ends}' that tiles were read from, whose "
+                    "elements it may use",
+                )
             if self.count > MOST_STEPS:
                 raise Refused(
                     step.place, f"is beyond the {MOST_STEPS} steps, loops unrolled, up to which an agent is proven"
@@ -139,6 +151,10 @@ class _Walk:
                     self._close(step)
                 case Copy():
                     self._copy(step)
+                case Read():
+                    self._read(step)
+                case Use():
+                    pass
                 case Sums():
                     self.things[step.sums] = _Sums(self.depth)
                 case Product():
@@ -154,7 +170,7 @@ class _Walk:
         slot = _Slot(step.ring, step.side, step.place)
         self.things[step.slot] = slot
         self.queues.setdefault((step.ring, step.side), []).append(slot)
-        self.nodes.append(Event(step.ring, OPENS[step.side], step.place))
+        self.nodes.append(Event(step.ring, OPENS[step.side], step.place, step.rows))
 
     def _close(self, step: Close) -> None:
         slot = self._slot(step.slot, step.place)
@@ -176,6 +192,12 @@ class _Walk:
         tokens = [self._token(token, step.place) for token in step.tokens]
         if step.side == "producer" and not slot.written:
             raise Refused(step.place, f"commits a slot of ring '{ring}' into which nothing was copied")
+        if slot.missing:
+            raise Refused(step.place, f"commits a slot of ring '{ring}' without {slot.missing} of its elements")
+        if slot.read:
+            if self.depth:
+                raise Refused(step.place, f"closes, in a loop, a slot of ring '{ring}' that tiles are read from")
+            self.ends = ring
         if step.side == "producer" and not all(_on(slot, token) for token in tokens):
             raise Refused(step.place, f"commits a slot of ring '{ring}' with the token of work on another slot")
         for work in slot.pending:
@@ -194,12 +216,24 @@ class _Walk:
         slot = self._slot(step.slot, step.place)
         if slot.side != "producer":
             raise Refused(step.place, f"writes to a slot of ring '{slot.ring}' opened to read, at {_at(slot)}")
-        if slot.written or slot.outside:
+        if step.part is not None and not slot.outside:
+            first, end, count = step.part
+            if any(first < other_end and other < end for other, other_end in slot.parts):
+                raise Refused(step.place, f"copies twice into elements of the slot of ring '{slot.ring}'")
+            slot.parts.append((first, end))
+            slot.missing = count - sum(end - first for first, end in slot.parts)
+        elif slot.written or slot.outside:
             raise Refused(step.place, f"may copy twice into the slot of ring '{slot.ring}' opened at {_at(slot)}")
         token = _Token()
         slot.written = True
         slot.pending.append(_Work(frozenset([token]), frozenset(), step.place))
         self.things[step.token] = token
+
+    def _read(self, step: Read) -> None:
+        slot = self._slot(step.slot, step.place)
+        if slot.side != "consumer":
+            raise Refused(step.place, f"reads a slot of ring '{slot.ring}' opened to fill, at {_at(slot)}")
+        slot.read = True
 
     def _product(self, step: Product) -> None:
         token, total = _Token(), _Sums(self.depth, self._sums(step.sums, step.place))
@@ -266,6 +300,8 @@ class _Walk:
             for c, argument in zip(step.carried, arguments, strict=True):
                 self.things[c.argument] = argument
             self.run(step.body)
+            for slot, stand_in in stands_for.items():
+                slot.read = slot.read or stand_in.read
             yields = [self._thing(c.yielded, step.place) for c in step.carried]
             found = self._after_turn(before, inits, yields, stands_for, step)
             grown = {slot: _least(family | found[slot]) for slot, family in families.items()}
@@ -390,7 +426,7 @@ def _matters(step: Step) -> bool:
         return bool(step.carried) or any(_matters(inner) for inner in step.body)
     if isinstance(step, Branch):
         return bool(step.results) or any(_matters(inner) for inner in step.then + step.otherwise)
-    return True
+    return not isinstance(step, Use)
 
 
 def _next(carried: tuple[Carried, ...]) -> tuple[Carried, ...]:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from kitsune_mlir.dialects import schedule as dialect
+from kitsune_mlir.dialects.types import Slot as SlotType
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.mlir import ir, location
 
@@ -173,7 +174,8 @@ class Program:
             case "scf.if":
                 return self._if(op, operands, results)
             case "kitsune.acquire" | "kitsune.wait":
-                return _open(op.name, where, operands[0], results[0])
+                tile = ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value)
+                return _open(op.name, where, operands[0], results[0], tile.shape[0])
             case "kitsune.commit" | "kitsune.release":
                 return _close(op.name, where, operands)
             case "kitsune.copy":
@@ -186,7 +188,7 @@ class Program:
             case "kitsune.settle":
                 return _settle(op, operands, results)
             case "kitsune.read":
-                return _read(op, operands, results)
+                return _read(op, where, operands, results)
             case "kitsune.write":
                 return _write(op, where, operands)
         function, operands = numeric.compile_op(op), [hash(v) for v in numeric.operands_of(op)]
@@ -270,7 +272,7 @@ def _go(block: tuple[list[_Step], list[int]], frame: _Frame) -> _Run:
             yield from waiting
 
 
-def _open(name: str, where: str, ring: int, slot: int) -> _Step:
+def _open(name: str, where: str, ring: int, slot: int, rows: int) -> _Step:
     side = "producer" if name == "kitsune.acquire" else "consumer"
     what = "an empty" if side == "producer" else "a full"
 
@@ -281,7 +283,7 @@ def _open(name: str, where: str, ring: int, slot: int) -> _Step:
             frame.waits = f"{where}: waits for {what} slot of ring '{found.name}'"
             yield False
         frame.waits = ""
-        frame.values[slot] = found.take(side, frame.number, frame.at(where))
+        frame.values[slot] = found.take(side, frame.number, frame.at(where), rows)
         yield True
 
     return step
@@ -298,13 +300,16 @@ def _close(name: str, where: str, operands: list[int]) -> _Step:
 
 
 def _copy(op: ir.Operation, where: str, operands: list[int], results: list[int]) -> _Step:
-    dims = op.opview.axes
+    elements, dims = op.opview.elements, op.opview.axes
     tile = ir.RankedTensorType(ir.TypeAttr(op.operands[0].type.elem).value)
 
     def step(frame: _Frame) -> None:
         slot, source, *at = [frame.values[o] for o in operands]
         slot.check_open(frame.at(where), "producer")
-        copy = Copy(slot, take_box(source, at, dims, tile, 0.0))
+        if elements is None:
+            copy = Copy(slot, take_box(source, at, dims, tile, 0.0))
+        else:
+            copy = Copy(slot, source.reshape(-1), slice(elements.start, elements.stop))
         slot.writers.append(copy)
         frame.cta.copies.append(copy)
         frame.values[results[0]] = copy
@@ -315,16 +320,18 @@ def _copy(op: ir.Operation, where: str, operands: list[int], results: list[int])
 def _product(where: str, operands: list[int], results: list[int]) -> _Step:
     def step(frame: _Frame) -> _Run:
         sums, left, right = [frame.values[o] for o in operands]
-        for slot in (left, right):
+        slots = [right] if isinstance(left, np.ndarray) else list(dict.fromkeys((left, right)))
+        for slot in slots:
             slot.check_open(frame.at(where), "consumer")
-        rows = _seen(left, frame)
+        rows = slice(0, len(left)) if isinstance(left, np.ndarray) else _seen(left, frame)
         if rows.stop - rows.start != sums.shape[0] or _seen(right, frame) != slice(0, len(right.buffer)):
+            names = " and ".join(f"'{slot.ring.name}'" for slot in slots)
             raise ScheduleFault(
-                f"{frame.at(where)} multiplies slots of rings '{left.ring.name}' and '{right.ring.name}', of which its "
-                "copy sees other rows than its sums have"
+                f"{frame.at(where)} multiplies slots of rings {names}, of which its copy sees other rows than its sums "
+                "have"
             )
         product = Product(sums.last, left, right, rows, frame.at(where))
-        for slot in dict.fromkeys((left, right)):
+        for slot in slots:
             slot.readers.append(product)
         frame.cta.products.append(product)
         frame.values[results[0]], frame.values[results[1]] = _Sums(sums.shape, product), product
@@ -356,11 +363,16 @@ def _settle(op: ir.Operation, operands: list[int], results: list[int]) -> _Step:
     return step
 
 
-def _read(op: ir.Operation, operands: list[int], results: list[int]) -> _Step:
-    dims, tile = op.opview.axes, ir.RankedTensorType(op.results[0].type)
+def _read(op: ir.Operation, where: str, operands: list[int], results: list[int]) -> _Step:
+    tile = ir.RankedTensorType(op.results[0].type)
+    dims = [] if isinstance(op.operands[0].type, SlotType) else op.opview.axes
 
     def step(frame: _Frame) -> None:
         source, *at = [frame.values[o] for o in operands]
+        if isinstance(source, Slot):
+            source.check_open(frame.at(where), "consumer")
+            frame.values[results[0]] = source.read(frame.at(where))[0, at[0] : at[0] + tile.shape[0]].copy()
+            return
         frame.values[results[0]] = take_box(source, at, dims, tile, np.nan)
 
     return step

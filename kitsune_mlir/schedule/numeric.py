@@ -306,6 +306,27 @@ def _extents(maps: Sequence[ir.AffineMap], tensors: Sequence[Any], count: int) -
     return [found[d] for d in range(count)]
 
 
+def _part(op: ir.Operation) -> Function:
+    first, width = op.opview.first_column, ir.RankedTensorType(op.results[0].type).shape[1]
+    return lambda xs: [xs[0][:, first : first + width].copy()]
+
+
+def _concat(op: ir.Operation) -> Function:
+    dim = ir.IntegerAttr(op.attributes["dim"]).value
+    return lambda xs: [np.concatenate(xs, axis=dim)]
+
+
+def _slice(op: ir.Operation) -> Function:
+    """A slice whose place and sizes are constants."""
+    names = ("static_offsets", "static_sizes", "static_strides")
+    numbers = [list(ir.DenseI64ArrayAttr(op.attributes[name])) for name in names]
+    if any(_DYNAMIC in found for found in numbers):
+        raise UnsupportedError(f"{location(op.location)}: a slice of which not all numbers are constants")
+    shape = list(ir.RankedTensorType(op.results[0].type).shape)
+    box = tuple(slice(o, o + n * s, s) for o, n, s in zip(*numbers, strict=True))
+    return lambda xs: [xs[0][box].reshape(shape)]
+
+
 def _matrix(op: ir.Operation, images: np.ndarray) -> np.ndarray:
     found = windows.matrix(images, op.opview.windows, op.opview.pitches)
     return found if op.opview.in_batches else found.reshape(-1, found.shape[-1])
@@ -323,9 +344,12 @@ _SPECIAL: dict[str, Callable[[ir.Operation], Function]] = {
     "kitsune.windows": lambda op: lambda xs: [_matrix(op, xs[0])],
     "kitsune.dots": lambda op: lambda xs: [rounded(xs[0].astype(np.float64) @ xs[1].T, "f32")],
     "kitsune.stash": lambda op: lambda xs: [xs[0]],
+    "kitsune.part": _part,
+    "kitsune.select": lambda _: lambda xs: [xs[1 + xs[0]]],
     "linalg.fill": _fill,
     "linalg.generic": _generic,
-    "tensor.concat": lambda op: lambda xs: [np.concatenate(xs, ir.IntegerAttr(op.attributes["dim"]).value)],
+    "tensor.concat": _concat,
+    "tensor.extract_slice": _slice,
     "tensor.dim": lambda _: lambda xs: [np.shape(xs[0])[xs[1]]],
     "tensor.empty": _empty,
     "tensor.extract": lambda _: lambda xs: [xs[0][tuple(xs[1:])]],

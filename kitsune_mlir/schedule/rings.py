@@ -23,13 +23,14 @@ class Copy:
 
     slot: Slot
     box: np.ndarray
+    elements: slice | None = None  # of a dense slot that it writes
     landed: bool = False
 
     def land(self) -> None:
         if self.landed:
             return
         self.landed = True
-        self.slot.buffer[...] = self.box
+        self.slot.buffer[... if self.elements is None else (0, self.elements)] = self.box
         self.slot.ring.fill(self.slot)
 
 
@@ -38,7 +39,7 @@ class Product:
     """A product, which reads its slots some time; `value` is what the sums then are."""
 
     before: Product | None
-    left: Slot
+    left: Slot | np.ndarray
     right: Slot
     rows: slice
     where: str
@@ -53,8 +54,9 @@ class Product:
             pending.append(now)
             now = now.before
         for product in reversed(pending):
-            terms = [slot.read(product.where).astype(np.float64) for slot in (product.left, product.right)]
-            value = terms[0][product.rows] @ terms[1].T
+            left = product.left if isinstance(product.left, np.ndarray) else product.left.read(product.where)
+            right = product.right.read(product.where).astype(np.float64)
+            value = left.astype(np.float64)[product.rows] @ right[:, : left.shape[1]].T
             product.value = value if product.before is None else value + product.before.value
 
     def settle(self) -> None:
@@ -80,9 +82,11 @@ class Slot:
     after: list[Copy] = field(default_factory=list)
     readers: list[Product] = field(default_factory=list)
 
+    rows: int = 0  # of the ring's tile, those that it was opened for
+
     @property
     def buffer(self) -> np.ndarray:
-        return self.ring.data[self.number % self.ring.depth]
+        return self.ring.data[self.number % self.ring.depth][: self.rows]
 
     def check_open(self, where: str, side: str) -> None:
         if self.closed:
@@ -128,13 +132,13 @@ class Ring:
         number = self.opened[side][copy]
         return number in self.full if side == "consumer" else number - self.depth < min(self.closed["consumer"])
 
-    def take(self, side: str, copy: int, where: str) -> Slot:
-        slot = Slot(self, side, self.opened[side][copy], copy, where)
+    def take(self, side: str, copy: int, where: str, rows: int) -> Slot:
+        slot = Slot(self, side, self.opened[side][copy], copy, where, rows=rows)
         self.opened[side][copy] += 1
         self.open.append(slot)
         if side == "producer":
             self.written.discard(slot.number % self.depth)
-            slot.buffer[...] = numeric.empty((), self.element)
+            self.data[slot.number % self.depth][...] = numeric.empty((), self.element)
         return slot
 
     def close(self, slot: Slot, side: str, where: str) -> None:

@@ -1698,3 +1698,421 @@ func.func @placed(%x: tensor<64x8xf32>, %to: tensor<64x2xi32>) {
   }) {sym_name = "p"} : () -> !kitsune.outputs
   return
 }
+
+// -----
+
+func.func @sums_over_other_things(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %F: tensor<100xf32>, %a: !kitsune.acc<tensor<64x64xf32>>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    %v = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "v"} : () -> !kitsune.ring<tensor<1x64xbf16>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      %d = "kitsune.acquire"(%v) : (!kitsune.ring<tensor<1x64xbf16>, 1 : i64>) -> !kitsune.slot<tensor<1x64xbf16>>
+      // expected-error@+1 {{'kitsune.sums' op takes over the registers of tiles, found !kitsune.slot<tensor<64x64xbf16>>}}
+      %z = "kitsune.sums"(%s) : (!kitsune.slot<tensor<64x64xbf16>>) -> !kitsune.acc<tensor<64x64xf32>>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @sums_over_too_few(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %F: tensor<100xf32>, %a: !kitsune.acc<tensor<64x64xf32>>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    %v = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "v"} : () -> !kitsune.ring<tensor<1x64xbf16>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      %d = "kitsune.acquire"(%v) : (!kitsune.ring<tensor<1x64xbf16>, 1 : i64>) -> !kitsune.slot<tensor<1x64xbf16>>
+      // expected-error@+1 {{'kitsune.sums' op takes over the registers of 64 elements for 4096 sums}}
+      %z = "kitsune.sums"(%B) : (tensor<64xbf16>) -> !kitsune.acc<tensor<64x64xf32>>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @product_of_a_number(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %F: tensor<100xf32>, %a: !kitsune.acc<tensor<64x64xf32>>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    %v = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "v"} : () -> !kitsune.ring<tensor<1x64xbf16>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      %d = "kitsune.acquire"(%v) : (!kitsune.ring<tensor<1x64xbf16>, 1 : i64>) -> !kitsune.slot<tensor<1x64xbf16>>
+      // expected-error@+1 {{'kitsune.product' op multiplies a slot or a tile in registers, found index}}
+      %u, %e = "kitsune.product"(%a, %m, %s) {engine = "wgmma"} : (!kitsune.acc<tensor<64x64xf32>>, index, !kitsune.slot<tensor<64x64xbf16>>) -> (!kitsune.acc<tensor<64x64xf32>>, !kitsune.token)
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @product_of_a_wide_tile(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %F: tensor<100xf32>, %a: !kitsune.acc<tensor<64x64xf32>>, %w: !kitsune.slot<tensor<64x32xbf16>>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    %v = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "v"} : () -> !kitsune.ring<tensor<1x64xbf16>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      %d = "kitsune.acquire"(%v) : (!kitsune.ring<tensor<1x64xbf16>, 1 : i64>) -> !kitsune.slot<tensor<1x64xbf16>>
+      // expected-error@+1 {{'kitsune.product' op multiplies tiles of one type and width, found tensor<64x64xbf16> and tensor<64x32xbf16>}}
+      %u, %e = "kitsune.product"(%a, %A, %w) {engine = "wgmma"} : (!kitsune.acc<tensor<64x64xf32>>, tensor<64x64xbf16>, !kitsune.slot<tensor<64x32xbf16>>) -> (!kitsune.acc<tensor<64x64xf32>>, !kitsune.token)
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @part_of_a_row(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %F: tensor<100xf32>, %a: !kitsune.acc<tensor<64x64xf32>>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    %v = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "v"} : () -> !kitsune.ring<tensor<1x64xbf16>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      %d = "kitsune.acquire"(%v) : (!kitsune.ring<tensor<1x64xbf16>, 1 : i64>) -> !kitsune.slot<tensor<1x64xbf16>>
+      // expected-error@+1 {{'kitsune.part' op takes columns of a tile of two dimensions, found tensor<64xbf16> and tensor<8xbf16>}}
+      %t = "kitsune.part"(%B) {first = 0 : i64} : (tensor<64xbf16>) -> tensor<8xbf16>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @part_before_the_tile(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %F: tensor<100xf32>, %a: !kitsune.acc<tensor<64x64xf32>>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    %v = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "v"} : () -> !kitsune.ring<tensor<1x64xbf16>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      %d = "kitsune.acquire"(%v) : (!kitsune.ring<tensor<1x64xbf16>, 1 : i64>) -> !kitsune.slot<tensor<1x64xbf16>>
+      // expected-error@+1 {{'kitsune.part' op first must be an integer from 0 to 2147483647, found -8 : i64}}
+      %t = "kitsune.part"(%A) {first = -8 : i64} : (tensor<64x64xbf16>) -> tensor<64x8xbf16>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @part_of_other_elements(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %F: tensor<100xf32>, %a: !kitsune.acc<tensor<64x64xf32>>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    %v = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "v"} : () -> !kitsune.ring<tensor<1x64xbf16>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      %d = "kitsune.acquire"(%v) : (!kitsune.ring<tensor<1x64xbf16>, 1 : i64>) -> !kitsune.slot<tensor<1x64xbf16>>
+      // expected-error@+1 {{'kitsune.part' op gives columns of tensor<64x64xbf16> as tensor<64x8xf32>}}
+      %t = "kitsune.part"(%A) {first = 0 : i64} : (tensor<64x64xbf16>) -> tensor<64x8xf32>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @part_of_a_block(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %F: tensor<100xf32>, %a: !kitsune.acc<tensor<64x64xf32>>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    %v = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "v"} : () -> !kitsune.ring<tensor<1x64xbf16>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      %d = "kitsune.acquire"(%v) : (!kitsune.ring<tensor<1x64xbf16>, 1 : i64>) -> !kitsune.slot<tensor<1x64xbf16>>
+      // expected-error@+1 {{'kitsune.part' op gives columns 8 to 20 of tensor<64x64xbf16>; wants whole blocks of 8}}
+      %t = "kitsune.part"(%A) {first = 8 : i64} : (tensor<64x64xbf16>) -> tensor<64x12xbf16>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @part_beyond_the_tile(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %F: tensor<100xf32>, %a: !kitsune.acc<tensor<64x64xf32>>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    %v = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "v"} : () -> !kitsune.ring<tensor<1x64xbf16>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      %d = "kitsune.acquire"(%v) : (!kitsune.ring<tensor<1x64xbf16>, 1 : i64>) -> !kitsune.slot<tensor<1x64xbf16>>
+      // expected-error@+1 {{'kitsune.part' op gives columns 56 to 72 of tensor<64x64xbf16>; wants whole blocks of 8}}
+      %t = "kitsune.part"(%A) {first = 56 : i64} : (tensor<64x64xbf16>) -> tensor<64x16xbf16>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @select_of_two_types(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %F: tensor<100xf32>, %a: !kitsune.acc<tensor<64x64xf32>>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    %v = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "v"} : () -> !kitsune.ring<tensor<1x64xbf16>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      %d = "kitsune.acquire"(%v) : (!kitsune.ring<tensor<1x64xbf16>, 1 : i64>) -> !kitsune.slot<tensor<1x64xbf16>>
+      // expected-error@+1 {{expected 'tensor<64xbf16>' but got 'tensor<64x64xbf16>'}}
+      %t = "kitsune.select"(%m, %B, %A) : (index, tensor<64xbf16>, tensor<64x64xbf16>) -> tensor<64xbf16>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @select_of_nothing(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %F: tensor<100xf32>, %a: !kitsune.acc<tensor<64x64xf32>>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    %v = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "v"} : () -> !kitsune.ring<tensor<1x64xbf16>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      %d = "kitsune.acquire"(%v) : (!kitsune.ring<tensor<1x64xbf16>, 1 : i64>) -> !kitsune.slot<tensor<1x64xbf16>>
+      // expected-error@+1 {{'kitsune.select' op gives tensor<64xbf16>, one of nothing}}
+      %t = "kitsune.select"(%m) : (index) -> tensor<64xbf16>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @more_rows_than_a_slot(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %F: tensor<100xf32>, %a: !kitsune.acc<tensor<64x64xf32>>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    %v = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "v"} : () -> !kitsune.ring<tensor<1x64xbf16>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      %d = "kitsune.acquire"(%v) : (!kitsune.ring<tensor<1x64xbf16>, 1 : i64>) -> !kitsune.slot<tensor<1x64xbf16>>
+      // expected-error@+1 {{'kitsune.acquire' op gives a slot of type !kitsune.slot<tensor<72x64xbf16>>, of a ring of type !kitsune.ring<tensor<64x64xbf16>, 2 : i64>}}
+      %t = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<72x64xbf16>>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @copy_into_boxes(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %F: tensor<100xf32>, %a: !kitsune.acc<tensor<64x64xf32>>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    %v = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "v"} : () -> !kitsune.ring<tensor<1x64xbf16>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      %d = "kitsune.acquire"(%v) : (!kitsune.ring<tensor<1x64xbf16>, 1 : i64>) -> !kitsune.slot<tensor<1x64xbf16>>
+      // expected-error@+1 {{'kitsune.copy' op has an attribute into where slots are dense, and there alone, found ring 'x'}}
+      %t = "kitsune.copy"(%s, %B) {dims = array<i64>, engine = "tma", into = 0 : i64} : (!kitsune.slot<tensor<64x64xbf16>>, tensor<64xbf16>) -> !kitsune.token
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @copy_of_a_box_into_elements(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %F: tensor<100xf32>, %a: !kitsune.acc<tensor<64x64xf32>>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    %v = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "v"} : () -> !kitsune.ring<tensor<1x64xbf16>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      %d = "kitsune.acquire"(%v) : (!kitsune.ring<tensor<1x64xbf16>, 1 : i64>) -> !kitsune.slot<tensor<1x64xbf16>>
+      // expected-error@+1 {{'kitsune.copy' op has an attribute into where slots are dense, and there alone, found ring 'v'}}
+      %t = "kitsune.copy"(%d, %B, %m) {dims = array<i64: 0>, engine = "tma"} : (!kitsune.slot<tensor<1x64xbf16>>, tensor<64xbf16>, index) -> !kitsune.token
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @copy_of_other_elements_into_a_dense_slot(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %F: tensor<100xf32>, %a: !kitsune.acc<tensor<64x64xf32>>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    %v = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "v"} : () -> !kitsune.ring<tensor<1x64xbf16>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      %d = "kitsune.acquire"(%v) : (!kitsune.ring<tensor<1x64xbf16>, 1 : i64>) -> !kitsune.slot<tensor<1x64xbf16>>
+      // expected-error@+1 {{'kitsune.copy' op copies all of a tensor whose elements are the slot's, found tensor<100xf32> for tensor<1x64xbf16>}}
+      %t = "kitsune.copy"(%d, %F) {dims = array<i64>, engine = "tma", into = 0 : i64} : (!kitsune.slot<tensor<1x64xbf16>>, tensor<100xf32>) -> !kitsune.token
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @copy_to_an_odd_place(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %F: tensor<100xf32>, %a: !kitsune.acc<tensor<64x64xf32>>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    %v = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "v"} : () -> !kitsune.ring<tensor<1x64xbf16>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      %d = "kitsune.acquire"(%v) : (!kitsune.ring<tensor<1x64xbf16>, 1 : i64>) -> !kitsune.slot<tensor<1x64xbf16>>
+      // expected-error@+1 {{'kitsune.copy' op copies multiples of 16 bytes to such places, found tensor<64xbf16>}}
+      %t = "kitsune.copy"(%d, %B) {dims = array<i64>, engine = "tma", into = 4 : i64} : (!kitsune.slot<tensor<1x64xbf16>>, tensor<64xbf16>) -> !kitsune.token
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @copy_beyond_a_dense_slot(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %F: tensor<100xf32>, %a: !kitsune.acc<tensor<64x64xf32>>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    %v = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "v"} : () -> !kitsune.ring<tensor<1x64xbf16>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      %d = "kitsune.acquire"(%v) : (!kitsune.ring<tensor<1x64xbf16>, 1 : i64>) -> !kitsune.slot<tensor<1x64xbf16>>
+      // expected-error@+1 {{'kitsune.copy' op copies tensor<64xbf16> beyond the end of tensor<1x64xbf16>}}
+      %t = "kitsune.copy"(%d, %B) {dims = array<i64>, engine = "tma", into = 8 : i64} : (!kitsune.slot<tensor<1x64xbf16>>, tensor<64xbf16>) -> !kitsune.token
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @read_of_a_slot_of_boxes(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %F: tensor<100xf32>, %a: !kitsune.acc<tensor<64x64xf32>>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    %v = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "v"} : () -> !kitsune.ring<tensor<1x64xbf16>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      %d = "kitsune.acquire"(%v) : (!kitsune.ring<tensor<1x64xbf16>, 1 : i64>) -> !kitsune.slot<tensor<1x64xbf16>>
+      // expected-error@+1 {{'kitsune.read' op reads tensors and dense slots, ring 'x' has rows}}
+      %t = "kitsune.read"(%s, %m) : (!kitsune.slot<tensor<64x64xbf16>>, index) -> tensor<8xbf16>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @read_of_other_elements_of_a_slot(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %F: tensor<100xf32>, %a: !kitsune.acc<tensor<64x64xf32>>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    %v = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "v"} : () -> !kitsune.ring<tensor<1x64xbf16>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      %d = "kitsune.acquire"(%v) : (!kitsune.ring<tensor<1x64xbf16>, 1 : i64>) -> !kitsune.slot<tensor<1x64xbf16>>
+      // expected-error@+1 {{'kitsune.read' op gives elements of tensor<1x64xbf16> as tensor<8xf32>}}
+      %t = "kitsune.read"(%d, %m) : (!kitsune.slot<tensor<1x64xbf16>>, index) -> tensor<8xf32>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @read_of_more_than_a_slot(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %F: tensor<100xf32>, %a: !kitsune.acc<tensor<64x64xf32>>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    %v = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "v"} : () -> !kitsune.ring<tensor<1x64xbf16>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      %d = "kitsune.acquire"(%v) : (!kitsune.ring<tensor<1x64xbf16>, 1 : i64>) -> !kitsune.slot<tensor<1x64xbf16>>
+      // expected-error@+1 {{'kitsune.read' op gives tensor<72xbf16> from one place on of tensor<1x64xbf16>, found 1 places}}
+      %t = "kitsune.read"(%d, %m) : (!kitsune.slot<tensor<1x64xbf16>>, index) -> tensor<72xbf16>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @dense_ring_of_rows(%m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    // expected-error@+1 {{'kitsune.alloc_ring' op holds dense tiles of one row for all copies, found tensor<2x64xbf16>}}
+    %x = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<2x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @part_without_agent(%A: tensor<64x64xbf16>) {
+  // expected-error@+1 {{'kitsune.part' op stands in no kitsune.agent}}
+  %t = "kitsune.part"(%A) {first = 0 : i64} : (tensor<64x64xbf16>) -> tensor<64x8xbf16>
+  return
+}
+
+// -----
+
+func.func @select_without_agent(%A: tensor<64x64xbf16>, %m: index) {
+  // expected-error@+1 {{'kitsune.select' op stands in no kitsune.agent}}
+  %t = "kitsune.select"(%m, %A) : (index, tensor<64x64xbf16>) -> tensor<64x64xbf16>
+  return
+}
+
+// -----
+
+func.func @write_by_an_engine_that_is_not(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.write' op engine must be tma, found "bulk"}}
+      "kitsune.write"(%A, %m, %m) {dims = array<i64: 0, 1>, engine = "bulk", index = 0 : i64} : (tensor<64x64xbf16>, index, index) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @write_of_a_row_by_an_engine(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.write' op has an engine for tiles of numbers along both dimensions, found tensor<64xbf16>}}
+      "kitsune.write"(%B, %m) {dims = array<i64: 0>, engine = "tma", index = 0 : i64} : (tensor<64xbf16>, index) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}

@@ -123,6 +123,53 @@ func.func @dots(%a: tensor<9x27x64xbf16>, %m: index) -> tensor<9x27x27xf32> {
   return %y : tensor<9x27x27xf32>
 }
 
+// CHECK-LABEL: func.func @chain_of_a_schedule
+func.func @chain_of_a_schedule(%a: tensor<64x64xbf16>, %b: tensor<64xbf16>, %m: index, %c0: index) -> tensor<64x16xbf16> {
+  %p = "kitsune.kernel"() ({
+    %lower, %upper, %step = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "weights"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    // CHECK: %{{.*}} = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "vectors"} : () -> !kitsune.ring<tensor<1x128xbf16>, 1 : i64>
+    %v = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "vectors"} : () -> !kitsune.ring<tensor<1x128xbf16>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%copy: index):
+      %d = "kitsune.acquire"(%v) : (!kitsune.ring<tensor<1x128xbf16>, 1 : i64>) -> !kitsune.slot<tensor<1x128xbf16>>
+      // CHECK: %{{.*}} = "kitsune.copy"(%{{.*}}, %{{.*}}) {dims = array<i64>, engine = "tma", into = 0 : i64} : (!kitsune.slot<tensor<1x128xbf16>>, tensor<64xbf16>) -> !kitsune.token
+      %d0 = "kitsune.copy"(%d, %b) {dims = array<i64>, engine = "tma", into = 0 : i64} : (!kitsune.slot<tensor<1x128xbf16>>, tensor<64xbf16>) -> !kitsune.token
+      // CHECK: %{{.*}} = "kitsune.copy"(%{{.*}}, %{{.*}}) {dims = array<i64>, engine = "tma", into = 64 : i64} : (!kitsune.slot<tensor<1x128xbf16>>, tensor<64xbf16>) -> !kitsune.token
+      %d1 = "kitsune.copy"(%d, %b) {dims = array<i64>, engine = "tma", into = 64 : i64} : (!kitsune.slot<tensor<1x128xbf16>>, tensor<64xbf16>) -> !kitsune.token
+      "kitsune.commit"(%d, %d0, %d1) : (!kitsune.slot<tensor<1x128xbf16>>, !kitsune.token, !kitsune.token) -> ()
+      // CHECK: %{{.*}} = "kitsune.acquire"(%{{.*}}) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<16x64xbf16>>
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<16x64xbf16>>
+      // CHECK: %{{.*}} = "kitsune.select"(%{{.*}}, %{{.*}}, %{{.*}}) : (index, tensor<64x64xbf16>, tensor<64x64xbf16>) -> tensor<64x64xbf16>
+      %w = "kitsune.select"(%c0, %a, %a) : (index, tensor<64x64xbf16>, tensor<64x64xbf16>) -> tensor<64x64xbf16>
+      %e = "kitsune.copy"(%s, %w, %c0, %c0) {dims = array<i64: 0, 1>, engine = "tma"} : (!kitsune.slot<tensor<16x64xbf16>>, tensor<64x64xbf16>, index, index) -> !kitsune.token
+      "kitsune.commit"(%s, %e) : (!kitsune.slot<tensor<16x64xbf16>>, !kitsune.token) -> ()
+    }) {copies = 1 : i64, registers = 40 : i64, sym_name = "feed", warps = 4 : i64} : () -> ()
+    "kitsune.agent"() ({
+    ^bb0(%copy: index):
+      %d = "kitsune.wait"(%v) : (!kitsune.ring<tensor<1x128xbf16>, 1 : i64>) -> !kitsune.slot<tensor<1x128xbf16>>
+      // CHECK: %{{.*}} = "kitsune.read"(%{{.*}}, %{{.*}}) : (!kitsune.slot<tensor<1x128xbf16>>, index) -> tensor<16xbf16>
+      %bias = "kitsune.read"(%d, %c0) : (!kitsune.slot<tensor<1x128xbf16>>, index) -> tensor<16xbf16>
+      %t = "kitsune.read"(%a, %m, %c0) {dims = array<i64: 0, 1>} : (tensor<64x64xbf16>, index, index) -> tensor<64x64xbf16>
+      // CHECK: %{{.*}} = "kitsune.part"(%{{.*}}) {first = 8 : i64, wide} : (tensor<64x64xbf16>) -> tensor<64x16xbf16>
+      %wide = "kitsune.part"(%t) {first = 8 : i64, wide} : (tensor<64x64xbf16>) -> tensor<64x16xbf16>
+      // CHECK: %{{.*}} = "kitsune.part"(%{{.*}}) {first = 0 : i64} : (tensor<64x16xbf16>) -> tensor<64x16xbf16>
+      %left = "kitsune.part"(%wide) {first = 0 : i64} : (tensor<64x16xbf16>) -> tensor<64x16xbf16>
+      %s = "kitsune.wait"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<16x64xbf16>>
+      // CHECK: %{{.*}} = "kitsune.sums"(%{{.*}}) : (tensor<64x16xbf16>) -> !kitsune.acc<tensor<64x16xf32>>
+      %z = "kitsune.sums"(%wide) : (tensor<64x16xbf16>) -> !kitsune.acc<tensor<64x16xf32>>
+      // CHECK: %{{.*}} = "kitsune.product"(%{{.*}}, %{{.*}}, %{{.*}}) {engine = "wgmma"} : (!kitsune.acc<tensor<64x16xf32>>, tensor<64x16xbf16>, !kitsune.slot<tensor<16x64xbf16>>) -> (!kitsune.acc<tensor<64x16xf32>>, !kitsune.token)
+      %u, %e = "kitsune.product"(%z, %left, %s) {engine = "wgmma"} : (!kitsune.acc<tensor<64x16xf32>>, tensor<64x16xbf16>, !kitsune.slot<tensor<16x64xbf16>>) -> (!kitsune.acc<tensor<64x16xf32>>, !kitsune.token)
+      "kitsune.release"(%s, %e) : (!kitsune.slot<tensor<16x64xbf16>>, !kitsune.token) -> ()
+      // CHECK: "kitsune.write"(%{{.*}}, %{{.*}}, %{{.*}}) {dims = array<i64: 0, 1>, engine = "tma", index = 0 : i64} : (tensor<64x16xbf16>, index, index) -> ()
+      "kitsune.write"(%left, %m, %c0) {dims = array<i64: 0, 1>, engine = "tma", index = 0 : i64} : (tensor<64x16xbf16>, index, index) -> ()
+      "kitsune.release"(%d) : (!kitsune.slot<tensor<1x128xbf16>>) -> ()
+    }) {copies = 1 : i64, registers = 232 : i64, sym_name = "math", warps = 4 : i64} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  %y = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<64x16xbf16>
+  return %y : tensor<64x16xbf16>
+}
+
 // CHECK-LABEL: func.func @windows
 func.func @windows(%x: tensor<2x7x9x64xbf16>) -> (tensor<2x28x384xbf16>, tensor<14x192xbf16>) {
   // CHECK: %{{.*}} = "kitsune.windows"(%{{.*}}) {dilations = array<i64: 1, 1>, filter = array<i64: 3, 2>, low = array<i64: 1, 0>, places = array<i64: 7, 4>, strides = array<i64: 1, 2>} : (tensor<2x7x9x64xbf16>) -> tensor<2x28x384xbf16>

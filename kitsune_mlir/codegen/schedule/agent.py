@@ -6,11 +6,11 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from kitsune_mlir.codegen.hopper import mbarrier, tma, waits, warps, wgmma
-from kitsune_mlir.codegen.hopper.fragments import BLOCK, HALVES, Lanes, blocks_of
+from kitsune_mlir.codegen.hopper import bulk, mbarrier, tma, waits, warps, wgmma
+from kitsune_mlir.codegen.hopper.fragments import BLOCK, HALVES, Fragment, Lanes, PairedMemory, blocks_of
 from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
 from kitsune_mlir.codegen.hopper.quads import QUAD
-from kitsune_mlir.codegen.hopper.stores import Boxes
+from kitsune_mlir.codegen.hopper.stores import Boxes, Outbox
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
@@ -20,7 +20,7 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, location, walk
 from kitsune_mlir.rows import Structured, shape_of
 
-from . import stores
+from . import parts, stores
 from .boxes import GlobalBox
 from .extents import divisor, is_from_tiles, whole_of
 from .in_flight import Acc, InFlight, Token
@@ -28,7 +28,12 @@ from .reductions import own_part, row_combiner
 from .stores import Half
 from .windows import first_of
 
-_ASYNCHRONOUS = ("acquire", "copy", "commit")
+Known = GlobalBox | PairedMemory | Fragment  # where the elements of a tile are
+_ASYNCHRONOUS = ("acquire", "copy", "commit", "select")
+_LAZY = (  # computed where elements of them are used
+    *("tensor.empty", "tensor.extract_slice", "tensor.expand_shape", "tensor.collapse_shape"),
+    *("linalg.generic", "linalg.fill", "linalg.transpose", "kitsune.select", "scf.yield"),
+)
 _ARITHMETIC = {
     "arith.addi": device.add,
     "arith.subi": device.sub,
@@ -47,6 +52,7 @@ class Surroundings:
     map_of: dict[ir.Operation, int]  # copy -> number of its tensor map
     rows: ir.Value  # the size that is open until the call
     scratch: Int  # the address of shared memory behind the rings
+    outboxes: Int  # that of the boxes through which tiles leave
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,12 @@ class _Open:
 
     ring: schedule.AllocRingOp
     slot: Slot
+    tile: ir.RankedTensorType
+
+    @property
+    def nbytes(self) -> int:
+        rows, columns = self.tile.shape
+        return rows * columns * self.tile.element_type.width // 8
 
 
 @dataclass
@@ -66,10 +78,11 @@ class AgentCode:
     first: int
     values: dict[int, object] = field(default_factory=dict)
     turns: dict[str, Slot] = field(default_factory=dict)  # by ring, the next slot
-    memories: dict[int, GlobalBox] = field(default_factory=dict)  # what was read
+    memories: dict[int, Known] = field(default_factory=dict)  # what was read, or computed by parts
     lanes: Lanes | None = None  # where a thread stands in tiles that were settled
     halves: list[Half] = field(default_factory=list)  # of the tiles that were settled
     products: InFlight = field(default_factory=InFlight)
+    of_rows: set[int] = field(default_factory=set)  # tiles of one column whose numbers all threads of a row have
 
     def emit(self) -> None:
         body = [op.operation for op in walk(self.agent)][1:]
@@ -88,6 +101,8 @@ class AgentCode:
         self.values[hash(self.agent.block.arguments[0])] = group
         with waits.together(device.add(group, 1), wgmma.THREADS, self._leader()):
             self._block(self.agent.block)
+            if self.agent.outbox_bytes:
+                self._outbox().finish()
 
     @staticmethod
     def _leader() -> ir.Value:
@@ -108,7 +123,7 @@ class AgentCode:
                     self.values[hash(op.results[0])] = _ARITHMETIC[op.name](*map(self.number, op.operands))
                 elif (method := getattr(self, f"_{name}", None)) is not None:
                     method(op)
-                elif op.name not in ("scf.yield", "tensor.empty", "linalg.generic", "linalg.fill"):
+                elif op.name not in _LAZY:
                     raise UnsupportedError(f"{location(op.location)}: an agent's {op.name} has no code on this target")
 
     def number(self, value: ir.Value) -> Int:
@@ -167,8 +182,9 @@ class AgentCode:
         block = op.regions[0].blocks[0]
         yields = list(list(block.operations)[-1].operation.operands)
         starts = [self.values[hash(value)] for value in list(op.operands)[3:]]
+        starts = [self._begun(start) for start in starts]
         behind = [self._behind(*pair, op) for pair in zip(starts, yields, strict=True)]
-        state = self.products.enter(behind)
+        state, known = self.products.enter(behind), (self.memories, self.halves, self.lanes)
         over_tiles = is_from_tiles(op.operands[0])
 
         def take_up(values: Sequence[ir.Value], carried: list[ir.Value]) -> None:
@@ -176,11 +192,11 @@ class AgentCode:
             rest = self._resume(rings, carried)
             for value, start, count in zip(values, starts, behind, strict=True):
                 own, rest = rest[: len(_words(start))], rest[len(_words(start)) :]
-                self.values[hash(value)] = self._carried(start, own, count)
+                self._take_up(value, self._carried(start, own, count))
 
         def turn(counter: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             self.values[hash(block.arguments[0])] = counter
-            self._turn()
+            self._turn(*known)
             take_up(list(block.arguments)[1:], carried)
             with waits.at_tile(counter) if over_tiles else contextlib.nullcontext():
                 self._block(block)
@@ -190,26 +206,46 @@ class AgentCode:
         begun = [*self._turns(rings), *(x for start in starts for x in _words(start))]
         rest = device.loop(*bounds, turn, begun)
         self.products.leave(state)
+        self.memories, self.halves, self.lanes = known
         take_up(op.results, rest)
+
+    def _begun(self, start: object) -> object:
+        """What a loop begins with: sums are zero, whatever stood in their registers."""
+        if isinstance(start, Acc) and start.is_new:
+            return Acc(start.values if start.is_zero else wgmma.zeros(2 * len(start.values)))
+        return start
+
+    def _take_up(self, value: ir.Value, found: object) -> None:
+        """A value is known from here on."""
+        self.values[hash(value)] = found
+        if isinstance(found, Fragment):
+            self.memories[hash(value)] = found
 
     def _behind(self, start: object, yielded: ir.Value, loop: ir.Operation) -> int | None:
         """Of what a loop carries: as InFlight.behind."""
-        if isinstance(start, _Open):
+        if isinstance(start, _Open | Fragment):
             return None
         if not isinstance(start, Acc | Token):
-            raise UnsupportedError(f"{location(loop.location)}: a loop of an agent carries a number or a tile")
+            raise UnsupportedError(f"{location(loop.location)}: a loop carries a number, or a tile of no parts")
         return self.products.behind(start, yielded)
 
     def _carried(self, start: object, words: list[ir.Value], behind: int | None) -> object:
         """What stands for a value that a loop carries, in a turn or behind it."""
         if isinstance(start, _Open):
-            return _Open(start.ring, Slot(*words))
+            return _Open(start.ring, Slot(*words), start.tile)
+        if isinstance(start, Fragment):
+            words_of, rest = dict(zip(start.words, words)), words[len(start.words) :]
+            values = dict(zip(start.values, rest, strict=True))
+            return Fragment(start.lanes, start.element, start.shape, words_of, values)
         number = self.products.number(behind)
         return Token(number) if isinstance(start, Token) else Acc(words, number)
 
-    def _turn(self) -> None:
-        """A turn of a loop begins: what was computed in another is not known."""
-        self.memories, self.halves = {}, []
+    def _turn(self, memories: dict[int, Known], halves: list[Half], lanes: Lanes | None) -> None:
+        """A turn of a loop begins: what was computed before the loop is known, what was in another turn is not."""
+        self.memories, self.lanes = dict(memories), lanes
+        self.halves = [Half(half.row, half.evaluator.fork()) for half in halves]
+        for half in self.halves:
+            half.evaluator.memories = self.memories
 
     def _turns(self, rings: list[str]) -> list[ir.Value]:
         return [x for ring in rings for x in (self.turns[ring].number, self.turns[ring].parity)]
@@ -224,14 +260,15 @@ class AgentCode:
     def _opened(self, op: ir.Operation) -> tuple[Ring, Slot]:
         ring = op.operands[0].owner.operation.opview
         code, slot = self.around.rings[ring.label], self.turns[ring.label]
-        self.values[hash(op.results[0])] = _Open(ring, slot)
+        tile = ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value)
+        self.values[hash(op.results[0])] = _Open(ring, slot, tile)
         self.turns[ring.label] = code.advance(slot)
         return code, slot
 
     def _acquire(self, op: ir.Operation) -> None:
         ring, slot = self._opened(op)
         ring.wait_empty(slot)
-        mbarrier.expect(ring.full(slot), ring.slot_bytes)
+        mbarrier.expect(ring.full(slot), self.values[hash(op.results[0])].nbytes)
 
     def _wait(self, op: ir.Operation) -> None:
         ring, slot = self._opened(op)
@@ -249,9 +286,17 @@ class AgentCode:
     def _copy(self, op: ir.Operation) -> None:
         copy, opened = op.opview, self.values[hash(op.operands[0])]
         ring, slot = self.around.rings[opened.ring.label], opened.slot
-        map_ = tma.map_pointer(self.around.maps, self.around.map_of[op])
+        if copy.elements is not None:
+            nbytes = opened.tile.element_type.width // 8
+            place = device.add(ring.place(slot), copy.elements.start * nbytes)
+            bulk.load(self.around.pointers[hash(op.operands[1])], place, len(copy.elements) * nbytes, ring.full(slot))
+            return
+        number: Int = self.around.map_of[op]
+        if len(schedule.candidates(op.operands[1])) > 1:
+            number = device.add(number, self.number(op.operands[1].owner.operands[0]))
+        map_ = tma.map_pointer(self.around.maps, number)
         at = [self.number(offset) for offset in list(op.operands)[2:]]
-        rows, columns = opened.ring.tile.shape
+        rows, columns = opened.tile.shape
         along, length, across = (columns, columns, rows) if opened.ring.layout == "rows" else (rows, rows, columns)
         axis = copy.axes[1 if opened.ring.layout == "rows" else 0]
         each, matrix = wgmma.CHUNK, windows_of(op.operands[1])
@@ -269,27 +314,41 @@ class AgentCode:
 
     def _sums(self, op: ir.Operation) -> None:
         _, columns = ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value).shape
-        self.values[hash(op.results[0])] = Acc(wgmma.zeros(columns))
+        over = [tile for value in op.operands if isinstance(tile := self.values.get(hash(value)), Fragment)]
+        found = parts.registers(over) if over and len(over) == len(op.operands) else None
+        made = Acc(found or wgmma.zeros(columns), is_new=True, is_zero=found is None)
+        self.values[hash(op.results[0])] = made
 
     def _product(self, op: ir.Operation) -> None:
         acc, left, right = (self.values[hash(operand)] for operand in op.operands)
-        self._check(left.ring, right.ring, op)
-        a_place, b_place = (self.around.rings[o.ring.label].place(o.slot) for o in (left, right))
-        box = wgmma.ROWS * wgmma.BOX_ROW
-        if left.ring.sharing == "split":
-            group = device.sub(device.div(warps.thread(), wgmma.THREADS), self.first // wgmma.THREADS)
-            a_place = device.add(a_place, device.mul(group, box))
-        across = (left.ring.layout == "columns", right.ring.layout == "columns")
-        b = wgmma.descriptor(b_place, wgmma.CHUNK * wgmma.BOX_ROW) if across[1] else wgmma.descriptor(b_place)
-        a = wgmma.descriptor(a_place, box) if across[0] else wgmma.descriptor(a_place)
-        element = str(left.ring.tile.element_type)
+        b_place, b_across = self.around.rings[right.ring.label].place(right.slot), right.ring.layout == "columns"
+        b = wgmma.descriptor(b_place, wgmma.CHUNK * wgmma.BOX_ROW) if b_across else wgmma.descriptor(b_place)
+        element = str(right.ring.tile.element_type)
+        if isinstance(left, Fragment):
+            words = parts.left_words(left)
+            steps, a_across = len(words) // wgmma.STEPS, False
+            a: ir.Value | list[ir.Value] = words
+        else:
+            a, a_across = self._left_box(left, right.ring, op)
+            steps = wgmma.STEPS
+        across = (a_across, b_across)
         if op.opview.is_added_outside:
             total = self.products.settle(acc)
-            sums = wgmma.multiply(element, wgmma.zeros(2 * len(total)), a, b, wgmma.STEPS, False, across)
+            sums = wgmma.multiply(element, wgmma.zeros(2 * len(total)), a, b, steps, False, across)
             made = self.products.ended(wgmma.add(total, wgmma.wait_for(sums)))
         else:
-            made = self.products.add(wgmma.multiply(element, acc.values, a, b, wgmma.STEPS, False, across))
+            made = self.products.add(wgmma.multiply(element, acc.values, a, b, steps, acc.is_new, across))
         self.values[hash(op.results[0])], self.values[hash(op.results[1])] = made
+
+    def _left_box(self, left: _Open, right: schedule.AllocRingOp, op: ir.Operation) -> tuple[ir.Value, bool]:
+        """The descriptor of the left operand in a slot, the copy's part of it, and whether it lies across."""
+        self._check(left.ring, right, op)
+        place, box = self.around.rings[left.ring.label].place(left.slot), wgmma.ROWS * wgmma.BOX_ROW
+        if left.ring.sharing == "split":
+            group = device.sub(device.div(warps.thread(), wgmma.THREADS), self.first // wgmma.THREADS)
+            place = device.add(place, device.mul(group, box))
+        across = left.ring.layout == "columns"
+        return wgmma.descriptor(place, box) if across else wgmma.descriptor(place), across
 
     def _check(self, left: schedule.AllocRingOp, right: schedule.AllocRingOp, op: ir.Operation) -> None:
         if left.tile.shape[1] != wgmma.CHUNK or left.tile.element_type.width != 16:
@@ -300,18 +359,26 @@ class AgentCode:
             raise UnsupportedError(f"{location(op.location)}: a copy multiplies {wgmma.ROWS} rows")
 
     def _settle(self, op: ir.Operation) -> None:
-        sums = self.products.settle(self.values[hash(op.operands[0])])
-        if not self.halves:
-            own = Boxes.of(warps.thread(), self._leader())
-            rows = self._rows_of_sums(own, op.results[0])
-            self.lanes = Lanes(rows[:2], rows[:2], own.pair)
-            for memory in self.memories.values():
-                memory.pair = own.pair
-            self.halves = [Half(row, Evaluator(self.memories)) for row in rows]
+        sums = self.products.settle(self._begun(self.values[hash(op.operands[0])]))
+        self._stand(op.results[0])
         each = len(sums) // (len(self.halves) // len(HALVES))  # of 16 rows
         for number, half in enumerate(self.halves):
             tile, h = divmod(number, len(HALVES))
             _know(half, hash(op.results[0]), sums[tile * each : (tile + 1) * each], self.lanes, h)
+        if len(self.halves) == len(HALVES):
+            self.values[hash(op.results[0])] = parts.of_sums(sums, op.results[0].type, self.lanes)
+
+    def _stand(self, tile: ir.Value) -> None:
+        """Finds, once, where the thread stands in tiles as sums have them."""
+        if self.halves:
+            return
+        own = Boxes.of(warps.thread(), self._leader())
+        rows = self._rows_of_sums(own, tile)
+        self.lanes = Lanes(rows[:2], rows[:2], own.pair)
+        for memory in self.memories.values():
+            if isinstance(memory, GlobalBox):
+                memory.pair = own.pair
+        self.halves = [Half(row, Evaluator(self.memories)) for row in rows]
 
     def _rows_of_sums(self, own: Boxes, tile: ir.Value) -> tuple[ir.Value, ...]:
         """A thread's rows of a tile of sums: of 16, the first and that 8 rows on."""
@@ -319,38 +386,95 @@ class AgentCode:
 
     # ---- tiles in registers
 
+    def _part(self, op: ir.Operation) -> None:
+        self._stand(op.operands[0])
+        if len(self.halves) != len(HALVES):
+            raise UnsupportedError(f"{location(op.location)}: parts of tiles are for warpgroups")
+        self._take_up(op.results[0], parts.part(op.opview, self.halves, self.lanes))
+
+    def _tensor_concat(self, op: ir.Operation) -> None:
+        """Parts side by side are a tile of parts; others' elements are found where they are used."""
+        found = [tile for value in op.operands if isinstance(tile := self.values.get(hash(value)), Fragment)]
+        if len(found) < len(op.operands) or ir.IntegerAttr(op.attributes["dim"]).value != 1:
+            return
+        if (tile := parts.joined(found, op.results[0].type)) is not None:
+            self._take_up(op.results[0], tile)
+
     def _read(self, op: ir.Operation) -> None:
         read = op.opview
         at = [self.number(offset) for offset in list(op.operands)[1:]]
-        pointer = self.around.pointers[hash(op.operands[0])]
-        whole = whole_of(self.agent, op.operands[0].type, list(op.operands)[1:], read.axes, op.results[0].type)
+        if isinstance(op.operands[0].type, schedule.Slot):
+            opened, kind = self.values[hash(op.operands[0])], ir.RankedTensorType(op.results[0].type)
+            start = device.mul(at[0], kind.element_type.width // 8)
+            place = device.shared(device.add(self.around.rings[opened.ring.label].place(opened.slot), start))
+            vector = PairedMemory(place, kind.element_type, tuple(kind.shape), kind.shape[0])
+            self.memories[hash(op.results[0])] = vector
+            return
+        pointer = self._pointer(op.operands[0])
+        whole = self._whole(op.operands[0].type, list(op.operands)[1:], read.axes, op.results[0].type)
         box = GlobalBox(pointer, op.operands[0].type, self.around.rows, at, read.axes, whole)
         box.pair = self.lanes.pair if self.lanes else None
         self.memories[hash(op.results[0])] = box
+
+    def _outbox(self) -> Outbox:
+        """The boxes of the thread's copy; feeding threads come before those of all copies."""
+        if self.first != wgmma.THREADS:
+            raise UnsupportedError(f"the tiles of agent '{self.agent.label}' do not leave through boxes")
+        return Outbox(self.around.maps, self.around.outboxes, Boxes.of(warps.thread(), self._leader()))
+
+    def _whole(self, kind: ir.Type, at: Sequence[ir.Value], axes: Sequence[int], tile: ir.Type) -> list[int]:
+        """`whole_of`, but for dimensions that end within a block: a thread's columns go on to its end."""
+        sizes = ir.RankedTensorType(tile).shape
+        return [dim for dim in whole_of(self.agent, kind, at, axes, tile) if sizes[dim] % BLOCK == 0]
+
+    def _pointer(self, value: ir.Value) -> ir.Value:
+        """The address of a tensor in global memory, or of the one that is selected of several."""
+        first, *more = [self.around.pointers[hash(source)] for source in schedule.candidates(value)]
+        for number, other in enumerate(more, 1):
+            here = device.equal(self.number(value.owner.operands[0]), number)
+            first = arith.select(here, other, first)
+        return first
 
     def _linalg_generic(self, op: ir.Operation) -> None:
         """Elementwise operators are computed where their elements are used, reductions where they stand: a thread's
         quarter of a row in four sums, then the quarters."""
         s = Structured(op)
         if "reduction" not in s.iterators:
-            if len(s.iterators) == 1:  # of a row alone: once, before the branches in which its elements are written
+            if self._is_of_rows(s):  # once, before the branches in which its elements are written
                 for half in self.halves:
-                    half.evaluator(op.results[0], [half.row])
+                    half.evaluator(op.results[0], [half.row, *([0] * (len(s.iterators) - 1))])
+                self.of_rows.add(hash(op.results[0]))
             return
+        self._stand(op.operands[0])
         combine = row_combiner(s)
         width = next(shape_of(value)[-1] for value, map_ in zip(op.operands, s.maps) if len(map_.results) == 2)
-        columns = [self.lanes.column(block, e) for block in range(blocks_of(width)) for e in (0, 1)]
+        places = [self.lanes.column(block, e) for block in range(blocks_of(width)) for e in (0, 1)]
+        columns = [(at, None if device.is_less(at, width) else device.less(at, width)) for at in places]
         for half in self.halves:
-            own = own_part(half.evaluator, s, combine, half.row, [(column, None) for column in columns])
+            own = own_part(half.evaluator, s, combine, half.row, columns)
             total = combine.across_warp(own, QUAD)
-            start = half.evaluator(op.operands[s.inputs], [half.row])
-            half.evaluator.know(op.results[0], [half.row], combine.join(start, total))
+            index = [half.row, *([0] * (len(shape_of(op.results[0])) - 1))]
+            start = half.evaluator(op.operands[s.inputs], index)
+            half.evaluator.know(op.results[0], index, combine.join(start, total))
+        self.of_rows.add(hash(op.results[0]))
+
+    def _is_of_rows(self, s: Structured) -> bool:
+        """Whether an elementwise operator is of rows alone: of numbers that all threads of a row have."""
+        if len(s.iterators) == 1:
+            return True
+        inputs = list(s.op.operands)[: s.inputs]
+        return shape_of(s.op.results[0])[1:] == [1] and all(hash(value) in self.of_rows for value in inputs)
 
     def _write(self, op: ir.Operation) -> None:
         write, tile = op.opview, op.operands[0]
         offsets = list(op.operands)[1:]
+        if write.engine_name is not None:
+            row, column = map(self.number, offsets)
+            found = parts.leaving(tile, self.halves, self.lanes, self.values.get(hash(tile)))
+            self._outbox().store(self.around.map_of[op], found, found.width, (column, row))
+            return
         pointer, type_ = self.around.outputs[write.position]
-        whole = whole_of(self.agent, type_, offsets, write.axes, tile.type)
+        whole = self._whole(type_, offsets, write.axes, tile.type)
         box = GlobalBox(pointer, type_, self.around.rows, list(map(self.number, offsets)), write.axes, whole)
         if ir.RankedTensorType(tile.type).rank == 1:
             stores.column(box, self.halves, self.lanes, tile)
@@ -362,6 +486,8 @@ def _words(carried: object) -> list[ir.Value]:
     """What a loop carries of a value: of a product's token nothing."""
     if isinstance(carried, _Open):
         return [carried.slot.number, carried.slot.parity]
+    if isinstance(carried, Fragment):
+        return [*carried.words.values(), *carried.values.values()]
     return carried.values if isinstance(carried, Acc) else []
 
 

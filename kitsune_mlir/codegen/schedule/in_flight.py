@@ -20,10 +20,14 @@ from kitsune_mlir.mlir import ir
 
 @dataclass(frozen=True)
 class Acc:
-    """Sums in registers, f32, and the number of the last product that adds to them, None where none is in flight."""
+    """Sums in registers, f32, and the number of the last product that adds to them, None where none is in flight. New
+    ones are zero whatever stands in their registers, the first product on them does not read these; `is_zero` says that
+    zeros stand there."""
 
     values: list[ir.Value]
     number: int | None = None
+    is_new: bool = False
+    is_zero: bool = False
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.ampere import cp_async
-from kitsune_mlir.codegen.hopper import mbarrier, tma, waits, warps
+from kitsune_mlir.codegen.hopper import mbarrier, tma, waits, warps, wgmma
 from kitsune_mlir.codegen.hopper.fragments import is_packed
 from kitsune_mlir.codegen.hopper.frame import Frame, build
 from kitsune_mlir.codegen.hopper.mbarrier import Ring
@@ -110,8 +110,12 @@ class ScheduledKernel:
             at = -(-at // tma.ALIGN) * tma.ALIGN
             self.places[ring.label] = _Place(starts[ring.label], at)
             at += ring.slots * ring.slot_bytes
-        self.scratch = at
+        self.scratch = self.outboxes = at
         at += sum(map(scratch_bytes, self.kernel.agents)) + sum(map(stash_bytes, self.kernel.agents))
+        if boxes := sum(agent.outbox_bytes for agent in self.kernel.agents):
+            at = -(-at // tma.ALIGN) * tma.ALIGN
+            self.outboxes = at
+            at += boxes
         self.shared_bytes = at
         if (whole := at * self.kernel.ctas_per_sm) > self.target.shared_bytes:
             raise UnsupportedError(
@@ -122,25 +126,42 @@ class ScheduledKernel:
     def _make_maps(self) -> None:
         self.maps: list[TensorMap] = []
         self.map_of: dict[ir.Operation, int] = {}  # by copy
-        known: dict[TensorMap, int] = {}
+        known: dict[tuple[TensorMap, ...], int] = {}  # those of a copy, one behind the other
         for copy in walk(self.kernel, schedule.CopyOp.OPERATION_NAME):
-            if copy.opview.engine_name != "tma":
+            if copy.opview.engine_name != "tma" or copy.opview.elements is not None:
                 continue
-            map_ = self._map(copy.opview)
-            if map_ not in known:
-                known[map_] = len(self.maps)
-                self.maps.append(map_)
-            self.map_of[copy] = known[map_]
+            sources = schedule.candidates(copy.operands[1])
+            maps = tuple(self._map(copy.opview, source) for source in sources)
+            if maps not in known:
+                known[maps] = len(self.maps)
+                self.maps += maps
+            self.map_of[copy] = known[maps]
+        for write in self.kernel.writes:
+            if write.engine_name is not None:
+                self.map_of[write.operation] = len(self.maps)
+                self.maps.append(self._map_of_output(write))
 
-    def _map(self, copy: schedule.CopyOp) -> TensorMap:
-        if (matrix := windows_of(copy.operands[1])) is not None:
+    def _map_of_output(self, write: schedule.WriteOp) -> TensorMap:
+        """The map of an output that the copy engine stores: a warpgroup's rows of a box's columns."""
+        number, type_ = next((n, r.results[0].type) for n, r in enumerate(self.results) if r.position == write.position)
+        kind = ir.RankedTensorType(type_)
+        nbytes, width = kind.element_type.width // 8, kind.shape[-1]
+        if not self._has_warpgroups or kind.rank != 2 or width * nbytes % 16:
+            raise UnsupportedError(f"{location(write.location)}: {type_} is not stored by tensor copies")
+        dims = (width, None if kind.is_dynamic_dim(0) else kind.shape[0])
+        box, element = (tma.SWIZZLE // nbytes, wgmma.ROWS), str(kind.element_type)
+        return TensorMap(len(self.tensors) + number, element, dims, (width * nbytes,), box)
+
+    def _map(self, copy: schedule.CopyOp, source: ir.Value) -> TensorMap:
+        """The map of one of the tensors that a copy may mean."""
+        if (matrix := windows_of(source)) is not None:
             return self._map_of_windows(copy, matrix)
-        source = copy.operands[1]
+        tile = ir.RankedTensorType(ir.TypeAttr(copy.operands[0].type.elem).value)
         kind, ring = ir.RankedTensorType(source.type), schedule.ring_of(copy.operands[0])
         nbytes = kind.element_type.width // 8
         dims = [None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
         box = [1] * kind.rank
-        for axis, size in zip(copy.axes, ring.tile.shape):
+        for axis, size in zip(copy.axes, tile.shape):
             box[axis] = size
         along = copy.axes[1 if ring.layout == "rows" else 0]
         if along != kind.rank - 1:
@@ -235,6 +256,7 @@ class ScheduledKernel:
             map_of=self.map_of,
             rows=frame.rows,
             scratch=device.add(frame.base, self.scratch),
+            outboxes=device.add(frame.base, self.outboxes),
         )
         self._agents(self.kernel.agents, 0, around, self._given)
 

@@ -72,7 +72,7 @@ class RowCode(AgentCode):
             raise UnsupportedError(f"{location(op.location)}: a loop in a loop of an agent whose tiles lie by rows")
         super()._scf_for(op)
 
-    def _turn(self) -> None:
+    def _turn(self, *known: object) -> None:
         self.evaluator, self.columns = Evaluator({}), {}
 
     def _vectors(self, count: int) -> list[_Column]:
@@ -93,6 +93,8 @@ class RowCode(AgentCode):
 
     def _read(self, op: ir.Operation) -> None:
         """Loads all of it now, so that many loads are on their way."""
+        if isinstance(op.operands[0].type, schedule.Slot):
+            raise UnsupportedError(f"{location(op.location)}: an agent whose tiles lie by rows reads no slots")
         box = self._box(op)
         value = op.results[0]
         tile = ir.RankedTensorType(value.type)
@@ -115,6 +117,8 @@ class RowCode(AgentCode):
         return GlobalBox(pointer, type_, self.around.rows, at, op.opview.axes)
 
     def _write(self, op: ir.Operation) -> None:
+        if op.opview.engine_name is not None:
+            raise UnsupportedError(f"{location(op.location)}: tiles that lie by rows are stored by threads")
         box, value = self._box(op), op.operands[0]
         tile = ir.RankedTensorType(value.type)
         here = box.is_inside(0, self.row)

@@ -80,6 +80,8 @@ class WarpCode(AgentCode):
     def _copy(self, op: ir.Operation) -> None:
         """Thread t has of each row the granule t mod 8, and every 16th row from row t / 8 on."""
         copy, opened = op.opview, self.values[hash(op.operands[0])]
+        if copy.elements is not None or opened.tile != opened.ring.tile:
+            raise UnsupportedError(f"{location(op.location)}: threads copy boxes of whole slots")
         ring = opened.ring
         by_rows = ring.layout == "rows"
         rows, columns = ring.tile.shape
@@ -121,6 +123,8 @@ class WarpCode(AgentCode):
 
     def _product(self, op: ir.Operation) -> None:
         acc, left, right = (self.values[hash(operand)] for operand in op.operands)
+        if op.opview.is_from_registers:
+            raise UnsupportedError(f"{location(op.location)}: warps multiply out of slots, not tiles in registers")
         tiles = tiles_of(op.operands[0].type)
         self._check_tiles(left.ring, right.ring, op)
         thread = warps.thread()

@@ -19,7 +19,7 @@
 // CHECK:               "kitsune.copy"(%{{.*}}, %{{.*}}, %[[K]], %{{.*}}) {dims = array<i64: 1, 0>, engine = "cp_async"
 // CHECK:         }) {copies = 1 : i64, registers = 248 : i64, sym_name = "feed", warps = 4 : i64}
 // CHECK:         "kitsune.agent"
-// CHECK:           %[[Z:[a-z0-9_]+]] = "kitsune.sums"() : () -> !kitsune.acc<tensor<128x128xf32>>
+// CHECK:           %[[Z:[a-z0-9_]+]] = "kitsune.sums"() {{.*}}: () -> !kitsune.acc<tensor<128x128xf32>>
 // CHECK:           scf.for {{.*}} iter_args(%[[U:[a-z0-9_]+]] = %[[Z]])
 // CHECK:             %[[A:[a-z0-9_]+]] = "kitsune.wait"(%[[LEFT]])
 // CHECK:             %[[B:[a-z0-9_]+]] = "kitsune.wait"(%[[RIGHT]])

@@ -1,0 +1,312 @@
+"""What a warpgroup does with its rows of a tile in a chained pipeline, in the order in which it is issued.
+
+A product is issued in a few dozen cycles and runs for hundreds. Where nothing but products reads the tile that a
+product makes, its columns are computed in the *background*: pieces of 8 columns stand between other products. Wider
+products are in two sets of sums. Those columns whose sums are the first set's are computed while the second set is
+multiplied, the others while the next product begins. The first are packed into words between the two: the registers of
+the words before belong to products that run until then (ptxas would run these one after another, C7513).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from kitsune_mlir import rows
+from kitsune_mlir.codegen.hopper.operands import is_held, is_read_here
+from kitsune_mlir.codegen.hopper.product_plan import Product
+from kitsune_mlir.codegen.hopper.program import Block
+from kitsune_mlir.codegen.hopper.rolling import follows_alike, rolls
+from kitsune_mlir.codegen.pipeline.nests import PRODUCT, REDUCTION, Nest, StageNests, kitsune_label
+from kitsune_mlir.dialects import kitsune, schedule
+from kitsune_mlir.mlir import arith, ir, scf
+
+from .chain_columns import Columns
+from .chain_deferred import Deferred, defers
+from .chain_kernel import CHUNK, COPY_ROWS, ChainKernel, Fills, is_copied, selected
+from .chain_products import ChainProducts, LoopOfLayers
+from .chain_tiles import Pieces, beside, first_columns, part
+from .schedule_build import constant_index, i64
+
+
+class ChainBody(ChainProducts):
+    """Builds a tile's work, whose first row is at `row`."""
+
+    def __init__(self, kernel: ChainKernel, row: ir.Value):
+        super().__init__(kernel)
+        self.program, self.row = kernel.program, row
+        self.cloner = rows.RowCloner(COPY_ROWS)
+        self.tiles: dict[int, Pieces] = {}  # in registers
+        self.queues: dict[str, ir.Value] = {}  # label -> what was put
+        self.deferred: dict[int, Deferred] = {}  # of tiles that are still worked on
+
+    def emit(self) -> None:
+        for block in self.program.blocks:
+            with block.stage.operation.location:
+                if len(block.stages) > 1:
+                    self._loop(block)
+                else:
+                    self._stage(block, 0)
+        self._settle_background()
+
+    def _stage(self, block: Block, number: int) -> None:
+        """Stage `number` of a block, whose products are as those of the first of its equals. In a loop it is the first,
+        with the tensors of the loop's layer."""
+        stage, products, self.block = block.stages[number], block.products.values(), block
+        nests = block.nests if number == 0 else StageNests(stage, self.program.on_chip)
+        for get in stage.gets:
+            tile = self.queues[kitsune_label(get.operands[0])]
+            if hash(tile) in self.tiles:
+                self.tiles[hash(get.results[0])] = self.tiles[hash(tile)]
+            else:
+                self.cloner[get.results[0]] = self._value(tile)
+        plans = iter(products)
+        for nest in nests:
+            with (nest.op or nest.value.owner).location:
+                if nest.kind == PRODUCT:
+                    product = next(plans)
+                    self._product(nest, product)
+                    if product.passes > 1:
+                        continue
+                elif nest.kind == REDUCTION:
+                    self._value(nest.value)
+                elif is_held(nest) and nest.local:
+                    self._keep(nest.value)
+                for store in nest.stores:
+                    self._write(nest.value, store)
+        for put in stage.puts:
+            if hash(put.operands[1]) not in self.tiles and len(rows.shape_of(put.operands[1])) == 2:
+                self._keep(put.operands[1])
+            self.queues[kitsune_label(put.operands[0])] = put.operands[1]
+
+    # ---- equal stages
+
+    def _loop(self, block: Block) -> None:
+        """Equal stages: the tile between them goes round. Of a tile that is still worked on when the next stage begins,
+        what is there goes round; the first stage then stands before the loop, unless the tile that it takes is left as
+        the loop leaves one."""
+        if self.kernel.keeps:
+            for number in range(len(block.stages)):
+                self._stage(block, number)
+            return
+        (got,), (put,) = ([kitsune_label(op.operands[0]) for op in ops] for ops in (block.stage.gets, block.stage.puts))
+        last, begin, outside = block.stages[-1].puts[0], 0, dict(self.queues)
+        rolling = rolls(block, self.program) and all(defers(*pair) for pair in _products(block))
+        if not rolling:
+            self._settle_background()
+        elif not self._follows_alike(block, self.queues[got]):
+            self._stage(block, 0)
+            begin = 1
+        tile = self.queues[put if begin else got]
+        if hash(tile) not in self.tiles:
+            for number in range(len(block.stages)):
+                self._stage(block, number)
+            return
+        carry = self._carry_unfinished if rolling else self._carry_whole
+        around, filling, self.filling, tiles = self.cloner, self.filling, [], dict(self.tiles)
+        filling.append(Fills("layers", begin, len(block.stages), 1, self.filling))
+        loop = scf.ForOp(*map(constant_index, (begin, len(block.stages), 1)), carry(tile))
+        with ir.InsertionPoint(loop.body):
+            counter, result = loop.induction_variable, block.stage.puts[0].operands[1]
+            self.queues[got] = tile
+            taken = list(loop.inner_iter_args)
+            if rolling:
+                before = arith.subi(counter, constant_index(1))
+                self.layers, self.cloner = LoopOfLayers.over(block, before), self._inner_cloner()
+                self._take_unfinished(block, block.nests, tile, taken)
+            else:
+                self._take_whole(tile, taken)
+            self.layers, self.cloner = LoopOfLayers.over(block, counter), self._inner_cloner()
+            self._stage(block, 0)
+            if not rolling:
+                self._settle_background()
+            scf.yield_(carry(result))
+        self.layers, self.cloner, self.filling, self.tiles = None, around, filling, tiles
+        self.queues = outside | {kitsune_label(last.operands[0]): last.operands[1]}
+        if rolling:
+            nests = StageNests(block.stages[-1], self.program.on_chip)
+            self._take_unfinished(block, nests, last.operands[1], list(loop.results))
+        else:
+            self._take_whole(last.operands[1], list(loop.results))
+
+    def _follows_alike(self, block: Block, tile: ir.Value) -> bool:
+        """Whether a loop over a block begins with its first stage: the stage before leaves its tile as the block's own
+        do, and its vectors lie where those of a layer before the first would."""
+        if hash(tile) not in self.deferred or not follows_alike(block, self.program):
+            return False
+        before, vectors = self.program.blocks[self.program.blocks.index(block) - 1], self.kernel.vectors
+        own, others = (
+            [value for value in each.stage.residents if ir.RankedTensorType(value.type).rank < 2]
+            for each in (block, before)
+        )
+        for value, other in zip(own, others, strict=True):
+            step = vectors.step(block, ir.RankedTensorType(value.type).element_type)
+            places = vectors.place(block, value), vectors.place(before, other)
+            if places[0] is None or places[1] is None or places[0] - step != places[1]:
+                return False
+        return True
+
+    def _inner_cloner(self) -> rows.RowCloner:
+        return rows.RowCloner(COPY_ROWS)
+
+    def _carry_whole(self, tile: ir.Value) -> list[ir.Value]:
+        """A tile in registers, chunk by chunk."""
+        pieces = self.tiles[hash(tile)]
+        return [pieces.columns(first, first + CHUNK) for first in range(0, pieces.width, CHUNK)]
+
+    def _take_whole(self, tile: ir.Value, carried: list[ir.Value]) -> None:
+        width = rows.shape_of(tile)[1]
+        self.free.clear()
+        self.tiles[hash(tile)] = Pieces(width, CHUNK, carried.__getitem__)
+
+    def _carry_unfinished(self, tile: ir.Value) -> list[ir.Value]:
+        """Of a tile that is worked on: the columns of the first set, the sums of the last, and the registers that the
+        next product's first sums take over."""
+        self.background.clear()
+        return self.deferred[hash(tile)].carried()
+
+    def _take_unfinished(self, block: Block, nests: StageNests, tile: ir.Value, carried: list[ir.Value]) -> None:
+        self.block, (nest,), (product,) = block, nests, block.products.values()
+        Deferred(self, nest, product).resume(tile, carried)
+
+    # ---- values
+
+    def _value(self, value: ir.Value) -> ir.Value:
+        """A stage's value on the copy's rows; what it is computed from is read, or cloned, first."""
+        if hash(value) in self.tiles and hash(value) not in self.cloner.values:
+            tile = self.tiles[hash(value)]
+            self.cloner[value] = tile.columns(0, tile.width)
+        if hash(value) in self.cloner.values:
+            return self.cloner[value]
+        op = rows.producer(value)
+        if op is None or op.parent.name != kitsune.StageOp.OPERATION_NAME:
+            self.cloner[value] = self._resident(value)
+        elif op.name == kitsune.LoadOp.OPERATION_NAME:
+            self.cloner[value] = self._read(op.operands[0], value, (self.row,))
+        elif op.name not in rows.SUPPORT:
+            for operand in op.operands:
+                if rows.is_tensor(operand) and rows.init_of(operand).tensor is not None:
+                    self._value(operand)
+            self.cloner.clone(op, 1)
+        return self.cloner[value]
+
+    def _resident(self, value: ir.Value) -> ir.Value:
+        """All of a tensor that is the same for all rows, that of the layer in a loop over layers."""
+        layer = None if self.layers is None else self.layers.counter
+        if (vector := self.kernel.vector(self.block, value, layer)) is not None:
+            return vector
+        if self.layers is None:
+            return self._read(value, value, ())
+        of_layers = self.layers.of(value)
+        return self._read(selected(of_layers, self.layers.counter), value, ())
+
+    def _read(self, whole: ir.Value, value: ir.Value, at: Sequence[ir.Value]) -> ir.Value:
+        """A box of a tensor: the copy's rows, or all of it."""
+        kind = ir.RankedTensorType(value.type)
+        type_ = self.cloner.type_of(kind) if at else kind
+        offsets = [*at, *[constant_index(0)] * (kind.rank - len(at))]
+        read = schedule.ReadOp(whole, offsets, type_)
+        read.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(kind.rank)))
+        return read.results[0]
+
+    def _keep(self, value: ir.Value) -> Pieces:
+        """Computes a tile and keeps it: a part for each chunk that products take."""
+        if hash(value) not in self.tiles:
+            tile = self._value(value)
+            width = rows.shape_of(value)[1]
+            found = Pieces(width, CHUNK, lambda number: part(tile, number * CHUNK, min(CHUNK, width - number * CHUNK)))
+            whole = found.columns(0, width)
+            self.tiles[hash(value)] = found
+            self.cloner[value] = whole
+        return self.tiles[hash(value)]
+
+    def _keep_wide(self, value: ir.Value) -> None:
+        """Computes a tile that other operators of the stage read, and keeps it as sums lie."""
+        tile, width = self._value(value), rows.shape_of(value)[1]
+        self.cloner[value] = part(tile, 0, width, wide=True)
+
+    def _write(self, value: ir.Value, store: kitsune.StoreOp) -> None:
+        tile = self._value(value)
+        rank = ir.RankedTensorType(tile.type).rank
+        offsets = [self.row, *[constant_index(0)] * (rank - 1)]
+        write = schedule.WriteOp(tile, offsets, i64(store.position))
+        write.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(rank)))
+        if is_copied(value):
+            write.attributes["engine"] = ir.StringAttr.get(schedule.WRITES)
+
+    # ---- products
+
+    def _product(self, nest: Nest, product: Product) -> None:
+        assert nest.op is not None
+        if product.passes > 1:
+            self._passes(nest, product)
+            return
+        if defers(nest, product):
+            deferred = Deferred(self, nest, product)
+            self._run(product, self._operands(nest.op), deferred.take)
+            deferred.hand_on()
+            return
+        settled: dict[int, ir.Value] = {}
+        self._run(product, self._operands(nest.op), settled.__setitem__)
+        sums = [settled[number] for number in range(product.sets)]
+        self.cloner[nest.op.results[0]] = sums[0] if len(sums) == 1 else beside(sums)
+        width = product.columns * product.sets
+        if width > product.n:
+            self.cloner[nest.op.results[0]] = first_columns(self.cloner[nest.op.results[0]], product.n)
+        if nest.local and is_read_here(nest.value):
+            self._keep_wide(nest.value)
+        elif nest.local:
+            self._keep(nest.value)
+
+    def _passes(self, nest: Nest, product: Product) -> None:
+        """A product of more columns than registers hold, whose tile is only stored: in a loop over its columns."""
+        assert nest.op is not None
+        self._settle_background()
+        self.free.clear()
+        operands = self._operands(nest.op)
+        for segment, (value, _) in zip(product.segments, operands, strict=True):
+            if segment.rows_map is None:
+                self._keep(value)
+                self._carry_whole(value)
+        filling, self.filling, known = self.filling, [], dict(self.cloner.values)
+        filling.append(Fills("passes", 0, product.n, product.pass_columns, self.filling))
+        loop = scf.ForOp(*map(constant_index, (0, product.n, product.pass_columns)))
+        with ir.InsertionPoint(loop.body):
+            settled: dict[int, ir.Value] = {}
+            self._run(product, operands, settled.__setitem__)
+            sums = beside([settled[number] for number in range(product.sets)])
+            first = loop.induction_variable
+            columns = Columns(nest, partial(self._columns, product, first))
+            value = columns.of(sums, 0, product.pass_columns)
+            for store in nest.stores:
+                self._write_columns(value, store, first)
+            scf.yield_([])
+        self.filling, self.cloner.values = filling, known
+        self.free.clear()
+
+    def _columns(self, product: Product, first: ir.Value, value: ir.Value, dim: int | None) -> ir.Value:
+        """What an epilogue reads beside a pass's sums: the pass's columns of a tensor, from `first` on."""
+        if dim is None:
+            return self._value(value)
+        op, count = rows.producer(value), product.pass_columns
+        whole, at = value, [constant_index(0)] * ir.RankedTensorType(value.type).rank
+        if op is not None and op.name == kitsune.LoadOp.OPERATION_NAME:
+            whole, at[0] = op.operands[0], self.row
+        at[dim] = first
+        kind = ir.RankedTensorType(value.type)
+        sizes = [COPY_ROWS if at[0] is self.row and d == 0 else size for d, size in enumerate(kind.shape)]
+        sizes[dim] = count
+        read = schedule.ReadOp(whole, at, ir.RankedTensorType.get(sizes, kind.element_type))
+        read.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(kind.rank)))
+        return read.results[0]
+
+    def _write_columns(self, tile: ir.Value, store: kitsune.StoreOp, first: ir.Value) -> None:
+        write = schedule.WriteOp(tile, [self.row, first], i64(store.position))
+        write.attributes["dims"] = ir.DenseI64ArrayAttr.get([0, 1])
+        if is_copied(store.operands[0]):
+            write.attributes["engine"] = ir.StringAttr.get(schedule.WRITES)
+
+
+def _products(block: Block) -> list[tuple[Nest, Product]]:
+    nests = (nest for nest in block.nests if nest.kind == PRODUCT and nest.op is not None)
+    return list(zip(nests, block.products.values(), strict=True))

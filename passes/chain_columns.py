@@ -1,0 +1,94 @@
+"""What follows a product elementwise, on some of the tile's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kitsune_mlir import rows
+from kitsune_mlir.codegen.pipeline.nests import Nest
+from kitsune_mlir.dialects import kitsune
+from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.mlir import ir, tensor
+
+
+class Columns:
+    """The operators from a product to the end of its epilogue. `value` gives what the kernel has for a value of the
+    stage that these do not compute, a tile or a resident, and of which one dimension (None: none) is the columns; all
+    of it, or the columns alone."""
+
+    def __init__(self, nest: Nest, value: Callable[[ir.Value, int | None], ir.Value]):
+        assert nest.op is not None
+        self._value, self._sums, self._end = value, nest.op.results[0], nest.value
+        self._ops = _between(self._sums, self._end)
+
+    def of(self, sums: ir.Value, first: int, count: int) -> ir.Value:
+        """The end of the epilogue, `count` columns of it from `first` on, of whose sums these are the first."""
+        found = {hash(self._sums): sums if rows.shape_of(sums)[1] == count else _sliced(sums, 1, 0, count)}
+        for op in self._ops:
+            s = rows.Structured(op)
+            inputs = [self._operand(s, i, found, first, count) for i in range(s.inputs)]
+            kind = ir.RankedTensorType(op.results[0].type)
+            copy_rows = rows.shape_of(sums)[0]
+            start = tensor.empty([copy_rows, count], kind.element_type)
+            clone = op.clone(ir.InsertionPoint.current)
+            for i, operand in enumerate([*inputs, start]):
+                clone.operands[i] = operand
+            clone.results[0].set_type(start.type)
+            found[hash(op.results[0])] = clone.results[0]
+        return found[hash(self._end)]
+
+    def _operand(self, s: rows.Structured, i: int, found: dict[int, ir.Value], first: int, count: int) -> ir.Value:
+        operand = s.op.operands[i]
+        if hash(operand) in found or not rows.is_tensor(operand):
+            return found.get(hash(operand), operand)
+        dim = next((dim for dim, expr in enumerate(s.maps[i].results) if rows.dim_of(expr) == 1), None)
+        own = self._value(operand, dim)
+        return own if dim is None else _sliced(own, dim, first, count)
+
+
+def check_leaves(nest: Nest) -> None:
+    """Raises UnsupportedError where the epilogue of a product that is computed in passes reads columns of what its
+    stage computes: those of a tensor are read by themselves."""
+    assert nest.op is not None
+    ops = _between(nest.op.results[0], nest.value)
+    made = {hash(nest.op.results[0])} | {hash(op.results[0]) for op in ops}
+    for op in ops:
+        s = rows.Structured(op)
+        for i in range(s.inputs):
+            value, has_columns = op.operands[i], any(rows.dim_of(expr) == 1 for expr in s.maps[i].results)
+            leaf = rows.producer(value)
+            in_stage = leaf is not None and leaf.parent.name == kitsune.StageOp.OPERATION_NAME
+            if has_columns and hash(value) not in made and in_stage and leaf.name != kitsune.LoadOp.OPERATION_NAME:
+                raise UnsupportedError(
+                    "columns of what a stage computes, beside a product in passes, are not scheduled"
+                )
+
+
+def _between(start: ir.Value, end: ir.Value) -> list[ir.Operation]:
+    """The operators that compute one value from another, in order."""
+    found: list[ir.Operation] = []
+
+    def visit(value: ir.Value) -> bool:
+        op = rows.producer(value)
+        if value == start or op is None or op in found:
+            return value == start or op in found
+        if op.parent != rows.producer(start).parent or op.name != "linalg.generic":
+            return False
+        reached = [visit(operand) for operand in list(op.operands)[: rows.Structured(op).inputs]]
+        if any(reached) and op not in found:
+            found.append(op)
+        return any(reached)
+
+    visit(end)
+    return found
+
+
+def _sliced(tile: ir.Value, dim: int, first: int, count: int) -> ir.Value:
+    """A tile's elements from `first` on along one dimension."""
+    kind = ir.RankedTensorType(tile.type)
+    if kind.shape[dim] == count:
+        return tile
+    sizes, offsets = list(kind.shape), [0] * kind.rank
+    sizes[dim], offsets[dim] = count, first
+    type_ = ir.RankedTensorType.get(sizes, kind.element_type)
+    return tensor.ExtractSliceOp(type_, tile, [], [], [], offsets, sizes, [1] * kind.rank).result

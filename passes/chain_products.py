@@ -1,0 +1,236 @@
+"""A warpgroup's products in a chain: which boxes it multiplies in which order, when it gives slots back, and the pieces
+of other work that stand between them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from kitsune_mlir import rows
+from kitsune_mlir.codegen.hopper.product_plan import Product, Segment
+from kitsune_mlir.codegen.hopper.program import Block
+from kitsune_mlir.dialects import schedule
+from kitsune_mlir.mlir import ir, scf
+
+from .chain_kernel import CHUNK, COPY_ROWS, STREAMED, WEIGHTS, ChainKernel, Fill, Filling, Fills
+from .chain_tiles import Pieces
+from .schedule_build import constant_index
+
+Operand: TypeAlias = tuple[ir.Value, tuple[ir.Value, ...]]
+LONG = 4  # chunks of streamed operands; a product of more is a loop
+
+
+@dataclass(frozen=True)
+class LoopOfLayers:
+    """A loop over equal stages: its counter, and the tensors that each names, by those of the first."""
+
+    counter: ir.Value
+    tensors: dict[int, list[ir.Value]]
+
+    def of(self, value: ir.Value) -> list[ir.Value]:
+        """The tensor in the place of the first stage's, for each stage."""
+        return self.tensors[hash(value)]
+
+    @classmethod
+    def over(cls, block: Block, counter: ir.Value) -> LoopOfLayers:
+        residents = zip(*(stage.residents for stage in block.stages), strict=True)
+        return cls(counter, {hash(first): [first, *more] for first, *more in residents})
+
+
+@dataclass
+class Used:
+    """Slots that are given back behind the next product: of weights, where these are not kept, and perhaps of a
+    streamed tile, which the products of these tokens read; the last of them reads the weights."""
+
+    weight: ir.Value | None
+    tokens: list[ir.Value]
+    tile: ir.Value | None = None
+
+    def release(self) -> None:
+        if self.weight is not None:
+            schedule.ReleaseOp(self.weight, self.tokens[-1:])
+        if self.tile is not None:
+            schedule.ReleaseOp(self.tile, self.tokens)
+
+
+class ChainProducts:
+    """The products of a tile. `free` gives, by set of sums, tiles that nothing needs any more; `background` is the work
+    that stands between products, and `layers` the loop over equal stages around."""
+
+    def __init__(self, kernel: ChainKernel):
+        self.kernel = kernel
+        self.filling: Filling = kernel.filling
+        self.background: deque[Callable[[], object]] = deque()
+        self.free: dict[int, Callable[[], list[ir.Value]]] = {}
+        self.layers: LoopOfLayers | None = None
+        self.wgmma = ir.StringAttr.get("wgmma")
+
+    def _keep(self, value: ir.Value) -> Pieces:
+        """Computes a tile and keeps it in registers."""
+        raise NotImplementedError
+
+    def _run(self, product: Product, operands: list[Operand], ready: Callable[[int, ir.Value], None]) -> None:
+        """One pass over k; `ready` is called with the number of a set and its sums where these are there."""
+        streamed = all(segment.rows_map is not None for segment in product.segments)
+        if streamed and product.chunks > LONG and not self.kernel.keeps:
+            self._looped(product, operands, ready)
+        else:
+            self._unrolled(product, operands, ready)
+
+    def _operands(self, op: ir.Operation) -> list[Operand]:
+        """For each part of a product's left operand its tile, and the weight, or those of all layers."""
+        found = []
+        stack = [op.operands[0]]
+        while stack:
+            value = stack.pop(0)
+            made = rows.producer(value)
+            beside_ = made is not None and made.name == "tensor.concat"
+            if beside_ and ir.IntegerAttr(made.attributes["dim"]).value == 1:
+                stack = [*made.operands, *stack]
+            else:
+                weights = [op.operands[1]] if self.layers is None else self.layers.of(op.operands[1])
+                found.append((value, tuple(map(self.kernel.source, weights))))
+        return found
+
+    def _left(self, segment: Segment, value: ir.Value, chunk: int) -> ir.Value:
+        """A chunk of a part in registers."""
+        return self._keep(value).columns(chunk * CHUNK, chunk * CHUNK + CHUNK)
+
+    def _begin(self, product: Product, number: int) -> ir.Value:
+        """New sums of a set, in registers that nothing needs."""
+        acc = schedule.Acc.get(ir.RankedTensorType.get([COPY_ROWS, product.columns], ir.F32Type.get()))
+        over = self.free.pop(number)() if number in self.free else []
+        fits = sum(rows.shape_of(tile)[1] for tile in over) == product.columns
+        return schedule.SumsOp(over if fits else [], acc).results[0]
+
+    def _multiply(
+        self, product: Product, sums: ir.Value, left: ir.Value, weight: Fill, into: Filling
+    ) -> tuple[ir.Value, Used]:
+        right = self.kernel.wait(weight, into)
+        total, token = schedule.ProductOp(sums, left, right, self.wgmma, sums.type, schedule.Token.get()).results
+        return total, Used(None if self.kernel.keeps else right, [token])
+
+    def _weight(
+        self, product: Product, segment: Segment, source: tuple[ir.Value, ...], number: int, chunk: int | None
+    ) -> Fill:
+        """The box of a weight that a set of columns meets at a chunk."""
+        column = None if chunk is None else chunk * CHUNK
+        ring = f"{WEIGHTS}_{product.columns}" if self.kernel.keeps else WEIGHTS
+        row, in_pass = number * product.columns, product.passes > 1
+        return Fill(ring, source, row, column, product.columns, segment.start, in_pass)
+
+    def _streamed(self, value: ir.Value, chunk: int | None) -> Fill:
+        load = rows.producer(value)
+        column = None if chunk is None else chunk * CHUNK
+        return Fill(STREAMED, (self.kernel.source(load.operands[0]),), 0, column, 2 * COPY_ROWS)
+
+    def _unrolled(self, product: Product, operands: list[Operand], ready: Callable[[int, ir.Value], None]) -> None:
+        turns, used = product.turns(), None
+        sums: dict[int, ir.Value] = {}
+        ending: tuple[int, ...] = ()  # sets whose last chunk is in flight
+        for turn in turns:
+            if turn is not turns[0] or len(turn) > 1:
+                self._settle_background()  # it may read this set's registers
+            chunks = [
+                (segment, value, source, chunk)
+                for segment, (value, source) in zip(product.segments, operands, strict=True)
+                for chunk in range(segment.chunks)
+            ]
+            for number, (segment, value, source, chunk) in enumerate(chunks):
+                slot, tokens = None, []
+                if segment.rows_map is not None:
+                    left = slot = self.kernel.wait(self._streamed(value, chunk), self.filling)
+                else:
+                    left = self._left(segment, value, chunk)
+                for one in turn:
+                    start = sums[one] if one in sums else self._begin(product, one)
+                    weight = self._weight(product, segment, source, one, chunk)
+                    sums[one], now = self._multiply(product, start, left, weight, self.filling)
+                    for ended in ending:
+                        ready(ended, self._settled(ended, sums[ended]))
+                    ending = ()
+                    self._advance(len(chunks) - number)
+                    if used is not None:
+                        used.release()
+                    tokens += now.tokens
+                    used = Used(now.weight, tokens, slot) if one == turn[-1] else now
+            ending = turn
+        self._settle_background()
+        for ended in ending:
+            ready(ended, self._settled(ended, sums[ended]))
+        assert used is not None
+        used.release()
+
+    def _settled(self, number: int, sums: ir.Value) -> ir.Value:
+        tile = schedule.SettleOp(sums, ir.TypeAttr(sums.type.elem).value).results[0]
+        self.free[number] = lambda: [tile]
+        return tile
+
+    def _looped(self, product: Product, operands: list[Operand], ready: Callable[[int, ir.Value], None]) -> None:
+        """The same of streamed operands with many chunks: a loop over those of each behind the first."""
+        self._settle_background()
+        (turn,), sums, used = product.turns(), {}, None
+        for one in turn:
+            sums[one] = self._begin(product, one)
+        for segment, (value, source) in zip(product.segments, operands, strict=True):
+            used = self._chunk(product, segment, value, source, turn, sums, used, 0, self.filling)
+            if segment.chunks == 1:
+                continue
+            body: Filling = []
+            self.filling.append(Fills("chunks", CHUNK, segment.chunks * CHUNK, CHUNK, body))
+            assert used.tile is not None
+            carried = [*(sums[one] for one in turn), used.weight, used.tile, *used.tokens]
+            loop = scf.ForOp(*map(constant_index, (CHUNK, segment.chunks * CHUNK, CHUNK)), carried)
+            with ir.InsertionPoint(loop.body):
+                inner, last = _taken_up(turn, list(loop.inner_iter_args))
+                last = self._chunk(product, segment, value, source, turn, inner, last, None, body)
+                assert last.tile is not None
+                scf.yield_([*(inner[one] for one in turn), last.weight, last.tile, *last.tokens])
+            sums, used = _taken_up(turn, list(loop.results))
+        for one in turn:
+            ready(one, self._settled(one, sums[one]))
+        assert used is not None
+        used.release()
+
+    def _chunk(
+        self,
+        product: Product,
+        segment: Segment,
+        value: ir.Value,
+        source: tuple[ir.Value, ...],
+        turn: Sequence[int],
+        sums: dict[int, ir.Value],
+        used: Used | None,
+        chunk: int | None,
+        into: Filling,
+    ) -> Used:
+        """Multiplies a streamed chunk for all sets; gives back what was used before behind the first of them."""
+        slot, tokens = self.kernel.wait(self._streamed(value, chunk), into), []
+        for one in turn:
+            weight = self._weight(product, segment, source, one, chunk)
+            sums[one], now = self._multiply(product, sums[one], slot, weight, into)
+            if used is not None:
+                used.release()
+            tokens += now.tokens
+            used = now
+        assert used is not None
+        return Used(used.weight, tokens, slot)
+
+    # ---- the background
+
+    def _advance(self, places: int) -> None:
+        """A fair part of what is left, with so many places to come, this one included."""
+        for _ in range(-(-len(self.background) // max(1, places))):
+            self.background.popleft()()
+
+    def _settle_background(self) -> None:
+        self._advance(1)
+
+
+def _taken_up(turn: Sequence[int], carried: list[ir.Value]) -> tuple[dict[int, ir.Value], Used]:
+    """What a loop over chunks carries: the sums of all sets, the slots in use and the tokens of their products."""
+    count = len(turn)
+    weight, tile, *tokens = carried[count:]
+    return dict(zip(turn, carried)), Used(weight, tokens, tile)

@@ -1,0 +1,58 @@
+"""Tiles in the registers of a warpgroup, made piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from kitsune_mlir.dialects import schedule
+from kitsune_mlir.mlir import ir, tensor
+
+from .schedule_build import i64
+
+BLOCK = 8  # columns of a piece that is computed in the background
+
+
+@dataclass
+class Pieces:
+    """A tile in registers that is made piece by piece: `make` computes that of a number, once."""
+
+    width: int
+    each: int  # columns of a piece
+    make: Callable[[int], ir.Value]
+    made: dict[int, ir.Value] = field(default_factory=dict)
+
+    def piece(self, number: int) -> ir.Value:
+        if number not in self.made:
+            self.made[number] = self.make(number)
+        return self.made[number]
+
+    def columns(self, first: int, end: int) -> ir.Value:
+        """The tile's columns from one piece's first to another's last."""
+        found = [self.piece(number) for number in range(first // self.each, -(-min(end, self.width) // self.each))]
+        return found[0] if len(found) == 1 else beside(found)
+
+
+def part(tile: ir.Value, first: int, count: int, wide: bool = False) -> ir.Value:
+    """Columns of a tile, computed here."""
+    kind = ir.RankedTensorType(tile.type)
+    made = schedule.PartOp(tile, i64(first), ir.RankedTensorType.get([kind.shape[0], count], kind.element_type))
+    if wide:
+        made.attributes["wide"] = ir.UnitAttr.get()
+    return made.results[0]
+
+
+def beside(tiles: Sequence[ir.Value]) -> ir.Value:
+    """Tiles side by side."""
+    if len(tiles) == 1:
+        return tiles[0]
+    kinds = [ir.RankedTensorType(tile.type) for tile in tiles]
+    type_ = ir.RankedTensorType.get([kinds[0].shape[0], sum(kind.shape[1] for kind in kinds)], kinds[0].element_type)
+    return tensor.ConcatOp(type_, 1, list(tiles)).result
+
+
+def first_columns(tile: ir.Value, count: int) -> ir.Value:
+    """A tile without those of its columns behind the first so many."""
+    kind = ir.RankedTensorType(tile.type)
+    type_ = ir.RankedTensorType.get([kind.shape[0], count], kind.element_type)
+    return tensor.ExtractSliceOp(type_, tile, [], [], [], [0, 0], list(type_.shape), [1, 1]).result

@@ -1,0 +1,76 @@
+"""schedule-chains: a placed pipeline whose products chain in registers becomes a kernel at the schedule level.
+
+    "kitsune.pipeline"() ({                          "kitsune.kernel"() ({
+      "kitsune.stage"() ({                             %lo, %hi, %st = "kitsune.tiles"(%rows) {tile = [128]}
+        %x = "kitsune.load"(%X)                        %x = "kitsune.alloc_ring"() ...  // streamed chunks
+        %h = linalg.matmul ins(%x, %w0)                %w = "kitsune.alloc_ring"() ...  // boxes of weights
+        %a = linalg.generic {...} ins(%h)       =>     "kitsune.agent"() ({ ... }) {copies = 1, sym_name = "feed"}
+        "kitsune.put"(%q, %a) })                       "kitsune.agent"() ({ ...
+      "kitsune.stage"() ({                               %h = "kitsune.settle"(%sums)
+        %a = "kitsune.get"(%q)                           %a = linalg.generic {...} ins(%h)
+        %y = linalg.matmul ins(%a, %w1)                  %p = "kitsune.part"(%a) {first = 0}
+        "kitsune.store"(%y) }) })                        %s, %t = "kitsune.product"(%z, %p, %slot) ...
+                                                         "kitsune.write"(%y, %row, %c0) })
+                                                       {copies = 2, sym_name = "math"} })
+
+What is not scheduled stays a pipeline, which convert-kitsune-to-gpu compiles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kitsune_mlir.codegen.hopper.maps import TILE_ROWS
+from kitsune_mlir.dialects import kitsune, schedule
+from kitsune_mlir.errors import UnsupportedError, UserError
+from kitsune_mlir.mlir import ir
+from kitsune_mlir.planning import target as targets
+
+from .base import ModulePass
+from .chain_body import ChainBody
+from .chain_kernel import ChainKernel
+from .flow import target_of
+from .schedule_build import i64
+
+WHEN = ("auto", "always", "never")
+MOST_COLUMNS = 192  # of a product's sums at a time: ten layers of 256 took 5 % longer than the other kernel, on an H200
+
+
+@dataclass(frozen=True)
+class ScheduleChains(ModulePass):
+    """target: what the pipelines were placed for when empty, else a name or the path of a description. when: "auto"
+    schedules chains whose weights shared memory holds, and those of products of up to 192 columns, which were measured
+    to be no slower than the kernels that convert-kitsune-to-gpu makes; "always" all that have a form, "never" none."""
+
+    name: ClassVar[str] = "schedule-chains"
+    target: str = ""
+    when: str = "auto"
+
+    def run(self, module: ir.Module) -> None:
+        if self.when not in WHEN:
+            raise UserError(f"{self.name}: when must be one of {', '.join(WHEN)}, found '{self.when}'")
+        if self.when == "never":
+            return
+        for pipeline in kitsune.pipelines(module):
+            target = target_of(pipeline, self.target, self.name)
+            if pipeline.is_placed and target.products == "wgmma" and pipeline.tile_rows == TILE_ROWS:
+                self._schedule(pipeline, target)
+
+    def _schedule(self, pipeline: kitsune.PipelineOp, target: targets.Target) -> None:
+        with pipeline.operation.location, ir.InsertionPoint(pipeline):
+            try:
+                made = ChainKernel(pipeline, target)
+            except UnsupportedError:
+                return
+            if self.when == "auto" and not made.keeps and made.widest > MOST_COLUMNS:
+                return
+            kernel = made.build(lambda built, row: ChainBody(built, row).emit())
+            for result in pipeline.result_ops:
+                type_ = result.results[0].type
+                taken = kitsune.ResultOp(kernel.results[0], i64(result.position), type_).results[0]
+                result.results[0].replace_all_uses_with(taken)
+        for result in pipeline.result_ops:
+            result.operation.erase()
+        pipeline.operation.erase()
+        assert isinstance(kernel, schedule.KernelOp)
