@@ -13,7 +13,7 @@ from kitsune_mlir.codegen import ptxas
 from kitsune_mlir.planning import target
 from kitsune_mlir.tools.gpusim import Simulation
 
-ALWAYS = {"place-stages": "shape=chained", "schedule-chains": "when=always"}
+ALWAYS = {"place-stages": "shape=chained tile-rows=128", "schedule-chains": "when=always"}
 FORMS = {
     "two sets of sums, round a loop": (20_000, (256, 256, 256, 256, 8)),
     "whole tiles round a loop": (20_000, (128, 128, 128, 128, 24)),

@@ -52,7 +52,7 @@ def scheduled(text):
     """The module with the kernels of a model, proven."""
     module = mlir.parse(text, mlir.context())
     steps = ["partition-dataflow", "design-pipeline", "place-stages", "schedule-chains", "verify-dataflow"]
-    options = {"place-stages": "shape=chained", "schedule-chains": "when=always"}
+    options = {"place-stages": "shape=chained tile-rows=128", "schedule-chains": "when=always"}
     pipeline.run(module, [pipeline.make(step, options.get(step, ""), "sm_90a") for step in steps])
     return module
 
@@ -177,7 +177,7 @@ def test_what_is_scheduled_by_default():
 
     def forms(rows, widths, option=""):
         module = mlir.parse(chain(rows, widths), mlir.context())
-        steps = [("partition-dataflow", ""), ("design-pipeline", ""), ("place-stages", "shape=chained")]
+        steps = [("partition-dataflow", ""), ("design-pipeline", ""), ("place-stages", "shape=chained tile-rows=128")]
         steps.append(("schedule-chains", option))
         pipeline.run(module, [pipeline.make(step, text, "sm_90a") for step, text in steps])
         return len(list(dialect.kernels(module))), len(list(kitsune.pipelines(module)))

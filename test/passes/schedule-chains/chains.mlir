@@ -1,6 +1,6 @@
-// RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained" --schedule-chains=when=always --split-input-file | filecheck %s
-// RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained" --schedule-chains=when=always --verify-dataflow --split-input-file | filecheck %s
-// RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained" --schedule-chains=when=never --split-input-file | filecheck %s --check-prefix=NEVER
+// RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained tile-rows=128" --schedule-chains=when=always --split-input-file | filecheck %s
+// RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained tile-rows=128" --schedule-chains=when=always --verify-dataflow --split-input-file | filecheck %s
+// RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained tile-rows=128" --schedule-chains=when=never --split-input-file | filecheck %s --check-prefix=NEVER
 
 // Two layers. The first one's operand is streamed, its sums are settled, what follows is computed and kept as a part,
 // which the second one multiplies. Weights come in boxes of as many rows as the product has columns.
