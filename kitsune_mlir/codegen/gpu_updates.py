@@ -102,9 +102,8 @@ def _without_ones(position: list[ir.Value], buffer: ir.Value, rank: int) -> list
 
 
 def _may_move(writer: ir.Operation, op: ir.Operation) -> bool:
-    """Whether nothing that an operator reads is written between it and another one behind it."""
+    """Whether nothing that an operator reads is written between it and a scatter behind it, or by the scatter."""
     read = [root_of(v) for one in walk(writer) for v in one.operands if isinstance(v.type, ir.MemRefType)]
-    read += [root_of(op.operands[2])] if root_of(op.operands[2]) in read else []
     between = False
     for other in (one.operation for one in op.block.operations):
         if other == op:

@@ -1,0 +1,71 @@
+"""What the bodies of kernels of dots are built of (dots.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from kitsune_mlir import rows
+from kitsune_mlir.dialects import schedule
+from kitsune_mlir.mlir import attr_int, ir, linalg, tensor
+
+from .schedule_build import i64
+
+
+def read(value: ir.Value, at: Sequence[ir.Value], dims: Sequence[int], shape: Sequence[int]) -> ir.Value:
+    """A box of a tensor as a tile in registers, at offsets, along dimensions of the tensor."""
+    kind = ir.RankedTensorType.get(list(shape), ir.RankedTensorType(value.type).element_type)
+    made = schedule.ReadOp(value, list(at), kind)
+    made.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(dims))
+    return made.results[0]
+
+
+def write(tile: ir.Value, at: Sequence[ir.Value]) -> None:
+    """The tile's dimensions are the last of the output's."""
+    rank = ir.RankedTensorType(tile.type).rank
+    made = schedule.WriteOp(tile, list(at), i64(0))
+    made.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(1, rank + 1)))
+
+
+def behind(tiles: Sequence[ir.Value]) -> ir.Value:
+    """Tiles one behind the other."""
+    if len(tiles) == 1:
+        return tiles[0]
+    kinds = [ir.RankedTensorType(tile.type) for tile in tiles]
+    whole = ir.RankedTensorType.get([sum(kind.shape[0] for kind in kinds), kinds[0].shape[1]], kinds[0].element_type)
+    return tensor.ConcatOp(whole, i64(0), list(tiles)).result
+
+
+def clone(
+    op: ir.Operation,
+    into: ir.Operation,
+    kept: Sequence[int],
+    loop: Callable[[int | None], int],
+    element: Callable[[Sequence[ir.Value]], ir.Value] | None = None,
+) -> None:
+    """The body of a linalg.generic as that of another, which has the inputs `kept` alone, and whose loop `loop(d)` is
+    its loop d. An element that it takes out of a tensor of the batch is `element(index)`, of its index without the
+    first."""
+    source, block = op.regions[0].blocks[0], into.regions[0].blocks[0]
+    values = {hash(source.arguments[i]): own for i, own in zip(kept, block.arguments)}
+    inner = [one.operation for one in source.operations]
+    needed, wanted = set(), [inner[-1]]
+    while wanted:
+        one = wanted.pop()
+        needed.add(one)
+        first = 2 if one.name == "tensor.extract" and element is not None else 0
+        makers = [rows.producer(operand) for operand in list(one.operands)[first:]]
+        wanted += [maker for maker in makers if maker is not None and maker.parent == op and maker not in needed]
+    with ir.InsertionPoint(block):
+        for one in (one for one in inner if one in needed):
+            operands = [values.get(hash(operand), operand) for operand in one.operands]
+            with one.location:
+                if one.name == "linalg.index":
+                    made = [linalg.IndexOp(i64(loop(attr_int(one, "dim")))).result]
+                elif one.name == "tensor.extract" and element is not None:
+                    made = [element(operands[2:])]
+                else:
+                    clone = one.clone()
+                    for i, operand in enumerate(operands):
+                        clone.operands[i] = operand
+                    made = list(clone.results)
+            values.update(zip(map(hash, one.results), made))
