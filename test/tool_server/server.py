@@ -80,8 +80,9 @@ def _answer(connection: socket.socket) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     atexit._run_exitfuncs()
+    ctypes.CDLL(None).fflush(None)
     connection.send(bytes([code or 0]))
-    ctypes.CDLL(None).exit(code or 0)  # what LLVM prints at its end, and not what Python does at its own
+    os._exit(0)
 
 
 def main() -> None:
