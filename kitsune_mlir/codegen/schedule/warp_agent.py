@@ -42,7 +42,7 @@ def tiles_of(acc: ir.Type) -> int:
 class WarpCode(AgentCode):
     """The code of one agent, whose threads begin at `first`."""
 
-    products: InFlight = field(default_factory=NoneInFlight)
+    products: InFlight = field(default_factory=NoneInFlight, kw_only=True)
 
     def emit(self) -> None:
         if self.agent.warp_count != WARPS:
