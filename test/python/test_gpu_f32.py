@@ -18,7 +18,14 @@ def run(model, args, target, precision, place="", seed=0):
     with torch.no_grad():
         wanted = model.double()(*(x.double() for x in args)).float()
     program, runner, device = runner_of(
-        model.float(), args, target, "chained", seed=seed, tile=HEIGHTS[precision], place=place, precision=precision
+        model.float(),
+        args,
+        target,
+        "chained",
+        seed=seed,
+        tile=0 if place else HEIGHTS[precision],
+        place=place,
+        precision=precision,
     )
     for _ in range(2):
         check(program, runner, args, wanted, BOUNDS[precision])

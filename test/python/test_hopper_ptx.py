@@ -19,22 +19,24 @@ PASSES = (*PARTITION, *DESIGN, *PLACE["gpu"], "convert-kitsune-to-gpu")
 BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
 
 
-def assembled(model: nn.Module, args: tuple, place: str, exact: str) -> list[tuple[str, ptxas.Assembled]]:
+def assembled(
+    model: nn.Module, args: tuple, place: str, exact: str, cut: str = ""
+) -> list[tuple[str, ptxas.Assembled]]:
     """PTX and what ptxas made of it, for each pipeline; `place` are options of place-stages, `exact` is the precision
     of f32 products."""
     program = program_of(model.eval(), tuple(args))
     precision.give(program.module, exact)
-    options = {"partition-dataflow": "min-summed=0", "place-stages": place}
+    options = {"partition-dataflow": "min-summed=0", "cut-pipelines": cut, "place-stages": place}
     pipeline.run(program.module, [pipeline.make(name, options.get(name, ""), "sm_90a") for name in PASSES])
     machine = target.load("sm_90a")
     texts = [ptx.to_ptx(kernel, machine) for kernel in mlir.walk(program.module, "gpu.module")]
     return [(text, ptxas.assemble(text, machine)) for text in texts]
 
 
-def check(model: nn.Module, args: tuple, place: str = "", exact: str = precision.HIGHEST) -> list[str]:
+def check(model: nn.Module, args: tuple, place: str = "", exact: str = precision.HIGHEST, cut: str = "") -> list[str]:
     """Every product on warpgroups, nothing in local memory, no complaint. ptxas's C7510 to C7515 and C7520 say that
     wgmmas run one after another, C7508 that setmaxnreg is ignored. Gives the PTX."""
-    found = assembled(model, args, place, exact)
+    found = assembled(model, args, place, exact, cut)
     assert found
     for text, result in found:
         assert "wgmma.mma_async" in text
@@ -117,7 +119,8 @@ class Beside(nn.Module):
 
 
 def test_wide_tile_stored():
-    check(Beside().to(BF16), (torch.randn(8192, 64, dtype=BF16), *torch.randn(20, 8192, 128, dtype=BF16)))
+    args = torch.randn(8192, 64, dtype=BF16), *torch.randn(20, 8192, 128, dtype=BF16)
+    check(Beside().to(BF16), args, "tile-rows=128 shape=chained", cut="whole=true")
 
 
 def test_wide_product():

@@ -125,8 +125,8 @@ class DotsCode(AgentCode):
         with index_checks.reported_behind() if in_loop else contextlib.nullcontext():
             super()._block(block)
 
-    def _turn(self) -> None:
-        super()._turn()
+    def _turn(self, *_: object) -> None:
+        self.memories, self.halves = {}, []
         self.stashed = 0  # bytes
 
     # ---- products

@@ -182,7 +182,7 @@ def test_forms_of_a_sum(tiles, sums, depths, ctas, cluster):
     found = place(stages, queues, 10**6, GPU, chained=form, tiles=tiles, sums=sums)
     assert (found.transports, found.depths) == ((tiles, sums), depths)
     assert (found.replicas, found.cluster) == ((ctas,), cluster)
-    assert place(stages, queues, 10**6, GPU, chained=(form,)).predicted_us <= found.predicted_us
+    assert place(stages, queues, 10**6, GPU, chained=form).predicted_us <= found.predicted_us
 
 
 @pytest.mark.parametrize("machine", [GPU, GPU.override(sms=4)])
