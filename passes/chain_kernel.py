@@ -14,7 +14,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.layout import LEAST_SLOTS, MOST_SLOTS, MOST_TILE_SLOTS
 from kitsune_mlir.codegen.hopper.program import MOST_VECTOR_BYTES, Block, Program
 from kitsune_mlir.codegen.pipeline.loops import is_zero
-from kitsune_mlir.codegen.pipeline.nests import PRODUCT
+from kitsune_mlir.codegen.pipeline.nests import PRODUCT, REDUCTION
 from kitsune_mlir.codegen.schedule.reductions import row_combiner
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.errors import UnsupportedError
@@ -86,6 +86,11 @@ class ChainKernel:
     def widest(self) -> int:
         """The most columns of a product that are computed at a time."""
         return max(product.pass_columns for product in self.program.products)
+
+    @property
+    def reduces(self) -> bool:
+        """Whether rows are reduced between products."""
+        return any(nest.kind == REDUCTION for block in self.program.blocks for nest in block.nests)
 
     def source(self, value: ir.Value) -> ir.Value:
         """A tensor as the copy engine reads it: rows of whole 16 bytes, columns of each part at such places."""
@@ -365,8 +370,11 @@ def check(pipeline: kitsune.PipelineOp, program: Program) -> None:
         raise UnsupportedError("a product alone is no chain")
     if program.stashes:
         raise UnsupportedError("tiles that wait in shared memory are not scheduled")
-    if any(columns for block in program.blocks for columns in block.spread.values()):
-        raise UnsupportedError("columns that all threads of a row read are not scheduled")
+    for block in program.blocks:
+        for key, columns in block.spread.items():
+            nest = block.nests.nests.get(key)
+            if columns and (nest is None or nest.kind != REDUCTION):
+                raise UnsupportedError("columns that all threads of a row read are not scheduled")
     if any(product.nbytes != 2 for product in program.products):
         raise UnsupportedError("products of 32 bits are not scheduled")
     for stage in pipeline.stages:

@@ -7,6 +7,7 @@ import pytest
 import torch
 from test_schedule_chains import arguments, chain, scheduled
 from test_schedule_ptx import check
+from torch import nn
 
 import kitsune_mlir
 from kitsune_mlir.codegen import ptxas
@@ -57,3 +58,17 @@ def test_ptxas_has_no_complaint(form):
     (text,) = check(scheduled(chain(*FORMS[form])), target.load("sm_90a"))
     assert "wgmma.wait_group.sync.aligned \t1;" in text or "wgmma.wait_group.sync.aligned 1;" in text
     assert "cp.async.bulk.tensor.2d.global.shared" in text  # tiles leave by tensor copies
+
+
+def test_row_reductions(machine):
+    """Two norms between products, in the simulator; by default such a chain is left a pipeline."""
+    torch.manual_seed(0)
+    parts = (nn.Linear(64, 64), nn.LayerNorm(64), nn.GELU(), nn.Linear(64, 100), nn.LayerNorm(100))
+    model, x = nn.Sequential(*parts).bfloat16().eval(), torch.randn(200, 64).bfloat16()
+    compiled = kitsune_mlir.compile(model, (x,), target=machine, options=ALWAYS)
+    assert "scheduled chain" in {launch["form"] for launch in compiled.plan["launches"]}
+    wanted = model(x).detach().float()
+    found = torch.as_tensor(Simulation(compiled)(x)).float()
+    torch.testing.assert_close(found, wanted, rtol=2e-2, atol=4e-2)
+    compiled = kitsune_mlir.compile(model, (x,), target=machine, options={"place-stages": "shape=chained"})
+    assert "scheduled chain" not in {launch["form"] for launch in compiled.plan["launches"]}

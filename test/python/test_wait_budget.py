@@ -31,7 +31,7 @@ BUDGET = "wait-budget=120"
 @functools.cache
 def compiled(budget="", dtype=torch.float32, shape="spatial"):
     model, args = SMALL["mlp"](dtype)[:2]
-    options = {"place-stages": f"shape={shape}", "convert-kitsune-to-gpu": budget}
+    options = {"place-stages": f"shape={shape}", "convert-kitsune-to-gpu": budget, "lower-schedule": budget}
     return kitsune_mlir.compile(model, args, target="sm_90a", options=options)
 
 
