@@ -48,7 +48,8 @@ def _scheduled(kernel: schedule.KernelOp) -> dict[str, Any]:
     extents = [_constant(value) for value in tiles.operands]
     words = ["x".join("?" if extent is None else str(extent) for extent in extents)]
     if products and not chained:
-        copy = mlir.walk(kernel, schedule.CopyOp.OPERATION_NAME)[0]
+        copies = mlir.walk(kernel, schedule.CopyOp.OPERATION_NAME)
+        copy = next(copy for copy in copies if len(copy.opview.axes) > 1)  # others bring vectors
         source, axis = ir.RankedTensorType(copy.operands[1].type), copy.opview.axes[1]
         words += [f"k {'?' if source.is_dynamic_dim(axis) else source.shape[axis]}"]
     words += [f"{pairs} pairs of pieces"] if pairs else []

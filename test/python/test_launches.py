@@ -155,3 +155,21 @@ def test_no_rows_are_no_launch():
     layers = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64)).to(torch.bfloat16)
     plan = compiled(layers, torch.randn(0, 64, dtype=torch.bfloat16)).plan
     assert plan["launches"] == [] and "launches" not in report(plan)
+
+
+class Heads(nn.Module):
+    """Products of a streamed tile beside one another: their kernel copies biases first."""
+
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = nn.Linear(264, 48, bias=False), nn.Linear(264, 16)
+
+    def forward(self, x):
+        left = self.left(x)
+        return torch.cat([left, self.right(x), left], 1)
+
+
+def test_products_beside_one_another_are_described():
+    found = compiled(Heads().to(torch.bfloat16), torch.randn(40_000, 264, dtype=torch.bfloat16)).plan["launches"]
+    assert [(launch["form"], launch["tile"]) for launch in found] == [("scheduled product", [128])]
+    assert "k 264" in found[0]["computes"]
