@@ -52,6 +52,28 @@ def test_numbers(rows, widths, machine, tmp_path):
     np.testing.assert_array_equal(torch.as_tensor(found).float().numpy(), wanted)
 
 
+class Beside(nn.Module):
+    """Products beside a tile that begins in the middle of a block of columns: the last block goes on behind it."""
+
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = nn.Linear(200, 16), nn.Linear(200, 13, bias=False)
+
+    def forward(self, x, y):
+        return torch.cat([torch.exp(self.left(x)), self.right(x), y], 1) - y[:, 105:106]
+
+
+def test_columns_behind_a_tile(machine):
+    torch.manual_seed(0)
+    model, args = Beside().bfloat16(), (torch.randn(300, 200).bfloat16(), torch.randn(300, 200).bfloat16())
+    options = ALWAYS | {"cut-pipelines": "whole=true"}
+    compiled = kitsune_mlir.compile(model, args, target=machine, options=options)
+    assert "kitsune.kernel" in compiled.mlir("two:schedule-chains")
+    found = Simulation(compiled, seed=1)(*args)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.as_tensor(found), model(*args), rtol=2e-2, atol=2e-2)
+
+
 @pytest.mark.skipif(ptxas.find() is None, reason="there is no ptxas")
 @pytest.mark.parametrize("form", FORMS)
 def test_ptxas_has_no_complaint(form):

@@ -313,10 +313,11 @@ class AgentCode(LoopCode):
             raise UnsupportedError(f"the tiles of agent '{self.agent.label}' do not leave through boxes")
         return Outbox(self.around.maps, self.around.outboxes, Boxes.of(warps.thread(), self._leader()))
 
-    def _whole(self, kind: ir.Type, at: Sequence[ir.Value], axes: Sequence[int], tile: ir.Type) -> list[int]:
-        """`whole_of`, but for dimensions that end within a block: a thread's columns go on to its end."""
+    def _whole(self, kind: ir.Type, at: Sequence[ir.Value], axes: Sequence[int], tile: ir.Type) -> dict[int, int]:
+        """`whole_of` with the box's sizes, but for dimensions that end within a block: a thread's columns go on to its
+        end."""
         sizes = ir.RankedTensorType(tile).shape
-        return [dim for dim in whole_of(self.agent, kind, at, axes, tile) if sizes[dim] % BLOCK == 0]
+        return {dim: sizes[dim] for dim in whole_of(self.agent, kind, at, axes, tile) if sizes[dim] % BLOCK == 0}
 
     def _pointer(self, value: ir.Value) -> ir.Value:
         """The address of a tensor in global memory, or of the one that is selected of several."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from kitsune_mlir.codegen.hopper.fragments import is_packed, pack
 from kitsune_mlir.codegen.pipeline import device
@@ -14,8 +15,8 @@ from kitsune_mlir.mlir import arith, ir, vector
 
 class GlobalBox:
     """The box at `at` of a dense tensor, `axes` the dimensions of the box; `rows` is its first size where that is open.
-    The tensor has all of the box along its dimensions in `whole`. Reads beyond the tensor give its last element. An
-    even column is `pair` and an even number: who reads it gets the next one with it."""
+    The tensor has all of the box along its dimensions in `whole`, which gives their sizes. Reads beyond the tensor give
+    its last element. An even column is `pair` and an even number: who reads it gets the next one with it."""
 
     pair: ir.Value | None = None
 
@@ -26,7 +27,7 @@ class GlobalBox:
         rows: ir.Value,
         at: Sequence[Int],
         axes: Sequence[int],
-        whole: Collection[int] = (),
+        whole: Mapping[int, int] = MappingProxyType({}),
     ):
         self._whole = whole
         kind = ir.RankedTensorType(type_)
@@ -58,7 +59,14 @@ class GlobalBox:
     def surely_has(self, dim: int, index: Int) -> bool:
         """Whether it is known now that the tensor has the box's index along its dimension `dim`."""
         size = self._sizes[self._axes[dim]]
-        return dim in self._whole or isinstance(size, int) and device.is_less(self._along(dim, index), size) is True
+        if dim in self._whole and self._is_in_box(dim, index):
+            return True
+        return isinstance(size, int) and device.is_less(self._along(dim, index), size) is True
+
+    def _is_in_box(self, dim: int, index: Int) -> bool:
+        """Whether an index is not one of those that a thread's columns go on to behind a box: of what stands beside
+        others in a tile, they may end in the middle of a block of columns."""
+        return not isinstance(index, Offset) or index.span is None or device.is_less(index, self._whole[dim]) is True
 
     def is_inside(self, dim: int, index: Int) -> ir.Value:
         """Whether the tensor has the box's index along its dimension `dim`."""
