@@ -9,7 +9,7 @@ from torch import nn
 
 # By transport: how place-stages is asked for it, and what the launch then says.
 FORCED = {
-    "reg": ("chained", '"cluster": 1, "threads": 384'),
+    "reg": ("chained", '"cluster": 1, "threads": 256'),
     "dsmem": ("chained cluster=2", '"cluster": 2, "threads": 384'),
     "smem": ("fused", '"threads": 256'),
     "l2": ("spatial", '"cooperative": true'),

@@ -1,6 +1,7 @@
 """What depends on weights alone runs once: the analysis on host programs, and whole models on the stand-in device."""
 
 import copy
+from collections import defaultdict
 
 import pytest
 import torch
@@ -24,6 +25,7 @@ def manifest(*program, shapes=((4, 8), (4, 8))):
         "program": list(program),
         "arguments": [{"dtype": "f32", "shape": list(shape)} for shape in shapes],
         "globals": {"g": {"offset": 0, "dtype": "f32", "shape": [4, 8]}},
+        "pipelines": defaultdict(lambda: {"launch": {}}),  # whatever their names are
     }
 
 
