@@ -51,10 +51,14 @@ def test_a_module_that_does_not_verify_is_not_supported() -> None:
 def test_an_answer_that_nobody_took_is_not_given_to_the_next_call() -> None:
     with pytest.raises(worker.Died, match="did not end"):
         worker.call("time:sleep", 60, patience=0.1)
-    interrupt = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-    interrupt.start()
-    with pytest.raises(KeyboardInterrupt):
-        worker.call("time:sleep", 60)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts behind itself ignores it
+    try:
+        interrupt = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+        interrupt.start()
+        with pytest.raises(KeyboardInterrupt):
+            worker.call("time:sleep", 60)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert worker.call("json:dumps", [2]) == "[2]"
 
 
