@@ -40,7 +40,7 @@ from kitsune_mlir.bench.smaller_nets import smaller  # noqa: E402
 
 FLOOR = {"f32": 5e-6, "bf16": 4e-3, "f16": 5e-4}  # errors below are never wrong: about a rounding of the result
 HIGH_FLOOR = 2e-3  # f32 whose products are of tf32, several after one another; a CPU's torch has none
-SIMULATED_ROWS, SIMULATED_SMS = 300, 2
+SIMULATED_ROWS, SIMULATED_SMS = 300, 4
 COMPILE_SECONDS, RUN_SECONDS = 180.0, 40.0
 PROFILED = 7  # runs
 REPEATED = 8  # runs whose results have the bits of the first's, half of them with the GPU behind the host

@@ -135,8 +135,9 @@ def chained_form(
         forms = []
         for height in heights:
             if height == heights[0] or _may_be_short(pipeline, target, forms[0]):
-                program = layout.fit(pipeline, target, cluster, multicast, split_k, height)
-                forms.append(_form_of(program))
+                forms.append(_form_of(layout.fit(pipeline, target, cluster, multicast, split_k, height)))
+                if (together := forms[-1].together) > target.sms:
+                    raise UnsupportedError(f"{together} CTAs work together, {target.name} has {target.sms} SMs")
     except UnsupportedError as error:
         return (), str(error)
     return tuple(forms), ""

@@ -23,7 +23,8 @@ _MEET_US = 1.5
 
 def choose_columns(n: int, k: int, row_tiles: int | None, sms: int, splits: Sequence[int] = (1,)) -> tuple[int, int]:
     """Columns of a tile of 128 rows by n columns, k summed, dealt out to `sms` CTAs, and how many of these, one of
-    `splits`, share a tile's k. Unknown rows are many."""
+    `splits`, share a tile's k, no more than there are SMs. Unknown rows are many."""
+    splits = [split for split in splits if split <= sms] or [min(splits)]
     if row_tiles is None:
         split = min(splits)
         widest = CHOICES[0] if split == 1 else MOST_SPLIT_COLUMNS

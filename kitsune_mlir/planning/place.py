@@ -64,6 +64,11 @@ class Chained:
     exchanged: frozenset[str] = frozenset()
     tile_rows: int = CHAINED_ROWS
 
+    @property
+    def together(self) -> int:
+        """The CTAs of a cluster, where no rows are summed."""
+        return self.cluster * self.multicast * self.split_k
+
 
 @dataclass(frozen=True)
 class Placement:
@@ -168,7 +173,7 @@ def _chained(
             for tile, sum_, cluster in _accumulations(form)
             if form.blocks * cluster <= target.sms
         ]
-    together = form.cluster * form.multicast * form.split_k
+    together = form.together
     clusters = min(-(-tiles // form.multicast) * form.column_tiles, target.sms // together)
     transports = tuple("dsmem" if queue.name in form.exchanged else "reg" for queue in queues)
     ctas, parts = clusters * together, form.cluster * form.column_tiles * form.split_k
