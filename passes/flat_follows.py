@@ -28,36 +28,59 @@ Groups = list[list[int]]  # of dimensions that become one
 def flatten_follows(module: ir.Module) -> None:
     """Rewrites what follows the products of the functions of a module."""
     for product in [op for op in walk(module, *NAMES) if op.parent.name == "func.func" and match_product(op)]:
-        _flatten(product.results[0], product.block)
+        _flatten(product)
 
 
-def _flatten(value: ir.Value, block: ir.Block) -> None:
+def _flatten(product: ir.Operation) -> None:
     """What elementwise operators and reshapes make of a product."""
-    for op in _users(value, block):
-        if op.name == "tensor.expand_shape" and not is_reduced(op.results[0]):
-            _flatten_behind(op)
-        elif op.name == "linalg.generic" and is_elementwise(op, [value]):
-            _flatten(op.results[0], block)
+    left, seen = [product.results[0]], set[int]()
+    while left:
+        value = left.pop()
+        if hash(value) in seen:
+            continue
+        seen.add(hash(value))
+        users = _users(value, product.block)
+        left += [op.results[0] for op in users if op.name == "linalg.generic" and is_elementwise(op, [value])]
+        for op in users:
+            if op.name == "tensor.expand_shape" and not is_reduced(op.results[0]):
+                left += _flatten_behind(op)
 
 
-def _flatten_behind(expansion: ir.Operation) -> None:
-    """The elementwise operators that take an expanded tensor, on what was expanded."""
-    value, source = expansion.results[0], expansion.operands[0]
-    for op in _users(value, expansion.block):
-        if op.name == "tensor.collapse_shape" and op.results[0].type == source.type:
-            op.results[0].replace_all_uses_with(source)
-            op.erase()
-        elif op.name == "linalg.generic" and is_elementwise(op, [value]):
-            maps = _flat_maps(op, _groups(expansion))
-            if maps is not None:
+def _flatten_behind(expansion: ir.Operation) -> list[ir.Value]:
+    """Elementwise operators that take an expanded tensor, and those that take theirs, on what was expanded; what they
+    make."""
+    made, left = [], [expansion]
+    while left:
+        expansion = left.pop()
+        source = expansion.operands[0]
+        while (found := _next(expansion)) is not None:
+            op, maps = found
+            if maps is None:
+                op.results[0].replace_all_uses_with(source)
+            else:
                 with op.location, ir.InsertionPoint(op):
                     flat, behind = _flat(op, expansion, maps)
                 op.results[0].replace_all_uses_with(behind.results[0])
-                op.erase()
-                _flatten_behind(behind)
-                _flatten(flat, expansion.block)
-    if not list(value.uses):
-        expansion.erase()
+                made.append(flat)
+                left.append(behind)
+            op.erase()
+        if not list(expansion.results[0].uses):
+            expansion.erase()
+    return made
+
+
+def _next(expansion: ir.Operation) -> tuple[ir.Operation, list[tuple[ir.AffineMap, Groups]] | None] | None:
+    """A reader of an expanded tensor that can have what was expanded: one that collapses it again, or an elementwise
+    operator, with its inputs' maps."""
+    value, source = expansion.results[0], expansion.operands[0]
+    for op in _users(value, expansion.block):
+        if op.name == "tensor.collapse_shape" and op.results[0].type == source.type:
+            return op, None
+        if op.name == "linalg.generic" and is_elementwise(op, [value]):
+            maps = _flat_maps(op, _groups(expansion))
+            if maps is not None:
+                return op, maps
+    return None
 
 
 def _users(value: ir.Value, block: ir.Block) -> list[ir.Operation]:
@@ -82,9 +105,8 @@ def _flat_maps(op: ir.Operation, groups: Groups) -> list[tuple[ir.AffineMap, Gro
         dims = [expr.position for expr in map_.results]
         named = list(dict.fromkeys(group_of[d] for d in dims))
         wanted = [d for number in named for d in groups[number] if sizes[d] != 1]
-        if [d for d in dims if sizes[d] != 1] != wanted or [group_of[d] for d in dims] != sorted(
-            map(group_of.get, dims)
-        ):
+        in_order = all(group_of[a] <= group_of[b] for a, b in zip(dims, dims[1:]))
+        if not in_order or [d for d in dims if sizes[d] != 1] != wanted:
             return None
         own = [[place for place, d in enumerate(dims) if group_of[d] == number] for number in named]
         found.append((ir.AffineMap.get(len(groups), 0, [ir.AffineDimExpr.get(n) for n in named]), own))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import schedule
@@ -49,19 +50,23 @@ def _chain(product: ir.Operation) -> list[ir.Operation]:
 
 def _all(product: ir.Operation) -> Follows:
     order = {hash(op.operation): number for number, op in enumerate(product.block.operations)}
-    values, found, left = [product.results[0]], [], [product.results[0]]
-    while left:
-        for use in left.pop().uses:
+    values, taken, seen = [product.results[0]], [], set[int]()
+    left: list[tuple[int, ir.Operation]] = []  # a heap: an operator comes behind all that it takes
+
+    def see(value: ir.Value) -> None:
+        for use in value.uses:
             op = use.owner.operation
-            if op.block == product.block and op not in found and len(op.results) == 1:
-                found.append(op)
-                left.append(op.results[0])
-    taken: list[ir.Operation] = []
-    for op in sorted(found, key=lambda op: order[hash(op)]):
-        own = [value for value in values if any(value == operand for operand in op.operands)]
-        if own and is_elementwise(op, own):
+            if (number := order.get(hash(op))) is not None and number not in seen:
+                seen.add(number)
+                heappush(left, (number, op))
+
+    see(product.results[0])
+    while left:
+        _, op = heappop(left)
+        if is_elementwise(op, [value for value in values if any(value == operand for operand in op.operands)]):
             taken.append(op)
             values.append(op.results[0])
+            see(op.results[0])
     while taken:
         last = order[hash(taken[-1])]
         outside = {
@@ -79,12 +84,16 @@ def _all(product: ir.Operation) -> Follows:
 
 def is_reduced(value: ir.Value) -> bool:
     """Whether sums along rows are made of it, or of what is computed of it by element."""
-    for use in value.uses:
-        op = use.owner.operation
-        if op.name == "linalg.generic" and "reduction" in rows.Structured(op).iterators:
-            return True
-        if op.name in (*rows.RESHAPES, "linalg.generic") and any(map(is_reduced, op.results)):
-            return True
+    left, seen = [value], set[ir.Operation]()
+    while left:
+        for use in left.pop().uses:
+            op = use.owner.operation
+            if op in seen or op.name not in (*rows.RESHAPES, "linalg.generic"):
+                continue
+            if op.name == "linalg.generic" and "reduction" in rows.Structured(op).iterators:
+                return True
+            seen.add(op)
+            left += op.results
     return False
 
 
