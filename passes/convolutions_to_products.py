@@ -32,7 +32,7 @@ from kitsune_mlir.planning import target as targets
 
 from .base import ModulePass
 from .convolutions import GROUP, NAMES, Convolution, match, spread
-from .product_follows import is_elementwise, is_stored
+from .product_follows import chain_of
 from .row_bodies import reshaped
 from .schedule_build import constant_index, empty_generic
 from .schedule_products import LEAST
@@ -171,17 +171,9 @@ class _Rewriter:
     # ---- what follows
 
     def _follows(self, of: Convolution) -> list[ir.Operation]:
-        """Elementwise operators, each the only reader of the one before it, the first of the convolution."""
-        found: list[ir.Operation] = []
-        value, space = of.op.results[0], _Space({"b": of.batch, "o": of.outputs, "p": of.count})
-        while len(uses := list(value.uses)) == 1 and is_elementwise(op := uses[0].owner.operation, [value]):
-            if self._reads(op, value, of, space) is None:
-                break
-            found.append(op)
-            value = op.results[0]
-        while found and not is_stored(found[-1]):
-            found.pop()
-        return found
+        """The elementwise operators behind a convolution that its product's kernel can read the inputs of."""
+        space = _Space({"b": of.batch, "o": of.outputs, "p": of.count})
+        return chain_of(of.op, lambda op, value: self._reads(op, value, of, space) is not None)
 
     def _reads(
         self, op: ir.Operation, before: ir.Value, of: Convolution, space: _Space, value: ir.Value | None = None

@@ -20,7 +20,7 @@ from kitsune_mlir.contraction import NAMES, match_product
 from kitsune_mlir.mlir import ir, tensor, walk
 
 from .product_follows import is_elementwise, is_reduced
-from .schedule_build import constant_index, empty_generic
+from .schedule_build import clone_body, constant_index, empty_generic
 
 Groups = list[list[int]]  # of dimensions that become one
 
@@ -133,14 +133,7 @@ def _flat(
     identity = ir.AffineMap.get_identity(kind.rank)
     start = tensor.empty(sizes, element)
     flat = empty_generic(inputs, [start], [*(map_ for map_, _ in maps), identity], ["parallel"] * kind.rank)
-    before = op.regions[0].blocks[0]
-    with ir.InsertionPoint(flat.regions[0].blocks[0]):
-        values = dict(zip(map(hash, before.arguments), flat.regions[0].blocks[0].arguments))
-        for inner in before.operations:
-            clone = inner.operation.clone()
-            for i, operand in enumerate(inner.operation.operands):
-                clone.operands[i] = values.get(hash(operand), operand)
-            values.update(zip(map(hash, inner.operation.results), clone.results))
+    clone_body(op.regions[0].blocks[0], flat)
     behind = ir.Operation.create(
         expansion.name,
         results=[ir.RankedTensorType.get(ir.RankedTensorType(value.type).shape, element)],

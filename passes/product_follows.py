@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
@@ -10,7 +10,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import ir, tensor
 
-from .schedule_build import constant_index, empty_generic
+from .schedule_build import clone_body, constant_index, empty_generic
 
 MOST_STORED = 2  # results of what follows one product
 
@@ -28,18 +28,20 @@ def follows_of(product: ir.Operation) -> Follows:
     computed of them, as long as few results are needed elsewhere, and none before the last of the operators. Where rows
     are summed behind it, no more than a chain of operators, each the only reader of the one before: what they are
     summed of is then computed where that is done."""
-    chain = _chain(product)
+    chain = chain_of(product, lambda op, _: op.block == product.block)
     found = _all(product)
     if len(found.ops) <= len(chain) or any(is_reduced(op.results[0]) for op in found.stored):
         return Follows(chain, chain[-1:])
     return found
 
 
-def _chain(product: ir.Operation) -> list[ir.Operation]:
+def chain_of(first: ir.Operation, accepts: Callable[[ir.Operation, ir.Value], bool]) -> list[ir.Operation]:
+    """Elementwise operators, each the only reader of the one before it, the first of `first`, as long as `accepts`
+    takes an operator with what it reads; the last one's result can be stored."""
     found: list[ir.Operation] = []
-    value = product.results[0]
+    value = first.results[0]
     while len(uses := list(value.uses)) == 1 and is_elementwise(op := uses[0].owner.operation, [value]):
-        if op.block != product.block:
+        if not accepts(op, value):
             break
         found.append(op)
         value = op.results[0]
@@ -127,13 +129,7 @@ def tiled(op: ir.Operation, tiles: Mapping[ir.Value, ir.Value], at: dict[str, ir
     element = ir.RankedTensorType(op.results[0].type).element_type
     start = tensor.empty(list(shape.values()), element)
     generic = empty_generic(inputs, [start], [*maps, _map("mn", place)], ["parallel"] * 2)
-    with ir.InsertionPoint(generic.regions[0].blocks[0]):
-        values = dict(zip(map(hash, s.body.arguments), generic.regions[0].blocks[0].arguments))
-        for inner in s.body.operations:
-            clone = inner.operation.clone()
-            for i, operand in enumerate(inner.operation.operands):
-                clone.operands[i] = values.get(hash(operand), operand)
-            values.update(zip(map(hash, inner.operation.results), clone.results))
+    clone_body(s.body, generic)
     return generic.results[0]
 
 

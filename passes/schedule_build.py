@@ -37,3 +37,15 @@ def constant_index(number: int) -> ir.Value:
 def i64(number: int) -> ir.IntegerAttr:
     """A number as an attribute."""
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
+
+
+def clone_body(body: ir.Block, generic: ir.OpView) -> None:
+    """The body of a linalg.generic as that of an empty one with as many arguments."""
+    block = generic.regions[0].blocks[0]
+    values = dict(zip(map(hash, body.arguments), block.arguments))
+    with ir.InsertionPoint(block):
+        for inner in body.operations:
+            clone = inner.operation.clone()
+            for i, operand in enumerate(inner.operation.operands):
+                clone.operands[i] = values.get(hash(operand), operand)
+            values.update(zip(map(hash, inner.operation.results), clone.results))

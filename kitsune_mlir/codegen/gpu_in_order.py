@@ -303,7 +303,7 @@ class _Step:
         return arith.andi(moved, as_value((1 << self.bits) - 1))
 
     def place(self, digit: ir.Value, thread: ir.Value) -> ir.Value:
-        """Of a digit's count: all threads' of one digit stand together."""
+        """Where a digit's count of a thread stands: the counts of all threads for one digit are neighbours."""
         return arith.addi(arith.muli(digit, as_value(self.parts)), thread)
 
 

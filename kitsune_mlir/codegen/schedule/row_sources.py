@@ -105,7 +105,7 @@ class LaneRows:
 
     @staticmethod
     def of(own: Sequence[Source], pointers: dict[int, ir.Value], group: ir.Value) -> LaneRows:
-        """Of eight sources, those of lanes with group number 0 to 7."""
+        """The lanes' rows of eight sources, lanes of group number 0 to 7 having one each."""
         bits = [_bit(group, bit) for bit in (0, 1, 2)]
 
         def start(source: Source) -> ir.Value:
@@ -162,7 +162,7 @@ def _checked(extracts: Sequence[ir.Operation | None]) -> list[ir.Operation]:
 
 
 def _wide(number: ir.Value) -> ir.Value:
-    """As i64; a negative one stays negative."""
+    """The number as i64; a negative one stays negative."""
     i64 = ir.IntegerType.get_signless(64)
     return number if number.type == i64 else arith.extsi(i64, number)
 
