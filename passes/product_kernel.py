@@ -18,12 +18,14 @@ from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import type_bytes
 
 from .operand_layout import laid_out
-from .product_follows import Follows, tiled
+from .product_follows import Follows, tiled, vectors_of
+from .product_pingpong import PingPong, slot_type
 from .row_bodies import RowBody
 from .schedule_build import constant_index, empty_generic, i64
 from .split_batches import INNER, Stored, inner_size, offsets_of
 
 _WARPS = 4
+_DOWN = 16  # tiles of rows whose tiles of columns are taken together
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,9 @@ class ProductKernel:
         self.operands = {"left": found.left_roles, "right": found.right_roles}
         values = {"left": found.left, "right": found.right}
         self.pieces = {name: laid_out(value, of.pieces) for name, value in values.items()}
+        self.vectors: list[ir.Value] = []  # what follows reads a row of: in shared memory throughout
+        if tiles.alternates and (of.sizes["n"] or 0) % tiles.columns == 0:
+            self.vectors = vectors_of(follows, of.sizes["n"] or 0)
         self.extents = {role: self._extent(role) for role in of.sizes}
         self.element = ir.RankedTensorType(self.pieces["left"][0].type).element_type
 
@@ -98,23 +103,45 @@ class ProductKernel:
             index = ir.IndexType.get()
             dealt = schedule.TilesOp(extents, index, index, index)
             dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get([sizes[role] for role in roles])
-            rings = {name: self._ring(name, count) for name, count in (("left", tiles.rows), ("right", tiles.columns))}
+            counts = (("left", tiles.rows), ("right", max(tiles.sets)))
+            rings = {name: self._ring(name, count) for name, count in counts}
+            vectors = {value: self._vector_ring(value, i) for i, value in enumerate(self.vectors)}
             counts = zip((1, tiles.copies), engine(self.of.target).registers(tiles.copies), strict=True)
             for name, (copies, registers) in zip(("feed", "math"), counts, strict=True):
                 agent = schedule.AgentOp(ir.StringAttr.get(name), *map(i64, (copies, _WARPS, registers)))
                 with ir.InsertionPoint(agent.regions[0].blocks.append(index)):
+                    self.copy_number = agent.regions[0].blocks[0].arguments[0]
                     kept = self._keep(rings, name)
-                    loop = scf.ForOp(*dealt.results)
+                    slots = {value: _open_vector(name, ring, value) for value, ring in vectors.items()}
+                    pingpong = PingPong(self, slots) if tiles.alternates else None
+                    begin = pingpong.before() if pingpong and name == "math" else []
+                    loop = scf.ForOp(*dealt.results, begin)
                     with ir.InsertionPoint(loop.body):
-                        at = self._place(loop.induction_variable, roles, extents, sizes)
-                        if name == "feed":
-                            self._feed(rings, at)
+                        at, numbers = self._place(loop.induction_variable, roles, extents, sizes)
+                        around: list[ir.Value] = []
+                        if pingpong is None:
+                            self._feed(rings, at) if name == "feed" else self._multiply(rings, at, kept)
+                        elif name == "feed":
+                            pingpong.feed(rings, at)
                         else:
-                            self._multiply(rings, at, agent.regions[0].blocks[0].arguments[0], kept)
-                        scf.yield_([])
-                    for slot in kept:
+                            around = pingpong.tile(rings, list(loop.inner_iter_args), at, numbers["n"])
+                        scf.yield_(around)
+                    if begin:
+                        pingpong.behind(list(loop.results))
+                    for slot in [*kept, *slots.values()] if name == "math" else ():
                         schedule.ReleaseOp(slot, [])
         return kernel
+
+    def own_row(self, row: ir.Value) -> ir.Value:
+        """The first row of the agent's copy, of a tile that begins at a row."""
+        return arith.addi(row, arith.muli(self.copy_number, constant_index(self.tiles.copy_rows)))
+
+    @staticmethod
+    def _vector_ring(value: ir.Value, number: int) -> schedule.AllocRingOp:
+        kind = ir.RankedTensorType(value.type)
+        tile = ir.RankedTensorType.get([1, kind.shape[0]], kind.element_type)
+        names = map(ir.StringAttr.get, (f"vector{number}", "smem", "dense", "all"))
+        return schedule.AllocRingOp(*names, kitsune.ring_type(tile, 1))
 
     def _keep(self, rings: dict[str, schedule.AllocRingOp], agent: str) -> list[ir.Value]:
         """In front of the loop over tiles: fills the slots of an operand that is kept, or opens them for the loop."""
@@ -127,7 +154,7 @@ class ProductKernel:
         loop = scf.ForOp(zero, self.extents["k"], constant_index(CHUNK))
         with ir.InsertionPoint(loop.body):
             place = dict.fromkeys("bmn", zero) | {"k": loop.induction_variable}
-            self._copy(name, rings[name], self.pieces[name][0], place)
+            self.copy(name, rings[name], self.pieces[name][0], place)
             scf.yield_([])
         return []
 
@@ -156,20 +183,24 @@ class ProductKernel:
         share = "split" if name == "left" else "all"
         names = map(ir.StringAttr.get, (name, "smem", box, share))
         slots = self._chunks if name == self.tiles.kept else self.tiles.slots
+        if name == "right" and self.tiles.alternates:
+            slots = self.tiles.right_slots
         return schedule.AllocRingOp(*names, kitsune.ring_type(tile, slots))
 
     def _place(
         self, number: ir.Value, roles: Sequence[str], extents: Sequence[ir.Value], sizes: dict[str, int]
-    ) -> dict[str, ir.Value]:
-        """By role the first element of a tile."""
+    ) -> tuple[dict[str, ir.Value], dict[str, ir.Value]]:
+        """By role the first element of a tile, and the tile's number along that dimension."""
         at, rest = {}, number
-        for role, extent in reversed(list(zip(roles, extents))):
-            count = extent
-            if sizes[role] > 1:
-                count = arith.ceildivui(extent, constant_index(sizes[role]))
-            at[role] = rest if role == roles[0] else arith.remui(rest, count)
-            rest = arith.divui(rest, count) if role != roles[0] else rest
-        return {role: x if sizes[role] == 1 else arith.muli(x, constant_index(sizes[role])) for role, x in at.items()}
+        counts = {role: _ceildiv(extent, sizes[role]) for role, extent in zip(roles, extents)}
+        if list(roles) == ["m", "n"]:
+            at = _in_groups(number, counts["m"], counts["n"])
+        else:
+            for role in reversed(roles):
+                at[role] = rest if role == roles[0] else arith.remui(rest, counts[role])
+                rest = arith.divui(rest, counts[role]) if role != roles[0] else rest
+        first = {role: x if sizes[role] == 1 else arith.muli(x, constant_index(sizes[role])) for role, x in at.items()}
+        return first, at
 
     def _range(self, at: dict[str, ir.Value]) -> tuple[ir.Value, ir.Value, ir.Value]:
         """The bounds and the step of the loop over k: the tile's part of it."""
@@ -205,12 +236,19 @@ class ProductKernel:
         for pair in PAIRS[self.of.pieces]:
             for (name, ring), piece in zip(rings.items(), pair):
                 if name != self.tiles.kept:
-                    self._copy(name, ring, self.pieces[name][piece], place)
+                    self.copy(name, ring, self.pieces[name][piece], place)
 
-    def _copy(self, name: str, ring: schedule.AllocRingOp, value: ir.Value, place: dict[str, ir.Value]) -> None:
-        """A chunk of an operand's piece into the next slot."""
+    def copy(
+        self,
+        name: str,
+        ring: schedule.AllocRingOp,
+        value: ir.Value,
+        place: dict[str, ir.Value],
+        count: int | None = None,
+    ) -> None:
+        """A chunk of an operand's piece into the next slot, `count` rows of it where that is not all."""
         roles, own = self.operands[name], "m" if name == "left" else "n"
-        slot = schedule.AcquireOp(ring.results[0], _slot(ring)).results[0]
+        slot = schedule.AcquireOp(ring.results[0], slot_type(ring, count)).results[0]
         offsets = offsets_of(roles, inner_size(value, roles), place)
         copy = schedule.CopyOp(slot, value, offsets, self.copies, schedule.Token.get())
         copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index(own), roles.index("k")])
@@ -236,7 +274,6 @@ class ProductKernel:
         self,
         rings: dict[str, schedule.AllocRingOp],
         at: dict[str, ir.Value],
-        copy: ir.Value,
         kept: Sequence[ir.Value],
     ) -> None:
         tile = ir.RankedTensorType.get([self.tiles.copy_rows, self.tiles.columns], ir.F32Type.get())
@@ -249,7 +286,7 @@ class ProductKernel:
         value = schedule.SettleOp(total, tile).results[0]
         if last:
             self._release(*last)
-        own = at | {"m": arith.addi(at["m"], arith.muli(copy, constant_index(self.tiles.copy_rows)))}
+        own = at | {"m": self.own_row(at["m"])}
         before = self.of.op.results[0]
         if self.rows is not None:
             self.rows.given = {before: value}
@@ -328,3 +365,31 @@ class ProductKernel:
 
 def _slot(ring: schedule.AllocRingOp) -> ir.Type:
     return schedule.Slot.get(ring.tile)
+
+
+def _open_vector(agent: str, ring: schedule.AllocRingOp, value: ir.Value) -> ir.Value:
+    """The slot of a vector, which is filled once."""
+    if agent == "math":
+        return schedule.WaitOp(ring.results[0], _slot(ring)).results[0]
+    slot = schedule.AcquireOp(ring.results[0], _slot(ring)).results[0]
+    copy = schedule.CopyOp(slot, value, [], ir.StringAttr.get("tma"), schedule.Token.get())
+    copy.attributes["dims"], copy.attributes["into"] = ir.DenseI64ArrayAttr.get([]), i64(0)
+    schedule.CommitOp(slot, [copy.results[0]])
+    return slot
+
+
+def _ceildiv(extent: ir.Value, size: int) -> ir.Value:
+    """How many boxes of so many elements there are; a constant where the extent is one."""
+    if not isinstance(extent.owner, ir.Block) and extent.owner.name == "arith.constant":
+        return constant_index(-(-ir.IntegerAttr(extent.owner.attributes["value"]).value // size))
+    return extent if size == 1 else arith.ceildivui(extent, constant_index(size))
+
+
+def _in_groups(number: ir.Value, down: ir.Value, across: ir.Value) -> dict[str, ir.Value]:
+    """Rows and columns of a tile, in groups of _DOWN tiles of rows, down the rows first: the CTAs at work at one time
+    read few different rows and few different columns, which stay in the L2."""
+    size = arith.muli(across, constant_index(_DOWN))
+    group, inside = arith.divui(number, size), arith.remui(number, size)
+    first = arith.muli(group, constant_index(_DOWN))
+    height = arith.minui(arith.subi(down, first), constant_index(_DOWN))
+    return {"m": arith.addi(first, arith.remui(inside, height)), "n": arith.divui(inside, height)}

@@ -41,12 +41,14 @@ from kitsune_mlir.planning.product_tiles import COPY_ROWS, MOST_SPLIT, PAIRS, Pr
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.planning.thin_products import THIN_BY
 from kitsune_mlir.precision import tf32_pieces
+from kitsune_mlir.traffic import type_bytes
 
 from . import dots
 from .base import ModulePass
 from .flat_follows import flatten_follows
-from .product_follows import Follows, follows_of
+from .product_follows import Follows, follows_of, vectors_of
 from .product_kernel import Asked, ProductKernel
+from .product_pingpong import may_alternate
 from .product_rows import MOST_IN_PIECES, Followings, Rows, is_faster
 from .row_bodies import RowBody, erase, gather
 from .row_bodies import replace as replace_group
@@ -54,6 +56,7 @@ from .schedule_build import constant_index, empty_generic
 from .split_batches import OUTER, stored_apart, with_split_batches
 from .thin_products import by_rows, predicted_us
 
+SLOT = 1024  # bytes at multiples of which slots begin
 LEAST = 1 << 16  # multiply-adds that are worth a kernel of their own form
 
 
@@ -140,7 +143,15 @@ class _Scheduler:
         bodies = [list(op.regions[0].blocks[0].operations) for op in follows.ops]
         work = sum(DEAR.get(inner.operation.name, 1) for body in bodies for inner in body)
         tiles = choose(
-            *sizes, across, len(PAIRS[self.pieces]), self.target, most_split, float(work), shared=self._shared()
+            *sizes,
+            across,
+            len(PAIRS[self.pieces]),
+            self.target,
+            most_split,
+            float(work),
+            shared=self._shared(),
+            alternates=self.sizes["k"] is not None and may_alternate(self.op, follows),
+            vector_bytes=sum(map(_aligned_bytes, vectors_of(follows, known["n"]))),
         )
         if thin is not None and (tiles is None or thin < THIN_BY * tiles.microseconds):
             self.found = plain
@@ -250,6 +261,11 @@ class _Scheduler:
                 raise UnsupportedError("the last dimension of an operand is its batch")
             _check_open(value)
         _check_open(ir.RankedTensorType(self.op.results[0].type))
+
+
+def _aligned_bytes(vector: ir.Value) -> int:
+    """Of shared memory, for a vector."""
+    return -(-type_bytes(vector.type, 0) // SLOT) * SLOT
 
 
 def _check_open(kind: ir.RankedTensorType) -> None:

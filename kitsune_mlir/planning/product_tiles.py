@@ -21,6 +21,11 @@ PAIRS = {  # of pieces of the operands that are multiplied, small terms first, b
 _COLUMNS = (16, 32, 64, 96, 128, 192, 256)
 _BARRIERS = 1024  # bytes of shared memory in front of the slots
 _MOST_SLOTS = 8
+SETS = {256: (128, 128), 192: (128, 64)}  # the columns of a tile's two sets of sums, where these alternate
+GROUP = 2  # chunks that are multiplied for one set, then for the other
+_MOST_ALTERNATING = 12  # slots of either operand
+MOST_VECTORS = 16384  # bytes of vectors that shared memory holds besides
+_OUTBOX = 2 * 64 * 128  # bytes of shared memory through which the tiles of 64 rows leave
 
 _ISSUED = 64.0  # instructions of a copy's threads a cycle
 _SUMMED = 1000.0  # bytes of partial sums a cycle, all SMs together, there and back
@@ -116,8 +121,10 @@ def engine(target: Target) -> Warpgroups | Warps:
 class ProductTiles:
     """`copies` warpgroups, or sets of four warps, of `copy_rows` rows times `columns`, `slots` chunks of operands on
     their way; the sum over k in `split` parts of `part` columns each. The chunks of an operand that is `kept`, "left"
-    or "right", are the same for all tiles, and lie in shared memory throughout. `price` is the kernel's; `microseconds`
-    are with the sum of the parts, which is another's."""
+    or "right", are the same for all tiles, and lie in shared memory throughout. Where a tile `alternates`, its columns
+    are those of two sets of sums (SETS), of which each leaves while the other is multiplied: `slots` are then those of
+    the left operand, `right_slots` those of the right one. `price` is the kernel's; `microseconds` are with the sum of
+    the parts, which is another's."""
 
     copies: int
     columns: int
@@ -128,10 +135,17 @@ class ProductTiles:
     microseconds: float
     kept: str | None = None
     copy_rows: int = COPY_ROWS
+    alternates: bool = False
+    right_slots: int = 0
 
     @property
     def rows(self) -> int:
         return self.copies * self.copy_rows
+
+    @property
+    def sets(self) -> tuple[int, ...]:
+        """The columns of each set of sums."""
+        return SETS[self.columns] if self.alternates else (self.columns,)
 
 
 @cache
@@ -147,18 +161,21 @@ def choose(
     work: float = 0.0,
     whole: bool = False,
     shared: frozenset[str] = frozenset(),
+    alternates: bool = False,
+    vector_bytes: int = 0,
 ) -> ProductTiles | None:
     """The fastest tiles for a product of these sizes, or None when none fits. `across`: the columns of the right
     operand are neighbours in memory, so that it comes in boxes of 64. `pairs` products of 16-bit pieces make one; of
     more than one the sums are added outside tensor cores, which takes registers for another set. The sum over k is cut
     into at most `most_split` parts. So many instructions as `work` says deal with each element before it is stored.
     `whole`: tiles have exactly all columns and all of k. `shared` are operands, "left" and "right", that are the same
-    throughout the batch, whose chunks may be kept."""
+    throughout the batch, whose chunks may be kept. `alternates`: a tile's columns may be those of two sets of sums, for
+    the copy engine stores them; shared memory then holds `vector_bytes` of what follows besides."""
     on = engine(target)
     found = [
         tiles
-        for copies, copy_rows, columns, parts, kept in product(
-            (1, 2), on.copy_rows, _COLUMNS, _splits(k), (None, *sorted(shared))
+        for copies, copy_rows, columns, parts, kept, two in product(
+            (1, 2), on.copy_rows, _COLUMNS, _splits(k), (None, *sorted(shared)), (False, True)
         )
         if on.fits(copies, copy_rows, columns, pairs, whole)
         and parts <= most_split
@@ -169,7 +186,8 @@ def choose(
             or _may_keep(m if kept == "left" else n, copies * copy_rows if kept == "left" else columns, k, on.most_kept)
         )
         and (kept is None or pairs == parts == 1)
-        and (tiles := _tiles(b, m, n, k, copies, copy_rows, columns, parts, across, pairs, on, work, kept))
+        and (not two or alternates and kept is None and parts == 1 and _may_alternate(columns, k, across, on))
+        and (tiles := _tiles(b, m, n, k, copies, copy_rows, columns, parts, across, pairs, on, work, kept, two, vector_bytes))
     ]
     return min(found, key=lambda tiles: (tiles.microseconds, tiles.split, tiles.rows * tiles.columns), default=None)
 
@@ -177,6 +195,12 @@ def choose(
 def _may_keep(size: int, tile: int, k: int, most: int) -> bool:
     """Whether an operand of that many rows is the same for all tiles, and of few chunks."""
     return size <= tile and k <= most * CHUNK
+
+
+def _may_alternate(columns: int, k: int, across: bool, on: Warpgroups | Warps) -> bool:
+    """Whether tiles of so many columns may be in two sets of sums: slots of boxes across have all their columns."""
+    equal = len(set(SETS.get(columns, ()))) == 1
+    return isinstance(on, Warpgroups) and columns in SETS and k > CHUNK and (equal or not across)
 
 
 def _splits(k: int) -> list[int]:
@@ -204,6 +228,8 @@ def _tiles(
     on: Warpgroups | Warps,
     work: float,
     kept: str | None = None,
+    alternates: bool = False,
+    vector_bytes: int = 0,
 ) -> ProductTiles | None:
     rows, target = copies * copy_rows, on.target
     chunks = {"left": rows * CHUNK * 2, "right": columns * CHUNK * 2}
@@ -212,6 +238,9 @@ def _tiles(
     streamed = [name for name in chunks if name != kept]
     slot = sum(chunks[name] for name in streamed)
     slots = min(_MOST_SLOTS, (target.shared_bytes - _BARRIERS - held) // slot)
+    right_slots = 0
+    if alternates:
+        slots, right_slots = _alternating_slots(copies, columns, target, vector_bytes)
     if slots < 2:
         return None
     part = ceil(ceil(k / split) / CHUNK) * CHUNK
@@ -222,9 +251,28 @@ def _tiles(
     turns, count = ceil(tiles / target.sms), ceil(part / CHUNK) * pairs
     products = turns * count * max(multiplied, loaded)
     element = rows * columns / (_ISSUED * copies)  # one instruction for each element of a tile
-    waits = turns * (on.tile + count * (on.turn if pairs == 1 else on.added) + element * (on.stored + work))
-    once = on.start + element * on.last + held / on.loaded
+    leaves, last = element * (on.stored + work), element * on.last
+    if alternates:  # each set beside the other's products; the last tile's second set beside nothing
+        last = leaves / 2
+        leaves = max(0.0, leaves - count * max(multiplied, loaded) / 2)
+    waits = turns * (on.tile + count * (on.turn if pairs == 1 else on.added) + leaves)
+    once = on.start + last + held / on.loaded
     us = target.launch_us + (products + waits + once) / CYCLES_A_US
     limit = LATENCY if 2 * products / CYCLES_A_US < us else TENSOR if multiplied >= loaded else L2
     summed = target.launch_us + b * m * n * 8 * split / _SUMMED / CYCLES_A_US if split > 1 else 0.0
-    return ProductTiles(copies, columns, slots, split, part, Price(us, limit), us + summed, kept, copy_rows)
+    price = Price(us, limit)
+    return ProductTiles(
+        copies, columns, slots, split, part, price, us + summed, kept, copy_rows, alternates, right_slots
+    )
+
+
+def _alternating_slots(copies: int, columns: int, target: Target, vector_bytes: int) -> tuple[int, int]:
+    """Slots of the left and of the right operand of tiles that alternate; (0, 0) where shared memory holds too few. A
+    group's chunks of the left one stay for both sets."""
+    left, right = copies * COPY_ROWS * CHUNK * 2, max(SETS[columns]) * CHUNK * 2
+    room = target.shared_bytes - _BARRIERS - copies * _OUTBOX - vector_bytes
+    best = min(room // (left + 2 * right), _MOST_ALTERNATING // 2)
+    if best < GROUP:
+        return 0, 0
+    slots = max(2 * GROUP, best)
+    return slots, min(_MOST_ALTERNATING, (room - slots * left) // right)

@@ -363,7 +363,11 @@ class AgentCode(LoopCode):
         if write.engine_name is not None:
             row, column = map(self.number, offsets)
             found = parts.leaving(tile, self.halves, self.lanes, self.values.get(hash(tile)))
-            self._outbox().store(self.around.map_of[op], found, found.width, (column, row))
+            if self.products.are_pending:
+                self.sent = self._outbox().send(self.around.map_of[op], found, (column, row), self.sent)
+            else:
+                self._outbox().store(self.around.map_of[op], found, found.width, (column, row))
+                self.sent = 0
             return
         pointer, type_ = self.around.outputs[write.position]
         whole = self._whole(type_, offsets, write.axes, tile.type)
