@@ -116,16 +116,18 @@ class PingPong:
     # ---- the agent that multiplies
 
     def before(self) -> list[ir.Value]:
-        """What the loop over tiles begins with: both sets of sums, and a tile's first row and its number among those
-        along the columns. There is none yet: its rows are beyond the last."""
-        zeros = [schedule.SettleOp(self._sums(n, []), self._tile(n)).results[0] for n in range(len(self.tiles.sets))]
-        return [*zeros, self.kernel.extents["m"], constant_index(0)]
+        """What the loop over tiles begins with: a tile whose registers the first set's sums take over, the second set's
+        sums, the first row of their tile and its number along the columns. There is none yet: its rows are beyond the
+        last. The second set is settled at the loop's head, or ptxas would have the products there wait (C7517)."""
+        zero = schedule.SettleOp(self._sums(0, []), self._tile(0)).results[0]
+        return [zero, self._sums(1, []), self.kernel.extents["m"], constant_index(0)]
 
     def tile(
         self, rings: Mapping[str, schedule.AllocRingOp], carried: Sequence[ir.Value], at: Place, column: ir.Value
     ) -> list[ir.Value]:
         """Multiplies a tile that begins `at` there, the `column`-th along the columns: what is carried to the next."""
-        first, second, *where = carried
+        first, before, *where = carried
+        second = schedule.SettleOp(before, self._tile(1)).results[0]
         self.background.extend(self._leave(1, second, self._at(*where)))
         sums = [self._sums(0, [first]), self._sums(1, [second])]
         groups = self.groups
@@ -139,13 +141,13 @@ class PingPong:
             return self._leave(0, tile, at)
 
         used = self._group(rings, sums, groups.last, used, leave)
-        settled.append(schedule.SettleOp(sums[1], self._tile(1)).results[0])
         used.release()
-        return [*settled, at["m"], column]
+        return [*settled, sums[1], at["m"], column]
 
     def behind(self, carried: Sequence[ir.Value]) -> None:
         """Behind the loop over tiles."""
-        _, second, *where = carried
+        _, sums, *where = carried
+        second = schedule.SettleOp(sums, self._tile(1)).results[0]
         for piece in self._leave(1, second, self._at(*where)):
             piece()
 
