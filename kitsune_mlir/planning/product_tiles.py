@@ -163,6 +163,7 @@ def choose(
     shared: frozenset[str] = frozenset(),
     alternates: bool = False,
     vector_bytes: int = 0,
+    widths: tuple[int, ...] = _COLUMNS,
 ) -> ProductTiles | None:
     """The fastest tiles for a product of these sizes, or None when none fits. `across`: the columns of the right
     operand are neighbours in memory, so that it comes in boxes of 64. `pairs` products of 16-bit pieces make one; of
@@ -170,12 +171,13 @@ def choose(
     into at most `most_split` parts. So many instructions as `work` says deal with each element before it is stored.
     `whole`: tiles have exactly all columns and all of k. `shared` are operands, "left" and "right", that are the same
     throughout the batch, whose chunks may be kept. `alternates`: a tile's columns may be those of two sets of sums, for
-    the copy engine stores them; shared memory then holds `vector_bytes` of what follows besides."""
+    the copy engine stores them; shared memory then holds `vector_bytes` of what follows besides. `widths` are the
+    columns that a tile may have."""
     on = engine(target)
     found = [
         tiles
         for copies, copy_rows, columns, parts, kept, two in product(
-            (1, 2), on.copy_rows, _COLUMNS, _splits(k), (None, *sorted(shared)), (False, True)
+            (1, 2), on.copy_rows, widths, _splits(k), (None, *sorted(shared)), (False, True)
         )
         if on.fits(copies, copy_rows, columns, pairs, whole)
         and parts <= most_split
