@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kitsune_mlir.contraction import Contraction
-from kitsune_mlir.dialects import kitsune, schedule
+from kitsune_mlir.dialects import clusters, kitsune, schedule
 from kitsune_mlir.dialects.windows import in_memory
 from kitsune_mlir.mlir import arith, ir, linalg, scf, tensor
 from kitsune_mlir.plan import DYNAMIC_SIZE
 from kitsune_mlir.planning.cost import DRAM, Price
 from kitsune_mlir.planning.kernel_cost import dram_us
-from kitsune_mlir.planning.product_tiles import CHUNK, PAIRS, ProductTiles, engine
+from kitsune_mlir.planning.product_tiles import CHUNK, PAIRS, ProductTiles, engine, short_rows
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import type_bytes
 
@@ -96,6 +96,8 @@ class ProductKernel:
         price = self._price(types)
         kernel.attributes["predicted_us"] = ir.FloatAttr.get(f32, price.us)
         kernel.attributes["limit"] = ir.StringAttr.get(price.limit)
+        if tiles.cluster > 1:
+            kernel.attributes["cluster"] = i64(tiles.cluster)
         with ir.InsertionPoint(kernel.regions[0].blocks.append()):
             sizes = self._tile_sizes()
             roles = [role for role in "sbmn" if role in sizes]
@@ -180,12 +182,26 @@ class ProductKernel:
         roles = self.operands[name]
         tile = ir.RankedTensorType.get([count, CHUNK], self.element)
         box = "rows" if roles[-1] == "k" else "columns"
-        share = "split" if name == "left" else "all"
+        share = "split" if name == "left" and self._short is None else "all"
         names = map(ir.StringAttr.get, (name, "smem", box, share))
         slots = self._chunks if name == self.tiles.kept else self.tiles.slots
         if name == "right" and self.tiles.alternates:
             slots = self.tiles.right_slots
         return schedule.AllocRingOp(*names, kitsune.ring_type(tile, slots))
+
+    @property
+    def _short(self) -> int | None:
+        """The rows that the left operand's boxes have where they are fewer than a tile's: rows beyond a tensor's last
+        take the copy engine as much time as others."""
+        m, roles = self.of.sizes["m"], self.operands["left"]
+        warpgroups = self.products.value == "wgmma" and self.tiles.copies == 1
+        if m is None or not warpgroups or roles[-1] != "k" or self.tiles.kept == "left":
+            return None
+        return short_rows(m) if short_rows(m) < self.tiles.rows else None
+
+    def _rows_of(self, name: str) -> int | None:
+        """The rows of an operand's slots, where these are not all."""
+        return self._short if name == "left" else None
 
     def _place(
         self, number: ir.Value, roles: Sequence[str], extents: Sequence[ir.Value], sizes: dict[str, int]
@@ -203,7 +219,10 @@ class ProductKernel:
         return first, at
 
     def _range(self, at: dict[str, ir.Value]) -> tuple[ir.Value, ir.Value, ir.Value]:
-        """The bounds and the step of the loop over k: the tile's part of it."""
+        """The bounds and the step of the loop over k: the tile's part of it. Of a cluster all CTAs have equally many
+        turns, of which the last CTA's may be behind the end: each adds `_own_part`."""
+        if self.tiles.cluster > 1:
+            return constant_index(0), constant_index(self.tiles.part), constant_index(CHUNK)
         if "s" not in at:
             return constant_index(0), self.extents["k"], constant_index(CHUNK)
         first = arith.muli(at["s"], constant_index(self.tiles.part))
@@ -224,19 +243,26 @@ class ProductKernel:
         return (arith.addi(first, step) if self._overlaps else first), last, step
 
     def _feed(self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value]) -> None:
+        first = self._own_part()
         if self._overlaps:
-            self._copies(rings, at | {"k": self._range(at)[0]})
+            self._copies(rings, at | {"k": _moved(self._range(at)[0], first)})
         loop = scf.ForOp(*self._rest(at))
         with ir.InsertionPoint(loop.body):
-            self._copies(rings, at | {"k": loop.induction_variable})
+            self._copies(rings, at | {"k": _moved(loop.induction_variable, first)})
             scf.yield_([])
+
+    def _own_part(self) -> ir.Value | None:
+        """Where the part of k begins that the CTA of a cluster sums."""
+        if self.tiles.cluster == 1:
+            return None
+        return arith.muli(clusters.RankOp(ir.IndexType.get()).results[0], constant_index(self.tiles.part))
 
     def _copies(self, rings: dict[str, schedule.AllocRingOp], place: dict[str, ir.Value]) -> None:
         """A chunk of the operands that are not kept, once for each pair of pieces, into the next slots."""
         for pair in PAIRS[self.of.pieces]:
             for (name, ring), piece in zip(rings.items(), pair):
                 if name != self.tiles.kept:
-                    self.copy(name, ring, self.pieces[name][piece], place)
+                    self.copy(name, ring, self.pieces[name][piece], place, self._rows_of(name))
 
     def copy(
         self,
@@ -258,9 +284,9 @@ class ProductKernel:
         """The sums of a tile, one operand's chunks being kept: of the other's each is released behind the next
         product, so that two run at a time."""
         sums, before = schedule.SumsOp([], acc).results[0], None
-        (other,) = (ring for name, ring in rings.items() if name != self.tiles.kept)
+        ((name, other),) = ((name, ring) for name, ring in rings.items() if name != self.tiles.kept)
         for chunk in kept:
-            slot = schedule.WaitOp(other.results[0], _slot(other)).results[0]
+            slot = schedule.WaitOp(other.results[0], slot_type(other, self._rows_of(name))).results[0]
             pair = (chunk, slot) if self.tiles.kept == "left" else (slot, chunk)
             multiplied = schedule.ProductOp(sums, *pair, self.products, acc, schedule.Token.get())
             if before is not None:
@@ -287,6 +313,13 @@ class ProductKernel:
         if last:
             self._release(*last)
         own = at | {"m": self.own_row(at["m"])}
+        if self.tiles.cluster > 1:
+            width = self.tiles.columns // self.tiles.cluster
+            share = ir.RankedTensorType.get([self.tiles.copy_rows, width], ir.F32Type.get())
+            value = clusters.MeetOp(value, share).results[0]
+            own["n"] = arith.addi(
+                at["n"], arith.muli(clusters.RankOp(ir.IndexType.get()).results[0], constant_index(width))
+            )
         before = self.of.op.results[0]
         if self.rows is not None:
             self.rows.given = {before: value}
@@ -330,7 +363,10 @@ class ProductKernel:
 
     def _product(self, rings: dict[str, schedule.AllocRingOp], sums: ir.Value) -> list[ir.Value]:
         """Multiplies the next chunk: the sums, the slots that are read, the product's token."""
-        slots = [schedule.WaitOp(ring.results[0], _slot(ring)).results[0] for ring in rings.values()]
+        slots = [
+            schedule.WaitOp(ring.results[0], slot_type(ring, self._rows_of(name))).results[0]
+            for name, ring in rings.items()
+        ]
         multiplied = schedule.ProductOp(sums, *slots, self.products, sums.type, schedule.Token.get())
         if self.of.pieces > 1:
             multiplied.attributes["outside"] = ir.UnitAttr.get()
@@ -376,6 +412,10 @@ def _open_vector(agent: str, ring: schedule.AllocRingOp, value: ir.Value) -> ir.
     copy.attributes["dims"], copy.attributes["into"] = ir.DenseI64ArrayAttr.get([]), i64(0)
     schedule.CommitOp(slot, [copy.results[0]])
     return slot
+
+
+def _moved(index: ir.Value, by: ir.Value | None) -> ir.Value:
+    return index if by is None else arith.addi(index, by)
 
 
 def _ceildiv(extent: ir.Value, size: int) -> ir.Value:

@@ -66,6 +66,9 @@ class ScheduleProducts(ModulePass):
 
     name: ClassVar[str] = "schedule-products"
     target: str = "sm_90a"
+    widths: str = ""
+    clusters: str = "1+2+4+8"
+    alternates: bool = True
 
     def run(self, module: ir.Module) -> None:
         target = targets.load(self.target)
@@ -82,7 +85,7 @@ class ScheduleProducts(ModulePass):
             assert found is not None
             try:
                 with op.location:
-                    number += _Scheduler(op, found, target, f"product{number}", rows(op.block)).schedule()
+                    number += _Scheduler(op, found, target, f"product{number}", rows(op.block), self).schedule()
             except UnsupportedError as error:
                 remark(op, f"is no product on tensor cores: {error}")
 
@@ -116,6 +119,7 @@ class _Scheduler:
     target: Target
     name: str
     rows: Followings
+    asked: ScheduleProducts
     sizes: dict[str, int | None] = field(default_factory=dict)  # by role; None is open until the call
 
     def schedule(self) -> bool:
@@ -147,10 +151,14 @@ class _Scheduler:
             across,
             len(PAIRS[self.pieces]),
             self.target,
-            most_split,
-            float(work),
+            most_split=most_split,
+            work=float(work),
             shared=self._shared(),
-            alternates=self.sizes["k"] is not None and may_alternate(self.op, follows),
+            alternates=self.asked.alternates and self.sizes["k"] is not None and may_alternate(self.op, follows),
+            clusters=tuple(int(x) for x in self.asked.clusters.split("+") if x)
+            if self.sizes["k"] is not None
+            else (1,),
+            **({"widths": tuple(map(int, self.asked.widths.split("+")))} if self.asked.widths else {}),
             vector_bytes=sum(map(_aligned_bytes, vectors_of(follows, known["n"]))),
         )
         if thin is not None and (tiles is None or thin < THIN_BY * tiles.microseconds):

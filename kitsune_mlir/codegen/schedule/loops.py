@@ -17,6 +17,7 @@ from kitsune_mlir.mlir import ir, location, walk
 from .boxes import GlobalBox
 from .extents import is_from_tiles
 from .in_flight import Acc, InFlight, Token
+from .meetings import TURN
 from .stores import Half
 
 Known = GlobalBox | PairedMemory | Fragment  # where the elements of a tile are
@@ -65,7 +66,10 @@ class LoopCode:
     def _rings(self, op: ir.Operation) -> list[str]:
         """The rings whose slots are opened in it."""
         opened = walk(op, schedule.AcquireOp.OPERATION_NAME, schedule.WaitOp.OPERATION_NAME)
-        return list(dict.fromkeys(o.operands[0].owner.operation.opview.label for o in opened))
+        labels = [o.operands[0].owner.operation.opview.label for o in opened]
+        if next(iter(walk(op, TURN)), None) is not None:
+            labels.append(TURN)
+        return list(dict.fromkeys(labels))
 
     def _scf_for(self, op: ir.Operation) -> None:
         for bound in list(op.operands)[:3]:
