@@ -401,10 +401,10 @@ class SumsOp(Kitsune.Operation, name="sums", traits=[ext.Pure]):
 class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
     """Begins to add left (m x k) times right (n x k), transposed, to sums (m x n), and gives them as they will be; of
     `right` all rows, of `left` those of the copy. Left is a slot, or a tile in registers, made of `part`s, which may
-    have fewer columns: there right's do not count. A slot that was opened for the first rows of a ring's tile gives those
-    rows of the sums; others have no value that may be used. The engine is "wgmma", a copy's warps together, or "mma_sync", each
-    warp a share of the copy's rows. Nothing but a product or `settle` may take sums. Tensor cores cut off
-    what they add: with the unit attribute `outside` they begin at zero, and what they give is added elsewhere."""
+    have fewer columns: there right's do not count. A slot that was opened for the first rows of a ring's tile gives
+    those rows of the sums; others have no value that may be used. The engine is "wgmma", a copy's warps together, or
+    "mma_sync", each warp a share of the copy's rows. Nothing but a product or `settle` may take sums. Tensor cores cut
+    off what they add: with the unit attribute `outside` they begin at zero, and what they give is added elsewhere."""
 
     sums: ext.Operand[Acc]
     left: ext.Operand[Any]

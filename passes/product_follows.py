@@ -142,6 +142,15 @@ def tiled(
     return generic.results[0]
 
 
+def stored_bytes(op: ir.Operation, follows: Follows) -> int:
+    """The bytes of an element of what becomes of a product, where that is one tensor that the copy engine stores; 0
+    where it is not."""
+    (*others, last) = follows.stored or [op]
+    kind = ir.RankedTensorType(last.results[0].type)
+    nbytes = element_bytes(kind.element_type)
+    return 0 if others or kind.rank != 2 or kind.shape[1] * nbytes % GRANULE else nbytes
+
+
 def vectors_of(follows: Follows, columns: int) -> list[ir.Value]:
     """Tensors of one number for each column that what follows reads: of whole 16 bytes."""
     found = []

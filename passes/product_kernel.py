@@ -3,7 +3,7 @@ into them, an agent that multiplies and writes tiles with what follows applied t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kitsune_mlir.contraction import Contraction
@@ -59,7 +59,7 @@ class ProductKernel:
         values = {"left": found.left, "right": found.right}
         self.pieces = {name: laid_out(value, of.pieces) for name, value in values.items()}
         self.vectors: list[ir.Value] = []  # what follows reads a row of: in shared memory throughout
-        if tiles.alternates and (of.sizes["n"] or 0) % tiles.columns == 0:
+        if tiles.copied and (of.sizes["n"] or 0) % tiles.columns == 0:
             self.vectors = vectors_of(follows, of.sizes["n"] or 0)
         self.extents = {role: self._extent(role) for role in of.sizes}
         self.element = ir.RankedTensorType(self.pieces["left"][0].type).element_type
@@ -122,7 +122,7 @@ class ProductKernel:
                         at, numbers = self._place(loop.induction_variable, roles, extents, sizes)
                         around: list[ir.Value] = []
                         if pingpong is None:
-                            self._feed(rings, at) if name == "feed" else self._multiply(rings, at, kept)
+                            self._feed(rings, at) if name == "feed" else self._multiply(rings, at, kept, slots)
                         elif name == "feed":
                             pingpong.feed(rings, at)
                         else:
@@ -301,6 +301,7 @@ class ProductKernel:
         rings: dict[str, schedule.AllocRingOp],
         at: dict[str, ir.Value],
         kept: Sequence[ir.Value],
+        slots: Mapping[ir.Value, ir.Value],
     ) -> None:
         tile = ir.RankedTensorType.get([self.tiles.copy_rows, self.tiles.columns], ir.F32Type.get())
         acc = schedule.Acc.get(tile)
@@ -327,12 +328,14 @@ class ProductKernel:
             return
         made = {before: value}
         for op in self.follows.ops:
-            made[op.results[0]] = tiled(op, made, own)
+            made[op.results[0]] = tiled(op, made, own, slots)
         roles = tuple(role for role in "sbmn" if role in own) if self.stored is None else self.stored.roles
         sizes = {} if self.stored is None else {INNER: self.stored.inner}
         for number, op in enumerate(self.follows.stored or [self.of.op]):
             write = schedule.WriteOp(made[op.results[0]], offsets_of(roles, sizes, own), i64(number))
             write.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index("m"), roles.index("n")])
+            if self.tiles.copied:
+                write.attributes["engine"] = ir.StringAttr.get(schedule.WRITES)
 
     def _overlapped(
         self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value], sums: ir.Value

@@ -70,13 +70,6 @@ class Used:
             schedule.ReleaseOp(self.left, self.tokens)
 
 
-def may_alternate(op: ir.Operation, follows: Follows) -> bool:
-    """Whether what becomes of a product is one tensor that the copy engine stores."""
-    (*others, last) = follows.stored or [op]
-    kind = ir.RankedTensorType(last.results[0].type)
-    return not others and kind.rank == 2 and kind.shape[1] * element_bytes(kind.element_type) % 16 == 0
-
-
 class PingPong:
     """The code of both agents for the tiles of a kernel."""
 

@@ -46,9 +46,8 @@ from kitsune_mlir.traffic import type_bytes
 from . import dots
 from .base import ModulePass
 from .flat_follows import flatten_follows
-from .product_follows import Follows, follows_of, vectors_of
+from .product_follows import Follows, follows_of, stored_bytes, vectors_of
 from .product_kernel import Asked, ProductKernel
-from .product_pingpong import may_alternate
 from .product_rows import MOST_IN_PIECES, Followings, Rows, is_faster
 from .row_bodies import RowBody, erase, gather
 from .row_bodies import replace as replace_group
@@ -154,7 +153,7 @@ class _Scheduler:
             most_split=most_split,
             work=float(work),
             shared=self._shared(),
-            alternates=self.asked.alternates and self.sizes["k"] is not None and may_alternate(self.op, follows),
+            stored_bytes=stored_bytes(self.op, follows) if self.sizes["k"] is not None and self.asked.alternates else 0,
             clusters=tuple(int(x) for x in self.asked.clusters.split("+") if x)
             if self.sizes["k"] is not None
             else (1,),

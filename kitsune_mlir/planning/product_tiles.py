@@ -131,7 +131,7 @@ class ProductTiles:
     or "right", are the same for all tiles, and lie in shared memory throughout. Where a tile `alternates`, its columns
     are those of two sets of sums (SETS), of which each leaves while the other is multiplied: `slots` are then those of
     the left operand, `right_slots` those of the right one. Of a `cluster` each CTA sums `part` of k for the same tile.
-    `price` is the kernel's; `microseconds` are with the sum of
+    Where it is `copied`, the copy engine stores it, from shared memory. `price` is the kernel's; `microseconds` are with the sum of
     the parts, which is another's."""
 
     copies: int
@@ -146,6 +146,7 @@ class ProductTiles:
     alternates: bool = False
     right_slots: int = 0
     cluster: int = 1
+    copied: bool = False
 
     @property
     def rows(self) -> int:
@@ -170,7 +171,7 @@ def choose(
     work: float = 0.0,
     whole: bool = False,
     shared: frozenset[str] = frozenset(),
-    alternates: bool = False,
+    stored_bytes: int = 0,
     vector_bytes: int = 0,
     widths: tuple[int, ...] = _COLUMNS,
     clusters: tuple[int, ...] = (1,),
@@ -180,8 +181,9 @@ def choose(
     more than one the sums are added outside tensor cores, which takes registers for another set. The sum over k is cut
     into at most `most_split` parts. So many instructions as `work` says deal with each element before it is stored.
     `whole`: tiles have exactly all columns and all of k. `shared` are operands, "left" and "right", that are the same
-    throughout the batch, whose chunks may be kept. `alternates`: a tile's columns may be those of two sets of sums, for
-    the copy engine stores them; shared memory then holds `vector_bytes` of what follows besides. `widths` are the
+    throughout the batch, whose chunks may be kept. The copy engine stores the
+    results, of `stored_bytes` an element, where these are not 0; shared memory then holds `vector_bytes` of what follows
+    besides. `widths` are the
     columns that a tile may have, `clusters` the numbers of CTAs that may share the sum over k of one."""
     on = engine(target)
     found = [
@@ -189,9 +191,9 @@ def choose(
         for copies, copy_rows, columns in product((1, 2), on.copy_rows, widths)
         if on.fits(copies, copy_rows, columns, pairs, whole) and not (across and columns % 64)
         for form in _forms(m, n, k, copies * copy_rows, columns, across, pairs, on, most_split, whole, shared)
-        if (not form.alternates or alternates) and form.cluster in clusters
+        if (not form.alternates or stored_bytes) and form.cluster in clusters
         if not whole or columns == n and copies in on.whole_copies and copy_rows == COPY_ROWS
-        if (tiles := _tiles(b, m, n, k, copies, copy_rows, columns, form, across, pairs, on, work, vector_bytes))
+        if (tiles := _tiles(b, m, n, k, copies, copy_rows, columns, form, across, pairs, on, work, stored_bytes, vector_bytes))
     ]
     return min(found, key=lambda tiles: (tiles.microseconds, tiles.split, tiles.rows * tiles.columns), default=None)
 
@@ -266,6 +268,7 @@ def _tiles(
     pairs: int,
     on: Warpgroups | Warps,
     work: float,
+    stored_bytes: int,
     vector_bytes: int,
 ) -> ProductTiles | None:
     rows, target, kept, split = copies * copy_rows, on.target, form.kept, form.split
@@ -273,11 +276,14 @@ def _tiles(
     lines = {"left": _lines(k), "right": _lines(n if across else k)}
     held = ceil(k / CHUNK) * chunks[kept] if kept is not None else 0
     held += rows * columns * 4 if form.cluster > 1 else 0
+    copied = isinstance(on, Warpgroups) and form.cluster == split == 1
+    copied = copied and stored_bytes > 0 and columns * stored_bytes % _LINE == 0
+    held += copies * _OUTBOX + vector_bytes if copied else 0
     streamed = [name for name in chunks if name != kept]
     slot = sum(chunks[name] for name in streamed)
     slots, right_slots = min(_MOST_SLOTS, (target.shared_bytes - _BARRIERS - held) // slot), 0
     if form.alternates:
-        slots, right_slots = _alternating_slots(copies, columns, target, vector_bytes)
+        slots, right_slots = _alternating_slots(copies, columns, target.shared_bytes - _BARRIERS - held)
     if slots < 2:
         return None
     part = ceil(ceil(k / (split * form.cluster)) / CHUNK) * CHUNK
@@ -297,13 +303,13 @@ def _tiles(
     if form.cluster > 1:
         leaves += _MEETS + _HANDED * columns * copies
     waits = turns * (on.tile + count * (on.turn if pairs == 1 else on.added) + leaves)
-    once = on.start + last + (held / on.loaded if kept is not None else 0.0)
+    once = on.start + last + (ceil(k / CHUNK) * chunks[kept] / on.loaded if kept is not None else 0.0)
     us = target.launch_us + (products + waits + once) / CYCLES_A_US
     limit = LATENCY if 2 * products / CYCLES_A_US < us else TENSOR if multiplied >= loaded else L2
     summed = target.launch_us + b * m * n * 8 * split / _SUMMED / CYCLES_A_US if split > 1 else 0.0
     price, two = Price(us, limit), form.alternates
     return ProductTiles(
-        copies, columns, slots, split, part, price, us + summed, kept, copy_rows, two, right_slots, form.cluster
+        copies, columns, slots, split, part, price, us + summed, kept, copy_rows, two, right_slots, form.cluster, copied
     )
 
 
@@ -312,11 +318,10 @@ def short_rows(m: int) -> int:
     return max(8, ceil(m / 8) * 8)
 
 
-def _alternating_slots(copies: int, columns: int, target: Target, vector_bytes: int) -> tuple[int, int]:
-    """Slots of the left and of the right operand of tiles that alternate; (0, 0) where shared memory holds too few. A
-    group's chunks of the left one stay for both sets."""
+def _alternating_slots(copies: int, columns: int, room: int) -> tuple[int, int]:
+    """Slots of the left and of the right operand of tiles that alternate, in so many bytes; (0, 0) where these hold too
+    few. A group's chunks of the left one stay for both sets."""
     left, right = copies * COPY_ROWS * CHUNK * 2, max(SETS[columns]) * CHUNK * 2
-    room = target.shared_bytes - _BARRIERS - copies * _OUTBOX - vector_bytes
     best = min(room // (left + 2 * right), _MOST_ALTERNATING // 2)
     if best < GROUP:
         return 0, 0

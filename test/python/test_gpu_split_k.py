@@ -1,4 +1,4 @@
-"""Products whose sum over k the CTAs of a cluster share, on the stand-in device: right numbers in any order of warps."""
+"""Products whose sum over k the CTAs of a cluster share, on the stand-in device: right numbers."""
 
 import pytest
 import torch
