@@ -47,7 +47,6 @@ class CutPipelines(ModulePass):
     target: str = "cpu"
     whole: bool = False
     stages: bool = False
-    single: str = "chained"
 
     def run(self, module: ir.Module) -> None:
         target = targets.load(self.target)
@@ -59,22 +58,11 @@ class CutPipelines(ModulePass):
                 raise UserError(f"pipeline '{pipeline.label}' has no stages; run design-pipeline before {self.name}")
             if pipeline.is_placed:
                 continue
-            if self.single == "apart" and _is_single(pipeline):
-                inline_pipeline(pipeline)
-                continue
             warpgroups = target.products == "wgmma"
             if warpgroups and (self.stages or not chaining(pipeline)[0]):
                 turn_weights(pipeline)
             if not self.whole:
                 _Cutter(pipeline, target, chaining, cut_everywhere if self.stages else cut).run()
-
-
-def _is_single(pipeline: kitsune.PipelineOp) -> bool:
-    """Whether a pipeline is one product, with what follows it elementwise."""
-    if len(pipeline.stages) != 1:
-        return False
-    cost = stage_cost(pipeline.stages[0])
-    return cost.products is not None and len(cost.products) == 1 and cost.kernels == 0
 
 
 class _Cutter:

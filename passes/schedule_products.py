@@ -52,11 +52,11 @@ from .product_rows import MOST_IN_PIECES, Followings, Rows, is_faster
 from .row_bodies import RowBody, erase, gather
 from .row_bodies import replace as replace_group
 from .schedule_build import constant_index, empty_generic
+from .single_products import LEAST, NAME
 from .split_batches import OUTER, stored_apart, with_split_batches
 from .thin_products import by_rows, predicted_us
 
 SLOT = 1024  # bytes at multiples of which slots begin
-LEAST = 1 << 16  # multiply-adds that are worth a kernel of their own form
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,8 @@ class ScheduleProducts(ModulePass):
             assert found is not None
             try:
                 with op.location:
-                    number += _Scheduler(op, found, target, f"product{number}", rows(op.block), self).schedule()
+                    name = ir.StringAttr(op.attributes[NAME]).value if NAME in op.attributes else f"product{number}"
+                    number += _Scheduler(op, found, target, name, rows(op.block), self).schedule()
             except UnsupportedError as error:
                 remark(op, f"is no product on tensor cores: {error}")
 

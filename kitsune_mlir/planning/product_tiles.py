@@ -193,7 +193,11 @@ def choose(
         for form in _forms(m, n, k, copies * copy_rows, columns, across, pairs, on, most_split, whole, shared)
         if (not form.alternates or stored_bytes) and form.cluster in clusters
         if not whole or columns == n and copies in on.whole_copies and copy_rows == COPY_ROWS
-        if (tiles := _tiles(b, m, n, k, copies, copy_rows, columns, form, across, pairs, on, work, stored_bytes, vector_bytes))
+        if (
+            tiles := _tiles(
+                b, m, n, k, copies, copy_rows, columns, form, across, pairs, on, work, stored_bytes, vector_bytes
+            )
+        )
     ]
     return min(found, key=lambda tiles: (tiles.microseconds, tiles.split, tiles.rows * tiles.columns), default=None)
 
