@@ -362,6 +362,8 @@ class AgentCode(LoopCode):
         whole = self._whole(op.operands[0].type, list(op.operands)[1:], read.axes, op.results[0].type)
         box = GlobalBox(pointer, op.operands[0].type, self.around.rows, at, read.axes, whole)
         box.pair = self.lanes.pair if self.lanes else None
+        if read.axes:
+            box.aligned = divisor(list(op.operands)[1 + read.axes[-1]]) % BLOCK == 0
         self.memories[hash(op.results[0])] = box
 
     def _outbox(self) -> Outbox:

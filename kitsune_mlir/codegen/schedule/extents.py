@@ -37,11 +37,15 @@ def whole_of(
     the agent, or CTAs, have boxes one behind the other, the tensor may have nothing of the last of them."""
     sizes, box = ir.RankedTensorType(kind), ir.RankedTensorType(tile).shape
     known = [(dim, sizes.shape[axis], at[axis]) for dim, axis in enumerate(axes) if not sizes.is_dynamic_dim(axis)]
-    return [
-        dim
-        for dim, size, start in known
-        if divisor(start) % box[dim] == 0 and size % (box[dim] * _boxes_behind(agent, start)) == 0
-    ]
+    return [dim for dim, size, start in known if _has(size, box[dim], divisor(start), _boxes_behind(agent, start))]
+
+
+def _has(size: int, box: int, step: int, behind: int) -> bool:
+    """Whether boxes that begin at multiples of `step` lie within a tensor's size. With others `behind` the first, these
+    may begin beyond it."""
+    if step % box == 0 and size % (box * behind) == 0:
+        return True
+    return behind == 1 and 0 < box <= step and size % step == 0
 
 
 def _boxes_behind(agent: schedule.AgentOp, start: ir.Value) -> int:

@@ -148,7 +148,7 @@ class LoopCode:
     def _turn(self, memories: dict[int, Known], halves: list[Half], lanes: Lanes | None) -> None:
         """A turn of a loop begins: what was computed before the loop is known, what was in another turn is not."""
         self.memories, self.lanes = dict(memories), lanes
-        self.halves = [Half(half.row, half.evaluator.fork()) for half in halves]
+        self.halves = [Half(half.row, half.evaluator.fork(nested=False)) for half in halves]
         for half in self.halves:
             half.evaluator.memories = self.memories
 
