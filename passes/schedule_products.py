@@ -36,17 +36,15 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, linalg, remark, tensor, walk
 from kitsune_mlir.plan import DYNAMIC_SIZE
 from kitsune_mlir.planning import target as targets
-from kitsune_mlir.planning.kernel_cost import DEAR
 from kitsune_mlir.planning.product_tiles import COPY_ROWS, MOST_SPLIT, PAIRS, ProductTiles, choose
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.planning.thin_products import THIN_BY
 from kitsune_mlir.precision import tf32_pieces
-from kitsune_mlir.traffic import type_bytes
 
 from . import dots
 from .base import ModulePass
 from .flat_follows import flatten_follows
-from .product_follows import Follows, follows_of, stored_bytes, vectors_of
+from .product_follows import Follows, follows_of, stored_bytes, vector_bytes, work_of
 from .product_kernel import Asked, ProductKernel
 from .product_rows import MOST_IN_PIECES, Followings, Rows, is_faster
 from .row_bodies import RowBody, erase, gather
@@ -56,7 +54,6 @@ from .single_products import LEAST, NAME
 from .split_batches import OUTER, stored_apart, with_split_batches
 from .thin_products import by_rows, predicted_us
 
-SLOT = 1024  # bytes at multiples of which slots begin
 
 
 @dataclass(frozen=True)
@@ -144,22 +141,20 @@ class _Scheduler:
         sizes = known.get("b", 1), known["m"], known["n"], known["k"]
         most_split = MOST_SPLIT if self.sizes["k"] is not None else 1  # parts of an open length would be open too
         follows = follows_of(self.op)
-        bodies = [list(op.regions[0].blocks[0].operations) for op in follows.ops]
-        work = sum(DEAR.get(inner.operation.name, 1) for body in bodies for inner in body)
         tiles = choose(
             *sizes,
             across,
             len(PAIRS[self.pieces]),
             self.target,
             most_split=most_split,
-            work=float(work),
+            work=work_of(follows),
             shared=self._shared(),
             stored_bytes=stored_bytes(self.op, follows) if self.sizes["k"] is not None and self.asked.alternates else 0,
             clusters=tuple(int(x) for x in self.asked.clusters.split("+") if x)
             if self.sizes["k"] is not None
             else (1,),
             **({"widths": tuple(map(int, self.asked.widths.split("+")))} if self.asked.widths else {}),
-            vector_bytes=sum(map(_aligned_bytes, vectors_of(follows, known["n"]))),
+            vector_bytes=vector_bytes(follows, known["n"]),
         )
         if thin is not None and (tiles is None or thin < THIN_BY * tiles.microseconds):
             self.found = plain
@@ -269,11 +264,6 @@ class _Scheduler:
                 raise UnsupportedError("the last dimension of an operand is its batch")
             _check_open(value)
         _check_open(ir.RankedTensorType(self.op.results[0].type))
-
-
-def _aligned_bytes(vector: ir.Value) -> int:
-    """Of shared memory, for a vector."""
-    return -(-type_bytes(vector.type, 0) // SLOT) * SLOT
 
 
 def _check_open(kind: ir.RankedTensorType) -> None:

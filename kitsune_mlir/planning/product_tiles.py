@@ -29,6 +29,7 @@ MOST_VECTORS = 16384  # bytes of vectors that shared memory holds besides
 # CTAs of a cluster that may share a tile's k, and on which part of the multiprocessors clusters of so many find places:
 # they do not straddle the chip's parts (an H100 of 132 holds 30 clusters of 4).
 PLACES = {2: 1.0, 4: 0.9, 8: 0.8}
+CLUSTERS = (1, *PLACES)
 _MOST_MET = 128  # columns of a tile whose CTAs meet
 _BLOCK = 8  # columns of which a CTA finishes a multiple
 _MEETS, _HANDED = 2600.0, 80.0  # cycles of a meeting, and of each column besides
