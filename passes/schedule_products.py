@@ -27,16 +27,16 @@ that is the same for all tiles may be copied once and kept in shared memory, whe
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from math import inf, prod
 from typing import ClassVar
 
 from kitsune_mlir.contraction import NAMES, Contraction, is_zero_filled, match_product
-from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.mlir import arith, ir, linalg, remark, tensor, walk
 from kitsune_mlir.plan import DYNAMIC_SIZE
 from kitsune_mlir.planning import target as targets
-from kitsune_mlir.planning.product_tiles import COPY_ROWS, MOST_SPLIT, PAIRS, ProductTiles, choose
+from kitsune_mlir.planning.product_tiles import CLUSTERS, COPY_ROWS, MOST_SPLIT, PAIRS, ProductTiles, choose
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.planning.thin_products import THIN_BY
 from kitsune_mlir.precision import tf32_pieces
@@ -55,18 +55,19 @@ from .split_batches import OUTER, stored_apart, with_split_batches
 from .thin_products import by_rows, predicted_us
 
 
-
 @dataclass(frozen=True)
 class ScheduleProducts(ModulePass):
-    """target: what the kernels are for, a name or the path of a description."""
+    """target: what the kernels are for, a name or the path of a description. split_k: CTAs of a cluster that share the
+    sum over k of products that have such a form; 0 chooses."""
 
     name: ClassVar[str] = "schedule-products"
     target: str = "sm_90a"
-    widths: str = ""
-    clusters: str = "1+2+4+8"
-    alternates: bool = True
+    split_k: int = 0
 
     def run(self, module: ir.Module) -> None:
+        if self.split_k not in (0, *CLUSTERS):
+            known = ", ".join(map(str, (0, *CLUSTERS)))
+            raise UserError(f"{self.name}: split-k must be one of {known}, found {self.split_k}")
         target = targets.load(self.target)
         if target.kind != "gpu" or target.products not in ("wgmma", "mma"):
             return
@@ -139,23 +140,8 @@ class _Scheduler:
         plain, self.found = self.found, with_split_batches(self.found)
         across = self.found.right_roles[-1] == "n"
         sizes = known.get("b", 1), known["m"], known["n"], known["k"]
-        most_split = MOST_SPLIT if self.sizes["k"] is not None else 1  # parts of an open length would be open too
         follows = follows_of(self.op)
-        tiles = choose(
-            *sizes,
-            across,
-            len(PAIRS[self.pieces]),
-            self.target,
-            most_split=most_split,
-            work=work_of(follows),
-            shared=self._shared(),
-            stored_bytes=stored_bytes(self.op, follows) if self.sizes["k"] is not None and self.asked.alternates else 0,
-            clusters=tuple(int(x) for x in self.asked.clusters.split("+") if x)
-            if self.sizes["k"] is not None
-            else (1,),
-            **({"widths": tuple(map(int, self.asked.widths.split("+")))} if self.asked.widths else {}),
-            vector_bytes=vector_bytes(follows, known["n"]),
-        )
+        tiles = self._tiles(sizes, across, follows)
         if thin is not None and (tiles is None or thin < THIN_BY * tiles.microseconds):
             self.found = plain
             self._by_rows()
@@ -178,6 +164,22 @@ class _Scheduler:
         for op in [*reversed(moved), *reversed(follows.ops), self.op]:
             op.erase()
         return True
+
+    def _tiles(self, sizes: tuple[int, int, int, int], across: bool, follows: Follows) -> ProductTiles | None:
+        known = self.sizes["k"] is not None  # parts of an open length would be open too
+        chosen = partial(
+            choose,
+            *(*sizes, across, len(PAIRS[self.pieces]), self.target),
+            work=work_of(follows),
+            shared=self._shared(),
+            stored_bytes=stored_bytes(self.op, follows) if known else 0,
+            vector_bytes=vector_bytes(follows, sizes[2]),
+        )
+        if self.asked.split_k and known:
+            asked = chosen(most_split=1, clusters=(self.asked.split_k,))
+            if asked is not None:
+                return asked
+        return chosen(most_split=MOST_SPLIT if known else 1, clusters=CLUSTERS if known else (1,))
 
     def _dots(self, thin: float | None) -> dots.Plan | None:
         """The kernel of warps that takes the product's place, and that of gathers around it, where it is faster. `thin`

@@ -45,11 +45,8 @@ class SingleProducts(ModulePass):
 
     name: ClassVar[str] = "single-products"
     target: str = ""
-    when: str = "always"
 
     def run(self, module: ir.Module) -> None:
-        if self.when == "never":
-            return
         for pipeline in kitsune.pipelines(module):
             target = target_of(pipeline, self.target, self.name)
             if target.products == "wgmma" and (product := single_product(pipeline)) is not None:

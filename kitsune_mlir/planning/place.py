@@ -47,11 +47,11 @@ class QueueCost:
 @dataclass(frozen=True)
 class Chained:
     """How a pipeline is chained: `cluster` CTAs share the columns of a tile, or `column_tiles` CTAs take a row tile's
-    columns by themselves; `multicast` CTAs with a row tile each share the boxes of weights. CTAs that share a tile's columns hand the tiles of the `exchanged` queues to one
-    another; those of other queues stay in registers. Where it sums over the rows, each CTA has one of `blocks` blocks
-    of a partial sum; `cluster` CTAs then add theirs up first; with `shares`, the CTAs of a partial sum can each compute
-    a share of a tile; with `apart`, the stage that computes tiles and the two that take them may have CTAs of their
-    own. A tile has `tile_rows` rows, 64 for each warpgroup."""
+    columns by themselves; `multicast` CTAs with a row tile each share the boxes of weights. CTAs that share a tile's
+    columns hand the tiles of the `exchanged` queues to one another; those of other queues stay in registers. Where it
+    sums over the rows, each CTA has one of `blocks` blocks of a partial sum; `cluster` CTAs then add theirs up first;
+    with `shares`, the CTAs of a partial sum can each compute a share of a tile; with `apart`, the stage that computes
+    tiles and the two that take them may have CTAs of their own. A tile has `tile_rows` rows, 64 for each warpgroup."""
 
     cluster: int = 1
     column_tiles: int = 1

@@ -132,8 +132,8 @@ class ProductTiles:
     or "right", are the same for all tiles, and lie in shared memory throughout. Where a tile `alternates`, its columns
     are those of two sets of sums (SETS), of which each leaves while the other is multiplied: `slots` are then those of
     the left operand, `right_slots` those of the right one. Of a `cluster` each CTA sums `part` of k for the same tile.
-    Where it is `copied`, the copy engine stores it, from shared memory. `price` is the kernel's; `microseconds` are with the sum of
-    the parts, which is another's."""
+    Where it is `copied`, the copy engine stores it, from shared memory. `price` is the kernel's; `microseconds` are
+    with the sum of the parts, which is another's."""
 
     copies: int
     columns: int
@@ -182,10 +182,9 @@ def choose(
     more than one the sums are added outside tensor cores, which takes registers for another set. The sum over k is cut
     into at most `most_split` parts. So many instructions as `work` says deal with each element before it is stored.
     `whole`: tiles have exactly all columns and all of k. `shared` are operands, "left" and "right", that are the same
-    throughout the batch, whose chunks may be kept. The copy engine stores the
-    results, of `stored_bytes` an element, where these are not 0; shared memory then holds `vector_bytes` of what follows
-    besides. `widths` are the
-    columns that a tile may have, `clusters` the numbers of CTAs that may share the sum over k of one."""
+    throughout the batch, whose chunks may be kept. The copy engine stores the results, of `stored_bytes` an element,
+    where these are not 0; shared memory then holds `vector_bytes` of what follows besides. `widths` are the columns
+    that a tile may have, `clusters` the numbers of CTAs that may share the sum over k of one."""
     on = engine(target)
     found = [
         tiles

@@ -338,4 +338,3 @@ class ChainedKernel:
         waits.leave_if_reported()
         with device.when(device.equal(device.thread(), 0)):
             counters.finish(kernel.workspace, self.counter_bytes, self.ctas)
-
