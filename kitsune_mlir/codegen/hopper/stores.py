@@ -166,19 +166,28 @@ class Outbox:
         box = device.add(self.box(number), device.mul(self.boxes.warp, WARP_ROWS * BOX_ROW))
         own = device.value(device.mul(lane, together))
         before = number * BOX_ROW // nbytes  # columns of other boxes
-        for part in range(0, min(BOX_ROW // nbytes, columns - before), warps.WARP * together):
-            local = device.value(device.add(own, before + part))
+        here = min(BOX_ROW // nbytes, columns - before)
+
+        def some_rows(part: ir.Value, row: ir.Value) -> list[ir.Value]:
+            local = device.value(device.add(device.add(own, before), part))
             column = device.value(device.add(local, start))
             place = device.value(device.mul(device.add(own, part), nbytes))
             inside = arith.andi(device.less(local, columns), device.less(column, tile.width))
+            at, row_box = device.add(first, row), device.add(box, device.mul(row, BOX_ROW))
             words = []
-            for row in range(WARP_ROWS):
-                swizzled = arith.xori(place, device.value(row % BLOCK * SWIZZLED))
-                words.append(device.load(device.shared(device.add(box, device.add(swizzled, row * BOX_ROW))), type_))
-            for row, word in enumerate(words):
-                with device.when(arith.andi(inside, device.less(device.add(first, row), valid))):
-                    at = memory.place(device.value(device.add(first, row)), column)
-                    device.store(word, at, align=type_.width // 8)
+            for i in range(BLOCK):
+                swizzled = arith.xori(place, device.value(i * SWIZZLED))
+                words.append(device.load(device.shared(device.add(row_box, device.add(swizzled, i * BOX_ROW))), type_))
+            for i, word in enumerate(words):
+                with device.when(arith.andi(inside, device.less(device.add(at, i), valid))):
+                    device.store(word, memory.place(device.value(device.add(at, i)), column), align=type_.width // 8)
+            return []
+
+        # These are loops, for as straight code the stores, each under a condition, take LLVM minutes of wide tiles.
+        def some_columns(part: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
+            return device.loop(0, WARP_ROWS, BLOCK, lambda row, _: some_rows(part, row))
+
+        device.loop(0, here, warps.WARP * together, some_columns)
 
     def claim(self, box: int) -> None:
         """Before box `box` of a tile is written: what left from that place in shared memory has been read. This,
