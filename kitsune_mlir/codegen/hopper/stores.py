@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.memory import Memory
-from kitsune_mlir.mlir import arith, ir, llvm
+from kitsune_mlir.mlir import arith, ir, llvm, scf
 from kitsune_mlir.traffic import element_bytes
 
 from . import tma, warps
@@ -166,28 +166,13 @@ class Outbox:
         box = device.add(self.box(number), device.mul(self.boxes.warp, WARP_ROWS * BOX_ROW))
         own = device.value(device.mul(lane, together))
         before = number * BOX_ROW // nbytes  # columns of other boxes
-        here = min(BOX_ROW // nbytes, columns - before)
-
-        def some_rows(part: ir.Value, row: ir.Value) -> list[ir.Value]:
-            local = device.value(device.add(device.add(own, before), part))
+        for part in range(0, min(BOX_ROW // nbytes, columns - before), warps.WARP * together):
+            local = device.value(device.add(own, before + part))
             column = device.value(device.add(local, start))
             place = device.value(device.mul(device.add(own, part), nbytes))
             inside = arith.andi(device.less(local, columns), device.less(column, tile.width))
-            at, row_box = device.add(first, row), device.add(box, device.mul(row, BOX_ROW))
-            words = []
-            for i in range(BLOCK):
-                swizzled = arith.xori(place, device.value(i * SWIZZLED))
-                words.append(device.load(device.shared(device.add(row_box, device.add(swizzled, i * BOX_ROW))), type_))
-            for i, word in enumerate(words):
-                with device.when(arith.andi(inside, device.less(device.add(at, i), valid))):
-                    device.store(word, memory.place(device.value(device.add(at, i)), column), align=type_.width // 8)
-            return []
-
-        # These are loops, for as straight code the stores, each under a condition, take LLVM minutes of wide tiles.
-        def some_columns(part: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
-            return device.loop(0, WARP_ROWS, BLOCK, lambda row, _: some_rows(part, row))
-
-        device.loop(0, here, warps.WARP * together, some_columns)
+            with device.when(inside):
+                _copy_column(type_, (box, place), memory, first, column, valid)
 
     def claim(self, box: int) -> None:
         """Before box `box` of a tile is written: what left from that place in shared memory has been read. This,
@@ -225,3 +210,33 @@ class Outbox:
         """Before the kernel ends: shared memory lives until all boxes are read."""
         with device.when(self.boxes.leader):
             tma.wait_read(0)
+
+
+def _copy_column(
+    type_: ir.Type, source: tuple[Int, ir.Value], memory: Memory, first: Int, column: ir.Value, valid: ir.Value
+) -> None:
+    """Stores a warp's rows of one word from a box at `source`, its place and that of the word in its first row, to rows
+    `first` and on of a tensor of which `valid` exist. One condition for all rows where they all do: LLVM takes minutes
+    for a branch each where tiles are wide."""
+
+    def load(row: Int) -> ir.Value:
+        swizzled = arith.xori(source[1], device.value(device.mul(device.mod(row, BLOCK), SWIZZLED)))
+        at = device.add(source[0], device.add(swizzled, device.mul(row, BOX_ROW)))
+        return device.load(device.shared(at), type_)
+
+    def store(row: Int, word: ir.Value) -> None:
+        at = memory.place(device.value(device.add(first, row)), column)
+        device.store(word, at, align=ir.IntegerType(type_).width // 8)
+
+    def one(row: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
+        store(row, load(row))
+        return []
+
+    branch = scf.IfOp(device.less(device.add(first, WARP_ROWS - 1), valid), has_else=True)
+    with ir.InsertionPoint(branch.then_block):
+        for row, word in enumerate([load(row) for row in range(WARP_ROWS)]):
+            store(row, word)
+        scf.YieldOp([])
+    with ir.InsertionPoint(branch.else_block):
+        device.loop(0, device.sub(valid, first), 1, one)
+        scf.YieldOp([])
