@@ -33,7 +33,7 @@ class MemRef:
     """Elements of a flat array."""
 
     data: np.ndarray
-    offset: int
+    offset: int | np.ndarray  # of each thread, in shared memory
     shape: tuple[int, ...]
     strides: tuple[int, ...]
 
@@ -48,6 +48,27 @@ class MemRef:
         if np.any(mask & ((total < 0) | (total >= self.data.size))):
             raise MemoryFault(f"element {total.max()} of a buffer of {self.data.size}")
         return total
+
+
+class Shared(MemRef):
+    """A buffer in the shared memory of each of `blocks` blocks of so many threads. An element that another thread wrote
+    may be read behind a barrier only."""
+
+    def __init__(self, kind: ir.MemRefType, blocks: int, threads: int):
+        size = int(np.prod(kind.shape))
+        strides = tuple(int(np.prod(kind.shape[i + 1 :])) for i in range(kind.rank))
+        data = np.full(blocks * size * dtype_of(kind.element_type).itemsize, 0xFF, np.uint8)
+        offset = np.repeat(np.arange(blocks) * size, threads)
+        super().__init__(data.view(dtype_of(kind.element_type)), offset, tuple(kind.shape), strides)
+        self.writers = np.full(blocks * size, -1)  # since the last barrier
+
+    def read(self, address: np.ndarray, mask: np.ndarray) -> None:
+        writer = self.writers[address]
+        if np.any(mask & (writer >= 0) & (writer != np.arange(len(mask)))):
+            raise MemoryFault("shared memory that another thread wrote is read before a barrier")
+
+    def written(self, address: np.ndarray, mask: np.ndarray) -> None:
+        self.writers[address[mask]] = np.flatnonzero(mask)
 
 
 class Lockstep:
@@ -65,8 +86,10 @@ class Lockstep:
                 self.block_id = np.repeat(np.arange(first, first + count), self.threads)
                 self.thread_id = np.tile(np.arange(self.threads), count)
                 entry = self.function.regions[0].blocks[0]
+                behind = list(entry.arguments)[len(self.arguments) :]
+                self.shared = [Shared(ir.MemRefType(buffer.type), count, self.threads) for buffer in behind]
                 self.values: dict[int, Any] = {}
-                for argument, value in zip(entry.arguments, self.arguments, strict=True):
+                for argument, value in zip(entry.arguments, [*self.arguments, *self.shared], strict=True):
                     self.values[hash(argument)] = value
                 self._block(entry, np.ones(self.block_id.shape, np.bool_))
 
@@ -134,6 +157,8 @@ class Lockstep:
         together = mask.reshape(-1, self.threads)
         if not np.all(together == together[:, :1]):
             raise MemoryFault("a barrier that some threads of a CTA do not reach")
+        for buffer in self.shared:
+            buffer.writers[:] = -1
         return []
 
     def _nvvm_griddepcontrol(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
@@ -160,11 +185,16 @@ class Lockstep:
 
     def _memref_load(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         buffer, *indices = self._all(op.operands)
-        return [buffer.data[buffer.address(indices, mask)]]
+        address = buffer.address(indices, mask)
+        if isinstance(buffer, Shared):
+            buffer.read(address, mask)
+        return [buffer.data[address]]
 
     def _memref_store(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         value, buffer, *indices = self._all(op.operands)
         address = buffer.address(indices, mask)
+        if isinstance(buffer, Shared):
+            buffer.written(address, mask)
         buffer.data[address[mask]] = np.broadcast_to(value, mask.shape)[mask]
         return []
 
