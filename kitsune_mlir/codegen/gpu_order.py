@@ -34,9 +34,7 @@ def outline_orders(module: ir.Module, main: func.FuncOp) -> None:
             kinds = [keys.type, ir.IndexType.get()], [result.type for result in op.results]
             name = f"{CALL}{number}"
             with ir.InsertionPoint.at_block_begin(module.body):
-                function = func.FuncOp(name, ir.FunctionType.get(*kinds), visibility="private")
-            access = ir.DictAttr.get({"bufferization.access": ir.StringAttr.get("read")})
-            function.attributes["arg_attrs"] = ir.ArrayAttr.get([access, ir.DictAttr.get({})])
+                func.FuncOp(name, ir.FunctionType.get(*kinds), visibility="private")
             with ir.InsertionPoint(op):
                 call = func.CallOp(kinds[1], name, list(op.operands))
         for old, new in zip(op.results, call.results):
