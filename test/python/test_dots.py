@@ -117,6 +117,7 @@ def test_is_one_kernel(name, gpus):
     model, args = CASES[name]()
     compiled, _ = simulated(model, args, gpus("sm_90a"), args[0].dtype)
     assert dots_of(compiled) == (1, 1)
+    assert "griddepcontrol.launch_dependents" in compiled.ptx and "griddepcontrol.wait" not in compiled.ptx
 
 
 def test_without_warpgroups(gpus):
