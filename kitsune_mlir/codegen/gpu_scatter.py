@@ -5,7 +5,9 @@
 
 does, for each element of %updates, table[rows[n], c] = update + old. Sums, maxima and the like become
 atomics, one thread an update, so repeated rows are right. A body that no atomic does, of updates that may
-meet, runs one update after the other, in parallel over the other dimensions only. In a module that is to be
+meet, runs one update after the other, in parallel over the other dimensions only. Sums of f32 are added four
+columns, or two, at a time where these are neighbours (PTX ISA, red.v4.f32, from sm_90 on): memory does as many
+additions a second whatever they add. In a module that is to be
 deterministic (determinism.py) each row takes its updates in their order (gpu_in_order.py). A row that the table
 does not have is left out, and reported (index_checks.py).
 """
@@ -32,6 +34,8 @@ from .gpu_kernel import (
     product,
 )
 from .gpu_updates import Updates
+from .gpu_words import keeps_words
+from .pipeline import device
 
 _IN_ORDER = ("addf",)  # whose result depends on the order
 _ATOMIC = {
@@ -63,22 +67,29 @@ def lower_scatter(op: ir.Operation, kernels: Kernels, in_turn: InOrder) -> None:
     source = Updates.of(op)
     rank = ir.MemRefType(updates.type).rank
     spread = list(range(rank)) if overwrites or unique or atomic else list(range(1, rank))
+    together = _together(op) if kernels.adds_words and atomic == "addf" else 1
+
+    def sizes_of(see: Callable[[ir.Value], ir.Value]) -> list[Size]:
+        sizes = [_size(op, d, see) for d in spread] or [1]
+        return [*sizes[:-1], sizes[-1] // together] if together > 1 else sizes
 
     kernel = Kernel(kernels, op, "scatter")
     with kernel.body():
-        sizes = [_size(op, d, kernel.inside) for d in spread] or [1]
+        sizes = sizes_of(kernel.inside)
         index = linear_id(THREADS)
         with only_if(index, product(sizes)):
             position = delinearize(index, sizes) if spread else []
+            if together > 1:
+                position[-1] = arith.muli(position[-1], as_value(together))
             if len(spread) == rank:
-                _update(op, kernel, source, position, atomic)
+                _update(op, kernel, source, position, atomic, together)
             else:
                 loop = scf.ForOp(as_value(0), as_value(_size(op, 0, kernel.inside)), as_value(1))
                 with ir.InsertionPoint(loop.body):
                     _update(op, kernel, source, [loop.induction_variable, *position], None)
                     scf.yield_([])
     with op.context, op.location, ir.InsertionPoint(op):
-        kernel.launch(ceildiv(product([_size(op, d, lambda value: value) for d in spread]), THREADS))
+        kernel.launch(ceildiv(product(sizes_of(lambda value: value)), THREADS))
     op.erase()
     source.erase()
 
@@ -103,8 +114,34 @@ def _atomic(block: ir.Block) -> str | None:
     return _ATOMIC[operation.name] if set(operation.operands) == set(block.arguments) else None
 
 
-def _update(op: ir.Operation, kernel: Kernel, source: Updates, position: list[ir.Value], atomic: str | None) -> None:
-    """Applies the update at `position`."""
+def _together(op: ir.Operation) -> int:
+    """How many neighbouring columns are added at once: those of a row of a table of f32 that no row number names."""
+    updates, table = (ir.MemRefType(op.operands[i].type) for i in (0, 2))
+    mapped = list(ir.DenseI64ArrayAttr(op.attributes["dimension_map"]))
+    if not isinstance(table.element_type, ir.F32Type) or updates.rank < 2 or table.rank - 1 in mapped:
+        return 1
+    size, (_, offset) = _static(op.operands[0], updates.rank - 1), table.get_strides_and_offset()
+    if size is None or offset != 0:
+        return 1
+    return next((count for count in (4, 2) if size % count == 0 and keeps_words(table, count)), 1)
+
+
+def _add_word(values: list[ir.Value], table: ir.Value, target: list[ir.Value]) -> None:
+    """Adds neighbouring f32 to those of a table from a place on."""
+    strides, _ = ir.MemRefType(table.type).get_strides_and_offset()
+    place = memref.extract_aligned_pointer_as_index(table)
+    for index, stride in zip(target, strides, strict=True):
+        place = arith.addi(place, arith.muli(index, as_value(4 * stride)))
+    names = ", ".join(f"${i}" for i in range(1, len(values) + 1))
+    text = f"red.relaxed.gpu.global.add.v{len(values)}.f32 [$0], {{{names}}};"
+    address = arith.index_cast(ir.IntegerType.get_signless(64), place)
+    device.assembly(text, f"l{',f' * len(values)},~{{memory}}", [address, *values], None)
+
+
+def _update(
+    op: ir.Operation, kernel: Kernel, source: Updates, position: list[ir.Value], atomic: str | None, together: int = 1
+) -> None:
+    """Applies the update at `position`, and the others of as many neighbours as are added together."""
     rows, table = (kernel.inside(operand) for operand in list(op.operands)[1:])
     target = _target(op, rows, position)
     inside: ir.Value | None = None
@@ -113,8 +150,10 @@ def _update(op: ir.Operation, kernel: Kernel, source: Updates, position: list[ir
         inside = fits if inside is None else arith.andi(inside, fits)
     guard = scf.IfOp(inside)
     with ir.InsertionPoint(guard.then_block):
-        update = source.load(kernel, position)
-        if atomic is not None:
+        update, *more = source.load(kernel, position, together)
+        if more:
+            _add_word([update, *more], table, target)
+        elif atomic is not None:
             memref.atomic_rmw(getattr(arith.AtomicRMWKind, atomic), update, table, target)
         else:
             block = op.regions[0].blocks[0]
