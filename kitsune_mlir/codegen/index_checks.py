@@ -155,13 +155,14 @@ def sizes(pipeline: ir.OpView, tensors: Sequence[ir.Value]) -> dict[str, list[in
     return {"sizes": found} if found else {}
 
 
-def row_inside(extract: ir.Operation, axis: int, row: ir.Value) -> ir.Value:
-    """In a pipeline: an index along an axis of the table of a tensor.extract, or 0 where the table does not have it."""
+def row_inside(extract: ir.Operation, axis: int, row: ir.Value, reports: bool = True) -> ir.Value:
+    """In a pipeline: an index along an axis of the table of a tensor.extract, or 0 where the table does not have it,
+    which is reported unless other code does."""
     now = _NOW.get()
     if now is None or origin(extract.operands[1 + axis]) == KNOWN:
         return row
     inside = _is_inside(row, now.sizes.get(hash(extract.operands[0])), extract.operands[0].type.shape[axis])
-    if origin(extract.operands[1 + axis]) == DATA:
+    if reports and origin(extract.operands[1 + axis]) == DATA:
         now.report(_not(inside), now.numbers[_key(extract)])
     return arith.select(inside, row, arith.constant(row.type, 0))
 
