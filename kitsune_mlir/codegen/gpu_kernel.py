@@ -28,9 +28,11 @@ Size = int | ir.Value
 
 
 class Kernels:
-    """The gpu.module @kernels of a module; kernels with the same code are kept once."""
+    """The gpu.module @kernels of a module; kernels with the same code are kept once. `adds_words`: the chip adds
+    several neighbouring numbers to memory by one operation."""
 
-    def __init__(self, module: ir.Module):
+    def __init__(self, module: ir.Module, adds_words: bool = False):
+        self.adds_words = adds_words
         self._names: dict[str, str] = {}
         self._counts: dict[str, int] = {}
         self.checks, self.deterministic = Checks(), determinism.of(module)

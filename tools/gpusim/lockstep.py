@@ -49,6 +49,12 @@ class MemRef:
             raise MemoryFault(f"element {total.max()} of a buffer of {self.data.size}")
         return total
 
+    def holds(self, address: int, count: int) -> bool:
+        """Whether so many elements from an address on are among its own, where these lie side by side."""
+        first = self.data.ctypes.data + self.offset * self.data.itemsize
+        end = first + int(np.prod(self.shape)) * self.data.itemsize
+        return first <= address and address + count * self.data.itemsize <= end
+
 
 class Shared(MemRef):
     """A buffer in the shared memory of each of `blocks` blocks of so many threads. An element that another thread wrote
@@ -174,10 +180,28 @@ class Lockstep:
 
     def _llvm_inline_asm(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         text = ir.StringAttr(op.attributes["asm_string"]).value
+        if text.startswith("red.relaxed.gpu.global.add.v"):
+            self._add_words(self._all(op.operands), mask)
+            return []
         if not index_reports.is_report(text):
             raise unknown(f"the instruction '{text}'")
         index_reports.run(text, self._see(op.operands[0]) != 0, mask)
         return []
+
+    def _add_words(self, operands: Sequence[Any], mask: np.ndarray) -> None:
+        """red.add of neighbouring f32 from an address on, one thread after another."""
+        addresses, *columns = (np.broadcast_to(x, mask.shape)[mask] for x in operands)
+        for thread, address in enumerate(addresses):
+            table = next(
+                (m for m in self.arguments if isinstance(m, MemRef) and m.holds(int(address), len(columns))), None
+            )
+            if table is None or address % (4 * len(columns)):
+                raise MemoryFault(f"an addition of {len(columns)} numbers to {address:#x}")
+            at = (int(address) - table.data.ctypes.data) // table.data.itemsize
+            table.data[at : at + len(columns)] += [column[thread] for column in columns]
+
+    def _memref_extract_aligned_pointer_as_index(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+        return [np.array(self._see(op.operands[0]).data.ctypes.data, np.int64)]
 
     def _memref_dim(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         buffer, dim = self._all(op.operands)
