@@ -43,6 +43,7 @@ class Product:
     right: Slot
     rows: slice
     where: str
+    height: int = 0  # rows of the sums, of which those behind the left operand's have no value
     value: np.ndarray | None = None
     settled: bool = False
 
@@ -57,6 +58,7 @@ class Product:
             left = product.left if isinstance(product.left, np.ndarray) else product.left.read(product.where)
             right = product.right.read(product.where).astype(np.float64)
             value = left.astype(np.float64)[product.rows] @ right[:, : left.shape[1]].T
+            value = np.pad(value, ((0, max(0, product.height - len(value))), (0, 0)), constant_values=np.nan)
             product.value = value if product.before is None else value + product.before.value
 
     def settle(self) -> None:

@@ -2132,3 +2132,88 @@ func.func @write_of_a_row_by_an_engine(%A: tensor<64x64xbf16>, %B: tensor<64xbf1
   }) {sym_name = "k"} : () -> !kitsune.outputs
   return
 }
+
+// -----
+
+func.func @rank_outside() {
+  // expected-error@+1 {{'kitsune.rank' op stands in no kitsune.agent}}
+  %r = "kitsune.rank"() : () -> index
+  return
+}
+
+// -----
+
+func.func @meet_outside(%A: tensor<64x64xf32>) {
+  // expected-error@+1 {{'kitsune.meet' op stands in no kitsune.agent}}
+  %t = "kitsune.meet"(%A) : (tensor<64x64xf32>) -> tensor<64x32xf32>
+  return
+}
+
+// -----
+
+func.func @meet_alone(%A: tensor<64x64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.meet' op stands in a kitsune.kernel whose CTAs work alone}}
+      %t = "kitsune.meet"(%A) : (tensor<64x64xf32>) -> tensor<64x32xf32>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @meet_of_vectors(%A: tensor<64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.meet' op adds up tiles of two dimensions, found tensor<64xf32> and tensor<32xf32>}}
+      %t = "kitsune.meet"(%A) : (tensor<64xf32>) -> tensor<32xf32>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {cluster = 2, sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @meet_of_words(%A: tensor<64x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.meet' op adds up tiles of f32, found tensor<64x64xbf16> and tensor<64x32xbf16>}}
+      %t = "kitsune.meet"(%A) : (tensor<64x64xbf16>) -> tensor<64x32xbf16>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {cluster = 2, sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @meet_of_other_shares(%A: tensor<64x64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.meet' op gives whole blocks of 8 columns, one of 2 shares of tensor<64x64xf32>, found tensor<64x16xf32>}}
+      %t = "kitsune.meet"(%A) : (tensor<64x64xf32>) -> tensor<64x16xf32>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {cluster = 2, sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @a_cluster_of_none(%A: tensor<64x64xf32>, %m: index) {
+  // expected-error@+1 {{'kitsune.kernel' op cluster must be an integer from 1 to 2147483647, found 0}}
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {cluster = 0, sym_name = "k"} : () -> !kitsune.outputs
+  return
+}

@@ -144,6 +144,17 @@ class Outbox:
             self.write(tile, box)
             self.depart(map_, tile, box, at)
 
+    def send(self, map_: int, tile: Fragment, at: tuple[Int, Int], sent: int) -> int:
+        """Sends a tile while products are in flight, which branches would end. `sent` boxes have been sent before that
+        are known of, 0 where others may have been; gives how many there are with the tile's."""
+        for box in range(boxes_of(tile.width, element_bytes(tile.element))):
+            place = device.add(self._place, sent % BOXES * BOX_BYTES)
+            self.claim(sent)
+            self.boxes.write_whole(place, tile, box)
+            self._send(map_, tile, box, place, at)
+            sent += 1
+        return sent
+
     def store_rows(self, tile: Fragment, memory: Memory, columns: int, start: Int, valid: ir.Value) -> None:
         """Writes `columns` columns of a tile, from column `start` on, to rows that tensor copies do not store: each
         warp lays its 16 rows out in shared memory, then writes them one after another, neighbouring columns at once.
@@ -186,10 +197,13 @@ class Outbox:
 
     def depart(self, map_: int, tile: Fragment, box: int, at: tuple[Int, Int]) -> None:
         """Sends a box that all have written."""
+        self._send(map_, tile, box, self.box(box), at)
+
+    def _send(self, map_: int, tile: Fragment, box: int, place: Int, at: tuple[Int, Int]) -> None:
         tma.fence()
         warps.barrier(self.boxes.barrier, THREADS)
         column = device.add(at[0], box * BOX_ROW // element_bytes(tile.element))
-        tma.store(tma.map_pointer(self.maps, map_), (column, at[1]), self.box(box), self.boxes.leader)
+        tma.store(tma.map_pointer(self.maps, map_), (column, at[1]), place, self.boxes.leader)
         tma.commit()
 
     def free(self) -> None:

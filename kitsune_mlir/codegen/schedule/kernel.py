@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.ampere import cp_async
-from kitsune_mlir.codegen.hopper import mbarrier, tma, waits, warps, wgmma
+from kitsune_mlir.codegen.hopper import cluster, mbarrier, tma, waits, warps, wgmma
 from kitsune_mlir.codegen.hopper.fragments import is_packed
 from kitsune_mlir.codegen.hopper.frame import Frame, build
 from kitsune_mlir.codegen.hopper.mbarrier import Ring
@@ -31,6 +31,7 @@ from kitsune_mlir.planning.target import Target
 
 from .agent import AgentCode, Surroundings
 from .dots import DotsCode, multiplies_alone, stash_bytes
+from .meetings import BARRIER_BYTES, Meetings
 from .rows import RowCode, scratch_bytes
 from .warp_agent import WarpCode
 
@@ -110,6 +111,15 @@ class ScheduledKernel:
             at = -(-at // tma.ALIGN) * tma.ALIGN
             self.places[ring.label] = _Place(starts[ring.label], at)
             at += ring.slots * ring.slot_bytes
+        meeting = [agent for agent in self.kernel.agents if agent.meeting_bytes]
+        self.meeting = meeting[0] if meeting else None
+        if len(meeting) > 1 or meeting and not self._has_warpgroups:
+            raise UnsupportedError(f"CTAs of kernel '{self.kernel.label}' meet in {len(meeting)} agents")
+        self.rooms = self.meeting_barriers = at
+        if self.meeting is not None:
+            at = -(-at // tma.ALIGN) * tma.ALIGN
+            self.rooms, self.meeting_barriers = at, at + self.meeting.count * self.meeting.meeting_bytes
+            at = self.meeting_barriers + self.meeting.count * BARRIER_BYTES
         self.scratch = self.outboxes = at
         at += sum(map(scratch_bytes, self.kernel.agents)) + sum(map(stash_bytes, self.kernel.agents))
         if boxes := sum(agent.outbox_bytes for agent in self.kernel.agents):
@@ -205,8 +215,8 @@ class ScheduledKernel:
         return json.dumps(
             {
                 "kernel": self.kernel.label,
-                "ctas": self.target.sms * self.kernel.ctas_per_sm,
-                "cluster": 1,
+                "ctas": self.target.sms * self.kernel.ctas_per_sm // self.kernel.cluster * self.kernel.cluster,
+                "cluster": self.kernel.cluster,
                 "threads": self.threads,
                 "shared_bytes": self.shared_bytes,
                 "workspace_bytes": workspace,
@@ -230,24 +240,31 @@ class ScheduledKernel:
         fast = all(is_packed(tile.element_type) for tile in tiles) and not in_pieces
         resident, alone = self.kernel.ctas_per_sm, any(map(multiplies_alone, self.kernel.agents))
         return build(
-            *(self.kernel.label, pointers, len(self.maps), self.threads, self._watched),
+            *(self.kernel.label, pointers, len(self.maps), self.threads, self._watched, self.kernel.cluster),
             fast=fast, resident=resident, alone=alone,
         )  # fmt: skip
 
     def _watched(self, frame: Frame) -> None:
         watch = self.waits.watch(frame.workspace)
-        with waits.watched(watch) if self._has_warpgroups else waits.watched(watch, drain=_drain):
+        barriers = self.kernel.cluster > 1
+        with waits.watched(watch, barriers) if self._has_warpgroups else waits.watched(watch, drain=_drain):
             self._body(frame)
 
     def _body(self, frame: Frame) -> None:
         rings = {ring.label: self._ring(ring, frame.base) for ring in self.kernel.rings}
+        meetings = None
+        if self.meeting is not None:
+            places = (device.add(frame.base, at) for at in (self.meeting_barriers, self.rooms))
+            meetings = Meetings(self.kernel.cluster, *places, self.meeting.meeting_bytes)
         if rings:
             with device.when(device.equal(device.thread(), 0)):
                 for ring in self.kernel.rings:
                     rings[ring.label].init(*self._ends(ring))
+                if meetings is not None:
+                    meetings.init(self.meeting.count)
                 if self._has_warpgroups:
                     mbarrier.fence_init()
-            device.barrier()
+            device.barrier() if self.kernel.cluster == 1 else cluster.barrier()
         split = len(self.tensors)
         around = Surroundings(
             pointers=dict(zip(self._numbers, frame.pointers)),
@@ -258,8 +275,12 @@ class ScheduledKernel:
             rows=frame.rows,
             scratch=device.add(frame.base, self.scratch),
             outboxes=device.add(frame.base, self.outboxes),
+            meetings=meetings,
+            cluster=self.kernel.cluster,
         )
         self._agents(self.kernel.agents, 0, around, self._given)
+        if self.kernel.cluster > 1:
+            cluster.barrier()  # nobody leaves while others may still write here
 
     def _agents(self, agents: Sequence[schedule.AgentOp], first: int, around: Surroundings, given: int) -> None:
         """Code for the threads from `first` on, those of the agents."""
