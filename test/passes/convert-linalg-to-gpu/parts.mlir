@@ -76,6 +76,7 @@ func.func @main(%x: tensor<4096x64xbf16>, %a: tensor<100x64xbf16>, %i: tensor<40
 // CHECK-NOT:     memref.alloc
 // CHECK-NOT:     memref.copy
 // CHECK-COUNT-1: gpu.launch_func {{ *}}@kernels::@copy_0
+// CHECK-NOT:     memref.copy
 // CHECK-NOT:     gpu.launch_func
 // CHECK:         call @layer
 func.func private @layer(tensor<64x96xbf16>, tensor<32x96xbf16>) -> tensor<64x32xbf16>
