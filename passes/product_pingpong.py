@@ -28,7 +28,7 @@ from kitsune_mlir.planning.product_tiles import CHUNK, GROUP
 from kitsune_mlir.traffic import element_bytes
 
 from .chain_tiles import beside, part
-from .product_follows import Follows, tiled
+from .product_follows import tiled
 from .schedule_build import constant_index, i64
 
 if TYPE_CHECKING:
