@@ -25,7 +25,7 @@ from kitsune_mlir.form import Form, pipeline_form
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.flow import TRANSPORTS
-from kitsune_mlir.planning.place import CHAINED_ROWS, SHAPES, SHORT_ROWS, Chained, Placement, place
+from kitsune_mlir.planning.place import CHAINED_ROWS, HEIGHTS, SHAPES, SHORT_ROWS, Chained, Placement, place
 
 from .base import ModulePass
 from .single_products import single_price
@@ -66,7 +66,7 @@ class PlaceStages(ModulePass):
         if (self.shape == "chained" or together) and self.tile_rows not in (0, *allowed):
             known = " or ".join(map(str, allowed))
             raise UserError(f"place-stages: chained tiles have {known} rows, found tile-rows={self.tile_rows}")
-        heights = (self.tile_rows,) if self.shape == "chained" and self.tile_rows else (CHAINED_ROWS, SHORT_ROWS)
+        heights = (self.tile_rows,) if self.shape == "chained" and self.tile_rows else HEIGHTS
         chaining = Chaining(target, self.cluster, self.multicast, heights)
         for pipeline in kitsune.pipelines(module):
             if not pipeline.is_designed:

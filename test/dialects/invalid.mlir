@@ -1659,6 +1659,22 @@ func.func @ordered(%keys: tensor<4xi64>, %count: index) {
 
 // -----
 
+func.func @ordered(%keys: tensor<4xi64>, %count: index, %a: tensor<4xi64>, %b: tensor<4xi64>) {
+  // expected-error@+1 {{'kitsune.order' op carries 8 bytes a row besides the keys, found 2 vectors}}
+  %rows, %places, %moved:3 = "kitsune.order"(%keys, %count, %keys, %a, %b) : (tensor<4xi64>, index, tensor<4xi64>, tensor<4xi64>, tensor<4xi64>) -> (tensor<4xi32>, tensor<4xi32>, tensor<4xi64>, tensor<4xi64>, tensor<4xi64>)
+  return
+}
+
+// -----
+
+func.func @ordered(%keys: tensor<4xi64>, %count: index, %with: tensor<4xi32>) {
+  // expected-error@+1 {{'kitsune.order' op carries vectors of type tensor<4xi64> and gives as many, found tensor<4xi32> and none}}
+  %rows, %places = "kitsune.order"(%keys, %count, %with) : (tensor<4xi64>, index, tensor<4xi32>) -> (tensor<4xi32>, tensor<4xi32>)
+  return
+}
+
+// -----
+
 func.func @placed(%x: tensor<64x8x2xf32>, %to: tensor<64xi32>) {
   "kitsune.pipeline"() ({
     "kitsune.stage"() ({

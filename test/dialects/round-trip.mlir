@@ -236,9 +236,9 @@ func.func @scattered(%x: tensor<64x8xf32>, %to: tensor<64xi64>) -> tensor<5x8xf3
 }
 
 // CHECK-LABEL: func.func @ordered
-func.func @ordered(%keys: tensor<?xi64>, %count: index) -> (tensor<?xi32>, tensor<?xi32>) {
-  // CHECK: %{{.*}}:2 = "kitsune.order"(%{{.*}}, %{{.*}}) : (tensor<?xi64>, index) -> (tensor<?xi32>, tensor<?xi32>)
-  %rows, %places = "kitsune.order"(%keys, %count) : (tensor<?xi64>, index) -> (tensor<?xi32>, tensor<?xi32>)
+func.func @ordered(%keys: tensor<?xi64>, %count: index, %with: tensor<?xi64>) -> (tensor<?xi32>, tensor<?xi32>) {
+  // CHECK: %{{.*}}:3 = "kitsune.order"(%{{.*}}, %{{.*}}, %{{.*}}) : (tensor<?xi64>, index, tensor<?xi64>) -> (tensor<?xi32>, tensor<?xi32>, tensor<?xi64>)
+  %rows, %places, %moved = "kitsune.order"(%keys, %count, %with) : (tensor<?xi64>, index, tensor<?xi64>) -> (tensor<?xi32>, tensor<?xi32>, tensor<?xi64>)
   return %rows, %places : tensor<?xi32>, tensor<?xi32>
 }
 

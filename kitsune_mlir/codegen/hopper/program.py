@@ -104,7 +104,7 @@ class Program:
         self.tile_rows = tile_rows
         self.rings = ring_places(pipeline)[0]
         self._sms, rows_known = sms, _row_count(stages)
-        self._row_tiles = None if rows_known is None else -(-rows_known // tile_rows)
+        self.row_tiles = None if rows_known is None else -(-rows_known // tile_rows)
         # Rows of a box of a streamed tile: those beyond a tensor's last cost the copy engine as much time as others.
         self.box_rows = tile_rows
         if rows_known is not None and rows_known < tile_rows and not self.rings:
@@ -215,7 +215,7 @@ class Program:
             columns = _pass_columns(n, passes)
         if self.alone and not kept and n > CHUNK:
             k = shape_of(op.operands[0])[1] * tensor_work(op)
-            chosen = choose_columns(n, k, self._row_tiles, self._sms)
+            chosen = choose_columns(n, k, self.row_tiles, self._sms)
             columns = min(-(-columns // BLOCK) * BLOCK, chosen)
         if nbytes == 4:
             return Product(op, n, columns, self._packed_segments(op, columns))

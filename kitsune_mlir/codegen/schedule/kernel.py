@@ -238,11 +238,11 @@ class ScheduledKernel:
         products = [op.opview for op in walk(self.kernel, schedule.ProductOp.OPERATION_NAME)]
         in_pieces = any(product.is_added_outside for product in products)
         fast = all(is_packed(tile.element_type) for tile in tiles) and not in_pieces
-        resident = self.kernel.ctas_per_sm
-        ctas = self.kernel.cluster
+        resident, alone = self.kernel.ctas_per_sm, any(map(multiplies_alone, self.kernel.agents))
         return build(
-            self.kernel.label, pointers, len(self.maps), self.threads, self._watched, ctas, fast=fast, resident=resident
-        )
+            *(self.kernel.label, pointers, len(self.maps), self.threads, self._watched, self.kernel.cluster),
+            fast=fast, resident=resident, alone=alone,
+        )  # fmt: skip
 
     def _watched(self, frame: Frame) -> None:
         watch = self.waits.watch(frame.workspace)
