@@ -36,7 +36,15 @@ from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.mlir import arith, ir, linalg, remark, tensor, walk
 from kitsune_mlir.plan import DYNAMIC_SIZE
 from kitsune_mlir.planning import target as targets
-from kitsune_mlir.planning.product_tiles import CLUSTERS, COPY_ROWS, MOST_SPLIT, PAIRS, ProductTiles, choose
+from kitsune_mlir.planning.product_tiles import (
+    CLUSTERS,
+    COPY_ROWS,
+    MOST_SPLIT,
+    PAIRS,
+    ProductTiles,
+    choose,
+    single_widths,
+)
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.planning.thin_products import THIN_BY
 from kitsune_mlir.precision import tf32_pieces
@@ -170,16 +178,19 @@ class _Scheduler:
         chosen = partial(
             choose,
             *(*sizes, across, len(PAIRS[self.pieces]), self.target),
+            most_split=MOST_SPLIT if known else 1,
             work=work_of(follows),
             shared=self._shared(),
             stored_bytes=stored_bytes(self.op, follows) if known else 0,
             vector_bytes=vector_bytes(follows, sizes[2]),
         )
+        if NAME in self.op.attributes:
+            chosen = partial(chosen, widths=single_widths(sizes[2]), most_split=1)
         if self.asked.split_k and known:
             asked = chosen(most_split=1, clusters=(self.asked.split_k,))
             if asked is not None:
                 return asked
-        return chosen(most_split=MOST_SPLIT if known else 1, clusters=CLUSTERS if known else (1,))
+        return chosen(clusters=CLUSTERS if known else (1,))
 
     def _dots(self, thin: float | None) -> dots.Plan | None:
         """The kernel of warps that takes the product's place, and that of gathers around it, where it is faster. `thin`

@@ -24,7 +24,7 @@ from kitsune_mlir.mlir import ir
 from kitsune_mlir.plan import DYNAMIC_SIZE
 from kitsune_mlir.planning.cost import DRAM, Price
 from kitsune_mlir.planning.kernel_cost import dram_us
-from kitsune_mlir.planning.product_tiles import CLUSTERS, choose
+from kitsune_mlir.planning.product_tiles import CLUSTERS, choose, single_widths
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import type_bytes
 
@@ -36,7 +36,7 @@ from .stage_cost import row_elements, stage_cost
 
 NAME = "kitsune.pipeline"  # on a product, whose kernel has the name of the pipeline that it was
 LEAST = 1 << 16  # multiply-adds that are worth a kernel of their own form
-_BESIDE = ("arith.constant", "tensor.empty", "linalg.fill", "linalg.transpose")
+_BESIDE = ("arith.constant", "tensor.dim", "tensor.empty", "linalg.fill", "linalg.transpose")
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,8 @@ def single_price(pipeline: kitsune.PipelineOp, target: Target) -> Price | None:
         stored_bytes=stored_bytes(product, follows),
         vector_bytes=vector_bytes(follows, cost.columns),
         clusters=CLUSTERS,
+        widths=single_widths(cost.columns),
+        most_split=1,
     )
     if tiles is None:
         return None

@@ -30,9 +30,9 @@ MOST_VECTORS = 16384  # bytes of vectors that shared memory holds besides
 # they do not straddle the chip's parts (an H100 of 132 holds 30 clusters of 4).
 PLACES = {2: 1.0, 4: 0.9, 8: 0.8}
 CLUSTERS = (1, *PLACES)
-_MOST_MET = 128  # columns of a tile whose CTAs meet
+_MOST_MET = 64  # columns of a tile whose CTAs meet: of what was measured, no wider one was the fastest
 _BLOCK = 8  # columns of which a CTA finishes a multiple
-_MEETS, _HANDED = 2600.0, 80.0  # cycles of a meeting, and of each column besides
+_MEETS, _HANDED = 1500.0, 30.0  # cycles of a meeting, and of each column of a copy besides
 _OUTBOX = 2 * 64 * 128  # bytes of shared memory through which the tiles of 64 rows leave
 
 _ISSUED = 64.0  # instructions of a copy's threads a cycle
@@ -315,6 +315,14 @@ def _tiles(
     return ProductTiles(
         copies, columns, slots, split, part, price, us + summed, kept, copy_rows, two, right_slots, form.cluster, copied
     )
+
+
+def single_widths(n: int) -> tuple[int, ...]:
+    """Columns that tiles of a single layer of `n` columns may have. Narrower ones read the left operand more often than
+    their price says: 64 x 4096 x 4096 took 12.7 us in tiles of 32 columns, 10.6 in tiles of 64, of which two CTAs have
+    half of k each (H200)."""
+    wide = tuple(columns for columns in _COLUMNS if columns % CHUNK == 0)
+    return (*wide, *(columns for columns in _COLUMNS if n <= columns < CHUNK or n <= columns == 96))
 
 
 def short_rows(m: int) -> int:

@@ -1,4 +1,4 @@
-// The CTAs of a cluster share the sum over k of a product that has few tiles, whose boxes are as high as its 16 rows.
+// The CTAs of a cluster share the sum over k of a product that has few tiles, whose boxes are as high as its 40 rows.
 
 // RUN: kitsune-opt %s --schedule-products=split-k=8 --verify-dataflow > %t.mlir
 // RUN: filecheck %s < %t.mlir
@@ -7,7 +7,7 @@
 // CHECK:         "kitsune.agent"
 // CHECK:           %[[RANK:.*]] = "kitsune.rank"
 // CHECK:           %[[PART:.*]] = arith.muli %[[RANK]], %c512
-// CHECK:           "kitsune.acquire"({{.*}}) : {{.*}} -> !kitsune.slot<tensor<16x64xbf16>>
+// CHECK:           "kitsune.acquire"({{.*}}) : {{.*}} -> !kitsune.slot<tensor<40x64xbf16>>
 // CHECK:         "kitsune.agent"
 // CHECK:           %[[TILE:.*]] = "kitsune.settle"
 // CHECK:           %[[SHARE:.*]] = "kitsune.meet"(%[[TILE]]) : (tensor<64x64xf32>) -> tensor<64x8xf32>
@@ -29,10 +29,10 @@
 #w = affine_map<(i, j, k) -> (j, k)>
 #y = affine_map<(i, j, k) -> (i, j)>
 
-func.func @main(%x: tensor<16x4096xbf16>, %w: tensor<64x4096xbf16>) -> tensor<16x64xf32> {
+func.func @main(%x: tensor<40x4096xbf16>, %w: tensor<64x4096xbf16>) -> tensor<40x64xf32> {
   %zero = arith.constant 0.0 : f32
-  %e = tensor.empty() : tensor<16x64xf32>
-  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<16x64xf32>) -> tensor<16x64xf32>
-  %y = linalg.matmul indexing_maps = [#x, #w, #y] ins(%x, %w : tensor<16x4096xbf16>, tensor<64x4096xbf16>) outs(%f : tensor<16x64xf32>) -> tensor<16x64xf32>
-  return %y : tensor<16x64xf32>
+  %e = tensor.empty() : tensor<40x64xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<40x64xf32>) -> tensor<40x64xf32>
+  %y = linalg.matmul indexing_maps = [#x, #w, #y] ins(%x, %w : tensor<40x4096xbf16>, tensor<64x4096xbf16>) outs(%f : tensor<40x64xf32>) -> tensor<40x64xf32>
+  return %y : tensor<40x64xf32>
 }
