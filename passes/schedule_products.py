@@ -185,12 +185,13 @@ class _Scheduler:
             vector_bytes=vector_bytes(follows, sizes[2]),
         )
         if NAME in self.op.attributes:
-            chosen = partial(chosen, widths=single_widths(sizes[2]), most_split=1)
+            shared = CLUSTERS if known else (1,)
+            chosen = partial(chosen, widths=single_widths(sizes[2]), most_split=1, clusters=shared)
         if self.asked.split_k and known:
             asked = chosen(most_split=1, clusters=(self.asked.split_k,))
             if asked is not None:
                 return asked
-        return chosen(clusters=CLUSTERS if known else (1,))
+        return chosen()
 
     def _dots(self, thin: float | None) -> dots.Plan | None:
         """The kernel of warps that takes the product's place, and that of gathers around it, where it is faster. `thin`
