@@ -113,18 +113,6 @@ def reads_held(nest: Nest, nests: StageNests) -> bool:
     return False
 
 
-def is_plain(nest: Nest, nests: StageNests) -> bool:
-    """Whether a product has one streamed operand, of 16-bit elements, and a tile that is only stored, and its stage
-    keeps and stores nothing else."""
-    assert nest.op is not None
-    operand, *more = parts_of(nest.op.operands[0])
-    if more or not is_streamed(operand) or element_bytes(element_of(operand)) != 2:
-        return False
-    others = (one for one in nests if one is not nest)
-    kept = nest.local or nest.puts or any(is_held(one) or one.stores or one.puts for one in others)
-    return not kept and bool(nest.stores)
-
-
 def is_operand(value: ir.Value) -> bool:
     """Whether products read a held tile: themselves, or from the queue that it is put into."""
     for use in value.uses:

@@ -23,7 +23,6 @@ WARP_ROWS = ROWS * warps.WARP // THREADS
 WORD = 4  # bytes
 SWIZZLED = 16  # bytes of a row that stay together
 BYTES = BOXES * BOX_BYTES  # of a warpgroup
-ALL_STEPS = range(STEPS)
 
 
 def boxes_of(columns: int, nbytes: int = 2) -> int:
@@ -68,11 +67,11 @@ class Boxes:
     def lane(self) -> Int:
         return device.add(device.mul(device.mod(self.own_row, BLOCK), 4), device.div(self.pair, 2))
 
-    def write(self, box: Int, tile: Fragment, number: int, steps: range = ALL_STEPS) -> None:
+    def write(self, box: Int, tile: Fragment, number: int) -> None:
         """Box `number` of a tile as products read it, zeros beyond the tile: a step of four words at once (PTX ISA,
         stmatrix)."""
         place = self._place(box)
-        for step in steps:
+        for step in range(STEPS):
             text = f"""{{
 .reg .b32 place;
 xor.b32 place, $0, {step * STEP_BYTES};
@@ -81,16 +80,16 @@ stmatrix.sync.aligned.m8n8.x4.shared.b16 [place], {{$1, $2, $3, $4}};
             words = tile.step(number * STEPS + step)
             device.assembly(text, "r,r,r,r,r,~{memory}", [place, *words], None)
 
-    def write_whole(self, box: Int, tile: Fragment, number: int, steps: range = ALL_STEPS) -> None:
+    def write_whole(self, box: Int, tile: Fragment, number: int) -> None:
         """The same with f32 columns in their own order."""
         if is_packed(tile.element):
-            self.write(box, tile, number, steps)
+            self.write(box, tile, number)
             return
         row = device.mod(self.own_row, BLOCK)  # of both of a thread's rows, modulo 8
         chunk = arith.xori(device.value(device.div(self.pair, 4)), device.value(row))
         within = device.add(device.mul(chunk, 16), device.mul(device.mod(self.pair, 4), 4))
         place = device.add(device.add(box, device.mul(self.own_row, BOX_ROW)), within)
-        for block in steps:
+        for block in range(STEPS):
             four = [tile.f32(number * STEPS + block, h, e) for h in HALVES for e in (0, 1)]
             text = f"""{{
 .reg .b32 place;
@@ -186,9 +185,9 @@ class Outbox:
             with device.when(inside):
                 _copy_column(type_, (box, place), memory, first, column, valid)
 
-    def write(self, tile: Fragment, box: int, steps: range = ALL_STEPS) -> None:
+    def write(self, tile: Fragment, box: int) -> None:
         """Puts columns of the tile into its box."""
-        self.boxes.write_whole(self.box(box), tile, box, steps)
+        self.boxes.write_whole(self.box(box), tile, box)
 
     def _depart(self, map_: int, tile: Fragment, box: int, place: Int, at: tuple[Int, Int]) -> None:
         """Sends a box that all have written, and that lies at that place."""
