@@ -65,7 +65,8 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
         elif op.name == "tensor.concat":
             kernels += 1
             plain += 2 * row_bytes(op.results[0].type)
-            gathered += (MOVED - 1) * _moved_bytes(op)
+            if any(isinstance(use.owner.operation.opview, kitsune.StoreOp) for use in op.results[0].uses):
+                gathered += (MOVED - 1) * _moved_bytes(op)
     apart = None not in products and not stage.accumulates and not stage.reduces
     tiles = [op.results[0].type for op in (*stage.gets, *stage.loads)]
     tiles += [op.operands[1].type for op in stage.puts] + [op.operands[0].type for op in stage.stores]
@@ -95,9 +96,7 @@ def _gathered_bytes(op: ir.Operation) -> float:
 
 
 def _moved_bytes(concat: ir.Operation) -> float:
-    """Bytes of a row that a concatenation stores as they were loaded, thread by thread."""
-    if not any(isinstance(use.owner.operation.opview, kitsune.StoreOp) for use in concat.results[0].uses):
-        return 0.0
+    """Bytes of a concatenation's row that are as they were loaded: a store moves them thread by thread."""
     loaded = [value for value in concat.operands if _is_loaded(value)]
     return sum(row_bytes(value.type) for value in loaded)
 
@@ -141,4 +140,7 @@ def queue_cost(queue: kitsune.QueueOp, order: dict[str, int]) -> QueueCost:
     producer = queue.producers[0]
     accumulates = any(op.operands[0] == queue.results[0] for op in producer.accumulates)
     consumers = tuple(order[stage.label] for stage in queue.consumers)
-    return QueueCost(queue.label, order[producer.label], consumers, row_bytes(queue.ring.tile), accumulates)
+    tiles = [put.operands[1] for put in producer.puts if put.operands[0] == queue.results[0]]
+    joined = [op for op in map(rows.producer, tiles) if op is not None and op.name == "tensor.concat"]
+    stored = row_bytes(queue.ring.tile) + (MOVED - 1) * sum(map(_moved_bytes, joined))
+    return QueueCost(queue.label, order[producer.label], consumers, row_bytes(queue.ring.tile), accumulates, stored)
