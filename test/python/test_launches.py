@@ -182,10 +182,10 @@ def test_atomic_operations_are_counted():
 
     def sums(x, to):
         rows = to.view(-1, 1).expand_as(x)
-        return torch.zeros(9, 32).index_add(0, to, x), torch.zeros(9, 32).scatter_reduce(0, rows, x, "amax")
+        return torch.zeros(2000, 32).index_add(0, to, x), torch.zeros(2000, 32).scatter_reduce(0, rows, x, "amax")
 
     compiled = kitsune_mlir.compile(
-        Function(sums), (torch.randn(512, 32), torch.randint(0, 9, (512,))), target="sm_90a"
+        Function(sums), (torch.randn(512, 32), torch.randint(0, 2000, (512,))), target="sm_90a"
     )
     found = [launch["work"]["atomics"] for launch in compiled.plan["launches"] if launch["computes"] == "scatter"]
     assert found == [512 * 8, 512 * 32 * TRIES]
