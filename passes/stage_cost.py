@@ -54,7 +54,7 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
             widest = max(row_elements(value.type) for value in op.operands if rows.is_tensor(value))
             simt += widest * sum(DEAR.get(inner.operation.name, 1) for inner in op.regions[0].blocks[0].operations)
             if (taken := _gathered_bytes(op)) > 0:
-                gathered += MOVED * taken if _is_part(op) else taken
+                gathered += MOVED * taken if _is_part(op) and not _is_part_of_operand(op) else taken
                 if not _is_part(op):
                     kernels += 1
                     plain += 2 * taken
@@ -111,6 +111,11 @@ def _is_loaded(value: ir.Value) -> bool:
 def _is_part(op: ir.Operation) -> bool:
     """Whether an operator's result is part of a concatenation and nothing else, whose kernel computes it in place."""
     return [use.owner.operation.name for use in op.results[0].uses] == ["tensor.concat"]
+
+
+def _is_part_of_operand(op: ir.Operation) -> bool:
+    """Whether an operator's result is part of a concatenation that a product takes, in registers."""
+    return any(_is_multiplied(use.owner) for use in op.results[0].uses)
 
 
 def _taken_of(op: ir.Operation) -> list[ir.Value]:
