@@ -72,7 +72,7 @@ class ChainKernel:
 
     def __init__(self, pipeline: kitsune.PipelineOp, target: Target):
         self.pipeline, self.target = pipeline, target
-        self.program = Program(pipeline, target.sms, pipeline.cluster, None, pipeline.multicast, pipeline.split_k)
+        self.program = Program(pipeline, target.sms, pipeline.cluster, None, pipeline.multicast)
         check(pipeline, self.program)
         self.filling: Filling = []
         self.rings: dict[str, schedule.AllocRingOp] = {}
@@ -364,7 +364,7 @@ def _is_vector(kind: ir.RankedTensorType) -> bool:
 
 def check(pipeline: kitsune.PipelineOp, program: Program) -> None:
     """Raises UnsupportedError for a pipeline that is not chained at the schedule level."""
-    if max(program.cluster, program.multicast, program.split_k) > 1 or len({s.role for s in pipeline.stages}) > 1:
+    if max(program.cluster, program.multicast) > 1 or len({s.role for s in pipeline.stages}) > 1:
         raise UnsupportedError("CTAs that take tiles together are not scheduled")
     if program.alone:
         raise UnsupportedError("a product alone is no chain")

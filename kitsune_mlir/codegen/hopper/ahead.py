@@ -56,7 +56,7 @@ class Gather:
 
 def gathers_of(program: Program) -> list[Gather]:
     """Those of a program whose rows are asked for ahead."""
-    if program.cluster * program.multicast * program.split_k > 1 or program.alternating is not None:
+    if program.cluster * program.multicast > 1:
         return []  # warpgroups of a cluster have no registers to give
     if any(product.n > MOST_COLUMNS for block in program.blocks for product in block.products.values()):
         return []
