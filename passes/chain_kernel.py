@@ -1,5 +1,5 @@
 """The kernel of a chained pipeline at the schedule level: rings of streamed tiles and of weights, an agent that fills
-them, and one of two warpgroups that carry 64 rows each of a tile through all stages in their registers
+them, and one of one or two warpgroups that carry 64 rows each of a tile through all stages in their registers
 (schedule_chains.py). What is multiplied in which order is the program's (codegen/hopper/program.py); what warpgroups do
 with it, piece by piece, chain_body.py's."""
 
@@ -25,10 +25,9 @@ from .chain_columns import check_leaves
 from .operand_layout import laid_out
 from .schedule_build import constant_index, i64
 
-TILE_ROWS, COPIES = 128, 2
-COPY_ROWS = TILE_ROWS // COPIES
+COPY_ROWS = 64  # of a tile that a warpgroup has
 CHUNK = 64  # columns of a slot
-_FEEDS, _MULTIPLIES = 24, 240  # registers of a thread
+_REGISTERS = {1: (248, 248), 2: (24, 240)}  # of a thread that feeds, and multiplies, by warpgroups that multiply
 _WARPS = 4
 LEAST_LOOP = 3  # boxes that the feeding thread copies in a loop
 LEAST_TILES = 3  # of a CTA, for weights to be kept
@@ -72,7 +71,9 @@ class ChainKernel:
 
     def __init__(self, pipeline: kitsune.PipelineOp, target: Target):
         self.pipeline, self.target = pipeline, target
-        self.program = Program(pipeline, target.sms, pipeline.cluster, None, pipeline.multicast, pipeline.split_k)
+        shared = pipeline.cluster, None, pipeline.multicast, pipeline.split_k
+        self.program = Program(pipeline, target.sms, *shared, pipeline.tile_rows)
+        self.tile_rows, self.copies = self.program.tile_rows, self.program.consumers
         check(pipeline, self.program)
         self.filling: Filling = []
         self.rings: dict[str, schedule.AllocRingOp] = {}
@@ -116,10 +117,11 @@ class ChainKernel:
                 kernel.attributes[name] = self.pipeline.attributes[name]
         with ir.InsertionPoint(kernel.regions[0].blocks.append()):
             dealt = schedule.TilesOp([extent], index, index, index)
-            dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get([TILE_ROWS])
+            dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get([self.tile_rows])
             self._alloc_rings()
-            feed = schedule.AgentOp(ir.StringAttr.get("feed"), *map(i64, (1, _WARPS, _FEEDS)))
-            math = schedule.AgentOp(ir.StringAttr.get("math"), *map(i64, (COPIES, _WARPS, _MULTIPLIES)))
+            feeds, multiplies = _REGISTERS[self.copies]
+            feed = schedule.AgentOp(ir.StringAttr.get("feed"), *map(i64, (1, _WARPS, feeds)))
+            math = schedule.AgentOp(ir.StringAttr.get("math"), *map(i64, (self.copies, _WARPS, multiplies)))
             for agent in (math, feed):  # the second does what the first asks for
                 with ir.InsertionPoint(agent.regions[0].blocks.append(index)):
                     self._open_vectors() if agent is math else self._fill_vectors()
@@ -127,7 +129,7 @@ class ChainKernel:
                     loop = scf.ForOp(*dealt.results)
                     self._before_tiles = ir.InsertionPoint(loop)
                     with ir.InsertionPoint(loop.body):
-                        first = arith.muli(loop.induction_variable, constant_index(TILE_ROWS))
+                        first = arith.muli(loop.induction_variable, constant_index(self.tile_rows))
                         if agent is math:
                             own = arith.muli(agent.regions[0].blocks[0].arguments[0], constant_index(COPY_ROWS))
                             body(self, arith.addi(first, own))
@@ -172,7 +174,7 @@ class ChainKernel:
     def _room(self) -> int:
         """Bytes of shared memory for tiles and weights."""
         stores = [store for stage in self.pipeline.stages for store in stage.stores]
-        boxes = COPIES * schedule.OUTBOX_BYTES if any(is_copied(store.operands[0]) for store in stores) else 0
+        boxes = self.copies * schedule.OUTBOX_BYTES if any(is_copied(store.operands[0]) for store in stores) else 0
         return self.target.shared_bytes - _BARRIERS - boxes - sum(map(_aligned, self.vectors.nbytes()))
 
     def _boxes(self) -> dict[int, int]:
@@ -186,11 +188,11 @@ class ChainKernel:
 
     def _may_keep(self) -> bool:
         """Whether shared memory holds all weights, and a CTA has tiles enough for it to matter."""
-        streamed = MOST_TILE_SLOTS * TILE_ROWS * _SLOT_ROW if self.program.streams else 0
+        streamed = MOST_TILE_SLOTS * self.tile_rows * _SLOT_ROW if self.program.streams else 0
         weights = sum(count * _aligned(columns * _SLOT_ROW) for columns, count in self._boxes().items())
         whole = next(load.operands[0] for stage in self.pipeline.stages for load in stage.loads)
         size = rows.shape_of(whole)[0]
-        several = size == rows.DYNAMIC or size >= LEAST_TILES * TILE_ROWS * self.target.sms
+        several = size == rows.DYNAMIC or size >= LEAST_TILES * self.tile_rows * self.target.sms
         several = several and all(product.passes == 1 for product in self.program.products)
         return several and weights + streamed <= self._room()
 
@@ -210,12 +212,12 @@ class ChainKernel:
             name, count = f"{VECTORS}_{kind}", self.vectors.ends[kind]
             self._alloc(name, 1, "all", 1, ir.RankedTensorType(placed[0][0].type).element_type, "dense", count)
         streamed = MOST_TILE_SLOTS
-        if room - streamed * TILE_ROWS * _SLOT_ROW < (LEAST_SLOTS + 1) * slot:
+        if room - streamed * self.tile_rows * _SLOT_ROW < (LEAST_SLOTS + 1) * slot:
             streamed = LEAST_SLOTS
         if program.streams:
             streamed = MOST_TILE_SLOTS if self.keeps else streamed
-            self._alloc(STREAMED, TILE_ROWS, "split", streamed, element)
-            room -= streamed * TILE_ROWS * _SLOT_ROW
+            self._alloc(STREAMED, self.tile_rows, "split", streamed, element)
+            room -= streamed * self.tile_rows * _SLOT_ROW
         if not self.keeps:
             self._alloc(WEIGHTS, program.weight_columns, "all", min(MOST_SLOTS, room // slot), element)
             return

@@ -124,7 +124,7 @@ class ChainProducts:
     def _streamed(self, value: ir.Value, chunk: int | None) -> Fill:
         load = rows.producer(value)
         column = None if chunk is None else chunk * CHUNK
-        return Fill(STREAMED, (self.kernel.source(load.operands[0]),), 0, column, 2 * COPY_ROWS)
+        return Fill(STREAMED, (self.kernel.source(load.operands[0]),), 0, column, self.kernel.tile_rows)
 
     def _unrolled(self, product: Product, operands: list[Operand], ready: Callable[[int, ir.Value], None]) -> None:
         turns, used = product.turns(), None

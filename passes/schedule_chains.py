@@ -21,6 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from kitsune_mlir.codegen.hopper.kernel import CHAINED
 from kitsune_mlir.codegen.hopper.maps import TILE_ROWS
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.errors import UnsupportedError, UserError
@@ -29,7 +30,7 @@ from kitsune_mlir.planning import target as targets
 
 from .base import ModulePass
 from .chain_body import ChainBody
-from .chain_kernel import ChainKernel
+from .chain_kernel import COPY_ROWS, ChainKernel
 from .flow import target_of
 from .schedule_build import i64
 
@@ -55,7 +56,8 @@ class ScheduleChains(ModulePass):
             return
         for pipeline in kitsune.pipelines(module):
             target = target_of(pipeline, self.target, self.name)
-            if pipeline.is_placed and target.products == "wgmma" and pipeline.tile_rows == TILE_ROWS:
+            high = pipeline.tile_rows == TILE_ROWS or pipeline.shape == CHAINED and pipeline.tile_rows == COPY_ROWS
+            if pipeline.is_placed and target.products == "wgmma" and high:
                 self._schedule(pipeline, target)
 
     def _schedule(self, pipeline: kitsune.PipelineOp, target: targets.Target) -> None:
