@@ -30,7 +30,8 @@ from .types import Acc, Kitsune, Outputs, Ring, Slot, Token
 
 SPACES = ("smem",)
 BOXES = ("rows", "columns", "dense")
-SHARES = ("all", "split")
+SHARES = ("all", "split", "own")
+STOW = "kitsune.stow"  # stow.py
 WRITES = "tma"  # the engine of a write that threads do not do
 OUTBOX_BYTES = 2 * 64 * 128  # of shared memory for each copy of an agent whose tiles leave so
 WARP = 32  # threads
@@ -225,7 +226,8 @@ class TilesOp(Kitsune.Operation, name="tiles"):
 class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
     """A ring of slots in `space`. A slot's tile lies in swizzled boxes along its "rows" or its "columns": the dimension
     whose elements are neighbours there; or "dense", a row of elements one after another, which threads read.
-    Consumers' copies see all of a slot (`share` "all") or their part of its rows ("split")."""
+    Consumers' copies see all of a slot (`share` "all") or their part of its rows ("split"). Where each copy has its
+    part to itself ("own") it fills it by itself, too, with tiles from its registers (`kitsune.stow`)."""
 
     sym_name: ir.StringAttr
     space: ir.StringAttr
@@ -386,10 +388,11 @@ class SumsOp(Kitsune.Operation, name="sums", traits=[ext.Pure]):
 
 class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
     """Begins to add left (m x k) times right (n x k), transposed, to sums (m x n), and gives them as they will be; of
-    `right` all rows, of `left` those of the copy. Left is a slot, or a tile in registers, made of `part`s, which may
-    have fewer columns: there right's do not count. The engine is "wgmma", a copy's warps together, or "mma_sync", each
-    warp a share of the copy's rows. Nothing but a product or `settle` may take sums. Tensor cores cut off
-    what they add: with the unit attribute `outside` they begin at zero, and what they give is added elsewhere."""
+    `right` all rows, of `left` those of the copy. Left is a slot, or a tile in registers, made of `part`s. That, and a
+    tile that was stowed, may have fewer columns: there right's do not count. The engine is "wgmma", a copy's warps
+    together, or "mma_sync", each warp a share of the copy's rows. Nothing but a product or `settle` may take sums.
+    Tensor cores cut off what they add: with the unit attribute `outside` they begin at zero, and what they give is
+    added elsewhere."""
 
     sums: ext.Operand[Acc]
     left: ext.Operand[Any]
@@ -422,7 +425,8 @@ class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
         if agent is None:
             return fail(self, f"stands in no {AgentOp.OPERATION_NAME}")
         copies = agent.opview.count
-        widths_agree = left.shape[1] <= right.shape[1] if self.is_from_registers else left.shape[1] == right.shape[1]
+        narrow = self.is_from_registers or is_stowed(self.operands[1])
+        widths_agree = left.shape[1] <= right.shape[1] if narrow else left.shape[1] == right.shape[1]
         if not widths_agree or left.element_type != right.element_type:
             return fail(self, f"multiplies tiles of one type and width, found {left} and {right}")
         heights = (sums.shape[0],) if self.is_from_registers else (sums.shape[0], sums.shape[0] * copies)
@@ -430,12 +434,12 @@ class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
             return fail(self, f"adds {left} times {right} to sums of {sums}, whose sizes differ")
         if copies > 1:
             for value, wanted in (
-                (self.operands[1], "split" if left.shape[0] > sums.shape[0] else "all"),
-                (self.operands[2], "all"),
+                (self.operands[1], ("split", "own") if left.shape[0] > sums.shape[0] else ("all",)),
+                (self.operands[2], ("all",)),
             ):
                 ring = ring_of(value) if isinstance(value.type, Slot) else None
-                if ring is not None and ring.sharing != wanted:
-                    return fail(self, f"wants ring '{ring.label}' shared as \"{wanted}\" by the copies of its agent")
+                if ring is not None and ring.sharing not in wanted:
+                    return fail(self, f"wants ring '{ring.label}' shared as \"{wanted[0]}\" by the copies of its agent")
         return self.results[0].type == self.operands[0].type or fail(self, "gives sums of another type than it takes")
 
 
@@ -595,10 +599,16 @@ def ring_of(slot: ir.Value) -> AllocRingOp | None:
             slot = loop.operands[3 + ir.BlockArgument(slot).arg_number - 1]
         elif owner.operation.name == "scf.for":
             slot = owner.operation.operands[3 + ir.OpResult(slot).result_number]
-        elif owner.operation.name in (AcquireOp.OPERATION_NAME, WaitOp.OPERATION_NAME):
+        elif owner.operation.name in (AcquireOp.OPERATION_NAME, WaitOp.OPERATION_NAME, STOW):
             return owner.operation.operands[0].owner.operation.opview
         else:
             return None
+
+
+def is_stowed(slot: ir.Value) -> bool:
+    """Whether the ring of a slot is each copy's own."""
+    ring = ring_of(slot)
+    return ring is not None and ring.sharing == "own"
 
 
 def _inside(op: Any, name: str) -> bool:
@@ -625,6 +635,8 @@ def _verify_opened(op: Any) -> bool:
     if not defined_by(op.operands[0], AllocRingOp.OPERATION_NAME):
         return fail(op, "takes its operand straight from a kitsune.alloc_ring")
     tile, ring = ir.TypeAttr(op.results[0].type.elem).value, op.operands[0].owner.operation.opview
+    if ring.sharing == "own":
+        return fail(op, f"opens a slot of ring '{ring.label}', which {STOW} alone does")
     if tile != ring.tile and not _is_first_rows(tile, ring):
         return fail(op, f"gives a slot of type {op.results[0].type}, of a ring of type {op.operands[0].type}")
     return _inside(op, AgentOp.OPERATION_NAME)

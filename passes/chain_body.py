@@ -19,12 +19,14 @@ from kitsune_mlir.codegen.hopper.program import Block
 from kitsune_mlir.codegen.hopper.rolling import follows_alike, rolls
 from kitsune_mlir.codegen.pipeline.nests import PRODUCT, REDUCTION, Nest, StageNests, kitsune_label
 from kitsune_mlir.dialects import kitsune, schedule
+from kitsune_mlir.dialects.stow import StowOp
 from kitsune_mlir.mlir import arith, ir, scf
 
 from .chain_columns import Columns
 from .chain_deferred import Deferred, defers
-from .chain_kernel import CHUNK, COPY_ROWS, ChainKernel, Fills, is_copied, selected
+from .chain_kernel import CHUNK, COPY_ROWS, STOWED, ChainKernel, Fills, is_copied, selected
 from .chain_products import ChainProducts, LoopOfLayers
+from .chain_stows import Stowed, readers_of
 from .chain_tiles import Pieces, beside, first_columns, part
 from .schedule_build import constant_index, i64
 
@@ -39,6 +41,8 @@ class ChainBody(ChainProducts):
         self.tiles: dict[int, Pieces] = {}  # in registers
         self.queues: dict[str, ir.Value] = {}  # label -> what was put
         self.deferred: dict[int, Deferred] = {}  # of tiles that are still worked on
+        self.readers = readers_of(self.program)
+        self.alike: dict[int, int] = {}  # a value's key -> that of the first of equal stages
 
     def emit(self) -> None:
         for block in self.program.blocks:
@@ -58,9 +62,12 @@ class ChainBody(ChainProducts):
             tile = self.queues[kitsune_label(get.operands[0])]
             if hash(tile) in self.tiles:
                 self.tiles[hash(get.results[0])] = self.tiles[hash(tile)]
+            elif hash(tile) in self.stowed:
+                self.stowed[hash(get.results[0])] = self.stowed[hash(tile)]
             else:
                 self.cloner[get.results[0]] = self._value(tile)
         plans = iter(products)
+        self.alike.update((hash(nest.value), hash(first.value)) for nest, first in zip(nests, block.nests, strict=True))
         for nest in nests:
             with (nest.op or nest.value.owner).location:
                 if nest.kind == PRODUCT:
@@ -71,11 +78,12 @@ class ChainBody(ChainProducts):
                 elif nest.kind == REDUCTION:
                     self._value(nest.value)
                 elif is_held(nest) and nest.local:
-                    self._keep(nest.value)
+                    self._hold(nest.value)
                 for store in nest.stores:
                     self._write(nest.value, store)
         for put in stage.puts:
-            if hash(put.operands[1]) not in self.tiles and len(rows.shape_of(put.operands[1])) == 2:
+            key, rank = hash(put.operands[1]), len(rows.shape_of(put.operands[1]))
+            if key not in self.tiles and key not in self.stowed and rank == 2:
                 self._keep(put.operands[1])
             self.queues[kitsune_label(put.operands[0])] = put.operands[1]
 
@@ -98,12 +106,13 @@ class ChainBody(ChainProducts):
             self._stage(block, 0)
             begin = 1
         tile = self.queues[put if begin else got]
-        if hash(tile) not in self.tiles:
+        if hash(tile) not in self.tiles and hash(tile) not in self.stowed:
             for number in range(len(block.stages)):
                 self._stage(block, number)
             return
         carry = self._carry_unfinished if rolling else self._carry_whole
         around, filling, self.filling, tiles = self.cloner, self.filling, [], dict(self.tiles)
+        stowed = dict(self.stowed)
         filling.append(Fills("layers", begin, len(block.stages), 1, self.filling))
         loop = scf.ForOp(*map(constant_index, (begin, len(block.stages), 1)), carry(tile))
         with ir.InsertionPoint(loop.body):
@@ -121,7 +130,7 @@ class ChainBody(ChainProducts):
             if not rolling:
                 self._settle_background()
             scf.yield_(carry(result))
-        self.layers, self.cloner, self.filling, self.tiles = None, around, filling, tiles
+        self.layers, self.cloner, self.filling, self.tiles, self.stowed = None, around, filling, tiles, stowed
         self.queues = outside | {kitsune_label(last.operands[0]): last.operands[1]}
         if rolling:
             nests = StageNests(block.stages[-1], self.program.on_chip)
@@ -150,13 +159,18 @@ class ChainBody(ChainProducts):
         return rows.RowCloner(COPY_ROWS)
 
     def _carry_whole(self, tile: ir.Value) -> list[ir.Value]:
-        """A tile in registers, chunk by chunk."""
+        """A tile in registers or slots, chunk by chunk."""
+        if (stowed := self.stowed.get(hash(tile))) is not None:
+            return stowed.slots
         pieces = self.tiles[hash(tile)]
         return [pieces.columns(first, first + CHUNK) for first in range(0, pieces.width, CHUNK)]
 
     def _take_whole(self, tile: ir.Value, carried: list[ir.Value]) -> None:
         width = rows.shape_of(tile)[1]
         self.free.clear()
+        if isinstance(carried[0].type, schedule.Slot):
+            self.stowed[hash(tile)] = Stowed(carried, 1)
+            return
         self.tiles[hash(tile)] = Pieces(width, CHUNK, carried.__getitem__)
 
     def _carry_unfinished(self, tile: ir.Value) -> list[ir.Value]:
@@ -220,6 +234,21 @@ class ChainBody(ChainProducts):
             self.cloner[value] = whole
         return self.tiles[hash(value)]
 
+    def _hold(self, value: ir.Value) -> None:
+        """Computes a tile and keeps it, in registers or where it waits for a product."""
+        first = self.program.stashes.get(self.alike.get(hash(value), hash(value)))
+        if first is None:
+            self._keep(value)
+            return
+        tile, ring, width = self._value(value), self.kernel.rings[f"{STOWED}_{first}"], rows.shape_of(value)[1]
+        slots = []
+        for column in range(0, width, CHUNK):
+            chunk = part(tile, column, min(CHUNK, width - column))
+            shape = [self.kernel.tile_rows, rows.shape_of(chunk)[1]]
+            slot = schedule.Slot.get(ir.RankedTensorType.get(shape, ring.tile.element_type))
+            slots.append(StowOp(ring.results[0], chunk, slot).results[0])
+        self.stowed[hash(value)] = Stowed(slots, self.readers[self.alike.get(hash(value), hash(value))])
+
     def _keep_wide(self, value: ir.Value) -> None:
         """Computes a tile that other operators of the stage read, and keeps it as sums lie."""
         tile, width = self._value(value), rows.shape_of(value)[1]
@@ -241,7 +270,8 @@ class ChainBody(ChainProducts):
         if product.passes > 1:
             self._passes(nest, product)
             return
-        if defers(nest, product):
+        waits = self.alike.get(hash(nest.value), hash(nest.value)) in self.program.stashes
+        if defers(nest, product) and not waits:
             deferred = Deferred(self, nest, product)
             self._run(product, self._operands(nest.op), deferred.take)
             deferred.hand_on()
@@ -256,7 +286,7 @@ class ChainBody(ChainProducts):
         if nest.local and is_read_here(nest.value):
             self._keep_wide(nest.value)
         elif nest.local:
-            self._keep(nest.value)
+            self._hold(nest.value)
 
     def _passes(self, nest: Nest, product: Product) -> None:
         """A product of more columns than registers hold, whose tile is only stored: in a loop over its columns."""
@@ -265,7 +295,7 @@ class ChainBody(ChainProducts):
         self.free.clear()
         operands = self._operands(nest.op)
         for segment, (value, _) in zip(product.segments, operands, strict=True):
-            if segment.rows_map is None:
+            if segment.rows_map is None and hash(value) not in self.stowed:
                 self._keep(value)
                 self._carry_whole(value)
         filling, self.filling, known = self.filling, [], dict(self.cloner.values)
@@ -283,6 +313,9 @@ class ChainBody(ChainProducts):
             scf.yield_([])
         self.filling, self.cloner.values = filling, known
         self.free.clear()
+        for (value, _), ends in zip(operands, self._reads(operands), strict=True):
+            for slot in self.stowed[hash(value)].slots if ends else ():
+                schedule.ReleaseOp(slot, [])
 
     def _columns(self, product: Product, first: ir.Value, value: ir.Value, dim: int | None) -> ir.Value:
         """What an epilogue reads beside a pass's sums: the pass's columns of a tensor, from `first` on."""

@@ -22,6 +22,7 @@ from kitsune_mlir.mlir import arith, ir, scf, tensor
 from kitsune_mlir.planning.target import Target
 
 from .chain_columns import check_leaves
+from .chain_stows import slots_of_stows
 from .operand_layout import laid_out
 from .schedule_build import constant_index, i64
 
@@ -34,7 +35,7 @@ LEAST_TILES = 3  # of a CTA, for weights to be kept
 _SLOT_ROW = CHUNK * 2  # bytes
 _ALIGN = 1024  # bytes, of a slot
 _BARRIERS = 2048  # bytes of shared memory, and what alignment loses
-STREAMED, WEIGHTS, VECTORS = "tiles", "weights", "vectors"
+STREAMED, WEIGHTS, VECTORS, STOWED = "tiles", "weights", "vectors", "stowed"
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ class ChainKernel:
         self.filling: Filling = []
         self.rings: dict[str, schedule.AllocRingOp] = {}
         self.vectors = Vectors(self.program.blocks)
+        self.stows = slots_of_stows(self.program)
         self.open: dict[str, ir.Value] = {}  # the slots of vectors, by their elements
         self.keeps = self._may_keep()
         self.kept: list[tuple[Fill, ir.Value]] = []  # boxes of weights, with their slots
@@ -175,7 +177,8 @@ class ChainKernel:
         """Bytes of shared memory for tiles and weights."""
         stores = [store for stage in self.pipeline.stages for store in stage.stores]
         boxes = self.copies * schedule.OUTBOX_BYTES if any(is_copied(store.operands[0]) for store in stores) else 0
-        return self.target.shared_bytes - _BARRIERS - boxes - sum(map(_aligned, self.vectors.nbytes()))
+        stowed = self.tile_rows * _SLOT_ROW * sum(self.stows.values())
+        return self.target.shared_bytes - _BARRIERS - boxes - stowed - sum(map(_aligned, self.vectors.nbytes()))
 
     def _boxes(self) -> dict[int, int]:
         """How many boxes of weights there are, by their rows."""
@@ -218,6 +221,8 @@ class ChainKernel:
             streamed = MOST_TILE_SLOTS if self.keeps else streamed
             self._alloc(STREAMED, self.tile_rows, "split", streamed, element)
             room -= streamed * self.tile_rows * _SLOT_ROW
+        for first, slots in self.stows.items():
+            self._alloc(f"{STOWED}_{first}", self.tile_rows, "own", slots, element)
         if not self.keeps:
             self._alloc(WEIGHTS, program.weight_columns, "all", min(MOST_SLOTS, room // slot), element)
             return
@@ -370,8 +375,6 @@ def check(pipeline: kitsune.PipelineOp, program: Program) -> None:
         raise UnsupportedError("CTAs that take tiles together are not scheduled")
     if program.alone:
         raise UnsupportedError("a product alone is no chain")
-    if program.stashes:
-        raise UnsupportedError("tiles that wait in shared memory are not scheduled")
     for block in program.blocks:
         for key, columns in block.spread.items():
             nest = block.nests.nests.get(key)

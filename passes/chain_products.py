@@ -15,6 +15,7 @@ from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import ir, scf
 
 from .chain_kernel import CHUNK, COPY_ROWS, STREAMED, WEIGHTS, ChainKernel, Fill, Filling, Fills
+from .chain_stows import Stowed
 from .chain_tiles import Pieces
 from .schedule_build import constant_index
 
@@ -42,7 +43,7 @@ class LoopOfLayers:
 @dataclass
 class Used:
     """Slots that are given back behind the next product: of weights, where these are not kept, and perhaps of a
-    streamed tile, which the products of these tokens read; the last of them reads the weights."""
+    streamed or stowed tile, which the products of these tokens read; the last of them reads the weights."""
 
     weight: ir.Value | None
     tokens: list[ir.Value]
@@ -65,6 +66,7 @@ class ChainProducts:
         self.background: deque[Callable[[], object]] = deque()
         self.free: dict[int, Callable[[], list[ir.Value]]] = {}
         self.layers: LoopOfLayers | None = None
+        self.stowed: dict[int, Stowed] = {}  # tiles that wait in shared memory
         self.wgmma = ir.StringAttr.get("wgmma")
 
     def _keep(self, value: ir.Value) -> Pieces:
@@ -126,22 +128,35 @@ class ChainProducts:
         column = None if chunk is None else chunk * CHUNK
         return Fill(STREAMED, (self.kernel.source(load.operands[0]),), 0, column, self.kernel.tile_rows)
 
+    def _reads(self, operands: list[Operand]) -> list[bool]:
+        """Counts a product as a reader of stowed tiles; for each operand whether it is the last one."""
+        found = []
+        for value, _ in operands:
+            if (tile := self.stowed.get(hash(value))) is not None:
+                tile.readers -= 1
+            found.append(tile is not None and tile.readers == 0)
+        return found
+
     def _unrolled(self, product: Product, operands: list[Operand], ready: Callable[[int, ir.Value], None]) -> None:
         turns, used = product.turns(), None
+        closes = self._reads(operands) if product.passes == 1 else [False] * len(operands)
         sums: dict[int, ir.Value] = {}
         ending: tuple[int, ...] = ()  # sets whose last chunk is in flight
         for turn in turns:
             if turn is not turns[0] or len(turn) > 1:
                 self._settle_background()  # it may read this set's registers
             chunks = [
-                (segment, value, source, chunk)
-                for segment, (value, source) in zip(product.segments, operands, strict=True)
+                (segment, value, source, chunk, closes_it and turn is turns[-1])
+                for segment, (value, source), closes_it in zip(product.segments, operands, closes, strict=True)
                 for chunk in range(segment.chunks)
             ]
-            for number, (segment, value, source, chunk) in enumerate(chunks):
+            for number, (segment, value, source, chunk, closes_it) in enumerate(chunks):
                 slot, tokens = None, []
                 if segment.rows_map is not None:
                     left = slot = self.kernel.wait(self._streamed(value, chunk), self.filling)
+                elif (stowed := self.stowed.get(hash(value))) is not None:
+                    left, tokens = stowed.slots[chunk], stowed.tokens[chunk]
+                    slot = left if closes_it else None
                 else:
                     left = self._left(segment, value, chunk)
                 for one in turn:

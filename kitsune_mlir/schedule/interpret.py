@@ -178,6 +178,8 @@ class Program:
                 return _open(op.name, where, operands[0], results[0], tile.shape[0])
             case "kitsune.commit" | "kitsune.release":
                 return _close(op.name, where, operands)
+            case "kitsune.stow":
+                return _stow(op, where, operands, results)
             case "kitsune.copy":
                 return _copy(op, where, operands, results)
             case "kitsune.sums":
@@ -294,6 +296,24 @@ def _close(name: str, where: str, operands: list[int]) -> _Step:
         slot, *tokens = [frame.values[o] for o in operands]
         close = slot.ring.commit if name == "kitsune.commit" else slot.ring.release
         close(slot, tokens, frame.at(where))
+        yield True
+
+    return step
+
+
+def _stow(op: ir.Operation, where: str, operands: list[int], results: list[int]) -> _Step:
+    rows, columns = ir.RankedTensorType(op.operands[1].type).shape
+
+    def step(frame: _Frame) -> _Run:
+        found: Ring = frame.values[operands[0]].of_copy(frame.number, frame.copies)
+        for side in ("producer", "consumer"):
+            found.claim(side, frame.agent, 1, frame.at(where))
+        while not found.may_open("producer", 0):
+            frame.waits = f"{where}: waits for an empty slot of ring '{found.name}'"
+            yield False
+        frame.waits = ""
+        found.fill_with(frame.values[operands[1]], frame.at(where))
+        frame.values[results[0]] = found.take("consumer", 0, frame.at(where), rows, columns)
         yield True
 
     return step

@@ -83,10 +83,11 @@ class Slot:
     readers: list[Product] = field(default_factory=list)
 
     rows: int = 0  # of the ring's tile, those that it was opened for
+    columns: int | None = None  # likewise; None: all
 
     @property
     def buffer(self) -> np.ndarray:
-        return self.ring.data[self.number % self.ring.depth][: self.rows]
+        return self.ring.data[self.number % self.ring.depth][: self.rows, : self.columns]
 
     def check_open(self, where: str, side: str) -> None:
         if self.closed:
@@ -117,6 +118,22 @@ class Ring:
         self.opened = {"producer": [0], "consumer": [0]}  # by copy
         self.closed = {"producer": [0], "consumer": [0]}
         self.open: list[Slot] = []
+        self._op, self._parts = op, list[Ring]()  # of a ring that is each copy's own, those of the copies
+
+    def of_copy(self, number: int, copies: int) -> Ring:
+        """The part of a copy in a ring that is each copy's own."""
+        if not self._parts:
+            self._parts = [Ring(self._op) for _ in range(copies)]
+            for part in self._parts:
+                part.data = [buffer[: len(buffer) // copies] for buffer in part.data]
+        return self._parts[number]
+
+    def fill_with(self, tile: np.ndarray, where: str) -> None:
+        """Fills the next slot, which is empty, at once."""
+        slot = self.take("producer", 0, where, *tile.shape)
+        slot.buffer[...] = tile
+        self.written.add(slot.number % self.depth)
+        self.commit(slot, [], where)
 
     def claim(self, side: str, agent: str, copies: int, where: str) -> None:
         """One agent stands at each side, a producer in one copy."""
@@ -132,8 +149,8 @@ class Ring:
         number = self.opened[side][copy]
         return number in self.full if side == "consumer" else number - self.depth < min(self.closed["consumer"])
 
-    def take(self, side: str, copy: int, where: str, rows: int) -> Slot:
-        slot = Slot(self, side, self.opened[side][copy], copy, where, rows=rows)
+    def take(self, side: str, copy: int, where: str, rows: int, columns: int | None = None) -> Slot:
+        slot = Slot(self, side, self.opened[side][copy], copy, where, rows=rows, columns=columns)
         self.opened[side][copy] += 1
         self.open.append(slot)
         if side == "producer":
@@ -181,6 +198,8 @@ class Ring:
 
     def check_end(self) -> None:
         """Nothing is left behind when all agents have ended."""
+        for part in self._parts:
+            part.check_end()
         for slot in self.open:
             raise ScheduleFault(f"{slot.where} opens a slot of ring '{self.name}' that is never closed")
         if len({*self.closed["producer"], *self.closed["consumer"]}) > 1:

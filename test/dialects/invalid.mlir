@@ -2116,3 +2116,101 @@ func.func @write_of_a_row_by_an_engine(%A: tensor<64x64xbf16>, %B: tensor<64xbf1
   }) {sym_name = "k"} : () -> !kitsune.outputs
   return
 }
+
+// -----
+
+func.func @stow_in_a_ring_of_all(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x32xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.stow' op wants rows of a ring that is each copy's own, ring 'x' is not}}
+      %s = "kitsune.stow"(%x, %A) : (!kitsune.ring<tensor<64x32xbf16>, 2 : i64>, tensor<64x64xbf16>) -> !kitsune.slot<tensor<64x64xbf16>>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @stow_of_other_elements(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "own", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x32xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.stow' op stows a tile of numbers as those of tensor<64x32xbf16>, found tensor<64x64xf32>}}
+      %s = "kitsune.stow"(%x, %F) : (!kitsune.ring<tensor<64x32xbf16>, 2 : i64>, tensor<64x64xf32>) -> !kitsune.slot<tensor<64x64xf32>>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @stow_as_another_slot(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "own", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x32xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.stow' op stows tensor<64x64xbf16> as a slot of tensor<64x32xbf16>, of 1 copies}}
+      %s = "kitsune.stow"(%x, %A) : (!kitsune.ring<tensor<64x32xbf16>, 2 : i64>, tensor<64x64xbf16>) -> !kitsune.slot<tensor<64x32xbf16>>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @stow_of_too_many_columns(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "own", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x32xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.stow' op stows tensor<64x64xbf16> in a slot of tensor<64x32xbf16>, of 1 copies}}
+      %s = "kitsune.stow"(%x, %A) : (!kitsune.ring<tensor<64x32xbf16>, 2 : i64>, tensor<64x64xbf16>) -> !kitsune.slot<tensor<64x64xbf16>>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @wait_for_what_is_stowed(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "own", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x32xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.wait' op opens a slot of ring 'x', which kitsune.stow alone does}}
+      %s = "kitsune.wait"(%x) : (!kitsune.ring<tensor<64x32xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x32xbf16>>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @stow_in_what_is_no_ring(%A: tensor<64x64xbf16>, %x: !kitsune.ring<tensor<64x64xbf16>, 2 : i64>) {
+  // expected-error@+1 {{'kitsune.stow' op takes its ring straight from a kitsune.alloc_ring}}
+  %s = "kitsune.stow"(%x, %A) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>, tensor<64x64xbf16>) -> !kitsune.slot<tensor<64x64xbf16>>
+  return
+}
+
+// -----
+
+func.func @stow_outside_agents(%A: tensor<64x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "own", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    // expected-error@+1 {{'kitsune.stow' op stands in no kitsune.agent}}
+    %s = "kitsune.stow"(%x, %A) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>, tensor<64x64xbf16>) -> !kitsune.slot<tensor<64x64xbf16>>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}

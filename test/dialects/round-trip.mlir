@@ -130,6 +130,8 @@ func.func @chain_of_a_schedule(%a: tensor<64x64xbf16>, %b: tensor<64xbf16>, %m: 
     %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "weights"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
     // CHECK: %{{.*}} = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "vectors"} : () -> !kitsune.ring<tensor<1x128xbf16>, 1 : i64>
     %v = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "vectors"} : () -> !kitsune.ring<tensor<1x128xbf16>, 1 : i64>
+    // CHECK: %{{.*}} = "kitsune.alloc_ring"() {box = "rows", share = "own", space = "smem", sym_name = "stowed"} : () -> !kitsune.ring<tensor<64x64xbf16>, 1 : i64>
+    %o = "kitsune.alloc_ring"() {box = "rows", share = "own", space = "smem", sym_name = "stowed"} : () -> !kitsune.ring<tensor<64x64xbf16>, 1 : i64>
     "kitsune.agent"() ({
     ^bb0(%copy: index):
       %d = "kitsune.acquire"(%v) : (!kitsune.ring<tensor<1x128xbf16>, 1 : i64>) -> !kitsune.slot<tensor<1x128xbf16>>
@@ -160,7 +162,11 @@ func.func @chain_of_a_schedule(%a: tensor<64x64xbf16>, %b: tensor<64xbf16>, %m: 
       %z = "kitsune.sums"(%wide) : (tensor<64x16xbf16>) -> !kitsune.acc<tensor<64x16xf32>>
       // CHECK: %{{.*}} = "kitsune.product"(%{{.*}}, %{{.*}}, %{{.*}}) {engine = "wgmma"} : (!kitsune.acc<tensor<64x16xf32>>, tensor<64x16xbf16>, !kitsune.slot<tensor<16x64xbf16>>) -> (!kitsune.acc<tensor<64x16xf32>>, !kitsune.token)
       %u, %e = "kitsune.product"(%z, %left, %s) {engine = "wgmma"} : (!kitsune.acc<tensor<64x16xf32>>, tensor<64x16xbf16>, !kitsune.slot<tensor<16x64xbf16>>) -> (!kitsune.acc<tensor<64x16xf32>>, !kitsune.token)
-      "kitsune.release"(%s, %e) : (!kitsune.slot<tensor<16x64xbf16>>, !kitsune.token) -> ()
+      // CHECK: %{{.*}} = "kitsune.stow"(%{{.*}}, %{{.*}}) : (!kitsune.ring<tensor<64x64xbf16>, 1 : i64>, tensor<64x16xbf16>) -> !kitsune.slot<tensor<64x16xbf16>>
+      %h = "kitsune.stow"(%o, %left) : (!kitsune.ring<tensor<64x64xbf16>, 1 : i64>, tensor<64x16xbf16>) -> !kitsune.slot<tensor<64x16xbf16>>
+      %u2, %e2 = "kitsune.product"(%u, %h, %s) {engine = "wgmma"} : (!kitsune.acc<tensor<64x16xf32>>, !kitsune.slot<tensor<64x16xbf16>>, !kitsune.slot<tensor<16x64xbf16>>) -> (!kitsune.acc<tensor<64x16xf32>>, !kitsune.token)
+      "kitsune.release"(%h, %e2) : (!kitsune.slot<tensor<64x16xbf16>>, !kitsune.token) -> ()
+      "kitsune.release"(%s, %e, %e2) : (!kitsune.slot<tensor<16x64xbf16>>, !kitsune.token, !kitsune.token) -> ()
       // CHECK: "kitsune.write"(%{{.*}}, %{{.*}}, %{{.*}}) {dims = array<i64: 0, 1>, engine = "tma", index = 0 : i64} : (tensor<64x16xbf16>, index, index) -> ()
       "kitsune.write"(%left, %m, %c0) {dims = array<i64: 0, 1>, engine = "tma", index = 0 : i64} : (tensor<64x16xbf16>, index, index) -> ()
       "kitsune.release"(%d) : (!kitsune.slot<tensor<1x128xbf16>>) -> ()

@@ -21,6 +21,7 @@ FORMS = {
     "a loop over chunks": (20_000, (640, 144, 72)),
     "a loop over columns": (20_000, (64, 136, 600)),
     "weights that are kept": (60_000, (128, 128, 64)),
+    "tiles that are stowed": (20_000, (64, 384, 384, 384, 8)),
 }
 
 
@@ -34,18 +35,22 @@ def machine(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "rows, widths",
+    "rows, widths, tile_rows",
     [
-        (330, (72, 136, 136, 136, 8)),  # two sets of sums, a loop over unfinished tiles, three tiles for two CTAs
-        (770, (64, 64, 24)),  # kept weights
-        (70, (320, 3, 200)),  # a loop over chunks, rows of no whole 16 bytes, two sets that are stored
+        (330, (72, 136, 136, 136, 8), 128),  # two sets of sums, a loop over unfinished tiles, three tiles for two CTAs
+        (770, (64, 64, 24), 128),  # kept weights
+        (70, (320, 3, 200), 128),  # a loop over chunks, rows of no whole 16 bytes, two sets that are stored
+        (150, (72, 136, 136, 136, 8), 64),  # one warpgroup
+        (300, (64, 330, 330, 330, 8), 128),  # tiles that wait in shared memory, round a loop
+        (70, (64, 330, 600), 64),  # one that a loop over columns reads
     ],
     ids=str,
 )
-def test_numbers(rows, widths, machine, tmp_path):
+def test_numbers(rows, widths, tile_rows, machine, tmp_path):
     path = tmp_path / "chain.mlir"
     path.write_text(chain(rows, widths))
-    compiled = kitsune_mlir.compile(str(path), target=machine, options=ALWAYS)
+    options = ALWAYS | {"place-stages": f"shape=chained tile-rows={tile_rows}"}
+    compiled = kitsune_mlir.compile(str(path), target=machine, options=options)
     assert [launch["form"] for launch in compiled.plan["launches"]].count("scheduled chain") == 1
     given, wanted = arguments(rows, widths)
     found = Simulation(compiled, seed=1)(*(torch.from_numpy(x).bfloat16() for x in given))
@@ -74,10 +79,35 @@ def test_columns_behind_a_tile(machine):
         torch.testing.assert_close(torch.as_tensor(found), model(*args), rtol=2e-2, atol=2e-2)
 
 
+class Skip(nn.Module):
+    """A tile that two products read, the second one with another beside it."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.last = nn.Linear(64, 40), nn.Linear(40, 64), nn.Linear(104, 24)
+
+    def forward(self, x):
+        h = torch.relu(self.first(x))
+        return self.last(torch.cat([h, torch.relu(self.second(h))], 1))
+
+
+@pytest.mark.parametrize("tile_rows", [64, 128])
+def test_a_tile_that_two_products_read(tile_rows, machine):
+    torch.manual_seed(0)
+    model, x = Skip().bfloat16(), torch.randn(200, 64).bfloat16()
+    options = ALWAYS | {"place-stages": f"shape=chained tile-rows={tile_rows}"}
+    compiled = kitsune_mlir.compile(model, (x,), target=machine, options=options)
+    text = compiled.mlir("two:schedule-chains")
+    assert text.count('"kitsune.stow"') == 1 and "kitsune.pipeline" not in text
+    found = Simulation(compiled, seed=1)(x)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.as_tensor(found), model(x), rtol=2e-2, atol=2e-2)
+
+
 @pytest.mark.skipif(ptxas.find() is None, reason="there is no ptxas")
-@pytest.mark.parametrize("form", FORMS)
-def test_ptxas_has_no_complaint(form):
-    (text,) = check(scheduled(chain(*FORMS[form])), target.load("sm_90a"))
+@pytest.mark.parametrize("form, tile_rows", [*((form, 128) for form in FORMS), ("tiles that are stowed", 64)])
+def test_ptxas_has_no_complaint(form, tile_rows):
+    (text,) = check(scheduled(chain(*FORMS[form]), tile_rows), target.load("sm_90a"))
     assert "wgmma.wait_group.sync.aligned \t1;" in text or "wgmma.wait_group.sync.aligned 1;" in text
     assert "cp.async.bulk.tensor.2d.global.shared" in text  # tiles leave by tensor copies
 

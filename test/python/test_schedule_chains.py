@@ -48,11 +48,11 @@ def chain(rows, widths):
   return %h{count} : {types}\n}}"""
 
 
-def scheduled(text):
+def scheduled(text, tile_rows=128):
     """The module with the kernels of a model, proven."""
     module = mlir.parse(text, mlir.context())
     steps = ["partition-dataflow", "design-pipeline", "place-stages", "schedule-chains", "verify-dataflow"]
-    options = {"place-stages": "shape=chained tile-rows=128", "schedule-chains": "when=always"}
+    options = {"place-stages": f"shape=chained tile-rows={tile_rows}", "schedule-chains": "when=always"}
     pipeline.run(module, [pipeline.make(step, options.get(step, ""), "sm_90a") for step in steps])
     return module
 
@@ -70,8 +70,8 @@ def arguments(rows, widths, seed=0):
     return found, h
 
 
-def check(rows, widths, seeds=(0,)):
-    module = scheduled(chain(rows, widths))
+def check(rows, widths, seeds=(0,), tile_rows=128):
+    module = scheduled(chain(rows, widths), tile_rows)
     (kernel,) = dialect.kernels(module)
     assert not list(kitsune.pipelines(module))
     given_, wanted = arguments(rows, widths)
@@ -96,6 +96,15 @@ def check(rows, widths, seeds=(0,)):
 )
 def test_the_interpreter_agrees(rows, widths):
     check(rows, widths, (1, 2))
+
+
+@pytest.mark.parametrize("tile_rows", [64, 128])
+def test_wide_tiles_are_stowed(tile_rows):
+    """A tile of 330 columns waits for the next product in shared memory; in a loop over layers its slots go round."""
+    _, kernel = check(130, (64, 330, 330, 330, 24), (1,), tile_rows)
+    (ring,) = [ring for ring in kernel.rings if ring.sharing == "own"]
+    assert (ring.slots, list(ring.tile.shape)) == (6, [tile_rows, 64])
+    assert [agent.count for agent in kernel.agents] == [1, tile_rows // 64]
 
 
 WIDTHS = st.lists(st.integers(1, 256), min_size=3, max_size=5)
@@ -141,6 +150,21 @@ def test_a_box_of_another_size_is_refused(text):
     assert cut != text  # the boxes of the last layer have 8 rows
     (fault,) = faults(cut)
     assert "takes 8 rows of a slot of ring 'weights' where 'feed' fills 16" in fault
+
+
+def test_stowed_tiles_are_proven():
+    """A slot that is not released, that is released before its product, or that another tile lies in still."""
+    text = str(scheduled(chain(100, (64, 330, 8))))
+    assert faults(text) == []
+    stow, slot = re.search(r'\n *(%\d+) = "kitsune.stow".*', text).group(0, 1)
+    release = re.search(rf'\n *"kitsune.release"\({slot}, (%\d+#1)\).*', text)
+    (fault,) = faults(text.replace(release[0], ""))
+    assert "closes a slot of ring 'stowed_0' before the one that was opened earlier" in fault
+    early = release[0].replace(f", {release[1]}", "").replace(", !kitsune.token", "")
+    (fault,) = faults(text.replace(release[0], early))
+    assert "closes a slot of ring 'stowed_0' without the token of the product that reads it" in fault
+    (fault,) = faults(text.replace("ring<tensor<128x64xbf16>, 6 : i64>", "ring<tensor<128x64xbf16>, 5 : i64>"))
+    assert "closes a cycle of waits" in fault and "the release of ring 'stowed_0' in 'math'" in fault
 
 
 def test_vectors_are_released_last(text):

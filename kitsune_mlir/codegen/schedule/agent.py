@@ -31,7 +31,7 @@ from .windows import first_of
 _ASYNCHRONOUS = ("acquire", "copy", "commit", "select")
 _LAZY = (  # computed where elements of them are used
     *("tensor.empty", "tensor.extract_slice", "tensor.expand_shape", "tensor.collapse_shape"),
-    *("linalg.generic", "linalg.fill", "linalg.transpose", "kitsune.select", "scf.yield"),
+    *("linalg.generic", "linalg.fill", "linalg.transpose", "kitsune.select"),
 )
 _ARITHMETIC = {
     "arith.addi": device.add,
@@ -61,6 +61,8 @@ class AgentCode(LoopCode):
     agent: schedule.AgentOp
     around: Surroundings
     first: int
+    may_stow: bool = False  # whether all threads of the copy have done with what lay in its empty slots
+    unseen: bool = False  # whether products do not see yet what was stowed
 
     def emit(self) -> None:
         body = [op.operation for op in walk(self.agent)][1:]
@@ -172,7 +174,44 @@ class AgentCode(LoopCode):
         for token in list(op.operands)[1:]:
             self.products.wait(self.values[hash(token)])
         opened = self.values[hash(op.operands[0])]
+        if opened.ring.sharing == "own":
+            self.may_stow = False
+            return
         self.around.rings[opened.ring.label].release(opened.slot, self._leader())
+
+    # ---- rings that are each copy's own
+
+    def _stow(self, op: ir.Operation) -> None:
+        """The warps write their rows, once none of them reads what was there."""
+        ring, slot = self._opened(op)
+        own = Boxes.of(warps.thread(), self._leader())
+        value = op.operands[1]
+        tile = parts.leaving(value, self.halves, self.lanes, self.values.get(hash(value)))
+        if not self.may_stow:
+            warps.barrier(own.barrier, wgmma.THREADS)
+        self.may_stow = self.unseen = True
+        own.write(device.add(ring.place(slot), self._own_part()), tile, 0)
+
+    def _own_part(self) -> Int:
+        """Where the copy's rows begin in a slot of which each copy has a part."""
+        group = device.sub(device.div(warps.thread(), wgmma.THREADS), self.first // wgmma.THREADS)
+        return device.mul(group, wgmma.ROWS * wgmma.BOX_ROW)
+
+    def _see(self) -> None:
+        """Has products see what was stowed."""
+        if self.unseen:
+            tma.fence()
+            warps.barrier(Boxes.of(warps.thread(), self._leader()).barrier, wgmma.THREADS)
+        self.unseen = False
+
+    def _scf_for(self, op: ir.Operation) -> None:
+        self._see()
+        self.may_stow = False
+        super()._scf_for(op)
+        self.may_stow = False
+
+    def _scf_yield(self, op: ir.Operation) -> None:
+        self._see()
 
     def _copy(self, op: ir.Operation) -> None:
         copy, opened = op.opview, self.values[hash(op.operands[0])]
@@ -221,7 +260,7 @@ class AgentCode(LoopCode):
             a: ir.Value | list[ir.Value] = words
         else:
             a, a_across = self._left_box(left, right.ring, op)
-            steps = wgmma.STEPS
+            steps = -(-left.tile.shape[1] // wgmma.STEP)
         across = (a_across, b_across)
         if op.opview.is_added_outside:
             total = self.products.settle(acc)
@@ -235,9 +274,10 @@ class AgentCode(LoopCode):
         """The descriptor of the left operand in a slot, the copy's part of it, and whether it lies across."""
         self._check(left.ring, right, op)
         place, box = self.around.rings[left.ring.label].place(left.slot), wgmma.ROWS * wgmma.BOX_ROW
-        if left.ring.sharing == "split":
-            group = device.sub(device.div(warps.thread(), wgmma.THREADS), self.first // wgmma.THREADS)
-            place = device.add(place, device.mul(group, box))
+        if left.ring.sharing != "all":
+            place = device.add(place, self._own_part())
+        if left.ring.sharing == "own":
+            self._see()
         across = left.ring.layout == "columns"
         return wgmma.descriptor(place, box) if across else wgmma.descriptor(place), across
 
@@ -246,7 +286,7 @@ class AgentCode(LoopCode):
             raise UnsupportedError(f"{location(op.location)}: wgmma takes chunks of {wgmma.CHUNK} columns of 16 bits")
         if right.layout == "columns" and right.tile.shape[0] % wgmma.CHUNK:
             raise UnsupportedError(f"{location(op.location)}: boxes along columns are {wgmma.CHUNK} wide")
-        if left.tile.shape[0] != wgmma.ROWS * (self.agent.count if left.sharing == "split" else 1):
+        if left.tile.shape[0] != wgmma.ROWS * (1 if left.sharing == "all" else self.agent.count):
             raise UnsupportedError(f"{location(op.location)}: a copy multiplies {wgmma.ROWS} rows")
 
     def _settle(self, op: ir.Operation) -> None:

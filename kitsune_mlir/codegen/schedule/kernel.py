@@ -73,6 +73,9 @@ class ScheduledKernel:
 
     def _check_engines(self) -> None:
         copy, product = schedule.engines(self.target.products)
+        for ring in self.kernel.rings:
+            if ring.sharing == "own" and not self._has_warpgroups:
+                raise UnsupportedError(f"ring '{ring.label}' is each copy's own, which wants warpgroups")
         for op in walk(self.kernel, schedule.CopyOp.OPERATION_NAME, schedule.ProductOp.OPERATION_NAME):
             wanted = copy if op.name == schedule.CopyOp.OPERATION_NAME else product
             if (found := op.opview.engine_name) != wanted:
@@ -243,7 +246,8 @@ class ScheduledKernel:
         if rings:
             with device.when(device.equal(device.thread(), 0)):
                 for ring in self.kernel.rings:
-                    rings[ring.label].init(*self._ends(ring))
+                    if ring.sharing != "own":
+                        rings[ring.label].init(*self._ends(ring))
                 if self._has_warpgroups:
                     mbarrier.fence_init()
             device.barrier()

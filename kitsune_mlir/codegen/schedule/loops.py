@@ -63,7 +63,7 @@ class LoopCode:
 
     def _rings(self, op: ir.Operation) -> list[str]:
         """The rings whose slots are opened in it."""
-        opened = walk(op, schedule.AcquireOp.OPERATION_NAME, schedule.WaitOp.OPERATION_NAME)
+        opened = walk(op, schedule.AcquireOp.OPERATION_NAME, schedule.WaitOp.OPERATION_NAME, schedule.STOW)
         return list(dict.fromkeys(o.operands[0].owner.operation.opview.label for o in opened))
 
     def _scf_for(self, op: ir.Operation) -> None:
