@@ -60,6 +60,7 @@ from .checks import (
 from .dots import DotsOp, StashOp  # noqa: F401  (part of the dialect)
 from .order import OrderOp  # noqa: F401  (part of the dialect)
 from .schedule import KernelOp
+from .spread import SpreadOp  # noqa: F401  (part of the dialect)
 from .stow import StowOp  # noqa: F401  (part of the dialect)
 from .tiles import AccumulateOp, GetOp, LoadOp, PlaceOp, PutOp, ReduceOp, ScatterOp, StoreOp
 from .types import Kitsune, Outputs, Ring, ring_type  # noqa: F401  (part of the dialect)

@@ -19,6 +19,7 @@ from kitsune_mlir.codegen.hopper.program import Block
 from kitsune_mlir.codegen.hopper.rolling import follows_alike, rolls
 from kitsune_mlir.codegen.pipeline.nests import PRODUCT, REDUCTION, Nest, StageNests, kitsune_label
 from kitsune_mlir.dialects import kitsune, schedule
+from kitsune_mlir.dialects.spread import SpreadOp
 from kitsune_mlir.dialects.stow import StowOp
 from kitsune_mlir.mlir import arith, ir, scf
 
@@ -57,6 +58,8 @@ class ChainBody(ChainProducts):
         """Stage `number` of a block, whose products are as those of the first of its equals. In a loop it is the first,
         with the tensors of the loop's layer."""
         stage, products, self.block = block.stages[number], block.products.values(), block
+        for get, first in zip(stage.gets, block.stage.gets, strict=True):
+            self.alike[hash(get.results[0])] = hash(first.results[0])
         nests = block.nests if number == 0 else StageNests(stage, self.program.on_chip)
         for get in stage.gets:
             tile = self.queues[kitsune_label(get.operands[0])]
@@ -66,6 +69,7 @@ class ChainBody(ChainProducts):
                 self.stowed[hash(get.results[0])] = self.stowed[hash(tile)]
             else:
                 self.cloner[get.results[0]] = self._value(tile)
+            self._spread(get.results[0])
         plans = iter(products)
         self.alike.update((hash(nest.value), hash(first.value)) for nest, first in zip(nests, block.nests, strict=True))
         for nest in nests:
@@ -75,10 +79,12 @@ class ChainBody(ChainProducts):
                     self._product(nest, product)
                     if product.passes > 1:
                         continue
+                    self._spread(nest.value)
                 elif nest.kind == REDUCTION:
                     self._value(nest.value)
                 elif is_held(nest) and nest.local:
                     self._hold(nest.value)
+                    self._spread(nest.value)
                 for store in nest.stores:
                     self._write(nest.value, store)
         for put in stage.puts:
@@ -86,6 +92,15 @@ class ChainBody(ChainProducts):
             if key not in self.tiles and key not in self.stowed and rank == 2:
                 self._keep(put.operands[1])
             self.queues[kitsune_label(put.operands[0])] = put.operands[1]
+
+    def _spread(self, value: ir.Value) -> None:
+        """Has all threads of a row have the columns of a tile that are read all over it."""
+        columns = self.block.spread.get(self.alike.get(hash(value), hash(value)), ())
+        if columns and ir.RankedTensorType(value.type).rank == 2:
+            tile = self._value(value)
+            spread = SpreadOp(tile, tile.type)
+            spread.attributes["columns"] = ir.DenseI64ArrayAttr.get(sorted(columns))
+            self.cloner[value] = spread.results[0]
 
     # ---- equal stages
 

@@ -375,11 +375,6 @@ def check(pipeline: kitsune.PipelineOp, program: Program) -> None:
         raise UnsupportedError("CTAs that take tiles together are not scheduled")
     if program.alone:
         raise UnsupportedError("a product alone is no chain")
-    for block in program.blocks:
-        for key, columns in block.spread.items():
-            nest = block.nests.nests.get(key)
-            if columns and (nest is None or nest.kind != REDUCTION):
-                raise UnsupportedError("columns that all threads of a row read are not scheduled")
     if any(product.nbytes != 2 for product in program.products):
         raise UnsupportedError("products of 32 bits are not scheduled")
     for stage in pipeline.stages:

@@ -98,7 +98,7 @@ class Reading:
                 return [Copy(operands[0], results[0], self._place(op), box)]
             case "kitsune.read" if isinstance(op.operands[0].type, Slot):
                 return [Read(operands[0], self._place(op))]
-            case "kitsune.part" | "kitsune.write":
+            case "kitsune.part" | "kitsune.spread" | "kitsune.write":
                 return [Use(self._place(op))]
             case "kitsune.sums":
                 return [Sums(results[0], self._place(op))]

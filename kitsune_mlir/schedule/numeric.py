@@ -345,6 +345,7 @@ _SPECIAL: dict[str, Callable[[ir.Operation], Function]] = {
     "kitsune.dots": lambda op: lambda xs: [rounded(xs[0].astype(np.float64) @ xs[1].T, "f32")],
     "kitsune.stash": lambda op: lambda xs: [xs[0]],
     "kitsune.part": _part,
+    "kitsune.spread": lambda op: lambda xs: [xs[0]],
     "kitsune.select": lambda _: lambda xs: [xs[1 + xs[0]]],
     "linalg.fill": _fill,
     "linalg.generic": _generic,

@@ -2214,3 +2214,81 @@ func.func @stow_outside_agents(%A: tensor<64x64xbf16>, %m: index) {
   }) {sym_name = "k"} : () -> !kitsune.outputs
   return
 }
+
+// -----
+
+func.func @spread_of_a_row(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %D: tensor<64x64xf64>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.spread' op gives the tile of two dimensions that it takes, found tensor<64xbf16>, tensor<64xbf16>}}
+      %s = "kitsune.spread"(%B) {columns = array<i64: 0>} : (tensor<64xbf16>) -> tensor<64xbf16>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @spread_as_another_tile(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %D: tensor<64x64xf64>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.spread' op gives the tile of two dimensions that it takes, found tensor<64x64xbf16>, tensor<64x1xbf16>}}
+      %s = "kitsune.spread"(%A) {columns = array<i64: 0>} : (tensor<64x64xbf16>) -> tensor<64x1xbf16>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @spread_of_wide_elements(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %D: tensor<64x64xf64>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.spread' op spreads elements of 32 bits or fewer, found f64}}
+      %s = "kitsune.spread"(%D) {columns = array<i64: 0>} : (tensor<64x64xf64>) -> tensor<64x64xf64>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @spread_of_nothing(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %D: tensor<64x64xf64>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.spread' op has an attribute columns, an array of i64}}
+      %s = "kitsune.spread"(%A) : (tensor<64x64xbf16>) -> tensor<64x64xbf16>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @spread_beyond_the_tile(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %D: tensor<64x64xf64>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.spread' op spreads columns of tensor<64x64xbf16>, found [3, 64]}}
+      %s = "kitsune.spread"(%A) {columns = array<i64: 3, 64>} : (tensor<64x64xbf16>) -> tensor<64x64xbf16>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @spread_outside_agents(%A: tensor<64x64xbf16>) {
+  // expected-error@+1 {{'kitsune.spread' op stands in no kitsune.agent}}
+  %s = "kitsune.spread"(%A) {columns = array<i64: 0>} : (tensor<64x64xbf16>) -> tensor<64x64xbf16>
+  return
+}

@@ -162,6 +162,8 @@ func.func @chain_of_a_schedule(%a: tensor<64x64xbf16>, %b: tensor<64xbf16>, %m: 
       %z = "kitsune.sums"(%wide) : (tensor<64x16xbf16>) -> !kitsune.acc<tensor<64x16xf32>>
       // CHECK: %{{.*}} = "kitsune.product"(%{{.*}}, %{{.*}}, %{{.*}}) {engine = "wgmma"} : (!kitsune.acc<tensor<64x16xf32>>, tensor<64x16xbf16>, !kitsune.slot<tensor<16x64xbf16>>) -> (!kitsune.acc<tensor<64x16xf32>>, !kitsune.token)
       %u, %e = "kitsune.product"(%z, %left, %s) {engine = "wgmma"} : (!kitsune.acc<tensor<64x16xf32>>, tensor<64x16xbf16>, !kitsune.slot<tensor<16x64xbf16>>) -> (!kitsune.acc<tensor<64x16xf32>>, !kitsune.token)
+      // CHECK: %{{.*}} = "kitsune.spread"(%{{.*}}) {columns = array<i64: 3, 9>} : (tensor<64x16xbf16>) -> tensor<64x16xbf16>
+      %all = "kitsune.spread"(%left) {columns = array<i64: 3, 9>} : (tensor<64x16xbf16>) -> tensor<64x16xbf16>
       // CHECK: %{{.*}} = "kitsune.stow"(%{{.*}}, %{{.*}}) : (!kitsune.ring<tensor<64x64xbf16>, 1 : i64>, tensor<64x16xbf16>) -> !kitsune.slot<tensor<64x16xbf16>>
       %h = "kitsune.stow"(%o, %left) : (!kitsune.ring<tensor<64x64xbf16>, 1 : i64>, tensor<64x16xbf16>) -> !kitsune.slot<tensor<64x16xbf16>>
       %u2, %e2 = "kitsune.product"(%u, %h, %s) {engine = "wgmma"} : (!kitsune.acc<tensor<64x16xf32>>, !kitsune.slot<tensor<64x16xbf16>>, !kitsune.slot<tensor<16x64xbf16>>) -> (!kitsune.acc<tensor<64x16xf32>>, !kitsune.token)

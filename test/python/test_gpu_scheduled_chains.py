@@ -104,6 +104,29 @@ def test_a_tile_that_two_products_read(tile_rows, machine):
         torch.testing.assert_close(torch.as_tensor(found), model(x), rtol=2e-2, atol=2e-2)
 
 
+class Gates(nn.Module):
+    """Columns that all threads of a row read: one of a tile of many, and the only one of another."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.gate, self.last = nn.Linear(64, 40), nn.Linear(40, 1), nn.Linear(40, 24)
+
+    def forward(self, x):
+        h = torch.relu(self.first(x))
+        return self.last(h * torch.sigmoid(self.gate(h)) + h[:, 19:20])
+
+
+def test_columns_that_all_threads_read(machine):
+    torch.manual_seed(0)
+    model, x = Gates().bfloat16(), torch.randn(150, 64).bfloat16()
+    compiled = kitsune_mlir.compile(model, (x,), target=machine, options=ALWAYS)
+    text = compiled.mlir("two:schedule-chains")
+    assert '"kitsune.spread"' in text and "columns = array<i64: 19>" in text and "kitsune.pipeline" not in text
+    found = Simulation(compiled, seed=1)(x)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.as_tensor(found), model(x), rtol=2e-2, atol=2e-2)
+
+
 @pytest.mark.skipif(ptxas.find() is None, reason="there is no ptxas")
 @pytest.mark.parametrize("form, tile_rows", [*((form, 128) for form in FORMS), ("tiles that are stowed", 64)])
 def test_ptxas_has_no_complaint(form, tile_rows):

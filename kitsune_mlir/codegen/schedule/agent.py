@@ -323,6 +323,10 @@ class AgentCode(LoopCode):
             raise UnsupportedError(f"{location(op.location)}: parts of tiles are for warpgroups")
         self._take_up(op.results[0], parts.part(op.opview, self.halves, self.lanes))
 
+    def _spread(self, op: ir.Operation) -> None:
+        tile = parts.leaving(op.operands[0], self.halves, self.lanes, self.values.get(hash(op.operands[0])))
+        self._take_up(op.results[0], parts.spread(tile, op.opview.columns))
+
     def _tensor_concat(self, op: ir.Operation) -> None:
         """Parts side by side are a tile of parts; others' elements are found where they are used."""
         found = [tile for value in op.operands if isinstance(tile := self.values.get(hash(value)), Fragment)]

@@ -63,6 +63,13 @@ def leaving(value: ir.Value, halves: Sequence[Half], lanes: Lanes, known: object
     return tile
 
 
+def spread(tile: Fragment, columns: Sequence[int]) -> Fragment:
+    """The same tile, whose threads have told each other these columns."""
+    found = Fragment(tile.lanes, tile.element, tile.shape, tile.words, tile.values, compute=tile.make)
+    found.spread_out(columns)
+    return found
+
+
 def joined(parts: Sequence[Fragment], type_: ir.Type) -> Fragment | None:
     """Parts side by side as one tile; None where one of them, but for the last, does not end with a block."""
     if any(tile.width % BLOCK for tile in parts[:-1]):
