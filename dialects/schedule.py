@@ -31,7 +31,7 @@ from .types import Acc, Kitsune, Outputs, Ring, Slot, Token
 SPACES = ("smem",)
 BOXES = ("rows", "columns", "dense")
 SHARES = ("all", "split", "own")
-STOW = "kitsune.stow"  # stow.py
+STOW, WRITE_ROWS = "kitsune.stow", "kitsune.write_rows"  # stow.py, write_rows.py
 WRITES = "tma"  # the engine of a write that threads do not do
 OUTBOX_BYTES = 2 * 64 * 128  # of shared memory for each copy of an agent whose tiles leave so
 WARP = 32  # threads
@@ -95,6 +95,11 @@ class KernelOp(Kitsune.Operation, name="kernel", traits=[ir.NoTerminatorTrait]):
         return [op.opview for op in walk(self, WriteOp.OPERATION_NAME)]
 
     @property
+    def written(self) -> set[int]:
+        """The numbers of the outputs that it writes."""
+        return {op.opview.position for op in walk(self, WriteOp.OPERATION_NAME, WRITE_ROWS)}
+
+    @property
     def result_ops(self) -> list[ir.OpView]:
         """The `kitsune.result`s that take outputs out, by index."""
         found = [use.owner.operation.opview for use in self.results[0].uses]
@@ -114,7 +119,7 @@ class KernelOp(Kitsune.Operation, name="kernel", traits=[ir.NoTerminatorTrait]):
             labels = [member.label for member in members]
             if twice := sorted({label for label in labels if labels.count(label) > 1}):
                 return fail(self, f"has two {what}s called '{twice[0]}'; names must be unique")
-        written = {write.position for write in self.writes}
+        written = self.written
         if written != set(range(len(written))):
             return fail(self, f"writes outputs {sorted(written)}; wants each of 0 to n-1")
         for result in self.result_ops:
@@ -173,7 +178,8 @@ class AgentOp(Kitsune.Operation, name="agent", traits=[ir.NoTerminatorTrait]):
     def outbox_bytes(self) -> int:
         """Shared memory of the boxes through which its tiles leave."""
         writes = (op.opview for op in walk(self, WriteOp.OPERATION_NAME))
-        return self.count * OUTBOX_BYTES if any(write.engine_name is not None for write in writes) else 0
+        leave = any(write.engine_name is not None for write in writes) or walk(self, WRITE_ROWS)
+        return self.count * OUTBOX_BYTES if leave else 0
 
     def verify_region_invariants(self) -> bool:
         if not all(check_integer(self, name, 1) for name in ("copies", "warps", "registers")):
@@ -371,10 +377,15 @@ class CopyOp(Kitsune.Operation, name="copy", traits=[RingEffect]):
 class SumsOp(Kitsune.Operation, name="sums", traits=[ext.Pure]):
     """Sums of a product, zero, to which products are added. They may take over the registers of tiles that nobody uses
     any more, `over`, as many as they have: registers that are without a value for a while are kept for it all the
-    same."""
+    same. With the unit attribute `begin` they are not zero, but begin with what these tiles, of f32, hold: wide
+    `part`s, side by side."""
 
     over: Sequence[ext.Operand[Any]]
     sums: ext.Result[Acc]
+
+    @property
+    def begins(self) -> bool:
+        return "begin" in self.attributes
 
     def verify_region_invariants(self) -> bool:
         types = [value.type for value in self.operands]
@@ -383,6 +394,8 @@ class SumsOp(Kitsune.Operation, name="sums", traits=[ext.Pure]):
         wanted = prod(ir.RankedTensorType(ir.TypeAttr(self.results[0].type.elem).value).shape)
         if types and (found := sum(prod(type_.shape) for type_ in types)) != wanted:
             return fail(self, f"takes over the registers of {found} elements for {wanted} sums")
+        if self.begins and not (types and all(isinstance(type_.element_type, ir.F32Type) for type_ in types)):
+            return fail(self, f"begins with tiles of f32, found {', '.join(map(str, types)) or 'none'}")
         return _inside(self, AgentOp.OPERATION_NAME)
 
 

@@ -21,6 +21,7 @@ from kitsune_mlir.codegen.pipeline.nests import PRODUCT, REDUCTION, Nest, StageN
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.dialects.spread import SpreadOp
 from kitsune_mlir.dialects.stow import StowOp
+from kitsune_mlir.dialects.write_rows import WriteRowsOp
 from kitsune_mlir.mlir import arith, ir, scf
 
 from .chain_columns import Columns
@@ -269,8 +270,14 @@ class ChainBody(ChainProducts):
         tile, width = self._value(value), rows.shape_of(value)[1]
         self.cloner[value] = part(tile, 0, width, wide=True)
 
-    def _write(self, value: ir.Value, store: kitsune.StoreOp) -> None:
+    def _write(self, value: ir.Value, store: kitsune.OutputOp) -> None:
         tile = self._value(value)
+        if not isinstance(store, kitsune.StoreOp):
+            to = self._value(store.operands[1])
+            left = WriteRowsOp(tile, to, self.row, self.kernel.extent, i64(store.position))
+            if isinstance(store, kitsune.ScatterOp):
+                left.attributes["adds"] = ir.UnitAttr.get()
+            return
         rank = ir.RankedTensorType(tile.type).rank
         offsets = [self.row, *[constant_index(0)] * (rank - 1)]
         write = schedule.WriteOp(tile, offsets, i64(store.position))

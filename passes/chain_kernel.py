@@ -13,7 +13,7 @@ from typing import TypeAlias
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.layout import LEAST_SLOTS, MOST_SLOTS, MOST_TILE_SLOTS
 from kitsune_mlir.codegen.hopper.program import MOST_VECTOR_BYTES, Block, Program
-from kitsune_mlir.codegen.pipeline.loops import is_zero
+from kitsune_mlir.codegen.hopper.stage_code import starts_from_zero
 from kitsune_mlir.codegen.pipeline.nests import PRODUCT, REDUCTION
 from kitsune_mlir.codegen.schedule.reductions import row_combiner
 from kitsune_mlir.dialects import kitsune, schedule
@@ -110,7 +110,7 @@ class ChainKernel:
         """The kernel, at the insertion point; `body` builds what a warpgroup does with a tile whose rows begin at an
         index."""
         index = ir.IndexType.get()
-        extent = self._extent()
+        self.extent = self._extent()
         for weight in self._weights():
             self.source(weight)
         kernel = schedule.KernelOp(ir.StringAttr.get(self.pipeline.label), kitsune.Outputs.get())
@@ -118,7 +118,7 @@ class ChainKernel:
             if name in self.pipeline.attributes:
                 kernel.attributes[name] = self.pipeline.attributes[name]
         with ir.InsertionPoint(kernel.regions[0].blocks.append()):
-            dealt = schedule.TilesOp([extent], index, index, index)
+            dealt = schedule.TilesOp([self.extent], index, index, index)
             dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get([self.tile_rows])
             self._alloc_rings()
             feeds, multiplies = _REGISTERS[self.copies]
@@ -176,7 +176,8 @@ class ChainKernel:
     def _room(self) -> int:
         """Bytes of shared memory for tiles and weights."""
         stores = [store for stage in self.pipeline.stages for store in stage.stores]
-        boxes = self.copies * schedule.OUTBOX_BYTES if any(is_copied(store.operands[0]) for store in stores) else 0
+        leave = self.program.moves_rows or any(is_copied(store.operands[0]) for store in stores)
+        boxes = self.copies * schedule.OUTBOX_BYTES if leave else 0
         stowed = self.tile_rows * _SLOT_ROW * sum(self.stows.values())
         return self.target.shared_bytes - _BARRIERS - boxes - stowed - sum(map(_aligned, self.vectors.nbytes()))
 
@@ -382,23 +383,18 @@ def check(pipeline: kitsune.PipelineOp, program: Program) -> None:
             _check_operation(op.operation)
     for block in program.blocks:
         for nest in block.nests:
-            if nest.op is not None and nest.kind == PRODUCT and block.products[hash(nest.op.results[0])].passes > 1:
+            if nest.op is None or nest.kind != PRODUCT:
+                continue
+            product = block.products[hash(nest.op.results[0])]
+            if product.passes > 1:
                 check_leaves(nest)
+            if not starts_from_zero(nest.op) and product.n != product.columns * product.sets:
+                raise UnsupportedError("sums that begin with a tile of other columns than theirs are not scheduled")
 
 
 def _check_operation(op: ir.Operation) -> None:
     for value in (*op.operands, *op.results):
         if rows.is_tensor(value) and ir.RankedTensorType(value.type).rank > 2:
             raise UnsupportedError(f"tiles of type {value.type} are not scheduled")
-    if op.name in (kitsune.ScatterOp.OPERATION_NAME, kitsune.PlaceOp.OPERATION_NAME):
-        raise UnsupportedError("rows that leave for others are not scheduled")
-    if op.name == "linalg.matmul":
-        init = rows.init_of(op.operands[2]).scalar
-        if init is None or not is_zero(init):
-            raise UnsupportedError("a product that is added to a tile is not scheduled")
-    if op.name == "linalg.generic":
-        s = rows.Structured(op)
-        if s.gathers() or s.index_ops():
-            raise UnsupportedError("gathers in chains are not scheduled")
-        if "reduction" in s.iterators:
-            row_combiner(s)
+    if op.name == "linalg.generic" and "reduction" in (s := rows.Structured(op)).iterators:
+        row_combiner(s)

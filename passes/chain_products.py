@@ -11,12 +11,13 @@ from typing import TypeAlias
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.product_plan import Product, Segment
 from kitsune_mlir.codegen.hopper.program import Block
+from kitsune_mlir.codegen.hopper.stage_code import starts_from_zero
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import ir, scf
 
 from .chain_kernel import CHUNK, COPY_ROWS, STREAMED, WEIGHTS, ChainKernel, Fill, Filling, Fills
 from .chain_stows import Stowed
-from .chain_tiles import Pieces
+from .chain_tiles import Pieces, part
 from .schedule_build import constant_index
 
 Operand: TypeAlias = tuple[ir.Value, tuple[ir.Value, ...]]
@@ -73,6 +74,10 @@ class ChainProducts:
         """Computes a tile and keeps it in registers."""
         raise NotImplementedError
 
+    def _value(self, value: ir.Value) -> ir.Value:
+        """A stage's value on the copy's rows."""
+        raise NotImplementedError
+
     def _run(self, product: Product, operands: list[Operand], ready: Callable[[int, ir.Value], None]) -> None:
         """One pass over k; `ready` is called with the number of a set and its sums where these are there."""
         streamed = all(segment.rows_map is not None for segment in product.segments)
@@ -101,8 +106,13 @@ class ChainProducts:
         return self._keep(value).columns(chunk * CHUNK, chunk * CHUNK + CHUNK)
 
     def _begin(self, product: Product, number: int) -> ir.Value:
-        """New sums of a set, in registers that nothing needs."""
+        """New sums of a set, in registers that nothing needs; or that begin with a tile's columns."""
         acc = schedule.Acc.get(ir.RankedTensorType.get([COPY_ROWS, product.columns], ir.F32Type.get()))
+        if not starts_from_zero(product.op):
+            tile = part(self._value(product.op.operands[2]), number * product.columns, product.columns, wide=True)
+            sums = schedule.SumsOp([tile], acc)
+            sums.attributes["begin"] = ir.UnitAttr.get()
+            return sums.results[0]
         over = self.free.pop(number)() if number in self.free else []
         fits = sum(rows.shape_of(tile)[1] for tile in over) == product.columns
         return schedule.SumsOp(over if fits else [], acc).results[0]

@@ -98,10 +98,11 @@ class Reading:
                 return [Copy(operands[0], results[0], self._place(op), box)]
             case "kitsune.read" if isinstance(op.operands[0].type, Slot):
                 return [Read(operands[0], self._place(op))]
-            case "kitsune.part" | "kitsune.spread" | "kitsune.write":
+            case "kitsune.part" | "kitsune.spread" | "kitsune.write" | "kitsune.write_rows":
                 return [Use(self._place(op))]
             case "kitsune.sums":
-                return [Sums(results[0], self._place(op))]
+                used = [Use(self._place(op))] if op.opview.begins else []
+                return [*used, Sums(results[0], self._place(op))]
             case "kitsune.product":
                 slots = operands[2:] if op.opview.is_from_registers else operands[1:]
                 return [Product(operands[0], tuple(slots), *results, self._place(op))]

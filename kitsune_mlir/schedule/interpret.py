@@ -55,6 +55,7 @@ class _Cta:
 class _Sums:
     shape: tuple[int, ...]
     last: Product | None = None
+    start: np.ndarray | float = 0.0
 
 
 @dataclass(eq=False)
@@ -85,7 +86,7 @@ class Program:
         self._agents = [(agent, self._block(agent.block)) for agent in kernel.agents]
         self._inputs = kernel.inputs
         self._setup = [op.operation for op in kernel.block.operations if op.operation.name != "kitsune.agent"]
-        if len(kernel.result_ops) < len({write.position for write in kernel.writes}):
+        if len(kernel.result_ops) < len(kernel.written):
             raise UserError(f"kernel '{kernel.label}' writes outputs that no kitsune.result takes")
 
     def run(
@@ -183,8 +184,7 @@ class Program:
             case "kitsune.copy":
                 return _copy(op, where, operands, results)
             case "kitsune.sums":
-                shape = tuple(ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value).shape)
-                return lambda frame: frame.values.update({results[0]: _Sums(shape)})
+                return _sums(op, operands, results)
             case "kitsune.product":
                 return _product(where, operands, results)
             case "kitsune.settle":
@@ -193,6 +193,8 @@ class Program:
                 return _read(op, where, operands, results)
             case "kitsune.write":
                 return _write(op, where, operands)
+            case "kitsune.write_rows":
+                return _write_rows(op, where, operands)
         function, operands = numeric.compile_op(op), [hash(v) for v in numeric.operands_of(op)]
 
         def compute(frame: _Frame) -> None:
@@ -337,6 +339,17 @@ def _copy(op: ir.Operation, where: str, operands: list[int], results: list[int])
     return step
 
 
+def _sums(op: ir.Operation, operands: list[int], results: list[int]) -> _Step:
+    shape = tuple(ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value).shape)
+
+    def step(frame: _Frame) -> None:
+        tiles = [frame.values[o] for o in operands] if op.opview.begins else []
+        start = np.concatenate(tiles, axis=1).astype(np.float64) if tiles else 0.0
+        frame.values[results[0]] = _Sums(shape, start=start)
+
+    return step
+
+
 def _product(where: str, operands: list[int], results: list[int]) -> _Step:
     def step(frame: _Frame) -> _Run:
         sums, left, right = [frame.values[o] for o in operands]
@@ -350,7 +363,7 @@ def _product(where: str, operands: list[int], results: list[int]) -> _Step:
                 f"{frame.at(where)} multiplies slots of rings {names}, of which its copy sees other rows than its sums "
                 "have"
             )
-        product = Product(sums.last, left, right, rows, frame.at(where))
+        product = Product(sums.last, left, right, rows, frame.at(where), start=sums.start)
         for slot in slots:
             slot.readers.append(product)
         frame.cta.products.append(product)
@@ -374,7 +387,7 @@ def _settle(op: ir.Operation, operands: list[int], results: list[int]) -> _Step:
     def step(frame: _Frame) -> None:
         sums: _Sums = frame.values[operands[0]]
         if sums.last is None:
-            found = np.zeros(sums.shape)
+            found = np.zeros(sums.shape) + sums.start
         else:
             sums.last.settle()
             found = sums.last.value
@@ -412,5 +425,27 @@ def _write(op: ir.Operation, where: str, operands: list[int]) -> _Step:
         if (done & ~((part == new) | (np.isnan(part) & np.isnan(new)))).any():
             raise ScheduleFault(f"{frame.at(where)} writes elements of output {index} again, with other values")
         output.data[inside], output.written[inside] = new, True
+
+    return step
+
+
+def _write_rows(op: ir.Operation, where: str, operands: list[int]) -> _Step:
+    index, adds = op.opview.position, op.opview.adds
+
+    def step(frame: _Frame) -> None:
+        tile, to, first, count = [frame.values[o] for o in operands]
+        output = frame.cta.outputs[index]
+        if adds and not output.written.any():
+            output.data[...], output.written[...] = 0.0, True  # it begins at zero
+        for row, place in zip(tile[: max(0, count - first)], to, strict=False):
+            if adds:
+                if 0 <= place < len(output.data):
+                    output.data[place] += row
+                continue
+            if not 0 <= place < len(output.data) or output.written[place].any():
+                raise ScheduleFault(
+                    f"{frame.at(where)} writes row {place} of output {index}, which is not there or was"
+                )
+            output.data[place], output.written[place] = row, True
 
     return step

@@ -45,6 +45,7 @@ class Product:
     where: str
     value: np.ndarray | None = None
     settled: bool = False
+    start: np.ndarray | float = 0.0  # what the first of the sums is added to
 
     def finish(self) -> None:
         """Products of the same sums are done in order."""
@@ -57,7 +58,7 @@ class Product:
             left = product.left if isinstance(product.left, np.ndarray) else product.left.read(product.where)
             right = product.right.read(product.where).astype(np.float64)
             value = left.astype(np.float64)[product.rows] @ right[:, : left.shape[1]].T
-            product.value = value if product.before is None else value + product.before.value
+            product.value = value + (product.start if product.before is None else product.before.value)
 
     def settle(self) -> None:
         """Waits for this product and those before it."""

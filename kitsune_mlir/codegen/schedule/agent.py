@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 
+from kitsune_mlir.codegen import index_checks
 from kitsune_mlir.codegen.hopper import bulk, mbarrier, tma, waits, warps, wgmma
 from kitsune_mlir.codegen.hopper.fragments import BLOCK, HALVES, Fragment, Lanes, PairedMemory, blocks_of
 from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
+from kitsune_mlir.codegen.hopper.place import place_rows
 from kitsune_mlir.codegen.hopper.quads import QUAD
+from kitsune_mlir.codegen.hopper.scatter import add_rows
 from kitsune_mlir.codegen.hopper.stores import Boxes, Outbox
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
@@ -246,6 +250,11 @@ class AgentCode(LoopCode):
         _, columns = ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value).shape
         over = [tile for value in op.operands if isinstance(tile := self.values.get(hash(value)), Fragment)]
         found = parts.registers(over) if over and len(over) == len(op.operands) else None
+        if op.opview.begins:
+            if found is None:
+                raise UnsupportedError(f"{location(op.location)}: sums begin with wide parts of tiles")
+            self.values[hash(op.results[0])] = Acc(found)
+            return
         made = Acc(found or wgmma.zeros(columns), is_new=True, is_zero=found is None)
         self.values[hash(op.results[0])] = made
 
@@ -375,6 +384,8 @@ class AgentCode(LoopCode):
         """Elementwise operators are computed where their elements are used, reductions where they stand: a thread's
         quarter of a row in four sums, then the quarters."""
         s = Structured(op)
+        for table in s.tables():
+            self._know_table(table)
         if "reduction" not in s.iterators:
             if self._is_of_rows(s):  # once, before the branches in which its elements are written
                 for half in self.halves:
@@ -400,6 +411,31 @@ class AgentCode(LoopCode):
             return True
         inputs = list(s.op.operands)[: s.inputs]
         return shape_of(s.op.results[0])[1:] == [1] and all(hash(value) in self.of_rows for value in inputs)
+
+    def _know_table(self, table: ir.Value) -> None:
+        """Rows of a tensor in global memory are gathered."""
+        if hash(table) in self.memories or hash(table) not in self.around.pointers:
+            return
+        kind = ir.RankedTensorType(table.type)
+        sizes = tuple(kind.shape)
+        pointer = self.around.pointers[hash(table)]
+        self.memories[hash(table)] = PairedMemory(pointer, kind.element_type, sizes, prod(sizes[1:]))
+
+    def _write_rows(self, op: ir.Operation) -> None:
+        write, tile, to = op.opview, op.operands[0], op.operands[1]
+        first, count = map(self.number, list(op.operands)[2:])
+        exists = [device.less(device.add(first, half.row), count) for half in self.halves]
+        output, type_ = self.around.outputs[write.position]
+        numbers = [half.evaluator(to, [half.row]) for half in self.halves]
+        found, width = parts.leaving(tile, self.halves, self.lanes, self.values.get(hash(tile))), shape_of(tile)[1]
+        if not write.adds:
+            place_rows(found, output, numbers, exists, width, 0, self._outbox())
+            return
+        i64 = ir.IntegerType.get_signless(64)
+        places = [row if row.type == i64 else arith.extsi(i64, row) for row in numbers]
+        rows = ir.RankedTensorType(type_).shape[0]
+        exists = [index_checks.may_add(op, row, rows, there) for row, there in zip(places, exists, strict=True)]
+        add_rows(found, output, places, exists, width, 0, self._outbox())
 
     def _write(self, op: ir.Operation) -> None:
         write, tile = op.opview, op.operands[0]

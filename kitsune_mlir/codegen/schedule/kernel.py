@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kitsune_mlir import rows
+from kitsune_mlir.codegen import index_checks
 from kitsune_mlir.codegen.ampere import cp_async
 from kitsune_mlir.codegen.hopper import mbarrier, tma, waits, warps, wgmma
 from kitsune_mlir.codegen.hopper.fragments import is_packed
@@ -199,8 +200,23 @@ class ScheduledKernel:
 
     def streams(self) -> list[int]:
         """The numbers of the tensors whose first size is that of the call; of any one where all sizes are known."""
-        open_ = [n for n, value in enumerate(self.tensors) if _rank(value) and value.type.is_dynamic_dim(0)]
+        tables = self._tables.get("sizes", ())
+        open_ = [
+            n
+            for n, value in enumerate(self.tensors)
+            if _rank(value) and value.type.is_dynamic_dim(0) and n not in tables
+        ]
         return open_ or [next(n for n, value in enumerate(self.tensors) if _rank(value))]
+
+    @property
+    def _tables(self) -> dict[str, list[int]]:
+        """Which tensors are tables of any number of rows."""
+        return index_checks.sizes(self.kernel, self.tensors)
+
+    def zeroed(self) -> list[int]:
+        """The numbers of the results that rows are added to, which are zero before."""
+        adding = {op.opview.position for op in walk(self.kernel, schedule.WRITE_ROWS) if op.opview.adds}
+        return [number for number, result in enumerate(self.results) if result.position in adding]
 
     def launch(self) -> str:
         """What the runtime needs to launch the kernel, JSON."""
@@ -221,6 +237,8 @@ class ScheduledKernel:
                 "tile_rows": 1,
                 "sums": bool(self.kernel.rings),  # a product of no columns is zero: it is launched for no rows, too
                 "maps": [map_.description() for map_ in self.maps],
+                **({"zeroed": zeroed} if (zeroed := self.zeroed()) else {}),
+                **self._tables,
             }
         )
 

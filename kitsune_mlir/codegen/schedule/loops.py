@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from kitsune_mlir.codegen import index_checks
 from kitsune_mlir.codegen.hopper import waits, wgmma
 from kitsune_mlir.codegen.hopper.fragments import Fragment, Lanes, PairedMemory
 from kitsune_mlir.codegen.hopper.mbarrier import Slot
@@ -91,7 +92,10 @@ class LoopCode:
             self.values[hash(block.arguments[0])] = counter
             self._turn(*known)
             take_up(list(block.arguments)[1:], carried)
-            with waits.at_tile(counter) if over_tiles else contextlib.nullcontext():
+            with contextlib.ExitStack() as around:
+                if over_tiles:
+                    around.enter_context(waits.at_tile(counter))
+                    around.enter_context(index_checks.reported_behind())
                 self._block(block)
             given = [x for value in yields for x in _words(self.values[hash(value)])]
             return [*self._turns(rings), *given]
