@@ -32,7 +32,7 @@ SPACES = ("smem",)
 BOXES = ("rows", "columns", "dense")
 SHARES = ("all", "split", "own")
 STOW, WRITE_ROWS = "kitsune.stow", "kitsune.write_rows"  # stow.py, write_rows.py
-WRITES = "tma"  # the engine of a write that threads do not do
+COPIED, BY_ROWS = "tma", "warps"  # the engines of writes that leave through boxes in shared memory
 OUTBOX_BYTES = 2 * 64 * 128  # of shared memory for each copy of an agent whose tiles leave so
 WARP = 32  # threads
 GRANULE = 16  # bytes that a copy to a dense slot moves together
@@ -552,9 +552,9 @@ class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
 
 class WriteOp(Kitsune.Operation, name="write", traits=[RingEffect]):
     """Writes a tile in registers to output `index`, whose type is that of its `kitsune.result`, at `at`, which the
-    tensor has, and along `dims` as of a copy. Elements beyond the tensor are dropped. Threads store it, or, with the
-    engine "tma", lay it out in boxes of their copy in shared memory, which the copy engine stores: two of them, of
-    which one is filled while the other leaves."""
+    tensor has, and along `dims` as of a copy. Elements beyond the tensor are dropped. Threads store it, or, with an
+    engine, lay it out in boxes of their copy in shared memory: two of them, of which one is filled while the other
+    leaves. The copy engine ("tma") stores rows of multiples of 16 bytes; any others warps ("warps") do, row by row."""
 
     tile: ext.Operand[Any]
     at: Sequence[ext.Operand[ir.IndexType]]
@@ -575,8 +575,8 @@ class WriteOp(Kitsune.Operation, name="write", traits=[RingEffect]):
 
     def _not_copied(self) -> str:
         """Why the copy engine does not store it; empty where it does."""
-        if self.engine_name != WRITES:
-            return f"engine must be {WRITES}, found {self.attributes['engine']}"
+        if self.engine_name not in (COPIED, BY_ROWS):
+            return f"engine must be {COPIED} or {BY_ROWS}, found {self.attributes['engine']}"
         type_ = self.operands[0].type
         kind = ir.RankedTensorType(type_) if isinstance(type_, ir.RankedTensorType) else None
         if kind is None or kind.rank != 2 or not isinstance(kind.element_type, ir.FloatType) or self.axes != [0, 1]:

@@ -26,7 +26,7 @@ from kitsune_mlir.mlir import arith, ir, scf
 
 from .chain_columns import Columns
 from .chain_deferred import Deferred, defers
-from .chain_kernel import CHUNK, COPY_ROWS, STOWED, ChainKernel, Fills, is_copied, selected
+from .chain_kernel import CHUNK, COPY_ROWS, STOWED, ChainKernel, Fills, engine_of, selected
 from .chain_products import ChainProducts, LoopOfLayers
 from .chain_stows import Stowed, readers_of
 from .chain_tiles import Pieces, beside, first_columns, part
@@ -282,8 +282,8 @@ class ChainBody(ChainProducts):
         offsets = [self.row, *[constant_index(0)] * (rank - 1)]
         write = schedule.WriteOp(tile, offsets, i64(store.position))
         write.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(rank)))
-        if is_copied(value):
-            write.attributes["engine"] = ir.StringAttr.get(schedule.WRITES)
+        if (engine := engine_of(value)) is not None:
+            write.attributes["engine"] = ir.StringAttr.get(engine)
 
     # ---- products
 
@@ -358,8 +358,8 @@ class ChainBody(ChainProducts):
     def _write_columns(self, tile: ir.Value, store: kitsune.StoreOp, first: ir.Value) -> None:
         write = schedule.WriteOp(tile, [self.row, first], i64(store.position))
         write.attributes["dims"] = ir.DenseI64ArrayAttr.get([0, 1])
-        if is_copied(store.operands[0]):
-            write.attributes["engine"] = ir.StringAttr.get(schedule.WRITES)
+        if (engine := engine_of(store.operands[0])) is not None:
+            write.attributes["engine"] = ir.StringAttr.get(engine)
 
 
 def _products(block: Block) -> list[tuple[Nest, Product]]:

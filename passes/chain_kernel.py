@@ -12,7 +12,8 @@ from typing import TypeAlias
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.layout import LEAST_SLOTS, MOST_SLOTS, MOST_TILE_SLOTS
-from kitsune_mlir.codegen.hopper.program import MOST_VECTOR_BYTES, Block, Program
+from kitsune_mlir.codegen.hopper.operands import is_multiplied, row_bytes
+from kitsune_mlir.codegen.hopper.program import LEAST_ROW_BYTES, MOST_VECTOR_BYTES, Block, Program
 from kitsune_mlir.codegen.hopper.stage_code import starts_from_zero
 from kitsune_mlir.codegen.pipeline.nests import PRODUCT, REDUCTION
 from kitsune_mlir.codegen.schedule.reductions import row_combiner
@@ -176,7 +177,7 @@ class ChainKernel:
     def _room(self) -> int:
         """Bytes of shared memory for tiles and weights."""
         stores = [store for stage in self.pipeline.stages for store in stage.stores]
-        leave = self.program.moves_rows or any(is_copied(store.operands[0]) for store in stores)
+        leave = self.program.moves_rows or any(engine_of(store.operands[0]) for store in stores)
         boxes = self.copies * schedule.OUTBOX_BYTES if leave else 0
         stowed = self.tile_rows * _SLOT_ROW * sum(self.stows.values())
         return self.target.shared_bytes - _BARRIERS - boxes - stowed - sum(map(_aligned, self.vectors.nbytes()))
@@ -351,12 +352,14 @@ class Vectors:
         return self._at.get((id(block), hash(value)))
 
 
-def is_copied(tile: ir.Value) -> bool:
-    """Whether the copy engine stores a tile: one of rows of whole 16 bytes."""
+def engine_of(tile: ir.Value) -> str | None:
+    """What stores a tile: the copy engine where its rows are whole 16 bytes, else warps, but for narrow ones."""
     kind = ir.RankedTensorType(tile.type)
-    if kind.rank != 2 or not isinstance(kind.element_type, ir.BF16Type | ir.F16Type | ir.F32Type):
-        return False
-    return kind.shape[1] * kind.element_type.width // 8 % 16 == 0
+    if kind.rank != 2 or not is_multiplied(kind.element_type):
+        return None
+    if row_bytes(tile) % schedule.GRANULE == 0:
+        return schedule.COPIED
+    return schedule.BY_ROWS if row_bytes(tile) >= LEAST_ROW_BYTES else None
 
 
 def _aligned(nbytes: int) -> int:

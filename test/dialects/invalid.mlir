@@ -2096,7 +2096,7 @@ func.func @write_by_an_engine_that_is_not(%A: tensor<64x64xbf16>, %B: tensor<64x
     %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
     "kitsune.agent"() ({
     ^bb0(%c: index):
-      // expected-error@+1 {{'kitsune.write' op engine must be tma, found "bulk"}}
+      // expected-error@+1 {{'kitsune.write' op engine must be tma or warps, found "bulk"}}
       "kitsune.write"(%A, %m, %m) {dims = array<i64: 0, 1>, engine = "bulk", index = 0 : i64} : (tensor<64x64xbf16>, index, index) -> ()
     }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
   }) {sym_name = "k"} : () -> !kitsune.outputs
@@ -2290,5 +2290,118 @@ func.func @spread_beyond_the_tile(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %
 func.func @spread_outside_agents(%A: tensor<64x64xbf16>) {
   // expected-error@+1 {{'kitsune.spread' op stands in no kitsune.agent}}
   %s = "kitsune.spread"(%A) {columns = array<i64: 0>} : (tensor<64x64xbf16>) -> tensor<64x64xbf16>
+  return
+}
+
+// -----
+
+func.func @rows_of_a_row(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %I: tensor<64xi32>, %J: tensor<8xi32>, %m: index) -> tensor<100x64xbf16> {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.write_rows' op writes rows of a tile of two dimensions, found tensor<64xi32>}}
+      "kitsune.write_rows"(%I, %I, %m, %m) {index = 0} : (tensor<64xi32>, tensor<64xi32>, index, index) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  %y = "kitsune.result"(%p) {index = 0} : (!kitsune.outputs) -> tensor<100x64xbf16>
+  return %y : tensor<100x64xbf16>
+}
+
+// -----
+
+func.func @added_rows_of_16_bits(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %I: tensor<64xi32>, %J: tensor<8xi32>, %m: index) -> tensor<100x64xbf16> {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.write_rows' op adds rows of f32, found tensor<64x64xbf16>}}
+      "kitsune.write_rows"(%A, %I, %m, %m) {adds, index = 0} : (tensor<64x64xbf16>, tensor<64xi32>, index, index) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  %y = "kitsune.result"(%p) {index = 0} : (!kitsune.outputs) -> tensor<100x64xbf16>
+  return %y : tensor<100x64xbf16>
+}
+
+// -----
+
+func.func @rows_without_numbers(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %I: tensor<64xi32>, %J: tensor<8xi32>, %m: index) -> tensor<100x64xbf16> {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.write_rows' op wants an integer for each row of tensor<64x64xbf16>, found tensor<8xi32>}}
+      "kitsune.write_rows"(%A, %J, %m, %m) {index = 0} : (tensor<64x64xbf16>, tensor<8xi32>, index, index) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  %y = "kitsune.result"(%p) {index = 0} : (!kitsune.outputs) -> tensor<100x64xbf16>
+  return %y : tensor<100x64xbf16>
+}
+
+// -----
+
+func.func @rows_of_another_type(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %I: tensor<64xi32>, %J: tensor<8xi32>, %m: index) -> tensor<100x64xbf16> {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.write_rows' op writes rows of tensor<64x64xf32> to rows of tensor<100x64xbf16>}}
+      "kitsune.write_rows"(%F, %I, %m, %m) {index = 0} : (tensor<64x64xf32>, tensor<64xi32>, index, index) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  %y = "kitsune.result"(%p) {index = 0} : (!kitsune.outputs) -> tensor<100x64xbf16>
+  return %y : tensor<100x64xbf16>
+}
+
+// -----
+
+func.func @rows_to_no_output(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %I: tensor<64xi32>, %J: tensor<8xi32>, %m: index) -> tensor<100x64xbf16> {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.write_rows' op index must be an integer from 0 to 2147483647, found -1 : i64}}
+      "kitsune.write_rows"(%A, %I, %m, %m) {index = -1} : (tensor<64x64xbf16>, tensor<64xi32>, index, index) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  %y = "kitsune.result"(%p) {index = 0} : (!kitsune.outputs) -> tensor<100x64xbf16>
+  return %y : tensor<100x64xbf16>
+}
+
+// -----
+
+func.func @sums_that_begin_with_16_bits(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %I: tensor<64xi32>, %J: tensor<8xi32>, %m: index) -> tensor<100x64xbf16> {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.sums' op begins with tiles of f32, found tensor<64x64xbf16>}}
+      %z = "kitsune.sums"(%A) {begin} : (tensor<64x64xbf16>) -> !kitsune.acc<tensor<64x64xf32>>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  %y = "kitsune.result"(%p) {index = 0} : (!kitsune.outputs) -> tensor<100x64xbf16>
+  return %y : tensor<100x64xbf16>
+}
+
+// -----
+
+func.func @sums_that_begin_with_nothing(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %I: tensor<64xi32>, %J: tensor<8xi32>, %m: index) -> tensor<100x64xbf16> {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.sums' op begins with tiles of f32, found none}}
+      %z = "kitsune.sums"() {begin} : () -> !kitsune.acc<tensor<64x64xf32>>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  %y = "kitsune.result"(%p) {index = 0} : (!kitsune.outputs) -> tensor<100x64xbf16>
+  return %y : tensor<100x64xbf16>
+}
+
+// -----
+
+func.func @rows_outside_agents(%A: tensor<64x64xbf16>, %I: tensor<64xi32>, %m: index) {
+  // expected-error@+1 {{'kitsune.write_rows' op stands in no kitsune.agent}}
+  "kitsune.write_rows"(%A, %I, %m, %m) {index = 0} : (tensor<64x64xbf16>, tensor<64xi32>, index, index) -> ()
   return
 }

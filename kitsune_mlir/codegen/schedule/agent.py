@@ -412,6 +412,19 @@ class AgentCode(LoopCode):
         inputs = list(s.op.operands)[: s.inputs]
         return shape_of(s.op.results[0])[1:] == [1] and all(hash(value) in self.of_rows for value in inputs)
 
+    def _write_by_rows(self, write: schedule.WriteOp, tile: Fragment, row: Int, column: Int) -> None:
+        pointer, type_ = self.around.outputs[write.position]
+        kind, outbox = ir.RankedTensorType(type_), self._outbox()
+        count = self.around.rows if kind.is_dynamic_dim(0) else kind.shape[0]
+        first = device.sub(row, outbox.boxes.first_row)  # of all copies' rows
+        i64 = ir.IntegerType.get_signless(64)
+        start = arith.muli(arith.extui(i64, device.value(first)), arith.constant(i64, kind.shape[1]))
+        begin = device.offset(pointer, start, kind.element_type)
+        memory = PairedMemory(begin, kind.element_type, tuple(kind.shape), kind.shape[1], self.lanes)
+        whole = Fragment(tile.lanes, tile.element, (tile.shape[0], kind.shape[1]), compute=tile.make)
+        whole.words, whole.values = tile.words, tile.values
+        outbox.store_rows(whole, memory, tile.width, column, device.value(device.sub(count, first)))
+
     def _know_table(self, table: ir.Value) -> None:
         """Rows of a tensor in global memory are gathered."""
         if hash(table) in self.memories or hash(table) not in self.around.pointers:
@@ -443,6 +456,9 @@ class AgentCode(LoopCode):
         if write.engine_name is not None:
             row, column = map(self.number, offsets)
             found = parts.leaving(tile, self.halves, self.lanes, self.values.get(hash(tile)))
+            if write.engine_name == schedule.BY_ROWS:
+                self._write_by_rows(write, found, row, column)
+                return
             self._outbox().store(self.around.map_of[op], found, found.width, (column, row))
             return
         pointer, type_ = self.around.outputs[write.position]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen import index_checks
@@ -32,6 +33,7 @@ from kitsune_mlir.planning.target import Target
 
 from .agent import AgentCode, Surroundings
 from .dots import DotsCode, multiplies_alone, stash_bytes
+from .extents import constant
 from .rows import RowCode, scratch_bytes
 from .warp_agent import WarpCode
 
@@ -141,7 +143,7 @@ class ScheduledKernel:
                 self.maps += maps
             self.map_of[copy] = known[maps]
         for write in self.kernel.writes:
-            if write.engine_name is not None:
+            if write.engine_name == schedule.COPIED:
                 self.map_of[write.operation] = len(self.maps)
                 self.maps.append(self._map_of_output(write))
 
@@ -218,13 +220,23 @@ class ScheduledKernel:
         adding = {op.opview.position for op in walk(self.kernel, schedule.WRITE_ROWS) if op.opview.adds}
         return [number for number, result in enumerate(self.results) if result.position in adding]
 
+    @property
+    def ctas(self) -> int:
+        """As many as the target holds at once, and no more than there are tiles where that is known."""
+        (tiles,) = (op.opview for op in walk(self.kernel, schedule.TilesOp.OPERATION_NAME))
+        extents = [constant(extent) for extent in tiles.operands]
+        most = self.target.sms * self.kernel.ctas_per_sm
+        if any(extent is None for extent in extents):
+            return most
+        return max(1, min(most, prod(-(-extent // size) for extent, size in zip(extents, tiles.sizes, strict=True))))
+
     def launch(self) -> str:
         """What the runtime needs to launch the kernel, JSON."""
         workspace = counters.FIRST_AT if self.waits.budget else 0  # a report
         return json.dumps(
             {
                 "kernel": self.kernel.label,
-                "ctas": self.target.sms * self.kernel.ctas_per_sm,
+                "ctas": self.ctas,
                 "cluster": 1,
                 "threads": self.threads,
                 "shared_bytes": self.shared_bytes,
