@@ -35,7 +35,8 @@ LEAST_LOOP = 3  # boxes that the feeding thread copies in a loop
 LEAST_TILES = 3  # of a CTA, for weights to be kept
 _SLOT_ROW = CHUNK * 2  # bytes
 _ALIGN = 1024  # bytes, of a slot
-_BARRIERS = 2048  # bytes of shared memory, and what alignment loses
+_BARRIER = 16  # bytes of a slot
+_SLOTS = 48  # at most, but for weights that are kept
 STREAMED, WEIGHTS, VECTORS, STOWED = "tiles", "weights", "vectors", "stowed"
 
 
@@ -174,13 +175,14 @@ class ChainKernel:
         size = rows.shape_of(whole)[0]
         return tensor.dim(whole, constant_index(0)) if size == rows.DYNAMIC else constant_index(size)
 
-    def _room(self) -> int:
-        """Bytes of shared memory for tiles and weights."""
+    def _room(self, kept: int = 0) -> int:
+        """Bytes of shared memory for tiles and weights, of which so many boxes are kept."""
         stores = [store for stage in self.pipeline.stages for store in stage.stores]
         leave = self.program.moves_rows or any(engine_of(store.operands[0]) for store in stores)
         boxes = self.copies * schedule.OUTBOX_BYTES if leave else 0
         stowed = self.tile_rows * _SLOT_ROW * sum(self.stows.values())
-        return self.target.shared_bytes - _BARRIERS - boxes - stowed - sum(map(_aligned, self.vectors.nbytes()))
+        barriers = _aligned(_BARRIER * (_SLOTS + kept))
+        return self.target.shared_bytes - barriers - boxes - stowed - sum(map(_aligned, self.vectors.nbytes()))
 
     def _boxes(self) -> dict[int, int]:
         """How many boxes of weights there are, by their rows."""
@@ -199,7 +201,7 @@ class ChainKernel:
         size = rows.shape_of(whole)[0]
         several = size == rows.DYNAMIC or size >= LEAST_TILES * self.tile_rows * self.target.sms
         several = several and all(product.passes == 1 for product in self.program.products)
-        return several and weights + streamed <= self._room()
+        return several and weights + streamed <= self._room(sum(self._boxes().values()))
 
     def _weights(self) -> list[ir.Value]:
         """What slots are filled from."""

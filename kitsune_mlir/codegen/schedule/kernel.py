@@ -257,7 +257,8 @@ class ScheduledKernel:
     def build(self) -> ir.Operation:
         """The gpu.module, at the insertion point."""
         pointers = len(self.tensors) + len(self.results)
-        tiles = [ring.tile for ring in self.kernel.rings] or [result.results[0].type for result in self.results]
+        boxes = [ring for ring in self.kernel.rings if ring.layout != "dense"]
+        tiles = [ring.tile for ring in boxes] or [result.results[0].type for result in self.results]
         products = [op.opview for op in walk(self.kernel, schedule.ProductOp.OPERATION_NAME)]
         in_pieces = any(product.is_added_outside for product in products)
         fast = all(is_packed(tile.element_type) for tile in tiles) and not in_pieces
