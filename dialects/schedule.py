@@ -37,6 +37,7 @@ OUTBOX_BYTES = 2 * 64 * 128  # of shared memory for each copy of an agent whose 
 WARP = 32  # threads
 GRANULE = 16  # bytes that a copy to a dense slot moves together
 BLOCK = 8  # columns that a row's four threads have together
+PIECES = ("high", "low")  # of an f32, as tf32 numbers
 ENGINES = {"copy": ("tma", "cp_async"), "product": ("wgmma", "mma_sync")}
 
 
@@ -405,7 +406,11 @@ class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
     tile that was stowed, may have fewer columns: there right's do not count. The engine is "wgmma", a copy's warps
     together, or "mma_sync", each warp a share of the copy's rows. Nothing but a product or `settle` may take sums.
     Tensor cores cut off what they add: with the unit attribute `outside` they begin at zero, and what they give is
-    added elsewhere."""
+    added elsewhere.
+
+    By wgmma f32 is multiplied as tf32: the left operand's numbers rounded or, as `piece` says, the "high" or the "low"
+    part of each. Of a tile in registers, or stowed, each 8 columns lie in the order 0, 2, 4, 6, 1, 3, 5, 7: so must
+    right's."""
 
     sums: ext.Operand[Acc]
     left: ext.Operand[Any]
@@ -417,6 +422,11 @@ class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
     @property
     def is_added_outside(self) -> bool:
         return "outside" in self.attributes
+
+    @property
+    def piece(self) -> str | None:
+        """The part of f32 numbers that is multiplied; None where these are rounded."""
+        return string(self, "piece")
 
     @property
     def is_from_registers(self) -> bool:
@@ -437,6 +447,8 @@ class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
         agent = parent_of(self, AgentOp.OPERATION_NAME)
         if agent is None:
             return fail(self, f"stands in no {AgentOp.OPERATION_NAME}")
+        if self.piece is not None and (self.piece not in PIECES or not isinstance(left.element_type, ir.F32Type)):
+            return fail(self, f"piece must be {' or '.join(PIECES)}, of f32, found {self.piece!r} of {left}")
         copies = agent.opview.count
         narrow = self.is_from_registers or is_stowed(self.operands[1])
         widths_agree = left.shape[1] <= right.shape[1] if narrow else left.shape[1] == right.shape[1]

@@ -26,7 +26,7 @@ from kitsune_mlir.mlir import arith, ir, scf
 
 from .chain_columns import Columns
 from .chain_deferred import Deferred, defers
-from .chain_kernel import CHUNK, COPY_ROWS, STOWED, ChainKernel, Fills, engine_of, selected
+from .chain_kernel import COPY_ROWS, STOWED, ChainKernel, Fills, engine_of, selected
 from .chain_products import ChainProducts, LoopOfLayers
 from .chain_stows import Stowed, readers_of
 from .chain_tiles import Pieces, beside, first_columns, part
@@ -179,7 +179,7 @@ class ChainBody(ChainProducts):
         if (stowed := self.stowed.get(hash(tile))) is not None:
             return stowed.slots
         pieces = self.tiles[hash(tile)]
-        return [pieces.columns(first, first + CHUNK) for first in range(0, pieces.width, CHUNK)]
+        return [pieces.columns(first, first + self.kernel.chunk) for first in range(0, pieces.width, self.kernel.chunk)]
 
     def _take_whole(self, tile: ir.Value, carried: list[ir.Value]) -> None:
         width = rows.shape_of(tile)[1]
@@ -187,7 +187,7 @@ class ChainBody(ChainProducts):
         if isinstance(carried[0].type, schedule.Slot):
             self.stowed[hash(tile)] = Stowed(carried, 1)
             return
-        self.tiles[hash(tile)] = Pieces(width, CHUNK, carried.__getitem__)
+        self.tiles[hash(tile)] = Pieces(width, self.kernel.chunk, carried.__getitem__)
 
     def _carry_unfinished(self, tile: ir.Value) -> list[ir.Value]:
         """Of a tile that is worked on: the columns of the first set, the sums of the last, and the registers that the
@@ -244,7 +244,13 @@ class ChainBody(ChainProducts):
         if hash(value) not in self.tiles:
             tile = self._value(value)
             width = rows.shape_of(value)[1]
-            found = Pieces(width, CHUNK, lambda number: part(tile, number * CHUNK, min(CHUNK, width - number * CHUNK)))
+            found = Pieces(
+                width,
+                self.kernel.chunk,
+                lambda number: part(
+                    tile, number * self.kernel.chunk, min(self.kernel.chunk, width - number * self.kernel.chunk)
+                ),
+            )
             whole = found.columns(0, width)
             self.tiles[hash(value)] = found
             self.cloner[value] = whole
@@ -258,8 +264,8 @@ class ChainBody(ChainProducts):
             return
         tile, ring, width = self._value(value), self.kernel.rings[f"{STOWED}_{first}"], rows.shape_of(value)[1]
         slots = []
-        for column in range(0, width, CHUNK):
-            chunk = part(tile, column, min(CHUNK, width - column))
+        for column in range(0, width, self.kernel.chunk):
+            chunk = part(tile, column, min(self.kernel.chunk, width - column))
             shape = [self.kernel.tile_rows, rows.shape_of(chunk)[1]]
             slot = schedule.Slot.get(ir.RankedTensorType.get(shape, ring.tile.element_type))
             slots.append(StowOp(ring.results[0], chunk, slot).results[0])

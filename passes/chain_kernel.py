@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from typing import TypeAlias
 
@@ -19,7 +20,7 @@ from kitsune_mlir.codegen.pipeline.nests import PRODUCT, REDUCTION
 from kitsune_mlir.codegen.schedule.reductions import row_combiner
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import arith, ir, scf, tensor
+from kitsune_mlir.mlir import arith, ir, scf, tensor, walk
 from kitsune_mlir.planning.target import Target
 
 from .chain_columns import check_leaves
@@ -28,16 +29,18 @@ from .operand_layout import laid_out
 from .schedule_build import constant_index, i64
 
 COPY_ROWS = 64  # of a tile that a warpgroup has
-CHUNK = 64  # columns of a slot
 _REGISTERS = {1: (248, 248), 2: (24, 240)}  # of a thread that feeds, and multiplies, by warpgroups that multiply
 _WARPS = 4
 LEAST_LOOP = 3  # boxes that the feeding thread copies in a loop
 LEAST_TILES = 3  # of a CTA, for weights to be kept
-_SLOT_ROW = CHUNK * 2  # bytes
+_SLOT_ROW = 128  # bytes
 _ALIGN = 1024  # bytes, of a slot
 _BARRIER = 16  # bytes of a slot
 _SLOTS = 48  # at most, but for weights that are kept
 STREAMED, WEIGHTS, VECTORS, STOWED = "tiles", "weights", "vectors", "stowed"
+SHORT, REDUCED, SPREAD, GATHERED = "short", "reduced", "spread", "gathered"
+SCATTERED, IN_F32 = "scattered", "f32"
+FORMS = (SHORT, REDUCED, STOWED, SPREAD, GATHERED, SCATTERED, IN_F32)
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,7 @@ class ChainKernel:
         self.program = Program(pipeline, target.sms, *shared, pipeline.tile_rows)
         self.tile_rows, self.copies = self.program.tile_rows, self.program.consumers
         check(pipeline, self.program)
+        self.chunk = self.program.products[0].segments[0].chunk_columns  # columns of a slot
         self.filling: Filling = []
         self.rings: dict[str, schedule.AllocRingOp] = {}
         self.vectors = Vectors(self.program.blocks)
@@ -93,9 +97,21 @@ class ChainKernel:
         return max(product.pass_columns for product in self.program.products)
 
     @property
-    def reduces(self) -> bool:
-        """Whether rows are reduced between products."""
-        return any(nest.kind == REDUCTION for block in self.program.blocks for nest in block.nests)
+    def forms(self) -> set[str]:
+        """What there is in the chain besides products of 16-bit elements on tiles of two warpgroups, of FORMS."""
+        program = self.program
+        nests = [nest for block in program.blocks for nest in block.nests]
+        generics = [op for stage in self.pipeline.stages for op in walk(stage, "linalg.generic")]
+        found = {
+            SHORT: self.copies == 1,
+            REDUCED: any(nest.kind == REDUCTION for nest in nests),
+            STOWED: bool(self.stows),
+            SPREAD: any(columns for block in program.blocks for columns in block.spread.values()),
+            GATHERED: any(rows.Structured(op).gathers() for op in generics),
+            SCATTERED: program.moves_rows,
+            IN_F32: program.products[0].nbytes == 4,
+        }
+        return {form for form, has in found.items() if has}
 
     def source(self, value: ir.Value) -> ir.Value:
         """A tensor as the copy engine reads it: rows of whole 16 bytes, columns of each part at such places."""
@@ -189,7 +205,7 @@ class ChainKernel:
         found: dict[int, int] = {}
         for block in self.program.blocks:
             for product in block.products.values():
-                count = product.sets * product.chunks * len(block.stages)
+                count = product.sets * product.chunks * product.segments[0].pieces * len(block.stages)
                 found[product.columns] = found.get(product.columns, 0) + count
         return found
 
@@ -234,15 +250,15 @@ class ChainKernel:
             self._alloc(f"{WEIGHTS}_{columns}", columns, "all", count, element)
 
     def _alloc(
-        self, name: str, count: int, share: str, slots: int, element: ir.Type, box: str = "rows", columns: int = CHUNK
+        self, name: str, count: int, share: str, slots: int, element: ir.Type, box: str = "rows", columns: int = 0
     ) -> None:
         names = map(ir.StringAttr.get, (name, "smem", box, share))
-        type_ = kitsune.ring_type(ir.RankedTensorType.get([count, columns], element), slots)
+        type_ = kitsune.ring_type(ir.RankedTensorType.get([count, columns or self.chunk], element), slots)
         self.rings[name] = schedule.AllocRingOp(*names, type_)
 
     def slot(self, name: str, count: int) -> ir.Type:
         """The type of a ring's slot of so many rows."""
-        return schedule.Slot.get(ir.RankedTensorType.get([count, CHUNK], self.rings[name].tile.element_type))
+        return schedule.Slot.get(ir.RankedTensorType.get([count, self.chunk], self.rings[name].tile.element_type))
 
     def wait(self, fill: Fill, into: Filling) -> ir.Value:
         """The next full slot of a ring, which the other agent fills so; that of a box that is kept."""
@@ -259,7 +275,7 @@ class ChainKernel:
 
     def _fill(self, filling: Filling, first_row: ir.Value, counters: dict[str, ir.Value]) -> None:
         """Fills slots; `counters` are those of the loops around, by what they go over."""
-        for fill in _rolled(filling):
+        for fill in _rolled(filling, self.chunk):
             if isinstance(fill, Fills):
                 loop = scf.ForOp(*map(constant_index, (fill.first, fill.last, fill.step)))
                 with ir.InsertionPoint(loop.body):
@@ -276,27 +292,27 @@ class ChainKernel:
             schedule.CommitOp(slot, [copy.results[0]])
 
 
-def _rolled(filling: Filling) -> Filling:
+def _rolled(filling: Filling, chunk: int) -> Filling:
     """Runs of boxes that are neighbours in a weight as loops: the feeding thread's code is small, so that it does not
     push that of warpgroups out of the instruction cache."""
     found: Filling = []
-    for _, run in groupby(enumerate(filling), _neighbours):
+    for _, run in groupby(enumerate(filling), partial(_neighbours, chunk)):
         members = [fill for _, fill in run]
         first = members[0]
         if len(members) < LEAST_LOOP or not isinstance(first, Fill) or first.column is None:
             found += members
             continue
-        end = first.column + len(members) * CHUNK
-        found.append(Fills("chunks", first.column, end, CHUNK, [replace(first, column=None)]))
+        end = first.column + len(members) * chunk
+        found.append(Fills("chunks", first.column, end, chunk, [replace(first, column=None)]))
     return found
 
 
-def _neighbours(place: tuple[int, Fill | Fills]) -> object:
+def _neighbours(chunk: int, place: tuple[int, Fill | Fills]) -> object:
     """A key that boxes have in common which lie one behind the other in columns, and are filled so."""
     number, fill = place
     if not isinstance(fill, Fill) or fill.column is None:
         return number
-    return *(hash(source) for source in fill.sources), fill.ring, fill.row, fill.start, fill.column - number * CHUNK
+    return *(hash(source) for source in fill.sources), fill.ring, fill.row, fill.start, fill.column - number * chunk
 
 
 def _sum(counter: ir.Value | None, number: int) -> ir.Value:
@@ -381,8 +397,8 @@ def check(pipeline: kitsune.PipelineOp, program: Program) -> None:
         raise UnsupportedError("CTAs that take tiles together are not scheduled")
     if program.alone:
         raise UnsupportedError("a product alone is no chain")
-    if any(product.nbytes != 2 for product in program.products):
-        raise UnsupportedError("products of 32 bits are not scheduled")
+    if len({product.nbytes for product in program.products}) > 1:
+        raise UnsupportedError("products of 16 and of 32 bits in one chain are not scheduled")
     for stage in pipeline.stages:
         for op in stage.block.operations:
             _check_operation(op.operation)

@@ -11,6 +11,7 @@ import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from kitsune_mlir.errors import UserError
 from kitsune_mlir.mlir import ir, location
 
 from . import numeric
-from .rings import Copy, Product, Ring, ScheduleFault, Slot, box, take_box
+from .rings import Copy, Product, Ring, ScheduleFault, Slot, box, take_box, tf32_operand
 
 LANDS, READS = 0.3, 0.2  # how likely a pending copy lands, a pending product is done, at each step of an agent
 
@@ -186,7 +187,7 @@ class Program:
             case "kitsune.sums":
                 return _sums(op, operands, results)
             case "kitsune.product":
-                return _product(where, operands, results)
+                return _product(op, where, operands, results)
             case "kitsune.settle":
                 return _settle(op, operands, results)
             case "kitsune.read":
@@ -350,7 +351,11 @@ def _sums(op: ir.Operation, operands: list[int], results: list[int]) -> _Step:
     return step
 
 
-def _product(where: str, operands: list[int], results: list[int]) -> _Step:
+def _product(op: ir.Operation, where: str, operands: list[int], results: list[int]) -> _Step:
+    in_f32 = op.opview.engine_name == "wgmma" and isinstance(_element_of(op.operands[2]), ir.F32Type)
+    paired = op.opview.is_from_registers or dialect.is_stowed(op.operands[1])
+    taken = partial(tf32_operand, op.opview.piece, paired) if in_f32 else None
+
     def step(frame: _Frame) -> _Run:
         sums, left, right = [frame.values[o] for o in operands]
         slots = [right] if isinstance(left, np.ndarray) else list(dict.fromkeys((left, right)))
@@ -363,7 +368,7 @@ def _product(where: str, operands: list[int], results: list[int]) -> _Step:
                 f"{frame.at(where)} multiplies slots of rings {names}, of which its copy sees other rows than its sums "
                 "have"
             )
-        product = Product(sums.last, left, right, rows, frame.at(where), start=sums.start)
+        product = Product(sums.last, left, right, rows, frame.at(where), start=sums.start, taken=taken)
         for slot in slots:
             slot.readers.append(product)
         frame.cta.products.append(product)
@@ -371,6 +376,10 @@ def _product(where: str, operands: list[int], results: list[int]) -> _Step:
         yield True
 
     return step
+
+
+def _element_of(slot: ir.Value) -> ir.Type:
+    return ir.RankedTensorType(ir.TypeAttr(slot.type.elem).value).element_type
 
 
 def _seen(slot: Slot, frame: _Frame) -> slice:

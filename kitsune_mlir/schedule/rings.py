@@ -3,6 +3,7 @@ and what is asked of whoever touches a slot."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,6 +12,9 @@ from kitsune_mlir.dialects import schedule as dialect
 from kitsune_mlir.mlir import ir, location
 
 from . import numeric
+
+_UPPER = -8192  # a tf32's bits of a word
+_PAIRED = [0, 2, 4, 6, 1, 3, 5, 7]
 
 
 class ScheduleFault(Exception):
@@ -46,6 +50,7 @@ class Product:
     value: np.ndarray | None = None
     settled: bool = False
     start: np.ndarray | float = 0.0  # what the first of the sums is added to
+    taken: Callable[[np.ndarray], np.ndarray] | None = None  # what is multiplied of the left operand; None: it itself
 
     def finish(self) -> None:
         """Products of the same sums are done in order."""
@@ -56,6 +61,7 @@ class Product:
             now = now.before
         for product in reversed(pending):
             left = product.left if isinstance(product.left, np.ndarray) else product.left.read(product.where)
+            left = left if product.taken is None else product.taken(left)
             right = product.right.read(product.where).astype(np.float64)
             value = left.astype(np.float64)[product.rows] @ right[:, : left.shape[1]].T
             product.value = value + (product.start if product.before is None else product.before.value)
@@ -206,6 +212,21 @@ class Ring:
         if len({*self.closed["producer"], *self.closed["consumer"]}) > 1:
             filled, taken = self.closed["producer"][0], self.closed["consumer"]
             raise ScheduleFault(f"ring '{self.name}' at {self.where} is left with {filled} slots filled, {taken} taken")
+
+
+def tf32_operand(piece: str | None, paired: bool, left: np.ndarray) -> np.ndarray:
+    """The numbers of a left operand of f32 that are multiplied, in the order of the right operand's columns."""
+    left = np.ascontiguousarray(left, np.float32)
+    if piece is None:
+        found = ((left.view(np.int32) + (1 << 12)) & _UPPER).view(np.float32)
+        found = np.where(np.isfinite(left), found, left)
+    else:
+        high = (left.view(np.int32) & _UPPER).view(np.float32)
+        found = high if piece == "high" else left - high
+    if not paired:
+        return found
+    padded = np.pad(found, ((0, 0), (0, -found.shape[1] % len(_PAIRED))))
+    return padded.reshape(len(found), -1, len(_PAIRED))[:, :, _PAIRED].reshape(len(found), -1)
 
 
 def box(array: np.ndarray, at: list[int], dims: list[int], tile: ir.RankedTensorType) -> tuple[tuple, tuple]:

@@ -2405,3 +2405,31 @@ func.func @rows_outside_agents(%A: tensor<64x64xbf16>, %I: tensor<64xi32>, %m: i
   "kitsune.write_rows"(%A, %I, %m, %m) {index = 0} : (tensor<64x64xbf16>, tensor<64xi32>, index, index) -> ()
   return
 }
+
+// -----
+
+func.func @product_of_a_piece_that_is_not(%a: !kitsune.acc<tensor<64x64xf32>>, %s: !kitsune.slot<tensor<64x64xbf16>>, %w: !kitsune.slot<tensor<64x32xf32>>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.product' op piece must be high or low, of f32, found 'middle' of tensor<64x32xf32>}}
+      %v, %e = "kitsune.product"(%a, %w, %w) {engine = "wgmma", piece = "middle"} : (!kitsune.acc<tensor<64x64xf32>>, !kitsune.slot<tensor<64x32xf32>>, !kitsune.slot<tensor<64x32xf32>>) -> (!kitsune.acc<tensor<64x64xf32>>, !kitsune.token)
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @product_of_a_piece_of_16_bits(%a: !kitsune.acc<tensor<64x64xf32>>, %s: !kitsune.slot<tensor<64x64xbf16>>, %w: !kitsune.slot<tensor<64x32xf32>>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.product' op piece must be high or low, of f32, found 'low' of tensor<64x64xbf16>}}
+      %v, %e = "kitsune.product"(%a, %s, %s) {engine = "wgmma", piece = "low"} : (!kitsune.acc<tensor<64x64xf32>>, !kitsune.slot<tensor<64x64xbf16>>, !kitsune.slot<tensor<64x64xbf16>>) -> (!kitsune.acc<tensor<64x64xf32>>, !kitsune.token)
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}

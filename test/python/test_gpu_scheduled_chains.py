@@ -1,6 +1,7 @@
 """Scheduled chains as GPU code: right numbers in the simulator, and nothing that ptxas complains of."""
 
 import copy
+import itertools
 import json
 
 import numpy as np
@@ -11,8 +12,11 @@ from test_schedule_ptx import check
 from torch import nn
 
 import kitsune_mlir
+from kitsune_mlir import mlir
 from kitsune_mlir.codegen import ptxas
+from kitsune_mlir.dialects import schedule as dialect
 from kitsune_mlir.planning import target
+from kitsune_mlir.schedule import run
 from kitsune_mlir.tools.gpusim import Simulation
 
 ALWAYS = {"place-stages": "shape=chained tile-rows=128", "schedule-chains": "when=always"}
@@ -127,6 +131,28 @@ def test_columns_that_all_threads_read(machine):
     found = Simulation(compiled, seed=1)(x)
     with torch.no_grad():
         torch.testing.assert_close(torch.as_tensor(found), model(x), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("precision, bound", [("high", 2e-3), ("highest", 2e-6)])
+@pytest.mark.parametrize("form", ["streamed", "round a loop", "stowed"])
+def test_f32(form, precision, bound, machine):
+    """Products of one tf32 number an element, and of two: in the simulator, and in the interpreter."""
+    torch.manual_seed(4)
+    widths = {"streamed": (200, 40, 37), "round a loop": (32, 64, 64, 64, 8)}
+    layers = [(nn.Linear(*pair), nn.ReLU()) for pair in itertools.pairwise(widths.get(form, ()))]
+    model = nn.Sequential(*itertools.chain(*layers)) if layers else Skip()
+    x, tile_rows = torch.randn(150, 64 if form == "stowed" else widths[form][0]), 64 if form == "streamed" else 128
+    options = ALWAYS | {"place-stages": f"shape=chained tile-rows={tile_rows}"}
+    compiled = kitsune_mlir.compile(model, (x,), target=machine, options=options, matmul_precision=precision)
+    with torch.no_grad():
+        wanted = copy.deepcopy(model).double()(x.double())
+    module = compiled.module("two:schedule-chains")
+    (kernel,) = dialect.kernels(module)
+    pieces = {op.opview.piece for op in mlir.walk(kernel, dialect.ProductOp.OPERATION_NAME)}
+    assert pieces == ({None} if precision == "high" else {"high", "low"})
+    (interpreted,) = run(kernel, [*(value.detach().numpy() for value in model.parameters()), x.numpy()], ctas=2)
+    for found in (torch.as_tensor(Simulation(compiled, seed=1)(x)), torch.as_tensor(interpreted)):
+        assert (found.double() - wanted).norm() <= bound * wanted.norm()
 
 
 class Edges(nn.Module):

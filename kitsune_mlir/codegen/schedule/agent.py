@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 from kitsune_mlir.codegen import index_checks
-from kitsune_mlir.codegen.hopper import bulk, mbarrier, tma, waits, warps, wgmma
-from kitsune_mlir.codegen.hopper.fragments import BLOCK, HALVES, Fragment, Lanes, PairedMemory, blocks_of
+from kitsune_mlir.codegen.hopper import bulk, mbarrier, tf32, tma, waits, warps, wgmma
+from kitsune_mlir.codegen.hopper.fragments import BLOCK, HALVES, Fragment, Lanes, PairedMemory, blocks_of, is_packed
 from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
 from kitsune_mlir.codegen.hopper.place import place_rows
 from kitsune_mlir.codegen.hopper.quads import QUAD
@@ -65,6 +65,7 @@ class AgentCode(LoopCode):
     agent: schedule.AgentOp
     around: Surroundings
     first: int
+    words: dict[tuple[int, ir.Block], list[list[ir.Value]]] = field(default_factory=dict)  # of f32, of the last operand
     may_stow: bool = False  # whether all threads of the copy have done with what lay in its empty slots
     unseen: bool = False  # whether products do not see yet what was stowed
 
@@ -181,7 +182,9 @@ class AgentCode(LoopCode):
         if opened.ring.sharing == "own":
             self.may_stow = False
             return
-        self.around.rings[opened.ring.label].release(opened.slot, self._leader())
+        ring = self.around.rings[opened.ring.label]
+        lane = device.mod(warps.thread(), warps.WARP)
+        ring.release(opened.slot, device.equal(lane, 0) if ring.by_warps else self._leader())
 
     # ---- rings that are each copy's own
 
@@ -233,7 +236,8 @@ class AgentCode(LoopCode):
         rows, columns = opened.tile.shape
         along, length, across = (columns, columns, rows) if opened.ring.layout == "rows" else (rows, rows, columns)
         axis = copy.axes[1 if opened.ring.layout == "rows" else 0]
-        each, matrix = wgmma.CHUNK, windows_of(op.operands[1])
+        nbytes = opened.tile.element_type.width // 8
+        each, matrix = wgmma.BOX_ROW // nbytes, windows_of(op.operands[1])
         for number in range(length // each):
             place = list(at)
             place[axis] = device.add(at[axis], number * each)
@@ -263,10 +267,10 @@ class AgentCode(LoopCode):
         b_place, b_across = self.around.rings[right.ring.label].place(right.slot), right.ring.layout == "columns"
         b = wgmma.descriptor(b_place, wgmma.CHUNK * wgmma.BOX_ROW) if b_across else wgmma.descriptor(b_place)
         element = str(right.ring.tile.element_type)
-        if isinstance(left, Fragment):
-            words = parts.left_words(left)
-            steps, a_across = len(words) // wgmma.STEPS, False
-            a: ir.Value | list[ir.Value] = words
+        a: ir.Value | list[ir.Value]
+        if isinstance(left, Fragment) or element == "f32":
+            a = self._left_words(left, right.ring, op)
+            steps, a_across = len(a) // wgmma.STEPS, False
         else:
             a, a_across = self._left_box(left, right.ring, op)
             steps = -(-left.tile.shape[1] // wgmma.STEP)
@@ -278,6 +282,27 @@ class AgentCode(LoopCode):
         else:
             made = self.products.add(wgmma.multiply(element, acc.values, a, b, steps, acc.is_new, across))
         self.values[hash(op.results[0])], self.values[hash(op.results[1])] = made
+
+    def _left_words(self, left: Fragment | Open, right: schedule.AllocRingOp, op: ir.Operation) -> list[ir.Value]:
+        """The left operand in registers; of f32 the tf32 numbers that are multiplied."""
+        if isinstance(left, Fragment) and is_packed(left.element):
+            return parts.left_words(left)
+        key, piece = (hash(op.operands[1]), ir.InsertionPoint.current.block), op.opview.piece
+        if key not in self.words:
+            words = parts.left_words(left) if isinstance(left, Fragment) else self._read_box(left, right, op)
+            self.words = {key: tf32.operands(words, 1 if piece is None else len(schedule.PIECES))}
+        return self.words[key][0 if piece is None else schedule.PIECES.index(piece)]
+
+    def _read_box(self, left: Open, right: schedule.AllocRingOp, op: ir.Operation) -> list[ir.Value]:
+        """A slot of f32, each warp its rows."""
+        self._check(left.ring, right, op)
+        place = self.around.rings[left.ring.label].place(left.slot)
+        if left.ring.sharing != "all":
+            place = device.add(place, self._own_part())
+        if left.ring.sharing == "own":
+            self._see()
+        own, steps = Boxes.of(warps.thread(), self._leader()), -(-left.tile.shape[1] * 4 // wgmma.STEP_BYTES)
+        return [word for step in range(steps) for word in own.read(place, step)]
 
     def _left_box(self, left: Open, right: schedule.AllocRingOp, op: ir.Operation) -> tuple[ir.Value, bool]:
         """The descriptor of the left operand in a slot, the copy's part of it, and whether it lies across."""
@@ -291,8 +316,11 @@ class AgentCode(LoopCode):
         return wgmma.descriptor(place, box) if across else wgmma.descriptor(place), across
 
     def _check(self, left: schedule.AllocRingOp, right: schedule.AllocRingOp, op: ir.Operation) -> None:
-        if left.tile.shape[1] != wgmma.CHUNK or left.tile.element_type.width != 16:
-            raise UnsupportedError(f"{location(op.location)}: wgmma takes chunks of {wgmma.CHUNK} columns of 16 bits")
+        nbytes = left.tile.element_type.width // 8
+        if left.tile.shape[1] * nbytes != wgmma.BOX_ROW or nbytes == 4 and "columns" in (left.layout, right.layout):
+            raise UnsupportedError(
+                f"{location(op.location)}: wgmma takes chunks of {wgmma.BOX_ROW} bytes, of f32 along columns"
+            )
         if right.layout == "columns" and right.tile.shape[0] % wgmma.CHUNK:
             raise UnsupportedError(f"{location(op.location)}: boxes along columns are {wgmma.CHUNK} wide")
         if left.tile.shape[0] != wgmma.ROWS * (1 if left.sharing == "all" else self.agent.count):

@@ -322,7 +322,11 @@ class ScheduledKernel:
     def _ring(self, ring: schedule.AllocRingOp, base: ir.Value) -> Ring:
         place = self.places[ring.label]
         barriers, slots = device.add(base, place.barriers), device.add(base, place.slots)
-        return Ring(barriers, slots, ring.slots, ring.slot_bytes, ring.label)
+        return Ring(barriers, slots, ring.slots, ring.slot_bytes, ring.label, self._read_by_warps(ring))
+
+    def _read_by_warps(self, ring: schedule.AllocRingOp) -> bool:
+        """Whether warps read a slot's boxes by themselves: f32 is multiplied out of registers."""
+        return self._has_warpgroups and ring.sharing == "split" and isinstance(ring.tile.element_type, ir.F32Type)
 
     def _ends(self, ring: schedule.AllocRingOp) -> tuple[int, int]:
         """Arrivals that fill a slot and that empty it. Of warpgroups a thread begins the copies, whose bytes count, and
@@ -330,7 +334,7 @@ class ScheduledKernel:
         each warp."""
         fills, takes = (self._agent_of(ring, op) for op in (schedule.AcquireOp, schedule.WaitOp))
         if self._has_warpgroups:
-            return 1, takes.count
+            return 1, takes.count * (takes.warp_count if self._read_by_warps(ring) else 1)
         return fills.warp_count * warps.WARP, takes.count * takes.warp_count
 
     @staticmethod

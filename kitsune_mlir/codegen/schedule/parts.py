@@ -85,7 +85,7 @@ def joined(parts: Sequence[Fragment], type_: ir.Type) -> Fragment | None:
 
 def left_words(tile: Fragment) -> list[ir.Value]:
     """A tile as a product's left operand: four words for each step of its columns."""
-    steps = -(-tile.width // wgmma.STEP)
+    steps = -(-tile.width * tile.element.width // 8 // wgmma.STEP_BYTES)
     return [word for step in range(steps) for word in tile.step(step)]
 
 
