@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from kitsune_mlir import rows
+from kitsune_mlir.codegen.hopper.fragments import is_packed
 from kitsune_mlir.codegen.hopper.operands import is_held, is_read_here
 from kitsune_mlir.codegen.hopper.product_plan import Product
 from kitsune_mlir.codegen.hopper.program import Block
@@ -315,6 +316,15 @@ class ChainBody(ChainProducts):
             self._keep_wide(nest.value)
         elif nest.local:
             self._hold(nest.value)
+        else:
+            self.cloner[nest.value] = self._packed(self._value(nest.value))
+
+    @staticmethod
+    def _packed(tile: ir.Value) -> ir.Value:
+        """A product's tile that leaves: of 16-bit elements all of it is computed before, for with the boxes between that
+        it leaves through, what is read for its columns would be waited for one after another."""
+        kind = ir.RankedTensorType(tile.type)
+        return part(tile, 0, kind.shape[1]) if kind.rank == 2 and is_packed(kind.element_type) else tile
 
     def _passes(self, nest: Nest, product: Product) -> None:
         """A product of more columns than registers hold, whose tile is only stored: in a loop over its columns."""
@@ -335,7 +345,7 @@ class ChainBody(ChainProducts):
             sums = beside([settled[number] for number in range(product.sets)])
             first = loop.induction_variable
             columns = Columns(nest, partial(self._columns, product, first))
-            value = columns.of(sums, 0, product.pass_columns)
+            value = self._packed(columns.of(sums, 0, product.pass_columns))
             for store in nest.stores:
                 self._write_columns(value, store, first)
             scf.yield_([])
