@@ -534,7 +534,9 @@ def candidates(value: ir.Value) -> list[ir.Value]:
 
 class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
     """A box of a tensor in global memory as a tile in registers; `at`, which the tensor has, and `dims` as of a copy.
-    Elements beyond the tensor have no value that may be used. Of a dense slot it is a tile of one dimension, of
+    Elements beyond the tensor have no value that may be used. With the unit attribute `together`, of a box of all
+    columns of a tensor of two dimensions, the threads of a warpgroup that have a row together load 16 bytes of it each,
+    where all do, and tell each other. Of a dense slot it is a tile of one dimension, of
     elements from `at` on. Elements are loaded where they are used: such a slot is released at the agent's end."""
 
     source: ext.Operand[Any]
@@ -548,7 +550,14 @@ class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
     def verify_region_invariants(self) -> bool:
         if isinstance(self.operands[0].type, Slot):
             return self._verify_dense()
-        return _verify_box(self, self.operands[0].type, self.results[0].type, len(self.operands) - 1)
+        whole, tile = self.operands[0].type, self.results[0].type
+        if not _verify_box(self, whole, tile, len(self.operands) - 1):
+            return False
+        if "together" in self.attributes and (
+            tile.rank != 2 or self.axes != [0, 1] or tile.shape[1:] != whole.shape[1:]
+        ):
+            return fail(self, f"is loaded together where it is rows of a tensor, found {tile} of {whole}")
+        return True
 
     def _verify_dense(self) -> bool:
         slot, tile = ir.RankedTensorType(_tile_of(self.operands[0])), self.results[0].type

@@ -238,6 +238,8 @@ class ChainBody(ChainProducts):
         offsets = [*at, *[constant_index(0)] * (kind.rank - len(at))]
         read = schedule.ReadOp(whole, offsets, type_)
         read.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(kind.rank)))
+        if at and kind.rank == 2 and is_packed(kind.element_type):
+            read.attributes["together"] = ir.UnitAttr.get()
         return read.results[0]
 
     def _keep(self, value: ir.Value) -> Pieces:
@@ -264,9 +266,8 @@ class ChainBody(ChainProducts):
             self._keep(value)
             return
         tile, ring, width = self._value(value), self.kernel.rings[f"{STOWED}_{first}"], rows.shape_of(value)[1]
-        slots = []
-        for column in range(0, width, self.kernel.chunk):
-            chunk = part(tile, column, min(self.kernel.chunk, width - column))
+        starts, slots = range(0, width, self.kernel.chunk), []
+        for chunk in [part(tile, column, min(self.kernel.chunk, width - column)) for column in starts]:
             shape = [self.kernel.tile_rows, rows.shape_of(chunk)[1]]
             slot = schedule.Slot.get(ir.RankedTensorType.get(shape, ring.tile.element_type))
             slots.append(StowOp(ring.results[0], chunk, slot).results[0])
@@ -321,8 +322,8 @@ class ChainBody(ChainProducts):
 
     @staticmethod
     def _packed(tile: ir.Value) -> ir.Value:
-        """A product's tile that leaves: of 16-bit elements all of it is computed before, for with the boxes between that
-        it leaves through, what is read for its columns would be waited for one after another."""
+        """A product's tile that leaves: of 16-bit elements all of it is computed before. With the boxes between that it
+        leaves through, what is read for its columns would be waited for one after another."""
         kind = ir.RankedTensorType(tile.type)
         return part(tile, 0, kind.shape[1]) if kind.rank == 2 and is_packed(kind.element_type) else tile
 

@@ -14,7 +14,7 @@ from typing import TypeAlias
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.layout import LEAST_SLOTS, MOST_SLOTS, MOST_TILE_SLOTS
 from kitsune_mlir.codegen.hopper.operands import is_multiplied, row_bytes
-from kitsune_mlir.codegen.hopper.program import LEAST_ROW_BYTES, MOST_VECTOR_BYTES, Block, Program
+from kitsune_mlir.codegen.hopper.program import LEAST_ROW_BYTES, Block, Program
 from kitsune_mlir.codegen.hopper.stage_code import starts_from_zero
 from kitsune_mlir.codegen.pipeline.nests import PRODUCT, REDUCTION
 from kitsune_mlir.codegen.schedule.reductions import row_combiner
@@ -25,6 +25,7 @@ from kitsune_mlir.planning.target import Target
 
 from .chain_columns import check_leaves
 from .chain_stows import slots_of_stows
+from .chain_vectors import Vectors
 from .operand_layout import laid_out
 from .schedule_build import constant_index, i64
 
@@ -131,6 +132,8 @@ class ChainKernel:
         self.extent = self._extent()
         for weight in self._weights():
             self.source(weight)
+        vectors = [value for placed in self.vectors.placed.values() for value, _ in placed]
+        self._padded = {hash(value): laid_out(value, 1)[0] for value in vectors}
         kernel = schedule.KernelOp(ir.StringAttr.get(self.pipeline.label), kitsune.Outputs.get())
         for name in ("target", "predicted_us", "limit"):
             if name in self.pipeline.attributes:
@@ -172,7 +175,8 @@ class ChainKernel:
             slot = schedule.AcquireOp(ring.results[0], schedule.Slot.get(ring.tile)).results[0]
             done = []
             for value, first in placed:
-                copy = schedule.CopyOp(slot, value, [], ir.StringAttr.get("tma"), schedule.Token.get())
+                source = self._padded[hash(value)]
+                copy = schedule.CopyOp(slot, source, [], ir.StringAttr.get("tma"), schedule.Token.get())
                 copy.attributes["dims"], copy.attributes["into"] = ir.DenseI64ArrayAttr.get([]), i64(first)
                 done.append(copy.results[0])
             schedule.CommitOp(slot, done)
@@ -329,47 +333,6 @@ def selected(tensors: Sequence[ir.Value], layer: ir.Value | None) -> ir.Value:
     return schedule.SelectOp(layer, list(tensors), tensors[0].type).results[0]
 
 
-class Vectors:
-    """Small residents, biases and their like, which are kept in shared memory: for each type of elements a slot. Those
-    of a stage lie behind those of the stage before. Others are read from global memory: of sizes that are no multiples
-    of 16 bytes, and large ones."""
-
-    def __init__(self, blocks: Sequence[Block]):
-        self.placed: dict[str, list[tuple[ir.Value, int]]] = {}  # by the type of elements, with the first's place
-        self.ends: dict[str, int] = {}
-        self._at: dict[tuple[int, int], int] = {}  # by block and tensor
-        for block in blocks:
-            for stage in block.stages:
-                for value in stage.residents:
-                    if _is_vector(ir.RankedTensorType(value.type)):
-                        self._place(block, value)
-
-    def _place(self, block: Block, value: ir.Value) -> None:
-        kind = ir.RankedTensorType(value.type)
-        element = str(kind.element_type)
-        first = self._at[id(block), hash(value)] = self.ends.get(element, 0)
-        self.placed.setdefault(element, []).append((value, first))
-        self.ends[element] = first + kind.shape[0]
-
-    def nbytes(self) -> list[int]:
-        """The bytes of each slot."""
-        placed = self.placed.values()
-        return [
-            sum(rows.shape_of(v)[0] * ir.RankedTensorType(v.type).element_type.width // 8 for v, _ in values)
-            for values in placed
-        ]
-
-    @staticmethod
-    def step(block: Block, element: ir.Type) -> int:
-        """How far the vectors of one of equal stages are behind those of the one before."""
-        kinds = [ir.RankedTensorType(value.type) for value in block.stage.residents]
-        return sum(kind.shape[0] for kind in kinds if _is_vector(kind) and kind.element_type == element)
-
-    def place(self, block: Block, value: ir.Value) -> int | None:
-        """The first element of a block's vector in its slot; None where it is in none."""
-        return self._at.get((id(block), hash(value)))
-
-
 def engine_of(tile: ir.Value) -> str | None:
     """What stores a tile: the copy engine where its rows are whole 16 bytes, else warps, but for narrow ones."""
     kind = ir.RankedTensorType(tile.type)
@@ -382,13 +345,6 @@ def engine_of(tile: ir.Value) -> str | None:
 
 def _aligned(nbytes: int) -> int:
     return -(-nbytes // _ALIGN) * _ALIGN
-
-
-def _is_vector(kind: ir.RankedTensorType) -> bool:
-    if kind.rank != 1 or not kind.has_static_shape or not isinstance(kind.element_type, ir.FloatType):
-        return False
-    nbytes = kind.shape[0] * kind.element_type.width // 8
-    return nbytes % schedule.GRANULE == 0 and 0 < nbytes <= MOST_VECTOR_BYTES
 
 
 def check(pipeline: kitsune.PipelineOp, program: Program) -> None:

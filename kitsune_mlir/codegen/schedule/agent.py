@@ -17,6 +17,7 @@ from kitsune_mlir.codegen.hopper.stores import Boxes, Outbox
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
+from kitsune_mlir.codegen.pipeline.memory import storage_type
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.windows import windows_of
 from kitsune_mlir.errors import UnsupportedError
@@ -383,10 +384,27 @@ class AgentCode(LoopCode):
             self.memories[hash(op.results[0])] = vector
             return
         pointer = self._pointer(op.operands[0])
+        if "together" in op.attributes:
+            self._stand(op.results[0])
+            self.memories[hash(op.results[0])] = self._rows_of(pointer, op.operands[0].type, at[0])
+            return
         whole = self._whole(op.operands[0].type, list(op.operands)[1:], read.axes, op.results[0].type)
         box = GlobalBox(pointer, op.operands[0].type, self.around.rows, at, read.axes, whole)
         box.pair = self.lanes.pair if self.lanes else None
         self.memories[hash(op.results[0])] = box
+
+    def _rows_of(self, pointer: ir.Value, type_: ir.Type, row: Int) -> PairedMemory:
+        """The copy's rows of a tensor, from `row` on; in the place of those beyond it the last."""
+        kind, i64 = ir.RankedTensorType(type_), ir.IntegerType.get_signless(64)
+        count = self.around.rows if kind.is_dynamic_dim(0) else kind.shape[0]
+        behind = Boxes.of(warps.thread(), self._leader()).first_row  # of the tile's first row
+        first = device.value(device.sub(row, behind))  # which the tensor has
+        last = device.sub(device.sub(count, first), 1)
+        loaded = tuple(device.least(device.add(own, behind), last) for own in self.lanes.rows)
+        far = arith.muli(arith.extui(i64, first), arith.constant(i64, kind.shape[1]))
+        lanes = Lanes(self.lanes.rows, loaded, self.lanes.pair)
+        begin = device.offset(pointer, far, storage_type(kind.element_type))
+        return PairedMemory(begin, kind.element_type, tuple(kind.shape), kind.shape[1], lanes)
 
     def _outbox(self) -> Outbox:
         """The boxes of the thread's copy; feeding threads come before those of all copies."""

@@ -255,8 +255,8 @@ func.func @f32(%h0: tensor<300x128xf32>, %w0: tensor<64x128xf32>, %b0: tensor<64
 // CHECK:         %[[O:.*]] = "kitsune.alloc_ring"() {box = "rows", share = "own", {{.*}}sym_name = "stowed_0"} : () -> !kitsune.ring<tensor<128x64xbf16>, 6 : i64>
 // CHECK:         sym_name = "feed"
 // CHECK:         %[[P0:.*]] = "kitsune.part"(%{{.*}}) {first = 0 : i64} : (tensor<64x330xbf16>) -> tensor<64x64xbf16>
-// CHECK:         %[[S0:.*]] = "kitsune.stow"(%[[O]], %[[P0]])
 // CHECK:         %[[P5:.*]] = "kitsune.part"(%{{.*}}) {first = 320 : i64} : (tensor<64x330xbf16>) -> tensor<64x10xbf16>
+// CHECK:         %[[S0:.*]] = "kitsune.stow"(%[[O]], %[[P0]])
 // CHECK:         "kitsune.stow"(%[[O]], %[[P5]]) {{.*}} -> !kitsune.slot<tensor<128x10xbf16>>
 // CHECK:         %[[T:.*]]:2 = "kitsune.product"(%{{.*}}, %[[S0]], %{{.*}})
 // CHECK:         "kitsune.release"(%[[S0]], %[[T]]#1)
