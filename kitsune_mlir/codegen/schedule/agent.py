@@ -6,31 +6,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from kitsune_mlir.codegen import index_checks
 from kitsune_mlir.codegen.hopper import bulk, mbarrier, tf32, tma, waits, warps, wgmma
 from kitsune_mlir.codegen.hopper.fragments import BLOCK, HALVES, Fragment, Lanes, PairedMemory, blocks_of, is_packed
 from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
-from kitsune_mlir.codegen.hopper.place import place_rows
 from kitsune_mlir.codegen.hopper.quads import QUAD
-from kitsune_mlir.codegen.hopper.scatter import add_rows
 from kitsune_mlir.codegen.hopper.stores import Boxes, Outbox
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
-from kitsune_mlir.codegen.pipeline.memory import storage_type
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.windows import windows_of
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, location, walk
 from kitsune_mlir.rows import Structured, shape_of
 
-from . import parts, stores
+from . import parts, stores, whole_rows
 from .boxes import GlobalBox
 from .extents import divisor, whole_of
 from .in_flight import Acc
-from .loops import LoopCode, Open
+from .loops import Open
 from .reductions import own_part, row_combiner
 from .stores import Half
+from .stowing import StowCode
 from .windows import first_of
 
 _ASYNCHRONOUS = ("acquire", "copy", "commit", "select")
@@ -59,16 +56,13 @@ class Surroundings:
     outboxes: Int  # that of the boxes through which tiles leave
 
 
-@dataclass
-class AgentCode(LoopCode):
-    """The code of one agent, whose threads begin at `first`."""
+@dataclass(kw_only=True)
+class AgentCode(StowCode):
+    """The code of one agent."""
 
     agent: schedule.AgentOp
     around: Surroundings
-    first: int
     words: dict[tuple[int, ir.Block], list[list[ir.Value]]] = field(default_factory=dict)  # of f32, of the last operand
-    may_stow: bool = False  # whether all threads of the copy have done with what lay in its empty slots
-    unseen: bool = False  # whether products do not see yet what was stowed
 
     def emit(self) -> None:
         body = [op.operation for op in walk(self.agent)][1:]
@@ -89,11 +83,6 @@ class AgentCode(LoopCode):
             self._block(self.agent.block)
             if self.agent.outbox_bytes:
                 self._outbox().finish()
-
-    @staticmethod
-    def _leader() -> ir.Value:
-        """Holds in one thread of each warpgroup."""
-        return device.equal(device.mod(device.thread(), wgmma.THREADS), 0)
 
     def _block(self, block: ir.Block) -> None:
         for op in block.operations:
@@ -186,40 +175,6 @@ class AgentCode(LoopCode):
         ring = self.around.rings[opened.ring.label]
         lane = device.mod(warps.thread(), warps.WARP)
         ring.release(opened.slot, device.equal(lane, 0) if ring.by_warps else self._leader())
-
-    # ---- rings that are each copy's own
-
-    def _stow(self, op: ir.Operation) -> None:
-        """The warps write their rows, once none of them reads what was there."""
-        ring, slot = self._opened(op)
-        own = Boxes.of(warps.thread(), self._leader())
-        value = op.operands[1]
-        tile = parts.leaving(value, self.halves, self.lanes, self.values.get(hash(value)))
-        if not self.may_stow:
-            warps.barrier(own.barrier, wgmma.THREADS)
-        self.may_stow = self.unseen = True
-        own.write(device.add(ring.place(slot), self._own_part()), tile, 0)
-
-    def _own_part(self) -> Int:
-        """Where the copy's rows begin in a slot of which each copy has a part."""
-        group = device.sub(device.div(warps.thread(), wgmma.THREADS), self.first // wgmma.THREADS)
-        return device.mul(group, wgmma.ROWS * wgmma.BOX_ROW)
-
-    def _see(self) -> None:
-        """Has products see what was stowed."""
-        if self.unseen:
-            tma.fence()
-            warps.barrier(Boxes.of(warps.thread(), self._leader()).barrier, wgmma.THREADS)
-        self.unseen = False
-
-    def _scf_for(self, op: ir.Operation) -> None:
-        self._see()
-        self.may_stow = False
-        super()._scf_for(op)
-        self.may_stow = False
-
-    def _scf_yield(self, op: ir.Operation) -> None:
-        self._see()
 
     def _copy(self, op: ir.Operation) -> None:
         copy, opened = op.opview, self.values[hash(op.operands[0])]
@@ -386,25 +341,15 @@ class AgentCode(LoopCode):
         pointer = self._pointer(op.operands[0])
         if "together" in op.attributes:
             self._stand(op.results[0])
-            self.memories[hash(op.results[0])] = self._rows_of(pointer, op.operands[0].type, at[0])
+            kind, own = op.operands[0].type, Boxes.of(warps.thread(), self._leader())
+            self.memories[hash(op.results[0])] = whole_rows.read(
+                pointer, kind, self.around.rows, at[0], own, self.lanes
+            )
             return
         whole = self._whole(op.operands[0].type, list(op.operands)[1:], read.axes, op.results[0].type)
         box = GlobalBox(pointer, op.operands[0].type, self.around.rows, at, read.axes, whole)
         box.pair = self.lanes.pair if self.lanes else None
         self.memories[hash(op.results[0])] = box
-
-    def _rows_of(self, pointer: ir.Value, type_: ir.Type, row: Int) -> PairedMemory:
-        """The copy's rows of a tensor, from `row` on; in the place of those beyond it the last."""
-        kind, i64 = ir.RankedTensorType(type_), ir.IntegerType.get_signless(64)
-        count = self.around.rows if kind.is_dynamic_dim(0) else kind.shape[0]
-        behind = Boxes.of(warps.thread(), self._leader()).first_row  # of the tile's first row
-        first = device.value(device.sub(row, behind))  # which the tensor has
-        last = device.sub(device.sub(count, first), 1)
-        loaded = tuple(device.least(device.add(own, behind), last) for own in self.lanes.rows)
-        far = arith.muli(arith.extui(i64, first), arith.constant(i64, kind.shape[1]))
-        lanes = Lanes(self.lanes.rows, loaded, self.lanes.pair)
-        begin = device.offset(pointer, far, storage_type(kind.element_type))
-        return PairedMemory(begin, kind.element_type, tuple(kind.shape), kind.shape[1], lanes)
 
     def _outbox(self) -> Outbox:
         """The boxes of the thread's copy; feeding threads come before those of all copies."""
@@ -458,19 +403,6 @@ class AgentCode(LoopCode):
         inputs = list(s.op.operands)[: s.inputs]
         return shape_of(s.op.results[0])[1:] == [1] and all(hash(value) in self.of_rows for value in inputs)
 
-    def _write_by_rows(self, write: schedule.WriteOp, tile: Fragment, row: Int, column: Int) -> None:
-        pointer, type_ = self.around.outputs[write.position]
-        kind, outbox = ir.RankedTensorType(type_), self._outbox()
-        count = self.around.rows if kind.is_dynamic_dim(0) else kind.shape[0]
-        first = device.sub(row, outbox.boxes.first_row)  # of all copies' rows
-        i64 = ir.IntegerType.get_signless(64)
-        start = arith.muli(arith.extui(i64, device.value(first)), arith.constant(i64, kind.shape[1]))
-        begin = device.offset(pointer, start, kind.element_type)
-        memory = PairedMemory(begin, kind.element_type, tuple(kind.shape), kind.shape[1], self.lanes)
-        whole = Fragment(tile.lanes, tile.element, (tile.shape[0], kind.shape[1]), compute=tile.make)
-        whole.words, whole.values = tile.words, tile.values
-        outbox.store_rows(whole, memory, tile.width, column, device.value(device.sub(count, first)))
-
     def _know_table(self, table: ir.Value) -> None:
         """Rows of a tensor in global memory are gathered."""
         if hash(table) in self.memories or hash(table) not in self.around.pointers:
@@ -486,15 +418,8 @@ class AgentCode(LoopCode):
         exists = [device.less(device.add(first, half.row), count) for half in self.halves]
         output, type_ = self.around.outputs[write.position]
         numbers = [half.evaluator(to, [half.row]) for half in self.halves]
-        found, width = parts.leaving(tile, self.halves, self.lanes, self.values.get(hash(tile))), shape_of(tile)[1]
-        if not write.adds:
-            place_rows(found, output, numbers, exists, width, 0, self._outbox())
-            return
-        i64 = ir.IntegerType.get_signless(64)
-        places = [row if row.type == i64 else arith.extsi(i64, row) for row in numbers]
-        rows = ir.RankedTensorType(type_).shape[0]
-        exists = [index_checks.may_add(op, row, rows, there) for row, there in zip(places, exists, strict=True)]
-        add_rows(found, output, places, exists, width, 0, self._outbox())
+        found = parts.leaving(tile, self.halves, self.lanes, self.values.get(hash(tile)))
+        whole_rows.write_to(op, output, ir.RankedTensorType(type_).shape[0], numbers, exists, found, self._outbox())
 
     def _write(self, op: ir.Operation) -> None:
         write, tile = op.opview, op.operands[0]
@@ -503,7 +428,8 @@ class AgentCode(LoopCode):
             row, column = map(self.number, offsets)
             found = parts.leaving(tile, self.halves, self.lanes, self.values.get(hash(tile)))
             if write.engine_name == schedule.BY_ROWS:
-                self._write_by_rows(write, found, row, column)
+                pointer, type_ = self.around.outputs[write.position]
+                whole_rows.write(pointer, type_, self.around.rows, (row, column), self._outbox(), found)
                 return
             self._outbox().store(self.around.map_of[op], found, found.width, (column, row))
             return

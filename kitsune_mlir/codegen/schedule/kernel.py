@@ -306,7 +306,7 @@ class ScheduledKernel:
             form = AgentCode if self._has_warpgroups else WarpCode
             form = DotsCode if multiplies_alone(agent) else form
             code = form if agent.lanes is None else RowCode
-            code(agent, around, first).emit()
+            code(agent=agent, around=around, first=first).emit()
 
         if not rest:
             emit()
