@@ -26,7 +26,7 @@ from .extents import divisor, whole_of
 from .in_flight import Acc
 from .loops import Open
 from .reductions import own_part, row_combiner
-from .stores import Half
+from .stores import Half, RowNumbers
 from .stowing import StowCode
 from .windows import first_of
 
@@ -379,21 +379,27 @@ class AgentCode(StowCode):
             self._know_table(table)
         if "reduction" not in s.iterators:
             if self._is_of_rows(s):  # once, before the branches in which its elements are written
-                for half in self.halves:
-                    half.evaluator(op.results[0], [half.row, *([0] * (len(s.iterators) - 1))])
-                self.of_rows.add(hash(op.results[0]))
+                index = [0] * (len(s.iterators) - 1)
+                self._know_rows(op, [half.evaluator(op.results[0], [half.row, *index]) for half in self.halves])
             return
         self._stand(op.operands[0])
         combine = row_combiner(s)
         width = next(shape_of(value)[-1] for value, map_ in zip(op.operands, s.maps) if len(map_.results) == 2)
         places = [self.lanes.column(block, e) for block in range(blocks_of(width)) for e in (0, 1)]
         columns = [(at, None if device.is_less(at, width) else device.less(at, width)) for at in places]
+        numbers = []
         for half in self.halves:
             own = own_part(half.evaluator, s, combine, half.row, columns)
             total = combine.across_warp(own, QUAD)
             index = [half.row, *([0] * (len(shape_of(op.results[0])) - 1))]
             start = half.evaluator(op.operands[s.inputs], index)
-            half.evaluator.know(op.results[0], index, combine.join(start, total))
+            numbers.append(combine.join(start, total))
+        self._know_rows(op, numbers)
+
+    def _know_rows(self, op: ir.Operation, numbers: Sequence[ir.Value]) -> None:
+        """Numbers of rows, which all threads of a row have."""
+        rows = [half.row for half in self.halves]
+        self.memories[hash(op.results[0])] = RowNumbers(list(zip(rows, numbers, strict=True)))
         self.of_rows.add(hash(op.results[0]))
 
     def _is_of_rows(self, s: Structured) -> bool:

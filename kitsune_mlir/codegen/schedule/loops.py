@@ -18,9 +18,9 @@ from kitsune_mlir.mlir import ir, location, walk
 from .boxes import GlobalBox
 from .extents import is_from_tiles
 from .in_flight import Acc, InFlight, Token
-from .stores import Half
+from .stores import Half, RowNumbers
 
-Known = GlobalBox | PairedMemory | Fragment  # where the elements of a tile are
+Known = GlobalBox | PairedMemory | Fragment | RowNumbers  # where the elements of a tile are
 
 
 @dataclass(frozen=True)
