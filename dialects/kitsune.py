@@ -57,6 +57,7 @@ from .checks import (
     verify_result,
     verify_rows,
 )
+from .clusters import MeetOp, RankOp  # noqa: F401  (part of the dialect)
 from .dots import DotsOp, StashOp  # noqa: F401  (part of the dialect)
 from .order import OrderOp  # noqa: F401  (part of the dialect)
 from .schedule import KernelOp

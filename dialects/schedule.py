@@ -50,7 +50,8 @@ def engines(products: str) -> tuple[str, str]:
 class KernelOp(Kitsune.Operation, name="kernel", traits=[ir.NoTerminatorTrait]):
     """A persistent launch: rings, `kitsune.tiles`, and agents that run at the same time in every CTA. `target` is the
     name of the target that it was scheduled for; `predicted_us` its time, in microseconds, and `limit` what that is due
-    to. As many CTAs as `ctas` says run on an SM at once; one where it says nothing."""
+    to. As many CTAs as `ctas` says run on an SM at once; one where it says nothing. Those of a `cluster`, so many
+    neighbours, have the same tiles, and rings each of its own."""
 
     sym_name: ir.StringAttr
     outputs: ext.Result[Outputs]
@@ -67,6 +68,11 @@ class KernelOp(Kitsune.Operation, name="kernel", traits=[ir.NoTerminatorTrait]):
     @property
     def ctas_per_sm(self) -> int:
         return integer(self, "ctas") or 1
+
+    @property
+    def cluster(self) -> int:
+        """CTAs that work on a tile together."""
+        return integer(self, "cluster") or 1
 
     @property
     def predicted_us(self) -> float | None:
@@ -126,7 +132,9 @@ class KernelOp(Kitsune.Operation, name="kernel", traits=[ir.NoTerminatorTrait]):
         for result in self.result_ops:
             if result.position not in written:
                 return fail(result, f"takes output {result.position}, which its kitsune.kernel does not write")
-        if not check_integer(self, "ctas", 1) or not check_kind(self, "limit", ir.StringAttr, "the name of a unit"):
+        if not all(check_integer(self, name, 1) for name in ("ctas", "cluster")):
+            return False
+        if not check_kind(self, "limit", ir.StringAttr, "the name of a unit"):
             return False
         return check_kind(self, "predicted_us", ir.FloatAttr, "a number of microseconds")
 
@@ -174,6 +182,12 @@ class AgentOp(Kitsune.Operation, name="agent", traits=[ir.NoTerminatorTrait]):
     @property
     def block(self) -> ir.Block:
         return self.regions[0].blocks[0]
+
+    @property
+    def meeting_bytes(self) -> int:
+        """Shared memory of each copy for what the CTAs of a cluster send each other (`kitsune.meet`)."""
+        tiles = (ir.RankedTensorType(op.operands[0].type) for op in walk(self, "kitsune.meet"))
+        return max((prod(tile.shape) * tile.element_type.width // 8 for tile in tiles), default=0)
 
     @property
     def outbox_bytes(self) -> int:
@@ -403,10 +417,11 @@ class SumsOp(Kitsune.Operation, name="sums", traits=[ext.Pure]):
 class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
     """Begins to add left (m x k) times right (n x k), transposed, to sums (m x n), and gives them as they will be; of
     `right` all rows, of `left` those of the copy. Left is a slot, or a tile in registers, made of `part`s. That, and a
-    tile that was stowed, may have fewer columns: there right's do not count. The engine is "wgmma", a copy's warps
-    together, or "mma_sync", each warp a share of the copy's rows. Nothing but a product or `settle` may take sums.
-    Tensor cores cut off what they add: with the unit attribute `outside` they begin at zero, and what they give is
-    added elsewhere.
+    tile that was stowed, may have fewer columns: there right's do not count. A slot that was opened for the first rows
+    of a ring's tile gives those rows of the sums; others have no value that may be used. The engine is "wgmma", a
+    copy's warps together, or "mma_sync", each warp a share of the copy's rows. Nothing but a product or `settle` may
+    take sums. Tensor cores cut off what they add: with the unit attribute `outside` they begin at zero, and what they
+    give is added elsewhere.
 
     By wgmma f32 is multiplied as tf32: the left operand's numbers rounded or, as `piece` says, the "high" or the "low"
     part of each. Of a tile in registers, or stowed, each 8 columns lie in the order 0, 2, 4, 6, 1, 3, 5, 7: so must
@@ -455,7 +470,8 @@ class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
         if not widths_agree or left.element_type != right.element_type:
             return fail(self, f"multiplies tiles of one type and width, found {left} and {right}")
         heights = (sums.shape[0],) if self.is_from_registers else (sums.shape[0], sums.shape[0] * copies)
-        if right.shape[0] != sums.shape[1] or left.shape[0] not in heights:
+        fewer = copies == 1 and not self.is_from_registers and left.shape[0] < sums.shape[0]
+        if right.shape[0] != sums.shape[1] or not fewer and left.shape[0] not in heights:
             return fail(self, f"adds {left} times {right} to sums of {sums}, whose sizes differ")
         if copies > 1:
             for value, wanted in (

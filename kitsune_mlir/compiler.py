@@ -36,6 +36,7 @@ PLACE = {
 CONVERT = {
     "cpu": ("convert-kitsune-to-cpu",),
     "gpu": (
+        "single-products",
         "schedule-chains",
         "convert-kitsune-to-gpu",
         "convolutions-to-products",

@@ -26,13 +26,28 @@ from torch_mlir.dialects import ext
 from .errors import InternalError, UserError
 
 if TYPE_CHECKING:
-    from torch_mlir.dialects import arith, func, gpu, linalg, llvm, math, memref, nvvm, scf, tensor, vector
+    from torch_mlir.dialects import (
+        arith,
+        bufferization,
+        func,
+        gpu,
+        linalg,
+        llvm,
+        math,
+        memref,
+        nvvm,
+        scf,
+        tensor,
+        vector,
+    )
     from torch_mlir.execution_engine import ExecutionEngine
 
 PassManager = passmanager.PassManager
 
 # Modules of `torch_mlir.dialects`, imported when they are first named.
-_DIALECTS = ("arith", "func", "gpu", "linalg", "llvm", "math", "memref", "nvvm", "scf", "tensor", "vector")
+_DIALECTS = frozenset(
+    ("arith", "bufferization", "func", "gpu", "linalg", "llvm", "math", "memref", "nvvm", "scf", "tensor", "vector")
+)
 
 # Each look-up of a class of the dialect imports its module by name until that succeeds: without this
 # prefix every one searches the path in vain, which makes verifying twenty times slower.

@@ -20,6 +20,7 @@ PASSES = (
     "scatter-outputs",
     "verify-dataflow",
     "convert-kitsune-to-cpu",
+    "single-products",
     "schedule-chains",
     "convert-kitsune-to-gpu",
     "convolutions-to-products",

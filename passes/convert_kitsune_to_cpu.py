@@ -28,7 +28,7 @@ from kitsune_mlir.mlir import func, ir, remark, walk
 
 from .base import ModulePass
 from .cpu_order import lower_orders
-from .cpu_pipeline import PipelineArguments, declare, read_only, unique
+from .cpu_pipeline import PipelineArguments, declare, unique
 from .cpu_stage import StageBuilder
 from .inline_pipeline import inline_pipeline, whole_values
 
@@ -98,7 +98,6 @@ def _convert(module: ir.Module, pipeline: kitsune.PipelineOp) -> None:
     outputs = [arguments.output_type(store) for store in pipeline.stores]
     types = [value.type for value in arguments.values]
     function = declare(module, unique(module, f"{pipeline.label}.run"), types, outputs)
-    read_only(function)
     function.attributes[PLAN] = ir.StringAttr.get(json.dumps(plan))
     with ir.InsertionPoint(pipeline):
         call = func.CallOp(function, arguments.values)

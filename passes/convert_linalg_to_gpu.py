@@ -44,6 +44,7 @@ from kitsune_mlir.codegen.gpu_views import erase_unread, layout_of
 from kitsune_mlir.codegen.host_program import scalar_name
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.mlir import func, ir, memref, run_passes, walk
+from kitsune_mlir.planning import target as targets
 from kitsune_mlir.program import MEMORY, OWN_MEMORY
 from kitsune_mlir.runtime.host_arithmetic import OPERATIONS
 
@@ -62,9 +63,11 @@ _HOST = ("arith.constant", "affine.apply", "memref.", "gpu.launch_func", "func.c
 
 @dataclass(frozen=True)
 class ConvertLinalgToGpu(ModulePass):
-    """Linalg on tensors -> gpu.launch_func; see the file's head."""
+    """Linalg on tensors -> gpu.launch_func; see the file's head. target: what the kernels are for, a name or the path
+    of a description."""
 
     name: ClassVar[str] = "convert-linalg-to-gpu"
+    target: str = "sm_90a"
 
     def run(self, module: ir.Module) -> None:
         unroll(_main(module))
@@ -79,7 +82,7 @@ class ConvertLinalgToGpu(ModulePass):
             main = _main(module)
             _place_results(main)
             run_passes(module, _GENERALIZE, _TIDY)
-            kernels = Kernels(module)
+            kernels = Kernels(module, targets.load(self.target).adds_words)
             lower_orders(main, kernels)
             in_turn = InOrder(kernels)
             for op in walk(main, "tm_tensor.scatter"):

@@ -15,7 +15,9 @@ def lower_orders(module: ir.Module) -> None:
     """Puts loops in the place of each kitsune.order."""
     for op in walk(module, "kitsune.order"):
         with op.location, ir.InsertionPoint(op):
-            for old, new in zip(op.results, _ordered(*op.operands)):
+            keys, count, *carried = op.operands
+            order, places = _ordered(keys, count)
+            for old, new in zip(op.results, (order, places, *(_moved(value, order) for value in carried))):
                 old.replace_all_uses_with(new)
         op.erase()
 
@@ -54,6 +56,19 @@ def _ordered(keys: ir.Value, count: ir.Value) -> list[ir.Value]:
     starts, _ = _loop(buckets, sum_before, [counts, _number(0)])
     empty = [_empty(size if open_ else rows.shape_of(keys)[0]) for _ in range(2)]
     return _loop(size, place, [starts, *empty])[1:]
+
+
+def _moved(vector: ir.Value, order: ir.Value) -> ir.Value:
+    """The elements of a vector in an order."""
+    kind = ir.RankedTensorType(vector.type)
+    size = tensor.DimOp(vector, arith.ConstantOp.create_index(0).result).result
+
+    def move(place: ir.Value, moved: ir.Value) -> list[ir.Value]:
+        row = arith.index_cast(ir.IndexType.get(), tensor.ExtractOp(order, [place]).result)
+        return [tensor.InsertOp(tensor.ExtractOp(vector, [row]).result, moved, [place]).result]
+
+    start = tensor.EmptyOp([size if kind.is_dynamic_dim(0) else kind.shape[0]], kind.element_type).result
+    return _loop(size, move, [start])[0]
 
 
 def _loop(end: ir.Value, body: Callable[..., list[ir.Value]], carried: Sequence[ir.Value]) -> list[ir.Value]:

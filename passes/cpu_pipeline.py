@@ -80,7 +80,6 @@ class PipelineArguments:
         width = panel_width(element.width)
         packed = ir.RankedTensorType.get([-(-sizes["n"] // width), sizes["k"], width], element)
         function = declare(self.module, unique(self.module, "pack"), [right.type], [packed])
-        read_only(function)
         function.attributes[PACK] = ir.ArrayAttr.get([ir.StringAttr.get(role) for role in roles])
         return func.CallOp(function, [right]).result
 
@@ -89,12 +88,6 @@ def declare(module: ir.Module, name: str, inputs: list[ir.Type], results: list[i
     """A private function at the top of the module, without a body yet."""
     top = ir.InsertionPoint.at_block_begin(module.body)
     return func.FuncOp(name, (inputs, results), visibility="private", ip=top)
-
-
-def read_only(function: func.FuncOp) -> None:
-    """Tells bufferization that a function without a body only reads its tensors."""
-    read = ir.DictAttr.get({"bufferization.access": ir.StringAttr.get("read")})
-    function.arg_attrs = [read] * len(function.type.inputs)
 
 
 def symbols(module: ir.Module) -> set[str]:

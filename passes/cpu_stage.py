@@ -12,7 +12,7 @@ from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, func, ir, linalg, tensor, walk
 
-from .cpu_pipeline import PipelineArguments, declare, read_only, unique
+from .cpu_pipeline import PipelineArguments, declare, unique
 
 
 class StageBuilder:
@@ -147,7 +147,6 @@ class StageBuilder:
         left = self._value(found.left)
         name = unique(self.module, "packed_product")
         function = declare(self.module, name, [left.type, packed.type], [result])
-        read_only(function)
         roles = [[ir.StringAttr.get(role) for role in side] for side in (found.left_roles, PANELS)]
         function.attributes[PRODUCT] = ir.ArrayAttr.get([ir.ArrayAttr.get(side) for side in roles])
         return func.CallOp(function, [left, packed]).result

@@ -29,6 +29,7 @@ from kitsune_mlir.errors import UserError
 from kitsune_mlir.mlir import arith, ir, remark, tensor
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.cut import Cut, Run, cut, cut_everywhere, part_name
+from kitsune_mlir.planning.place import HEIGHTS, Chained
 
 from .base import ModulePass
 from .inline_pipeline import inline_pipeline
@@ -52,7 +53,7 @@ class CutPipelines(ModulePass):
         target = targets.load(self.target)
         if target.kind != "gpu":
             return
-        chaining = Chaining(target)
+        chaining = Chaining(target, heights=HEIGHTS)
         for pipeline in kitsune.pipelines(module):
             if not pipeline.is_designed:
                 raise UserError(f"pipeline '{pipeline.label}' has no stages; run design-pipeline before {self.name}")
@@ -112,10 +113,10 @@ class _Cutter:
         stages = self.stages[run.first : run.last + 1]
         return PipelineRun(self.pipeline, stages, name, self.rows, wholes)
 
-    def _chains(self, first: int, last: int) -> bool:
-        """Builds the run, asks whether warpgroups can chain it, and takes it away again."""
+    def _chains(self, first: int, last: int) -> tuple[Chained, ...]:
+        """Builds the run, asks how warpgroups can chain it, and takes it away again."""
         if first == 0 and last == len(self.stages) - 1:
-            return bool(self.chaining(self.pipeline)[0])
+            return self.chaining(self.pipeline)[0]
         with self.pipeline.operation.location, ir.InsertionPoint(self.pipeline):
             size = arith.ConstantOp.create_index(1) if self.rows == rows.DYNAMIC else None
             wholes = {
@@ -123,11 +124,11 @@ class _Cutter:
                 for queue in self.pipeline.queues
             }
             made = [value.owner for value in wholes.values()] + ([size] if size is not None else [])
-            run = self._build(Run(first, last, True), self.pipeline.label, wholes)
-        chains = bool(self.chaining(run.pipeline)[0])
+            run = self._build(Run(first, last), self.pipeline.label, wholes)
+        forms = self.chaining(run.pipeline)[0]
         for op in [*run.pipeline.result_ops, run.pipeline, *made]:
             op.operation.erase()
-        return chains
+        return forms
 
     @staticmethod
     def _placeholder(type_: ir.RankedTensorType, size: ir.OpView | None) -> ir.Value:

@@ -30,8 +30,6 @@ def declare(
     with ir.InsertionPoint.at_block_begin(module.body):
         type_ = ir.FunctionType.get([value.type for value in operands], [end.type for end in ends])
         function = func.FuncOp(name, type_, visibility="private")
-        access = ir.DictAttr.get({"bufferization.access": ir.StringAttr.get("read")})
-        function.attributes["arg_attrs"] = ir.ArrayAttr.get([access] * len(operands))
         i64 = ir.IntegerType.get_signless(64)
         function.attributes["kitsune.rows_from"] = ir.IntegerAttr.get(i64, kernel.streams()[0])
         ir.InsertionPoint.current.insert(gpu_module)

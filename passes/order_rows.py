@@ -1,10 +1,9 @@
 """order-rows: rows that are summed at receivers are put into the order of these, once a call.
 
-    %s = gather %x[%from]                              %k, %at = "kitsune.order"(%to, %nodes)
-    %m = ... %e, %s ...       // row by row            %f1 = gather %from[%k]
-    %t = tm_tensor.scatter ins(%m, %to) outs(%zero)    %t1 = gather %to[%k]
-    return %t, %m                                 =>   %e1 = gather %e[%k]
-                                                       %s = gather %x[%f1]
+    %s = gather %x[%from]                              %k, %at, %f1, %t1 = "kitsune.order"(%to, %nodes, %from, %to)
+    %m = ... %e, %s ...       // row by row            %e1 = gather %e[%k]
+    %t = tm_tensor.scatter ins(%m, %to) outs(%zero)    %s = gather %x[%f1]
+    return %t, %m                                 =>
                                                        %m = ... %e1, %s ...   // the same, its rows in that order
                                                        %t = tm_tensor.scatter ins(%m, %t1) outs(%zero)
                                                        %m1 = gather %m[%at]
@@ -24,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from kitsune_mlir import determinism, rows
-from kitsune_mlir.dialects.order import OrderOp
+from kitsune_mlir.dialects.order import MOST_CARRIED, OrderOp
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
 from kitsune_mlir.planning import row_order
@@ -221,19 +220,24 @@ class _Space:
             key, count = copies.of(keys), copies.count(scatter)
             if key is None or count is None:
                 return
+            of_keys = [value for value, _ in coming if copies.holds(value)]
+            carried = _carried([value for value, _ in coming], keys, copies)
             i32 = ir.IntegerType.get_signless(32)
             kind = ir.RankedTensorType.get(rows.shape_of(keys), i32)
             with copies.point:
-                order = OrderOp(key, count, kind, kind)
+                order = OrderOp(key, count, [copy for _, copy in carried], kind, kind, [keys.type] * len(carried))
+        moved = {hash(value): result for (value, _), result in zip(carried, list(order.results)[2:])}
         for value, uses in coming:
-            made_by = rows.producer(value)
-            point = ir.InsertionPoint.after(order.operation if made_by is None else made_by)
-            with scatter.location, point:
-                gathered = _gathered(value, order.results[0])
-                if copies.holds(value):
-                    gathered.owner.attributes[IN_ORDER] = ir.UnitAttr.get()
+            ordered = moved.get(hash(value))
+            if ordered is None:
+                made_by = rows.producer(value)
+                point = ir.InsertionPoint.after(order.operation if made_by is None else made_by)
+                with scatter.location, point:
+                    ordered = _gathered(value, order.results[0])
+                    if value in of_keys:
+                        ordered.owner.attributes[IN_ORDER] = ir.UnitAttr.get()
             for use in uses:
-                use.owner.operands[use.operand_number] = gathered
+                use.owner.operands[use.operand_number] = ordered
         for value, uses in leaving:
             made_by = rows.producer(value)
             with made_by.location, ir.InsertionPoint.after(made_by):
@@ -293,6 +297,17 @@ class _Copies:
         fill = rows.producer(scatter.operands[2])
         empty = None if fill is None or fill.name != "linalg.fill" else rows.producer(fill.operands[1])
         return None if empty is None or empty.name != "tensor.empty" else self.of(empty.operands[0])
+
+
+def _carried(coming: list[ir.Value], keys: ir.Value, copies: _Copies) -> list[tuple[ir.Value, ir.Value]]:
+    """Of what comes into a row space, the vectors that the sort itself brings into order, and their copies."""
+    free = MOST_CARRIED // row_bytes(keys)
+    found = []
+    for value in coming:
+        if value.type == keys.type and (value == keys or free) and (copy := copies.of(value)) is not None:
+            found.append((value, copy))
+            free -= value != keys
+    return found
 
 
 def _gathered(value: ir.Value, order: ir.Value) -> ir.Value:

@@ -14,8 +14,11 @@ griddepcontrol). The runtime launches such kernels with the attribute "programma
 
 That cannot hang: a kernel's blocks begin to take room only when all blocks of the one before have theirs, and wait for
 nothing but its end. It cannot race: who waits for a kernel's end waits for the end of all before it, for that kernel
-waited for them. Only chips of compute capability 9.0 and later know the instruction. A kernel of many thread blocks,
-which come one after another, is left alone: each of them would wait for a moment.
+waited for them, or began when they had ended. Only chips of compute capability 9.0 and later know the instruction.
+
+A kernel of many thread blocks, which come one after another, is left alone: each of them would wait for a moment. And
+one that has a great many loads on their way (kitsune.begins_alone) does not begin before the end of the one before it:
+on an SM that still runs that one, most of the memory that is its cache is the other's shared memory, and stays that.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from kitsune_mlir.codegen.hopper.frame import BEGINS_ALONE
 from kitsune_mlir.mlir import ir, nvvm, walk
 from kitsune_mlir.planning import target as targets
 
@@ -75,8 +79,9 @@ def _overlap(kernel: ir.Operation) -> None:
     with kernel.context, kernel.location:
         with ir.InsertionPoint.at_block_begin(block):
             nvvm.griddepcontrol("launch_dependents")
-        with ir.InsertionPoint(first):
-            nvvm.griddepcontrol("wait")
+        if BEGINS_ALONE not in kernel.attributes:
+            with ir.InsertionPoint(first):
+                nvvm.griddepcontrol("wait")
 
 
 def _is_local(op: ir.Operation) -> bool:

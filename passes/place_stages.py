@@ -26,7 +26,7 @@ from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.columns import SPLITS
 from kitsune_mlir.planning.flow import TRANSPORTS
-from kitsune_mlir.planning.place import CHAINED_ROWS, SHAPES, SHORT_ROWS, Chained, Placement, place
+from kitsune_mlir.planning.place import CHAINED_ROWS, HEIGHTS, SHAPES, SHORT_ROWS, Chained, Placement, place
 
 from .base import ModulePass
 from .stage_body import clone_body
@@ -68,7 +68,7 @@ class PlaceStages(ModulePass):
         if (self.shape == "chained" or together) and self.tile_rows not in (0, *allowed):
             known = " or ".join(map(str, allowed))
             raise UserError(f"place-stages: chained tiles have {known} rows, found tile-rows={self.tile_rows}")
-        heights = (self.tile_rows,) if self.shape == "chained" and self.tile_rows else (CHAINED_ROWS, SHORT_ROWS)
+        heights = (self.tile_rows,) if self.shape == "chained" and self.tile_rows else HEIGHTS
         chaining = Chaining(target, self.cluster, self.multicast, self.split_k, heights)
         for pipeline in kitsune.pipelines(module):
             if not pipeline.is_designed:

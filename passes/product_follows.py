@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from types import MappingProxyType
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import ir, tensor
+from kitsune_mlir.traffic import element_bytes
 
+from .operand_layout import GRANULE
 from .schedule_build import clone_body, constant_index, empty_generic
 
 MOST_STORED = 2  # results of what follows one product
@@ -99,9 +102,14 @@ def is_reduced(value: ir.Value) -> bool:
     return False
 
 
-def tiled(op: ir.Operation, tiles: Mapping[ir.Value, ir.Value], at: dict[str, ir.Value]) -> ir.Value:
+def tiled(
+    op: ir.Operation,
+    tiles: Mapping[ir.Value, ir.Value],
+    at: dict[str, ir.Value],
+    slots: Mapping[ir.Value, ir.Value] = MappingProxyType({}),
+) -> ir.Value:
     """An elementwise operator of (b x) m x n on a tile of rows and columns, of what `tiles` has tiles of; its other
-    inputs are read."""
+    inputs are read, those in `slots` out of these."""
     s = rows.Structured(op)
     tile = next(tiles[value] for value in op.operands if value in tiles)
     batched = len(s.iterators) == 3
@@ -122,8 +130,9 @@ def tiled(op: ir.Operation, tiles: Mapping[ir.Value, ir.Value], at: dict[str, ir
             own = [role for role in named if role in shape]
             offsets = [constant_index(0) if role is None else at[role] for role in named]
             kind = ir.RankedTensorType.get([shape[r] for r in own], ir.RankedTensorType(value.type).element_type)
-            read = schedule.ReadOp(value, offsets, kind)
-            read.attributes["dims"] = ir.DenseI64ArrayAttr.get([named.index(role) for role in own])
+            read = schedule.ReadOp(slots.get(value, value), offsets, kind)
+            if value not in slots:
+                read.attributes["dims"] = ir.DenseI64ArrayAttr.get([named.index(role) for role in own])
             inputs.append(read.results[0])
             maps.append(_map(own, place))
     element = ir.RankedTensorType(op.results[0].type).element_type
@@ -131,6 +140,29 @@ def tiled(op: ir.Operation, tiles: Mapping[ir.Value, ir.Value], at: dict[str, ir
     generic = empty_generic(inputs, [start], [*maps, _map("mn", place)], ["parallel"] * 2)
     clone_body(s.body, generic)
     return generic.results[0]
+
+
+def stored_bytes(op: ir.Operation, follows: Follows) -> int:
+    """The bytes of an element of what becomes of a product, where that is one tensor that the copy engine stores; 0
+    where it is not."""
+    (*others, last) = follows.stored or [op]
+    kind = ir.RankedTensorType(last.results[0].type)
+    nbytes = element_bytes(kind.element_type)
+    return 0 if others or kind.rank != 2 or kind.shape[1] * nbytes % GRANULE else nbytes
+
+
+def vectors_of(follows: Follows, columns: int) -> list[ir.Value]:
+    """Tensors of one number for each column that what follows reads: of whole 16 bytes."""
+    found = []
+    for op in follows.ops:
+        s = rows.Structured(op)
+        for value in list(op.operands)[: s.inputs]:
+            kind = ir.RankedTensorType(value.type) if rows.is_tensor(value) else None
+            if kind is None or kind.shape != [columns] or not isinstance(kind.element_type, ir.FloatType):
+                continue
+            if columns * element_bytes(kind.element_type) % GRANULE == 0 and value not in found:
+                found.append(value)
+    return found
 
 
 def _map(roles: Sequence[str], place: dict[str, int]) -> ir.AffineMap:

@@ -3,27 +3,29 @@ into them, an agent that multiplies and writes tiles with what follows applied t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kitsune_mlir.contraction import Contraction
-from kitsune_mlir.dialects import kitsune, schedule
+from kitsune_mlir.dialects import clusters, kitsune, schedule
 from kitsune_mlir.dialects.windows import in_memory
 from kitsune_mlir.mlir import arith, ir, linalg, scf, tensor
 from kitsune_mlir.plan import DYNAMIC_SIZE
 from kitsune_mlir.planning.cost import DRAM, Price
 from kitsune_mlir.planning.kernel_cost import dram_us
-from kitsune_mlir.planning.product_tiles import CHUNK, PAIRS, ProductTiles, engine
+from kitsune_mlir.planning.product_tiles import CHUNK, PAIRS, ProductTiles, engine, short_rows
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import type_bytes
 
 from .operand_layout import laid_out
-from .product_follows import Follows, tiled
+from .product_follows import Follows, tiled, vectors_of
+from .product_pingpong import PingPong, slot_type
 from .row_bodies import RowBody
 from .schedule_build import constant_index, empty_generic, i64
 from .split_batches import INNER, Stored, inner_size, offsets_of
 
 _WARPS = 4
+_DOWN = 16  # tiles of rows whose tiles of columns are taken together
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,9 @@ class ProductKernel:
         self.operands = {"left": found.left_roles, "right": found.right_roles}
         values = {"left": found.left, "right": found.right}
         self.pieces = {name: laid_out(value, of.pieces) for name, value in values.items()}
+        self.vectors: list[ir.Value] = []  # what follows reads a row of: in shared memory throughout
+        if tiles.copied and (of.sizes["n"] or 0) % tiles.columns == 0:
+            self.vectors = vectors_of(follows, of.sizes["n"] or 0)
         self.extents = {role: self._extent(role) for role in of.sizes}
         self.element = ir.RankedTensorType(self.pieces["left"][0].type).element_type
 
@@ -91,6 +96,8 @@ class ProductKernel:
         price = self._price(types)
         kernel.attributes["predicted_us"] = ir.FloatAttr.get(f32, price.us)
         kernel.attributes["limit"] = ir.StringAttr.get(price.limit)
+        if tiles.cluster > 1:
+            kernel.attributes["cluster"] = i64(tiles.cluster)
         with ir.InsertionPoint(kernel.regions[0].blocks.append()):
             sizes = self._tile_sizes()
             roles = [role for role in "sbmn" if role in sizes]
@@ -98,23 +105,45 @@ class ProductKernel:
             index = ir.IndexType.get()
             dealt = schedule.TilesOp(extents, index, index, index)
             dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get([sizes[role] for role in roles])
-            rings = {name: self._ring(name, count) for name, count in (("left", tiles.rows), ("right", tiles.columns))}
+            counts = (("left", tiles.rows), ("right", max(tiles.sets)))
+            rings = {name: self._ring(name, count) for name, count in counts}
+            vectors = {value: self._vector_ring(value, i) for i, value in enumerate(self.vectors)}
             counts = zip((1, tiles.copies), engine(self.of.target).registers(tiles.copies), strict=True)
             for name, (copies, registers) in zip(("feed", "math"), counts, strict=True):
                 agent = schedule.AgentOp(ir.StringAttr.get(name), *map(i64, (copies, _WARPS, registers)))
                 with ir.InsertionPoint(agent.regions[0].blocks.append(index)):
+                    self.copy_number = agent.regions[0].blocks[0].arguments[0]
                     kept = self._keep(rings, name)
-                    loop = scf.ForOp(*dealt.results)
+                    slots = {value: _open_vector(name, ring, value) for value, ring in vectors.items()}
+                    pingpong = PingPong(self, slots) if tiles.alternates else None
+                    begin = pingpong.before() if pingpong and name == "math" else []
+                    loop = scf.ForOp(*dealt.results, begin)
                     with ir.InsertionPoint(loop.body):
-                        at = self._place(loop.induction_variable, roles, extents, sizes)
-                        if name == "feed":
-                            self._feed(rings, at)
+                        at, numbers = self._place(loop.induction_variable, roles, extents, sizes)
+                        around: list[ir.Value] = []
+                        if pingpong is None:
+                            self._feed(rings, at) if name == "feed" else self._multiply(rings, at, kept, slots)
+                        elif name == "feed":
+                            pingpong.feed(rings, at)
                         else:
-                            self._multiply(rings, at, agent.regions[0].blocks[0].arguments[0], kept)
-                        scf.yield_([])
-                    for slot in kept:
+                            around = pingpong.tile(rings, list(loop.inner_iter_args), at, numbers["n"])
+                        scf.yield_(around)
+                    if begin:
+                        pingpong.behind(list(loop.results))
+                    for slot in [*kept, *slots.values()] if name == "math" else ():
                         schedule.ReleaseOp(slot, [])
         return kernel
+
+    def own_row(self, row: ir.Value) -> ir.Value:
+        """The first row of the agent's copy, of a tile that begins at a row."""
+        return arith.addi(row, arith.muli(self.copy_number, constant_index(self.tiles.copy_rows)))
+
+    @staticmethod
+    def _vector_ring(value: ir.Value, number: int) -> schedule.AllocRingOp:
+        kind = ir.RankedTensorType(value.type)
+        tile = ir.RankedTensorType.get([1, kind.shape[0]], kind.element_type)
+        names = map(ir.StringAttr.get, (f"vector{number}", "smem", "dense", "all"))
+        return schedule.AllocRingOp(*names, kitsune.ring_type(tile, 1))
 
     def _keep(self, rings: dict[str, schedule.AllocRingOp], agent: str) -> list[ir.Value]:
         """In front of the loop over tiles: fills the slots of an operand that is kept, or opens them for the loop."""
@@ -127,7 +156,7 @@ class ProductKernel:
         loop = scf.ForOp(zero, self.extents["k"], constant_index(CHUNK))
         with ir.InsertionPoint(loop.body):
             place = dict.fromkeys("bmn", zero) | {"k": loop.induction_variable}
-            self._copy(name, rings[name], self.pieces[name][0], place)
+            self.copy(name, rings[name], self.pieces[name][0], place)
             scf.yield_([])
         return []
 
@@ -153,26 +182,47 @@ class ProductKernel:
         roles = self.operands[name]
         tile = ir.RankedTensorType.get([count, CHUNK], self.element)
         box = "rows" if roles[-1] == "k" else "columns"
-        share = "split" if name == "left" else "all"
+        share = "split" if name == "left" and self._short is None else "all"
         names = map(ir.StringAttr.get, (name, "smem", box, share))
         slots = self._chunks if name == self.tiles.kept else self.tiles.slots
+        if name == "right" and self.tiles.alternates:
+            slots = self.tiles.right_slots
         return schedule.AllocRingOp(*names, kitsune.ring_type(tile, slots))
+
+    @property
+    def _short(self) -> int | None:
+        """The rows that the left operand's boxes have where they are fewer than a tile's: rows beyond a tensor's last
+        take the copy engine as much time as others."""
+        m, roles = self.of.sizes["m"], self.operands["left"]
+        warpgroups = self.products.value == "wgmma" and self.tiles.copies == 1
+        if m is None or not warpgroups or roles[-1] != "k" or self.tiles.kept == "left":
+            return None
+        return short_rows(m) if short_rows(m) < self.tiles.rows else None
+
+    def _rows_of(self, name: str) -> int | None:
+        """The rows of an operand's slots, where these are not all."""
+        return self._short if name == "left" else None
 
     def _place(
         self, number: ir.Value, roles: Sequence[str], extents: Sequence[ir.Value], sizes: dict[str, int]
-    ) -> dict[str, ir.Value]:
-        """By role the first element of a tile."""
+    ) -> tuple[dict[str, ir.Value], dict[str, ir.Value]]:
+        """By role the first element of a tile, and the tile's number along that dimension."""
         at, rest = {}, number
-        for role, extent in reversed(list(zip(roles, extents))):
-            count = extent
-            if sizes[role] > 1:
-                count = arith.ceildivui(extent, constant_index(sizes[role]))
-            at[role] = rest if role == roles[0] else arith.remui(rest, count)
-            rest = arith.divui(rest, count) if role != roles[0] else rest
-        return {role: x if sizes[role] == 1 else arith.muli(x, constant_index(sizes[role])) for role, x in at.items()}
+        counts = {role: _ceildiv(extent, sizes[role]) for role, extent in zip(roles, extents)}
+        if list(roles) == ["m", "n"]:
+            at = _in_groups(number, counts["m"], counts["n"])
+        else:
+            for role in reversed(roles):
+                at[role] = rest if role == roles[0] else arith.remui(rest, counts[role])
+                rest = arith.divui(rest, counts[role]) if role != roles[0] else rest
+        first = {role: x if sizes[role] == 1 else arith.muli(x, constant_index(sizes[role])) for role, x in at.items()}
+        return first, at
 
     def _range(self, at: dict[str, ir.Value]) -> tuple[ir.Value, ir.Value, ir.Value]:
-        """The bounds and the step of the loop over k: the tile's part of it."""
+        """The bounds and the step of the loop over k: the tile's part of it. Of a cluster all CTAs have equally many
+        turns, of which the last CTA's may be behind the end: each adds `_own_part`."""
+        if self.tiles.cluster > 1:
+            return constant_index(0), constant_index(self.tiles.part), constant_index(CHUNK)
         if "s" not in at:
             return constant_index(0), self.extents["k"], constant_index(CHUNK)
         first = arith.muli(at["s"], constant_index(self.tiles.part))
@@ -193,24 +243,38 @@ class ProductKernel:
         return (arith.addi(first, step) if self._overlaps else first), last, step
 
     def _feed(self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value]) -> None:
+        first = self._own_part()
         if self._overlaps:
-            self._copies(rings, at | {"k": self._range(at)[0]})
+            self._copies(rings, at | {"k": _moved(self._range(at)[0], first)})
         loop = scf.ForOp(*self._rest(at))
         with ir.InsertionPoint(loop.body):
-            self._copies(rings, at | {"k": loop.induction_variable})
+            self._copies(rings, at | {"k": _moved(loop.induction_variable, first)})
             scf.yield_([])
+
+    def _own_part(self) -> ir.Value | None:
+        """Where the part of k begins that the CTA of a cluster sums."""
+        if self.tiles.cluster == 1:
+            return None
+        return arith.muli(clusters.RankOp(ir.IndexType.get()).results[0], constant_index(self.tiles.part))
 
     def _copies(self, rings: dict[str, schedule.AllocRingOp], place: dict[str, ir.Value]) -> None:
         """A chunk of the operands that are not kept, once for each pair of pieces, into the next slots."""
         for pair in PAIRS[self.of.pieces]:
             for (name, ring), piece in zip(rings.items(), pair):
                 if name != self.tiles.kept:
-                    self._copy(name, ring, self.pieces[name][piece], place)
+                    self.copy(name, ring, self.pieces[name][piece], place, self._rows_of(name))
 
-    def _copy(self, name: str, ring: schedule.AllocRingOp, value: ir.Value, place: dict[str, ir.Value]) -> None:
-        """A chunk of an operand's piece into the next slot."""
+    def copy(
+        self,
+        name: str,
+        ring: schedule.AllocRingOp,
+        value: ir.Value,
+        place: dict[str, ir.Value],
+        count: int | None = None,
+    ) -> None:
+        """A chunk of an operand's piece into the next slot, `count` rows of it where that is not all."""
         roles, own = self.operands[name], "m" if name == "left" else "n"
-        slot = schedule.AcquireOp(ring.results[0], _slot(ring)).results[0]
+        slot = schedule.AcquireOp(ring.results[0], slot_type(ring, count)).results[0]
         offsets = offsets_of(roles, inner_size(value, roles), place)
         copy = schedule.CopyOp(slot, value, offsets, self.copies, schedule.Token.get())
         copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index(own), roles.index("k")])
@@ -220,9 +284,9 @@ class ProductKernel:
         """The sums of a tile, one operand's chunks being kept: of the other's each is released behind the next
         product, so that two run at a time."""
         sums, before = schedule.SumsOp([], acc).results[0], None
-        (other,) = (ring for name, ring in rings.items() if name != self.tiles.kept)
+        ((name, other),) = ((name, ring) for name, ring in rings.items() if name != self.tiles.kept)
         for chunk in kept:
-            slot = schedule.WaitOp(other.results[0], _slot(other)).results[0]
+            slot = schedule.WaitOp(other.results[0], slot_type(other, self._rows_of(name))).results[0]
             pair = (chunk, slot) if self.tiles.kept == "left" else (slot, chunk)
             multiplied = schedule.ProductOp(sums, *pair, self.products, acc, schedule.Token.get())
             if before is not None:
@@ -236,8 +300,8 @@ class ProductKernel:
         self,
         rings: dict[str, schedule.AllocRingOp],
         at: dict[str, ir.Value],
-        copy: ir.Value,
         kept: Sequence[ir.Value],
+        slots: Mapping[ir.Value, ir.Value],
     ) -> None:
         tile = ir.RankedTensorType.get([self.tiles.copy_rows, self.tiles.columns], ir.F32Type.get())
         acc = schedule.Acc.get(tile)
@@ -249,7 +313,14 @@ class ProductKernel:
         value = schedule.SettleOp(total, tile).results[0]
         if last:
             self._release(*last)
-        own = at | {"m": arith.addi(at["m"], arith.muli(copy, constant_index(self.tiles.copy_rows)))}
+        own = at | {"m": self.own_row(at["m"])}
+        if self.tiles.cluster > 1:
+            width = self.tiles.columns // self.tiles.cluster
+            share = ir.RankedTensorType.get([self.tiles.copy_rows, width], ir.F32Type.get())
+            value = clusters.MeetOp(value, share).results[0]
+            own["n"] = arith.addi(
+                at["n"], arith.muli(clusters.RankOp(ir.IndexType.get()).results[0], constant_index(width))
+            )
         before = self.of.op.results[0]
         if self.rows is not None:
             self.rows.given = {before: value}
@@ -257,12 +328,14 @@ class ProductKernel:
             return
         made = {before: value}
         for op in self.follows.ops:
-            made[op.results[0]] = tiled(op, made, own)
+            made[op.results[0]] = tiled(op, made, own, slots)
         roles = tuple(role for role in "sbmn" if role in own) if self.stored is None else self.stored.roles
         sizes = {} if self.stored is None else {INNER: self.stored.inner}
         for number, op in enumerate(self.follows.stored or [self.of.op]):
             write = schedule.WriteOp(made[op.results[0]], offsets_of(roles, sizes, own), i64(number))
             write.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index("m"), roles.index("n")])
+            if self.tiles.copied:
+                write.attributes["engine"] = ir.StringAttr.get(schedule.COPIED)
 
     def _overlapped(
         self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value], sums: ir.Value
@@ -293,7 +366,10 @@ class ProductKernel:
 
     def _product(self, rings: dict[str, schedule.AllocRingOp], sums: ir.Value) -> list[ir.Value]:
         """Multiplies the next chunk: the sums, the slots that are read, the product's token."""
-        slots = [schedule.WaitOp(ring.results[0], _slot(ring)).results[0] for ring in rings.values()]
+        slots = [
+            schedule.WaitOp(ring.results[0], slot_type(ring, self._rows_of(name))).results[0]
+            for name, ring in rings.items()
+        ]
         multiplied = schedule.ProductOp(sums, *slots, self.products, sums.type, schedule.Token.get())
         if self.of.pieces > 1:
             multiplied.attributes["outside"] = ir.UnitAttr.get()
@@ -328,3 +404,35 @@ class ProductKernel:
 
 def _slot(ring: schedule.AllocRingOp) -> ir.Type:
     return schedule.Slot.get(ring.tile)
+
+
+def _open_vector(agent: str, ring: schedule.AllocRingOp, value: ir.Value) -> ir.Value:
+    """The slot of a vector, which is filled once."""
+    if agent == "math":
+        return schedule.WaitOp(ring.results[0], _slot(ring)).results[0]
+    slot = schedule.AcquireOp(ring.results[0], _slot(ring)).results[0]
+    copy = schedule.CopyOp(slot, value, [], ir.StringAttr.get("tma"), schedule.Token.get())
+    copy.attributes["dims"], copy.attributes["into"] = ir.DenseI64ArrayAttr.get([]), i64(0)
+    schedule.CommitOp(slot, [copy.results[0]])
+    return slot
+
+
+def _moved(index: ir.Value, by: ir.Value | None) -> ir.Value:
+    return index if by is None else arith.addi(index, by)
+
+
+def _ceildiv(extent: ir.Value, size: int) -> ir.Value:
+    """How many boxes of so many elements there are; a constant where the extent is one."""
+    if not isinstance(extent.owner, ir.Block) and extent.owner.name == "arith.constant":
+        return constant_index(-(-ir.IntegerAttr(extent.owner.attributes["value"]).value // size))
+    return extent if size == 1 else arith.ceildivui(extent, constant_index(size))
+
+
+def _in_groups(number: ir.Value, down: ir.Value, across: ir.Value) -> dict[str, ir.Value]:
+    """Rows and columns of a tile, in groups of _DOWN tiles of rows, down the rows first: the CTAs at work at one time
+    read few different rows and few different columns, which stay in the L2."""
+    size = arith.muli(across, constant_index(_DOWN))
+    group, inside = arith.divui(number, size), arith.remui(number, size)
+    first = arith.muli(group, constant_index(_DOWN))
+    height = arith.minui(arith.subi(down, first), constant_index(_DOWN))
+    return {"m": arith.addi(first, arith.remui(inside, height)), "n": arith.divui(inside, height)}

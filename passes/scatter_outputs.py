@@ -140,9 +140,18 @@ def _price(pipeline: kitsune.PipelineOp, more: float) -> None:
 def _is_in_order(to: ir.Value) -> bool:
     """Whether numbers of rows are, or are computed from, those by which rows were put into order."""
     op = rows.producer(to)
+    if op is not None and op.name == kitsune.OrderOp.OPERATION_NAME:
+        number = ir.OpResult(to).result_number
+        return number > 1 and _is_of(op.operands[0], op.operands[number])
     if op is None or op.name != "linalg.generic":
         return False
     return IN_ORDER in op.attributes or any(_is_in_order(value) for value in op.operands)
+
+
+def _is_of(value: ir.Value, part: ir.Value) -> bool:
+    """Whether a value is another one, or computed from it."""
+    op = rows.producer(value)
+    return value == part or (op is not None and any(_is_of(operand, part) for operand in op.operands))
 
 
 def _only_reader(value: ir.Value, name: str) -> ir.Operation | None:

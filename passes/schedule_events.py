@@ -17,6 +17,7 @@ from kitsune_mlir.planning.schedule import (
     Close,
     Copy,
     Loop,
+    Meet,
     Open,
     Place,
     Product,
@@ -63,7 +64,7 @@ class Reading:
             tuple(self._agent(agent) for agent in self.kernel.agents),
             self._place(self.kernel.operation),
             self.kernel.ctas_per_sm,
-            sum(agent.outbox_bytes for agent in self.kernel.agents),
+            sum(agent.outbox_bytes + agent.count * agent.meeting_bytes for agent in self.kernel.agents),
         )
 
     def _agent(self, agent: dialect.AgentOp) -> Agent:
@@ -106,6 +107,8 @@ class Reading:
             case "kitsune.product":
                 slots = operands[2:] if op.opview.is_from_registers else operands[1:]
                 return [Product(operands[0], tuple(slots), *results, self._place(op))]
+            case "kitsune.meet":
+                return [Meet(self._place(op))]
             case "kitsune.settle":
                 return [Settle(operands[0], self._place(op))]
             case "scf.for":

@@ -41,20 +41,22 @@ from kitsune_mlir.planning.product_tiles import COPY_ROWS, MOST_SPLIT, PAIRS, Pr
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.planning.thin_products import THIN_BY
 from kitsune_mlir.precision import tf32_pieces
+from kitsune_mlir.traffic import type_bytes
 
 from . import dots
 from .base import ModulePass
 from .flat_follows import flatten_follows
-from .product_follows import Follows, follows_of
+from .product_follows import Follows, follows_of, stored_bytes, vectors_of
 from .product_kernel import Asked, ProductKernel
 from .product_rows import MOST_IN_PIECES, Followings, Rows, is_faster
 from .row_bodies import RowBody, erase, gather
 from .row_bodies import replace as replace_group
 from .schedule_build import constant_index, empty_generic
+from .single_products import LEAST, NAME
 from .split_batches import OUTER, stored_apart, with_split_batches
 from .thin_products import by_rows, predicted_us
 
-LEAST = 1 << 16  # multiply-adds that are worth a kernel of their own form
+SLOT = 1024  # bytes at multiples of which slots begin
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,9 @@ class ScheduleProducts(ModulePass):
 
     name: ClassVar[str] = "schedule-products"
     target: str = "sm_90a"
+    widths: str = ""
+    clusters: str = "1+2+4+8"
+    alternates: bool = True
 
     def run(self, module: ir.Module) -> None:
         target = targets.load(self.target)
@@ -79,7 +84,8 @@ class ScheduleProducts(ModulePass):
             assert found is not None
             try:
                 with op.location:
-                    number += _Scheduler(op, found, target, f"product{number}", rows(op.block)).schedule()
+                    name = ir.StringAttr(op.attributes[NAME]).value if NAME in op.attributes else f"product{number}"
+                    number += _Scheduler(op, found, target, name, rows(op.block), self).schedule()
             except UnsupportedError as error:
                 remark(op, f"is no product on tensor cores: {error}")
 
@@ -113,6 +119,7 @@ class _Scheduler:
     target: Target
     name: str
     rows: Followings
+    asked: ScheduleProducts
     sizes: dict[str, int | None] = field(default_factory=dict)  # by role; None is open until the call
 
     def schedule(self) -> bool:
@@ -140,7 +147,19 @@ class _Scheduler:
         bodies = [list(op.regions[0].blocks[0].operations) for op in follows.ops]
         work = sum(DEAR.get(inner.operation.name, 1) for body in bodies for inner in body)
         tiles = choose(
-            *sizes, across, len(PAIRS[self.pieces]), self.target, most_split, float(work), shared=self._shared()
+            *sizes,
+            across,
+            len(PAIRS[self.pieces]),
+            self.target,
+            most_split=most_split,
+            work=float(work),
+            shared=self._shared(),
+            stored_bytes=stored_bytes(self.op, follows) if self.sizes["k"] is not None and self.asked.alternates else 0,
+            clusters=tuple(int(x) for x in self.asked.clusters.split("+") if x)
+            if self.sizes["k"] is not None
+            else (1,),
+            **({"widths": tuple(map(int, self.asked.widths.split("+")))} if self.asked.widths else {}),
+            vector_bytes=sum(map(_aligned_bytes, vectors_of(follows, known["n"]))),
         )
         if thin is not None and (tiles is None or thin < THIN_BY * tiles.microseconds):
             self.found = plain
@@ -250,6 +269,11 @@ class _Scheduler:
                 raise UnsupportedError("the last dimension of an operand is its batch")
             _check_open(value)
         _check_open(ir.RankedTensorType(self.op.results[0].type))
+
+
+def _aligned_bytes(vector: ir.Value) -> int:
+    """Of shared memory, for a vector."""
+    return -(-type_bytes(vector.type, 0) // SLOT) * SLOT
 
 
 def _check_open(kind: ir.RankedTensorType) -> None:

@@ -85,7 +85,6 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
         products=tuple(products) if apart else None,
         kernels=kernels if products or kernels else 1,
         plain_bytes=plain if products else max(plain, loads + stores),
-        joins=any(op.operation.name == "tensor.concat" and not _is_multiplied(op) for op in stage.block.operations),
     )
 
 
@@ -122,11 +121,6 @@ def _taken_of(op: ir.Operation) -> list[ir.Value]:
 def _tables(stage: kitsune.StageOp) -> list[ir.Value]:
     """The residents of which a stage takes rows here and there, not all."""
     return [table for op in stage.block.operations for table in _taken_of(op.operation)]
-
-
-def _is_multiplied(op: ir.Operation) -> bool:
-    """Whether an operation's result is an operand of a product."""
-    return any(use.owner.operation.name == "linalg.matmul" for use in op.operation.results[0].uses)
 
 
 def _product(op: ir.Operation) -> ProductCost | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kitsune_mlir.mlir import arith, func, ir, memref, run_passes, walk
+from kitsune_mlir.mlir import arith, bufferization, func, ir, memref, run_passes, tensor, walk
 
 _GENERALIZE = (
     "builtin.module(func.func(refback-generalize-tensor-pad,refback-generalize-tensor-concat),canonicalize,cse)"
@@ -21,13 +21,17 @@ def bufferize(module: ir.Module) -> None:
     """Rewrites every function of `module` from tensors to memrefs with identity layouts, in place.
 
     Function arguments are never written: where a result reuses an argument's buffer it is copied
-    first. Functions without a body stand for code that comes from elsewhere; their tensor arguments
-    must carry `bufferization.access = "read"`, their tensor results become memref results. Functions
+    first. Functions without a body stand for code that comes from elsewhere: they read their tensor arguments, and
+    their tensor results, which become memref results, are in memory of their own. Functions
     still return memrefs afterwards; `results_to_out_params` turns those into arguments.
     Raises InternalError when an upstream pass fails.
     """
     _forbid_writes(module)
+    stand_ins = [_give_body(op.opview) for op in walk(module, "func.func") if op.opview.is_external]
     run_passes(module, _GENERALIZE, _ONE_SHOT)
+    for function in [op.opview for op in walk(module, "func.func")]:
+        if function.name.value in stand_ins:
+            _take_body(function)
 
 
 def results_to_out_params(function: func.FuncOp) -> None:
@@ -86,6 +90,39 @@ def _copy_of(value: ir.Value, end: ir.Operation) -> ir.Value:
         copy = memref.AllocOp(type_, sizes, []).result
         memref.CopyOp(value, copy)
         return copy
+
+
+def _give_body(function: func.FuncOp) -> str:
+    """Gives a function without a body one that reads its arguments and makes its results. Of a function without,
+    one-shot bufferization believes that any result may share memory with any argument, and so with all other arguments:
+    a concatenation that is computed for a kernel would be copied, lest a weight be written. Returns the name."""
+    kept = {name: function.attributes[name] for name in function.attributes if name != "arg_attrs"}
+    with function.context, function.location, ir.InsertionPoint(function):
+        own = func.FuncOp(function.name.value, function.type, visibility="private")
+        for name, attribute in kept.items():
+            own.attributes[name] = attribute
+        with ir.InsertionPoint(own.add_entry_block()):
+            zero = arith.ConstantOp.create_index(0).result
+            for argument in own.arguments:
+                if isinstance(argument.type, ir.RankedTensorType):
+                    tensor.ExtractOp(argument, [zero] * argument.type.rank)
+            made = []
+            for kind in own.type.results:
+                sizes = [zero for d in range(kind.rank) if kind.is_dynamic_dim(d)]
+                made.append(bufferization.AllocTensorOp(kind, sizes).result)
+            func.ReturnOp(made)
+    function.erase()
+    return str(own.name.value)
+
+
+def _take_body(function: func.FuncOp) -> None:
+    """Leaves a function's declaration alone."""
+    kept = {name: function.attributes[name] for name in function.attributes if name != "arg_attrs"}
+    with function.context, function.location, ir.InsertionPoint(function):
+        own = func.FuncOp(function.name.value, function.type, visibility="private")
+        for name, attribute in kept.items():
+            own.attributes[name] = attribute
+    function.erase()
 
 
 def _forbid_writes(module: ir.Module) -> None:

@@ -79,8 +79,6 @@ def _declare(module: ir.Module, name: str, types: list, result: ir.Type, found: 
     function = func.FuncOp(
         name, (types, [result]), visibility="private", ip=ir.InsertionPoint.at_block_begin(module.body)
     )
-    read = ir.DictAttr.get({"bufferization.access": ir.StringAttr.get("read")})
-    function.arg_attrs = [read] * len(types)
     roles = [[ir.StringAttr.get(role) for role in side] for side in (found.left_roles, found.right_roles)]
     function.attributes[PRODUCT] = ir.ArrayAttr.get([ir.ArrayAttr.get(side) for side in roles])
     return function

@@ -119,7 +119,7 @@ def _describe_kernels(
         files[f"{name}.cubin"] = assembled.cubin
     for label, kernel in zip(manifest["modules"][name], kernels, strict=True):
         info = None if assembled is None else dataclasses.asdict(assembled.kernels[label])
-        overlapped = bool(walk(kernel, "nvvm.griddepcontrol"))
+        overlapped = any("wait" in str(op.attributes["kind"]) for op in walk(kernel, "nvvm.griddepcontrol"))
         entry = {"name": label, "module": name, "origin": location(kernel.location), "overlapped": overlapped}
         manifest["kernels"].append({**entry, **(info or {"registers": None, "shared": None})})
 

@@ -89,6 +89,11 @@ class Generic:
         touched = [map_ for map_ in self.maps[: len(self.inputs)] if last in dims_of(map_)]
         return bool(touched) and all(dims_of(map_)[-1:] == [last] for map_ in touched)
 
+    def across_memory(self) -> bool:
+        """Whether every input that the reduction runs through lies along the last parallel loop: lanes read lines."""
+        touched = [map_ for map_ in self.maps[: len(self.inputs)] if {*self.reduction} & {*dims_of(map_)}]
+        return bool(touched and self.parallel) and all(dims_of(map_)[-1] == self.parallel[-1] for map_ in touched)
+
 
 def dims_of(map_: ir.AffineMap) -> list[int]:
     """The dimensions that the results mention, in order."""

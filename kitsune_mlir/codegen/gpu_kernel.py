@@ -28,9 +28,11 @@ Size = int | ir.Value
 
 
 class Kernels:
-    """The gpu.module @kernels of a module; kernels with the same code are kept once."""
+    """The gpu.module @kernels of a module; kernels with the same code are kept once. `adds_words`: the chip adds
+    several neighbouring numbers to memory by one operation."""
 
-    def __init__(self, module: ir.Module):
+    def __init__(self, module: ir.Module, adds_words: bool = False):
+        self.adds_words = adds_words
         self._names: dict[str, str] = {}
         self._counts: dict[str, int] = {}
         self.checks, self.deterministic = Checks(), determinism.of(module)
@@ -70,6 +72,7 @@ class Kernel:
     def __init__(self, kernels: Kernels, origin: ir.Operation, label: str, threads: int = THREADS):
         self._kernels, self._origin, self._label, self.threads = kernels, origin, label, threads
         self._captured: list[ir.Value] = []
+        self._shared: list[ir.Operation] = []
         self._inside: dict[int, ir.Value] = {}
         with origin.context, origin.location, ir.InsertionPoint(kernels.block):
             none = ir.FunctionType.get([], [])
@@ -92,6 +95,13 @@ class Kernel:
         if key not in self._inside:
             self._inside[key] = self._bring(value)
         return self._inside[key]
+
+    def shared(self, shape: Sequence[int], element: ir.Type) -> ir.Value:
+        """A memref in the block's shared memory."""
+        space = ir.Attribute.parse("#gpu.address_space<workgroup>")
+        kind = ir.MemRefType.get(list(shape), element, memory_space=space)
+        self._shared.append(memref.AllocaOp(kind, [], []).operation)  # until `launch`
+        return self._shared[-1].results[0]
 
     def _bring(self, value: ir.Value) -> ir.Value:
         owner = None if isinstance(value.owner, ir.Block) else value.owner.operation
@@ -152,11 +162,22 @@ class Kernel:
         with self._origin.context, self._origin.location, ir.InsertionPoint(self._origin):
             kind = ir.FunctionType.get(types, [])
             self._function.operation.attributes["function_type"] = ir.TypeAttr.get(kind)
+            self._attribute_shared()
             name = self._kernels.settle(self._function.operation, self._label)
             one = arith.ConstantOp.create_index(1).result
             grid = (as_value(blocks), one, one)
             block = (as_value(self.threads), one, one)
             return gpu.LaunchFuncOp([MODULE, name], grid, block, self._captured).operation
+
+    def _attribute_shared(self) -> None:
+        """Buffers in shared memory are arguments of the kernel's block behind its own (gpu.func)."""
+        for buffer in self._shared:
+            argument = self._entry.add_argument(buffer.results[0].type, self._origin.location)
+            buffer.results[0].replace_all_uses_with(argument)
+            buffer.erase()
+        if self._shared:
+            count = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(self._shared))
+            self._function.operation.attributes["workgroup_attributions"] = count
 
 
 def _zero(kind: ir.Type) -> ir.Value:

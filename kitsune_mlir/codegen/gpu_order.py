@@ -1,4 +1,4 @@
-"""kitsune.order -> five kernels: a counting sort of rows by their keys.
+"""kitsune.order -> five or six kernels: a counting sort of rows by their keys.
 
     count    starts[key] = 0
     rank     ranks[row] = starts[key]++, atomically; a thread has RUN rows, and equal neighbours are one addition
@@ -8,38 +8,51 @@
 
 No kernel reads what another thread of it writes, and no thread waits for another; rows of one key stand in the order in
 which their threads came. A key that is none is the one behind the last, so that every row has a place in any case.
-The sort moves 40 bytes a row with 64-bit keys, and two of the accesses of a row are to anywhere (PTX ISA, atom).
+
+What takes the time are accesses to anywhere, which an SM makes one by one: an addition (PTX ISA, atom), a load and a
+store for a row. So vectors that the sort carries take the same store: then place writes 16 bytes for a row, its number,
+its key and what is carried, and another kernel, whose accesses are all in order, gives each its own vector:
+
+    unpack   rows[place], keys[place], carried[place] = records[place]
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from kitsune_mlir.mlir import arith, func, gpu, ir, memref, scf, walk
+from kitsune_mlir.mlir import arith, func, gpu, ir, memref, scf, vector, walk
 
-from .gpu_kernel import THREADS, WARP, Kernel, Kernels, as_value, ceildiv, extent, linear_id, only_if
+from .gpu_kernel import THREADS, WARP, Kernel, Kernels, Size, as_value, ceildiv, extent, linear_id, only_if, product
 
 CALL = "kitsune_order"  # what a kitsune.order is a call of while tensors become buffers
-RUN = 16  # neighbouring rows of a thread
+RUN = 8  # neighbouring rows of a thread
+WORD = 4  # numbers of 32 bits that a thread stores at once
 LEAST_PART = 8  # counts of a thread, in the kernels that sum them
 WARPS = 1024  # that sum counts: each adds up the sums of all before it
 _PARTS = (1, 2, 4, 8, 16)  # lane distances
 
 
 def outline_orders(module: ir.Module, main: func.FuncOp) -> None:
-    """Makes calls of kitsune.orders, which bufferization takes for calls of code from elsewhere."""
-    for number, op in enumerate(walk(main, "kitsune.order")):
-        keys, _ = op.operands
+    """Makes calls of kitsune.orders, which bufferization takes for calls of code from elsewhere. Behind the keys and
+    their count a call is given the vectors that are no keys; keys in order are its last result."""
+    for position, op in enumerate(walk(main, "kitsune.order")):
+        keys, count, *carried = op.operands
+        others = [number for number, vector in enumerate(carried) if vector != keys]
+        given = [keys, count, *(carried[number] for number in others)]
         with op.context, op.location:
-            kinds = [keys.type, ir.IndexType.get()], [result.type for result in op.results]
-            name = f"{CALL}{number}"
+            results = [op.results[0].type, op.results[1].type] + [keys.type] * (
+                len(others) + (len(others) < len(carried))
+            )
+            name = f"{CALL}{position}"
             with ir.InsertionPoint.at_block_begin(module.body):
-                function = func.FuncOp(name, ir.FunctionType.get(*kinds), visibility="private")
-            access = ir.DictAttr.get({"bufferization.access": ir.StringAttr.get("read")})
-            function.attributes["arg_attrs"] = ir.ArrayAttr.get([access, ir.DictAttr.get({})])
+                kind = ir.FunctionType.get([value.type for value in given], results)
+                func.FuncOp(name, kind, visibility="private")
             with ir.InsertionPoint(op):
-                call = func.CallOp(kinds[1], name, list(op.operands))
-        for old, new in zip(op.results, call.results):
+                call = func.CallOp(results, name, given)
+        moved = {number: call.results[2 + i] for i, number in enumerate(others)}
+        made = [*call.results[:2], *(moved.get(i, call.results[len(results) - 1]) for i in range(len(carried)))]
+        for old, new in zip(op.results, made, strict=True):
             old.replace_all_uses_with(new)
         op.erase()
 
@@ -52,14 +65,17 @@ def lower_orders(main: func.FuncOp, kernels: Kernels) -> None:
 
 
 def _lower(op: ir.Operation, kernels: Kernels) -> None:
-    keys, count = op.operands
+    keys, count, *others = op.operands
     with op.context, op.location, ir.InsertionPoint(op):
         i32, size = ir.IntegerType.get_signless(32), extent(keys, 0)
         dynamic = [] if isinstance(size, int) else [size]
-        rows, places, ranks = (memref.alloc(result.type, dynamic, []) for result in (*op.results, op.results[0]))
+        made = [memref.alloc(result.type, dynamic, []) for result in op.results]
+        ranks = _alloc(product([ceildiv(size, RUN), RUN]))
         buckets = arith.addi(count, as_value(1))
         starts = memref.alloc(ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], i32), [buckets], [])
-        sums = memref.alloc(ir.MemRefType.get([WARPS], i32), [], [])
+        sums = _alloc(WARPS)
+        records = _alloc(product([size, WORD])) if made[2:] else None
+    sort = _Sort(keys, starts, ranks, made[0], made[1] if list(op.results[1].uses) else None, others, records)
 
     def kernel(label: str, items: Callable[[], ir.Value | int], body: Callable[[Kernel, ir.Value], None]) -> None:
         """A kernel with a thread for each of so many items; `body` takes the thread's number."""
@@ -74,10 +90,19 @@ def _lower(op: ir.Operation, kernels: Kernels) -> None:
     kernel("rank", lambda: ceildiv(size, RUN), lambda inside, thread: _rank(inside, thread, keys, starts, ranks))
     kernel("sum", lambda: WARPS * WARP, lambda inside, thread: sum_parts(inside, thread, starts, sums))
     kernel("start", lambda: WARPS * WARP, lambda inside, thread: start(inside, thread, starts, sums))
-    kernel("place", lambda: size, lambda inside, thread: _place(inside, thread, keys, starts, ranks, rows, places))
-    for old, new in zip(op.results, (rows, places)):
+    kernel("place", lambda: size, sort.place)
+    if records is not None:
+        kernel("unpack", lambda: size, lambda inside, thread: sort.unpack(inside, thread, made[2:]))
+    for old, new in zip(op.results, made):
         old.replace_all_uses_with(new)
     op.erase()
+
+
+def _alloc(count: Size) -> ir.Value:
+    """A buffer of so many numbers of 32 bits."""
+    is_open = not isinstance(count, int)
+    kind = ir.MemRefType.get([ir.ShapedType.get_dynamic_size() if is_open else count], ir.IntegerType.get_signless(32))
+    return memref.alloc(kind, [count] if is_open else [], [])
 
 
 def _clear(kernel: Kernel, thread: ir.Value, starts: ir.Value) -> None:
@@ -87,7 +112,8 @@ def _clear(kernel: Kernel, thread: ir.Value, starts: ir.Value) -> None:
 
 
 def _rank(kernel: Kernel, thread: ir.Value, keys: ir.Value, starts: ir.Value, ranks: ir.Value) -> None:
-    """A run of rows of one key is counted where it ends; each row's place in it is told backwards from there."""
+    """A run of rows of one key is counted where it ends; each row's place in it is told backwards from there. All
+    additions are on their way before the first is waited for. Behind the last row there is room for a whole run."""
     keys, starts, ranks = (kernel.inside(buffer) for buffer in (keys, starts, ranks))
     size = as_value(extent(keys, 0))
     first = arith.muli(thread, as_value(RUN))
@@ -96,25 +122,32 @@ def _rank(kernel: Kernel, thread: ir.Value, keys: ir.Value, starts: ir.Value, ra
         there = [arith.cmpi(arith.CmpIPredicate.ult, row, size) for row in rows]
         last = arith.subi(size, as_value(1))
         buckets = [_bucket(keys, arith.minui(row, last), starts) for row in rows]
-        inner, before = [_number(0)], None
-        ends = []
+        inner, ends = [_number(0)], []
         for number in range(1, RUN):
             same = arith.cmpi(arith.CmpIPredicate.eq, buckets[number - 1], buckets[number])
             same = arith.andi(same, there[number])
             ends.append(arith.xori(same, arith.constant(same.type, 1)))
             inner.append(arith.select(same, arith.addi(inner[-1], _number(1)), _number(0)))
-        ends.append(arith.constant(there[0].type, 1))
+        ends = [arith.andi(*both) for both in zip([*ends, there[-1]], there)]
+        counted = [_added(starts, bucket, arith.addi(n, _number(1)), is_end)
+                   for bucket, n, is_end in zip(buckets, inner, ends)]  # fmt: skip
+        found, before = [], counted[-1]
         for number in reversed(range(RUN)):
-            counts = arith.andi(ends[number], there[number])
-            branch = scf.IfOp(counts, [inner[number].type], has_else=True)
-            with ir.InsertionPoint(branch.then_block):
-                added = arith.addi(inner[number], _number(1))
-                scf.yield_([memref.atomic_rmw(arith.AtomicRMWKind.addi, added, starts, [buckets[number]])])
-            with ir.InsertionPoint(branch.else_block):
-                scf.yield_([_number(0) if before is None else before])
-            before = branch.results[0]
-            with only_if(rows[number], size):
-                memref.store(arith.addi(before, inner[number]), ranks, [rows[number]])
+            before = arith.select(ends[number], counted[number], before)
+            found.append(arith.addi(before, inner[number]))
+        found.reverse()
+        for number in range(0, RUN, WORD):
+            _store_word(found[number : number + WORD], ranks, rows[number])
+
+
+def _added(starts: ir.Value, bucket: ir.Value, more: ir.Value, is_end: ir.Value) -> ir.Value:
+    """A bucket's count before so many are added to it; 0 where none are."""
+    branch = scf.IfOp(is_end, [more.type], has_else=True)
+    with ir.InsertionPoint(branch.then_block):
+        scf.yield_([memref.atomic_rmw(arith.AtomicRMWKind.addi, more, starts, [bucket])])
+    with ir.InsertionPoint(branch.else_block):
+        scf.yield_([_number(0)])
+    return branch.results[0]
 
 
 def sum_parts(kernel: Kernel, thread: ir.Value, starts: ir.Value, sums: ir.Value) -> None:
@@ -152,21 +185,77 @@ def start(kernel: Kernel, thread: ir.Value, starts: ir.Value, sums: ir.Value) ->
         scf.yield_([arith.addi(start, count)])
 
 
-def _place(
-    kernel: Kernel,
-    row: ir.Value,
-    keys: ir.Value,
-    starts: ir.Value,
-    ranks: ir.Value,
-    rows: ir.Value,
-    places: ir.Value,
-) -> None:
-    keys, starts, ranks, rows, places = (kernel.inside(buffer) for buffer in (keys, starts, ranks, rows, places))
-    with only_if(row, extent(keys, 0)):
-        start = memref.load(starts, [_bucket(keys, row, starts)])
-        place = arith.addi(start, memref.load(ranks, [row]))
-        memref.store(place, places, [row])
-        memref.store(arith.index_cast(place.type, row), rows, [arith.index_castui(ir.IndexType.get(), place)])
+@dataclass(frozen=True)
+class _Sort:
+    """What the last kernels of a sort read and write; `places` where anybody wants them, `records` where vectors are
+    carried."""
+
+    keys: ir.Value
+    starts: ir.Value
+    ranks: ir.Value
+    rows: ir.Value
+    places: ir.Value | None
+    others: list[ir.Value]  # that are carried
+    records: ir.Value | None
+
+    def place(self, kernel: Kernel, row: ir.Value) -> None:
+        """Writes what is known of a row to its place, in as many bytes as other rows."""
+        keys, starts, ranks = (kernel.inside(buffer) for buffer in (self.keys, self.starts, self.ranks))
+        with only_if(row, extent(keys, 0)):
+            bucket = _bucket(keys, row, starts)
+            place = arith.addi(memref.load(starts, [bucket]), memref.load(ranks, [row]))
+            if self.places is not None:
+                memref.store(place, kernel.inside(self.places), [row])
+            own, at = arith.index_cast(place.type, row), arith.index_castui(ir.IndexType.get(), place)
+            if self.records is None:
+                memref.store(own, kernel.inside(self.rows), [at])
+                return
+            words = [own, arith.index_cast(place.type, bucket)]
+            for vector in self.others:
+                words += _halves(memref.load(kernel.inside(vector), [row]))
+            words += [_number(0)] * (WORD - len(words))
+            _store_word(words, kernel.inside(self.records), arith.muli(at, as_value(WORD)))
+
+    def unpack(self, kernel: Kernel, place: ir.Value, moved: Sequence[ir.Value]) -> None:
+        """Writes what a place's record holds to the vectors, the keys last. A key that is none is read again."""
+        keys, starts, records, rows = (
+            kernel.inside(buffer) for buffer in (self.keys, self.starts, self.records, self.rows)
+        )
+        with only_if(place, extent(rows, 0)):
+            kind = ir.VectorType.get([WORD], ir.IntegerType.get_signless(32))
+            record = vector.load(kind, records, [arith.muli(place, as_value(WORD))], alignment=4 * WORD)
+            row, bucket, *rest = (vector.extract(record, [], [i]) for i in range(WORD))
+            memref.store(row, rows, [place])
+            element = ir.MemRefType(keys.type).element_type
+            for into in moved[: len(self.others)]:
+                found = rest.pop(0)
+                if element != found.type:
+                    high = arith.shli(arith.extui(element, rest.pop(0)), arith.constant(element, 32))
+                    found = arith.ori(arith.extui(element, found), high)
+                memref.store(found, kernel.inside(into), [place])
+            for into in moved[len(self.others) :]:
+                last = arith.index_cast(bucket.type, arith.subi(as_value(extent(starts, 0)), as_value(1)))
+                is_none = arith.cmpi(arith.CmpIPredicate.eq, bucket, last)
+                branch = scf.IfOp(is_none, [element], has_else=True)
+                with ir.InsertionPoint(branch.then_block):
+                    scf.yield_([memref.load(keys, [arith.index_castui(ir.IndexType.get(), row)])])
+                with ir.InsertionPoint(branch.else_block):
+                    scf.yield_([bucket if element == bucket.type else arith.extui(element, bucket)])
+                memref.store(branch.results[0], kernel.inside(into), [place])
+
+
+def _halves(number: ir.Value) -> list[ir.Value]:
+    """A number as numbers of 32 bits, the low half first."""
+    i32 = ir.IntegerType.get_signless(32)
+    if number.type == i32:
+        return [number]
+    return [arith.trunci(i32, number), arith.trunci(i32, arith.shrui(number, arith.constant(number.type, 32)))]
+
+
+def _store_word(numbers: Sequence[ir.Value], buffer: ir.Value, at: ir.Value) -> None:
+    """Stores WORD numbers of 32 bits from an element on whose number is a multiple of that."""
+    word = vector.from_elements(ir.VectorType.get([WORD], numbers[0].type), list(numbers))
+    vector.store(word, buffer, [at], alignment=4 * WORD)
 
 
 def _bucket(keys: ir.Value, row: ir.Value, starts: ir.Value) -> ir.Value:

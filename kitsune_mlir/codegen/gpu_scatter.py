@@ -5,7 +5,9 @@
 
 does, for each element of %updates, table[rows[n], c] = update + old. Sums, maxima and the like become
 atomics, one thread an update, so repeated rows are right. A body that no atomic does, of updates that may
-meet, runs one update after the other, in parallel over the other dimensions only. In a module that is to be
+meet, runs one update after the other, in parallel over the other dimensions only. Sums of f32 are added four
+columns, or two, at a time where these are neighbours (PTX ISA, red.v4.f32, from sm_90 on): memory does as many
+additions a second whatever they add. In a module that is to be
 deterministic (determinism.py) each row takes its updates in their order (gpu_in_order.py). A row that the table
 does not have is left out, and reported (index_checks.py).
 """
@@ -14,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kitsune_mlir.mlir import arith, ir, memref, scf
+from kitsune_mlir.mlir import arith, gpu, ir, memref, scf
 
 from .gpu_clone import clone_into
 from .gpu_in_order import InOrder
@@ -32,7 +34,11 @@ from .gpu_kernel import (
     product,
 )
 from .gpu_updates import Updates
+from .gpu_words import keeps_words
+from .pipeline import device
 
+TURNS = 4  # updates of a thread, or words of them, that are on their way together
+FEW = 1 << 18  # of these: fewer are a thread's each
 _IN_ORDER = ("addf",)  # whose result depends on the order
 _ATOMIC = {
     "arith.addf": "addf",
@@ -50,7 +56,6 @@ _ATOMIC = {
 
 def lower_scatter(op: ir.Operation, kernels: Kernels, in_turn: InOrder) -> None:
     """Puts the kernel's launch in the place of `op`; `in_turn` is for those whose updates come in their order."""
-    updates = op.operands[0]
     block = op.regions[0].blocks[0]
     overwrites = not list(block.arguments[1].uses)  # what then wins where rows repeat is open in torch too
     unique = ir.BoolAttr(op.attributes["unique_indices"]).value
@@ -61,26 +66,75 @@ def lower_scatter(op: ir.Operation, kernels: Kernels, in_turn: InOrder) -> None:
             return
         atomic, unique, overwrites = None, False, False  # one after another, in parallel over other dimensions
     source = Updates.of(op)
-    rank = ir.MemRefType(updates.type).rank
-    spread = list(range(rank)) if overwrites or unique or atomic else list(range(1, rank))
+    if atomic is not None:
+        _lower_atomic(op, kernels, source, atomic)
+    else:
+        _lower_plain(op, kernels, source, overwrites or unique)
+    op.erase()
+    source.erase()
 
+
+def _lower_atomic(op: ir.Operation, kernels: Kernels, source: Updates, atomic: str) -> None:
+    """The launch of a kernel whose threads have TURNS updates each, or words of them, that are loaded together."""
+    rank = ir.MemRefType(op.operands[0].type).rank
+    together = _together(op) if kernels.adds_words and atomic == "addf" else 1
+
+    def sizes_of(see: Callable[[ir.Value], ir.Value]) -> list[Size]:
+        *outer, last = (_size(op, d, see) for d in range(rank))
+        return [*outer, last // together if together > 1 else last]
+
+    with op.context, op.location, ir.InsertionPoint(op):
+        count = product(sizes_of(lambda value: value))
+        turns = 1 if isinstance(count, int) and count < FEW else TURNS
+        blocks = ceildiv(count, THREADS * turns)
+    kernel = Kernel(kernels, op, "scatter")
+    with kernel.body():
+        sizes = sizes_of(kernel.inside)
+        table, total = kernel.inside(op.operands[2]), as_value(product(sizes))
+        first = arith.muli(gpu.block_id(gpu.Dimension.x), as_value(THREADS * turns))
+        first = arith.addi(first, gpu.thread_id(gpu.Dimension.x))
+        with only_if(first, total), kernels.checks.behind():
+            numbers = [arith.addi(first, as_value(THREADS * turn)) for turn in range(turns)]
+            last = arith.subi(total, as_value(1))
+            positions = [delinearize(arith.minui(number, last) if turns > 1 else number, sizes) for number in numbers]
+            for position in positions if together > 1 else ():
+                position[-1] = arith.muli(position[-1], as_value(together))
+            targets = [_target(op, kernel.inside(op.operands[1]), position) for position in positions]
+            updates = [source.load(kernel, position, together) for position in positions]
+            for number, target, values in zip(numbers, targets, updates):
+                inside = _inside(op, kernel, table, target)
+                if turns > 1:
+                    inside = arith.andi(inside, arith.cmpi(arith.CmpIPredicate.ult, number, total))
+                guard = scf.IfOp(inside)
+                with ir.InsertionPoint(guard.then_block):
+                    if together > 1:
+                        _add_word(values, table, target)
+                    else:
+                        memref.atomic_rmw(getattr(arith.AtomicRMWKind, atomic), values[0], table, target)
+                    scf.yield_([])
+    with op.context, op.location, ir.InsertionPoint(op):
+        kernel.launch(blocks)
+
+
+def _lower_plain(op: ir.Operation, kernels: Kernels, source: Updates, apart: bool) -> None:
+    """The launch of a kernel whose threads have an update each, where they are `apart`, or else all to an element."""
+    rank = ir.MemRefType(op.operands[0].type).rank
+    spread = list(range(rank)) if apart else list(range(1, rank))
     kernel = Kernel(kernels, op, "scatter")
     with kernel.body():
         sizes = [_size(op, d, kernel.inside) for d in spread] or [1]
         index = linear_id(THREADS)
         with only_if(index, product(sizes)):
             position = delinearize(index, sizes) if spread else []
-            if len(spread) == rank:
-                _update(op, kernel, source, position, atomic)
+            if apart:
+                _update(op, kernel, source, position)
             else:
                 loop = scf.ForOp(as_value(0), as_value(_size(op, 0, kernel.inside)), as_value(1))
                 with ir.InsertionPoint(loop.body):
-                    _update(op, kernel, source, [loop.induction_variable, *position], None)
+                    _update(op, kernel, source, [loop.induction_variable, *position])
                     scf.yield_([])
     with op.context, op.location, ir.InsertionPoint(op):
         kernel.launch(ceildiv(product([_size(op, d, lambda value: value) for d in spread]), THREADS))
-    op.erase()
-    source.erase()
 
 
 def _size(op: ir.Operation, dimension: int, see: Callable[[ir.Value], ir.Value]) -> Size:
@@ -103,25 +157,52 @@ def _atomic(block: ir.Block) -> str | None:
     return _ATOMIC[operation.name] if set(operation.operands) == set(block.arguments) else None
 
 
-def _update(op: ir.Operation, kernel: Kernel, source: Updates, position: list[ir.Value], atomic: str | None) -> None:
-    """Applies the update at `position`."""
-    rows, table = (kernel.inside(operand) for operand in list(op.operands)[1:])
-    target = _target(op, rows, position)
+def _together(op: ir.Operation) -> int:
+    """How many neighbouring columns are added at once: those of a row of a table of f32 that no row number names."""
+    updates, table = (ir.MemRefType(op.operands[i].type) for i in (0, 2))
+    mapped = list(ir.DenseI64ArrayAttr(op.attributes["dimension_map"]))
+    if not isinstance(table.element_type, ir.F32Type) or updates.rank < 2 or table.rank - 1 in mapped:
+        return 1
+    size, (_, offset) = _static(op.operands[0], updates.rank - 1), table.get_strides_and_offset()
+    if size is None or offset != 0:
+        return 1
+    return next((count for count in (4, 2) if size % count == 0 and keeps_words(table, count)), 1)
+
+
+def _add_word(values: list[ir.Value], table: ir.Value, target: list[ir.Value]) -> None:
+    """Adds neighbouring f32 to those of a table from a place on."""
+    strides, _ = ir.MemRefType(table.type).get_strides_and_offset()
+    place = memref.extract_aligned_pointer_as_index(table)
+    for index, stride in zip(target, strides, strict=True):
+        place = arith.addi(place, arith.muli(index, as_value(4 * stride)))
+    names = ", ".join(f"${i}" for i in range(1, len(values) + 1))
+    text = f"red.relaxed.gpu.global.add.v{len(values)}.f32 [$0], {{{names}}};"
+    address = arith.index_cast(ir.IntegerType.get_signless(64), place)
+    device.assembly(text, f"l{',f' * len(values)},~{{memory}}", [address, *values], None)
+
+
+def _inside(op: ir.Operation, kernel: Kernel, table: ir.Value, target: list[ir.Value]) -> ir.Value:
+    """Whether the table has a place. It is reported where it does not."""
     inside: ir.Value | None = None
     for dim in sorted(set(ir.DenseI64ArrayAttr(op.attributes["dimension_map"]))):
         fits = kernel.check_row(target[dim], extent(table, dim))
         inside = fits if inside is None else arith.andi(inside, fits)
-    guard = scf.IfOp(inside)
+    assert inside is not None
+    return inside
+
+
+def _update(op: ir.Operation, kernel: Kernel, source: Updates, position: list[ir.Value]) -> None:
+    """Applies the update at `position`."""
+    rows, table = (kernel.inside(operand) for operand in list(op.operands)[1:])
+    target = _target(op, rows, position)
+    guard = scf.IfOp(_inside(op, kernel, table, target))
     with ir.InsertionPoint(guard.then_block):
-        update = source.load(kernel, position)
-        if atomic is not None:
-            memref.atomic_rmw(getattr(arith.AtomicRMWKind, atomic), update, table, target)
-        else:
-            block = op.regions[0].blocks[0]
-            values = {hash(block.arguments[0]): update}
-            if list(block.arguments[1].uses):
-                values[hash(block.arguments[1])] = memref.load(table, target)
-            memref.store(clone_into(block, kernel, values)[0], table, target)
+        (update,) = source.load(kernel, position, 1)
+        block = op.regions[0].blocks[0]
+        values = {hash(block.arguments[0]): update}
+        if list(block.arguments[1].uses):
+            values[hash(block.arguments[1])] = memref.load(table, target)
+        memref.store(clone_into(block, kernel, values)[0], table, target)
         scf.yield_([])
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kitsune_mlir.mlir import ir, memref, walk
+from kitsune_mlir.mlir import arith, ir, memref, walk
 
+from . import gpu_words
 from .affine_index import evaluate
 from .gpu_buffers import VIEWS, root_of
 from .gpu_clone import clone_into
@@ -55,10 +56,21 @@ class Updates:
             return Updates(buffer)
         return Updates(buffer, generic) if _may_move(writers[0], op) else Updates(buffer)
 
-    def load(self, kernel: Kernel, position: list[ir.Value]) -> ir.Value:
-        """In the kernel: the update there."""
+    def load(self, kernel: Kernel, position: list[ir.Value], count: int) -> list[ir.Value]:
+        """In the kernel: `count` neighbouring updates, of a row, from there on."""
         if self.made is None:
-            return memref.load(kernel.inside(self.buffer), position)
+            return gpu_words.load_word(kernel.inside(self.buffer), position, count)
+        if count > 1 and gpu_words.width(self.made, few=True) % count == 0:
+            dims = dict(enumerate(_without_ones(position, self.buffer, len(self.made.parallel))))
+            found, _ = gpu_words.neighbours(self.made, kernel, dims, count)
+            return [values[0] for values in found]
+        steps = [arith.ConstantOp.create_index(e).result for e in range(count)]
+        places = [[*position[:-1], arith.addi(position[-1], step)] for step in steps] if count > 1 else [position]
+        return [self._made_at(kernel, place) for place in places]
+
+    def _made_at(self, kernel: Kernel, position: list[ir.Value]) -> ir.Value:
+        """The update there, computed."""
+        assert self.made is not None
         dims = _without_ones(position, self.buffer, len(self.made.parallel))
         values: dict[int, ir.Value] = {}
         for argument, operand, map_ in zip(self.made.block.arguments, self.made.op.operands, self.made.maps):

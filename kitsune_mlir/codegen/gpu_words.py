@@ -156,6 +156,16 @@ def _places(
 
 def _compute(generic: Generic, kernel: Kernel, dims: dict[int, ir.Value], count: int) -> None:
     """The neighbours from the indices `dims` on."""
+    found, first = neighbours(generic, kernel, dims, count)
+    for number, (buffer, map_) in enumerate(zip(generic.outputs, generic.out_maps, strict=True)):
+        store_word([values[number] for values in found], kernel.inside(buffer), evaluate(map_, first))
+
+
+def neighbours(
+    generic: Generic, kernel: Kernel, dims: dict[int, ir.Value], count: int
+) -> tuple[list[list[ir.Value]], list[ir.Value]]:
+    """What a generic of words of `width` computes for `count` neighbours, from the indices `dims` (by loop) on: for
+    each the values of its results; and these indices in the order of the loops."""
     last = generic.parallel[-1]
     order = [dims[d] for d in range(len(generic.parallel))]
     places = []
@@ -181,10 +191,23 @@ def _compute(generic: Generic, kernel: Kernel, dims: dict[int, ir.Value], count:
             return vector.extract(loaded[hash(op)], [], [e])
 
         found.append(clone_into(generic.block, kernel, known, places[e], neighbour))
-    for number, (buffer, map_) in enumerate(zip(generic.outputs, generic.out_maps, strict=True)):
-        kind = ir.VectorType.get([count], ir.MemRefType(buffer.type).element_type)
-        word = vector.from_elements(kind, [values[number] for values in found])
-        vector.store(word, kernel.inside(buffer), evaluate(map_, places[0]), alignment=count * bytes_of(buffer.type))
+    return found, places[0]
+
+
+def store_word(values: Sequence[ir.Value], buffer: ir.Value, at: Sequence[ir.Value]) -> None:
+    """Stores neighbouring elements from a place on whose number is a multiple of theirs."""
+    kind = ir.VectorType.get([len(values)], ir.MemRefType(buffer.type).element_type)
+    word = vector.from_elements(kind, list(values))
+    vector.store(word, buffer, list(at), alignment=len(values) * bytes_of(buffer.type))
+
+
+def load_word(buffer: ir.Value, at: Sequence[ir.Value], count: int) -> list[ir.Value]:
+    """The neighbouring elements from a place on, one by one where they make no word."""
+    if keeps_words(ir.MemRefType(buffer.type), count) and count * bytes_of(buffer.type) <= WORD:
+        word = _word_at(buffer, at, count)
+        return [vector.extract(word, [], [e]) for e in range(count)]
+    steps = [arith.ConstantOp.create_index(e).result for e in range(count)]
+    return [memref.load(buffer, [*at[:-1], arith.addi(at[-1], step)]) for step in steps]
 
 
 def _word_at(buffer: ir.Value, indices: Sequence[ir.Value], count: int) -> ir.Value:

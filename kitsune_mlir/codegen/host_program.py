@@ -185,7 +185,8 @@ def _kernels(module: ir.Module) -> dict[str, ir.Operation]:
 
 def _written(kernel: ir.Operation) -> list[int]:
     """The positions of the buffers that a kernel may write: whatever it does not only load from."""
-    positions = {hash(argument): i for i, argument in enumerate(kernel.regions[0].blocks[0].arguments)}
+    given = len(ir.FunctionType(ir.TypeAttr(kernel.attributes["function_type"]).value).inputs)  # then shared memory
+    positions = {hash(argument): i for i, argument in enumerate(list(kernel.regions[0].blocks[0].arguments)[:given])}
     roots = {
         hash(root_of(operand))
         for op in walk(kernel)

@@ -64,6 +64,22 @@ class Checks:
         text = _REPORT % (FIRST - number)
         llvm.InlineAsmOp(None, [arith.extui(i32, wrong)], text, "r", has_side_effects=True)
 
+    @contextlib.contextmanager
+    def behind(self) -> Iterator[None]:
+        """Code in whose block what is found is reported behind it. A report is an access to memory that no other may
+        pass, so that loads of row numbers, and of rows, would wait for one another."""
+        if self.later is not None:
+            yield
+            return
+        self.later = ir.InsertionPoint.current.block
+        try:
+            yield
+            found, self.waiting, self.later = self.waiting, {}, None
+            for number, wrong in found.items():
+                self.report(wrong, number)
+        finally:
+            self.waiting, self.later = {}, None
+
     def write(self, gpu_module: ir.Operation) -> None:
         """Gives a gpu.module whose kernels report what they need for it."""
         if not self.used:
@@ -120,20 +136,9 @@ def of_pipeline(pipeline: ir.OpView) -> Iterator[Checks]:
 
 @contextlib.contextmanager
 def reported_behind() -> Iterator[None]:
-    """Code for a tile: what is found in it is reported behind it. A report is an access to memory that no other may
-    pass, so that loads of row numbers, and of rows, would wait for one another."""
-    now = _NOW.get()
-    if now is None or now.later is not None:
+    """Code for a tile: what is found in it is reported behind it (Checks.behind)."""
+    with contextlib.nullcontext() if (now := _NOW.get()) is None else now.behind():
         yield
-        return
-    now.later = ir.InsertionPoint.current.block
-    try:
-        yield
-        found, now.waiting, now.later = now.waiting, {}, None
-        for number, wrong in found.items():
-            now.report(wrong, number)
-    finally:
-        now.waiting, now.later = {}, None
 
 
 def open_tables() -> int:
@@ -156,13 +161,14 @@ def sizes(pipeline: ir.OpView, tensors: Sequence[ir.Value]) -> dict[str, list[in
     return {"sizes": found} if found else {}
 
 
-def row_inside(extract: ir.Operation, axis: int, row: ir.Value) -> ir.Value:
-    """In a pipeline: an index along an axis of the table of a tensor.extract, or 0 where the table does not have it."""
+def row_inside(extract: ir.Operation, axis: int, row: ir.Value, reports: bool = True) -> ir.Value:
+    """In a pipeline: an index along an axis of the table of a tensor.extract, or 0 where the table does not have it,
+    which is reported unless other code does."""
     now = _NOW.get()
     if now is None or origin(extract.operands[1 + axis]) == KNOWN:
         return row
     inside = _is_inside(row, now.sizes.get(hash(extract.operands[0])), extract.operands[0].type.shape[axis])
-    if origin(extract.operands[1 + axis]) == DATA:
+    if reports and origin(extract.operands[1 + axis]) == DATA:
         now.report(_not(inside), now.numbers[_key(extract)])
     return arith.select(inside, row, arith.constant(row.type, 0))
 

@@ -125,7 +125,7 @@ class _Reader:
         self._threads, self._grid = launch.block[0], launch.grid
         self._values: dict[int, Any] = {}  # by hash of the SSA value: an Array, a View, or None where not followed
         block = function.regions[0].blocks[0]
-        for argument, given in zip(block.arguments, launch.arguments, strict=True):
+        for argument, given in zip(block.arguments, launch.arguments, strict=False):  # behind these, shared memory
             number = given if isinstance(given, View) else given[1]
             self._values[hash(argument)] = np.full((1, 1), number) if isinstance(number, int) else number
         for view in (given for given in launch.arguments if isinstance(given, View)):

@@ -307,6 +307,15 @@ def elu(x: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -
     return torch.where(y > 0, y * scale, (y * input_scale).expm1() * (alpha * scale)).to(x.dtype)
 
 
+def mish(x: Tensor) -> Tensor:
+    """x tanh(log(1 + e)) with e = e^x is x n / (n + 2) with n = e (e + 2): one exponential, where tanh, log1p and exp,
+    each good to the last digit, take some 300 instructions an element. From 20 on n / (n + 2) is 1."""
+    y = working(x)
+    e = y.clamp(max=20.0).exp()
+    n = e * (e + 2.0)
+    return (y * (n / (n + 2.0))).to(x.dtype)
+
+
 def power(x: Tensor, exponent: float) -> Any:
     if not x.is_floating_point():
         kind = torch.result_type(x, exponent)
@@ -361,6 +370,7 @@ _OWN: Table = {
     aten._native_batch_norm_legit_no_training.default: batch_norm_no_training,
     aten.gelu.default: gelu,
     aten.elu.default: elu,
+    aten.mish.default: mish,
     aten.pow.Tensor_Scalar: power,
     aten.sum.dim_IntList: total,
     aten.sum.default: lambda x, *, dtype=None: total(x, dtype=dtype),

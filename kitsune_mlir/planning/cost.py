@@ -50,7 +50,6 @@ class StageCost:
     products: tuple[ProductCost, ...] | None = None  # as kernels of their own; None where these have no such form
     kernels: int = 0  # of other operators, where the stage runs an operator at a time
     plain_bytes: float = 0.0  # that these move, a row
-    joins: bool = False  # whether it joins columns of several tiles, so that CTAs can't share those of its product
 
     def part(self, parts: int) -> StageCost:
         """What the stage does in one of so many CTAs that share the columns."""

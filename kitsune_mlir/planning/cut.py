@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from .cost import StageCost, pipeline_price
-from .place import CHAINED_ROWS, SHORT_ROWS, TILE_ROWS, UNKNOWN_ROWS, QueueCost, unchained
+from .place import TILE_ROWS, UNKNOWN_ROWS, Chained, QueueCost, place, unchained
 from .product_tiles import choose
 from .target import Target
 from .thin_products import THIN_BY, thin_us
@@ -23,10 +23,10 @@ from .thin_products import THIN_BY, thin_us
 KERNEL_US = 0.6  # of a kernel of one operator that moves little, besides its launch
 PLAIN_DRAM = 0.8  # of DRAM's rate, that such kernels reach
 APART_BY = 0.75  # of what else stages would take, below which their operators run apart: pipelines' prices are rougher
-COLUMNS, PART = 64, 512  # columns of a product, and elements of its sums, that a CTA has at least
 PLAIN_RATE = 0.005  # that products in no pipeline reach
 SHORTER = (TILE_ROWS, 32, 16)  # rows of a tile of a pipeline of mma.sync, as placement chooses them
-Chains = Callable[[int, int], bool]  # whether the stages from the first to the last, both included, chain
+# The ways in which the stages from the first to the last, both included, chain; none where they do not.
+Chains = Callable[[int, int], Sequence[Chained]]
 
 
 _PART = "_part"
@@ -45,13 +45,17 @@ def whole_name(part: str) -> str:
 
 @dataclass(frozen=True)
 class Run:
-    """Consecutive stages, `first` to `last`, that become one pipeline; or, `apart`, one whose operators run one at a
-    time, each product a kernel on tensor cores."""
+    """Consecutive stages, `first` to `last`, that become one pipeline, chained in one of `forms` where there are any;
+    or, `apart`, one whose operators run one at a time, each product a kernel on tensor cores."""
 
     first: int
     last: int
-    chains: bool
+    forms: tuple[Chained, ...] = ()
     apart: bool = False
+
+    @property
+    def chains(self) -> bool:
+        return bool(self.forms)
 
     def __contains__(self, stage: int) -> bool:
         return self.first <= stage <= self.last
@@ -73,12 +77,12 @@ def cut(
     over its rows: no kernel but a chained one does. `chains` is asked about runs with products only, and not about
     longer ones than one that it denied."""
     count, ask = len(stages), cache(chains)
-    whole = Run(0, count - 1, _has_product(stages, 0, count - 1) and ask(0, count - 1))
+    whole = Run(0, count - 1, tuple(ask(0, count - 1)) if _has_product(stages, 0, count - 1) else ())
     runs = [whole] if whole.chains else list(_runs(stages, queues, ask))
     apart = (
         []
         if target.products not in ("wgmma", "mma")
-        else [Run(i, i, False, True) for i in range(count) if stages[i].products is not None]
+        else [Run(i, i, apart=True) for i in range(count) if stages[i].products is not None]
     )
     if not any(run.chains for run in runs) and not apart and not any(queue.accumulates for queue in queues):
         runs = [whole]
@@ -115,29 +119,28 @@ def run_us(
     severed = _severed(run, queues)
     members = list(stages[run.first : run.last + 1])
     members[0] = dataclasses.replace(members[0], dram_bytes=members[0].dram_bytes + severed)
-    times = 1.0
-    if not run.chains:
+    if run.chains:
+        inside = [
+            dataclasses.replace(
+                queue, producer=queue.producer - run.first, consumers=tuple(i - run.first for i in queue.consumers)
+            )
+            for queue in queues
+            if queue.producer in run and all(consumer in run for consumer in queue.consumers)
+        ]
+        price, times = place(members, inside, rows, target, "chained", chained=run.forms).predicted_us, 1.0
+    else:
         sums = any(queue.accumulates and queue.producer in run for queue in queues)
         rated, times = unchained(target)
-        target = target.override(tensor_tflops=target.tensor_tflops * PLAIN_RATE) if sums else rated
-    heights: tuple[int, ...] = (TILE_ROWS,) if target.products == "wgmma" else SHORTER
-    if run.chains:
-        heights = (CHAINED_ROWS, SHORT_ROWS) if count <= SHORT_ROWS * target.sms else (CHAINED_ROWS,)
-    price = min(_tiled_us(members, run.chains, count, tile, target) for tile in heights)
+        rated = target.override(tensor_tflops=target.tensor_tflops * PLAIN_RATE) if sums else rated
+        heights: tuple[int, ...] = (TILE_ROWS,) if target.products == "wgmma" else SHORTER
+        price = min(_tiled_us(members, count, tile, rated) for tile in heights)
     weights = sum(stage.weight_bytes for stage in stages[run.first : run.last + 1])
     return times * max(price, weights / (target.dram_gbps * 1e3))
 
 
-def _tiled_us(members: list[StageCost], chains: bool, rows: int, tile: int, target: Target) -> float:
-    """Predicted microseconds of stages on tiles of so many rows."""
+def _tiled_us(members: list[StageCost], rows: int, tile: int, target: Target) -> float:
+    """Predicted microseconds of stages on tiles of so many rows, that do not chain."""
     tiles = max(1, -(-rows // tile))
-    if chains and len(members) == 1 and not members[0].joins:  # CTAs share one product's columns, and its sums
-        shares = [
-            -(-product.columns // COLUMNS) * (max(1, product.k // PART) if product.pairs == 1 else 1)
-            for product in members[0].products or ()
-        ]
-        parts = max(1, min(target.sms // tiles, min(shares, default=1)))
-        members, tiles = [members[0].part(parts)], tiles * parts
     return pipeline_price([members], [min(tiles, target.sms)], tiles, tile, target, queues_in_l2=False).us
 
 
@@ -177,9 +180,11 @@ def _runs(stages: Sequence[StageCost], queues: Sequence[QueueCost], chains: Chai
     for first in range(len(stages)):
         may_chain = True
         for last in range(first, len(stages)):
+            forms: tuple[Chained, ...] = ()
             if may_chain and _has_product(stages, first, last):
-                may_chain = chains(first, last)
-            run = Run(first, last, may_chain and _has_product(stages, first, last))
+                forms = tuple(chains(first, last))
+                may_chain = bool(forms)
+            run = Run(first, last, forms)
             if all((producer in run) == (consumer in run) for producer, consumer in sums):
                 yield run
 

@@ -27,7 +27,8 @@ UNCHAINED_TIMES = 5.0  # as long as predicted is what such a kernel takes there,
 UNCHAINED_SM_TFLOPS = 1.45  # that such a kernel reaches on an SM at best (a NeRF on an H100), whatever the chip
 UNKNOWN_ROWS = 65536  # rows assumed when they are open until the call
 TILE_ROWS = 64
-CHAINED_ROWS, SHORT_ROWS = 128, 64  # of a tile that two warpgroups, or one, carry in their registers
+# The rows of a tile that two warpgroups, or one, carry in their registers.
+HEIGHTS = CHAINED_ROWS, SHORT_ROWS = 128, 64
 SHARED_SLOTS = 2  # in L2, for the tiles that CTAs of a partial sum share
 # Bytes of shared memory that a CTA wants: by each stage's role, the queues inside roles, and the rows of a tile.
 Shared = Callable[[Sequence[int], Sequence[str], int], int]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -21,6 +22,17 @@ PAIRS = {  # of pieces of the operands that are multiplied, small terms first, b
 _COLUMNS = (16, 32, 64, 96, 128, 192, 256)
 _BARRIERS = 1024  # bytes of shared memory in front of the slots
 _MOST_SLOTS = 8
+SETS = {256: (128, 128), 192: (128, 64)}  # the columns of a tile's two sets of sums, where these alternate
+GROUP = 2  # chunks that are multiplied for one set, then for the other
+_MOST_ALTERNATING = 12  # slots of either operand
+MOST_VECTORS = 16384  # bytes of vectors that shared memory holds besides
+# CTAs of a cluster that may share a tile's k, and on which part of the multiprocessors clusters of so many find places:
+# they do not straddle the chip's parts (an H100 of 132 holds 30 clusters of 4).
+PLACES = {2: 1.0, 4: 0.9, 8: 0.8}
+_MOST_MET = 128  # columns of a tile whose CTAs meet
+_BLOCK = 8  # columns of which a CTA finishes a multiple
+_MEETS, _HANDED = 2600.0, 80.0  # cycles of a meeting, and of each column besides
+_OUTBOX = 2 * 64 * 128  # bytes of shared memory through which the tiles of 64 rows leave
 
 _ISSUED = 64.0  # instructions of a copy's threads a cycle
 _SUMMED = 1000.0  # bytes of partial sums a cycle, all SMs together, there and back
@@ -116,8 +128,11 @@ def engine(target: Target) -> Warpgroups | Warps:
 class ProductTiles:
     """`copies` warpgroups, or sets of four warps, of `copy_rows` rows times `columns`, `slots` chunks of operands on
     their way; the sum over k in `split` parts of `part` columns each. The chunks of an operand that is `kept`, "left"
-    or "right", are the same for all tiles, and lie in shared memory throughout. `price` is the kernel's; `microseconds`
-    are with the sum of the parts, which is another's."""
+    or "right", are the same for all tiles, and lie in shared memory throughout. Where a tile `alternates`, its columns
+    are those of two sets of sums (SETS), of which each leaves while the other is multiplied: `slots` are then those of
+    the left operand, `right_slots` those of the right one. Of a `cluster` each CTA sums `part` of k for the same tile.
+    Where it is `copied`, the copy engine stores it, from shared memory. `price` is the kernel's; `microseconds` are with the sum of
+    the parts, which is another's."""
 
     copies: int
     columns: int
@@ -128,10 +143,19 @@ class ProductTiles:
     microseconds: float
     kept: str | None = None
     copy_rows: int = COPY_ROWS
+    alternates: bool = False
+    right_slots: int = 0
+    cluster: int = 1
+    copied: bool = False
 
     @property
     def rows(self) -> int:
         return self.copies * self.copy_rows
+
+    @property
+    def sets(self) -> tuple[int, ...]:
+        """The columns of each set of sums."""
+        return SETS[self.columns] if self.alternates else (self.columns,)
 
 
 @cache
@@ -147,36 +171,81 @@ def choose(
     work: float = 0.0,
     whole: bool = False,
     shared: frozenset[str] = frozenset(),
+    stored_bytes: int = 0,
+    vector_bytes: int = 0,
+    widths: tuple[int, ...] = _COLUMNS,
+    clusters: tuple[int, ...] = (1,),
 ) -> ProductTiles | None:
     """The fastest tiles for a product of these sizes, or None when none fits. `across`: the columns of the right
     operand are neighbours in memory, so that it comes in boxes of 64. `pairs` products of 16-bit pieces make one; of
     more than one the sums are added outside tensor cores, which takes registers for another set. The sum over k is cut
     into at most `most_split` parts. So many instructions as `work` says deal with each element before it is stored.
     `whole`: tiles have exactly all columns and all of k. `shared` are operands, "left" and "right", that are the same
-    throughout the batch, whose chunks may be kept."""
+    throughout the batch, whose chunks may be kept. The copy engine stores the
+    results, of `stored_bytes` an element, where these are not 0; shared memory then holds `vector_bytes` of what follows
+    besides. `widths` are the
+    columns that a tile may have, `clusters` the numbers of CTAs that may share the sum over k of one."""
     on = engine(target)
     found = [
         tiles
-        for copies, copy_rows, columns, parts, kept in product(
-            (1, 2), on.copy_rows, _COLUMNS, _splits(k), (None, *sorted(shared))
+        for copies, copy_rows, columns in product((1, 2), on.copy_rows, widths)
+        if on.fits(copies, copy_rows, columns, pairs, whole) and not (across and columns % 64)
+        for form in _forms(m, n, k, copies * copy_rows, columns, across, pairs, on, most_split, whole, shared)
+        if (not form.alternates or stored_bytes) and form.cluster in clusters
+        if not whole or columns == n and copies in on.whole_copies and copy_rows == COPY_ROWS
+        if (
+            tiles := _tiles(
+                b, m, n, k, copies, copy_rows, columns, form, across, pairs, on, work, stored_bytes, vector_bytes
+            )
         )
-        if on.fits(copies, copy_rows, columns, pairs, whole)
-        and parts <= most_split
-        and (not whole or columns == n and parts == 1 and copies in on.whole_copies and copy_rows == COPY_ROWS)
-        and not (across and columns % 64)
-        and (
-            kept is None
-            or _may_keep(m if kept == "left" else n, copies * copy_rows if kept == "left" else columns, k, on.most_kept)
-        )
-        and (kept is None or pairs == parts == 1)
-        and (tiles := _tiles(b, m, n, k, copies, copy_rows, columns, parts, across, pairs, on, work, kept))
     ]
     return min(found, key=lambda tiles: (tiles.microseconds, tiles.split, tiles.rows * tiles.columns), default=None)
 
 
-def _may_keep(size: int, tile: int, k: int, most: int) -> bool:
-    """Whether an operand of that many rows is the same for all tiles, and of few chunks."""
-    return size <= tile and k <= most * CHUNK
+@dataclass(frozen=True)
+class _Form:
+    """What is done with tiles besides multiplying them, one of these; as ProductTiles says."""
+
+    split: int = 1
+    kept: str | None = None
+    alternates: bool = False
+    cluster: int = 1
+
+
+def _forms(
+    m: int,
+    n: int,
+    k: int,
+    rows: int,
+    columns: int,
+    across: bool,
+    pairs: int,
+    on: Warpgroups | Warps,
+    most_split: int,
+    whole: bool,
+    shared: frozenset[str],
+) -> Iterator[_Form]:
+    """The forms that tiles of so many rows and columns may have."""
+    yield _Form()
+    if whole:
+        return
+    for parts in _splits(k)[1:]:
+        if parts <= most_split:
+            yield _Form(split=parts)
+    if pairs > 1:
+        return
+    for kept, size, tile in (("left", m, rows), ("right", n, columns)):
+        if kept in shared and size <= tile and k <= on.most_kept * CHUNK:
+            yield _Form(kept=kept)
+    if not isinstance(on, Warpgroups):
+        return
+    equal = len(set(SETS.get(columns, ()))) == 1  # slots of boxes across have all their columns
+    if columns in SETS and k > CHUNK and (equal or not across):
+        yield _Form(alternates=True)
+    if columns <= _MOST_MET:
+        for ctas in PLACES:
+            if columns % (ctas * _BLOCK) == 0 and ctas * 2 * CHUNK <= k and ctas <= on.target.sms:
+                yield _Form(cluster=ctas)
 
 
 def _splits(k: int) -> list[int]:
@@ -198,33 +267,67 @@ def _tiles(
     copies: int,
     copy_rows: int,
     columns: int,
-    split: int,
+    form: _Form,
     across: bool,
     pairs: int,
     on: Warpgroups | Warps,
     work: float,
-    kept: str | None = None,
+    stored_bytes: int,
+    vector_bytes: int,
 ) -> ProductTiles | None:
-    rows, target = copies * copy_rows, on.target
+    rows, target, kept, split = copies * copy_rows, on.target, form.kept, form.split
     chunks = {"left": rows * CHUNK * 2, "right": columns * CHUNK * 2}
     lines = {"left": _lines(k), "right": _lines(n if across else k)}
     held = ceil(k / CHUNK) * chunks[kept] if kept is not None else 0
+    held += rows * columns * 4 if form.cluster > 1 else 0
+    copied = isinstance(on, Warpgroups) and form.cluster == split == 1
+    copied = copied and stored_bytes > 0 and columns * stored_bytes % _LINE == 0
+    held += copies * _OUTBOX + vector_bytes if copied else 0
     streamed = [name for name in chunks if name != kept]
     slot = sum(chunks[name] for name in streamed)
-    slots = min(_MOST_SLOTS, (target.shared_bytes - _BARRIERS - held) // slot)
+    slots, right_slots = min(_MOST_SLOTS, (target.shared_bytes - _BARRIERS - held) // slot), 0
+    if form.alternates:
+        slots, right_slots = _alternating_slots(copies, columns, target.shared_bytes - _BARRIERS - held)
     if slots < 2:
         return None
-    part = ceil(ceil(k / split) / CHUNK) * CHUNK
-    split = max(1, ceil(k / part)) if part else 1
+    part = ceil(ceil(k / (split * form.cluster)) / CHUNK) * CHUNK
+    split = max(1, ceil(k / part)) if part and split > 1 else 1
     tiles = b * ceil(m / rows) * ceil(n / columns) * split
     multiplied = max(rows * columns * CHUNK / on.multiplied, on.read_cycles(copies, copy_rows, columns))
-    loaded = sum(chunks[name] * lines[name] for name in streamed) / on.loaded
-    turns, count = ceil(tiles / target.sms), ceil(part / CHUNK) * pairs
+    read = chunks | {"left": chunks["left"] * min(1.0, short_rows(m) / rows)} if copies == 1 else chunks
+    loaded = sum(read[name] * lines[name] for name in streamed) / on.loaded
+    places = target.sms if form.cluster == 1 else max(1, int(target.sms * PLACES[form.cluster]) // form.cluster)
+    turns, count = ceil(tiles / places), ceil(part / CHUNK) * pairs
     products = turns * count * max(multiplied, loaded)
-    element = rows * columns / (_ISSUED * copies)  # one instruction for each element of a tile
-    waits = turns * (on.tile + count * (on.turn if pairs == 1 else on.added) + element * (on.stored + work))
-    once = on.start + element * on.last + held / on.loaded
+    element = rows * columns / (_ISSUED * copies * form.cluster)  # one instruction for each element of a tile
+    leaves, last = element * (on.stored + work), element * on.last
+    if form.alternates:  # each set beside the other's products; the last tile's second set beside nothing
+        last = leaves / 2
+        leaves = max(0.0, leaves - count * max(multiplied, loaded) / 2)
+    if form.cluster > 1:
+        leaves += _MEETS + _HANDED * columns * copies
+    waits = turns * (on.tile + count * (on.turn if pairs == 1 else on.added) + leaves)
+    once = on.start + last + (ceil(k / CHUNK) * chunks[kept] / on.loaded if kept is not None else 0.0)
     us = target.launch_us + (products + waits + once) / CYCLES_A_US
     limit = LATENCY if 2 * products / CYCLES_A_US < us else TENSOR if multiplied >= loaded else L2
     summed = target.launch_us + b * m * n * 8 * split / _SUMMED / CYCLES_A_US if split > 1 else 0.0
-    return ProductTiles(copies, columns, slots, split, part, Price(us, limit), us + summed, kept, copy_rows)
+    price, two = Price(us, limit), form.alternates
+    return ProductTiles(
+        copies, columns, slots, split, part, price, us + summed, kept, copy_rows, two, right_slots, form.cluster, copied
+    )
+
+
+def short_rows(m: int) -> int:
+    """Rows of a box of few rows, a multiple of 8."""
+    return max(8, ceil(m / 8) * 8)
+
+
+def _alternating_slots(copies: int, columns: int, room: int) -> tuple[int, int]:
+    """Slots of the left and of the right operand of tiles that alternate, in so many bytes; (0, 0) where these hold too
+    few. A group's chunks of the left one stay for both sets."""
+    left, right = copies * COPY_ROWS * CHUNK * 2, max(SETS[columns]) * CHUNK * 2
+    best = min(room // (left + 2 * right), _MOST_ALTERNATING // 2)
+    if best < GROUP:
+        return 0, 0
+    slots = max(2 * GROUP, best)
+    return slots, min(_MOST_ALTERNATING, (room - slots * left) // right)

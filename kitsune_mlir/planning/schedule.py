@@ -108,6 +108,13 @@ class Settle:
 
 
 @dataclass(frozen=True)
+class Meet:
+    """Waits for the same copy of the agent in the other CTAs of the cluster."""
+
+    place: Place = Place()
+
+
+@dataclass(frozen=True)
 class Carried:
     """A slot, a token or sums that a loop takes round: what it begins with, its name in a turn, what the turn gives the
     next one, and what is left behind the loop."""
@@ -144,7 +151,7 @@ class Branch:
     place: Place = Place()
 
 
-Step: TypeAlias = Open | Close | Copy | Read | Use | Sums | Product | Settle | Loop | Branch
+Step: TypeAlias = Open | Close | Copy | Read | Use | Sums | Product | Settle | Meet | Loop | Branch
 
 
 @dataclass(frozen=True)
@@ -166,7 +173,7 @@ class Schedule:
     agents: tuple[Agent, ...]
     place: Place = Place()
     ctas: int = 1  # that an SM is to hold at once
-    outbox_bytes: int = 0  # shared memory of the boxes through which tiles leave
+    outbox_bytes: int = 0  # shared memory of the boxes through which tiles leave, and of what CTAs send each other
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from .schedule import (
     Event,
     Kind,
     Loop,
+    Meet,
     Node,
     Open,
     Place,
@@ -153,7 +154,7 @@ class _Walk:
                     self._copy(step)
                 case Read():
                     self._read(step)
-                case Use():
+                case Use() | Meet():
                     pass
                 case Sums():
                     self.things[step.sums] = _Sums(self.depth)

@@ -46,8 +46,17 @@ class Target:
     @property
     def overlaps_launches(self) -> bool:
         """Whether a kernel may take its places while the one before it ends (PTX ISA, griddepcontrol: sm_90 on)."""
+        return self._is_of(90)
+
+    @property
+    def adds_words(self) -> bool:
+        """Whether several neighbouring f32 are added to memory by one operation (PTX ISA, red.v4.f32: sm_90 on)."""
+        return self._is_of(90)
+
+    def _is_of(self, capability: int) -> bool:
+        """Whether the chip is an NVIDIA GPU of that compute capability, times ten, or a later one."""
         found = re.match(r"sm_(\d+)", self.chip)
-        return found is not None and int(found[1]) >= 90
+        return found is not None and int(found[1]) >= capability
 
     def override(self, **fields: Any) -> Target:
         """This target with some fields replaced (for tests and what-if plans)."""

@@ -48,6 +48,8 @@ class _Output:
 class _Cta:
     rings: list[Ring]
     outputs: list[_Output]
+    rank: int
+    meetings: dict[tuple[str, int], list[list[np.ndarray]]]  # of the cluster, by agent and copy: what each CTA brought
     copies: list[Copy] = field(default_factory=list)
     products: list[Product] = field(default_factory=list)
 
@@ -101,7 +103,10 @@ class Program:
             for value in self._inputs:
                 self._evaluate(value, arguments, outside)
             outputs = [self._output(op, shapes) for op in self.kernel.result_ops]
-            frames = [frame for number in range(ctas) for frame in self._cta(number, ctas, outside, outputs)]
+            if ctas % self.kernel.cluster:
+                raise UserError(f"kernel '{self.kernel.label}' runs in clusters of {self.kernel.cluster} CTAs")
+            meetings: list[dict[tuple[str, int], list[list[np.ndarray]]]] = [{} for _ in range(ctas)]
+            frames = [frame for number in range(ctas) for frame in self._cta(number, ctas, outside, outputs, meetings)]
             _Launch(frames, random.Random(seed)).run()
         for i, output in enumerate(outputs):
             if not output.written.all():
@@ -138,10 +143,16 @@ class Program:
         return _Output(numeric.empty(shape, numeric.element(type_)), np.zeros(shape, bool))
 
     def _cta(
-        self, number: int, ctas: int, outside: dict[int, Any], outputs: list[_Output]
+        self,
+        number: int,
+        ctas: int,
+        outside: dict[int, Any],
+        outputs: list[_Output],
+        meetings: list[dict[tuple[str, int], list[list[np.ndarray]]]],
     ) -> Iterator[tuple[_Frame, _Run]]:
         """The copies of all agents in a CTA, each with what it is to do."""
-        cta, values = _Cta([], outputs), dict(outside)
+        cluster, rank = divmod(number, size := self.kernel.cluster)
+        cta, values = _Cta([], outputs, rank, meetings[cluster]), dict(outside)
         for op in self._setup:
             operands = [values[hash(operand)] for operand in numeric.operands_of(op)]
             match op.name:
@@ -150,7 +161,7 @@ class Program:
                     found = [cta.rings[-1]]
                 case "kitsune.tiles":
                     boxes = (-(-extent // size) for extent, size in zip(operands, op.opview.sizes, strict=True))
-                    found = [number, math.prod(boxes), ctas]
+                    found = [cluster, math.prod(boxes), ctas // size]
                 case _:
                     found = numeric.compile_op(op)(operands)
             values.update(zip(map(hash, op.results), found, strict=True))
@@ -190,6 +201,10 @@ class Program:
                 return _product(op, where, operands, results)
             case "kitsune.settle":
                 return _settle(op, operands, results)
+            case "kitsune.rank":
+                return lambda frame: frame.values.update({results[0]: frame.cta.rank})
+            case "kitsune.meet":
+                return _meet(where, self.kernel.cluster, operands[0], results[0])
             case "kitsune.read":
                 return _read(op, where, operands, results)
             case "kitsune.write":
@@ -362,13 +377,15 @@ def _product(op: ir.Operation, where: str, operands: list[int], results: list[in
         for slot in slots:
             slot.check_open(frame.at(where), "consumer")
         rows = slice(0, len(left)) if isinstance(left, np.ndarray) else _seen(left, frame)
-        if rows.stop - rows.start != sums.shape[0] or _seen(right, frame) != slice(0, len(right.buffer)):
+        fewer = frame.copies == 1 and rows.stop < sums.shape[0]
+        if not fewer and rows.stop - rows.start != sums.shape[0] or _seen(right, frame) != slice(0, len(right.buffer)):
             names = " and ".join(f"'{slot.ring.name}'" for slot in slots)
             raise ScheduleFault(
                 f"{frame.at(where)} multiplies slots of rings {names}, of which its copy sees other rows than its sums "
                 "have"
             )
-        product = Product(sums.last, left, right, rows, frame.at(where), start=sums.start, taken=taken)
+        where_at, height = frame.at(where), sums.shape[0]
+        product = Product(sums.last, left, right, rows, where_at, height, start=sums.start, taken=taken)
         for slot in slots:
             slot.readers.append(product)
         frame.cta.products.append(product)
@@ -401,6 +418,23 @@ def _settle(op: ir.Operation, operands: list[int], results: list[int]) -> _Step:
             sums.last.settle()
             found = sums.last.value
         frame.values[results[0]] = numeric.rounded(found, name)
+
+    return step
+
+
+def _meet(where: str, cluster: int, tile: int, share: int) -> _Step:
+    def step(frame: _Frame) -> _Run:
+        brought = frame.cta.meetings.setdefault((frame.agent, frame.number), [[] for _ in range(cluster)])
+        own, turn = brought[frame.cta.rank], len(brought[frame.cta.rank])
+        own.append(frame.values[tile])
+        while any(len(tiles) <= turn for tiles in brought):
+            frame.waits = f"{where}: waits for the other CTAs of its cluster"
+            yield False
+        frame.waits = ""
+        total = sum((tiles[turn] for tiles in brought[1:]), start=brought[0][turn])
+        columns = total.shape[1] // cluster
+        frame.values[share] = total[:, frame.cta.rank * columns : (frame.cta.rank + 1) * columns]
+        yield True
 
     return step
 

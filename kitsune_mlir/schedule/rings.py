@@ -47,6 +47,7 @@ class Product:
     right: Slot
     rows: slice
     where: str
+    height: int = 0  # rows of the sums, of which those behind the left operand's have no value
     value: np.ndarray | None = None
     settled: bool = False
     start: np.ndarray | float = 0.0  # what the first of the sums is added to
@@ -64,6 +65,7 @@ class Product:
             left = left if product.taken is None else product.taken(left)
             right = product.right.read(product.where).astype(np.float64)
             value = left.astype(np.float64)[product.rows] @ right[:, : left.shape[1]].T
+            value = np.pad(value, ((0, max(0, product.height - len(value))), (0, 0)), constant_values=np.nan)
             product.value = value + (product.start if product.before is None else product.before.value)
 
     def settle(self) -> None:

@@ -1659,6 +1659,22 @@ func.func @ordered(%keys: tensor<4xi64>, %count: index) {
 
 // -----
 
+func.func @ordered(%keys: tensor<4xi64>, %count: index, %a: tensor<4xi64>, %b: tensor<4xi64>) {
+  // expected-error@+1 {{'kitsune.order' op carries 8 bytes a row besides the keys, found 2 vectors}}
+  %rows, %places, %moved:3 = "kitsune.order"(%keys, %count, %keys, %a, %b) : (tensor<4xi64>, index, tensor<4xi64>, tensor<4xi64>, tensor<4xi64>) -> (tensor<4xi32>, tensor<4xi32>, tensor<4xi64>, tensor<4xi64>, tensor<4xi64>)
+  return
+}
+
+// -----
+
+func.func @ordered(%keys: tensor<4xi64>, %count: index, %with: tensor<4xi32>) {
+  // expected-error@+1 {{'kitsune.order' op carries vectors of type tensor<4xi64> and gives as many, found tensor<4xi32> and none}}
+  %rows, %places = "kitsune.order"(%keys, %count, %with) : (tensor<4xi64>, index, tensor<4xi32>) -> (tensor<4xi32>, tensor<4xi32>)
+  return
+}
+
+// -----
+
 func.func @placed(%x: tensor<64x8x2xf32>, %to: tensor<64xi32>) {
   "kitsune.pipeline"() ({
     "kitsune.stage"() ({
@@ -2114,6 +2130,91 @@ func.func @write_of_a_row_by_an_engine(%A: tensor<64x64xbf16>, %B: tensor<64xbf1
       "kitsune.write"(%B, %m) {dims = array<i64: 0>, engine = "tma", index = 0 : i64} : (tensor<64xbf16>, index) -> ()
     }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
   }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @rank_outside() {
+  // expected-error@+1 {{'kitsune.rank' op stands in no kitsune.agent}}
+  %r = "kitsune.rank"() : () -> index
+  return
+}
+
+// -----
+
+func.func @meet_outside(%A: tensor<64x64xf32>) {
+  // expected-error@+1 {{'kitsune.meet' op stands in no kitsune.agent}}
+  %t = "kitsune.meet"(%A) : (tensor<64x64xf32>) -> tensor<64x32xf32>
+  return
+}
+
+// -----
+
+func.func @meet_alone(%A: tensor<64x64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.meet' op stands in a kitsune.kernel whose CTAs work alone}}
+      %t = "kitsune.meet"(%A) : (tensor<64x64xf32>) -> tensor<64x32xf32>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @meet_of_vectors(%A: tensor<64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.meet' op adds up tiles of two dimensions, found tensor<64xf32> and tensor<32xf32>}}
+      %t = "kitsune.meet"(%A) : (tensor<64xf32>) -> tensor<32xf32>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {cluster = 2, sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @meet_of_words(%A: tensor<64x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.meet' op adds up tiles of f32, found tensor<64x64xbf16> and tensor<64x32xbf16>}}
+      %t = "kitsune.meet"(%A) : (tensor<64x64xbf16>) -> tensor<64x32xbf16>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {cluster = 2, sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @meet_of_other_shares(%A: tensor<64x64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.meet' op gives whole blocks of 8 columns, one of 2 shares of tensor<64x64xf32>, found tensor<64x16xf32>}}
+      %t = "kitsune.meet"(%A) : (tensor<64x64xf32>) -> tensor<64x16xf32>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {cluster = 2, sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @a_cluster_of_none(%A: tensor<64x64xf32>, %m: index) {
+  // expected-error@+1 {{'kitsune.kernel' op cluster must be an integer from 1 to 2147483647, found 0}}
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {cluster = 0, sym_name = "k"} : () -> !kitsune.outputs
   return
 }
 

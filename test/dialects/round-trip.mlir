@@ -185,6 +185,40 @@ func.func @chain_of_a_schedule(%a: tensor<64x64xbf16>, %f: tensor<64x64xf32>, %t
   return %y : tensor<64x16xbf16>
 }
 
+// Two CTAs, each of which has a part of k, add up their sums of a tile of few rows.
+// CHECK-LABEL: func.func @cluster
+func.func @cluster(%a: tensor<16x128xbf16>, %m: index) -> tensor<16x64xf32> {
+  %c0 = arith.constant 0 : index
+  // CHECK: "kitsune.kernel"
+  %p = "kitsune.kernel"() ({
+    %lower, %upper, %step = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "left"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%copy: index):
+      // CHECK: %{{.*}} = "kitsune.rank"() : () -> index
+      %r = "kitsune.rank"() : () -> index
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<16x64xbf16>>
+      %e = "kitsune.copy"(%s, %a, %c0, %r) {dims = array<i64: 0, 1>, engine = "tma"} : (!kitsune.slot<tensor<16x64xbf16>>, tensor<16x128xbf16>, index, index) -> !kitsune.token
+      "kitsune.commit"(%s, %e) : (!kitsune.slot<tensor<16x64xbf16>>, !kitsune.token) -> ()
+    }) {copies = 1 : i64, registers = 40 : i64, sym_name = "feed", warps = 4 : i64} : () -> ()
+    "kitsune.agent"() ({
+    ^bb0(%copy: index):
+      %s = "kitsune.wait"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<16x64xbf16>>
+      %z = "kitsune.sums"() : () -> !kitsune.acc<tensor<64x16xf32>>
+      // CHECK: "kitsune.product"(%{{.*}}, %{{.*}}, %{{.*}}) {engine = "wgmma"} : (!kitsune.acc<tensor<64x16xf32>>, !kitsune.slot<tensor<16x64xbf16>>, !kitsune.slot<tensor<16x64xbf16>>)
+      %u, %e = "kitsune.product"(%z, %s, %s) {engine = "wgmma"} : (!kitsune.acc<tensor<64x16xf32>>, !kitsune.slot<tensor<16x64xbf16>>, !kitsune.slot<tensor<16x64xbf16>>) -> (!kitsune.acc<tensor<64x16xf32>>, !kitsune.token)
+      %t = "kitsune.settle"(%u) : (!kitsune.acc<tensor<64x16xf32>>) -> tensor<64x16xf32>
+      "kitsune.release"(%s, %e) : (!kitsune.slot<tensor<16x64xbf16>>, !kitsune.token) -> ()
+      // CHECK: %{{.*}} = "kitsune.meet"(%{{.*}}) : (tensor<64x16xf32>) -> tensor<64x8xf32>
+      %h = "kitsune.meet"(%t) : (tensor<64x16xf32>) -> tensor<64x8xf32>
+      "kitsune.write"(%h, %c0, %c0) {dims = array<i64: 0, 1>, index = 0 : i64} : (tensor<64x8xf32>, index, index) -> ()
+    }) {copies = 1 : i64, registers = 232 : i64, sym_name = "math", warps = 4 : i64} : () -> ()
+  // CHECK: }) {cluster = 2 : i64, sym_name = "k"}
+  }) {cluster = 2 : i64, sym_name = "k"} : () -> !kitsune.outputs
+  %y = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<16x64xf32>
+  return %y : tensor<16x64xf32>
+}
+
 // CHECK-LABEL: func.func @windows
 func.func @windows(%x: tensor<2x7x9x64xbf16>) -> (tensor<2x28x384xbf16>, tensor<14x192xbf16>) {
   // CHECK: %{{.*}} = "kitsune.windows"(%{{.*}}) {dilations = array<i64: 1, 1>, filter = array<i64: 3, 2>, low = array<i64: 1, 0>, places = array<i64: 7, 4>, strides = array<i64: 1, 2>} : (tensor<2x7x9x64xbf16>) -> tensor<2x28x384xbf16>
@@ -217,9 +251,9 @@ func.func @scattered(%x: tensor<64x8xf32>, %to: tensor<64xi64>) -> tensor<5x8xf3
 }
 
 // CHECK-LABEL: func.func @ordered
-func.func @ordered(%keys: tensor<?xi64>, %count: index) -> (tensor<?xi32>, tensor<?xi32>) {
-  // CHECK: %{{.*}}:2 = "kitsune.order"(%{{.*}}, %{{.*}}) : (tensor<?xi64>, index) -> (tensor<?xi32>, tensor<?xi32>)
-  %rows, %places = "kitsune.order"(%keys, %count) : (tensor<?xi64>, index) -> (tensor<?xi32>, tensor<?xi32>)
+func.func @ordered(%keys: tensor<?xi64>, %count: index, %with: tensor<?xi64>) -> (tensor<?xi32>, tensor<?xi32>) {
+  // CHECK: %{{.*}}:3 = "kitsune.order"(%{{.*}}, %{{.*}}, %{{.*}}) : (tensor<?xi64>, index, tensor<?xi64>) -> (tensor<?xi32>, tensor<?xi32>, tensor<?xi64>)
+  %rows, %places, %moved = "kitsune.order"(%keys, %count, %with) : (tensor<?xi64>, index, tensor<?xi64>) -> (tensor<?xi32>, tensor<?xi32>, tensor<?xi64>)
   return %rows, %places : tensor<?xi32>, tensor<?xi32>
 }
 

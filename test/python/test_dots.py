@@ -117,6 +117,8 @@ def test_is_one_kernel(name, gpus):
     model, args = CASES[name]()
     compiled, _ = simulated(model, args, gpus("sm_90a"), args[0].dtype)
     assert dots_of(compiled) == (1, 1)
+    (kernel,) = (kernel for kernel in compiled.ptx.split(".entry") if "mma.sync" in kernel)
+    assert "griddepcontrol.launch_dependents" in kernel and "griddepcontrol.wait" not in kernel
 
 
 def test_without_warpgroups(gpus):

@@ -54,6 +54,13 @@ def test_elu_keeps_the_digits_of_small_numbers(dtype):
             assert ((a.double() - b).norm() / b.norm()).item() < torch.finfo(dtype).eps
 
 
+def test_mish_from_end_to_end():
+    """Small numbers, large ones of either sign, and none: as torch, and to its digits."""
+    x = torch.cat([torch.linspace(-80, 80, 4001), X.flatten() * 1e-3, torch.tensor([-1e4, 1e30, math.inf, math.nan])])
+    found = kitsune_mlir.compile(nn.Mish(), (x,), target="cpu")(x)
+    torch.testing.assert_close(found.double(), F.mish(x.double()), rtol=4e-6, atol=1e-35, equal_nan=True)
+
+
 CASES = {
     "layer_norm": (lambda x: F.layer_norm(x, (16,), W, B), X),
     "layer_norm_plain": (lambda x: F.layer_norm(x, (16,)), X),

@@ -11,6 +11,7 @@ from test_gpu_models import check, compiled, interface_of, runner_of
 from bench.gpu_operators import CASES, wrong
 from kitsune_mlir import mlir
 from kitsune_mlir.codegen import gpu_linalg
+from kitsune_mlir.tools.gpusim.faults import MemoryFault
 
 GROUPS = {
     "elementwise": "unary/rsqrt activation/gelu-tanh binary/remainder binary/mixed-types "
@@ -139,3 +140,42 @@ def test_long_sums_of_f32_are_summed_in_parts(shape):
     program, section = compiled(Sums(), (x,))
     runner, _ = runner_of(program, section)
     check(program, runner, (x,), tuple(value.float() for value in Sums()(x.double())), 3e-7)
+
+
+ACROSS = {  # and the kernels that a sum and a maximum take
+    "few rows": ((126, 89), (0,), 2),
+    "no more rows than warps have turns": ((16, 40), (0,), 2),
+    "parts that a second kernel joins": ((5000, 33), (0,), 4),
+    "two loops": ((5, 40, 70), (0, 1), 3),  # of the sum; a maximum has a kernel for each
+    "rows in the middle": ((3, 60, 34), (1,), 2),
+}
+
+
+class Across(torch.nn.Module):
+    def __init__(self, dims):
+        super().__init__()
+        self.dims = dims
+
+    def forward(self, x):
+        return x.sum(self.dims), x.amax(self.dims)
+
+
+@pytest.mark.parametrize("name", ACROSS)
+def test_warps_share_a_sum_over_rows(name):
+    shape, dims, kernels = ACROSS[name]
+    x = torch.rand(shape, generator=torch.Generator().manual_seed(1)) - 0.5
+    program, section = compiled(Across(dims), (x,))
+    launched = [op for op in mlir.walk(program.module, "gpu.launch_func") if "reduce" in str(op.attributes["kernel"])]
+    assert len(launched) == kernels
+    runner, _ = runner_of(program, section)
+    check(program, runner, (x,), tuple(one.float() for one in Across(dims)(x.double())), 3e-7)
+
+
+def test_what_warps_found_is_read_behind_a_barrier():
+    x = torch.rand(126, 89)
+    program, section = compiled(Function(lambda x: x.sum(0)), (x,))
+    (barrier,) = mlir.walk(program.module, "gpu.barrier")
+    barrier.erase()
+    runner, _ = runner_of(program, section)
+    with pytest.raises(MemoryFault, match="before a barrier"):
+        check(program, runner, (x,), x.sum(0), 1e-6)

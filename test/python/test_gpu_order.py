@@ -16,16 +16,29 @@ func.func @main(%keys: tensor<?x{kind}>, %table: tensor<?x4xf32>) -> (tensor<?xi
   return %rows, %places : tensor<?xi32>, tensor<?xi32>
 }}
 """
+CARRIES = """
+func.func @main(%keys: tensor<?x{kind}>, %a: tensor<?x{kind}>) -> (tensor<?xi32>, tensor<?x{kind}>, tensor<?x{kind}>) {{
+  %count = arith.constant 40 : index
+  %rows, %places, %a1, %keys1 = "kitsune.order"(%keys, %count, %a, %keys) : (tensor<?x{kind}>, index, tensor<?x{kind}>, tensor<?x{kind}>) -> (tensor<?xi32>, tensor<?xi32>, tensor<?x{kind}>, tensor<?x{kind}>)
+  return %rows, %a1, %keys1 : tensor<?xi32>, tensor<?x{kind}>, tensor<?x{kind}>
+}}
+"""  # noqa: E501
 
 
-@pytest.fixture(scope="module", params=["i64", "i32"])
+DTYPES = {"i64": torch.int64, "i32": torch.int32}
+
+
+def on_both(folder, text):
+    """A module on a CPU and in the simulator."""
+    (path := folder / "order.mlir").write_text(text)
+    compiled = kitsune_mlir.compile(str(path), target=["cpu", "sm_90a"])
+    return [kitsune_mlir.compile(str(path), target="cpu"), Simulation(compiled)]
+
+
+@pytest.fixture(scope="module", params=DTYPES)
 def ordered(request, tmp_path_factory):
     """The order on both targets, by keys of a kind, and that kind."""
-    path = tmp_path_factory.mktemp("order") / "order.mlir"
-    path.write_text(MODULE.format(kind=request.param))
-    compiled = kitsune_mlir.compile(str(path), target=["cpu", "sm_90a"])
-    on_cpu = kitsune_mlir.compile(str(path), target="cpu")
-    return [on_cpu, Simulation(compiled)], {"i64": torch.int64, "i32": torch.int32}[request.param]
+    return on_both(tmp_path_factory.mktemp("order"), MODULE.format(kind=request.param)), DTYPES[request.param]
 
 
 def keys(kind, rows, count):
@@ -61,3 +74,20 @@ def test_many_keys(ordered):
     found = np.random.default_rng(3).integers(0, count, rows)
     order, places = (np.asarray(x) for x in functions[1](torch.from_numpy(found).to(dtype), torch.zeros(count, 4)))
     assert np.array_equal(found[order], np.sort(found)) and np.array_equal(order[places], np.arange(rows))
+
+
+@pytest.mark.parametrize("kind", DTYPES)
+def test_carries_vectors(tmp_path, kind):
+    """Any numbers of all their bits, and keys that are none."""
+    functions, dtype = on_both(tmp_path, CARRIES.format(kind=kind)), DTYPES[kind]
+    limits = torch.iinfo(dtype)
+    for rows in (0, 1, 300, 1001):
+        found = keys("wrong", rows, 40)
+        found[:1] = limits.max
+        others = np.random.default_rng(4).integers(limits.min, limits.max, rows, endpoint=True)
+        for function in functions:
+            order, a, own = (
+                np.asarray(x) for x in function(torch.from_numpy(found).to(dtype), torch.from_numpy(others).to(dtype))
+            )
+            assert np.array_equal(np.sort(order), np.arange(rows))
+            assert np.array_equal(a, others[order]) and np.array_equal(own, found[order])

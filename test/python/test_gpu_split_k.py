@@ -1,51 +1,54 @@
-"""Single products whose sum over k the CTAs of a cluster share, on the stand-in device: right numbers in any order of
-warps."""
+"""Products whose sum over k the CTAs of a cluster share, on the stand-in device: right numbers."""
 
 import pytest
 import torch
-from test_gpu_chained import TYPES, run
+import torch.nn.functional as F
 from test_gpu_pipelines import small_gpu  # noqa: F401  (a fixture)
-from torch import nn
+from test_gpu_scheduled import drawn, run
+
+from kitsune_mlir.passes import schedule_products
 
 BF16, F16 = torch.bfloat16, torch.float16
 
 
-class Residual(nn.Linear):
-    def forward(self, x, z):
-        return torch.relu(super().forward(x)).float() + z
+@pytest.fixture
+def checked(small_gpu, monkeypatch):  # noqa: F811
+    """Runs a function whose product is shared by so many CTAs, in tiles of so many columns. Gives what was launched."""
 
+    def check(ctas, columns, function, args, launches=2):
+        every = schedule_products.choose.__wrapped__
+        asked = {"clusters": (ctas,), "most_split": 1, "widths": (columns,)}
+        monkeypatch.setattr(schedule_products, "choose", lambda *args, **given: every(*args, **given | asked))
+        device = run(function, args, small_gpu, launches=launches)
+        launch = device.described[0]
+        assert launch["cluster"] == ctas
+        return launch
 
-def check(model, args, target, split, launches=2):
-    (launch,) = run(model, args, target, TYPES[args[0].dtype], launches=launches, place=f"split-k={split}")
-    assert launch["cluster"] == split
-    return launch
+    return check
 
 
 @pytest.mark.parametrize(
-    "rows, inputs, outputs, split, dtype",
+    "rows, inputs, outputs, columns, ctas, dtype",
     [
-        (1, 256, 64, 2, BF16),
-        (300, 520, 200, 2, BF16),
-        (130, 1000, 72, 4, F16),
-        (16, 1024, 136, 8, BF16),
+        (40, 256, 64, 64, 2, BF16),
+        (300, 520, 200, 64, 2, BF16),
+        (130, 1000, 72, 32, 4, F16),
+        (24, 1024, 136, 64, 8, BF16),
     ],
     ids=str,
 )
-def test_products(rows, inputs, outputs, split, dtype, small_gpu):  # noqa: F811
+def test_products(rows, inputs, outputs, columns, ctas, dtype, checked):
     """Parts of k that are not whole, tiles after one another, rows and columns that threads store."""
-    torch.manual_seed(rows)
-    check(nn.Linear(inputs, outputs).to(dtype), (torch.randn(rows, inputs, dtype=dtype),), small_gpu, split, 4)
+    args = drawn((rows, inputs), (outputs, inputs), (outputs,), dtype=dtype)
+    checked(ctas, columns, F.linear, args, 3)
 
 
-def test_other_rows_beside(small_gpu):  # noqa: F811
-    torch.manual_seed(2)
-    args = torch.randn(200, 400, dtype=BF16), torch.randn(200, 120)
-    check(Residual(400, 120).to(BF16), args, small_gpu, 2)
+def test_other_rows_beside(checked):
+    args = (*drawn((200, 400), (120, 400), (120,)), torch.randn(200, 120))
+    checked(2, 64, lambda x, w, b, z: torch.relu(F.linear(x, w, b)).float() + z, args)
 
 
-def test_few_rows_are_split(small_gpu):  # noqa: F811
-    """By the planner: one tile and eight SMs."""
-    torch.manual_seed(4)
-    model, args = nn.Linear(2048, 64).to(BF16), (torch.randn(20, 2048, dtype=BF16),)
-    (launch,) = run(model, args, small_gpu, TYPES[BF16], launches=1)
-    assert launch["cluster"] == launch["ctas"] == 8
+def test_few_rows(small_gpu):  # noqa: F811
+    """Boxes are as high as the rows; what products read behind them was cleared."""
+    device = run(lambda *args: F.linear(*args), drawn((20, 1048), (1024, 1048), (1024,)), small_gpu)
+    assert [64, 24] in [map_["box"] for map_ in device.described[0]["maps"]]

@@ -5,6 +5,7 @@ import torch
 from test_gpu_models import Function
 
 import kitsune_mlir
+from kitsune_mlir.codegen import gpu_scatter
 from kitsune_mlir.tools.gpusim import Simulation
 
 
@@ -39,3 +40,26 @@ def test_sums(function):
     for a, b in zip(*(x if isinstance(x, tuple) else (x,) for x in (found, wanted)), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
     assert sum(not kernel.startswith(("fill", "copy")) for kernel in kernels) == KERNELS[function], kernels
+
+
+@pytest.mark.parametrize(
+    "width, target, added", [(12, "sm_90a", 4), (6, "sm_90a", 2), (5, "sm_90a", 1), (8, "sm_80", 1)]
+)
+def test_neighbours_are_added_together(width, target, added, monkeypatch):
+    """As many as columns and the chip allow; updates that are given, of 16 bits, and computed of a column's own. Each
+    thread has several."""
+    monkeypatch.setattr(gpu_scatter, "FEW", 0)
+
+    def sums(x, to, y, weights):
+        start = torch.zeros(9, width)
+        return start.index_add(0, to, x), start.index_add(0, to, y.float()), start.index_add(0, to, x * weights)
+
+    torch.manual_seed(6)
+    x, y, weights = torch.randn(500, width), torch.randn(500, width).bfloat16(), torch.randn(500, 1)
+    args = x, torch.randint(0, 9, (500,)), y, weights
+    compiled = kitsune_mlir.compile(Function(sums), args, target=target)
+    for found, wanted in zip(Simulation(compiled)(*args), sums(*args), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+    assert [compiled.ptx.count(f"red.relaxed.gpu.global.add.v{n}.f32") for n in (2, 4)] == [
+        3 * gpu_scatter.TURNS * (added == n) for n in (2, 4)
+    ]

@@ -6,8 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kitsune_mlir import mlir
+from kitsune_mlir.dialects import clusters
 from kitsune_mlir.dialects import schedule as dialect
-from kitsune_mlir.passes import pipeline
+from kitsune_mlir.mlir import arith, ir, scf
+from kitsune_mlir.passes import pipeline, schedule_products
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.cost import DRAM, L2, LATENCY, TENSOR
 from kitsune_mlir.planning.thin_products import MOST_ROWS
@@ -137,3 +139,74 @@ def test_products_of_windows_are_convolutions(channels, stride, low, places):
 def sum_of_parts(whole):
     """What a kernel writes; the sum of the parts of its sums."""
     return whole.sum(0) if whole.ndim == 4 else whole
+
+
+LINEAR = """
+func.func @main(%a: tensor<{m}x{k}xbf16>, %b: tensor<{n}x{k}xbf16>) -> tensor<{m}x{n}xf32> {{
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<{m}x{n}xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<{m}x{n}xf32>) -> tensor<{m}x{n}xf32>
+  %c = linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>,
+    affine_map<(m, n, k) -> (m, n)>] ins(%a, %b : tensor<{m}x{k}xbf16>, tensor<{n}x{k}xbf16>)
+    outs(%f : tensor<{m}x{n}xf32>) -> tensor<{m}x{n}xf32>
+  return %c : tensor<{m}x{n}xf32>
+}}
+"""
+FORMS = {  # what choose is asked for, sizes, CTAs
+    "two sets": ({"widths": (256,)}, (300, 520, 200), 3),
+    "sets of other widths": ({"widths": (192,)}, (130, 200, 576), 2),
+    "a cluster": ({"widths": (64,), "clusters": (2,), "most_split": 1}, (100, 200, 520), 4),
+    "few rows": ({"widths": (64,), "clusters": (4,), "most_split": 1}, (40, 128, 1030), 4),
+}
+
+
+@pytest.fixture(params=FORMS, ids=str)
+def formed(request, monkeypatch):
+    """A module with a kernel of one of the forms, proven; its arguments, what it should give, and CTAs."""
+    asked, (m, n, k), ctas = FORMS[request.param]
+    every = schedule_products.choose.__wrapped__
+    monkeypatch.setattr(schedule_products, "choose", lambda *args, **given: every(*args, **given | asked))
+    module = mlir.parse(LINEAR.format(m=m, n=n, k=-(-k // 8) * 8), mlir.context())
+    pipeline.run(module, [pipeline.make(name, "", "sm_90a") for name in ("schedule-products", "verify-dataflow")])
+    rng = np.random.default_rng(0)
+    left, right = (np.float32(rng.integers(-8, 8, (size, -(-k // 8) * 8))) for size in (m, n))
+    return module, [left, right], left @ right.T, ctas
+
+
+def test_forms_in_the_interpreter(formed):
+    """More tiles than CTAs, in any order of agents and of what they began."""
+    module, arguments, wanted, ctas = formed
+    (kernel,) = dialect.kernels(module)
+    for seed in range(2):
+        (found,) = run(kernel, arguments, ctas=ctas, seed=seed)
+        np.testing.assert_array_equal(found, wanted)
+
+
+def refused(module):
+    """What the proof says of a module that it refuses."""
+    with mlir.collect_errors(module.context) as errors, pytest.raises(ir.MLIRError):
+        pipeline.run(module, [pipeline.make("verify-dataflow", "", "sm_90a")])
+    return " ".join(errors)
+
+
+def test_forms_without_a_release_are_refused(formed):
+    module, *_ = formed
+    (kernel,) = dialect.kernels(module)
+    mlir.walk(kernel, "kitsune.release")[0].erase()
+    assert "slot of ring" in refused(module) or "open slots of ring" in refused(module)
+
+
+@pytest.mark.parametrize("formed", ["a cluster", "few rows"], indirect=True)
+def test_ctas_that_do_not_all_meet_are_refused(formed):
+    """Where a CTA comes together with others as often as its own number says."""
+    module, *_ = formed
+    (kernel,) = dialect.kernels(module)
+    for meeting in mlir.walk(kernel, "kitsune.meet"):
+        with meeting.location, ir.InsertionPoint(meeting):
+            rank = clusters.RankOp(ir.IndexType.get()).results[0]
+            zero, one = (arith.ConstantOp.create_index(number).result for number in (0, 1))
+            loop = scf.ForOp(zero, rank, one)
+            with ir.InsertionPoint(loop.body):
+                clusters.MeetOp(meeting.operands[0], meeting.results[0].type)
+                scf.yield_([])
+        assert "in a loop whose trip count agents may not know alike" in refused(module)

@@ -232,6 +232,14 @@ def _add_rows(run: Assembler, mask: np.ndarray, place: Any, numbers: tuple[Any, 
     run.agent._global.add(addresses, np.ascontiguousarray(columns, np.float32))
 
 
+def _prefetch(run: Assembler, mask: np.ndarray, place: Any, nbytes: Any) -> None:
+    """cp.async.bulk.prefetch.L2."""
+    lanes = run.agent.lanes(mask)
+    (register,) = place
+    addresses, counts = (lanes.of(spread(run.read(x), mask.shape)) for x in (register, nbytes))
+    run.agent._global.prefetch(addresses, counts)
+
+
 _LANE = np.arange(32)[:, None]
 _ROW, _COLUMN = _LANE // 4, _LANE % 4 * 4  # of a matrix, and the byte in it
 
@@ -333,6 +341,7 @@ _INSTRUCTIONS: dict[str, Callable[..., None]] = {
     "st.shared.v2.f32": _store_cluster,
     "add.f32": _add_numbers,
     "red.relaxed.gpu.global.add.v4.f32": _add_rows,
+    "cp.async.bulk.prefetch.L2.global": _prefetch,
     "cvt.rn.tf32.f32": partial(_to_tf32, ties_up=False),
     "cvt.rna.tf32.f32": partial(_to_tf32, ties_up=True),
     "fence.proxy.async": _fence_proxy,

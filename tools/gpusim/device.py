@@ -114,7 +114,8 @@ class SimulatedDevice:
     def launch(self, kernel: ir.Operation, grid: Any, block: Any, parameters: int, stream: int) -> None:
         self.launches += 1
         reader = _Parameters(parameters)
-        arguments = [self._argument(kind.type, reader) for kind in kernel.regions[0].blocks[0].arguments]
+        given = ir.FunctionType(ir.TypeAttr(kernel.attributes["function_type"]).value).inputs
+        arguments = [self._argument(kind, reader) for kind in given]
         module = ir.StringAttr(kernel.parent.attributes["sym_name"]).value
         with named(ir.StringAttr(kernel.attributes["sym_name"]).value), reported(partial(self.report, module)):
             Lockstep(kernel, arguments, grid, block).run()
@@ -164,8 +165,11 @@ class SimulatedDevice:
     def synchronize(self, stream: int) -> None:
         assert not self.captured, "a wait under capture"
 
+    def beside(self, stream: int) -> int:
+        return stream
+
     def order(self, before: int, after: int) -> None:
-        raise AssertionError("no other streams here")
+        assert before == after, "no other streams here"
 
 
 class _Parameters:

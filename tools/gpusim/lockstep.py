@@ -33,7 +33,7 @@ class MemRef:
     """Elements of a flat array."""
 
     data: np.ndarray
-    offset: int
+    offset: int | np.ndarray  # of each thread, in shared memory
     shape: tuple[int, ...]
     strides: tuple[int, ...]
 
@@ -48,6 +48,33 @@ class MemRef:
         if np.any(mask & ((total < 0) | (total >= self.data.size))):
             raise MemoryFault(f"element {total.max()} of a buffer of {self.data.size}")
         return total
+
+    def holds(self, address: int, count: int) -> bool:
+        """Whether so many elements from an address on are among its own, where these lie side by side."""
+        first = self.data.ctypes.data + self.offset * self.data.itemsize
+        end = first + int(np.prod(self.shape)) * self.data.itemsize
+        return first <= address and address + count * self.data.itemsize <= end
+
+
+class Shared(MemRef):
+    """A buffer in the shared memory of each of `blocks` blocks of so many threads. An element that another thread wrote
+    may be read behind a barrier only."""
+
+    def __init__(self, kind: ir.MemRefType, blocks: int, threads: int):
+        size = int(np.prod(kind.shape))
+        strides = tuple(int(np.prod(kind.shape[i + 1 :])) for i in range(kind.rank))
+        data = np.full(blocks * size * dtype_of(kind.element_type).itemsize, 0xFF, np.uint8)
+        offset = np.repeat(np.arange(blocks) * size, threads)
+        super().__init__(data.view(dtype_of(kind.element_type)), offset, tuple(kind.shape), strides)
+        self.writers = np.full(blocks * size, -1)  # since the last barrier
+
+    def read(self, address: np.ndarray, mask: np.ndarray) -> None:
+        writer = self.writers[address]
+        if np.any(mask & (writer >= 0) & (writer != np.arange(len(mask)))):
+            raise MemoryFault("shared memory that another thread wrote is read before a barrier")
+
+    def written(self, address: np.ndarray, mask: np.ndarray) -> None:
+        self.writers[address[mask]] = np.flatnonzero(mask)
 
 
 class Lockstep:
@@ -65,8 +92,10 @@ class Lockstep:
                 self.block_id = np.repeat(np.arange(first, first + count), self.threads)
                 self.thread_id = np.tile(np.arange(self.threads), count)
                 entry = self.function.regions[0].blocks[0]
+                behind = list(entry.arguments)[len(self.arguments) :]
+                self.shared = [Shared(ir.MemRefType(buffer.type), count, self.threads) for buffer in behind]
                 self.values: dict[int, Any] = {}
-                for argument, value in zip(entry.arguments, self.arguments, strict=True):
+                for argument, value in zip(entry.arguments, [*self.arguments, *self.shared], strict=True):
                     self.values[hash(argument)] = value
                 self._block(entry, np.ones(self.block_id.shape, np.bool_))
 
@@ -134,6 +163,8 @@ class Lockstep:
         together = mask.reshape(-1, self.threads)
         if not np.all(together == together[:, :1]):
             raise MemoryFault("a barrier that some threads of a CTA do not reach")
+        for buffer in self.shared:
+            buffer.writers[:] = -1
         return []
 
     def _nvvm_griddepcontrol(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
@@ -149,10 +180,28 @@ class Lockstep:
 
     def _llvm_inline_asm(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         text = ir.StringAttr(op.attributes["asm_string"]).value
+        if text.startswith("red.relaxed.gpu.global.add.v"):
+            self._add_words(self._all(op.operands), mask)
+            return []
         if not index_reports.is_report(text):
             raise unknown(f"the instruction '{text}'")
         index_reports.run(text, self._see(op.operands[0]) != 0, mask)
         return []
+
+    def _add_words(self, operands: Sequence[Any], mask: np.ndarray) -> None:
+        """red.add of neighbouring f32 from an address on, one thread after another."""
+        addresses, *columns = (np.broadcast_to(x, mask.shape)[mask] for x in operands)
+        for thread, address in enumerate(addresses):
+            table = next(
+                (m for m in self.arguments if isinstance(m, MemRef) and m.holds(int(address), len(columns))), None
+            )
+            if table is None or address % (4 * len(columns)):
+                raise MemoryFault(f"an addition of {len(columns)} numbers to {address:#x}")
+            at = (int(address) - table.data.ctypes.data) // table.data.itemsize
+            table.data[at : at + len(columns)] += [column[thread] for column in columns]
+
+    def _memref_extract_aligned_pointer_as_index(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+        return [np.array(self._see(op.operands[0]).data.ctypes.data, np.int64)]
 
     def _memref_dim(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         buffer, dim = self._all(op.operands)
@@ -160,11 +209,16 @@ class Lockstep:
 
     def _memref_load(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         buffer, *indices = self._all(op.operands)
-        return [buffer.data[buffer.address(indices, mask)]]
+        address = buffer.address(indices, mask)
+        if isinstance(buffer, Shared):
+            buffer.read(address, mask)
+        return [buffer.data[address]]
 
     def _memref_store(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         value, buffer, *indices = self._all(op.operands)
         address = buffer.address(indices, mask)
+        if isinstance(buffer, Shared):
+            buffer.written(address, mask)
         buffer.data[address[mask]] = np.broadcast_to(value, mask.shape)[mask]
         return []
 

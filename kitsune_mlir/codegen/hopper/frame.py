@@ -32,6 +32,8 @@ def pointer_count(tensors: Sequence[ir.Value], results: Sequence[ir.OpView]) -> 
     return len(tensors) + len(results)
 
 
+# On a gpu.func: its loads want an SM's whole cache, so it is not launched before the kernel before it has ended.
+BEGINS_ALONE = "kitsune.begins_alone"
 Body = Callable[[Frame], None]
 
 
@@ -45,10 +47,11 @@ def build(
     then: Body | None = None,
     fast: bool = True,
     resident: int = 1,
+    alone: bool = False,
 ) -> ir.Operation:
     """The gpu.module `name`_kernel, at the insertion point, launched in clusters of `ctas`; `body` emits its code,
     `then` that of a second kernel of the same parameters; `fast` says that functions need be good to 16-bit elements
-    only; registers are few enough for `resident` CTAs an SM."""
+    only; registers are few enough for `resident` CTAs an SM; `alone`: it does not begin beside another kernel."""
     module = device.gpu.GPUModuleOp(f"{name}_kernel")
     module.operation.attributes["kitsune.scheduled"] = ir.UnitAttr.get()
     arguments = [ir.Type.parse("!llvm.ptr")] if maps else []
@@ -62,6 +65,8 @@ def build(
             if emit is not None:
                 kernel = _kernel(label, arguments, maps, threads, emit, ctas, resident)
                 kernel.attributes[FAST if fast else SHORT] = ir.UnitAttr.get()
+                if alone:
+                    kernel.attributes[BEGINS_ALONE] = ir.UnitAttr.get()
     return module.operation
 
 

@@ -108,7 +108,7 @@ class Program:
         self.tile_rows = tile_rows
         self.rings = ring_places(pipeline)[0]
         self._sms, rows_known = sms, _row_count(stages)
-        self._row_tiles = None if rows_known is None else -(-rows_known // tile_rows)
+        self.row_tiles = None if rows_known is None else -(-rows_known // tile_rows)
         # Rows of a box of a streamed tile: those beyond a tensor's last cost the copy engine as much time as others.
         self.box_rows = tile_rows
         if rows_known is not None and rows_known < tile_rows and not self.rings:
@@ -223,7 +223,7 @@ class Program:
         splits = self._splits(nest, nests)
         if self.alone and not kept and (n > CHUNK or splits != (1,)):
             k = shape_of(op.operands[0])[1] * tensor_work(op)
-            chosen, self.split_k = choose_columns(n, k, self._row_tiles, self._sms, splits)
+            chosen, self.split_k = choose_columns(n, k, self.row_tiles, self._sms, splits)
             unit = BLOCK * self.split_k
             columns = min(-(-columns // unit) * unit, chosen)
         # With boxes shared by CTAs ptxas lacks registers for two sets of sums.
@@ -254,7 +254,7 @@ class Program:
             if self.split_k > 1 and not may:
                 raise UnsupportedError("k is split for one streamed operand of 16-bit elements, alone in its kernel")
             return (self.split_k,)
-        if not may or self._row_tiles is None:
+        if not may or self.row_tiles is None:
             return (1,)
         k = shape_of(nest.op.operands[0])[1]
         return tuple(split for split in SPLITS if split == 1 or split * 2 * CHUNK <= k and split <= self._sms)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.memory import Memory
-from kitsune_mlir.mlir import arith, ir, llvm
+from kitsune_mlir.mlir import arith, ir, llvm, scf
 from kitsune_mlir.traffic import element_bytes
 
 from . import tma, warps
@@ -144,6 +144,17 @@ class Outbox:
             self.write(tile, box)
             self.depart(map_, tile, box, at)
 
+    def send(self, map_: int, tile: Fragment, at: tuple[Int, Int], sent: int) -> int:
+        """Sends a tile while products are in flight, which branches would end. `sent` boxes have been sent before that
+        are known of, 0 where others may have been; gives how many there are with the tile's."""
+        for box in range(boxes_of(tile.width, element_bytes(tile.element))):
+            place = device.add(self._place, sent % BOXES * BOX_BYTES)
+            self.claim(sent)
+            self.boxes.write_whole(place, tile, box)
+            self._send(map_, tile, box, place, at)
+            sent += 1
+        return sent
+
     def store_rows(self, tile: Fragment, memory: Memory, columns: int, start: Int, valid: ir.Value) -> None:
         """Writes `columns` columns of a tile, from column `start` on, to rows that tensor copies do not store: each
         warp lays its 16 rows out in shared memory, then writes them one after another, neighbouring columns at once.
@@ -171,14 +182,8 @@ class Outbox:
             column = device.value(device.add(local, start))
             place = device.value(device.mul(device.add(own, part), nbytes))
             inside = arith.andi(device.less(local, columns), device.less(column, tile.width))
-            words = []
-            for row in range(WARP_ROWS):
-                swizzled = arith.xori(place, device.value(row % BLOCK * SWIZZLED))
-                words.append(device.load(device.shared(device.add(box, device.add(swizzled, row * BOX_ROW))), type_))
-            for row, word in enumerate(words):
-                with device.when(arith.andi(inside, device.less(device.add(first, row), valid))):
-                    at = memory.place(device.value(device.add(first, row)), column)
-                    device.store(word, at, align=type_.width // 8)
+            with device.when(inside):
+                _copy_column(type_, (box, place), memory, first, column, valid)
 
     def claim(self, box: int) -> None:
         """Before box `box` of a tile is written: what left from that place in shared memory has been read. This,
@@ -192,10 +197,13 @@ class Outbox:
 
     def depart(self, map_: int, tile: Fragment, box: int, at: tuple[Int, Int]) -> None:
         """Sends a box that all have written."""
+        self._send(map_, tile, box, self.box(box), at)
+
+    def _send(self, map_: int, tile: Fragment, box: int, place: Int, at: tuple[Int, Int]) -> None:
         tma.fence()
         warps.barrier(self.boxes.barrier, THREADS)
         column = device.add(at[0], box * BOX_ROW // element_bytes(tile.element))
-        tma.store(tma.map_pointer(self.maps, map_), (column, at[1]), self.box(box), self.boxes.leader)
+        tma.store(tma.map_pointer(self.maps, map_), (column, at[1]), place, self.boxes.leader)
         tma.commit()
 
     def free(self) -> None:
@@ -216,3 +224,33 @@ class Outbox:
         """Before the kernel ends: shared memory lives until all boxes are read."""
         with device.when(self.boxes.leader):
             tma.wait_read(0)
+
+
+def _copy_column(
+    type_: ir.Type, source: tuple[Int, ir.Value], memory: Memory, first: Int, column: ir.Value, valid: ir.Value
+) -> None:
+    """Stores a warp's rows of one word from a box at `source`, its place and that of the word in its first row, to rows
+    `first` and on of a tensor of which `valid` exist. One condition for all rows where they all do: LLVM takes minutes
+    for a branch each where tiles are wide."""
+
+    def load(row: Int) -> ir.Value:
+        swizzled = arith.xori(source[1], device.value(device.mul(device.mod(row, BLOCK), SWIZZLED)))
+        at = device.add(source[0], device.add(swizzled, device.mul(row, BOX_ROW)))
+        return device.load(device.shared(at), type_)
+
+    def store(row: Int, word: ir.Value) -> None:
+        at = memory.place(device.value(device.add(first, row)), column)
+        device.store(word, at, align=ir.IntegerType(type_).width // 8)
+
+    def one(row: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
+        store(row, load(row))
+        return []
+
+    branch = scf.IfOp(device.less(device.add(first, WARP_ROWS - 1), valid), has_else=True)
+    with ir.InsertionPoint(branch.then_block):
+        for row, word in enumerate([load(row) for row in range(WARP_ROWS)]):
+            store(row, word)
+        scf.YieldOp([])
+    with ir.InsertionPoint(branch.else_block):
+        device.loop(0, device.sub(valid, first), 1, one)
+        scf.YieldOp([])

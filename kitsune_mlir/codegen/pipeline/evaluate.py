@@ -52,9 +52,9 @@ class Evaluator:
         """The same of the value of this hash."""
         self._known[key, _key(index)] = element
 
-    def fork(self) -> Evaluator:
-        """For code in a nested region: what it computes is not known outside."""
-        inner = Evaluator(self.memories, nested=True)
+    def fork(self, nested: bool = True) -> Evaluator:
+        """For code in a region: what it computes is not known outside. Not `nested` is one where all threads are."""
+        inner = Evaluator(self.memories, nested)
         inner._known = dict(self._known)
         inner._scalars, inner._tables = dict(self._scalars), dict(self._tables)
         return inner
@@ -72,9 +72,8 @@ class Evaluator:
             return memory.rounded(self._anew(value, index))
         if memory is None:
             return self._anew(value, index)
-        if self._nested or not isinstance(memory, Memory):
-            return memory.load(index)
-        return memory.load_together(index)
+        together = None if self._nested else getattr(memory, "load_together", None)
+        return (together or memory.load)(index)
 
     def _anew(self, value: ir.Value, index: list[Int]) -> ir.Value:
         op = rows.producer(value)

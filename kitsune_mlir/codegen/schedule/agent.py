@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
-from kitsune_mlir.codegen.hopper import bulk, mbarrier, tf32, tma, waits, warps, wgmma
+from kitsune_mlir.codegen.hopper import bulk, cluster, mbarrier, tf32, tma, waits, warps, wgmma
 from kitsune_mlir.codegen.hopper.fragments import BLOCK, HALVES, Fragment, Lanes, PairedMemory, blocks_of, is_packed
 from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
 from kitsune_mlir.codegen.hopper.quads import QUAD
@@ -17,7 +17,7 @@ from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.windows import windows_of
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import arith, ir, location, walk
+from kitsune_mlir.mlir import arith, ir, location, vector, walk
 from kitsune_mlir.rows import Structured, shape_of
 
 from . import parts, stores, whole_rows
@@ -25,12 +25,13 @@ from .boxes import GlobalBox
 from .extents import divisor, whole_of
 from .in_flight import Acc
 from .loops import Open
+from .meetings import TURN, Meetings
 from .reductions import own_part, row_combiner
 from .stores import Half, RowNumbers
 from .stowing import StowCode
 from .windows import first_of
 
-_ASYNCHRONOUS = ("acquire", "copy", "commit", "select")
+_ASYNCHRONOUS = ("acquire", "copy", "commit", "select", "rank")
 _LAZY = (  # computed where elements of them are used
     *("tensor.empty", "tensor.extract_slice", "tensor.expand_shape", "tensor.collapse_shape"),
     *("linalg.generic", "linalg.fill", "linalg.transpose", "kitsune.select"),
@@ -54,6 +55,8 @@ class Surroundings:
     rows: ir.Value  # the size that is open until the call
     scratch: Int  # the address of shared memory behind the rings
     outboxes: Int  # that of the boxes through which tiles leave
+    meetings: Meetings | None  # of the agent whose copies meet those of other CTAs
+    cluster: int
 
 
 @dataclass(kw_only=True)
@@ -67,7 +70,7 @@ class AgentCode(StowCode):
     def emit(self) -> None:
         body = [op.operation for op in walk(self.agent)][1:]
         names = {op.name.removeprefix("kitsune.") for op in body if op.name.startswith("kitsune.")}
-        self.turns = {ring: self.around.rings[ring].start() for ring in self._rings(self.agent.operation)}
+        self.turns = {ring: self._ring_of(ring).start() for ring in self._rings(self.agent.operation)}
         if names <= set(_ASYNCHRONOUS):  # one thread begins what copy engines do
             if self.agent.count > 1:
                 raise UnsupportedError(f"agent '{self.agent.label}' only copies, and has {self.agent.count} copies")
@@ -80,9 +83,46 @@ class AgentCode(StowCode):
         group = device.div(device.sub(device.thread(), self.first), wgmma.THREADS)
         self.values[hash(self.agent.block.arguments[0])] = group
         with waits.together(device.add(group, 1), wgmma.THREADS, self._leader()):
+            for ring, rows in self._short_slots().items():
+                self._clear(ring, rows)
             self._block(self.agent.block)
             if self.agent.outbox_bytes:
                 self._outbox().finish()
+
+    def _ring_of(self, label: str) -> Ring | Meetings:
+        """What has turns of that name."""
+        if label == TURN:
+            assert self.around.meetings is not None
+            return self.around.meetings
+        return self.around.rings[label]
+
+    def _short_slots(self) -> dict[str, int]:
+        """The rings of left operands that are filled in their first rows only, and those rows."""
+        found = {}
+        for op in walk(self.agent, schedule.ProductOp.OPERATION_NAME):
+            left = op.operands[1]
+            if isinstance(left.type, schedule.Slot) and (ring := schedule.ring_of(left)) is not None:
+                rows = ir.RankedTensorType(ir.TypeAttr(left.type.elem).value).shape[0]
+                if rows < ring.tile.shape[0]:
+                    found[ring.label] = rows
+        return found
+
+    def _clear(self, label: str, rows: int) -> None:
+        """Zeros in the rows of a ring's slots that no copy reaches, before products read them."""
+        ring, (word, reached) = self.around.rings[label], (16, rows * wgmma.BOX_ROW)
+        zero = vector.from_elements(ir.VectorType.get([word // 4], device.i32()), [device.value(0)] * (word // 4))
+
+        def clear(i: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
+            for slot in range(ring.slots):
+                place = device.add(device.add(ring.data, slot * ring.slot_bytes + reached), device.mul(i, word))
+                device.store(zero, device.shared(place), align=word)
+            return []
+
+        thread = device.value(device.mod(device.thread(), wgmma.THREADS))
+        device.loop(thread, (ring.slot_bytes - reached) // word, wgmma.THREADS, clear)
+        tma.fence()
+        group = device.sub(device.div(device.thread(), wgmma.THREADS), self.first // wgmma.THREADS)
+        warps.barrier(device.add(group, 1), wgmma.THREADS)
 
     def _block(self, block: ir.Block) -> None:
         for op in block.operations:
@@ -140,8 +180,12 @@ class AgentCode(StowCode):
         count: Int = 1
         for extent, size in zip(op.operands, op.opview.sizes):
             count = device.mul(count, device.div(device.add(self.number(extent), size - 1), size))
-        for result, bound in zip(op.results, (device.cta(), count, device.ctas())):
+        first, ctas = (device.div(number, self.around.cluster) for number in (device.cta(), device.ctas()))
+        for result, bound in zip(op.results, (first, count, ctas)):
             self.values[hash(result)] = bound
+
+    def _rank(self, op: ir.Operation) -> None:
+        self.values[hash(op.results[0])] = cluster.rank()
 
     # ---- rings
 
@@ -292,6 +336,19 @@ class AgentCode(StowCode):
         if len(self.halves) == len(HALVES):
             self.values[hash(op.results[0])] = parts.of_sums(sums, op.results[0].type, self.lanes)
 
+    def _meet(self, op: ir.Operation) -> None:
+        kind, tile = ir.RankedTensorType(op.results[0].type), self.values[hash(op.operands[0])]
+        meetings, turn = self.around.meetings, self.turns[TURN]
+        sums = parts.registers([tile]) if isinstance(tile, Fragment) else None
+        if meetings is None or sums is None:
+            raise UnsupportedError(f"{location(op.location)}: what CTAs add up are sums that were settled")
+        group = device.sub(device.div(warps.thread(), wgmma.THREADS), self.first // wgmma.THREADS)
+        totals = meetings.add_up(sums, turn, group, self._leader(), device.add(group, 1))
+        self.turns[TURN] = meetings.advance(turn)
+        for h, half in enumerate(self.halves):
+            _know(half, hash(op.results[0]), totals, self.lanes, h)
+        self.values[hash(op.results[0])] = parts.of_sums(totals, kind, self.lanes)
+
     def _stand(self, tile: ir.Value) -> None:
         """Finds, once, where the thread stands in tiles as sums have them."""
         if self.halves:
@@ -349,6 +406,8 @@ class AgentCode(StowCode):
         whole = self._whole(op.operands[0].type, list(op.operands)[1:], read.axes, op.results[0].type)
         box = GlobalBox(pointer, op.operands[0].type, self.around.rows, at, read.axes, whole)
         box.pair = self.lanes.pair if self.lanes else None
+        if read.axes:
+            box.aligned = divisor(list(op.operands)[1 + read.axes[-1]]) % BLOCK == 0
         self.memories[hash(op.results[0])] = box
 
     def _outbox(self) -> Outbox:
@@ -436,8 +495,11 @@ class AgentCode(StowCode):
             if write.engine_name == schedule.BY_ROWS:
                 pointer, type_ = self.around.outputs[write.position]
                 whole_rows.write(pointer, type_, self.around.rows, (row, column), self._outbox(), found)
-                return
-            self._outbox().store(self.around.map_of[op], found, found.width, (column, row))
+            elif self.products.are_pending:
+                self.sent = self._outbox().send(self.around.map_of[op], found, (column, row), self.sent)
+            else:
+                self._outbox().store(self.around.map_of[op], found, found.width, (column, row))
+                self.sent = 0
             return
         pointer, type_ = self.around.outputs[write.position]
         whole = self._whole(type_, offsets, write.axes, tile.type)

@@ -6,7 +6,8 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from kitsune_mlir.codegen.hopper.fragments import is_packed, pack
+from kitsune_mlir.codegen.hopper.fragments import BLOCK, is_packed, pack, unpack
+from kitsune_mlir.codegen.hopper.quads import QUAD, transposed
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int, Offset
 from kitsune_mlir.codegen.pipeline.memory import narrowed, storage_type, widened
@@ -19,6 +20,7 @@ class GlobalBox:
     its last element. An even column is `pair` and an even number: who reads it gets the next one with it."""
 
     pair: ir.Value | None = None
+    aligned = False  # the box's columns begin at a multiple of a block
 
     def __init__(
         self,
@@ -40,6 +42,7 @@ class GlobalBox:
         self._bases: dict[tuple[ir.Block, Int | None], ir.Value] = {}
         self._moved_on: dict[tuple[ir.Block, int, ir.Value], ir.Value] = {}  # where a thread's columns begin
         self._pairs: dict[tuple[ir.Block, Int, int], ir.Value] = {}
+        self._words: dict[tuple[ir.Block, Int, int], ir.Value] = {}  # by the number of a block of columns
 
     @property
     def takes_words(self) -> bool:
@@ -86,6 +89,30 @@ class GlobalBox:
             return widened(self._load_of_pair(index[:-1], last), self.element)
         place = self._place([self._clamped(dim, i) for dim, i in enumerate(index)])
         return widened(device.load(place, storage_type(self.element)), self.element)
+
+    def load_together(self, index: Sequence[Int]) -> ir.Value:
+        """`load` where all threads of a warp are: the four that have a row together load 16 bytes each of it, and give
+        the others their pairs."""
+        if len(index) != 2 or not self._takes_wide(index[1]):
+            return self.load(index)
+        row, column = index
+        assert isinstance(column, Offset)
+        block, e = divmod(column.constant, BLOCK)
+        key = (ir.InsertionPoint.current.block, row, block)
+        if key not in self._words:
+            first, lane = block // QUAD * QUAD, device.div(column.base, 2)
+            start = Offset(device.value(device.mul(column.base, BLOCK // 2)), BLOCK * first)
+            place = self._place([self._clamped(0, row), self._along(1, start)])
+            loaded = device.load(place, ir.VectorType.get([QUAD], device.i32()), align=4 * QUAD)
+            words = transposed([vector.extract(loaded, [], [i]) for i in range(QUAD)], device.value(lane))
+            self._words.update(((*key[:2], first + number), word) for number, word in enumerate(words))
+        return unpack(self._words[key], e, self.element)
+
+    def _takes_wide(self, column: Int) -> bool:
+        """Whether the tensor has all of the box's columns, four blocks of which begin at a multiple of 16 bytes."""
+        own = isinstance(column, Offset) and self.pair is not None and column.base == self.pair
+        whole = self._whole.get(1, 1) % (QUAD * BLOCK) == 0 and self.aligned and self.takes_words
+        return own and whole and column.constant % BLOCK < 2
 
     def _load_of_pair(self, outer: Sequence[Int], column: Offset) -> ir.Value:
         """An element of a column that is loaded together with its neighbour."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import gcd, prod
 
 from kitsune_mlir.dialects import schedule
+from kitsune_mlir.dialects.clusters import RankOp
 from kitsune_mlir.mlir import ir
 
 
@@ -39,23 +40,29 @@ def whole_of(
     agent: schedule.AgentOp, kind: ir.Type, at: Sequence[ir.Value], axes: Sequence[int], tile: ir.Type
 ) -> list[int]:
     """The dimensions of an agent's box along which a tensor of that type has all of it, wherever it is. Where copies of
-    the agent have boxes one behind the other, the tensor may have nothing of the last of them."""
+    the agent, or CTAs, have boxes one behind the other, the tensor may have nothing of the last of them."""
     sizes, box = ir.RankedTensorType(kind), ir.RankedTensorType(tile).shape
     known = [(dim, sizes.shape[axis], at[axis]) for dim, axis in enumerate(axes) if not sizes.is_dynamic_dim(axis)]
-    return [
-        dim
-        for dim, size, start in known
-        if divisor(start) % box[dim] == 0 and size % (box[dim] * _boxes_behind(agent, start)) == 0
-    ]
+    return [dim for dim, size, start in known if _has(size, box[dim], divisor(start), _boxes_behind(agent, start))]
+
+
+def _has(size: int, box: int, step: int, behind: int) -> bool:
+    """Whether boxes that begin at multiples of `step` lie within a tensor's size. With others `behind` the first, these
+    may begin beyond it."""
+    if step % box == 0 and size % (box * behind) == 0:
+        return True
+    return behind == 1 and 0 < box <= step and size % step == 0
 
 
 def _boxes_behind(agent: schedule.AgentOp, start: ir.Value) -> int:
-    """How many copies of the agent have boxes that begin at an index and behind it."""
-    values = [start]
+    """How many copies of the agent, and CTAs of a cluster, have boxes that begin at an index and behind it."""
+    values, found = [start], {"copies": 1, "ctas": 1}
     while values:
         value = values.pop()
         if value == agent.block.arguments[0]:
-            return agent.count
-        if not isinstance(value.owner, ir.Block):
+            found["copies"] = agent.count
+        elif not isinstance(value.owner, ir.Block):
+            if value.owner.operation.name == RankOp.OPERATION_NAME:
+                found["ctas"] = agent.operation.parent.opview.cluster
             values += value.owner.operands
-    return 1
+    return prod(found.values())

@@ -55,6 +55,11 @@ class InFlight:
         self.waited = self.issued
         return Acc(sums), Token(self.issued)
 
+    @property
+    def are_pending(self) -> bool:
+        """Whether products may be in flight."""
+        return self.issued > self.waited
+
     def wait(self, token: Token) -> None:
         """Until the product has ended; those after it may go on."""
         if token.number is not None and token.number > self.waited:

@@ -17,7 +17,7 @@ from math import prod
 from kitsune_mlir import rows
 from kitsune_mlir.codegen import index_checks
 from kitsune_mlir.codegen.ampere import cp_async
-from kitsune_mlir.codegen.hopper import mbarrier, tma, waits, warps, wgmma
+from kitsune_mlir.codegen.hopper import cluster, mbarrier, tma, waits, warps, wgmma
 from kitsune_mlir.codegen.hopper.fragments import is_packed
 from kitsune_mlir.codegen.hopper.frame import Frame, build
 from kitsune_mlir.codegen.hopper.mbarrier import Ring
@@ -34,6 +34,7 @@ from kitsune_mlir.planning.target import Target
 from .agent import AgentCode, Surroundings
 from .dots import DotsCode, multiplies_alone, stash_bytes
 from .extents import constant
+from .meetings import BARRIER_BYTES, Meetings
 from .rows import RowCode, scratch_bytes
 from .warp_agent import WarpCode
 
@@ -116,6 +117,15 @@ class ScheduledKernel:
             at = -(-at // tma.ALIGN) * tma.ALIGN
             self.places[ring.label] = _Place(starts[ring.label], at)
             at += ring.slots * ring.slot_bytes
+        meeting = [agent for agent in self.kernel.agents if agent.meeting_bytes]
+        self.meeting = meeting[0] if meeting else None
+        if len(meeting) > 1 or meeting and not self._has_warpgroups:
+            raise UnsupportedError(f"CTAs of kernel '{self.kernel.label}' meet in {len(meeting)} agents")
+        self.rooms = self.meeting_barriers = at
+        if self.meeting is not None:
+            at = -(-at // tma.ALIGN) * tma.ALIGN
+            self.rooms, self.meeting_barriers = at, at + self.meeting.count * self.meeting.meeting_bytes
+            at = self.meeting_barriers + self.meeting.count * BARRIER_BYTES
         self.scratch = self.outboxes = at
         at += sum(map(scratch_bytes, self.kernel.agents)) + sum(map(stash_bytes, self.kernel.agents))
         if boxes := sum(agent.outbox_bytes for agent in self.kernel.agents):
@@ -222,13 +232,14 @@ class ScheduledKernel:
 
     @property
     def ctas(self) -> int:
-        """As many as the target holds at once, and no more than there are tiles where that is known."""
+        """As many as the target holds at once, whole clusters, and no more of these than tiles where that is known."""
         (tiles,) = (op.opview for op in walk(self.kernel, schedule.TilesOp.OPERATION_NAME))
         extents = [constant(extent) for extent in tiles.operands]
-        most = self.target.sms * self.kernel.ctas_per_sm
-        if any(extent is None for extent in extents):
-            return most
-        return max(1, min(most, prod(-(-extent // size) for extent, size in zip(extents, tiles.sizes, strict=True))))
+        most = self.target.sms * self.kernel.ctas_per_sm // self.kernel.cluster
+        if all(extent is not None for extent in extents):
+            found = prod(-(-extent // size) for extent, size in zip(extents, tiles.sizes, strict=True))
+            most = max(1, min(most, found))
+        return most * self.kernel.cluster
 
     def launch(self) -> str:
         """What the runtime needs to launch the kernel, JSON."""
@@ -237,7 +248,7 @@ class ScheduledKernel:
             {
                 "kernel": self.kernel.label,
                 "ctas": self.ctas,
-                "cluster": 1,
+                "cluster": self.kernel.cluster,
                 "threads": self.threads,
                 "shared_bytes": self.shared_bytes,
                 "workspace_bytes": workspace,
@@ -262,26 +273,34 @@ class ScheduledKernel:
         products = [op.opview for op in walk(self.kernel, schedule.ProductOp.OPERATION_NAME)]
         in_pieces = any(product.is_added_outside for product in products)
         fast = all(is_packed(tile.element_type) for tile in tiles) and not in_pieces
-        resident = self.kernel.ctas_per_sm
+        resident, alone = self.kernel.ctas_per_sm, any(map(multiplies_alone, self.kernel.agents))
         return build(
-            self.kernel.label, pointers, len(self.maps), self.threads, self._watched, fast=fast, resident=resident
-        )
+            *(self.kernel.label, pointers, len(self.maps), self.threads, self._watched, self.kernel.cluster),
+            fast=fast, resident=resident, alone=alone,
+        )  # fmt: skip
 
     def _watched(self, frame: Frame) -> None:
         watch = self.waits.watch(frame.workspace)
-        with waits.watched(watch) if self._has_warpgroups else waits.watched(watch, drain=_drain):
+        barriers = self.kernel.cluster > 1
+        with waits.watched(watch, barriers) if self._has_warpgroups else waits.watched(watch, drain=_drain):
             self._body(frame)
 
     def _body(self, frame: Frame) -> None:
         rings = {ring.label: self._ring(ring, frame.base) for ring in self.kernel.rings}
+        meetings = None
+        if self.meeting is not None:
+            places = (device.add(frame.base, at) for at in (self.meeting_barriers, self.rooms))
+            meetings = Meetings(self.kernel.cluster, *places, self.meeting.meeting_bytes)
         if rings:
             with device.when(device.equal(device.thread(), 0)):
                 for ring in self.kernel.rings:
                     if ring.sharing != "own":
                         rings[ring.label].init(*self._ends(ring))
+                if meetings is not None:
+                    meetings.init(self.meeting.count)
                 if self._has_warpgroups:
                     mbarrier.fence_init()
-            device.barrier()
+            device.barrier() if self.kernel.cluster == 1 else cluster.barrier()
         split = len(self.tensors)
         around = Surroundings(
             pointers=dict(zip(self._numbers, frame.pointers)),
@@ -292,8 +311,12 @@ class ScheduledKernel:
             rows=frame.rows,
             scratch=device.add(frame.base, self.scratch),
             outboxes=device.add(frame.base, self.outboxes),
+            meetings=meetings,
+            cluster=self.kernel.cluster,
         )
         self._agents(self.kernel.agents, 0, around, self._given)
+        if self.kernel.cluster > 1:
+            cluster.barrier()  # nobody leaves while others may still write here
 
     def _agents(self, agents: Sequence[schedule.AgentOp], first: int, around: Surroundings, given: int) -> None:
         """Code for the threads from `first` on, those of the agents."""

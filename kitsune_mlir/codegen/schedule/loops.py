@@ -18,6 +18,7 @@ from kitsune_mlir.mlir import ir, location, walk
 from .boxes import GlobalBox
 from .extents import is_from_tiles
 from .in_flight import Acc, InFlight, Token
+from .meetings import TURN
 from .stores import Half, RowNumbers
 
 Known = GlobalBox | PairedMemory | Fragment | RowNumbers  # where the elements of a tile are
@@ -48,6 +49,7 @@ class LoopCode:
     lanes: Lanes | None = None
     halves: list[Half] = field(default_factory=list)
     products: InFlight = field(default_factory=InFlight)
+    sent: int = 0  # boxes of tiles that have left since a loop's head, or since products were last in flight
     of_rows: set[int] = field(default_factory=set)  # tiles of one column whose numbers all threads of a row have
 
     def number(self, value: ir.Value) -> device.Int:
@@ -65,7 +67,10 @@ class LoopCode:
     def _rings(self, op: ir.Operation) -> list[str]:
         """The rings whose slots are opened in it."""
         opened = walk(op, schedule.AcquireOp.OPERATION_NAME, schedule.WaitOp.OPERATION_NAME, schedule.STOW)
-        return list(dict.fromkeys(o.operands[0].owner.operation.opview.label for o in opened))
+        labels = [o.operands[0].owner.operation.opview.label for o in opened]
+        if next(iter(walk(op, TURN)), None) is not None:
+            labels.append(TURN)
+        return list(dict.fromkeys(labels))
 
     def _scf_for(self, op: ir.Operation) -> None:
         for bound in list(op.operands)[:3]:
@@ -75,8 +80,7 @@ class LoopCode:
         rings = self._rings(op)
         block = op.regions[0].blocks[0]
         yields = list(list(block.operations)[-1].operation.operands)
-        starts = [self.values[hash(value)] for value in list(op.operands)[3:]]
-        starts = [self._begun(start) for start in starts]
+        starts = [self._begun(self._start(value)) for value in list(op.operands)[3:]]
         behind = [self._behind(*pair, op) for pair in zip(starts, yields, strict=True)]
         state, known = self.products.enter(behind), (self.memories, self.halves, self.lanes)
         over_tiles = is_from_tiles(op.operands[0])
@@ -90,6 +94,7 @@ class LoopCode:
 
         def turn(counter: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             self.values[hash(block.arguments[0])] = counter
+            self.sent = 0
             self._turn(*known)
             take_up(list(block.arguments)[1:], carried)
             with contextlib.ExitStack() as around:
@@ -97,14 +102,19 @@ class LoopCode:
                     around.enter_context(waits.at_tile(counter))
                     around.enter_context(index_checks.reported_behind())
                 self._block(block)
-            given = [x for value in yields for x in _words(self.values[hash(value)])]
+            given = [x for value in yields for x in _words(self._start(value))]
             return [*self._turns(rings), *given]
 
         begun = [*self._turns(rings), *(x for start in starts for x in _words(start))]
         rest = device.loop(*bounds, turn, begun)
         self.products.leave(state)
+        self.sent = 0
         self.memories, self.halves, self.lanes = known
         take_up(op.results, rest)
+
+    def _start(self, value: ir.Value) -> object:
+        """What a loop begins with; numbers as words."""
+        return device.value(self.number(value)) if isinstance(value.type, ir.IndexType) else self.values[hash(value)]
 
     def _begun(self, start: object) -> object:
         """What a loop begins with: sums are zero, whatever stood in their registers."""
@@ -120,10 +130,10 @@ class LoopCode:
 
     def _behind(self, start: object, yielded: ir.Value, loop: ir.Operation) -> int | None:
         """Of what a loop carries: as InFlight.behind."""
-        if isinstance(start, Open | Fragment):
+        if isinstance(start, Open | Fragment | ir.Value):
             return None
         if not isinstance(start, Acc | Token):
-            raise UnsupportedError(f"{location(loop.location)}: a loop carries a number, or a tile of no parts")
+            raise UnsupportedError(f"{location(loop.location)}: a loop carries a tile of no parts")
         return self.products.behind(start, yielded)
 
     def _carried(self, start: object, words: list[ir.Value], behind: int | None) -> object:
@@ -134,13 +144,15 @@ class LoopCode:
             words_of, rest = dict(zip(start.words, words)), words[len(start.words) :]
             values = dict(zip(start.values, rest, strict=True))
             return Fragment(start.lanes, start.element, start.shape, words_of, values)
+        if isinstance(start, ir.Value):
+            return words[0]
         number = self.products.number(behind)
         return Token(number) if isinstance(start, Token) else Acc(words, number)
 
     def _turn(self, memories: dict[int, Known], halves: list[Half], lanes: Lanes | None) -> None:
         """A turn of a loop begins: what was computed before the loop is known, what was in another turn is not."""
         self.memories, self.lanes = dict(memories), lanes
-        self.halves = [Half(half.row, half.evaluator.fork()) for half in halves]
+        self.halves = [Half(half.row, half.evaluator.fork(nested=False)) for half in halves]
         for half in self.halves:
             half.evaluator.memories = self.memories
 
@@ -159,4 +171,6 @@ def _words(carried: object) -> list[ir.Value]:
         return [carried.slot.number, carried.slot.parity]
     if isinstance(carried, Fragment):
         return [*carried.words.values(), *carried.values.values()]
+    if isinstance(carried, ir.Value):
+        return [carried]
     return carried.values if isinstance(carried, Acc) else []

@@ -55,7 +55,7 @@ def tile(box: GlobalBox, halves: Sequence[Half], lanes: Lanes, value: ir.Value, 
 def _blocks(box: GlobalBox, half: Half, lanes: Lanes, value: ir.Value, blocks: Sequence[int], words: bool) -> None:
     """Blocks of columns: all are computed, by all threads, then all stored, for no load can pass a store before it.
     With `words` a thread stores a block of a row, for which the four that share it exchange their pairs."""
-    evaluator = half.evaluator.fork()
+    evaluator = half.evaluator.fork(nested=False)
     columns = [lanes.column(block, 0) for block in blocks]
     values = [[evaluator(value, [half.row, c]) for c in (column, column.moved(1))] for column in columns]
     if words:

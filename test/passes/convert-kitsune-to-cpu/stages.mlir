@@ -6,7 +6,7 @@
 #map1 = affine_map<(m, n, k) -> (n, k)>
 #map2 = affine_map<(m, n, k) -> (m, n)>
 
-// CHECK: func.func private @mlp.run(tensor<8x16x32xf32> {bufferization.access = "read"}, tensor<1000x16xf32> {bufferization.access = "read"}, tensor<1x256x32xf32> {bufferization.access = "read"}) -> tensor<1000x8xf32>
+// CHECK: func.func private @mlp.run(tensor<8x16x32xf32>, tensor<1000x16xf32>, tensor<1x256x32xf32>) -> tensor<1000x8xf32>
 // CHECK-SAME: kitsune.plan =
 // CHECK-SAME: tile_rows\22: 64
 // CHECK-SAME: rows_of\22: 1

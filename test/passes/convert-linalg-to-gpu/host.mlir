@@ -35,7 +35,7 @@ func.func @main(%x: tensor<16xf32>) -> (tensor<16xf32>, tensor<16xf32>) {
   } -> tensor<16xf32>
   return %z, %x : tensor<16xf32>, tensor<16xf32>
 }
-func.func private @pipeline_0(tensor<16xf32> {bufferization.access = "read"}) -> tensor<16xf32>
+func.func private @pipeline_0(tensor<16xf32>) -> tensor<16xf32>
 
 // CHECK: gpu.module @kernels
 // CHECK: gpu.func @[[K]]

@@ -65,3 +65,24 @@ func.func @main(%x: tensor<4096x64xbf16>, %a: tensor<100x64xbf16>, %i: tensor<40
   %y = tensor.concat dim(1) %x, %p : (tensor<4096x64xbf16>, tensor<4096x64xbf16>) -> tensor<4096x128xbf16>
   return %y, %p : tensor<4096x128xbf16>, tensor<4096x64xbf16>
 }
+
+// -----
+
+// What a kernel makes of a concatenation and a weight is in neither's memory: the concatenation is computed where the
+// kernel reads it, not copied there lest the weight be written.
+
+// CHECK-LABEL: func.func @main
+// CHECK:         memref.alloc() {{.*}} : memref<64x96xbf16>
+// CHECK-NOT:     memref.alloc
+// CHECK-NOT:     memref.copy
+// CHECK-COUNT-1: gpu.launch_func {{ *}}@kernels::@copy_0
+// CHECK-NOT:     memref.copy
+// CHECK-NOT:     gpu.launch_func
+// CHECK:         call @layer
+func.func private @layer(tensor<64x96xbf16>, tensor<32x96xbf16>) -> tensor<64x32xbf16>
+    attributes {kitsune.rows_from = 0 : i64}
+func.func @main(%w: tensor<32x96xbf16>, %x: tensor<64x32xbf16>, %y: tensor<64x64xbf16>) -> tensor<64x32xbf16> {
+  %h = tensor.concat dim(1) %x, %y : (tensor<64x32xbf16>, tensor<64x64xbf16>) -> tensor<64x96xbf16>
+  %r = call @layer(%h, %w) : (tensor<64x96xbf16>, tensor<32x96xbf16>) -> tensor<64x32xbf16>
+  return %r : tensor<64x32xbf16>
+}

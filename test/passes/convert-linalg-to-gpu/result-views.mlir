@@ -30,7 +30,7 @@ func.func @main(%x: tensor<4x6xf32>)
   %p = tensor.extract_slice %x[1, 0] [2, 6] [2, 1] : tensor<4x6xf32> to tensor<2x6xf32>
   return %t, %e, %y, %s, %p : tensor<6x4xf32>, tensor<4x3x6xf32>, tensor<4x6xf32>, tensor<4x3xf32>, tensor<2x6xf32>
 }
-func.func private @pipeline_0(tensor<4x6xf32> {bufferization.access = "read"}) -> tensor<4x6xf32>
+func.func private @pipeline_0(tensor<4x6xf32>) -> tensor<4x6xf32>
 
 // -----
 
@@ -47,7 +47,7 @@ func.func @main(%x: tensor<4x6xf32>) -> (tensor<4x6xf32>, tensor<4x3xf32>, tenso
   %p = tensor.extract_slice %x[0, 1] [4, 3] [1, 1] : tensor<4x6xf32> to tensor<4x3xf32>
   return %y, %s, %p : tensor<4x6xf32>, tensor<4x3xf32>, tensor<4x3xf32>
 }
-func.func private @pipeline_0(tensor<4x6xf32> {bufferization.access = "read"}) -> tensor<4x6xf32>
+func.func private @pipeline_0(tensor<4x6xf32>) -> tensor<4x6xf32>
 
 // -----
 
@@ -65,4 +65,4 @@ func.func @main(%x: tensor<4x6xf32>) -> (tensor<6x4xf32>, tensor<6x4xf32>)
   %z = func.call @pipeline_1(%t) : (tensor<6x4xf32>) -> tensor<6x4xf32>
   return %t, %z : tensor<6x4xf32>, tensor<6x4xf32>
 }
-func.func private @pipeline_1(tensor<6x4xf32> {bufferization.access = "read"}) -> tensor<6x4xf32>
+func.func private @pipeline_1(tensor<6x4xf32>) -> tensor<6x4xf32>

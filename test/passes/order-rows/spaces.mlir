@@ -14,16 +14,14 @@
 
 // CHECK-LABEL: func.func @edges
 // CHECK: %[[C:.+]] = arith.constant 40 : index
-// CHECK: %[[K:.+]]:2 = "kitsune.order"(%arg2, %[[C]]) : (tensor<300xi64>, index) -> (tensor<300xi32>, tensor<300xi32>)
-// CHECK-DAG: %[[TO:.+]] = linalg.generic {{.*}} ins(%[[K]]#0 : tensor<300xi32>) outs({{.*}} : tensor<300xi64>) attrs = {kitsune.in_order} {
-// CHECK-DAG: tensor.extract %arg2[
+// CHECK: %[[K:.+]]:3 = "kitsune.order"(%arg2, %[[C]], %arg2) {{.*}} : (tensor<300xi64>, index, tensor<300xi64>) -> (tensor<300xi32>, tensor<300xi32>, tensor<300xi64>)
 // CHECK-DAG: %[[E:.+]] = linalg.generic {{.*}} ins(%[[K]]#0 : tensor<300xi32>) outs({{.*}} : tensor<300x16xbf16>) {
 // CHECK-DAG: tensor.extract %arg1[
 // CHECK: %[[Y:.+]] = linalg.matmul {{.*}} ins(%[[E]], %arg3 : {{.*}})
 // CHECK: %[[BACK:.+]] = linalg.generic {{.*}} ins(%[[K]]#1 : tensor<300xi32>) outs({{.*}} : tensor<300x16xf32>) {
 // CHECK: tensor.extract %[[Y]][
 // CHECK: tensor.expand_shape %[[Y]]
-// CHECK: tensor.expand_shape %[[TO]]
+// CHECK: tensor.expand_shape %[[K]]#2
 // CHECK: %[[T:.+]] = tm_tensor.scatter
 // CHECK: return %[[T]], %[[BACK]]
 func.func @edges(%x: tensor<40x16xf32>, %e: tensor<300x16xbf16>, %to: tensor<300xi64>, %w: tensor<16x16xbf16>) -> (tensor<40x16xf32>, tensor<300x16xf32>) {
@@ -59,15 +57,12 @@ func.func @edges(%x: tensor<40x16xf32>, %e: tensor<300x16xbf16>, %to: tensor<300
 // CHECK: %[[N:.+]] = tensor.dim %arg0
 // CHECK: %[[KEY:.+]] = linalg.generic
 // CHECK: arith.select
-// CHECK: %[[K:.+]]:2 = "kitsune.order"(%[[KEY]], %[[N]])
+// CHECK: %[[K:.+]]:3 = "kitsune.order"(%[[KEY]], %[[N]], %[[FLAT:.+]])
 // CHECK: %[[Y:.+]] = linalg.matmul
 // CHECK: %[[BACK:.+]] = linalg.generic {{.*}} ins(%[[K]]#1 : tensor<?xi32>)
 // CHECK: tensor.extract %[[Y]][
 // CHECK: %[[ALL:.+]] = linalg.generic {{.*}}"reduction", "parallel"{{.*}} ins(%[[Y]] : tensor<?x16xf32>)
-// CHECK: %[[FLAT:.+]] = tensor.collapse_shape
-// CHECK: %[[F1:.+]] = linalg.generic {{.*}} ins(%[[K]]#0 : tensor<?xi32>)
-// CHECK: tensor.extract %[[FLAT]][
-// CHECK: %[[TO:.+]] = linalg.generic {{.*}} ins(%[[F1]] : tensor<?xi64>)
+// CHECK: %[[TO:.+]] = linalg.generic {{.*}} ins(%[[K]]#2 : tensor<?xi64>)
 // CHECK: tensor.expand_shape %[[Y]]
 // CHECK: tensor.expand_shape %[[TO]]
 // CHECK: %[[T:.+]] = tm_tensor.scatter
@@ -133,10 +128,9 @@ func.func @ends(%x: tensor<?x16xf32>, %e: tensor<?x16xbf16>, %ends: tensor<2x?xi
 // Two sums share their rows; one is of the row space, the other of something else, which stays as it is.
 
 // CHECK-LABEL: func.func @shared
-// CHECK: %[[K:.+]]:2 = "kitsune.order"(%arg1, %{{.+}})
-// CHECK: %[[TO:.+]] = linalg.generic {{.*}} ins(%[[K]]#0 : tensor<300xi32>) outs({{.*}} : tensor<300xi64>)
+// CHECK: %[[K:.+]]:3 = "kitsune.order"(%arg1, %{{.+}}, %arg1)
 // CHECK-DAG: %[[WAS:.+]] = tensor.expand_shape %arg1
-// CHECK-DAG: %[[IS:.+]] = tensor.expand_shape %[[TO]]
+// CHECK-DAG: %[[IS:.+]] = tensor.expand_shape %[[K]]#2
 // CHECK: tm_tensor.scatter {{.*}} ins(%{{.+}}, %[[IS]] : {{.*}})
 // CHECK: tm_tensor.scatter {{.*}} ins(%arg3, %[[WAS]] : {{.*}})
 func.func @shared(%e: tensor<300x16xbf16>, %to: tensor<300xi64>, %w: tensor<16x16xbf16>, %others: tensor<300x1x16xf32>) -> (tensor<40x16xf32>, tensor<40x16xf32>) {

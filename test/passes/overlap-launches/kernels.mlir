@@ -40,6 +40,18 @@ module attributes {gpu.container_module} {
       gpu.return
     }
 
+    // One whose loads want all of the cache waits for nothing: it begins when the one before has ended.
+    // CHECK-LABEL: gpu.func @alone
+    // CHECK-NEXT: nvvm.griddepcontrol launch_dependents
+    // CHECK-NEXT: gpu.thread_id
+    // CHECK-NEXT: memref.load
+    gpu.func @alone(%a: memref<256xf32>, %b: memref<256xf32>) kernel attributes {kitsune.begins_alone} {
+      %i = gpu.thread_id x
+      %x = memref.load %a[%i] : memref<256xf32>
+      memref.store %x, %b[%i] : memref<256xf32>
+      gpu.return
+    }
+
     // Many blocks come one after another.
     // CHECK-LABEL: gpu.func @many
     // CHECK-NEXT: gpu.thread_id

@@ -1,6 +1,5 @@
 """Cutting pipelines: the dynamic program against every cut there is, and what it must leave alone."""
 
-import dataclasses
 import itertools
 
 import pytest
@@ -10,9 +9,10 @@ from hypothesis import strategies as st
 from kitsune_mlir.planning import target
 from kitsune_mlir.planning.cost import ProductCost, StageCost
 from kitsune_mlir.planning.cut import Run, cut, cut_everywhere, part_name, run_us, whole_name
-from kitsune_mlir.planning.place import QueueCost
+from kitsune_mlir.planning.place import Chained, QueueCost, place
 
 GPU = target.load("sm_90a")
+WHOLE = (Chained(),)  # the plainest way to chain
 
 
 @st.composite
@@ -34,7 +34,7 @@ def pipelines(draw):
         queues.append(QueueCost("sum", draw(st.integers(0, count - 1)), (count,), 512.0, accumulates=True))
         stages.append(StageCost("total", "simt"))
     reach = [draw(st.integers(-1, len(stages))) for _ in stages]  # from each stage on, the last that it chains with
-    return stages, queues, lambda first, last: last <= reach[first]
+    return stages, queues, lambda first, last: WHOLE if last <= reach[first] else ()
 
 
 ROWS = st.sampled_from([None, 100, 4096, 200_000])
@@ -69,13 +69,13 @@ def _every_cut(stages, queues, chains):
 def _run(first, last, stages, chains):
     products = [i for i in range(first, last + 1) if stages[i].product_flops]
     longest = bool(products) and all(chains(first, upto) for upto in range(products[0], last + 1))
-    return Run(first, last, longest)
+    return Run(first, last, WHOLE if longest else ())
 
 
 @given(pipelines(), ROWS)
 def test_a_pipeline_that_chains_stays_whole(pipeline, rows):
     stages, queues, _ = pipeline
-    found = cut(stages, queues, rows, GPU, lambda first, last: True)
+    found = cut(stages, queues, rows, GPU, lambda first, last: WHOLE)
     assert len(found.runs) == 1
 
 
@@ -83,7 +83,7 @@ def test_a_pipeline_that_chains_stays_whole(pipeline, rows):
 def test_a_pipeline_of_which_nothing_chains_stays_whole(pipeline, rows):
     stages, queues, _ = pipeline
     assume(not any(queue.accumulates for queue in queues))
-    assert cut(stages, queues, rows, GPU, lambda first, last: False).runs == (Run(0, len(stages) - 1, False),)
+    assert cut(stages, queues, rows, GPU, lambda first, last: ()).runs == (Run(0, len(stages) - 1),)
 
 
 @pytest.mark.parametrize("machine", [GPU, target.load("sm_80")], ids=["wgmma", "mma"])
@@ -92,8 +92,8 @@ def test_a_sum_over_the_rows_takes_no_product_out_of_its_kernel(machine):
     stages += [StageCost("terms", "simt", simt_ops=512.0), StageCost("total", "simt")]
     queues = [QueueCost(f"q{i}", i, (i + 1,), 1024.0) for i in range(2)]
     queues.append(QueueCost("sum", 2, (3,), 1024.0, accumulates=True))
-    found = cut(stages, queues, 65536, machine, lambda first, last: False)
-    assert found.runs == (Run(0, 1, False), Run(2, 3, False))
+    found = cut(stages, queues, 65536, machine, lambda first, last: ())
+    assert found.runs == (Run(0, 1), Run(2, 3))
 
 
 @pytest.mark.parametrize("rows, width, apart", [(16, 4096, True), (16384, 2048, True), (65536, 256, False)])
@@ -104,7 +104,7 @@ def test_wide_products_run_apart_where_nothing_chains(rows, width, apart):
         for i in range(2)
     ]
     queues = [QueueCost("q", 0, (1,), 2.0 * width)]
-    found = cut(stages, queues, rows, target.load("sm_80"), lambda first, last: False)
+    found = cut(stages, queues, rows, target.load("sm_80"), lambda first, last: ())
     assert all(run.apart for run in found.runs) == apart and len(found.runs) == (2 if apart else 1)
 
 
@@ -120,8 +120,8 @@ def test_cut_everywhere_but_in_a_sum(pipeline, rows):
 def test_wide_layers_are_cut_one_by_one():
     stages = [StageCost(f"s{i}", "tensor", 2.0 * 512 * 512, weight_bytes=512 * 1024.0) for i in range(10)]
     queues = [QueueCost(f"q{i}", i, (i + 1,), 1024.0) for i in range(9)]
-    found = cut(stages, queues, 65536, GPU, lambda first, last: first == last)
-    assert found.runs == tuple(Run(i, i, True) for i in range(10))
+    found = cut(stages, queues, 65536, GPU, lambda first, last: WHOLE if first == last else ())
+    assert found.runs == tuple(Run(i, i, WHOLE) for i in range(10))
 
 
 def test_products_run_apart_where_that_is_faster():
@@ -133,16 +133,16 @@ def test_products_run_apart_where_that_is_faster():
             StageCost(f"s{i}", "tensor", weights, weight_bytes=weights, dram_bytes=4.0 * width, products=product)
             for i in range(4)
         ]
-        chains = (lambda first, last: False) if apart else (lambda first, last: True)
+        chains = (lambda first, last: ()) if apart else (lambda first, last: WHOLE)
         found = cut(stages, [], 4096, GPU, chains).runs
-        assert found == (tuple(Run(i, i, False, True) for i in range(4)) if apart else (Run(0, 3, True),))
+        assert found == (tuple(Run(i, i, apart=True) for i in range(4)) if apart else (Run(0, 3, WHOLE),))
 
 
 def test_few_rows_are_not_worth_launches():
     stages = [StageCost(f"s{i}", "tensor", 2.0 * 64 * 64) for i in range(10)]
     queues = [QueueCost(f"q{i}", i, (i + 1,), 128.0) for i in range(9)]
     machine = GPU.override(launch_us=20.0)
-    assert len(cut(stages, queues, 64, machine, lambda first, last: first == last).runs) == 1
+    assert len(cut(stages, queues, 64, machine, lambda first, last: WHOLE if first == last else ()).runs) == 1
 
 
 def test_nothing_longer_is_asked_about_than_what_was_denied():
@@ -150,7 +150,7 @@ def test_nothing_longer_is_asked_about_than_what_was_denied():
 
     def chains(first, last):
         asked.append((first, last))
-        return first == last
+        return WHOLE if first == last else ()
 
     stages = [StageCost("s", "tensor", 1000.0)] * 20
     cut(stages, [], 4096, GPU, chains)
@@ -163,13 +163,22 @@ def test_names_of_parts_lead_back(name):
     assert whole_name(part_name(name, 12)) == name
 
 
-def test_columns_that_are_joined_with_others_are_no_ctas_to_share():
-    """As the last layer below DLRM's tables, whose rows are joined with it: 2,048 rows are 16 tiles of 128."""
-    fields = {"dram_bytes": 13824.0, "kernels": 1, "plain_bytes": 13824.0, "products": (ProductCost(128, 256),)}
-    stage = StageCost("s0", "tensor", 2.0 * 256 * 128, simt_ops=1024.0, weight_bytes=65536.0, **fields)
+def test_only_what_ctas_can_share_is_shared():
+    """A product of 512 columns of 200 rows, whose tiles are few: fast where CTAs take columns each, else as a kernel of
+    its own."""
+    fields = {"dram_bytes": 2048.0, "kernels": 1, "plain_bytes": 2048.0, "products": (ProductCost(512, 512),)}
+    stage = StageCost("s0", "tensor", 2.0 * 512 * 512, simt_ops=1024.0, weight_bytes=524288.0, **fields)
     prices = {}
-    for joins in (False, True):
-        (run,) = cut([dataclasses.replace(stage, joins=joins)], [], 2048, GPU, lambda first, last: True).runs
-        prices[joins] = run_us(Run(0, 0, True), [dataclasses.replace(stage, joins=joins)], [], 2048, GPU)
-        assert run.apart or not joins
-    assert prices[True] > 1.5 * prices[False]
+    for form in (Chained(), Chained(column_tiles=8)):
+        prices[form] = run_us(Run(0, 0, (form,)), [stage], [], 200, GPU)
+        (run,) = cut([stage], [], 200, GPU, lambda first, last: (form,)).runs  # noqa: B023
+        assert run.apart == (form.column_tiles == 1)
+    assert prices[Chained()] > 2 * prices[Chained(column_tiles=8)]
+
+
+@given(pipelines(), ROWS, st.sampled_from([Chained(), Chained(cluster=2), Chained(tile_rows=64)]))
+def test_a_chain_is_priced_as_it_is_placed(pipeline, rows, form):
+    stages, queues, _ = pipeline
+    placed = place(stages, queues, rows, GPU, "chained", chained=(form,)).predicted_us
+    weights = sum(stage.weight_bytes for stage in stages) / (GPU.dram_gbps * 1e3)
+    assert run_us(Run(0, len(stages) - 1, (form,)), stages, queues, rows, GPU) == max(placed, weights)

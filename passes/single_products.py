@@ -1,0 +1,84 @@
+"""single-products: a placed pipeline of one product becomes plain linalg, which schedule-products makes a kernel of.
+
+    %p = "kitsune.pipeline"() ({ ...
+      "kitsune.stage"() ({
+        %x = "kitsune.load"(%X)                    %h = linalg.matmul {kitsune.pipeline = "pipeline0"} ins(%X, %w) ...
+        %h = linalg.matmul ins(%x, %w)        =>   %a = linalg.generic {...} ins(%h)
+        %a = linalg.generic {...} ins(%h)
+        "kitsune.store"(%a) }) ... })
+
+Its operands come from memory, and what follows is computed by element: then tiles of rows and columns, and parts of k,
+go to all multiprocessors. The kernel has the pipeline's name. Products of f32, and those whose operand the stage
+computes, stay pipelines, whose kernels split or compute it in registers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+from kitsune_mlir import rows
+from kitsune_mlir.dialects import kitsune
+from kitsune_mlir.mlir import ir
+from kitsune_mlir.plan import DYNAMIC_SIZE
+
+from .base import ModulePass
+from .flow import target_of
+from .inline_pipeline import inline_pipeline
+from .product_follows import follows_of
+from .stage_cost import row_elements
+
+NAME = "kitsune.pipeline"  # on a product, whose kernel has the name of the pipeline that it was
+LEAST = 1 << 16  # multiply-adds that are worth a kernel of their own form
+_BESIDE = ("arith.constant", "tensor.empty", "linalg.fill", "linalg.transpose")
+
+
+@dataclass(frozen=True)
+class SingleProducts(ModulePass):
+    """target: what the pipelines were placed for when empty, else a name or the path of a description."""
+
+    name: ClassVar[str] = "single-products"
+    target: str = ""
+    when: str = "always"
+
+    def run(self, module: ir.Module) -> None:
+        if self.when == "never":
+            return
+        for pipeline in kitsune.pipelines(module):
+            target = target_of(pipeline, self.target, self.name)
+            if target.products == "wgmma" and (product := single_product(pipeline)) is not None:
+                product.attributes[NAME] = ir.StringAttr.get(pipeline.label, product.context)
+                inline_pipeline(pipeline)
+
+
+def single_product(pipeline: kitsune.PipelineOp) -> ir.Operation | None:
+    """The product that a designed pipeline is, with elementwise operators behind it; None where it is more."""
+    stages = pipeline.stages
+    products = [
+        op.operation for stage in stages for op in stage.block.operations if op.operation.name == "linalg.matmul"
+    ]
+    if len(stages) != 1 or len(products) != 1 or not _is_plain(stages[0], products[0]):
+        return None
+    return products[0]
+
+
+def _is_plain(stage: kitsune.StageOp, product: ir.Operation) -> bool:
+    left, right = product.operands[0], product.operands[1]
+    kind, owner = ir.RankedTensorType(left.type), rows.producer(left)
+    if kind.element_type.width != 16 or owner is None or owner.name != kitsune.LoadOp.OPERATION_NAME:
+        return False
+    if rows.producer(right) is not None and rows.producer(right).parent.name == kitsune.StageOp.OPERATION_NAME:
+        return False
+    follows = follows_of(product)
+    stored = follows.stored or [product]
+    for op in stage.block.operations:
+        op = op.operation
+        if isinstance(op.opview, kitsune.StoreOp):
+            if not any(op.operands[0] == end.results[0] for end in stored):
+                return False
+        elif op != product and op not in follows.ops and op.name not in (*_BESIDE, kitsune.LoadOp.OPERATION_NAME):
+            return False
+    count = rows.shape_of(owner.operands[0])[0]
+    count = DYNAMIC_SIZE if count == rows.DYNAMIC else count
+    return prod((count, row_elements(product.results[0].type), row_elements(left.type))) >= LEAST
