@@ -16,11 +16,11 @@ from kitsune_mlir.codegen.hopper.layout import LEAST_SLOTS, MOST_SLOTS, MOST_TIL
 from kitsune_mlir.codegen.hopper.operands import is_multiplied, row_bytes
 from kitsune_mlir.codegen.hopper.program import LEAST_ROW_BYTES, Block, Program
 from kitsune_mlir.codegen.hopper.stage_code import starts_from_zero
-from kitsune_mlir.codegen.pipeline.nests import PRODUCT, REDUCTION
+from kitsune_mlir.codegen.pipeline.nests import PRODUCT
 from kitsune_mlir.codegen.schedule.reductions import row_combiner
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import arith, ir, scf, tensor, walk
+from kitsune_mlir.mlir import arith, ir, scf, tensor
 from kitsune_mlir.planning.target import Target
 
 from .chain_columns import check_leaves
@@ -39,9 +39,6 @@ _ALIGN = 1024  # bytes, of a slot
 _BARRIER = 16  # bytes of a slot
 _SLOTS = 48  # at most, but for weights that are kept
 STREAMED, WEIGHTS, VECTORS, STOWED = "tiles", "weights", "vectors", "stowed"
-SHORT, REDUCED, SPREAD, GATHERED = "short", "reduced", "spread", "gathered"
-SCATTERED, IN_F32 = "scattered", "f32"
-FORMS = (SHORT, REDUCED, STOWED, SPREAD, GATHERED, SCATTERED, IN_F32)
 
 
 @dataclass(frozen=True)
@@ -91,28 +88,6 @@ class ChainKernel:
         self.keeps = self._may_keep()
         self.kept: list[tuple[Fill, ir.Value]] = []  # boxes of weights, with their slots
         self._sources: dict[int, ir.Value] = {}
-
-    @property
-    def widest(self) -> int:
-        """The most columns of a product that are computed at a time."""
-        return max(product.pass_columns for product in self.program.products)
-
-    @property
-    def forms(self) -> set[str]:
-        """What there is in the chain besides products of 16-bit elements on tiles of two warpgroups, of FORMS."""
-        program = self.program
-        nests = [nest for block in program.blocks for nest in block.nests]
-        generics = [op for stage in self.pipeline.stages for op in walk(stage, "linalg.generic")]
-        found = {
-            SHORT: self.copies == 1,
-            REDUCED: any(nest.kind == REDUCTION for nest in nests),
-            STOWED: bool(self.stows),
-            SPREAD: any(columns for block in program.blocks for columns in block.spread.values()),
-            GATHERED: any(rows.Structured(op).gathers() for op in generics),
-            SCATTERED: program.moves_rows,
-            IN_F32: program.products[0].nbytes == 4,
-        }
-        return {form for form, has in found.items() if has}
 
     def source(self, value: ir.Value) -> ir.Value:
         """A tensor as the copy engine reads it: rows of whole 16 bytes, columns of each part at such places."""

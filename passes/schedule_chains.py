@@ -34,21 +34,17 @@ from .chain_kernel import COPY_ROWS, ChainKernel
 from .flow import target_of
 from .schedule_build import i64
 
-WHEN = ("auto", "always", "never")
-MEASURED: set[str] = set()  # the forms (chain_kernel.FORMS) that were found to be no slower than the other kernels
-MOST_COLUMNS = 192  # of a product's sums at a time: ten layers of 256 took 5 % longer than the other kernel, on an H200
+WHEN = ("always", "never")
 
 
 @dataclass(frozen=True)
 class ScheduleChains(ModulePass):
-    """target: what the pipelines were placed for when empty, else a name or the path of a description. when: "auto"
-    schedules chains of 16-bit products whose weights shared memory holds, or of up to 192 columns, with the MEASURED
-    forms, which were found to be no slower than the kernels that convert-kitsune-to-gpu makes; "always" all that have
-    a form, "never" none."""
+    """target: what the pipelines were placed for when empty, else a name or the path of a description. when: "always",
+    or "never", which leaves all to convert-kitsune-to-gpu."""
 
     name: ClassVar[str] = "schedule-chains"
     target: str = ""
-    when: str = "auto"
+    when: str = "always"
 
     def run(self, module: ir.Module) -> None:
         if self.when not in WHEN:
@@ -66,8 +62,6 @@ class ScheduleChains(ModulePass):
             try:
                 made = ChainKernel(pipeline, target)
             except UnsupportedError:
-                return
-            if self.when == "auto" and (made.forms - MEASURED or not made.keeps and made.widest > MOST_COLUMNS):
                 return
             kernel = made.build(lambda built, row: ChainBody(built, row).emit())
             for result in pipeline.result_ops:

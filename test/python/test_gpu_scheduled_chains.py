@@ -19,7 +19,7 @@ from kitsune_mlir.planning import target
 from kitsune_mlir.schedule import run
 from kitsune_mlir.tools.gpusim import Simulation
 
-ALWAYS = {"place-stages": "shape=chained tile-rows=128", "schedule-chains": "when=always"}
+CHAINED = {"place-stages": "shape=chained tile-rows=128"}
 FORMS = {
     "two sets of sums, round a loop": (20_000, (256, 256, 256, 256, 8)),
     "whole tiles round a loop": (20_000, (128, 128, 128, 128, 24)),
@@ -55,7 +55,7 @@ def machine(tmp_path_factory):
 def test_numbers(rows, widths, tile_rows, machine, tmp_path):
     path = tmp_path / "chain.mlir"
     path.write_text(chain(rows, widths))
-    options = ALWAYS | {"place-stages": f"shape=chained tile-rows={tile_rows}"}
+    options = CHAINED | {"place-stages": f"shape=chained tile-rows={tile_rows}"}
     compiled = kitsune_mlir.compile(str(path), target=machine, options=options)
     assert [launch["form"] for launch in compiled.plan["launches"]].count("scheduled chain") == 1
     given, wanted = arguments(rows, widths)
@@ -77,7 +77,7 @@ class Beside(nn.Module):
 def test_columns_behind_a_tile(machine):
     torch.manual_seed(0)
     model, args = Beside().bfloat16(), (torch.randn(300, 200).bfloat16(), torch.randn(300, 200).bfloat16())
-    options = ALWAYS | {"cut-pipelines": "whole=true"}
+    options = CHAINED | {"cut-pipelines": "whole=true"}
     compiled = kitsune_mlir.compile(model, args, target=machine, options=options)
     assert "kitsune.kernel" in compiled.mlir("two:schedule-chains")
     found = Simulation(compiled, seed=1)(*args)
@@ -101,7 +101,7 @@ class Skip(nn.Module):
 def test_a_tile_that_two_products_read(tile_rows, machine):
     torch.manual_seed(0)
     model, x = Skip().bfloat16(), torch.randn(200, 64).bfloat16()
-    options = ALWAYS | {"place-stages": f"shape=chained tile-rows={tile_rows}"}
+    options = CHAINED | {"place-stages": f"shape=chained tile-rows={tile_rows}"}
     compiled = kitsune_mlir.compile(model, (x,), target=machine, options=options)
     text = compiled.mlir("two:schedule-chains")
     assert text.count('"kitsune.stow"') == 1 and "kitsune.pipeline" not in text
@@ -125,7 +125,7 @@ class Gates(nn.Module):
 def test_columns_that_all_threads_read(machine):
     torch.manual_seed(0)
     model, x = Gates().bfloat16(), torch.randn(150, 64).bfloat16()
-    compiled = kitsune_mlir.compile(model, (x,), target=machine, options=ALWAYS)
+    compiled = kitsune_mlir.compile(model, (x,), target=machine, options=CHAINED)
     text = compiled.mlir("two:schedule-chains")
     assert '"kitsune.spread"' in text and "columns = array<i64: 19>" in text and "kitsune.pipeline" not in text
     found = Simulation(compiled, seed=1)(x)
@@ -142,7 +142,7 @@ def test_f32(form, precision, bound, machine):
     layers = [(nn.Linear(*pair), nn.ReLU()) for pair in itertools.pairwise(widths.get(form, ()))]
     model = nn.Sequential(*itertools.chain(*layers)) if layers else Skip()
     x, tile_rows = torch.randn(150, 64 if form == "stowed" else widths[form][0]), 64 if form == "streamed" else 128
-    options = ALWAYS | {"place-stages": f"shape=chained tile-rows={tile_rows}"}
+    options = CHAINED | {"place-stages": f"shape=chained tile-rows={tile_rows}"}
     compiled = kitsune_mlir.compile(model, (x,), target=machine, options=options, matmul_precision=precision)
     with torch.no_grad():
         wanted = copy.deepcopy(model).double()(x.double())
@@ -176,7 +176,7 @@ def test_gathers_and_sums_by_index(tile_rows, width, machine):
     model, nodes, edges = Edges(width).bfloat16().eval(), 30, 150
     ends = torch.randint(0, nodes, (edges,)), torch.randint(0, nodes, (edges,))
     args = torch.randn(nodes, width).bfloat16(), torch.randn(edges, 16).bfloat16(), *ends
-    options = ALWAYS | {"place-stages": f"shape=chained tile-rows={tile_rows}"}
+    options = CHAINED | {"place-stages": f"shape=chained tile-rows={tile_rows}"}
     compiled = kitsune_mlir.compile(model, args, target=machine, options=options)
     text = compiled.mlir("two:schedule-chains")
     assert text.count('"kitsune.write_rows"') == 1 and ("{begin," in text) == (width > 200)
@@ -196,14 +196,12 @@ def test_ptxas_has_no_complaint(form, tile_rows):
 
 
 def test_row_reductions(machine):
-    """Two norms between products, in the simulator; by default such a chain is left a pipeline."""
+    """Two norms between products, in the simulator."""
     torch.manual_seed(0)
     parts = (nn.Linear(64, 64), nn.LayerNorm(64), nn.GELU(), nn.Linear(64, 100), nn.LayerNorm(100))
     model, x = nn.Sequential(*parts).bfloat16().eval(), torch.randn(200, 64).bfloat16()
-    compiled = kitsune_mlir.compile(model, (x,), target=machine, options=ALWAYS)
+    compiled = kitsune_mlir.compile(model, (x,), target=machine, options=CHAINED)
     assert "scheduled chain" in {launch["form"] for launch in compiled.plan["launches"]}
     wanted = model(x).detach().float()
     found = torch.as_tensor(Simulation(compiled)(x)).float()
     torch.testing.assert_close(found, wanted, rtol=2e-2, atol=4e-2)
-    compiled = kitsune_mlir.compile(model, (x,), target=machine, options={"place-stages": "shape=chained"})
-    assert "scheduled chain" not in {launch["form"] for launch in compiled.plan["launches"]}
