@@ -115,7 +115,8 @@ def _is_part(op: ir.Operation) -> bool:
 
 def _is_part_of_operand(op: ir.Operation) -> bool:
     """Whether an operator's result is part of a concatenation that a product takes, in registers."""
-    return any(_is_multiplied(use.owner) for use in op.results[0].uses)
+    readers = [use.owner.operation for use in op.results[0].uses]
+    return any(use.owner.operation.name == "linalg.matmul" for reader in readers for use in reader.results[0].uses)
 
 
 def _taken_of(op: ir.Operation) -> list[ir.Value]:
