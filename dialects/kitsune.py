@@ -61,9 +61,12 @@ from .clusters import MeetOp, RankOp  # noqa: F401  (part of the dialect)
 from .dots import DotsOp, StashOp  # noqa: F401  (part of the dialect)
 from .order import OrderOp  # noqa: F401  (part of the dialect)
 from .schedule import KernelOp
+from .spread import SpreadOp  # noqa: F401  (part of the dialect)
+from .stow import StowOp  # noqa: F401  (part of the dialect)
 from .tiles import AccumulateOp, GetOp, LoadOp, PlaceOp, PutOp, ReduceOp, ScatterOp, StoreOp
 from .types import Kitsune, Outputs, Ring, ring_type  # noqa: F401  (part of the dialect)
 from .windows import WindowsOp  # noqa: F401  (part of the dialect)
+from .write_rows import WriteRowsOp  # noqa: F401  (part of the dialect)
 
 OUTPUTS = (StoreOp.OPERATION_NAME, ScatterOp.OPERATION_NAME, PlaceOp.OPERATION_NAME)
 OutputOp = StoreOp | ScatterOp | PlaceOp

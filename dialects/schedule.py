@@ -30,12 +30,14 @@ from .types import Acc, Kitsune, Outputs, Ring, Slot, Token
 
 SPACES = ("smem",)
 BOXES = ("rows", "columns", "dense")
-SHARES = ("all", "split")
-WRITES = "tma"  # the engine of a write that threads do not do
+SHARES = ("all", "split", "own")
+STOW, WRITE_ROWS = "kitsune.stow", "kitsune.write_rows"  # stow.py, write_rows.py
+COPIED, BY_ROWS = "tma", "warps"  # the engines of writes that leave through boxes in shared memory
 OUTBOX_BYTES = 2 * 64 * 128  # of shared memory for each copy of an agent whose tiles leave so
 WARP = 32  # threads
 GRANULE = 16  # bytes that a copy to a dense slot moves together
 BLOCK = 8  # columns that a row's four threads have together
+PIECES = ("high", "low")  # of an f32, as tf32 numbers
 ENGINES = {"copy": ("tma", "cp_async"), "product": ("wgmma", "mma_sync")}
 
 
@@ -100,6 +102,11 @@ class KernelOp(Kitsune.Operation, name="kernel", traits=[ir.NoTerminatorTrait]):
         return [op.opview for op in walk(self, WriteOp.OPERATION_NAME)]
 
     @property
+    def written(self) -> set[int]:
+        """The numbers of the outputs that it writes."""
+        return {op.opview.position for op in walk(self, WriteOp.OPERATION_NAME, WRITE_ROWS)}
+
+    @property
     def result_ops(self) -> list[ir.OpView]:
         """The `kitsune.result`s that take outputs out, by index."""
         found = [use.owner.operation.opview for use in self.results[0].uses]
@@ -119,7 +126,7 @@ class KernelOp(Kitsune.Operation, name="kernel", traits=[ir.NoTerminatorTrait]):
             labels = [member.label for member in members]
             if twice := sorted({label for label in labels if labels.count(label) > 1}):
                 return fail(self, f"has two {what}s called '{twice[0]}'; names must be unique")
-        written = {write.position for write in self.writes}
+        written = self.written
         if written != set(range(len(written))):
             return fail(self, f"writes outputs {sorted(written)}; wants each of 0 to n-1")
         for result in self.result_ops:
@@ -186,7 +193,8 @@ class AgentOp(Kitsune.Operation, name="agent", traits=[ir.NoTerminatorTrait]):
     def outbox_bytes(self) -> int:
         """Shared memory of the boxes through which its tiles leave."""
         writes = (op.opview for op in walk(self, WriteOp.OPERATION_NAME))
-        return self.count * OUTBOX_BYTES if any(write.engine_name is not None for write in writes) else 0
+        leave = any(write.engine_name is not None for write in writes) or walk(self, WRITE_ROWS)
+        return self.count * OUTBOX_BYTES if leave else 0
 
     def verify_region_invariants(self) -> bool:
         if not all(check_integer(self, name, 1) for name in ("copies", "warps", "registers")):
@@ -239,7 +247,8 @@ class TilesOp(Kitsune.Operation, name="tiles"):
 class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
     """A ring of slots in `space`. A slot's tile lies in swizzled boxes along its "rows" or its "columns": the dimension
     whose elements are neighbours there; or "dense", a row of elements one after another, which threads read.
-    Consumers' copies see all of a slot (`share` "all") or their part of its rows ("split")."""
+    Consumers' copies see all of a slot (`share` "all") or their part of its rows ("split"). Where each copy has its
+    part to itself ("own") it fills it by itself, too, with tiles from its registers (`kitsune.stow`)."""
 
     sym_name: ir.StringAttr
     space: ir.StringAttr
@@ -383,10 +392,15 @@ class CopyOp(Kitsune.Operation, name="copy", traits=[RingEffect]):
 class SumsOp(Kitsune.Operation, name="sums", traits=[ext.Pure]):
     """Sums of a product, zero, to which products are added. They may take over the registers of tiles that nobody uses
     any more, `over`, as many as they have: registers that are without a value for a while are kept for it all the
-    same."""
+    same. With the unit attribute `begin` they are not zero, but begin with what these tiles, of f32, hold: wide
+    `part`s, side by side."""
 
     over: Sequence[ext.Operand[Any]]
     sums: ext.Result[Acc]
+
+    @property
+    def begins(self) -> bool:
+        return "begin" in self.attributes
 
     def verify_region_invariants(self) -> bool:
         types = [value.type for value in self.operands]
@@ -395,16 +409,23 @@ class SumsOp(Kitsune.Operation, name="sums", traits=[ext.Pure]):
         wanted = prod(ir.RankedTensorType(ir.TypeAttr(self.results[0].type.elem).value).shape)
         if types and (found := sum(prod(type_.shape) for type_ in types)) != wanted:
             return fail(self, f"takes over the registers of {found} elements for {wanted} sums")
+        if self.begins and not (types and all(isinstance(type_.element_type, ir.F32Type) for type_ in types)):
+            return fail(self, f"begins with tiles of f32, found {', '.join(map(str, types)) or 'none'}")
         return _inside(self, AgentOp.OPERATION_NAME)
 
 
 class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
     """Begins to add left (m x k) times right (n x k), transposed, to sums (m x n), and gives them as they will be; of
-    `right` all rows, of `left` those of the copy. Left is a slot, or a tile in registers, made of `part`s, which may
-    have fewer columns: there right's do not count. A slot that was opened for the first rows of a ring's tile gives
-    those rows of the sums; others have no value that may be used. The engine is "wgmma", a copy's warps together, or
-    "mma_sync", each warp a share of the copy's rows. Nothing but a product or `settle` may take sums. Tensor cores cut
-    off what they add: with the unit attribute `outside` they begin at zero, and what they give is added elsewhere."""
+    `right` all rows, of `left` those of the copy. Left is a slot, or a tile in registers, made of `part`s. That, and a
+    tile that was stowed, may have fewer columns: there right's do not count. A slot that was opened for the first rows
+    of a ring's tile gives those rows of the sums; others have no value that may be used. The engine is "wgmma", a
+    copy's warps together, or "mma_sync", each warp a share of the copy's rows. Nothing but a product or `settle` may
+    take sums. Tensor cores cut off what they add: with the unit attribute `outside` they begin at zero, and what they
+    give is added elsewhere.
+
+    By wgmma f32 is multiplied as tf32: the left operand's numbers rounded or, as `piece` says, the "high" or the "low"
+    part of each. Of a tile in registers, or stowed, each 8 columns lie in the order 0, 2, 4, 6, 1, 3, 5, 7: so must
+    right's."""
 
     sums: ext.Operand[Acc]
     left: ext.Operand[Any]
@@ -416,6 +437,11 @@ class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
     @property
     def is_added_outside(self) -> bool:
         return "outside" in self.attributes
+
+    @property
+    def piece(self) -> str | None:
+        """The part of f32 numbers that is multiplied; None where these are rounded."""
+        return string(self, "piece")
 
     @property
     def is_from_registers(self) -> bool:
@@ -436,8 +462,11 @@ class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
         agent = parent_of(self, AgentOp.OPERATION_NAME)
         if agent is None:
             return fail(self, f"stands in no {AgentOp.OPERATION_NAME}")
+        if self.piece is not None and (self.piece not in PIECES or not isinstance(left.element_type, ir.F32Type)):
+            return fail(self, f"piece must be {' or '.join(PIECES)}, of f32, found {self.piece!r} of {left}")
         copies = agent.opview.count
-        widths_agree = left.shape[1] <= right.shape[1] if self.is_from_registers else left.shape[1] == right.shape[1]
+        narrow = self.is_from_registers or is_stowed(self.operands[1])
+        widths_agree = left.shape[1] <= right.shape[1] if narrow else left.shape[1] == right.shape[1]
         if not widths_agree or left.element_type != right.element_type:
             return fail(self, f"multiplies tiles of one type and width, found {left} and {right}")
         heights = (sums.shape[0],) if self.is_from_registers else (sums.shape[0], sums.shape[0] * copies)
@@ -446,12 +475,12 @@ class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
             return fail(self, f"adds {left} times {right} to sums of {sums}, whose sizes differ")
         if copies > 1:
             for value, wanted in (
-                (self.operands[1], "split" if left.shape[0] > sums.shape[0] else "all"),
-                (self.operands[2], "all"),
+                (self.operands[1], ("split", "own") if left.shape[0] > sums.shape[0] else ("all",)),
+                (self.operands[2], ("all",)),
             ):
                 ring = ring_of(value) if isinstance(value.type, Slot) else None
-                if ring is not None and ring.sharing != wanted:
-                    return fail(self, f"wants ring '{ring.label}' shared as \"{wanted}\" by the copies of its agent")
+                if ring is not None and ring.sharing not in wanted:
+                    return fail(self, f"wants ring '{ring.label}' shared as \"{wanted[0]}\" by the copies of its agent")
         return self.results[0].type == self.operands[0].type or fail(self, "gives sums of another type than it takes")
 
 
@@ -521,7 +550,9 @@ def candidates(value: ir.Value) -> list[ir.Value]:
 
 class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
     """A box of a tensor in global memory as a tile in registers; `at`, which the tensor has, and `dims` as of a copy.
-    Elements beyond the tensor have no value that may be used. Of a dense slot it is a tile of one dimension, of
+    Elements beyond the tensor have no value that may be used. With the unit attribute `together`, of a box of all
+    columns of a tensor of two dimensions, the threads of a warpgroup that have a row together load 16 bytes of it each,
+    where all do, and tell each other. Of a dense slot it is a tile of one dimension, of
     elements from `at` on. Elements are loaded where they are used: such a slot is released at the agent's end."""
 
     source: ext.Operand[Any]
@@ -535,7 +566,14 @@ class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
     def verify_region_invariants(self) -> bool:
         if isinstance(self.operands[0].type, Slot):
             return self._verify_dense()
-        return _verify_box(self, self.operands[0].type, self.results[0].type, len(self.operands) - 1)
+        whole, tile = self.operands[0].type, self.results[0].type
+        if not _verify_box(self, whole, tile, len(self.operands) - 1):
+            return False
+        if "together" in self.attributes and (
+            tile.rank != 2 or self.axes != [0, 1] or tile.shape[1:] != whole.shape[1:]
+        ):
+            return fail(self, f"is loaded together where it is rows of a tensor, found {tile} of {whole}")
+        return True
 
     def _verify_dense(self) -> bool:
         slot, tile = ir.RankedTensorType(_tile_of(self.operands[0])), self.results[0].type
@@ -551,9 +589,9 @@ class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
 
 class WriteOp(Kitsune.Operation, name="write", traits=[RingEffect]):
     """Writes a tile in registers to output `index`, whose type is that of its `kitsune.result`, at `at`, which the
-    tensor has, and along `dims` as of a copy. Elements beyond the tensor are dropped. Threads store it, or, with the
-    engine "tma", lay it out in boxes of their copy in shared memory, which the copy engine stores: two of them, of
-    which one is filled while the other leaves."""
+    tensor has, and along `dims` as of a copy. Elements beyond the tensor are dropped. Threads store it, or, with an
+    engine, lay it out in boxes of their copy in shared memory: two of them, of which one is filled while the other
+    leaves. The copy engine ("tma") stores rows of multiples of 16 bytes; any others warps ("warps") do, row by row."""
 
     tile: ext.Operand[Any]
     at: Sequence[ext.Operand[ir.IndexType]]
@@ -574,8 +612,8 @@ class WriteOp(Kitsune.Operation, name="write", traits=[RingEffect]):
 
     def _not_copied(self) -> str:
         """Why the copy engine does not store it; empty where it does."""
-        if self.engine_name != WRITES:
-            return f"engine must be {WRITES}, found {self.attributes['engine']}"
+        if self.engine_name not in (COPIED, BY_ROWS):
+            return f"engine must be {COPIED} or {BY_ROWS}, found {self.attributes['engine']}"
         type_ = self.operands[0].type
         kind = ir.RankedTensorType(type_) if isinstance(type_, ir.RankedTensorType) else None
         if kind is None or kind.rank != 2 or not isinstance(kind.element_type, ir.FloatType) or self.axes != [0, 1]:
@@ -611,10 +649,16 @@ def ring_of(slot: ir.Value) -> AllocRingOp | None:
             slot = loop.operands[3 + ir.BlockArgument(slot).arg_number - 1]
         elif owner.operation.name == "scf.for":
             slot = owner.operation.operands[3 + ir.OpResult(slot).result_number]
-        elif owner.operation.name in (AcquireOp.OPERATION_NAME, WaitOp.OPERATION_NAME):
+        elif owner.operation.name in (AcquireOp.OPERATION_NAME, WaitOp.OPERATION_NAME, STOW):
             return owner.operation.operands[0].owner.operation.opview
         else:
             return None
+
+
+def is_stowed(slot: ir.Value) -> bool:
+    """Whether the ring of a slot is each copy's own."""
+    ring = ring_of(slot)
+    return ring is not None and ring.sharing == "own"
 
 
 def _inside(op: Any, name: str) -> bool:
@@ -641,6 +685,8 @@ def _verify_opened(op: Any) -> bool:
     if not defined_by(op.operands[0], AllocRingOp.OPERATION_NAME):
         return fail(op, "takes its operand straight from a kitsune.alloc_ring")
     tile, ring = ir.TypeAttr(op.results[0].type.elem).value, op.operands[0].owner.operation.opview
+    if ring.sharing == "own":
+        return fail(op, f"opens a slot of ring '{ring.label}', which {STOW} alone does")
     if tile != ring.tile and not _is_first_rows(tile, ring):
         return fail(op, f"gives a slot of type {op.results[0].type}, of a ring of type {op.operands[0].type}")
     return _inside(op, AgentOp.OPERATION_NAME)

@@ -23,7 +23,7 @@ from kitsune_mlir.planning.cost import LATENCY, at_tiles
 from kitsune_mlir.planning.kernel_cost import KernelWork, copied, filled, kernel_price
 from kitsune_mlir.planning.place import UNKNOWN_ROWS
 from kitsune_mlir.planning.target import Target
-from kitsune_mlir.runtime.host_program import Call, Copy, Fill, Join, Launch, Pipeline, View, make_plan
+from kitsune_mlir.runtime.host_program import Call, Copy, Fill, Launch, Pipeline, View, make_plan
 from kitsune_mlir.runtime.weight_steps import CALLS, split
 
 COPY, FILL = "copy", "fill"  # the forms of what no kernel does
@@ -118,10 +118,6 @@ def launches(
     for call in plan.calls:
         place = places[_name(call)].popleft() if places[_name(call)] else ""
         found += [entry | {"location": place} for entry in describe(call)]
-    if plan.calls and isinstance(plan.calls[0], Fill) and plan.calls[0].beside:
-        before = sum(len(describe(call)) for call in plan.calls[1 : plan.calls.index(Join())])
-        beside = sum(entry["predicted_us"] for entry in found[1 : 1 + before])
-        found[0]["predicted_us"] = round(max(target.launch_us, found[0]["predicted_us"] - beside), 3)
     return found
 
 
@@ -130,10 +126,8 @@ def _symbol(op: ir.Operation) -> str:
 
 
 def _name(call: Call) -> str:
-    if isinstance(call, Copy):
-        return COPY
-    if isinstance(call, Fill | Join):
-        return FILL
+    if isinstance(call, Copy | Fill):
+        return COPY if isinstance(call, Copy) else FILL
     return call.kernel if isinstance(call, Launch) else call.name
 
 
@@ -180,8 +174,6 @@ class _Describer:
             return self._pipeline(call)
         if isinstance(call, Copy):
             return [self._copy(call)]
-        if isinstance(call, Join):
-            return []
         if isinstance(call, Fill):
             return [self._fill(sum(view.nbytes for view in call.views))]
         return [self._operator(call)]

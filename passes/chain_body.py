@@ -13,18 +13,23 @@ from collections.abc import Sequence
 from functools import partial
 
 from kitsune_mlir import rows
+from kitsune_mlir.codegen.hopper.fragments import is_packed
 from kitsune_mlir.codegen.hopper.operands import is_held, is_read_here
 from kitsune_mlir.codegen.hopper.product_plan import Product
 from kitsune_mlir.codegen.hopper.program import Block
 from kitsune_mlir.codegen.hopper.rolling import follows_alike, rolls
 from kitsune_mlir.codegen.pipeline.nests import PRODUCT, REDUCTION, Nest, StageNests, kitsune_label
 from kitsune_mlir.dialects import kitsune, schedule
+from kitsune_mlir.dialects.spread import SpreadOp
+from kitsune_mlir.dialects.stow import StowOp
+from kitsune_mlir.dialects.write_rows import WriteRowsOp
 from kitsune_mlir.mlir import arith, ir, scf
 
 from .chain_columns import Columns
 from .chain_deferred import Deferred, defers
-from .chain_kernel import CHUNK, COPY_ROWS, ChainKernel, Fills, is_copied, selected
+from .chain_kernel import COPY_ROWS, STOWED, ChainKernel, Fills, engine_of, selected
 from .chain_products import ChainProducts, LoopOfLayers
+from .chain_stows import Stowed, readers_of
 from .chain_tiles import Pieces, beside, first_columns, part
 from .schedule_build import constant_index, i64
 
@@ -39,6 +44,8 @@ class ChainBody(ChainProducts):
         self.tiles: dict[int, Pieces] = {}  # in registers
         self.queues: dict[str, ir.Value] = {}  # label -> what was put
         self.deferred: dict[int, Deferred] = {}  # of tiles that are still worked on
+        self.readers = readers_of(self.program)
+        self.alike: dict[int, int] = {}  # a value's key -> that of the first of equal stages
 
     def emit(self) -> None:
         for block in self.program.blocks:
@@ -53,14 +60,20 @@ class ChainBody(ChainProducts):
         """Stage `number` of a block, whose products are as those of the first of its equals. In a loop it is the first,
         with the tensors of the loop's layer."""
         stage, products, self.block = block.stages[number], block.products.values(), block
+        for get, first in zip(stage.gets, block.stage.gets, strict=True):
+            self.alike[hash(get.results[0])] = hash(first.results[0])
         nests = block.nests if number == 0 else StageNests(stage, self.program.on_chip)
         for get in stage.gets:
             tile = self.queues[kitsune_label(get.operands[0])]
             if hash(tile) in self.tiles:
                 self.tiles[hash(get.results[0])] = self.tiles[hash(tile)]
+            elif hash(tile) in self.stowed:
+                self.stowed[hash(get.results[0])] = self.stowed[hash(tile)]
             else:
                 self.cloner[get.results[0]] = self._value(tile)
+            self._spread(get.results[0])
         plans = iter(products)
+        self.alike.update((hash(nest.value), hash(first.value)) for nest, first in zip(nests, block.nests, strict=True))
         for nest in nests:
             with (nest.op or nest.value.owner).location:
                 if nest.kind == PRODUCT:
@@ -68,16 +81,28 @@ class ChainBody(ChainProducts):
                     self._product(nest, product)
                     if product.passes > 1:
                         continue
+                    self._spread(nest.value)
                 elif nest.kind == REDUCTION:
                     self._value(nest.value)
                 elif is_held(nest) and nest.local:
-                    self._keep(nest.value)
+                    self._hold(nest.value)
+                    self._spread(nest.value)
                 for store in nest.stores:
                     self._write(nest.value, store)
         for put in stage.puts:
-            if hash(put.operands[1]) not in self.tiles and len(rows.shape_of(put.operands[1])) == 2:
+            key, rank = hash(put.operands[1]), len(rows.shape_of(put.operands[1]))
+            if key not in self.tiles and key not in self.stowed and rank == 2:
                 self._keep(put.operands[1])
             self.queues[kitsune_label(put.operands[0])] = put.operands[1]
+
+    def _spread(self, value: ir.Value) -> None:
+        """Has all threads of a row have the columns of a tile that are read all over it."""
+        columns = self.block.spread.get(self.alike.get(hash(value), hash(value)), ())
+        if columns and ir.RankedTensorType(value.type).rank == 2:
+            tile = self._value(value)
+            spread = SpreadOp(tile, tile.type)
+            spread.attributes["columns"] = ir.DenseI64ArrayAttr.get(sorted(columns))
+            self.cloner[value] = spread.results[0]
 
     # ---- equal stages
 
@@ -98,12 +123,13 @@ class ChainBody(ChainProducts):
             self._stage(block, 0)
             begin = 1
         tile = self.queues[put if begin else got]
-        if hash(tile) not in self.tiles:
+        if hash(tile) not in self.tiles and hash(tile) not in self.stowed:
             for number in range(len(block.stages)):
                 self._stage(block, number)
             return
         carry = self._carry_unfinished if rolling else self._carry_whole
         around, filling, self.filling, tiles = self.cloner, self.filling, [], dict(self.tiles)
+        stowed = dict(self.stowed)
         filling.append(Fills("layers", begin, len(block.stages), 1, self.filling))
         loop = scf.ForOp(*map(constant_index, (begin, len(block.stages), 1)), carry(tile))
         with ir.InsertionPoint(loop.body):
@@ -121,7 +147,7 @@ class ChainBody(ChainProducts):
             if not rolling:
                 self._settle_background()
             scf.yield_(carry(result))
-        self.layers, self.cloner, self.filling, self.tiles = None, around, filling, tiles
+        self.layers, self.cloner, self.filling, self.tiles, self.stowed = None, around, filling, tiles, stowed
         self.queues = outside | {kitsune_label(last.operands[0]): last.operands[1]}
         if rolling:
             nests = StageNests(block.stages[-1], self.program.on_chip)
@@ -150,14 +176,19 @@ class ChainBody(ChainProducts):
         return rows.RowCloner(COPY_ROWS)
 
     def _carry_whole(self, tile: ir.Value) -> list[ir.Value]:
-        """A tile in registers, chunk by chunk."""
+        """A tile in registers or slots, chunk by chunk."""
+        if (stowed := self.stowed.get(hash(tile))) is not None:
+            return stowed.slots
         pieces = self.tiles[hash(tile)]
-        return [pieces.columns(first, first + CHUNK) for first in range(0, pieces.width, CHUNK)]
+        return [pieces.columns(first, first + self.kernel.chunk) for first in range(0, pieces.width, self.kernel.chunk)]
 
     def _take_whole(self, tile: ir.Value, carried: list[ir.Value]) -> None:
         width = rows.shape_of(tile)[1]
         self.free.clear()
-        self.tiles[hash(tile)] = Pieces(width, CHUNK, carried.__getitem__)
+        if isinstance(carried[0].type, schedule.Slot):
+            self.stowed[hash(tile)] = Stowed(carried, 1)
+            return
+        self.tiles[hash(tile)] = Pieces(width, self.kernel.chunk, carried.__getitem__)
 
     def _carry_unfinished(self, tile: ir.Value) -> list[ir.Value]:
         """Of a tile that is worked on: the columns of the first set, the sums of the last, and the registers that the
@@ -207,6 +238,8 @@ class ChainBody(ChainProducts):
         offsets = [*at, *[constant_index(0)] * (kind.rank - len(at))]
         read = schedule.ReadOp(whole, offsets, type_)
         read.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(kind.rank)))
+        if at and kind.rank == 2 and is_packed(kind.element_type):
+            read.attributes["together"] = ir.UnitAttr.get()
         return read.results[0]
 
     def _keep(self, value: ir.Value) -> Pieces:
@@ -214,25 +247,51 @@ class ChainBody(ChainProducts):
         if hash(value) not in self.tiles:
             tile = self._value(value)
             width = rows.shape_of(value)[1]
-            found = Pieces(width, CHUNK, lambda number: part(tile, number * CHUNK, min(CHUNK, width - number * CHUNK)))
+            found = Pieces(
+                width,
+                self.kernel.chunk,
+                lambda number: part(
+                    tile, number * self.kernel.chunk, min(self.kernel.chunk, width - number * self.kernel.chunk)
+                ),
+            )
             whole = found.columns(0, width)
             self.tiles[hash(value)] = found
             self.cloner[value] = whole
         return self.tiles[hash(value)]
+
+    def _hold(self, value: ir.Value) -> None:
+        """Computes a tile and keeps it, in registers or where it waits for a product."""
+        first = self.program.stashes.get(self.alike.get(hash(value), hash(value)))
+        if first is None:
+            self._keep(value)
+            return
+        tile, ring, width = self._value(value), self.kernel.rings[f"{STOWED}_{first}"], rows.shape_of(value)[1]
+        starts, slots = range(0, width, self.kernel.chunk), []
+        for chunk in [part(tile, column, min(self.kernel.chunk, width - column)) for column in starts]:
+            shape = [self.kernel.tile_rows, rows.shape_of(chunk)[1]]
+            slot = schedule.Slot.get(ir.RankedTensorType.get(shape, ring.tile.element_type))
+            slots.append(StowOp(ring.results[0], chunk, slot).results[0])
+        self.stowed[hash(value)] = Stowed(slots, self.readers[self.alike.get(hash(value), hash(value))])
 
     def _keep_wide(self, value: ir.Value) -> None:
         """Computes a tile that other operators of the stage read, and keeps it as sums lie."""
         tile, width = self._value(value), rows.shape_of(value)[1]
         self.cloner[value] = part(tile, 0, width, wide=True)
 
-    def _write(self, value: ir.Value, store: kitsune.StoreOp) -> None:
+    def _write(self, value: ir.Value, store: kitsune.OutputOp) -> None:
         tile = self._value(value)
+        if not isinstance(store, kitsune.StoreOp):
+            to = self._value(store.operands[1])
+            left = WriteRowsOp(tile, to, self.row, self.kernel.extent, i64(store.position))
+            if isinstance(store, kitsune.ScatterOp):
+                left.attributes["adds"] = ir.UnitAttr.get()
+            return
         rank = ir.RankedTensorType(tile.type).rank
         offsets = [self.row, *[constant_index(0)] * (rank - 1)]
         write = schedule.WriteOp(tile, offsets, i64(store.position))
         write.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(rank)))
-        if is_copied(value):
-            write.attributes["engine"] = ir.StringAttr.get(schedule.WRITES)
+        if (engine := engine_of(value)) is not None:
+            write.attributes["engine"] = ir.StringAttr.get(engine)
 
     # ---- products
 
@@ -241,7 +300,8 @@ class ChainBody(ChainProducts):
         if product.passes > 1:
             self._passes(nest, product)
             return
-        if defers(nest, product):
+        waits = self.alike.get(hash(nest.value), hash(nest.value)) in self.program.stashes
+        if defers(nest, product) and not waits:
             deferred = Deferred(self, nest, product)
             self._run(product, self._operands(nest.op), deferred.take)
             deferred.hand_on()
@@ -256,7 +316,16 @@ class ChainBody(ChainProducts):
         if nest.local and is_read_here(nest.value):
             self._keep_wide(nest.value)
         elif nest.local:
-            self._keep(nest.value)
+            self._hold(nest.value)
+        else:
+            self.cloner[nest.value] = self._packed(self._value(nest.value))
+
+    @staticmethod
+    def _packed(tile: ir.Value) -> ir.Value:
+        """A product's tile that leaves: of 16-bit elements all of it is computed before. With the boxes between that it
+        leaves through, what is read for its columns would be waited for one after another."""
+        kind = ir.RankedTensorType(tile.type)
+        return part(tile, 0, kind.shape[1]) if kind.rank == 2 and is_packed(kind.element_type) else tile
 
     def _passes(self, nest: Nest, product: Product) -> None:
         """A product of more columns than registers hold, whose tile is only stored: in a loop over its columns."""
@@ -265,7 +334,7 @@ class ChainBody(ChainProducts):
         self.free.clear()
         operands = self._operands(nest.op)
         for segment, (value, _) in zip(product.segments, operands, strict=True):
-            if segment.rows_map is None:
+            if segment.rows_map is None and hash(value) not in self.stowed:
                 self._keep(value)
                 self._carry_whole(value)
         filling, self.filling, known = self.filling, [], dict(self.cloner.values)
@@ -277,12 +346,15 @@ class ChainBody(ChainProducts):
             sums = beside([settled[number] for number in range(product.sets)])
             first = loop.induction_variable
             columns = Columns(nest, partial(self._columns, product, first))
-            value = columns.of(sums, 0, product.pass_columns)
+            value = self._packed(columns.of(sums, 0, product.pass_columns))
             for store in nest.stores:
                 self._write_columns(value, store, first)
             scf.yield_([])
         self.filling, self.cloner.values = filling, known
         self.free.clear()
+        for (value, _), ends in zip(operands, self._reads(operands), strict=True):
+            for slot in self.stowed[hash(value)].slots if ends else ():
+                schedule.ReleaseOp(slot, [])
 
     def _columns(self, product: Product, first: ir.Value, value: ir.Value, dim: int | None) -> ir.Value:
         """What an epilogue reads beside a pass's sums: the pass's columns of a tensor, from `first` on."""
@@ -303,8 +375,8 @@ class ChainBody(ChainProducts):
     def _write_columns(self, tile: ir.Value, store: kitsune.StoreOp, first: ir.Value) -> None:
         write = schedule.WriteOp(tile, [self.row, first], i64(store.position))
         write.attributes["dims"] = ir.DenseI64ArrayAttr.get([0, 1])
-        if is_copied(store.operands[0]):
-            write.attributes["engine"] = ir.StringAttr.get(schedule.WRITES)
+        if (engine := engine_of(store.operands[0])) is not None:
+            write.attributes["engine"] = ir.StringAttr.get(engine)
 
 
 def _products(block: Block) -> list[tuple[Nest, Product]]:

@@ -1,5 +1,5 @@
 """The kernel of a chained pipeline at the schedule level: rings of streamed tiles and of weights, an agent that fills
-them, and one of two warpgroups that carry 64 rows each of a tile through all stages in their registers
+them, and one of one or two warpgroups that carry 64 rows each of a tile through all stages in their registers
 (schedule_chains.py). What is multiplied in which order is the program's (codegen/hopper/program.py); what warpgroups do
 with it, piece by piece, chain_body.py's."""
 
@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from typing import TypeAlias
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.layout import LEAST_SLOTS, MOST_SLOTS, MOST_TILE_SLOTS
-from kitsune_mlir.codegen.hopper.program import MOST_VECTOR_BYTES, Block, Program
-from kitsune_mlir.codegen.pipeline.loops import is_zero
-from kitsune_mlir.codegen.pipeline.nests import PRODUCT, REDUCTION
+from kitsune_mlir.codegen.hopper.operands import is_multiplied, row_bytes
+from kitsune_mlir.codegen.hopper.program import LEAST_ROW_BYTES, Block, Program
+from kitsune_mlir.codegen.hopper.stage_code import starts_from_zero
+from kitsune_mlir.codegen.pipeline.nests import PRODUCT
 from kitsune_mlir.codegen.schedule.reductions import row_combiner
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.errors import UnsupportedError
@@ -22,20 +24,21 @@ from kitsune_mlir.mlir import arith, ir, scf, tensor
 from kitsune_mlir.planning.target import Target
 
 from .chain_columns import check_leaves
+from .chain_stows import slots_of_stows
+from .chain_vectors import Vectors
 from .operand_layout import laid_out
 from .schedule_build import constant_index, i64
 
-TILE_ROWS, COPIES = 128, 2
-COPY_ROWS = TILE_ROWS // COPIES
-CHUNK = 64  # columns of a slot
-_FEEDS, _MULTIPLIES = 24, 240  # registers of a thread
+COPY_ROWS = 64  # of a tile that a warpgroup has
+_REGISTERS = {1: (248, 248), 2: (24, 240)}  # of a thread that feeds, and multiplies, by warpgroups that multiply
 _WARPS = 4
 LEAST_LOOP = 3  # boxes that the feeding thread copies in a loop
 LEAST_TILES = 3  # of a CTA, for weights to be kept
-_SLOT_ROW = CHUNK * 2  # bytes
+_SLOT_ROW = 128  # bytes
 _ALIGN = 1024  # bytes, of a slot
-_BARRIERS = 2048  # bytes of shared memory, and what alignment loses
-STREAMED, WEIGHTS, VECTORS = "tiles", "weights", "vectors"
+_BARRIER = 16  # bytes of a slot
+_SLOTS = 48  # at most, but for weights that are kept
+STREAMED, WEIGHTS, VECTORS, STOWED = "tiles", "weights", "vectors", "stowed"
 
 
 @dataclass(frozen=True)
@@ -72,25 +75,19 @@ class ChainKernel:
 
     def __init__(self, pipeline: kitsune.PipelineOp, target: Target):
         self.pipeline, self.target = pipeline, target
-        self.program = Program(pipeline, target.sms, pipeline.cluster, None, pipeline.multicast)
+        shared = pipeline.cluster, None, pipeline.multicast
+        self.program = Program(pipeline, target.sms, *shared, pipeline.tile_rows)
+        self.tile_rows, self.copies = self.program.tile_rows, self.program.consumers
         check(pipeline, self.program)
+        self.chunk = self.program.products[0].segments[0].chunk_columns  # columns of a slot
         self.filling: Filling = []
         self.rings: dict[str, schedule.AllocRingOp] = {}
         self.vectors = Vectors(self.program.blocks)
+        self.stows = slots_of_stows(self.program)
         self.open: dict[str, ir.Value] = {}  # the slots of vectors, by their elements
         self.keeps = self._may_keep()
         self.kept: list[tuple[Fill, ir.Value]] = []  # boxes of weights, with their slots
         self._sources: dict[int, ir.Value] = {}
-
-    @property
-    def widest(self) -> int:
-        """The most columns of a product that are computed at a time."""
-        return max(product.pass_columns for product in self.program.products)
-
-    @property
-    def reduces(self) -> bool:
-        """Whether rows are reduced between products."""
-        return any(nest.kind == REDUCTION for block in self.program.blocks for nest in block.nests)
 
     def source(self, value: ir.Value) -> ir.Value:
         """A tensor as the copy engine reads it: rows of whole 16 bytes, columns of each part at such places."""
@@ -107,19 +104,22 @@ class ChainKernel:
         """The kernel, at the insertion point; `body` builds what a warpgroup does with a tile whose rows begin at an
         index."""
         index = ir.IndexType.get()
-        extent = self._extent()
+        self.extent = self._extent()
         for weight in self._weights():
             self.source(weight)
+        vectors = [value for placed in self.vectors.placed.values() for value, _ in placed]
+        self._padded = {hash(value): laid_out(value, 1)[0] for value in vectors}
         kernel = schedule.KernelOp(ir.StringAttr.get(self.pipeline.label), kitsune.Outputs.get())
         for name in ("target", "predicted_us", "limit"):
             if name in self.pipeline.attributes:
                 kernel.attributes[name] = self.pipeline.attributes[name]
         with ir.InsertionPoint(kernel.regions[0].blocks.append()):
-            dealt = schedule.TilesOp([extent], index, index, index)
-            dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get([TILE_ROWS])
+            dealt = schedule.TilesOp([self.extent], index, index, index)
+            dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get([self.tile_rows])
             self._alloc_rings()
-            feed = schedule.AgentOp(ir.StringAttr.get("feed"), *map(i64, (1, _WARPS, _FEEDS)))
-            math = schedule.AgentOp(ir.StringAttr.get("math"), *map(i64, (COPIES, _WARPS, _MULTIPLIES)))
+            feeds, multiplies = _REGISTERS[self.copies]
+            feed = schedule.AgentOp(ir.StringAttr.get("feed"), *map(i64, (1, _WARPS, feeds)))
+            math = schedule.AgentOp(ir.StringAttr.get("math"), *map(i64, (self.copies, _WARPS, multiplies)))
             for agent in (math, feed):  # the second does what the first asks for
                 with ir.InsertionPoint(agent.regions[0].blocks.append(index)):
                     self._open_vectors() if agent is math else self._fill_vectors()
@@ -127,7 +127,7 @@ class ChainKernel:
                     loop = scf.ForOp(*dealt.results)
                     self._before_tiles = ir.InsertionPoint(loop)
                     with ir.InsertionPoint(loop.body):
-                        first = arith.muli(loop.induction_variable, constant_index(TILE_ROWS))
+                        first = arith.muli(loop.induction_variable, constant_index(self.tile_rows))
                         if agent is math:
                             own = arith.muli(agent.regions[0].blocks[0].arguments[0], constant_index(COPY_ROWS))
                             body(self, arith.addi(first, own))
@@ -150,7 +150,8 @@ class ChainKernel:
             slot = schedule.AcquireOp(ring.results[0], schedule.Slot.get(ring.tile)).results[0]
             done = []
             for value, first in placed:
-                copy = schedule.CopyOp(slot, value, [], ir.StringAttr.get("tma"), schedule.Token.get())
+                source = self._padded[hash(value)]
+                copy = schedule.CopyOp(slot, source, [], ir.StringAttr.get("tma"), schedule.Token.get())
                 copy.attributes["dims"], copy.attributes["into"] = ir.DenseI64ArrayAttr.get([]), i64(first)
                 done.append(copy.results[0])
             schedule.CommitOp(slot, done)
@@ -169,30 +170,33 @@ class ChainKernel:
         size = rows.shape_of(whole)[0]
         return tensor.dim(whole, constant_index(0)) if size == rows.DYNAMIC else constant_index(size)
 
-    def _room(self) -> int:
-        """Bytes of shared memory for tiles and weights."""
+    def _room(self, kept: int = 0) -> int:
+        """Bytes of shared memory for tiles and weights, of which so many boxes are kept."""
         stores = [store for stage in self.pipeline.stages for store in stage.stores]
-        boxes = COPIES * schedule.OUTBOX_BYTES if any(is_copied(store.operands[0]) for store in stores) else 0
-        return self.target.shared_bytes - _BARRIERS - boxes - sum(map(_aligned, self.vectors.nbytes()))
+        leave = self.program.moves_rows or any(engine_of(store.operands[0]) for store in stores)
+        boxes = self.copies * schedule.OUTBOX_BYTES if leave else 0
+        stowed = self.tile_rows * _SLOT_ROW * sum(self.stows.values())
+        barriers = _aligned(_BARRIER * (_SLOTS + kept))
+        return self.target.shared_bytes - barriers - boxes - stowed - sum(map(_aligned, self.vectors.nbytes()))
 
     def _boxes(self) -> dict[int, int]:
         """How many boxes of weights there are, by their rows."""
         found: dict[int, int] = {}
         for block in self.program.blocks:
             for product in block.products.values():
-                count = product.sets * product.chunks * len(block.stages)
+                count = product.sets * product.chunks * product.segments[0].pieces * len(block.stages)
                 found[product.columns] = found.get(product.columns, 0) + count
         return found
 
     def _may_keep(self) -> bool:
         """Whether shared memory holds all weights, and a CTA has tiles enough for it to matter."""
-        streamed = MOST_TILE_SLOTS * TILE_ROWS * _SLOT_ROW if self.program.streams else 0
+        streamed = MOST_TILE_SLOTS * self.tile_rows * _SLOT_ROW if self.program.streams else 0
         weights = sum(count * _aligned(columns * _SLOT_ROW) for columns, count in self._boxes().items())
         whole = next(load.operands[0] for stage in self.pipeline.stages for load in stage.loads)
         size = rows.shape_of(whole)[0]
-        several = size == rows.DYNAMIC or size >= LEAST_TILES * TILE_ROWS * self.target.sms
+        several = size == rows.DYNAMIC or size >= LEAST_TILES * self.tile_rows * self.target.sms
         several = several and all(product.passes == 1 for product in self.program.products)
-        return several and weights + streamed <= self._room()
+        return several and weights + streamed <= self._room(sum(self._boxes().values()))
 
     def _weights(self) -> list[ir.Value]:
         """What slots are filled from."""
@@ -210,12 +214,14 @@ class ChainKernel:
             name, count = f"{VECTORS}_{kind}", self.vectors.ends[kind]
             self._alloc(name, 1, "all", 1, ir.RankedTensorType(placed[0][0].type).element_type, "dense", count)
         streamed = MOST_TILE_SLOTS
-        if room - streamed * TILE_ROWS * _SLOT_ROW < (LEAST_SLOTS + 1) * slot:
+        if room - streamed * self.tile_rows * _SLOT_ROW < (LEAST_SLOTS + 1) * slot:
             streamed = LEAST_SLOTS
         if program.streams:
             streamed = MOST_TILE_SLOTS if self.keeps else streamed
-            self._alloc(STREAMED, TILE_ROWS, "split", streamed, element)
-            room -= streamed * TILE_ROWS * _SLOT_ROW
+            self._alloc(STREAMED, self.tile_rows, "split", streamed, element)
+            room -= streamed * self.tile_rows * _SLOT_ROW
+        for first, slots in self.stows.items():
+            self._alloc(f"{STOWED}_{first}", self.tile_rows, "own", slots, element)
         if not self.keeps:
             self._alloc(WEIGHTS, program.weight_columns, "all", min(MOST_SLOTS, room // slot), element)
             return
@@ -223,15 +229,15 @@ class ChainKernel:
             self._alloc(f"{WEIGHTS}_{columns}", columns, "all", count, element)
 
     def _alloc(
-        self, name: str, count: int, share: str, slots: int, element: ir.Type, box: str = "rows", columns: int = CHUNK
+        self, name: str, count: int, share: str, slots: int, element: ir.Type, box: str = "rows", columns: int = 0
     ) -> None:
         names = map(ir.StringAttr.get, (name, "smem", box, share))
-        type_ = kitsune.ring_type(ir.RankedTensorType.get([count, columns], element), slots)
+        type_ = kitsune.ring_type(ir.RankedTensorType.get([count, columns or self.chunk], element), slots)
         self.rings[name] = schedule.AllocRingOp(*names, type_)
 
     def slot(self, name: str, count: int) -> ir.Type:
         """The type of a ring's slot of so many rows."""
-        return schedule.Slot.get(ir.RankedTensorType.get([count, CHUNK], self.rings[name].tile.element_type))
+        return schedule.Slot.get(ir.RankedTensorType.get([count, self.chunk], self.rings[name].tile.element_type))
 
     def wait(self, fill: Fill, into: Filling) -> ir.Value:
         """The next full slot of a ring, which the other agent fills so; that of a box that is kept."""
@@ -248,7 +254,7 @@ class ChainKernel:
 
     def _fill(self, filling: Filling, first_row: ir.Value, counters: dict[str, ir.Value]) -> None:
         """Fills slots; `counters` are those of the loops around, by what they go over."""
-        for fill in _rolled(filling):
+        for fill in _rolled(filling, self.chunk):
             if isinstance(fill, Fills):
                 loop = scf.ForOp(*map(constant_index, (fill.first, fill.last, fill.step)))
                 with ir.InsertionPoint(loop.body):
@@ -265,27 +271,27 @@ class ChainKernel:
             schedule.CommitOp(slot, [copy.results[0]])
 
 
-def _rolled(filling: Filling) -> Filling:
+def _rolled(filling: Filling, chunk: int) -> Filling:
     """Runs of boxes that are neighbours in a weight as loops: the feeding thread's code is small, so that it does not
     push that of warpgroups out of the instruction cache."""
     found: Filling = []
-    for _, run in groupby(enumerate(filling), _neighbours):
+    for _, run in groupby(enumerate(filling), partial(_neighbours, chunk)):
         members = [fill for _, fill in run]
         first = members[0]
         if len(members) < LEAST_LOOP or not isinstance(first, Fill) or first.column is None:
             found += members
             continue
-        end = first.column + len(members) * CHUNK
-        found.append(Fills("chunks", first.column, end, CHUNK, [replace(first, column=None)]))
+        end = first.column + len(members) * chunk
+        found.append(Fills("chunks", first.column, end, chunk, [replace(first, column=None)]))
     return found
 
 
-def _neighbours(place: tuple[int, Fill | Fills]) -> object:
+def _neighbours(chunk: int, place: tuple[int, Fill | Fills]) -> object:
     """A key that boxes have in common which lie one behind the other in columns, and are filled so."""
     number, fill = place
     if not isinstance(fill, Fill) or fill.column is None:
         return number
-    return *(hash(source) for source in fill.sources), fill.ring, fill.row, fill.start, fill.column - number * CHUNK
+    return *(hash(source) for source in fill.sources), fill.ring, fill.row, fill.start, fill.column - number * chunk
 
 
 def _sum(counter: ir.Value | None, number: int) -> ir.Value:
@@ -302,64 +308,18 @@ def selected(tensors: Sequence[ir.Value], layer: ir.Value | None) -> ir.Value:
     return schedule.SelectOp(layer, list(tensors), tensors[0].type).results[0]
 
 
-class Vectors:
-    """Small residents, biases and their like, which are kept in shared memory: for each type of elements a slot. Those
-    of a stage lie behind those of the stage before. Others are read from global memory: of sizes that are no multiples
-    of 16 bytes, and large ones."""
-
-    def __init__(self, blocks: Sequence[Block]):
-        self.placed: dict[str, list[tuple[ir.Value, int]]] = {}  # by the type of elements, with the first's place
-        self.ends: dict[str, int] = {}
-        self._at: dict[tuple[int, int], int] = {}  # by block and tensor
-        for block in blocks:
-            for stage in block.stages:
-                for value in stage.residents:
-                    if _is_vector(ir.RankedTensorType(value.type)):
-                        self._place(block, value)
-
-    def _place(self, block: Block, value: ir.Value) -> None:
-        kind = ir.RankedTensorType(value.type)
-        element = str(kind.element_type)
-        first = self._at[id(block), hash(value)] = self.ends.get(element, 0)
-        self.placed.setdefault(element, []).append((value, first))
-        self.ends[element] = first + kind.shape[0]
-
-    def nbytes(self) -> list[int]:
-        """The bytes of each slot."""
-        placed = self.placed.values()
-        return [
-            sum(rows.shape_of(v)[0] * ir.RankedTensorType(v.type).element_type.width // 8 for v, _ in values)
-            for values in placed
-        ]
-
-    @staticmethod
-    def step(block: Block, element: ir.Type) -> int:
-        """How far the vectors of one of equal stages are behind those of the one before."""
-        kinds = [ir.RankedTensorType(value.type) for value in block.stage.residents]
-        return sum(kind.shape[0] for kind in kinds if _is_vector(kind) and kind.element_type == element)
-
-    def place(self, block: Block, value: ir.Value) -> int | None:
-        """The first element of a block's vector in its slot; None where it is in none."""
-        return self._at.get((id(block), hash(value)))
-
-
-def is_copied(tile: ir.Value) -> bool:
-    """Whether the copy engine stores a tile: one of rows of whole 16 bytes."""
+def engine_of(tile: ir.Value) -> str | None:
+    """What stores a tile: the copy engine where its rows are whole 16 bytes, else warps, but for narrow ones."""
     kind = ir.RankedTensorType(tile.type)
-    if kind.rank != 2 or not isinstance(kind.element_type, ir.BF16Type | ir.F16Type | ir.F32Type):
-        return False
-    return kind.shape[1] * kind.element_type.width // 8 % 16 == 0
+    if kind.rank != 2 or not is_multiplied(kind.element_type):
+        return None
+    if row_bytes(tile) % schedule.GRANULE == 0:
+        return schedule.COPIED
+    return schedule.BY_ROWS if row_bytes(tile) >= LEAST_ROW_BYTES else None
 
 
 def _aligned(nbytes: int) -> int:
     return -(-nbytes // _ALIGN) * _ALIGN
-
-
-def _is_vector(kind: ir.RankedTensorType) -> bool:
-    if kind.rank != 1 or not kind.has_static_shape or not isinstance(kind.element_type, ir.FloatType):
-        return False
-    nbytes = kind.shape[0] * kind.element_type.width // 8
-    return nbytes % schedule.GRANULE == 0 and 0 < nbytes <= MOST_VECTOR_BYTES
 
 
 def check(pipeline: kitsune.PipelineOp, program: Program) -> None:
@@ -368,37 +328,25 @@ def check(pipeline: kitsune.PipelineOp, program: Program) -> None:
         raise UnsupportedError("CTAs that take tiles together are not scheduled")
     if program.alone:
         raise UnsupportedError("a product alone is no chain")
-    if program.stashes:
-        raise UnsupportedError("tiles that wait in shared memory are not scheduled")
-    for block in program.blocks:
-        for key, columns in block.spread.items():
-            nest = block.nests.nests.get(key)
-            if columns and (nest is None or nest.kind != REDUCTION):
-                raise UnsupportedError("columns that all threads of a row read are not scheduled")
-    if any(product.nbytes != 2 for product in program.products):
-        raise UnsupportedError("products of 32 bits are not scheduled")
+    if len({product.nbytes for product in program.products}) > 1:
+        raise UnsupportedError("products of 16 and of 32 bits in one chain are not scheduled")
     for stage in pipeline.stages:
         for op in stage.block.operations:
             _check_operation(op.operation)
     for block in program.blocks:
         for nest in block.nests:
-            if nest.op is not None and nest.kind == PRODUCT and block.products[hash(nest.op.results[0])].passes > 1:
+            if nest.op is None or nest.kind != PRODUCT:
+                continue
+            product = block.products[hash(nest.op.results[0])]
+            if product.passes > 1:
                 check_leaves(nest)
+            if not starts_from_zero(nest.op) and product.n != product.columns * product.sets:
+                raise UnsupportedError("sums that begin with a tile of other columns than theirs are not scheduled")
 
 
 def _check_operation(op: ir.Operation) -> None:
     for value in (*op.operands, *op.results):
         if rows.is_tensor(value) and ir.RankedTensorType(value.type).rank > 2:
             raise UnsupportedError(f"tiles of type {value.type} are not scheduled")
-    if op.name in (kitsune.ScatterOp.OPERATION_NAME, kitsune.PlaceOp.OPERATION_NAME):
-        raise UnsupportedError("rows that leave for others are not scheduled")
-    if op.name == "linalg.matmul":
-        init = rows.init_of(op.operands[2]).scalar
-        if init is None or not is_zero(init):
-            raise UnsupportedError("a product that is added to a tile is not scheduled")
-    if op.name == "linalg.generic":
-        s = rows.Structured(op)
-        if s.gathers() or s.index_ops():
-            raise UnsupportedError("gathers in chains are not scheduled")
-        if "reduction" in s.iterators:
-            row_combiner(s)
+    if op.name == "linalg.generic" and "reduction" in (s := rows.Structured(op)).iterators:
+        row_combiner(s)

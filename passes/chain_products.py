@@ -9,13 +9,16 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from kitsune_mlir import rows
+from kitsune_mlir.codegen.hopper.packing import packed_width
 from kitsune_mlir.codegen.hopper.product_plan import Product, Segment
 from kitsune_mlir.codegen.hopper.program import Block
+from kitsune_mlir.codegen.hopper.stage_code import starts_from_zero
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import ir, scf
 
-from .chain_kernel import CHUNK, COPY_ROWS, STREAMED, WEIGHTS, ChainKernel, Fill, Filling, Fills
-from .chain_tiles import Pieces
+from .chain_kernel import COPY_ROWS, STREAMED, WEIGHTS, ChainKernel, Fill, Filling, Fills
+from .chain_stows import Stowed
+from .chain_tiles import Pieces, added, part
 from .schedule_build import constant_index
 
 Operand: TypeAlias = tuple[ir.Value, tuple[ir.Value, ...]]
@@ -42,7 +45,7 @@ class LoopOfLayers:
 @dataclass
 class Used:
     """Slots that are given back behind the next product: of weights, where these are not kept, and perhaps of a
-    streamed tile, which the products of these tokens read; the last of them reads the weights."""
+    streamed or stowed tile, which the products of these tokens read; the last of them reads the weights."""
 
     weight: ir.Value | None
     tokens: list[ir.Value]
@@ -65,16 +68,23 @@ class ChainProducts:
         self.background: deque[Callable[[], object]] = deque()
         self.free: dict[int, Callable[[], list[ir.Value]]] = {}
         self.layers: LoopOfLayers | None = None
+        self.stowed: dict[int, Stowed] = {}  # tiles that wait in shared memory
         self.wgmma = ir.StringAttr.get("wgmma")
 
     def _keep(self, value: ir.Value) -> Pieces:
         """Computes a tile and keeps it in registers."""
         raise NotImplementedError
 
+    def _value(self, value: ir.Value) -> ir.Value:
+        """A stage's value on the copy's rows."""
+        raise NotImplementedError
+
     def _run(self, product: Product, operands: list[Operand], ready: Callable[[int, ir.Value], None]) -> None:
         """One pass over k; `ready` is called with the number of a set and its sums where these are there."""
         streamed = all(segment.rows_map is not None for segment in product.segments)
-        if streamed and product.chunks > LONG and not self.kernel.keeps:
+        if product.segments[0].pieces > 1:
+            self._exact(product, operands, ready)
+        elif streamed and product.chunks > LONG and not self.kernel.keeps:
             self._looped(product, operands, ready)
         else:
             self._unrolled(product, operands, ready)
@@ -96,11 +106,25 @@ class ChainProducts:
 
     def _left(self, segment: Segment, value: ir.Value, chunk: int) -> ir.Value:
         """A chunk of a part in registers."""
-        return self._keep(value).columns(chunk * CHUNK, chunk * CHUNK + CHUNK)
+        return self._keep(value).columns(chunk * self.kernel.chunk, chunk * self.kernel.chunk + self.kernel.chunk)
 
     def _begin(self, product: Product, number: int) -> ir.Value:
-        """New sums of a set, in registers that nothing needs."""
-        acc = schedule.Acc.get(ir.RankedTensorType.get([COPY_ROWS, product.columns], ir.F32Type.get()))
+        """New sums of a set; they may begin with a tile's columns."""
+        acc = self._acc(product)
+        if not starts_from_zero(product.op):
+            tile = part(self._value(product.op.operands[2]), number * product.columns, product.columns, wide=True)
+            sums = schedule.SumsOp([tile], acc)
+            sums.attributes["begin"] = ir.UnitAttr.get()
+            return sums.results[0]
+        return self._new_sums(product, number)
+
+    @staticmethod
+    def _acc(product: Product) -> schedule.Acc:
+        return schedule.Acc.get(ir.RankedTensorType.get([COPY_ROWS, product.columns], ir.F32Type.get()))
+
+    def _new_sums(self, product: Product, number: int) -> ir.Value:
+        """Sums of zero, in registers that nothing needs."""
+        acc = self._acc(product)
         over = self.free.pop(number)() if number in self.free else []
         fits = sum(rows.shape_of(tile)[1] for tile in over) == product.columns
         return schedule.SumsOp(over if fits else [], acc).results[0]
@@ -113,35 +137,55 @@ class ChainProducts:
         return total, Used(None if self.kernel.keeps else right, [token])
 
     def _weight(
-        self, product: Product, segment: Segment, source: tuple[ir.Value, ...], number: int, chunk: int | None
+        self,
+        product: Product,
+        segment: Segment,
+        source: tuple[ir.Value, ...],
+        number: int,
+        chunk: int | None,
+        piece: int = 0,
     ) -> Fill:
-        """The box of a weight that a set of columns meets at a chunk."""
-        column = None if chunk is None else chunk * CHUNK
+        """The box of a weight, or of a piece of it, that a set of columns meets at a chunk."""
+        column = None if chunk is None else chunk * self.kernel.chunk
         ring = f"{WEIGHTS}_{product.columns}" if self.kernel.keeps else WEIGHTS
         row, in_pass = number * product.columns, product.passes > 1
-        return Fill(ring, source, row, column, product.columns, segment.start, in_pass)
+        start = segment.start + piece * packed_width(segment.width)
+        return Fill(ring, source, row, column, product.columns, start, in_pass)
 
     def _streamed(self, value: ir.Value, chunk: int | None) -> Fill:
         load = rows.producer(value)
-        column = None if chunk is None else chunk * CHUNK
-        return Fill(STREAMED, (self.kernel.source(load.operands[0]),), 0, column, 2 * COPY_ROWS)
+        column = None if chunk is None else chunk * self.kernel.chunk
+        return Fill(STREAMED, (self.kernel.source(load.operands[0]),), 0, column, self.kernel.tile_rows)
+
+    def _reads(self, operands: list[Operand]) -> list[bool]:
+        """Counts a product as a reader of stowed tiles; for each operand whether it is the last one."""
+        found = []
+        for value, _ in operands:
+            if (tile := self.stowed.get(hash(value))) is not None:
+                tile.readers -= 1
+            found.append(tile is not None and tile.readers == 0)
+        return found
 
     def _unrolled(self, product: Product, operands: list[Operand], ready: Callable[[int, ir.Value], None]) -> None:
         turns, used = product.turns(), None
+        closes = self._reads(operands) if product.passes == 1 else [False] * len(operands)
         sums: dict[int, ir.Value] = {}
         ending: tuple[int, ...] = ()  # sets whose last chunk is in flight
         for turn in turns:
             if turn is not turns[0] or len(turn) > 1:
                 self._settle_background()  # it may read this set's registers
             chunks = [
-                (segment, value, source, chunk)
-                for segment, (value, source) in zip(product.segments, operands, strict=True)
+                (segment, value, source, chunk, closes_it and turn is turns[-1])
+                for segment, (value, source), closes_it in zip(product.segments, operands, closes, strict=True)
                 for chunk in range(segment.chunks)
             ]
-            for number, (segment, value, source, chunk) in enumerate(chunks):
+            for number, (segment, value, source, chunk, closes_it) in enumerate(chunks):
                 slot, tokens = None, []
                 if segment.rows_map is not None:
                     left = slot = self.kernel.wait(self._streamed(value, chunk), self.filling)
+                elif (stowed := self.stowed.get(hash(value))) is not None:
+                    left, tokens = stowed.slots[chunk], stowed.tokens[chunk]
+                    slot = left if closes_it else None
                 else:
                     left = self._left(segment, value, chunk)
                 for one in turn:
@@ -179,10 +223,15 @@ class ChainProducts:
             if segment.chunks == 1:
                 continue
             body: Filling = []
-            self.filling.append(Fills("chunks", CHUNK, segment.chunks * CHUNK, CHUNK, body))
+            self.filling.append(
+                Fills("chunks", self.kernel.chunk, segment.chunks * self.kernel.chunk, self.kernel.chunk, body)
+            )
             assert used.tile is not None
             carried = [*(sums[one] for one in turn), used.weight, used.tile, *used.tokens]
-            loop = scf.ForOp(*map(constant_index, (CHUNK, segment.chunks * CHUNK, CHUNK)), carried)
+            loop = scf.ForOp(
+                *map(constant_index, (self.kernel.chunk, segment.chunks * self.kernel.chunk, self.kernel.chunk)),
+                carried,
+            )
             with ir.InsertionPoint(loop.body):
                 inner, last = _taken_up(turn, list(loop.inner_iter_args))
                 last = self._chunk(product, segment, value, source, turn, inner, last, None, body)
@@ -217,6 +266,78 @@ class ChainProducts:
             used = now
         assert used is not None
         return Used(used.weight, tokens, slot)
+
+    # ---- f32 in full precision
+
+    def _exact(self, product: Product, operands: list[Operand], ready: Callable[[int, ir.Value], None]) -> None:
+        """Products of f32 as three of tf32 numbers, small terms first; the sums of chunks are added outside of tensor
+        cores. Of streamed operands with many chunks, a loop over those behind the first."""
+        self._settle_background()
+        closes = self._reads(operands) if product.passes == 1 else [False] * len(operands)
+        total = None if starts_from_zero(product.op) else self._first_sums(product)
+        for segment, (value, source), closes_it in zip(product.segments, operands, closes, strict=True):
+            chunk = 0
+            if segment.rows_map is not None and segment.chunks > LONG:
+                total = self._exact_chunk(product, segment, value, source, 0, total, self.filling, closes_it)
+                body: Filling = []
+                bounds = self.kernel.chunk, segment.chunks * self.kernel.chunk, self.kernel.chunk
+                self.filling.append(Fills("chunks", *bounds, body))
+                total = part(total, 0, product.columns, wide=True)
+                loop = scf.ForOp(*map(constant_index, bounds), [total])
+                with ir.InsertionPoint(loop.body):
+                    self.free.clear()
+                    inner = loop.inner_iter_args[0]
+                    scf.yield_([self._exact_chunk(product, segment, value, source, None, inner, body, closes_it)])
+                self.free.clear()
+                total, chunk = loop.results[0], segment.chunks
+            for number in range(chunk, segment.chunks):
+                total = self._exact_chunk(product, segment, value, source, number, total, self.filling, closes_it)
+        assert total is not None
+        ready(0, total)
+
+    def _first_sums(self, product: Product) -> ir.Value:
+        """What a product's sums begin with."""
+        return part(self._value(product.op.operands[2]), 0, product.columns, wide=True)
+
+    def _exact_chunk(
+        self,
+        product: Product,
+        segment: Segment,
+        value: ir.Value,
+        source: tuple[ir.Value, ...],
+        chunk: int | None,
+        total: ir.Value | None,
+        into: Filling,
+        closes_it: bool,
+    ) -> ir.Value:
+        """Multiplies a chunk, and adds its sums to the total."""
+        slot, tokens = None, []
+        if segment.rows_map is not None:
+            left = slot = self.kernel.wait(self._streamed(value, chunk), into)
+        elif (stowed := self.stowed.get(hash(value))) is not None:
+            assert chunk is not None
+            left = stowed.slots[chunk]
+            slot = left if closes_it else None
+        else:
+            assert chunk is not None
+            left = self._left(segment, value, chunk)
+        rights = [self.kernel.wait(self._weight(product, segment, source, 0, chunk, piece), into) for piece in (0, 1)]
+        sums = self._new_sums(product, 0)
+        for piece, right in (("low", 0), ("high", 1), ("high", 0)):
+            token = schedule.Token.get()
+            made = schedule.ProductOp(sums, left, rights[right], self.wgmma, sums.type, token)
+            made.attributes["piece"] = ir.StringAttr.get(piece)
+            sums, token = made.results
+            tokens.append(token)
+        tile = schedule.SettleOp(sums, ir.TypeAttr(sums.type.elem).value).results[0]
+        for right in () if self.kernel.keeps else rights:
+            schedule.ReleaseOp(right, [])
+        if slot is not None:
+            schedule.ReleaseOp(slot, [])
+        if total is None:
+            return tile
+        self.free[0] = lambda: [tile]
+        return part(added(total, tile), 0, product.columns, wide=True)
 
     # ---- the background
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from kitsune_mlir.dialects import schedule
-from kitsune_mlir.mlir import ir, tensor
+from kitsune_mlir.mlir import arith, ir, linalg, tensor
 
-from .schedule_build import i64
+from .schedule_build import empty_generic, i64
 
 BLOCK = 8  # columns of a piece that is computed in the background
 
@@ -49,6 +49,17 @@ def beside(tiles: Sequence[ir.Value]) -> ir.Value:
     kinds = [ir.RankedTensorType(tile.type) for tile in tiles]
     type_ = ir.RankedTensorType.get([kinds[0].shape[0], sum(kind.shape[1] for kind in kinds)], kinds[0].element_type)
     return tensor.ConcatOp(type_, 1, list(tiles)).result
+
+
+def added(a: ir.Value, b: ir.Value) -> ir.Value:
+    """The sum of two tiles of numbers."""
+    kind = ir.RankedTensorType(a.type)
+    same = ir.AffineMap.get_identity(2)
+    made = empty_generic([a, b], [tensor.empty(list(kind.shape), kind.element_type)], [same] * 3, ["parallel"] * 2)
+    block = made.regions[0].blocks[0]
+    with ir.InsertionPoint(block):
+        linalg.YieldOp([arith.addf(*list(block.arguments)[:2])])
+    return made.results[0]
 
 
 def first_columns(tile: ir.Value, count: int) -> ir.Value:

@@ -342,7 +342,7 @@ class ProductKernel:
             write = schedule.WriteOp(made[op.results[0]], offsets_of(roles, sizes, own), i64(number))
             write.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index("m"), roles.index("n")])
             if self.tiles.copied:
-                write.attributes["engine"] = ir.StringAttr.get(schedule.WRITES)
+                write.attributes["engine"] = ir.StringAttr.get(schedule.COPIED)
 
     def _overlapped(
         self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value], sums: ir.Value

@@ -236,7 +236,7 @@ class PingPong:
         column = arith.addi(own["n"], constant_index(first)) if first else own["n"]
         write = schedule.WriteOp(tile, [own["m"], column], i64(0))
         write.attributes["dims"] = ir.DenseI64ArrayAttr.get([0, 1])
-        write.attributes["engine"] = ir.StringAttr.get(schedule.WRITES)
+        write.attributes["engine"] = ir.StringAttr.get(schedule.COPIED)
 
 
 def slot_type(ring: schedule.AllocRingOp, count: int | None) -> ir.Type:

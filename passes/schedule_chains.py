@@ -21,6 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from kitsune_mlir.codegen.hopper.kernel import CHAINED
 from kitsune_mlir.codegen.hopper.maps import TILE_ROWS
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.errors import UnsupportedError, UserError
@@ -29,24 +30,21 @@ from kitsune_mlir.planning import target as targets
 
 from .base import ModulePass
 from .chain_body import ChainBody
-from .chain_kernel import ChainKernel
+from .chain_kernel import COPY_ROWS, ChainKernel
 from .flow import target_of
 from .schedule_build import i64
 
-WHEN = ("auto", "always", "never")
-MOST_COLUMNS = 192  # of a product's sums at a time: ten layers of 256 took 5 % longer than the other kernel, on an H200
+WHEN = ("always", "never")
 
 
 @dataclass(frozen=True)
 class ScheduleChains(ModulePass):
-    """target: what the pipelines were placed for when empty, else a name or the path of a description. when: "auto"
-    schedules chains without row reductions whose weights shared memory holds, or of products of up to 192 columns,
-    which were measured to be no slower than the kernels that convert-kitsune-to-gpu makes; "always" all that have a
-    form, "never" none."""
+    """target: what the pipelines were placed for when empty, else a name or the path of a description. when: "always",
+    or "never", which leaves all to convert-kitsune-to-gpu."""
 
     name: ClassVar[str] = "schedule-chains"
     target: str = ""
-    when: str = "auto"
+    when: str = "always"
 
     def run(self, module: ir.Module) -> None:
         if self.when not in WHEN:
@@ -55,7 +53,8 @@ class ScheduleChains(ModulePass):
             return
         for pipeline in kitsune.pipelines(module):
             target = target_of(pipeline, self.target, self.name)
-            if pipeline.is_placed and target.products == "wgmma" and pipeline.tile_rows == TILE_ROWS:
+            high = pipeline.tile_rows == TILE_ROWS or pipeline.shape == CHAINED and pipeline.tile_rows == COPY_ROWS
+            if pipeline.is_placed and target.products == "wgmma" and high:
                 self._schedule(pipeline, target)
 
     def _schedule(self, pipeline: kitsune.PipelineOp, target: targets.Target) -> None:
@@ -63,8 +62,6 @@ class ScheduleChains(ModulePass):
             try:
                 made = ChainKernel(pipeline, target)
             except UnsupportedError:
-                return
-            if self.when == "auto" and (made.reduces or not made.keeps and made.widest > MOST_COLUMNS):
                 return
             kernel = made.build(lambda built, row: ChainBody(built, row).emit())
             for result in pipeline.result_ops:

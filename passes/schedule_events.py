@@ -29,6 +29,7 @@ from kitsune_mlir.planning.schedule import (
     Step,
     Sums,
     Use,
+    Value,
 )
 
 LINEAR = (Slot, Token, Acc)
@@ -54,7 +55,8 @@ class Reading:
     def schedule(self) -> Schedule:
         """The kernel. Raises Refused at an operation that the proof has no rule for."""
         rings = tuple(
-            Ring(ring.label, ring.slots, ring.slot_bytes, self._place(ring.operation)) for ring in self.kernel.rings
+            Ring(ring.label, ring.slots, ring.slot_bytes, self._place(ring.operation), ring.sharing == "own")
+            for ring in self.kernel.rings
         )
         return Schedule(
             self.kernel.label,
@@ -89,16 +91,19 @@ class Reading:
             case "kitsune.commit" | "kitsune.release":
                 side = "producer" if op.name == "kitsune.commit" else "consumer"
                 return [Close(side, operands[0], tuple(operands[1:]), self._place(op))]
+            case "kitsune.stow":
+                return self._stow(op, operands[0], results[0])
             case "kitsune.copy":
                 elements, tile = op.opview.elements, ir.RankedTensorType(ir.TypeAttr(op.operands[0].type.elem).value)
                 box = None if elements is None else (elements.start, elements.stop, tile.shape[1])
                 return [Copy(operands[0], results[0], self._place(op), box)]
             case "kitsune.read" if isinstance(op.operands[0].type, Slot):
                 return [Read(operands[0], self._place(op))]
-            case "kitsune.part" | "kitsune.write":
+            case "kitsune.part" | "kitsune.spread" | "kitsune.write" | "kitsune.write_rows":
                 return [Use(self._place(op))]
             case "kitsune.sums":
-                return [Sums(results[0], self._place(op))]
+                used = [Use(self._place(op))] if op.opview.begins else []
+                return [*used, Sums(results[0], self._place(op))]
             case "kitsune.product":
                 slots = operands[2:] if op.opview.is_from_registers else operands[1:]
                 return [Product(operands[0], tuple(slots), *results, self._place(op))]
@@ -114,6 +119,19 @@ class Reading:
                 return []
         self._check_other(op)
         return []
+
+    def _stow(self, op: ir.Operation, ring: Value, slot: Value) -> list[Step]:
+        """All four at once: a slot is filled by who takes it. The filled slot and the writing of it have no names."""
+        label, place = op.operands[0].owner.operation.opview.label, self._place(op)
+        rows = ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value).shape[0]
+        filled, written = ~slot, ~ring
+        return [
+            Use(place),
+            Open(label, "producer", filled, place, rows),
+            Copy(filled, written, place),
+            Close("producer", filled, (written,), place),
+            Open(label, "consumer", slot, place, rows),
+        ]
 
     def _loop(self, op: ir.Operation) -> Loop:
         bounds = lower, upper, step = self._bounds(op)

@@ -120,8 +120,9 @@ _NOW: ContextVar[Checks | None] = ContextVar("index_checks", default=None)
 def of_pipeline(pipeline: ir.OpView) -> Iterator[Checks]:
     """The checks of the kernels whose code is generated inside."""
     checks = Checks()
-    for op in walk(pipeline, "tensor.extract", "kitsune.scatter"):
-        if op.name == "kitsune.scatter" or _checked(op):
+    for op in walk(pipeline, "tensor.extract", "kitsune.scatter", "kitsune.write_rows"):
+        adds = op.name == "kitsune.scatter" or op.name == "kitsune.write_rows" and op.opview.adds
+        if adds or op.name == "tensor.extract" and _checked(op):
             checks.numbers[_key(op)] = len(checks.places)
             checks.places.append(location(op.location))
             if op.name == "tensor.extract" and _is_open(op.operands[0]) and op.operands[0] not in checks.tables:

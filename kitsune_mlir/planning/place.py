@@ -36,13 +36,15 @@ Shared = Callable[[Sequence[int], Sequence[str], int], int]
 
 @dataclass(frozen=True)
 class QueueCost:
-    """One intermediate: stage positions of its ends, and the bytes of a row of it."""
+    """One intermediate: stage positions of its ends, and the bytes of a row of it; `stored_bytes` are what storing one
+    in DRAM is worth, where that is more."""
 
     name: str
     producer: int
     consumers: tuple[int, ...]
     row_bytes: float
     accumulates: bool = False
+    stored_bytes: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,13 @@ class Place:
 
 @dataclass(frozen=True)
 class Ring:
+    """With `own` each copy of an agent fills and takes a part of every slot for itself: a ring of its own."""
+
     name: str
     slots: int
     slot_bytes: int = 0
     place: Place = Place()
+    own: bool = False
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,8 @@ def verify(schedule: Schedule, target: Target) -> list[Fault]:
 
 
 def _ends(schedule: Schedule) -> Iterator[Fault]:
-    """One producing and one consuming agent of each ring in use, and one copy of the first."""
+    """One producing and one consuming agent of each ring in use, and one copy of the first; of a ring that is each
+    copy's own both are one agent."""
     for ring in schedule.rings:
         found: dict[str, dict[str, Open]] = {"producer": {}, "consumer": {}}
         for agent in schedule.agents:
@@ -52,6 +53,10 @@ def _ends(schedule: Schedule) -> Iterator[Fault]:
         if bool(found["producer"]) != bool(found["consumer"]):
             missing = "takes" if found["producer"] else "fills"
             yield Fault(ring.place, f"has ring '{ring.name}', of which no agent {missing} slots")
+        if ring.own:
+            for name in found["producer"].keys() - found["consumer"].keys():
+                yield Fault(ring.place, f"has ring '{ring.name}', each copy's own, which '{name}' fills for others")
+            continue
         for name, step in found["producer"].items():
             if (copies := _agent(schedule, name).copies) > 1:
                 yield Fault(step.place, f"fills slots of ring '{ring.name}' in {copies} copies of '{name}'; wants one")

@@ -11,6 +11,7 @@ import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from kitsune_mlir.errors import UserError
 from kitsune_mlir.mlir import ir, location
 
 from . import numeric
-from .rings import Copy, Product, Ring, ScheduleFault, Slot, box, take_box
+from .rings import Copy, Product, Ring, ScheduleFault, Slot, box, take_box, tf32_operand
 
 LANDS, READS = 0.3, 0.2  # how likely a pending copy lands, a pending product is done, at each step of an agent
 
@@ -57,6 +58,7 @@ class _Cta:
 class _Sums:
     shape: tuple[int, ...]
     last: Product | None = None
+    start: np.ndarray | float = 0.0
 
 
 @dataclass(eq=False)
@@ -87,7 +89,7 @@ class Program:
         self._agents = [(agent, self._block(agent.block)) for agent in kernel.agents]
         self._inputs = kernel.inputs
         self._setup = [op.operation for op in kernel.block.operations if op.operation.name != "kitsune.agent"]
-        if len(kernel.result_ops) < len({write.position for write in kernel.writes}):
+        if len(kernel.result_ops) < len(kernel.written):
             raise UserError(f"kernel '{kernel.label}' writes outputs that no kitsune.result takes")
 
     def run(
@@ -189,13 +191,14 @@ class Program:
                 return _open(op.name, where, operands[0], results[0], tile.shape[0])
             case "kitsune.commit" | "kitsune.release":
                 return _close(op.name, where, operands)
+            case "kitsune.stow":
+                return _stow(op, where, operands, results)
             case "kitsune.copy":
                 return _copy(op, where, operands, results)
             case "kitsune.sums":
-                shape = tuple(ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value).shape)
-                return lambda frame: frame.values.update({results[0]: _Sums(shape)})
+                return _sums(op, operands, results)
             case "kitsune.product":
-                return _product(where, operands, results)
+                return _product(op, where, operands, results)
             case "kitsune.settle":
                 return _settle(op, operands, results)
             case "kitsune.rank":
@@ -206,6 +209,8 @@ class Program:
                 return _read(op, where, operands, results)
             case "kitsune.write":
                 return _write(op, where, operands)
+            case "kitsune.write_rows":
+                return _write_rows(op, where, operands)
         function, operands = numeric.compile_op(op), [hash(v) for v in numeric.operands_of(op)]
 
         def compute(frame: _Frame) -> None:
@@ -314,6 +319,24 @@ def _close(name: str, where: str, operands: list[int]) -> _Step:
     return step
 
 
+def _stow(op: ir.Operation, where: str, operands: list[int], results: list[int]) -> _Step:
+    rows, columns = ir.RankedTensorType(op.operands[1].type).shape
+
+    def step(frame: _Frame) -> _Run:
+        found: Ring = frame.values[operands[0]].of_copy(frame.number, frame.copies)
+        for side in ("producer", "consumer"):
+            found.claim(side, frame.agent, 1, frame.at(where))
+        while not found.may_open("producer", 0):
+            frame.waits = f"{where}: waits for an empty slot of ring '{found.name}'"
+            yield False
+        frame.waits = ""
+        found.fill_with(frame.values[operands[1]], frame.at(where))
+        frame.values[results[0]] = found.take("consumer", 0, frame.at(where), rows, columns)
+        yield True
+
+    return step
+
+
 def _copy(op: ir.Operation, where: str, operands: list[int], results: list[int]) -> _Step:
     elements, dims = op.opview.elements, op.opview.axes
     tile = ir.RankedTensorType(ir.TypeAttr(op.operands[0].type.elem).value)
@@ -332,7 +355,22 @@ def _copy(op: ir.Operation, where: str, operands: list[int], results: list[int])
     return step
 
 
-def _product(where: str, operands: list[int], results: list[int]) -> _Step:
+def _sums(op: ir.Operation, operands: list[int], results: list[int]) -> _Step:
+    shape = tuple(ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value).shape)
+
+    def step(frame: _Frame) -> None:
+        tiles = [frame.values[o] for o in operands] if op.opview.begins else []
+        start = np.concatenate(tiles, axis=1).astype(np.float64) if tiles else 0.0
+        frame.values[results[0]] = _Sums(shape, start=start)
+
+    return step
+
+
+def _product(op: ir.Operation, where: str, operands: list[int], results: list[int]) -> _Step:
+    in_f32 = op.opview.engine_name == "wgmma" and isinstance(_element_of(op.operands[2]), ir.F32Type)
+    paired = op.opview.is_from_registers or dialect.is_stowed(op.operands[1])
+    taken = partial(tf32_operand, op.opview.piece, paired) if in_f32 else None
+
     def step(frame: _Frame) -> _Run:
         sums, left, right = [frame.values[o] for o in operands]
         slots = [right] if isinstance(left, np.ndarray) else list(dict.fromkeys((left, right)))
@@ -346,7 +384,8 @@ def _product(where: str, operands: list[int], results: list[int]) -> _Step:
                 f"{frame.at(where)} multiplies slots of rings {names}, of which its copy sees other rows than its sums "
                 "have"
             )
-        product = Product(sums.last, left, right, rows, frame.at(where), sums.shape[0])
+        where_at, height = frame.at(where), sums.shape[0]
+        product = Product(sums.last, left, right, rows, where_at, height, start=sums.start, taken=taken)
         for slot in slots:
             slot.readers.append(product)
         frame.cta.products.append(product)
@@ -354,6 +393,10 @@ def _product(where: str, operands: list[int], results: list[int]) -> _Step:
         yield True
 
     return step
+
+
+def _element_of(slot: ir.Value) -> ir.Type:
+    return ir.RankedTensorType(ir.TypeAttr(slot.type.elem).value).element_type
 
 
 def _seen(slot: Slot, frame: _Frame) -> slice:
@@ -370,7 +413,7 @@ def _settle(op: ir.Operation, operands: list[int], results: list[int]) -> _Step:
     def step(frame: _Frame) -> None:
         sums: _Sums = frame.values[operands[0]]
         if sums.last is None:
-            found = np.zeros(sums.shape)
+            found = np.zeros(sums.shape) + sums.start
         else:
             sums.last.settle()
             found = sums.last.value
@@ -425,5 +468,27 @@ def _write(op: ir.Operation, where: str, operands: list[int]) -> _Step:
         if (done & ~((part == new) | (np.isnan(part) & np.isnan(new)))).any():
             raise ScheduleFault(f"{frame.at(where)} writes elements of output {index} again, with other values")
         output.data[inside], output.written[inside] = new, True
+
+    return step
+
+
+def _write_rows(op: ir.Operation, where: str, operands: list[int]) -> _Step:
+    index, adds = op.opview.position, op.opview.adds
+
+    def step(frame: _Frame) -> None:
+        tile, to, first, count = [frame.values[o] for o in operands]
+        output = frame.cta.outputs[index]
+        if adds and not output.written.any():
+            output.data[...], output.written[...] = 0.0, True  # it begins at zero
+        for row, place in zip(tile[: max(0, count - first)], to, strict=False):
+            if adds:
+                if 0 <= place < len(output.data):
+                    output.data[place] += row
+                continue
+            if not 0 <= place < len(output.data) or output.written[place].any():
+                raise ScheduleFault(
+                    f"{frame.at(where)} writes row {place} of output {index}, which is not there or was"
+                )
+            output.data[place], output.written[place] = row, True
 
     return step

@@ -297,6 +297,15 @@ def _index(op: ir.Operation) -> Function:
     return lambda loops: [loops[dimension]]
 
 
+def _bitcast(op: ir.Operation) -> Function:
+    """Between f32 and integers of 32 bits."""
+    given, made = element(op.operands[0].type), element(op.results[0].type)
+    if {given, made} != {"f32", "i32"}:
+        raise UnsupportedError(f"{location(op.location)}: bits of {given} as {made} are not known to the interpreter")
+    own, other = (np.float32, np.int32) if given == "f32" else (np.int32, np.float32)
+    return lambda xs: [rounded(np.asarray(xs[0]).astype(own).view(other), made)]
+
+
 def _extents(maps: Sequence[ir.AffineMap], tensors: Sequence[Any], count: int) -> list[int]:
     found: dict[int, int] = {}
     for map_, tensor in zip(maps, tensors, strict=True):
@@ -314,6 +323,11 @@ def _part(op: ir.Operation) -> Function:
 def _concat(op: ir.Operation) -> Function:
     dim = ir.IntegerAttr(op.attributes["dim"]).value
     return lambda xs: [np.concatenate(xs, axis=dim)]
+
+
+def _reshape(op: ir.Operation) -> Function:
+    shape = list(ir.RankedTensorType(op.results[0].type).shape)
+    return lambda xs: [np.reshape(xs[0], shape)]
 
 
 def _slice(op: ir.Operation) -> Function:
@@ -334,6 +348,7 @@ def _matrix(op: ir.Operation, images: np.ndarray) -> np.ndarray:
 
 _SPECIAL: dict[str, Callable[[ir.Operation], Function]] = {
     "arith.constant": _constant,
+    "arith.bitcast": _bitcast,
     "arith.cmpf": _compare_floats,
     "arith.cmpi": _compare_integers,
     "arith.select": _select,
@@ -345,9 +360,11 @@ _SPECIAL: dict[str, Callable[[ir.Operation], Function]] = {
     "kitsune.dots": lambda op: lambda xs: [rounded(xs[0].astype(np.float64) @ xs[1].T, "f32")],
     "kitsune.stash": lambda op: lambda xs: [xs[0]],
     "kitsune.part": _part,
+    "kitsune.spread": lambda op: lambda xs: [xs[0]],
     "kitsune.select": lambda _: lambda xs: [xs[1 + xs[0]]],
     "linalg.fill": _fill,
     "linalg.generic": _generic,
+    "tensor.collapse_shape": _reshape,
     "tensor.concat": _concat,
     "tensor.extract_slice": _slice,
     "tensor.dim": lambda _: lambda xs: [np.shape(xs[0])[xs[1]]],

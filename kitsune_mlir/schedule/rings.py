@@ -3,6 +3,7 @@ and what is asked of whoever touches a slot."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,6 +12,9 @@ from kitsune_mlir.dialects import schedule as dialect
 from kitsune_mlir.mlir import ir, location
 
 from . import numeric
+
+_UPPER = -8192  # a tf32's bits of a word
+_PAIRED = [0, 2, 4, 6, 1, 3, 5, 7]
 
 
 class ScheduleFault(Exception):
@@ -46,6 +50,8 @@ class Product:
     height: int = 0  # rows of the sums, of which those behind the left operand's have no value
     value: np.ndarray | None = None
     settled: bool = False
+    start: np.ndarray | float = 0.0  # what the first of the sums is added to
+    taken: Callable[[np.ndarray], np.ndarray] | None = None  # what is multiplied of the left operand; None: it itself
 
     def finish(self) -> None:
         """Products of the same sums are done in order."""
@@ -56,10 +62,11 @@ class Product:
             now = now.before
         for product in reversed(pending):
             left = product.left if isinstance(product.left, np.ndarray) else product.left.read(product.where)
+            left = left if product.taken is None else product.taken(left)
             right = product.right.read(product.where).astype(np.float64)
             value = left.astype(np.float64)[product.rows] @ right[:, : left.shape[1]].T
             value = np.pad(value, ((0, max(0, product.height - len(value))), (0, 0)), constant_values=np.nan)
-            product.value = value if product.before is None else value + product.before.value
+            product.value = value + (product.start if product.before is None else product.before.value)
 
     def settle(self) -> None:
         """Waits for this product and those before it."""
@@ -85,10 +92,11 @@ class Slot:
     readers: list[Product] = field(default_factory=list)
 
     rows: int = 0  # of the ring's tile, those that it was opened for
+    columns: int | None = None  # likewise; None: all
 
     @property
     def buffer(self) -> np.ndarray:
-        return self.ring.data[self.number % self.ring.depth][: self.rows]
+        return self.ring.data[self.number % self.ring.depth][: self.rows, : self.columns]
 
     def check_open(self, where: str, side: str) -> None:
         if self.closed:
@@ -119,6 +127,22 @@ class Ring:
         self.opened = {"producer": [0], "consumer": [0]}  # by copy
         self.closed = {"producer": [0], "consumer": [0]}
         self.open: list[Slot] = []
+        self._op, self._parts = op, list[Ring]()  # of a ring that is each copy's own, those of the copies
+
+    def of_copy(self, number: int, copies: int) -> Ring:
+        """The part of a copy in a ring that is each copy's own."""
+        if not self._parts:
+            self._parts = [Ring(self._op) for _ in range(copies)]
+            for part in self._parts:
+                part.data = [buffer[: len(buffer) // copies] for buffer in part.data]
+        return self._parts[number]
+
+    def fill_with(self, tile: np.ndarray, where: str) -> None:
+        """Fills the next slot, which is empty, at once."""
+        slot = self.take("producer", 0, where, *tile.shape)
+        slot.buffer[...] = tile
+        self.written.add(slot.number % self.depth)
+        self.commit(slot, [], where)
 
     def claim(self, side: str, agent: str, copies: int, where: str) -> None:
         """One agent stands at each side, a producer in one copy."""
@@ -134,8 +158,8 @@ class Ring:
         number = self.opened[side][copy]
         return number in self.full if side == "consumer" else number - self.depth < min(self.closed["consumer"])
 
-    def take(self, side: str, copy: int, where: str, rows: int) -> Slot:
-        slot = Slot(self, side, self.opened[side][copy], copy, where, rows=rows)
+    def take(self, side: str, copy: int, where: str, rows: int, columns: int | None = None) -> Slot:
+        slot = Slot(self, side, self.opened[side][copy], copy, where, rows=rows, columns=columns)
         self.opened[side][copy] += 1
         self.open.append(slot)
         if side == "producer":
@@ -183,11 +207,28 @@ class Ring:
 
     def check_end(self) -> None:
         """Nothing is left behind when all agents have ended."""
+        for part in self._parts:
+            part.check_end()
         for slot in self.open:
             raise ScheduleFault(f"{slot.where} opens a slot of ring '{self.name}' that is never closed")
         if len({*self.closed["producer"], *self.closed["consumer"]}) > 1:
             filled, taken = self.closed["producer"][0], self.closed["consumer"]
             raise ScheduleFault(f"ring '{self.name}' at {self.where} is left with {filled} slots filled, {taken} taken")
+
+
+def tf32_operand(piece: str | None, paired: bool, left: np.ndarray) -> np.ndarray:
+    """The numbers of a left operand of f32 that are multiplied, in the order of the right operand's columns."""
+    left = np.ascontiguousarray(left, np.float32)
+    if piece is None:
+        found = ((left.view(np.int32) + (1 << 12)) & _UPPER).view(np.float32)
+        found = np.where(np.isfinite(left), found, left)
+    else:
+        high = (left.view(np.int32) & _UPPER).view(np.float32)
+        found = high if piece == "high" else left - high
+    if not paired:
+        return found
+    padded = np.pad(found, ((0, 0), (0, -found.shape[1] % len(_PAIRED))))
+    return padded.reshape(len(found), -1, len(_PAIRED))[:, :, _PAIRED].reshape(len(found), -1)
 
 
 def box(array: np.ndarray, at: list[int], dims: list[int], tile: ir.RankedTensorType) -> tuple[tuple, tuple]:

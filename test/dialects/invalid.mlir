@@ -2112,7 +2112,7 @@ func.func @write_by_an_engine_that_is_not(%A: tensor<64x64xbf16>, %B: tensor<64x
     %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
     "kitsune.agent"() ({
     ^bb0(%c: index):
-      // expected-error@+1 {{'kitsune.write' op engine must be tma, found "bulk"}}
+      // expected-error@+1 {{'kitsune.write' op engine must be tma or warps, found "bulk"}}
       "kitsune.write"(%A, %m, %m) {dims = array<i64: 0, 1>, engine = "bulk", index = 0 : i64} : (tensor<64x64xbf16>, index, index) -> ()
     }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
   }) {sym_name = "k"} : () -> !kitsune.outputs
@@ -2215,5 +2215,322 @@ func.func @a_cluster_of_none(%A: tensor<64x64xf32>, %m: index) {
     ^bb0(%c: index):
     }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
   }) {cluster = 0, sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @stow_in_a_ring_of_all(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x32xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.stow' op wants rows of a ring that is each copy's own, ring 'x' is not}}
+      %s = "kitsune.stow"(%x, %A) : (!kitsune.ring<tensor<64x32xbf16>, 2 : i64>, tensor<64x64xbf16>) -> !kitsune.slot<tensor<64x64xbf16>>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @stow_of_other_elements(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "own", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x32xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.stow' op stows a tile of numbers as those of tensor<64x32xbf16>, found tensor<64x64xf32>}}
+      %s = "kitsune.stow"(%x, %F) : (!kitsune.ring<tensor<64x32xbf16>, 2 : i64>, tensor<64x64xf32>) -> !kitsune.slot<tensor<64x64xf32>>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @stow_as_another_slot(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "own", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x32xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.stow' op stows tensor<64x64xbf16> as a slot of tensor<64x32xbf16>, of 1 copies}}
+      %s = "kitsune.stow"(%x, %A) : (!kitsune.ring<tensor<64x32xbf16>, 2 : i64>, tensor<64x64xbf16>) -> !kitsune.slot<tensor<64x32xbf16>>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @stow_of_too_many_columns(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "own", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x32xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.stow' op stows tensor<64x64xbf16> in a slot of tensor<64x32xbf16>, of 1 copies}}
+      %s = "kitsune.stow"(%x, %A) : (!kitsune.ring<tensor<64x32xbf16>, 2 : i64>, tensor<64x64xbf16>) -> !kitsune.slot<tensor<64x64xbf16>>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @wait_for_what_is_stowed(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "own", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x32xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.wait' op opens a slot of ring 'x', which kitsune.stow alone does}}
+      %s = "kitsune.wait"(%x) : (!kitsune.ring<tensor<64x32xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x32xbf16>>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @stow_in_what_is_no_ring(%A: tensor<64x64xbf16>, %x: !kitsune.ring<tensor<64x64xbf16>, 2 : i64>) {
+  // expected-error@+1 {{'kitsune.stow' op takes its ring straight from a kitsune.alloc_ring}}
+  %s = "kitsune.stow"(%x, %A) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>, tensor<64x64xbf16>) -> !kitsune.slot<tensor<64x64xbf16>>
+  return
+}
+
+// -----
+
+func.func @stow_outside_agents(%A: tensor<64x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "own", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    // expected-error@+1 {{'kitsune.stow' op stands in no kitsune.agent}}
+    %s = "kitsune.stow"(%x, %A) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>, tensor<64x64xbf16>) -> !kitsune.slot<tensor<64x64xbf16>>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @spread_of_a_row(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %D: tensor<64x64xf64>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.spread' op gives the tile of two dimensions that it takes, found tensor<64xbf16>, tensor<64xbf16>}}
+      %s = "kitsune.spread"(%B) {columns = array<i64: 0>} : (tensor<64xbf16>) -> tensor<64xbf16>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @spread_as_another_tile(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %D: tensor<64x64xf64>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.spread' op gives the tile of two dimensions that it takes, found tensor<64x64xbf16>, tensor<64x1xbf16>}}
+      %s = "kitsune.spread"(%A) {columns = array<i64: 0>} : (tensor<64x64xbf16>) -> tensor<64x1xbf16>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @spread_of_wide_elements(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %D: tensor<64x64xf64>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.spread' op spreads elements of 32 bits or fewer, found f64}}
+      %s = "kitsune.spread"(%D) {columns = array<i64: 0>} : (tensor<64x64xf64>) -> tensor<64x64xf64>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @spread_of_nothing(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %D: tensor<64x64xf64>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.spread' op has an attribute columns, an array of i64}}
+      %s = "kitsune.spread"(%A) : (tensor<64x64xbf16>) -> tensor<64x64xbf16>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @spread_beyond_the_tile(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %D: tensor<64x64xf64>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.spread' op spreads columns of tensor<64x64xbf16>, found [3, 64]}}
+      %s = "kitsune.spread"(%A) {columns = array<i64: 3, 64>} : (tensor<64x64xbf16>) -> tensor<64x64xbf16>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @spread_outside_agents(%A: tensor<64x64xbf16>) {
+  // expected-error@+1 {{'kitsune.spread' op stands in no kitsune.agent}}
+  %s = "kitsune.spread"(%A) {columns = array<i64: 0>} : (tensor<64x64xbf16>) -> tensor<64x64xbf16>
+  return
+}
+
+// -----
+
+func.func @rows_of_a_row(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %I: tensor<64xi32>, %J: tensor<8xi32>, %m: index) -> tensor<100x64xbf16> {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.write_rows' op writes rows of a tile of two dimensions, found tensor<64xi32>}}
+      "kitsune.write_rows"(%I, %I, %m, %m) {index = 0} : (tensor<64xi32>, tensor<64xi32>, index, index) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  %y = "kitsune.result"(%p) {index = 0} : (!kitsune.outputs) -> tensor<100x64xbf16>
+  return %y : tensor<100x64xbf16>
+}
+
+// -----
+
+func.func @added_rows_of_16_bits(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %I: tensor<64xi32>, %J: tensor<8xi32>, %m: index) -> tensor<100x64xbf16> {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.write_rows' op adds rows of f32, found tensor<64x64xbf16>}}
+      "kitsune.write_rows"(%A, %I, %m, %m) {adds, index = 0} : (tensor<64x64xbf16>, tensor<64xi32>, index, index) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  %y = "kitsune.result"(%p) {index = 0} : (!kitsune.outputs) -> tensor<100x64xbf16>
+  return %y : tensor<100x64xbf16>
+}
+
+// -----
+
+func.func @rows_without_numbers(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %I: tensor<64xi32>, %J: tensor<8xi32>, %m: index) -> tensor<100x64xbf16> {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.write_rows' op wants an integer for each row of tensor<64x64xbf16>, found tensor<8xi32>}}
+      "kitsune.write_rows"(%A, %J, %m, %m) {index = 0} : (tensor<64x64xbf16>, tensor<8xi32>, index, index) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  %y = "kitsune.result"(%p) {index = 0} : (!kitsune.outputs) -> tensor<100x64xbf16>
+  return %y : tensor<100x64xbf16>
+}
+
+// -----
+
+func.func @rows_of_another_type(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %I: tensor<64xi32>, %J: tensor<8xi32>, %m: index) -> tensor<100x64xbf16> {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.write_rows' op writes rows of tensor<64x64xf32> to rows of tensor<100x64xbf16>}}
+      "kitsune.write_rows"(%F, %I, %m, %m) {index = 0} : (tensor<64x64xf32>, tensor<64xi32>, index, index) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  %y = "kitsune.result"(%p) {index = 0} : (!kitsune.outputs) -> tensor<100x64xbf16>
+  return %y : tensor<100x64xbf16>
+}
+
+// -----
+
+func.func @rows_to_no_output(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %I: tensor<64xi32>, %J: tensor<8xi32>, %m: index) -> tensor<100x64xbf16> {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.write_rows' op index must be an integer from 0 to 2147483647, found -1 : i64}}
+      "kitsune.write_rows"(%A, %I, %m, %m) {index = -1} : (tensor<64x64xbf16>, tensor<64xi32>, index, index) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  %y = "kitsune.result"(%p) {index = 0} : (!kitsune.outputs) -> tensor<100x64xbf16>
+  return %y : tensor<100x64xbf16>
+}
+
+// -----
+
+func.func @sums_that_begin_with_16_bits(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %I: tensor<64xi32>, %J: tensor<8xi32>, %m: index) -> tensor<100x64xbf16> {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.sums' op begins with tiles of f32, found tensor<64x64xbf16>}}
+      %z = "kitsune.sums"(%A) {begin} : (tensor<64x64xbf16>) -> !kitsune.acc<tensor<64x64xf32>>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  %y = "kitsune.result"(%p) {index = 0} : (!kitsune.outputs) -> tensor<100x64xbf16>
+  return %y : tensor<100x64xbf16>
+}
+
+// -----
+
+func.func @sums_that_begin_with_nothing(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %I: tensor<64xi32>, %J: tensor<8xi32>, %m: index) -> tensor<100x64xbf16> {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.sums' op begins with tiles of f32, found none}}
+      %z = "kitsune.sums"() {begin} : () -> !kitsune.acc<tensor<64x64xf32>>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  %y = "kitsune.result"(%p) {index = 0} : (!kitsune.outputs) -> tensor<100x64xbf16>
+  return %y : tensor<100x64xbf16>
+}
+
+// -----
+
+func.func @rows_outside_agents(%A: tensor<64x64xbf16>, %I: tensor<64xi32>, %m: index) {
+  // expected-error@+1 {{'kitsune.write_rows' op stands in no kitsune.agent}}
+  "kitsune.write_rows"(%A, %I, %m, %m) {index = 0} : (tensor<64x64xbf16>, tensor<64xi32>, index, index) -> ()
+  return
+}
+
+// -----
+
+func.func @product_of_a_piece_that_is_not(%a: !kitsune.acc<tensor<64x64xf32>>, %s: !kitsune.slot<tensor<64x64xbf16>>, %w: !kitsune.slot<tensor<64x32xf32>>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.product' op piece must be high or low, of f32, found 'middle' of tensor<64x32xf32>}}
+      %v, %e = "kitsune.product"(%a, %w, %w) {engine = "wgmma", piece = "middle"} : (!kitsune.acc<tensor<64x64xf32>>, !kitsune.slot<tensor<64x32xf32>>, !kitsune.slot<tensor<64x32xf32>>) -> (!kitsune.acc<tensor<64x64xf32>>, !kitsune.token)
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @product_of_a_piece_of_16_bits(%a: !kitsune.acc<tensor<64x64xf32>>, %s: !kitsune.slot<tensor<64x64xbf16>>, %w: !kitsune.slot<tensor<64x32xf32>>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.product' op piece must be high or low, of f32, found 'low' of tensor<64x64xbf16>}}
+      %v, %e = "kitsune.product"(%a, %s, %s) {engine = "wgmma", piece = "low"} : (!kitsune.acc<tensor<64x64xf32>>, !kitsune.slot<tensor<64x64xbf16>>, !kitsune.slot<tensor<64x64xbf16>>) -> (!kitsune.acc<tensor<64x64xf32>>, !kitsune.token)
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
   return
 }

@@ -124,12 +124,14 @@ func.func @dots(%a: tensor<9x27x64xbf16>, %m: index) -> tensor<9x27x27xf32> {
 }
 
 // CHECK-LABEL: func.func @chain_of_a_schedule
-func.func @chain_of_a_schedule(%a: tensor<64x64xbf16>, %b: tensor<64xbf16>, %m: index, %c0: index) -> tensor<64x16xbf16> {
+func.func @chain_of_a_schedule(%a: tensor<64x64xbf16>, %f: tensor<64x64xf32>, %to: tensor<64xi32>, %b: tensor<64xbf16>, %m: index, %c0: index) -> tensor<64x16xbf16> {
   %p = "kitsune.kernel"() ({
     %lower, %upper, %step = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
     %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "weights"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
     // CHECK: %{{.*}} = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "vectors"} : () -> !kitsune.ring<tensor<1x128xbf16>, 1 : i64>
     %v = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "vectors"} : () -> !kitsune.ring<tensor<1x128xbf16>, 1 : i64>
+    // CHECK: %{{.*}} = "kitsune.alloc_ring"() {box = "rows", share = "own", space = "smem", sym_name = "stowed"} : () -> !kitsune.ring<tensor<64x64xbf16>, 1 : i64>
+    %o = "kitsune.alloc_ring"() {box = "rows", share = "own", space = "smem", sym_name = "stowed"} : () -> !kitsune.ring<tensor<64x64xbf16>, 1 : i64>
     "kitsune.agent"() ({
     ^bb0(%copy: index):
       %d = "kitsune.acquire"(%v) : (!kitsune.ring<tensor<1x128xbf16>, 1 : i64>) -> !kitsune.slot<tensor<1x128xbf16>>
@@ -160,13 +162,26 @@ func.func @chain_of_a_schedule(%a: tensor<64x64xbf16>, %b: tensor<64xbf16>, %m: 
       %z = "kitsune.sums"(%wide) : (tensor<64x16xbf16>) -> !kitsune.acc<tensor<64x16xf32>>
       // CHECK: %{{.*}} = "kitsune.product"(%{{.*}}, %{{.*}}, %{{.*}}) {engine = "wgmma"} : (!kitsune.acc<tensor<64x16xf32>>, tensor<64x16xbf16>, !kitsune.slot<tensor<16x64xbf16>>) -> (!kitsune.acc<tensor<64x16xf32>>, !kitsune.token)
       %u, %e = "kitsune.product"(%z, %left, %s) {engine = "wgmma"} : (!kitsune.acc<tensor<64x16xf32>>, tensor<64x16xbf16>, !kitsune.slot<tensor<16x64xbf16>>) -> (!kitsune.acc<tensor<64x16xf32>>, !kitsune.token)
-      "kitsune.release"(%s, %e) : (!kitsune.slot<tensor<16x64xbf16>>, !kitsune.token) -> ()
+      // CHECK: %{{.*}} = "kitsune.spread"(%{{.*}}) {columns = array<i64: 3, 9>} : (tensor<64x16xbf16>) -> tensor<64x16xbf16>
+      %all = "kitsune.spread"(%left) {columns = array<i64: 3, 9>} : (tensor<64x16xbf16>) -> tensor<64x16xbf16>
+      // CHECK: %{{.*}} = "kitsune.stow"(%{{.*}}, %{{.*}}) : (!kitsune.ring<tensor<64x64xbf16>, 1 : i64>, tensor<64x16xbf16>) -> !kitsune.slot<tensor<64x16xbf16>>
+      %h = "kitsune.stow"(%o, %left) : (!kitsune.ring<tensor<64x64xbf16>, 1 : i64>, tensor<64x16xbf16>) -> !kitsune.slot<tensor<64x16xbf16>>
+      %u2, %e2 = "kitsune.product"(%u, %h, %s) {engine = "wgmma"} : (!kitsune.acc<tensor<64x16xf32>>, !kitsune.slot<tensor<64x16xbf16>>, !kitsune.slot<tensor<16x64xbf16>>) -> (!kitsune.acc<tensor<64x16xf32>>, !kitsune.token)
+      "kitsune.release"(%h, %e2) : (!kitsune.slot<tensor<64x16xbf16>>, !kitsune.token) -> ()
+      "kitsune.release"(%s, %e, %e2) : (!kitsune.slot<tensor<16x64xbf16>>, !kitsune.token, !kitsune.token) -> ()
       // CHECK: "kitsune.write"(%{{.*}}, %{{.*}}, %{{.*}}) {dims = array<i64: 0, 1>, engine = "tma", index = 0 : i64} : (tensor<64x16xbf16>, index, index) -> ()
       "kitsune.write"(%left, %m, %c0) {dims = array<i64: 0, 1>, engine = "tma", index = 0 : i64} : (tensor<64x16xbf16>, index, index) -> ()
+      // CHECK: %{{.*}} = "kitsune.part"(%{{.*}}) {first = 0 : i64, wide} : (tensor<64x64xf32>) -> tensor<64x16xf32>
+      %sums = "kitsune.part"(%f) {first = 0 : i64, wide} : (tensor<64x64xf32>) -> tensor<64x16xf32>
+      // CHECK: %{{.*}} = "kitsune.sums"(%{{.*}}) {begin} : (tensor<64x16xf32>) -> !kitsune.acc<tensor<64x16xf32>>
+      %begun = "kitsune.sums"(%sums) {begin} : (tensor<64x16xf32>) -> !kitsune.acc<tensor<64x16xf32>>
+      // CHECK: "kitsune.write_rows"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {adds, index = 1 : i64} : (tensor<64x16xf32>, tensor<64xi32>, index, index) -> ()
+      "kitsune.write_rows"(%sums, %to, %c0, %m) {adds, index = 1 : i64} : (tensor<64x16xf32>, tensor<64xi32>, index, index) -> ()
       "kitsune.release"(%d) : (!kitsune.slot<tensor<1x128xbf16>>) -> ()
     }) {copies = 1 : i64, registers = 232 : i64, sym_name = "math", warps = 4 : i64} : () -> ()
   }) {sym_name = "k"} : () -> !kitsune.outputs
   %y = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<64x16xbf16>
+  %sum = "kitsune.result"(%p) {index = 1 : i64} : (!kitsune.outputs) -> tensor<100x16xf32>
   return %y : tensor<64x16xbf16>
 }
 

@@ -1,5 +1,7 @@
 """Scheduled chains as GPU code: right numbers in the simulator, and nothing that ptxas complains of."""
 
+import copy
+import itertools
 import json
 
 import numpy as np
@@ -10,17 +12,21 @@ from test_schedule_ptx import check
 from torch import nn
 
 import kitsune_mlir
+from kitsune_mlir import mlir
 from kitsune_mlir.codegen import ptxas
+from kitsune_mlir.dialects import schedule as dialect
 from kitsune_mlir.planning import target
+from kitsune_mlir.schedule import run
 from kitsune_mlir.tools.gpusim import Simulation
 
-ALWAYS = {"place-stages": "shape=chained tile-rows=128", "schedule-chains": "when=always"}
+CHAINED = {"place-stages": "shape=chained tile-rows=128"}
 FORMS = {
     "two sets of sums, round a loop": (20_000, (256, 256, 256, 256, 8)),
     "whole tiles round a loop": (20_000, (128, 128, 128, 128, 24)),
     "a loop over chunks": (20_000, (640, 144, 72)),
     "a loop over columns": (20_000, (64, 136, 600)),
     "weights that are kept": (60_000, (128, 128, 64)),
+    "tiles that are stowed": (20_000, (64, 384, 384, 384, 8)),
 }
 
 
@@ -34,18 +40,23 @@ def machine(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "rows, widths",
+    "rows, widths, tile_rows",
     [
-        (330, (72, 136, 136, 136, 8)),  # two sets of sums, a loop over unfinished tiles, three tiles for two CTAs
-        (770, (64, 64, 24)),  # kept weights
-        (70, (320, 3, 200)),  # a loop over chunks, rows of no whole 16 bytes, two sets that are stored
+        (330, (72, 136, 136, 136, 8), 128),  # two sets of sums, a loop over unfinished tiles, three tiles for two CTAs
+        (770, (64, 64, 24), 128),  # kept weights
+        (70, (320, 3, 200), 128),  # a loop over chunks, rows of no whole 16 bytes, two sets that are stored
+        (150, (72, 136, 136, 136, 8), 64),  # one warpgroup
+        (300, (64, 330, 330, 330, 8), 128),  # tiles that wait in shared memory, round a loop
+        (70, (64, 330, 600), 64),  # one that a loop over columns reads
+        (130, (64, 136, 601), 128),  # rows of odd numbers of columns that leave in a loop over columns
     ],
     ids=str,
 )
-def test_numbers(rows, widths, machine, tmp_path):
+def test_numbers(rows, widths, tile_rows, machine, tmp_path):
     path = tmp_path / "chain.mlir"
     path.write_text(chain(rows, widths))
-    compiled = kitsune_mlir.compile(str(path), target=machine, options=ALWAYS)
+    options = CHAINED | {"place-stages": f"shape=chained tile-rows={tile_rows}"}
+    compiled = kitsune_mlir.compile(str(path), target=machine, options=options)
     assert [launch["form"] for launch in compiled.plan["launches"]].count("scheduled chain") == 1
     given, wanted = arguments(rows, widths)
     found = Simulation(compiled, seed=1)(*(torch.from_numpy(x).bfloat16() for x in given))
@@ -66,7 +77,7 @@ class Beside(nn.Module):
 def test_columns_behind_a_tile(machine):
     torch.manual_seed(0)
     model, args = Beside().bfloat16(), (torch.randn(300, 200).bfloat16(), torch.randn(300, 200).bfloat16())
-    options = ALWAYS | {"cut-pipelines": "whole=true"}
+    options = CHAINED | {"cut-pipelines": "whole=true"}
     compiled = kitsune_mlir.compile(model, args, target=machine, options=options)
     assert "kitsune.kernel" in compiled.mlir("two:schedule-chains")
     found = Simulation(compiled, seed=1)(*args)
@@ -74,23 +85,123 @@ def test_columns_behind_a_tile(machine):
         torch.testing.assert_close(torch.as_tensor(found), model(*args), rtol=2e-2, atol=2e-2)
 
 
+class Skip(nn.Module):
+    """A tile that two products read, the second one with another beside it."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.last = nn.Linear(64, 40), nn.Linear(40, 64), nn.Linear(104, 24)
+
+    def forward(self, x):
+        h = torch.relu(self.first(x))
+        return self.last(torch.cat([h, torch.relu(self.second(h))], 1))
+
+
+@pytest.mark.parametrize("tile_rows", [64, 128])
+def test_a_tile_that_two_products_read(tile_rows, machine):
+    torch.manual_seed(0)
+    model, x = Skip().bfloat16(), torch.randn(200, 64).bfloat16()
+    options = CHAINED | {"place-stages": f"shape=chained tile-rows={tile_rows}"}
+    compiled = kitsune_mlir.compile(model, (x,), target=machine, options=options)
+    text = compiled.mlir("two:schedule-chains")
+    assert text.count('"kitsune.stow"') == 1 and "kitsune.pipeline" not in text
+    found = Simulation(compiled, seed=1)(x)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.as_tensor(found), model(x), rtol=2e-2, atol=2e-2)
+
+
+class Gates(nn.Module):
+    """Columns that all threads of a row read: one of a tile of many, and the only one of another."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.gate, self.last = nn.Linear(64, 40), nn.Linear(40, 1), nn.Linear(40, 24)
+
+    def forward(self, x):
+        h = torch.relu(self.first(x))
+        return self.last(h * torch.sigmoid(self.gate(h)) + h[:, 19:20])
+
+
+def test_columns_that_all_threads_read(machine):
+    torch.manual_seed(0)
+    model, x = Gates().bfloat16(), torch.randn(150, 64).bfloat16()
+    compiled = kitsune_mlir.compile(model, (x,), target=machine, options=CHAINED)
+    text = compiled.mlir("two:schedule-chains")
+    assert '"kitsune.spread"' in text and "columns = array<i64: 19>" in text and "kitsune.pipeline" not in text
+    found = Simulation(compiled, seed=1)(x)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.as_tensor(found), model(x), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("precision, bound", [("high", 2e-3), ("highest", 2e-6)])
+@pytest.mark.parametrize("form", ["streamed", "round a loop", "stowed"])
+def test_f32(form, precision, bound, machine):
+    """Products of one tf32 number an element, and of two: in the simulator, and in the interpreter."""
+    torch.manual_seed(4)
+    widths = {"streamed": (200, 40, 37), "round a loop": (32, 64, 64, 64, 8)}
+    layers = [(nn.Linear(*pair), nn.ReLU()) for pair in itertools.pairwise(widths.get(form, ()))]
+    model = nn.Sequential(*itertools.chain(*layers)) if layers else Skip()
+    x, tile_rows = torch.randn(150, 64 if form == "stowed" else widths[form][0]), 64 if form == "streamed" else 128
+    options = CHAINED | {"place-stages": f"shape=chained tile-rows={tile_rows}"}
+    compiled = kitsune_mlir.compile(model, (x,), target=machine, options=options, matmul_precision=precision)
+    with torch.no_grad():
+        wanted = copy.deepcopy(model).double()(x.double())
+    module = compiled.module("two:schedule-chains")
+    (kernel,) = dialect.kernels(module)
+    pieces = {op.opview.piece for op in mlir.walk(kernel, dialect.ProductOp.OPERATION_NAME)}
+    assert pieces == ({None} if precision == "high" else {"high", "low"})
+    (interpreted,) = run(kernel, [*(value.detach().numpy() for value in model.parameters()), x.numpy()], ctas=2)
+    for found in (torch.as_tensor(Simulation(compiled, seed=1)(x)), torch.as_tensor(interpreted)):
+        assert (found.double() - wanted).norm() <= bound * wanted.norm()
+
+
+class Edges(nn.Module):
+    """Gathered operands, sums that begin with gathered rows, sums at receivers, and an output beside them."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.first, self.last, self.norm = nn.Linear(16 + 2 * width, 40), nn.Linear(40, 20), nn.LayerNorm(20)
+
+    def forward(self, x, e, senders, receivers):
+        rows = torch.cat([e, x[senders], x[receivers]], 1)
+        messages = self.norm(self.last(torch.relu(self.first(rows))))
+        return torch.zeros(len(x), 20, dtype=x.dtype).index_add(0, receivers, messages), messages
+
+
+@pytest.mark.parametrize("tile_rows, width", [(64, 24), (128, 256)])
+def test_gathers_and_sums_by_index(tile_rows, width, machine):
+    """A chain of a graph network, whose wide rows are multiplied before they are gathered; a second launch begins at
+    zero again."""
+    torch.manual_seed(3)
+    model, nodes, edges = Edges(width).bfloat16().eval(), 30, 150
+    ends = torch.randint(0, nodes, (edges,)), torch.randint(0, nodes, (edges,))
+    args = torch.randn(nodes, width).bfloat16(), torch.randn(edges, 16).bfloat16(), *ends
+    options = CHAINED | {"place-stages": f"shape=chained tile-rows={tile_rows}"}
+    compiled = kitsune_mlir.compile(model, args, target=machine, options=options)
+    text = compiled.mlir("two:schedule-chains")
+    assert text.count('"kitsune.write_rows"') == 1 and ("{begin," in text) == (width > 200)
+    simulation = Simulation(compiled, seed=1)
+    wanted = copy.deepcopy(model).double()(*(x.double() if x.is_floating_point() else x for x in args))
+    for _ in range(2):
+        for found, one in zip(simulation(*args), wanted, strict=True):
+            assert (found.double() - one).norm() <= 5e-3 * one.norm()
+
+
 @pytest.mark.skipif(ptxas.find() is None, reason="there is no ptxas")
-@pytest.mark.parametrize("form", FORMS)
-def test_ptxas_has_no_complaint(form):
-    (text,) = check(scheduled(chain(*FORMS[form])), target.load("sm_90a"))
+@pytest.mark.parametrize("form, tile_rows", [*((form, 128) for form in FORMS), ("tiles that are stowed", 64)])
+def test_ptxas_has_no_complaint(form, tile_rows):
+    (text,) = check(scheduled(chain(*FORMS[form]), tile_rows), target.load("sm_90a"))
     assert "wgmma.wait_group.sync.aligned \t1;" in text or "wgmma.wait_group.sync.aligned 1;" in text
     assert "cp.async.bulk.tensor.2d.global.shared" in text  # tiles leave by tensor copies
 
 
 def test_row_reductions(machine):
-    """Two norms between products, in the simulator; by default such a chain is left a pipeline."""
+    """Two norms between products, in the simulator."""
     torch.manual_seed(0)
     parts = (nn.Linear(64, 64), nn.LayerNorm(64), nn.GELU(), nn.Linear(64, 100), nn.LayerNorm(100))
     model, x = nn.Sequential(*parts).bfloat16().eval(), torch.randn(200, 64).bfloat16()
-    compiled = kitsune_mlir.compile(model, (x,), target=machine, options=ALWAYS)
+    compiled = kitsune_mlir.compile(model, (x,), target=machine, options=CHAINED)
     assert "scheduled chain" in {launch["form"] for launch in compiled.plan["launches"]}
     wanted = model(x).detach().float()
     found = torch.as_tensor(Simulation(compiled)(x)).float()
     torch.testing.assert_close(found, wanted, rtol=2e-2, atol=4e-2)
-    compiled = kitsune_mlir.compile(model, (x,), target=machine, options={"place-stages": "shape=chained"})
-    assert "scheduled chain" not in {launch["form"] for launch in compiled.plan["launches"]}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import prod
 
-from kitsune_mlir.codegen.hopper import bulk, cluster, mbarrier, tma, waits, warps, wgmma
-from kitsune_mlir.codegen.hopper.fragments import BLOCK, HALVES, Fragment, Lanes, PairedMemory, blocks_of
+from kitsune_mlir.codegen.hopper import bulk, cluster, mbarrier, tf32, tma, waits, warps, wgmma
+from kitsune_mlir.codegen.hopper.fragments import BLOCK, HALVES, Fragment, Lanes, PairedMemory, blocks_of, is_packed
 from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
 from kitsune_mlir.codegen.hopper.quads import QUAD
 from kitsune_mlir.codegen.hopper.stores import Boxes, Outbox
@@ -19,20 +20,21 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, location, vector, walk
 from kitsune_mlir.rows import Structured, shape_of
 
-from . import parts, stores
+from . import parts, stores, whole_rows
 from .boxes import GlobalBox
 from .extents import divisor, whole_of
 from .in_flight import Acc
-from .loops import LoopCode, Open
+from .loops import Open
 from .meetings import TURN, Meetings
 from .reductions import own_part, row_combiner
-from .stores import Half
+from .stores import Half, RowNumbers
+from .stowing import StowCode
 from .windows import first_of
 
 _ASYNCHRONOUS = ("acquire", "copy", "commit", "select", "rank")
 _LAZY = (  # computed where elements of them are used
     *("tensor.empty", "tensor.extract_slice", "tensor.expand_shape", "tensor.collapse_shape"),
-    *("linalg.generic", "linalg.fill", "linalg.transpose", "kitsune.select", "scf.yield"),
+    *("linalg.generic", "linalg.fill", "linalg.transpose", "kitsune.select"),
 )
 _ARITHMETIC = {
     "arith.addi": device.add,
@@ -57,13 +59,13 @@ class Surroundings:
     cluster: int
 
 
-@dataclass
-class AgentCode(LoopCode):
-    """The code of one agent, whose threads begin at `first`."""
+@dataclass(kw_only=True)
+class AgentCode(StowCode):
+    """The code of one agent."""
 
     agent: schedule.AgentOp
     around: Surroundings
-    first: int
+    words: dict[tuple[int, ir.Block], list[list[ir.Value]]] = field(default_factory=dict)  # of f32, of the last operand
 
     def emit(self) -> None:
         body = [op.operation for op in walk(self.agent)][1:]
@@ -93,11 +95,6 @@ class AgentCode(LoopCode):
             assert self.around.meetings is not None
             return self.around.meetings
         return self.around.rings[label]
-
-    @staticmethod
-    def _leader() -> ir.Value:
-        """Holds in one thread of each warpgroup."""
-        return device.equal(device.mod(device.thread(), wgmma.THREADS), 0)
 
     def _short_slots(self) -> dict[str, int]:
         """The rings of left operands that are filled in their first rows only, and those rows."""
@@ -216,7 +213,12 @@ class AgentCode(LoopCode):
         for token in list(op.operands)[1:]:
             self.products.wait(self.values[hash(token)])
         opened = self.values[hash(op.operands[0])]
-        self.around.rings[opened.ring.label].release(opened.slot, self._leader())
+        if opened.ring.sharing == "own":
+            self.may_stow = False
+            return
+        ring = self.around.rings[opened.ring.label]
+        lane = device.mod(warps.thread(), warps.WARP)
+        ring.release(opened.slot, device.equal(lane, 0) if ring.by_warps else self._leader())
 
     def _copy(self, op: ir.Operation) -> None:
         copy, opened = op.opview, self.values[hash(op.operands[0])]
@@ -234,7 +236,8 @@ class AgentCode(LoopCode):
         rows, columns = opened.tile.shape
         along, length, across = (columns, columns, rows) if opened.ring.layout == "rows" else (rows, rows, columns)
         axis = copy.axes[1 if opened.ring.layout == "rows" else 0]
-        each, matrix = wgmma.CHUNK, windows_of(op.operands[1])
+        nbytes = opened.tile.element_type.width // 8
+        each, matrix = wgmma.BOX_ROW // nbytes, windows_of(op.operands[1])
         for number in range(length // each):
             place = list(at)
             place[axis] = device.add(at[axis], number * each)
@@ -251,6 +254,11 @@ class AgentCode(LoopCode):
         _, columns = ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value).shape
         over = [tile for value in op.operands if isinstance(tile := self.values.get(hash(value)), Fragment)]
         found = parts.registers(over) if over and len(over) == len(op.operands) else None
+        if op.opview.begins:
+            if found is None:
+                raise UnsupportedError(f"{location(op.location)}: sums begin with wide parts of tiles")
+            self.values[hash(op.results[0])] = Acc(found)
+            return
         made = Acc(found or wgmma.zeros(columns), is_new=True, is_zero=found is None)
         self.values[hash(op.results[0])] = made
 
@@ -259,13 +267,13 @@ class AgentCode(LoopCode):
         b_place, b_across = self.around.rings[right.ring.label].place(right.slot), right.ring.layout == "columns"
         b = wgmma.descriptor(b_place, wgmma.CHUNK * wgmma.BOX_ROW) if b_across else wgmma.descriptor(b_place)
         element = str(right.ring.tile.element_type)
-        if isinstance(left, Fragment):
-            words = parts.left_words(left)
-            steps, a_across = len(words) // wgmma.STEPS, False
-            a: ir.Value | list[ir.Value] = words
+        a: ir.Value | list[ir.Value]
+        if isinstance(left, Fragment) or element == "f32":
+            a = self._left_words(left, right.ring, op)
+            steps, a_across = len(a) // wgmma.STEPS, False
         else:
             a, a_across = self._left_box(left, right.ring, op)
-            steps = wgmma.STEPS
+            steps = -(-left.tile.shape[1] // wgmma.STEP)
         across = (a_across, b_across)
         if op.opview.is_added_outside:
             total = self.products.settle(acc)
@@ -275,22 +283,47 @@ class AgentCode(LoopCode):
             made = self.products.add(wgmma.multiply(element, acc.values, a, b, steps, acc.is_new, across))
         self.values[hash(op.results[0])], self.values[hash(op.results[1])] = made
 
+    def _left_words(self, left: Fragment | Open, right: schedule.AllocRingOp, op: ir.Operation) -> list[ir.Value]:
+        """The left operand in registers; of f32 the tf32 numbers that are multiplied."""
+        if isinstance(left, Fragment) and is_packed(left.element):
+            return parts.left_words(left)
+        key, piece = (hash(op.operands[1]), ir.InsertionPoint.current.block), op.opview.piece
+        if key not in self.words:
+            words = parts.left_words(left) if isinstance(left, Fragment) else self._read_box(left, right, op)
+            self.words = {key: tf32.operands(words, 1 if piece is None else len(schedule.PIECES))}
+        return self.words[key][0 if piece is None else schedule.PIECES.index(piece)]
+
+    def _read_box(self, left: Open, right: schedule.AllocRingOp, op: ir.Operation) -> list[ir.Value]:
+        """A slot of f32, each warp its rows."""
+        self._check(left.ring, right, op)
+        place = self.around.rings[left.ring.label].place(left.slot)
+        if left.ring.sharing != "all":
+            place = device.add(place, self._own_part())
+        if left.ring.sharing == "own":
+            self._see()
+        own, steps = Boxes.of(warps.thread(), self._leader()), -(-left.tile.shape[1] * 4 // wgmma.STEP_BYTES)
+        return [word for step in range(steps) for word in own.read(place, step)]
+
     def _left_box(self, left: Open, right: schedule.AllocRingOp, op: ir.Operation) -> tuple[ir.Value, bool]:
         """The descriptor of the left operand in a slot, the copy's part of it, and whether it lies across."""
         self._check(left.ring, right, op)
         place, box = self.around.rings[left.ring.label].place(left.slot), wgmma.ROWS * wgmma.BOX_ROW
-        if left.ring.sharing == "split":
-            group = device.sub(device.div(warps.thread(), wgmma.THREADS), self.first // wgmma.THREADS)
-            place = device.add(place, device.mul(group, box))
+        if left.ring.sharing != "all":
+            place = device.add(place, self._own_part())
+        if left.ring.sharing == "own":
+            self._see()
         across = left.ring.layout == "columns"
         return wgmma.descriptor(place, box) if across else wgmma.descriptor(place), across
 
     def _check(self, left: schedule.AllocRingOp, right: schedule.AllocRingOp, op: ir.Operation) -> None:
-        if left.tile.shape[1] != wgmma.CHUNK or left.tile.element_type.width != 16:
-            raise UnsupportedError(f"{location(op.location)}: wgmma takes chunks of {wgmma.CHUNK} columns of 16 bits")
+        nbytes = left.tile.element_type.width // 8
+        if left.tile.shape[1] * nbytes != wgmma.BOX_ROW or nbytes == 4 and "columns" in (left.layout, right.layout):
+            raise UnsupportedError(
+                f"{location(op.location)}: wgmma takes chunks of {wgmma.BOX_ROW} bytes, of f32 along columns"
+            )
         if right.layout == "columns" and right.tile.shape[0] % wgmma.CHUNK:
             raise UnsupportedError(f"{location(op.location)}: boxes along columns are {wgmma.CHUNK} wide")
-        if left.tile.shape[0] != wgmma.ROWS * (self.agent.count if left.sharing == "split" else 1):
+        if left.tile.shape[0] != wgmma.ROWS * (1 if left.sharing == "all" else self.agent.count):
             raise UnsupportedError(f"{location(op.location)}: a copy multiplies {wgmma.ROWS} rows")
 
     def _settle(self, op: ir.Operation) -> None:
@@ -340,6 +373,10 @@ class AgentCode(LoopCode):
             raise UnsupportedError(f"{location(op.location)}: parts of tiles are for warpgroups")
         self._take_up(op.results[0], parts.part(op.opview, self.halves, self.lanes))
 
+    def _spread(self, op: ir.Operation) -> None:
+        tile = parts.leaving(op.operands[0], self.halves, self.lanes, self.values.get(hash(op.operands[0])))
+        self._take_up(op.results[0], parts.spread(tile, op.opview.columns))
+
     def _tensor_concat(self, op: ir.Operation) -> None:
         """Parts side by side are a tile of parts; others' elements are found where they are used."""
         found = [tile for value in op.operands if isinstance(tile := self.values.get(hash(value)), Fragment)]
@@ -359,6 +396,13 @@ class AgentCode(LoopCode):
             self.memories[hash(op.results[0])] = vector
             return
         pointer = self._pointer(op.operands[0])
+        if "together" in op.attributes:
+            self._stand(op.results[0])
+            kind, own = op.operands[0].type, Boxes.of(warps.thread(), self._leader())
+            self.memories[hash(op.results[0])] = whole_rows.read(
+                pointer, kind, self.around.rows, at[0], own, self.lanes
+            )
+            return
         whole = self._whole(op.operands[0].type, list(op.operands)[1:], read.axes, op.results[0].type)
         box = GlobalBox(pointer, op.operands[0].type, self.around.rows, at, read.axes, whole)
         box.pair = self.lanes.pair if self.lanes else None
@@ -390,23 +434,31 @@ class AgentCode(LoopCode):
         """Elementwise operators are computed where their elements are used, reductions where they stand: a thread's
         quarter of a row in four sums, then the quarters."""
         s = Structured(op)
+        for table in s.tables():
+            self._know_table(table)
         if "reduction" not in s.iterators:
             if self._is_of_rows(s):  # once, before the branches in which its elements are written
-                for half in self.halves:
-                    half.evaluator(op.results[0], [half.row, *([0] * (len(s.iterators) - 1))])
-                self.of_rows.add(hash(op.results[0]))
+                index = [0] * (len(s.iterators) - 1)
+                self._know_rows(op, [half.evaluator(op.results[0], [half.row, *index]) for half in self.halves])
             return
         self._stand(op.operands[0])
         combine = row_combiner(s)
         width = next(shape_of(value)[-1] for value, map_ in zip(op.operands, s.maps) if len(map_.results) == 2)
         places = [self.lanes.column(block, e) for block in range(blocks_of(width)) for e in (0, 1)]
         columns = [(at, None if device.is_less(at, width) else device.less(at, width)) for at in places]
+        numbers = []
         for half in self.halves:
             own = own_part(half.evaluator, s, combine, half.row, columns)
             total = combine.across_warp(own, QUAD)
             index = [half.row, *([0] * (len(shape_of(op.results[0])) - 1))]
             start = half.evaluator(op.operands[s.inputs], index)
-            half.evaluator.know(op.results[0], index, combine.join(start, total))
+            numbers.append(combine.join(start, total))
+        self._know_rows(op, numbers)
+
+    def _know_rows(self, op: ir.Operation, numbers: Sequence[ir.Value]) -> None:
+        """Numbers of rows, which all threads of a row have."""
+        rows = [half.row for half in self.halves]
+        self.memories[hash(op.results[0])] = RowNumbers(list(zip(rows, numbers, strict=True)))
         self.of_rows.add(hash(op.results[0]))
 
     def _is_of_rows(self, s: Structured) -> bool:
@@ -416,13 +468,34 @@ class AgentCode(LoopCode):
         inputs = list(s.op.operands)[: s.inputs]
         return shape_of(s.op.results[0])[1:] == [1] and all(hash(value) in self.of_rows for value in inputs)
 
+    def _know_table(self, table: ir.Value) -> None:
+        """Rows of a tensor in global memory are gathered."""
+        if hash(table) in self.memories or hash(table) not in self.around.pointers:
+            return
+        kind = ir.RankedTensorType(table.type)
+        sizes = tuple(kind.shape)
+        pointer = self.around.pointers[hash(table)]
+        self.memories[hash(table)] = PairedMemory(pointer, kind.element_type, sizes, prod(sizes[1:]))
+
+    def _write_rows(self, op: ir.Operation) -> None:
+        write, tile, to = op.opview, op.operands[0], op.operands[1]
+        first, count = map(self.number, list(op.operands)[2:])
+        exists = [device.less(device.add(first, half.row), count) for half in self.halves]
+        output, type_ = self.around.outputs[write.position]
+        numbers = [half.evaluator(to, [half.row]) for half in self.halves]
+        found = parts.leaving(tile, self.halves, self.lanes, self.values.get(hash(tile)))
+        whole_rows.write_to(op, output, ir.RankedTensorType(type_).shape[0], numbers, exists, found, self._outbox())
+
     def _write(self, op: ir.Operation) -> None:
         write, tile = op.opview, op.operands[0]
         offsets = list(op.operands)[1:]
         if write.engine_name is not None:
             row, column = map(self.number, offsets)
             found = parts.leaving(tile, self.halves, self.lanes, self.values.get(hash(tile)))
-            if self.products.are_pending:
+            if write.engine_name == schedule.BY_ROWS:
+                pointer, type_ = self.around.outputs[write.position]
+                whole_rows.write(pointer, type_, self.around.rows, (row, column), self._outbox(), found)
+            elif self.products.are_pending:
                 self.sent = self._outbox().send(self.around.map_of[op], found, (column, row), self.sent)
             else:
                 self._outbox().store(self.around.map_of[op], found, found.width, (column, row))

@@ -30,6 +30,12 @@ def divisor(index: ir.Value) -> int:
     return 1
 
 
+def constant(index: ir.Value) -> int | None:
+    """The number that an index is; None where it is no constant."""
+    op = None if isinstance(index.owner, ir.Block) else index.owner.operation
+    return ir.IntegerAttr(op.attributes["value"]).value if op is not None and op.name == "arith.constant" else None
+
+
 def whole_of(
     agent: schedule.AgentOp, kind: ir.Type, at: Sequence[ir.Value], axes: Sequence[int], tile: ir.Type
 ) -> list[int]:

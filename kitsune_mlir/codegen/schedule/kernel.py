@@ -12,8 +12,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from kitsune_mlir import rows
+from kitsune_mlir.codegen import index_checks
 from kitsune_mlir.codegen.ampere import cp_async
 from kitsune_mlir.codegen.hopper import cluster, mbarrier, tma, waits, warps, wgmma
 from kitsune_mlir.codegen.hopper.fragments import is_packed
@@ -31,6 +33,7 @@ from kitsune_mlir.planning.target import Target
 
 from .agent import AgentCode, Surroundings
 from .dots import DotsCode, multiplies_alone, stash_bytes
+from .extents import constant
 from .meetings import BARRIER_BYTES, Meetings
 from .rows import RowCode, scratch_bytes
 from .warp_agent import WarpCode
@@ -74,6 +77,9 @@ class ScheduledKernel:
 
     def _check_engines(self) -> None:
         copy, product = schedule.engines(self.target.products)
+        for ring in self.kernel.rings:
+            if ring.sharing == "own" and not self._has_warpgroups:
+                raise UnsupportedError(f"ring '{ring.label}' is each copy's own, which wants warpgroups")
         for op in walk(self.kernel, schedule.CopyOp.OPERATION_NAME, schedule.ProductOp.OPERATION_NAME):
             wanted = copy if op.name == schedule.CopyOp.OPERATION_NAME else product
             if (found := op.opview.engine_name) != wanted:
@@ -147,7 +153,7 @@ class ScheduledKernel:
                 self.maps += maps
             self.map_of[copy] = known[maps]
         for write in self.kernel.writes:
-            if write.engine_name is not None:
+            if write.engine_name == schedule.COPIED:
                 self.map_of[write.operation] = len(self.maps)
                 self.maps.append(self._map_of_output(write))
 
@@ -206,8 +212,34 @@ class ScheduledKernel:
 
     def streams(self) -> list[int]:
         """The numbers of the tensors whose first size is that of the call; of any one where all sizes are known."""
-        open_ = [n for n, value in enumerate(self.tensors) if _rank(value) and value.type.is_dynamic_dim(0)]
+        tables = self._tables.get("sizes", ())
+        open_ = [
+            n
+            for n, value in enumerate(self.tensors)
+            if _rank(value) and value.type.is_dynamic_dim(0) and n not in tables
+        ]
         return open_ or [next(n for n, value in enumerate(self.tensors) if _rank(value))]
+
+    @property
+    def _tables(self) -> dict[str, list[int]]:
+        """Which tensors are tables of any number of rows."""
+        return index_checks.sizes(self.kernel, self.tensors)
+
+    def zeroed(self) -> list[int]:
+        """The numbers of the results that rows are added to, which are zero before."""
+        adding = {op.opview.position for op in walk(self.kernel, schedule.WRITE_ROWS) if op.opview.adds}
+        return [number for number, result in enumerate(self.results) if result.position in adding]
+
+    @property
+    def ctas(self) -> int:
+        """As many as the target holds at once, whole clusters, and no more of these than tiles where that is known."""
+        (tiles,) = (op.opview for op in walk(self.kernel, schedule.TilesOp.OPERATION_NAME))
+        extents = [constant(extent) for extent in tiles.operands]
+        most = self.target.sms * self.kernel.ctas_per_sm // self.kernel.cluster
+        if all(extent is not None for extent in extents):
+            found = prod(-(-extent // size) for extent, size in zip(extents, tiles.sizes, strict=True))
+            most = max(1, min(most, found))
+        return most * self.kernel.cluster
 
     def launch(self) -> str:
         """What the runtime needs to launch the kernel, JSON."""
@@ -215,7 +247,7 @@ class ScheduledKernel:
         return json.dumps(
             {
                 "kernel": self.kernel.label,
-                "ctas": self.target.sms * self.kernel.ctas_per_sm // self.kernel.cluster * self.kernel.cluster,
+                "ctas": self.ctas,
                 "cluster": self.kernel.cluster,
                 "threads": self.threads,
                 "shared_bytes": self.shared_bytes,
@@ -228,13 +260,16 @@ class ScheduledKernel:
                 "tile_rows": 1,
                 "sums": bool(self.kernel.rings),  # a product of no columns is zero: it is launched for no rows, too
                 "maps": [map_.description() for map_ in self.maps],
+                **({"zeroed": zeroed} if (zeroed := self.zeroed()) else {}),
+                **self._tables,
             }
         )
 
     def build(self) -> ir.Operation:
         """The gpu.module, at the insertion point."""
         pointers = len(self.tensors) + len(self.results)
-        tiles = [ring.tile for ring in self.kernel.rings] or [result.results[0].type for result in self.results]
+        boxes = [ring for ring in self.kernel.rings if ring.layout != "dense"]
+        tiles = [ring.tile for ring in boxes] or [result.results[0].type for result in self.results]
         products = [op.opview for op in walk(self.kernel, schedule.ProductOp.OPERATION_NAME)]
         in_pieces = any(product.is_added_outside for product in products)
         fast = all(is_packed(tile.element_type) for tile in tiles) and not in_pieces
@@ -259,7 +294,8 @@ class ScheduledKernel:
         if rings:
             with device.when(device.equal(device.thread(), 0)):
                 for ring in self.kernel.rings:
-                    rings[ring.label].init(*self._ends(ring))
+                    if ring.sharing != "own":
+                        rings[ring.label].init(*self._ends(ring))
                 if meetings is not None:
                     meetings.init(self.meeting.count)
                 if self._has_warpgroups:
@@ -293,7 +329,7 @@ class ScheduledKernel:
             form = AgentCode if self._has_warpgroups else WarpCode
             form = DotsCode if multiplies_alone(agent) else form
             code = form if agent.lanes is None else RowCode
-            code(agent, around, first).emit()
+            code(agent=agent, around=around, first=first).emit()
 
         if not rest:
             emit()
@@ -309,7 +345,11 @@ class ScheduledKernel:
     def _ring(self, ring: schedule.AllocRingOp, base: ir.Value) -> Ring:
         place = self.places[ring.label]
         barriers, slots = device.add(base, place.barriers), device.add(base, place.slots)
-        return Ring(barriers, slots, ring.slots, ring.slot_bytes, ring.label)
+        return Ring(barriers, slots, ring.slots, ring.slot_bytes, ring.label, self._read_by_warps(ring))
+
+    def _read_by_warps(self, ring: schedule.AllocRingOp) -> bool:
+        """Whether warps read a slot's boxes by themselves: f32 is multiplied out of registers."""
+        return self._has_warpgroups and ring.sharing == "split" and isinstance(ring.tile.element_type, ir.F32Type)
 
     def _ends(self, ring: schedule.AllocRingOp) -> tuple[int, int]:
         """Arrivals that fill a slot and that empty it. Of warpgroups a thread begins the copies, whose bytes count, and
@@ -317,7 +357,7 @@ class ScheduledKernel:
         each warp."""
         fills, takes = (self._agent_of(ring, op) for op in (schedule.AcquireOp, schedule.WaitOp))
         if self._has_warpgroups:
-            return 1, takes.count
+            return 1, takes.count * (takes.warp_count if self._read_by_warps(ring) else 1)
         return fills.warp_count * warps.WARP, takes.count * takes.warp_count
 
     @staticmethod

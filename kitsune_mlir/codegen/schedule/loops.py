@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from kitsune_mlir.codegen import index_checks
 from kitsune_mlir.codegen.hopper import waits, wgmma
 from kitsune_mlir.codegen.hopper.fragments import Fragment, Lanes, PairedMemory
 from kitsune_mlir.codegen.hopper.mbarrier import Slot
@@ -18,9 +19,9 @@ from .boxes import GlobalBox
 from .extents import is_from_tiles
 from .in_flight import Acc, InFlight, Token
 from .meetings import TURN
-from .stores import Half
+from .stores import Half, RowNumbers
 
-Known = GlobalBox | PairedMemory | Fragment  # where the elements of a tile are
+Known = GlobalBox | PairedMemory | Fragment | RowNumbers  # where the elements of a tile are
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class LoopCode:
 
     def _rings(self, op: ir.Operation) -> list[str]:
         """The rings whose slots are opened in it."""
-        opened = walk(op, schedule.AcquireOp.OPERATION_NAME, schedule.WaitOp.OPERATION_NAME)
+        opened = walk(op, schedule.AcquireOp.OPERATION_NAME, schedule.WaitOp.OPERATION_NAME, schedule.STOW)
         labels = [o.operands[0].owner.operation.opview.label for o in opened]
         if next(iter(walk(op, TURN)), None) is not None:
             labels.append(TURN)
@@ -96,7 +97,10 @@ class LoopCode:
             self.sent = 0
             self._turn(*known)
             take_up(list(block.arguments)[1:], carried)
-            with waits.at_tile(counter) if over_tiles else contextlib.nullcontext():
+            with contextlib.ExitStack() as around:
+                if over_tiles:
+                    around.enter_context(waits.at_tile(counter))
+                    around.enter_context(index_checks.reported_behind())
                 self._block(block)
             given = [x for value in yields for x in _words(self._start(value))]
             return [*self._turns(rings), *given]

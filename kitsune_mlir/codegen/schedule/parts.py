@@ -63,6 +63,13 @@ def leaving(value: ir.Value, halves: Sequence[Half], lanes: Lanes, known: object
     return tile
 
 
+def spread(tile: Fragment, columns: Sequence[int]) -> Fragment:
+    """The same tile, whose threads have told each other these columns."""
+    found = Fragment(tile.lanes, tile.element, tile.shape, tile.words, tile.values, compute=tile.make)
+    found.spread_out(columns)
+    return found
+
+
 def joined(parts: Sequence[Fragment], type_: ir.Type) -> Fragment | None:
     """Parts side by side as one tile; None where one of them, but for the last, does not end with a block."""
     if any(tile.width % BLOCK for tile in parts[:-1]):
@@ -78,7 +85,7 @@ def joined(parts: Sequence[Fragment], type_: ir.Type) -> Fragment | None:
 
 def left_words(tile: Fragment) -> list[ir.Value]:
     """A tile as a product's left operand: four words for each step of its columns."""
-    steps = -(-tile.width // wgmma.STEP)
+    steps = -(-tile.width * tile.element.width // 8 // wgmma.STEP_BYTES)
     return [word for step in range(steps) for word in tile.step(step)]
 
 

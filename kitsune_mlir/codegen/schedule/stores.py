@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kitsune_mlir.codegen.hopper.fragments import BLOCK, Lanes, blocks_of, pack
 from kitsune_mlir.codegen.hopper.quads import QUAD, transposed
 from kitsune_mlir.codegen.pipeline import device
-from kitsune_mlir.codegen.pipeline.device import Offset
+from kitsune_mlir.codegen.pipeline.device import Int, Offset
 from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
 from kitsune_mlir.mlir import arith, ir
 
@@ -23,6 +23,16 @@ class Half:
 
     row: ir.Value
     evaluator: Evaluator
+
+
+@dataclass(frozen=True)
+class RowNumbers:
+    """A number for each of a thread's rows, whatever the column that is asked for."""
+
+    numbers: Sequence[tuple[ir.Value, ir.Value]]  # rows, and what is known of them
+
+    def load(self, index: Sequence[Int]) -> ir.Value:
+        return next(number for row, number in self.numbers if row == index[0])
 
 
 def column(box: GlobalBox, halves: Sequence[Half], lanes: Lanes, tile: ir.Value) -> None:

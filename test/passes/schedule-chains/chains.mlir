@@ -1,5 +1,6 @@
-// RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained tile-rows=128" --schedule-chains=when=always --split-input-file | filecheck %s
-// RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained tile-rows=128" --schedule-chains=when=always --verify-dataflow --split-input-file | filecheck %s
+// RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained tile-rows=128" --schedule-chains --split-input-file | filecheck %s
+// RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained tile-rows=128" --schedule-chains --verify-dataflow --split-input-file | filecheck %s
+// RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained tile-rows=64" --schedule-chains --verify-dataflow --split-input-file | filecheck %s --check-prefix=SHORT
 // RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained tile-rows=128" --schedule-chains=when=never --split-input-file | filecheck %s --check-prefix=NEVER
 
 // Two layers. The first one's operand is streamed, its sums are settled, what follows is computed and kept as a part,
@@ -192,10 +193,27 @@ func.func @layers(%h0: tensor<300x256xbf16>, %w0: tensor<256x256xbf16>, %b0: ten
 
 // -----
 
-// Of f32 elements a pipeline stays what it is.
+// f32 in full precision: a chunk is three products of tf32 numbers, the small ones first, whose sums are added outside
+// of tensor cores. A weight comes in two pieces, each in a box of 32 columns.
 
 // CHECK-LABEL: func.func @f32
-// CHECK:         kitsune.pipeline
+// CHECK-NOT:     kitsune.pipeline
+// CHECK:         %[[W:.*]] = "kitsune.alloc_ring"() {box = "rows", share = "all", {{.*}}sym_name = "weights"} : () -> !kitsune.ring<tensor<64x32xf32>, {{.*}}>
+// CHECK:         sym_name = "feed"
+// CHECK:         %[[HIGH:.*]] = "kitsune.wait"(%[[W]])
+// CHECK:         %[[LOW:.*]] = "kitsune.wait"(%[[W]])
+// CHECK:         "kitsune.product"(%{{.*}}, %[[X:.*]], %[[HIGH]]) {{.*}}piece = "low"}
+// CHECK:         "kitsune.product"(%{{.*}}, %[[X]], %[[LOW]]) {{.*}}piece = "high"}
+// CHECK:         %[[S:.*]]:2 = "kitsune.product"(%{{.*}}, %[[X]], %[[HIGH]]) {{.*}}piece = "high"}
+// CHECK:         %[[FIRST:.*]] = "kitsune.settle"(%[[S]]#0)
+// CHECK:         %[[SECOND:.*]] = "kitsune.settle"
+// CHECK:         %[[SUM:.*]] = linalg.generic {{.*}} ins(%[[FIRST]], %[[SECOND]] :
+// CHECK:         "kitsune.part"(%[[SUM]]) {first = 0 : i64, wide}
+
+// SHORT-LABEL: func.func @f32
+// SHORT:         "kitsune.tiles"(%{{.*}}) {{.*}}tile = array<i64: 64>}
+// SHORT:         }) {copies = 1 : i64, registers = 248 : i64, sym_name = "feed", warps = 4 : i64}
+// SHORT:         }) {copies = 1 : i64, registers = 248 : i64, sym_name = "math", warps = 4 : i64}
 func.func @f32(%h0: tensor<300x128xf32>, %w0: tensor<64x128xf32>, %b0: tensor<64xf32>, %w1: tensor<16x64xf32>, %b1: tensor<16xf32>) -> tensor<300x16xf32> {
   %zero = arith.constant 0.0 : f32
   %e0 = tensor.empty() : tensor<300x64xf32>
@@ -227,4 +245,41 @@ func.func @f32(%h0: tensor<300x128xf32>, %w0: tensor<64x128xf32>, %b0: tensor<64
     linalg.yield %2 : f32
   } -> tensor<300x16xf32>
   return %h2 : tensor<300x16xf32>
+}
+
+// -----
+
+// A tile of 330 columns waits in shared memory for its product, in six slots that nobody else fills.
+
+// CHECK-LABEL: func.func @wide
+// CHECK:         %[[O:.*]] = "kitsune.alloc_ring"() {box = "rows", share = "own", {{.*}}sym_name = "stowed_0"} : () -> !kitsune.ring<tensor<128x64xbf16>, 6 : i64>
+// CHECK:         sym_name = "feed"
+// CHECK:         %[[P0:.*]] = "kitsune.part"(%{{.*}}) {first = 0 : i64} : (tensor<64x330xbf16>) -> tensor<64x64xbf16>
+// CHECK:         %[[P5:.*]] = "kitsune.part"(%{{.*}}) {first = 320 : i64} : (tensor<64x330xbf16>) -> tensor<64x10xbf16>
+// CHECK:         %[[S0:.*]] = "kitsune.stow"(%[[O]], %[[P0]])
+// CHECK:         "kitsune.stow"(%[[O]], %[[P5]]) {{.*}} -> !kitsune.slot<tensor<128x10xbf16>>
+// CHECK:         %[[T:.*]]:2 = "kitsune.product"(%{{.*}}, %[[S0]], %{{.*}})
+// CHECK:         "kitsune.release"(%[[S0]], %[[T]]#1)
+
+func.func @wide(%h0: tensor<300x64xbf16>, %w0: tensor<330x64xbf16>, %w1: tensor<8x330xbf16>) -> tensor<300x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e0 = tensor.empty() : tensor<300x330xf32>
+  %f0 = linalg.fill ins(%zero : f32) outs(%e0 : tensor<300x330xf32>) -> tensor<300x330xf32>
+  %p0 = linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>,
+    affine_map<(m, n, k) -> (m, n)>] ins(%h0, %w0 : tensor<300x64xbf16>, tensor<330x64xbf16>)
+    outs(%f0 : tensor<300x330xf32>) -> tensor<300x330xf32>
+  %o0 = tensor.empty() : tensor<300x330xbf16>
+  %h1 = linalg.generic {indexing_maps = [affine_map<(r, c) -> (r, c)>, affine_map<(r, c) -> (r, c)>],
+    iterator_types = ["parallel", "parallel"]} ins(%p0 : tensor<300x330xf32>) outs(%o0 : tensor<300x330xbf16>) {
+  ^bb0(%a: f32, %o: bf16):
+    %1 = arith.maximumf %a, %zero : f32
+    %2 = arith.truncf %1 : f32 to bf16
+    linalg.yield %2 : bf16
+  } -> tensor<300x330xbf16>
+  %e1 = tensor.empty() : tensor<300x8xf32>
+  %f1 = linalg.fill ins(%zero : f32) outs(%e1 : tensor<300x8xf32>) -> tensor<300x8xf32>
+  %p1 = linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>,
+    affine_map<(m, n, k) -> (m, n)>] ins(%h1, %w1 : tensor<300x330xbf16>, tensor<8x330xbf16>)
+    outs(%f1 : tensor<300x8xf32>) -> tensor<300x8xf32>
+  return %p1 : tensor<300x8xf32>
 }
