@@ -90,7 +90,7 @@ def cases() -> list[Case]:
         Case("cluster: no tile is released", wide, (x.to(half),), "chained", Exchange, "release", silent,
              "the other CTAs to be done"),
         Case("split-K: sums over a part of k are not sent", nn.Linear(4096, 64).to(half),
-             (torch.randn(16, 4096).to(half),), "chained split-k=4", cluster, "send", silent, "their parts of k"),
+             (torch.randn(16, 4096).to(half),), "auto", cluster, "send", silent, "their parts of k"),
         Case("tree: a partial sum is missing", Sum(), pair, "chained", Tree, "sync", one_more(Tree.sync),
              "the partial sums"),
         # The producer that finds no slot free and the consumer that finds none full both say what is true.
@@ -101,7 +101,7 @@ def cases() -> list[Case]:
 
 
 def compiled(case: Case) -> Callable[..., torch.Tensor]:
-    options = {"place-stages": f"shape={case.shape}"} | BUDGET
+    options = {"place-stages": f"shape={case.shape}", "schedule-products": "split-k=4"} | BUDGET
     return kitsune_mlir.compile(case.model, case.args, target="sm_90a", options=options)
 
 

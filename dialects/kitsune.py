@@ -212,8 +212,8 @@ class PipelineOp(Kitsune.Operation, name="pipeline", traits=[ir.NoTerminatorTrai
     each output; then queues and stages, in an order in which every queue's producer stands before its
     consumers. Placement sets `tile_rows`, `target`, `predicted_us` (microseconds, of one run), `limit`, what that time
     is due to, `shape` ("chained", "fused" or "spatial"), `cluster`, the CTAs that share a tile's columns, a tile, or a
-    partial sum (1 when absent), `multicast`, the CTAs that have neighbouring tiles and load every box of weights
-    together, and `split_k`, those that share the sum over k of a tile (1 when absent).
+    partial sum (1 when absent), and `multicast`, the CTAs that have neighbouring tiles and load every box of weights
+    together (1 when absent).
     """
 
     sym_name: ir.StringAttr
@@ -260,10 +260,6 @@ class PipelineOp(Kitsune.Operation, name="pipeline", traits=[ir.NoTerminatorTrai
         return integer(self, "multicast") or 1
 
     @property
-    def split_k(self) -> int:
-        return integer(self, "split_k") or 1
-
-    @property
     def block(self) -> ir.Block:
         return self.regions[0].blocks[0]
 
@@ -305,7 +301,7 @@ class PipelineOp(Kitsune.Operation, name="pipeline", traits=[ir.NoTerminatorTrai
     def verify_region_invariants(self) -> bool:
         if parent_of(self, PipelineOp.OPERATION_NAME) is not None:
             return fail(self, "cannot stand in another kitsune.pipeline")
-        if not all(check_integer(self, name, 1) for name in ("tile_rows", "cluster", "multicast", "split_k")):
+        if not all(check_integer(self, name, 1) for name in ("tile_rows", "cluster", "multicast")):
             return False
         if not check_body(self):
             return False

@@ -23,7 +23,7 @@ from kitsune_mlir.planning.cost import LATENCY, at_tiles
 from kitsune_mlir.planning.kernel_cost import KernelWork, copied, filled, kernel_price
 from kitsune_mlir.planning.place import UNKNOWN_ROWS
 from kitsune_mlir.planning.target import Target
-from kitsune_mlir.runtime.host_program import Call, Copy, Fill, Join, Launch, Pipeline, View, make_plan
+from kitsune_mlir.runtime.host_program import Call, Copy, Fill, Launch, Pipeline, View, make_plan
 from kitsune_mlir.runtime.weight_steps import CALLS, split
 
 COPY, FILL = "copy", "fill"  # the forms of what no kernel does
@@ -52,6 +52,7 @@ def _scheduled(kernel: schedule.KernelOp) -> dict[str, Any]:
         copy = next(copy for copy in copies if len(copy.opview.axes) > 1)  # others bring vectors
         source, axis = ir.RankedTensorType(copy.operands[1].type), copy.opview.axes[1]
         words += [f"k {'?' if source.is_dynamic_dim(axis) else source.shape[axis]}"]
+    words += [f"k split over {kernel.cluster} CTAs"] if kernel.cluster > 1 else []
     words += [f"{pairs} pairs of pieces"] if pairs else []
     words += [f"{len(products)} products of chunks"] if chained else []
     words += [f"{others} other{'s' if others > 1 else ''}"] if others else []
@@ -117,10 +118,6 @@ def launches(
     for call in plan.calls:
         place = places[_name(call)].popleft() if places[_name(call)] else ""
         found += [entry | {"location": place} for entry in describe(call)]
-    if plan.calls and isinstance(plan.calls[0], Fill) and plan.calls[0].beside:
-        before = sum(len(describe(call)) for call in plan.calls[1 : plan.calls.index(Join())])
-        beside = sum(entry["predicted_us"] for entry in found[1 : 1 + before])
-        found[0]["predicted_us"] = round(max(target.launch_us, found[0]["predicted_us"] - beside), 3)
     return found
 
 
@@ -129,10 +126,8 @@ def _symbol(op: ir.Operation) -> str:
 
 
 def _name(call: Call) -> str:
-    if isinstance(call, Copy):
-        return COPY
-    if isinstance(call, Fill | Join):
-        return FILL
+    if isinstance(call, Copy | Fill):
+        return COPY if isinstance(call, Copy) else FILL
     return call.kernel if isinstance(call, Launch) else call.name
 
 
@@ -179,8 +174,6 @@ class _Describer:
             return self._pipeline(call)
         if isinstance(call, Copy):
             return [self._copy(call)]
-        if isinstance(call, Join):
-            return []
         if isinstance(call, Fill):
             return [self._fill(sum(view.nbytes for view in call.views))]
         return [self._operator(call)]

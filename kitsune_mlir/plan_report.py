@@ -59,7 +59,6 @@ def size(count: float) -> str:
 _TOGETHER = {
     "cluster": "clusters of {} CTAs share tiles or sums",
     "multicast": "{} CTAs load weights together",
-    "split_k": "k split over {} CTAs",
 }
 
 

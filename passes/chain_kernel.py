@@ -75,7 +75,7 @@ class ChainKernel:
 
     def __init__(self, pipeline: kitsune.PipelineOp, target: Target):
         self.pipeline, self.target = pipeline, target
-        shared = pipeline.cluster, None, pipeline.multicast, pipeline.split_k
+        shared = pipeline.cluster, None, pipeline.multicast
         self.program = Program(pipeline, target.sms, *shared, pipeline.tile_rows)
         self.tile_rows, self.copies = self.program.tile_rows, self.program.consumers
         check(pipeline, self.program)
@@ -330,7 +330,7 @@ def _aligned(nbytes: int) -> int:
 
 def check(pipeline: kitsune.PipelineOp, program: Program) -> None:
     """Raises UnsupportedError for a pipeline that is not chained at the schedule level."""
-    if max(program.cluster, program.multicast, program.split_k) > 1 or len({s.role for s in pipeline.stages}) > 1:
+    if max(program.cluster, program.multicast) > 1 or len({s.role for s in pipeline.stages}) > 1:
         raise UnsupportedError("CTAs that take tiles together are not scheduled")
     if program.alone:
         raise UnsupportedError("a product alone is no chain")

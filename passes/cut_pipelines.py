@@ -35,6 +35,7 @@ from .base import ModulePass
 from .inline_pipeline import inline_pipeline
 from .pipeline_run import PipelineRun, whole_type
 from .place_stages import Chaining, row_count
+from .single_products import single_product
 from .stage_cost import queue_cost, stage_cost
 from .turned_weights import turn_weights
 
@@ -60,6 +61,8 @@ class CutPipelines(ModulePass):
             if pipeline.is_placed:
                 continue
             warpgroups = target.products == "wgmma"
+            if warpgroups and single_product(pipeline) is not None:
+                continue  # one kernel, whatever it is called
             if warpgroups and (self.stages or not chaining(pipeline)[0]):
                 turn_weights(pipeline)
             if not self.whole:

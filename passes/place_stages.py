@@ -24,11 +24,11 @@ from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.form import Form, pipeline_form
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning import target as targets
-from kitsune_mlir.planning.columns import SPLITS
 from kitsune_mlir.planning.flow import TRANSPORTS
 from kitsune_mlir.planning.place import CHAINED_ROWS, HEIGHTS, SHAPES, SHORT_ROWS, Chained, Placement, place
 
 from .base import ModulePass
+from .single_products import single_price
 from .stage_body import clone_body
 from .stage_cost import queue_cost, stage_cost
 
@@ -39,9 +39,8 @@ SUM_CLUSTER = 2  # CTAs that add their partial sums up through dsmem
 class PlaceStages(ModulePass):
     """target: a name or the path of a description. shape: auto, chained, fused or spatial. tile_rows: 0 chooses.
     cluster: CTAs that share a chained tile's columns, or add up partial sums through dsmem; 0 chooses. multicast: CTAs
-    that take chained tiles of their own and load boxes of weights for one another. split_k: CTAs that share a single
-    product's sum over k; 0 chooses. tiles: the transport of queues of tiles, sums: that of partial sums; auto takes the
-    fastest."""
+    that take chained tiles of their own and load boxes of weights for one another. tiles: the transport of queues of
+    tiles, sums: that of partial sums; auto takes the fastest."""
 
     name: ClassVar[str] = "place-stages"
     target: str = "cpu"
@@ -49,7 +48,6 @@ class PlaceStages(ModulePass):
     tile_rows: int = 0
     cluster: int = 0
     multicast: int = 1
-    split_k: int = 0
     tiles: str = "auto"
     sums: str = "auto"
 
@@ -69,7 +67,7 @@ class PlaceStages(ModulePass):
             known = " or ".join(map(str, allowed))
             raise UserError(f"place-stages: chained tiles have {known} rows, found tile-rows={self.tile_rows}")
         heights = (self.tile_rows,) if self.shape == "chained" and self.tile_rows else HEIGHTS
-        chaining = Chaining(target, self.cluster, self.multicast, self.split_k, heights)
+        chaining = Chaining(target, self.cluster, self.multicast, heights)
         for pipeline in kitsune.pipelines(module):
             if not pipeline.is_designed:
                 raise UserError(f"pipeline '{pipeline.label}' has no stages; run design-pipeline before place-stages")
@@ -92,22 +90,19 @@ class PlaceStages(ModulePass):
                 placement = place(stages, queues, count, target, self.shape, tile_rows, chained, *transports, shared)
             except UserError as error:
                 raise UserError(f"pipeline '{pipeline.label}' {error}") from error
+            if not together and (price := single_price(pipeline, target)) is not None:
+                placement = dataclasses.replace(placement, predicted_us=price.us, limit=price.limit)
             _rewrite(pipeline, placement, target.name)
 
     def _together(self) -> str:
         """What was asked of how many CTAs take chained tiles together, as it is written; nothing when nothing was."""
-        asked = []
-        for option, found, known in (
-            ("multicast", self.multicast, CLUSTERS),
-            ("split-k", self.split_k, (0, *SPLITS)),
-        ):
-            if found not in known:
-                raise UserError(f"place-stages: {option} must be one of {', '.join(map(str, known))}, found {found}")
-            if found > 1 and self.shape not in ("auto", "chained"):
-                raise UserError(f"place-stages: {option}={found} is for chained tiles, not for shape={self.shape}")
-            if found > 1:
-                asked.append(f"{option}={found}")
-        return " ".join(asked)
+        if self.multicast not in CLUSTERS:
+            known = ", ".join(map(str, CLUSTERS))
+            raise UserError(f"place-stages: multicast must be one of {known}, found {self.multicast}")
+        if self.multicast > 1 and self.shape not in ("auto", "chained"):
+            asked = f"multicast={self.multicast}"
+            raise UserError(f"place-stages: {asked} is for chained tiles, not for shape={self.shape}")
+        return f"multicast={self.multicast}" if self.multicast > 1 else ""
 
 
 def chained_form(
@@ -115,27 +110,24 @@ def chained_form(
     target: targets.Target,
     cluster: int = 0,
     multicast: int = 1,
-    split_k: int = 0,
     heights: Sequence[int] = (CHAINED_ROWS,),
 ) -> tuple[tuple[Chained, ...], str]:
     """The ways in which CTAs, `cluster` to a tile or as few as can, carry tiles of one of these `heights` through all
-    stages in the registers of warpgroups, `multicast` of them sharing boxes of weights, or `split_k` a product's k;
-    none, and the reason, when they cannot."""
+    stages in the registers of warpgroups, `multicast` of them sharing boxes of weights; none, and the reason, when
+    they cannot."""
     if target.products != "wgmma":
         return (), f"{target.name} has no warpgroup products"
     try:
         if any(stage.accumulates for stage in pipeline.stages):
             if multicast > 1:
                 raise UnsupportedError("a sum over the rows has no boxes of weights that CTAs could share")
-            if split_k > 1:
-                raise UnsupportedError("a sum over the rows has no other k to split")
             found = accumulate.fit(pipeline, target, cluster or SUM_CLUSTER)
             form = Chained(cluster or SUM_CLUSTER, blocks=found.blocks, shares=found.share > 0)
             return (dataclasses.replace(form, apart=_may_stand_apart(pipeline, target)),), ""
         forms = []
         for height in heights:
             if height == heights[0] or _may_be_short(pipeline, target, forms[0]):
-                forms.append(_form_of(layout.fit(pipeline, target, cluster, multicast, split_k, height)))
+                forms.append(_form_of(layout.fit(pipeline, target, cluster, multicast, height)))
                 if (together := forms[-1].together) > target.sms:
                     raise UnsupportedError(f"{together} CTAs work together, {target.name} has {target.sms} SMs")
     except UnsupportedError as error:
@@ -146,15 +138,16 @@ def chained_form(
 def _form_of(program: Program) -> Chained:
     column_tiles = program.grid_product.passes if program.grid_product else 1
     exchanged = program.exchanged_queues if program.cluster > 1 else frozenset()
-    shared = {"multicast": program.multicast, "split_k": program.split_k}
-    return Chained(program.cluster, column_tiles, **shared, exchanged=exchanged, tile_rows=program.tile_rows)
+    return Chained(
+        program.cluster, column_tiles, multicast=program.multicast, exchanged=exchanged, tile_rows=program.tile_rows
+    )
 
 
 def _may_be_short(pipeline: kitsune.PipelineOp, target: targets.Target, form: Chained) -> bool:
     """Whether tiles of one warpgroup are worth a look: with no more of them than multiprocessors, and none shared."""
     rows_known = row_count(pipeline)
     few = rows_known is not None and rows_known <= SHORT_ROWS * target.sms
-    return few and form.cluster == form.multicast == form.split_k == 1
+    return few and form.cluster == form.multicast == 1
 
 
 def _may_stand_apart(pipeline: kitsune.PipelineOp, target: targets.Target) -> bool:
@@ -187,10 +180,9 @@ class Chaining:
         target: targets.Target,
         cluster: int = 0,
         multicast: int = 1,
-        split_k: int = 0,
         heights: Sequence[int] = (CHAINED_ROWS,),
     ):
-        self._target, self._asked = target, (cluster, multicast, split_k, heights)
+        self._target, self._asked = target, (cluster, multicast, heights)
         self._known: dict[Form, tuple[tuple[Chained, ...], str]] = {}
 
     def __call__(self, pipeline: kitsune.PipelineOp) -> tuple[tuple[Chained, ...], str]:
@@ -228,8 +220,6 @@ def _rewrite(old: kitsune.PipelineOp, placement: Placement, target: str) -> None
             new.attributes["cluster"] = ir.IntegerAttr.get(i64, placement.cluster)
         if placement.multicast > 1:
             new.attributes["multicast"] = ir.IntegerAttr.get(i64, placement.multicast)
-        if placement.split_k > 1:
-            new.attributes["split_k"] = ir.IntegerAttr.get(i64, placement.split_k)
         new.attributes["predicted_us"] = ir.FloatAttr.get(ir.F64Type.get(), round(placement.predicted_us, 3))
         new.attributes["limit"] = ir.StringAttr.get(placement.limit)
     body = new.regions[0].blocks.append()

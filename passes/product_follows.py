@@ -10,11 +10,13 @@ from types import MappingProxyType
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import ir, tensor
-from kitsune_mlir.traffic import element_bytes
+from kitsune_mlir.planning.kernel_cost import DEAR
+from kitsune_mlir.traffic import element_bytes, type_bytes
 
 from .operand_layout import GRANULE
 from .schedule_build import clone_body, constant_index, empty_generic
 
+SLOT = 1024  # bytes at multiples of which slots begin
 MOST_STORED = 2  # results of what follows one product
 
 
@@ -151,6 +153,12 @@ def stored_bytes(op: ir.Operation, follows: Follows) -> int:
     return 0 if others or kind.rank != 2 or kind.shape[1] * nbytes % GRANULE else nbytes
 
 
+def work_of(follows: Follows) -> float:
+    """Instructions that deal with an element."""
+    bodies = [list(op.regions[0].blocks[0].operations) for op in follows.ops]
+    return float(sum(DEAR.get(inner.operation.name, 1) for body in bodies for inner in body))
+
+
 def vectors_of(follows: Follows, columns: int) -> list[ir.Value]:
     """Tensors of one number for each column that what follows reads: of whole 16 bytes."""
     found = []
@@ -163,6 +171,11 @@ def vectors_of(follows: Follows, columns: int) -> list[ir.Value]:
             if columns * element_bytes(kind.element_type) % GRANULE == 0 and value not in found:
                 found.append(value)
     return found
+
+
+def vector_bytes(follows: Follows, columns: int) -> int:
+    """Of shared memory, for such tensors."""
+    return sum(-(-type_bytes(vector.type, 0) // SLOT) * SLOT for vector in vectors_of(follows, columns))
 
 
 def _map(roles: Sequence[str], place: dict[str, int]) -> ir.AffineMap:

@@ -3,8 +3,9 @@ into them, an agent that multiplies and writes tiles with what follows applied t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from kitsune_mlir.contraction import Contraction
 from kitsune_mlir.dialects import clusters, kitsune, schedule
@@ -119,14 +120,16 @@ class ProductKernel:
                     begin = pingpong.before() if pingpong and name == "math" else []
                     loop = scf.ForOp(*dealt.results, begin)
                     with ir.InsertionPoint(loop.body):
-                        at, numbers = self._place(loop.induction_variable, roles, extents, sizes)
+                        place = partial(self._place, loop.induction_variable, roles, extents, sizes)
                         around: list[ir.Value] = []
                         if pingpong is None:
-                            self._feed(rings, at) if name == "feed" else self._multiply(rings, at, kept, slots)
+                            self._feed(rings, place()[0]) if name == "feed" else self._multiply(
+                                rings, place, kept, slots
+                            )
                         elif name == "feed":
-                            pingpong.feed(rings, at)
+                            pingpong.feed(rings, place()[0])
                         else:
-                            around = pingpong.tile(rings, list(loop.inner_iter_args), at, numbers["n"])
+                            around = pingpong.tile(rings, list(loop.inner_iter_args), place)
                         scf.yield_(around)
                     if begin:
                         pingpong.behind(list(loop.results))
@@ -299,10 +302,13 @@ class ProductKernel:
     def _multiply(
         self,
         rings: dict[str, schedule.AllocRingOp],
-        at: dict[str, ir.Value],
+        place: Callable[[], tuple[dict[str, ir.Value], dict[str, ir.Value]]],
         kept: Sequence[ir.Value],
         slots: Mapping[ir.Value, ir.Value],
     ) -> None:
+        """A tile. Where it is, which takes a while to compute, is known once its products are on their way, but for the
+        part of k."""
+        at = place()[0] if self.tiles.split > 1 else {}
         tile = ir.RankedTensorType.get([self.tiles.copy_rows, self.tiles.columns], ir.F32Type.get())
         acc = schedule.Acc.get(tile)
         if kept:
@@ -310,6 +316,7 @@ class ProductKernel:
         else:
             sums = schedule.SumsOp([], acc).results[0]
             total, *last = (self._overlapped if self._overlaps else self._one_by_one)(rings, at, sums)
+        at = at or place()[0]
         value = schedule.SettleOp(total, tile).results[0]
         if last:
             self._release(*last)
@@ -423,14 +430,25 @@ def _moved(index: ir.Value, by: ir.Value | None) -> ir.Value:
 
 def _ceildiv(extent: ir.Value, size: int) -> ir.Value:
     """How many boxes of so many elements there are; a constant where the extent is one."""
-    if not isinstance(extent.owner, ir.Block) and extent.owner.name == "arith.constant":
-        return constant_index(-(-ir.IntegerAttr(extent.owner.attributes["value"]).value // size))
+    if (known := _constant(extent)) is not None:
+        return constant_index(-(-known // size))
     return extent if size == 1 else arith.ceildivui(extent, constant_index(size))
+
+
+def _constant(number: ir.Value) -> int | None:
+    if isinstance(number.owner, ir.Block) or number.owner.name != "arith.constant":
+        return None
+    return ir.IntegerAttr(number.owner.attributes["value"]).value
 
 
 def _in_groups(number: ir.Value, down: ir.Value, across: ir.Value) -> dict[str, ir.Value]:
     """Rows and columns of a tile, in groups of _DOWN tiles of rows, down the rows first: the CTAs at work at one time
     read few different rows and few different columns, which stay in the L2."""
+    rows, columns = _constant(down), _constant(across)
+    if columns == 1:
+        return {"m": number, "n": constant_index(0)}
+    if rows is not None and rows <= _DOWN:
+        return {"m": arith.remui(number, down), "n": arith.divui(number, down)}
     size = arith.muli(across, constant_index(_DOWN))
     group, inside = arith.divui(number, size), arith.remui(number, size)
     first = arith.muli(group, constant_index(_DOWN))

@@ -116,15 +116,20 @@ class PingPong:
         return [zero, self._sums(1, []), self.kernel.extents["m"], constant_index(0)]
 
     def tile(
-        self, rings: Mapping[str, schedule.AllocRingOp], carried: Sequence[ir.Value], at: Place, column: ir.Value
+        self,
+        rings: Mapping[str, schedule.AllocRingOp],
+        carried: Sequence[ir.Value],
+        place: Callable[[], tuple[Place, Place]],
     ) -> list[ir.Value]:
-        """Multiplies a tile that begins `at` there, the `column`-th along the columns: what is carried to the next."""
+        """Multiplies a tile: what is carried to the next. Where it begins, and its number along each dimension, `place`
+        computes, which takes a while."""
         first, before, *where = carried
         second = schedule.SettleOp(before, self._tile(1)).results[0]
         self.background.extend(self._leave(1, second, self._at(*where)))
         sums = [self._sums(0, [first]), self._sums(1, [second])]
         groups = self.groups
         used = self._group(rings, sums, groups.first, None)
+        at, numbers = place()
         if groups.between:
             used = self._loop(rings, sums, used)
         settled: list[ir.Value] = []
@@ -135,7 +140,7 @@ class PingPong:
 
         used = self._group(rings, sums, groups.last, used, leave)
         used.release()
-        return [*settled, sums[1], at["m"], column]
+        return [*settled, sums[1], at["m"], numbers["n"]]
 
     def behind(self, carried: Sequence[ir.Value]) -> None:
         """Behind the loop over tiles."""

@@ -26,7 +26,7 @@ from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import arith, ir, remark
 from kitsune_mlir.plan import LEAVES
 from kitsune_mlir.planning import target as targets
-from kitsune_mlir.planning.cost import DRAM, scattered_us
+from kitsune_mlir.planning.cost import scattered_us
 from kitsune_mlir.planning.place import UNKNOWN_ROWS
 from kitsune_mlir.traffic import type_bytes
 
@@ -76,7 +76,7 @@ def _scatter(pipeline: kitsune.PipelineOp, result: kitsune.ResultOp, use: ir.OpO
         whole = _leave(kitsune.ScatterOp, pipeline, result, to, table)
     updates = type_bytes(result.results[0].type, UNKNOWN_ROWS)
     more = scattered_us(updates, type_bytes(table, UNKNOWN_ROWS), _is_in_order(to), target)
-    _price(pipeline, more if pipeline.limit == DRAM else max(0.0, more))
+    _price(pipeline, max(0.0, more))  # fewer bytes of DRAM are no gain where the L2 is busy with all of them
     remark(scatter, f"{LEAVES} '{pipeline.label}' by additions")
     scatter.results[0].replace_all_uses_with(whole)
     scatter.erase()

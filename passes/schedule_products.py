@@ -27,26 +27,32 @@ that is the same for all tiles may be copied once and kept in shared memory, whe
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from math import inf, prod
 from typing import ClassVar
 
 from kitsune_mlir.contraction import NAMES, Contraction, is_zero_filled, match_product
-from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.mlir import arith, ir, linalg, remark, tensor, walk
 from kitsune_mlir.plan import DYNAMIC_SIZE
 from kitsune_mlir.planning import target as targets
-from kitsune_mlir.planning.kernel_cost import DEAR
-from kitsune_mlir.planning.product_tiles import COPY_ROWS, MOST_SPLIT, PAIRS, ProductTiles, choose
+from kitsune_mlir.planning.product_tiles import (
+    CLUSTERS,
+    COPY_ROWS,
+    MOST_SPLIT,
+    PAIRS,
+    ProductTiles,
+    choose,
+    single_widths,
+)
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.planning.thin_products import THIN_BY
 from kitsune_mlir.precision import tf32_pieces
-from kitsune_mlir.traffic import type_bytes
 
 from . import dots
 from .base import ModulePass
 from .flat_follows import flatten_follows
-from .product_follows import Follows, follows_of, stored_bytes, vectors_of
+from .product_follows import Follows, follows_of, stored_bytes, vector_bytes, work_of
 from .product_kernel import Asked, ProductKernel
 from .product_rows import MOST_IN_PIECES, Followings, Rows, is_faster
 from .row_bodies import RowBody, erase, gather
@@ -56,20 +62,20 @@ from .single_products import LEAST, NAME
 from .split_batches import OUTER, stored_apart, with_split_batches
 from .thin_products import by_rows, predicted_us
 
-SLOT = 1024  # bytes at multiples of which slots begin
-
 
 @dataclass(frozen=True)
 class ScheduleProducts(ModulePass):
-    """target: what the kernels are for, a name or the path of a description."""
+    """target: what the kernels are for, a name or the path of a description. split_k: CTAs of a cluster that share the
+    sum over k of products that have such a form; 0 chooses."""
 
     name: ClassVar[str] = "schedule-products"
     target: str = "sm_90a"
-    widths: str = ""
-    clusters: str = "1+2+4+8"
-    alternates: bool = True
+    split_k: int = 0
 
     def run(self, module: ir.Module) -> None:
+        if self.split_k not in (0, *CLUSTERS):
+            known = ", ".join(map(str, (0, *CLUSTERS)))
+            raise UserError(f"{self.name}: split-k must be one of {known}, found {self.split_k}")
         target = targets.load(self.target)
         if target.kind != "gpu" or target.products not in ("wgmma", "mma"):
             return
@@ -142,25 +148,8 @@ class _Scheduler:
         plain, self.found = self.found, with_split_batches(self.found)
         across = self.found.right_roles[-1] == "n"
         sizes = known.get("b", 1), known["m"], known["n"], known["k"]
-        most_split = MOST_SPLIT if self.sizes["k"] is not None else 1  # parts of an open length would be open too
         follows = follows_of(self.op)
-        bodies = [list(op.regions[0].blocks[0].operations) for op in follows.ops]
-        work = sum(DEAR.get(inner.operation.name, 1) for body in bodies for inner in body)
-        tiles = choose(
-            *sizes,
-            across,
-            len(PAIRS[self.pieces]),
-            self.target,
-            most_split=most_split,
-            work=float(work),
-            shared=self._shared(),
-            stored_bytes=stored_bytes(self.op, follows) if self.sizes["k"] is not None and self.asked.alternates else 0,
-            clusters=tuple(int(x) for x in self.asked.clusters.split("+") if x)
-            if self.sizes["k"] is not None
-            else (1,),
-            **({"widths": tuple(map(int, self.asked.widths.split("+")))} if self.asked.widths else {}),
-            vector_bytes=sum(map(_aligned_bytes, vectors_of(follows, known["n"]))),
-        )
+        tiles = self._tiles(sizes, across, follows)
         if thin is not None and (tiles is None or thin < THIN_BY * tiles.microseconds):
             self.found = plain
             self._by_rows()
@@ -183,6 +172,25 @@ class _Scheduler:
         for op in [*reversed(moved), *reversed(follows.ops), self.op]:
             op.erase()
         return True
+
+    def _tiles(self, sizes: tuple[int, int, int, int], across: bool, follows: Follows) -> ProductTiles | None:
+        known = self.sizes["k"] is not None  # parts of an open length would be open too
+        chosen = partial(
+            choose,
+            *(*sizes, across, len(PAIRS[self.pieces]), self.target),
+            most_split=MOST_SPLIT if known else 1,
+            work=work_of(follows),
+            shared=self._shared(),
+            stored_bytes=stored_bytes(self.op, follows) if known else 0,
+            vector_bytes=vector_bytes(follows, sizes[2]),
+        )
+        if NAME in self.op.attributes:
+            chosen = partial(chosen, widths=single_widths(sizes[2]), most_split=1)
+        if self.asked.split_k and known:
+            asked = chosen(most_split=1, clusters=(self.asked.split_k,))
+            if asked is not None:
+                return asked
+        return chosen(clusters=CLUSTERS if known else (1,))
 
     def _dots(self, thin: float | None) -> dots.Plan | None:
         """The kernel of warps that takes the product's place, and that of gathers around it, where it is faster. `thin`
@@ -269,11 +277,6 @@ class _Scheduler:
                 raise UnsupportedError("the last dimension of an operand is its batch")
             _check_open(value)
         _check_open(ir.RankedTensorType(self.op.results[0].type))
-
-
-def _aligned_bytes(vector: ir.Value) -> int:
-    """Of shared memory, for a vector."""
-    return -(-type_bytes(vector.type, 0) // SLOT) * SLOT
 
 
 def _check_open(kind: ir.RankedTensorType) -> None:

@@ -22,16 +22,21 @@ from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.plan import DYNAMIC_SIZE
+from kitsune_mlir.planning.cost import DRAM, Price
+from kitsune_mlir.planning.kernel_cost import dram_us
+from kitsune_mlir.planning.product_tiles import CLUSTERS, choose, single_widths
+from kitsune_mlir.planning.target import Target
+from kitsune_mlir.traffic import type_bytes
 
 from .base import ModulePass
 from .flow import target_of
 from .inline_pipeline import inline_pipeline
-from .product_follows import follows_of
-from .stage_cost import row_elements
+from .product_follows import follows_of, stored_bytes, vector_bytes, work_of
+from .stage_cost import row_elements, stage_cost
 
 NAME = "kitsune.pipeline"  # on a product, whose kernel has the name of the pipeline that it was
 LEAST = 1 << 16  # multiply-adds that are worth a kernel of their own form
-_BESIDE = ("arith.constant", "tensor.empty", "linalg.fill", "linalg.transpose")
+_BESIDE = ("arith.constant", "tensor.dim", "tensor.empty", "linalg.fill", "linalg.transpose")
 
 
 @dataclass(frozen=True)
@@ -40,11 +45,8 @@ class SingleProducts(ModulePass):
 
     name: ClassVar[str] = "single-products"
     target: str = ""
-    when: str = "always"
 
     def run(self, module: ir.Module) -> None:
-        if self.when == "never":
-            return
         for pipeline in kitsune.pipelines(module):
             target = target_of(pipeline, self.target, self.name)
             if target.products == "wgmma" and (product := single_product(pipeline)) is not None:
@@ -53,14 +55,48 @@ class SingleProducts(ModulePass):
 
 
 def single_product(pipeline: kitsune.PipelineOp) -> ir.Operation | None:
-    """The product that a designed pipeline is, with elementwise operators behind it; None where it is more."""
+    """The product that a designed pipeline is, with elementwise operators behind it; None where it is more, or where
+    CTAs were asked to share its boxes or its columns."""
     stages = pipeline.stages
+    if max(pipeline.cluster, pipeline.multicast) > 1:
+        return None
     products = [
         op.operation for stage in stages for op in stage.block.operations if op.operation.name == "linalg.matmul"
     ]
     if len(stages) != 1 or len(products) != 1 or not _is_plain(stages[0], products[0]):
         return None
     return products[0]
+
+
+def single_price(pipeline: kitsune.PipelineOp, target: Target) -> Price | None:
+    """What the kernel of a designed pipeline of one product takes; None of others, and where CTAs were asked to share
+    boxes."""
+    product = single_product(pipeline)
+    if product is None or target.products != "wgmma":
+        return None
+    (cost,) = stage_cost(pipeline.stages[0]).products or ()
+    follows = follows_of(product)
+    load = next(load for load in pipeline.stages[0].loads if load.results[0] == product.operands[0])
+    count = rows.shape_of(load.operands[0])[0]
+    known = count != rows.DYNAMIC
+    count = count if known else DYNAMIC_SIZE
+    tiles = choose(
+        *(1, count, cost.columns, cost.k, cost.across, cost.pairs, target),
+        work=work_of(follows),
+        shared=frozenset(("left", "right") if known else ("right",)),
+        stored_bytes=stored_bytes(product, follows),
+        vector_bytes=vector_bytes(follows, cost.columns),
+        clusters=CLUSTERS,
+        widths=single_widths(cost.columns),
+        most_split=1,
+    )
+    if tiles is None:
+        return None
+    ends = [op.results[0] for op in follows.stored] or [product.results[0]]
+    moved = [*product.operands[:2], *ends]
+    nbytes = sum(type_bytes(value.type, count) for value in moved)
+    from_dram = Price(target.launch_us + dram_us(nbytes, target), DRAM)
+    return max(Price(tiles.microseconds, tiles.price.limit), from_dram, key=lambda price: price.us)
 
 
 def _is_plain(stage: kitsune.StageOp, product: ir.Operation) -> bool:

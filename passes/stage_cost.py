@@ -54,7 +54,7 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
             widest = max(row_elements(value.type) for value in op.operands if rows.is_tensor(value))
             simt += widest * sum(DEAR.get(inner.operation.name, 1) for inner in op.regions[0].blocks[0].operations)
             if (taken := _gathered_bytes(op)) > 0:
-                gathered += MOVED * taken if _is_part(op) else taken
+                gathered += MOVED * taken if _is_part(op) and not _is_part_of_operand(op) else taken
                 if not _is_part(op):
                     kernels += 1
                     plain += 2 * taken
@@ -65,7 +65,8 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
         elif op.name == "tensor.concat":
             kernels += 1
             plain += 2 * row_bytes(op.results[0].type)
-            gathered += (MOVED - 1) * _moved_bytes(op)
+            if any(isinstance(use.owner.operation.opview, kitsune.StoreOp) for use in op.results[0].uses):
+                gathered += (MOVED - 1) * _moved_bytes(op)
     apart = None not in products and not stage.accumulates and not stage.reduces
     tiles = [op.results[0].type for op in (*stage.gets, *stage.loads)]
     tiles += [op.operands[1].type for op in stage.puts] + [op.operands[0].type for op in stage.stores]
@@ -95,9 +96,7 @@ def _gathered_bytes(op: ir.Operation) -> float:
 
 
 def _moved_bytes(concat: ir.Operation) -> float:
-    """Bytes of a row that a concatenation stores as they were loaded, thread by thread."""
-    if not any(isinstance(use.owner.operation.opview, kitsune.StoreOp) for use in concat.results[0].uses):
-        return 0.0
+    """Bytes of a concatenation's row that are as they were loaded: a store moves them thread by thread."""
     loaded = [value for value in concat.operands if _is_loaded(value)]
     return sum(row_bytes(value.type) for value in loaded)
 
@@ -112,6 +111,12 @@ def _is_loaded(value: ir.Value) -> bool:
 def _is_part(op: ir.Operation) -> bool:
     """Whether an operator's result is part of a concatenation and nothing else, whose kernel computes it in place."""
     return [use.owner.operation.name for use in op.results[0].uses] == ["tensor.concat"]
+
+
+def _is_part_of_operand(op: ir.Operation) -> bool:
+    """Whether an operator's result is part of a concatenation that a product takes, in registers."""
+    readers = [use.owner.operation for use in op.results[0].uses]
+    return any(use.owner.operation.name == "linalg.matmul" for reader in readers for use in reader.results[0].uses)
 
 
 def _taken_of(op: ir.Operation) -> list[ir.Value]:
@@ -141,4 +146,7 @@ def queue_cost(queue: kitsune.QueueOp, order: dict[str, int]) -> QueueCost:
     producer = queue.producers[0]
     accumulates = any(op.operands[0] == queue.results[0] for op in producer.accumulates)
     consumers = tuple(order[stage.label] for stage in queue.consumers)
-    return QueueCost(queue.label, order[producer.label], consumers, row_bytes(queue.ring.tile), accumulates)
+    tiles = [put.operands[1] for put in producer.puts if put.operands[0] == queue.results[0]]
+    joined = [op for op in map(rows.producer, tiles) if op is not None and op.name == "tensor.concat"]
+    stored = row_bytes(queue.ring.tile) + (MOVED - 1) * sum(map(_moved_bytes, joined))
+    return QueueCost(queue.label, order[producer.label], consumers, row_bytes(queue.ring.tile), accumulates, stored)

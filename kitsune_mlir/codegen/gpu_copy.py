@@ -1,19 +1,22 @@
 """Copies between buffers of which one is strided, as parts of a kernel (gpu_parts.py).
 
-A thread moves EACH words of a copy, which lie a block's threads apart, so that a warp's are neighbours and enough loads
-are in flight; a word is as many elements as both buffers keep together (gpu_words.py).
+A thread moves one word of a small copy and EACH words of a large one, which lie a block's threads apart, so that a
+warp's are neighbours and enough loads are in flight; a word is as many elements as both buffers keep together
+(gpu_words.py).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from kitsune_mlir.mlir import arith, gpu, ir, memref, vector
 
 from .gpu_kernel import THREADS, Kernel, Size, as_value, ceildiv, delinearize, extent, only_if, product
 from .gpu_words import WORD, bytes_of, keeps_words
 
-EACH = 4  # words that a thread moves
+EACH = 4  # words that a thread of a large copy moves
+SMALL = 132 * 2048  # words that as many threads as a GPU holds move at once
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,12 @@ class Copy:
         """Elements that a thread moves at once."""
         return _word(self.source, self.target)
 
+    @property
+    def each(self) -> int:
+        """Words that a thread moves."""
+        kind = ir.MemRefType(self.target.type)
+        return 1 if kind.has_static_shape and prod(kind.shape) // self.word <= SMALL else EACH
+
     def sizes(self, see: object) -> list[Size]:
         """The sizes of the target, the last dimension in words."""
         kind = ir.MemRefType(self.target.type)
@@ -36,15 +45,15 @@ class Copy:
 
     def blocks(self, see: object) -> Size:
         """Thread blocks that it wants."""
-        return ceildiv(product(self.sizes(see)), THREADS * EACH)
+        return ceildiv(product(self.sizes(see)), THREADS * self.each)
 
     def emit(self, block: ir.Value, kernel: Kernel) -> None:
         """The words of one block of those that this copy has."""
         sizes = self.sizes(kernel.inside)
         words = product(sizes)
-        first = arith.addi(arith.muli(block, as_value(THREADS * EACH)), gpu.thread_id(gpu.Dimension.x))
+        first = arith.addi(arith.muli(block, as_value(THREADS * self.each)), gpu.thread_id(gpu.Dimension.x))
         source, target = kernel.inside(self.source), kernel.inside(self.target)
-        for number in range(EACH):
+        for number in range(self.each):
             index = arith.addi(first, as_value(number * THREADS))
             with only_if(index, words):
                 position = delinearize(index, sizes) if sizes else []

@@ -35,6 +35,9 @@ from kitsune_mlir.runtime.host_program import BYTES, Launch, View
 
 TURNS_HINT = "kitsune.turns"  # of a loop whose bounds are in memory: how many turns it has on average
 TURNS = 8  # of an innermost loop that are followed
+TRIES = 3  # operations of memory for an atomic one that it does not know: the largest and the least of floats
+_TRIED = (4, 5, 8, 9)  # such, by the number of arith.AtomicRMWKind
+_POINTER = 44  # bits of an address within a buffer
 _ROWS = 1021  # numbers that a loaded integer may be
 _FREE = (
     "arith.constant",
@@ -123,6 +126,7 @@ class _Reader:
         self.work = BlockWork()
         self.sizes: dict[int, int] = {}
         self._threads, self._grid = launch.block[0], launch.grid
+        self._pointers: dict[int, View] = {}  # by the number that addresses in them begin with
         self._values: dict[int, Any] = {}  # by hash of the SSA value: an Array, a View, or None where not followed
         block = function.regions[0].blocks[0]
         for argument, given in zip(block.arguments, launch.arguments, strict=False):  # behind these, shared memory
@@ -170,6 +174,14 @@ class _Reader:
                 buffer = next(i for i, v in enumerate(op.operands) if isinstance(v.type, ir.MemRefType))
                 for moved in (self.work.read, self.work.written):
                     self._access(op.operands[buffer], list(op.operands)[buffer + 1 :], turn, moved)
+                kind = ir.IntegerAttr(op.attributes["kind"]).value if "kind" in op.attributes else None
+                self._atomic(turn, TRIES if kind in _TRIED else 1)
+                thread.instructions += ADDRESSED
+            case "llvm.inline_asm" if _adds_words(op):
+                place = self._see(op.operands[0])
+                for moved in (self.work.read, self.work.written):
+                    self._touch(*self._pointed(place), turn, moved)
+                self._atomic(turn, 1)
                 thread.instructions += ADDRESSED
             case _:
                 for region in op.regions:  # such as a loop of an unknown number of turns
@@ -219,6 +231,21 @@ class _Reader:
         cycles = self._run(block, _Turn(mask, turn.times * trips, trips))
         thread.inner += trips * cycles
 
+    def _atomic(self, turn: _Turn, tries: int) -> None:
+        """Counts an atomic operation of each thread."""
+        threads = np.count_nonzero(np.broadcast_to(turn.mask, (len(turn.mask), self._threads)))
+        self.work.atomics += turn.times * tries * threads / len(turn.mask)
+
+    def _pointed(self, place: Array | None) -> tuple[View | None, Array]:
+        """The buffer that addresses lie in, and their bytes there."""
+        if place is None:
+            return None, self._anywhere()
+        view = self._pointers.get(int(place.flat[0]) >> _POINTER)
+        return view, place & ((1 << _POINTER) - 1)
+
+    def _anywhere(self) -> Array:
+        return np.arange(self._threads)[None] * (7 * LINE)
+
     def _access(
         self,
         buffer: ir.Value,
@@ -233,10 +260,14 @@ class _Reader:
         nbytes = BYTES["i64" if isinstance(element, ir.IndexType) else str(element)]
         if isinstance(view, View) and all(number is not None for number in numbers):
             at = sum((n * s for n, s in zip(numbers, view.strides, strict=True)), np.full((1, 1), view.offset)) * nbytes
-        else:  # anywhere
-            at = np.arange(self._threads)[None] * (7 * LINE)
+        else:
+            at = self._anywhere()
         if result is not None:
             self._values[hash(result)] = _made_up(element, at)
+        return self._touch(view, at, turn, moved)
+
+    def _touch(self, view: View | None, at: Array, turn: _Turn, moved: dict[int, float]) -> float:
+        """The same of bytes of a buffer."""
         turns = max(len(at), len(turn.mask))
         shape = (turns, self._threads)
         at, mask = np.broadcast_to(at, shape), np.broadcast_to(turn.mask, shape)
@@ -270,6 +301,9 @@ class _Reader:
         operands = [self._see(value) for value in op.operands]
         if op.name == "memref.cast":
             return operands[0]
+        if op.name == "memref.extract_aligned_pointer_as_index" and isinstance(operands[0], View):
+            self._pointers[operands[0].buffer + 1] = operands[0]
+            return np.full((1, 1), operands[0].buffer + 1 << _POINTER)
         if op.name == "memref.dim" and isinstance(operands[0], View) and operands[1] is not None:
             return np.full((1, 1), operands[0].shape[int(operands[1].flat[0])])
         if any(not isinstance(operand, np.ndarray) for operand in operands):
@@ -281,6 +315,11 @@ class _Reader:
         if op.name == "arith.select":
             return np.where(*operands)
         return operands[0] if op.name in _SAME else None
+
+
+def _adds_words(op: ir.Operation) -> bool:
+    """Whether inline assembly adds a word to memory (gpu_scatter.py)."""
+    return ir.StringAttr(op.attributes["asm_string"]).value.startswith("red.relaxed.gpu.global.add.v")
 
 
 def _is_x(op: ir.Operation) -> bool:

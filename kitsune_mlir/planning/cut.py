@@ -170,7 +170,7 @@ def _severed(run: Run, queues: Sequence[QueueCost]) -> float:
         inside = [consumer in run for consumer in queue.consumers]
         leaves = queue.producer in run and not all(inside)
         enters = queue.producer not in run and any(inside)
-        total += queue.row_bytes * (leaves + enters)
+        total += max(queue.row_bytes, queue.stored_bytes) * leaves + queue.row_bytes * enters
     return total
 
 

@@ -34,6 +34,7 @@ _ISSUED = 2.5  # instructions a cycle and SM
 _LOOKED_UP = 1.0  # lines a cycle and SM
 _ALONE = 5.0  # cycles from an instruction to the next of the same thread
 _HIT, _MISSED = 35.0, 450.0  # cycles of a load that an SM's cache has, and what L2 or DRAM adds
+_ADDED = 1.0  # atomic operations of threads a cycle and SM: what an addition is of, one number or a word, is the same
 _TOGETHER = 4  # turns of a loop whose loads are on their way together
 _FEW = 2.0  # times its share of L2's and DRAM's rate that one SM alone can draw
 
@@ -46,13 +47,14 @@ class BlockWork:
     lines: float = 0.0  # of LINE bytes that loads and stores of all warps touch
     read: dict[int, float] = field(default_factory=dict)  # bytes that miss the SM's cache, by buffer
     written: dict[int, float] = field(default_factory=dict)
+    atomics: float = 0.0  # of all threads
     cycles: float = 0.0  # of one thread, alone on its SM
 
 
 @dataclass(frozen=True)
 class KernelWork:
     """What a kernel of `blocks` blocks of `threads` threads does in all: distinct bytes that it reads and writes, bytes
-    between SMs and L2, lines and instructions (of warps), cycles of one thread alone."""
+    between SMs and L2, lines and instructions (of warps), atomic operations (of threads), cycles of a thread alone."""
 
     blocks: int
     threads: int
@@ -62,6 +64,7 @@ class KernelWork:
     l2_bytes: float
     lines: float = 0.0
     instructions: float = 0.0
+    atomics: float = 0.0
     cycles: float = 0.0
 
 
@@ -81,6 +84,7 @@ def whole(block: BlockWork, blocks: int, threads: int, registers: int, sizes: Ma
         l2_bytes=blocks * l2,
         lines=blocks * block.lines,
         instructions=blocks * block.instructions,
+        atomics=blocks * block.atomics,
         cycles=block.cycles,
     )
 
@@ -103,7 +107,7 @@ def kernel_price(work: KernelWork, target: Target) -> Price:
     share = min(1.0, _FEW * sms / target.sms)
     terms = {
         DRAM: dram_us(work.read_bytes + work.written_bytes, target) / share,
-        L2: work.l2_bytes / (target.l2_gbps * 1e3 * share),
+        L2: max(work.l2_bytes / (target.l2_gbps * 1e3 * share), work.atomics / (sms * _ADDED * CYCLES_A_US)),
         L1: work.lines / (sms * _LOOKED_UP * CYCLES_A_US),
         ARITHMETIC: work.instructions / (sms * _ISSUED * CYCLES_A_US),
         LATENCY: ceil(work.blocks / (target.sms * resident)) * work.cycles / CYCLES_A_US,

@@ -36,24 +36,25 @@ Shared = Callable[[Sequence[int], Sequence[str], int], int]
 
 @dataclass(frozen=True)
 class QueueCost:
-    """One intermediate: stage positions of its ends, and the bytes of a row of it."""
+    """One intermediate: stage positions of its ends, and the bytes of a row of it; `stored_bytes` are what storing one
+    in DRAM is worth, where that is more."""
 
     name: str
     producer: int
     consumers: tuple[int, ...]
     row_bytes: float
     accumulates: bool = False
+    stored_bytes: float = 0.0
 
 
 @dataclass(frozen=True)
 class Chained:
     """How a pipeline is chained: `cluster` CTAs share the columns of a tile, or `column_tiles` CTAs take a row tile's
-    columns by themselves, or `split_k` of them together, each a part of a product's k; `multicast` CTAs with a row tile
-    each share the boxes of weights. CTAs that share a tile's columns hand the tiles of the `exchanged` queues to one
-    another; those of other queues stay in registers. Where it sums over the rows, each CTA has one of `blocks` blocks
-    of a partial sum; `cluster` CTAs then add theirs up first; with `shares`, the CTAs of a partial sum can each compute
-    a share of a tile; with `apart`, the stage that computes tiles and the two that take them may have CTAs of their
-    own. A tile has `tile_rows` rows, 64 for each warpgroup."""
+    columns by themselves; `multicast` CTAs with a row tile each share the boxes of weights. CTAs that share a tile's
+    columns hand the tiles of the `exchanged` queues to one another; those of other queues stay in registers. Where it
+    sums over the rows, each CTA has one of `blocks` blocks of a partial sum; `cluster` CTAs then add theirs up first;
+    with `shares`, the CTAs of a partial sum can each compute a share of a tile; with `apart`, the stage that computes
+    tiles and the two that take them may have CTAs of their own. A tile has `tile_rows` rows, 64 for each warpgroup."""
 
     cluster: int = 1
     column_tiles: int = 1
@@ -61,14 +62,13 @@ class Chained:
     shares: bool = False
     apart: bool = False
     multicast: int = 1
-    split_k: int = 1
     exchanged: frozenset[str] = frozenset()
     tile_rows: int = CHAINED_ROWS
 
     @property
     def together(self) -> int:
         """The CTAs of a cluster, where no rows are summed."""
-        return self.cluster * self.multicast * self.split_k
+        return self.cluster * self.multicast
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,6 @@ class Placement:
     limit: str  # what that time is due to; see cost.py
     cluster: int = 1
     multicast: int = 1
-    split_k: int = 1
 
 
 def place(
@@ -177,7 +176,7 @@ def _chained(
     together = form.together
     clusters = min(-(-tiles // form.multicast) * form.column_tiles, target.sms // together)
     transports = tuple("dsmem" if queue.name in form.exchanged else "reg" for queue in queues)
-    ctas, parts = clusters * together, form.cluster * form.column_tiles * form.split_k
+    ctas, parts = clusters * together, form.cluster * form.column_tiles
     pieces = max(1, -(-(rows or UNKNOWN_ROWS) // height)) * parts
     price = pipeline_price([[stage.part(parts) for stage in stages]], [ctas], pieces, height, target, False)
     return [
@@ -189,7 +188,6 @@ def _chained(
             limit=price.limit,
             cluster=form.cluster,
             multicast=form.multicast,
-            split_k=form.split_k,
         )
     ]
 

@@ -29,9 +29,10 @@ MOST_VECTORS = 16384  # bytes of vectors that shared memory holds besides
 # CTAs of a cluster that may share a tile's k, and on which part of the multiprocessors clusters of so many find places:
 # they do not straddle the chip's parts (an H100 of 132 holds 30 clusters of 4).
 PLACES = {2: 1.0, 4: 0.9, 8: 0.8}
-_MOST_MET = 128  # columns of a tile whose CTAs meet
+CLUSTERS = (1, *PLACES)
+_MOST_MET = 64  # columns of a tile whose CTAs meet: of what was measured, no wider one was the fastest
 _BLOCK = 8  # columns of which a CTA finishes a multiple
-_MEETS, _HANDED = 2600.0, 80.0  # cycles of a meeting, and of each column besides
+_MEETS, _HANDED = 1500.0, 30.0  # cycles of a meeting, and of each column of a copy besides
 _OUTBOX = 2 * 64 * 128  # bytes of shared memory through which the tiles of 64 rows leave
 
 _ISSUED = 64.0  # instructions of a copy's threads a cycle
@@ -131,8 +132,8 @@ class ProductTiles:
     or "right", are the same for all tiles, and lie in shared memory throughout. Where a tile `alternates`, its columns
     are those of two sets of sums (SETS), of which each leaves while the other is multiplied: `slots` are then those of
     the left operand, `right_slots` those of the right one. Of a `cluster` each CTA sums `part` of k for the same tile.
-    Where it is `copied`, the copy engine stores it, from shared memory. `price` is the kernel's; `microseconds` are with the sum of
-    the parts, which is another's."""
+    Where it is `copied`, the copy engine stores it, from shared memory. `price` is the kernel's; `microseconds` are
+    with the sum of the parts, which is another's."""
 
     copies: int
     columns: int
@@ -181,10 +182,9 @@ def choose(
     more than one the sums are added outside tensor cores, which takes registers for another set. The sum over k is cut
     into at most `most_split` parts. So many instructions as `work` says deal with each element before it is stored.
     `whole`: tiles have exactly all columns and all of k. `shared` are operands, "left" and "right", that are the same
-    throughout the batch, whose chunks may be kept. The copy engine stores the
-    results, of `stored_bytes` an element, where these are not 0; shared memory then holds `vector_bytes` of what follows
-    besides. `widths` are the
-    columns that a tile may have, `clusters` the numbers of CTAs that may share the sum over k of one."""
+    throughout the batch, whose chunks may be kept. The copy engine stores the results, of `stored_bytes` an element,
+    where these are not 0; shared memory then holds `vector_bytes` of what follows besides. `widths` are the columns
+    that a tile may have, `clusters` the numbers of CTAs that may share the sum over k of one."""
     on = engine(target)
     found = [
         tiles
@@ -315,6 +315,14 @@ def _tiles(
     return ProductTiles(
         copies, columns, slots, split, part, price, us + summed, kept, copy_rows, two, right_slots, form.cluster, copied
     )
+
+
+def single_widths(n: int) -> tuple[int, ...]:
+    """Columns that tiles of a single layer of `n` columns may have. Narrower ones read the left operand more often than
+    their price says: 64 x 4096 x 4096 took 12.7 us in tiles of 32 columns, 10.6 in tiles of 64, of which two CTAs have
+    half of k each (H200)."""
+    wide = tuple(columns for columns in _COLUMNS if columns % CHUNK == 0)
+    return (*wide, *(columns for columns in _COLUMNS if n <= columns < CHUNK or n <= columns == 96))
 
 
 def short_rows(m: int) -> int:

@@ -10,11 +10,11 @@ The proof is about the queues of the dialect. What it takes for granted, and so 
 - The generated code does what a flow says: releases each tile it acquired, hands slots out by tile
   number (not by "some slot is empty"), orders memory by acquire and release.
 - What kernels wait for that is no queue in the IR. In a Hopper kernel (`codegen/hopper/`) these are the
-  rings that a producer warpgroup fills for its CTA's consumers, of boxes of weights and of streamed tiles,
-  and those that several CTAs fill for one another (multicast); the exchange of tiles and of sums of rows
-  in a cluster, and the shares of tiles that CTAs of a partial sum tell each other; the sums that split-k
-  hands out; the rounds in which partial sums meet; the barriers of warpgroups, CTAs and clusters. Their
-  order is tested, on the simulator of kernels (`tools/gpusim`) and on GPUs, not proven.
+  rings that a producer warpgroup fills for its CTA's consumers, of boxes of weights and of streamed
+  tiles, and those that several CTAs fill for one another (multicast); the exchange of tiles and of sums
+  of rows in a cluster, and the shares of tiles that CTAs of a partial sum tell each other; the rounds in
+  which partial sums meet; the barriers of warpgroups, CTAs and clusters. Their order is tested, on the
+  simulator of kernels (`tools/gpusim`) and on GPUs, not proven.
 - A dsmem queue inside a role is such an exchange: the proof counts its memory and asks for whole clusters,
   and treats its waits as those of a ring.
 - A consumer acquires at most its lookahead. One that keeps L tiles it has finished with must be given

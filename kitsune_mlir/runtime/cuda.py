@@ -84,7 +84,6 @@ class CudaDevice:
             raise UnsupportedError(f"there is no NVIDIA GPU that CUDA can use: {error}") from error
         self.number = self.device.device_id
         self._streams: dict[int, Any] = {}
-        self._beside: dict[bool, int] = {}  # streams, by whether what is put on them is captured
 
     def check(self, manifest: dict[str, Any]) -> None:
         """Raises UnsupportedError when this GPU cannot run code for the manifest's chip."""
@@ -190,15 +189,6 @@ class CudaDevice:
         """Whether work on the stream is being recorded into a CUDA graph."""
         status = self._call("cuStreamIsCapturing", stream)
         return status != self._driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE
-
-    def beside(self, stream: int) -> int:
-        """Another stream, for work beside that on `stream`: of what is captured a stream of its own, for what is put on
-        a stream under capture until its end is captured too."""
-        captured = self.capturing(stream)
-        if captured not in self._beside:
-            flags = self._driver.CUstream_flags.CU_STREAM_NON_BLOCKING.value
-            self._beside[captured] = int(self._call("cuStreamCreate", flags))
-        return self._beside[captured]
 
     def order(self, before: int, after: int) -> None:
         """Work put on stream `after` from now on waits for the work on stream `before` so far."""

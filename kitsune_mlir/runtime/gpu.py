@@ -88,9 +88,6 @@ class Device(Protocol):
     def torch_stream(self) -> int:
         """torch's current stream."""
 
-    def beside(self, stream: int) -> int:
-        """Another stream, for work beside that on `stream`: of what is captured a stream of its own."""
-
     def order(self, before: int, after: int) -> None:
         """Work put on stream `after` from now on waits for the work on stream `before` so far."""
 

@@ -19,7 +19,6 @@ from .host_arithmetic import OPERATIONS, compute
 BYTES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i16": 2, "i8": 1, "i1": 1}
 _LIMIT = 1 << 63
 EARLY_BYTES = 32 << 20  # of buffers that are filled before all kernels: what an L2 still has when they are used
-BESIDE_BYTES = 512 << 20  # of those that are filled beside kernels, each of which keeps its memory from then on
 ALIGNMENT = 256  # of buffers in an arena; what cudaMalloc gives, and TMA asks less
 
 Step = dict[str, Any]
@@ -88,18 +87,12 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class Fill:
-    """Zeros, in whole buffers that lie one after another. `beside`: on a stream of their own, up to the next Join."""
+    """Zeros, in whole buffers that lie one after another."""
 
     views: tuple[View, ...]
-    beside: bool = False
 
 
-@dataclass(frozen=True)
-class Join:
-    """What follows waits for the buffers that are filled on a stream of their own."""
-
-
-Call = Launch | Copy | Pipeline | Fill | Join
+Call = Launch | Copy | Pipeline | Fill
 
 
 @dataclass
@@ -228,8 +221,6 @@ def views_of(call: Call) -> list[View]:
     """The views a call reads or writes."""
     if isinstance(call, Fill):
         return list(call.views)
-    if isinstance(call, Join):
-        return []
     if isinstance(call, Copy):
         return [call.source, call.target]
     arguments = [argument for argument in call.arguments if isinstance(argument, View)]
@@ -258,23 +249,12 @@ def _check_view(view: View, buffer: Buffer, whose: str) -> None:
 
 
 def _fill_early(plan: Plan) -> None:
-    """Fills buffers between kernels before all of these, at once, where they are small, for kernels overlap, and fills
-    do not; buffers that the L2 does not hold beside the kernels in front of the first that uses one."""
+    """Fills what is small, between kernels, at once and before all of them: kernels overlap, fills do not."""
     fills = [call for call in plan.calls if isinstance(call, Fill)]
     fills = [fill for fill in fills if plan.buffers[fill.views[0].buffer].kind == "arena"]
-    sizes = [plan.buffers[fill.views[0].buffer].nbytes for fill in fills]
-    if fills and sum(sizes) <= EARLY_BYTES:
-        views = tuple(view for fill in fills for view in fill.views)
-        plan.calls = [Fill(views), *(call for call in plan.calls if call not in fills)]
-        return
-    large = [fill for fill, size in zip(fills, sizes) if size > EARLY_BYTES and fill != plan.calls[0]]
-    while sum(plan.buffers[fill.views[0].buffer].nbytes for fill in large) > BESIDE_BYTES:
-        large.pop()
-    if large:
-        at = plan.calls.index(large[0])
-        before, behind = ([call for call in calls if call not in large] for calls in (plan.calls[:at], plan.calls[at:]))
-        views = tuple(view for fill in large for view in fill.views)
-        plan.calls = [Fill(views, beside=True), *before, Join(), *behind]
+    views = [view for fill in fills for view in fill.views]
+    if views and sum(plan.buffers[view.buffer].nbytes for view in views) <= EARLY_BYTES:
+        plan.calls = [Fill(tuple(views)), *(call for call in plan.calls if call not in fills)]
 
 
 def _place(plan: Plan) -> None:

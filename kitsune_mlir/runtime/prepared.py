@@ -12,7 +12,7 @@ from kitsune_mlir.errors import InternalError
 
 from .device_tensor import numpy_dtype
 from .host_arithmetic import bfloat16
-from .host_program import ALIGNMENT, Copy, Fill, Join, Launch, Pipeline, Plan, View
+from .host_program import ALIGNMENT, Copy, Fill, Launch, Pipeline, Plan, View
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Prepared:
         self._fillers = np.array([buffer for _, buffer in holes], np.int64)
         self._addresses = (self._slots.ctypes.data + 8 * np.arange(max(1, len(slots)))).astype(np.uint64)
         first = self._addresses.ctypes.data
-        self._calls: list[_Kernel | _Copy | _Fill | _Join | _Pipeline] = []
+        self._calls: list[_Kernel | _Copy | _Fill | _Pipeline] = []
         for call, start in zip(plan.calls, starts, strict=True):
             if isinstance(call, Launch):
                 self._calls.append(_Kernel(device, kernels[call.kernel], call, first + 8 * start))
@@ -92,9 +92,7 @@ class Prepared:
             elif isinstance(call, Fill):
                 first_place, last_place = (plan.buffers[call.views[i].buffer].offset for i in (0, -1))
                 nbytes = last_place - first_place + call.views[-1].nbytes
-                self._calls.append(_Fill(device, _place(call.views[0]), nbytes, call.beside))
-            elif isinstance(call, Join):
-                self._calls.append(_Join(device))
+                self._calls.append(_Fill(device, _place(call.views[0]), nbytes))
             else:
                 self._calls.append(self._pipeline(call, pipelines[call.name]))
 
@@ -193,22 +191,10 @@ class _Fill:
     device: Any
     target: Place
     nbytes: int
-    beside: bool
 
     def put(self, stream: int, bases: Sequence[int], workspaces: int | None) -> None:
         buffer, offset = self.target
-        if self.beside:
-            main, stream = stream, self.device.beside(stream)
-            self.device.order(main, stream)
         self.device.zero(bases[buffer] + offset, self.nbytes, stream)
-
-
-@dataclass(frozen=True)
-class _Join:
-    device: Any
-
-    def put(self, stream: int, bases: Sequence[int], workspaces: int | None) -> None:
-        self.device.order(self.device.beside(stream), stream)
 
 
 @dataclass(frozen=True)

@@ -107,10 +107,9 @@ def test_the_plan_has_what_the_documentation_promises(compiled):
 
 def test_the_plan_says_which_ctas_work_together():
     model, x = torch.nn.Linear(4096, 4096).bfloat16(), torch.zeros(16, 4096, dtype=torch.bfloat16)
-    split = kitsune_mlir.compile(model, (x,), target="sm_90a")
-    (pipeline,) = split.plan["pipelines"]
-    assert (pipeline["shape"], pipeline["cluster"], pipeline["multicast"]) == ("chained", 1, 1)
-    assert f"tiles of 128 rows, k split over {pipeline['split_k']} CTAs" in split.report() and pipeline["split_k"] > 1
+    split = kitsune_mlir.compile(model, (x,), target="sm_90a", options={"schedule-products": "split-k=2"})
+    (launch,) = split.plan["launches"]
+    assert launch["form"] == "scheduled product" and "k split over 2 CTAs" in launch["computes"]
 
 
 def test_the_ir_of_every_step_can_be_read(compiled):

@@ -9,6 +9,8 @@ from test_gpu_models import check
 from test_gpu_pipelines import runner_of, small_gpu  # noqa: F401  (a fixture)
 from torch import Tensor, nn
 
+import kitsune_mlir
+
 BF16 = torch.bfloat16
 
 
@@ -160,3 +162,11 @@ def test_open_rows(small_gpu):  # noqa: F811
         with torch.no_grad():
             check(program, runner, (x,), model(x), TYPES[BF16])
     assert device.pipeline_launches == 6
+
+
+def test_stores_of_odd_rows_are_short():
+    """Rows that all exist take no branch each: LLVM takes minutes for thousands of them."""
+    model = Form(lambda f, x, y: torch.cat([torch.tanh(f(x)), y], 1), (64, 261)).to(BF16)
+    compiled = kitsune_mlir.compile(model, rows(64, 6), target="sm_90a", options={"place-stages": "shape=chained"})
+    assert compiled.plan["launches"][0]["form"] == "chained"
+    assert compiled.ptx.count("\tbra") < 200  # 9 boxes of 16 rows were 600

@@ -13,7 +13,6 @@ from kitsune_mlir.errors import InternalError, UnsupportedError
 from kitsune_mlir.runtime import device_tensor, host_program
 from kitsune_mlir.runtime.cuda import CudaDevice, runs_on
 from kitsune_mlir.runtime.gpu import GpuRunner
-from kitsune_mlir.runtime.prepared import Prepared
 
 
 def manifest(program, arguments=(("f32", [None, 4]),)):
@@ -74,31 +73,11 @@ def test_what_is_filled_is_filled_together():
     assert not {x, y} & set(range(s, t + 480))
 
 
-def large_sums(*rows):
-    """A plan of a launch and sums of so many rows each."""
-    steps = [launch("a0")] + [sums(f"s{i}", "a0", count, f"x{i}") for i, count in enumerate(rows)]
-    return host_program.make_plan(manifest([*steps, {"op": "return", "values": ["x0"]}]), [(300, 4)])
-
-
-def test_what_is_large_is_filled_beside_what_comes_before():
-    """Before the first that uses it; what is small then is filled where it is used. Nothing else lies there."""
+def test_what_is_large_is_filled_where_it_is_used():
     rows = host_program.EARLY_BYTES // 16 + 1
-    plan = large_sums(rows, 30, rows)
-    names = ["Fill", "Launch", "Join", "Pipeline", "Fill", "Pipeline", "Pipeline"]
-    assert [type(call).__name__ for call in plan.calls] == names
-    beside, _, _, first, small, second, third = plan.calls
-    assert beside.beside and not small.beside and small.views == (second.results[1],)
-    assert beside.views == (first.results[1], third.results[1])
-    places = [plan.buffers[view.buffer].offset for view in beside.views]
-    assert places[1] == places[0] + -(-rows * 16 // 256) * 256
-    assert plan.buffers[second.results[1].buffer].offset >= places[1] + rows * 16
-
-
-def test_what_is_too_much_is_filled_where_it_is_used():
-    rows = host_program.BESIDE_BYTES // 32 + 1
-    plan = large_sums(rows, rows)
-    names = ["Fill", "Launch", "Join", "Pipeline", "Fill", "Pipeline"]
-    assert [type(call).__name__ for call in plan.calls] == names
+    steps = [launch("a0"), sums("s", "a0", rows, "x"), sums("t", "s", 30, "y")]
+    plan = host_program.make_plan(manifest([*steps, {"op": "return", "values": ["y"]}]), [(300, 4)])
+    assert [type(call).__name__ for call in plan.calls] == ["Launch", "Fill", "Pipeline", "Fill", "Pipeline"]
 
 
 @pytest.mark.parametrize(
@@ -228,36 +207,3 @@ def test_a_copy_from_the_host_is_over_when_it_returns():
 def test_code_of_another_version_is_refused():
     with pytest.raises(UnsupportedError, match="compile it again"):
         GpuRunner({"version": 0, "target": "sm_90a"}, {}, [])
-
-
-def test_a_buffer_is_filled_on_another_stream():
-    """Behind what is on the run's own stream; that waits for it in front of what uses it."""
-    done = []
-
-    class Device:
-        def beside(self, stream):
-            return stream + 100
-
-        def order(self, before, after):
-            done.append((before, "before", after))
-
-        def zero(self, pointer, nbytes, stream):
-            done.append(("zero", nbytes, stream))
-
-        def launch(self, kernel, grid, block, parameters, stream):
-            done.append((kernel, stream))
-
-    class Sums:
-        workspace_bytes = counter_bytes = 0
-
-        def bind(self, arguments, results):
-            return self
-
-        def launch(self, stream, pointers, workspace):
-            done.append(("sums", stream))
-
-    rows = host_program.EARLY_BYTES // 16 + 1
-    prepared = Prepared(large_sums(rows), Device(), {"k": "k"}, {"sums": Sums()}, {}, [None])
-    prepared.run(7, [1 << 20], [1 << 22], 1 << 24)
-    zero = ("zero", rows * 16, 107)
-    assert done == [(7, "before", 107), zero, ("k", 7), (107, "before", 7), ("sums", 7)]

@@ -4,10 +4,12 @@ import re
 
 import pytest
 import torch
+from test_gpu_models import Function
 from torch import nn
 
 import kitsune_mlir
 from kitsune_mlir import launches, mlir
+from kitsune_mlir.codegen.kernel_work import TRIES
 from kitsune_mlir.plan_report import report
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.runtime.host_program import Copy, Launch, make_plan
@@ -173,3 +175,17 @@ def test_products_beside_one_another_are_described():
     found = compiled(Heads().to(torch.bfloat16), torch.randn(40_000, 264, dtype=torch.bfloat16)).plan["launches"]
     assert [(launch["form"], launch["tile"]) for launch in found] == [("scheduled product", [128])]
     assert "k 264" in found[0]["computes"]
+
+
+def test_atomic_operations_are_counted():
+    """An addition of four numbers is one; the largest of floats is tried again and again."""
+
+    def sums(x, to):
+        rows = to.view(-1, 1).expand_as(x)
+        return torch.zeros(2000, 32).index_add(0, to, x), torch.zeros(2000, 32).scatter_reduce(0, rows, x, "amax")
+
+    compiled = kitsune_mlir.compile(
+        Function(sums), (torch.randn(512, 32), torch.randint(0, 2000, (512,))), target="sm_90a"
+    )
+    found = [launch["work"]["atomics"] for launch in compiled.plan["launches"] if launch["computes"] == "scatter"]
+    assert found == [512 * 8, 512 * 32 * TRIES]

@@ -32,6 +32,7 @@ from .program import Block, Program
 
 THREADS = wgmma.THREADS - warps.WARP  # all of the producer's warpgroup but the warp of the one that copies
 LEAST_BYTES = 64  # of a row: fewer are not worth a request
+MOST_COLUMNS = 192  # of a product: the sums of more take all registers, and those who ask have some of them
 _UNIT = 16  # bytes that a request is a multiple of
 _BEGUN, _FETCHED = VECTORS_AT - 2 * mbarrier.BYTES, VECTORS_AT - 3 * mbarrier.BYTES  # beside the vectors' own barrier
 
@@ -55,8 +56,10 @@ class Gather:
 
 def gathers_of(program: Program) -> list[Gather]:
     """Those of a program whose rows are asked for ahead."""
-    if program.cluster * program.multicast * program.split_k > 1 or program.alternating is not None:
+    if program.cluster * program.multicast > 1:
         return []  # warpgroups of a cluster have no registers to give
+    if any(product.n > MOST_COLUMNS for block in program.blocks for product in block.products.values()):
+        return []
     known = {hash(value) for number, value in enumerate(program.tensors) if number not in program.padded}
     found = []
     for block in (block for block in program.blocks if len(block.stages) == 1):

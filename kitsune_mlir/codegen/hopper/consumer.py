@@ -12,14 +12,13 @@ from kitsune_mlir.codegen import index_checks
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.memory import Memory, element_of, shape_of
-from kitsune_mlir.codegen.pipeline.nests import PRODUCT, kitsune_label
+from kitsune_mlir.codegen.pipeline.nests import kitsune_label
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
 
 from . import cluster, warps
 from .fragments import Fragment, Lanes, PairedMemory, rows_of_tile
 from .outgoing import Around, Outgoing
-from .pingpong import Pieces
 from .products import Products
 from .program import Block, Program
 from .rings import Rings
@@ -124,15 +123,6 @@ class Consumer:
 
     def _residents(self, block: Block, number: Int) -> dict[int, Memory]:
         return {hash(value): self._resident(block, value, number) for value in block.stage.residents}
-
-    def leave(self, number: int, sums: list[ir.Value], row: ir.Value) -> Pieces:
-        """Pieces that compute and store the columns of one set of the only product's sums (pingpong.py), from
-        `row` (i32) of the outputs on."""
-        (block,) = self._program.blocks
-        with block.stage.operation.location:
-            nest = next(nest for nest in block.nests if nest.kind == PRODUCT)
-            code = StageCode(self._place, block, 0, self._memories(block, 0))
-            yield from code.leave(nest, number, sums, row)
 
     def _memories(self, block: Block, number: Int) -> dict[int, Memory]:
         """Where the values stand that stage `number` of a block reads."""

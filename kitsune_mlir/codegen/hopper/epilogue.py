@@ -128,12 +128,6 @@ class Epilogue:
             if exchange is not None and ((block + 1) % boxes == 0 or block + 1 == blocks):
                 yield partial(exchange.send, self.tile, block // boxes)
 
-    def finish(self, block: int) -> None:
-        """Computes a block of the tile, packed where products would want it so."""
-        self._compute(block)
-        if is_packed(self.tile.element):
-            self._pack(block)
-
     def _blocks(self, number: int) -> range:
         """The blocks of a set."""
         each = blocks_of(self.product.columns)

@@ -3,7 +3,7 @@
     @pipeline(maps: struct by value, tensors..., outputs..., workspace, rows: i32, rows of tables: i64...)
 
 Each role has a range of CTAs. Cluster c of a role's n takes the tiles of 64 or 128 rows c, c + n, c + 2n, ...: its CTAs
-share the columns of one tile, or (split_k) its sum over k, or (multicast) each has a tile and all share the boxes of
+share the columns of one tile, or (multicast) each has a tile and all share the boxes of
 weights. Each consumer warpgroup carries 64 of the rows through all stages of the role in its registers; one thread of
 the producer keeps the rings of weights filled. Between roles, tiles go through rings in L2 (tile_ring.py).
 """
@@ -24,7 +24,7 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, vector
 from kitsune_mlir.planning.target import Target
 
-from . import ahead, cluster, exchange, mbarrier, split_k, tma, waits, warps, wgmma
+from . import ahead, cluster, exchange, mbarrier, tma, waits, warps, wgmma
 from .consumer import Consumer
 from .exchange import Exchange
 from .fragments import Lanes
@@ -34,12 +34,9 @@ from .layout import VECTORS_AT, Layout, lay_out
 from .maps import TILE_ROWS, padded_row
 from .mbarrier import Ring
 from .outgoing import Around
-from .pingpong import PingPong
 from .producer import Producer
-from .product_plan import Product
 from .program import Program
 from .rings import Rings
-from .split_k import SplitK
 from .stores import Boxes, Outbox
 from .tile_ring import TileRing, ring_places
 from .tma import TensorMap
@@ -102,13 +99,12 @@ class ChainedKernel:
         ctas = maps = 0
         replicas = {stage.role: stage.replicas or 1 for stage in pipeline.stages}
         for role in sorted(replicas):
-            shared = pipeline.multicast, pipeline.split_k
-            program = Program(pipeline, target.sms, pipeline.cluster, role, *shared, self.tile_rows)
+            program = Program(pipeline, target.sms, pipeline.cluster, role, pipeline.multicast, self.tile_rows)
             layout = lay_out(program, target.shared_bytes)
             gathers = [] if _is_of_few_tiles(program, replicas[role]) else ahead.gathers_of(program)
             self.roles.append(_Role(program, layout, ctas, replicas[role], maps, gathers))
             ctas, maps = ctas + replicas[role], maps + len(program.maps)
-        self.ctas, self.cluster = ctas, pipeline.cluster * pipeline.multicast * pipeline.split_k
+        self.ctas, self.cluster = ctas, pipeline.cluster * pipeline.multicast
         self.tensors, self.results = self.roles[0].program.tensors, self.roles[0].program.results
         self.padded = set().union(*(role.program.padded for role in self.roles))
         self.packed = {number: packing for role in self.roles for number, packing in role.program.packed.items()}
@@ -256,10 +252,6 @@ class ChainedKernel:
             for group in range(frame.role.program.consumers):
                 barriers = self._exchange_barriers(frame) + group * exchange.barrier_bytes(boxes)
                 exchange.init(device.add(frame.base, barriers), self.cluster, boxes)
-        if frame.role.program.split_k > 1:
-            for group in range(frame.role.program.consumers):
-                barriers = self._exchange_barriers(frame) + group * split_k.BARRIER_BYTES
-                split_k.init(device.add(frame.base, barriers), self.cluster)
         mbarrier.fence_init()
 
     def _exchange_barriers(self, frame: _Frame) -> int:
@@ -318,10 +310,6 @@ class ChainedKernel:
         rings = frame.rings()
         if frame.role.program.cluster > 1:
             rings.exchange = self._exchange(frame, boxes)
-        if frame.role.program.split_k > 1:
-            places = frame.role.layout.boxes, self._exchange_barriers(frame)
-            columns = frame.role.program.split_columns
-            rings.split_k = SplitK(self.cluster, columns, frame.base, *places, boxes, device.value(0))
         outbox = self._outbox(frame, boxes)
         split = len(self.tensors)
         tensors = {hash(value): pointer for value, pointer in zip(self.tensors, frame.pointers)}
@@ -359,34 +347,9 @@ class ChainedKernel:
             consumer(number, row, column).emit()
             return [arith.xori(x, device.value(1)) for x in parity]
 
-        if program.alternating is None:
-            self._tiles(frame, rings, body, [device.value(0)] if frame.role.gathers else [])
-        else:
-            self._alternate(frame, rings, program.alternating, consumer)
+        self._tiles(frame, rings, body, [device.value(0)] if frame.role.gathers else [])
         if outbox is not None:
             outbox.finish()
-
-    def _alternate(self, frame: _Frame, rings: Rings, product: Product, consumer: Callable[..., Consumer]) -> None:
-        """Tiles of a product in two sets of sums, the second of which leaves while the next tile begins (pingpong.py).
-        What there is to leave before the first tile goes beyond the last row."""
-        first, rows = self._first_tile(frame), frame.grid.rows
-        start = [x for x in frame.grid.start(device.value(first)) if x is not None]
-
-        def body(number: ir.Value, row: ir.Value, column: ir.Value | None, carried: list[ir.Value]) -> list[ir.Value]:
-            at, is_first = _at(carried[: len(start)]), device.equal(number, first)
-            before, now = consumer(number, *at), consumer(number, row, column)
-            stored = arith.select(is_first, rows, at[0])
-            pingpong = PingPong(product, now.products, is_first)
-            leave = (lambda sums: now.leave(0, sums, row)), (lambda sums: before.leave(1, sums, stored))
-            left = pingpong.tile(carried[len(start) :], *leave)
-            return [row, *([] if column is None else [column]), *left]
-
-        left = self._tiles(frame, rings, body, [*start, *PingPong.begin(product, rings)])
-        sums = PingPong.end(product, left[len(start) :])
-        with device.when(device.less(first, frame.grid.count)):
-            at = _at(left[: len(start)])
-            for piece in consumer(device.value(first), *at).leave(1, sums, at[0]):
-                piece()
 
     def _exchange(self, frame: _Frame, own: Boxes) -> Exchange:
         layout, boxes = frame.role.layout, frame.role.program.exchanged_boxes
@@ -409,8 +372,3 @@ class ChainedKernel:
 def _is_of_few_tiles(program: Program, ctas: int) -> bool:
     """Whether no CTA has two tiles, as far as that is known."""
     return program.row_tiles is not None and program.row_tiles * program.cluster <= ctas
-
-
-def _at(place: list[ir.Value]) -> tuple[ir.Value, ir.Value | None]:
-    """Row and column of a tile."""
-    return place[0], place[1] if len(place) > 1 else None

@@ -12,7 +12,7 @@ from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.planning.target import Target
 
-from . import exchange, split_k, stores, tma
+from . import exchange, stores, tma
 from .maps import TILE_ROWS
 from .program import CLUSTERS, Program
 from .wgmma import BOX_ROW
@@ -51,15 +51,13 @@ def lay_out(program: Program, shared_bytes: int) -> Layout:
     stashes = _aligned(sums + summed)
     boxes = stashes + program.consumers * program.stash_boxes * stores.BOX_BYTES
     received = exchange.tiles_bytes(program.cluster, program.exchanged_boxes)
-    outboxes = boxes + program.consumers * (received + split_k.room_bytes(program.split_columns))
+    outboxes = boxes + program.consumers * received
     leave = program.uses_outboxes or program.exchanged_boxes
     tiles = outboxes + (program.consumers * stores.BYTES if leave else 0)
     tile_slot = program.slot_rows * BOX_ROW if program.streams else 0
     most, fewest = MOST_TILE_SLOTS, LEAST_SLOTS
     if program.alone:  # as many as of weights
         most = max(most, min(MOST_SLOTS, (shared_bytes - tiles) // (tile_slot + slot_bytes)))
-    if program.alternating:
-        fewest = MOST_TILE_SLOTS  # a group of chunks stays for both sets
     for tile_slots in (most, fewest) if program.streams else (0,):
         weights = tiles + tile_slots * tile_slot
         slots = min(MOST_SLOTS, (shared_bytes - weights) // slot_bytes)
@@ -73,17 +71,16 @@ def fit(
     target: Target,
     cluster: int = 0,
     multicast: int = 1,
-    parts: int = 0,
     tile_rows: int = TILE_ROWS,
 ) -> Program:
     """The program of `cluster` CTAs, or of the fewest, whose registers and shared memory hold a tile of `tile_rows`
-    rows; of one, where `multicast` CTAs share boxes of weights. `parts` CTAs split a product's k; 0 chooses. Raises
-    UnsupportedError, with what stops the fewest, when none do."""
+    rows; of one, where `multicast` CTAs share boxes of weights. Raises UnsupportedError, with what stops the fewest,
+    when none do."""
     first: UnsupportedError | None = None
-    fewest = (1,) if multicast > 1 or parts > 1 else CLUSTERS
+    fewest = (1,) if multicast > 1 else CLUSTERS
     for ctas in (cluster,) if cluster else fewest:
         try:
-            program = Program(pipeline, target.sms, ctas, multicast=multicast, split_k=parts, tile_rows=tile_rows)
+            program = Program(pipeline, target.sms, ctas, multicast=multicast, tile_rows=tile_rows)
             lay_out(program, target.shared_bytes)
             return program
         except UnsupportedError as error:

@@ -76,27 +76,10 @@ class Producer:
 
     def _product(self, product: Product, first_map: Int, n: Int) -> None:
         """The columns from `n` on."""
-        if product.alternates:
-            self._alternating(product, first_map, n)
-            return
         for turn in product.turns():
             for segment in product.segments:
                 for leg in segment.legs:
                     self._repeat(0, segment.parts, 1, partial(self._part, product, turn, segment, leg, first_map, n))
-
-    def _alternating(self, product: Product, first_map: Int, n: Int) -> None:
-        """In groups of chunks, each for one set and then for the other; the tile's chunk is loaded for the first."""
-        (segment,), groups = product.segments, product.groups
-
-        def group(start: Int, chunks: int) -> None:
-            for number in (0, 1):
-                for chunk in range(chunks):
-                    at = device.add(start, chunk)
-                    self._chunk(product, (number,), segment, first_map, n, segment.start, at, loads=number == 0)
-
-        group(0, groups.first)
-        self._repeat(1, 1 + groups.middle, 1, lambda number: group(device.mul(number, groups.first), groups.first))
-        group((1 + groups.middle) * groups.first, groups.last)
 
     def _part(
         self, product: Product, turn: Turn, segment: Segment, leg: range, first_map: Int, n: Int, part: Int
@@ -117,11 +100,9 @@ class Producer:
         n: Int,
         start: Int,
         chunk: Int,
-        loads: bool = True,
     ) -> None:
-        """`loads` says to load the tile's chunk too, where it is streamed."""
-        column = device.add(device.mul(chunk, segment.chunk_columns), self._part_of_k(segment))
-        if streamed := loads and segment.rows_map is not None:
+        column = device.mul(chunk, segment.chunk_columns)
+        if streamed := segment.rows_map is not None:
             assert segment.rows_map is not None and self.rings.tiles is not None and self.rings.tile is not None
             map_ = tma.map_pointer(self.maps, device.add(first_map, segment.rows_map))
             at = [column, self._row(segment)]
@@ -131,10 +112,6 @@ class Producer:
             at = [device.add(start, device.add(column, piece)), device.add(n, number * product.columns)]
             self._copy(self.rings.weights, self.rings.weight, map_, at, product.columns)
             self.rings.step_on(streamed and last)
-
-    def _part_of_k(self, segment: Segment) -> Int:
-        """Where the CTA's begins."""
-        return device.mul(cluster.rank(), segment.width) if self.program.split_k > 1 else 0
 
     def _row(self, segment: Segment) -> Int:
         """Where a streamed tile begins: in a tensor, or in the ring that it comes from."""

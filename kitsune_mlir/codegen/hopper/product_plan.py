@@ -11,7 +11,6 @@ from kitsune_mlir.mlir import ir
 from .packing import packed_width
 from .wgmma import BOX_ROW, STEP_BYTES
 
-GROUP = 2  # chunks; of them a tile's ring holds two groups
 Turn = tuple[int, ...]  # the sets of sums that a product's chunks are multiplied for, one after another
 
 
@@ -65,21 +64,10 @@ class Segment:
             yield number, piece * low, (number, piece) == last
 
 
-@dataclass(frozen=True)
-class Groups:
-    """Chunks that sets of sums take in turn: the first group's, and each of `middle` more groups'; the last group's,
-    less than twice as many."""
-
-    first: int
-    middle: int
-    last: int
-
-
 @dataclass
 class Product:
     """One product: `n` columns of a CTA, in `sets` sets of registers of `columns` columns each, or else in passes.
-    `frees` says that it is the last to read the exchanged tile, `alternates` that its sets take groups of chunks in
-    turn (pingpong.py)."""
+    `frees` says that it is the last to read the exchanged tile."""
 
     op: ir.Operation
     n: int
@@ -87,7 +75,6 @@ class Product:
     segments: list[Segment]
     sets: int = 1
     frees: bool = False
-    alternates: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -111,13 +98,6 @@ class Product:
     def bound(self) -> int | None:
         """What bounds the columns of all passes, where they all exist."""
         return self.n if self.n % self.pass_columns == 0 else None
-
-    @property
-    def groups(self) -> Groups:
-        """The groups of the chunks of one that alternates, at least two."""
-        first = min(GROUP, self.chunks // 2)
-        middle = self.chunks // first - 2
-        return Groups(first, middle, self.chunks - (1 + middle) * first)
 
     def turns(self) -> list[Turn]:
         """In which order. Set after set, so that one set's columns are worked on while the next is multiplied. A chunk

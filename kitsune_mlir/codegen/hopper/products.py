@@ -16,7 +16,7 @@ from .background import Background
 from .fragments import Fragment, Lanes
 from .mbarrier import Slot
 from .product_plan import Product, Segment
-from .rings import Rings, Used, numbers_of, slots_of
+from .rings import Rings, numbers_of, slots_of
 from .stash import Stash
 from .stores import Boxes
 
@@ -156,10 +156,6 @@ class Products:
         b = wgmma.descriptor(self.rings.weights.place(slot))
         return wgmma.multiply(str(element_of(product.op.operands[1])), sums, a, b, steps, first)
 
-    def release(self, used: Used, unless: ir.Value | None = None) -> None:
-        """The warpgroup is done with these slots, but for when `unless` (i1) holds."""
-        self.rings.release(used, self._boxes, unless)
-
     def _looped(self, product: Product, ready: Ready, begin: Begin) -> None:
         """The same, of streamed operands with many chunks: a loop over k."""
         rings, (turn,), count = self.rings, product.turns(), product.columns // 2
@@ -258,12 +254,11 @@ class Products:
             self.rings.release(slots, self._boxes)
         return sums
 
-    def streamed_box(self, slot: Slot | None, waits: bool = True) -> Int:
+    def streamed_box(self, slot: Slot | None) -> Int:
         """A box of the tile's rows, which it waits for; where those of the warpgroup begin."""
         tiles = self.rings.tiles
         assert tiles is not None and slot is not None
-        if waits:
-            tiles.wait_full(slot)
+        tiles.wait_full(slot)
         if tiles.slot_bytes == wgmma.ROWS * wgmma.BOX_ROW:
             return tiles.place(slot)
         return device.add(tiles.place(slot), device.mul(self._boxes.first_row, wgmma.BOX_ROW))

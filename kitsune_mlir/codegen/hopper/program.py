@@ -4,7 +4,7 @@ each, and which boxes of weights the products take in which order. Producer and 
 In a cluster, each CTA computes its share of the columns of every product for the same rows. A tile that is a
 product's operand is then *exchanged*: every CTA gets the other shares into its shared memory (exchange.py).
 Or, with *multicast*, each CTA computes tiles of its own and they share the boxes of weights: each loads a piece of
-every box for all. Or, with *split_k*, all compute the same tile, each over a part of k (split_k.py).
+every box for all.
 
 Consecutive stages that differ only in what they name as residents form one block and one loop: ten
 equal layers are assembled once.
@@ -23,7 +23,7 @@ from kitsune_mlir.codegen.pipeline.nests import PRODUCT, REDUCTION, Nest, StageN
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
-from kitsune_mlir.planning.columns import SPLITS, choose_columns
+from kitsune_mlir.planning.columns import choose_columns
 from kitsune_mlir.precision import tensor_work, tf32_pieces
 from kitsune_mlir.traffic import element_bytes
 
@@ -40,7 +40,6 @@ from .operands import (
     is_loaded,
     is_multiplied,
     is_operand,
-    is_plain,
     is_read_here,
     is_streamed,
     parts_of,
@@ -49,7 +48,6 @@ from .operands import (
 )
 from .own_columns import spread_columns
 from .packing import GROUP, Columns, Packing
-from .pingpong import leaves_in_sets
 from .pressure import check_pressure
 from .product_plan import Product, Segment
 from .steps import steps
@@ -98,13 +96,11 @@ class Program:
         cluster: int = 1,
         role: int | None = None,
         multicast: int = 1,
-        split_k: int = 0,
         tile_rows: int = TILE_ROWS,
     ):
         self._pipeline = pipeline.operation
         stages = [stage for stage in pipeline.stages if role in (None, stage.role)]
-        self.cluster, self.multicast, self.split_k = cluster, multicast, max(1, split_k)
-        self._chooses_split = split_k == 0
+        self.cluster, self.multicast = cluster, multicast
         self.tile_rows = tile_rows
         self.rings = ring_places(pipeline)[0]
         self._sms, rows_known = sms, _row_count(stages)
@@ -131,13 +127,10 @@ class Program:
             check_stage(stage)
         if multicast > 1:
             self._check_multicast(products)
-        if self.split_k not in SPLITS:
-            raise UnsupportedError(f"{split_k} CTAs do not split k; {SPLITS[1:]} may")
         self.blocks = [self._block(group) for group in equal_runs(stages)]
         for block in self.blocks:
             block.spread = spread_columns(self, block.nests)
-        # Where k is split, a CTA finishes a share of a tile that is less than a box.
-        self.store_maps = self._maps.stores(stages) if self.split_k == 1 else {}
+        self.store_maps = self._maps.stores(stages)
         self.row_stores = self._row_stores(stages)
         self.moves_rows = any(not isinstance(store, kitsune.StoreOp) for stage in stages for store in stage.stores)
         self.put_maps = {
@@ -155,7 +148,7 @@ class Program:
     def _row_stores(self, stages: list[kitsune.StageOp]) -> set[int]:
         """The outputs that leave through shared memory, row by row: those that tensor copies do not store, but for
         narrow ones. A CTA that has a share of the columns stores it thread by thread."""
-        if self.cluster > 1 or self.split_k > 1:
+        if self.cluster > 1:
             return set()
         stores = [
             store
@@ -220,16 +213,10 @@ class Program:
         columns = -(-n // (passes * sets * unit)) * unit
         if self.cluster > 1 and passes > 1:
             columns = _pass_columns(n, passes)
-        splits = self._splits(nest, nests)
-        if self.alone and not kept and (n > CHUNK or splits != (1,)):
+        if self.alone and not kept and n > CHUNK:
             k = shape_of(op.operands[0])[1] * tensor_work(op)
-            chosen, self.split_k = choose_columns(n, k, self.row_tiles, self._sms, splits)
-            unit = BLOCK * self.split_k
-            columns = min(-(-columns // unit) * unit, chosen)
-        # With boxes shared by CTAs ptxas lacks registers for two sets of sums.
-        alternates = self.alone and self.split_k == self.multicast == 1 and leaves_in_sets(nest, nests, columns)
-        if alternates:
-            columns, sets = columns // 2, 2
+            chosen = choose_columns(n, k, self.row_tiles, self._sms)
+            columns = min(-(-columns // BLOCK) * BLOCK, chosen)
         if nbytes == 4:
             return Product(op, n, columns, self._packed_segments(op, columns))
         tiles = parts_of(op.operands[0])
@@ -242,22 +229,8 @@ class Program:
         for value, start, (_, width) in zip(tiles, packing.starts(), _columns_of(tiles)):
             map_ = self._maps.weight(weight, None if whole else packing, start + width, columns)
             parts = self.cluster if self.cluster > 1 and not is_loaded(value) else 1
-            own = width // parts if self.split_k == 1 else -(-width // (CHUNK * self.split_k)) * CHUNK
-            segments.append(Segment(value, start, own, map_, self._maps.rows(value), parts))
-        return Product(op, n, columns, segments, sets, alternates=alternates)
-
-    def _splits(self, nest: Nest, nests: StageNests) -> tuple[int, ...]:
-        """Into how many parts the sum over k may go: what was asked for, or as many as leave each two chunks."""
-        assert nest.op is not None
-        may = self.alone and self.multicast == 1 and is_plain(nest, nests)
-        if not self._chooses_split:
-            if self.split_k > 1 and not may:
-                raise UnsupportedError("k is split for one streamed operand of 16-bit elements, alone in its kernel")
-            return (self.split_k,)
-        if not may or self.row_tiles is None:
-            return (1,)
-        k = shape_of(nest.op.operands[0])[1]
-        return tuple(split for split in SPLITS if split == 1 or split * 2 * CHUNK <= k and split <= self._sms)
+            segments.append(Segment(value, start, width // parts, map_, self._maps.rows(value), parts))
+        return Product(op, n, columns, segments, sets)
 
     def _packed_segments(self, op: ir.Operation, columns: int) -> list[Segment]:
         """The segments of a product of f32 elements, and how its weight is laid out for it. In full precision a product
@@ -385,16 +358,6 @@ class Program:
     def grid_product(self) -> Product | None:
         """The product whose columns the grid deals out as well as rows: the only one, of several passes."""
         return self.products[0] if self.alone and self.products[0].passes > 1 else None
-
-    @property
-    def alternating(self) -> Product | None:
-        """The only product, where its two sets of sums take turns."""
-        return self.products[0] if self.alone and self.products[0].alternates else None
-
-    @property
-    def split_columns(self) -> int:
-        """The columns of the tile whose sum over k is split; 0 when none is."""
-        return self.products[0].columns if self.split_k > 1 else 0
 
     @property
     def stash_boxes(self) -> int:

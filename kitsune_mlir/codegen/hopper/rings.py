@@ -10,7 +10,6 @@ from kitsune_mlir.mlir import arith, ir
 
 from .exchange import Exchange
 from .mbarrier import Ring, Slot
-from .split_k import SplitK
 from .stores import Boxes
 
 Used = tuple[Slot, Slot | None]  # of weights, of tiles
@@ -18,32 +17,27 @@ Used = tuple[Slot, Slot | None]  # of weights, of tiles
 
 @dataclass
 class Rings:
-    """A ring of weights, perhaps one of streamed tiles, a warpgroup's end of the cluster's exchange or sum over k."""
+    """A ring of weights, perhaps one of streamed tiles, a warpgroup's end of the cluster's exchange."""
 
     weights: Ring
     tiles: Ring | None
     weight: Slot
     tile: Slot | None
     exchange: Exchange | None = None
-    split_k: SplitK | None = None
 
     def state(self) -> list[ir.Value]:
         slots = [self.weight] if self.tile is None else [self.weight, self.tile]
-        counted = [x for end in self._ends for x in end.state()]
+        counted = self.exchange.state() if self.exchange is not None else []
         return [*(x for slot in slots for x in (slot.number, slot.parity)), *counted]
-
-    @property
-    def _ends(self) -> list[Exchange | SplitK]:
-        return [end for end in (self.exchange, self.split_k) if end is not None]
 
     def resume(self, state: list[ir.Value]) -> list[ir.Value]:
         """Takes up `state` in a loop; gives back what follows it."""
         self.weight, rest = Slot(*state[:2]), state[2:]
         if self.tile is not None:
             self.tile, rest = Slot(*rest[:2]), rest[2:]
-        for end in self._ends:
-            count = len(end.state())
-            end.resume(rest[:count])
+        if self.exchange is not None:
+            count = len(self.exchange.state())
+            self.exchange.resume(rest[:count])
             rest = rest[count:]
         return rest
 

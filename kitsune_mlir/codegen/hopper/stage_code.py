@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -17,9 +17,7 @@ from kitsune_mlir.codegen.pipeline.nests import MAP, PRODUCT, Nest
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir
-from kitsune_mlir.traffic import element_bytes
 
-from . import cluster
 from .chainable import row_combiner
 from .epilogue import Epilogue, element_at, is_deferred
 from .exchange import Exchange
@@ -31,7 +29,6 @@ from .products import Products
 from .program import Block, Program
 from .stash import Stash
 from .stores import BOX_BYTES
-from .wgmma import STEP_BYTES, STEPS
 
 QUAD = (1, 2)  # lane distances between the four threads of a row
 
@@ -123,9 +120,6 @@ class StageCode:
         ]
 
         def one_pass(lanes: Lanes, start: Int) -> None:
-            if self.at.products.rings.split_k is not None:
-                self._split(nest, product, start)
-                return
             epilogue = self._epilogue(nest, lanes)
             self.at.products.run(product, operands, epilogue.take, epilogue.begin if epilogue.begins else None)
             if epilogue.defers:
@@ -134,18 +128,6 @@ class StageCode:
                 self._tile(nest, lanes, start, epilogue.know_all(), min(product.n, product.pass_columns))
 
         self.at.each_pass(product, one_pass)
-
-    def _split(self, nest: Nest, product: Product, start: Int) -> None:
-        """A product whose sum over k is split: the CTA finishes its share of the columns from `start` on."""
-        split, sums = self.at.products.rings.split_k, dict[int, list[ir.Value]]()
-        assert split is not None
-        self.at.products.run(product, [None], sums.__setitem__)
-        totals = split.add_up(sums[0])
-        first = device.value(device.add(device.mul(cluster.rank(), split.share), start))
-        lanes = self.at.lanes.shifted(first, product.bound)
-        epilogue = self._epilogue(nest, lanes)
-        epilogue.take(0, totals)
-        self._tile(nest, lanes, first, epilogue.know_all(), split.share)
 
     def resume(self, nest: Nest, words: dict[tuple[int, int], ir.Value]) -> Fragment:
         """A product's tile as `_product` leaves it when it defers, taken up in other code: the words that were there,
@@ -158,33 +140,10 @@ class StageCode:
         self._hand_on(nest, epilogue)
         return epilogue.tile
 
-    def leave(self, nest: Nest, number: int, sums: list[ir.Value], row: ir.Value) -> Iterator[Callable[[], None]]:
-        """Pieces that compute the columns of one set of a product's sums and store them, from `row` (i32) of the output
-        on. A box that reaches into the next set leaves with that."""
-        assert nest.op is not None and self.at.around.outbox is not None
-        product, (store,) = self.block.products[hash(nest.op.results[0])], nest.stores
-        lanes, start = self.at.dealt(product)
-        epilogue, outbox = self._epilogue(nest, lanes), self.at.around.outbox
-        epilogue.take(number, sums)
-        columns = STEP_BYTES // element_bytes(epilogue.tile.element)  # of a step of a box
-        first, last = (at * product.columns // columns for at in (number, number + 1))
-        if number == product.sets - 1:
-            last = -(-last // STEPS) * STEPS
-        at = start, device.add(row, self.at.around.boxes.first_row)
-        for step in range(first, last):
-            box, inside = divmod(step, STEPS)
-            if inside == 0:
-                yield partial(outbox.claim, box)
-            for block in range(step * columns // BLOCK, (step + 1) * columns // BLOCK):
-                yield partial(epilogue.finish, block)
-            yield partial(outbox.write, epilogue.tile, box, range(inside, inside + 1))
-            if inside == STEPS - 1:
-                yield partial(outbox.depart, self.at.program.store_maps[store.position], epilogue.tile, box, at)
-
     def _epilogue(self, nest: Nest, lanes: Lanes) -> Epilogue:
         assert nest.op is not None
         total, adds = nest.op.results[0], None if starts_from_zero(nest.op) else nest.op.operands[2]
-        begins = adds if adds is not None and is_loaded(adds) and self.at.products.rings.split_k is None else None
+        begins = adds if adds is not None and is_loaded(adds) else None
         adds = adds if begins is None else None
         product = self.block.products[hash(total)]
         whole = product.n % BLOCK == 0 and self.at.stash(nest.value) is None

@@ -142,16 +142,17 @@ class Outbox:
                 tma.wait_read(BOXES - 1 if box else 0)
             warps.barrier(self.boxes.barrier, THREADS)
             self.write(tile, box)
-            self.depart(map_, tile, box, at)
+            self._depart(map_, tile, box, self.box(box), at)
 
     def send(self, map_: int, tile: Fragment, at: tuple[Int, Int], sent: int) -> int:
         """Sends a tile while products are in flight, which branches would end. `sent` boxes have been sent before that
         are known of, 0 where others may have been; gives how many there are with the tile's."""
         for box in range(boxes_of(tile.width, element_bytes(tile.element))):
             place = device.add(self._place, sent % BOXES * BOX_BYTES)
-            self.claim(sent)
+            tma.wait_read(BOXES - 1 if sent else 0)  # the leader alone has stored
+            warps.barrier(self.boxes.barrier, THREADS)
             self.boxes.write_whole(place, tile, box)
-            self._send(map_, tile, box, place, at)
+            self._depart(map_, tile, box, place, at)
             sent += 1
         return sent
 
@@ -185,21 +186,12 @@ class Outbox:
             with device.when(inside):
                 _copy_column(type_, (box, place), memory, first, column, valid)
 
-    def claim(self, box: int) -> None:
-        """Before box `box` of a tile is written: what left from that place in shared memory has been read. This,
-        `write` and `depart` have no branches, products may be in flight."""
-        tma.wait_read(BOXES - 1 if box else 0)  # the leader alone has stored
-        warps.barrier(self.boxes.barrier, THREADS)
-
     def write(self, tile: Fragment, box: int, steps: range = ALL_STEPS) -> None:
         """Puts columns of the tile into its box."""
         self.boxes.write_whole(self.box(box), tile, box, steps)
 
-    def depart(self, map_: int, tile: Fragment, box: int, at: tuple[Int, Int]) -> None:
-        """Sends a box that all have written."""
-        self._send(map_, tile, box, self.box(box), at)
-
-    def _send(self, map_: int, tile: Fragment, box: int, place: Int, at: tuple[Int, Int]) -> None:
+    def _depart(self, map_: int, tile: Fragment, box: int, place: Int, at: tuple[Int, Int]) -> None:
+        """Sends a box that all have written, and that lies at that place."""
         tma.fence()
         warps.barrier(self.boxes.barrier, THREADS)
         column = device.add(at[0], box * BOX_ROW // element_bytes(tile.element))

@@ -9,9 +9,9 @@
 // CHECK:           %[[TO:.*]] = memref.load {{.*}} : memref<6x1xi64>
 // CHECK:           %[[ROW:.*]] = arith.index_cast %[[TO]]
 // CHECK:           %[[INSIDE:.*]] = arith.cmpi ult, %[[ROW]], %{{.*}} : index
-// CHECK:           llvm.inline_asm has_side_effects "{{.*}}@wild ld.global.u64 word, [kitsune_wild];{{.*}}2147483647;
 // CHECK:           scf.if %[[INSIDE]]
-// CHECK:             memref.atomic_rmw
+// CHECK:             llvm.inline_asm has_side_effects "red.relaxed.gpu.global.add.v4.f32
+// CHECK:           llvm.inline_asm has_side_effects "{{.*}}@wild ld.global.u64 word, [kitsune_wild];{{.*}}2147483647;
 // CHECK:         gpu.func @gather_0
 // CHECK:           %[[FROM:.*]] = memref.load {{.*}} : memref<5xi64>
 // CHECK:           %[[ROW:.*]] = arith.index_cast %[[FROM]]

@@ -22,7 +22,7 @@
 // CHECK-NEXT:        %[[P1:.*]]:2 = "kitsune.product"(%[[P0]]#0, %[[X1]], %[[W1]])
 // CHECK-NEXT:        "kitsune.release"(%[[X0]], %[[P0]]#1)
 // CHECK-NEXT:        "kitsune.release"(%[[X1]], %[[P1]]#1)
-// CHECK-NEXT:        "kitsune.settle"(%[[P1]]#0)
+// CHECK:             "kitsune.settle"(%[[P1]]#0)
 // CHECK:             "kitsune.write"
 // CHECK:           "kitsune.release"(%[[W0]])
 // CHECK-NEXT:      "kitsune.release"(%[[W1]])

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.planning import target
-from kitsune_mlir.planning.columns import choose_columns
 from kitsune_mlir.planning.cost import StageCost, pipeline_price, start_us, tile_price
 from kitsune_mlir.planning.flow import Flow, Queue, Stage
 from kitsune_mlir.planning.place import Chained, QueueCost, allocate, balanced_cuts, choose_tile_rows, place
@@ -259,8 +258,3 @@ def test_time_of_a_pipeline():
     loads = StageCost("s", "simt", dram_bytes=GPU.dram_gbps * 1e3)
     dram = pipeline_price([[loads]], [1000000], 7, 1, GPU.override(l2_gbps=1e30), False)
     assert dram.us == pytest.approx(start_us(GPU) + 7) and dram.limit == "DRAM"
-
-
-def test_no_more_ctas_share_a_sum_than_there_are_sms():
-    for sms in (1, 2, 3, 7):
-        assert choose_columns(15, 1024, 1, sms, (1, 2, 4, 8))[1] <= sms

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kitsune_mlir.planning import target
-from kitsune_mlir.planning.product_tiles import CHUNK, choose, engine
+from kitsune_mlir.planning.product_tiles import CHUNK, CLUSTERS, choose, engine
 
 CHIPS = [target.load(name) for name in target.names() if name != "cpu"]
 SIZES = st.integers(1, 5000)
@@ -81,3 +81,19 @@ def test_rows_that_begin_within_lines_take_twice_the_loads():
 def test_the_largest_tiles_for_the_largest_products():
     large, small = (choose(b, size, size, size, True, 1, GPU) for b, size in ((2, 4096), (64, 64)))
     assert (large.copies, large.columns) == (2, 256) and small.columns <= 64
+
+
+def test_no_more_ctas_share_a_sum_than_there_are_sms():
+    for sms in (1, 2, 3, 7):
+        chip = GPU.override(sms=sms)
+        tiles = [choose(1, 15, 1024, 4096, False, 1, chip, 1, clusters=(ctas,)) for ctas in CLUSTERS]
+        assert [one is not None for one in tiles] == [ctas <= sms for ctas in CLUSTERS]
+
+
+def test_two_sets_of_sums_for_large_products_that_the_copy_engine_stores():
+    tiles = choose(1, 16384, 1024, 1024, False, 1, GPU, stored_bytes=2, vector_bytes=2048)
+    assert tiles.alternates and tiles.copied and tiles.sets == (128, 128) and (tiles.slots, tiles.right_slots) == (4, 8)
+    held = 16384 * (tiles.slots + tiles.right_slots) + 2 * 16384 + 2048
+    assert held <= GPU.shared_bytes
+    direct = choose(1, 16384, 1024, 1024, False, 1, GPU)
+    assert not direct.alternates and not direct.copied and tiles.price.us < direct.price.us
