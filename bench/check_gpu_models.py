@@ -152,7 +152,7 @@ def _plain(model: Any, args: Any, target: str, dynamic_shapes: Any = None) -> tu
     machine = targets.load(target)
     pipeline.run(program.module, [pipeline.make("prepare-linalg")])
     found = plan.describe(plan.partitioned(program.module, []), [], machine)
-    pipeline.run(program.module, [pipeline.make("convert-linalg-to-gpu")])
+    pipeline.run(program.module, [pipeline.make("convert-linalg-to-gpu", "", target)])
     section = gpu.build(program.module, machine)
     interface = Interface(program.name, program.signature, program.arguments, program.outputs)
     content = Content(interface, {machine.name: "gpu"}, {machine.name: section}, {machine.name: found})

@@ -24,7 +24,8 @@ def compiled(model, args, dynamic_shapes=None):
 
 
 def built(program, chip="sm_90a"):
-    pipeline.run(program.module, [pipeline.make("prepare-linalg"), pipeline.make("convert-linalg-to-gpu")])
+    steps = [pipeline.make("prepare-linalg"), pipeline.make("convert-linalg-to-gpu", "", chip)]
+    pipeline.run(program.module, steps)
     return program, gpu.build(program.module, target.load(chip))
 
 
