@@ -60,5 +60,5 @@ def test_rows_are_made_longer_by_one_launch():
     model = mlp(torch.bfloat16, (358, 716, 358), nn.ReLU).eval()
     compiled = kitsune_mlir.compile(model, (torch.randn(20000, 358, dtype=torch.bfloat16),), target="sm_90a")
     forms = [launch["form"] for launch in compiled.plan["launches"]]
-    assert forms.count("chained") == 2
+    assert forms.count("scheduled product") == 2
     assert len(forms) == 4
