@@ -181,7 +181,7 @@ class _Scheduler:
             most_split=MOST_SPLIT if known else 1,
             work=work_of(follows),
             shared=self._shared(),
-            stored_bytes=stored_bytes(self.op, follows) if known else 0,
+            stored_bytes=stored_bytes(self.op, follows) if known and self.pieces == 1 else 0,
             vector_bytes=vector_bytes(follows, sizes[2]),
         )
         if NAME in self.op.attributes:

@@ -24,7 +24,7 @@ LOWER = ["lower-schedule", "convert-linalg-to-gpu"]
 BF16 = torch.bfloat16
 WAITS, FENCES = "no wait on an mbarrier", "no fence before products"
 KERNELS = {  # a function, shapes, a type, what the schedule must have, how many mutants are as good, by what they lack
-    "product": (lambda x, y, b: torch.relu(x @ y + b), ((300, 320), (320, 128), (128,)), BF16, "copies = 2", (2, 1)),
+    "product": (lambda x, y: torch.relu(x @ y), ((300, 320), (320, 128)), BF16, 'engine = "tma", index', (2, 1)),
     "batched, split": (torch.bmm, ((5, 60, 2688), (5, 2688, 40)), BF16, "tile = array<i64: 1, 1, 64, ", (2, 1)),
     "with a row group": (lambda x, y: (x @ y).softmax(-1), ((500, 320), (320, 64)), BF16, "reduction", (2, 1)),
     "f32 in pieces": (torch.mm, ((400, 256), (256, 32)), torch.float32, "outside", (3, 0)),
