@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kitsune_mlir.mlir import arith, bufferization, func, ir, memref, run_passes, tensor, walk
+from kitsune_mlir.mlir import arith, bufferization, func, ir, memref, run_passes, walk
 
 _GENERALIZE = (
     "builtin.module(func.func(refback-generalize-tensor-pad,refback-generalize-tensor-concat),canonicalize,cse)"
@@ -93,19 +93,19 @@ def _copy_of(value: ir.Value, end: ir.Operation) -> ir.Value:
 
 
 def _give_body(function: func.FuncOp) -> str:
-    """Gives a function without a body one that reads its arguments and makes its results. Of a function without,
-    one-shot bufferization believes that any result may share memory with any argument, and so with all other arguments:
-    a concatenation that is computed for a kernel would be copied, lest a weight be written. Returns the name."""
+    """Gives a function without a body one that makes its results, and says that it reads its arguments. Of a function
+    without, one-shot bufferization believes that any result may share memory with any argument, and so with all other
+    arguments: a concatenation that is computed for a kernel would be copied, lest a weight be written. Returns the
+    name."""
     kept = {name: function.attributes[name] for name in function.attributes if name != "arg_attrs"}
     with function.context, function.location, ir.InsertionPoint(function):
         own = func.FuncOp(function.name.value, function.type, visibility="private")
         for name, attribute in kept.items():
             own.attributes[name] = attribute
+        read, none = ir.DictAttr.get({"bufferization.access": ir.StringAttr.get("read")}), ir.DictAttr.get({})
+        own.arg_attrs = [read if isinstance(kind, ir.RankedTensorType) else none for kind in own.type.inputs]
         with ir.InsertionPoint(own.add_entry_block()):
             zero = arith.ConstantOp.create_index(0).result
-            for argument in own.arguments:
-                if isinstance(argument.type, ir.RankedTensorType):
-                    tensor.ExtractOp(argument, [zero] * argument.type.rank)
             made = []
             for kind in own.type.results:
                 sizes = [zero for d in range(kind.rank) if kind.is_dynamic_dim(d)]
