@@ -184,7 +184,9 @@ class ChainProducts:
                 if segment.rows_map is not None:
                     left = slot = self.kernel.wait(self._streamed(value, chunk), self.filling)
                 elif (stowed := self.stowed.get(hash(value))) is not None:
-                    left, tokens = stowed.slots[chunk], stowed.tokens[chunk]
+                    left = stowed.slots[chunk]
+                    # A pass ends with its products: whoever gives the slot back does not wait for them.
+                    tokens = stowed.tokens[chunk] if product.passes == 1 else []
                     slot = left if closes_it else None
                 else:
                     left = self._left(segment, value, chunk)

@@ -21,11 +21,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.kernel import CHAINED
 from kitsune_mlir.codegen.hopper.maps import TILE_ROWS
 from kitsune_mlir.dialects import kitsune, schedule
+from kitsune_mlir.dialects.spread import SpreadOp
 from kitsune_mlir.errors import UnsupportedError, UserError
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.mlir import ir, walk
 from kitsune_mlir.planning import target as targets
 
 from .base import ModulePass
@@ -67,6 +69,9 @@ class ScheduleChains(ModulePass):
             if self.when == "auto" and made.gathers and not made.stows:
                 return
             kernel = made.build(lambda built, row: ChainBody(built, row).emit())
+            if any(map(_lies_elsewhere, walk(kernel.operation, "tensor.extract_slice"))):
+                kernel.operation.erase()
+                return
             for result in pipeline.result_ops:
                 type_ = result.results[0].type
                 taken = kitsune.ResultOp(kernel.results[0], i64(result.position), type_).results[0]
@@ -75,3 +80,36 @@ class ScheduleChains(ModulePass):
             result.operation.erase()
         pipeline.operation.erase()
         assert isinstance(kernel, schedule.KernelOp)
+
+
+def _lies_elsewhere(slice_: ir.Operation) -> bool:
+    """Whether an operation takes one column of a tile in registers, where one thread of four has it in each row, that
+    is not spread to the others (kitsune.spread), or that is a product's operand, which wants it in that one."""
+    whole, column = slice_.operands[0], slice_.results[0]
+    if rows.shape_of(column)[1:] != [1] or rows.shape_of(whole)[1:] == [1]:
+        return False
+    at = list(ir.DenseI64ArrayAttr(slice_.attributes["static_offsets"]))[1]
+    return _is_in_registers(whole, at) or _is_part(column)
+
+
+def _is_part(column: ir.Value) -> bool:
+    """Whether a column, or what is computed of it as a column, is laid out as a product's operand."""
+    readers = [use.owner.operation for use in column.uses]
+    narrow = [op for op in readers if op.name == "linalg.generic" and rows.shape_of(op.results[0])[1:] == [1]]
+    return any(op.name == schedule.PartOp.OPERATION_NAME for op in readers) or any(
+        _is_part(op.results[0]) for op in narrow
+    )
+
+
+def _is_in_registers(tile: ir.Value, column: int) -> bool:
+    """Whether a column of a tile is some thread's, not computed anew from memory where it is read."""
+    op = rows.producer(tile)
+    if op is None:
+        return True
+    if op.name == SpreadOp.OPERATION_NAME:
+        return column not in ir.DenseI64ArrayAttr(op.attributes["columns"])
+    if op.name == "linalg.generic":
+        structured = rows.Structured(op)
+        inputs = [value for value in list(op.operands)[: structured.inputs] if rows.is_tensor(value)]
+        return any(len(rows.shape_of(value)) == 2 and _is_in_registers(value, column) for value in inputs)
+    return op.name != schedule.ReadOp.OPERATION_NAME
