@@ -133,6 +133,63 @@ def test_columns_that_all_threads_read(machine):
         torch.testing.assert_close(torch.as_tensor(found), model(x), rtol=2e-2, atol=2e-2)
 
 
+class OneColumn(nn.Module):
+    """A product whose operand is one column of another's tile: of four threads of a row only one has it."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(64, 40), nn.Linear(1, 24)
+
+    def forward(self, x):
+        return self.last(self.first(x)[:, 21:22])
+
+
+class Streamed(nn.Module):
+    """A column of a loaded tile that is in registers, for two products read it."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(128, 16), nn.Linear(16, 8)
+
+    def forward(self, x):
+        return self.last(self.first(torch.cat([x, x], 1)) - x[:, 26:27])
+
+
+@pytest.mark.parametrize("form", [OneColumn, Streamed])
+def test_columns_of_other_threads_leave_a_chain_to_other_kernels(form, machine):
+    torch.manual_seed(0)
+    model, x = form().bfloat16(), torch.randn(150, 64).bfloat16()
+    options = CHAINED | {"cut-pipelines": "whole=true"}
+    compiled = kitsune_mlir.compile(model, (x,), target=machine, options=options)
+    assert '"kitsune.kernel"' not in compiled.mlir("two:schedule-chains")
+    found = Simulation(compiled, seed=1)(x)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.as_tensor(found), model(x), rtol=2e-2, atol=2e-2)
+
+
+class Waiting(nn.Module):
+    """A tile that waits in shared memory for a product in passes, and then for another."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.wide, self.last = nn.Linear(64, 32), nn.Linear(32, 344), nn.Linear(32, 10)
+
+    def forward(self, x):
+        h = torch.tanh(self.first(x))
+        return self.wide(h), self.last(h)
+
+
+def test_what_waits_for_a_product_in_passes_is_given_back(machine):
+    torch.manual_seed(0)
+    model, x = Waiting().half(), torch.randn(100, 64).half()
+    options = {"place-stages": "shape=chained tile-rows=64", "cut-pipelines": "whole=true"}
+    compiled = kitsune_mlir.compile(model, (x,), target=machine, options=options)
+    assert '"kitsune.stow"' in compiled.mlir("two:schedule-chains")
+    with torch.no_grad():
+        for found, wanted in zip(Simulation(compiled, seed=1)(x), model(x), strict=True):
+            torch.testing.assert_close(torch.as_tensor(found), wanted, rtol=4e-3, atol=4e-3)
+
+
 @pytest.mark.parametrize("precision, bound", [("high", 2e-3), ("highest", 2e-6)])
 @pytest.mark.parametrize("form", ["streamed", "round a loop", "stowed"])
 def test_f32(form, precision, bound, machine):

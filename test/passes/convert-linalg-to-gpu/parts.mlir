@@ -86,3 +86,27 @@ func.func @main(%w: tensor<32x96xbf16>, %x: tensor<64x32xbf16>, %y: tensor<64x64
   %r = call @layer(%h, %w) : (tensor<64x96xbf16>, tensor<32x96xbf16>) -> tensor<64x32xbf16>
   return %r : tensor<64x32xbf16>
 }
+
+// -----
+
+// What a kernel reads later is not written before: the elementwise operator between has memory of its own.
+
+#v = affine_map<(r, c) -> (r, c)>
+
+// CHECK-LABEL: func.func @main
+// CHECK:         gpu.launch_func {{ *}}@kernels::@elementwise_0 {{.*}}args(%[[H:.+]] : memref<64x96xf32>, %[[E:.+]] : memref<64x96xf32>)
+// CHECK:         call @layer(%[[E]], %[[H]])
+func.func private @layer(tensor<64x96xf32>, tensor<64x96xf32>) -> tensor<64x32xf32>
+    attributes {kitsune.rows_from = 0 : i64}
+func.func @main(%x: tensor<64x32xf32>, %y: tensor<64x64xf32>) -> tensor<64x32xf32> {
+  %h = tensor.concat dim(1) %x, %y : (tensor<64x32xf32>, tensor<64x64xf32>) -> tensor<64x96xf32>
+  %o = tensor.empty() : tensor<64x96xf32>
+  %e = linalg.generic {indexing_maps = [#v, #v], iterator_types = ["parallel", "parallel"]}
+      ins(%h : tensor<64x96xf32>) outs(%o : tensor<64x96xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %n = arith.negf %a : f32
+    linalg.yield %n : f32
+  } -> tensor<64x96xf32>
+  %r = call @layer(%e, %h) : (tensor<64x96xf32>, tensor<64x96xf32>) -> tensor<64x32xf32>
+  return %r : tensor<64x32xf32>
+}
