@@ -198,7 +198,8 @@ class ProductKernel:
         take the copy engine as much time as others."""
         m, roles = self.of.sizes["m"], self.operands["left"]
         warpgroups = self.products.value == "wgmma" and self.tiles.copies == 1
-        if m is None or not warpgroups or roles[-1] != "k" or self.tiles.kept == "left":
+        windows = any(in_memory(value) != value for value in self.pieces["left"])  # whose boxes have all rows
+        if m is None or not warpgroups or roles[-1] != "k" or self.tiles.kept == "left" or windows:
             return None
         return short_rows(m) if short_rows(m) < self.tiles.rows else None
 
