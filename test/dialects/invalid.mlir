@@ -2534,3 +2534,17 @@ func.func @product_of_a_piece_of_16_bits(%a: !kitsune.acc<tensor<64x64xf32>>, %s
   }) {sym_name = "k"} : () -> !kitsune.outputs
   return
 }
+
+// -----
+
+func.func @read_together_of_some_columns(%A: tensor<64x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.read' op is loaded together where it is rows of a tensor, found tensor<64x32xbf16> of tensor<64x64xbf16>}}
+      %t = "kitsune.read"(%A, %m, %m) {dims = array<i64: 0, 1>, together} : (tensor<64x64xbf16>, index, index) -> tensor<64x32xbf16>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}

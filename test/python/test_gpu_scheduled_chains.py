@@ -199,7 +199,7 @@ def test_f32(form, precision, bound, machine):
     layers = [(nn.Linear(*pair), nn.ReLU()) for pair in itertools.pairwise(widths.get(form, ()))]
     model = nn.Sequential(*itertools.chain(*layers)) if layers else Skip()
     x, tile_rows = torch.randn(150, 64 if form == "stowed" else widths[form][0]), 64 if form == "streamed" else 128
-    options = CHAINED | {"place-stages": f"shape=chained tile-rows={tile_rows}"}
+    options = {"place-stages": f"shape=chained tile-rows={tile_rows}", "schedule-chains": "when=always"}
     compiled = kitsune_mlir.compile(model, (x,), target=machine, options=options, matmul_precision=precision)
     with torch.no_grad():
         wanted = copy.deepcopy(model).double()(x.double())
