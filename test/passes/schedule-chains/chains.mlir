@@ -199,7 +199,6 @@ func.func @layers(%h0: tensor<300x256xbf16>, %w0: tensor<256x256xbf16>, %b0: ten
 
 // AUTO-LABEL: func.func @f32
 // AUTO:         kitsune.pipeline
-// AUTO-NOT:     kitsune.kernel
 
 // CHECK-LABEL: func.func @f32
 // CHECK-NOT:     kitsune.pipeline
