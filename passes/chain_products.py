@@ -166,9 +166,13 @@ class ChainProducts:
             found.append(tile is not None and tile.readers == 0)
         return found
 
+    def _closes(self, product: Product, operands: list[Operand]) -> list[bool]:
+        """For each operand whether this run gives its tile back; those of a product in passes are behind the last."""
+        return self._reads(operands) if product.passes == 1 else [False] * len(operands)
+
     def _unrolled(self, product: Product, operands: list[Operand], ready: Callable[[int, ir.Value], None]) -> None:
         turns, used = product.turns(), None
-        closes = self._reads(operands) if product.passes == 1 else [False] * len(operands)
+        closes = self._closes(product, operands)
         sums: dict[int, ir.Value] = {}
         ending: tuple[int, ...] = ()  # sets whose last chunk is in flight
         for turn in turns:
@@ -275,7 +279,7 @@ class ChainProducts:
         """Products of f32 as three of tf32 numbers, small terms first; the sums of chunks are added outside of tensor
         cores. Of streamed operands with many chunks, a loop over those behind the first."""
         self._settle_background()
-        closes = self._reads(operands) if product.passes == 1 else [False] * len(operands)
+        closes = self._closes(product, operands)
         total = None if starts_from_zero(product.op) else self._first_sums(product)
         for segment, (value, source), closes_it in zip(product.segments, operands, closes, strict=True):
             chunk = 0
@@ -313,7 +317,7 @@ class ChainProducts:
         closes_it: bool,
     ) -> ir.Value:
         """Multiplies a chunk, and adds its sums to the total."""
-        slot, tokens = None, []
+        slot = None
         if segment.rows_map is not None:
             left = slot = self.kernel.wait(self._streamed(value, chunk), into)
         elif (stowed := self.stowed.get(hash(value))) is not None:
@@ -326,11 +330,9 @@ class ChainProducts:
         rights = [self.kernel.wait(self._weight(product, segment, source, 0, chunk, piece), into) for piece in (0, 1)]
         sums = self._new_sums(product, 0)
         for piece, right in (("low", 0), ("high", 1), ("high", 0)):
-            token = schedule.Token.get()
-            made = schedule.ProductOp(sums, left, rights[right], self.wgmma, sums.type, token)
+            made = schedule.ProductOp(sums, left, rights[right], self.wgmma, sums.type, schedule.Token.get())
             made.attributes["piece"] = ir.StringAttr.get(piece)
-            sums, token = made.results
-            tokens.append(token)
+            sums = made.results[0]
         tile = schedule.SettleOp(sums, ir.TypeAttr(sums.type.elem).value).results[0]
         for right in () if self.kernel.keeps else rights:
             schedule.ReleaseOp(right, [])

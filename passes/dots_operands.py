@@ -42,7 +42,7 @@ class Gathered:
     rows: int
 
     def tile(self, at: ir.Value, k: int) -> ir.Value:
-        """As of Given."""
+        """What Given.tile gives, of rows that are taken by number."""
         kind = ir.RankedTensorType(self.index.type)
         offsets = [at] if kind.rank == 1 else [at, constant_index(self.column)]
         numbers = read(self.index, offsets, [kind.rank - 1], [self.rows])

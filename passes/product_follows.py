@@ -174,7 +174,7 @@ def vectors_of(follows: Follows, columns: int) -> list[ir.Value]:
 
 
 def vector_bytes(follows: Follows, columns: int) -> int:
-    """Of shared memory, for such tensors."""
+    """The bytes of shared memory that such tensors take."""
     return sum(-(-type_bytes(vector.type, 0) // SLOT) * SLOT for vector in vectors_of(follows, columns))
 
 

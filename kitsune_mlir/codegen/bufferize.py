@@ -97,22 +97,18 @@ def _give_body(function: func.FuncOp) -> str:
     without, one-shot bufferization believes that any result may share memory with any argument, and so with all other
     arguments: a concatenation that is computed for a kernel would be copied, lest a weight be written. Returns the
     name."""
-    kept = {name: function.attributes[name] for name in function.attributes if name != "arg_attrs"}
-    with function.context, function.location, ir.InsertionPoint(function):
-        own = func.FuncOp(function.name.value, function.type, visibility="private")
-        for name, attribute in kept.items():
-            own.attributes[name] = attribute
+    with function.context, function.location:
         read, none = ir.DictAttr.get({"bufferization.access": ir.StringAttr.get("read")}), ir.DictAttr.get({})
-        own.arg_attrs = [read if isinstance(kind, ir.RankedTensorType) else none for kind in own.type.inputs]
-        with ir.InsertionPoint(own.add_entry_block()):
+        kinds = function.type.inputs
+        function.arg_attrs = [read if isinstance(kind, ir.RankedTensorType) else none for kind in kinds]
+        with ir.InsertionPoint(function.add_entry_block()):
             zero = arith.ConstantOp.create_index(0).result
             made = []
-            for kind in own.type.results:
+            for kind in function.type.results:
                 sizes = [zero for d in range(kind.rank) if kind.is_dynamic_dim(d)]
                 made.append(bufferization.AllocTensorOp(kind, sizes).result)
             func.ReturnOp(made)
-    function.erase()
-    return str(own.name.value)
+    return str(function.name.value)
 
 
 def _take_body(function: func.FuncOp) -> None:

@@ -61,11 +61,8 @@ def lower(
 ) -> None:
     """Puts the kernels' launches before the operation. `initial` are what its outputs hold before, where that is one
     scalar; `joined` says how each is accumulated."""
-    op, kinds = generic.op, [one.kind for one in joined]
+    op, partial = generic.op, list[ir.Value]()
     sizes = [generic.known_size(d) for d in generic.parallel]
-    with op.context, op.location, ir.InsertionPoint(op):
-        between = ir.MemRefType.get
-        partial = [memref.alloc(between([shares.parts, shares.results], kind), [], []) for kind in kinds]
 
     def dims_of(column: ir.Value) -> dict[int, ir.Value]:
         return dict(zip(generic.parallel, delinearize(column, sizes), strict=True))
@@ -87,18 +84,27 @@ def lower(
             memref.store(value, kernel.inside(buffer), [part, column])
 
     def again(kernel: Kernel, _: ir.Value, column: ir.Value, warp: ir.Value) -> list[ir.Value]:
-        loop = scf.ForOp(warp, as_value(shares.parts), as_value(followers), [one.neutral() for one in joined])
-        with ir.InsertionPoint(loop.body):
-            values = [memref.load(kernel.inside(buffer), [loop.induction_variable, column]) for buffer in partial]
-            scf.yield_([one.join(a, b) for one, a, b in zip(joined, loop.inner_iter_args, values, strict=True)])
-        return list(loop.results)
+        buffers = [kernel.inside(buffer) for buffer in partial]
+        return _join_rows(joined, buffers, Walk(warp, as_value(shares.parts), followers), column)
 
     followers = min(MOST_WARPS, ceildiv(shares.parts, TURNS))
     if shares.parts == 1:
         _kernel(generic, kernels, joined, shares, (1, shares.warps), sums, lambda k, _, c, found: finish(k, c, found))
     else:
+        with op.context, op.location, ir.InsertionPoint(op):
+            kinds = [ir.MemRefType.get([shares.parts, shares.results], one.kind) for one in joined]
+            partial += [memref.alloc(kind, [], []) for kind in kinds]
         _kernel(generic, kernels, joined, shares, (shares.parts, shares.warps), sums, keep)
         _kernel(generic, kernels, joined, shares, (1, followers), again, lambda k, _, c, found: finish(k, c, found))
+
+
+def _join_rows(joined: list[Combiner], buffers: list[ir.Value], walk: Walk, column: ir.Value) -> list[ir.Value]:
+    """What stands in one column of buffers, in these rows, joined."""
+    loop = scf.ForOp(walk.first, walk.last, as_value(walk.step), [one.neutral() for one in joined])
+    with ir.InsertionPoint(loop.body):
+        values = [memref.load(buffer, [loop.induction_variable, column]) for buffer in buffers]
+        scf.yield_([one.join(a, b) for one, a, b in zip(joined, loop.inner_iter_args, values, strict=True)])
+    return list(loop.results)
 
 
 def _kernel(
@@ -126,9 +132,5 @@ def _kernel(
             memref.store(value, buffer, [warp, lane])
         gpu.barrier()
         with only_if(thread, WARP), only_if(column, shares.results):
-            loop = scf.ForOp(as_value(0), as_value(warps), as_value(1), [one.neutral() for one in joined])
-            with ir.InsertionPoint(loop.body):
-                values = [memref.load(buffer, [loop.induction_variable, lane]) for buffer in buffers]
-                scf.yield_([one.join(a, b) for one, a, b in zip(joined, loop.inner_iter_args, values, strict=True)])
-            then(kernel, part, column, list(loop.results))
+            then(kernel, part, column, _join_rows(joined, buffers, Walk(as_value(0), as_value(warps)), lane))
     kernel.launch(parts * shares.columns)

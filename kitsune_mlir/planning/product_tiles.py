@@ -64,7 +64,7 @@ class Warpgroups:
     last = 9.0  # the same of the last tile besides, behind which nothing is on its way
 
     def registers(self, copies: int) -> tuple[int, int]:
-        """Of a thread that feeds, and of one that multiplies."""
+        """The registers of a thread that feeds, and of one that multiplies."""
         return 24, 240
 
     def fits(self, copies: int, copy_rows: int, columns: int, pairs: int, whole: bool) -> bool:
@@ -100,13 +100,13 @@ class Warps:
         return self.target.l2_gbps * 1e3 / self.target.sms / CYCLES_A_US
 
     def registers(self, copies: int) -> tuple[int, int]:
-        """As of Warpgroups."""
+        """The same as in Warpgroups: all agents have equally many."""
         given = min(_MOST_REGISTERS, _REGISTERS // (_THREADS * (1 + copies))) // 8 * 8
         return given, given
 
     def fits(self, copies: int, copy_rows: int, columns: int, pairs: int, whole: bool) -> bool:
-        """As of Warpgroups. What follows wants a register for each of a thread's columns, unless tiles have exactly
-        all, of f32 two; for sums that are added outside tensor cores operands of a whole chunk are held."""
+        """Whether registers hold it. What follows wants a register for each of a thread's columns, unless tiles have
+        exactly all, of f32 two; for sums that are added outside tensor cores operands of a whole chunk are held."""
         wanted = copy_rows * columns // _THREADS + self._BESIDE_SUMS
         if not whole:
             wanted += columns // 4 * (1 if pairs == 1 else 2)
@@ -115,7 +115,7 @@ class Warps:
         return wanted <= self.registers(copies)[1]
 
     def read_cycles(self, copies: int, copy_rows: int, columns: int) -> float:
-        """As of Warpgroups: a warp reads its rows and all columns."""
+        """As Warpgroups says; here a warp reads its rows and all columns."""
         written = (copies * copy_rows + columns) * CHUNK * 2
         return (copies * (copy_rows + _WARPS * columns) * CHUNK * 2 + written) / self._SHARED
 

@@ -63,6 +63,13 @@ def test_numbers(rows, widths, tile_rows, machine, tmp_path):
     np.testing.assert_array_equal(torch.as_tensor(found).float().numpy(), wanted)
 
 
+def agrees(compiled, model, *args):
+    """In the simulator the model gives what torch's gives, in 16 bits."""
+    found = Simulation(compiled, seed=1)(*args)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.as_tensor(found), model(*args), rtol=2e-2, atol=2e-2)
+
+
 class Beside(nn.Module):
     """Products beside a tile that begins in the middle of a block of columns: the last block goes on behind it."""
 
@@ -80,9 +87,7 @@ def test_columns_behind_a_tile(machine):
     options = CHAINED | {"cut-pipelines": "whole=true"}
     compiled = kitsune_mlir.compile(model, args, target=machine, options=options)
     assert "kitsune.kernel" in compiled.mlir("two:schedule-chains")
-    found = Simulation(compiled, seed=1)(*args)
-    with torch.no_grad():
-        torch.testing.assert_close(torch.as_tensor(found), model(*args), rtol=2e-2, atol=2e-2)
+    agrees(compiled, model, *args)
 
 
 class Skip(nn.Module):
@@ -105,9 +110,7 @@ def test_a_tile_that_two_products_read(tile_rows, machine):
     compiled = kitsune_mlir.compile(model, (x,), target=machine, options=options)
     text = compiled.mlir("two:schedule-chains")
     assert text.count('"kitsune.stow"') == 1 and "kitsune.pipeline" not in text
-    found = Simulation(compiled, seed=1)(x)
-    with torch.no_grad():
-        torch.testing.assert_close(torch.as_tensor(found), model(x), rtol=2e-2, atol=2e-2)
+    agrees(compiled, model, x)
 
 
 class Gates(nn.Module):
@@ -128,9 +131,7 @@ def test_columns_that_all_threads_read(machine):
     compiled = kitsune_mlir.compile(model, (x,), target=machine, options=CHAINED)
     text = compiled.mlir("two:schedule-chains")
     assert '"kitsune.spread"' in text and "columns = array<i64: 19>" in text and "kitsune.pipeline" not in text
-    found = Simulation(compiled, seed=1)(x)
-    with torch.no_grad():
-        torch.testing.assert_close(torch.as_tensor(found), model(x), rtol=2e-2, atol=2e-2)
+    agrees(compiled, model, x)
 
 
 class OneColumn(nn.Module):
@@ -162,9 +163,7 @@ def test_columns_of_other_threads_leave_a_chain_to_other_kernels(form, machine):
     options = CHAINED | {"cut-pipelines": "whole=true"}
     compiled = kitsune_mlir.compile(model, (x,), target=machine, options=options)
     assert '"kitsune.kernel"' not in compiled.mlir("two:schedule-chains")
-    found = Simulation(compiled, seed=1)(x)
-    with torch.no_grad():
-        torch.testing.assert_close(torch.as_tensor(found), model(x), rtol=2e-2, atol=2e-2)
+    agrees(compiled, model, x)
 
 
 class Waiting(nn.Module):
