@@ -43,8 +43,7 @@ WHEN = ("auto", "always", "never")
 class ScheduleChains(ModulePass):
     """target: what the pipelines were placed for when empty, else a name or the path of a description. when: "auto"
     leaves chains that gather to convert-kitsune-to-gpu, whose kernels ask for a tile's rows while they work on the one
-    before, unless tiles wait in shared memory, and products of f32, of which 3 in 26 random networks were wrong on a
-    GPU; "always" schedules those too, "never" none."""
+    before, unless tiles wait in shared memory; "always" schedules those too, "never" none."""
 
     name: ClassVar[str] = "schedule-chains"
     target: str = ""
@@ -67,7 +66,7 @@ class ScheduleChains(ModulePass):
                 made = ChainKernel(pipeline, target)
             except UnsupportedError:
                 return
-            if self.when == "auto" and (made.gathers and not made.stows or _is_of_f32(pipeline)):
+            if self.when == "auto" and made.gathers and not made.stows:
                 return
             kernel = made.build(lambda built, row: ChainBody(built, row).emit())
             if any(map(_lies_elsewhere, walk(kernel.operation, "tensor.extract_slice"))):
@@ -81,12 +80,6 @@ class ScheduleChains(ModulePass):
             result.operation.erase()
         pipeline.operation.erase()
         assert isinstance(kernel, schedule.KernelOp)
-
-
-def _is_of_f32(pipeline: kitsune.PipelineOp) -> bool:
-    """Whether a product of a pipeline has operands of f32."""
-    products = walk(pipeline.operation, "linalg.matmul")
-    return any(isinstance(ir.RankedTensorType(op.operands[0].type).element_type, ir.F32Type) for op in products)
 
 
 def _lies_elsewhere(slice_: ir.Operation) -> bool:

@@ -41,11 +41,13 @@ _CALCULATION = re.compile(rf"({'|'.join(_FUNCTIONS)})\.({'|'.join(_NUMBERS)})".r
 
 
 class Assembler:
-    """`products` are queued and not yet issued; `sums` is the last one issued."""
+    """`products` are queued and not yet issued, which read the values of registers in `left`; `sums` is the last one
+    issued."""
 
     def __init__(self, agent: WarpAgent, op: Op, mask: np.ndarray):
         self.agent, self.cta, self.op, self.mask = agent, agent.cta, op, mask
         self.products: list[Any] = []
+        self.left: dict[int, Any] = {}
         self.sums: wgmma.Product | None = None
         self._written: dict[Any, Any] = {}  # by register
         self._next = 0  # statement
@@ -96,6 +98,10 @@ class Assembler:
         if (number := self.op.assembly.given.get(operand)) is not None:
             return self.agent.values[self.op.operands[number]]
         return np.array(operand, np.int64) if isinstance(operand, int) else self.agent.special(operand)
+
+    def register(self, operand: Any) -> int:
+        """The register outside of the text that an operand is, which a loop writes in each of its turns."""
+        return self.op.operands[self.op.assembly.given[operand]]
 
     def write(self, register: str, value: Any) -> None:
         self._written[register] = value

@@ -28,6 +28,8 @@ def queue(run: Assembler, shape: wgmma.Shape, operands: Sequence[Any]) -> None:
     across = (orders[0], orders[-1]) if orders else (0, 0)
     assert d == _sums(shape.n // 2) and run.op.assembly.ties.keys() >= set(range(len(d))), "sums that are not tied"
     left = [run.read(word) for word in a] if isinstance(a, tuple) else run.number(a, run.mask)
+    if isinstance(a, tuple):
+        run.left.update((run.register(word), value) for word, value in zip(a, left, strict=True))
     run.products.append((shape, left, run.number(b, run.mask), bool(run.number(adds, run.mask)), across))
 
 
@@ -60,7 +62,7 @@ def issue(run: Assembler) -> None:
     total = a @ _matrix(run.cta, [product[2] for product in products], shape.n, shape.element, across[1], clock).T
     if adds:
         total += wgmma.matrix_of(sums)
-    run.sums = wgmma.Product(unit.issued, total)
+    run.sums = wgmma.Product(unit.issued, total, run.left)
     unit.open.append(run.sums)
     agent.pause = True
 

@@ -307,7 +307,7 @@ class WarpAgent(Agent):
         done = unit.groups[: max(len(unit.groups) - pending, 0)]
         unit.groups = unit.groups[len(done) :]
         for product in (product for group in done for product in group):
-            product.done = True
+            product.end(self.values)
             self.clocks.seen[warps, unit.component] = product.number
         if not pending:
             unit.fenced = False

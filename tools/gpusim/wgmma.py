@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,11 +43,21 @@ def shape_of(opcode: str) -> Shape | None:
 
 
 class Product:
-    """A group of products in flight: sums by row and column, that must not be looked at until it is `done`."""
+    """A group of products in flight: sums by row and column, that must not be looked at until it is `done`, and the
+    registers of the left operand with what they held, which must stay there until then."""
 
-    def __init__(self, number: int, sums: np.ndarray):
+    def __init__(self, number: int, sums: np.ndarray, left: Mapping[int, Any]):
         self.number, self.sums, self.done, self.location = number, sums, False, ""
+        self._left = left
         self._registers: np.ndarray | None = None
+
+    def end(self, registers: Mapping[int, Any]) -> None:
+        """Once it was waited for; `registers` are the agent's."""
+        for register, value in self._left.items():
+            now = registers[register]
+            if now is not value and not np.array_equal(now, value):
+                raise MemoryFault("a register of a product's left operand is written before a wait for the product")
+        self.done = True
 
     def __getitem__(self, register: int) -> Sum:
         return Sum(self, register)

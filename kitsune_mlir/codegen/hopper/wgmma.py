@@ -11,7 +11,8 @@ Of f32 elements, multiplied as tf32, a step has 8 columns and a box 32: words at
 (g + 8, q + 4).
 
 Products run asynchronously. What ptxas wants, or it runs them one after another (its warnings C7510 to C7515):
-no use of the sums between the first product and `wait`, no branch there either.
+no use of the sums between the first product and `wait`, no branch there either. Nor may the registers of A be written
+before: those that a turn of a loop writes are the ones that the product of the turn before may still read.
 """
 
 from __future__ import annotations
@@ -122,18 +123,26 @@ def wait(pending: int) -> None:
     nvvm.WgmmaWaitGroupSyncOp(pending)
 
 
-def wait_for(sums: Sequence[ir.Value], pending: int = 0) -> list[ir.Value]:
-    """Until at most so many groups are in flight; the sums pass through, so that nothing reads them earlier."""
-    return _sums(f"wgmma.wait_group.sync.aligned {pending};", _tied(len(sums)), sums, len(sums))
+def wait_for(values: Sequence[ir.Value], pending: int = 0) -> list[ir.Value]:
+    """Until at most so many groups are in flight; the values, all f32 or all i32, pass through, so that nothing reads
+    them earlier."""
+    text, type_ = f"wgmma.wait_group.sync.aligned {pending};", values[0].type
+    return _sums(text, _tied(len(values), "f" if isinstance(type_, ir.F32Type) else "r"), values, len(values), type_)
 
 
-def _tied(count: int) -> list[str]:
-    """Constraints of sums that come in and go out in the same registers."""
-    return ["=f"] * count + [str(i) for i in range(count)]
+def _tied(count: int, register: str = "f") -> list[str]:
+    """Constraints of values that come in and go out in the same registers."""
+    return [f"={register}"] * count + [str(i) for i in range(count)]
 
 
-def _sums(text: str, constraints: Sequence[str], operands: Sequence[ir.Value], count: int) -> list[ir.Value]:
-    """What a text leaves in its first `count` registers, f32."""
-    type_ = llvm.StructType.get_literal([ir.F32Type.get()] * count)
-    struct = device.assembly(text, ",".join(constraints), operands, type_)
-    return [llvm.extractvalue(ir.F32Type.get(), struct, [i]) for i in range(count)]
+def _sums(
+    text: str,
+    constraints: Sequence[str],
+    operands: Sequence[ir.Value],
+    count: int,
+    type_: ir.Type | None = None,
+) -> list[ir.Value]:
+    """What a text leaves in its first `count` registers, f32 if nothing else is said."""
+    type_ = type_ or ir.F32Type.get()
+    struct = device.assembly(text, ",".join(constraints), operands, llvm.StructType.get_literal([type_] * count))
+    return [llvm.extractvalue(type_, struct, [i]) for i in range(count)]

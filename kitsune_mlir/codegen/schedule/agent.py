@@ -290,6 +290,7 @@ class AgentCode(StowCode):
         key, piece = (hash(op.operands[1]), ir.InsertionPoint.current.block), op.opview.piece
         if key not in self.words:
             words = parts.left_words(left) if isinstance(left, Fragment) else self._read_box(left, right, op)
+            words = self.products.unread(words, op)
             self.words = {key: tf32.operands(words, 1 if piece is None else len(schedule.PIECES))}
         return self.words[key][0 if piece is None else schedule.PIECES.index(piece)]
 

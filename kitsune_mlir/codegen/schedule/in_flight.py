@@ -5,7 +5,9 @@ in flight than were issued after it (PTX ISA, wgmma.wait_group). Where code is r
 of a loop, the count of the way with the fewest is taken: who waits for fewer in flight waits for more.
 
 Sums in flight lie in registers that nobody may touch (wgmma.py). The product that is next on them takes them over;
-`settle` lets them through its wait, so that what reads them stands behind it. A release waits without them.
+`settle` lets them through its wait, so that what reads them stands behind it. A release waits without them. A left
+operand in registers is read as long: where a loop writes these anew in each turn, `unread` waits for the product that
+read them in the turn before.
 """
 
 from __future__ import annotations
@@ -73,6 +75,15 @@ class InFlight:
         self.waited = max(self.waited, acc.number)
         return wgmma.wait_for(acc.values, self.issued - acc.number)
 
+    def unread(self, words: Sequence[ir.Value], op: ir.Operation) -> list[ir.Value]:
+        """`words`, once no product in flight reads the registers that the left operand of product `op` is put into,
+        which is made of them: where a loop's turn makes it, the last product on it in the turn before has ended."""
+        behind = _issued_since(op)
+        if behind is None or self.issued - behind <= self.waited:
+            return list(words)
+        self.waited = self.issued - behind
+        return wgmma.wait_for(words, behind)
+
     def behind(self, start: Acc | Token, yielded: ir.Value) -> int | None:
         """How many products are in flight behind the one of a value that a loop carries, at least, where a turn begins
         and behind the loop: `start` is the value before it, `yielded` what a turn gives. None where it has ended."""
@@ -102,6 +113,10 @@ class NoneInFlight(InFlight):
         """The sums."""
         return acc.values
 
+    def unread(self, words: Sequence[ir.Value], op: ir.Operation) -> list[ir.Value]:
+        """The words."""
+        return list(words)
+
     def behind(self, start: Acc | Token, yielded: ir.Value) -> int | None:
         """They have ended."""
         return None
@@ -114,6 +129,28 @@ def _issued_behind(yielded: ir.Value) -> int | None:
         return 0
     if owner.operation.opview.is_added_outside:
         return None
-    block = [op.operation for op in owner.operation.block.operations]
-    later = block[block.index(owner.operation) + 1 :]
-    return sum(op.name == schedule.ProductOp.OPERATION_NAME for op in later)
+    products = _products(owner.operation)
+    return len(products) - 1 - products.index(owner.operation)
+
+
+def _issued_since(op: ir.Operation) -> int | None:
+    """How many products were issued, at least, since the last one of the turn before that reads the left operand of
+    `op`, the first in its turn that does; None where `op` is in no loop."""
+    if not _is_in_loop(op):
+        return None
+    if op.parent.name != "scf.for":
+        return 0
+    products = _products(op)
+    last = max(i for i, other in enumerate(products) if other.operands[1] == op.operands[1])
+    return products.index(op) + len(products) - 1 - last
+
+
+def _is_in_loop(op: ir.Operation) -> bool:
+    """Whether there is a loop around an operation, in its agent."""
+    parent = op.parent
+    return parent.name != schedule.AgentOp.OPERATION_NAME and (parent.name == "scf.for" or _is_in_loop(parent))
+
+
+def _products(op: ir.Operation) -> list[ir.Operation]:
+    """The products of an operation's block."""
+    return [o.operation for o in op.block.operations if o.operation.name == schedule.ProductOp.OPERATION_NAME]
