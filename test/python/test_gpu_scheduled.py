@@ -207,12 +207,12 @@ def test_a_batch_between_rows_and_columns(columns, small_gpu):  # noqa: F811
 
 
 def test_columns_behind_the_last_tile(tmp_path):
-    """Of 512 columns in tiles of 192 the last has 128: what would be added to its other 64 is read nowhere."""
+    """Of 896 columns in tiles of 256 the last has 128: what would be added to its other 128 is read nowhere."""
     few = tmp_path / "small.json"
     few.write_text(json.dumps(json.loads((targets.FOLDER / "sm_90a.json").read_text()) | {"name": "small", "sms": 4}))
     torch.manual_seed(0)
-    model, x = torch.nn.Linear(225, 512).bfloat16(), torch.randn(2, 225).bfloat16()
+    model, x = torch.nn.Linear(225, 896).bfloat16(), torch.randn(2, 225).bfloat16()
     compiled = kitsune_mlir.compile(model, (x,), target=str(few))
-    assert "tile = array<i64: 64, 192>" in compiled.mlir("small:schedule-products")
+    assert "tile = array<i64: 64, 256>" in compiled.mlir("small:schedule-products")
     with torch.no_grad():
         torch.testing.assert_close(torch.as_tensor(Simulation(compiled, seed=1)(x)), model(x), rtol=2e-2, atol=2e-2)
