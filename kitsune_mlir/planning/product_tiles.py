@@ -34,7 +34,7 @@ _MOST_MET = 64  # columns of a tile whose CTAs meet: of what was measured, no wi
 _BLOCK = 8  # columns of which a CTA finishes a multiple
 _MEETS, _HANDED = 1500.0, 30.0  # cycles of a meeting, and of each column of a copy besides
 # Of a tile that alternates: the part of its leaving that products do not hide, cycles besides, and those of each column
-# where sets are not equal. With them 81 products of bf16 (k from 64 to 1024) are predicted within 6 % on average (H200).
+# where sets are not equal. With them 81 products of bf16, k from 64 to 1024, are predicted within 6 % on average (H200).
 _SHOWN, _TURNS, _UNEQUAL = 0.6, 400.0, 5.0
 _OUTBOX = 2 * 64 * 128  # bytes of shared memory through which the tiles of 64 rows leave
 
