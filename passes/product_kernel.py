@@ -345,6 +345,8 @@ class ProductKernel:
             write.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index("m"), roles.index("n")])
             if self.tiles.copied:
                 write.attributes["engine"] = ir.StringAttr.get(schedule.COPIED)
+            elif self.tiles.by_rows and self.stored is None:
+                write.attributes["engine"] = ir.StringAttr.get(schedule.BY_ROWS)
 
     def _overlapped(
         self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value], sums: ir.Value
