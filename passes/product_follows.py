@@ -111,9 +111,10 @@ def tiled(
     tiles: Mapping[ir.Value, ir.Value],
     at: dict[str, ir.Value],
     slots: Mapping[ir.Value, ir.Value] = MappingProxyType({}),
+    ahead: bool = False,
 ) -> ir.Value:
     """An elementwise operator of (b x) m x n on a tile of rows and columns, of what `tiles` has tiles of; its other
-    inputs are read, those in `slots` out of these."""
+    inputs are read, those in `slots` out of these, of 16 bits with rows and columns `ahead`."""
     s = rows.Structured(op)
     tile = next(tiles[value] for value in op.operands if value in tiles)
     batched = len(s.iterators) == 3
@@ -137,6 +138,8 @@ def tiled(
             read = schedule.ReadOp(slots.get(value, value), offsets, kind)
             if value not in slots:
                 read.attributes["dims"] = ir.DenseI64ArrayAttr.get([named.index(role) for role in own])
+                if ahead and own == ["m", "n"] and is_packed(kind.element_type):
+                    read.attributes["ahead"] = ir.UnitAttr.get()
             inputs.append(read.results[0])
             maps.append(_map(own, place))
     element = ir.RankedTensorType(op.results[0].type).element_type

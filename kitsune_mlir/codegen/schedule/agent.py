@@ -410,6 +410,10 @@ class AgentCode(StowCode):
         if read.axes:
             box.aligned = divisor(list(op.operands)[1 + read.axes[-1]]) % BLOCK == 0
         self.memories[hash(op.results[0])] = box
+        if "ahead" in op.attributes:
+            self._stand(op.results[0])
+            blocks = blocks_of(ir.RankedTensorType(op.results[0].type).shape[1])
+            box.load_ahead([half.row for half in self.halves], [self.lanes.column(block, 0) for block in range(blocks)])
 
     def _outbox(self) -> Outbox:
         """The boxes of the thread's copy; feeding threads come before those of all copies."""
