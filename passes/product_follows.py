@@ -83,12 +83,21 @@ def _all(product: ir.Operation) -> Follows:
             for value in (product.results[0], *(op.results[0] for op in taken))
         }
         stored = [op for op in taken if outside[op.results[0]]]
-        before = any(order.get(hash(user), -1) < last for users in outside.values() for user in users)
+        before = any(_place(user, order) < last for users in outside.values() for user in users)
         few = len(stored) <= MOST_STORED and not outside[product.results[0]]
         if few and not before and all(map(is_stored, stored)):
             return Follows(taken, stored)
         taken.pop()
     return Follows()
+
+
+def _place(op: ir.Operation, order: Mapping[int, int]) -> int:
+    """The number of an operation, or of the one that it is in, of those in `order`; -1 where it is in none of them."""
+    while hash(op) not in order:
+        if op.parent is None:
+            return -1
+        op = op.parent.operation
+    return order[hash(op)]
 
 
 def is_reduced(value: ir.Value) -> bool:
