@@ -495,6 +495,7 @@ class AgentCode(StowCode):
         write, tile = op.opview, op.operands[0]
         offsets = list(op.operands)[1:]
         if write.engine_name is not None:
+            self._stand(tile)
             row, column = map(self.number, offsets)
             found = parts.leaving(tile, self.halves, self.lanes, self.values.get(hash(tile)))
             if write.engine_name == schedule.BY_ROWS:
