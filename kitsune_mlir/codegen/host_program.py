@@ -144,7 +144,7 @@ class _Translation:
             grid=self._all(values[:3]),
             block=self._all(values[3:6]),
             args=[self._argument(value) for value in values[6:]],
-            writes=_written(self._kernels[name]),
+            writes=written(self._kernels[name]),
         )
 
     def _argument(self, value: ir.Value) -> Operand | list[Operand]:
@@ -183,7 +183,7 @@ def _kernels(module: ir.Module) -> dict[str, ir.Operation]:
     return {ir.StringAttr(op.attributes["sym_name"]).value: op for op in found}
 
 
-def _written(kernel: ir.Operation) -> list[int]:
+def written(kernel: ir.Operation) -> list[int]:
     """The positions of the buffers that a kernel may write: whatever it does not only load from."""
     given = len(ir.FunctionType(ir.TypeAttr(kernel.attributes["function_type"]).value).inputs)  # then shared memory
     positions = {hash(argument): i for i, argument in enumerate(list(kernel.regions[0].blocks[0].arguments)[:given])}
