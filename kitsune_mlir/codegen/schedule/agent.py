@@ -22,6 +22,7 @@ from kitsune_mlir.mlir import arith, ir, location, vector, walk
 from kitsune_mlir.rows import Structured, shape_of
 
 from . import parts, stores, whole_rows
+from .asked_rows import AskedRows, is_tile
 from .boxes import GlobalBox
 from .extents import divisor, whole_of
 from .in_flight import Acc
@@ -54,6 +55,7 @@ class Surroundings:
     maps: ir.Value | None
     map_of: dict[ir.Operation, int]  # copy -> number of its tensor map
     constant: dict[int, int]  # tensor that no kernel of the program writes -> its number
+    asked: list[AskedRows]  # what threads read by themselves, for which the feeding thread asks a tile ahead
     rows: ir.Value  # the size that is open until the call
     scratch: Int  # the address of shared memory behind the rings
     outboxes: Int  # that of the boxes through which tiles leave
@@ -68,6 +70,7 @@ class AgentCode(StowCode):
     agent: schedule.AgentOp
     around: Surroundings
     words: dict[tuple[int, ir.Block], list[list[ir.Value]]] = field(default_factory=dict)  # of f32, of the last operand
+    asks: bool = False  # whether it asks for what others read in the next tile
 
     def emit(self) -> None:
         body = [op.operation for op in walk(self.agent)][1:]
@@ -116,6 +119,7 @@ class AgentCode(StowCode):
             late = rings
         if late:
             with device.when(first):
+                self.asks = True
                 self._fill(late)
 
     def _fill(self, rings: Sequence[str]) -> None:
@@ -159,7 +163,19 @@ class AgentCode(StowCode):
         group = device.sub(device.div(device.thread(), wgmma.THREADS), self.first // wgmma.THREADS)
         warps.barrier(device.add(group, 1), wgmma.THREADS)
 
+    def _ask(self, block: ir.Block) -> None:
+        """In the loop over tiles: for the rows of the CTA's next tile."""
+        if not self.around.asked or not len(block.arguments) or not is_tile(block.arguments[0]):
+            return
+        _, last, step = (self.number(bound) for bound in list(block.owner.operands)[:3])
+        following = device.add(self.number(block.arguments[0]), step)
+        with device.when(device.less(following, last)):
+            for asked in self.around.asked:
+                asked.ask(self.around.pointers[asked.tensor], following, self.around.rows)
+
     def _block(self, block: ir.Block) -> None:
+        if self.asks:
+            self._ask(block)
         for op in block.operations:
             op = op.operation
             name = op.name.removeprefix("kitsune.").replace(".", "_")
