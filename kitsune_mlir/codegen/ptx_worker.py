@@ -27,6 +27,9 @@ MAPS, MAP_BYTES = "kitsune.maps", 128
 SCHEDULED = "kitsune.scheduled"
 
 _TRIPLE = "nvptx64-nvidia-cuda"
+# Without it loads and stores of i64 are taken to lie at multiples of 4 bytes, and made two. What else it says is what
+# LLVM's back end says itself, in the end.
+_LAYOUT = "e-i64:64"
 _LIBDEVICE = re.compile(r"@(__nv_\w+)")
 
 
@@ -69,7 +72,9 @@ def _pass_maps_by_value(function: ir.Operation, count: int) -> None:
 
 def to_llvm(module: ir.Module) -> str:
     """LLVM IR text that llvmlite reads."""
-    text = llvm.translate_module_to_llvmir(lower(module))
+    lowered = lower(module)
+    lowered.attributes["llvm.data_layout"] = ir.StringAttr.get(_LAYOUT)
+    text = llvm.translate_module_to_llvmir(lowered)
     if missing := _LIBDEVICE.search(text):
         raise ValueError(f"it calls {missing.group(1)}, which is in CUDA's libdevice")
     return for_llvmlite(text)
