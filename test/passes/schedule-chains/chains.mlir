@@ -198,7 +198,8 @@ func.func @layers(%h0: tensor<300x256xbf16>, %w0: tensor<256x256xbf16>, %b0: ten
 // of tensor cores. A weight comes in two pieces, each in a box of 32 columns.
 
 // AUTO-LABEL: func.func @f32
-// AUTO:         kitsune.pipeline
+// AUTO-NOT:     kitsune.pipeline
+// AUTO:         "kitsune.kernel"
 
 // CHECK-LABEL: func.func @f32
 // CHECK-NOT:     kitsune.pipeline
