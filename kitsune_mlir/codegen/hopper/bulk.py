@@ -21,12 +21,6 @@ def load(source: ir.Value, destination: Int, nbytes: Int, barrier: Int) -> None:
     device.assembly(text, "r,l,r,r,~{memory}", operands, None)
 
 
-def prefetch(source: ir.Value, nbytes: Int) -> None:
-    """One thread: asks for bytes of global memory to be brought to L2."""
-    text = "cp.async.bulk.prefetch.L2.global [$0], $1;"
-    device.assembly(text, "l,r,~{memory}", [source, device.value(nbytes)], None)
-
-
 def store(source: Int, destination: ir.Value, nbytes: Int) -> None:
     """One thread: shared to global memory; `tma.commit` makes a group of the stores so far."""
     text = "cp.async.bulk.global.shared::cta.bulk_group [$0], [$1], $2;"

@@ -1,17 +1,19 @@
 """Rows that threads of warpgroups read by themselves, f32 that is multiplied as 16 bits for one, are asked for a tile
-ahead by the thread that fills rings: they are in L2 when the tile begins (PTX ISA, cp.async.bulk.prefetch.L2)."""
+ahead: where a tile begins each thread asks for some lines of the next one's (PTX ISA, prefetch.global.L2). The copy
+engine, asked for all of them at once (cp.async.bulk.prefetch.L2), keeps the boxes of tiles waiting meanwhile."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kitsune_mlir.codegen.hopper import bulk
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import arith, ir, walk
 
 from .extents import constant, is_from_tiles
+
+LINE = 128  # bytes that are asked for at once
 
 
 @dataclass(frozen=True)
@@ -24,14 +26,18 @@ class AskedRows:
     tile_rows: int
     rows: int | None
 
-    def ask(self, pointer: ir.Value, tile: Int, rows: ir.Value) -> None:
-        """One thread: asks for a tile's rows, of which the tensor has some."""
+    def ask(self, pointer: ir.Value, tile: Int, rows: ir.Value, thread: Int, threads: int) -> None:
+        """A thread's part, of so many threads, of a tile's rows, of which the tensor has some."""
         i64 = ir.IntegerType.get_signless(64)
         first = device.mul(tile, self.tile_rows)
-        left = device.sub(rows if self.rows is None else self.rows, first)
+        left = device.mul(device.sub(rows if self.rows is None else self.rows, first), self.row_bytes)
         far = arith.muli(arith.extui(i64, device.value(first)), arith.constant(i64, self.row_bytes))
-        place = device.offset(pointer, far, ir.IntegerType.get_signless(8))
-        bulk.prefetch(place, device.mul(device.least(left, self.tile_rows), self.row_bytes))
+        start = device.offset(pointer, far, ir.IntegerType.get_signless(8))
+        for line in range(0, self.tile_rows * self.row_bytes, LINE * threads):
+            at = device.value(device.add(device.mul(thread, LINE), line))
+            with device.when(device.less(at, device.least(left, self.tile_rows * self.row_bytes))):
+                place = device.offset(start, arith.extui(i64, at), ir.IntegerType.get_signless(8))
+                device.assembly("prefetch.global.L2 [$0];", "l,~{memory}", [place], None)
 
 
 def asked_rows(kernel: schedule.KernelOp) -> list[AskedRows]:
@@ -47,7 +53,7 @@ def asked_rows(kernel: schedule.KernelOp) -> list[AskedRows]:
             kind = ir.RankedTensorType(source.type)
             rows = None if kind.is_dynamic_dim(0) else kind.shape[0]
             nbytes = kind.shape[1] * kind.element_type.width // 8
-            found += [AskedRows(hash(source), nbytes, tiles.sizes[0], rows)] if nbytes % bulk.UNIT == 0 else []
+            found.append(AskedRows(hash(source), nbytes, tiles.sizes[0], rows))
     return list(dict.fromkeys(found))
 
 
