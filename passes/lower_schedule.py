@@ -23,6 +23,7 @@ from kitsune_mlir.form import Form, form_of
 from kitsune_mlir.mlir import ir, walk
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.rows import RESHAPES
+from kitsune_mlir.weights import is_weight
 
 from .base import ModulePass
 from .kernel_call import built, call, declare
@@ -67,20 +68,21 @@ class LowerSchedule(ModulePass):
 
 
 def _constant(kernels: Sequence[tuple[schedule.KernelOp, Form]]) -> dict[Form, frozenset[int]]:
-    """By form the numbers of the tensors that are the program's arguments wherever a kernel of that form stands."""
+    """By form the numbers of the tensors that are the program's arguments, or computed of its weights alone, wherever a
+    kernel of that form stands."""
     found: dict[Form, frozenset[int]] = {}
     for kernel, form in kernels:
-        given = frozenset(number for number, value in enumerate(tensors_of(kernel)) if _is_argument(value))
+        given = frozenset(number for number, value in enumerate(tensors_of(kernel)) if _is_constant(value))
         found[form] = found.get(form, given) & given
     return found
 
 
-def _is_argument(value: ir.Value) -> bool:
-    while not isinstance(value.owner, ir.Block):
-        if value.owner.operation.name not in RESHAPES:
-            return False
+def _is_constant(value: ir.Value) -> bool:
+    if is_weight(value):
+        return True
+    while not isinstance(value.owner, ir.Block) and value.owner.operation.name in RESHAPES:
         value = value.owner.operation.operands[0]
-    return True
+    return isinstance(value.owner, ir.Block)
 
 
 def _end(value: ir.Value) -> ir.Value:

@@ -19,12 +19,14 @@ by the tensors that they read, do not wait: weights are on the chip when the ker
     %x = memref.load %a[%i]                   =>   nvvm.griddepcontrol wait
                                                    %x = memref.load %a[%i]
 
-A tensor is constant so if it is an argument of @main that @main only reads, at each of the kernel's calls. The first
-kernel of a run begins when all before the run has ended (runtime/prepared.py), and no later one before it.
+A tensor is constant so if at each of the kernel's calls it is an argument of @main that @main only reads, or computed
+of weights alone when the program is loaded (codegen/constant_tensors.py). The first kernel of a run begins when all before
+the run has ended (runtime/prepared.py), and no later one before it.
 
 That cannot hang: a kernel's blocks begin to take room only when all blocks of the one before have theirs, and wait for
 nothing but its end. It cannot race: who waits for a kernel's end waits for the end of all before it, for that kernel
-waited for them, or began when they had ended; each has threads that wait. Only chips of compute capability 9.0 and later know the instruction.
+waited for them, or began when they had ended; each has threads that wait. Only chips of compute capability 9.0 and
+later know the instruction.
 
 A kernel of many thread blocks, which come one after another, is left alone: each of them would wait for a moment. And
 one that has a great many loads on their way (kitsune.begins_alone) does not begin before the end of the one before it:
@@ -36,8 +38,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from kitsune_mlir.codegen.constant_tensors import constant_tensors
 from kitsune_mlir.codegen.gpu import PIPELINE
-from kitsune_mlir.codegen.gpu_buffers import VIEWS, root_of
 from kitsune_mlir.codegen.hopper.frame import BEGINS_ALONE, READS
 from kitsune_mlir.mlir import ir, nvvm, walk
 from kitsune_mlir.planning import target as targets
@@ -69,15 +71,20 @@ class OverlapLaunches(ModulePass):
             for op in walk(module, "gpu.launch_func")
             if _blocks(op) > target.sms * MOST_BLOCKS
         }
-        constant = _Constants(module)
+        marked = any(READS in op.attributes for op in walk(module, "scf.if"))
+        constant = constant_tensors(module) if marked else {}
         for function in walk(module, "gpu.func"):
             if "kernel" in function.attributes or "gpu.kernel" in function.attributes:
                 if f"@{_name(function.parent)}::@{_name(function)}" not in many:
-                    _overlap(function, constant.arguments(function.parent))
+                    _overlap(function, constant.get(_pipeline(function.parent), set()))
 
 
 def _name(op: ir.Operation) -> str:
     return ir.StringAttr(op.attributes["sym_name"]).value
+
+
+def _pipeline(module: ir.Operation) -> str:
+    return ir.StringAttr(module.attributes[PIPELINE]).value if PIPELINE in module.attributes else ""
 
 
 def _blocks(launch: ir.Operation) -> int:
@@ -86,42 +93,6 @@ def _blocks(launch: ir.Operation) -> int:
     if isinstance(sizes.owner, ir.Block) or sizes.owner.name != "arith.constant":
         return 0
     return ir.IntegerAttr(sizes.owner.attributes["value"]).value
-
-
-class _Constants:
-    """Which arguments of @main it only reads, and the calls of kernels that are given them."""
-
-    def __init__(self, module: ir.Module):
-        functions = {_name(op): op for op in walk(module, "func.func")}
-        main = functions.get("main")
-        self._calls: dict[str, list[ir.Operation]] = {}  # by pipeline
-        self._constant: set[int] = set()
-        if main is None or not main.regions[0].blocks:
-            return
-        for call in walk(main, "func.call"):
-            self._calls.setdefault(ir.FlatSymbolRefAttr(call.attributes["callee"]).value, []).append(call)
-        buffers = [value for value in main.regions[0].blocks[0].arguments if isinstance(value.type, ir.MemRefType)]
-        self._constant = {hash(value) for value in buffers if self._calls and _is_only_read(value)}
-
-    def arguments(self, module: ir.Operation) -> set[int]:
-        """The numbers of the tensors of a pipeline's kernel that are constant at all of its calls."""
-        if PIPELINE not in module.attributes:
-            return set()
-        calls = self._calls.get(ir.StringAttr(module.attributes[PIPELINE]).value, [])
-        constant = [{n for n, x in enumerate(call.operands) if hash(root_of(x)) in self._constant} for call in calls]
-        return set.intersection(*constant) if constant else set()
-
-
-def _is_only_read(buffer: ir.Value) -> bool:
-    """Whether pipelines and copies read a buffer and its views, and nothing writes them."""
-    for use in buffer.uses:
-        op, number = use.owner.operation, use.operand_number
-        if op.name in VIEWS:
-            if not all(_is_only_read(result) for result in op.results if isinstance(result.type, ir.MemRefType)):
-                return False
-        elif not (op.name in ("func.call", "memref.dim") or op.name == "memref.copy" and number == 0):
-            return False
-    return True
 
 
 def _overlap(kernel: ir.Operation, constant: set[int]) -> None:

@@ -207,3 +207,9 @@ def dtype(kind: ir.Type) -> str:
     """The name of an element type, or of a memref's; an index is an i64."""
     element = ir.MemRefType(kind).element_type if isinstance(kind, ir.MemRefType) else kind
     return "i64" if isinstance(element, ir.IndexType) else str(element)
+
+
+def described(kind: ir.MemRefType) -> dict[str, Any]:
+    """A buffer as a manifest describes arguments: its shape, with None for a size that is open, and its dtype."""
+    shape = [None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
+    return {"shape": shape, "dtype": dtype(kind)}

@@ -42,8 +42,9 @@ def test_weights_are_fetched_before_the_wait():
 
 
 def test_what_a_kernel_writes_is_not(monkeypatch):
-    monkeypatch.setattr(lower_schedule, "_is_argument", lambda value: True)
-    monkeypatch.setattr(overlap_launches._Constants, "arguments", lambda self, module: set(range(100)))
+    monkeypatch.setattr(lower_schedule, "_is_constant", lambda value: True)
+    everything = {name: set(range(100)) for name in ("pipeline0_part0", "pipeline1")}
+    monkeypatch.setattr(overlap_launches, "constant_tensors", lambda module: everything)
     _, x, made = compiled()
     with pytest.raises(MemoryFault, match="pipeline1 is faulty: argument .* used before the wait"):
         Simulation(made)(x)

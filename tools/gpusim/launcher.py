@@ -142,9 +142,7 @@ class Bound:
         self._launcher, self._arguments, self._results = launcher, arguments, results
         self.is_idle = launcher.is_idle(arguments)
 
-    def launch(
-        self, stream: int, pointers: Sequence[int], workspace: int | None = None, alone: bool = True
-    ) -> None:
+    def launch(self, stream: int, pointers: Sequence[int], workspace: int | None = None, alone: bool = True) -> None:
         given = iter(pointers)
         arguments, results = ([(next(given), *kind) for kind in kinds] for kinds in (self._arguments, self._results))
         self._launcher.launch(stream, arguments, results, workspace, alone)

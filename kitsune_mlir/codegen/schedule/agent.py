@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from math import prod
 
 from kitsune_mlir.codegen.hopper import bulk, cluster, mbarrier, tf32, tma, waits, warps, wgmma
-from kitsune_mlir.codegen.hopper.frame import when_reading
 from kitsune_mlir.codegen.hopper.fragments import BLOCK, HALVES, Fragment, Lanes, PairedMemory, blocks_of, is_packed
+from kitsune_mlir.codegen.hopper.frame import when_reading
 from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
 from kitsune_mlir.codegen.hopper.quads import QUAD
 from kitsune_mlir.codegen.hopper.stores import Boxes, Outbox

@@ -93,3 +93,43 @@ module attributes {gpu.container_module} {
     return
   }
 }
+
+// -----
+
+// What is computed of weights alone is there when the program is loaded.
+module attributes {gpu.container_module} {
+  gpu.module @kernels {
+    gpu.func @twice(%x: memref<64xf32>, %y: memref<64xf32>) kernel {
+      %i = gpu.thread_id x
+      %a = memref.load %x[%i] : memref<64xf32>
+      %b = arith.addf %a, %a : f32
+      memref.store %b, %y[%i] : memref<64xf32>
+      gpu.return
+    }
+  }
+  gpu.module @s_kernel attributes {kitsune.pipeline = "s"} {
+    // CHECK-LABEL: gpu.func @s
+    // CHECK: scf.if
+    // CHECK-NEXT: memref.load
+    // CHECK: kitsune.reads
+    // CHECK-NEXT: nvvm.griddepcontrol wait
+    // CHECK-NEXT: memref.load
+    gpu.func @s(%x: memref<64xf32>, %w: memref<64xf32>, %first: i1) kernel {
+      %i = gpu.thread_id x
+      scf.if %first {
+        %a = memref.load %w[%i] : memref<64xf32>
+      } {kitsune.reads = array<i64: 1>}
+      %b = memref.load %x[%i] : memref<64xf32>
+      gpu.return
+    }
+  }
+  func.func private @s(memref<64xf32>, memref<64xf32>) -> memref<64xf32>
+  func.func @main(%x: memref<64xf32>, %w: memref<64xf32>) -> memref<64xf32> attributes {kitsune.weights = array<i64: 1>} {
+    %one = arith.constant 1 : index
+    %kept = memref.alloc() : memref<64xf32>
+    gpu.launch_func @kernels::@twice blocks in (%one, %one, %one) threads in (%one, %one, %one)
+        args(%w : memref<64xf32>, %kept : memref<64xf32>)
+    %y = func.call @s(%x, %kept) : (memref<64xf32>, memref<64xf32>) -> memref<64xf32>
+    return %y : memref<64xf32>
+  }
+}
