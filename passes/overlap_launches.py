@@ -20,8 +20,8 @@ by the tensors that they read, do not wait: weights are on the chip when the ker
                                                    %x = memref.load %a[%i]
 
 A tensor is constant so if at each of the kernel's calls it is an argument of @main that @main only reads, or computed
-of weights alone when the program is loaded (codegen/constant_tensors.py). The first kernel of a run begins when all before
-the run has ended (runtime/prepared.py), and no later one before it.
+of weights alone when the program is loaded (codegen/constant_tensors.py). The first kernel of a run begins when all
+before the run has ended (runtime/prepared.py), and no later one before it.
 
 That cannot hang: a kernel's blocks begin to take room only when all blocks of the one before have theirs, and wait for
 nothing but its end. It cannot race: who waits for a kernel's end waits for the end of all before it, for that kernel
