@@ -12,6 +12,7 @@ import llvmlite.binding as llvm_binding
 
 from kitsune_mlir.codegen.device_math import expand_math
 from kitsune_mlir.codegen.llvm_text import for_llvmlite
+from kitsune_mlir.codegen.streamed_loads import expand_streamed_loads
 from kitsune_mlir.mlir import PassManager, first_line, ir, llvm, walk
 
 # Memref arguments become expanded descriptors (codegen/host_program.py passes them so).
@@ -36,6 +37,7 @@ _LIBDEVICE = re.compile(r"@(__nv_\w+)")
 def lower(module: ir.Module) -> ir.Operation:
     """Lowers the one gpu.module inside `module` to the LLVM dialect and gives it."""
     expand_math(walk(module, "gpu.module")[0])
+    expand_streamed_loads(walk(module, "gpu.module")[0])
     maps = {
         ir.StringAttr(function.attributes["sym_name"]).value: ir.IntegerAttr(function.attributes[MAPS]).value
         for function in walk(module, "gpu.func")
