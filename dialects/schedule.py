@@ -248,7 +248,8 @@ class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
     """A ring of slots in `space`. A slot's tile lies in swizzled boxes along its "rows" or its "columns": the dimension
     whose elements are neighbours there; or "dense", a row of elements one after another, which threads read.
     Consumers' copies see all of a slot (`share` "all") or their part of its rows ("split"). Where each copy has its
-    part to itself ("own") it fills it by itself, too, with tiles from its registers (`kitsune.stow`)."""
+    part to itself ("own") it fills it by itself, too, with tiles from its registers (`kitsune.stow`). A dense ring
+    whose tiles have no elements passes turns: agents wait for one another there, and nothing is copied."""
 
     sym_name: ir.StringAttr
     space: ir.StringAttr
@@ -280,6 +281,11 @@ class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
     def slot_bytes(self) -> int:
         rows, columns = self.tile.shape
         return rows * columns * self.tile.element_type.width // 8
+
+    @property
+    def has_elements(self) -> bool:
+        """Whether its tiles hold anything; a ring that passes turns alone has none."""
+        return self.slot_bytes > 0
 
     def verify_region_invariants(self) -> bool:
         for name, allowed in (("space", SPACES), ("box", BOXES), ("share", SHARES)):

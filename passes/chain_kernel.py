@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
+from math import inf
 from typing import TypeAlias
 
 from kitsune_mlir import rows
@@ -20,10 +21,11 @@ from kitsune_mlir.codegen.pipeline.nests import PRODUCT
 from kitsune_mlir.codegen.schedule.reductions import row_combiner
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import arith, ir, scf, tensor, walk
+from kitsune_mlir.mlir import arith, ir, scf, tensor
 from kitsune_mlir.planning.target import Target
 
 from .chain_columns import check_leaves
+from .chain_prefetch import gathers_of, prefetch
 from .chain_stows import slots_of_stows
 from .chain_vectors import Vectors
 from .operand_layout import laid_out
@@ -31,6 +33,7 @@ from .schedule_build import constant_index, i64
 
 COPY_ROWS = 64  # of a tile that a warpgroup has
 _REGISTERS = {1: (248, 248), 2: (24, 240)}  # of a thread that feeds, and multiplies, by warpgroups that multiply
+_ASKING = {1: (248, 248), 2: (40, 232)}  # the same where warps beside the one that feeds ask for rows of tables
 _WARPS = 4
 LEAST_LOOP = 3  # boxes that the feeding thread copies in a loop
 LEAST_TILES = 3  # of a CTA, for weights to be kept
@@ -38,7 +41,7 @@ _SLOT_ROW = 128  # bytes
 _ALIGN = 1024  # bytes, of a slot
 _BARRIER = 16  # bytes of a slot
 _SLOTS = 48  # at most, but for weights that are kept
-STREAMED, WEIGHTS, VECTORS, STOWED = "tiles", "weights", "vectors", "stowed"
+STREAMED, WEIGHTS, VECTORS, STOWED, TURN = "tiles", "weights", "vectors", "stowed", "turn"
 
 
 @dataclass(frozen=True)
@@ -85,15 +88,10 @@ class ChainKernel:
         self.vectors = Vectors(self.program.blocks)
         self.stows = slots_of_stows(self.program)
         self.open: dict[str, ir.Value] = {}  # the slots of vectors, by their elements
+        self.asked = gathers_of(self.program) if self._tiles_each > 1 else []
         self.keeps = self._may_keep()
         self.kept: list[tuple[Fill, ir.Value]] = []  # boxes of weights, with their slots
         self._sources: dict[int, ir.Value] = {}
-
-    @property
-    def gathers(self) -> bool:
-        """Whether rows of tables are read."""
-        generics = (op for stage in self.pipeline.stages for op in walk(stage, "linalg.generic"))
-        return any(rows.Structured(op).gathers() for op in generics)
 
     def source(self, value: ir.Value) -> ir.Value:
         """A tensor as the copy engine reads it: rows of whole 16 bytes, columns of each part at such places."""
@@ -123,8 +121,10 @@ class ChainKernel:
             dealt = schedule.TilesOp([self.extent], index, index, index)
             dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get([self.tile_rows])
             self._alloc_rings()
-            feeds, multiplies = _REGISTERS[self.copies]
-            feed = schedule.AgentOp(ir.StringAttr.get("feed"), *map(i64, (1, _WARPS, feeds)))
+            feeds, multiplies = (_ASKING if self.asked else _REGISTERS)[self.copies]
+            feed = schedule.AgentOp(ir.StringAttr.get("feed"), *map(i64, (1, 1 if self.asked else _WARPS, feeds)))
+            if self.asked:
+                self._ask(schedule.AgentOp(ir.StringAttr.get("ask"), *map(i64, (1, _WARPS - 1, feeds))), dealt)
             math = schedule.AgentOp(ir.StringAttr.get("math"), *map(i64, (self.copies, _WARPS, multiplies)))
             for agent in (math, feed):  # the second does what the first asks for
                 with ir.InsertionPoint(agent.regions[0].blocks.append(index)):
@@ -135,6 +135,7 @@ class ChainKernel:
                     with ir.InsertionPoint(loop.body):
                         first = arith.muli(loop.induction_variable, constant_index(self.tile_rows))
                         if agent is math:
+                            self._take_turn()
                             own = arith.muli(agent.regions[0].blocks[0].arguments[0], constant_index(COPY_ROWS))
                             body(self, arith.addi(first, own))
                         else:
@@ -144,6 +145,26 @@ class ChainKernel:
                     for slot in slots if agent is math else ():
                         schedule.ReleaseOp(slot, [])
         return kernel
+
+    def _ask(self, agent: schedule.AgentOp, dealt: schedule.TilesOp) -> None:
+        """The agent that asks for the rows that each tile gathers."""
+        ring = self.rings[TURN]
+        with ir.InsertionPoint(agent.regions[0].blocks.append(ir.IndexType.get())):
+            loop = scf.ForOp(*dealt.results)
+            with ir.InsertionPoint(loop.body):
+                slot = schedule.AcquireOp(ring.results[0], schedule.Slot.get(ring.tile)).results[0]
+                first = arith.muli(loop.induction_variable, constant_index(self.tile_rows))
+                for gather in self.asked:
+                    with gather.op.location:
+                        prefetch(gather, slot, first, self.extent, self.tile_rows)
+                schedule.CommitOp(slot, [])
+                scf.yield_([])
+
+    def _take_turn(self) -> None:
+        """A tile begins: its rows have been asked for, those of the next may be."""
+        if self.asked:
+            ring = self.rings[TURN]
+            schedule.ReleaseOp(schedule.WaitOp(ring.results[0], schedule.Slot.get(ring.tile)).results[0], [])
 
     def _open_vectors(self) -> None:
         for element in self.vectors.placed:
@@ -194,14 +215,18 @@ class ChainKernel:
                 found[product.columns] = found.get(product.columns, 0) + count
         return found
 
+    @property
+    def _tiles_each(self) -> float:
+        """The tiles of a CTA, in the mean; as many as one likes where that is open until the call."""
+        whole = next(load.operands[0] for stage in self.pipeline.stages for load in stage.loads)
+        size = rows.shape_of(whole)[0]
+        return inf if size == rows.DYNAMIC else size / (self.tile_rows * self.target.sms)
+
     def _may_keep(self) -> bool:
         """Whether shared memory holds all weights, and a CTA has tiles enough for it to matter."""
         streamed = MOST_TILE_SLOTS * self.tile_rows * _SLOT_ROW if self.program.streams else 0
         weights = sum(count * _aligned(columns * _SLOT_ROW) for columns, count in self._boxes().items())
-        whole = next(load.operands[0] for stage in self.pipeline.stages for load in stage.loads)
-        size = rows.shape_of(whole)[0]
-        several = size == rows.DYNAMIC or size >= LEAST_TILES * self.tile_rows * self.target.sms
-        several = several and all(product.passes == 1 for product in self.program.products)
+        several = self._tiles_each >= LEAST_TILES and all(product.passes == 1 for product in self.program.products)
         return several and weights + streamed <= self._room(sum(self._boxes().values()))
 
     def _weights(self) -> list[ir.Value]:
@@ -226,6 +251,8 @@ class ChainKernel:
             streamed = MOST_TILE_SLOTS if self.keeps else streamed
             self._alloc(STREAMED, self.tile_rows, "split", streamed, element)
             room -= streamed * self.tile_rows * _SLOT_ROW
+        if self.asked:
+            self._alloc(TURN, 1, "all", 1, ir.IntegerType.get_signless(8), "dense", 0)
         for first, slots in self.stows.items():
             self._alloc(f"{STOWED}_{first}", self.tile_rows, "own", slots, element)
         if not self.keeps:
@@ -235,10 +262,10 @@ class ChainKernel:
             self._alloc(f"{WEIGHTS}_{columns}", columns, "all", count, element)
 
     def _alloc(
-        self, name: str, count: int, share: str, slots: int, element: ir.Type, box: str = "rows", columns: int = 0
+        self, name: str, count: int, share: str, slots: int, element: ir.Type, box: str = "rows", columns: int | None = None
     ) -> None:
         names = map(ir.StringAttr.get, (name, "smem", box, share))
-        type_ = kitsune.ring_type(ir.RankedTensorType.get([count, columns or self.chunk], element), slots)
+        type_ = kitsune.ring_type(ir.RankedTensorType.get([count, self.chunk if columns is None else columns], element), slots)
         self.rings[name] = schedule.AllocRingOp(*names, type_)
 
     def slot(self, name: str, count: int) -> ir.Type:

@@ -66,8 +66,6 @@ class ScheduleChains(ModulePass):
                 made = ChainKernel(pipeline, target)
             except UnsupportedError:
                 return
-            if self.when == "auto" and made.gathers and not made.stows:
-                return
             kernel = made.build(lambda built, row: ChainBody(built, row).emit())
             if any(map(_lies_elsewhere, walk(kernel.operation, "tensor.extract_slice"))):
                 kernel.operation.erase()

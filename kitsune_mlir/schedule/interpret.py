@@ -207,6 +207,8 @@ class Program:
                 return _meet(where, self.kernel.cluster, operands[0], results[0])
             case "kitsune.read":
                 return _read(op, where, operands, results)
+            case "kitsune.prefetch":
+                return lambda frame: frame.values[operands[0]].check_open(frame.at(where), "producer")
             case "kitsune.write":
                 return _write(op, where, operands)
             case "kitsune.write_rows":

@@ -83,7 +83,7 @@ def test_messages(case, dtype, small_gpu):  # noqa: F811
     launches = run(model, (x, e, *ends), small_gpu)
     forms = {launch["form"] for launch in launches}
     if dtype == torch.bfloat16:
-        assert "chained" in forms
+        assert "scheduled chain" in forms
 
 
 def test_a_graph_is_one_kernel(small_gpu):  # noqa: F811
@@ -91,7 +91,7 @@ def test_a_graph_is_one_kernel(small_gpu):  # noqa: F811
     torch.manual_seed(1)
     model = Messages(128, 128, 128, 128).bfloat16()
     args = torch.randn(60, 128).bfloat16(), torch.randn(200, 128).bfloat16(), *graph("any", 60, 200)
-    assert [launch["form"] for launch in run(model, args, small_gpu)] == ["fill", "chained", "operator"]
+    assert [launch["form"] for launch in run(model, args, small_gpu)] == ["fill", "scheduled chain", "operator"]
     args = torch.randn(6_000, 128).bfloat16(), torch.randn(20_000, 128).bfloat16(), *graph("any", 6_000, 20_000)
     declined = kitsune_mlir.compile(model, args, target="sm_90a").plan["declined"]
     assert not [entry for entry in declined if entry["operator"] == "tm_tensor.scatter"]
@@ -277,7 +277,7 @@ def test_rows_are_asked_for_a_tile_ahead(small_gpu, monkeypatch):  # noqa: F811
     asked = []
     look = Space.prefetch
     monkeypatch.setattr(Space, "prefetch", lambda self, *given: asked.append(len(given[0])) or look(self, *given))
-    (launch,) = (one for one in run(model, args, small_gpu) if one["form"] == "chained")
+    (launch,) = (one for one in run(model, args, small_gpu) if one["form"] == "scheduled chain")
     (rows,) = launch["tile"]
     first = 2 * edges - sum(asked) // 2  # rows of CTAs' first tiles, in two runs; the simulator has as many as it likes
     assert rows <= first <= 2 * rows * launch["ctas"] and first % rows == 0

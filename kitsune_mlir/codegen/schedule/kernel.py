@@ -10,7 +10,7 @@ often, the bytes that a slot's copies bring, tensor maps, registers that move be
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -35,11 +35,13 @@ from .agent import AgentCode, Surroundings
 from .dots import DotsCode, multiplies_alone, stash_bytes
 from .extents import constant
 from .meetings import BARRIER_BYTES, Meetings
+from .prefetch import PrefetchCode, asks
 from .rows import RowCode, scratch_bytes
 from .warp_agent import WarpCode
 
 AGENT = schedule.AgentOp.OPERATION_NAME
 REGISTERS = 65536  # of an SM
+WARPGROUP = wgmma.THREADS // warps.WARP  # warps
 _MOST_REGISTERS = 255  # of a thread at launch
 _BESIDE_SUMS = 26  # registers that ptxas wants of a thread at launch besides those of a product's sums
 
@@ -320,27 +322,63 @@ class ScheduledKernel:
 
     def _agents(self, agents: Sequence[schedule.AgentOp], first: int, around: Surroundings, given: int) -> None:
         """Code for the threads from `first` on, those of the agents."""
-        agent, *rest = agents
-        threads = agent.count * agent.warp_count * warps.WARP
+        group, rest = self._together(agents)
+        registers = {agent.register_count for agent in group}
 
         def emit() -> None:
-            if self._has_warpgroups and agent.warp_count % 4 == 0 and agent.register_count != given:
-                warps.set_registers(agent.register_count, grow=agent.register_count > given)
-            form = AgentCode if self._has_warpgroups else WarpCode
-            form = DotsCode if multiplies_alone(agent) else form
-            code = form if agent.lanes is None else RowCode
-            code(agent=agent, around=around, first=first).emit()
+            whole = len(group) > 1 or group[0].warp_count % WARPGROUP == 0
+            if self._has_warpgroups and whole and registers != {given}:
+                (count,) = registers
+                warps.set_registers(count, grow=count > given)
+            self._each(group, first, lambda agent, own: self._code(agent)(agent=agent, around=around, first=own).emit())
 
         if not rest:
             emit()
             return
-        branch = device.scf.IfOp(device.less(device.thread(), first + threads), has_else=True)
+        ends = first + sum(map(_warps, group)) * warps.WARP
+        branch = device.scf.IfOp(device.less(device.thread(), ends), has_else=True)
         with ir.InsertionPoint(branch.then_block):
             emit()
             device.scf.YieldOp([])
         with ir.InsertionPoint(branch.else_block):
-            self._agents(rest, first + threads, around, given)
+            self._agents(rest, ends, around, given)
             device.scf.YieldOp([])
+
+    def _together(self, agents: Sequence[schedule.AgentOp]) -> tuple[Sequence[schedule.AgentOp], ...]:
+        """The first agents, as many as make whole warpgroups with equal registers, of which these give up or take some
+        together (PTX ISA, setmaxnreg); else the first alone. And the others."""
+        for count in range(1, len(agents) + 1):
+            group = agents[:count]
+            if len({agent.register_count for agent in group}) == 1 and sum(map(_warps, group)) % WARPGROUP == 0:
+                return group, agents[count:]
+        return agents[:1], agents[1:]
+
+    def _each(
+        self, agents: Sequence[schedule.AgentOp], first: int, emit: Callable[[schedule.AgentOp, int], None]
+    ) -> None:
+        """Code for each of a warpgroup's agents, the first of whose threads is given."""
+        agent, *rest = agents
+        if not rest:
+            emit(agent, first)
+            return
+        ends = first + _warps(agent) * warps.WARP
+        branch = device.scf.IfOp(device.less(device.thread(), ends), has_else=True)
+        with ir.InsertionPoint(branch.then_block):
+            emit(agent, first)
+            device.scf.YieldOp([])
+        with ir.InsertionPoint(branch.else_block):
+            self._each(rest, ends, emit)
+            device.scf.YieldOp([])
+
+    def _code(self, agent: schedule.AgentOp) -> type[AgentCode]:
+        """What generates an agent's code."""
+        if agent.lanes is not None:
+            return RowCode
+        if multiplies_alone(agent):
+            return DotsCode
+        if asks(agent):
+            return PrefetchCode
+        return AgentCode if self._has_warpgroups else WarpCode
 
     def _ring(self, ring: schedule.AllocRingOp, base: ir.Value) -> Ring:
         place = self.places[ring.label]
@@ -353,11 +391,13 @@ class ScheduledKernel:
 
     def _ends(self, ring: schedule.AllocRingOp) -> tuple[int, int]:
         """Arrivals that fill a slot and that empty it. Of warpgroups a thread begins the copies, whose bytes count, and
-        a thread of each copy of the agent that waits for it releases it. Else all threads that copy, and a thread of
+        a thread of each copy of the agent that waits for it releases it; a slot without elements is filled by a thread
+        of each warp. Else all threads that copy, and a thread of
         each warp."""
         fills, takes = (self._agent_of(ring, op) for op in (schedule.AcquireOp, schedule.WaitOp))
         if self._has_warpgroups:
-            return 1, takes.count * (takes.warp_count if self._read_by_warps(ring) else 1)
+            full = 1 if ring.has_elements else _warps(fills)
+            return full, takes.count * (takes.warp_count if self._read_by_warps(ring) else 1)
         return fills.warp_count * warps.WARP, takes.count * takes.warp_count
 
     @staticmethod
@@ -370,6 +410,11 @@ class ScheduledKernel:
             raise UnsupportedError(f"ring '{ring.label}' has {len(agents)} agents that wait for it, wants one")
         (agent,) = agents.values()
         return agent
+
+
+def _warps(agent: schedule.AgentOp) -> int:
+    """Of all copies."""
+    return agent.count * agent.warp_count
 
 
 def _drain(party: bool) -> None:
