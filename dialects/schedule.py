@@ -301,8 +301,8 @@ class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
 
 
 class AcquireOp(Kitsune.Operation, name="acquire", traits=[RingEffect]):
-    """The producer's: waits for the next slot to be empty. Where tiles lie in boxes along rows that all copies see, a
-    turn may have fewer rows than the ring's tile: those of the slot's type, at both ends."""
+    """The producer's: waits for the next slot to be empty. Where tiles lie in boxes along rows, a turn may have fewer
+    rows than the ring's tile: those of the slot's type, at both ends; no part of them is left then for a second copy."""
 
     ring: ext.Operand[Ring]
     slot: ext.Result[Slot]
@@ -700,7 +700,7 @@ def _verify_opened(op: Any) -> bool:
 
 def _is_first_rows(tile: ir.Type, ring: AllocRingOp) -> bool:
     """Whether a tile is the first rows of those of a ring in which a row is a row of a box."""
-    if not isinstance(tile, ir.RankedTensorType) or tile.rank != 2 or ring.layout != "rows" or ring.sharing != "all":
+    if not isinstance(tile, ir.RankedTensorType) or tile.rank != 2 or ring.layout != "rows":
         return False
     same = tile.element_type == ring.tile.element_type and tile.shape[1] == ring.tile.shape[1]
     return same and 0 < tile.shape[0] <= ring.tile.shape[0]

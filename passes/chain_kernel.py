@@ -81,6 +81,8 @@ class ChainKernel:
         shared = pipeline.cluster, None, pipeline.multicast
         self.program = Program(pipeline, target.sms, *shared, pipeline.tile_rows)
         self.tile_rows, self.copies = self.program.tile_rows, self.program.consumers
+        # Rows of a box of a streamed tile: those beyond a tensor's last cost the copy engine as much time as others.
+        self.box_rows = self.program.box_rows if self.copies == 1 else self.tile_rows
         check(pipeline, self.program)
         self.chunk = self.program.products[0].segments[0].chunk_columns  # columns of a slot
         self.filling: Filling = []
@@ -88,6 +90,8 @@ class ChainKernel:
         self.vectors = Vectors(self.program.blocks)
         self.stows = slots_of_stows(self.program)
         self.open: dict[str, ir.Value] = {}  # the slots of vectors, by their elements
+        self.grid = self.program.grid_product
+        self.column: ir.Value | None = None
         self.asked = gathers_of(self.program) if self._tiles_each > 1 else []
         self.keeps = self._may_keep()
         self.kept: list[tuple[Fill, ir.Value]] = []  # boxes of weights, with their slots
@@ -118,8 +122,9 @@ class ChainKernel:
             if name in self.pipeline.attributes:
                 kernel.attributes[name] = self.pipeline.attributes[name]
         with ir.InsertionPoint(kernel.regions[0].blocks.append()):
-            dealt = schedule.TilesOp([self.extent], index, index, index)
-            dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get([self.tile_rows])
+            dealt = schedule.TilesOp([self.extent, *self._columns_dealt()], index, index, index)
+            sizes = [self.tile_rows, *([self.grid.pass_columns] if self.grid else [])]
+            dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get(sizes)
             self._alloc_rings()
             feeds, multiplies = (_ASKING if self.asked else _REGISTERS)[self.copies]
             feed = schedule.AgentOp(ir.StringAttr.get("feed"), *map(i64, (1, 1 if self.asked else _WARPS, feeds)))
@@ -133,18 +138,30 @@ class ChainKernel:
                     loop = scf.ForOp(*dealt.results)
                     self._before_tiles = ir.InsertionPoint(loop)
                     with ir.InsertionPoint(loop.body):
-                        first = arith.muli(loop.induction_variable, constant_index(self.tile_rows))
+                        first = self._start(loop.induction_variable)
                         if agent is math:
                             self._take_turn()
                             own = arith.muli(agent.regions[0].blocks[0].arguments[0], constant_index(COPY_ROWS))
                             body(self, arith.addi(first, own))
                         else:
-                            self._fill(self.filling, first, {})
+                            self._fill(self.filling, first, {} if self.column is None else {"passes": self.column})
                         scf.yield_([])
                     slots = [*self.open.values(), *(slot for _, slot in self.kept)]
                     for slot in slots if agent is math else ():
                         schedule.ReleaseOp(slot, [])
         return kernel
+
+    def _columns_dealt(self) -> list[ir.Value]:
+        """The extent of columns, where tiles are of columns too."""
+        return [constant_index(self.grid.n)] if self.grid else []
+
+    def _start(self, number: ir.Value) -> ir.Value:
+        """The first row of a tile; its first column, where tiles are of columns too, is `column`."""
+        if self.grid is not None:
+            passes = constant_index(self.grid.passes)
+            self.column = arith.muli(arith.remui(number, passes), constant_index(self.grid.pass_columns))
+            number = arith.divui(number, passes)
+        return arith.muli(number, constant_index(self.tile_rows))
 
     def _ask(self, agent: schedule.AgentOp, dealt: schedule.TilesOp) -> None:
         """The agent that asks for the rows that each tile gathers."""
@@ -153,7 +170,7 @@ class ChainKernel:
             loop = scf.ForOp(*dealt.results)
             with ir.InsertionPoint(loop.body):
                 slot = schedule.AcquireOp(ring.results[0], schedule.Slot.get(ring.tile)).results[0]
-                first = arith.muli(loop.induction_variable, constant_index(self.tile_rows))
+                first = self._start(loop.induction_variable)
                 for gather in self.asked:
                     with gather.op.location:
                         prefetch(gather, slot, first, self.extent, self.tile_rows)
@@ -220,7 +237,9 @@ class ChainKernel:
         """The tiles of a CTA, in the mean; as many as one likes where that is open until the call."""
         whole = next(load.operands[0] for stage in self.pipeline.stages for load in stage.loads)
         size = rows.shape_of(whole)[0]
-        return inf if size == rows.DYNAMIC else size / (self.tile_rows * self.target.sms)
+        if size == rows.DYNAMIC:
+            return inf
+        return size * (self.grid.passes if self.grid else 1) / (self.tile_rows * self.target.sms)
 
     def _may_keep(self) -> bool:
         """Whether shared memory holds all weights, and a CTA has tiles enough for it to matter."""
@@ -359,8 +378,6 @@ def check(pipeline: kitsune.PipelineOp, program: Program) -> None:
     """Raises UnsupportedError for a pipeline that is not chained at the schedule level."""
     if max(program.cluster, program.multicast) > 1 or len({s.role for s in pipeline.stages}) > 1:
         raise UnsupportedError("CTAs that take tiles together are not scheduled")
-    if program.alone:
-        raise UnsupportedError("a product alone is no chain")
     if len({product.nbytes for product in program.products}) > 1:
         raise UnsupportedError("products of 16 and of 32 bits in one chain are not scheduled")
     for stage in pipeline.stages:

@@ -155,7 +155,7 @@ class ChainProducts:
     def _streamed(self, value: ir.Value, chunk: int | None) -> Fill:
         load = rows.producer(value)
         column = None if chunk is None else chunk * self.kernel.chunk
-        return Fill(STREAMED, (self.kernel.source(load.operands[0]),), 0, column, self.kernel.tile_rows)
+        return Fill(STREAMED, (self.kernel.source(load.operands[0]),), 0, column, self.kernel.box_rows)
 
     def _reads(self, operands: list[Operand]) -> list[bool]:
         """Counts a product as a reader of stowed tiles; for each operand whether it is the last one."""

@@ -2402,7 +2402,7 @@ func.func @rows_of_a_row(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %I: tens
     "kitsune.agent"() ({
     ^bb0(%c: index):
       // expected-error@+1 {{'kitsune.write_rows' op writes rows of a tile of two dimensions, found tensor<64xi32>}}
-      "kitsune.write_rows"(%I, %I, %m, %m) {index = 0} : (tensor<64xi32>, tensor<64xi32>, index, index) -> ()
+      "kitsune.write_rows"(%I, %I, %m, %m, %m) {index = 0} : (tensor<64xi32>, tensor<64xi32>, index, index, index) -> ()
     }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
   }) {sym_name = "k"} : () -> !kitsune.outputs
   %y = "kitsune.result"(%p) {index = 0} : (!kitsune.outputs) -> tensor<100x64xbf16>
@@ -2417,7 +2417,7 @@ func.func @added_rows_of_16_bits(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, 
     "kitsune.agent"() ({
     ^bb0(%c: index):
       // expected-error@+1 {{'kitsune.write_rows' op adds rows of f32, found tensor<64x64xbf16>}}
-      "kitsune.write_rows"(%A, %I, %m, %m) {adds, index = 0} : (tensor<64x64xbf16>, tensor<64xi32>, index, index) -> ()
+      "kitsune.write_rows"(%A, %I, %m, %m, %m) {adds, index = 0} : (tensor<64x64xbf16>, tensor<64xi32>, index, index, index) -> ()
     }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
   }) {sym_name = "k"} : () -> !kitsune.outputs
   %y = "kitsune.result"(%p) {index = 0} : (!kitsune.outputs) -> tensor<100x64xbf16>
@@ -2432,7 +2432,7 @@ func.func @rows_without_numbers(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %
     "kitsune.agent"() ({
     ^bb0(%c: index):
       // expected-error@+1 {{'kitsune.write_rows' op wants an integer for each row of tensor<64x64xbf16>, found tensor<8xi32>}}
-      "kitsune.write_rows"(%A, %J, %m, %m) {index = 0} : (tensor<64x64xbf16>, tensor<8xi32>, index, index) -> ()
+      "kitsune.write_rows"(%A, %J, %m, %m, %m) {index = 0} : (tensor<64x64xbf16>, tensor<8xi32>, index, index, index) -> ()
     }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
   }) {sym_name = "k"} : () -> !kitsune.outputs
   %y = "kitsune.result"(%p) {index = 0} : (!kitsune.outputs) -> tensor<100x64xbf16>
@@ -2447,7 +2447,7 @@ func.func @rows_of_another_type(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %
     "kitsune.agent"() ({
     ^bb0(%c: index):
       // expected-error@+1 {{'kitsune.write_rows' op writes rows of tensor<64x64xf32> to rows of tensor<100x64xbf16>}}
-      "kitsune.write_rows"(%F, %I, %m, %m) {index = 0} : (tensor<64x64xf32>, tensor<64xi32>, index, index) -> ()
+      "kitsune.write_rows"(%F, %I, %m, %m, %m) {index = 0} : (tensor<64x64xf32>, tensor<64xi32>, index, index, index) -> ()
     }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
   }) {sym_name = "k"} : () -> !kitsune.outputs
   %y = "kitsune.result"(%p) {index = 0} : (!kitsune.outputs) -> tensor<100x64xbf16>
@@ -2462,7 +2462,7 @@ func.func @rows_to_no_output(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %I: 
     "kitsune.agent"() ({
     ^bb0(%c: index):
       // expected-error@+1 {{'kitsune.write_rows' op index must be an integer from 0 to 2147483647, found -1 : i64}}
-      "kitsune.write_rows"(%A, %I, %m, %m) {index = -1} : (tensor<64x64xbf16>, tensor<64xi32>, index, index) -> ()
+      "kitsune.write_rows"(%A, %I, %m, %m, %m) {index = -1} : (tensor<64x64xbf16>, tensor<64xi32>, index, index, index) -> ()
     }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
   }) {sym_name = "k"} : () -> !kitsune.outputs
   %y = "kitsune.result"(%p) {index = 0} : (!kitsune.outputs) -> tensor<100x64xbf16>
@@ -2503,7 +2503,7 @@ func.func @sums_that_begin_with_nothing(%A: tensor<64x64xbf16>, %F: tensor<64x64
 
 func.func @rows_outside_agents(%A: tensor<64x64xbf16>, %I: tensor<64xi32>, %m: index) {
   // expected-error@+1 {{'kitsune.write_rows' op stands in no kitsune.agent}}
-  "kitsune.write_rows"(%A, %I, %m, %m) {index = 0} : (tensor<64x64xbf16>, tensor<64xi32>, index, index) -> ()
+  "kitsune.write_rows"(%A, %I, %m, %m, %m) {index = 0} : (tensor<64x64xbf16>, tensor<64xi32>, index, index, index) -> ()
   return
 }
 

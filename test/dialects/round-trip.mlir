@@ -175,8 +175,8 @@ func.func @chain_of_a_schedule(%a: tensor<64x64xbf16>, %f: tensor<64x64xf32>, %t
       %sums = "kitsune.part"(%f) {first = 0 : i64, wide} : (tensor<64x64xf32>) -> tensor<64x16xf32>
       // CHECK: %{{.*}} = "kitsune.sums"(%{{.*}}) {begin} : (tensor<64x16xf32>) -> !kitsune.acc<tensor<64x16xf32>>
       %begun = "kitsune.sums"(%sums) {begin} : (tensor<64x16xf32>) -> !kitsune.acc<tensor<64x16xf32>>
-      // CHECK: "kitsune.write_rows"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {adds, index = 1 : i64} : (tensor<64x16xf32>, tensor<64xi32>, index, index) -> ()
-      "kitsune.write_rows"(%sums, %to, %c0, %m) {adds, index = 1 : i64} : (tensor<64x16xf32>, tensor<64xi32>, index, index) -> ()
+      // CHECK: "kitsune.write_rows"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {adds, index = 1 : i64} : (tensor<64x16xf32>, tensor<64xi32>, index, index, index) -> ()
+      "kitsune.write_rows"(%sums, %to, %c0, %m, %c0) {adds, index = 1 : i64} : (tensor<64x16xf32>, tensor<64xi32>, index, index, index) -> ()
       "kitsune.release"(%d) : (!kitsune.slot<tensor<1x128xbf16>>) -> ()
     }) {copies = 1 : i64, registers = 232 : i64, sym_name = "math", warps = 4 : i64} : () -> ()
   }) {sym_name = "k"} : () -> !kitsune.outputs

@@ -480,12 +480,13 @@ class AgentCode(StowCode):
 
     def _write_rows(self, op: ir.Operation) -> None:
         write, tile, to = op.opview, op.operands[0], op.operands[1]
-        first, count = map(self.number, list(op.operands)[2:])
+        first, count, column = map(self.number, list(op.operands)[2:])
         exists = [device.less(device.add(first, half.row), count) for half in self.halves]
         output, type_ = self.around.outputs[write.position]
         numbers = [half.evaluator(to, [half.row]) for half in self.halves]
         found = parts.leaving(tile, self.halves, self.lanes, self.values.get(hash(tile)))
-        whole_rows.write_to(op, output, ir.RankedTensorType(type_).shape[0], numbers, exists, found, self._outbox())
+        kind = ir.RankedTensorType(type_)
+        whole_rows.write_to(op, output, kind, column, numbers, exists, found, self._outbox())
 
     def _write(self, op: ir.Operation) -> None:
         write, tile = op.opview, op.operands[0]
