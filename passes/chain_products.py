@@ -108,6 +108,13 @@ class ChainProducts:
         """A chunk of a part in registers."""
         return self._keep(value).columns(chunk * self.kernel.chunk, chunk * self.kernel.chunk + self.kernel.chunk)
 
+    def _keep_all(self, product: Product, operands: list[Operand]) -> None:
+        """Has all parts that are in registers there: what they are read from is on its way together. Behind products
+        in flight no load begins before those are issued."""
+        for segment, (value, _) in zip(product.segments, operands, strict=True):
+            if segment.rows_map is None and hash(value) not in self.stowed:
+                self._keep(value)
+
     def _begin(self, product: Product, number: int) -> ir.Value:
         """New sums of a set; they may begin with a tile's columns."""
         acc = self._acc(product)
@@ -193,6 +200,7 @@ class ChainProducts:
                     tokens = stowed.tokens[chunk] if product.passes == 1 else []
                     slot = left if closes_it else None
                 else:
+                    self._keep_all(product, operands)
                     left = self._left(segment, value, chunk)
                 for one in turn:
                     start = sums[one] if one in sums else self._begin(product, one)
@@ -296,6 +304,8 @@ class ChainProducts:
                     scf.yield_([self._exact_chunk(product, segment, value, source, None, inner, body, closes_it)])
                 self.free.clear()
                 total, chunk = loop.results[0], segment.chunks
+            if segment.rows_map is None:
+                self._keep_all(product, operands)
             for number in range(chunk, segment.chunks):
                 total = self._exact_chunk(product, segment, value, source, number, total, self.filling, closes_it)
         assert total is not None
