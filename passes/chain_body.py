@@ -25,7 +25,7 @@ from kitsune_mlir.dialects.stow import StowOp
 from kitsune_mlir.dialects.write_rows import WriteRowsOp
 from kitsune_mlir.mlir import arith, ir, scf
 
-from .chain_columns import Columns
+from .chain_columns import Columns, begun_columns
 from .chain_deferred import Deferred, defers
 from .chain_kernel import COPY_ROWS, STOWED, ChainKernel, Fills, engine_of, selected
 from .chain_products import ChainProducts, LoopOfLayers, Operand
@@ -359,6 +359,7 @@ class ChainBody(ChainProducts):
 
     def _pass(self, nest: Nest, product: Product, operands: list[Operand], first: ir.Value) -> None:
         """The columns of a pass, from `first` on."""
+        self.first = first
         settled: dict[int, ir.Value] = {}
         self._run(product, operands, settled.__setitem__)
         sums = beside([settled[number] for number in range(product.sets)])
@@ -366,6 +367,13 @@ class ChainBody(ChainProducts):
         value = self._packed(columns.of(sums, 0, product.pass_columns))
         for store in nest.stores:
             self._write_columns(value, store, first)
+
+    def _beginning(self, product: Product) -> ir.Value:
+        value = product.op.operands[2]
+        if product.passes == 1:
+            return self._value(value)
+        shape = COPY_ROWS, product.pass_columns
+        return begun_columns(value, shape, self.first, partial(self._columns, product, self.first))
 
     def _columns(self, product: Product, first: ir.Value, value: ir.Value, dim: int | None) -> ir.Value:
         """What an epilogue reads beside a pass's sums: the pass's columns of a tensor, from `first` on."""

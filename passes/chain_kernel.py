@@ -24,7 +24,7 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, scf, tensor
 from kitsune_mlir.planning.target import Target
 
-from .chain_columns import check_leaves
+from .chain_columns import check_begins, check_leaves
 from .chain_prefetch import gathers_of, prefetch
 from .chain_stows import slots_of_stows
 from .chain_vectors import Vectors
@@ -390,8 +390,8 @@ def check(pipeline: kitsune.PipelineOp, program: Program) -> None:
             product = block.products[hash(nest.op.results[0])]
             if product.passes > 1:
                 check_leaves(nest)
-            if not starts_from_zero(nest.op) and product.n != product.columns * product.sets:
-                raise UnsupportedError("sums that begin with a tile of other columns than theirs are not scheduled")
+            if product.passes > 1 and not starts_from_zero(nest.op):
+                check_begins(product)
 
 
 def _check_operation(op: ir.Operation) -> None:

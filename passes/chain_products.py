@@ -18,7 +18,7 @@ from kitsune_mlir.mlir import ir, scf
 
 from .chain_kernel import COPY_ROWS, STREAMED, WEIGHTS, ChainKernel, Fill, Filling, Fills
 from .chain_stows import Stowed
-from .chain_tiles import Pieces, added, part
+from .chain_tiles import Pieces, added, beside, part, zeros
 from .schedule_build import constant_index
 
 Operand: TypeAlias = tuple[ir.Value, tuple[ir.Value, ...]]
@@ -117,13 +117,11 @@ class ChainProducts:
 
     def _begin(self, product: Product, number: int) -> ir.Value:
         """New sums of a set; they may begin with a tile's columns."""
-        acc = self._acc(product)
-        if not starts_from_zero(product.op):
-            tile = part(self._value(product.op.operands[2]), number * product.columns, product.columns, wide=True)
-            sums = schedule.SumsOp([tile], acc)
-            sums.attributes["begin"] = ir.UnitAttr.get()
-            return sums.results[0]
-        return self._new_sums(product, number)
+        if starts_from_zero(product.op):
+            return self._new_sums(product, number)
+        sums = schedule.SumsOp([self._first_sums(product, number)], self._acc(product))
+        sums.attributes["begin"] = ir.UnitAttr.get()
+        return sums.results[0]
 
     @staticmethod
     def _acc(product: Product) -> schedule.Acc:
@@ -288,7 +286,7 @@ class ChainProducts:
         cores. Of streamed operands with many chunks, a loop over those behind the first."""
         self._settle_background()
         closes = self._closes(product, operands)
-        total = None if starts_from_zero(product.op) else self._first_sums(product)
+        total = None if starts_from_zero(product.op) else self._first_sums(product, 0)
         for segment, (value, source), closes_it in zip(product.segments, operands, closes, strict=True):
             chunk = 0
             if segment.rows_map is not None and segment.chunks > LONG:
@@ -311,9 +309,16 @@ class ChainProducts:
         assert total is not None
         ready(0, total)
 
-    def _first_sums(self, product: Product) -> ir.Value:
-        """What a product's sums begin with."""
-        return part(self._value(product.op.operands[2]), 0, product.columns, wide=True)
+    def _first_sums(self, product: Product, number: int) -> ir.Value:
+        """What the sums of a set begin with; behind the tile's columns, zero."""
+        tile, width = self._beginning(product), product.columns * product.sets
+        if (missing := width - rows.shape_of(tile)[1]) > 0:
+            tile = beside([tile, zeros(rows.shape_of(tile)[0], missing)])
+        return part(tile, number * product.columns, product.columns, wide=True)
+
+    def _beginning(self, product: Product) -> ir.Value:
+        """The tile that a product's sums begin with; of a product in passes the pass's columns."""
+        raise NotImplementedError
 
     def _exact_chunk(
         self,

@@ -18,7 +18,7 @@ from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.windows import windows_of
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, location, vector, walk
-from kitsune_mlir.rows import Structured, shape_of
+from kitsune_mlir.rows import Structured, producer, shape_of
 
 from . import parts, stores, whole_rows
 from .boxes import GlobalBox
@@ -470,7 +470,13 @@ class AgentCode(StowCode):
         return shape_of(s.op.results[0])[1:] == [1] and all(hash(value) in self.of_rows for value in inputs)
 
     def _know_table(self, table: ir.Value) -> None:
-        """Rows of a tensor in global memory are gathered."""
+        """Rows of a tensor in global memory are gathered, or of columns of one."""
+        sliced = producer(table)
+        if sliced is not None and sliced.name == "tensor.extract_slice" and len(sliced.operands) == 2:
+            whole, first = sliced.operands
+            kind, width = ir.RankedTensorType(table.type), shape_of(whole)[1]
+            pointer = device.offset(self._pointer(whole), device.value(self.number(first)), kind.element_type)
+            self.memories[hash(table)] = PairedMemory(pointer, kind.element_type, tuple(kind.shape), width)
         if hash(table) in self.memories or hash(table) not in self.around.pointers:
             return
         kind = ir.RankedTensorType(table.type)
