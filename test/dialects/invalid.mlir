@@ -2548,3 +2548,75 @@ func.func @read_together_of_some_columns(%A: tensor<64x64xbf16>, %m: index) {
   }) {sym_name = "k"} : () -> !kitsune.outputs
   return
 }
+
+// -----
+
+func.func @asked_rows_in_a_slot(%A: tensor<64x64xbf16>, %N: tensor<64x5xbf16>, %V: tensor<64xbf16>, %I: tensor<64xi32>, %F: tensor<64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %r = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "turn"} : () -> !kitsune.ring<tensor<1x16xi8>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%r) : (!kitsune.ring<tensor<1x16xi8>, 1 : i64>) -> !kitsune.slot<tensor<1x16xi8>>
+      // expected-error@+1 {{'kitsune.prefetch' op fills slots of rings without elements, ring 'turn' has tiles of tensor<1x16xi8>}}
+      "kitsune.prefetch"(%s, %A, %I, %m, %m) : (!kitsune.slot<tensor<1x16xi8>>, tensor<64x64xbf16>, tensor<64xi32>, index, index) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @asked_elements(%A: tensor<64x64xbf16>, %N: tensor<64x5xbf16>, %V: tensor<64xbf16>, %I: tensor<64xi32>, %F: tensor<64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %r = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "turn"} : () -> !kitsune.ring<tensor<1x0xi8>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%r) : (!kitsune.ring<tensor<1x0xi8>, 1 : i64>) -> !kitsune.slot<tensor<1x0xi8>>
+      // expected-error@+1 {{'kitsune.prefetch' op asks for rows of a tensor of two dimensions, found tensor<64xbf16>}}
+      "kitsune.prefetch"(%s, %V, %I, %m, %m) : (!kitsune.slot<tensor<1x0xi8>>, tensor<64xbf16>, tensor<64xi32>, index, index) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @asked_rows_of_few_bytes(%A: tensor<64x64xbf16>, %N: tensor<64x5xbf16>, %V: tensor<64xbf16>, %I: tensor<64xi32>, %F: tensor<64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %r = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "turn"} : () -> !kitsune.ring<tensor<1x0xi8>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%r) : (!kitsune.ring<tensor<1x0xi8>, 1 : i64>) -> !kitsune.slot<tensor<1x0xi8>>
+      // expected-error@+1 {{'kitsune.prefetch' op asks for rows of multiples of 16 bytes, found tensor<64x5xbf16>}}
+      "kitsune.prefetch"(%s, %N, %I, %m, %m) : (!kitsune.slot<tensor<1x0xi8>>, tensor<64x5xbf16>, tensor<64xi32>, index, index) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @asked_rows_by_no_integers(%A: tensor<64x64xbf16>, %N: tensor<64x5xbf16>, %V: tensor<64xbf16>, %I: tensor<64xi32>, %F: tensor<64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %r = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "turn"} : () -> !kitsune.ring<tensor<1x0xi8>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%r) : (!kitsune.ring<tensor<1x0xi8>, 1 : i64>) -> !kitsune.slot<tensor<1x0xi8>>
+      // expected-error@+1 {{'kitsune.prefetch' op wants an integer for each row of a tile, found tensor<64xf32>}}
+      "kitsune.prefetch"(%s, %A, %F, %m, %m) : (!kitsune.slot<tensor<1x0xi8>>, tensor<64x64xbf16>, tensor<64xf32>, index, index) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @asked_outside_agents(%s: !kitsune.slot<tensor<1x0xi8>>, %A: tensor<64x64xbf16>, %I: tensor<64xi32>, %m: index) {
+  // expected-error@+1 {{'kitsune.prefetch' op stands in no kitsune.agent}}
+  "kitsune.prefetch"(%s, %A, %I, %m, %m) : (!kitsune.slot<tensor<1x0xi8>>, tensor<64x64xbf16>, tensor<64xi32>, index, index) -> ()
+  return
+}

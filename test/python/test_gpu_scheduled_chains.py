@@ -198,7 +198,7 @@ def test_f32(form, precision, bound, machine):
     layers = [(nn.Linear(*pair), nn.ReLU()) for pair in itertools.pairwise(widths.get(form, ()))]
     model = nn.Sequential(*itertools.chain(*layers)) if layers else Skip()
     x, tile_rows = torch.randn(150, 64 if form == "stowed" else widths[form][0]), 64 if form == "streamed" else 128
-    options = {"place-stages": f"shape=chained tile-rows={tile_rows}", "schedule-chains": "when=always"}
+    options = {"place-stages": f"shape=chained tile-rows={tile_rows}"}
     compiled = kitsune_mlir.compile(model, (x,), target=machine, options=options, matmul_precision=precision)
     with torch.no_grad():
         wanted = copy.deepcopy(model).double()(x.double())
@@ -232,7 +232,7 @@ def test_gathers_and_sums_by_index(tile_rows, width, machine):
     model, nodes, edges = Edges(width).bfloat16().eval(), 30, 150
     ends = torch.randint(0, nodes, (edges,)), torch.randint(0, nodes, (edges,))
     args = torch.randn(nodes, width).bfloat16(), torch.randn(edges, 16).bfloat16(), *ends
-    options = {"place-stages": f"shape=chained tile-rows={tile_rows}", "schedule-chains": "when=always"}
+    options = {"place-stages": f"shape=chained tile-rows={tile_rows}"}
     compiled = kitsune_mlir.compile(model, args, target=machine, options=options)
     text = compiled.mlir("two:schedule-chains")
     assert text.count('"kitsune.write_rows"') == 1 and ("{begin," in text) == (width > 200)

@@ -197,7 +197,7 @@ def test_every_vector_is_copied(text):
 
 
 def test_what_is_scheduled_by_default():
-    """All chains that gather nothing; none where none are to."""
+    """All chains; none where none are to."""
 
     def forms(rows, widths, option=""):
         module = mlir.parse(chain(rows, widths), mlir.context())
@@ -209,5 +209,5 @@ def test_what_is_scheduled_by_default():
     assert forms(300, (128, 192, 64)) == (1, 0)
     assert forms(300, (128, 192, 64), "when=never") == (0, 1)
     assert forms(300, (128, 256, 64)) == (1, 0)
-    with pytest.raises(UserError, match="schedule-chains: when must be one of auto, always, never, found 'often'"):
+    with pytest.raises(UserError, match="schedule-chains: when must be one of always, never, found 'often'"):
         forms(300, (128, 64, 64), "when=often")

@@ -82,6 +82,8 @@ class ScheduledKernel:
         for ring in self.kernel.rings:
             if ring.sharing == "own" and not self._has_warpgroups:
                 raise UnsupportedError(f"ring '{ring.label}' is each copy's own, which wants warpgroups")
+            if not ring.has_elements and not self._has_warpgroups:
+                raise UnsupportedError(f"ring '{ring.label}' passes turns alone, which wants warpgroups")
         for op in walk(self.kernel, schedule.CopyOp.OPERATION_NAME, schedule.ProductOp.OPERATION_NAME):
             wanted = copy if op.name == schedule.CopyOp.OPERATION_NAME else product
             if (found := op.opview.engine_name) != wanted:
