@@ -302,7 +302,7 @@ class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
 
 class AcquireOp(Kitsune.Operation, name="acquire", traits=[RingEffect]):
     """The producer's: waits for the next slot to be empty. Where tiles lie in boxes along rows, a turn may have fewer
-    rows than the ring's tile: those of the slot's type, at both ends; no part of them is left then for a second copy."""
+    rows than the ring's tile: those of the slot's type, at both ends; a second copy has no part of them."""
 
     ring: ext.Operand[Ring]
     slot: ext.Result[Slot]

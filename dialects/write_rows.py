@@ -12,11 +12,12 @@ from .types import Kitsune
 
 
 class WriteRowsOp(Kitsune.Operation, name="write_rows", traits=[RingEffect]):
-    """Writes each row of a tile in the registers of a warpgroup to the row of output `index` that `to` names, for each
-    row of the tile an integer, from column `column` on; columns that the output does not have are dropped. With the unit attribute `adds` the row, of f32, is
-    added there: the output begins at zero, and rows that meet are added in any order. The tile's first row is number
-    `first` of `count`; rows beyond are dropped, and, where they are added, rows that the output does not have. Rows
-    leave through boxes of their copy in shared memory, as those of a `kitsune.write` by the copy engine."""
+    """Writes each row of a tile in the registers of a warpgroup to the row of output `index` that `to` names, for
+    each row of the tile an integer, from column `column` on; columns that the output does not have are dropped. With
+    the unit attribute `adds` the row, of f32, is added there: the output begins at zero, and rows that meet are added
+    in any order. The tile's first row is number `first` of `count`; rows beyond are dropped, and, where they are
+    added, rows that the output does not have. Rows leave through boxes of their copy in shared memory, as those of a
+    `kitsune.write` by the copy engine."""
 
     tile: ext.Operand[Any]
     to: ext.Operand[Any]

@@ -27,7 +27,8 @@ from kitsune_mlir.mlir import arith, ir, scf
 
 from .chain_columns import Columns, begun_columns
 from .chain_deferred import Deferred, defers
-from .chain_kernel import COPY_ROWS, STOWED, ChainKernel, Fills, engine_of, selected
+from .chain_fills import Fills, selected
+from .chain_kernel import COPY_ROWS, STOWED, ChainKernel, engine_of
 from .chain_products import ChainProducts, LoopOfLayers, Operand
 from .chain_stows import Stowed, readers_of
 from .chain_tiles import Pieces, beside, first_columns, part

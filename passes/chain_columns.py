@@ -83,7 +83,12 @@ def check_begins(product: Product) -> None:
             table = ir.RankedTensorType(extract.operands[0].type)
             if table.rank != 2 or not table.has_static_shape or not _is_column(extract.operands[2]):
                 raise UnsupportedError(f"columns of elements of {table}, for a pass to begin with, are not scheduled")
-        used = [use.owner.operation.name for one in s.index_ops() if _is_column(one.results[0]) for use in one.results[0].uses]
+        used = [
+            use.owner.operation.name
+            for one in s.index_ops()
+            if _is_column(one.results[0])
+            for use in one.results[0].uses
+        ]
         if set(used) - {"tensor.extract"}:
             raise UnsupportedError("numbers of columns, for a pass to begin with, are not scheduled")
         stack += [value for value in list(op.operands)[: s.inputs] if rows.is_tensor(value)]
@@ -95,8 +100,8 @@ def begun_columns(
     first: ir.Value,
     leaf: Callable[[ir.Value, int | None], ir.Value],
 ) -> ir.Value:
-    """Columns of a tile of a stage, from `first` on, rows and columns as `shape` says, that `check_begins` takes; `leaf` gives those of what the stage
-    loads or is resident, of which one dimension (None: none) is the columns."""
+    """Columns of a tile of a stage, from `first` on, rows and columns as `shape` says, where `check_begins` takes it.
+    `leaf` gives those of what the stage loads or is resident, of which one dimension (None: none) is the columns."""
     op = rows.producer(value)
     assert op is not None
     s, kind = rows.Structured(op), ir.RankedTensorType(op.results[0].type)

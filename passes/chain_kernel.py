@@ -5,12 +5,8 @@ with it, piece by piece, chain_body.py's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from itertools import groupby
+from collections.abc import Callable
 from math import inf
-from typing import TypeAlias
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.layout import LEAST_SLOTS, MOST_SLOTS, MOST_TILE_SLOTS
@@ -25,6 +21,7 @@ from kitsune_mlir.mlir import arith, ir, scf, tensor
 from kitsune_mlir.planning.target import Target
 
 from .chain_columns import check_begins, check_leaves
+from .chain_fills import Fill, Filling, Fills, place, rolled, selected
 from .chain_prefetch import gathers_of, prefetch
 from .chain_stows import slots_of_stows
 from .chain_vectors import Vectors
@@ -35,42 +32,12 @@ COPY_ROWS = 64  # of a tile that a warpgroup has
 _REGISTERS = {1: (248, 248), 2: (24, 240)}  # of a thread that feeds, and multiplies, by warpgroups that multiply
 _ASKING = {1: (248, 248), 2: (40, 232)}  # the same where warps beside the one that feeds ask for rows of tables
 _WARPS = 4
-LEAST_LOOP = 3  # boxes that the feeding thread copies in a loop
 LEAST_TILES = 3  # of a CTA, for weights to be kept
 _SLOT_ROW = 128  # bytes
 _ALIGN = 1024  # bytes, of a slot
 _BARRIER = 16  # bytes of a slot
 _SLOTS = 48  # at most, but for weights that are kept
 STREAMED, WEIGHTS, VECTORS, STOWED, TURN = "tiles", "weights", "vectors", "stowed", "turn"
-
-
-@dataclass(frozen=True)
-class Fill:
-    """A slot that is filled: of which ring, with the box of a tensor from these places on, of so many rows; in a loop
-    over layers with that of the layer's tensor. A streamed tile's rows are those of the tile that the CTA works on."""
-
-    ring: str
-    sources: tuple[ir.Value, ...]
-    row: int  # from where a loop over passes is, on
-    column: int | None  # None: where the loop over chunks is
-    rows: int
-    start: int = 0  # the first column, of which `column` or the loop counts on
-    in_pass: bool = False
-
-
-@dataclass(frozen=True)
-class Fills:
-    """Fills in a loop from `first` on to `last`: over "layers", that are equal, over "passes", the columns of a product
-    that is computed in several, or over the columns of "chunks"."""
-
-    over: str
-    first: int
-    last: int
-    step: int
-    body: Filling
-
-
-Filling: TypeAlias = list[Fill | Fills]
 
 
 class ChainKernel:
@@ -281,10 +248,19 @@ class ChainKernel:
             self._alloc(f"{WEIGHTS}_{columns}", columns, "all", count, element)
 
     def _alloc(
-        self, name: str, count: int, share: str, slots: int, element: ir.Type, box: str = "rows", columns: int | None = None
+        self,
+        name: str,
+        count: int,
+        share: str,
+        slots: int,
+        element: ir.Type,
+        box: str = "rows",
+        columns: int | None = None,
     ) -> None:
         names = map(ir.StringAttr.get, (name, "smem", box, share))
-        type_ = kitsune.ring_type(ir.RankedTensorType.get([count, self.chunk if columns is None else columns], element), slots)
+        type_ = kitsune.ring_type(
+            ir.RankedTensorType.get([count, self.chunk if columns is None else columns], element), slots
+        )
         self.rings[name] = schedule.AllocRingOp(*names, type_)
 
     def slot(self, name: str, count: int) -> ir.Type:
@@ -306,7 +282,7 @@ class ChainKernel:
 
     def _fill(self, filling: Filling, first_row: ir.Value, counters: dict[str, ir.Value]) -> None:
         """Fills slots; `counters` are those of the loops around, by what they go over."""
-        for fill in _rolled(filling, self.chunk):
+        for fill in rolled(filling, self.chunk):
             if isinstance(fill, Fills):
                 loop = scf.ForOp(*map(constant_index, (fill.first, fill.last, fill.step)))
                 with ir.InsertionPoint(loop.body):
@@ -315,49 +291,12 @@ class ChainKernel:
                 continue
             ring = self.rings[fill.ring]
             slot = schedule.AcquireOp(ring.results[0], self.slot(fill.ring, fill.rows)).results[0]
-            row = first_row if fill.ring == STREAMED else _sum(counters["passes"] if fill.in_pass else None, fill.row)
-            column = _sum(counters["chunks"] if fill.column is None else None, fill.start + (fill.column or 0))
+            row = first_row if fill.ring == STREAMED else place(counters["passes"] if fill.in_pass else None, fill.row)
+            column = place(counters["chunks"] if fill.column is None else None, fill.start + (fill.column or 0))
             source = selected(fill.sources, counters.get("layers"))
             copy = schedule.CopyOp(slot, source, [row, column], ir.StringAttr.get("tma"), schedule.Token.get())
             copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([0, 1])
             schedule.CommitOp(slot, [copy.results[0]])
-
-
-def _rolled(filling: Filling, chunk: int) -> Filling:
-    """Runs of boxes that are neighbours in a weight as loops: the feeding thread's code is small, so that it does not
-    push that of warpgroups out of the instruction cache."""
-    found: Filling = []
-    for _, run in groupby(enumerate(filling), partial(_neighbours, chunk)):
-        members = [fill for _, fill in run]
-        first = members[0]
-        if len(members) < LEAST_LOOP or not isinstance(first, Fill) or first.column is None:
-            found += members
-            continue
-        end = first.column + len(members) * chunk
-        found.append(Fills("chunks", first.column, end, chunk, [replace(first, column=None)]))
-    return found
-
-
-def _neighbours(chunk: int, place: tuple[int, Fill | Fills]) -> object:
-    """A key that boxes have in common which lie one behind the other in columns, and are filled so."""
-    number, fill = place
-    if not isinstance(fill, Fill) or fill.column is None:
-        return number
-    return *(hash(source) for source in fill.sources), fill.ring, fill.row, fill.start, fill.column - number * chunk
-
-
-def _sum(counter: ir.Value | None, number: int) -> ir.Value:
-    """A place that may depend on a loop's counter."""
-    if counter is None:
-        return constant_index(number)
-    return arith.addi(counter, constant_index(number)) if number else counter
-
-
-def selected(tensors: Sequence[ir.Value], layer: ir.Value | None) -> ir.Value:
-    """The tensor of a layer, of one for each; the only one elsewhere."""
-    if layer is None or len(tensors) == 1:
-        return tensors[0]
-    return schedule.SelectOp(layer, list(tensors), tensors[0].type).results[0]
 
 
 def engine_of(tile: ir.Value) -> str | None:

@@ -16,7 +16,8 @@ from kitsune_mlir.codegen.hopper.stage_code import starts_from_zero
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import ir, scf
 
-from .chain_kernel import COPY_ROWS, STREAMED, WEIGHTS, ChainKernel, Fill, Filling, Fills
+from .chain_fills import Fill, Filling, Fills
+from .chain_kernel import COPY_ROWS, STREAMED, WEIGHTS, ChainKernel
 from .chain_stows import Stowed
 from .chain_tiles import Pieces, added, beside, part, zeros
 from .schedule_build import constant_index

@@ -174,7 +174,7 @@ def row_inside(extract: ir.Operation, axis: int, row: ir.Value, reports: bool = 
 
 
 def known_row(table: ir.Value, row: ir.Value) -> ir.Value:
-    """A row (an integer) of a table in global memory, or 0 where the table does not have it: other code reports that."""
+    """A row (an integer) of a table in global memory, or 0 where the table does not have it, which others report."""
     now = _NOW.get()
     inside = _is_inside(row, None if now is None else now.sizes.get(hash(table)), table.type.shape[0])
     return arith.select(inside, row, arith.constant(row.type, 0))

@@ -10,7 +10,7 @@ often, the bytes that a slot's copies bring, tensor maps, registers that move be
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -38,10 +38,10 @@ from .meetings import BARRIER_BYTES, Meetings
 from .prefetch import PrefetchCode, asks
 from .rows import RowCode, scratch_bytes
 from .warp_agent import WarpCode
+from .warpgroups import WARPGROUP, each, together, warps_of
 
 AGENT = schedule.AgentOp.OPERATION_NAME
 REGISTERS = 65536  # of an SM
-WARPGROUP = wgmma.THREADS // warps.WARP  # warps
 _MOST_REGISTERS = 255  # of a thread at launch
 _BESIDE_SUMS = 26  # registers that ptxas wants of a thread at launch besides those of a product's sums
 
@@ -324,7 +324,7 @@ class ScheduledKernel:
 
     def _agents(self, agents: Sequence[schedule.AgentOp], first: int, around: Surroundings, given: int) -> None:
         """Code for the threads from `first` on, those of the agents."""
-        group, rest = self._together(agents)
+        group, rest = together(agents)
         registers = {agent.register_count for agent in group}
 
         def emit() -> None:
@@ -332,44 +332,18 @@ class ScheduledKernel:
             if self._has_warpgroups and whole and registers != {given}:
                 (count,) = registers
                 warps.set_registers(count, grow=count > given)
-            self._each(group, first, lambda agent, own: self._code(agent)(agent=agent, around=around, first=own).emit())
+            each(group, first, lambda agent, own: self._code(agent)(agent=agent, around=around, first=own).emit())
 
         if not rest:
             emit()
             return
-        ends = first + sum(map(_warps, group)) * warps.WARP
+        ends = first + sum(map(warps_of, group)) * warps.WARP
         branch = device.scf.IfOp(device.less(device.thread(), ends), has_else=True)
         with ir.InsertionPoint(branch.then_block):
             emit()
             device.scf.YieldOp([])
         with ir.InsertionPoint(branch.else_block):
             self._agents(rest, ends, around, given)
-            device.scf.YieldOp([])
-
-    def _together(self, agents: Sequence[schedule.AgentOp]) -> tuple[Sequence[schedule.AgentOp], ...]:
-        """The first agents, as many as make whole warpgroups with equal registers, of which these give up or take some
-        together (PTX ISA, setmaxnreg); else the first alone. And the others."""
-        for count in range(1, len(agents) + 1):
-            group = agents[:count]
-            if len({agent.register_count for agent in group}) == 1 and sum(map(_warps, group)) % WARPGROUP == 0:
-                return group, agents[count:]
-        return agents[:1], agents[1:]
-
-    def _each(
-        self, agents: Sequence[schedule.AgentOp], first: int, emit: Callable[[schedule.AgentOp, int], None]
-    ) -> None:
-        """Code for each of a warpgroup's agents, the first of whose threads is given."""
-        agent, *rest = agents
-        if not rest:
-            emit(agent, first)
-            return
-        ends = first + _warps(agent) * warps.WARP
-        branch = device.scf.IfOp(device.less(device.thread(), ends), has_else=True)
-        with ir.InsertionPoint(branch.then_block):
-            emit(agent, first)
-            device.scf.YieldOp([])
-        with ir.InsertionPoint(branch.else_block):
-            self._each(rest, ends, emit)
             device.scf.YieldOp([])
 
     def _code(self, agent: schedule.AgentOp) -> type[AgentCode]:
@@ -398,7 +372,7 @@ class ScheduledKernel:
         each warp."""
         fills, takes = (self._agent_of(ring, op) for op in (schedule.AcquireOp, schedule.WaitOp))
         if self._has_warpgroups:
-            full = 1 if ring.has_elements else _warps(fills)
+            full = 1 if ring.has_elements else warps_of(fills)
             return full, takes.count * (takes.warp_count if self._read_by_warps(ring) else 1)
         return fills.warp_count * warps.WARP, takes.count * takes.warp_count
 
@@ -412,11 +386,6 @@ class ScheduledKernel:
             raise UnsupportedError(f"ring '{ring.label}' has {len(agents)} agents that wait for it, wants one")
         (agent,) = agents.values()
         return agent
-
-
-def _warps(agent: schedule.AgentOp) -> int:
-    """Of all copies."""
-    return agent.count * agent.warp_count
 
 
 def _drain(party: bool) -> None:

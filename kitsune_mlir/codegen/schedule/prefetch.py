@@ -33,7 +33,9 @@ class PrefetchCode(AgentCode):
 
     def emit(self) -> None:
         if self.agent.count > 1:
-            raise UnsupportedError(f"agent '{self.agent.label}' asks for rows of tables, and has {self.agent.count} copies")
+            raise UnsupportedError(
+                f"agent '{self.agent.label}' asks for rows of tables, and has {self.agent.count} copies"
+            )
         self.turns = {ring: self.around.rings[ring].start() for ring in self._rings(self.agent.operation)}
         self.values[hash(self.agent.block.arguments[0])] = 0
         self._block(self.agent.block)

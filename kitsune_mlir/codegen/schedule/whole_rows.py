@@ -31,7 +31,9 @@ def write(
     row, column = at
     first = device.sub(row, outbox.boxes.first_row)
     memory = _from_row(pointer, type_, first, tile.lanes)
-    outbox.store_rows(_as_wide(tile, memory.stride), memory, tile.width, column, device.value(device.sub(_count(type_, rows), first)))
+    outbox.store_rows(
+        _as_wide(tile, memory.stride), memory, tile.width, column, device.value(device.sub(_count(type_, rows), first))
+    )
 
 
 def write_to(
