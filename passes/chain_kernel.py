@@ -60,7 +60,7 @@ class ChainKernel:
         self.grid = self.program.grid_product
         self.column: ir.Value | None = None
         self.asked = gathers_of(self.program) if self._tiles_each > 1 else []
-        self.keeps = self._may_keep()
+        self.keeps = not self.asked and self._may_keep()
         self.kept: list[tuple[Fill, ir.Value]] = []  # boxes of weights, with their slots
         self._sources: dict[int, ir.Value] = {}
 
