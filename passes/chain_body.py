@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from kitsune_mlir import rows
-from kitsune_mlir.codegen.hopper.fragments import is_packed
-from kitsune_mlir.codegen.hopper.operands import is_held, is_read_here
+from kitsune_mlir.codegen.hopper.fragments import BLOCK, is_packed
+from kitsune_mlir.codegen.hopper.operands import is_held, is_loaded, is_read_here
 from kitsune_mlir.codegen.hopper.product_plan import Product
 from kitsune_mlir.codegen.hopper.program import Block
 from kitsune_mlir.codegen.hopper.rolling import follows_alike, rolls
@@ -31,7 +31,7 @@ from .chain_fills import Fills, selected
 from .chain_kernel import COPY_ROWS, STOWED, ChainKernel, engine_of
 from .chain_products import ChainProducts, LoopOfLayers, Operand
 from .chain_stows import Stowed, readers_of
-from .chain_tiles import Pieces, beside, first_columns, part
+from .chain_tiles import Pieces, beside, first_columns, one_column, part
 from .schedule_build import constant_index, i64
 
 
@@ -215,6 +215,8 @@ class ChainBody(ChainProducts):
             self.cloner[value] = self._resident(value)
         elif op.name == kitsune.LoadOp.OPERATION_NAME:
             self.cloner[value] = self._read(op.operands[0], value, (self.row,))
+        elif (column := _column_of(op)) is not None:
+            self.cloner[value] = one_column(self._value(op.operands[0]), column)
         elif op.name not in rows.SUPPORT:
             for operand in op.operands:
                 if rows.is_tensor(operand) and rows.init_of(operand).tensor is not None:
@@ -257,7 +259,8 @@ class ChainBody(ChainProducts):
             )
             whole = found.columns(0, width)
             self.tiles[hash(value)] = found
-            self.cloner[value] = whole
+            if not _is_sliced(value):  # in memory other threads' columns are there, too
+                self.cloner[value] = whole
         return self.tiles[hash(value)]
 
     def _hold(self, value: ir.Value) -> None:
@@ -405,3 +408,21 @@ class ChainBody(ChainProducts):
 def _products(block: Block) -> list[tuple[Nest, Product]]:
     nests = (nest for nest in block.nests if nest.kind == PRODUCT and nest.op is not None)
     return list(zip(nests, block.products.values(), strict=True))
+
+
+def _column_of(op: ir.Operation) -> int | None:
+    """Which one column of a tile an operation takes, where not each row's first thread has it; None elsewhere."""
+    shapes = [rows.shape_of(op.operands[0]), rows.shape_of(op.results[0])] if op.name == "tensor.extract_slice" else []
+    if [len(shape) for shape in shapes] != [2, 2] or shapes[1][1] != 1:
+        return None
+    column = list(ir.DenseI64ArrayAttr(op.attributes["static_offsets"]))[1]
+    return column if column % BLOCK else None
+
+
+def _is_sliced(tile: ir.Value) -> bool:
+    """Whether a tile is in memory, and its stage takes slices of what is there."""
+    load = rows.producer(tile)
+    if load is None or load.name != kitsune.LoadOp.OPERATION_NAME:
+        return False
+    slices = (op.operation for op in load.parent.regions[0].blocks[0] if op.operation.name == "tensor.extract_slice")
+    return any(is_loaded(op.operands[0]) for op in slices)

@@ -290,7 +290,7 @@ class ChainProducts:
         total = None if starts_from_zero(product.op) else self._first_sums(product, 0)
         for segment, (value, source), closes_it in zip(product.segments, operands, closes, strict=True):
             chunk = 0
-            if segment.rows_map is not None and segment.chunks > LONG:
+            if segment.rows_map is not None and segment.chunks > LONG and not self.kernel.keeps:
                 total = self._exact_chunk(product, segment, value, source, 0, total, self.filling, closes_it)
                 body: Filling = []
                 bounds = self.kernel.chunk, segment.chunks * self.kernel.chunk, self.kernel.chunk

@@ -73,3 +73,15 @@ def first_columns(tile: ir.Value, count: int) -> ir.Value:
     kind = ir.RankedTensorType(tile.type)
     type_ = ir.RankedTensorType.get([kind.shape[0], count], kind.element_type)
     return tensor.ExtractSliceOp(type_, tile, [], [], [], [0, 0], list(type_.shape), [1, 1]).result
+
+
+def one_column(tile: ir.Value, column: int) -> ir.Value:
+    """One column of a tile, for all threads of a row."""
+    kind = ir.RankedTensorType(tile.type)
+    row, there = ir.AffineDimExpr.get(0), ir.AffineConstantExpr.get(column)
+    maps = [ir.AffineMap.get(2, 0, [row, there]), ir.AffineMap.get_identity(2)]
+    made = empty_generic([tile], [tensor.empty([kind.shape[0], 1], kind.element_type)], maps, ["parallel"] * 2)
+    block = made.regions[0].blocks[0]
+    with ir.InsertionPoint(block):
+        linalg.YieldOp([block.arguments[0]])
+    return made.results[0]

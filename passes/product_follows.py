@@ -8,6 +8,8 @@ from heapq import heappop, heappush
 from types import MappingProxyType
 
 from kitsune_mlir import rows
+from kitsune_mlir.codegen.hopper.fragments import is_packed
+from kitsune_mlir.codegen.hopper.program import LEAST_ROW_BYTES
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import ir, tensor
 from kitsune_mlir.planning.kernel_cost import DEAR
@@ -151,6 +153,16 @@ def stored_bytes(op: ir.Operation, follows: Follows) -> int:
     kind = ir.RankedTensorType(last.results[0].type)
     nbytes = element_bytes(kind.element_type)
     return 0 if others or kind.rank != 2 or kind.shape[1] * nbytes % GRANULE else nbytes
+
+
+def leaves_by_rows(op: ir.Operation, follows: Follows) -> bool:
+    """Whether what becomes of a product is one tensor of 16-bit rows that the copy engine does not store."""
+    (*others, last) = follows.stored or [op]
+    kind = ir.RankedTensorType(last.results[0].type)
+    if others or kind.rank != 2 or kind.is_dynamic_dim(1) or not is_packed(kind.element_type):
+        return False
+    nbytes = kind.shape[1] * element_bytes(kind.element_type)
+    return nbytes % GRANULE != 0 and nbytes >= LEAST_ROW_BYTES
 
 
 def work_of(follows: Follows) -> float:

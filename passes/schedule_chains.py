@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kitsune_mlir import rows
+from kitsune_mlir.codegen.hopper.fragments import BLOCK
 from kitsune_mlir.codegen.hopper.kernel import CHAINED
 from kitsune_mlir.codegen.hopper.maps import TILE_ROWS
 from kitsune_mlir.dialects import kitsune, schedule
@@ -66,7 +67,7 @@ class ScheduleChains(ModulePass):
             except UnsupportedError:
                 return
             kernel = made.build(lambda built, row: ChainBody(built, row).emit())
-            if any(map(_lies_elsewhere, walk(kernel.operation, "tensor.extract_slice"))):
+            if any(map(_lies_elsewhere, walk(kernel.operation, "tensor.extract_slice", "linalg.generic"))):
                 kernel.operation.erase()
                 return
             for result in pipeline.result_ops:
@@ -79,32 +80,26 @@ class ScheduleChains(ModulePass):
         assert isinstance(kernel, schedule.KernelOp)
 
 
-def _lies_elsewhere(slice_: ir.Operation) -> bool:
-    """Whether an operation takes one column, not the first, of a tile in registers, where one thread of four has it in
-    each row, that is not spread to the others (kitsune.spread), or is a product's operand, which wants it elsewhere."""
-    whole, column = slice_.operands[0], slice_.results[0]
-    if rows.shape_of(column)[1:] != [1] or rows.shape_of(whole)[1:] == [1]:
+def _lies_elsewhere(op: ir.Operation) -> bool:
+    """Whether an operation takes columns of a tile in registers from other threads of a row: by less than a block
+    beside their own, or one column that is not spread to all (kitsune.spread)."""
+    if op.name == "tensor.extract_slice":
+        at = list(ir.DenseI64ArrayAttr(op.attributes["static_offsets"]))[1:]
+        return len(at) == 1 and at[0] % BLOCK > 0 and _is_in_registers(op.operands[0], None)
+    if op.name != "linalg.generic":
         return False
-    at = list(ir.DenseI64ArrayAttr(slice_.attributes["static_offsets"]))[1]
-    return at > 0 and (_is_in_registers(whole, at) or _is_part(column))
+    structured = rows.Structured(op)
+    constants = [[getattr(expr, "value", 0) for expr in map_.results] for map_ in structured.maps[: structured.inputs]]
+    return any(any(at) and _is_in_registers(op.operands[i], at[-1]) for i, at in enumerate(constants))
 
 
-def _is_part(column: ir.Value) -> bool:
-    """Whether a column, or what is computed of it as a column, is laid out as a product's operand."""
-    readers = [use.owner.operation for use in column.uses]
-    narrow = [op for op in readers if op.name == "linalg.generic" and rows.shape_of(op.results[0])[1:] == [1]]
-    return any(op.name == schedule.PartOp.OPERATION_NAME for op in readers) or any(
-        _is_part(op.results[0]) for op in narrow
-    )
-
-
-def _is_in_registers(tile: ir.Value, column: int) -> bool:
-    """Whether a column of a tile is some thread's, not computed anew from memory where it is read."""
+def _is_in_registers(tile: ir.Value, column: int | None) -> bool:
+    """Whether columns of a tile, or the one, are some thread's, not computed anew from memory where they are read."""
     op = rows.producer(tile)
     if op is None:
         return True
     if op.name == SpreadOp.OPERATION_NAME:
-        return column not in ir.DenseI64ArrayAttr(op.attributes["columns"])
+        return column not in list(ir.DenseI64ArrayAttr(op.attributes["columns"]))
     if op.name == "linalg.generic":
         structured = rows.Structured(op)
         inputs = [value for value in list(op.operands)[: structured.inputs] if rows.is_tensor(value)]

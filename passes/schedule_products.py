@@ -48,11 +48,12 @@ from kitsune_mlir.planning.product_tiles import (
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.planning.thin_products import THIN_BY
 from kitsune_mlir.precision import tf32_pieces
+from kitsune_mlir.weights import is_weight
 
 from . import dots
 from .base import ModulePass
 from .flat_follows import flatten_follows
-from .product_follows import Follows, follows_of, stored_bytes, vector_bytes, work_of
+from .product_follows import Follows, follows_of, leaves_by_rows, stored_bytes, vector_bytes, work_of
 from .product_kernel import Asked, ProductKernel
 from .product_rows import MOST_IN_PIECES, Followings, Rows, is_faster
 from .row_bodies import RowBody, erase, gather
@@ -183,6 +184,8 @@ class _Scheduler:
             shared=self._shared(),
             stored_bytes=stored_bytes(self.op, follows) if known and self.pieces == 1 else 0,
             vector_bytes=vector_bytes(follows, sizes[2]),
+            aligned=is_weight(self.found.right),
+            by_rows=known and self.pieces == 1 and leaves_by_rows(self.op, follows),
         )
         if NAME in self.op.attributes:
             shared = CLUSTERS if known else (1,)

@@ -1,11 +1,14 @@
 """Products outside pipelines, as kernels at the schedule level, on the stand-in GPU: any sizes and orders."""
 
+import json
+
 import pytest
 import torch
 import torch.nn.functional as F
 from test_gpu_models import check, interface_of
 from test_gpu_pipelines import small_gpu  # noqa: F401  (a fixture)
 
+import kitsune_mlir
 from kitsune_mlir.codegen import gpu
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.frontend import import_model
@@ -13,6 +16,7 @@ from kitsune_mlir.passes import pipeline
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.precision import give
 from kitsune_mlir.runtime.gpu import GpuRunner
+from kitsune_mlir.tools.gpusim import Simulation
 from kitsune_mlir.tools.gpusim.device import SimulatedDevice
 
 BOUNDS = {torch.bfloat16: 2e-2, torch.float16: 4e-3, "highest": 1e-6, "high": 5e-5}
@@ -200,3 +204,33 @@ def test_a_batch_between_rows_and_columns(columns, small_gpu):  # noqa: F811
     form = "neh,ehd->ned" if columns else "neh,ehd->nde"
     device = run(lambda x, w: torch.einsum(form, x, w).contiguous(), drawn((70, 3, 24), (3, 24, 40)), small_gpu)
     assert device.pipeline_launches == 2 and device.launches == (0 if columns else 2)
+
+
+@pytest.fixture(scope="module")
+def four(tmp_path_factory):
+    """The path of a description: a GPU of four SMs."""
+    fields = json.loads((targets.FOLDER / "sm_90a.json").read_text())
+    path = tmp_path_factory.mktemp("targets") / "four.json"
+    path.write_text(json.dumps(fields | {"name": "four", "sms": 4}))
+    return str(path)
+
+
+def layer(inputs, outputs, rows, target, dtype=torch.bfloat16):
+    """What schedule-products makes of a single layer, whose numbers are right in the simulator."""
+    torch.manual_seed(0)
+    model, x = torch.nn.Linear(inputs, outputs).to(dtype), torch.randn(rows, inputs).to(dtype)
+    compiled = kitsune_mlir.compile(model, (x,), target=target)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.as_tensor(Simulation(compiled, seed=1)(x)), model(x), rtol=2e-2, atol=2e-2)
+    return compiled.mlir("four:schedule-products")
+
+
+def test_columns_behind_the_last_tile(four):
+    """Of 896 columns in tiles of 256 the last has 128: what would be added to its other 128 is read nowhere."""
+    assert "tile = array<i64: 64, 256>" in layer(225, 896, 2, four)
+
+
+@pytest.mark.parametrize("columns, rows, dtype", [(380, 300, torch.bfloat16), (381, 130, torch.float16)])
+def test_rows_that_warps_store(columns, rows, dtype, four):
+    """Rows of no multiple of 16 bytes, of which tiles have more or less."""
+    assert 'engine = "warps"' in layer(64, columns, rows, four, dtype)

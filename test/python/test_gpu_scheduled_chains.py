@@ -125,15 +125,6 @@ class Gates(nn.Module):
         return self.last(h * torch.sigmoid(self.gate(h)) + h[:, 19:20])
 
 
-def test_columns_that_all_threads_read(machine):
-    torch.manual_seed(0)
-    model, x = Gates().bfloat16(), torch.randn(150, 64).bfloat16()
-    compiled = kitsune_mlir.compile(model, (x,), target=machine, options=CHAINED)
-    text = compiled.mlir("two:schedule-chains")
-    assert '"kitsune.spread"' in text and "columns = array<i64: 19>" in text and "kitsune.pipeline" not in text
-    agrees(compiled, model, x)
-
-
 class OneColumn(nn.Module):
     """A product whose operand is one column of another's tile: of four threads of a row only one has it."""
 
@@ -156,13 +147,26 @@ class Streamed(nn.Module):
         return self.last(self.first(torch.cat([x, x], 1)) - x[:, 26:27])
 
 
-@pytest.mark.parametrize("form", [OneColumn, Streamed])
-def test_columns_of_other_threads_leave_a_chain_to_other_kernels(form, machine):
+class Stored(nn.Module):
+    """A column that is stored, and others of what is loaded beside that itself, in the middle of a block."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(67, 16), nn.Linear(16, 8)
+
+    def forward(self, x):
+        return torch.exp(self.last(torch.relu(self.first(torch.cat([x, x[:, 2:5]], 1)))))[:, 5:6]
+
+
+@pytest.mark.parametrize("form", [Gates, OneColumn, Streamed, Stored])
+def test_columns_of_other_threads(form, machine):
     torch.manual_seed(0)
     model, x = form().bfloat16(), torch.randn(150, 64).bfloat16()
     options = CHAINED | {"cut-pipelines": "whole=true"}
     compiled = kitsune_mlir.compile(model, (x,), target=machine, options=options)
-    assert '"kitsune.kernel"' not in compiled.mlir("two:schedule-chains")
+    text = compiled.mlir("two:schedule-chains")
+    assert "kitsune.pipeline" not in text
+    assert form is not Gates or '"kitsune.spread"' in text and "columns = array<i64: 19>" in text
     agrees(compiled, model, x)
 
 
@@ -190,14 +194,15 @@ def test_what_waits_for_a_product_in_passes_is_given_back(machine):
 
 
 @pytest.mark.parametrize("precision, bound", [("high", 2e-3), ("highest", 2e-6)])
-@pytest.mark.parametrize("form", ["streamed", "round a loop", "stowed"])
+@pytest.mark.parametrize("form", ["streamed", "kept", "round a loop", "stowed"])
 def test_f32(form, precision, bound, machine):
     """Products of one tf32 number an element, and of two: in the simulator, and in the interpreter."""
     torch.manual_seed(4)
-    widths = {"streamed": (200, 40, 37), "round a loop": (32, 64, 64, 64, 8)}
+    widths = {"streamed": (200, 40, 37), "kept": (160, 16, 8), "round a loop": (32, 64, 64, 64, 8)}
     layers = [(nn.Linear(*pair), nn.ReLU()) for pair in itertools.pairwise(widths.get(form, ()))]
     model = nn.Sequential(*itertools.chain(*layers)) if layers else Skip()
-    x, tile_rows = torch.randn(150, 64 if form == "stowed" else widths[form][0]), 64 if form == "streamed" else 128
+    count, tile_rows = 800 if form == "kept" else 150, 64 if form == "streamed" else 128
+    x = torch.randn(count, 64 if form == "stowed" else widths[form][0])
     options = {"place-stages": f"shape=chained tile-rows={tile_rows}"}
     compiled = kitsune_mlir.compile(model, (x,), target=machine, options=options, matmul_precision=precision)
     with torch.no_grad():
