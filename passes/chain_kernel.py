@@ -216,10 +216,11 @@ class ChainKernel:
 
     def _weights(self) -> list[ir.Value]:
         """What slots are filled from."""
-        found = []
+        streamed = [segment.value for segment in self.program.segments() if segment.rows_map is not None]
+        found = [rows.producer(value).operands[0] for value in streamed]
         for stage in self.pipeline.stages:
             products = [op for op in stage.block.operations if op.operation.name == "linalg.matmul"]
-            found += [op.operands[1] for op in products] + [load.operands[0] for load in stage.loads]
+            found += [op.operands[1] for op in products]
         return found
 
     def _alloc_rings(self) -> None:
