@@ -23,7 +23,7 @@ from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.operands import is_in_stage, is_loaded
-from kitsune_mlir.codegen.hopper.program import Block, Program
+from kitsune_mlir.codegen.hopper.program import Program
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.dialects.prefetch import PrefetchOp
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
@@ -38,9 +38,8 @@ _UNIT = 16  # bytes that a request is a multiple of
 
 @dataclass(frozen=True)
 class Gather:
-    """An operator of a block's stage that takes whole rows out of a table, by an extract in its body."""
+    """An operator of a stage that takes whole rows out of a table, by an extract in its body."""
 
-    block: Block
     op: ir.Operation
     extract: ir.Operation
 
@@ -82,21 +81,17 @@ def gathers_of(program: Program) -> list[Gather]:
     if any(product.n > MOST_COLUMNS for product in program.products):
         return []
     known = {hash(value) for number, value in enumerate(program.tensors) if number not in program.padded}
-    found: dict[tuple[int, ...], Gather] = {}
-    for block in (block for block in program.blocks if len(block.stages) == 1):
-        for op in (one.operation for one in block.stage.block.operations):
-            gather = _gather(block, op) if op.name == "linalg.generic" else None
-            if gather is not None and hash(gather.table) in known:
-                found.setdefault((hash(gather.extract), *(hash(op.operands[i]) for i in gather.inputs)), gather)
-    return list(found.values())
+    stages = [block.stage for block in program.blocks if len(block.stages) == 1]
+    ops = [op.operation for stage in stages for op in stage.block.operations if op.operation.name == "linalg.generic"]
+    return [gather for op in ops if (gather := _gather(op)) is not None and hash(gather.table) in known]
 
 
-def _gather(block: Block, op: ir.Operation) -> Gather | None:
+def _gather(op: ir.Operation) -> Gather | None:
     s = rows.Structured(op)
     extracts = [one.operation for one in s.body.operations if one.operation.name == "tensor.extract"]
     if len(extracts) != 1 or s.iterators != ["parallel"] * 2 or len(op.results) != 1:
         return None
-    gather = Gather(block, op, extracts[0])
+    gather = Gather(op, extracts[0])
     table, column = gather.table, rows.producer(gather.extract.operands[-1])
     whole = column is not None and column.name == "linalg.index" and ir.IntegerAttr(column.attributes["dim"]).value == 1
     if not whole or len(rows.shape_of(table)) != 2 or rows.shape_of(table)[1] != rows.shape_of(op.results[0])[1]:
@@ -113,7 +108,7 @@ def prefetch(gather: Gather, slot: ir.Value, first: ir.Value, count: ir.Value, t
     """Asks for a tile's rows, of which the first is number `first` of `count`."""
     cloner = rows.RowCloner(tile_rows)
     inputs = [_tile(gather.op.operands[i], first, cloner) for i in gather.inputs]
-    if not gather.computed() and list(inputs[0].type.shape) == [tile_rows]:
+    if inputs and not gather.computed() and list(inputs[0].type.shape) == [tile_rows]:
         PrefetchOp(slot, gather.table, inputs[0], first, count)
         return
     s, i64 = rows.Structured(gather.op), ir.IntegerType.get_signless(64)
@@ -128,7 +123,7 @@ def prefetch(gather: Gather, slot: ir.Value, first: ir.Value, count: ir.Value, t
             for i, operand in enumerate(op.operands):
                 clone.operands[i] = values.get(hash(operand), operand)
             values.update(zip(map(hash, op.results), clone.results))
-        linalg.YieldOp([_cast(values[hash(gather.number)], i64)])
+        linalg.YieldOp([_cast(values.get(hash(gather.number), gather.number), i64)])
     PrefetchOp(slot, gather.table, numbers.results[0], first, count)
 
 
