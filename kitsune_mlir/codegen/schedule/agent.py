@@ -439,6 +439,8 @@ class AgentCode(StowCode):
             self._know_table(table)
         if "reduction" not in s.iterators:
             if self._is_of_rows(s):  # once, before the branches in which its elements are written
+                if shape_of(op.results[0])[0] == wgmma.ROWS:
+                    self._stand(op.results[0])
                 index = [0] * (len(s.iterators) - 1)
                 self._know_rows(op, [half.evaluator(op.results[0], [half.row, *index]) for half in self.halves])
             return
