@@ -559,7 +559,9 @@ class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
     Elements beyond the tensor have no value that may be used. With the unit attribute `together`, of a box of all
     columns of a tensor of two dimensions, the threads of a warpgroup that have a row together load 16 bytes of it each,
     where all do, and tell each other. Of a dense slot it is a tile of one dimension, of
-    elements from `at` on. Elements are loaded where they are used: such a slot is released at the agent's end."""
+    elements from `at` on. Elements are loaded where they are used: such a slot is released at the agent's end. With the
+    unit attribute `ahead` those of a box of two dimensions are loaded where this stands, as far as threads load 16
+    bytes of a row together."""
 
     source: ext.Operand[Any]
     at: Sequence[ext.Operand[ir.IndexType]]
@@ -579,6 +581,8 @@ class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
             tile.rank != 2 or self.axes != [0, 1] or tile.shape[1:] != whole.shape[1:]
         ):
             return fail(self, f"is loaded together where it is rows of a tensor, found {tile} of {whole}")
+        if "ahead" in self.attributes and tile.rank != 2:
+            return fail(self, f"is loaded ahead where it has rows and columns, found {tile}")
         return True
 
     def _verify_dense(self) -> bool:

@@ -71,7 +71,8 @@ class ChainKernel:
             with ir.InsertionPoint(self.pipeline):
                 packing = self.program.packed.get(number)
                 packed = value if packing is None else packing.apply(value)
-                self._sources[number] = weight_laid_out(packed, 1)[0]
+                longer = number in self.program.padded or number in self.program.weights
+                self._sources[number] = weight_laid_out(packed, 1)[0] if longer else packed
         return self._sources[number]
 
     def build(self, body: Callable[[ChainKernel, ir.Value], None]) -> schedule.KernelOp:

@@ -83,12 +83,21 @@ def _all(product: ir.Operation) -> Follows:
             for value in (product.results[0], *(op.results[0] for op in taken))
         }
         stored = [op for op in taken if outside[op.results[0]]]
-        before = any(order.get(hash(user), -1) < last for users in outside.values() for user in users)
+        before = any(_place(user, order) < last for users in outside.values() for user in users)
         few = len(stored) <= MOST_STORED and not outside[product.results[0]]
         if few and not before and all(map(is_stored, stored)):
             return Follows(taken, stored)
         taken.pop()
     return Follows()
+
+
+def _place(op: ir.Operation, order: Mapping[int, int]) -> int:
+    """The number of an operation, or of the one that it is in, of those in `order`; -1 where it is in none of them."""
+    while hash(op) not in order:
+        if op.parent is None:
+            return -1
+        op = op.parent.operation
+    return order[hash(op)]
 
 
 def is_reduced(value: ir.Value) -> bool:
@@ -111,9 +120,10 @@ def tiled(
     tiles: Mapping[ir.Value, ir.Value],
     at: dict[str, ir.Value],
     slots: Mapping[ir.Value, ir.Value] = MappingProxyType({}),
+    ahead: bool = False,
 ) -> ir.Value:
     """An elementwise operator of (b x) m x n on a tile of rows and columns, of what `tiles` has tiles of; its other
-    inputs are read, those in `slots` out of these."""
+    inputs are read, those in `slots` out of these, of 16 bits with rows and columns `ahead`."""
     s = rows.Structured(op)
     tile = next(tiles[value] for value in op.operands if value in tiles)
     batched = len(s.iterators) == 3
@@ -137,6 +147,8 @@ def tiled(
             read = schedule.ReadOp(slots.get(value, value), offsets, kind)
             if value not in slots:
                 read.attributes["dims"] = ir.DenseI64ArrayAttr.get([named.index(role) for role in own])
+                if ahead and own == ["m", "n"] and is_packed(kind.element_type):
+                    read.attributes["ahead"] = ir.UnitAttr.get()
             inputs.append(read.results[0])
             maps.append(_map(own, place))
     element = ir.RankedTensorType(op.results[0].type).element_type

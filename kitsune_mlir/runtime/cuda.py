@@ -58,7 +58,8 @@ class HostWords:
 
 @dataclass(frozen=True)
 class LaunchedKernel:
-    """A kernel as the driver launches it, with attributes; `configs` by grid, block and stream."""
+    """A kernel as the driver launches it, with attributes; `configs` by grid, block, stream and whether it begins
+    alone."""
 
     function: Any
     attributes: list[Any]
@@ -84,6 +85,7 @@ class CudaDevice:
             raise UnsupportedError(f"there is no NVIDIA GPU that CUDA can use: {error}") from error
         self.number = self.device.device_id
         self._streams: dict[int, Any] = {}
+        self._beside: dict[int, int] = {}
 
     def check(self, manifest: dict[str, Any]) -> None:
         """Raises UnsupportedError when this GPU cannot run code for the manifest's chip."""
@@ -173,16 +175,25 @@ class CudaDevice:
             self._call("cuMemcpyDtoDAsync", target, source, nbytes, stream)
 
     def launch(
-        self, kernel: LaunchedKernel, grid: tuple[int, ...], block: tuple[int, ...], parameters: int, stream: int
+        self,
+        kernel: LaunchedKernel,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        parameters: int,
+        stream: int,
+        alone: bool,
     ) -> None:
-        """Launches a kernel; `parameters` is the address of an array of addresses of its parameters."""
-        config = kernel.configs.get((grid, block, stream))
+        """Launches a kernel; `parameters` is the address of an array of addresses of its parameters. `alone`: it begins
+        when the work before it on the stream has ended."""
+        key = grid, block, stream, alone
+        config = kernel.configs.get(key)
         if config is None:
-            config = kernel.configs[grid, block, stream] = self._driver.CUlaunchConfig()
+            config = kernel.configs[key] = self._driver.CUlaunchConfig()
             config.gridDimX, config.gridDimY, config.gridDimZ = grid
             config.blockDimX, config.blockDimY, config.blockDimZ = block
             config.hStream = self._driver.CUstream(stream)
-            config.attrs, config.numAttrs = kernel.attributes, len(kernel.attributes)
+            attributes = [] if alone else kernel.attributes
+            config.attrs, config.numAttrs = attributes, len(attributes)
         self._call("cuLaunchKernelEx", config, kernel.function, parameters, 0)
 
     def capturing(self, stream: int) -> bool:
@@ -196,6 +207,13 @@ class CudaDevice:
         self._call("cuEventRecord", event, before)
         self._call("cuStreamWaitEvent", after, event, 0)
         self._call("cuEventDestroy", event)
+
+    def beside(self, stream: int) -> int:
+        """Another stream, for work beside that on this one; made where it is first asked for."""
+        if stream not in self._beside:
+            kind = self._driver.CUstream_flags.CU_STREAM_NON_BLOCKING.value
+            self._beside[stream] = int(self._call("cuStreamCreate", kind))
+        return self._beside[stream]
 
     def stream(self, inputs: Sequence[Any], stream: Any) -> int:
         """The handle of the stream to run on; makes the GPU current for this thread."""

@@ -64,8 +64,9 @@ class Device(Protocol):
     def kernel(self, code: Any, name: str, overlapped: bool) -> Any:
         """A kernel of loaded code; `overlapped`: it waits itself for the kernel before it on its stream."""
 
-    def launch(self, kernel: Any, grid: Any, block: Any, parameters: int, stream: int) -> None:
-        """Launches a kernel; `parameters` is the address of an array of addresses of its parameters."""
+    def launch(self, kernel: Any, grid: Any, block: Any, parameters: int, stream: int, alone: bool) -> None:
+        """Launches a kernel; `parameters` is the address of an array of addresses of its parameters. `alone`: it begins
+        when the work before it on the stream has ended, whether or not it waits itself."""
 
     def host_words(self, count: int) -> HostWords:
         """So many words of 32 bits in memory of the host that kernels may write."""
@@ -90,6 +91,9 @@ class Device(Protocol):
 
     def order(self, before: int, after: int) -> None:
         """Work put on stream `after` from now on waits for the work on stream `before` so far."""
+
+    def beside(self, stream: int) -> int:
+        """Another stream, for work beside that on this one."""
 
     def synchronize(self, stream: int) -> None:
         """Waits for the work on the stream so far."""
@@ -333,14 +337,18 @@ class GpuRunner:
 
     def _prepared_for(self, plan: Plan) -> Prepared:
         constants = [None if constant is None else constant.pointer for constant in self._constants]
-        return Prepared(plan, self.device, self._kernels, self._pipelines, self._globals, constants)
+        return Prepared(plan, self.device, self._kernels, self._pipelines, self._globals, constants, _overlaps())
 
 
 def _overlapped(manifest: dict[str, Any]) -> set[tuple[str, str]]:
     """The modules and names of the kernels that wait themselves for the one before them to end."""
-    if os.environ.get(OVERLAP, "1") == "0":
+    if not _overlaps():
         return set()
     return {(entry["module"], entry["name"]) for entry in manifest.get("kernels", []) if entry.get("overlapped")}
+
+
+def _overlaps() -> bool:
+    return os.environ.get(OVERLAP, "1") != "0"
 
 
 @dataclass(frozen=True)

@@ -93,6 +93,8 @@ func.func @every_operation_of_a_schedule(%a: tensor<64x64xbf16>, %b: tensor<64x6
       "kitsune.release"(%s, %e) : (!kitsune.slot<tensor<64x64xbf16>>, !kitsune.token) -> ()
       // CHECK: %{{.*}} = "kitsune.read"(%{{.*}}, %{{.*}}, %{{.*}}) {dims = array<i64: 0, 1>} : (tensor<64x64xf32>, index, index) -> tensor<64x64xf32>
       %r = "kitsune.read"(%b, %m, %m) {dims = array<i64: 0, 1>} : (tensor<64x64xf32>, index, index) -> tensor<64x64xf32>
+      // CHECK: %{{.*}} = "kitsune.read"(%{{.*}}) {ahead, dims = array<i64: 0, 1>}
+      %ra = "kitsune.read"(%b, %m, %m) {ahead, dims = array<i64: 0, 1>} : (tensor<64x64xf32>, index, index) -> tensor<64x64xf32>
       %w = arith.addf %h, %r : tensor<64x64xf32>
       // CHECK: "kitsune.write"(%{{.*}}, %{{.*}}, %{{.*}}) {dims = array<i64: 0, 1>, index = 0 : i64} : (tensor<64x64xf32>, index, index) -> ()
       "kitsune.write"(%w, %m, %m) {dims = array<i64: 0, 1>, index = 0 : i64} : (tensor<64x64xf32>, index, index) -> ()

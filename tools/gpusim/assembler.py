@@ -246,6 +246,13 @@ def _prefetch(run: Assembler, mask: np.ndarray, place: Any, nbytes: Any) -> None
     run.agent._global.prefetch(addresses, counts)
 
 
+def _prefetch_line(run: Assembler, mask: np.ndarray, place: Any) -> None:
+    """Looks whether there is memory."""
+    (register,) = place
+    for address in run.agent.lanes(mask).of(spread(run.read(register), mask.shape)).astype(np.int64):
+        run.agent._global.find(int(address))
+
+
 _LANE = np.arange(32)[:, None]
 _ROW, _COLUMN = _LANE // 4, _LANE % 4 * 4  # of a matrix, and the byte in it
 
@@ -295,6 +302,11 @@ def _add_numbers(run: Assembler, mask: np.ndarray, to: str, a: Any, b: Any) -> N
 
 def _to_tf32(run: Assembler, mask: np.ndarray, to: str, value: Any, *, ties_up: bool) -> None:
     run.write(to, to_tf32(spread(run.read(value), mask.shape), ties_up))
+
+
+def _prefetch_map(run: Assembler, mask: np.ndarray, place: Any) -> None:
+    """Looks whether there is such a map: having it early changes nothing."""
+    copies.tensor_map(run, mask, place[0] if isinstance(place, list) else place)
 
 
 def _fence_proxy(run: Assembler, mask: np.ndarray, *, spaces: tuple[str, ...] = SPACES) -> None:
@@ -348,6 +360,8 @@ _INSTRUCTIONS: dict[str, Callable[..., None]] = {
     "add.f32": _add_numbers,
     "red.relaxed.gpu.global.add.v4.f32": _add_rows,
     "cp.async.bulk.prefetch.L2.global": _prefetch,
+    "prefetch.global.L2": _prefetch_line,
+    "prefetch.tensormap": _prefetch_map,
     "cvt.rn.tf32.f32": partial(_to_tf32, ties_up=False),
     "cvt.rna.tf32.f32": partial(_to_tf32, ties_up=True),
     "fence.proxy.async": _fence_proxy,

@@ -164,6 +164,11 @@ class Program:
         }
 
     @property
+    def weights(self) -> set[int]:
+        """The numbers of the tensors that products take boxes of weights from."""
+        return set(self._layouts)
+
+    @property
     def uses_outboxes(self) -> bool:
         """Whether tiles leave through boxes of their warpgroup."""
         return bool(self.store_maps or self.put_maps or self.row_stores or self.moves_rows)
@@ -348,6 +353,11 @@ class Program:
     def packed(self) -> dict[int, Packing]:
         """How weights are laid out anew, by the tensors' numbers."""
         return {number: packing for number, packing in self._layouts.items() if packing is not None}
+
+    @property
+    def weights(self) -> set[int]:
+        """Numbers of the products' right operands."""
+        return set(self._layouts)
 
     @property
     def padded(self) -> set[int]:

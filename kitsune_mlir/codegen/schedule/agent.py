@@ -8,6 +8,7 @@ from math import prod
 
 from kitsune_mlir.codegen.hopper import bulk, cluster, mbarrier, tf32, tma, waits, warps, wgmma
 from kitsune_mlir.codegen.hopper.fragments import BLOCK, HALVES, Fragment, Lanes, PairedMemory, blocks_of, is_packed
+from kitsune_mlir.codegen.hopper.frame import when_reading
 from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
 from kitsune_mlir.codegen.hopper.quads import QUAD
 from kitsune_mlir.codegen.hopper.stores import Boxes, Outbox
@@ -15,12 +16,13 @@ from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
 from kitsune_mlir.dialects import schedule
-from kitsune_mlir.dialects.windows import windows_of
+from kitsune_mlir.dialects.windows import in_memory, windows_of
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, location, vector, walk
 from kitsune_mlir.rows import Structured, producer, shape_of
 
 from . import parts, stores, whole_rows
+from .asked_rows import AskedRows, is_tile
 from .boxes import GlobalBox
 from .extents import divisor, whole_of
 from .in_flight import Acc
@@ -52,6 +54,8 @@ class Surroundings:
     rings: dict[str, Ring]
     maps: ir.Value | None
     map_of: dict[ir.Operation, int]  # copy -> number of its tensor map
+    constant: dict[int, int]  # tensor that no kernel of the program writes -> its number
+    asked: list[AskedRows]  # what threads read by themselves, and ask for a tile ahead
     rows: ir.Value  # the size that is open until the call
     scratch: Int  # the address of shared memory behind the rings
     outboxes: Int  # that of the boxes through which tiles leave
@@ -66,18 +70,19 @@ class AgentCode(StowCode):
     agent: schedule.AgentOp
     around: Surroundings
     words: dict[tuple[int, ir.Block], list[list[ir.Value]]] = field(default_factory=dict)  # of f32, of the last operand
+    reads: bool = False  # whether its threads read tensors by themselves
 
     def emit(self) -> None:
         body = [op.operation for op in walk(self.agent)][1:]
         names = {op.name.removeprefix("kitsune.") for op in body if op.name.startswith("kitsune.")}
-        self.turns = {ring: self._ring_of(ring).start() for ring in self._rings(self.agent.operation)}
-        if names <= set(_ASYNCHRONOUS):  # one thread begins what copy engines do
+        rings = self._rings(self.agent.operation)
+        if names <= set(_ASYNCHRONOUS):  # one thread begins what copy engines do, or two
             if self.agent.count > 1:
                 raise UnsupportedError(f"agent '{self.agent.label}' only copies, and has {self.agent.count} copies")
-            with device.when(device.equal(device.thread(), self.first)):
-                self.values[hash(self.agent.block.arguments[0])] = 0
-                self._block(self.agent.block)
+            self._feed(rings)
             return
+        self.turns = {ring: self._ring_of(ring).start() for ring in rings}
+        self.reads = True
         if self.agent.warp_count * warps.WARP != wgmma.THREADS:
             raise UnsupportedError(f"agent '{self.agent.label}' multiplies, and has {self.agent.warp_count} warps")
         group = device.div(device.sub(device.thread(), self.first), wgmma.THREADS)
@@ -88,6 +93,40 @@ class AgentCode(StowCode):
             self._block(self.agent.block)
             if self.agent.outbox_bytes:
                 self._outbox().finish()
+
+    def _feed(self, rings: Sequence[str]) -> None:
+        """A thread fills the rings. Those into which only constant tensors are copied are filled by a thread that does
+        not wait for the kernel before (passes/overlap_launches.py), of another warp where there are others."""
+        sources: dict[str, set[int]] = {ring: set() for ring in rings}
+        maps = set(self.around.map_of.values())
+        for copy in walk(self.agent, schedule.CopyOp.OPERATION_NAME):
+            found = {hash(in_memory(source)) for source in schedule.candidates(copy.operands[1])}
+            sources[schedule.ring_of(copy.operands[0]).label] |= found
+            if found <= self.around.constant.keys():
+                maps.discard(self.around.map_of.get(copy))
+        early = [ring for ring in rings if sources[ring] <= self.around.constant.keys()]
+        late = [ring for ring in rings if ring not in early]
+        first, apart = device.equal(device.thread(), self.first), self.agent.warp_count > 1
+        if late and early and apart:
+            with device.when(first):
+                for number in sorted(maps):
+                    tma.prefetch_map(tma.map_pointer(self.around.maps, number))
+        if early and (apart or not late):
+            reads = {self.around.constant[source] for ring in early for source in sources[ring]}
+            thread = device.equal(device.thread(), self.first + warps.WARP) if late else first
+            with when_reading(thread, reads):
+                self._fill(early)
+        else:
+            late = rings
+        if late:
+            with device.when(first):
+                self._fill(late)
+
+    def _fill(self, rings: Sequence[str]) -> None:
+        """The agent's operations on these rings."""
+        self.values = {hash(self.agent.block.arguments[0]): 0}
+        self.turns = {ring: self._ring_of(ring).start() for ring in rings}
+        self._block(self.agent.block)
 
     def _ring_of(self, label: str) -> Ring | Meetings:
         """What has turns of that name."""
@@ -124,7 +163,18 @@ class AgentCode(StowCode):
         group = device.sub(device.div(device.thread(), wgmma.THREADS), self.first // wgmma.THREADS)
         warps.barrier(device.add(group, 1), wgmma.THREADS)
 
+    def _ask(self, loop: ir.Operation) -> None:
+        """Where a turn of the loop over tiles begins: for the rows of the CTA's next tile."""
+        _, last, step = (self.number(bound) for bound in list(loop.operands)[:3])
+        following = device.add(self.number(loop.regions[0].blocks[0].arguments[0]), step)
+        thread, threads = device.sub(warps.thread(), self.first), self.agent.count * wgmma.THREADS
+        with device.when(device.less(following, last)):
+            for asked in self.around.asked:
+                asked.ask(self.around.pointers[asked.tensor], following, self.around.rows, thread, threads)
+
     def _block(self, block: ir.Block) -> None:
+        if self.around.asked and self.reads and len(block.arguments) and is_tile(block.arguments[0]):
+            self._ask(block.owner)
         for op in block.operations:
             op = op.operation
             name = op.name.removeprefix("kitsune.").replace(".", "_")
@@ -198,6 +248,8 @@ class AgentCode(StowCode):
         return code, slot
 
     def _acquire(self, op: ir.Operation) -> None:
+        if op.operands[0].owner.operation.opview.label not in self.turns:
+            return  # another thread fills it
         ring, slot = self._opened(op)
         ring.wait_empty(slot)
         mbarrier.expect(ring.full(slot), self.values[hash(op.results[0])].nbytes)
@@ -221,7 +273,9 @@ class AgentCode(StowCode):
         ring.release(opened.slot, device.equal(lane, 0) if ring.by_warps else self._leader())
 
     def _copy(self, op: ir.Operation) -> None:
-        copy, opened = op.opview, self.values[hash(op.operands[0])]
+        copy, opened = op.opview, self.values.get(hash(op.operands[0]))
+        if opened is None:
+            return  # another thread's slot
         ring, slot = self.around.rings[opened.ring.label], opened.slot
         if copy.elements is not None:
             nbytes = opened.tile.element_type.width // 8
@@ -410,6 +464,10 @@ class AgentCode(StowCode):
         if read.axes:
             box.aligned = divisor(list(op.operands)[1 + read.axes[-1]]) % BLOCK == 0
         self.memories[hash(op.results[0])] = box
+        if "ahead" in op.attributes:
+            self._stand(op.results[0])
+            blocks = blocks_of(ir.RankedTensorType(op.results[0].type).shape[1])
+            box.load_ahead([half.row for half in self.halves], [self.lanes.column(block, 0) for block in range(blocks)])
 
     def _outbox(self) -> Outbox:
         """The boxes of the thread's copy; feeding threads come before those of all copies."""
@@ -500,6 +558,7 @@ class AgentCode(StowCode):
         write, tile = op.opview, op.operands[0]
         offsets = list(op.operands)[1:]
         if write.engine_name is not None:
+            self._stand(tile)
             row, column = map(self.number, offsets)
             found = parts.leaving(tile, self.halves, self.lanes, self.values.get(hash(tile)))
             if write.engine_name == schedule.BY_ROWS:

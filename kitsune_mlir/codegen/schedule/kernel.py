@@ -32,6 +32,7 @@ from kitsune_mlir.mlir import ir, location, walk
 from kitsune_mlir.planning.target import Target
 
 from .agent import AgentCode, Surroundings
+from .asked_rows import asked_rows
 from .dots import DotsCode, multiplies_alone, stash_bytes
 from .extents import constant
 from .meetings import BARRIER_BYTES, Meetings
@@ -55,11 +56,14 @@ class _Place:
 
 
 class ScheduledKernel:
-    """Raises UnsupportedError for what has no code here."""
+    """`constant` are the numbers of tensors that no kernel of the program writes. Raises UnsupportedError for what has
+    no code here."""
 
-    def __init__(self, kernel: schedule.KernelOp, target: Target, wait_budget: int = 0):
-        self.kernel, self.target, self.waits = kernel, target, Waits(wait_budget)
-        self.tensors = list(dict.fromkeys(in_memory(value) for value in kernel.inputs if rows.is_tensor(value)))
+    def __init__(
+        self, kernel: schedule.KernelOp, target: Target, wait_budget: int = 0, constant: frozenset[int] = frozenset()
+    ):
+        self.kernel, self.target, self.waits, self.constant = kernel, target, Waits(wait_budget), constant
+        self.tensors = tensors_of(kernel)
         self.results = kernel.result_ops
         if len({result.position for result in self.results}) != len(self.results):
             raise UnsupportedError(f"an output of kernel '{kernel.label}' is taken out twice")
@@ -312,7 +316,9 @@ class ScheduledKernel:
             rings=rings,
             maps=frame.maps,
             map_of=self.map_of,
+            constant={key: number for key, number in self._numbers.items() if number in self.constant},
             rows=frame.rows,
+            asked=asked_rows(self.kernel),
             scratch=device.add(frame.base, self.scratch),
             outboxes=device.add(frame.base, self.outboxes),
             meetings=meetings,
@@ -386,6 +392,11 @@ class ScheduledKernel:
             raise UnsupportedError(f"ring '{ring.label}' has {len(agents)} agents that wait for it, wants one")
         (agent,) = agents.values()
         return agent
+
+
+def tensors_of(kernel: schedule.KernelOp) -> list[ir.Value]:
+    """The tensors that a kernel is called with, in order."""
+    return list(dict.fromkeys(in_memory(value) for value in kernel.inputs if rows.is_tensor(value)))
 
 
 def _drain(party: bool) -> None:
