@@ -300,4 +300,4 @@ def test_row_reductions(machine):
 def test_ptxas_has_no_complaint_of_who_asks():
     """Warps that copy and warps that ask for rows give up registers together."""
     (text,) = check(scheduled(gathering(40000)), target.load("sm_90a"))
-    assert text.count("cp.async.bulk.prefetch.L2") == 2 and text.count("setmaxnreg") == 2
+    assert text.count("cp.async.bulk.prefetch.L2") == 2 * 2 and text.count("setmaxnreg") == 2
