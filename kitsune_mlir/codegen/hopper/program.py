@@ -355,11 +355,6 @@ class Program:
         return {number: packing for number, packing in self._layouts.items() if packing is not None}
 
     @property
-    def weights(self) -> set[int]:
-        """Numbers of the products' right operands."""
-        return set(self._layouts)
-
-    @property
     def padded(self) -> set[int]:
         """Numbers of tensors whose rows are to be made longer."""
         return self._maps.padded
