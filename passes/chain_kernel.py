@@ -17,7 +17,7 @@ from kitsune_mlir.codegen.pipeline.nests import PRODUCT
 from kitsune_mlir.codegen.schedule.reductions import row_combiner
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import arith, ir, scf, tensor
+from kitsune_mlir.mlir import arith, ir, scf, tensor, walk
 from kitsune_mlir.planning.target import Target
 
 from .chain_columns import check_begins, check_leaves
@@ -63,6 +63,12 @@ class ChainKernel:
         self.keeps = not self.asked and self._may_keep()
         self.kept: list[tuple[Fill, ir.Value]] = []  # boxes of weights, with their slots
         self._sources: dict[int, ir.Value] = {}
+
+    @property
+    def gathers(self) -> bool:
+        """Whether rows of tables are read."""
+        generics = (op for stage in self.pipeline.stages for op in walk(stage, "linalg.generic"))
+        return any(rows.Structured(op).gathers() for op in generics)
 
     def source(self, value: ir.Value) -> ir.Value:
         """A tensor as the copy engine reads it: rows of whole 16 bytes, columns of each part at such places."""

@@ -32,7 +32,6 @@ from kitsune_mlir.mlir import ir, location, walk
 from kitsune_mlir.planning.target import Target
 
 from .agent import AgentCode, Surroundings
-from .asked_rows import asked_rows
 from .dots import DotsCode, multiplies_alone, stash_bytes
 from .extents import constant
 from .meetings import BARRIER_BYTES, Meetings
@@ -318,7 +317,6 @@ class ScheduledKernel:
             map_of=self.map_of,
             constant={key: number for key, number in self._numbers.items() if number in self.constant},
             rows=frame.rows,
-            asked=asked_rows(self.kernel),
             scratch=device.add(frame.base, self.scratch),
             outboxes=device.add(frame.base, self.outboxes),
             meetings=meetings,
