@@ -25,10 +25,11 @@ from kitsune_mlir.dialects.stow import StowOp
 from kitsune_mlir.dialects.write_rows import WriteRowsOp
 from kitsune_mlir.mlir import arith, ir, scf
 
-from .chain_columns import Columns
+from .chain_columns import Columns, begun_columns
 from .chain_deferred import Deferred, defers
-from .chain_kernel import COPY_ROWS, STOWED, ChainKernel, Fills, engine_of, selected
-from .chain_products import ChainProducts, LoopOfLayers
+from .chain_fills import Fills, selected
+from .chain_kernel import COPY_ROWS, STOWED, ChainKernel, engine_of
+from .chain_products import ChainProducts, LoopOfLayers, Operand
 from .chain_stows import Stowed, readers_of
 from .chain_tiles import Pieces, beside, first_columns, one_column, part
 from .schedule_build import constant_index, i64
@@ -284,10 +285,7 @@ class ChainBody(ChainProducts):
     def _write(self, value: ir.Value, store: kitsune.OutputOp) -> None:
         tile = self._value(value)
         if not isinstance(store, kitsune.StoreOp):
-            to = self._value(store.operands[1])
-            left = WriteRowsOp(tile, to, self.row, self.kernel.extent, i64(store.position))
-            if isinstance(store, kitsune.ScatterOp):
-                left.attributes["adds"] = ir.UnitAttr.get()
+            self._write_rows(tile, store, constant_index(0))
             return
         rank = ir.RankedTensorType(tile.type).rank
         offsets = [self.row, *[constant_index(0)] * (rank - 1)]
@@ -295,6 +293,14 @@ class ChainBody(ChainProducts):
         write.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(rank)))
         if (engine := engine_of(value)) is not None:
             write.attributes["engine"] = ir.StringAttr.get(engine)
+
+    def _write_rows(self, tile: ir.Value, store: kitsune.ScatterOp | kitsune.PlaceOp, column: ir.Value) -> None:
+        """Writes, or adds, columns from `column` on to rows by number."""
+        to = self._value(store.operands[1])
+        with store.operation.location:
+            left = WriteRowsOp(tile, to, self.row, self.kernel.extent, column, i64(store.position))
+        if isinstance(store, kitsune.ScatterOp):
+            left.attributes["adds"] = ir.UnitAttr.get()
 
     # ---- products
 
@@ -331,7 +337,8 @@ class ChainBody(ChainProducts):
         return part(tile, 0, kind.shape[1]) if kind.rank == 2 and is_packed(kind.element_type) else tile
 
     def _passes(self, nest: Nest, product: Product) -> None:
-        """A product of more columns than registers hold, whose tile is only stored: in a loop over its columns."""
+        """A product of more columns than registers hold, whose tile is only stored: in a loop over its columns, unless
+        tiles are of columns too."""
         assert nest.op is not None
         self._settle_background()
         self.free.clear()
@@ -340,24 +347,38 @@ class ChainBody(ChainProducts):
             if segment.rows_map is None and hash(value) not in self.stowed:
                 self._keep(value)
                 self._carry_whole(value)
-        filling, self.filling, known = self.filling, [], dict(self.cloner.values)
-        filling.append(Fills("passes", 0, product.n, product.pass_columns, self.filling))
-        loop = scf.ForOp(*map(constant_index, (0, product.n, product.pass_columns)))
-        with ir.InsertionPoint(loop.body):
-            settled: dict[int, ir.Value] = {}
-            self._run(product, operands, settled.__setitem__)
-            sums = beside([settled[number] for number in range(product.sets)])
-            first = loop.induction_variable
-            columns = Columns(nest, partial(self._columns, product, first))
-            value = self._packed(columns.of(sums, 0, product.pass_columns))
-            for store in nest.stores:
-                self._write_columns(value, store, first)
-            scf.yield_([])
-        self.filling, self.cloner.values = filling, known
+        if self.kernel.column is not None:
+            self._pass(nest, product, operands, self.kernel.column)
+        else:
+            filling, self.filling, known = self.filling, [], dict(self.cloner.values)
+            filling.append(Fills("passes", 0, product.n, product.pass_columns, self.filling))
+            loop = scf.ForOp(*map(constant_index, (0, product.n, product.pass_columns)))
+            with ir.InsertionPoint(loop.body):
+                self._pass(nest, product, operands, loop.induction_variable)
+                scf.yield_([])
+            self.filling, self.cloner.values = filling, known
         self.free.clear()
         for (value, _), ends in zip(operands, self._reads(operands), strict=True):
             for slot in self.stowed[hash(value)].slots if ends else ():
                 schedule.ReleaseOp(slot, [])
+
+    def _pass(self, nest: Nest, product: Product, operands: list[Operand], first: ir.Value) -> None:
+        """The columns of a pass, from `first` on."""
+        self.first = first
+        settled: dict[int, ir.Value] = {}
+        self._run(product, operands, settled.__setitem__)
+        sums = beside([settled[number] for number in range(product.sets)])
+        columns = Columns(nest, partial(self._columns, product, first))
+        value = self._packed(columns.of(sums, 0, product.pass_columns))
+        for store in nest.stores:
+            self._write_columns(value, store, first)
+
+    def _beginning(self, product: Product) -> ir.Value:
+        value = product.op.operands[2]
+        if product.passes == 1:
+            return self._value(value)
+        shape = COPY_ROWS, product.pass_columns
+        return begun_columns(value, shape, self.first, partial(self._columns, product, self.first))
 
     def _columns(self, product: Product, first: ir.Value, value: ir.Value, dim: int | None) -> ir.Value:
         """What an epilogue reads beside a pass's sums: the pass's columns of a tensor, from `first` on."""
@@ -375,7 +396,10 @@ class ChainBody(ChainProducts):
         read.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(kind.rank)))
         return read.results[0]
 
-    def _write_columns(self, tile: ir.Value, store: kitsune.StoreOp, first: ir.Value) -> None:
+    def _write_columns(self, tile: ir.Value, store: kitsune.OutputOp, first: ir.Value) -> None:
+        if not isinstance(store, kitsune.StoreOp):
+            self._write_rows(tile, store, first)
+            return
         write = schedule.WriteOp(tile, [self.row, first], i64(store.position))
         write.attributes["dims"] = ir.DenseI64ArrayAttr.get([0, 1])
         if (engine := engine_of(store.operands[0])) is not None:

@@ -5,11 +5,8 @@ with it, piece by piece, chain_body.py's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from itertools import groupby
-from typing import TypeAlias
+from collections.abc import Callable
+from math import inf
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.layout import LEAST_SLOTS, MOST_SLOTS, MOST_TILE_SLOTS
@@ -20,10 +17,12 @@ from kitsune_mlir.codegen.pipeline.nests import PRODUCT
 from kitsune_mlir.codegen.schedule.reductions import row_combiner
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import arith, ir, scf, tensor, walk
+from kitsune_mlir.mlir import arith, ir, scf, tensor
 from kitsune_mlir.planning.target import Target
 
-from .chain_columns import check_leaves
+from .chain_columns import check_begins, check_leaves
+from .chain_fills import Fill, Filling, Fills, place, rolled, selected
+from .chain_prefetch import gathers_of, prefetch
 from .chain_stows import slots_of_stows
 from .chain_vectors import Vectors
 from .operand_layout import laid_out, weight_laid_out
@@ -31,43 +30,14 @@ from .schedule_build import constant_index, i64
 
 COPY_ROWS = 64  # of a tile that a warpgroup has
 _REGISTERS = {1: (248, 248), 2: (24, 240)}  # of a thread that feeds, and multiplies, by warpgroups that multiply
+_ASKING = {1: (248, 248), 2: (40, 232)}  # the same where warps beside the one that feeds ask for rows of tables
 _WARPS = 4
-LEAST_LOOP = 3  # boxes that the feeding thread copies in a loop
 LEAST_TILES = 3  # of a CTA, for weights to be kept
 _SLOT_ROW = 128  # bytes
 _ALIGN = 1024  # bytes, of a slot
 _BARRIER = 16  # bytes of a slot
 _SLOTS = 48  # at most, but for weights that are kept
-STREAMED, WEIGHTS, VECTORS, STOWED = "tiles", "weights", "vectors", "stowed"
-
-
-@dataclass(frozen=True)
-class Fill:
-    """A slot that is filled: of which ring, with the box of a tensor from these places on, of so many rows; in a loop
-    over layers with that of the layer's tensor. A streamed tile's rows are those of the tile that the CTA works on."""
-
-    ring: str
-    sources: tuple[ir.Value, ...]
-    row: int  # from where a loop over passes is, on
-    column: int | None  # None: where the loop over chunks is
-    rows: int
-    start: int = 0  # the first column, of which `column` or the loop counts on
-    in_pass: bool = False
-
-
-@dataclass(frozen=True)
-class Fills:
-    """Fills in a loop from `first` on to `last`: over "layers", that are equal, over "passes", the columns of a product
-    that is computed in several, or over the columns of "chunks"."""
-
-    over: str
-    first: int
-    last: int
-    step: int
-    body: Filling
-
-
-Filling: TypeAlias = list[Fill | Fills]
+STREAMED, WEIGHTS, VECTORS, STOWED, TURN = "tiles", "weights", "vectors", "stowed", "turn"
 
 
 class ChainKernel:
@@ -78,6 +48,8 @@ class ChainKernel:
         shared = pipeline.cluster, None, pipeline.multicast
         self.program = Program(pipeline, target.sms, *shared, pipeline.tile_rows)
         self.tile_rows, self.copies = self.program.tile_rows, self.program.consumers
+        # Rows of a box of a streamed tile: those beyond a tensor's last cost the copy engine as much time as others.
+        self.box_rows = self.program.box_rows if self.copies == 1 else self.tile_rows
         check(pipeline, self.program)
         self.chunk = self.program.products[0].segments[0].chunk_columns  # columns of a slot
         self.filling: Filling = []
@@ -85,15 +57,12 @@ class ChainKernel:
         self.vectors = Vectors(self.program.blocks)
         self.stows = slots_of_stows(self.program)
         self.open: dict[str, ir.Value] = {}  # the slots of vectors, by their elements
-        self.keeps = self._may_keep()
+        self.grid = self.program.grid_product
+        self.column: ir.Value | None = None
+        self.asked = gathers_of(self.program) if self._tiles_each > 1 else []
+        self.keeps = not self.asked and self._may_keep()
         self.kept: list[tuple[Fill, ir.Value]] = []  # boxes of weights, with their slots
         self._sources: dict[int, ir.Value] = {}
-
-    @property
-    def gathers(self) -> bool:
-        """Whether rows of tables are read."""
-        generics = (op for stage in self.pipeline.stages for op in walk(stage, "linalg.generic"))
-        return any(rows.Structured(op).gathers() for op in generics)
 
     def source(self, value: ir.Value) -> ir.Value:
         """A tensor as the copy engine reads it: rows of whole 16 bytes, columns of each part at such places."""
@@ -102,7 +71,8 @@ class ChainKernel:
             with ir.InsertionPoint(self.pipeline):
                 packing = self.program.packed.get(number)
                 packed = value if packing is None else packing.apply(value)
-                self._sources[number] = weight_laid_out(packed, 1)[0]
+                longer = number in self.program.padded or number in self.program.weights
+                self._sources[number] = weight_laid_out(packed, 1)[0] if longer else packed
         return self._sources[number]
 
     def build(self, body: Callable[[ChainKernel, ir.Value], None]) -> schedule.KernelOp:
@@ -119,11 +89,14 @@ class ChainKernel:
             if name in self.pipeline.attributes:
                 kernel.attributes[name] = self.pipeline.attributes[name]
         with ir.InsertionPoint(kernel.regions[0].blocks.append()):
-            dealt = schedule.TilesOp([self.extent], index, index, index)
-            dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get([self.tile_rows])
+            dealt = schedule.TilesOp([self.extent, *self._columns_dealt()], index, index, index)
+            sizes = [self.tile_rows, *([self.grid.pass_columns] if self.grid else [])]
+            dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get(sizes)
             self._alloc_rings()
-            feeds, multiplies = _REGISTERS[self.copies]
-            feed = schedule.AgentOp(ir.StringAttr.get("feed"), *map(i64, (1, _WARPS, feeds)))
+            feeds, multiplies = (_ASKING if self.asked else _REGISTERS)[self.copies]
+            feed = schedule.AgentOp(ir.StringAttr.get("feed"), *map(i64, (1, 1 if self.asked else _WARPS, feeds)))
+            if self.asked:
+                self._ask(schedule.AgentOp(ir.StringAttr.get("ask"), *map(i64, (1, _WARPS - 1, feeds))), dealt)
             math = schedule.AgentOp(ir.StringAttr.get("math"), *map(i64, (self.copies, _WARPS, multiplies)))
             for agent in (math, feed):  # the second does what the first asks for
                 with ir.InsertionPoint(agent.regions[0].blocks.append(index)):
@@ -132,17 +105,50 @@ class ChainKernel:
                     loop = scf.ForOp(*dealt.results)
                     self._before_tiles = ir.InsertionPoint(loop)
                     with ir.InsertionPoint(loop.body):
-                        first = arith.muli(loop.induction_variable, constant_index(self.tile_rows))
+                        first = self._start(loop.induction_variable)
                         if agent is math:
+                            self._take_turn()
                             own = arith.muli(agent.regions[0].blocks[0].arguments[0], constant_index(COPY_ROWS))
                             body(self, arith.addi(first, own))
                         else:
-                            self._fill(self.filling, first, {})
+                            self._fill(self.filling, first, {} if self.column is None else {"passes": self.column})
                         scf.yield_([])
                     slots = [*self.open.values(), *(slot for _, slot in self.kept)]
                     for slot in slots if agent is math else ():
                         schedule.ReleaseOp(slot, [])
         return kernel
+
+    def _columns_dealt(self) -> list[ir.Value]:
+        """The extent of columns, where tiles are of columns too."""
+        return [constant_index(self.grid.n)] if self.grid else []
+
+    def _start(self, number: ir.Value) -> ir.Value:
+        """The first row of a tile; its first column, where tiles are of columns too, is `column`."""
+        if self.grid is not None:
+            passes = constant_index(self.grid.passes)
+            self.column = arith.muli(arith.remui(number, passes), constant_index(self.grid.pass_columns))
+            number = arith.divui(number, passes)
+        return arith.muli(number, constant_index(self.tile_rows))
+
+    def _ask(self, agent: schedule.AgentOp, dealt: schedule.TilesOp) -> None:
+        """The agent that asks for the rows that each tile gathers."""
+        ring = self.rings[TURN]
+        with ir.InsertionPoint(agent.regions[0].blocks.append(ir.IndexType.get())):
+            loop = scf.ForOp(*dealt.results)
+            with ir.InsertionPoint(loop.body):
+                slot = schedule.AcquireOp(ring.results[0], schedule.Slot.get(ring.tile)).results[0]
+                first = self._start(loop.induction_variable)
+                for gather in self.asked:
+                    with gather.op.location:
+                        prefetch(gather, slot, first, self.extent, self.tile_rows)
+                schedule.CommitOp(slot, [])
+                scf.yield_([])
+
+    def _take_turn(self) -> None:
+        """A tile begins: its rows have been asked for, those of the next may be."""
+        if self.asked:
+            ring = self.rings[TURN]
+            schedule.ReleaseOp(schedule.WaitOp(ring.results[0], schedule.Slot.get(ring.tile)).results[0], [])
 
     def _open_vectors(self) -> None:
         for element in self.vectors.placed:
@@ -193,22 +199,29 @@ class ChainKernel:
                 found[product.columns] = found.get(product.columns, 0) + count
         return found
 
+    @property
+    def _tiles_each(self) -> float:
+        """The tiles of a CTA, in the mean; as many as one likes where that is open until the call."""
+        whole = next(load.operands[0] for stage in self.pipeline.stages for load in stage.loads)
+        size = rows.shape_of(whole)[0]
+        if size == rows.DYNAMIC:
+            return inf
+        return size * (self.grid.passes if self.grid else 1) / (self.tile_rows * self.target.sms)
+
     def _may_keep(self) -> bool:
         """Whether shared memory holds all weights, and a CTA has tiles enough for it to matter."""
         streamed = MOST_TILE_SLOTS * self.tile_rows * _SLOT_ROW if self.program.streams else 0
         weights = sum(count * _aligned(columns * _SLOT_ROW) for columns, count in self._boxes().items())
-        whole = next(load.operands[0] for stage in self.pipeline.stages for load in stage.loads)
-        size = rows.shape_of(whole)[0]
-        several = size == rows.DYNAMIC or size >= LEAST_TILES * self.tile_rows * self.target.sms
-        several = several and all(product.passes == 1 for product in self.program.products)
+        several = self._tiles_each >= LEAST_TILES and all(product.passes == 1 for product in self.program.products)
         return several and weights + streamed <= self._room(sum(self._boxes().values()))
 
     def _weights(self) -> list[ir.Value]:
         """What slots are filled from."""
-        found = []
+        streamed = [segment.value for segment in self.program.segments() if segment.rows_map is not None]
+        found = [rows.producer(value).operands[0] for value in streamed]
         for stage in self.pipeline.stages:
             products = [op for op in stage.block.operations if op.operation.name == "linalg.matmul"]
-            found += [op.operands[1] for op in products] + [load.operands[0] for load in stage.loads]
+            found += [op.operands[1] for op in products]
         return found
 
     def _alloc_rings(self) -> None:
@@ -225,6 +238,8 @@ class ChainKernel:
             streamed = MOST_TILE_SLOTS if self.keeps else streamed
             self._alloc(STREAMED, self.tile_rows, "split", streamed, element)
             room -= streamed * self.tile_rows * _SLOT_ROW
+        if self.asked:
+            self._alloc(TURN, 1, "all", 1, ir.IntegerType.get_signless(8), "dense", 0)
         for first, slots in self.stows.items():
             self._alloc(f"{STOWED}_{first}", self.tile_rows, "own", slots, element)
         if not self.keeps:
@@ -234,10 +249,19 @@ class ChainKernel:
             self._alloc(f"{WEIGHTS}_{columns}", columns, "all", count, element)
 
     def _alloc(
-        self, name: str, count: int, share: str, slots: int, element: ir.Type, box: str = "rows", columns: int = 0
+        self,
+        name: str,
+        count: int,
+        share: str,
+        slots: int,
+        element: ir.Type,
+        box: str = "rows",
+        columns: int | None = None,
     ) -> None:
         names = map(ir.StringAttr.get, (name, "smem", box, share))
-        type_ = kitsune.ring_type(ir.RankedTensorType.get([count, columns or self.chunk], element), slots)
+        type_ = kitsune.ring_type(
+            ir.RankedTensorType.get([count, self.chunk if columns is None else columns], element), slots
+        )
         self.rings[name] = schedule.AllocRingOp(*names, type_)
 
     def slot(self, name: str, count: int) -> ir.Type:
@@ -259,7 +283,7 @@ class ChainKernel:
 
     def _fill(self, filling: Filling, first_row: ir.Value, counters: dict[str, ir.Value]) -> None:
         """Fills slots; `counters` are those of the loops around, by what they go over."""
-        for fill in _rolled(filling, self.chunk):
+        for fill in rolled(filling, self.chunk):
             if isinstance(fill, Fills):
                 loop = scf.ForOp(*map(constant_index, (fill.first, fill.last, fill.step)))
                 with ir.InsertionPoint(loop.body):
@@ -268,49 +292,12 @@ class ChainKernel:
                 continue
             ring = self.rings[fill.ring]
             slot = schedule.AcquireOp(ring.results[0], self.slot(fill.ring, fill.rows)).results[0]
-            row = first_row if fill.ring == STREAMED else _sum(counters["passes"] if fill.in_pass else None, fill.row)
-            column = _sum(counters["chunks"] if fill.column is None else None, fill.start + (fill.column or 0))
+            row = first_row if fill.ring == STREAMED else place(counters["passes"] if fill.in_pass else None, fill.row)
+            column = place(counters["chunks"] if fill.column is None else None, fill.start + (fill.column or 0))
             source = selected(fill.sources, counters.get("layers"))
             copy = schedule.CopyOp(slot, source, [row, column], ir.StringAttr.get("tma"), schedule.Token.get())
             copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([0, 1])
             schedule.CommitOp(slot, [copy.results[0]])
-
-
-def _rolled(filling: Filling, chunk: int) -> Filling:
-    """Runs of boxes that are neighbours in a weight as loops: the feeding thread's code is small, so that it does not
-    push that of warpgroups out of the instruction cache."""
-    found: Filling = []
-    for _, run in groupby(enumerate(filling), partial(_neighbours, chunk)):
-        members = [fill for _, fill in run]
-        first = members[0]
-        if len(members) < LEAST_LOOP or not isinstance(first, Fill) or first.column is None:
-            found += members
-            continue
-        end = first.column + len(members) * chunk
-        found.append(Fills("chunks", first.column, end, chunk, [replace(first, column=None)]))
-    return found
-
-
-def _neighbours(chunk: int, place: tuple[int, Fill | Fills]) -> object:
-    """A key that boxes have in common which lie one behind the other in columns, and are filled so."""
-    number, fill = place
-    if not isinstance(fill, Fill) or fill.column is None:
-        return number
-    return *(hash(source) for source in fill.sources), fill.ring, fill.row, fill.start, fill.column - number * chunk
-
-
-def _sum(counter: ir.Value | None, number: int) -> ir.Value:
-    """A place that may depend on a loop's counter."""
-    if counter is None:
-        return constant_index(number)
-    return arith.addi(counter, constant_index(number)) if number else counter
-
-
-def selected(tensors: Sequence[ir.Value], layer: ir.Value | None) -> ir.Value:
-    """The tensor of a layer, of one for each; the only one elsewhere."""
-    if layer is None or len(tensors) == 1:
-        return tensors[0]
-    return schedule.SelectOp(layer, list(tensors), tensors[0].type).results[0]
 
 
 def engine_of(tile: ir.Value) -> str | None:
@@ -331,8 +318,6 @@ def check(pipeline: kitsune.PipelineOp, program: Program) -> None:
     """Raises UnsupportedError for a pipeline that is not chained at the schedule level."""
     if max(program.cluster, program.multicast) > 1 or len({s.role for s in pipeline.stages}) > 1:
         raise UnsupportedError("CTAs that take tiles together are not scheduled")
-    if program.alone:
-        raise UnsupportedError("a product alone is no chain")
     if len({product.nbytes for product in program.products}) > 1:
         raise UnsupportedError("products of 16 and of 32 bits in one chain are not scheduled")
     for stage in pipeline.stages:
@@ -345,8 +330,8 @@ def check(pipeline: kitsune.PipelineOp, program: Program) -> None:
             product = block.products[hash(nest.op.results[0])]
             if product.passes > 1:
                 check_leaves(nest)
-            if not starts_from_zero(nest.op) and product.n != product.columns * product.sets:
-                raise UnsupportedError("sums that begin with a tile of other columns than theirs are not scheduled")
+            if product.passes > 1 and not starts_from_zero(nest.op):
+                check_begins(product)
 
 
 def _check_operation(op: ir.Operation) -> None:

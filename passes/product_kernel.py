@@ -16,6 +16,7 @@ from kitsune_mlir.planning.cost import DRAM, Price
 from kitsune_mlir.planning.kernel_cost import dram_us
 from kitsune_mlir.planning.product_tiles import CHUNK, PAIRS, ProductTiles, engine, short_rows
 from kitsune_mlir.planning.target import Target
+from kitsune_mlir.rows import Structured, is_tensor
 from kitsune_mlir.traffic import type_bytes
 
 from .operand_layout import laid_out, weight_laid_out
@@ -26,6 +27,7 @@ from .schedule_build import constant_index, empty_generic, i64
 from .split_batches import INNER, Stored, inner_size, offsets_of
 
 _WARPS = 4
+_AHEAD = 128  # columns of 16-bit numbers that are loaded ahead, a register for four of them
 _DOWN = 16  # tiles of rows whose tiles of columns are taken together
 
 
@@ -137,6 +139,19 @@ class ProductKernel:
                     for slot in [*kept, *slots.values()] if name == "math" else ():
                         schedule.ReleaseOp(slot, [])
         return kernel
+
+    def reads_ahead(self, columns: int) -> bool:
+        """Whether all that follows reads of so many columns of a tile is asked for at once: where it fits the registers
+        beside the sums. A part at a time a multiprocessor has too few bytes on their way: 16,384 x 512 numbers that are
+        added to a product took 10 us, and 5 are what memory takes (H200)."""
+        matrices = {
+            value
+            for op in self.follows.ops
+            for value in list(op.operands)[: Structured(op).inputs]
+            if is_tensor(value) and ir.RankedTensorType(value.type).rank > 1
+        }
+        made = {op.results[0] for op in [self.of.op, *self.follows.ops]}
+        return self.of.target.products == "wgmma" and columns * len(matrices - made) <= _AHEAD
 
     def own_row(self, row: ir.Value) -> ir.Value:
         """The first row of the agent's copy, of a tile that begins at a row."""
@@ -337,7 +352,7 @@ class ProductKernel:
             return
         made = {before: value}
         for op in self.follows.ops:
-            made[op.results[0]] = tiled(op, made, own, slots)
+            made[op.results[0]] = tiled(op, made, own, slots, self.reads_ahead(tile.shape[1]))
         roles = tuple(role for role in "sbmn" if role in own) if self.stored is None else self.stored.roles
         sizes = {} if self.stored is None else {INNER: self.stored.inner}
         for number, op in enumerate(self.follows.stored or [self.of.op]):
@@ -345,6 +360,8 @@ class ProductKernel:
             write.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index("m"), roles.index("n")])
             if self.tiles.copied:
                 write.attributes["engine"] = ir.StringAttr.get(schedule.COPIED)
+            elif self.tiles.by_rows and self.stored is None:
+                write.attributes["engine"] = ir.StringAttr.get(schedule.BY_ROWS)
 
     def _overlapped(
         self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value], sums: ir.Value

@@ -37,18 +37,17 @@ from .chain_kernel import COPY_ROWS, ChainKernel
 from .flow import target_of
 from .schedule_build import i64
 
-WHEN = ("auto", "always", "never")
+WHEN = ("always", "never")
 
 
 @dataclass(frozen=True)
 class ScheduleChains(ModulePass):
-    """target: what the pipelines were placed for when empty, else a name or the path of a description. when: "auto"
-    leaves chains that gather to convert-kitsune-to-gpu, whose kernels ask for a tile's rows while they work on the one
-    before, unless tiles wait in shared memory; "always" schedules those too, "never" none."""
+    """target: what the pipelines were placed for when empty, else a name or the path of a description. when: "always",
+    or "never", which leaves all chains to convert-kitsune-to-gpu."""
 
     name: ClassVar[str] = "schedule-chains"
     target: str = ""
-    when: str = "auto"
+    when: str = "always"
 
     def run(self, module: ir.Module) -> None:
         if self.when not in WHEN:
@@ -66,8 +65,6 @@ class ScheduleChains(ModulePass):
             try:
                 made = ChainKernel(pipeline, target)
             except UnsupportedError:
-                return
-            if self.when == "auto" and made.gathers and not made.stows:
                 return
             kernel = made.build(lambda built, row: ChainBody(built, row).emit())
             if any(map(_lies_elsewhere, walk(kernel.operation, "tensor.extract_slice", "linalg.generic"))):

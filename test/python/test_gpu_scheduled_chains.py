@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 import torch
-from test_schedule_chains import arguments, chain, scheduled
+from test_schedule_chains import arguments, chain, gathering, scheduled
 from test_schedule_ptx import check
 from torch import nn
 
@@ -203,7 +203,7 @@ def test_f32(form, precision, bound, machine):
     model = nn.Sequential(*itertools.chain(*layers)) if layers else Skip()
     count, tile_rows = 800 if form == "kept" else 150, 64 if form == "streamed" else 128
     x = torch.randn(count, 64 if form == "stowed" else widths[form][0])
-    options = {"place-stages": f"shape=chained tile-rows={tile_rows}", "schedule-chains": "when=always"}
+    options = {"place-stages": f"shape=chained tile-rows={tile_rows}"}
     compiled = kitsune_mlir.compile(model, (x,), target=machine, options=options, matmul_precision=precision)
     with torch.no_grad():
         wanted = copy.deepcopy(model).double()(x.double())
@@ -237,7 +237,7 @@ def test_gathers_and_sums_by_index(tile_rows, width, machine):
     model, nodes, edges = Edges(width).bfloat16().eval(), 30, 150
     ends = torch.randint(0, nodes, (edges,)), torch.randint(0, nodes, (edges,))
     args = torch.randn(nodes, width).bfloat16(), torch.randn(edges, 16).bfloat16(), *ends
-    options = {"place-stages": f"shape=chained tile-rows={tile_rows}", "schedule-chains": "when=always"}
+    options = {"place-stages": f"shape=chained tile-rows={tile_rows}"}
     compiled = kitsune_mlir.compile(model, args, target=machine, options=options)
     text = compiled.mlir("two:schedule-chains")
     assert text.count('"kitsune.write_rows"') == 1 and ("{begin," in text) == (width > 200)
@@ -246,6 +246,34 @@ def test_gathers_and_sums_by_index(tile_rows, width, machine):
     for _ in range(2):
         for found, one in zip(simulation(*args), wanted, strict=True):
             assert (found.double() - one).norm() <= 5e-3 * one.norm()
+
+
+@pytest.mark.parametrize("tile_rows", [64, 128])
+def test_rows_are_asked_for(tile_rows, machine, tmp_path):
+    """In the interpreter and in the simulator, of tiles beyond the CTAs' first ones and of a last one of few rows."""
+    count = 5 * tile_rows + 10
+    path = tmp_path / "edges.mlir"
+    path.write_text(gathering(count))
+    options = {"place-stages": f"shape=chained tile-rows={tile_rows}"}
+    compiled = kitsune_mlir.compile(str(path), target=machine, options=options)
+    module = compiled.module("two:schedule-chains")
+    (kernel,) = dialect.kernels(module)
+    assert str(kernel).count('"kitsune.prefetch"') == 2
+    random = np.random.default_rng(0)
+    x, e, w, b, v = (
+        random.integers(-2, 3, shape).astype(np.float32)
+        for shape in ((500, 32), (count, 128), (64, 192), (64,), (16, 64))
+    )
+    ends = random.integers(0, 500, count), random.integers(-500, 500, count)
+    wanted = np.maximum(np.concatenate([e, x[ends[0]], x[ends[1]]], 1) @ w.T + b, 0)
+    wanted = torch.from_numpy(torch.from_numpy(wanted).bfloat16().float().numpy() @ v.T).bfloat16()
+    (interpreted,) = run(kernel, [x, e, *ends, w, b, v], ctas=2)
+    given = [
+        torch.from_numpy(one) if one.dtype == np.int64 else torch.from_numpy(one).bfloat16()
+        for one in (x, e, *ends, w, b, v)
+    ]
+    for found in (torch.as_tensor(Simulation(compiled, seed=1)(*given)), torch.as_tensor(interpreted)):
+        torch.testing.assert_close(found.float(), wanted.float(), rtol=1e-2, atol=0.5)
 
 
 @pytest.mark.skipif(ptxas.find() is None, reason="there is no ptxas")

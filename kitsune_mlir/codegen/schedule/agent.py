@@ -19,7 +19,7 @@ from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.windows import in_memory, windows_of
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, location, vector, walk
-from kitsune_mlir.rows import Structured, shape_of
+from kitsune_mlir.rows import Structured, producer, shape_of
 
 from . import parts, stores, whole_rows
 from .asked_rows import AskedRows, is_tile
@@ -464,6 +464,10 @@ class AgentCode(StowCode):
         if read.axes:
             box.aligned = divisor(list(op.operands)[1 + read.axes[-1]]) % BLOCK == 0
         self.memories[hash(op.results[0])] = box
+        if "ahead" in op.attributes:
+            self._stand(op.results[0])
+            blocks = blocks_of(ir.RankedTensorType(op.results[0].type).shape[1])
+            box.load_ahead([half.row for half in self.halves], [self.lanes.column(block, 0) for block in range(blocks)])
 
     def _outbox(self) -> Outbox:
         """The boxes of the thread's copy; feeding threads come before those of all copies."""
@@ -493,6 +497,8 @@ class AgentCode(StowCode):
             self._know_table(table)
         if "reduction" not in s.iterators:
             if self._is_of_rows(s):  # once, before the branches in which its elements are written
+                if shape_of(op.results[0])[0] == wgmma.ROWS:
+                    self._stand(op.results[0])
                 index = [0] * (len(s.iterators) - 1)
                 self._know_rows(op, [half.evaluator(op.results[0], [half.row, *index]) for half in self.halves])
             return
@@ -524,7 +530,13 @@ class AgentCode(StowCode):
         return shape_of(s.op.results[0])[1:] == [1] and all(hash(value) in self.of_rows for value in inputs)
 
     def _know_table(self, table: ir.Value) -> None:
-        """Rows of a tensor in global memory are gathered."""
+        """Rows of a tensor in global memory are gathered, or of columns of one."""
+        sliced = producer(table)
+        if sliced is not None and sliced.name == "tensor.extract_slice" and len(sliced.operands) == 2:
+            whole, first = sliced.operands
+            kind, width = ir.RankedTensorType(table.type), shape_of(whole)[1]
+            pointer = device.offset(self._pointer(whole), device.value(self.number(first)), kind.element_type)
+            self.memories[hash(table)] = PairedMemory(pointer, kind.element_type, tuple(kind.shape), width)
         if hash(table) in self.memories or hash(table) not in self.around.pointers:
             return
         kind = ir.RankedTensorType(table.type)
@@ -534,17 +546,19 @@ class AgentCode(StowCode):
 
     def _write_rows(self, op: ir.Operation) -> None:
         write, tile, to = op.opview, op.operands[0], op.operands[1]
-        first, count = map(self.number, list(op.operands)[2:])
+        first, count, column = map(self.number, list(op.operands)[2:])
         exists = [device.less(device.add(first, half.row), count) for half in self.halves]
         output, type_ = self.around.outputs[write.position]
         numbers = [half.evaluator(to, [half.row]) for half in self.halves]
         found = parts.leaving(tile, self.halves, self.lanes, self.values.get(hash(tile)))
-        whole_rows.write_to(op, output, ir.RankedTensorType(type_).shape[0], numbers, exists, found, self._outbox())
+        kind = ir.RankedTensorType(type_)
+        whole_rows.write_to(op, output, kind, column, numbers, exists, found, self._outbox())
 
     def _write(self, op: ir.Operation) -> None:
         write, tile = op.opview, op.operands[0]
         offsets = list(op.operands)[1:]
         if write.engine_name is not None:
+            self._stand(tile)
             row, column = map(self.number, offsets)
             found = parts.leaving(tile, self.halves, self.lanes, self.values.get(hash(tile)))
             if write.engine_name == schedule.BY_ROWS:
