@@ -23,7 +23,7 @@ from kitsune_mlir.planning.cost import LATENCY, at_tiles
 from kitsune_mlir.planning.kernel_cost import KernelWork, copied, filled, kernel_price
 from kitsune_mlir.planning.place import UNKNOWN_ROWS
 from kitsune_mlir.planning.target import Target
-from kitsune_mlir.runtime.host_program import Copy, Fill, Join, Launch, Pipeline, View, make_plan
+from kitsune_mlir.runtime.host_program import Call, Copy, Fill, Launch, Pipeline, View, make_plan
 from kitsune_mlir.runtime.weight_steps import CALLS, split
 
 COPY, FILL = "copy", "fill"  # the forms of what no kernel does
@@ -114,14 +114,8 @@ def launches(
         return None
     places = _places(manifest["program"], parts.rest, module)
     describe = _Describer(manifest, module, kernels, described, target)
-    found: list[dict[str, Any]] = []
-    beside = 0  # the fill beside the calls that follow
+    found = []
     for call in plan.calls:
-        if isinstance(call, Join):  # it takes what it takes longer than they do
-            others = sum(entry["predicted_us"] for entry in found[beside + 1 :])
-            found[beside]["predicted_us"] = round(max(0.0, found[beside]["predicted_us"] - others), 3)
-            continue
-        beside = len(found) if isinstance(call, Fill) and call.beside else beside
         place = places[_name(call)].popleft() if places[_name(call)] else ""
         found += [entry | {"location": place} for entry in describe(call)]
     return found
@@ -131,7 +125,7 @@ def _symbol(op: ir.Operation) -> str:
     return ir.StringAttr(op.attributes["sym_name"]).value
 
 
-def _name(call: Launch | Pipeline | Copy | Fill) -> str:
+def _name(call: Call) -> str:
     if isinstance(call, Copy | Fill):
         return COPY if isinstance(call, Copy) else FILL
     return call.kernel if isinstance(call, Launch) else call.name
@@ -175,7 +169,7 @@ class _Describer:
         }
         self._priced: dict[Any, dict[str, Any]] = {}
 
-    def __call__(self, call: Launch | Pipeline | Copy | Fill) -> list[dict[str, Any]]:
+    def __call__(self, call: Call) -> list[dict[str, Any]]:
         if isinstance(call, Pipeline):
             return self._pipeline(call)
         if isinstance(call, Copy):

@@ -86,11 +86,7 @@ def _lower(op: ir.Operation, kernels: Kernels) -> None:
             blocks = ceildiv(items(), THREADS)
         made.launch(blocks)
 
-    if records is None:
-        kernel("count", lambda: buckets, lambda inside, thread: _clear(inside, thread, starts))
-    else:
-        items = lambda: arith.maxui(buckets, as_value(size))  # noqa: E731
-        kernel("count", items, lambda inside, thread: _clear_all(inside, thread, starts, records))
+    kernel("count", lambda: buckets, lambda inside, thread: _clear(inside, thread, starts))
     kernel("rank", lambda: ceildiv(size, RUN), lambda inside, thread: _rank(inside, thread, keys, starts, ranks))
     kernel("sum", lambda: WARPS * WARP, lambda inside, thread: sum_parts(inside, thread, starts, sums))
     kernel("start", lambda: WARPS * WARP, lambda inside, thread: start(inside, thread, starts, sums))
@@ -113,14 +109,6 @@ def _clear(kernel: Kernel, thread: ir.Value, starts: ir.Value) -> None:
     starts = kernel.inside(starts)
     with only_if(thread, extent(starts, 0)):
         memref.store(_number(0), starts, [thread])
-
-
-def _clear_all(kernel: Kernel, thread: ir.Value, starts: ir.Value, records: ir.Value) -> None:
-    """The records, too: their lines are in L2 then, which takes parts of them without a look at DRAM."""
-    _clear(kernel, thread, starts)
-    records = kernel.inside(records)
-    with only_if(arith.muli(thread, as_value(WORD)), extent(records, 0)):
-        _store_word([_number(0)] * WORD, records, arith.muli(thread, as_value(WORD)))
 
 
 def _rank(kernel: Kernel, thread: ir.Value, keys: ir.Value, starts: ir.Value, ranks: ir.Value) -> None:

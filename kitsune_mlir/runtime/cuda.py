@@ -85,7 +85,6 @@ class CudaDevice:
             raise UnsupportedError(f"there is no NVIDIA GPU that CUDA can use: {error}") from error
         self.number = self.device.device_id
         self._streams: dict[int, Any] = {}
-        self._beside: dict[int, int] = {}
 
     def check(self, manifest: dict[str, Any]) -> None:
         """Raises UnsupportedError when this GPU cannot run code for the manifest's chip."""
@@ -207,13 +206,6 @@ class CudaDevice:
         self._call("cuEventRecord", event, before)
         self._call("cuStreamWaitEvent", after, event, 0)
         self._call("cuEventDestroy", event)
-
-    def beside(self, stream: int) -> int:
-        """Another stream, for work beside that on this one; made where it is first asked for."""
-        if stream not in self._beside:
-            kind = self._driver.CUstream_flags.CU_STREAM_NON_BLOCKING.value
-            self._beside[stream] = int(self._call("cuStreamCreate", kind))
-        return self._beside[stream]
 
     def stream(self, inputs: Sequence[Any], stream: Any) -> int:
         """The handle of the stream to run on; makes the GPU current for this thread."""

@@ -92,9 +92,6 @@ class Device(Protocol):
     def order(self, before: int, after: int) -> None:
         """Work put on stream `after` from now on waits for the work on stream `before` so far."""
 
-    def beside(self, stream: int) -> int:
-        """Another stream, for work beside that on this one."""
-
     def synchronize(self, stream: int) -> None:
         """Waits for the work on the stream so far."""
 
@@ -337,18 +334,14 @@ class GpuRunner:
 
     def _prepared_for(self, plan: Plan) -> Prepared:
         constants = [None if constant is None else constant.pointer for constant in self._constants]
-        return Prepared(plan, self.device, self._kernels, self._pipelines, self._globals, constants, _overlaps())
+        return Prepared(plan, self.device, self._kernels, self._pipelines, self._globals, constants)
 
 
 def _overlapped(manifest: dict[str, Any]) -> set[tuple[str, str]]:
     """The modules and names of the kernels that wait themselves for the one before them to end."""
-    if not _overlaps():
+    if os.environ.get(OVERLAP, "1") == "0":
         return set()
     return {(entry["module"], entry["name"]) for entry in manifest.get("kernels", []) if entry.get("overlapped")}
-
-
-def _overlaps() -> bool:
-    return os.environ.get(OVERLAP, "1") != "0"
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ from .host_arithmetic import OPERATIONS, compute
 BYTES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i16": 2, "i8": 1, "i1": 1}
 _LIMIT = 1 << 63
 EARLY_BYTES = 32 << 20  # of buffers that are filled before all kernels: what an L2 still has when they are used
-BESIDE_BYTES = 256 << 20  # of buffers that are filled beside kernels, and take memory from then on
 ALIGNMENT = 256  # of buffers in an arena; what cudaMalloc gives, and TMA asks less
 
 Step = dict[str, Any]
@@ -88,18 +87,12 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class Fill:
-    """Zeros, in whole buffers that lie one after another; `beside` the calls that follow, up to a Join."""
+    """Zeros, in whole buffers that lie one after another."""
 
     views: tuple[View, ...]
-    beside: bool = False
 
 
-@dataclass(frozen=True)
-class Join:
-    """What is filled beside calls has been filled."""
-
-
-Call = Launch | Copy | Pipeline | Fill | Join
+Call = Launch | Copy | Pipeline | Fill
 
 
 @dataclass
@@ -226,8 +219,6 @@ class _Tracer:
 
 def views_of(call: Call) -> list[View]:
     """The views a call reads or writes."""
-    if isinstance(call, Join):
-        return []
     if isinstance(call, Fill):
         return list(call.views)
     if isinstance(call, Copy):
@@ -258,24 +249,12 @@ def _check_view(view: View, buffer: Buffer, whose: str) -> None:
 
 
 def _fill_early(plan: Plan) -> None:
-    """Fills what is small, between kernels, at once and before all of them: kernels overlap, fills do not. What is
-    large is filled beside the operators that a run may begin with, whose kernels leave an SM room (a sort's wait for
-    memory most of the time): pipelines take all of it."""
+    """Fills what is small, between kernels, at once and before all of them: kernels overlap, fills do not."""
     fills = [call for call in plan.calls if isinstance(call, Fill)]
     fills = [fill for fill in fills if plan.buffers[fill.views[0].buffer].kind == "arena"]
-    beside = sum(_filled(plan, fill) for fill in fills) > EARLY_BYTES
-    first = next((n for n, call in enumerate(plan.calls) if not isinstance(call, Launch)), 0) if beside else 0
-    while beside and sum(_filled(plan, fill) for fill in fills) > BESIDE_BYTES:
-        fills.pop()
-    if not fills or beside and not first:
-        return
-    calls = plan.calls[:first], [call for call in plan.calls[first:] if call not in fills]
-    filled = Fill(tuple(view for fill in fills for view in fill.views), beside)
-    plan.calls = [filled, *calls[0], Join(), *calls[1]] if beside else [filled, *calls[1]]
-
-
-def _filled(plan: Plan, fill: Fill) -> int:
-    return sum(plan.buffers[view.buffer].nbytes for view in fill.views)
+    views = [view for fill in fills for view in fill.views]
+    if views and sum(plan.buffers[view.buffer].nbytes for view in views) <= EARLY_BYTES:
+        plan.calls = [Fill(tuple(views)), *(call for call in plan.calls if call not in fills)]
 
 
 def _place(plan: Plan) -> None:

@@ -12,7 +12,7 @@ from kitsune_mlir.errors import InternalError
 
 from .device_tensor import numpy_dtype
 from .host_arithmetic import bfloat16
-from .host_program import ALIGNMENT, Copy, Fill, Join, Launch, Pipeline, Plan, View
+from .host_program import ALIGNMENT, Copy, Fill, Launch, Pipeline, Plan, View
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,7 @@ class Prepared:
     """A plan, its buffers' pointers where they are the same in every run, and its calls, the parameters of plain
     launches in one array of 64-bit slots. One thread at a time may use it.
 
-    `constants` has a pointer for each argument of @main, None for those that a run gives. Unless it `overlaps`, calls
-    are one after another.
+    `constants` has a pointer for each argument of @main, None for those that a run gives.
     """
 
     def __init__(
@@ -48,7 +47,6 @@ class Prepared:
         pipelines: dict[str, Any],
         bases: dict[str, int],
         constants: Sequence[int | None],
-        overlaps: bool = True,
     ):
         self.results, self.arena_bytes, self.workspace_bytes = plan.results, plan.arena_bytes, 0
         self.reserved: dict[int, Reserved] = {}  # by stream
@@ -85,7 +83,7 @@ class Prepared:
         self._fillers = np.array([buffer for _, buffer in holes], np.int64)
         self._addresses = (self._slots.ctypes.data + 8 * np.arange(max(1, len(slots)))).astype(np.uint64)
         place = self._addresses.ctypes.data
-        self._calls: list[_Kernel | _Copy | _Fill | _Join | _Pipeline] = []
+        self._calls: list[_Kernel | _Copy | _Fill | _Pipeline] = []
         for call, start in zip(plan.calls, starts, strict=True):
             if isinstance(call, Launch):
                 self._calls.append(_Kernel(device, kernels[call.kernel], call, place + 8 * start))
@@ -94,21 +92,12 @@ class Prepared:
             elif isinstance(call, Fill):
                 first_place, last_place = (plan.buffers[call.views[i].buffer].offset for i in (0, -1))
                 nbytes = last_place - first_place + call.views[-1].nbytes
-                self._calls.append(_Fill(device, _place(call.views[0]), nbytes, call.beside and overlaps))
-            elif isinstance(call, Join):
-                self._calls += [_Join(device)] if overlaps else []
+                self._calls.append(_Fill(device, _place(call.views[0]), nbytes))
             else:
                 self._calls.append(self._pipeline(call, pipelines[call.name]))
         # The first kernel of a run begins when all before the run has ended, so that those after it may read what the
-        # run does not write before they wait for anything (passes/overlap_launches.py). So does one that waits for
-        # more than a kernel.
-        self._alone: set[int] = set()
-        alone = True
-        for number, bound in enumerate(self._calls):
-            alone = alone or isinstance(bound, _Join)
-            if _launches(bound):
-                self._alone |= {number} if alone else set()
-                alone = False
+        # run does not write before they wait for anything (passes/overlap_launches.py).
+        self._first = next((call for call in self._calls if _launches(call)), None)
 
     @staticmethod
     def _source(plan: Plan, result: int, given: Sequence[int]) -> Source:
@@ -165,8 +154,8 @@ class Prepared:
             bases[buffer] = arena + offset
         if len(self._holes):
             self._slots[self._holes] = np.array(bases, np.int64)[self._fillers]
-        for number, call in enumerate(self._calls):
-            call.put(stream, bases, workspaces, number in self._alone)
+        for call in self._calls:
+            call.put(stream, bases, workspaces, call is self._first)
 
 
 WORD = 16  # bytes, of which the address of every tensor is a multiple: kernels access words of that size
@@ -205,22 +194,10 @@ class _Fill:
     device: Any
     target: Place
     nbytes: int
-    beside: bool
 
     def put(self, stream: int, bases: Sequence[int], workspaces: int | None, alone: bool) -> None:
         buffer, offset = self.target
-        if self.beside:
-            before, stream = stream, self.device.beside(stream)
-            self.device.order(before, stream)
         self.device.zero(bases[buffer] + offset, self.nbytes, stream)
-
-
-@dataclass(frozen=True)
-class _Join:
-    device: Any
-
-    def put(self, stream: int, bases: Sequence[int], workspaces: int | None, alone: bool) -> None:
-        self.device.order(self.device.beside(stream), stream)
 
 
 @dataclass(frozen=True)
@@ -234,7 +211,7 @@ class _Pipeline:
         self.bound.launch(stream, pointers, None if workspaces is None else workspaces + self.offset, alone)
 
 
-def _launches(call: _Kernel | _Copy | _Fill | _Join | _Pipeline) -> bool:
+def _launches(call: _Kernel | _Copy | _Fill | _Pipeline) -> bool:
     """Whether a call launches a kernel."""
     return isinstance(call, _Kernel) or isinstance(call, _Pipeline) and not call.bound.is_idle
 

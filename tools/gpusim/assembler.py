@@ -246,13 +246,6 @@ def _prefetch(run: Assembler, mask: np.ndarray, place: Any, nbytes: Any) -> None
     run.agent._global.prefetch(addresses, counts)
 
 
-def _prefetch_line(run: Assembler, mask: np.ndarray, place: Any) -> None:
-    """Looks whether there is memory."""
-    (register,) = place
-    for address in run.agent.lanes(mask).of(spread(run.read(register), mask.shape)).astype(np.int64):
-        run.agent._global.find(int(address))
-
-
 _LANE = np.arange(32)[:, None]
 _ROW, _COLUMN = _LANE // 4, _LANE % 4 * 4  # of a matrix, and the byte in it
 
@@ -360,7 +353,6 @@ _INSTRUCTIONS: dict[str, Callable[..., None]] = {
     "add.f32": _add_numbers,
     "red.relaxed.gpu.global.add.v4.f32": _add_rows,
     "cp.async.bulk.prefetch.L2.global": _prefetch,
-    "prefetch.global.L2": _prefetch_line,
     "prefetch.tensormap": _prefetch_map,
     "cvt.rn.tf32.f32": partial(_to_tf32, ties_up=False),
     "cvt.rna.tf32.f32": partial(_to_tf32, ties_up=True),

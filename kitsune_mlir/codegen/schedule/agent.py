@@ -22,7 +22,6 @@ from kitsune_mlir.mlir import arith, ir, location, vector, walk
 from kitsune_mlir.rows import Structured, producer, shape_of
 
 from . import parts, stores, whole_rows
-from .asked_rows import AskedRows, is_tile
 from .boxes import GlobalBox
 from .extents import divisor, whole_of
 from .in_flight import Acc
@@ -55,7 +54,6 @@ class Surroundings:
     maps: ir.Value | None
     map_of: dict[ir.Operation, int]  # copy -> number of its tensor map
     constant: dict[int, int]  # tensor that no kernel of the program writes -> its number
-    asked: list[AskedRows]  # what threads read by themselves, and ask for a tile ahead
     rows: ir.Value  # the size that is open until the call
     scratch: Int  # the address of shared memory behind the rings
     outboxes: Int  # that of the boxes through which tiles leave
@@ -70,7 +68,6 @@ class AgentCode(StowCode):
     agent: schedule.AgentOp
     around: Surroundings
     words: dict[tuple[int, ir.Block], list[list[ir.Value]]] = field(default_factory=dict)  # of f32, of the last operand
-    reads: bool = False  # whether its threads read tensors by themselves
 
     def emit(self) -> None:
         body = [op.operation for op in walk(self.agent)][1:]
@@ -82,7 +79,6 @@ class AgentCode(StowCode):
             self._feed(rings)
             return
         self.turns = {ring: self._ring_of(ring).start() for ring in rings}
-        self.reads = True
         if self.agent.warp_count * warps.WARP != wgmma.THREADS:
             raise UnsupportedError(f"agent '{self.agent.label}' multiplies, and has {self.agent.warp_count} warps")
         group = device.div(device.sub(device.thread(), self.first), wgmma.THREADS)
@@ -163,18 +159,7 @@ class AgentCode(StowCode):
         group = device.sub(device.div(device.thread(), wgmma.THREADS), self.first // wgmma.THREADS)
         warps.barrier(device.add(group, 1), wgmma.THREADS)
 
-    def _ask(self, loop: ir.Operation) -> None:
-        """Where a turn of the loop over tiles begins: for the rows of the CTA's next tile."""
-        _, last, step = (self.number(bound) for bound in list(loop.operands)[:3])
-        following = device.add(self.number(loop.regions[0].blocks[0].arguments[0]), step)
-        thread, threads = device.sub(warps.thread(), self.first), self.agent.count * wgmma.THREADS
-        with device.when(device.less(following, last)):
-            for asked in self.around.asked:
-                asked.ask(self.around.pointers[asked.tensor], following, self.around.rows, thread, threads)
-
     def _block(self, block: ir.Block) -> None:
-        if self.around.asked and self.reads and len(block.arguments) and is_tile(block.arguments[0]):
-            self._ask(block.owner)
         for op in block.operations:
             op = op.operation
             name = op.name.removeprefix("kitsune.").replace(".", "_")

@@ -32,7 +32,6 @@ from kitsune_mlir.mlir import ir, location, walk
 from kitsune_mlir.planning.target import Target
 
 from .agent import AgentCode, Surroundings
-from .asked_rows import asked_rows
 from .dots import DotsCode, multiplies_alone, stash_bytes
 from .extents import constant
 from .meetings import BARRIER_BYTES, Meetings
@@ -241,27 +240,13 @@ class ScheduledKernel:
     @property
     def ctas(self) -> int:
         """As many as the target holds at once, whole clusters, and no more of these than tiles where that is known."""
-        most, tiles = self._most_clusters, self._tile_count
-        return max(1, most if tiles is None else min(most, tiles)) * self.kernel.cluster
-
-    @property
-    def _most_clusters(self) -> int:
-        """As many as the target holds at once."""
-        return self.target.sms * self.kernel.ctas_per_sm // self.kernel.cluster
-
-    @property
-    def _has_turns(self) -> bool:
-        """Whether a CTA may have several tiles."""
-        return self._tile_count is None or self._tile_count > self._most_clusters
-
-    @property
-    def _tile_count(self) -> int | None:
-        """The kernel's tiles; None where a size is open until the call."""
         (tiles,) = (op.opview for op in walk(self.kernel, schedule.TilesOp.OPERATION_NAME))
         extents = [constant(extent) for extent in tiles.operands]
-        if None in extents:
-            return None
-        return prod(-(-extent // size) for extent, size in zip(extents, tiles.sizes, strict=True))
+        most = self.target.sms * self.kernel.ctas_per_sm // self.kernel.cluster
+        if all(extent is not None for extent in extents):
+            found = prod(-(-extent // size) for extent, size in zip(extents, tiles.sizes, strict=True))
+            most = max(1, min(most, found))
+        return most * self.kernel.cluster
 
     def launch(self) -> str:
         """What the runtime needs to launch the kernel, JSON."""
@@ -332,7 +317,6 @@ class ScheduledKernel:
             map_of=self.map_of,
             constant={key: number for key, number in self._numbers.items() if number in self.constant},
             rows=frame.rows,
-            asked=asked_rows(self.kernel) if self._has_turns else [],
             scratch=device.add(frame.base, self.scratch),
             outboxes=device.add(frame.base, self.outboxes),
             meetings=meetings,
