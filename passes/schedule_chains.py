@@ -37,17 +37,17 @@ from .chain_kernel import COPY_ROWS, ChainKernel
 from .flow import target_of
 from .schedule_build import i64
 
-WHEN = ("always", "never")
+WHEN = ("auto", "always", "never")
 
 
 @dataclass(frozen=True)
 class ScheduleChains(ModulePass):
-    """target: what the pipelines were placed for when empty, else a name or the path of a description. when: "always",
-    or "never", which leaves all chains to convert-kitsune-to-gpu."""
+    """target: what the pipelines were placed for when empty, else a name or the path of a description. when: "auto" and
+    "always" schedule all chains that have a form here, "never" leaves them to convert-kitsune-to-gpu."""
 
     name: ClassVar[str] = "schedule-chains"
     target: str = ""
-    when: str = "always"
+    when: str = "auto"
 
     def run(self, module: ir.Module) -> None:
         if self.when not in WHEN:

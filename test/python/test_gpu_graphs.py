@@ -243,6 +243,22 @@ def test_single_products(rows, width, outputs, small_gpu):  # noqa: F811
     run(OneLayer(width, outputs).bfloat16(), args, small_gpu)
 
 
+@pytest.mark.parametrize("rows, dtype", [(30, torch.bfloat16), (150, torch.float32)])
+def test_single_products_of_gathered_rows(rows, dtype, small_gpu):  # noqa: F811
+    """Tiles of rows and of columns; boxes of few rows."""
+    torch.manual_seed(13)
+    model = nn.Sequential(nn.Embedding(200, 64), nn.Linear(64, 700), nn.ReLU()).to(dtype)
+    launches = run(model, (torch.randint(0, 200, (rows,)),), small_gpu)
+    assert [launch["form"] for launch in launches] == ["scheduled chain"] and len(launches[0]["tile"]) == 2
+
+
+def test_sums_of_passes_begin_with_gathered_columns(small_gpu):  # noqa: F811
+    torch.manual_seed(14)
+    model, edges = Messages(300, 16, 33, 256, norm=False), 150
+    args = torch.randn(40, 300), torch.randn(edges, 16), *graph("any", 40, edges)
+    assert "chained" not in {launch["form"] for launch in run(model, args, small_gpu)}
+
+
 class Taken(nn.Module):
     """Elements of other rows for each column, then a product."""
 

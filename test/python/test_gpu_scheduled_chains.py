@@ -294,3 +294,10 @@ def test_row_reductions(machine):
     wanted = model(x).detach().float()
     found = torch.as_tensor(Simulation(compiled)(x)).float()
     torch.testing.assert_close(found, wanted, rtol=2e-2, atol=4e-2)
+
+
+@pytest.mark.skipif(ptxas.find() is None, reason="there is no ptxas")
+def test_ptxas_has_no_complaint_of_who_asks():
+    """Warps that copy and warps that ask for rows give up registers together."""
+    (text,) = check(scheduled(gathering(40000)), target.load("sm_90a"))
+    assert text.count("cp.async.bulk.prefetch.L2") == 2 * 2 and text.count("setmaxnreg") == 2

@@ -216,7 +216,7 @@ def test_what_is_scheduled_by_default():
     assert forms(300, (128, 192, 64)) == (1, 0)
     assert forms(300, (128, 192, 64), "when=never") == (0, 1)
     assert forms(300, (128, 256, 64)) == (1, 0)
-    with pytest.raises(UserError, match="schedule-chains: when must be one of always, never, found 'often'"):
+    with pytest.raises(UserError, match="schedule-chains: when must be one of auto, always, never, found 'often'"):
         forms(300, (128, 64, 64), "when=often")
 
 

@@ -7,7 +7,7 @@ them, and the rows in L2.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kitsune_mlir.codegen import index_checks
 from kitsune_mlir.codegen.hopper import mbarrier, warps
@@ -29,7 +29,9 @@ def asks(agent: schedule.AgentOp) -> bool:
 
 @dataclass(kw_only=True)
 class PrefetchCode(AgentCode):
-    """The code of one agent."""
+    """The code of one agent; `wanted` are the requests for the rows of a tile."""
+
+    wanted: list[ir.Operation] = field(default_factory=list)
 
     def emit(self) -> None:
         if self.agent.count > 1:
@@ -46,6 +48,7 @@ class PrefetchCode(AgentCode):
 
     def _commit(self, op: ir.Operation) -> None:
         """A thread of each warp arrives behind the requests of all."""
+        self._ask_for_rows()
         opened = self.values[hash(op.operands[0])]
         warps.sync()
         lane = device.mod(warps.thread(), warps.WARP)
@@ -62,21 +65,37 @@ class PrefetchCode(AgentCode):
         """Numbers are computed where rows are asked for."""
 
     def _prefetch(self, op: ir.Operation) -> None:
-        table, numbers = op.operands[1], op.operands[2]
-        first, count = map(self.number, list(op.operands)[3:])
-        pointer, kind = self._pointer(table), ir.RankedTensorType(table.type)
-        i64, width = ir.IntegerType.get_signless(64), kind.shape[1]
+        """Rows are asked for together with those of other tables, before the slot is full."""
+        self.wanted.append(op)
 
-        def ask(row: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
-            number = Evaluator(self.memories, nested=True)(numbers, [row])
-            number = index_checks.known_row(table, number if number.type == i64 else arith.extsi(i64, number))
-            place = device.offset(pointer, arith.muli(number, arith.constant(i64, width)), kind.element_type)
-            text = "cp.async.bulk.prefetch.L2.global [$0], $1;"
-            nbytes = width * kind.element_type.width // 8
-            device.assembly(text, "l,r,~{memory}", [place, device.value(nbytes)], None)
-            return []
+    def _ask_for_rows(self) -> None:
+        """All numbers of a thread's rows are on their way together, then the rows: behind a request no load begins
+        before it is issued, and the numbers come from memory."""
+        thread, threads = device.value(device.sub(device.thread(), self.first)), self.agent.warp_count * warps.WARP
+        evaluator, found = Evaluator(self.memories, nested=True), []
+        for op in self.wanted:
+            for turn in range(-(-ir.RankedTensorType(op.operands[2].type).shape[0] // threads)):
+                row = device.value(device.add(thread, turn * threads))
+                found.append((op, row, evaluator(op.operands[2], [row])))
+        for op, row, number in found:
+            first, count = map(self.number, list(op.operands)[3:])
+            rows = ir.RankedTensorType(op.operands[2].type).shape[0]
+            there = device.less(row, device.least(device.sub(count, first), rows))
+            with op.location:
+                self._ask_for(op.operands[1], number, there)
+        self.wanted = []
 
-        thread = device.value(device.sub(device.thread(), self.first))
-        rows = ir.RankedTensorType(numbers.type).shape[0]
-        there = device.least(device.sub(count, first), rows)
-        device.loop(thread, there, self.agent.warp_count * warps.WARP, ask)
+    def _ask_for(self, table: ir.Value, number: ir.Value, there: ir.Value) -> None:
+        """Asks for the row of a table where the tile has the row that it is for (i1)."""
+        kind, i64 = ir.RankedTensorType(table.type), ir.IntegerType.get_signless(64)
+        row = index_checks.known_row(table, number if number.type == i64 else arith.extsi(i64, number))
+        far = arith.muli(row, arith.constant(i64, kind.shape[1]))
+        place = device.offset(self._pointer(table), far, kind.element_type)
+        nbytes = kind.shape[1] * kind.element_type.width // 8
+        text = """{
+.reg .pred there;
+setp.ne.u32 there, $2, 0;
+@there cp.async.bulk.prefetch.L2.global [$0], $1;
+}"""
+        given = [place, device.value(nbytes), arith.extui(device.i32(), there)]
+        device.assembly(text, "l,r,r,~{memory}", given, None)
