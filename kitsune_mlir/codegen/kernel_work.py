@@ -35,8 +35,6 @@ from kitsune_mlir.runtime.host_program import BYTES, Launch, View
 
 TURNS_HINT = "kitsune.turns"  # of a loop whose bounds are in memory: how many turns it has on average
 TURNS = 8  # of an innermost loop that are followed
-WHOLE = 0.75  # of the sectors that a warp stores to: less is of parts of them
-PARTS = 2  # times as long as a whole sector takes L2 a part of one, for which it has to look at DRAM
 TRIES = 3  # operations of memory for an atomic one that it does not know: the largest and the least of floats
 _TRIED = (4, 5, 8, 9)  # such, by the number of arith.AtomicRMWKind
 _POINTER = 44  # bits of an address within a buffer
@@ -163,15 +161,14 @@ class _Reader:
                 thread.loads, thread.missed = thread.loads + 1, thread.missed + missed
                 thread.instructions += ADDRESSED
             case "memref.store":
-                self._access(op.operands[1], list(op.operands)[2:], turn, self.work.written, count=1)
+                self._access(op.operands[1], list(op.operands)[2:], turn, self.work.written)
                 thread.instructions += ADDRESSED
             case "vector.load":
                 missed = self._access(op.operands[0], list(op.operands)[1:], turn, self.work.read)
                 thread.loads, thread.missed = thread.loads + 1, thread.missed + missed
                 thread.instructions += ADDRESSED
             case "vector.store":
-                (count,) = ir.VectorType(op.operands[0].type).shape
-                self._access(op.operands[1], list(op.operands)[2:], turn, self.work.written, count=count)
+                self._access(op.operands[1], list(op.operands)[2:], turn, self.work.written)
                 thread.instructions += ADDRESSED
             case "memref.atomic_rmw" | "memref.generic_atomic_rmw":
                 buffer = next(i for i, v in enumerate(op.operands) if isinstance(v.type, ir.MemRefType))
@@ -256,10 +253,8 @@ class _Reader:
         turn: _Turn,
         moved: dict[int, float],
         result: ir.Value | None = None,
-        count: int = 0,
     ) -> float:
-        """Counts a load, an atomic operation, or a store of `count` elements; gives the share of it that misses the
-        SM's cache."""
+        """Counts a load or store; gives the share of it that misses the SM's cache."""
         view, numbers = self._see(buffer), [self._see(index) for index in indices]
         element = ir.MemRefType(buffer.type).element_type
         nbytes = BYTES["i64" if isinstance(element, ir.IndexType) else str(element)]
@@ -269,10 +264,10 @@ class _Reader:
             at = self._anywhere()
         if result is not None:
             self._values[hash(result)] = _made_up(element, at)
-        return self._touch(view, at, turn, moved, count * nbytes)
+        return self._touch(view, at, turn, moved)
 
-    def _touch(self, view: View | None, at: Array, turn: _Turn, moved: dict[int, float], stored: int = 0) -> float:
-        """The same of bytes of a buffer, so many of which are `stored`."""
+    def _touch(self, view: View | None, at: Array, turn: _Turn, moved: dict[int, float]) -> float:
+        """The same of bytes of a buffer."""
         turns = max(len(at), len(turn.mask))
         shape = (turns, self._threads)
         at, mask = np.broadcast_to(at, shape), np.broadcast_to(turn.mask, shape)
@@ -282,8 +277,7 @@ class _Reader:
         missed = sectors / once if moved is self.work.read else sectors / turns
         self.work.lines += turn.times * lines / turns
         if moved is self.work.written:
-            parts = 0 < stored * np.count_nonzero(mask) < WHOLE * sectors * SECTOR
-            self.work.sent += turn.times * lines / turns * (PARTS if parts else 1)
+            self.work.sent += turn.times * lines / turns
         if isinstance(view, View):
             moved[view.buffer] = moved.get(view.buffer, 0.0) + turn.times * missed * SECTOR
         return min(1.0, missed / max(1.0, lines / turns))

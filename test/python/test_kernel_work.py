@@ -77,23 +77,6 @@ def test_a_transposed_operand_is_read_across_memory(size, whole):
     assert across.read_bytes == along.read_bytes  # each byte once from DRAM
 
 
-@pytest.mark.parametrize("apart, sent", [(1, 1), (8, 2 * 8), (32, 2 * 32)])
-def test_parts_of_sectors_are_sent_in_twice_the_time(apart, sent):
-    """A warp stores 32 numbers so many elements apart: to a line, or to parts of more."""
-    text = f"""gpu.module @kernels {{ gpu.func @k(%y: memref<8192xf32>) kernel {{
-      %one = arith.constant 1.0 : f32
-      %t = gpu.thread_id x
-      %apart = arith.constant {apart} : index
-      %at = arith.muli %t, %apart : index
-      memref.store %one, %y[%at] : memref<8192xf32>
-      gpu.return
-    }} }}"""
-    module = mlir.parse(text, mlir.context())
-    (function,) = mlir.walk(module, "gpu.func")
-    launch = Launch("k", (1, 1, 1), (256, 1, 1), (View(0, "f32", 0, (8192,), (1,)),))
-    assert work_of(function, launch, 32).sent == 256 / 32 * sent
-
-
 def test_a_row_that_all_share_stays_in_the_cache():
     found = work([(512, 256), (256,), (512, 256)], ["d0, d1", "d1", "d0, d1"], PARALLEL, ADD)
     assert found.read_bytes == 512 * 256 * 4 + 256 * 4
