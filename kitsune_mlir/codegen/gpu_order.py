@@ -1,6 +1,6 @@
 """kitsune.order -> five or six kernels: a counting sort of rows by their keys.
 
-    count    starts[key] = 0
+    count    starts[key] = 0; records[place] = 0, where there are any
     rank     ranks[row] = starts[key]++, atomically; a thread has RUN rows, and equal neighbours are one addition
     sum      sums[warp] = the sum of the warp's part of starts
     start    starts[key] = the sum of all before it, first over the sums of other warps' parts
@@ -89,8 +89,11 @@ def _lower(op: ir.Operation, kernels: Kernels) -> None:
     if records is None:
         kernel("count", lambda: buckets, lambda inside, thread: _clear(inside, thread, starts))
     else:
-        items = lambda: arith.maxui(buckets, as_value(size))  # noqa: E731
-        kernel("count", items, lambda inside, thread: _clear_all(inside, thread, starts, records))
+        kernel(
+            "count",
+            lambda: arith.maxui(buckets, as_value(size)),
+            lambda inside, thread: _clear_all(inside, thread, starts, records),
+        )
     kernel("rank", lambda: ceildiv(size, RUN), lambda inside, thread: _rank(inside, thread, keys, starts, ranks))
     kernel("sum", lambda: WARPS * WARP, lambda inside, thread: sum_parts(inside, thread, starts, sums))
     kernel("start", lambda: WARPS * WARP, lambda inside, thread: start(inside, thread, starts, sums))

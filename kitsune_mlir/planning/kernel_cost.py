@@ -56,7 +56,7 @@ class BlockWork:
 @dataclass(frozen=True)
 class KernelWork:
     """What a kernel of `blocks` blocks of `threads` threads does in all: distinct bytes that it reads and writes, bytes
-    between SMs and L2, lines, those of them that are sent, and instructions (of warps), atomic operations (of threads),
+    between SMs and L2; lines, those of them that are sent, and instructions (of warps); atomic operations (of threads);
     cycles of a thread alone."""
 
     blocks: int
