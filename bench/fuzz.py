@@ -43,6 +43,7 @@ HIGH_FLOOR = 2e-3  # f32 whose products are of tf32, several after one another; 
 SIMULATED_ROWS, SIMULATED_SMS = 300, 4
 COMPILE_SECONDS, RUN_SECONDS = 180.0, 40.0
 PROFILED = 7  # runs
+RUNNERS = 2  # processes that have the GPU where nothing is timed
 REPEATED = 8  # runs whose results have the bits of the first's, half of them with the GPU behind the host
 LATE = 200_000  # cycles
 RIGHT = "right"
@@ -110,7 +111,7 @@ def main() -> int:
             return _shrink(task(options.shrink), options.simulate)
         first, _, end = options.seeds.partition(":")
         tasks = map(task, range(int(first), int(end or int(first) + 1)))
-        return _report(_run(tasks, options.simulate, options.jobs), options.json)
+        return _report(_run(tasks, options.simulate, options.jobs, 1 if timed else RUNNERS), options.json)
 
 
 def _may_time(options: argparse.Namespace) -> bool:
@@ -120,8 +121,8 @@ def _may_time(options: argparse.Namespace) -> bool:
     return not options.simulate and not options.no_time and torch.cuda.is_available()
 
 
-def _run(tasks: Iterator[Task], simulated: bool, jobs: int) -> Iterator[Found]:
-    """All of them, in the order in which they are done."""
+def _run(tasks: Iterator[Task], simulated: bool, jobs: int, runners: int) -> Iterator[Found]:
+    """All of them, in the order in which they are done; `runners` processes have the GPU."""
     if simulated:
         yield from _verdicts(each(simulate, tasks, jobs, COMPILE_SECONDS))
         return
@@ -135,7 +136,7 @@ def _run(tasks: Iterator[Task], simulated: bool, jobs: int) -> Iterator[Found]:
             else:
                 failed.append(found)
 
-    for found, ran in each(run_net, sound(), 1, RUN_SECONDS):
+    for found, ran in each(run_net, sound(), runners, RUN_SECONDS):
         Path(found.task.folder, f"{found.task.seed}.kitsune").unlink(missing_ok=True)
         yield Found(found.task, "hangs or dies", str(ran)) if isinstance(ran, Lost) else ran
     yield from failed
@@ -378,7 +379,7 @@ def _shrink(task: Task, simulated: bool) -> int:
     """Prints smaller and smaller nets that fail with the verdict of this one."""
 
     def checked(net: Net) -> Found:
-        return next(_run(iter([Task(net, task.seed, task.folder, task.target)]), simulated, 1))
+        return next(_run(iter([Task(net, task.seed, task.folder, task.target)]), simulated, 1, 1))
 
     if simulated:
         worker = Worker(simulate, COMPILE_SECONDS)

@@ -43,9 +43,9 @@ WHEN = ("auto", "always", "never")
 @dataclass(frozen=True)
 class ScheduleChains(ModulePass):
     """target: what the pipelines were placed for when empty, else a name or the path of a description. when: "auto"
-    leaves to convert-kitsune-to-gpu what is not known to be as fast here: products alone, and chains that gather, unless
-    tiles wait in shared memory (MeshGraphNets' first edge network takes 12 % longer, H200). "always" schedules all that
-    have a form, "never" none."""
+    leaves to convert-kitsune-to-gpu what is not known to be as fast here: products alone, and chains that gather,
+    unless tiles wait in shared memory (MeshGraphNets' first edge network takes 12 % longer, H200). "always" schedules
+    all that have a form, "never" none."""
 
     name: ClassVar[str] = "schedule-chains"
     target: str = ""

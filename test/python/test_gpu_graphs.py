@@ -9,6 +9,7 @@ from test_gpu_pipelines import small_gpu  # noqa: F401  (a fixture)
 from torch import nn
 
 import kitsune_mlir
+from kitsune_mlir.codegen.hopper import ahead
 from kitsune_mlir.codegen.schedule.prefetch import PrefetchCode
 from kitsune_mlir.tools.gpusim.faults import Deadlock
 from kitsune_mlir.tools.gpusim.simulation import Simulation
@@ -17,8 +18,12 @@ from kitsune_mlir.tools.gpusim.space import Space
 BOUNDS = {torch.bfloat16: 3e-2, torch.float16: 6e-3, torch.float32: 4e-6}
 
 
-def run(model, args, target, **options):
-    """The launches of a model that is compiled and run twice, against float64."""
+ALWAYS = {"schedule-chains": "when=always"}
+
+
+def run(model, args, target, options=ALWAYS):
+    """The launches of a model that is compiled and run twice, against float64; chains that gather are scheduled, which
+    they are not by default."""
     model = model.eval()
     exact = copy.deepcopy(model).double()
     with torch.no_grad():
@@ -185,7 +190,7 @@ def test_negative_rows_are_counted_from_the_end(small_gpu):  # noqa: F811
 def test_exact_products_are_left_alone(small_gpu):  # noqa: F811
     torch.manual_seed(5)
     args = (torch.randint(0, 20, (150,)),)
-    launches = run(Looked(20, 40, 48), args, small_gpu, **{"project-gathers": "exact=true"})
+    launches = run(Looked(20, 40, 48), args, small_gpu, ALWAYS | {"project-gathers": "exact=true"})
     assert launches
 
 
@@ -297,3 +302,21 @@ def test_rows_are_asked_for_a_tile_ahead(small_gpu, monkeypatch):  # noqa: F811
     monkeypatch.setattr(PrefetchCode, "_commit", lambda self, op: None)
     with pytest.raises(Deadlock):
         run(model, args, small_gpu)
+
+
+def test_rows_of_pipelines_are_asked_for_a_tile_ahead(small_gpu, monkeypatch):  # noqa: F811
+    """Of both ends of each edge whose tile is not its CTA's first; where those who ask do not say that they did,
+    warpgroups wait for ever."""
+    torch.manual_seed(8)
+    model, nodes, edges = Messages(64, 16, 32, 64).bfloat16(), 90, 1300
+    args = torch.randn(nodes, 64).bfloat16(), torch.randn(edges, 16).bfloat16(), *graph("any", nodes, edges)
+    asked = []
+    look = Space.prefetch
+    monkeypatch.setattr(Space, "prefetch", lambda self, *given: asked.append(len(given[0])) or look(self, *given))
+    (launch,) = (one for one in run(model, args, small_gpu, {}) if one["form"] == "chained")
+    (rows,) = launch["tile"]
+    first = 2 * edges - sum(asked) // 2  # rows of CTAs' first tiles, in two runs; the simulator has as many as it likes
+    assert rows <= first <= 2 * rows * launch["ctas"] and first % rows == 0
+    monkeypatch.setattr(ahead, "_FETCHED", ahead._BEGUN)
+    with pytest.raises(Deadlock):
+        run(model, args, small_gpu, {})

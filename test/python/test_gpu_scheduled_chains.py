@@ -19,7 +19,7 @@ from kitsune_mlir.planning import target
 from kitsune_mlir.schedule import run
 from kitsune_mlir.tools.gpusim import Simulation
 
-CHAINED = {"place-stages": "shape=chained tile-rows=128"}
+CHAINED = {"place-stages": "shape=chained tile-rows=128", "schedule-chains": "when=always"}
 FORMS = {
     "two sets of sums, round a loop": (20_000, (256, 256, 256, 256, 8)),
     "whole tiles round a loop": (20_000, (128, 128, 128, 128, 24)),
@@ -185,7 +185,7 @@ class Waiting(nn.Module):
 def test_what_waits_for_a_product_in_passes_is_given_back(machine):
     torch.manual_seed(0)
     model, x = Waiting().half(), torch.randn(100, 64).half()
-    options = {"place-stages": "shape=chained tile-rows=64", "cut-pipelines": "whole=true"}
+    options = CHAINED | {"place-stages": "shape=chained tile-rows=64", "cut-pipelines": "whole=true"}
     compiled = kitsune_mlir.compile(model, (x,), target=machine, options=options)
     assert '"kitsune.stow"' in compiled.mlir("two:schedule-chains")
     with torch.no_grad():
@@ -203,7 +203,7 @@ def test_f32(form, precision, bound, machine):
     model = nn.Sequential(*itertools.chain(*layers)) if layers else Skip()
     count, tile_rows = 800 if form == "kept" else 150, 64 if form == "streamed" else 128
     x = torch.randn(count, 64 if form == "stowed" else widths[form][0])
-    options = {"place-stages": f"shape=chained tile-rows={tile_rows}"}
+    options = CHAINED | {"place-stages": f"shape=chained tile-rows={tile_rows}"}
     compiled = kitsune_mlir.compile(model, (x,), target=machine, options=options, matmul_precision=precision)
     with torch.no_grad():
         wanted = copy.deepcopy(model).double()(x.double())
@@ -237,7 +237,7 @@ def test_gathers_and_sums_by_index(tile_rows, width, machine):
     model, nodes, edges = Edges(width).bfloat16().eval(), 30, 150
     ends = torch.randint(0, nodes, (edges,)), torch.randint(0, nodes, (edges,))
     args = torch.randn(nodes, width).bfloat16(), torch.randn(edges, 16).bfloat16(), *ends
-    options = {"place-stages": f"shape=chained tile-rows={tile_rows}"}
+    options = CHAINED | {"place-stages": f"shape=chained tile-rows={tile_rows}"}
     compiled = kitsune_mlir.compile(model, args, target=machine, options=options)
     text = compiled.mlir("two:schedule-chains")
     assert text.count('"kitsune.write_rows"') == 1 and ("{begin," in text) == (width > 200)
@@ -254,7 +254,7 @@ def test_rows_are_asked_for(tile_rows, machine, tmp_path):
     count = 5 * tile_rows + 10
     path = tmp_path / "edges.mlir"
     path.write_text(gathering(count))
-    options = {"place-stages": f"shape=chained tile-rows={tile_rows}"}
+    options = CHAINED | {"place-stages": f"shape=chained tile-rows={tile_rows}"}
     compiled = kitsune_mlir.compile(str(path), target=machine, options=options)
     module = compiled.module("two:schedule-chains")
     (kernel,) = dialect.kernels(module)

@@ -59,7 +59,7 @@ def scheduled(text, tile_rows=128):
     """The module with the kernels of a model, proven."""
     module = mlir.parse(text, mlir.context())
     steps = ["partition-dataflow", "design-pipeline", "place-stages", "schedule-chains", "verify-dataflow"]
-    options = {"place-stages": f"shape=chained tile-rows={tile_rows}"}
+    options = {"place-stages": f"shape=chained tile-rows={tile_rows}", "schedule-chains": "when=always"}
     pipeline.run(module, [pipeline.make(step, options.get(step, ""), "sm_90a") for step in steps])
     return module
 
