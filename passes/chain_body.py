@@ -28,18 +28,19 @@ from kitsune_mlir.mlir import arith, ir, scf
 from .chain_columns import Columns
 from .chain_deferred import Deferred, defers
 from .chain_kernel import COPY_ROWS, STOWED, ChainKernel, Fills, engine_of, selected
-from .chain_products import ChainProducts, LoopOfLayers
+from .chain_products import ChainProducts, LoopOfLayers, Operand
 from .chain_stows import Stowed, readers_of
 from .chain_tiles import Pieces, beside, first_columns, one_column, part
 from .schedule_build import constant_index, i64
 
 
 class ChainBody(ChainProducts):
-    """Builds a tile's work, whose first row is at `row`."""
+    """Builds a tile's work, whose first row is at `row`, and first column at `column` where the columns of a product
+    are dealt out, too."""
 
-    def __init__(self, kernel: ChainKernel, row: ir.Value):
+    def __init__(self, kernel: ChainKernel, row: ir.Value, column: ir.Value | None = None):
         super().__init__(kernel)
-        self.program, self.row = kernel.program, row
+        self.program, self.row, self.column = kernel.program, row, column
         self.cloner = rows.RowCloner(COPY_ROWS)
         self.tiles: dict[int, Pieces] = {}  # in registers
         self.queues: dict[str, ir.Value] = {}  # label -> what was put
@@ -331,7 +332,8 @@ class ChainBody(ChainProducts):
         return part(tile, 0, kind.shape[1]) if kind.rank == 2 and is_packed(kind.element_type) else tile
 
     def _passes(self, nest: Nest, product: Product) -> None:
-        """A product of more columns than registers hold, whose tile is only stored: in a loop over its columns."""
+        """A product of more columns than registers hold, whose tile is only stored: in a loop over its columns, where
+        these are not dealt out."""
         assert nest.op is not None
         self._settle_background()
         self.free.clear()
@@ -340,24 +342,30 @@ class ChainBody(ChainProducts):
             if segment.rows_map is None and hash(value) not in self.stowed:
                 self._keep(value)
                 self._carry_whole(value)
-        filling, self.filling, known = self.filling, [], dict(self.cloner.values)
-        filling.append(Fills("passes", 0, product.n, product.pass_columns, self.filling))
-        loop = scf.ForOp(*map(constant_index, (0, product.n, product.pass_columns)))
-        with ir.InsertionPoint(loop.body):
-            settled: dict[int, ir.Value] = {}
-            self._run(product, operands, settled.__setitem__)
-            sums = beside([settled[number] for number in range(product.sets)])
-            first = loop.induction_variable
-            columns = Columns(nest, partial(self._columns, product, first))
-            value = self._packed(columns.of(sums, 0, product.pass_columns))
-            for store in nest.stores:
-                self._write_columns(value, store, first)
-            scf.yield_([])
-        self.filling, self.cloner.values = filling, known
+        if self.column is not None:
+            self._pass(nest, product, operands, self.column)
+        else:
+            filling, self.filling, known = self.filling, [], dict(self.cloner.values)
+            filling.append(Fills("passes", 0, product.n, product.pass_columns, self.filling))
+            loop = scf.ForOp(*map(constant_index, (0, product.n, product.pass_columns)))
+            with ir.InsertionPoint(loop.body):
+                self._pass(nest, product, operands, loop.induction_variable)
+                scf.yield_([])
+            self.filling, self.cloner.values = filling, known
         self.free.clear()
         for (value, _), ends in zip(operands, self._reads(operands), strict=True):
             for slot in self.stowed[hash(value)].slots if ends else ():
                 schedule.ReleaseOp(slot, [])
+
+    def _pass(self, nest: Nest, product: Product, operands: list[Operand], first: ir.Value) -> None:
+        """One of them, from a column on."""
+        settled: dict[int, ir.Value] = {}
+        self._run(product, operands, settled.__setitem__)
+        sums = beside([settled[number] for number in range(product.sets)])
+        columns = Columns(nest, partial(self._columns, product, first))
+        value = self._packed(columns.of(sums, 0, product.pass_columns))
+        for store in nest.stores:
+            self._write_columns(value, store, first)
 
     def _columns(self, product: Product, first: ir.Value, value: ir.Value, dim: int | None) -> ir.Value:
         """What an epilogue reads beside a pass's sums: the pass's columns of a tensor, from `first` on."""

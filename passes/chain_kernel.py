@@ -28,6 +28,7 @@ from .chain_stows import slots_of_stows
 from .chain_vectors import Vectors
 from .operand_layout import laid_out
 from .schedule_build import constant_index, i64
+from .tile_order import ceildiv, in_groups
 
 COPY_ROWS = 64  # of a tile that a warpgroup has
 _REGISTERS = {1: (248, 248), 2: (24, 240)}  # of a thread that feeds, and multiplies, by warpgroups that multiply
@@ -106,9 +107,9 @@ class ChainKernel:
                     self._sources[number] = laid_out(value, 1)[0] if number in self.program.padded else value
         return self._sources[number]
 
-    def build(self, body: Callable[[ChainKernel, ir.Value], None]) -> schedule.KernelOp:
-        """The kernel, at the insertion point; `body` builds what a warpgroup does with a tile whose rows begin at an
-        index."""
+    def build(self, body: Callable[[ChainKernel, ir.Value, ir.Value | None], None]) -> schedule.KernelOp:
+        """The kernel, at the insertion point; `body` builds what a warpgroup does with a tile whose rows, and columns
+        where these are dealt out, begin at an index."""
         index = ir.IndexType.get()
         self.extent = self._extent()
         for weight in self._weights():
@@ -120,8 +121,11 @@ class ChainKernel:
             if name in self.pipeline.attributes:
                 kernel.attributes[name] = self.pipeline.attributes[name]
         with ir.InsertionPoint(kernel.regions[0].blocks.append()):
-            dealt = schedule.TilesOp([self.extent], index, index, index)
-            dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get([self.tile_rows])
+            extents, sizes = [self.extent], [self.tile_rows]
+            if (wide := self.program.grid_product) is not None:
+                extents, sizes = [self.extent, constant_index(wide.n)], [self.tile_rows, wide.pass_columns]
+            dealt = schedule.TilesOp(extents, index, index, index)
+            dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get(sizes)
             self._alloc_rings()
             feeds, multiplies = _REGISTERS[self.copies]
             feed = schedule.AgentOp(ir.StringAttr.get("feed"), *map(i64, (1, _WARPS, feeds)))
@@ -133,17 +137,27 @@ class ChainKernel:
                     loop = scf.ForOp(*dealt.results)
                     self._before_tiles = ir.InsertionPoint(loop)
                     with ir.InsertionPoint(loop.body):
-                        first = arith.muli(loop.induction_variable, constant_index(self.tile_rows))
+                        first, column = self._place(loop.induction_variable, extents)
                         if agent is math:
                             own = arith.muli(agent.regions[0].blocks[0].arguments[0], constant_index(COPY_ROWS))
-                            body(self, arith.addi(first, own))
+                            body(self, arith.addi(first, own), column)
                         else:
-                            self._fill(self.filling, first, {})
+                            self._fill(self.filling, first, {} if column is None else {"passes": column})
                         scf.yield_([])
                     slots = [*self.open.values(), *(slot for _, slot in self.kept)]
                     for slot in slots if agent is math else ():
                         schedule.ReleaseOp(slot, [])
         return kernel
+
+    def _place(self, number: ir.Value, extents: Sequence[ir.Value]) -> tuple[ir.Value, ir.Value | None]:
+        """The first row of a tile, and its first column where the columns of a product are dealt out, too."""
+        if (wide := self.program.grid_product) is None:
+            return arith.muli(number, constant_index(self.tile_rows)), None
+        sizes = self.tile_rows, wide.pass_columns
+        counts = [ceildiv(extent, size) for extent, size in zip(extents, sizes, strict=True)]
+        at = in_groups(number, *counts)
+        row, column = (arith.muli(at[role], constant_index(size)) for role, size in zip("mn", sizes, strict=True))
+        return row, column
 
     def _open_vectors(self) -> None:
         for element in self.vectors.placed:
@@ -222,6 +236,8 @@ class ChainKernel:
         streamed = MOST_TILE_SLOTS
         if room - streamed * self.tile_rows * _SLOT_ROW < (LEAST_SLOTS + 1) * slot:
             streamed = LEAST_SLOTS
+        if program.alone and not self.keeps:  # as many as of weights
+            streamed = max(streamed, min(MOST_SLOTS, room // (slot + self.tile_rows * _SLOT_ROW)))
         if program.streams:
             streamed = MOST_TILE_SLOTS if self.keeps else streamed
             self._alloc(STREAMED, self.tile_rows, "split", streamed, element)
@@ -332,8 +348,6 @@ def check(pipeline: kitsune.PipelineOp, program: Program) -> None:
     """Raises UnsupportedError for a pipeline that is not chained at the schedule level."""
     if max(program.cluster, program.multicast) > 1 or len({s.role for s in pipeline.stages}) > 1:
         raise UnsupportedError("CTAs that take tiles together are not scheduled")
-    if program.alone:
-        raise UnsupportedError("a product alone is no chain")
     if len({product.nbytes for product in program.products}) > 1:
         raise UnsupportedError("products of 16 and of 32 bits in one chain are not scheduled")
     for stage in pipeline.stages:

@@ -69,7 +69,7 @@ class ScheduleChains(ModulePass):
                 return
             if self.when == "auto" and made.gathers and not made.stows:
                 return
-            kernel = made.build(lambda built, row: ChainBody(built, row).emit())
+            kernel = made.build(lambda *at: ChainBody(*at).emit())
             if any(map(_lies_elsewhere, walk(kernel.operation, "tensor.extract_slice", "linalg.generic"))):
                 kernel.operation.erase()
                 return

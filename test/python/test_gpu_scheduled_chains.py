@@ -3,6 +3,7 @@
 import copy
 import itertools
 import json
+import re
 
 import numpy as np
 import pytest
@@ -168,6 +169,28 @@ def test_columns_of_other_threads(form, machine):
     assert "kitsune.pipeline" not in text
     assert form is not Gates or '"kitsune.spread"' in text and "columns = array<i64: 19>" in text
     agrees(compiled, model, x)
+
+
+class Joined(nn.Module):
+    """A product of two tensors beside each other."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(104, 600)
+
+    def forward(self, x, y):
+        return torch.relu(self.layer(torch.cat([x, y], 1)))
+
+
+@pytest.mark.parametrize("dtype, rows", [(torch.bfloat16, 300), (torch.float32, 70)], ids=str)
+def test_a_product_alone(dtype, rows, machine):
+    """Its columns are dealt out, too."""
+    torch.manual_seed(0)
+    model, args = Joined().to(dtype), (torch.randn(rows, 64, dtype=dtype), torch.randn(rows, 40, dtype=dtype))
+    options = {"place-stages": "shape=chained", "cut-pipelines": "whole=true"}
+    compiled = kitsune_mlir.compile(model, args, target=machine, options=options)
+    assert re.search(r"tile = array<i64: (64|128), \d+>", compiled.mlir("two:schedule-chains"))
+    agrees(compiled, model, *args)
 
 
 class Waiting(nn.Module):
