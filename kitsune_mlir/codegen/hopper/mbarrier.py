@@ -44,6 +44,15 @@ def expect(barrier: Int, nbytes: Int) -> None:
     device.assembly(text, "r,r,~{memory}", _values(barrier, nbytes), None)
 
 
+def expect_where(barrier: Int, nbytes: int, condition: ir.Value) -> None:
+    """The same of each thread in which `condition` (i1) holds; predicated, as in `arrive`."""
+    text = (
+        f"{{\n.reg .pred p;\nsetp.ne.b32 p, $1, 0;\n@p mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], {nbytes};\n}}"
+    )
+    flag = arith.extui(device.i32(), condition)
+    device.assembly(text, "r,r,~{memory}", _values(barrier, flag), None)
+
+
 def _values(*numbers: Int) -> list[ir.Value]:
     return [device.value(number) for number in numbers]
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
+from kitsune_mlir.codegen.gpu_reduction import Combiner
 from kitsune_mlir.codegen.hopper import bulk, cluster, mbarrier, tf32, tma, waits, warps, wgmma
 from kitsune_mlir.codegen.hopper.fragments import BLOCK, HALVES, Fragment, Lanes, PairedMemory, blocks_of, is_packed
 from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
@@ -24,11 +25,11 @@ from . import parts, stores, whole_rows
 from .boxes import GlobalBox
 from .extents import divisor, whole_of
 from .in_flight import Acc
-from .loops import Open
+from .exchanges import ExchangeCode, Totals
+from .loops import TOTALS, Open, sent_to
 from .meetings import TURN, Meetings
 from .reductions import own_part, row_combiner
 from .stores import Half, RowNumbers
-from .stowing import StowCode
 from .windows import first_of
 
 _ASYNCHRONOUS = ("acquire", "copy", "commit", "select", "rank")
@@ -56,11 +57,12 @@ class Surroundings:
     scratch: Int  # the address of shared memory behind the rings
     outboxes: Int  # that of the boxes through which tiles leave
     meetings: Meetings | None  # of the agent whose copies meet those of other CTAs
+    totals: Totals | None  # of the agent whose copies tell those of other CTAs numbers
     cluster: int
 
 
 @dataclass(kw_only=True)
-class AgentCode(StowCode):
+class AgentCode(ExchangeCode):
     """The code of one agent."""
 
     agent: schedule.AgentOp
@@ -89,12 +91,12 @@ class AgentCode(StowCode):
             if self.agent.outbox_bytes:
                 self._outbox().finish()
 
-    def _ring_of(self, label: str) -> Ring | Meetings:
+    def _ring_of(self, label: str) -> Ring | Meetings | Totals:
         """What has turns of that name."""
-        if label == TURN:
-            assert self.around.meetings is not None
-            return self.around.meetings
-        return self.around.rings[label]
+        of_cluster = {TURN: self.around.meetings, TOTALS: self.around.totals}
+        if (found := of_cluster.get(label)) is not None:
+            return found
+        return next(ring for name, ring in self.around.rings.items() if label in (name, sent_to(name)))
 
     def _short_slots(self) -> dict[str, int]:
         """The rings of left operands that are filled in their first rows only, and those rows."""
@@ -204,7 +206,11 @@ class AgentCode(StowCode):
 
     def _wait(self, op: ir.Operation) -> None:
         ring, slot = self._opened(op)
-        ring.wait_full(slot)
+        opened = self.values[hash(op.results[0])].ring
+        if opened.memory == schedule.DSMEM:
+            self._received(opened, slot)
+        else:
+            ring.wait_full(slot)
 
     def _commit(self, op: ir.Operation) -> None:
         """The copies' bytes fill the slot."""
@@ -213,6 +219,9 @@ class AgentCode(StowCode):
         for token in list(op.operands)[1:]:
             self.products.wait(self.values[hash(token)])
         opened = self.values[hash(op.operands[0])]
+        if opened.ring.memory == schedule.DSMEM:
+            self._give_back(opened.ring, opened.slot)
+            return
         if opened.ring.sharing == "own":
             self.may_stow = False
             return
@@ -300,7 +309,7 @@ class AgentCode(StowCode):
         place = self.around.rings[left.ring.label].place(left.slot)
         if left.ring.sharing != "all":
             place = device.add(place, self._own_part())
-        if left.ring.sharing == "own":
+        if left.ring.sharing == "own" and left.ring.memory != schedule.DSMEM:
             self._see()
         own, steps = Boxes.of(warps.thread(), self._leader()), -(-left.tile.shape[1] * 4 // wgmma.STEP_BYTES)
         return [word for step in range(steps) for word in own.read(place, step)]
@@ -311,7 +320,7 @@ class AgentCode(StowCode):
         place, box = self.around.rings[left.ring.label].place(left.slot), wgmma.ROWS * wgmma.BOX_ROW
         if left.ring.sharing != "all":
             place = device.add(place, self._own_part())
-        if left.ring.sharing == "own":
+        if left.ring.sharing == "own" and left.ring.memory != schedule.DSMEM:
             self._see()
         across = left.ring.layout == "columns"
         return wgmma.descriptor(place, box) if across else wgmma.descriptor(place), across
@@ -343,12 +352,22 @@ class AgentCode(StowCode):
         sums = parts.registers([tile]) if isinstance(tile, Fragment) else None
         if meetings is None or sums is None:
             raise UnsupportedError(f"{location(op.location)}: what CTAs add up are sums that were settled")
-        group = device.sub(device.div(warps.thread(), wgmma.THREADS), self.first // wgmma.THREADS)
+        group = self._group()
         totals = meetings.add_up(sums, turn, group, self._leader(), device.add(group, 1))
         self.turns[TURN] = meetings.advance(turn)
         for h, half in enumerate(self.halves):
             _know(half, hash(op.results[0]), totals, self.lanes, h)
         self.values[hash(op.results[0])] = parts.of_sums(totals, kind, self.lanes)
+
+    def _total(self, op: ir.Operation) -> None:
+        value, totals, turn = op.operands[0], self.around.totals, self.turns[TOTALS]
+        assert totals is not None
+        combine = Combiner(op.opview.join_name, ir.F32Type.get())
+        index = [0] * (len(shape_of(value)) - 1)
+        numbers = [half.evaluator(value, [half.row, *index]) for half in self.halves]
+        own = Boxes.of(warps.thread(), self._leader())
+        self._know_rows(op, totals.joined(numbers, combine.join, turn, self._group(), own))
+        self.turns[TOTALS] = totals.advance(turn)
 
     def _stand(self, tile: ir.Value) -> None:
         """Finds, once, where the thread stands in tiles as sums have them."""
@@ -485,12 +504,14 @@ class AgentCode(StowCode):
         output, type_ = self.around.outputs[write.position]
         numbers = [half.evaluator(to, [half.row]) for half in self.halves]
         found = parts.leaving(tile, self.halves, self.lanes, self.values.get(hash(tile)))
+        self.may_send = False
         whole_rows.write_to(op, output, ir.RankedTensorType(type_).shape[0], numbers, exists, found, self._outbox())
 
     def _write(self, op: ir.Operation) -> None:
         write, tile = op.opview, op.operands[0]
         offsets = list(op.operands)[1:]
         if write.engine_name is not None:
+            self.may_send = False
             row, column = map(self.number, offsets)
             found = parts.leaving(tile, self.halves, self.lanes, self.values.get(hash(tile)))
             if write.engine_name == schedule.BY_ROWS:

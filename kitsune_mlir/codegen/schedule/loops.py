@@ -21,6 +21,14 @@ from .in_flight import Acc, InFlight, Token
 from .meetings import TURN
 from .stores import Half, RowNumbers
 
+TOTALS = "kitsune.total"  # among the turns of rings, that of numbers of rows
+
+
+def sent_to(ring: str) -> str:
+    """Among the turns of rings, that of what is sent to a ring of the next CTA and, as often, to the others'."""
+    return f"{ring} of others"
+
+
 Known = GlobalBox | PairedMemory | Fragment | RowNumbers  # where the elements of a tile are
 
 
@@ -68,8 +76,8 @@ class LoopCode:
         """The rings whose slots are opened in it."""
         opened = walk(op, schedule.AcquireOp.OPERATION_NAME, schedule.WaitOp.OPERATION_NAME, schedule.STOW)
         labels = [o.operands[0].owner.operation.opview.label for o in opened]
-        if next(iter(walk(op, TURN)), None) is not None:
-            labels.append(TURN)
+        sent = [o.operands[0].owner.operation.opview.label for o in walk(op, schedule.SEND)]
+        labels += [*map(sent_to, sent), *(turn for turn in (TURN, TOTALS) if walk(op, turn))]
         return list(dict.fromkeys(labels))
 
     def _scf_for(self, op: ir.Operation) -> None:
