@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from kitsune_mlir import determinism, launches, mlir, plan, precision, worker
+from kitsune_mlir import determinism, launches, mlir, plan, precision, weights, worker
 from kitsune_mlir.codegen.gpu_in_order import LABEL, SORT
 from kitsune_mlir.codegen.section import Section
 from kitsune_mlir.errors import InternalError, UnsupportedError, UserError
@@ -166,6 +166,7 @@ def _options(options: Mapping[str, str] | None) -> dict[str, str]:
 
 def _compile(program: Program, wanted: dict[str, Target], steps: _Steps) -> Compiled:
     module = program.module
+    weights.give(module, program.arguments, program.outputs)
     steps.keep("linalg", module)
     for_gpus = any(target.kind == "gpu" for target in wanted.values())
     remarks = steps.passes(module, [name for name in PARTITION if for_gpus or name not in FOR_GPUS])

@@ -28,7 +28,7 @@ from .chain_columns import check_leaves
 from .chain_exchange import check_joins
 from .chain_stows import slots_of_stows
 from .chain_vectors import Vectors
-from .operand_layout import laid_out
+from .operand_layout import laid_out, weight_laid_out
 from .schedule_build import constant_index, i64
 from .tile_order import ceildiv, in_groups
 
@@ -107,10 +107,9 @@ class ChainKernel:
         number = next(i for i, own in enumerate(self.program.tensors) if own == value)
         if number not in self._sources:
             with ir.InsertionPoint(self.pipeline):
-                if (packing := self.program.packed.get(number)) is not None:
-                    self._sources[number] = packing.apply(value)
-                else:
-                    self._sources[number] = laid_out(value, 1)[0] if number in self.program.padded else value
+                packing = self.program.packed.get(number)
+                packed = value if packing is None else packing.apply(value)
+                self._sources[number] = weight_laid_out(packed, 1)[0]
         return self._sources[number]
 
     def build(self, body: Callable[[ChainKernel, ir.Value, ir.Value | None], None]) -> schedule.KernelOp:

@@ -4,21 +4,43 @@ from __future__ import annotations
 
 from kitsune_mlir.dialects.windows import WindowsOp, windows_of
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
+from kitsune_mlir.weights import is_weight
 
 from .schedule_build import constant_index, empty_generic
 
 PADDED = "kitsune.padded"  # marks a linalg.generic that puts zeros behind the rows of what it reads
 GRANULE = 16  # bytes of which a tensor copy's rows are multiples
+SECTOR = 32  # bytes that the L2 reads at once
+WEIGHT_GRANULE = 64
 
 
 def laid_out(whole: ir.Value, pieces: int) -> list[ir.Value]:
     """A tensor as tensor copies and 16-bit products take it: with zeros behind its last dimension, so that this is a
     multiple of 16 bytes, and numbers of f32 as the sum of so many of bf16. The tensor itself where it is so already.
     Of a matrix of windows it is the images that are laid out."""
+    return _of_rows(whole, pieces, GRANULE)
+
+
+def weight_laid_out(whole: ir.Value, pieces: int) -> list[ir.Value]:
+    """The same of an operand that all tiles read. Where it is a weight, laid out once, rows begin at whole sectors of
+    the L2, the longer ones at every other: 19,490 x 104 times 104 x 512 took 18.6 us with rows of 208 bytes and 12.2
+    with rows of 256 (H200)."""
+    return _of_rows(whole, pieces, weight_granule(whole))
+
+
+def weight_granule(whole: ir.Value) -> int:
+    """Bytes of which the rows of a product's right operand are made multiples."""
+    kind = ir.RankedTensorType(whole.type)
+    if windows_of(whole) is not None or not is_weight(whole):
+        return GRANULE
+    return WEIGHT_GRANULE if kind.shape[-1] * kind.element_type.width // 8 >= WEIGHT_GRANULE else SECTOR
+
+
+def _of_rows(whole: ir.Value, pieces: int, granule: int) -> list[ir.Value]:
     matrix = windows_of(whole)
     if matrix is None:
-        return _laid_out(whole, pieces, True)
-    images = _laid_out(matrix.operands[0], pieces, "pitches" not in matrix.attributes)
+        return _laid_out(whole, pieces, granule)
+    images = _laid_out(matrix.operands[0], pieces, granule if "pitches" not in matrix.attributes else 1)
     return [whole] if images == [matrix.operands[0]] else [_windows(matrix, image) for image in images]
 
 
@@ -32,12 +54,12 @@ def _windows(matrix: WindowsOp, images: ir.Value) -> ir.Value:
     return made.results[0]
 
 
-def _laid_out(whole: ir.Value, pieces: int, pad: bool) -> list[ir.Value]:
-    """Pieces of a tensor, with longer rows where they may be padded."""
+def _laid_out(whole: ir.Value, pieces: int, granule: int) -> list[ir.Value]:
+    """Pieces of a tensor whose rows are multiples of so many bytes."""
     kind = ir.RankedTensorType(whole.type)
     element = ir.BF16Type.get() if pieces > 1 else kind.element_type
     columns = kind.shape[-1]
-    extra = -columns % (GRANULE // (element.width // 8)) if pad else 0
+    extra = -columns % max(1, granule // (element.width // 8))
     if pieces == 1 and not extra:
         return [whole]
     sizes = [

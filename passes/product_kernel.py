@@ -18,7 +18,7 @@ from kitsune_mlir.planning.product_tiles import CHUNK, PAIRS, ProductTiles, engi
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import type_bytes
 
-from .operand_layout import laid_out
+from .operand_layout import laid_out, weight_laid_out
 from .product_follows import Follows, tiled, vectors_of
 from .product_pingpong import PingPong, slot_type
 from .row_bodies import RowBody
@@ -58,7 +58,8 @@ class ProductKernel:
         found = of.found
         self.operands = {"left": found.left_roles, "right": found.right_roles}
         values = {"left": found.left, "right": found.right}
-        self.pieces = {name: laid_out(value, of.pieces) for name, value in values.items()}
+        lay = {"left": laid_out, "right": weight_laid_out}
+        self.pieces = {name: lay[name](value, of.pieces) for name, value in values.items()}
         self.vectors: list[ir.Value] = []  # what follows reads a row of: in shared memory throughout
         if tiles.copied and (of.sizes["n"] or 0) % tiles.columns == 0:
             self.vectors = vectors_of(follows, of.sizes["n"] or 0)

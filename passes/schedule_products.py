@@ -48,6 +48,7 @@ from kitsune_mlir.planning.product_tiles import (
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.planning.thin_products import THIN_BY
 from kitsune_mlir.precision import tf32_pieces
+from kitsune_mlir.weights import is_weight
 
 from . import dots
 from .base import ModulePass
@@ -183,6 +184,7 @@ class _Scheduler:
             shared=self._shared(),
             stored_bytes=stored_bytes(self.op, follows) if known and self.pieces == 1 else 0,
             vector_bytes=vector_bytes(follows, sizes[2]),
+            aligned=is_weight(self.found.right),
         )
         if NAME in self.op.attributes:
             shared = CLUSTERS if known else (1,)

@@ -27,6 +27,7 @@ from kitsune_mlir.planning.kernel_cost import dram_us
 from kitsune_mlir.planning.product_tiles import CLUSTERS, choose, single_widths
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import type_bytes
+from kitsune_mlir.weights import is_weight
 
 from .base import ModulePass
 from .flow import target_of
@@ -89,6 +90,7 @@ def single_price(pipeline: kitsune.PipelineOp, target: Target) -> Price | None:
         clusters=CLUSTERS,
         widths=single_widths(cost.columns),
         most_split=1,
+        aligned=is_weight(product.operands[1]),
     )
     if tiles is None:
         return None

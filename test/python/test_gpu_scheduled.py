@@ -1,11 +1,14 @@
 """Products outside pipelines, as kernels at the schedule level, on the stand-in GPU: any sizes and orders."""
 
+import json
+
 import pytest
 import torch
 import torch.nn.functional as F
 from test_gpu_models import check, interface_of
 from test_gpu_pipelines import small_gpu  # noqa: F401  (a fixture)
 
+import kitsune_mlir
 from kitsune_mlir.codegen import gpu
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.frontend import import_model
@@ -13,6 +16,7 @@ from kitsune_mlir.passes import pipeline
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.precision import give
 from kitsune_mlir.runtime.gpu import GpuRunner
+from kitsune_mlir.tools.gpusim import Simulation
 from kitsune_mlir.tools.gpusim.device import SimulatedDevice
 
 BOUNDS = {torch.bfloat16: 2e-2, torch.float16: 4e-3, "highest": 1e-6, "high": 5e-5}
@@ -200,3 +204,15 @@ def test_a_batch_between_rows_and_columns(columns, small_gpu):  # noqa: F811
     form = "neh,ehd->ned" if columns else "neh,ehd->nde"
     device = run(lambda x, w: torch.einsum(form, x, w).contiguous(), drawn((70, 3, 24), (3, 24, 40)), small_gpu)
     assert device.pipeline_launches == 2 and device.launches == (0 if columns else 2)
+
+
+def test_columns_behind_the_last_tile(tmp_path):
+    """Of 896 columns in tiles of 256 the last has 128: what would be added to its other 128 is read nowhere."""
+    few = tmp_path / "small.json"
+    few.write_text(json.dumps(json.loads((targets.FOLDER / "sm_90a.json").read_text()) | {"name": "small", "sms": 4}))
+    torch.manual_seed(0)
+    model, x = torch.nn.Linear(225, 896).bfloat16(), torch.randn(2, 225).bfloat16()
+    compiled = kitsune_mlir.compile(model, (x,), target=str(few))
+    assert "tile = array<i64: 64, 256>" in compiled.mlir("small:schedule-products")
+    with torch.no_grad():
+        torch.testing.assert_close(torch.as_tensor(Simulation(compiled, seed=1)(x)), model(x), rtol=2e-2, atol=2e-2)

@@ -154,7 +154,7 @@ func.func @main(%a: tensor<{m}x{k}xbf16>, %b: tensor<{n}x{k}xbf16>) -> tensor<{m
 """
 FORMS = {  # what choose is asked for, sizes, CTAs
     "two sets": ({"widths": (256,)}, (300, 520, 200), 3),
-    "sets of other widths": ({"widths": (192,)}, (130, 200, 576), 2),
+    "sets of other widths": ({"widths": (192,)}, (130, 200, 200), 2),
     "a cluster": ({"widths": (64,), "clusters": (2,), "most_split": 1}, (100, 200, 520), 4),
     "few rows": ({"widths": (64,), "clusters": (4,), "most_split": 1}, (40, 128, 1030), 4),
 }

@@ -43,15 +43,30 @@ def whole_of(
     the agent, or CTAs, have boxes one behind the other, the tensor may have nothing of the last of them."""
     sizes, box = ir.RankedTensorType(kind), ir.RankedTensorType(tile).shape
     known = [(dim, sizes.shape[axis], at[axis]) for dim, axis in enumerate(axes) if not sizes.is_dynamic_dim(axis)]
-    return [dim for dim, size, start in known if _has(size, box[dim], divisor(start), _boxes_behind(agent, start))]
+    return [dim for dim, size, start in known if _has(size, box[dim], start, _boxes_behind(agent, start))]
 
 
-def _has(size: int, box: int, step: int, behind: int) -> bool:
-    """Whether boxes that begin at multiples of `step` lie within a tensor's size. With others `behind` the first, these
-    may begin beyond it."""
-    if step % box == 0 and size % (box * behind) == 0:
+def _has(size: int, box: int, start: ir.Value, behind: int) -> bool:
+    """Whether boxes that begin so far behind the start of a tile, which is within a tensor's size, are within it. With
+    others `behind` the first, these may begin beyond it, and so may what does not begin with its tile."""
+    variable, further = _split(start)
+    step = gcd(*map(divisor, variable))
+    if not further and step % box == 0 and size % (box * behind) == 0:
         return True
-    return behind == 1 and 0 < box <= step and size % step == 0
+    if not step:
+        return behind == 1 and further + box <= size
+    return behind == 1 and further + box <= step and size % step == 0
+
+
+def _split(index: ir.Value) -> tuple[list[ir.Value], int]:
+    """The terms of a sum that are no constants, and the sum of those that are."""
+    number = constant(index)
+    if number is not None:
+        return [], number
+    if isinstance(index.owner, ir.Block) or index.owner.operation.name != "arith.addi":
+        return [index], 0
+    parts = [_split(operand) for operand in index.owner.operation.operands]
+    return [value for values, _ in parts for value in values], sum(number for _, number in parts)
 
 
 def _boxes_behind(agent: schedule.AgentOp, start: ir.Value) -> int:

@@ -1,0 +1,42 @@
+"""What is the same in every call of a program: a model's own tensors, and what is computed of them alone.
+
+The attribute `kitsune.weights` of @main numbers the arguments that are a model's own and stay as they are. What depends
+on those alone is computed once, when the program is loaded (runtime/weight_steps.py): a compiler may spend time and
+memory on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.program import Argument, Output
+
+ATTRIBUTE = "kitsune.weights"
+_EMPTY = ("tensor.empty", "arith.constant")
+_SHAPES = ("tensor.collapse_shape", "tensor.expand_shape", "tensor.extract_slice", "tensor.concat", "tensor.cast")
+
+
+def give(module: ir.Module, arguments: Sequence[Argument], outputs: Sequence[Output]) -> None:
+    """Says in the module which arguments of @main are weights."""
+    changed = {output.mutates for output in outputs}
+    own = [i for i, argument in enumerate(arguments) if argument.value is not None and i not in changed]
+    for op in module.body.operations if own else ():
+        if op.operation.name == "func.func" and ir.StringAttr(op.attributes["sym_name"]).value == "main":
+            op.attributes[ATTRIBUTE] = ir.DenseI64ArrayAttr.get(own, module.context)
+
+
+def is_weight(value: ir.Value) -> bool:
+    """Whether a tensor is a weight of the program, or computed of such alone."""
+    if isinstance(value.owner, ir.Block):
+        function = value.owner.owner.operation
+        if function.name != "func.func" or ATTRIBUTE not in function.attributes:
+            return False
+        return ir.BlockArgument(value).arg_number in list(ir.DenseI64ArrayAttr(function.attributes[ATTRIBUTE]))
+    op = value.owner.operation
+    if op.name in _EMPTY:
+        return True
+    if op.name not in _SHAPES and not op.name.startswith("linalg."):
+        return False
+    read = [inner.operands[0] for inner in walk(op, "tensor.extract")]
+    return all(is_weight(operand) for operand in [*op.operands, *read] if isinstance(operand.type, ir.RankedTensorType))
