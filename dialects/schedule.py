@@ -607,7 +607,8 @@ class WriteOp(Kitsune.Operation, name="write", traits=[RingEffect]):
     """Writes a tile in registers to output `index`, whose type is that of its `kitsune.result`, at `at`, which the
     tensor has, and along `dims` as of a copy. Elements beyond the tensor are dropped. Threads store it, or, with an
     engine, lay it out in boxes of their copy in shared memory: two of them, of which one is filled while the other
-    leaves. The copy engine ("tma") stores rows of multiples of 16 bytes; any others warps ("warps") do, row by row."""
+    leaves. The copy engine ("tma") stores rows of multiples of 16 bytes; any others warps ("warps") do, row by row. What
+    each CTA of a cluster has, with the unit attribute `once` the first alone writes."""
 
     tile: ext.Operand[Any]
     at: Sequence[ext.Operand[ir.IndexType]]
@@ -625,6 +626,11 @@ class WriteOp(Kitsune.Operation, name="write", traits=[RingEffect]):
     def engine_name(self) -> str | None:
         """The engine; None where threads store."""
         return string(self, "engine")
+
+    @property
+    def is_once(self) -> bool:
+        """Whether of a cluster one CTA writes it."""
+        return "once" in self.attributes
 
     def _not_copied(self) -> str:
         """Why the copy engine does not store it; empty where it does."""

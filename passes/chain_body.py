@@ -361,6 +361,8 @@ class ChainBody(ChainProducts):
             offsets[1] = self.kernel.first_of_share(rows.shape_of(tile)[1])
         write = schedule.WriteOp(tile, offsets, i64(store.position))
         write.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(rank)))
+        if self.cluster > 1 and not is_share:
+            write.attributes["once"] = ir.UnitAttr.get()
         if (engine := engine_of(value)) is not None and not (is_share and rows.shape_of(tile)[1] % self.kernel.chunk):
             write.attributes["engine"] = ir.StringAttr.get(engine)
 

@@ -507,8 +507,11 @@ def _read(op: ir.Operation, where: str, operands: list[int], results: list[int])
 
 def _write(op: ir.Operation, where: str, operands: list[int]) -> _Step:
     dims, type_, index = op.opview.axes, ir.RankedTensorType(op.operands[0].type), op.opview.position
+    once = op.opview.is_once
 
     def step(frame: _Frame) -> None:
+        if once and frame.cta.rank:
+            return
         tile, *at = [frame.values[o] for o in operands]
         output = frame.cta.outputs[index]
         inside, own = box(output.data, at, dims, type_)

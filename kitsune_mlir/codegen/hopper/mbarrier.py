@@ -59,9 +59,9 @@ def _values(*numbers: Int) -> list[ir.Value]:
 
 @dataclass(frozen=True)
 class Slot:
-    """A position in a ring: the slot's number and the parity of its turn, both i32 values."""
+    """A position in a ring: the slot's number and the parity of its turn, i32; the number may be known."""
 
-    number: ir.Value
+    number: Int
     parity: ir.Value
 
 
@@ -89,6 +89,9 @@ class Ring:
 
     def advance(self, slot: Slot) -> Slot:
         following = device.add(slot.number, 1)
+        if isinstance(following, int):
+            parity = slot.parity if following < self.slots else arith.xori(slot.parity, device.value(1))
+            return Slot(following % self.slots, parity)
         wraps = device.equal(following, self.slots)
         flipped = arith.xori(slot.parity, device.value(1))
         number = arith.select(wraps, device.value(0), following)

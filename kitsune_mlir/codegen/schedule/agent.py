@@ -54,7 +54,8 @@ class Surroundings:
     maps: ir.Value | None
     map_of: dict[ir.Operation, int]  # copy -> number of its tensor map
     rows: ir.Value  # the size that is open until the call
-    scratch: Int  # the address of shared memory behind the rings
+    base: ir.Value  # the address of shared memory
+    scratch: Int  # that of what is behind the rings
     outboxes: Int  # that of the boxes through which tiles leave
     meetings: Meetings | None  # of the agent whose copies meet those of other CTAs
     totals: Totals | None  # of the agent whose copies tell those of other CTAs numbers
@@ -73,6 +74,7 @@ class AgentCode(ExchangeCode):
         body = [op.operation for op in walk(self.agent)][1:]
         names = {op.name.removeprefix("kitsune.") for op in body if op.name.startswith("kitsune.")}
         self.turns = {ring: self._ring_of(ring).start() for ring in self._rings(self.agent.operation)}
+        self._begin_turns()
         if names <= set(_ASYNCHRONOUS):  # one thread begins what copy engines do
             if self.agent.count > 1:
                 raise UnsupportedError(f"agent '{self.agent.label}' only copies, and has {self.agent.count} copies")
@@ -306,24 +308,25 @@ class AgentCode(ExchangeCode):
     def _read_box(self, left: Open, right: schedule.AllocRingOp, op: ir.Operation) -> list[ir.Value]:
         """A slot of f32, each warp its rows."""
         self._check(left.ring, right, op)
-        place = self.around.rings[left.ring.label].place(left.slot)
-        if left.ring.sharing != "all":
-            place = device.add(place, self._own_part())
-        if left.ring.sharing == "own" and left.ring.memory != schedule.DSMEM:
-            self._see()
+        place = self._left_place(left)
         own, steps = Boxes.of(warps.thread(), self._leader()), -(-left.tile.shape[1] * 4 // wgmma.STEP_BYTES)
         return [word for step in range(steps) for word in own.read(place, step)]
 
     def _left_box(self, left: Open, right: schedule.AllocRingOp, op: ir.Operation) -> tuple[ir.Value, bool]:
         """The descriptor of the left operand in a slot, the copy's part of it, and whether it lies across."""
         self._check(left.ring, right, op)
-        place, box = self.around.rings[left.ring.label].place(left.slot), wgmma.ROWS * wgmma.BOX_ROW
-        if left.ring.sharing != "all":
-            place = device.add(place, self._own_part())
-        if left.ring.sharing == "own" and left.ring.memory != schedule.DSMEM:
-            self._see()
+        place, box = self._left_place(left), wgmma.ROWS * wgmma.BOX_ROW
         across = left.ring.layout == "columns"
         return wgmma.descriptor(place, box) if across else wgmma.descriptor(place), across
+
+    def _left_place(self, left: Open) -> Int:
+        """Where the copy's rows of a slot begin, which its products read."""
+        if left.ring.memory == schedule.DSMEM:
+            return self._own_ring(left.ring).place(left.slot)
+        place = self.around.rings[left.ring.label].place(left.slot)
+        if left.ring.sharing == "own":
+            self._see()
+        return place if left.ring.sharing == "all" else device.add(place, self._own_part())
 
     def _check(self, left: schedule.AllocRingOp, right: schedule.AllocRingOp, op: ir.Operation) -> None:
         nbytes = left.tile.element_type.width // 8
@@ -526,7 +529,9 @@ class AgentCode(ExchangeCode):
         pointer, type_ = self.around.outputs[write.position]
         whole = self._whole(type_, offsets, write.axes, tile.type)
         box = GlobalBox(pointer, type_, self.around.rows, list(map(self.number, offsets)), write.axes, whole)
-        if ir.RankedTensorType(tile.type).rank == 1:
+        if write.is_once:
+            stores.column(box, self.halves, self.lanes, tile, device.equal(cluster.rank(), 0))
+        elif ir.RankedTensorType(tile.type).rank == 1:
             stores.column(box, self.halves, self.lanes, tile)
         else:
             stores.tile(box, self.halves, self.lanes, tile, divisor(offsets[write.axes[1]]))

@@ -23,7 +23,7 @@ from kitsune_mlir.codegen.hopper.wgmma import ROWS, THREADS
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.dialects import schedule
-from kitsune_mlir.mlir import arith, ir
+from kitsune_mlir.mlir import arith, ir, walk
 
 from . import parts
 from .loops import TOTALS, sent_to
@@ -49,11 +49,25 @@ class ExchangeCode(StowCode):
         """The boxes of the thread's copy."""
         raise NotImplementedError
 
+    def _begin_turns(self) -> None:
+        """Numbers of slots are known where each turn of each loop takes all of a ring, once or more often: registers
+        are few."""
+        loops = [self.agent.operation, *walk(self.agent, "scf.for")]
+        for ring in (op.opview for op in walk(self.agent.operation.parent, schedule.AllocRingOp.OPERATION_NAME)):
+            if ring.memory != schedule.DSMEM:
+                continue
+            uses = [(use.owner.operation.name, use.owner.operation) for use in ring.results[0].uses]
+            for name, label in (("kitsune.wait", ring.label), (schedule.SEND, sent_to(ring.label))):
+                around = [op.parent.operation for found, op in uses if found == name]
+                if label in self.turns and all(around.count(loop) % ring.slots == 0 for loop in loops):
+                    self.turns[label] = Slot(0, self.turns[label].parity)
+
     def _own_ring(self, ring: schedule.AllocRingOp) -> Ring:
         """A ring's barriers and slots as the copy has them."""
         whole = self.around.rings[ring.label]
-        barriers = device.add(device.mul(self._group(), whole.barrier_bytes), warps.here(whole.barriers))
-        data = device.add(warps.here(whole.data), self._own_part())
+        base = warps.here(self.around.base)
+        barriers = device.add(device.add(device.mul(self._group(), whole.barrier_bytes), base), whole.barriers)
+        data = device.add(device.add(self._own_part(), base), whole.data)
         return Ring(barriers, data, whole.slots, whole.slot_bytes, whole.holds, whole.by_warps)
 
     def _send(self, op: ir.Operation) -> None:
@@ -108,27 +122,25 @@ class ExchangeCode(StowCode):
 
 @dataclass(frozen=True)
 class Totals:
-    """The room of an agent's copies for numbers of rows, `room` bytes each at `place`, one behind the other, and their
-    barriers. A turn is a place and a parity."""
+    """The room of an agent's copies for numbers of rows, `room` bytes each at `place` behind `base`, one behind the
+    other, and their barriers. A turn's number counts."""
 
     ctas: int
-    barriers: Int
-    place: Int
+    base: ir.Value
+    barriers: int
+    place: int
     room: int
 
     def init(self, copies: int) -> None:
         """One thread."""
         for number in range(2 * copies):
-            mbarrier.init(device.add(self.barriers, number * mbarrier.BYTES), 1)
+            mbarrier.init(device.add(self.base, self.barriers + number * mbarrier.BYTES), 1)
 
     def start(self) -> Slot:
         return Slot(device.value(0), device.value(0))
 
     def advance(self, turn: Slot) -> Slot:
-        following = arith.xori(turn.number, device.value(1))
-        return Slot(
-            following, arith.select(device.equal(following, 0), arith.xori(turn.parity, device.value(1)), turn.parity)
-        )
+        return Slot(device.add(turn.number, 1), turn.parity)
 
     def joined(
         self,
@@ -139,10 +151,13 @@ class Totals:
         own: Boxes,
     ) -> list[ir.Value]:
         """The numbers of a thread's two rows, in all four threads of a row the same, with those of all CTAs."""
-        barrier = device.add(warps.here(self.barriers), device.mul(copy, TOTAL_BARRIERS))
-        barrier = device.add(barrier, device.mul(turn.number, mbarrier.BYTES))
-        room = device.add(warps.here(self.place), device.mul(copy, self.room))
-        room = device.add(room, device.mul(turn.number, self.room // 2))
+        base = warps.here(self.base)
+        barrier = device.add(device.add(base, device.mul(copy, TOTAL_BARRIERS)), self.barriers)
+        place = arith.andi(turn.number, device.value(1))
+        parity = arith.andi(arith.shrui(turn.number, device.value(1)), device.value(1))
+        barrier = device.add(barrier, device.mul(place, mbarrier.BYTES))
+        room = device.add(device.add(base, device.mul(copy, self.room)), self.place)
+        room = device.add(room, device.mul(place, self.room // 2))
         mbarrier.expect_where(barrier, (self.ctas - 1) * ROWS * _WORD, own.leader)
         with device.when(device.equal(own.pair, 0)):
             for distance in range(1, self.ctas):
@@ -150,7 +165,7 @@ class Totals:
                 signal = cluster.remote(barrier, cta)
                 for h, number in enumerate(numbers):
                     cluster.send_word(cluster.remote(self._at(room, cluster.rank(), own, h), cta), number, signal)
-        waits.on_cluster(barrier, turn.parity, "the other CTAs' numbers of rows")
+        waits.on_cluster(barrier, parity, "the other CTAs' numbers of rows")
         found = list(numbers)
         for distance in range(1, self.ctas):
             for h in range(len(found)):

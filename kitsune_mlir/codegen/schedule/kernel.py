@@ -299,14 +299,13 @@ class ScheduledKernel:
             meetings = Meetings(self.kernel.cluster, *places, self.meeting.meeting_bytes)
         totals = None
         if self.telling is not None:
-            place = device.add(frame.base, self.totals)
-            numbers = device.add(place, self.telling.count * TOTAL_BARRIERS)
-            totals = Totals(self.kernel.cluster, place, numbers, self.telling.total_bytes)
+            numbers = self.totals + self.telling.count * TOTAL_BARRIERS
+            totals = Totals(self.kernel.cluster, frame.base, self.totals, numbers, self.telling.total_bytes)
         if rings:
             with device.when(device.equal(device.thread(), 0)):
                 for ring in self.kernel.rings:
                     if ring.memory == schedule.DSMEM:
-                        self._init_exchange(ring, rings[ring.label])
+                        self._init_exchange(ring, rings[ring.label], frame.base)
                     elif ring.sharing != "own":
                         rings[ring.label].init(*self._ends(ring))
                 if meetings is not None:
@@ -324,6 +323,7 @@ class ScheduledKernel:
             maps=frame.maps,
             map_of=self.map_of,
             rows=frame.rows,
+            base=frame.base,
             scratch=device.add(frame.base, self.scratch),
             outboxes=device.add(frame.base, self.outboxes),
             meetings=meetings,
@@ -334,11 +334,11 @@ class ScheduledKernel:
         if self.kernel.cluster > 1:
             cluster.barrier()  # nobody leaves while others may still write here
 
-    def _init_exchange(self, ring: schedule.AllocRingOp, whole: Ring) -> None:
+    def _init_exchange(self, ring: schedule.AllocRingOp, whole: Ring, base: ir.Value) -> None:
         """One thread: the barriers of each copy."""
         taker = self._takers(ring)
         for copy in range(taker.count):
-            barriers = device.add(whole.barriers, copy * whole.barrier_bytes)
+            barriers = device.add(base, device.add(whole.barriers, copy * whole.barrier_bytes))
             own = Ring(barriers, whole.data, whole.slots, whole.slot_bytes)
             own.init(1, taker.warp_count if whole.by_warps else 1)
 
@@ -371,8 +371,9 @@ class ScheduledKernel:
             device.scf.YieldOp([])
 
     def _ring(self, ring: schedule.AllocRingOp, base: ir.Value) -> Ring:
-        place = self.places[ring.label]
-        barriers, slots = device.add(base, place.barriers), device.add(base, place.slots)
+        """Of a ring in distributed shared memory places are counted from the first byte on (exchanges.py)."""
+        place, start = self.places[ring.label], 0 if ring.memory == schedule.DSMEM else base
+        barriers, slots = device.add(start, place.barriers), device.add(start, place.slots)
         return Ring(barriers, slots, ring.slots, ring.slot_bytes, ring.label, self._read_by_warps(ring))
 
     def _read_by_warps(self, ring: schedule.AllocRingOp) -> bool:

@@ -165,12 +165,15 @@ class LoopCode:
             half.evaluator.memories = self.memories
 
     def _turns(self, rings: list[str]) -> list[ir.Value]:
-        return [x for ring in rings for x in (self.turns[ring].number, self.turns[ring].parity)]
+        turns = [self.turns[ring] for ring in rings]
+        return [x for turn in turns for x in (turn.number, turn.parity) if not isinstance(x, int)]
 
     def _resume(self, rings: list[str], carried: list[ir.Value]) -> list[ir.Value]:
-        for i, ring in enumerate(rings):
-            self.turns[ring] = Slot(*carried[2 * i : 2 * i + 2])
-        return carried[2 * len(rings) :]
+        for ring in rings:
+            known = self.turns[ring].number  # of a ring whose slots all have their turn in each of the loop
+            number, carried = (known, carried) if isinstance(known, int) else (carried[0], carried[1:])
+            self.turns[ring], carried = Slot(number, carried[0]), carried[1:]
+        return carried
 
 
 def _words(carried: object) -> list[ir.Value]:
