@@ -44,6 +44,7 @@ class ChainBody(ChainProducts):
         self.program, self.row, self.column = kernel.program, row, column
         self.cluster = kernel.cluster
         self.cloner = self._new_cloner()
+        self.firsts: dict[int, ir.Value] = {}  # of the stage's shares, by their columns
         self.loaded: dict[int, Pieces] = {}  # operands in registers of which each CTA of a cluster has all columns
         self.tiles: dict[int, Pieces] = {}  # in registers
         self.queues: dict[str, ir.Value] = {}  # label -> what was put
@@ -64,6 +65,7 @@ class ChainBody(ChainProducts):
         """Stage `number` of a block, whose products are as those of the first of its equals. In a loop it is the first,
         with the tensors of the loop's layer."""
         stage, products, self.block = block.stages[number], block.products.values(), block
+        self.firsts = {}
         for get, first in zip(stage.gets, block.stage.gets, strict=True):
             self.alike[hash(get.results[0])] = hash(first.results[0])
         nests = block.nests if number == 0 else StageNests(stage, self.program.on_chip)
@@ -146,6 +148,7 @@ class ChainBody(ChainProducts):
         loop = scf.ForOp(*map(constant_index, (begin, len(block.stages), 1)), carry(tile))
         with ir.InsertionPoint(loop.body):
             counter, result = loop.induction_variable, block.stage.puts[0].operands[1]
+            self.firsts = {}
             self.queues[got] = tile
             taken = list(loop.inner_iter_args)
             if rolling:
@@ -160,7 +163,7 @@ class ChainBody(ChainProducts):
                 self._settle_background()
             scf.yield_(carry(result))
         self.layers, self.cloner, self.filling, self.tiles = None, around, filling, tiles
-        self.stowed, self.exchanged = stowed, exchanged
+        self.stowed, self.exchanged, self.firsts = stowed, exchanged, {}
         self.queues = outside | {kitsune_label(last.operands[0]): last.operands[1]}
         if rolling:
             nests = StageNests(block.stages[-1], self.program.on_chip)
@@ -187,6 +190,13 @@ class ChainBody(ChainProducts):
 
     def _new_cloner(self) -> rows.RowCloner:
         return rows.RowCloner(COPY_ROWS) if self.cluster == 1 else ShareCloner(COPY_ROWS, self.cluster)
+
+    def _first(self, count: int) -> ir.Value:
+        """The first of the columns that the CTA of a cluster has, of so many each: asked for once a stage, so that what
+        is read at it is found from one register."""
+        if count not in self.firsts:
+            self.firsts[count] = self.kernel.first_of_share(count)
+        return self.firsts[count]
 
     @property
     def _parts(self) -> int:
@@ -238,8 +248,9 @@ class ChainBody(ChainProducts):
             self.cloner[value] = self._resident(value)
         elif op.name == kitsune.LoadOp.OPERATION_NAME:
             self.cloner[value] = self._read(op.operands[0], value, (self.row,))
-        elif (column := _column_of(op)) is not None:
-            self.cloner[value] = one_column(self._value(op.operands[0]), column)
+        elif (column := _column_of(op, self._parts > 1)) is not None:
+            whole = self._value(op.operands[0]) if self._parts == 1 else self._loaded_value(op.operands[0])
+            self.cloner[value] = one_column(whole, column)
         elif op.name not in rows.SUPPORT:
             for operand in op.operands:
                 if rows.is_tensor(operand) and rows.init_of(operand).tensor is not None:
@@ -252,7 +263,7 @@ class ChainBody(ChainProducts):
     def _resident(self, value: ir.Value) -> ir.Value:
         """All of a tensor that is the same for all rows, that of the layer in a loop over layers."""
         layer = None if self.layers is None else self.layers.counter
-        if (vector := self.kernel.vector(self.block, value, layer, self._parts)) is not None:
+        if (vector := self.kernel.vector(self.block, value, layer, self._parts, self._first)) is not None:
             return vector
         if self.layers is None:
             return self._read(value, value, ())
@@ -266,7 +277,7 @@ class ChainBody(ChainProducts):
         offsets = [*at, *[constant_index(0)] * (kind.rank - len(at))]
         if self._parts > 1 and kind.rank > len(at) and kind.shape[-1] > 1:
             sizes[-1] = kind.shape[-1] // self._parts
-            offsets[-1] = self.kernel.first_of_share(sizes[-1])
+            offsets[-1] = self._first(sizes[-1])
         read = schedule.ReadOp(whole, offsets, ir.RankedTensorType.get(sizes, kind.element_type))
         read.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(kind.rank)))
         if at and kind.rank == 2 and is_packed(kind.element_type) and sizes[-1] == kind.shape[-1]:
@@ -296,14 +307,19 @@ class ChainBody(ChainProducts):
     def _keep_loaded(self, value: ir.Value) -> Pieces:
         """The same of an operand that each CTA of a cluster computes from what is loaded, with all its columns."""
         if hash(value) not in self.loaded:
-            around, self.cloner = self.cloner, rows.RowCloner(COPY_ROWS)
-            tile, width, each = self._value(value), rows.shape_of(value)[1], self.kernel.chunk
-            self.cloner = around
+            tile, width, each = self._loaded_value(value), rows.shape_of(value)[1], self.kernel.chunk
             self.loaded[hash(value)] = pieces = Pieces(
                 width, each, lambda number: part(tile, number * each, min(each, width - number * each))
             )
             pieces.columns(0, width)
         return self.loaded[hash(value)]
+
+    def _loaded_value(self, value: ir.Value) -> ir.Value:
+        """All columns of what each CTA of a cluster computes from what is loaded."""
+        around, self.cloner = self.cloner, rows.RowCloner(COPY_ROWS)
+        tile = self._value(value)
+        self.cloner = around
+        return tile
 
     def _width(self, value: ir.Value) -> int:
         """The columns of a tile that the CTA has."""
@@ -358,7 +374,7 @@ class ChainBody(ChainProducts):
         rank = ir.RankedTensorType(tile.type).rank
         offsets = [self.row, *[constant_index(0)] * (rank - 1)]
         if is_share := rank == 2 and rows.shape_of(tile)[1] < rows.shape_of(value)[1]:
-            offsets[1] = self.kernel.first_of_share(rows.shape_of(tile)[1])
+            offsets[1] = self._first(rows.shape_of(tile)[1])
         write = schedule.WriteOp(tile, offsets, i64(store.position))
         write.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(rank)))
         if self.cluster > 1 and not is_share:
@@ -421,9 +437,11 @@ class ChainBody(ChainProducts):
             filling, self.filling, known = self.filling, [], dict(self.cloner.values)
             filling.append(Fills("passes", 0, product.n, product.pass_columns, self.filling))
             loop = scf.ForOp(*map(constant_index, (0, product.n, product.pass_columns)))
+            firsts = dict(self.firsts)
             with ir.InsertionPoint(loop.body):
                 self._pass(nest, product, operands, loop.induction_variable)
                 scf.yield_([])
+            self.firsts = firsts
             self.filling, self.cloner.values = filling, known
         self.free.clear()
         for (value, _), ends in zip(operands, self._reads(operands), strict=True):
@@ -445,7 +463,7 @@ class ChainBody(ChainProducts):
 
     def _of_share(self, product: Product, column: ir.Value) -> ir.Value:
         """A column, counted from the first of the CTA's, among all."""
-        return column if self.cluster == 1 else arith.addi(self.kernel.first_of_share(product.n), column)
+        return column if self.cluster == 1 else arith.addi(self._first(product.n), column)
 
     def _columns(self, product: Product, first: ir.Value, value: ir.Value, dim: int | None) -> ir.Value:
         """What an epilogue reads beside a pass's sums: the pass's columns of a tensor, from `first` on."""
@@ -476,13 +494,14 @@ def _products(block: Block) -> list[tuple[Nest, Product]]:
     return list(zip(nests, block.products.values(), strict=True))
 
 
-def _column_of(op: ir.Operation) -> int | None:
-    """Which one column of a tile an operation takes, where not each row's first thread has it; None elsewhere."""
+def _column_of(op: ir.Operation, in_parts: bool) -> int | None:
+    """Which one column of a tile an operation takes, where not each row's first thread has it, or CTAs have parts of
+    the columns; None elsewhere."""
     shapes = [rows.shape_of(op.operands[0]), rows.shape_of(op.results[0])] if op.name == "tensor.extract_slice" else []
     if [len(shape) for shape in shapes] != [2, 2] or shapes[1][1] != 1:
         return None
     column = list(ir.DenseI64ArrayAttr(op.attributes["static_offsets"]))[1]
-    return column if column % BLOCK else None
+    return column if column % BLOCK or in_parts else None
 
 
 def _is_sliced(tile: ir.Value) -> bool:

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kitsune_mlir import rows
+from kitsune_mlir.codegen.hopper.operands import is_only_operand
 from kitsune_mlir.codegen.schedule.reductions import row_combiner
-from kitsune_mlir.dialects import schedule
+from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.dialects.clusters import SendOp, TotalOp
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
@@ -90,8 +91,14 @@ def joins_columns(op: ir.Operation) -> bool:
     return any(rows.shape_of(value)[1:2] > [1] for value in list(op.operands)[: s.inputs] if rows.is_tensor(value))
 
 
-def check_joins(op: ir.Operation) -> None:
-    """Raises UnsupportedError for a reduction along rows that CTAs do not join: it begins with a number of its own."""
+def check_shared(op: ir.Operation) -> None:
+    """Raises UnsupportedError for an operation of a stage whose columns CTAs do not share: one that moves columns, but
+    for products, or a reduction along rows that begins with a number of its own."""
+    moves = op.name in ("tensor.extract_slice", "tensor.concat", *rows.RESHAPES)
+    if moves and rows.shape_of(op.results[0])[1:] != [1] and not is_only_operand(op.results[0]):
+        raise UnsupportedError("columns that are moved are not shared by CTAs")
+    if op.name in (kitsune.ScatterOp.OPERATION_NAME, kitsune.PlaceOp.OPERATION_NAME):
+        raise UnsupportedError("rows that leave for those of a table are not shared by CTAs")
     if not joins_columns(op):
         return
     s = rows.Structured(op)

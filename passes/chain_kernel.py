@@ -25,7 +25,7 @@ from kitsune_mlir.mlir import arith, ir, scf, tensor, walk
 from kitsune_mlir.planning.target import Target
 
 from .chain_columns import check_leaves
-from .chain_exchange import check_joins
+from .chain_exchange import check_shared
 from .chain_stows import slots_of_stows
 from .chain_vectors import Vectors
 from .operand_layout import laid_out, weight_laid_out
@@ -183,15 +183,22 @@ class ChainKernel:
                 done.append(copy.results[0])
             schedule.CommitOp(slot, done)
 
-    def vector(self, block: Block, value: ir.Value, layer: ir.Value | None, parts: int) -> ir.Value | None:
+    def vector(
+        self,
+        block: Block,
+        value: ir.Value,
+        layer: ir.Value | None,
+        parts: int,
+        first: Callable[[int], ir.Value],
+    ) -> ir.Value | None:
         """A vector of a block's stage, or of the layer of a loop, as a tile; None where it is in no slot. Of `parts`
-        equal parts that of the CTA in its cluster."""
+        equal parts that of the CTA in its cluster, which begins at `first`."""
         if (place := self.vectors.place(block, value)) is None:
             return None
         kind, at = ir.RankedTensorType(value.type), constant_index(place)
         if parts > 1 and kind.shape[0] > 1:
             kind = ir.RankedTensorType.get([kind.shape[0] // parts], kind.element_type)
-            at = arith.addi(self.first_of_share(kind.shape[0]), at)
+            at = arith.addi(first(kind.shape[0]), at)
         if layer is not None:
             at = arith.addi(arith.muli(layer, constant_index(self.vectors.step(block, kind.element_type))), at)
         return schedule.ReadOp(self.open[str(kind.element_type)], [at], kind).results[0]
@@ -396,7 +403,7 @@ def check(pipeline: kitsune.PipelineOp, program: Program) -> None:
         for op in stage.block.operations:
             _check_operation(op.operation)
             if program.cluster > 1:
-                check_joins(op.operation)
+                check_shared(op.operation)
     for block in program.blocks:
         for nest in block.nests:
             if nest.op is None or nest.kind != PRODUCT:

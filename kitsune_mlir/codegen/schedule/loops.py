@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kitsune_mlir.codegen import index_checks
-from kitsune_mlir.codegen.hopper import waits, wgmma
+from kitsune_mlir.codegen.hopper import waits, warps, wgmma
 from kitsune_mlir.codegen.hopper.fragments import Fragment, Lanes, PairedMemory
 from kitsune_mlir.codegen.hopper.mbarrier import Slot
 from kitsune_mlir.codegen.pipeline import device
@@ -118,6 +118,8 @@ class LoopCode:
         self.products.leave(state)
         self.sent = 0
         self.memories, self.halves, self.lanes = known
+        if not any(isinstance(start, Acc) for start in starts):
+            rest = [warps.here(x) if x.type == device.i32() else x for x in rest]
         take_up(op.results, rest)
 
     def _start(self, value: ir.Value) -> object:
