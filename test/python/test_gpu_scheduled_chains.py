@@ -193,6 +193,62 @@ def test_a_product_alone(dtype, rows, machine):
     agrees(compiled, model, *args)
 
 
+class Sharing(nn.Module):
+    """Equal layers with what they read kept, a norm, and a number a row: tiles of which CTAs have columns each."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.first, self.layers = nn.Linear(64, width), nn.ModuleList(nn.Linear(width, width) for _ in range(3))
+        self.norm, self.last = nn.LayerNorm(width), nn.Linear(width, 1)
+
+    def forward(self, x):
+        h = torch.relu(self.first(x))
+        for layer in self.layers:
+            h = h + torch.relu(layer(h))
+        return torch.sigmoid(self.last(self.norm(h)))
+
+
+@pytest.fixture(scope="module")
+def four(tmp_path_factory):
+    """The path of a description: a GPU of four SMs."""
+    fields = json.loads((target.FOLDER / "sm_90a.json").read_text())
+    path = tmp_path_factory.mktemp("targets") / "four.json"
+    path.write_text(json.dumps(fields | {"name": "four", "sms": 4}))
+    return str(path)
+
+
+def layers(*widths):
+    """Layers with an activation behind each."""
+    return nn.Sequential(*itertools.chain(*((nn.Linear(*pair), nn.ReLU()) for pair in itertools.pairwise(widths))))
+
+
+SHARED = {
+    "two CTAs": (Sharing(256).bfloat16(), 2, 2e-2),
+    "four CTAs": (Sharing(192).bfloat16(), 4, 2e-2),
+    "round a loop": (layers(64, 288, 288, 288, 288, 32).bfloat16(), 2, 2e-2),
+    "f32": (Sharing(96), 2, 2e-5),
+}
+
+
+@pytest.mark.parametrize("form", SHARED)
+def test_a_cluster_shares_tiles(form, four):
+    """In the simulator, and in the interpreter, whose agents run in random order."""
+    torch.manual_seed(5)
+    model, ctas, bound = SHARED[form]
+    x = torch.randn(300, 64).to(next(model.parameters()).dtype)
+    options = {"place-stages": f"shape=chained cluster={ctas}", "cut-pipelines": "whole=true"}
+    compiled = kitsune_mlir.compile(model.eval(), (x,), target=four, options=options, matmul_precision="highest")
+    module = compiled.module("four:schedule-chains")
+    (kernel,) = dialect.kernels(module)
+    assert kernel.cluster == ctas and mlir.walk(kernel, dialect.SEND)
+    with torch.no_grad():
+        wanted = copy.deepcopy(model).double()(x.double())
+    given = [*(value.detach().float().numpy() for value in model.parameters()), x.float().numpy()]
+    (interpreted,) = run(kernel, given, ctas=4, seed=1)
+    for found in (torch.as_tensor(Simulation(compiled, seed=1)(x)), torch.as_tensor(interpreted)):
+        assert (found.double() - wanted).norm() <= bound * wanted.norm()
+
+
 class Waiting(nn.Module):
     """A tile that waits in shared memory for a product in passes, and then for another."""
 
