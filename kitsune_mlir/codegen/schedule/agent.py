@@ -23,9 +23,9 @@ from kitsune_mlir.rows import Structured, shape_of
 
 from . import parts, stores, whole_rows
 from .boxes import GlobalBox
+from .exchanges import ExchangeCode, Totals
 from .extents import divisor, whole_of
 from .in_flight import Acc
-from .exchanges import ExchangeCode, Totals
 from .loops import TOTALS, Open, sent_to
 from .meetings import TURN, Meetings
 from .reductions import own_part, row_combiner

@@ -26,7 +26,7 @@ from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import arith, ir, walk
 
 from . import parts
-from .loops import TOTALS, sent_to
+from .loops import sent_to
 from .stowing import StowCode
 
 TOTAL_BARRIERS = 2 * mbarrier.BYTES  # of a copy
