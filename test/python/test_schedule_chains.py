@@ -168,7 +168,7 @@ def test_stowed_tiles_are_proven():
 
 
 def test_what_ctas_send_is_proven():
-    """A tile that is not sent, is not taken, is not given back, or is given back while a product reads it; and rings
+    """A tile that is not sent, is not given back, or is given back while a product reads it; and rings that are
     too short for what is sent before any of it is taken."""
     text = str(scheduled(chain(300, (64, 160, 32)), place="shape=chained cluster=2"))
     assert faults(text) == []
