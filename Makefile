@@ -21,7 +21,7 @@ lit: $(STAMP) ## Run the lit + FileCheck tests
 	$(BIN)/lit -q --timeout 120 test
 
 pytest: $(STAMP) ## Run the Python tests
-	$(BIN)/python -m pytest -q -n 2 --dist loadgroup test/python
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup --durations=30 test/python
 
 lint: $(STAMP) ## Check style and types
 	$(BIN)/ruff check .

@@ -258,7 +258,8 @@ class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
     whose elements are neighbours there; or "dense", a row of elements one after another, which threads read.
     Consumers' copies see all of a slot (`share` "all") or their part of its rows ("split"). Where each copy has its
     part to itself ("own") it fills it by itself, too, with tiles from its registers (`kitsune.stow`); or, where the
-    space is "dsmem", another CTA of the cluster does (`kitsune.send`)."""
+    space is "dsmem", another CTA of the cluster does (`kitsune.send`). A dense ring whose tiles have no elements passes
+    turns: agents wait for one another there, and nothing is copied."""
 
     sym_name: ir.StringAttr
     space: ir.StringAttr
@@ -295,6 +296,11 @@ class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
         rows, columns = self.tile.shape
         return rows * columns * self.tile.element_type.width // 8
 
+    @property
+    def has_elements(self) -> bool:
+        """Whether its tiles hold anything; a ring that passes turns alone has none."""
+        return self.slot_bytes > 0
+
     def verify_region_invariants(self) -> bool:
         for name, allowed in (("space", SPACES), ("box", BOXES), ("share", SHARES)):
             if string(self, name) not in allowed:
@@ -311,8 +317,8 @@ class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
 
 
 class AcquireOp(Kitsune.Operation, name="acquire", traits=[RingEffect]):
-    """The producer's: waits for the next slot to be empty. Where tiles lie in boxes along rows that all copies see, a
-    turn may have fewer rows than the ring's tile: those of the slot's type, at both ends."""
+    """The producer's: waits for the next slot to be empty. Where tiles lie in boxes along rows, a turn may have fewer
+    rows than the ring's tile: those of the slot's type, at both ends; a second copy has no part of them."""
 
     ring: ext.Operand[Ring]
     slot: ext.Result[Slot]
@@ -569,7 +575,9 @@ class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
     Elements beyond the tensor have no value that may be used. With the unit attribute `together`, of a box of all
     columns of a tensor of two dimensions, the threads of a warpgroup that have a row together load 16 bytes of it each,
     where all do, and tell each other. Of a dense slot it is a tile of one dimension, of
-    elements from `at` on. Elements are loaded where they are used: such a slot is released at the agent's end."""
+    elements from `at` on. Elements are loaded where they are used: such a slot is released at the agent's end. With the
+    unit attribute `ahead` those of a box of two dimensions are loaded where this stands, as far as threads load 16
+    bytes of a row together."""
 
     source: ext.Operand[Any]
     at: Sequence[ext.Operand[ir.IndexType]]
@@ -589,6 +597,8 @@ class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
             tile.rank != 2 or self.axes != [0, 1] or tile.shape[1:] != whole.shape[1:]
         ):
             return fail(self, f"is loaded together where it is rows of a tensor, found {tile} of {whole}")
+        if "ahead" in self.attributes and tile.rank != 2:
+            return fail(self, f"is loaded ahead where it has rows and columns, found {tile}")
         return True
 
     def _verify_dense(self) -> bool:
@@ -732,7 +742,7 @@ def _is_narrower(tile: ir.Type, whole: ir.RankedTensorType) -> bool:
 
 def _is_first_rows(tile: ir.Type, ring: AllocRingOp) -> bool:
     """Whether a tile is the first rows of those of a ring in which a row is a row of a box."""
-    if not isinstance(tile, ir.RankedTensorType) or tile.rank != 2 or ring.layout != "rows" or ring.sharing != "all":
+    if not isinstance(tile, ir.RankedTensorType) or tile.rank != 2 or ring.layout != "rows":
         return False
     same = tile.element_type == ring.tile.element_type and tile.shape[1] == ring.tile.shape[1]
     return same and 0 < tile.shape[0] <= ring.tile.shape[0]

@@ -12,16 +12,18 @@ from .types import Kitsune
 
 
 class WriteRowsOp(Kitsune.Operation, name="write_rows", traits=[RingEffect]):
-    """Writes each row of a tile in the registers of a warpgroup to the row of output `index` that `to` names, for each
-    row of the tile an integer; the tile is as wide as the output. With the unit attribute `adds` the row, of f32, is
-    added there: the output begins at zero, and rows that meet are added in any order. The tile's first row is number
-    `first` of `count`; rows beyond are dropped, and, where they are added, rows that the output does not have. Rows
-    leave through boxes of their copy in shared memory, as those of a `kitsune.write` by the copy engine."""
+    """Writes each row of a tile in the registers of a warpgroup to the row of output `index` that `to` names, for
+    each row of the tile an integer, from column `column` on; columns that the output does not have are dropped. With
+    the unit attribute `adds` the row, of f32, is added there: the output begins at zero, and rows that meet are added
+    in any order. The tile's first row is number `first` of `count`; rows beyond are dropped, and, where they are
+    added, rows that the output does not have. Rows leave through boxes of their copy in shared memory, as those of a
+    `kitsune.write` by the copy engine."""
 
     tile: ext.Operand[Any]
     to: ext.Operand[Any]
     first: ext.Operand[ir.IndexType]
     count: ext.Operand[ir.IndexType]
+    column: ext.Operand[ir.IndexType]
     index: ir.IntegerAttr
 
     @property
@@ -46,7 +48,7 @@ class WriteRowsOp(Kitsune.Operation, name="write_rows", traits=[RingEffect]):
             return fail(self, f"wants an integer for each row of {tile}, found {to}")
         for result in kernel.opview.result_ops:
             output = ir.RankedTensorType(result.results[0].type)
-            same = output.rank == 2 and output.shape[1] == tile.shape[1] and output.element_type == tile.element_type
+            same = output.rank == 2 and output.element_type == tile.element_type
             if result.position == self.position and not same:
                 return fail(self, f"writes rows of {tile} to rows of {output}")
         return check_integer(self, "index", 0)

@@ -26,13 +26,16 @@ def give(module: ir.Module, arguments: Sequence[Argument], outputs: Sequence[Out
             op.attributes[ATTRIBUTE] = ir.DenseI64ArrayAttr.get(own, module.context)
 
 
+def numbers(main: ir.Operation) -> list[int]:
+    """The numbers of the arguments of @main that are a model's own."""
+    return list(ir.DenseI64ArrayAttr(main.attributes[ATTRIBUTE])) if ATTRIBUTE in main.attributes else []
+
+
 def is_weight(value: ir.Value) -> bool:
     """Whether a tensor is a weight of the program, or computed of such alone."""
     if isinstance(value.owner, ir.Block):
         function = value.owner.owner.operation
-        if function.name != "func.func" or ATTRIBUTE not in function.attributes:
-            return False
-        return ir.BlockArgument(value).arg_number in list(ir.DenseI64ArrayAttr(function.attributes[ATTRIBUTE]))
+        return function.name == "func.func" and ir.BlockArgument(value).arg_number in numbers(function)
     op = value.owner.operation
     if op.name in _EMPTY:
         return True

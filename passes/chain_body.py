@@ -25,10 +25,11 @@ from kitsune_mlir.dialects.stow import StowOp
 from kitsune_mlir.dialects.write_rows import WriteRowsOp
 from kitsune_mlir.mlir import arith, ir, scf
 
-from .chain_columns import Columns
+from .chain_columns import Columns, begun_columns
 from .chain_deferred import Deferred, defers
 from .chain_exchange import Exchanged, ShareCloner, joins_columns, total
-from .chain_kernel import COPY_ROWS, SENT, STOWED, ChainKernel, Fills, engine_of, selected
+from .chain_fills import Fills, selected
+from .chain_kernel import COPY_ROWS, SENT, STOWED, ChainKernel, engine_of
 from .chain_products import ChainProducts, LoopOfLayers, Operand
 from .chain_stows import Stowed, readers_of
 from .chain_tiles import Pieces, beside, first_columns, one_column, part
@@ -36,12 +37,11 @@ from .schedule_build import constant_index, i64
 
 
 class ChainBody(ChainProducts):
-    """Builds a tile's work, whose first row is at `row`, and first column at `column` where the columns of a product
-    are dealt out, too."""
+    """Builds a tile's work, whose first row is at `row`."""
 
-    def __init__(self, kernel: ChainKernel, row: ir.Value, column: ir.Value | None = None):
+    def __init__(self, kernel: ChainKernel, row: ir.Value):
         super().__init__(kernel)
-        self.program, self.row, self.column = kernel.program, row, column
+        self.program, self.row = kernel.program, row
         self.cluster = kernel.cluster
         self.cloner = self._new_cloner()
         self.firsts: dict[int, ir.Value] = {}  # of the stage's shares, by their columns
@@ -366,10 +366,7 @@ class ChainBody(ChainProducts):
     def _write(self, value: ir.Value, store: kitsune.OutputOp) -> None:
         tile = self._value(value)
         if not isinstance(store, kitsune.StoreOp):
-            to = self._value(store.operands[1])
-            left = WriteRowsOp(tile, to, self.row, self.kernel.extent, i64(store.position))
-            if isinstance(store, kitsune.ScatterOp):
-                left.attributes["adds"] = ir.UnitAttr.get()
+            self._write_rows(tile, store, constant_index(0))
             return
         rank = ir.RankedTensorType(tile.type).rank
         offsets = [self.row, *[constant_index(0)] * (rank - 1)]
@@ -381,6 +378,14 @@ class ChainBody(ChainProducts):
             write.attributes["once"] = ir.UnitAttr.get()
         if (engine := engine_of(value)) is not None and not (is_share and rows.shape_of(tile)[1] % self.kernel.chunk):
             write.attributes["engine"] = ir.StringAttr.get(engine)
+
+    def _write_rows(self, tile: ir.Value, store: kitsune.ScatterOp | kitsune.PlaceOp, column: ir.Value) -> None:
+        """Writes, or adds, columns from `column` on to rows by number."""
+        to = self._value(store.operands[1])
+        with store.operation.location:
+            left = WriteRowsOp(tile, to, self.row, self.kernel.extent, column, i64(store.position))
+        if isinstance(store, kitsune.ScatterOp):
+            left.attributes["adds"] = ir.UnitAttr.get()
 
     # ---- products
 
@@ -419,8 +424,8 @@ class ChainBody(ChainProducts):
         return part(tile, 0, kind.shape[1]) if kind.rank == 2 and is_packed(kind.element_type) else tile
 
     def _passes(self, nest: Nest, product: Product) -> None:
-        """A product of more columns than registers hold, whose tile is only stored: in a loop over its columns, where
-        these are not dealt out."""
+        """A product of more columns than registers hold, whose tile is only stored: in a loop over its columns, unless
+        tiles are of columns too."""
         assert nest.op is not None
         self._settle_background()
         self.free.clear()
@@ -431,8 +436,8 @@ class ChainBody(ChainProducts):
                 kept.columns(0, kept.width)
             if segment.parts > 1:
                 self.exchanged[hash(value)].open_all()
-        if self.column is not None:
-            self._pass(nest, product, operands, self.column)
+        if self.kernel.column is not None:
+            self._pass(nest, product, operands, self.kernel.column)
         else:
             filling, self.filling, known = self.filling, [], dict(self.cloner.values)
             filling.append(Fills("passes", 0, product.n, product.pass_columns, self.filling))
@@ -452,7 +457,8 @@ class ChainBody(ChainProducts):
                 schedule.ReleaseOp(slot, [])
 
     def _pass(self, nest: Nest, product: Product, operands: list[Operand], first: ir.Value) -> None:
-        """One of them, from a column on."""
+        """The columns of a pass, from `first` on."""
+        self.first = first
         settled: dict[int, ir.Value] = {}
         self._run(product, operands, settled.__setitem__)
         sums = beside([settled[number] for number in range(product.sets)])
@@ -464,6 +470,13 @@ class ChainBody(ChainProducts):
     def _of_share(self, product: Product, column: ir.Value) -> ir.Value:
         """A column, counted from the first of the CTA's, among all."""
         return column if self.cluster == 1 else arith.addi(self._first(product.n), column)
+
+    def _beginning(self, product: Product) -> ir.Value:
+        value = product.op.operands[2]
+        if product.passes == 1:
+            return self._value(value)
+        shape = COPY_ROWS, product.pass_columns
+        return begun_columns(value, shape, self.first, partial(self._columns, product, self.first))
 
     def _columns(self, product: Product, first: ir.Value, value: ir.Value, dim: int | None) -> ir.Value:
         """What an epilogue reads beside a pass's sums: the pass's columns of a tensor, from `first` on."""
@@ -482,7 +495,10 @@ class ChainBody(ChainProducts):
         read.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(kind.rank)))
         return read.results[0]
 
-    def _write_columns(self, tile: ir.Value, store: kitsune.StoreOp, first: ir.Value) -> None:
+    def _write_columns(self, tile: ir.Value, store: kitsune.OutputOp, first: ir.Value) -> None:
+        if not isinstance(store, kitsune.StoreOp):
+            self._write_rows(tile, store, first)
+            return
         write = schedule.WriteOp(tile, [self.row, first], i64(store.position))
         write.attributes["dims"] = ir.DenseI64ArrayAttr.get([0, 1])
         if (engine := engine_of(store.operands[0])) is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kitsune_mlir import rows
+from kitsune_mlir.codegen.hopper.product_plan import Product
 from kitsune_mlir.codegen.pipeline.nests import Nest
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
@@ -62,6 +63,79 @@ def check_leaves(nest: Nest) -> None:
                 raise UnsupportedError(
                     "columns of what a stage computes, beside a product in passes, are not scheduled"
                 )
+
+
+def check_begins(product: Product) -> None:
+    """Raises UnsupportedError where the columns of a pass, which the product's sums begin with, are not computed by
+    themselves."""
+    if product.n % product.pass_columns:
+        raise UnsupportedError("sums of a last, shorter pass do not begin with a tile")
+    stack = [product.op.operands[2]]
+    while stack:
+        value = stack.pop()
+        op = rows.producer(value)
+        if op is None or op.parent.name != kitsune.StageOp.OPERATION_NAME or op.name == kitsune.LoadOp.OPERATION_NAME:
+            continue
+        s = rows.Structured(op) if op.name == "linalg.generic" else None
+        if s is None or s.iterators != ["parallel"] * 2 or s.maps[-1] != ir.AffineMap.get_identity(2):
+            raise UnsupportedError(f"columns of what {op.name} computes, for a pass to begin with, are not scheduled")
+        for extract in _extracts(s.body):
+            table = ir.RankedTensorType(extract.operands[0].type)
+            if table.rank != 2 or not table.has_static_shape or not _is_column(extract.operands[2]):
+                raise UnsupportedError(f"columns of elements of {table}, for a pass to begin with, are not scheduled")
+        used = [
+            use.owner.operation.name
+            for one in s.index_ops()
+            if _is_column(one.results[0])
+            for use in one.results[0].uses
+        ]
+        if set(used) - {"tensor.extract"}:
+            raise UnsupportedError("numbers of columns, for a pass to begin with, are not scheduled")
+        stack += [value for value in list(op.operands)[: s.inputs] if rows.is_tensor(value)]
+
+
+def begun_columns(
+    value: ir.Value,
+    shape: tuple[int, int],
+    first: ir.Value,
+    leaf: Callable[[ir.Value, int | None], ir.Value],
+) -> ir.Value:
+    """Columns of a tile of a stage, from `first` on, rows and columns as `shape` says, where `check_begins` takes it.
+    `leaf` gives those of what the stage loads or is resident, of which one dimension (None: none) is the columns."""
+    op = rows.producer(value)
+    assert op is not None
+    s, kind = rows.Structured(op), ir.RankedTensorType(op.results[0].type)
+    inputs = []
+    for i in range(s.inputs):
+        operand, dim = op.operands[i], next((d for d, e in enumerate(s.maps[i].results) if rows.dim_of(e) == 1), None)
+        made = rows.producer(operand)
+        computed = made is not None and made.name == "linalg.generic" and dim is not None
+        inputs.append(begun_columns(operand, shape, first, leaf) if computed else leaf(operand, dim))
+    start = tensor.empty(list(shape), kind.element_type)
+    slices = [_columns_of_table(extract.operands[0], first, shape[1]) for extract in _extracts(s.body)]
+    clone = op.clone(ir.InsertionPoint.current)
+    for i, operand in enumerate([*inputs, start]):
+        clone.operands[i] = operand
+    clone.results[0].set_type(start.type)
+    for extract, table in zip(_extracts(clone.regions[0].blocks[0]), slices, strict=True):
+        extract.operands[0] = table
+    return clone.results[0]
+
+
+def _extracts(body: ir.Block) -> list[ir.Operation]:
+    return [one.operation for one in body.operations if one.operation.name == "tensor.extract"]
+
+
+def _is_column(index: ir.Value) -> bool:
+    op = rows.producer(index)
+    return op is not None and op.name == "linalg.index" and ir.IntegerAttr(op.attributes["dim"]).value == 1
+
+
+def _columns_of_table(table: ir.Value, first: ir.Value, count: int) -> ir.Value:
+    kind = ir.RankedTensorType(table.type)
+    sizes = [kind.shape[0], count]
+    type_ = ir.RankedTensorType.get(sizes, kind.element_type)
+    return tensor.ExtractSliceOp(type_, table, [first], [], [], [0, rows.DYNAMIC], sizes, [1, 1]).result
 
 
 def _between(start: ir.Value, end: ir.Value) -> list[ir.Operation]:

@@ -5,11 +5,8 @@ with it, piece by piece, chain_body.py's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from itertools import groupby
-from typing import TypeAlias
+from collections.abc import Callable
+from math import inf
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.layout import LEAST_SLOTS, MOST_SLOTS, MOST_TILE_SLOTS
@@ -24,56 +21,26 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, scf, tensor, walk
 from kitsune_mlir.planning.target import Target
 
-from .chain_columns import check_leaves
+from .chain_columns import check_begins, check_leaves
 from .chain_exchange import check_shared
+from .chain_fills import Fill, Filling, Fills, place, rolled, selected
+from .chain_prefetch import gathers_of, prefetch
 from .chain_stows import slots_of_stows
 from .chain_vectors import Vectors
 from .operand_layout import laid_out, weight_laid_out
 from .schedule_build import constant_index, i64
-from .tile_order import ceildiv, in_groups
 
 COPY_ROWS = 64  # of a tile that a warpgroup has
 _REGISTERS = {1: (248, 248), 2: (24, 240)}  # of a thread that feeds, and multiplies, by warpgroups that multiply
+_ASKING = {1: (248, 248), 2: (40, 232)}  # the same where warps beside the one that feeds ask for rows of tables
 _WARPS = 4
-LEAST_LOOP = 3  # boxes that the feeding thread copies in a loop
 LEAST_TILES = 3  # of a CTA, for weights to be kept
 _SLOT_ROW = 128  # bytes
 _ALIGN = 1024  # bytes, of a slot
 _BARRIER = 16  # bytes of a slot
 _NUMBER = 4  # bytes of a row's
 _SLOTS = 48  # at most, but for weights that are kept
-STREAMED, WEIGHTS, VECTORS, STOWED, SENT = "tiles", "weights", "vectors", "stowed", "sent"
-
-
-@dataclass(frozen=True)
-class Fill:
-    """A slot that is filled: of which ring, with the box of a tensor from these places on, of so many rows; in a loop
-    over layers with that of the layer's tensor. A streamed tile's rows are those of the tile that the CTA works on."""
-
-    ring: str
-    sources: tuple[ir.Value, ...]
-    row: int  # from where a loop over passes is, on
-    column: int | None  # None: where the loop over chunks is
-    rows: int
-    start: int = 0  # the first column, of which `column` or the loop counts on
-    in_pass: bool = False
-    share_rows: int = 0  # of a CTA of a cluster, behind those of the CTAs before
-    part: tuple[int, int] | None = None  # how far behind the CTA is whose columns are meant, and how many each has
-
-
-@dataclass(frozen=True)
-class Fills:
-    """Fills in a loop from `first` on to `last`: over "layers", that are equal, over "passes", the columns of a product
-    that is computed in several, or over the columns of "chunks"."""
-
-    over: str
-    first: int
-    last: int
-    step: int
-    body: Filling
-
-
-Filling: TypeAlias = list[Fill | Fills]
+STREAMED, WEIGHTS, VECTORS, STOWED, SENT, TURN = "tiles", "weights", "vectors", "stowed", "sent", "turn"
 
 
 class ChainKernel:
@@ -85,6 +52,8 @@ class ChainKernel:
         self.program = Program(pipeline, target.sms, *shared, pipeline.tile_rows)
         self.cluster = self.program.cluster
         self.tile_rows, self.copies = self.program.tile_rows, self.program.consumers
+        # Rows of a box of a streamed tile: those beyond a tensor's last cost the copy engine as much time as others.
+        self.box_rows = self.program.box_rows if self.copies == 1 else self.tile_rows
         check(pipeline, self.program)
         self.chunk = self.program.products[0].segments[0].chunk_columns  # columns of a slot
         self.filling: Filling = []
@@ -92,7 +61,10 @@ class ChainKernel:
         self.vectors = Vectors(self.program.blocks)
         self.stows = slots_of_stows(self.program)
         self.open: dict[str, ir.Value] = {}  # the slots of vectors, by their elements
-        self.keeps = self._may_keep()
+        self.grid = self.program.grid_product
+        self.column: ir.Value | None = None
+        self.asked = gathers_of(self.program) if self._tiles_each > 1 else []
+        self.keeps = not self.asked and self._may_keep()
         self.kept: list[tuple[Fill, ir.Value]] = []  # boxes of weights, with their slots
         self._sources: dict[int, ir.Value] = {}
 
@@ -109,12 +81,13 @@ class ChainKernel:
             with ir.InsertionPoint(self.pipeline):
                 packing = self.program.packed.get(number)
                 packed = value if packing is None else packing.apply(value)
-                self._sources[number] = weight_laid_out(packed, 1)[0]
+                longer = number in self.program.padded or number in self.program.weights
+                self._sources[number] = weight_laid_out(packed, 1)[0] if longer else packed
         return self._sources[number]
 
-    def build(self, body: Callable[[ChainKernel, ir.Value, ir.Value | None], None]) -> schedule.KernelOp:
-        """The kernel, at the insertion point; `body` builds what a warpgroup does with a tile whose rows, and columns
-        where these are dealt out, begin at an index."""
+    def build(self, body: Callable[[ChainKernel, ir.Value], None]) -> schedule.KernelOp:
+        """The kernel, at the insertion point; `body` builds what a warpgroup does with a tile whose rows begin at an
+        index."""
         index = ir.IndexType.get()
         self.extent = self._extent()
         for weight in self._weights():
@@ -128,14 +101,14 @@ class ChainKernel:
         if self.cluster > 1:
             kernel.attributes["cluster"] = i64(self.cluster)
         with ir.InsertionPoint(kernel.regions[0].blocks.append()):
-            extents, sizes = [self.extent], [self.tile_rows]
-            if (wide := self.program.grid_product) is not None:
-                extents, sizes = [self.extent, constant_index(wide.n)], [self.tile_rows, wide.pass_columns]
-            dealt = schedule.TilesOp(extents, index, index, index)
+            dealt = schedule.TilesOp([self.extent, *self._columns_dealt()], index, index, index)
+            sizes = [self.tile_rows, *([self.grid.pass_columns] if self.grid else [])]
             dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get(sizes)
             self._alloc_rings()
-            feeds, multiplies = _REGISTERS[self.copies]
-            feed = schedule.AgentOp(ir.StringAttr.get("feed"), *map(i64, (1, _WARPS, feeds)))
+            feeds, multiplies = (_ASKING if self.asked else _REGISTERS)[self.copies]
+            feed = schedule.AgentOp(ir.StringAttr.get("feed"), *map(i64, (1, 1 if self.asked else _WARPS, feeds)))
+            if self.asked:
+                self._ask(schedule.AgentOp(ir.StringAttr.get("ask"), *map(i64, (1, _WARPS - 1, feeds))), dealt)
             math = schedule.AgentOp(ir.StringAttr.get("math"), *map(i64, (self.copies, _WARPS, multiplies)))
             for agent in (math, feed):  # the second does what the first asks for
                 with ir.InsertionPoint(agent.regions[0].blocks.append(index)):
@@ -144,27 +117,50 @@ class ChainKernel:
                     loop = scf.ForOp(*dealt.results)
                     self._before_tiles = ir.InsertionPoint(loop)
                     with ir.InsertionPoint(loop.body):
-                        first, column = self._place(loop.induction_variable, extents)
+                        first = self._start(loop.induction_variable)
                         if agent is math:
+                            self._take_turn()
                             own = arith.muli(agent.regions[0].blocks[0].arguments[0], constant_index(COPY_ROWS))
-                            body(self, arith.addi(first, own), column)
+                            body(self, arith.addi(first, own))
                         else:
-                            self._fill(self.filling, first, {} if column is None else {"passes": column})
+                            self._fill(self.filling, first, {} if self.column is None else {"passes": self.column})
                         scf.yield_([])
                     slots = [*self.open.values(), *(slot for _, slot in self.kept)]
                     for slot in slots if agent is math else ():
                         schedule.ReleaseOp(slot, [])
         return kernel
 
-    def _place(self, number: ir.Value, extents: Sequence[ir.Value]) -> tuple[ir.Value, ir.Value | None]:
-        """The first row of a tile, and its first column where the columns of a product are dealt out, too."""
-        if (wide := self.program.grid_product) is None:
-            return arith.muli(number, constant_index(self.tile_rows)), None
-        sizes = self.tile_rows, wide.pass_columns
-        counts = [ceildiv(extent, size) for extent, size in zip(extents, sizes, strict=True)]
-        at = in_groups(number, *counts)
-        row, column = (arith.muli(at[role], constant_index(size)) for role, size in zip("mn", sizes, strict=True))
-        return row, column
+    def _columns_dealt(self) -> list[ir.Value]:
+        """The extent of columns, where tiles are of columns too."""
+        return [constant_index(self.grid.n)] if self.grid else []
+
+    def _start(self, number: ir.Value) -> ir.Value:
+        """The first row of a tile; its first column, where tiles are of columns too, is `column`."""
+        if self.grid is not None:
+            passes = constant_index(self.grid.passes)
+            self.column = arith.muli(arith.remui(number, passes), constant_index(self.grid.pass_columns))
+            number = arith.divui(number, passes)
+        return arith.muli(number, constant_index(self.tile_rows))
+
+    def _ask(self, agent: schedule.AgentOp, dealt: schedule.TilesOp) -> None:
+        """The agent that asks for the rows that each tile gathers."""
+        ring = self.rings[TURN]
+        with ir.InsertionPoint(agent.regions[0].blocks.append(ir.IndexType.get())):
+            loop = scf.ForOp(*dealt.results)
+            with ir.InsertionPoint(loop.body):
+                slot = schedule.AcquireOp(ring.results[0], schedule.Slot.get(ring.tile)).results[0]
+                first = self._start(loop.induction_variable)
+                for gather in self.asked:
+                    with gather.op.location:
+                        prefetch(gather, slot, first, self.extent, self.tile_rows)
+                schedule.CommitOp(slot, [])
+                scf.yield_([])
+
+    def _take_turn(self) -> None:
+        """A tile begins: its rows have been asked for, those of the next may be."""
+        if self.asked:
+            ring = self.rings[TURN]
+            schedule.ReleaseOp(schedule.WaitOp(ring.results[0], schedule.Slot.get(ring.tile)).results[0], [])
 
     def _open_vectors(self) -> None:
         for element in self.vectors.placed:
@@ -237,22 +233,30 @@ class ChainKernel:
                 found[product.columns] = found.get(product.columns, 0) + count
         return found
 
+    @property
+    def _tiles_each(self) -> float:
+        """The tiles of a CTA, in the mean; as many as one likes where that is open until the call."""
+        whole = next(load.operands[0] for stage in self.pipeline.stages for load in stage.loads)
+        size = rows.shape_of(whole)[0]
+        if size == rows.DYNAMIC:
+            return inf
+        return size * (self.grid.passes if self.grid else 1) / (self.tile_rows * self.target.sms)
+
     def _may_keep(self) -> bool:
         """Whether shared memory holds all weights, and a CTA has tiles enough for it to matter."""
         streamed = MOST_TILE_SLOTS * self.tile_rows * _SLOT_ROW if self.program.streams else 0
         weights = sum(count * _aligned(columns * _SLOT_ROW) for columns, count in self._boxes().items())
-        whole = next(load.operands[0] for stage in self.pipeline.stages for load in stage.loads)
-        size = rows.shape_of(whole)[0]
-        several = size == rows.DYNAMIC or size >= LEAST_TILES * self.tile_rows * self.target.sms
-        several = several and self.cluster == 1 and all(product.passes == 1 for product in self.program.products)
+        several = self.cluster == 1 and self._tiles_each >= LEAST_TILES
+        several = several and all(product.passes == 1 for product in self.program.products)
         return several and weights + streamed <= self._room(sum(self._boxes().values()))
 
     def _weights(self) -> list[ir.Value]:
         """What slots are filled from."""
-        found = []
+        streamed = [segment.value for segment in self.program.segments() if segment.rows_map is not None]
+        found = [rows.producer(value).operands[0] for value in streamed]
         for stage in self.pipeline.stages:
             products = [op for op in stage.block.operations if op.operation.name == "linalg.matmul"]
-            found += [op.operands[1] for op in products] + [load.operands[0] for load in stage.loads]
+            found += [op.operands[1] for op in products]
         return found
 
     def _alloc_rings(self) -> None:
@@ -271,6 +275,8 @@ class ChainKernel:
             streamed = MOST_TILE_SLOTS if self.keeps else streamed
             self._alloc(STREAMED, self.tile_rows, "split", streamed, element)
             room -= streamed * self.tile_rows * _SLOT_ROW
+        if self.asked:
+            self._alloc(TURN, 1, "all", 1, ir.IntegerType.get_signless(8), "dense", 0)
         for first, slots in self.stows.items():
             self._alloc(f"{STOWED}_{first}", self.tile_rows, "own", slots, element)
         for distance in range(1, self.cluster if program.exchanged_boxes else 1):
@@ -289,11 +295,13 @@ class ChainKernel:
         slots: int,
         element: ir.Type,
         box: str = "rows",
-        columns: int = 0,
+        columns: int | None = None,
         space: str = "smem",
     ) -> None:
         names = map(ir.StringAttr.get, (name, space, box, share))
-        type_ = kitsune.ring_type(ir.RankedTensorType.get([count, columns or self.chunk], element), slots)
+        type_ = kitsune.ring_type(
+            ir.RankedTensorType.get([count, self.chunk if columns is None else columns], element), slots
+        )
         self.rings[name] = schedule.AllocRingOp(*names, type_)
 
     def slot(self, name: str, count: int) -> ir.Type:
@@ -315,7 +323,7 @@ class ChainKernel:
 
     def _fill(self, filling: Filling, first_row: ir.Value, counters: dict[str, ir.Value]) -> None:
         """Fills slots; `counters` are those of the loops around, by what they go over."""
-        for fill in _rolled(filling, self.chunk):
+        for fill in rolled(filling, self.chunk):
             if isinstance(fill, Fills):
                 loop = scf.ForOp(*map(constant_index, (fill.first, fill.last, fill.step)))
                 with ir.InsertionPoint(loop.body):
@@ -324,8 +332,8 @@ class ChainKernel:
                 continue
             ring = self.rings[fill.ring]
             slot = schedule.AcquireOp(ring.results[0], self.slot(fill.ring, fill.rows)).results[0]
-            row = first_row if fill.ring == STREAMED else _sum(counters["passes"] if fill.in_pass else None, fill.row)
-            column = _sum(counters["chunks"] if fill.column is None else None, fill.start + (fill.column or 0))
+            row = first_row if fill.ring == STREAMED else place(counters["passes"] if fill.in_pass else None, fill.row)
+            column = place(counters["chunks"] if fill.column is None else None, fill.start + (fill.column or 0))
             if fill.share_rows:
                 row = arith.addi(self.first_of_share(fill.share_rows), row)
             if fill.part is not None:
@@ -339,44 +347,6 @@ class ChainKernel:
         """The first column of what the CTA so far behind has of an exchanged tile, of so many columns each."""
         behind = arith.addi(RankOp(ir.IndexType.get()).results[0], constant_index(distance))
         return arith.muli(arith.remui(behind, constant_index(self.cluster)), constant_index(width))
-
-
-def _rolled(filling: Filling, chunk: int) -> Filling:
-    """Runs of boxes that are neighbours in a weight as loops: the feeding thread's code is small, so that it does not
-    push that of warpgroups out of the instruction cache."""
-    found: Filling = []
-    for _, run in groupby(enumerate(filling), partial(_neighbours, chunk)):
-        members = [fill for _, fill in run]
-        first = members[0]
-        if len(members) < LEAST_LOOP or not isinstance(first, Fill) or first.column is None:
-            found += members
-            continue
-        end = first.column + len(members) * chunk
-        found.append(Fills("chunks", first.column, end, chunk, [replace(first, column=None)]))
-    return found
-
-
-def _neighbours(chunk: int, place: tuple[int, Fill | Fills]) -> object:
-    """A key that boxes have in common which lie one behind the other in columns, and are filled so."""
-    number, fill = place
-    if not isinstance(fill, Fill) or fill.column is None:
-        return number
-    sources = tuple(hash(source) for source in fill.sources)
-    return sources, fill.ring, fill.row, fill.start, fill.part, fill.column - number * chunk
-
-
-def _sum(counter: ir.Value | None, number: int) -> ir.Value:
-    """A place that may depend on a loop's counter."""
-    if counter is None:
-        return constant_index(number)
-    return arith.addi(counter, constant_index(number)) if number else counter
-
-
-def selected(tensors: Sequence[ir.Value], layer: ir.Value | None) -> ir.Value:
-    """The tensor of a layer, of one for each; the only one elsewhere."""
-    if layer is None or len(tensors) == 1:
-        return tensors[0]
-    return schedule.SelectOp(layer, list(tensors), tensors[0].type).results[0]
 
 
 def engine_of(tile: ir.Value) -> str | None:
@@ -411,8 +381,8 @@ def check(pipeline: kitsune.PipelineOp, program: Program) -> None:
             product = block.products[hash(nest.op.results[0])]
             if product.passes > 1:
                 check_leaves(nest)
-            if not starts_from_zero(nest.op) and product.n != product.columns * product.sets:
-                raise UnsupportedError("sums that begin with a tile of other columns than theirs are not scheduled")
+            if product.passes > 1 and not starts_from_zero(nest.op):
+                check_begins(product)
 
 
 def _check_operation(op: ir.Operation) -> None:

@@ -17,9 +17,10 @@ from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import ir, scf
 
 from .chain_exchange import Exchanged
-from .chain_kernel import COPY_ROWS, STREAMED, WEIGHTS, ChainKernel, Fill, Filling, Fills
+from .chain_fills import Fill, Filling, Fills
+from .chain_kernel import COPY_ROWS, STREAMED, WEIGHTS, ChainKernel
 from .chain_stows import Stowed
-from .chain_tiles import Pieces, added, part
+from .chain_tiles import Pieces, added, beside, part, zeros
 from .schedule_build import constant_index
 
 Operand: TypeAlias = tuple[ir.Value, tuple[ir.Value, ...]]
@@ -110,15 +111,20 @@ class ChainProducts:
         """A chunk of a part in registers."""
         return self._keep(value).columns(chunk * self.kernel.chunk, chunk * self.kernel.chunk + self.kernel.chunk)
 
+    def _keep_all(self, product: Product, operands: list[Operand]) -> None:
+        """Has all parts that are in registers there: what they are read from is on its way together. Behind products
+        in flight no load begins before those are issued."""
+        for segment, (value, _) in zip(product.segments, operands, strict=True):
+            if segment.rows_map is None and hash(value) not in self.stowed:
+                self._keep(value)
+
     def _begin(self, product: Product, number: int) -> ir.Value:
         """New sums of a set; they may begin with a tile's columns."""
-        acc = self._acc(product)
-        if not starts_from_zero(product.op):
-            tile = part(self._value(product.op.operands[2]), number * product.columns, product.columns, wide=True)
-            sums = schedule.SumsOp([tile], acc)
-            sums.attributes["begin"] = ir.UnitAttr.get()
-            return sums.results[0]
-        return self._new_sums(product, number)
+        if starts_from_zero(product.op):
+            return self._new_sums(product, number)
+        sums = schedule.SumsOp([self._first_sums(product, number)], self._acc(product))
+        sums.attributes["begin"] = ir.UnitAttr.get()
+        return sums.results[0]
 
     @staticmethod
     def _acc(product: Product) -> schedule.Acc:
@@ -161,7 +167,7 @@ class ChainProducts:
     def _streamed(self, value: ir.Value, chunk: int | None) -> Fill:
         load = rows.producer(value)
         column = None if chunk is None else chunk * self.kernel.chunk
-        return Fill(STREAMED, (self.kernel.source(load.operands[0]),), 0, column, self.kernel.tile_rows)
+        return Fill(STREAMED, (self.kernel.source(load.operands[0]),), 0, column, self.kernel.box_rows)
 
     def _reads(self, operands: list[Operand]) -> list[bool]:
         """Counts a product as a reader of stowed tiles; for each operand whether it is the last one."""
@@ -204,6 +210,7 @@ class ChainProducts:
                     tokens = stowed.tokens[chunk] if product.passes == 1 else []
                     slot = left if closes_it else None
                 else:
+                    self._keep_all(product, operands)
                     left = self._left(segment, value, chunk)
                 for one in turn:
                     start = sums[one] if one in sums else self._begin(product, one)
@@ -299,7 +306,7 @@ class ChainProducts:
         cores. Of streamed operands with many chunks, a loop over those behind the first."""
         self._settle_background()
         closes = self._closes(product, operands)
-        total = None if starts_from_zero(product.op) else self._first_sums(product)
+        total = None if starts_from_zero(product.op) else self._first_sums(product, 0)
         for segment, (value, source), closes_it in zip(product.segments, operands, closes, strict=True):
             chunk = 0
             if segment.rows_map is not None and segment.chunks > LONG and not self.kernel.keeps:
@@ -315,15 +322,24 @@ class ChainProducts:
                     scf.yield_([self._exact_chunk(product, segment, value, source, None, inner, body, closes_it)])
                 self.free.clear()
                 total, chunk = loop.results[0], segment.chunks
+            if segment.rows_map is None:
+                self._keep_all(product, operands)
             for behind, number in () if chunk else _order(segment):
                 at = number, total, self.filling, closes_it, behind
                 total = self._exact_chunk(product, segment, value, source, *at)
         assert total is not None
         ready(0, total)
 
-    def _first_sums(self, product: Product) -> ir.Value:
-        """What a product's sums begin with."""
-        return part(self._value(product.op.operands[2]), 0, product.columns, wide=True)
+    def _first_sums(self, product: Product, number: int) -> ir.Value:
+        """What the sums of a set begin with; behind the tile's columns, zero."""
+        tile, width = self._beginning(product), product.columns * product.sets
+        if (missing := width - rows.shape_of(tile)[1]) > 0:
+            tile = beside([tile, zeros(rows.shape_of(tile)[0], missing)])
+        return part(tile, number * product.columns, product.columns, wide=True)
+
+    def _beginning(self, product: Product) -> ir.Value:
+        """The tile that a product's sums begin with; of a product in passes the pass's columns."""
+        raise NotImplementedError
 
     def _exact_chunk(
         self,

@@ -51,6 +51,12 @@ def beside(tiles: Sequence[ir.Value]) -> ir.Value:
     return tensor.ConcatOp(type_, 1, list(tiles)).result
 
 
+def zeros(count: int, columns: int) -> ir.Value:
+    """A tile of f32 of so many rows that is zero."""
+    f32 = ir.F32Type.get()
+    return linalg.fill(arith.constant(f32, 0.0), outs=[tensor.empty([count, columns], f32)])
+
+
 def added(a: ir.Value, b: ir.Value) -> ir.Value:
     """The sum of two tiles of numbers."""
     kind = ir.RankedTensorType(a.type)

@@ -11,17 +11,19 @@ Nothing is lowered that verify-dataflow does not prove. Kernels of equal form ar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from kitsune_mlir.codegen import index_checks
-from kitsune_mlir.codegen.schedule.kernel import ScheduledKernel
+from kitsune_mlir.codegen.schedule.kernel import ScheduledKernel, tensors_of
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.windows import WindowsOp
-from kitsune_mlir.form import form_of
+from kitsune_mlir.form import Form, form_of
 from kitsune_mlir.mlir import ir, walk
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.rows import RESHAPES
+from kitsune_mlir.weights import is_weight
 
 from .base import ModulePass
 from .kernel_call import built, call, declare
@@ -42,13 +44,15 @@ class LowerSchedule(ModulePass):
         target = targets.load(self.target)
         VerifyDataflow(self.target).run(module)
         known: dict[object, str] = {}
-        for kernel in schedule.kernels(module):
+        kernels = [(kernel, form_of([kernel])) for kernel in schedule.kernels(module)]
+        constant = _constant(kernels)
+        for kernel, form in kernels:
             with kernel.operation.location:
                 with index_checks.of_pipeline(kernel) as checks:
-                    code = ScheduledKernel(kernel, target, self.wait_budget)
+                    code = ScheduledKernel(kernel, target, self.wait_budget, constant[form])
                     ends = [_end(result.results[0]) for result in code.results]
                     positions = [result.position for result in code.results]
-                    key = form_of([kernel]), tuple(end.type for end in ends), tuple(positions)
+                    key = form, tuple(end.type for end in ends), tuple(positions)
                     name = known.get(key)
                     if name is None:
                         name = kernel.label
@@ -61,6 +65,24 @@ class LowerSchedule(ModulePass):
         for matrix in walk(module, WindowsOp.OPERATION_NAME):
             if not list(matrix.results[0].uses):
                 matrix.erase()
+
+
+def _constant(kernels: Sequence[tuple[schedule.KernelOp, Form]]) -> dict[Form, frozenset[int]]:
+    """By form the numbers of the tensors that are the program's arguments, or computed of its weights alone, wherever a
+    kernel of that form stands."""
+    found: dict[Form, frozenset[int]] = {}
+    for kernel, form in kernels:
+        given = frozenset(number for number, value in enumerate(tensors_of(kernel)) if _is_constant(value))
+        found[form] = found.get(form, given) & given
+    return found
+
+
+def _is_constant(value: ir.Value) -> bool:
+    if is_weight(value):
+        return True
+    while not isinstance(value.owner, ir.Block) and value.owner.operation.name in RESHAPES:
+        value = value.owner.operation.operands[0]
+    return isinstance(value.owner, ir.Block)
 
 
 def _end(value: ir.Value) -> ir.Value:

@@ -12,9 +12,21 @@ each says at its start that the next one's thread blocks may take their places a
 and waits itself, before it first touches memory that others see, until the one before it has ended (PTX ISA,
 griddepcontrol). The runtime launches such kernels with the attribute "programmatic stream serialization".
 
+What no kernel of the program writes is there before that. Threads that read nothing else, which code generation marks
+by the tensors that they read, do not wait: weights are on the chip when the kernel before has ended.
+
+    scf.if %feeds {...} {kitsune.reads = [1]}      scf.if %feeds {...} {kitsune.reads = [1]}
+    %x = memref.load %a[%i]                   =>   nvvm.griddepcontrol wait
+                                                   %x = memref.load %a[%i]
+
+A tensor is constant so if at each of the kernel's calls it is an argument of @main that @main only reads, or computed
+of weights alone when the program is loaded (codegen/constant_tensors.py). The first kernel of a run begins when all
+before the run has ended (runtime/prepared.py), and no later one before it.
+
 That cannot hang: a kernel's blocks begin to take room only when all blocks of the one before have theirs, and wait for
 nothing but its end. It cannot race: who waits for a kernel's end waits for the end of all before it, for that kernel
-waited for them, or began when they had ended. Only chips of compute capability 9.0 and later know the instruction.
+waited for them, or began when they had ended; each has threads that wait. Only chips of compute capability 9.0 and
+later know the instruction.
 
 A kernel of many thread blocks, which come one after another, is left alone: each of them would wait for a moment. And
 one that has a great many loads on their way (kitsune.begins_alone) does not begin before the end of the one before it:
@@ -26,7 +38,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kitsune_mlir.codegen.hopper.frame import BEGINS_ALONE
+from kitsune_mlir.codegen.constant_tensors import constant_tensors
+from kitsune_mlir.codegen.gpu import PIPELINE
+from kitsune_mlir.codegen.hopper.frame import BEGINS_ALONE, READS
 from kitsune_mlir.mlir import ir, nvvm, walk
 from kitsune_mlir.planning import target as targets
 
@@ -36,6 +50,8 @@ MOST_BLOCKS = 16  # an SM, about two times what it holds: of more, each would wa
 # What may stand in front of the wait: nothing here touches memory outside the thread block.
 _LOCAL = ("arith.", "nvvm.read.", "nvvm.mbarrier.init", "nvvm.fence.mbarrier.init", "gpu.thread_id", "gpu.block_id")
 _LOCAL += ("llvm.mlir.", "llvm.ptrtoint", "llvm.inttoptr", "llvm.getelementptr", "nvvm.barrier", "gpu.barrier")
+_LOCAL += ("nvvm.setmaxregister", "gpu.return")
+_LOCAL_ASSEMBLY = ("mbarrier.init", "prefetch.tensormap")
 _LOCAL += ("scf.yield", "nvvm.elect.sync", "nvvm.cluster.arrive", "nvvm.cluster.wait")
 
 
@@ -55,14 +71,20 @@ class OverlapLaunches(ModulePass):
             for op in walk(module, "gpu.launch_func")
             if _blocks(op) > target.sms * MOST_BLOCKS
         }
+        marked = any(READS in op.attributes for op in walk(module, "scf.if"))
+        constant = constant_tensors(module) if marked else {}
         for function in walk(module, "gpu.func"):
             if "kernel" in function.attributes or "gpu.kernel" in function.attributes:
                 if f"@{_name(function.parent)}::@{_name(function)}" not in many:
-                    _overlap(function)
+                    _overlap(function, constant.get(_pipeline(function.parent), set()))
 
 
 def _name(op: ir.Operation) -> str:
     return ir.StringAttr(op.attributes["sym_name"]).value
+
+
+def _pipeline(module: ir.Operation) -> str:
+    return ir.StringAttr(module.attributes[PIPELINE]).value if PIPELINE in module.attributes else ""
 
 
 def _blocks(launch: ir.Operation) -> int:
@@ -73,20 +95,40 @@ def _blocks(launch: ir.Operation) -> int:
     return ir.IntegerAttr(sizes.owner.attributes["value"]).value
 
 
-def _overlap(kernel: ir.Operation) -> None:
+def _overlap(kernel: ir.Operation, constant: set[int]) -> None:
     block = kernel.regions[0].blocks[0]
-    first = next(op for op in block.operations if not _is_local(op.operation))
     with kernel.context, kernel.location:
+        if BEGINS_ALONE not in kernel.attributes:
+            _wait(block, constant)
         with ir.InsertionPoint.at_block_begin(block):
             nvvm.griddepcontrol("launch_dependents")
-        if BEGINS_ALONE not in kernel.attributes:
-            with ir.InsertionPoint(first):
-                nvvm.griddepcontrol("wait")
+
+
+def _wait(block: ir.Block, constant: set[int]) -> None:
+    """Waits where the block first touches what may change; where that is in a branch beside threads that read constant
+    tensors alone, in both branches."""
+    for op in block.operations:
+        op = op.operation
+        if _is_local(op) or _is_early(op, constant):
+            continue
+        if op.name == "scf.if" and not op.results and any(_is_early(inner, constant) for inner in walk(op)):
+            for region in op.regions:
+                for branch in region:
+                    _wait(branch, constant)
+            continue
+        with ir.InsertionPoint(op):
+            nvvm.griddepcontrol("wait")
+        return
+
+
+def _is_early(op: ir.Operation, constant: set[int]) -> bool:
+    """Whether it is a branch of threads that read constant tensors alone."""
+    return READS in op.attributes and constant.issuperset(ir.DenseI64ArrayAttr(op.attributes[READS]))
 
 
 def _is_local(op: ir.Operation) -> bool:
     if op.name == "scf.if":
         return all(_is_local(inner.operation) for region in op.regions for block in region for inner in block)
     if op.name == "llvm.inline_asm":
-        return ir.StringAttr(op.attributes["asm_string"]).value.startswith("mbarrier.init")
+        return ir.StringAttr(op.attributes["asm_string"]).value.startswith(_LOCAL_ASSEMBLY)
     return op.name.startswith(_LOCAL)

@@ -8,6 +8,8 @@ from heapq import heappop, heappush
 from types import MappingProxyType
 
 from kitsune_mlir import rows
+from kitsune_mlir.codegen.hopper.fragments import is_packed
+from kitsune_mlir.codegen.hopper.program import LEAST_ROW_BYTES
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import ir, tensor
 from kitsune_mlir.planning.kernel_cost import DEAR
@@ -81,12 +83,21 @@ def _all(product: ir.Operation) -> Follows:
             for value in (product.results[0], *(op.results[0] for op in taken))
         }
         stored = [op for op in taken if outside[op.results[0]]]
-        before = any(order.get(hash(user), -1) < last for users in outside.values() for user in users)
+        before = any(_place(user, order) < last for users in outside.values() for user in users)
         few = len(stored) <= MOST_STORED and not outside[product.results[0]]
         if few and not before and all(map(is_stored, stored)):
             return Follows(taken, stored)
         taken.pop()
     return Follows()
+
+
+def _place(op: ir.Operation, order: Mapping[int, int]) -> int:
+    """The number of an operation, or of the one that it is in, of those in `order`; -1 where it is in none of them."""
+    while hash(op) not in order:
+        if op.parent is None:
+            return -1
+        op = op.parent.operation
+    return order[hash(op)]
 
 
 def is_reduced(value: ir.Value) -> bool:
@@ -109,9 +120,10 @@ def tiled(
     tiles: Mapping[ir.Value, ir.Value],
     at: dict[str, ir.Value],
     slots: Mapping[ir.Value, ir.Value] = MappingProxyType({}),
+    ahead: bool = False,
 ) -> ir.Value:
     """An elementwise operator of (b x) m x n on a tile of rows and columns, of what `tiles` has tiles of; its other
-    inputs are read, those in `slots` out of these."""
+    inputs are read, those in `slots` out of these, of 16 bits with rows and columns `ahead`."""
     s = rows.Structured(op)
     tile = next(tiles[value] for value in op.operands if value in tiles)
     batched = len(s.iterators) == 3
@@ -135,6 +147,8 @@ def tiled(
             read = schedule.ReadOp(slots.get(value, value), offsets, kind)
             if value not in slots:
                 read.attributes["dims"] = ir.DenseI64ArrayAttr.get([named.index(role) for role in own])
+                if ahead and own == ["m", "n"] and is_packed(kind.element_type):
+                    read.attributes["ahead"] = ir.UnitAttr.get()
             inputs.append(read.results[0])
             maps.append(_map(own, place))
     element = ir.RankedTensorType(op.results[0].type).element_type
@@ -151,6 +165,16 @@ def stored_bytes(op: ir.Operation, follows: Follows) -> int:
     kind = ir.RankedTensorType(last.results[0].type)
     nbytes = element_bytes(kind.element_type)
     return 0 if others or kind.rank != 2 or kind.shape[1] * nbytes % GRANULE else nbytes
+
+
+def leaves_by_rows(op: ir.Operation, follows: Follows) -> bool:
+    """Whether what becomes of a product is one tensor of 16-bit rows that the copy engine does not store."""
+    (*others, last) = follows.stored or [op]
+    kind = ir.RankedTensorType(last.results[0].type)
+    if others or kind.rank != 2 or kind.is_dynamic_dim(1) or not is_packed(kind.element_type):
+        return False
+    nbytes = kind.shape[1] * element_bytes(kind.element_type)
+    return nbytes % GRANULE != 0 and nbytes >= LEAST_ROW_BYTES
 
 
 def work_of(follows: Follows) -> float:

@@ -16,6 +16,7 @@ from kitsune_mlir.planning.cost import DRAM, Price
 from kitsune_mlir.planning.kernel_cost import dram_us
 from kitsune_mlir.planning.product_tiles import CHUNK, PAIRS, ProductTiles, engine, short_rows
 from kitsune_mlir.planning.target import Target
+from kitsune_mlir.rows import Structured, is_tensor
 from kitsune_mlir.traffic import type_bytes
 
 from .operand_layout import laid_out, weight_laid_out
@@ -24,9 +25,10 @@ from .product_pingpong import PingPong, slot_type
 from .row_bodies import RowBody
 from .schedule_build import constant_index, empty_generic, i64
 from .split_batches import INNER, Stored, inner_size, offsets_of
-from .tile_order import ceildiv, in_groups
 
 _WARPS = 4
+_AHEAD = 128  # columns of 16-bit numbers that are loaded ahead, a register for four of them
+_DOWN = 16  # tiles of rows whose tiles of columns are taken together
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,19 @@ class ProductKernel:
                         schedule.ReleaseOp(slot, [])
         return kernel
 
+    def reads_ahead(self, columns: int) -> bool:
+        """Whether all that follows reads of so many columns of a tile is asked for at once: where it fits the registers
+        beside the sums. A part at a time a multiprocessor has too few bytes on their way: 16,384 x 512 numbers that are
+        added to a product took 10 us, and 5 are what memory takes (H200)."""
+        matrices = {
+            value
+            for op in self.follows.ops
+            for value in list(op.operands)[: Structured(op).inputs]
+            if is_tensor(value) and ir.RankedTensorType(value.type).rank > 1
+        }
+        made = {op.results[0] for op in [self.of.op, *self.follows.ops]}
+        return self.of.target.products == "wgmma" and columns * len(matrices - made) <= _AHEAD
+
     def own_row(self, row: ir.Value) -> ir.Value:
         """The first row of the agent's copy, of a tile that begins at a row."""
         return arith.addi(row, arith.muli(self.copy_number, constant_index(self.tiles.copy_rows)))
@@ -213,9 +228,9 @@ class ProductKernel:
     ) -> tuple[dict[str, ir.Value], dict[str, ir.Value]]:
         """By role the first element of a tile, and the tile's number along that dimension."""
         at, rest = {}, number
-        counts = {role: ceildiv(extent, sizes[role]) for role, extent in zip(roles, extents)}
+        counts = {role: _ceildiv(extent, sizes[role]) for role, extent in zip(roles, extents)}
         if list(roles) == ["m", "n"]:
-            at = in_groups(number, counts["m"], counts["n"])
+            at = _in_groups(number, counts["m"], counts["n"])
         else:
             for role in reversed(roles):
                 at[role] = rest if role == roles[0] else arith.remui(rest, counts[role])
@@ -337,7 +352,7 @@ class ProductKernel:
             return
         made = {before: value}
         for op in self.follows.ops:
-            made[op.results[0]] = tiled(op, made, own, slots)
+            made[op.results[0]] = tiled(op, made, own, slots, self.reads_ahead(tile.shape[1]))
         roles = tuple(role for role in "sbmn" if role in own) if self.stored is None else self.stored.roles
         sizes = {} if self.stored is None else {INNER: self.stored.inner}
         for number, op in enumerate(self.follows.stored or [self.of.op]):
@@ -345,6 +360,8 @@ class ProductKernel:
             write.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index("m"), roles.index("n")])
             if self.tiles.copied:
                 write.attributes["engine"] = ir.StringAttr.get(schedule.COPIED)
+            elif self.tiles.by_rows and self.stored is None:
+                write.attributes["engine"] = ir.StringAttr.get(schedule.BY_ROWS)
 
     def _overlapped(
         self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value], sums: ir.Value
@@ -428,3 +445,31 @@ def _open_vector(agent: str, ring: schedule.AllocRingOp, value: ir.Value) -> ir.
 
 def _moved(index: ir.Value, by: ir.Value | None) -> ir.Value:
     return index if by is None else arith.addi(index, by)
+
+
+def _ceildiv(extent: ir.Value, size: int) -> ir.Value:
+    """How many boxes of so many elements there are; a constant where the extent is one."""
+    if (known := _constant(extent)) is not None:
+        return constant_index(-(-known // size))
+    return extent if size == 1 else arith.ceildivui(extent, constant_index(size))
+
+
+def _constant(number: ir.Value) -> int | None:
+    if isinstance(number.owner, ir.Block) or number.owner.name != "arith.constant":
+        return None
+    return ir.IntegerAttr(number.owner.attributes["value"]).value
+
+
+def _in_groups(number: ir.Value, down: ir.Value, across: ir.Value) -> dict[str, ir.Value]:
+    """Rows and columns of a tile, in groups of _DOWN tiles of rows, down the rows first: the CTAs at work at one time
+    read few different rows and few different columns, which stay in the L2."""
+    rows, columns = _constant(down), _constant(across)
+    if columns == 1:
+        return {"m": number, "n": constant_index(0)}
+    if rows is not None and rows <= _DOWN:
+        return {"m": arith.remui(number, down), "n": arith.divui(number, down)}
+    size = arith.muli(across, constant_index(_DOWN))
+    group, inside = arith.divui(number, size), arith.remui(number, size)
+    first = arith.muli(group, constant_index(_DOWN))
+    height = arith.minui(arith.subi(down, first), constant_index(_DOWN))
+    return {"m": arith.addi(first, arith.remui(inside, height)), "n": arith.divui(inside, height)}

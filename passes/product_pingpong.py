@@ -217,7 +217,7 @@ class PingPong:
         own = {"m": kernel.own_row(at["m"]), "n": n}
         made = {kernel.of.op.results[0]: sums}
         for op in kernel.follows.ops:
-            made[op.results[0]] = tiled(op, made, own, self.vectors)
+            made[op.results[0]] = tiled(op, made, own, self.vectors, kernel.reads_ahead(self.tiles.sets[number]))
         (end,) = kernel.follows.stored or [kernel.of.op]
         whole = made[end.results[0]]
         nbytes = element_bytes(ir.RankedTensorType(whole.type).element_type)

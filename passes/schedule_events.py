@@ -16,6 +16,7 @@ from kitsune_mlir.planning.schedule import (
     Carried,
     Close,
     Copy,
+    Done,
     Loop,
     Meet,
     Open,
@@ -101,6 +102,8 @@ class Reading:
                 elements, tile = op.opview.elements, ir.RankedTensorType(ir.TypeAttr(op.operands[0].type.elem).value)
                 box = None if elements is None else (elements.start, elements.stop, tile.shape[1])
                 return [Copy(operands[0], results[0], self._place(op), box)]
+            case "kitsune.prefetch":
+                return [Done(operands[0], self._place(op))]
             case "kitsune.read" if isinstance(op.operands[0].type, Slot):
                 return [Read(operands[0], self._place(op))]
             case "kitsune.part" | "kitsune.spread" | "kitsune.write" | "kitsune.write_rows":

@@ -53,7 +53,7 @@ from kitsune_mlir.weights import is_weight
 from . import dots
 from .base import ModulePass
 from .flat_follows import flatten_follows
-from .product_follows import Follows, follows_of, stored_bytes, vector_bytes, work_of
+from .product_follows import Follows, follows_of, leaves_by_rows, stored_bytes, vector_bytes, work_of
 from .product_kernel import Asked, ProductKernel
 from .product_rows import MOST_IN_PIECES, Followings, Rows, is_faster
 from .row_bodies import RowBody, erase, gather
@@ -185,6 +185,7 @@ class _Scheduler:
             stored_bytes=stored_bytes(self.op, follows) if known and self.pieces == 1 else 0,
             vector_bytes=vector_bytes(follows, sizes[2]),
             aligned=is_weight(self.found.right),
+            by_rows=known and self.pieces == 1 and leaves_by_rows(self.op, follows),
         )
         if NAME in self.op.attributes:
             shared = CLUSTERS if known else (1,)

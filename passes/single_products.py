@@ -32,7 +32,7 @@ from kitsune_mlir.weights import is_weight
 from .base import ModulePass
 from .flow import target_of
 from .inline_pipeline import inline_pipeline
-from .product_follows import follows_of, stored_bytes, vector_bytes, work_of
+from .product_follows import follows_of, leaves_by_rows, stored_bytes, vector_bytes, work_of
 from .stage_cost import row_elements, stage_cost
 
 NAME = "kitsune.pipeline"  # on a product, whose kernel has the name of the pipeline that it was
@@ -91,6 +91,7 @@ def single_price(pipeline: kitsune.PipelineOp, target: Target) -> Price | None:
         widths=single_widths(cost.columns),
         most_split=1,
         aligned=is_weight(product.operands[1]),
+        by_rows=leaves_by_rows(product, follows),
     )
     if tiles is None:
         return None

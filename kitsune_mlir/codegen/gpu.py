@@ -18,7 +18,7 @@ from kitsune_mlir.planning.target import Target
 from kitsune_mlir.runtime.host_program import BYTES
 
 from . import index_checks, ptxas
-from .host_program import dtype, host_program
+from .host_program import described, dtype, host_program
 from .ptx import to_ptx
 from .section import Section, seal
 
@@ -48,8 +48,8 @@ def build(module: ir.Module, target: Target) -> Section:
         "version": VERSION,
         "target": target.name,
         "chip": target.chip,
-        "arguments": [_describe(kind) for kind in main.type.inputs],
-        "results": [_describe(kind) for kind in main.type.results],
+        "arguments": [described(kind) for kind in main.type.inputs],
+        "results": [described(kind) for kind in main.type.results],
         "program": program,
         "globals": table,
         "modules": {},
@@ -126,11 +126,6 @@ def _describe_kernels(
 
 def _is_kernel(function: ir.Operation) -> bool:
     return "gpu.kernel" in function.attributes or "kernel" in function.attributes
-
-
-def _describe(kind: ir.MemRefType) -> dict[str, Any]:
-    shape = [None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
-    return {"shape": shape, "dtype": dtype(kind)}
 
 
 def _globals(module: ir.Module) -> tuple[dict[str, Any], bytes]:

@@ -1,6 +1,6 @@
 """kitsune.order -> five or six kernels: a counting sort of rows by their keys.
 
-    count    starts[key] = 0
+    count    starts[key] = 0; records[place] = 0, where there are any
     rank     ranks[row] = starts[key]++, atomically; a thread has RUN rows, and equal neighbours are one addition
     sum      sums[warp] = the sum of the warp's part of starts
     start    starts[key] = the sum of all before it, first over the sums of other warps' parts
@@ -86,7 +86,14 @@ def _lower(op: ir.Operation, kernels: Kernels) -> None:
             blocks = ceildiv(items(), THREADS)
         made.launch(blocks)
 
-    kernel("count", lambda: buckets, lambda inside, thread: _clear(inside, thread, starts))
+    if records is None:
+        kernel("count", lambda: buckets, lambda inside, thread: _clear(inside, thread, starts))
+    else:
+        kernel(
+            "count",
+            lambda: arith.maxui(buckets, as_value(size)),
+            lambda inside, thread: _clear_all(inside, thread, starts, records),
+        )
     kernel("rank", lambda: ceildiv(size, RUN), lambda inside, thread: _rank(inside, thread, keys, starts, ranks))
     kernel("sum", lambda: WARPS * WARP, lambda inside, thread: sum_parts(inside, thread, starts, sums))
     kernel("start", lambda: WARPS * WARP, lambda inside, thread: start(inside, thread, starts, sums))
@@ -109,6 +116,14 @@ def _clear(kernel: Kernel, thread: ir.Value, starts: ir.Value) -> None:
     starts = kernel.inside(starts)
     with only_if(thread, extent(starts, 0)):
         memref.store(_number(0), starts, [thread])
+
+
+def _clear_all(kernel: Kernel, thread: ir.Value, starts: ir.Value, records: ir.Value) -> None:
+    """The records, too: their lines are in L2 then, which takes parts of them without a look at DRAM."""
+    _clear(kernel, thread, starts)
+    records = kernel.inside(records)
+    with only_if(arith.muli(thread, as_value(WORD)), extent(records, 0)):
+        _store_word([_number(0)] * WORD, records, arith.muli(thread, as_value(WORD)))
 
 
 def _rank(kernel: Kernel, thread: ir.Value, keys: ir.Value, starts: ir.Value, ranks: ir.Value) -> None:

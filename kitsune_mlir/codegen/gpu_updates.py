@@ -59,7 +59,7 @@ class Updates:
     def load(self, kernel: Kernel, position: list[ir.Value], count: int) -> list[ir.Value]:
         """In the kernel: `count` neighbouring updates, of a row, from there on."""
         if self.made is None:
-            return gpu_words.load_word(kernel.inside(self.buffer), position, count)
+            return gpu_words.load_word(kernel.inside(self.buffer), position, count, once=count > 1)
         if count > 1 and gpu_words.width(self.made, few=True) % count == 0:
             dims = dict(enumerate(_without_ones(position, self.buffer, len(self.made.parallel))))
             found, _ = gpu_words.neighbours(self.made, kernel, dims, count)

@@ -201,18 +201,19 @@ def store_word(values: Sequence[ir.Value], buffer: ir.Value, at: Sequence[ir.Val
     vector.store(word, buffer, list(at), alignment=len(values) * bytes_of(buffer.type))
 
 
-def load_word(buffer: ir.Value, at: Sequence[ir.Value], count: int) -> list[ir.Value]:
-    """The neighbouring elements from a place on, one by one where they make no word."""
+def load_word(buffer: ir.Value, at: Sequence[ir.Value], count: int, once: bool = False) -> list[ir.Value]:
+    """The neighbouring elements from a place on, one by one where they make no word; `once`: nobody reads them
+    again."""
     if keeps_words(ir.MemRefType(buffer.type), count) and count * bytes_of(buffer.type) <= WORD:
-        word = _word_at(buffer, at, count)
+        word = _word_at(buffer, at, count, once)
         return [vector.extract(word, [], [e]) for e in range(count)]
     steps = [arith.ConstantOp.create_index(e).result for e in range(count)]
     return [memref.load(buffer, [*at[:-1], arith.addi(at[-1], step)]) for step in steps]
 
 
-def _word_at(buffer: ir.Value, indices: Sequence[ir.Value], count: int) -> ir.Value:
+def _word_at(buffer: ir.Value, indices: Sequence[ir.Value], count: int, once: bool = False) -> ir.Value:
     kind = ir.VectorType.get([count], ir.MemRefType(buffer.type).element_type)
-    return vector.load(kind, buffer, indices, alignment=count * bytes_of(buffer.type))
+    return vector.load(kind, buffer, indices, nontemporal=once or None, alignment=count * bytes_of(buffer.type))
 
 
 def _elements(

@@ -144,7 +144,7 @@ class _Translation:
             grid=self._all(values[:3]),
             block=self._all(values[3:6]),
             args=[self._argument(value) for value in values[6:]],
-            writes=_written(self._kernels[name]),
+            writes=written(self._kernels[name]),
         )
 
     def _argument(self, value: ir.Value) -> Operand | list[Operand]:
@@ -183,7 +183,7 @@ def _kernels(module: ir.Module) -> dict[str, ir.Operation]:
     return {ir.StringAttr(op.attributes["sym_name"]).value: op for op in found}
 
 
-def _written(kernel: ir.Operation) -> list[int]:
+def written(kernel: ir.Operation) -> list[int]:
     """The positions of the buffers that a kernel may write: whatever it does not only load from."""
     given = len(ir.FunctionType(ir.TypeAttr(kernel.attributes["function_type"]).value).inputs)  # then shared memory
     positions = {hash(argument): i for i, argument in enumerate(list(kernel.regions[0].blocks[0].arguments)[:given])}
@@ -207,3 +207,9 @@ def dtype(kind: ir.Type) -> str:
     """The name of an element type, or of a memref's; an index is an i64."""
     element = ir.MemRefType(kind).element_type if isinstance(kind, ir.MemRefType) else kind
     return "i64" if isinstance(element, ir.IndexType) else str(element)
+
+
+def described(kind: ir.MemRefType) -> dict[str, Any]:
+    """A buffer as a manifest describes arguments: its shape, with None for a size that is open, and its dtype."""
+    shape = [None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
+    return {"shape": shape, "dtype": dtype(kind)}

@@ -173,6 +173,13 @@ def row_inside(extract: ir.Operation, axis: int, row: ir.Value, reports: bool = 
     return arith.select(inside, row, arith.constant(row.type, 0))
 
 
+def known_row(table: ir.Value, row: ir.Value) -> ir.Value:
+    """A row (an integer) of a table in global memory, or 0 where the table does not have it, which others report."""
+    now = _NOW.get()
+    inside = _is_inside(row, None if now is None else now.sizes.get(hash(table)), table.type.shape[0])
+    return arith.select(inside, row, arith.constant(row.type, 0))
+
+
 def rows_inside(row: ir.Value, size: ir.Value, checks: Sequence[tuple[ir.Operation, ir.Value]]) -> ir.Value:
     """In a kernel whose lanes gather out of tables of their own: a row (i64), or 0 where a lane's table, of `size` rows
     (i64), does not have it. `checks` are the gathers, and beside each whether (i1) the lane's row is of it."""

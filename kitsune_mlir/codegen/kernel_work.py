@@ -276,6 +276,8 @@ class _Reader:
         once = turn.trips if turns == 1 else turns  # what is the same in every turn misses in the first
         missed = sectors / once if moved is self.work.read else sectors / turns
         self.work.lines += turn.times * lines / turns
+        if moved is self.work.written:
+            self.work.sent += turn.times * lines / turns
         if isinstance(view, View):
             moved[view.buffer] = moved.get(view.buffer, 0.0) + turn.times * missed * SECTOR
         return min(1.0, missed / max(1.0, lines / turns))

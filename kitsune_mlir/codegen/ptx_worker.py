@@ -12,6 +12,7 @@ import llvmlite.binding as llvm_binding
 
 from kitsune_mlir.codegen.device_math import expand_math
 from kitsune_mlir.codegen.llvm_text import for_llvmlite
+from kitsune_mlir.codegen.streamed_loads import expand_streamed_loads
 from kitsune_mlir.mlir import PassManager, first_line, ir, llvm, walk
 
 # Memref arguments become expanded descriptors (codegen/host_program.py passes them so).
@@ -27,12 +28,16 @@ MAPS, MAP_BYTES = "kitsune.maps", 128
 SCHEDULED = "kitsune.scheduled"
 
 _TRIPLE = "nvptx64-nvidia-cuda"
+# Without it loads and stores of i64 are taken to lie at multiples of 4 bytes, and made two. What else it says is what
+# LLVM's back end says itself, in the end.
+_LAYOUT = "e-i64:64"
 _LIBDEVICE = re.compile(r"@(__nv_\w+)")
 
 
 def lower(module: ir.Module) -> ir.Operation:
     """Lowers the one gpu.module inside `module` to the LLVM dialect and gives it."""
     expand_math(walk(module, "gpu.module")[0])
+    expand_streamed_loads(walk(module, "gpu.module")[0])
     maps = {
         ir.StringAttr(function.attributes["sym_name"]).value: ir.IntegerAttr(function.attributes[MAPS]).value
         for function in walk(module, "gpu.func")
@@ -69,7 +74,9 @@ def _pass_maps_by_value(function: ir.Operation, count: int) -> None:
 
 def to_llvm(module: ir.Module) -> str:
     """LLVM IR text that llvmlite reads."""
-    text = llvm.translate_module_to_llvmir(lower(module))
+    lowered = lower(module)
+    lowered.attributes["llvm.data_layout"] = ir.StringAttr.get(_LAYOUT)
+    text = llvm.translate_module_to_llvmir(lowered)
     if missing := _LIBDEVICE.search(text):
         raise ValueError(f"it calls {missing.group(1)}, which is in CUDA's libdevice")
     return for_llvmlite(text)

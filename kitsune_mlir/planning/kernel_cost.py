@@ -1,7 +1,7 @@
 """What one kernel of a single operator, or a copy, costs on a target: pure arithmetic on counts of what its warps do.
 
 A kernel takes its launch, and the longest of: its distinct bytes from DRAM, where L2 does not hold them; what misses
-the SMs' own caches from L2; the lines that its warps' loads and stores touch; the instructions that are issued; and a
+the SMs' own caches from L2; the lines that its warps' accesses touch and send; the instructions that are issued; and a
 thread from its first instruction to its last, once for each set of blocks that the SMs hold together.
 """
 
@@ -32,6 +32,7 @@ _WARPS, _BLOCKS, _REGISTERS = 64, 32, 65536  # that an SM holds
 _KEPT = 0.5  # of L2, up to which what a kernel reads is there from the kernel before
 _ISSUED = 2.5  # instructions a cycle and SM
 _LOOKED_UP = 1.0  # lines a cycle and SM
+_SENT = 0.37  # lines, or parts of them, a cycle and SM that stores and atomic operations send to L2, besides
 _ALONE = 5.0  # cycles from an instruction to the next of the same thread
 _HIT, _MISSED = 35.0, 450.0  # cycles of a load that an SM's cache has, and what L2 or DRAM adds
 _ADDED = 1.0  # atomic operations of threads a cycle and SM: what an addition is of, one number or a word, is the same
@@ -45,6 +46,7 @@ class BlockWork:
 
     instructions: float = 0.0  # of all warps
     lines: float = 0.0  # of LINE bytes that loads and stores of all warps touch
+    sent: float = 0.0  # of them, those of stores and atomic operations
     read: dict[int, float] = field(default_factory=dict)  # bytes that miss the SM's cache, by buffer
     written: dict[int, float] = field(default_factory=dict)
     atomics: float = 0.0  # of all threads
@@ -54,7 +56,8 @@ class BlockWork:
 @dataclass(frozen=True)
 class KernelWork:
     """What a kernel of `blocks` blocks of `threads` threads does in all: distinct bytes that it reads and writes, bytes
-    between SMs and L2, lines and instructions (of warps), atomic operations (of threads), cycles of a thread alone."""
+    between SMs and L2; lines, those of them that are sent, and instructions (of warps); atomic operations (of threads);
+    cycles of a thread alone."""
 
     blocks: int
     threads: int
@@ -63,6 +66,7 @@ class KernelWork:
     written_bytes: float
     l2_bytes: float
     lines: float = 0.0
+    sent: float = 0.0
     instructions: float = 0.0
     atomics: float = 0.0
     cycles: float = 0.0
@@ -83,6 +87,7 @@ def whole(block: BlockWork, blocks: int, threads: int, registers: int, sizes: Ma
         written_bytes=written,
         l2_bytes=blocks * l2,
         lines=blocks * block.lines,
+        sent=blocks * block.sent,
         instructions=blocks * block.instructions,
         atomics=blocks * block.atomics,
         cycles=block.cycles,
@@ -108,7 +113,7 @@ def kernel_price(work: KernelWork, target: Target) -> Price:
     terms = {
         DRAM: dram_us(work.read_bytes + work.written_bytes, target) / share,
         L2: max(work.l2_bytes / (target.l2_gbps * 1e3 * share), work.atomics / (sms * _ADDED * CYCLES_A_US)),
-        L1: work.lines / (sms * _LOOKED_UP * CYCLES_A_US),
+        L1: (work.lines / _LOOKED_UP + work.sent / _SENT) / (sms * CYCLES_A_US),
         ARITHMETIC: work.instructions / (sms * _ISSUED * CYCLES_A_US),
         LATENCY: ceil(work.blocks / (target.sms * resident)) * work.cycles / CYCLES_A_US,
     }

@@ -34,7 +34,7 @@ _MOST_MET = 64  # columns of a tile whose CTAs meet: of what was measured, no wi
 _BLOCK = 8  # columns of which a CTA finishes a multiple
 _MEETS, _HANDED = 1500.0, 30.0  # cycles of a meeting, and of each column of a copy besides
 # Of a tile that alternates: the part of its leaving that products do not hide, cycles besides, and those of each column
-# where sets are not equal. With them 81 products of bf16, k from 64 to 1024, are predicted within 6 % on average (H200).
+# where sets are not equal. So 81 products of bf16, k from 64 to 1024, are predicted within 6 % on average (H200).
 _SHOWN, _TURNS, _UNEQUAL = 0.6, 400.0, 5.0
 _OUTBOX = 2 * 64 * 128  # bytes of shared memory through which the tiles of 64 rows leave
 
@@ -135,8 +135,8 @@ class ProductTiles:
     or "right", are the same for all tiles, and lie in shared memory throughout. Where a tile `alternates`, its columns
     are those of two sets of sums (SETS), of which each leaves while the other is multiplied: `slots` are then those of
     the left operand, `right_slots` those of the right one. Of a `cluster` each CTA sums `part` of k for the same tile.
-    Where it is `copied`, the copy engine stores it, from shared memory. `price` is the kernel's; `microseconds` are
-    with the sum of the parts, which is another's."""
+    Where it is `copied`, the copy engine stores it, from shared memory; `by_rows` warps do from there. `price` is the
+    kernel's; `microseconds` are with the sum of the parts, which is another's."""
 
     copies: int
     columns: int
@@ -151,6 +151,7 @@ class ProductTiles:
     right_slots: int = 0
     cluster: int = 1
     copied: bool = False
+    by_rows: bool = False
 
     @property
     def rows(self) -> int:
@@ -180,6 +181,7 @@ def choose(
     widths: tuple[int, ...] = _COLUMNS,
     clusters: tuple[int, ...] = (1,),
     aligned: bool = False,
+    by_rows: bool = False,
 ) -> ProductTiles | None:
     """The fastest tiles for a product of these sizes, or None when none fits. `across`: the columns of the right
     operand are neighbours in memory, so that it comes in boxes of 64. `pairs` products of 16-bit pieces make one; of
@@ -189,7 +191,7 @@ def choose(
     throughout the batch, whose chunks may be kept. The copy engine stores the results, of `stored_bytes` an element,
     where these are not 0; shared memory then holds `vector_bytes` of what follows besides. `widths` are the columns
     that a tile may have, `clusters` the numbers of CTAs that may share the sum over k of one. `aligned`: the right
-    operand's rows begin at whole lines of the L2."""
+    operand's rows begin at whole lines of the L2. `by_rows`: warps store the results, from shared memory, too."""
     on = engine(target)
     found = [
         tiles
@@ -200,21 +202,8 @@ def choose(
         if not whole or columns == n and copies in on.whole_copies and copy_rows == COPY_ROWS
         if (
             tiles := _tiles(
-                b,
-                m,
-                n,
-                k,
-                copies,
-                copy_rows,
-                columns,
-                form,
-                across,
-                pairs,
-                on,
-                work,
-                stored_bytes,
-                vector_bytes,
-                aligned,
+                *(b, m, n, k, copies, copy_rows, columns, form, across, pairs, on, work, stored_bytes, vector_bytes),
+                *(aligned, by_rows),
             )
         )
     ]
@@ -294,6 +283,7 @@ def _tiles(
     stored_bytes: int,
     vector_bytes: int,
     aligned: bool,
+    by_rows: bool,
 ) -> ProductTiles | None:
     rows, target, kept, split = copies * copy_rows, on.target, form.kept, form.split
     chunks = {"left": rows * CHUNK * 2, "right": columns * CHUNK * 2}
@@ -301,8 +291,10 @@ def _tiles(
     held = ceil(k / CHUNK) * chunks[kept] if kept is not None else 0
     held += rows * columns * 4 if form.cluster > 1 else 0
     copied = isinstance(on, Warpgroups) and form.cluster == split == 1
+    by_rows = by_rows and copied
     copied = copied and stored_bytes > 0 and columns * stored_bytes % _LINE == 0
-    held += copies * _OUTBOX + vector_bytes if copied else 0
+    held += copies * _OUTBOX if copied or by_rows else 0
+    held += vector_bytes if copied else 0
     streamed = [name for name in chunks if name != kept]
     slot = sum(chunks[name] for name in streamed)
     slots, right_slots = min(_MOST_SLOTS, (target.shared_bytes - _BARRIERS - held) // slot), 0
@@ -334,7 +326,8 @@ def _tiles(
     summed = target.launch_us + b * m * n * 8 * split / _SUMMED / CYCLES_A_US if split > 1 else 0.0
     price, two = Price(us, limit), form.alternates
     return ProductTiles(
-        copies, columns, slots, split, part, price, us + summed, kept, copy_rows, two, right_slots, form.cluster, copied
+        *(copies, columns, slots, split, part, price, us + summed, kept, copy_rows, two, right_slots, form.cluster),
+        *(copied, by_rows),
     )
 
 

@@ -66,6 +66,14 @@ class Copy:
 
 
 @dataclass(frozen=True)
+class Done:
+    """Does, at once, what a slot that holds nothing stands for: who waits for it knows that it was done."""
+
+    slot: Value
+    place: Place = Place()
+
+
+@dataclass(frozen=True)
 class Read:
     """Reads a slot from here on, for as long as it is open."""
 
@@ -151,7 +159,7 @@ class Branch:
     place: Place = Place()
 
 
-Step: TypeAlias = Open | Close | Copy | Read | Use | Sums | Product | Settle | Meet | Loop | Branch
+Step: TypeAlias = Open | Close | Copy | Done | Read | Use | Sums | Product | Settle | Meet | Loop | Branch
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from .schedule import (
     Carried,
     Close,
     Copy,
+    Done,
     Event,
     Kind,
     Loop,
@@ -152,6 +153,8 @@ class _Walk:
                     self._close(step)
                 case Copy():
                     self._copy(step)
+                case Done():
+                    self._done(step)
                 case Read():
                     self._read(step)
                 case Use() | Meet():
@@ -229,6 +232,14 @@ class _Walk:
         slot.written = True
         slot.pending.append(_Work(frozenset([token]), frozenset(), step.place))
         self.things[step.token] = token
+
+    def _done(self, step: Done) -> None:
+        slot = self._slot(step.slot, step.place)
+        if slot.side != "producer":
+            raise Refused(step.place, f"fills a slot of ring '{slot.ring}' opened to read, at {_at(slot)}")
+        if slot.outside:
+            raise Refused(step.place, f"fills, in a loop, a slot of ring '{slot.ring}' opened before it")
+        slot.written = True
 
     def _read(self, step: Read) -> None:
         slot = self._slot(step.slot, step.place)

@@ -58,7 +58,8 @@ class HostWords:
 
 @dataclass(frozen=True)
 class LaunchedKernel:
-    """A kernel as the driver launches it, with attributes; `configs` by grid, block and stream."""
+    """A kernel as the driver launches it, with attributes; `configs` by grid, block, stream and whether it begins
+    alone."""
 
     function: Any
     attributes: list[Any]
@@ -173,16 +174,25 @@ class CudaDevice:
             self._call("cuMemcpyDtoDAsync", target, source, nbytes, stream)
 
     def launch(
-        self, kernel: LaunchedKernel, grid: tuple[int, ...], block: tuple[int, ...], parameters: int, stream: int
+        self,
+        kernel: LaunchedKernel,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        parameters: int,
+        stream: int,
+        alone: bool,
     ) -> None:
-        """Launches a kernel; `parameters` is the address of an array of addresses of its parameters."""
-        config = kernel.configs.get((grid, block, stream))
+        """Launches a kernel; `parameters` is the address of an array of addresses of its parameters. `alone`: it begins
+        when the work before it on the stream has ended."""
+        key = grid, block, stream, alone
+        config = kernel.configs.get(key)
         if config is None:
-            config = kernel.configs[grid, block, stream] = self._driver.CUlaunchConfig()
+            config = kernel.configs[key] = self._driver.CUlaunchConfig()
             config.gridDimX, config.gridDimY, config.gridDimZ = grid
             config.blockDimX, config.blockDimY, config.blockDimZ = block
             config.hStream = self._driver.CUstream(stream)
-            config.attrs, config.numAttrs = kernel.attributes, len(kernel.attributes)
+            attributes = [] if alone else kernel.attributes
+            config.attrs, config.numAttrs = attributes, len(attributes)
         self._call("cuLaunchKernelEx", config, kernel.function, parameters, 0)
 
     def capturing(self, stream: int) -> bool:

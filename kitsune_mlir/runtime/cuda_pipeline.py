@@ -43,7 +43,7 @@ class PipelineLauncher:
         kernels = [code.get_kernel(name) for name in (launch["kernel"], *launch.get("then", ()))]
         self._kernel, self._functions = kernels[0], [driver.CUfunction(int(kernel.handle)) for kernel in kernels]
         self._maps = TensorMaps(driver, launch["maps"]) if launch.get("maps") else None
-        self._configs: dict[int, Any] = {}
+        self._configs: dict[tuple[int, bool], Any] = {}
         self._workspaces: dict[int, Any] = {}
         self._lock = threading.Lock()
         self.workspace_bytes: int = launch["workspace_bytes"]
@@ -52,14 +52,14 @@ class PipelineLauncher:
         self._ctas: int = launch["ctas"]
         self._check_residency()
 
-    def config(self, stream: int) -> Any:
-        """How the driver is to launch on a stream."""
-        found = self._configs.get(stream)
+    def config(self, stream: int, alone: bool = False) -> Any:
+        """How the driver is to launch on a stream; `alone`: when the work before on the stream has ended."""
+        found = self._configs.get((stream, alone))
         if found is None:
-            found = self._configs[stream] = self._config(stream)
+            found = self._configs[stream, alone] = self._config(stream, alone)
         return found
 
-    def _config(self, stream: int) -> Any:
+    def _config(self, stream: int, alone: bool) -> Any:
         config = self._driver.CUlaunchConfig()
         config.gridDimX, config.gridDimY, config.gridDimZ = self._ctas, 1, 1
         config.blockDimX, config.blockDimY, config.blockDimZ = self._launch["threads"], 1, 1
@@ -73,7 +73,7 @@ class PipelineLauncher:
         if self._launch["cooperative"]:
             attributes.append(attribute(self._driver, "COOPERATIVE"))
             attributes[-1].value.cooperative = 1
-        elif self._overlapped:
+        elif self._overlapped and not alone:
             attributes.append(overlap(self._driver))
         if attributes:
             config.attrs, config.numAttrs = attributes, len(attributes)
@@ -137,10 +137,12 @@ class PipelineLauncher:
                 self._workspaces[stream] = buffer
             return int(self._workspaces[stream].handle)
 
-    def put(self, stream: int, parameters: int, workspace: int) -> None:
-        """Launches, one kernel after another, with the parameters whose addresses lie at an address."""
-        for function in self._functions:
-            (status,) = self._driver.cuLaunchKernelEx(self.config(stream), function, parameters, 0)
+    def put(self, stream: int, parameters: int, workspace: int, alone: bool) -> None:
+        """Launches, one kernel after another, with the parameters whose addresses lie at an address; `alone`: the first
+        begins when the work before it has ended."""
+        for number, function in enumerate(self._functions):
+            config = self.config(stream, alone and not number)
+            (status,) = self._driver.cuLaunchKernelEx(config, function, parameters, 0)
             if status:
                 check(self._driver, "cuLaunchKernelEx", status)
         if self._launch["watched"]:
@@ -193,7 +195,7 @@ class BoundPipeline:
     ):
         self.workspace_bytes, self.counter_bytes = launcher.workspace_bytes, launcher.counter_bytes
         rows = numbers[0]
-        self._idle = not rows and not launcher.sums
+        self.is_idle = not rows and not launcher.sums
         self._launcher, self._rows, self._sizes, self._maps = launcher, rows, sizes, maps
         self._tensors, self._rowless = len(sizes) + results, rowless
         self._slots = (ctypes.c_uint64 * (self._tensors + 1 + len(numbers)))()
@@ -205,10 +207,11 @@ class BoundPipeline:
         self._address = ctypes.addressof(self._parameters)
         self._lock = threading.Lock()
 
-    def launch(self, stream: int, pointers: list[int], workspace: int | None = None) -> None:
+    def launch(self, stream: int, pointers: list[int], workspace: int | None = None, alone: bool = True) -> None:
         """Puts one run on the stream. `pointers` are device addresses of inputs, then results; `workspace` that of
-        memory which no other run uses meanwhile, its counters zero, by default the stream's own."""
-        if self._idle:
+        memory which no other run uses meanwhile, its counters zero, by default the stream's own. `alone`: it begins
+        when the work before it on the stream has ended, whether or not its kernel waits itself."""
+        if self.is_idle:
             return
         if workspace is None:
             workspace = self._launcher.workspace(stream)
@@ -226,7 +229,7 @@ class BoundPipeline:
             self._slots[self._tensors] = workspace
             if self._maps and self._rows:  # of no rows nothing is copied
                 self._maps.point([*pointers, workspace])
-            self._launcher.put(stream, self._address, workspace)
+            self._launcher.put(stream, self._address, workspace, alone)
 
 
 def _stream_object(device: Any, handle: int) -> Any:

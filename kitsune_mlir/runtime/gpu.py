@@ -64,8 +64,9 @@ class Device(Protocol):
     def kernel(self, code: Any, name: str, overlapped: bool) -> Any:
         """A kernel of loaded code; `overlapped`: it waits itself for the kernel before it on its stream."""
 
-    def launch(self, kernel: Any, grid: Any, block: Any, parameters: int, stream: int) -> None:
-        """Launches a kernel; `parameters` is the address of an array of addresses of its parameters."""
+    def launch(self, kernel: Any, grid: Any, block: Any, parameters: int, stream: int, alone: bool) -> None:
+        """Launches a kernel; `parameters` is the address of an array of addresses of its parameters. `alone`: it begins
+        when the work before it on the stream has ended, whether or not it waits itself."""
 
     def host_words(self, count: int) -> HostWords:
         """So many words of 32 bits in memory of the host that kernels may write."""

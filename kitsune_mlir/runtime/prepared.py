@@ -82,11 +82,11 @@ class Prepared:
         self._holes = np.array([slot for slot, _ in holes], np.int64)
         self._fillers = np.array([buffer for _, buffer in holes], np.int64)
         self._addresses = (self._slots.ctypes.data + 8 * np.arange(max(1, len(slots)))).astype(np.uint64)
-        first = self._addresses.ctypes.data
+        place = self._addresses.ctypes.data
         self._calls: list[_Kernel | _Copy | _Fill | _Pipeline] = []
         for call, start in zip(plan.calls, starts, strict=True):
             if isinstance(call, Launch):
-                self._calls.append(_Kernel(device, kernels[call.kernel], call, first + 8 * start))
+                self._calls.append(_Kernel(device, kernels[call.kernel], call, place + 8 * start))
             elif isinstance(call, Copy):
                 self._calls.append(_Copy(device, _place(call.source), _place(call.target), call.source.nbytes))
             elif isinstance(call, Fill):
@@ -95,6 +95,9 @@ class Prepared:
                 self._calls.append(_Fill(device, _place(call.views[0]), nbytes))
             else:
                 self._calls.append(self._pipeline(call, pipelines[call.name]))
+        # The first kernel of a run begins when all before the run has ended, so that those after it may read what the
+        # run does not write before they wait for anything (passes/overlap_launches.py).
+        self._first = next((call for call in self._calls if _launches(call)), None)
 
     @staticmethod
     def _source(plan: Plan, result: int, given: Sequence[int]) -> Source:
@@ -152,7 +155,7 @@ class Prepared:
         if len(self._holes):
             self._slots[self._holes] = np.array(bases, np.int64)[self._fillers]
         for call in self._calls:
-            call.put(stream, bases, workspaces)
+            call.put(stream, bases, workspaces, call is self._first)
 
 
 WORD = 16  # bytes, of which the address of every tensor is a multiple: kernels access words of that size
@@ -170,8 +173,8 @@ class _Kernel:
     call: Launch
     parameters: int  # address of an array of addresses
 
-    def put(self, stream: int, bases: Sequence[int], workspaces: int | None) -> None:
-        self.device.launch(self.kernel, self.call.grid, self.call.block, self.parameters, stream)
+    def put(self, stream: int, bases: Sequence[int], workspaces: int | None, alone: bool) -> None:
+        self.device.launch(self.kernel, self.call.grid, self.call.block, self.parameters, stream, alone)
 
 
 @dataclass(frozen=True)
@@ -181,7 +184,7 @@ class _Copy:
     target: Place
     nbytes: int
 
-    def put(self, stream: int, bases: Sequence[int], workspaces: int | None) -> None:
+    def put(self, stream: int, bases: Sequence[int], workspaces: int | None, alone: bool) -> None:
         source, target = (bases[buffer] + offset for buffer, offset in (self.source, self.target))
         self.device.copy(target, source, self.nbytes, stream)
 
@@ -192,7 +195,7 @@ class _Fill:
     target: Place
     nbytes: int
 
-    def put(self, stream: int, bases: Sequence[int], workspaces: int | None) -> None:
+    def put(self, stream: int, bases: Sequence[int], workspaces: int | None, alone: bool) -> None:
         buffer, offset = self.target
         self.device.zero(bases[buffer] + offset, self.nbytes, stream)
 
@@ -203,9 +206,14 @@ class _Pipeline:
     places: list[Place]
     offset: int  # of its workspace, in bytes
 
-    def put(self, stream: int, bases: Sequence[int], workspaces: int | None) -> None:
+    def put(self, stream: int, bases: Sequence[int], workspaces: int | None, alone: bool) -> None:
         pointers = [bases[buffer] + offset for buffer, offset in self.places]
-        self.bound.launch(stream, pointers, None if workspaces is None else workspaces + self.offset)
+        self.bound.launch(stream, pointers, None if workspaces is None else workspaces + self.offset, alone)
+
+
+def _launches(call: _Kernel | _Copy | _Fill | _Pipeline) -> bool:
+    """Whether a call launches a kernel."""
+    return isinstance(call, _Kernel) or isinstance(call, _Pipeline) and not call.bound.is_idle
 
 
 def _pack(argument: View | tuple[str, Any], slots: list[int], holes: list[tuple[int, int]]) -> None:

@@ -218,6 +218,8 @@ class Program:
                 return _total(op, where, self.kernel.cluster, operands[0], results[0])
             case "kitsune.read":
                 return _read(op, where, operands, results)
+            case "kitsune.prefetch":
+                return lambda frame: frame.values[operands[0]].check_open(frame.at(where), "producer")
             case "kitsune.write":
                 return _write(op, where, operands)
             case "kitsune.write_rows":
@@ -530,19 +532,21 @@ def _write_rows(op: ir.Operation, where: str, operands: list[int]) -> _Step:
     index, adds = op.opview.position, op.opview.adds
 
     def step(frame: _Frame) -> None:
-        tile, to, first, count = [frame.values[o] for o in operands]
+        tile, to, first, count, column = [frame.values[o] for o in operands]
         output = frame.cta.outputs[index]
+        columns = slice(column, column + tile.shape[1])
+        tile = tile[:, : output.data.shape[1] - column]
         if adds and not output.written.any():
             output.data[...], output.written[...] = 0.0, True  # it begins at zero
         for row, place in zip(tile[: max(0, count - first)], to, strict=False):
             if adds:
                 if 0 <= place < len(output.data):
-                    output.data[place] += row
+                    output.data[place, columns] += row
                 continue
-            if not 0 <= place < len(output.data) or output.written[place].any():
+            if not 0 <= place < len(output.data) or output.written[place, columns].any():
                 raise ScheduleFault(
                     f"{frame.at(where)} writes row {place} of output {index}, which is not there or was"
                 )
-            output.data[place], output.written[place] = row, True
+            output.data[place, columns], output.written[place, columns] = row, True
 
     return step

@@ -331,14 +331,19 @@ def _reshape(op: ir.Operation) -> Function:
 
 
 def _slice(op: ir.Operation) -> Function:
-    """A slice whose place and sizes are constants."""
+    """A slice whose sizes are constants."""
     names = ("static_offsets", "static_sizes", "static_strides")
-    numbers = [list(ir.DenseI64ArrayAttr(op.attributes[name])) for name in names]
-    if any(_DYNAMIC in found for found in numbers):
-        raise UnsupportedError(f"{location(op.location)}: a slice of which not all numbers are constants")
+    places, sizes, steps = (list(ir.DenseI64ArrayAttr(op.attributes[name])) for name in names)
+    if _DYNAMIC in (*sizes, *steps):
+        raise UnsupportedError(f"{location(op.location)}: a slice whose sizes are no constants")
     shape = list(ir.RankedTensorType(op.results[0].type).shape)
-    box = tuple(slice(o, o + n * s, s) for o, n, s in zip(*numbers, strict=True))
-    return lambda xs: [xs[0][box].reshape(shape)]
+
+    def cut(xs: Sequence[Any]) -> list[Any]:
+        given = iter(xs[1:])
+        starts = [int(next(given)) if place == _DYNAMIC else place for place in places]
+        return [xs[0][tuple(slice(o, o + n * s, s) for o, n, s in zip(starts, sizes, steps))].reshape(shape)]
+
+    return cut
 
 
 def _matrix(op: ir.Operation, images: np.ndarray) -> np.ndarray:

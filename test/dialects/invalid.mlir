@@ -2541,7 +2541,7 @@ func.func @rows_of_a_row(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %I: tens
     "kitsune.agent"() ({
     ^bb0(%c: index):
       // expected-error@+1 {{'kitsune.write_rows' op writes rows of a tile of two dimensions, found tensor<64xi32>}}
-      "kitsune.write_rows"(%I, %I, %m, %m) {index = 0} : (tensor<64xi32>, tensor<64xi32>, index, index) -> ()
+      "kitsune.write_rows"(%I, %I, %m, %m, %m) {index = 0} : (tensor<64xi32>, tensor<64xi32>, index, index, index) -> ()
     }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
   }) {sym_name = "k"} : () -> !kitsune.outputs
   %y = "kitsune.result"(%p) {index = 0} : (!kitsune.outputs) -> tensor<100x64xbf16>
@@ -2556,7 +2556,7 @@ func.func @added_rows_of_16_bits(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, 
     "kitsune.agent"() ({
     ^bb0(%c: index):
       // expected-error@+1 {{'kitsune.write_rows' op adds rows of f32, found tensor<64x64xbf16>}}
-      "kitsune.write_rows"(%A, %I, %m, %m) {adds, index = 0} : (tensor<64x64xbf16>, tensor<64xi32>, index, index) -> ()
+      "kitsune.write_rows"(%A, %I, %m, %m, %m) {adds, index = 0} : (tensor<64x64xbf16>, tensor<64xi32>, index, index, index) -> ()
     }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
   }) {sym_name = "k"} : () -> !kitsune.outputs
   %y = "kitsune.result"(%p) {index = 0} : (!kitsune.outputs) -> tensor<100x64xbf16>
@@ -2571,7 +2571,7 @@ func.func @rows_without_numbers(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %
     "kitsune.agent"() ({
     ^bb0(%c: index):
       // expected-error@+1 {{'kitsune.write_rows' op wants an integer for each row of tensor<64x64xbf16>, found tensor<8xi32>}}
-      "kitsune.write_rows"(%A, %J, %m, %m) {index = 0} : (tensor<64x64xbf16>, tensor<8xi32>, index, index) -> ()
+      "kitsune.write_rows"(%A, %J, %m, %m, %m) {index = 0} : (tensor<64x64xbf16>, tensor<8xi32>, index, index, index) -> ()
     }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
   }) {sym_name = "k"} : () -> !kitsune.outputs
   %y = "kitsune.result"(%p) {index = 0} : (!kitsune.outputs) -> tensor<100x64xbf16>
@@ -2586,7 +2586,7 @@ func.func @rows_of_another_type(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %
     "kitsune.agent"() ({
     ^bb0(%c: index):
       // expected-error@+1 {{'kitsune.write_rows' op writes rows of tensor<64x64xf32> to rows of tensor<100x64xbf16>}}
-      "kitsune.write_rows"(%F, %I, %m, %m) {index = 0} : (tensor<64x64xf32>, tensor<64xi32>, index, index) -> ()
+      "kitsune.write_rows"(%F, %I, %m, %m, %m) {index = 0} : (tensor<64x64xf32>, tensor<64xi32>, index, index, index) -> ()
     }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
   }) {sym_name = "k"} : () -> !kitsune.outputs
   %y = "kitsune.result"(%p) {index = 0} : (!kitsune.outputs) -> tensor<100x64xbf16>
@@ -2601,7 +2601,7 @@ func.func @rows_to_no_output(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %I: 
     "kitsune.agent"() ({
     ^bb0(%c: index):
       // expected-error@+1 {{'kitsune.write_rows' op index must be an integer from 0 to 2147483647, found -1 : i64}}
-      "kitsune.write_rows"(%A, %I, %m, %m) {index = -1} : (tensor<64x64xbf16>, tensor<64xi32>, index, index) -> ()
+      "kitsune.write_rows"(%A, %I, %m, %m, %m) {index = -1} : (tensor<64x64xbf16>, tensor<64xi32>, index, index, index) -> ()
     }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
   }) {sym_name = "k"} : () -> !kitsune.outputs
   %y = "kitsune.result"(%p) {index = 0} : (!kitsune.outputs) -> tensor<100x64xbf16>
@@ -2642,7 +2642,7 @@ func.func @sums_that_begin_with_nothing(%A: tensor<64x64xbf16>, %F: tensor<64x64
 
 func.func @rows_outside_agents(%A: tensor<64x64xbf16>, %I: tensor<64xi32>, %m: index) {
   // expected-error@+1 {{'kitsune.write_rows' op stands in no kitsune.agent}}
-  "kitsune.write_rows"(%A, %I, %m, %m) {index = 0} : (tensor<64x64xbf16>, tensor<64xi32>, index, index) -> ()
+  "kitsune.write_rows"(%A, %I, %m, %m, %m) {index = 0} : (tensor<64x64xbf16>, tensor<64xi32>, index, index, index) -> ()
   return
 }
 
@@ -2683,6 +2683,92 @@ func.func @read_together_of_some_columns(%A: tensor<64x64xbf16>, %m: index) {
     ^bb0(%c: index):
       // expected-error@+1 {{'kitsune.read' op is loaded together where it is rows of a tensor, found tensor<64x32xbf16> of tensor<64x64xbf16>}}
       %t = "kitsune.read"(%A, %m, %m) {dims = array<i64: 0, 1>, together} : (tensor<64x64xbf16>, index, index) -> tensor<64x32xbf16>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @asked_rows_in_a_slot(%A: tensor<64x64xbf16>, %N: tensor<64x5xbf16>, %V: tensor<64xbf16>, %I: tensor<64xi32>, %F: tensor<64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %r = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "turn"} : () -> !kitsune.ring<tensor<1x16xi8>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%r) : (!kitsune.ring<tensor<1x16xi8>, 1 : i64>) -> !kitsune.slot<tensor<1x16xi8>>
+      // expected-error@+1 {{'kitsune.prefetch' op fills slots of rings without elements, ring 'turn' has tiles of tensor<1x16xi8>}}
+      "kitsune.prefetch"(%s, %A, %I, %m, %m) : (!kitsune.slot<tensor<1x16xi8>>, tensor<64x64xbf16>, tensor<64xi32>, index, index) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @asked_elements(%A: tensor<64x64xbf16>, %N: tensor<64x5xbf16>, %V: tensor<64xbf16>, %I: tensor<64xi32>, %F: tensor<64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %r = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "turn"} : () -> !kitsune.ring<tensor<1x0xi8>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%r) : (!kitsune.ring<tensor<1x0xi8>, 1 : i64>) -> !kitsune.slot<tensor<1x0xi8>>
+      // expected-error@+1 {{'kitsune.prefetch' op asks for rows of a tensor of two dimensions, found tensor<64xbf16>}}
+      "kitsune.prefetch"(%s, %V, %I, %m, %m) : (!kitsune.slot<tensor<1x0xi8>>, tensor<64xbf16>, tensor<64xi32>, index, index) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @asked_rows_of_few_bytes(%A: tensor<64x64xbf16>, %N: tensor<64x5xbf16>, %V: tensor<64xbf16>, %I: tensor<64xi32>, %F: tensor<64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %r = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "turn"} : () -> !kitsune.ring<tensor<1x0xi8>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%r) : (!kitsune.ring<tensor<1x0xi8>, 1 : i64>) -> !kitsune.slot<tensor<1x0xi8>>
+      // expected-error@+1 {{'kitsune.prefetch' op asks for rows of multiples of 16 bytes, found tensor<64x5xbf16>}}
+      "kitsune.prefetch"(%s, %N, %I, %m, %m) : (!kitsune.slot<tensor<1x0xi8>>, tensor<64x5xbf16>, tensor<64xi32>, index, index) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @asked_rows_by_no_integers(%A: tensor<64x64xbf16>, %N: tensor<64x5xbf16>, %V: tensor<64xbf16>, %I: tensor<64xi32>, %F: tensor<64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %r = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "turn"} : () -> !kitsune.ring<tensor<1x0xi8>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%r) : (!kitsune.ring<tensor<1x0xi8>, 1 : i64>) -> !kitsune.slot<tensor<1x0xi8>>
+      // expected-error@+1 {{'kitsune.prefetch' op wants an integer for each row of a tile, found tensor<64xf32>}}
+      "kitsune.prefetch"(%s, %A, %F, %m, %m) : (!kitsune.slot<tensor<1x0xi8>>, tensor<64x64xbf16>, tensor<64xf32>, index, index) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @asked_outside_agents(%s: !kitsune.slot<tensor<1x0xi8>>, %A: tensor<64x64xbf16>, %I: tensor<64xi32>, %m: index) {
+  // expected-error@+1 {{'kitsune.prefetch' op stands in no kitsune.agent}}
+  "kitsune.prefetch"(%s, %A, %I, %m, %m) : (!kitsune.slot<tensor<1x0xi8>>, tensor<64x64xbf16>, tensor<64xi32>, index, index) -> ()
+  return
+}
+
+// -----
+
+func.func @read_ahead_of_a_column(%A: tensor<64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.read' op is loaded ahead where it has rows and columns, found tensor<64xbf16>}}
+      %t = "kitsune.read"(%A, %m) {ahead, dims = array<i64: 0>} : (tensor<64xbf16>, index) -> tensor<64xbf16>
     }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
   }) {sym_name = "k"} : () -> !kitsune.outputs
   return

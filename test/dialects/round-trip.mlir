@@ -93,6 +93,8 @@ func.func @every_operation_of_a_schedule(%a: tensor<64x64xbf16>, %b: tensor<64x6
       "kitsune.release"(%s, %e) : (!kitsune.slot<tensor<64x64xbf16>>, !kitsune.token) -> ()
       // CHECK: %{{.*}} = "kitsune.read"(%{{.*}}, %{{.*}}, %{{.*}}) {dims = array<i64: 0, 1>} : (tensor<64x64xf32>, index, index) -> tensor<64x64xf32>
       %r = "kitsune.read"(%b, %m, %m) {dims = array<i64: 0, 1>} : (tensor<64x64xf32>, index, index) -> tensor<64x64xf32>
+      // CHECK: %{{.*}} = "kitsune.read"(%{{.*}}) {ahead, dims = array<i64: 0, 1>}
+      %ra = "kitsune.read"(%b, %m, %m) {ahead, dims = array<i64: 0, 1>} : (tensor<64x64xf32>, index, index) -> tensor<64x64xf32>
       %w = arith.addf %h, %r : tensor<64x64xf32>
       // CHECK: "kitsune.write"(%{{.*}}, %{{.*}}, %{{.*}}) {dims = array<i64: 0, 1>, index = 0 : i64} : (tensor<64x64xf32>, index, index) -> ()
       "kitsune.write"(%w, %m, %m) {dims = array<i64: 0, 1>, index = 0 : i64} : (tensor<64x64xf32>, index, index) -> ()
@@ -132,6 +134,15 @@ func.func @chain_of_a_schedule(%a: tensor<64x64xbf16>, %f: tensor<64x64xf32>, %t
     %v = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "vectors"} : () -> !kitsune.ring<tensor<1x128xbf16>, 1 : i64>
     // CHECK: %{{.*}} = "kitsune.alloc_ring"() {box = "rows", share = "own", space = "smem", sym_name = "stowed"} : () -> !kitsune.ring<tensor<64x64xbf16>, 1 : i64>
     %o = "kitsune.alloc_ring"() {box = "rows", share = "own", space = "smem", sym_name = "stowed"} : () -> !kitsune.ring<tensor<64x64xbf16>, 1 : i64>
+    // CHECK: %{{.*}} = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "turn"} : () -> !kitsune.ring<tensor<1x0xi8>, 1 : i64>
+    %turn = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "turn"} : () -> !kitsune.ring<tensor<1x0xi8>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%copy: index):
+      %s = "kitsune.acquire"(%turn) : (!kitsune.ring<tensor<1x0xi8>, 1 : i64>) -> !kitsune.slot<tensor<1x0xi8>>
+      // CHECK: "kitsune.prefetch"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) : (!kitsune.slot<tensor<1x0xi8>>, tensor<64x64xbf16>, tensor<64xi32>, index, index) -> ()
+      "kitsune.prefetch"(%s, %a, %to, %c0, %m) : (!kitsune.slot<tensor<1x0xi8>>, tensor<64x64xbf16>, tensor<64xi32>, index, index) -> ()
+      "kitsune.commit"(%s) : (!kitsune.slot<tensor<1x0xi8>>) -> ()
+    }) {copies = 1 : i64, registers = 40 : i64, sym_name = "ask", warps = 3 : i64} : () -> ()
     "kitsune.agent"() ({
     ^bb0(%copy: index):
       %d = "kitsune.acquire"(%v) : (!kitsune.ring<tensor<1x128xbf16>, 1 : i64>) -> !kitsune.slot<tensor<1x128xbf16>>
@@ -149,6 +160,8 @@ func.func @chain_of_a_schedule(%a: tensor<64x64xbf16>, %f: tensor<64x64xf32>, %t
     }) {copies = 1 : i64, registers = 40 : i64, sym_name = "feed", warps = 4 : i64} : () -> ()
     "kitsune.agent"() ({
     ^bb0(%copy: index):
+      %asked = "kitsune.wait"(%turn) : (!kitsune.ring<tensor<1x0xi8>, 1 : i64>) -> !kitsune.slot<tensor<1x0xi8>>
+      "kitsune.release"(%asked) : (!kitsune.slot<tensor<1x0xi8>>) -> ()
       %d = "kitsune.wait"(%v) : (!kitsune.ring<tensor<1x128xbf16>, 1 : i64>) -> !kitsune.slot<tensor<1x128xbf16>>
       // CHECK: %{{.*}} = "kitsune.read"(%{{.*}}, %{{.*}}) : (!kitsune.slot<tensor<1x128xbf16>>, index) -> tensor<16xbf16>
       %bias = "kitsune.read"(%d, %c0) : (!kitsune.slot<tensor<1x128xbf16>>, index) -> tensor<16xbf16>
@@ -175,8 +188,8 @@ func.func @chain_of_a_schedule(%a: tensor<64x64xbf16>, %f: tensor<64x64xf32>, %t
       %sums = "kitsune.part"(%f) {first = 0 : i64, wide} : (tensor<64x64xf32>) -> tensor<64x16xf32>
       // CHECK: %{{.*}} = "kitsune.sums"(%{{.*}}) {begin} : (tensor<64x16xf32>) -> !kitsune.acc<tensor<64x16xf32>>
       %begun = "kitsune.sums"(%sums) {begin} : (tensor<64x16xf32>) -> !kitsune.acc<tensor<64x16xf32>>
-      // CHECK: "kitsune.write_rows"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {adds, index = 1 : i64} : (tensor<64x16xf32>, tensor<64xi32>, index, index) -> ()
-      "kitsune.write_rows"(%sums, %to, %c0, %m) {adds, index = 1 : i64} : (tensor<64x16xf32>, tensor<64xi32>, index, index) -> ()
+      // CHECK: "kitsune.write_rows"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {adds, index = 1 : i64} : (tensor<64x16xf32>, tensor<64xi32>, index, index, index) -> ()
+      "kitsune.write_rows"(%sums, %to, %c0, %m, %c0) {adds, index = 1 : i64} : (tensor<64x16xf32>, tensor<64xi32>, index, index, index) -> ()
       "kitsune.release"(%d) : (!kitsune.slot<tensor<1x128xbf16>>) -> ()
     }) {copies = 1 : i64, registers = 232 : i64, sym_name = "math", warps = 4 : i64} : () -> ()
   }) {sym_name = "k"} : () -> !kitsune.outputs

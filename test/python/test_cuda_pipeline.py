@@ -37,8 +37,8 @@ def bind(made, rows=100):
     return made.bind([((rows, 256), "bf16"), ((512, 256), "bf16")], [((rows, 4, 8), "f32")])
 
 
-def run(made, rows=100, x=X, w=W, y=Y, stream=0):
-    bind(made, rows).launch(stream, [x, w, y])
+def run(made, rows=100, x=X, w=W, y=Y, stream=0, alone=True):
+    bind(made, rows).launch(stream, [x, w, y], alone=alone)
 
 
 def test_a_plain_kernel(monkeypatch):
@@ -52,14 +52,19 @@ def test_a_plain_kernel(monkeypatch):
     assert (config.sharedMemBytes, config.hStream, config.numAttrs) == (1000, 9, 0)
 
 
-@pytest.mark.parametrize("cooperative, attributes", [(False, [6]), (True, [2])], ids=["alone", "cooperative"])
-def test_a_kernel_that_waits_for_the_one_before_it(monkeypatch, cooperative, attributes):
-    """CTAs that wait for one another need all places at once: their kernel does not begin before the other ends."""
+@pytest.mark.parametrize(
+    "cooperative, alone, attributes",
+    [(False, False, [6]), (True, False, [2]), (False, True, [])],
+    ids=["overlapped", "cooperative", "alone"],
+)
+def test_a_kernel_that_waits_for_the_one_before_it(monkeypatch, cooperative, alone, attributes):
+    """CTAs that wait for one another need all places at once: their kernel does not begin before the other ends. Nor
+    does the first of a run, before which others may have written what later ones read early."""
     made, driver = launcher(monkeypatch, overlapped=True, cooperative=cooperative)
-    run(made)
+    run(made, alone=alone)
     (launch,) = driver.launches
     assert [attribute.id for attribute in launch.config.attrs] == attributes
-    if not cooperative:
+    if attributes == [6]:
         assert launch.config.attrs[0].value.programmaticStreamSerializationAllowed == 1
 
 

@@ -56,7 +56,7 @@ def messages(dtype=torch.int64, nodes=40, edges=140):
 @pytest.mark.parametrize("dtype, wrong", [(torch.int64, (40, -1, 1 << 40)), (torch.int32, (-(2**31), 2**31 - 1))])
 def test_a_pipeline_that_gathers_and_scatters(dtype, wrong, small_gpu):  # noqa: F811
     case = Simulated(*messages(dtype), small_gpu)
-    assert "chained" in {launch["form"] for launch in case.compiled.plan["launches"]}
+    assert "scheduled chain" in {launch["form"] for launch in case.compiled.plan["launches"]}
     assert not any(kernel.get("spill_stores") for kernel in case.manifest["kernels"])
     for number in wrong:
         case.refuses(2, number, "ends =")

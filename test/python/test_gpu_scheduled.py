@@ -206,13 +206,31 @@ def test_a_batch_between_rows_and_columns(columns, small_gpu):  # noqa: F811
     assert device.pipeline_launches == 2 and device.launches == (0 if columns else 2)
 
 
-def test_columns_behind_the_last_tile(tmp_path):
-    """Of 896 columns in tiles of 256 the last has 128: what would be added to its other 128 is read nowhere."""
-    few = tmp_path / "small.json"
-    few.write_text(json.dumps(json.loads((targets.FOLDER / "sm_90a.json").read_text()) | {"name": "small", "sms": 4}))
+@pytest.fixture(scope="module")
+def four(tmp_path_factory):
+    """The path of a description: a GPU of four SMs."""
+    fields = json.loads((targets.FOLDER / "sm_90a.json").read_text())
+    path = tmp_path_factory.mktemp("targets") / "four.json"
+    path.write_text(json.dumps(fields | {"name": "four", "sms": 4}))
+    return str(path)
+
+
+def layer(inputs, outputs, rows, target, dtype=torch.bfloat16):
+    """What schedule-products makes of a single layer, whose numbers are right in the simulator."""
     torch.manual_seed(0)
-    model, x = torch.nn.Linear(225, 896).bfloat16(), torch.randn(2, 225).bfloat16()
-    compiled = kitsune_mlir.compile(model, (x,), target=str(few))
-    assert "tile = array<i64: 64, 256>" in compiled.mlir("small:schedule-products")
+    model, x = torch.nn.Linear(inputs, outputs).to(dtype), torch.randn(rows, inputs).to(dtype)
+    compiled = kitsune_mlir.compile(model, (x,), target=target)
     with torch.no_grad():
         torch.testing.assert_close(torch.as_tensor(Simulation(compiled, seed=1)(x)), model(x), rtol=2e-2, atol=2e-2)
+    return compiled.mlir("four:schedule-products")
+
+
+def test_columns_behind_the_last_tile(four):
+    """Of 896 columns in tiles of 256 the last has 128: what would be added to its other 128 is read nowhere."""
+    assert "tile = array<i64: 64, 256>" in layer(225, 896, 2, four)
+
+
+@pytest.mark.parametrize("columns, rows, dtype", [(380, 300, torch.bfloat16), (381, 130, torch.float16)])
+def test_rows_that_warps_store(columns, rows, dtype, four):
+    """Rows of no multiple of 16 bytes, of which tiles have more or less."""
+    assert 'engine = "warps"' in layer(64, columns, rows, four, dtype)

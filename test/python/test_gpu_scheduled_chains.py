@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 import torch
-from test_schedule_chains import arguments, chain, scheduled
+from test_schedule_chains import arguments, chain, gathering, scheduled
 from test_schedule_ptx import check
 from torch import nn
 
@@ -187,7 +187,7 @@ def test_a_product_alone(dtype, rows, machine):
     """Its columns are dealt out, too."""
     torch.manual_seed(0)
     model, args = Joined().to(dtype), (torch.randn(rows, 64, dtype=dtype), torch.randn(rows, 40, dtype=dtype))
-    options = {"place-stages": "shape=chained", "cut-pipelines": "whole=true"}
+    options = {"place-stages": "shape=chained", "cut-pipelines": "whole=true", "schedule-chains": "when=always"}
     compiled = kitsune_mlir.compile(model, args, target=machine, options=options)
     assert re.search(r"tile = array<i64: (64|128), \d+>", compiled.mlir("two:schedule-chains"))
     agrees(compiled, model, *args)
@@ -237,6 +237,7 @@ def test_a_cluster_shares_tiles(form, four):
     model, ctas, bound = SHARED[form]
     x = torch.randn(300, 64).to(next(model.parameters()).dtype)
     options = {"place-stages": f"shape=chained cluster={ctas}", "cut-pipelines": "whole=true"}
+    options |= {"schedule-chains": "when=always"}
     compiled = kitsune_mlir.compile(model.eval(), (x,), target=four, options=options, matmul_precision="highest")
     module = compiled.module("four:schedule-chains")
     (kernel,) = dialect.kernels(module)
@@ -282,7 +283,7 @@ def test_f32(form, precision, bound, machine):
     model = nn.Sequential(*itertools.chain(*layers)) if layers else Skip()
     count, tile_rows = 800 if form == "kept" else 150, 64 if form == "streamed" else 128
     x = torch.randn(count, 64 if form == "stowed" else widths[form][0])
-    options = {"place-stages": f"shape=chained tile-rows={tile_rows}", "schedule-chains": "when=always"}
+    options = {"place-stages": f"shape=chained tile-rows={tile_rows}"}
     compiled = kitsune_mlir.compile(model, (x,), target=machine, options=options, matmul_precision=precision)
     with torch.no_grad():
         wanted = copy.deepcopy(model).double()(x.double())
@@ -316,7 +317,7 @@ def test_gathers_and_sums_by_index(tile_rows, width, machine):
     model, nodes, edges = Edges(width).bfloat16().eval(), 30, 150
     ends = torch.randint(0, nodes, (edges,)), torch.randint(0, nodes, (edges,))
     args = torch.randn(nodes, width).bfloat16(), torch.randn(edges, 16).bfloat16(), *ends
-    options = {"place-stages": f"shape=chained tile-rows={tile_rows}", "schedule-chains": "when=always"}
+    options = {"place-stages": f"shape=chained tile-rows={tile_rows}"}
     compiled = kitsune_mlir.compile(model, args, target=machine, options=options)
     text = compiled.mlir("two:schedule-chains")
     assert text.count('"kitsune.write_rows"') == 1 and ("{begin," in text) == (width > 200)
@@ -325,6 +326,34 @@ def test_gathers_and_sums_by_index(tile_rows, width, machine):
     for _ in range(2):
         for found, one in zip(simulation(*args), wanted, strict=True):
             assert (found.double() - one).norm() <= 5e-3 * one.norm()
+
+
+@pytest.mark.parametrize("tile_rows", [64, 128])
+def test_rows_are_asked_for(tile_rows, machine, tmp_path):
+    """In the interpreter and in the simulator, of tiles beyond the CTAs' first ones and of a last one of few rows."""
+    count = 5 * tile_rows + 10
+    path = tmp_path / "edges.mlir"
+    path.write_text(gathering(count))
+    options = {"place-stages": f"shape=chained tile-rows={tile_rows}"}
+    compiled = kitsune_mlir.compile(str(path), target=machine, options=options)
+    module = compiled.module("two:schedule-chains")
+    (kernel,) = dialect.kernels(module)
+    assert str(kernel).count('"kitsune.prefetch"') == 2
+    random = np.random.default_rng(0)
+    x, e, w, b, v = (
+        random.integers(-2, 3, shape).astype(np.float32)
+        for shape in ((500, 32), (count, 128), (64, 192), (64,), (16, 64))
+    )
+    ends = random.integers(0, 500, count), random.integers(-500, 500, count)
+    wanted = np.maximum(np.concatenate([e, x[ends[0]], x[ends[1]]], 1) @ w.T + b, 0)
+    wanted = torch.from_numpy(torch.from_numpy(wanted).bfloat16().float().numpy() @ v.T).bfloat16()
+    (interpreted,) = run(kernel, [x, e, *ends, w, b, v], ctas=2)
+    given = [
+        torch.from_numpy(one) if one.dtype == np.int64 else torch.from_numpy(one).bfloat16()
+        for one in (x, e, *ends, w, b, v)
+    ]
+    for found in (torch.as_tensor(Simulation(compiled, seed=1)(*given)), torch.as_tensor(interpreted)):
+        torch.testing.assert_close(found.float(), wanted.float(), rtol=1e-2, atol=0.5)
 
 
 @pytest.mark.skipif(ptxas.find() is None, reason="there is no ptxas")
@@ -345,3 +374,10 @@ def test_row_reductions(machine):
     wanted = model(x).detach().float()
     found = torch.as_tensor(Simulation(compiled)(x)).float()
     torch.testing.assert_close(found, wanted, rtol=2e-2, atol=4e-2)
+
+
+@pytest.mark.skipif(ptxas.find() is None, reason="there is no ptxas")
+def test_ptxas_has_no_complaint_of_who_asks():
+    """Warps that copy and warps that ask for rows give up registers together."""
+    (text,) = check(scheduled(gathering(40000)), target.load("sm_90a"))
+    assert text.count("cp.async.bulk.prefetch.L2") == 2 * 2 and text.count("setmaxnreg") == 2

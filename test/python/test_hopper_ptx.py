@@ -266,7 +266,5 @@ def test_messages(model, width):
 
 
 def test_messages_in_order():
-    """The first block gathers edges as it does nodes; the last writes its edges where they were. Rows are asked for a
-    tile ahead, each by a request."""
-    texts = check(*meshgraphnets(218_453, 1_310_720, 128, blocks=2, dtype=BF16))
-    assert {text.count("cp.async.bulk.prefetch.L2") for text in texts} == {0, 2, 3}
+    """The first block gathers edges as it does nodes; the last writes its edges where they were."""
+    assert len(check(*meshgraphnets(218_453, 1_310_720, 128, blocks=2, dtype=BF16))) == 3

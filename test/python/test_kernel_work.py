@@ -64,6 +64,7 @@ def test_elementwise_reads_and_writes_everything_once():
     assert found.read_bytes == 2 * 512 * 256 * 4 and found.written_bytes == 512 * 256 * 4
     assert found.l2_bytes == 3 * 512 * 256 * 4
     assert found.lines == 3 * 512 * 256 / 32  # a warp's access is one line of 128 bytes
+    assert found.sent == 512 * 256 / 32
 
 
 @pytest.mark.parametrize("size, whole", [(512, True), (508, False)])

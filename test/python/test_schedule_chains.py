@@ -1,6 +1,7 @@
 """What schedule-chains makes, without a GPU: the proof accepts it, and the interpreter gives numpy's numbers."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -48,11 +49,17 @@ def chain(rows, widths):
   return %h{count} : {types}\n}}"""
 
 
+def gathering(count):
+    """Layers of so many rows beside those of both ends of an edge, as linalg."""
+    path = Path(__file__).parents[1] / "passes" / "schedule-chains" / "gathers.mlir"
+    return path.read_text().replace("40000", str(count)).replace("@edges", "@main")
+
+
 def scheduled(text, tile_rows=128, place=""):
     """The module with the kernels of a model, proven."""
     module = mlir.parse(text, mlir.context())
     steps = ["partition-dataflow", "design-pipeline", "place-stages", "schedule-chains", "verify-dataflow"]
-    options = {"place-stages": place or f"shape=chained tile-rows={tile_rows}"}
+    options = {"place-stages": place or f"shape=chained tile-rows={tile_rows}", "schedule-chains": "when=always"}
     pipeline.run(module, [pipeline.make(step, options.get(step, ""), "sm_90a") for step in steps])
     return module
 
@@ -215,7 +222,7 @@ def test_every_vector_is_copied(text):
 
 
 def test_what_is_scheduled_by_default():
-    """All chains that gather nothing; none where none are to."""
+    """All chains; none where none are to."""
 
     def forms(rows, widths, option=""):
         module = mlir.parse(chain(rows, widths), mlir.context())
@@ -229,3 +236,19 @@ def test_what_is_scheduled_by_default():
     assert forms(300, (128, 256, 64)) == (1, 0)
     with pytest.raises(UserError, match="schedule-chains: when must be one of auto, always, never, found 'often'"):
         forms(300, (128, 64, 64), "when=often")
+
+
+def test_mutants_of_who_asks():
+    """Rows that nobody asks for, a turn that is not given back, and one that is given on before they are asked for."""
+    text = str(scheduled(gathering(40000)))
+    assert not faults(text)
+    asked = re.findall(r'\n *"kitsune.prefetch".*', text)
+    (fault,) = faults(text.replace(asked[0], "").replace(asked[1], ""))
+    assert "commits a slot of ring 'turn' into which nothing was copied" in fault
+    slot = re.search(r'\n *(%\d+) = "kitsune.wait"\(.*tensor<1x0xi8>>', text)[1]
+    given = re.search(rf'\n *"kitsune.release"\({slot}\).*', text)[0]
+    (fault,) = faults(text.replace(given, ""))
+    assert "has 0 open slots of ring 'turn' before a turn, 1 behind it" in fault
+    done = re.search(r'\n *"kitsune.commit"\((%\d+)\) \{.*tensor<1x0xi8>>.*', text)[0]
+    (fault,) = faults(text.replace(asked[1], "").replace(done, done + asked[1]))
+    assert "uses a slot of ring 'turn'" in fault and "was closed" in fault

@@ -38,8 +38,9 @@ for what, and, where it is a counter, at which line of the model. Memory that wa
 
 Not modelled are time; caches, bank conflicts and occupancy: all CTAs of a launch are taken to be resident; what ptxas
 makes of the code, registers and spills included; the CUDA runtime: streams (copies and launches of the host come one
-after another) and CUDA graphs. The order in which a product adds is numpy's. Warps of a warpgroup that need not wait go
-in lockstep, and an arrival releases its whole warp; races between their threads are found all the same. Copies and
+after another) and CUDA graphs. But a thread that has not waited for the kernel before (griddepcontrol) may not use what
+kernels of the run have written. The order in which a product adds is numpy's. Warps of a warpgroup that need not wait
+go in lockstep, and an arrival releases its whole warp; races between their threads are found all the same. Copies and
 products are one async proxy. One run is one random order: another `seed` is another.
 """
 

@@ -297,6 +297,11 @@ def _to_tf32(run: Assembler, mask: np.ndarray, to: str, value: Any, *, ties_up: 
     run.write(to, to_tf32(spread(run.read(value), mask.shape), ties_up))
 
 
+def _prefetch_map(run: Assembler, mask: np.ndarray, place: Any) -> None:
+    """Looks whether there is such a map: having it early changes nothing."""
+    copies.tensor_map(run, mask, place[0] if isinstance(place, list) else place)
+
+
 def _fence_proxy(run: Assembler, mask: np.ndarray, *, spaces: tuple[str, ...] = SPACES) -> None:
     run.agent.fence_proxy(mask, spaces)
 
@@ -348,6 +353,7 @@ _INSTRUCTIONS: dict[str, Callable[..., None]] = {
     "add.f32": _add_numbers,
     "red.relaxed.gpu.global.add.v4.f32": _add_rows,
     "cp.async.bulk.prefetch.L2.global": _prefetch,
+    "prefetch.tensormap": _prefetch_map,
     "cvt.rn.tf32.f32": partial(_to_tf32, ties_up=False),
     "cvt.rna.tf32.f32": partial(_to_tf32, ties_up=True),
     "fence.proxy.async": _fence_proxy,

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from kitsune_mlir.codegen.host_program import written
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.runtime.index_reports import WORD
 
@@ -59,6 +60,7 @@ class SimulatedDevice:
         self.allocations = self.launches = self.pipeline_launches = 0
         self.described: list[dict[str, Any]] = []
         self._pointed: dict[str, int] = {}  # by module, where its word lies
+        self._fresh: list[tuple[int, int]] = []  # where kernels have written since the last that began alone
         self.captured = False
 
     def add(self, memory: SimulatedMemory) -> None:
@@ -100,9 +102,11 @@ class SimulatedDevice:
 
     def copy(self, target: int, source: int, nbytes: int, stream: int) -> None:
         self._bytes_at(target)[:nbytes] = self._bytes_at(source)[:nbytes].copy()
+        self._fresh = []  # neither copies nor fills overlap kernels
 
     def zero(self, pointer: int, nbytes: int, stream: int) -> None:
         self._bytes_at(pointer)[:nbytes] = 0
+        self._fresh = []
 
     def load(self, name: str, files: dict[str, bytes]) -> str:
         assert f"{name}.ptx" in files
@@ -111,14 +115,26 @@ class SimulatedDevice:
     def kernel(self, code: str, name: str, overlapped: bool = False) -> ir.Operation:
         return self._kernels[name]
 
-    def launch(self, kernel: ir.Operation, grid: Any, block: Any, parameters: int, stream: int) -> None:
+    def launch(
+        self, kernel: ir.Operation, grid: Any, block: Any, parameters: int, stream: int, alone: bool = True
+    ) -> None:
         self.launches += 1
         reader = _Parameters(parameters)
         given = ir.FunctionType(ir.TypeAttr(kernel.attributes["function_type"]).value).inputs
         arguments = [self._argument(kind, reader) for kind in given]
+        data = [arguments[number].data for number in written(kernel)]
+        self.written([(one.ctypes.data, one.ctypes.data + one.nbytes) for one in data], alone)
         module = ir.StringAttr(kernel.parent.attributes["sym_name"]).value
         with named(ir.StringAttr(kernel.attributes["sym_name"]).value), reported(partial(self.report, module)):
             Lockstep(kernel, arguments, grid, block).run()
+
+    def written(self, places: list[tuple[int, int]], alone: bool) -> None:
+        """A kernel writes from addresses to others; `alone`: those before it have ended."""
+        self._fresh = ([] if alone else self._fresh) + places
+
+    def is_fresh(self, start: int, end: int) -> bool:
+        """Whether a kernel writes there that may not have ended when the next one begins."""
+        return any(first < end and start < last for first, last in self._fresh)
 
     def _argument(self, kind: ir.Type, reader: _Parameters) -> Any:
         if not isinstance(kind, ir.MemRefType):
@@ -149,9 +165,8 @@ class SimulatedDevice:
 
     def pipeline(self, launch: dict[str, Any], code: str, overlapped: bool = False) -> Launcher:
         self.described.append(launch)
-        return Launcher(
-            self, launch, code, [decode(self._kernels[name]) for name in (launch["kernel"], *launch["then"])]
-        )
+        kernels = [decode(self._kernels[name]) for name in (launch["kernel"], *launch["then"])]
+        return Launcher(self, launch, code, kernels, overlapped)
 
     def array(self, value: Any, stream: int) -> None:
         return None

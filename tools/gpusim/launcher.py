@@ -30,8 +30,10 @@ Tensor = tuple[int, tuple[int, ...], str]  # pointer, shape, dtype
 class Launcher:
     """Stands in for kitsune_mlir.runtime.cuda_pipeline.PipelineLauncher."""
 
-    def __init__(self, device: SimulatedDevice, launch: dict[str, Any], code: str, kernels: Sequence[Op]):
-        self._device, self._launch, self._kernels = device, launch, kernels
+    def __init__(
+        self, device: SimulatedDevice, launch: dict[str, Any], code: str, kernels: Sequence[Op], overlapped: bool
+    ):
+        self._device, self._launch, self._kernels, self._overlapped = device, launch, kernels, overlapped
         self._report = partial(device.report, code)
         self._workspaces: dict[int, SimulatedMemory] = {}
         self.workspace_bytes = launch["workspace_bytes"]
@@ -46,14 +48,24 @@ class Launcher:
     def bind(self, arguments: Sequence[Described], results: Sequence[Described]) -> Bound:
         return Bound(self, arguments, results)
 
+    def is_idle(self, arguments: Sequence[Described]) -> bool:
+        """Whether a call with such tensors launches nothing."""
+        return not self._launch.get("sums") and not arguments[self._launch["streams"][0]][0][0]
+
     def launch(
-        self, stream: int, arguments: Sequence[Tensor], results: Sequence[Tensor], workspace: int | None = None
+        self,
+        stream: int,
+        arguments: Sequence[Tensor],
+        results: Sequence[Tensor],
+        workspace: int | None = None,
+        alone: bool = True,
     ) -> None:
-        """Runs; then every counter that was used must be zero, for the next launch. Raises
-        KernelFault for what is found, Deadlock for a report too."""
+        """Runs; then every counter that was used must be zero, for the next launch. Unless it begins `alone`, what the
+        run's kernels before it have written may be used behind the kernel's wait for them only, and its results
+        likewise. Raises KernelFault for what is found, Deadlock for a report too."""
         (rows,) = {arguments[i][1][0] for i in self._launch["streams"]}
         zeroed = {results[number][0] for number in self._launch.get("zeroed", ())}
-        if rows == 0 and not self._launch.get("sums"):
+        if self.is_idle([described for _, *described in arguments]):
             return
         self._device.pipeline_launches += 1
         place = self._workspace(stream).pointer if workspace is None else workspace
@@ -72,6 +84,10 @@ class Launcher:
             region.tracked = False  # written already, and by atomic operations alone
             regions.append(region)
         regions.append(Region("the workspace", place, content, writable=True, tracked=True))
+        alone = alone or not self._overlapped
+        for region in regions:
+            region.pending = not alone and (region.writable or self._device.is_fresh(region.start, region.end))
+        self._device.written([(region.start, region.end) for region in regions if region.writable], alone)
         pointers = [pointer for pointer, _, _ in (*arguments, *results)]
         values = [*pointers, place if len(content) else 0, np.int32(rows), *tables]
         memory, launch, rng = Space(regions), self._launch, self._device.rng
@@ -124,8 +140,9 @@ class Bound:
     def __init__(self, launcher: Launcher, arguments: Sequence[Described], results: Sequence[Described]):
         self.workspace_bytes, self.counter_bytes = launcher.workspace_bytes, launcher.counter_bytes
         self._launcher, self._arguments, self._results = launcher, arguments, results
+        self.is_idle = launcher.is_idle(arguments)
 
-    def launch(self, stream: int, pointers: Sequence[int], workspace: int | None = None) -> None:
+    def launch(self, stream: int, pointers: Sequence[int], workspace: int | None = None, alone: bool = True) -> None:
         given = iter(pointers)
         arguments, results = ([(next(given), *kind) for kind in kinds] for kinds in (self._arguments, self._results))
-        self._launcher.launch(stream, arguments, results, workspace)
+        self._launcher.launch(stream, arguments, results, workspace, alone)

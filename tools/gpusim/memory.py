@@ -122,6 +122,7 @@ class Region:
         self._reads: dict[int, _Reads] = {}  # by group
         self.end = start + len(content)
         self._words: dict[int, np.ndarray] = {}
+        self.pending = False  # whether a kernel before, which may not have ended, writes or reads it
 
     def next_kernel(self) -> None:
         """A kernel of the launch has ended: the next one comes after all it did."""

@@ -13,9 +13,11 @@ from .memory import AnyClock, Region
 
 
 class Space:
-    """An address space: regions that do not overlap."""
+    """An address space: regions that do not overlap. It is `early` for threads that have not waited for the kernel
+    before: what that one may still write is not there yet."""
 
-    def __init__(self, regions: Sequence[Region]):
+    def __init__(self, regions: Sequence[Region], early: bool = False):
+        self._early = early
         self._regions = sorted((region for region in regions if len(region.bytes)), key=lambda r: r.start)
         self._starts = [region.start for region in self._regions]
         for a, b in zip(self._regions, self._regions[1:]):
@@ -27,7 +29,14 @@ class Space:
             near = self._regions[max(number, 0)] if self._regions else None
             where = f", {address - near.end + 1} bytes beyond the end of {near.name}" if near else ""
             raise MemoryFault(f"address {address:#x} is in no tensor{where}")
+        if self._early and self._regions[number].pending:
+            raise MemoryFault(f"{self._regions[number].name} is used before the wait for the kernel before")
         return self._regions[number]
+
+    @property
+    def before_wait(self) -> Space:
+        """The same, for threads that have not waited for the kernel before."""
+        return Space(self._regions, early=True)
 
     def _split(self, addresses: np.ndarray, nbytes: int) -> Iterator[tuple[Region, Any]]:
         """Regions and which addresses lie in each. Raises MemoryFault for those in none."""

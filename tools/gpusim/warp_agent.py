@@ -36,8 +36,9 @@ class WarpAgent(Agent):
         counters: Counters,
         scheduler: Scheduler,
     ):
-        self.function, self.arguments, self.memory = kernel, arguments, memory
-        self.cta, self.scheduler, self._counters, self._global = cta, scheduler, counters, memory
+        self.function, self.arguments, self._waited = kernel, arguments, memory
+        self.cta, self.scheduler, self._counters = cta, scheduler, counters
+        self.memory = self._global = memory.before_wait
         self.number, self.first, self.clocks = cta.number, first, cta.clocks
         self.ctas = cta.ctas
         self.threads = min(WARPGROUP, cta.threads - first)
@@ -57,9 +58,10 @@ class WarpAgent(Agent):
 
     def fork(self) -> WarpAgent:
         other = WarpAgent(
-            self.function, self.arguments, self._global, self.cta, self.first, self._counters, self.scheduler
+            self.function, self.arguments, self._waited, self.cta, self.first, self._counters, self.scheduler
         )
         self.copy_to(other)
+        other.memory = other._global = self._global
         other._lanes = self._lanes
         other.cluster_phase = self.cluster_phase
         return other
@@ -183,6 +185,12 @@ class WarpAgent(Agent):
         """The operation is not done yet."""
         self.frames[-1].at -= 1
         self.pause = True
+
+    def _nvvm_griddepcontrol(self, op: Op, mask: np.ndarray) -> list[Any]:
+        if "wait" in str(op.attributes["kind"]):
+            self._all_of_it(mask, "a wait for the kernel before")
+            self.memory = self._global = self._waited
+        return []
 
     # Counters in global memory.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kitsune_mlir.codegen import index_checks
@@ -28,10 +29,22 @@ class Frame:
     base: ir.Value
 
 
+@contextlib.contextmanager
+def when_reading(condition: ir.Value, tensors: Iterable[int]) -> Iterator[None]:
+    """Code for the threads in which `condition` holds, which read tensors of these numbers alone."""
+    with device.when(condition):
+        branch = ir.InsertionPoint.current.block.owner
+        branch.attributes[READS] = ir.DenseI64ArrayAttr.get(sorted(tensors))
+        yield
+
+
 def pointer_count(tensors: Sequence[ir.Value], results: Sequence[ir.OpView]) -> int:
     return len(tensors) + len(results)
 
 
+# On a branch (scf.if) of a kernel: the numbers of the kernel's tensors that its threads read. They write nothing, read
+# nothing else that other kernels write, and need not have waited for these where all of the tensors are constant.
+READS = "kitsune.reads"
 # On a gpu.func: its loads want an SM's whole cache, so it is not launched before the kernel before it has ended.
 BEGINS_ALONE = "kitsune.begins_alone"
 Body = Callable[[Frame], None]

@@ -3,9 +3,10 @@
     @pipeline(maps: struct by value, tensors..., outputs..., workspace, rows: i32, rows of tables: i64...)
 
 Each role has a range of CTAs. Cluster c of a role's n takes the tiles of 64 or 128 rows c, c + n, c + 2n, ...: its CTAs
-share the columns of one tile, or (multicast) each has a tile and all share the boxes of
-weights. Each consumer warpgroup carries 64 of the rows through all stages of the role in its registers; one thread of
-the producer keeps the rings of weights filled. Between roles, tiles go through rings in L2 (tile_ring.py).
+share the columns of one tile, or (multicast) each has a tile and all share the boxes of weights. Each consumer
+warpgroup carries 64 of the rows through all stages of the role in its registers; a thread of the producer keeps the
+ring of weights filled, one of another warp that of streamed tiles: before the kernel before has ended, the one may
+begin (passes/overlap_launches.py). Between roles, tiles go through rings in L2 (tile_ring.py).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from kitsune_mlir.codegen import index_checks
 from kitsune_mlir.codegen.pipeline import counters, device
@@ -28,7 +30,7 @@ from . import ahead, cluster, exchange, mbarrier, tma, waits, warps, wgmma
 from .consumer import Consumer
 from .exchange import Exchange
 from .fragments import Lanes
-from .frame import Frame, build, pointer_count
+from .frame import Frame, build, pointer_count, when_reading
 from .grid import Tiles
 from .layout import VECTORS_AT, Layout, lay_out
 from .maps import TILE_ROWS, padded_row
@@ -168,8 +170,11 @@ class ChainedKernel:
         branch = device.scf.IfOp(device.equal(group, 0), has_else=True)
         with ir.InsertionPoint(branch.then_block):
             self._set_registers(producing, grow=False)
-            with device.when(device.equal(device.thread(), 0)):
-                self._each_role(frames, self._produce)
+            if fetches or len(frames) > 1:
+                with device.when(device.equal(device.thread(), 0)):
+                    self._each_role(frames, partial(self._produce, "all"))
+            else:
+                self._produce_early(*frames)
             if fetches:
                 with device.when(device.less(warps.WARP - 1, device.thread())):
                     self._each_role(frames, self._fetch_ahead)
@@ -276,12 +281,31 @@ class ChainedKernel:
         """The cluster's first."""
         return device.div(device.sub(device.cta(), frame.role.first), self.cluster)
 
-    def _produce(self, frame: _Frame) -> None:
+    def _produce_early(self, frame: _Frame) -> None:
+        """Copies weights in a thread that reads nothing else, and streamed tiles in one of another warp."""
+        program = frame.role.program
+        reads = program.weights | {vector.tensor for vector in program.vectors if vector.is_sent}
+        first = device.equal(device.thread(), 0)
+        if frame.tiles is None:
+            with when_reading(first, reads):
+                self._produce("all", frame)
+            return
+        with device.when(first):
+            for number, map_ in enumerate(program.maps):
+                if map_.tensor not in program.weights:
+                    tma.prefetch_map(tma.map_pointer(frame.maps, number))
+        with when_reading(device.equal(device.thread(), warps.WARP), reads):
+            self._produce("weights", frame)
+        with device.when(first):
+            self._produce("tiles", frame)
+
+    def _produce(self, copies: str, frame: _Frame) -> None:
         rings, queues = frame.rings(), frame.queues()
-        frame.vectors.send()
+        if copies != "tiles":
+            frame.vectors.send()
 
         def body(number: ir.Value, row: ir.Value, column: ir.Value | None, _: list[ir.Value]) -> list[ir.Value]:
-            Producer(frame.role.program, frame.maps, rings, row, column, number, queues).emit()
+            Producer(frame.role.program, frame.maps, rings, row, column, number, queues, copies).emit()
             return []
 
         self._tiles(frame, rings, body)

@@ -1,4 +1,5 @@
-"""The producer: one thread that issues the tensor copies of a tile, in the order in which consumers take them."""
+"""The producer: a thread that issues the tensor copies of a tile, in the order in which consumers take them; or two, of
+which one copies weights, the other streamed tiles: the one has no reason to wait where the other has."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from .wgmma import BOX_ROW
 @dataclass
 class Producer:
     """Emits the copies of one tile, whose first row is `first_row` (i32); `first_column` where the grid deals out
-    columns too."""
+    columns too. `copies` says what the thread copies: "all", "weights" or "tiles"."""
 
     program: Program
     maps: ir.Value
@@ -33,6 +34,7 @@ class Producer:
     first_column: ir.Value | None = None
     tile: ir.Value | None = None  # its number
     queues: dict[str, TileRing] = field(default_factory=dict)
+    copies: str = "all"
 
     @property
     def _rank(self) -> Int:
@@ -105,12 +107,14 @@ class Producer:
         if streamed := segment.rows_map is not None:
             assert segment.rows_map is not None and self.rings.tiles is not None and self.rings.tile is not None
             map_ = tma.map_pointer(self.maps, device.add(first_map, segment.rows_map))
-            at = [column, self._row(segment)]
-            self._copy(self.rings.tiles, self.rings.tile, map_, at, self.program.box_rows)
+            if self.copies != "weights":
+                at = [column, self._row(segment)]
+                self._copy(self.rings.tiles, self.rings.tile, map_, at, self.program.box_rows)
         map_ = tma.map_pointer(self.maps, device.add(first_map, segment.map))
         for number, piece, last in segment.boxes(turn):
-            at = [device.add(start, device.add(column, piece)), device.add(n, number * product.columns)]
-            self._copy(self.rings.weights, self.rings.weight, map_, at, product.columns)
+            if self.copies != "tiles":
+                at = [device.add(start, device.add(column, piece)), device.add(n, number * product.columns)]
+                self._copy(self.rings.weights, self.rings.weight, map_, at, product.columns)
             self.rings.step_on(streamed and last)
 
     def _row(self, segment: Segment) -> Int:

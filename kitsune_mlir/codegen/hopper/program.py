@@ -164,6 +164,11 @@ class Program:
         }
 
     @property
+    def weights(self) -> set[int]:
+        """The numbers of the tensors that products take boxes of weights from."""
+        return set(self._layouts)
+
+    @property
     def uses_outboxes(self) -> bool:
         """Whether tiles leave through boxes of their warpgroup."""
         return bool(self.store_maps or self.put_maps or self.row_stores or self.moves_rows)

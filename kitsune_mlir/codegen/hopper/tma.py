@@ -68,6 +68,11 @@ def map_pointer(maps: ir.Value, number: Int) -> ir.Value:
     return device.offset(maps, device.mul(number, MAP_BYTES), ir.IntegerType.get_signless(8))
 
 
+def prefetch_map(map_: ir.Value) -> None:
+    """Has the copy engine fetch a tensor map (PTX ISA, prefetch.tensormap)."""
+    device.assembly("prefetch.tensormap [$0];", "l,~{memory}", [map_], None)
+
+
 def load(map_: ir.Value, at: Sequence[Int], destination: Int, barrier: Int, ctas: int = 0) -> None:
     """One thread: copies the box at these element coordinates; its bytes count on the mbarrier.
 

@@ -9,6 +9,7 @@ from math import prod
 from kitsune_mlir.codegen.gpu_reduction import Combiner
 from kitsune_mlir.codegen.hopper import bulk, cluster, mbarrier, tf32, tma, waits, warps, wgmma
 from kitsune_mlir.codegen.hopper.fragments import BLOCK, HALVES, Fragment, Lanes, PairedMemory, blocks_of, is_packed
+from kitsune_mlir.codegen.hopper.frame import when_reading
 from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
 from kitsune_mlir.codegen.hopper.quads import QUAD
 from kitsune_mlir.codegen.hopper.stores import Boxes, Outbox
@@ -16,10 +17,10 @@ from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
 from kitsune_mlir.dialects import schedule
-from kitsune_mlir.dialects.windows import windows_of
+from kitsune_mlir.dialects.windows import in_memory, windows_of
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, location, vector, walk
-from kitsune_mlir.rows import Structured, shape_of
+from kitsune_mlir.rows import Structured, producer, shape_of
 
 from . import parts, stores, whole_rows
 from .boxes import GlobalBox
@@ -53,6 +54,7 @@ class Surroundings:
     rings: dict[str, Ring]
     maps: ir.Value | None
     map_of: dict[ir.Operation, int]  # copy -> number of its tensor map
+    constant: dict[int, int]  # tensor that no kernel of the program writes -> its number
     rows: ir.Value  # the size that is open until the call
     base: ir.Value  # the address of shared memory
     scratch: Int  # that of what is behind the rings
@@ -73,15 +75,14 @@ class AgentCode(ExchangeCode):
     def emit(self) -> None:
         body = [op.operation for op in walk(self.agent)][1:]
         names = {op.name.removeprefix("kitsune.") for op in body if op.name.startswith("kitsune.")}
-        self.turns = {ring: self._ring_of(ring).start() for ring in self._rings(self.agent.operation)}
-        self._begin_turns()
-        if names <= set(_ASYNCHRONOUS):  # one thread begins what copy engines do
+        rings = self._rings(self.agent.operation)
+        if names <= set(_ASYNCHRONOUS):  # one thread begins what copy engines do, or two
             if self.agent.count > 1:
                 raise UnsupportedError(f"agent '{self.agent.label}' only copies, and has {self.agent.count} copies")
-            with device.when(device.equal(device.thread(), self.first)):
-                self.values[hash(self.agent.block.arguments[0])] = 0
-                self._block(self.agent.block)
+            self._feed(rings)
             return
+        self.turns = {ring: self._ring_of(ring).start() for ring in rings}
+        self._begin_turns()
         if self.agent.warp_count * warps.WARP != wgmma.THREADS:
             raise UnsupportedError(f"agent '{self.agent.label}' multiplies, and has {self.agent.warp_count} warps")
         group = device.div(device.sub(device.thread(), self.first), wgmma.THREADS)
@@ -92,6 +93,40 @@ class AgentCode(ExchangeCode):
             self._block(self.agent.block)
             if self.agent.outbox_bytes:
                 self._outbox().finish()
+
+    def _feed(self, rings: Sequence[str]) -> None:
+        """A thread fills the rings. Those into which only constant tensors are copied are filled by a thread that does
+        not wait for the kernel before (passes/overlap_launches.py), of another warp where there are others."""
+        sources: dict[str, set[int]] = {ring: set() for ring in rings}
+        maps = set(self.around.map_of.values())
+        for copy in walk(self.agent, schedule.CopyOp.OPERATION_NAME):
+            found = {hash(in_memory(source)) for source in schedule.candidates(copy.operands[1])}
+            sources[schedule.ring_of(copy.operands[0]).label] |= found
+            if found <= self.around.constant.keys():
+                maps.discard(self.around.map_of.get(copy))
+        early = [ring for ring in rings if sources[ring] <= self.around.constant.keys()]
+        late = [ring for ring in rings if ring not in early]
+        first, apart = device.equal(device.thread(), self.first), self.agent.warp_count > 1
+        if late and early and apart:
+            with device.when(first):
+                for number in sorted(maps):
+                    tma.prefetch_map(tma.map_pointer(self.around.maps, number))
+        if early and (apart or not late):
+            reads = {self.around.constant[source] for ring in early for source in sources[ring]}
+            thread = device.equal(device.thread(), self.first + warps.WARP) if late else first
+            with when_reading(thread, reads):
+                self._fill(early)
+        else:
+            late = rings
+        if late:
+            with device.when(first):
+                self._fill(late)
+
+    def _fill(self, rings: Sequence[str]) -> None:
+        """The agent's operations on these rings."""
+        self.values = {hash(self.agent.block.arguments[0]): 0}
+        self.turns = {ring: self._ring_of(ring).start() for ring in rings}
+        self._block(self.agent.block)
 
     def _ring_of(self, label: str) -> Ring | Meetings | Totals:
         """What has turns of that name."""
@@ -202,6 +237,8 @@ class AgentCode(ExchangeCode):
         return code, slot
 
     def _acquire(self, op: ir.Operation) -> None:
+        if op.operands[0].owner.operation.opview.label not in self.turns:
+            return  # another thread fills it
         ring, slot = self._opened(op)
         ring.wait_empty(slot)
         mbarrier.expect(ring.full(slot), self.values[hash(op.results[0])].nbytes)
@@ -232,7 +269,9 @@ class AgentCode(ExchangeCode):
         ring.release(opened.slot, device.equal(lane, 0) if ring.by_warps else self._leader())
 
     def _copy(self, op: ir.Operation) -> None:
-        copy, opened = op.opview, self.values[hash(op.operands[0])]
+        copy, opened = op.opview, self.values.get(hash(op.operands[0]))
+        if opened is None:
+            return  # another thread's slot
         ring, slot = self.around.rings[opened.ring.label], opened.slot
         if copy.elements is not None:
             nbytes = opened.tile.element_type.width // 8
@@ -432,6 +471,10 @@ class AgentCode(ExchangeCode):
         if read.axes:
             box.aligned = divisor(list(op.operands)[1 + read.axes[-1]]) % BLOCK == 0
         self.memories[hash(op.results[0])] = box
+        if "ahead" in op.attributes:
+            self._stand(op.results[0])
+            blocks = blocks_of(ir.RankedTensorType(op.results[0].type).shape[1])
+            box.load_ahead([half.row for half in self.halves], [self.lanes.column(block, 0) for block in range(blocks)])
 
     def _outbox(self) -> Outbox:
         """The boxes of the thread's copy; feeding threads come before those of all copies."""
@@ -461,6 +504,8 @@ class AgentCode(ExchangeCode):
             self._know_table(table)
         if "reduction" not in s.iterators:
             if self._is_of_rows(s):  # once, before the branches in which its elements are written
+                if shape_of(op.results[0])[0] == wgmma.ROWS:
+                    self._stand(op.results[0])
                 index = [0] * (len(s.iterators) - 1)
                 self._know_rows(op, [half.evaluator(op.results[0], [half.row, *index]) for half in self.halves])
             return
@@ -492,7 +537,13 @@ class AgentCode(ExchangeCode):
         return shape_of(s.op.results[0])[1:] == [1] and all(hash(value) in self.of_rows for value in inputs)
 
     def _know_table(self, table: ir.Value) -> None:
-        """Rows of a tensor in global memory are gathered."""
+        """Rows of a tensor in global memory are gathered, or of columns of one."""
+        sliced = producer(table)
+        if sliced is not None and sliced.name == "tensor.extract_slice" and len(sliced.operands) == 2:
+            whole, first = sliced.operands
+            kind, width = ir.RankedTensorType(table.type), shape_of(whole)[1]
+            pointer = device.offset(self._pointer(whole), device.value(self.number(first)), kind.element_type)
+            self.memories[hash(table)] = PairedMemory(pointer, kind.element_type, tuple(kind.shape), width)
         if hash(table) in self.memories or hash(table) not in self.around.pointers:
             return
         kind = ir.RankedTensorType(table.type)
@@ -502,19 +553,21 @@ class AgentCode(ExchangeCode):
 
     def _write_rows(self, op: ir.Operation) -> None:
         write, tile, to = op.opview, op.operands[0], op.operands[1]
-        first, count = map(self.number, list(op.operands)[2:])
+        first, count, column = map(self.number, list(op.operands)[2:])
         exists = [device.less(device.add(first, half.row), count) for half in self.halves]
         output, type_ = self.around.outputs[write.position]
         numbers = [half.evaluator(to, [half.row]) for half in self.halves]
         found = parts.leaving(tile, self.halves, self.lanes, self.values.get(hash(tile)))
         self.may_send = False
-        whole_rows.write_to(op, output, ir.RankedTensorType(type_).shape[0], numbers, exists, found, self._outbox())
+        kind = ir.RankedTensorType(type_)
+        whole_rows.write_to(op, output, kind, column, numbers, exists, found, self._outbox())
 
     def _write(self, op: ir.Operation) -> None:
         write, tile = op.opview, op.operands[0]
         offsets = list(op.operands)[1:]
         if write.engine_name is not None:
             self.may_send = False
+            self._stand(tile)
             row, column = map(self.number, offsets)
             found = parts.leaving(tile, self.halves, self.lanes, self.values.get(hash(tile)))
             if write.engine_name == schedule.BY_ROWS:

@@ -108,6 +108,13 @@ class GlobalBox:
             self._words.update(((*key[:2], first + number), word) for number, word in enumerate(words))
         return unpack(self._words[key], e, self.element)
 
+    def load_ahead(self, rows: Sequence[Int], columns: Sequence[Int]) -> None:
+        """Loads these rows and columns, as far as it loads them together."""
+        for row in rows:
+            for column in columns:
+                if self._takes_wide(column):
+                    self.load_together([row, column])
+
     def _takes_wide(self, column: Int) -> bool:
         """Whether the tensor has all of the box's columns, four blocks of which begin at a multiple of 16 bytes."""
         own = isinstance(column, Offset) and self.pair is not None and column.base == self.pair

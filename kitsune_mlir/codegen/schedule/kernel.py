@@ -36,8 +36,10 @@ from .dots import DotsCode, multiplies_alone, stash_bytes
 from .exchanges import TOTAL_BARRIERS, Totals
 from .extents import constant
 from .meetings import BARRIER_BYTES, Meetings
+from .prefetch import PrefetchCode, asks
 from .rows import RowCode, scratch_bytes
 from .warp_agent import WarpCode
+from .warpgroups import WARPGROUP, each, together, warps_of
 
 AGENT = schedule.AgentOp.OPERATION_NAME
 REGISTERS = 65536  # of an SM
@@ -55,11 +57,14 @@ class _Place:
 
 
 class ScheduledKernel:
-    """Raises UnsupportedError for what has no code here."""
+    """`constant` are the numbers of tensors that no kernel of the program writes. Raises UnsupportedError for what has
+    no code here."""
 
-    def __init__(self, kernel: schedule.KernelOp, target: Target, wait_budget: int = 0):
-        self.kernel, self.target, self.waits = kernel, target, Waits(wait_budget)
-        self.tensors = list(dict.fromkeys(in_memory(value) for value in kernel.inputs if rows.is_tensor(value)))
+    def __init__(
+        self, kernel: schedule.KernelOp, target: Target, wait_budget: int = 0, constant: frozenset[int] = frozenset()
+    ):
+        self.kernel, self.target, self.waits, self.constant = kernel, target, Waits(wait_budget), constant
+        self.tensors = tensors_of(kernel)
         self.results = kernel.result_ops
         if len({result.position for result in self.results}) != len(self.results):
             raise UnsupportedError(f"an output of kernel '{kernel.label}' is taken out twice")
@@ -82,6 +87,8 @@ class ScheduledKernel:
         for ring in self.kernel.rings:
             if ring.sharing == "own" and not self._has_warpgroups:
                 raise UnsupportedError(f"ring '{ring.label}' is each copy's own, which wants warpgroups")
+            if not ring.has_elements and not self._has_warpgroups:
+                raise UnsupportedError(f"ring '{ring.label}' passes turns alone, which wants warpgroups")
         for op in walk(self.kernel, schedule.CopyOp.OPERATION_NAME, schedule.ProductOp.OPERATION_NAME):
             wanted = copy if op.name == schedule.CopyOp.OPERATION_NAME else product
             if (found := op.opview.engine_name) != wanted:
@@ -322,6 +329,7 @@ class ScheduledKernel:
             rings=rings,
             maps=frame.maps,
             map_of=self.map_of,
+            constant={key: number for key, number in self._numbers.items() if number in self.constant},
             rows=frame.rows,
             base=frame.base,
             scratch=device.add(frame.base, self.scratch),
@@ -348,27 +356,37 @@ class ScheduledKernel:
 
     def _agents(self, agents: Sequence[schedule.AgentOp], first: int, around: Surroundings, given: int) -> None:
         """Code for the threads from `first` on, those of the agents."""
-        agent, *rest = agents
-        threads = agent.count * agent.warp_count * warps.WARP
+        group, rest = together(agents)
+        registers = {agent.register_count for agent in group}
 
         def emit() -> None:
-            if self._has_warpgroups and agent.warp_count % 4 == 0 and agent.register_count != given:
-                warps.set_registers(agent.register_count, grow=agent.register_count > given)
-            form = AgentCode if self._has_warpgroups else WarpCode
-            form = DotsCode if multiplies_alone(agent) else form
-            code = form if agent.lanes is None else RowCode
-            code(agent=agent, around=around, first=first).emit()
+            whole = len(group) > 1 or group[0].warp_count % WARPGROUP == 0
+            if self._has_warpgroups and whole and registers != {given}:
+                (count,) = registers
+                warps.set_registers(count, grow=count > given)
+            each(group, first, lambda agent, own: self._code(agent)(agent=agent, around=around, first=own).emit())
 
         if not rest:
             emit()
             return
-        branch = device.scf.IfOp(device.less(device.thread(), first + threads), has_else=True)
+        ends = first + sum(map(warps_of, group)) * warps.WARP
+        branch = device.scf.IfOp(device.less(device.thread(), ends), has_else=True)
         with ir.InsertionPoint(branch.then_block):
             emit()
             device.scf.YieldOp([])
         with ir.InsertionPoint(branch.else_block):
-            self._agents(rest, first + threads, around, given)
+            self._agents(rest, ends, around, given)
             device.scf.YieldOp([])
+
+    def _code(self, agent: schedule.AgentOp) -> type[AgentCode]:
+        """What generates an agent's code."""
+        if agent.lanes is not None:
+            return RowCode
+        if multiplies_alone(agent):
+            return DotsCode
+        if asks(agent):
+            return PrefetchCode
+        return AgentCode if self._has_warpgroups else WarpCode
 
     def _ring(self, ring: schedule.AllocRingOp, base: ir.Value) -> Ring:
         """Of a ring in distributed shared memory places are counted from the first byte on (exchanges.py)."""
@@ -383,11 +401,13 @@ class ScheduledKernel:
 
     def _ends(self, ring: schedule.AllocRingOp) -> tuple[int, int]:
         """Arrivals that fill a slot and that empty it. Of warpgroups a thread begins the copies, whose bytes count, and
-        a thread of each copy of the agent that waits for it releases it. Else all threads that copy, and a thread of
+        a thread of each copy of the agent that waits for it releases it; a slot without elements is filled by a thread
+        of each warp. Else all threads that copy, and a thread of
         each warp."""
         fills, takes = (self._agent_of(ring, op) for op in (schedule.AcquireOp, schedule.WaitOp))
         if self._has_warpgroups:
-            return 1, takes.count * (takes.warp_count if self._read_by_warps(ring) else 1)
+            full = 1 if ring.has_elements else warps_of(fills)
+            return full, takes.count * (takes.warp_count if self._read_by_warps(ring) else 1)
         return fills.warp_count * warps.WARP, takes.count * takes.warp_count
 
     @staticmethod
@@ -400,6 +420,11 @@ class ScheduledKernel:
             raise UnsupportedError(f"ring '{ring.label}' has {len(agents)} agents that wait for it, wants one")
         (agent,) = agents.values()
         return agent
+
+
+def tensors_of(kernel: schedule.KernelOp) -> list[ir.Value]:
+    """The tensors that a kernel is called with, in order."""
+    return list(dict.fromkeys(in_memory(value) for value in kernel.inputs if rows.is_tensor(value)))
 
 
 def _drain(party: bool) -> None:

@@ -85,7 +85,7 @@ class LoopCode:
             if is_from_tiles(bound) and hash(bound) not in self.values:
                 self._tiles(bound)
         bounds = [self.number(bound) for bound in list(op.operands)[:3]]
-        rings = self._rings(op)
+        rings = [ring for ring in self._rings(op) if ring in self.turns]
         block = op.regions[0].blocks[0]
         yields = list(list(block.operations)[-1].operation.operands)
         starts = [self._begun(self._start(value)) for value in list(op.operands)[3:]]

@@ -31,29 +31,39 @@ def write(
     row, column = at
     first = device.sub(row, outbox.boxes.first_row)
     memory = _from_row(pointer, type_, first, tile.lanes)
-    whole = Fragment(tile.lanes, tile.element, (tile.shape[0], memory.stride), compute=tile.make)
-    whole.words, whole.values = tile.words, tile.values
-    outbox.store_rows(whole, memory, tile.width, column, device.value(device.sub(_count(type_, rows), first)))
+    outbox.store_rows(
+        _as_wide(tile, memory.stride), memory, tile.width, column, device.value(device.sub(_count(type_, rows), first))
+    )
 
 
 def write_to(
     op: ir.Operation,
     output: ir.Value,
-    rows: int,
+    kind: ir.RankedTensorType,
+    column: Int,
     to: Sequence[ir.Value],
     exists: Sequence[ir.Value],
     tile: Fragment,
     outbox: Outbox,
 ) -> None:
-    """Writes or adds a tile's rows, of which a thread has two, to those of an output (address) of so many rows that
-    `to` names; `exists` (i1) says whether the tile has them."""
+    """Writes or adds a tile's rows, of which a thread has two, to those of an output (address) of this type that `to`
+    names, from a column on; `exists` (i1) says whether the tile has them."""
+    rows, width = kind.shape
+    whole = _as_wide(tile, width)
     if not op.opview.adds:
-        place_rows(tile, output, to, exists, tile.width, 0, outbox)
+        place_rows(whole, output, to, exists, tile.width, column, outbox)
         return
     i64 = ir.IntegerType.get_signless(64)
     places = [row if row.type == i64 else arith.extsi(i64, row) for row in to]
     inside = [index_checks.may_add(op, row, rows, there) for row, there in zip(places, exists, strict=True)]
-    add_rows(tile, output, places, inside, tile.width, 0, outbox)
+    add_rows(whole, output, places, inside, tile.width, column, outbox)
+
+
+def _as_wide(tile: Fragment, width: int) -> Fragment:
+    """The columns of a tile as those of one that is as wide as a tensor."""
+    whole = Fragment(tile.lanes, tile.element, (tile.shape[0], width), compute=tile.make)
+    whole.words, whole.values = tile.words, tile.values
+    return whole
 
 
 def _count(type_: ir.Type, rows: ir.Value) -> Int:

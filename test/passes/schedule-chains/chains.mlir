@@ -2,7 +2,6 @@
 // RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained tile-rows=128" --schedule-chains=when=always --verify-dataflow --split-input-file | filecheck %s
 // RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained tile-rows=64" --schedule-chains=when=always --verify-dataflow --split-input-file | filecheck %s --check-prefix=SHORT
 // RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained tile-rows=128" --schedule-chains=when=never --split-input-file | filecheck %s --check-prefix=NEVER
-// RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained tile-rows=128" --schedule-chains --split-input-file | filecheck %s --check-prefix=AUTO
 
 // Two layers. The first one's operand is streamed, its sums are settled, what follows is computed and kept as a part,
 // which the second one multiplies. Weights come in boxes of as many rows as the product has columns.
@@ -196,10 +195,6 @@ func.func @layers(%h0: tensor<300x256xbf16>, %w0: tensor<256x256xbf16>, %b0: ten
 
 // f32 in full precision: a chunk is three products of tf32 numbers, the small ones first, whose sums are added outside
 // of tensor cores. A weight comes in two pieces, each in a box of 32 columns.
-
-// AUTO-LABEL: func.func @f32
-// AUTO-NOT:     kitsune.pipeline
-// AUTO:         "kitsune.kernel"
 
 // CHECK-LABEL: func.func @f32
 // CHECK-NOT:     kitsune.pipeline

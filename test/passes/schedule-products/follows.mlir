@@ -75,3 +75,56 @@ func.func @summed(%x: tensor<300x128xbf16>, %w: tensor<128x256xbf16>) -> tensor<
   } -> tensor<4x75xf32>
   return %s : tensor<4x75xf32>
 }
+
+// What is added to all elements is loaded at once: else a multiprocessor has too few bytes on their way.
+
+// CHECK-LABEL: func.func @residual
+// CHECK:         "kitsune.settle"
+// CHECK:         "kitsune.read"(%{{.*}}) {ahead, {{.*}}} : (tensor<300x64xbf16>, index, index) -> tensor<64x64xbf16>
+func.func @residual(%x: tensor<300x128xbf16>, %w: tensor<128x64xbf16>, %r: tensor<300x64xbf16>) -> tensor<300x64xbf16> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<300x64xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<300x64xf32>) -> tensor<300x64xf32>
+  %p = linalg.matmul ins(%x, %w : tensor<300x128xbf16>, tensor<128x64xbf16>) outs(%f : tensor<300x64xf32>) -> tensor<300x64xf32>
+  %e0 = tensor.empty() : tensor<300x64xbf16>
+  %y = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]} ins(%p, %r : tensor<300x64xf32>, tensor<300x64xbf16>) outs(%e0 : tensor<300x64xbf16>) {
+  ^bb0(%a: f32, %b: bf16, %o: bf16):
+    %wide = arith.extf %b : bf16 to f32
+    %s = arith.addf %a, %wide : f32
+    %t = arith.truncf %s : f32 to bf16
+    linalg.yield %t : bf16
+  } -> tensor<300x64xbf16>
+  return %y : tensor<300x64xbf16>
+}
+
+// So is what another kernel reads: in a region behind it.
+
+// CHECK-LABEL: func.func @read_in_a_region
+// CHECK:         "kitsune.kernel"
+// CHECK:           math.exp
+// CHECK:           "kitsune.write"({{.*}} index = 0
+// CHECK:           "kitsune.write"({{.*}} index = 1
+// CHECK-NOT:     linalg.generic
+// CHECK:         scf.execute_region
+func.func @read_in_a_region(%x: tensor<300x128xbf16>, %w: tensor<128x64xbf16>) -> (tensor<300x64xbf16>, tensor<300x64xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<300x64xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<300x64xf32>) -> tensor<300x64xf32>
+  %p = linalg.matmul ins(%x, %w : tensor<300x128xbf16>, tensor<128x64xbf16>) outs(%f : tensor<300x64xf32>) -> tensor<300x64xf32>
+  %e0 = tensor.empty() : tensor<300x64xbf16>
+  %y = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]} ins(%p : tensor<300x64xf32>) outs(%e0 : tensor<300x64xbf16>) {
+  ^bb0(%a: f32, %o: bf16):
+    %t = arith.truncf %a : f32 to bf16
+    linalg.yield %t : bf16
+  } -> tensor<300x64xbf16>
+  %z = linalg.generic {indexing_maps = [affine_map<(m, n) -> (m, n)>, affine_map<(m, n) -> (m, n)>], iterator_types = ["parallel", "parallel"]} ins(%y : tensor<300x64xbf16>) outs(%e : tensor<300x64xf32>) {
+  ^bb0(%a: bf16, %o: f32):
+    %wide = arith.extf %a : bf16 to f32
+    %t = math.exp %wide : f32
+    linalg.yield %t : f32
+  } -> tensor<300x64xf32>
+  %r = scf.execute_region -> tensor<300x64xf32> {
+    scf.yield %z : tensor<300x64xf32>
+  }
+  return %y, %r : tensor<300x64xbf16>, tensor<300x64xf32>
+}

@@ -36,6 +36,7 @@ def test_nothing_takes_a_launch():
         ({"read_bytes": 2e9, "written_bytes": 1e9}, 3e9 / (GPU.dram_gbps * 1e3), "DRAM"),
         ({"l2_bytes": 3e9}, 3e9 / (GPU.l2_gbps * 1e3), "L2"),
         ({"lines": GPU.sms * CYCLES_A_US * 100}, 100, "L1"),
+        ({"sent": GPU.sms * CYCLES_A_US * 37}, 100, "L1"),
         ({"instructions": GPU.sms * 2.5 * CYCLES_A_US * 100}, 100, "arithmetic"),
         ({"cycles": 100 * CYCLES_A_US}, 400, "latency"),  # 8 blocks an SM, so four sets of blocks
     ],
@@ -55,10 +56,10 @@ def test_few_blocks_draw_a_share_of_the_rates():
 
 
 def test_buffers_are_counted_once():
-    block = BlockWork(instructions=8, lines=2, read={0: 1024, 1: 64}, written={2: 256}, cycles=5)
+    block = BlockWork(instructions=8, lines=2, sent=1, read={0: 1024, 1: 64}, written={2: 256}, cycles=5)
     found = whole(block, 10, 256, 32, {0: 2048, 1: 10**6, 2: 10**6})
     assert found.read_bytes == 2048 + 640 and found.written_bytes == 2560 and found.l2_bytes == 13440
-    assert (found.instructions, found.lines, found.cycles) == (80, 20, 5)
+    assert (found.instructions, found.lines, found.sent, found.cycles) == (80, 20, 10, 5)
 
 
 @given(st.floats(0, 1e3), st.integers(1, 20), st.floats(0, 1))

@@ -1,0 +1,43 @@
+"""Agents that are parts of a warpgroup, whose warps give up or take registers together (PTX ISA, setmaxnreg)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from kitsune_mlir.codegen.hopper import warps, wgmma
+from kitsune_mlir.codegen.pipeline import device
+from kitsune_mlir.dialects import schedule
+from kitsune_mlir.mlir import ir
+
+Agents = Sequence[schedule.AgentOp]
+WARPGROUP = wgmma.THREADS // warps.WARP  # warps
+
+
+def warps_of(agent: schedule.AgentOp) -> int:
+    """Of all copies."""
+    return agent.count * agent.warp_count
+
+
+def together(agents: Agents) -> tuple[Agents, Agents]:
+    """The first agents, as many as make whole warpgroups with equal registers, else the first alone; and the others."""
+    for count in range(1, len(agents) + 1):
+        group = agents[:count]
+        if len({agent.register_count for agent in group}) == 1 and sum(map(warps_of, group)) % WARPGROUP == 0:
+            return group, agents[count:]
+    return agents[:1], agents[1:]
+
+
+def each(agents: Agents, first: int, emit: Callable[[schedule.AgentOp, int], None]) -> None:
+    """Code for each of these agents, whose threads begin at `first`; `emit` is told where those of the agent begin."""
+    agent, *rest = agents
+    if not rest:
+        emit(agent, first)
+        return
+    ends = first + warps_of(agent) * warps.WARP
+    branch = device.scf.IfOp(device.less(device.thread(), ends), has_else=True)
+    with ir.InsertionPoint(branch.then_block):
+        emit(agent, first)
+        device.scf.YieldOp([])
+    with ir.InsertionPoint(branch.else_block):
+        each(rest, ends, emit)
+        device.scf.YieldOp([])

@@ -1,0 +1,149 @@
+"""Rows that a chain's tiles take out of tables, asked for while the CTA works on the tile before.
+
+    "kitsune.agent"() ({                                             // three warps beside the one that copies
+      scf.for %t = %lo to %hi step %st {
+        %s = "kitsune.acquire"(%turn)                                // the tile before has begun
+        %n = "kitsune.read"(%senders, %row) : tensor<128xi64>
+        "kitsune.prefetch"(%s, %nodes, %n, %row, %count)
+        "kitsune.commit"(%s) } }) {sym_name = "ask"}
+    "kitsune.agent"() ({
+      scf.for %t = %lo to %hi step %st {
+        %s = "kitsune.wait"(%turn)                                   // this tile's rows are asked for
+        "kitsune.release"(%s)                                        // so may the next one's be
+        ...
+
+A warpgroup waits for the numbers of a tile's rows, then for the rows. It finds the first in the SM's cache then, and
+the rows in L2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from kitsune_mlir import rows
+from kitsune_mlir.codegen.hopper.operands import is_in_stage, is_loaded
+from kitsune_mlir.codegen.hopper.program import Program
+from kitsune_mlir.dialects import kitsune, schedule
+from kitsune_mlir.dialects.prefetch import PrefetchOp
+from kitsune_mlir.mlir import arith, ir, linalg, tensor
+from kitsune_mlir.traffic import element_bytes
+
+from .schedule_build import constant_index, empty_generic
+
+LEAST_BYTES = 64  # of a row: fewer are not worth a request
+MOST_COLUMNS = 192  # of a product: the sums of more take all registers, and those who ask have some of them
+_UNIT = 16  # bytes that a request is a multiple of
+
+
+@dataclass(frozen=True)
+class Gather:
+    """An operator of a stage that takes whole rows out of a table, by an extract in its body."""
+
+    op: ir.Operation
+    extract: ir.Operation
+
+    @property
+    def table(self) -> ir.Value:
+        return self.extract.operands[0]
+
+    @property
+    def row_bytes(self) -> int:
+        return prod(rows.shape_of(self.table)[1:]) * element_bytes(ir.RankedTensorType(self.table.type).element_type)
+
+    @property
+    def number(self) -> ir.Value:
+        """What the row's number is computed as, an integer."""
+        value = self.extract.operands[1]
+        cast = rows.producer(value)
+        return cast.operands[0] if cast is not None and cast.name == "arith.index_cast" else value
+
+    @property
+    def inputs(self) -> list[int]:
+        """The operands that the row's number is computed of."""
+        s = rows.Structured(self.op)
+        used = {hash(operand) for op in self.computed() for operand in op.operands} | {hash(self.number)}
+        return [i for i in range(s.inputs) if hash(s.body.arguments[i]) in used]
+
+    def computed(self) -> list[ir.Operation]:
+        """The operations of the body that compute the row's number, in order."""
+        body, found, stack = rows.Structured(self.op).body, set[ir.Operation](), [self.number]
+        while stack:
+            op = rows.producer(stack.pop())
+            if op is not None and op.block == body and op not in found:
+                found.add(op)
+                stack += op.operands
+        return [op.operation for op in body.operations if op.operation in found]
+
+
+def gathers_of(program: Program) -> list[Gather]:
+    """Those of a program whose rows are asked for ahead."""
+    if any(product.n > MOST_COLUMNS for product in program.products):
+        return []
+    known = {hash(value) for number, value in enumerate(program.tensors) if number not in program.padded}
+    stages = [block.stage for block in program.blocks if len(block.stages) == 1]
+    ops = [op.operation for stage in stages for op in stage.block.operations if op.operation.name == "linalg.generic"]
+    return [gather for op in ops if (gather := _gather(op)) is not None and hash(gather.table) in known]
+
+
+def _gather(op: ir.Operation) -> Gather | None:
+    s = rows.Structured(op)
+    extracts = [one.operation for one in s.body.operations if one.operation.name == "tensor.extract"]
+    if len(extracts) != 1 or s.iterators != ["parallel"] * 2 or len(op.results) != 1:
+        return None
+    gather = Gather(op, extracts[0])
+    table, column = gather.table, rows.producer(gather.extract.operands[-1])
+    whole = column is not None and column.name == "linalg.index" and ir.IntegerAttr(column.attributes["dim"]).value == 1
+    if not whole or len(rows.shape_of(table)) != 2 or rows.shape_of(table)[1] != rows.shape_of(op.results[0])[1]:
+        return None
+    if s.maps[-1] != ir.AffineMap.get_identity(2) or gather.row_bytes < LEAST_BYTES or gather.row_bytes % _UNIT:
+        return None
+    of_rows = all(rows.loops_of(expr) <= {0} for i in gather.inputs for expr in s.maps[i].results)
+    scalar = all(one.name != "linalg.index" for one in gather.computed())
+    loaded = all(is_loaded(op.operands[i]) for i in gather.inputs if is_in_stage(op.operands[i]))
+    return gather if of_rows and scalar and loaded else None
+
+
+def prefetch(gather: Gather, slot: ir.Value, first: ir.Value, count: ir.Value, tile_rows: int) -> None:
+    """Asks for a tile's rows, of which the first is number `first` of `count`."""
+    cloner = rows.RowCloner(tile_rows)
+    inputs = [_tile(gather.op.operands[i], first, cloner) for i in gather.inputs]
+    if inputs and not gather.computed() and list(inputs[0].type.shape) == [tile_rows]:
+        PrefetchOp(slot, gather.table, inputs[0], first, count)
+        return
+    s, i64 = rows.Structured(gather.op), ir.IntegerType.get_signless(64)
+    maps = [ir.AffineMap.get(1, 0, list(s.maps[i].results)) for i in gather.inputs]
+    start = tensor.empty([tile_rows], i64)
+    numbers = empty_generic(inputs, [start], [*maps, ir.AffineMap.get_identity(1)], ["parallel"])
+    block = numbers.regions[0].blocks[0]
+    values = {hash(s.body.arguments[i]): own for i, own in zip(gather.inputs, block.arguments)}
+    with ir.InsertionPoint(block):
+        for op in gather.computed():
+            clone = op.clone()
+            for i, operand in enumerate(op.operands):
+                clone.operands[i] = values.get(hash(operand), operand)
+            values.update(zip(map(hash, op.results), clone.results))
+        linalg.YieldOp([_cast(values.get(hash(gather.number), gather.number), i64)])
+    PrefetchOp(slot, gather.table, numbers.results[0], first, count)
+
+
+def _tile(value: ir.Value, first: ir.Value, cloner: rows.RowCloner) -> ir.Value:
+    """A tile of what the stage loads or computes of that, or all of what it does not."""
+    op, kind = rows.producer(value), ir.RankedTensorType(value.type)
+    if is_in_stage(value) and op is not None and op.name != kitsune.LoadOp.OPERATION_NAME:
+        for operand in op.operands:
+            if rows.is_tensor(operand) and rows.init_of(operand).tensor is not None:
+                cloner[operand] = _tile(operand, first, cloner)
+        cloner.clone(op, 1)
+        return cloner[value]
+    whole, type_ = (op.operands[0], cloner.type_of(kind)) if is_in_stage(value) else (value, kind)
+    at = [first if is_in_stage(value) and not dim else constant_index(0) for dim in range(kind.rank)]
+    read = schedule.ReadOp(whole, at, type_)
+    read.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(kind.rank)))
+    return read.results[0]
+
+
+def _cast(number: ir.Value, type_: ir.Type) -> ir.Value:
+    if number.type == type_:
+        return number
+    return arith.index_cast(type_, number) if isinstance(number.type, ir.IndexType) else arith.extsi(type_, number)

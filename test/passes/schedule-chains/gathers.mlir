@@ -1,0 +1,87 @@
+// RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained tile-rows=128" --schedule-chains=when=always --verify-dataflow --split-input-file | filecheck %s
+// RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained tile-rows=128" --schedule-chains --split-input-file | filecheck %s --check-prefix=AUTO
+
+// Rows of a table beside a streamed operand. An agent beside the one that copies asks for each tile's while the tile
+// before is worked on: a ring of one slot, of no elements, passes the turn. Both ends of the same rows are read before
+// the first is multiplied.
+
+// CHECK-LABEL: func.func @edges
+// CHECK:         "kitsune.tiles"(%[[COUNT:.*]]) {{.*}}tile = array<i64: 128>}
+// CHECK:         %[[TURN:.*]] = "kitsune.alloc_ring"() {box = "dense", {{.*}}sym_name = "turn"} : () -> !kitsune.ring<tensor<1x0xi8>, 1 : i64>
+// CHECK:         }) {copies = 1 : i64, registers = 40 : i64, sym_name = "feed", warps = 1 : i64}
+// CHECK:         scf.for
+// CHECK:           %[[A:.*]] = "kitsune.acquire"(%[[TURN]])
+// CHECK:           %[[ROW:.*]] = arith.muli
+// CHECK:           %[[FROM:.*]] = "kitsune.read"(%arg2, %[[ROW]]) {{.*}} -> tensor<128xi64>
+// CHECK:           "kitsune.prefetch"(%[[A]], %arg0, %[[FROM]], %[[ROW]], %[[COUNT]])
+// CHECK:           %[[TO:.*]] = "kitsune.read"(%arg3, %[[ROW]]) {{.*}} -> tensor<128xi64>
+// CHECK:           %[[WRAPPED:.*]] = linalg.generic {{.*}} ins(%[[TO]] : tensor<128xi64>)
+// CHECK:             arith.select
+// CHECK:           "kitsune.prefetch"(%[[A]], %arg0, %[[WRAPPED]], %[[ROW]], %[[COUNT]])
+// CHECK:           "kitsune.commit"(%[[A]])
+// CHECK:         }) {copies = 1 : i64, registers = 40 : i64, sym_name = "ask", warps = 3 : i64}
+// CHECK:         scf.for
+// CHECK:           %[[B:.*]] = "kitsune.wait"(%[[TURN]])
+// CHECK:           "kitsune.release"(%[[B]])
+// CHECK:           "kitsune.product"
+// CHECK:           tensor.extract %arg0
+// CHECK:           %[[P:.*]] = "kitsune.part"
+// CHECK-NOT:       "kitsune.product"
+// CHECK:           tensor.extract %arg0
+// CHECK:           %[[Q:.*]] = "kitsune.part"
+// CHECK:           "kitsune.product"
+// CHECK:           "kitsune.product"
+// CHECK:         }) {copies = 2 : i64, registers = 232 : i64, sym_name = "math", warps = 4 : i64}
+#row = affine_map<(d0, d1) -> (d0)>
+#all = affine_map<(d0, d1) -> (d0, d1)>
+#column = affine_map<(d0, d1) -> (d1)>
+// By default it stays a pipeline.
+// AUTO-LABEL: func.func @edges
+// AUTO-NOT:     kitsune.kernel
+// AUTO:         kitsune.pipeline
+func.func @edges(%x: tensor<500x32xbf16>, %e: tensor<40000x128xbf16>, %from: tensor<40000xi64>, %to: tensor<40000xi64>, %w: tensor<64x192xbf16>, %b: tensor<64xbf16>, %v: tensor<16x64xbf16>) -> tensor<40000x16xbf16> {
+  %zero = arith.constant 0.0 : f32
+  %c0 = arith.constant 0 : i64
+  %n = arith.constant 500 : i64
+  %g = tensor.empty() : tensor<40000x32xbf16>
+  %s = linalg.generic {indexing_maps = [#row, #all], iterator_types = ["parallel", "parallel"]} ins(%from : tensor<40000xi64>) outs(%g : tensor<40000x32xbf16>) {
+  ^bb0(%i: i64, %o: bf16):
+    %at = arith.index_cast %i : i64 to index
+    %c = linalg.index 1 : index
+    %y = tensor.extract %x[%at, %c] : tensor<500x32xbf16>
+    linalg.yield %y : bf16
+  } -> tensor<40000x32xbf16>
+  %r = linalg.generic {indexing_maps = [#row, #all], iterator_types = ["parallel", "parallel"]} ins(%to : tensor<40000xi64>) outs(%g : tensor<40000x32xbf16>) {
+  ^bb0(%i: i64, %o: bf16):
+    %below = arith.cmpi slt, %i, %c0 : i64
+    %wrapped = arith.addi %i, %n : i64
+    %row = arith.select %below, %wrapped, %i : i64
+    %at = arith.index_cast %row : i64 to index
+    %c = linalg.index 1 : index
+    %y = tensor.extract %x[%at, %c] : tensor<500x32xbf16>
+    linalg.yield %y : bf16
+  } -> tensor<40000x32xbf16>
+  %j = tensor.concat dim(1) %e, %s, %r : (tensor<40000x128xbf16>, tensor<40000x32xbf16>, tensor<40000x32xbf16>) -> tensor<40000x192xbf16>
+  %e0 = tensor.empty() : tensor<40000x64xf32>
+  %f0 = linalg.fill ins(%zero : f32) outs(%e0 : tensor<40000x64xf32>) -> tensor<40000x64xf32>
+  %h = linalg.matmul indexing_maps = [affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d1, d2)>, affine_map<(d0, d1, d2) -> (d0, d1)>] ins(%j, %w : tensor<40000x192xbf16>, tensor<64x192xbf16>) outs(%f0 : tensor<40000x64xf32>) -> tensor<40000x64xf32>
+  %eh = tensor.empty() : tensor<40000x64xbf16>
+  %a = linalg.generic {indexing_maps = [#all, #column, #all], iterator_types = ["parallel", "parallel"]} ins(%h, %b : tensor<40000x64xf32>, tensor<64xbf16>) outs(%eh : tensor<40000x64xbf16>) {
+  ^bb0(%p: f32, %q: bf16, %o: bf16):
+    %q32 = arith.extf %q : bf16 to f32
+    %t = arith.addf %p, %q32 : f32
+    %m = arith.maximumf %t, %zero : f32
+    %y = arith.truncf %m : f32 to bf16
+    linalg.yield %y : bf16
+  } -> tensor<40000x64xbf16>
+  %e1 = tensor.empty() : tensor<40000x16xf32>
+  %f1 = linalg.fill ins(%zero : f32) outs(%e1 : tensor<40000x16xf32>) -> tensor<40000x16xf32>
+  %z = linalg.matmul indexing_maps = [affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d1, d2)>, affine_map<(d0, d1, d2) -> (d0, d1)>] ins(%a, %v : tensor<40000x64xbf16>, tensor<16x64xbf16>) outs(%f1 : tensor<40000x16xf32>) -> tensor<40000x16xf32>
+  %ez = tensor.empty() : tensor<40000x16xbf16>
+  %out = linalg.generic {indexing_maps = [#all, #all], iterator_types = ["parallel", "parallel"]} ins(%z : tensor<40000x16xf32>) outs(%ez : tensor<40000x16xbf16>) {
+  ^bb0(%p: f32, %o: bf16):
+    %y = arith.truncf %p : f32 to bf16
+    linalg.yield %y : bf16
+  } -> tensor<40000x16xbf16>
+  return %out : tensor<40000x16xbf16>
+}
