@@ -317,7 +317,7 @@ def test_gathers_and_sums_by_index(tile_rows, width, machine):
     model, nodes, edges = Edges(width).bfloat16().eval(), 30, 150
     ends = torch.randint(0, nodes, (edges,)), torch.randint(0, nodes, (edges,))
     args = torch.randn(nodes, width).bfloat16(), torch.randn(edges, 16).bfloat16(), *ends
-    options = {"place-stages": f"shape=chained tile-rows={tile_rows}"}
+    options = {"place-stages": f"shape=chained tile-rows={tile_rows}", "schedule-chains": "when=always"}
     compiled = kitsune_mlir.compile(model, args, target=machine, options=options)
     text = compiled.mlir("two:schedule-chains")
     assert text.count('"kitsune.write_rows"') == 1 and ("{begin," in text) == (width > 200)
@@ -334,7 +334,7 @@ def test_rows_are_asked_for(tile_rows, machine, tmp_path):
     count = 5 * tile_rows + 10
     path = tmp_path / "edges.mlir"
     path.write_text(gathering(count))
-    options = {"place-stages": f"shape=chained tile-rows={tile_rows}"}
+    options = {"place-stages": f"shape=chained tile-rows={tile_rows}", "schedule-chains": "when=always"}
     compiled = kitsune_mlir.compile(str(path), target=machine, options=options)
     module = compiled.module("two:schedule-chains")
     (kernel,) = dialect.kernels(module)
