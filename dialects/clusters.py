@@ -1,14 +1,18 @@
-"""What the CTAs of a kernel's cluster do together, each of which works on a part of the sums of one tile."""
+"""What the CTAs of a kernel's cluster do together, each of which works on a part of one tile: of its sums, or of its
+columns."""
 # No `from __future__ import annotations` here: the field declarations are read as raw annotations.
 
+from collections.abc import Sequence
 from typing import Any
 
 from kitsune_mlir.mlir import ext, ir
 
-from .checks import fail, parent_of
-from .schedule import BLOCK, AgentOp, KernelOp
+from .checks import defined_by, fail, parent_of, string
+from .schedule import BLOCK, DSMEM, AgentOp, AllocRingOp, KernelOp
 from .tiles import RingEffect
-from .types import Kitsune
+from .types import Kitsune, Ring
+
+JOINS = ("arith.addf", "arith.mulf", "arith.maximumf", "arith.maxnumf", "arith.minimumf", "arith.minnumf")
 
 
 class RankOp(Kitsune.Operation, name="rank", traits=[ext.Pure]):
@@ -46,4 +50,62 @@ class MeetOp(Kitsune.Operation, name="meet", traits=[RingEffect]):
         wanted = [whole.shape[0], whole.shape[1] // count]
         if list(share.shape) != wanted or whole.shape[1] % (count * BLOCK):
             return fail(self, f"gives whole blocks of {BLOCK} columns, one of {count} shares of {whole}, found {share}")
+        return True
+
+
+class SendOp(Kitsune.Operation, name="send", traits=[RingEffect]):
+    """Lays a tile in registers out in the shared memory of the other CTAs of the cluster, where it fills the next slot
+    of a ring in "dsmem", as soon as they have released what was there. The first of the rings has what the next CTA
+    sends, the second what the one behind that does, and so on: CTA r sends to ring i of CTA r - 1 - i, modulo their
+    number. A copy of the agent sends to the same copy of the others, which all come here equally often; it takes their
+    tiles by `wait`. A tile may have fewer columns than the rings'."""
+
+    rings: Sequence[ext.Operand[Ring]]
+    tile: ext.Operand[Any]
+
+    def verify_region_invariants(self) -> bool:
+        *rings, tile = self.operands
+        if not all(defined_by(ring, AllocRingOp.OPERATION_NAME) for ring in rings):
+            return fail(self, "takes its rings straight from kitsune.alloc_rings")
+        kernel, agent = (parent_of(self, op.OPERATION_NAME) for op in (KernelOp, AgentOp))
+        if kernel is None or agent is None:
+            return fail(self, f"stands in no {AgentOp.OPERATION_NAME}")
+        if len(rings) != (others := kernel.opview.cluster - 1) or not others:
+            return fail(self, f"fills a ring of each of the {others} other CTAs, found {len(rings)}")
+        for ring in (ring.owner.operation.opview for ring in rings):
+            if ring.memory != DSMEM:
+                return fail(self, f"fills rings in {DSMEM}, ring '{ring.label}' is not")
+            kind, shape = tile.type, ring.tile.shape
+            if not isinstance(kind, ir.RankedTensorType) or kind.element_type != ring.tile.element_type:
+                return fail(self, f"sends a tile of numbers as those of {ring.tile}, found {kind}")
+            if kind.rank != 2 or kind.shape[0] * agent.opview.count != shape[0] or kind.shape[1] > shape[1]:
+                return fail(self, f"sends {kind} to a slot of {ring.tile}, of {agent.opview.count} copies")
+        return True
+
+
+class TotalOp(Kitsune.Operation, name="total", traits=[RingEffect]):
+    """Joins one number a row (f32) that each CTA of the cluster has, by way of the shared memory of the others; each
+    gets the same, but for the order of sums. `join` names the operation of arith. A copy of the agent meets the same
+    copy of the others, which all come here equally often."""
+
+    part: ext.Operand[Any]
+    join: ir.StringAttr
+    total: ext.Result[Any]
+
+    @property
+    def join_name(self) -> str:
+        return string(self, "join")
+
+    def verify_region_invariants(self) -> bool:
+        kernel, agent = (parent_of(self, op.OPERATION_NAME) for op in (KernelOp, AgentOp))
+        if kernel is None or agent is None:
+            return fail(self, f"stands in no {AgentOp.OPERATION_NAME}")
+        if kernel.opview.cluster < 2:
+            return fail(self, f"stands in a {KernelOp.OPERATION_NAME} whose CTAs work alone")
+        if self.join_name not in JOINS:
+            return fail(self, f"join must be one of {', '.join(JOINS)}, found {self.attributes['join']}")
+        part, total = (value.type for value in (self.operands[0], self.results[0]))
+        numbers = isinstance(part, ir.RankedTensorType) and isinstance(part.element_type, ir.F32Type)
+        if not numbers or list(part.shape[1:]) not in ([], [1]) or part != total:
+            return fail(self, f"joins one f32 a row, found {part} and {total}")
         return True

@@ -28,13 +28,16 @@ from .checks import check_integer, check_kind, defined_by, fail, integer, number
 from .tiles import RingEffect
 from .types import Acc, Kitsune, Outputs, Ring, Slot, Token
 
-SPACES = ("smem",)
+DSMEM = "dsmem"
+SPACES = ("smem", DSMEM)
 BOXES = ("rows", "columns", "dense")
 SHARES = ("all", "split", "own")
 STOW, WRITE_ROWS = "kitsune.stow", "kitsune.write_rows"  # stow.py, write_rows.py
+SEND, TOTAL = "kitsune.send", "kitsune.total"  # clusters.py
 COPIED, BY_ROWS = "tma", "warps"  # the engines of writes that leave through boxes in shared memory
 OUTBOX_BYTES = 2 * 64 * 128  # of shared memory for each copy of an agent whose tiles leave so
 WARP = 32  # threads
+COPY_ROWS = 64  # of a tile that a warpgroup has
 GRANULE = 16  # bytes that a copy to a dense slot moves together
 BLOCK = 8  # columns that a row's four threads have together
 PIECES = ("high", "low")  # of an f32, as tf32 numbers
@@ -190,10 +193,16 @@ class AgentOp(Kitsune.Operation, name="agent", traits=[ir.NoTerminatorTrait]):
         return max((prod(tile.shape) * tile.element_type.width // 8 for tile in tiles), default=0)
 
     @property
+    def total_bytes(self) -> int:
+        """Shared memory of each copy for two turns of numbers of rows that CTAs tell each other (`kitsune.total`)."""
+        ctas = integer(self.operation.parent.opview, "cluster") or 1
+        return 2 * ctas * COPY_ROWS * 4 if walk(self, TOTAL) else 0
+
+    @property
     def outbox_bytes(self) -> int:
         """Shared memory of the boxes through which its tiles leave."""
         writes = (op.opview for op in walk(self, WriteOp.OPERATION_NAME))
-        leave = any(write.engine_name is not None for write in writes) or walk(self, WRITE_ROWS)
+        leave = any(write.engine_name is not None for write in writes) or walk(self, WRITE_ROWS, SEND)
         return self.count * OUTBOX_BYTES if leave else 0
 
     def verify_region_invariants(self) -> bool:
@@ -248,8 +257,9 @@ class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
     """A ring of slots in `space`. A slot's tile lies in swizzled boxes along its "rows" or its "columns": the dimension
     whose elements are neighbours there; or "dense", a row of elements one after another, which threads read.
     Consumers' copies see all of a slot (`share` "all") or their part of its rows ("split"). Where each copy has its
-    part to itself ("own") it fills it by itself, too, with tiles from its registers (`kitsune.stow`). A dense ring
-    whose tiles have no elements passes turns: agents wait for one another there, and nothing is copied."""
+    part to itself ("own") it fills it by itself, too, with tiles from its registers (`kitsune.stow`); or, where the
+    space is "dsmem", another CTA of the cluster does (`kitsune.send`). A dense ring whose tiles have no elements passes
+    turns: agents wait for one another there, and nothing is copied."""
 
     sym_name: ir.StringAttr
     space: ir.StringAttr
@@ -268,6 +278,10 @@ class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
     @property
     def sharing(self) -> str:
         return string(self, "share")
+
+    @property
+    def memory(self) -> str:
+        return string(self, "space")
 
     @property
     def tile(self) -> ir.RankedTensorType:
@@ -297,6 +311,8 @@ class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
             return fail(self, f"holds tiles of two dimensions in 1 slot or more, found {self.results[0].type}")
         if self.layout == "dense" and (self.tile.shape[0] != 1 or self.sharing != "all"):
             return fail(self, f"holds dense tiles of one row for all copies, found {self.tile}")
+        if self.memory == DSMEM and (self.sharing, self.layout) != ("own", "rows"):
+            return fail(self, "has tiles of other CTAs as rows that are each copy's own")
         return _inside(self, KernelOp.OPERATION_NAME)
 
 
@@ -601,7 +617,8 @@ class WriteOp(Kitsune.Operation, name="write", traits=[RingEffect]):
     """Writes a tile in registers to output `index`, whose type is that of its `kitsune.result`, at `at`, which the
     tensor has, and along `dims` as of a copy. Elements beyond the tensor are dropped. Threads store it, or, with an
     engine, lay it out in boxes of their copy in shared memory: two of them, of which one is filled while the other
-    leaves. The copy engine ("tma") stores rows of multiples of 16 bytes; any others warps ("warps") do, row by row."""
+    leaves. The copy engine ("tma") stores rows of multiples of 16 bytes; any others warps ("warps") do, row by row.
+    With the unit attribute `once` it is what each CTA of a cluster has, and the first alone writes it."""
 
     tile: ext.Operand[Any]
     at: Sequence[ext.Operand[ir.IndexType]]
@@ -619,6 +636,11 @@ class WriteOp(Kitsune.Operation, name="write", traits=[RingEffect]):
     def engine_name(self) -> str | None:
         """The engine; None where threads store."""
         return string(self, "engine")
+
+    @property
+    def is_once(self) -> bool:
+        """Whether of a cluster one CTA writes it."""
+        return "once" in self.attributes
 
     def _not_copied(self) -> str:
         """Why the copy engine does not store it; empty where it does."""
@@ -665,6 +687,12 @@ def ring_of(slot: ir.Value) -> AllocRingOp | None:
             return None
 
 
+def distance(ring: AllocRingOp) -> int:
+    """How far behind a CTA, in its cluster, the one is that fills a ring in "dsmem" (`kitsune.send`)."""
+    (use,) = {use.operand_number for use in ring.results[0].uses if use.owner.operation.name == SEND}
+    return use + 1
+
+
 def is_stowed(slot: ir.Value) -> bool:
     """Whether the ring of a slot is each copy's own."""
     ring = ring_of(slot)
@@ -695,11 +723,21 @@ def _verify_opened(op: Any) -> bool:
     if not defined_by(op.operands[0], AllocRingOp.OPERATION_NAME):
         return fail(op, "takes its operand straight from a kitsune.alloc_ring")
     tile, ring = ir.TypeAttr(op.results[0].type.elem).value, op.operands[0].owner.operation.opview
-    if ring.sharing == "own":
-        return fail(op, f"opens a slot of ring '{ring.label}', which {STOW} alone does")
+    if ring.sharing == "own" and (ring.memory != DSMEM or op.OPERATION_NAME == AcquireOp.OPERATION_NAME):
+        does = SEND if ring.memory == DSMEM else STOW
+        return fail(op, f"opens a slot of ring '{ring.label}', which {does} alone does")
+    if ring.memory == DSMEM and _is_narrower(tile, ring.tile):
+        return _inside(op, AgentOp.OPERATION_NAME)
     if tile != ring.tile and not _is_first_rows(tile, ring):
         return fail(op, f"gives a slot of type {op.results[0].type}, of a ring of type {op.operands[0].type}")
     return _inside(op, AgentOp.OPERATION_NAME)
+
+
+def _is_narrower(tile: ir.Type, whole: ir.RankedTensorType) -> bool:
+    """Whether a tile has a ring's rows, and no more columns than its tiles."""
+    if not isinstance(tile, ir.RankedTensorType) or tile.rank != 2 or tile.element_type != whole.element_type:
+        return False
+    return tile.shape[0] == whole.shape[0] and 0 < tile.shape[1] <= whole.shape[1]
 
 
 def _is_first_rows(tile: ir.Type, ring: AllocRingOp) -> bool:

@@ -14,7 +14,7 @@ from functools import partial
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.fragments import BLOCK, is_packed
-from kitsune_mlir.codegen.hopper.operands import is_held, is_loaded, is_read_here
+from kitsune_mlir.codegen.hopper.operands import is_exchanged, is_held, is_loaded, is_operand, is_read_here, parts_of
 from kitsune_mlir.codegen.hopper.product_plan import Product
 from kitsune_mlir.codegen.hopper.program import Block
 from kitsune_mlir.codegen.hopper.rolling import follows_alike, rolls
@@ -27,8 +27,9 @@ from kitsune_mlir.mlir import arith, ir, scf
 
 from .chain_columns import Columns, begun_columns
 from .chain_deferred import Deferred, defers
+from .chain_exchange import Exchanged, ShareCloner, joins_columns, total
 from .chain_fills import Fills, selected
-from .chain_kernel import COPY_ROWS, STOWED, ChainKernel, engine_of
+from .chain_kernel import COPY_ROWS, SENT, STOWED, ChainKernel, engine_of
 from .chain_products import ChainProducts, LoopOfLayers, Operand
 from .chain_stows import Stowed, readers_of
 from .chain_tiles import Pieces, beside, first_columns, one_column, part
@@ -41,7 +42,10 @@ class ChainBody(ChainProducts):
     def __init__(self, kernel: ChainKernel, row: ir.Value):
         super().__init__(kernel)
         self.program, self.row = kernel.program, row
-        self.cloner = rows.RowCloner(COPY_ROWS)
+        self.cluster = kernel.cluster
+        self.cloner = self._new_cloner()
+        self.firsts: dict[int, ir.Value] = {}  # of the stage's shares, by their columns
+        self.loaded: dict[int, Pieces] = {}  # operands in registers of which each CTA of a cluster has all columns
         self.tiles: dict[int, Pieces] = {}  # in registers
         self.queues: dict[str, ir.Value] = {}  # label -> what was put
         self.deferred: dict[int, Deferred] = {}  # of tiles that are still worked on
@@ -61,6 +65,7 @@ class ChainBody(ChainProducts):
         """Stage `number` of a block, whose products are as those of the first of its equals. In a loop it is the first,
         with the tensors of the loop's layer."""
         stage, products, self.block = block.stages[number], block.products.values(), block
+        self.firsts = {}
         for get, first in zip(stage.gets, block.stage.gets, strict=True):
             self.alike[hash(get.results[0])] = hash(first.results[0])
         nests = block.nests if number == 0 else StageNests(stage, self.program.on_chip)
@@ -72,6 +77,8 @@ class ChainBody(ChainProducts):
                 self.stowed[hash(get.results[0])] = self.stowed[hash(tile)]
             else:
                 self.cloner[get.results[0]] = self._value(tile)
+            if hash(tile) in self.exchanged:
+                self.exchanged[hash(get.results[0])] = self.exchanged[hash(tile)]
             self._spread(get.results[0])
         plans = iter(products)
         self.alike.update((hash(nest.value), hash(first.value)) for nest, first in zip(nests, block.nests, strict=True))
@@ -85,8 +92,9 @@ class ChainBody(ChainProducts):
                     self._spread(nest.value)
                 elif nest.kind == REDUCTION:
                     self._value(nest.value)
-                elif is_held(nest) and nest.local:
+                elif is_held(nest) and nest.local and (self.cluster == 1 or self.program.holds(nest)):
                     self._hold(nest.value)
+                    self._send_all(nest)
                     self._spread(nest.value)
                 for store in nest.stores:
                     self._write(nest.value, store)
@@ -129,32 +137,39 @@ class ChainBody(ChainProducts):
                 self._stage(block, number)
             return
         carry = self._carry_unfinished if rolling else self._carry_whole
+        if not rolling and (before := self.exchanged.get(hash(tile))) is not None and before.slots:
+            for number in range(len(block.stages)):
+                self._stage(block, number)
+            return
         around, filling, self.filling, tiles = self.cloner, self.filling, [], dict(self.tiles)
-        stowed = dict(self.stowed)
+        stowed, exchanged = dict(self.stowed), dict(self.exchanged)
+        inside, behind = _readers(block), self.readers[hash(block.stage.puts[0].operands[1])]
         filling.append(Fills("layers", begin, len(block.stages), 1, self.filling))
         loop = scf.ForOp(*map(constant_index, (begin, len(block.stages), 1)), carry(tile))
         with ir.InsertionPoint(loop.body):
             counter, result = loop.induction_variable, block.stage.puts[0].operands[1]
+            self.firsts = {}
             self.queues[got] = tile
             taken = list(loop.inner_iter_args)
             if rolling:
                 before = arith.subi(counter, constant_index(1))
-                self.layers, self.cloner = LoopOfLayers.over(block, before), self._inner_cloner()
-                self._take_unfinished(block, block.nests, tile, taken)
+                self.layers, self.cloner = LoopOfLayers.over(block, before), self._new_cloner()
+                self._take_unfinished(block, block.nests, tile, taken, inside)
             else:
-                self._take_whole(tile, taken)
-            self.layers, self.cloner = LoopOfLayers.over(block, counter), self._inner_cloner()
+                self._take_whole(tile, taken, inside)
+            self.layers, self.cloner = LoopOfLayers.over(block, counter), self._new_cloner()
             self._stage(block, 0)
             if not rolling:
                 self._settle_background()
             scf.yield_(carry(result))
-        self.layers, self.cloner, self.filling, self.tiles, self.stowed = None, around, filling, tiles, stowed
+        self.layers, self.cloner, self.filling, self.tiles = None, around, filling, tiles
+        self.stowed, self.exchanged, self.firsts = stowed, exchanged, {}
         self.queues = outside | {kitsune_label(last.operands[0]): last.operands[1]}
         if rolling:
             nests = StageNests(block.stages[-1], self.program.on_chip)
-            self._take_unfinished(block, nests, last.operands[1], list(loop.results))
+            self._take_unfinished(block, nests, last.operands[1], list(loop.results), behind)
         else:
-            self._take_whole(last.operands[1], list(loop.results))
+            self._take_whole(last.operands[1], list(loop.results), behind)
 
     def _follows_alike(self, block: Block, tile: ir.Value) -> bool:
         """Whether a loop over a block begins with its first stage: the stage before leaves its tile as the block's own
@@ -173,8 +188,20 @@ class ChainBody(ChainProducts):
                 return False
         return True
 
-    def _inner_cloner(self) -> rows.RowCloner:
-        return rows.RowCloner(COPY_ROWS)
+    def _new_cloner(self) -> rows.RowCloner:
+        return rows.RowCloner(COPY_ROWS) if self.cluster == 1 else ShareCloner(COPY_ROWS, self.cluster)
+
+    def _first(self, count: int) -> ir.Value:
+        """The first of the columns that the CTA of a cluster has, of so many each: asked for once a stage, so that what
+        is read at it is found from one register."""
+        if count not in self.firsts:
+            self.firsts[count] = self.kernel.first_of_share(count)
+        return self.firsts[count]
+
+    @property
+    def _parts(self) -> int:
+        """Into how many parts columns are divided, of which a CTA has one."""
+        return getattr(self.cloner, "parts", 1)
 
     def _carry_whole(self, tile: ir.Value) -> list[ir.Value]:
         """A tile in registers or slots, chunk by chunk."""
@@ -183,11 +210,15 @@ class ChainBody(ChainProducts):
         pieces = self.tiles[hash(tile)]
         return [pieces.columns(first, first + self.kernel.chunk) for first in range(0, pieces.width, self.kernel.chunk)]
 
-    def _take_whole(self, tile: ir.Value, carried: list[ir.Value]) -> None:
-        width = rows.shape_of(tile)[1]
+    def _take_whole(self, tile: ir.Value, carried: list[ir.Value], readers: int) -> None:
+        """Goes on with a tile that so many operands of products are."""
+        width = self._width(tile)
         self.free.clear()
+        if self.cluster > 1 and is_operand(tile) and not is_loaded(tile):
+            found = self._exchange(tile, readers)
+            found.sent = found.chunks
         if isinstance(carried[0].type, schedule.Slot):
-            self.stowed[hash(tile)] = Stowed(carried, 1)
+            self.stowed[hash(tile)] = Stowed(carried, readers)
             return
         self.tiles[hash(tile)] = Pieces(width, self.kernel.chunk, carried.__getitem__)
 
@@ -197,9 +228,11 @@ class ChainBody(ChainProducts):
         self.background.clear()
         return self.deferred[hash(tile)].carried()
 
-    def _take_unfinished(self, block: Block, nests: StageNests, tile: ir.Value, carried: list[ir.Value]) -> None:
+    def _take_unfinished(
+        self, block: Block, nests: StageNests, tile: ir.Value, carried: list[ir.Value], readers: int
+    ) -> None:
         self.block, (nest,), (product,) = block, nests, block.products.values()
-        Deferred(self, nest, product).resume(tile, carried)
+        Deferred(self, nest, product).resume(tile, carried, readers)
 
     # ---- values
 
@@ -215,19 +248,22 @@ class ChainBody(ChainProducts):
             self.cloner[value] = self._resident(value)
         elif op.name == kitsune.LoadOp.OPERATION_NAME:
             self.cloner[value] = self._read(op.operands[0], value, (self.row,))
-        elif (column := _column_of(op)) is not None:
-            self.cloner[value] = one_column(self._value(op.operands[0]), column)
+        elif (column := _column_of(op, self._parts > 1)) is not None:
+            whole = self._value(op.operands[0]) if self._parts == 1 else self._loaded_value(op.operands[0])
+            self.cloner[value] = one_column(whole, column)
         elif op.name not in rows.SUPPORT:
             for operand in op.operands:
                 if rows.is_tensor(operand) and rows.init_of(operand).tensor is not None:
                     self._value(operand)
             self.cloner.clone(op, 1)
+            if self._parts > 1 and joins_columns(op):
+                self.cloner[value] = total(op, self.cloner[value])
         return self.cloner[value]
 
     def _resident(self, value: ir.Value) -> ir.Value:
         """All of a tensor that is the same for all rows, that of the layer in a loop over layers."""
         layer = None if self.layers is None else self.layers.counter
-        if (vector := self.kernel.vector(self.block, value, layer)) is not None:
+        if (vector := self.kernel.vector(self.block, value, layer, self._parts, self._first)) is not None:
             return vector
         if self.layers is None:
             return self._read(value, value, ())
@@ -237,19 +273,24 @@ class ChainBody(ChainProducts):
     def _read(self, whole: ir.Value, value: ir.Value, at: Sequence[ir.Value]) -> ir.Value:
         """A box of a tensor: the copy's rows, or all of it."""
         kind = ir.RankedTensorType(value.type)
-        type_ = self.cloner.type_of(kind) if at else kind
+        sizes = list((self.cloner.type_of(kind) if at else kind).shape)
         offsets = [*at, *[constant_index(0)] * (kind.rank - len(at))]
-        read = schedule.ReadOp(whole, offsets, type_)
+        if self._parts > 1 and kind.rank > len(at) and kind.shape[-1] > 1:
+            sizes[-1] = kind.shape[-1] // self._parts
+            offsets[-1] = self._first(sizes[-1])
+        read = schedule.ReadOp(whole, offsets, ir.RankedTensorType.get(sizes, kind.element_type))
         read.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(kind.rank)))
-        if at and kind.rank == 2 and is_packed(kind.element_type):
+        if at and kind.rank == 2 and is_packed(kind.element_type) and sizes[-1] == kind.shape[-1]:
             read.attributes["together"] = ir.UnitAttr.get()
         return read.results[0]
 
     def _keep(self, value: ir.Value) -> Pieces:
         """Computes a tile and keeps it: a part for each chunk that products take."""
+        if self.cluster > 1 and is_loaded(value):
+            return self._keep_loaded(value)
         if hash(value) not in self.tiles:
             tile = self._value(value)
-            width = rows.shape_of(value)[1]
+            width = self._width(value)
             found = Pieces(
                 width,
                 self.kernel.chunk,
@@ -262,6 +303,47 @@ class ChainBody(ChainProducts):
             if not _is_sliced(value):  # in memory other threads' columns are there, too
                 self.cloner[value] = whole
         return self.tiles[hash(value)]
+
+    def _keep_loaded(self, value: ir.Value) -> Pieces:
+        """The same of an operand that each CTA of a cluster computes from what is loaded, with all its columns."""
+        if hash(value) not in self.loaded:
+            tile, width, each = self._loaded_value(value), rows.shape_of(value)[1], self.kernel.chunk
+            self.loaded[hash(value)] = pieces = Pieces(
+                width, each, lambda number: part(tile, number * each, min(each, width - number * each))
+            )
+            pieces.columns(0, width)
+        return self.loaded[hash(value)]
+
+    def _loaded_value(self, value: ir.Value) -> ir.Value:
+        """All columns of what each CTA of a cluster computes from what is loaded."""
+        around, self.cloner = self.cloner, rows.RowCloner(COPY_ROWS)
+        tile = self._value(value)
+        self.cloner = around
+        return tile
+
+    def _width(self, value: ir.Value) -> int:
+        """The columns of a tile that the CTA has."""
+        return self.program.share(rows.shape_of(value)[1])
+
+    def exchange(self, nest: Nest, tile: ir.Value, readers: int | None = None) -> Exchanged | None:
+        """What is to be sent of a nest's tile, which goes by the name `tile` and is so many operands of products; None
+        where nothing is."""
+        if self.cluster == 1 or not is_exchanged(nest):
+            return None
+        found = self.readers[self.alike.get(hash(tile), hash(tile))] if readers is None else readers
+        return self._exchange(tile, found)
+
+    def _exchange(self, tile: ir.Value, readers: int) -> Exchanged:
+        rings = [self.kernel.rings[f"{SENT}_{distance}"] for distance in range(1, self.cluster)]
+        self.exchanged[hash(tile)] = Exchanged(rings, self._width(tile), readers)
+        return self.exchanged[hash(tile)]
+
+    def _send_all(self, nest: Nest) -> None:
+        """The CTA's columns of a tile that is whole go to the others, if they read them."""
+        if (exchanged := self.exchange(nest, nest.value)) is not None:
+            tile, each = self._keep(nest.value), self.kernel.chunk
+            for first in range(0, exchanged.width, each):
+                exchanged.send(tile.columns(first, first + each))
 
     def _hold(self, value: ir.Value) -> None:
         """Computes a tile and keeps it, in registers or where it waits for a product."""
@@ -279,8 +361,7 @@ class ChainBody(ChainProducts):
 
     def _keep_wide(self, value: ir.Value) -> None:
         """Computes a tile that other operators of the stage read, and keeps it as sums lie."""
-        tile, width = self._value(value), rows.shape_of(value)[1]
-        self.cloner[value] = part(tile, 0, width, wide=True)
+        self.cloner[value] = part(self._value(value), 0, self._width(value), wide=True)
 
     def _write(self, value: ir.Value, store: kitsune.OutputOp) -> None:
         tile = self._value(value)
@@ -289,9 +370,13 @@ class ChainBody(ChainProducts):
             return
         rank = ir.RankedTensorType(tile.type).rank
         offsets = [self.row, *[constant_index(0)] * (rank - 1)]
+        if is_share := rank == 2 and rows.shape_of(tile)[1] < rows.shape_of(value)[1]:
+            offsets[1] = self._first(rows.shape_of(tile)[1])
         write = schedule.WriteOp(tile, offsets, i64(store.position))
         write.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(rank)))
-        if (engine := engine_of(value)) is not None:
+        if self.cluster > 1 and not is_share:
+            write.attributes["once"] = ir.UnitAttr.get()
+        if (engine := engine_of(value)) is not None and not (is_share and rows.shape_of(tile)[1] % self.kernel.chunk):
             write.attributes["engine"] = ir.StringAttr.get(engine)
 
     def _write_rows(self, tile: ir.Value, store: kitsune.ScatterOp | kitsune.PlaceOp, column: ir.Value) -> None:
@@ -326,6 +411,8 @@ class ChainBody(ChainProducts):
             self._keep_wide(nest.value)
         elif nest.local:
             self._hold(nest.value)
+        if nest.local:
+            self._send_all(nest)
         else:
             self.cloner[nest.value] = self._packed(self._value(nest.value))
 
@@ -345,21 +432,28 @@ class ChainBody(ChainProducts):
         operands = self._operands(nest.op)
         for segment, (value, _) in zip(product.segments, operands, strict=True):
             if segment.rows_map is None and hash(value) not in self.stowed:
-                self._keep(value)
-                self._carry_whole(value)
+                kept = self._keep(value)
+                kept.columns(0, kept.width)
+            if segment.parts > 1:
+                self.exchanged[hash(value)].open_all()
         if self.kernel.column is not None:
             self._pass(nest, product, operands, self.kernel.column)
         else:
             filling, self.filling, known = self.filling, [], dict(self.cloner.values)
             filling.append(Fills("passes", 0, product.n, product.pass_columns, self.filling))
             loop = scf.ForOp(*map(constant_index, (0, product.n, product.pass_columns)))
+            firsts = dict(self.firsts)
             with ir.InsertionPoint(loop.body):
                 self._pass(nest, product, operands, loop.induction_variable)
                 scf.yield_([])
+            self.firsts = firsts
             self.filling, self.cloner.values = filling, known
         self.free.clear()
         for (value, _), ends in zip(operands, self._reads(operands), strict=True):
-            for slot in self.stowed[hash(value)].slots if ends else ():
+            if not ends:
+                continue
+            stowed, sent = self.stowed.get(hash(value)), self.exchanged.get(hash(value))
+            for slot in stowed.slots if stowed is not None else sent.slots.values():
                 schedule.ReleaseOp(slot, [])
 
     def _pass(self, nest: Nest, product: Product, operands: list[Operand], first: ir.Value) -> None:
@@ -371,7 +465,11 @@ class ChainBody(ChainProducts):
         columns = Columns(nest, partial(self._columns, product, first))
         value = self._packed(columns.of(sums, 0, product.pass_columns))
         for store in nest.stores:
-            self._write_columns(value, store, first)
+            self._write_columns(value, store, self._of_share(product, first))
+
+    def _of_share(self, product: Product, column: ir.Value) -> ir.Value:
+        """A column, counted from the first of the CTA's, among all."""
+        return column if self.cluster == 1 else arith.addi(self._first(product.n), column)
 
     def _beginning(self, product: Product) -> ir.Value:
         value = product.op.operands[2]
@@ -386,6 +484,7 @@ class ChainBody(ChainProducts):
             return self._value(value)
         op, count = rows.producer(value), product.pass_columns
         whole, at = value, [constant_index(0)] * ir.RankedTensorType(value.type).rank
+        first = self._of_share(product, first)
         if op is not None and op.name == kitsune.LoadOp.OPERATION_NAME:
             whole, at[0] = op.operands[0], self.row
         at[dim] = first
@@ -411,13 +510,14 @@ def _products(block: Block) -> list[tuple[Nest, Product]]:
     return list(zip(nests, block.products.values(), strict=True))
 
 
-def _column_of(op: ir.Operation) -> int | None:
-    """Which one column of a tile an operation takes, where not each row's first thread has it; None elsewhere."""
+def _column_of(op: ir.Operation, in_parts: bool) -> int | None:
+    """Which one column of a tile an operation takes, where not each row's first thread has it, or CTAs have parts of
+    the columns; None elsewhere."""
     shapes = [rows.shape_of(op.operands[0]), rows.shape_of(op.results[0])] if op.name == "tensor.extract_slice" else []
     if [len(shape) for shape in shapes] != [2, 2] or shapes[1][1] != 1:
         return None
     column = list(ir.DenseI64ArrayAttr(op.attributes["static_offsets"]))[1]
-    return column if column % BLOCK else None
+    return column if column % BLOCK or in_parts else None
 
 
 def _is_sliced(tile: ir.Value) -> bool:
@@ -427,3 +527,9 @@ def _is_sliced(tile: ir.Value) -> bool:
         return False
     slices = (op.operation for op in load.parent.regions[0].blocks[0] if op.operation.name == "tensor.extract_slice")
     return any(is_loaded(op.operands[0]) for op in slices)
+
+
+def _readers(block: Block) -> int:
+    """How many operands of products of a stage the tile that it gets is."""
+    got = block.stage.gets[0].results[0]
+    return sum(part_ == got for nest, _ in _products(block) for part_ in parts_of(nest.op.operands[0]))

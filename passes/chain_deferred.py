@@ -11,6 +11,7 @@ from kitsune_mlir.codegen.pipeline.nests import Nest
 from kitsune_mlir.mlir import ir
 
 from .chain_columns import Columns
+from .chain_exchange import Exchanged
 from .chain_tiles import BLOCK, Pieces, part
 
 if TYPE_CHECKING:
@@ -58,24 +59,36 @@ class Deferred:
         self.body._settle_background()
         self._leave(self.nest.value)
 
-    def _leave(self, tile: ir.Value) -> None:
-        self.body.background.extend(partial(self.pieces.piece, block) for block in self.blocks(self.product.sets - 1))
+    def _leave(self, tile: ir.Value, readers: int | None = None) -> None:
+        """The last set's columns, and all that goes to other CTAs, box by box as it is there."""
+        work, last = self.body.background, self.blocks(self.product.sets - 1)
+        exchanged, boxes = self.body.exchange(self.nest, tile, readers), self.body.kernel.chunk // BLOCK
+        if exchanged is not None:
+            work.extend(partial(self._send, exchanged, box) for box in range(last.start // boxes))
+        for block in last:
+            work.append(partial(self.pieces.piece, block))
+            if exchanged is not None and ((block + 1) % boxes == 0 or block == last[-1]):
+                work.append(partial(self._send, exchanged, block // boxes))
         self.body.tiles[hash(tile)], self.body.deferred[hash(tile)] = self.pieces, self
+
+    def _send(self, exchanged: Exchanged, box: int) -> None:
+        each = self.body.kernel.chunk
+        exchanged.send(self.pieces.columns(box * each, (box + 1) * each))
 
     def carried(self) -> list[ir.Value]:
         """What goes round a loop over layers of the tile, of two sets of sums."""
         packed = [self.pieces.piece(block) for block in self.blocks(0)]
         return [*packed, *(self.wide[block] for block in self.blocks(0)), self.sums[1]]
 
-    def resume(self, tile: ir.Value, carried: list[ir.Value]) -> None:
-        """Goes on, as the tile of that name, with what was carried."""
+    def resume(self, tile: ir.Value, carried: list[ir.Value], readers: int) -> None:
+        """Goes on, as the tile of that name and so many operands of products, with what was carried."""
         *both, sums = carried
         blocks = self.blocks(0)
         self.pieces.made.update(zip(blocks, both))
         self.wide.update(zip(blocks, both[len(blocks) :]))
         self.body.free[0] = partial(self._registers, 0, sums)
         self.take(1, sums)
-        self._leave(tile)
+        self._leave(tile, readers)
 
     def _wide(self, block: int) -> ir.Value:
         if block not in self.wide:

@@ -29,6 +29,8 @@ class Fill:
     rows: int
     start: int = 0  # the first column, of which `column` or the loop counts on
     in_pass: bool = False
+    share_rows: int = 0  # of a CTA of a cluster, behind those of the CTAs before
+    part: tuple[int, int] | None = None  # how far behind the CTA is whose columns are meant, and how many each has
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,8 @@ def _neighbours(chunk: int, place: tuple[int, Fill | Fills]) -> object:
     number, fill = place
     if not isinstance(fill, Fill) or fill.column is None:
         return number
-    return *(hash(source) for source in fill.sources), fill.ring, fill.row, fill.start, fill.column - number * chunk
+    sources = tuple(hash(source) for source in fill.sources)
+    return sources, fill.ring, fill.row, fill.start, fill.part, fill.column - number * chunk
 
 
 def place(counter: ir.Value | None, number: int) -> ir.Value:

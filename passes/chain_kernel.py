@@ -16,11 +16,13 @@ from kitsune_mlir.codegen.hopper.stage_code import starts_from_zero
 from kitsune_mlir.codegen.pipeline.nests import PRODUCT
 from kitsune_mlir.codegen.schedule.reductions import row_combiner
 from kitsune_mlir.dialects import kitsune, schedule
+from kitsune_mlir.dialects.clusters import RankOp
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, scf, tensor, walk
 from kitsune_mlir.planning.target import Target
 
 from .chain_columns import check_begins, check_leaves
+from .chain_exchange import check_shared
 from .chain_fills import Fill, Filling, Fills, place, rolled, selected
 from .chain_prefetch import gathers_of, prefetch
 from .chain_stows import slots_of_stows
@@ -36,8 +38,9 @@ LEAST_TILES = 3  # of a CTA, for weights to be kept
 _SLOT_ROW = 128  # bytes
 _ALIGN = 1024  # bytes, of a slot
 _BARRIER = 16  # bytes of a slot
+_NUMBER = 4  # bytes of a row's
 _SLOTS = 48  # at most, but for weights that are kept
-STREAMED, WEIGHTS, VECTORS, STOWED, TURN = "tiles", "weights", "vectors", "stowed", "turn"
+STREAMED, WEIGHTS, VECTORS, STOWED, SENT, TURN = "tiles", "weights", "vectors", "stowed", "sent", "turn"
 
 
 class ChainKernel:
@@ -47,6 +50,7 @@ class ChainKernel:
         self.pipeline, self.target = pipeline, target
         shared = pipeline.cluster, None, pipeline.multicast
         self.program = Program(pipeline, target.sms, *shared, pipeline.tile_rows)
+        self.cluster = self.program.cluster
         self.tile_rows, self.copies = self.program.tile_rows, self.program.consumers
         # Rows of a box of a streamed tile: those beyond a tensor's last cost the copy engine as much time as others.
         self.box_rows = self.program.box_rows if self.copies == 1 else self.tile_rows
@@ -94,6 +98,8 @@ class ChainKernel:
         for name in ("target", "predicted_us", "limit"):
             if name in self.pipeline.attributes:
                 kernel.attributes[name] = self.pipeline.attributes[name]
+        if self.cluster > 1:
+            kernel.attributes["cluster"] = i64(self.cluster)
         with ir.InsertionPoint(kernel.regions[0].blocks.append()):
             dealt = schedule.TilesOp([self.extent, *self._columns_dealt()], index, index, index)
             sizes = [self.tile_rows, *([self.grid.pass_columns] if self.grid else [])]
@@ -173,14 +179,30 @@ class ChainKernel:
                 done.append(copy.results[0])
             schedule.CommitOp(slot, done)
 
-    def vector(self, block: Block, value: ir.Value, layer: ir.Value | None) -> ir.Value | None:
-        """A vector of a block's stage, or of the layer of a loop, as a tile; None where it is in no slot."""
+    def vector(
+        self,
+        block: Block,
+        value: ir.Value,
+        layer: ir.Value | None,
+        parts: int,
+        first: Callable[[int], ir.Value],
+    ) -> ir.Value | None:
+        """A vector of a block's stage, or of the layer of a loop, as a tile; None where it is in no slot. Of `parts`
+        equal parts that of the CTA in its cluster, which begins at `first`."""
         if (place := self.vectors.place(block, value)) is None:
             return None
         kind, at = ir.RankedTensorType(value.type), constant_index(place)
+        if parts > 1 and kind.shape[0] > 1:
+            kind = ir.RankedTensorType.get([kind.shape[0] // parts], kind.element_type)
+            at = arith.addi(first(kind.shape[0]), at)
         if layer is not None:
             at = arith.addi(arith.muli(layer, constant_index(self.vectors.step(block, kind.element_type))), at)
         return schedule.ReadOp(self.open[str(kind.element_type)], [at], kind).results[0]
+
+    def first_of_share(self, count: int) -> ir.Value:
+        """The first of the columns that a CTA of a cluster has, of so many each. Its number is asked for where it is
+        used: registers are few."""
+        return arith.muli(RankOp(ir.IndexType.get()).results[0], constant_index(count))
 
     def _extent(self) -> ir.Value:
         whole = next(load.operands[0] for stage in self.pipeline.stages for load in stage.loads)
@@ -190,11 +212,17 @@ class ChainKernel:
     def _room(self, kept: int = 0) -> int:
         """Bytes of shared memory for tiles and weights, of which so many boxes are kept."""
         stores = [store for stage in self.pipeline.stages for store in stage.stores]
-        leave = self.program.moves_rows or any(engine_of(store.operands[0]) for store in stores)
+        leave = self.program.moves_rows or self.cluster > 1 or any(engine_of(store.operands[0]) for store in stores)
         boxes = self.copies * schedule.OUTBOX_BYTES if leave else 0
         stowed = self.tile_rows * _SLOT_ROW * sum(self.stows.values())
         barriers = _aligned(_BARRIER * (_SLOTS + kept))
-        return self.target.shared_bytes - barriers - boxes - stowed - sum(map(_aligned, self.vectors.nbytes()))
+        others = self.cluster - 1
+        sent = self.tile_rows * _SLOT_ROW * self.program.exchanged_boxes * others
+        if others:
+            barriers += _aligned(_BARRIER * self.copies * (self.program.exchanged_boxes * others + 1))
+            sent += _aligned(2 * self.cluster * self.tile_rows * _NUMBER)
+        room = self.target.shared_bytes - barriers - boxes - stowed - sent
+        return room - sum(map(_aligned, self.vectors.nbytes()))
 
     def _boxes(self) -> dict[int, int]:
         """How many boxes of weights there are, by their rows."""
@@ -218,7 +246,8 @@ class ChainKernel:
         """Whether shared memory holds all weights, and a CTA has tiles enough for it to matter."""
         streamed = MOST_TILE_SLOTS * self.tile_rows * _SLOT_ROW if self.program.streams else 0
         weights = sum(count * _aligned(columns * _SLOT_ROW) for columns, count in self._boxes().items())
-        several = self._tiles_each >= LEAST_TILES and all(product.passes == 1 for product in self.program.products)
+        several = self.cluster == 1 and self._tiles_each >= LEAST_TILES
+        several = several and all(product.passes == 1 for product in self.program.products)
         return several and weights + streamed <= self._room(sum(self._boxes().values()))
 
     def _weights(self) -> list[ir.Value]:
@@ -240,6 +269,8 @@ class ChainKernel:
         streamed = MOST_TILE_SLOTS
         if room - streamed * self.tile_rows * _SLOT_ROW < (LEAST_SLOTS + 1) * slot:
             streamed = LEAST_SLOTS
+        if program.alone and not self.keeps:  # as many as of weights
+            streamed = max(streamed, min(MOST_SLOTS, room // (slot + self.tile_rows * _SLOT_ROW)))
         if program.streams:
             streamed = MOST_TILE_SLOTS if self.keeps else streamed
             self._alloc(STREAMED, self.tile_rows, "split", streamed, element)
@@ -248,6 +279,8 @@ class ChainKernel:
             self._alloc(TURN, 1, "all", 1, ir.IntegerType.get_signless(8), "dense", 0)
         for first, slots in self.stows.items():
             self._alloc(f"{STOWED}_{first}", self.tile_rows, "own", slots, element)
+        for distance in range(1, self.cluster if program.exchanged_boxes else 1):
+            self._alloc(f"{SENT}_{distance}", self.tile_rows, "own", program.exchanged_boxes, element, space="dsmem")
         if not self.keeps:
             self._alloc(WEIGHTS, program.weight_columns, "all", min(MOST_SLOTS, room // slot), element)
             return
@@ -263,8 +296,9 @@ class ChainKernel:
         element: ir.Type,
         box: str = "rows",
         columns: int | None = None,
+        space: str = "smem",
     ) -> None:
-        names = map(ir.StringAttr.get, (name, "smem", box, share))
+        names = map(ir.StringAttr.get, (name, space, box, share))
         type_ = kitsune.ring_type(
             ir.RankedTensorType.get([count, self.chunk if columns is None else columns], element), slots
         )
@@ -300,10 +334,19 @@ class ChainKernel:
             slot = schedule.AcquireOp(ring.results[0], self.slot(fill.ring, fill.rows)).results[0]
             row = first_row if fill.ring == STREAMED else place(counters["passes"] if fill.in_pass else None, fill.row)
             column = place(counters["chunks"] if fill.column is None else None, fill.start + (fill.column or 0))
+            if fill.share_rows:
+                row = arith.addi(self.first_of_share(fill.share_rows), row)
+            if fill.part is not None:
+                column = arith.addi(self._part(*fill.part), column)
             source = selected(fill.sources, counters.get("layers"))
             copy = schedule.CopyOp(slot, source, [row, column], ir.StringAttr.get("tma"), schedule.Token.get())
             copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([0, 1])
             schedule.CommitOp(slot, [copy.results[0]])
+
+    def _part(self, distance: int, width: int) -> ir.Value:
+        """The first column of what the CTA so far behind has of an exchanged tile, of so many columns each."""
+        behind = arith.addi(RankOp(ir.IndexType.get()).results[0], constant_index(distance))
+        return arith.muli(arith.remui(behind, constant_index(self.cluster)), constant_index(width))
 
 
 def engine_of(tile: ir.Value) -> str | None:
@@ -322,13 +365,15 @@ def _aligned(nbytes: int) -> int:
 
 def check(pipeline: kitsune.PipelineOp, program: Program) -> None:
     """Raises UnsupportedError for a pipeline that is not chained at the schedule level."""
-    if max(program.cluster, program.multicast) > 1 or len({s.role for s in pipeline.stages}) > 1:
-        raise UnsupportedError("CTAs that take tiles together are not scheduled")
+    if program.multicast > 1 or len({s.role for s in pipeline.stages}) > 1:
+        raise UnsupportedError("CTAs that share boxes of weights, or stages, are not scheduled")
     if len({product.nbytes for product in program.products}) > 1:
         raise UnsupportedError("products of 16 and of 32 bits in one chain are not scheduled")
     for stage in pipeline.stages:
         for op in stage.block.operations:
             _check_operation(op.operation)
+            if program.cluster > 1:
+                check_shared(op.operation)
     for block in program.blocks:
         for nest in block.nests:
             if nest.op is None or nest.kind != PRODUCT:

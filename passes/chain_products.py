@@ -16,6 +16,7 @@ from kitsune_mlir.codegen.hopper.stage_code import starts_from_zero
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import ir, scf
 
+from .chain_exchange import Exchanged
 from .chain_fills import Fill, Filling, Fills
 from .chain_kernel import COPY_ROWS, STREAMED, WEIGHTS, ChainKernel
 from .chain_stows import Stowed
@@ -70,6 +71,7 @@ class ChainProducts:
         self.free: dict[int, Callable[[], list[ir.Value]]] = {}
         self.layers: LoopOfLayers | None = None
         self.stowed: dict[int, Stowed] = {}  # tiles that wait in shared memory
+        self.exchanged: dict[int, Exchanged] = {}  # those that the CTAs of a cluster share
         self.wgmma = ir.StringAttr.get("wgmma")
 
     def _keep(self, value: ir.Value) -> Pieces:
@@ -150,13 +152,17 @@ class ChainProducts:
         number: int,
         chunk: int | None,
         piece: int = 0,
+        behind: int = 0,
     ) -> Fill:
-        """The box of a weight, or of a piece of it, that a set of columns meets at a chunk."""
+        """The box of a weight, or of a piece of it, that a set of columns meets at a chunk: of an exchanged tile, at
+        one of the CTA so far behind."""
         column = None if chunk is None else chunk * self.kernel.chunk
         ring = f"{WEIGHTS}_{product.columns}" if self.kernel.keeps else WEIGHTS
         row, in_pass = number * product.columns, product.passes > 1
-        start = segment.start + piece * packed_width(segment.width)
-        return Fill(ring, source, row, column, product.columns, start, in_pass)
+        start = segment.start + piece * packed_width(segment.width * segment.parts)
+        share = product.n if self.kernel.cluster > 1 and product.n > 1 else 0  # every CTA has a single column
+        part = (behind, segment.width) if segment.parts > 1 else None
+        return Fill(ring, source, row, column, product.columns, start, in_pass, share, part)
 
     def _streamed(self, value: ir.Value, chunk: int | None) -> Fill:
         load = rows.producer(value)
@@ -167,7 +173,7 @@ class ChainProducts:
         """Counts a product as a reader of stowed tiles; for each operand whether it is the last one."""
         found = []
         for value, _ in operands:
-            if (tile := self.stowed.get(hash(value))) is not None:
+            if (tile := self.stowed.get(hash(value)) or self.exchanged.get(hash(value))) is not None:
                 tile.readers -= 1
             found.append(tile is not None and tile.readers == 0)
         return found
@@ -185,14 +191,19 @@ class ChainProducts:
             if turn is not turns[0] or len(turn) > 1:
                 self._settle_background()  # it may read this set's registers
             chunks = [
-                (segment, value, source, chunk, closes_it and turn is turns[-1])
+                (segment, value, source, behind, chunk, closes_it and turn is turns[-1])
                 for segment, (value, source), closes_it in zip(product.segments, operands, closes, strict=True)
-                for chunk in range(segment.chunks)
+                for behind, chunk in _order(segment)
             ]
-            for number, (segment, value, source, chunk, closes_it) in enumerate(chunks):
+            places = len(chunks) if turn is not turns[0] else product.undisturbed
+            for number, (segment, value, source, behind, chunk, closes_it) in enumerate(chunks):
                 slot, tokens = None, []
                 if segment.rows_map is not None:
                     left = slot = self.kernel.wait(self._streamed(value, chunk), self.filling)
+                elif behind:
+                    left = self._received(value, behind, chunk)
+                    tokens = self.exchanged[hash(value)].tokens[behind, chunk] if product.passes == 1 else []
+                    slot = left if closes_it else None
                 elif (stowed := self.stowed.get(hash(value))) is not None:
                     left = stowed.slots[chunk]
                     # A pass ends with its products: whoever gives the slot back does not wait for them.
@@ -203,12 +214,12 @@ class ChainProducts:
                     left = self._left(segment, value, chunk)
                 for one in turn:
                     start = sums[one] if one in sums else self._begin(product, one)
-                    weight = self._weight(product, segment, source, one, chunk)
+                    weight = self._weight(product, segment, source, one, chunk, behind=behind)
                     sums[one], now = self._multiply(product, start, left, weight, self.filling)
                     for ended in ending:
                         ready(ended, self._settled(ended, sums[ended]))
                     ending = ()
-                    self._advance(len(chunks) - number)
+                    self._advance(places - number)
                     if used is not None:
                         used.release()
                     tokens += now.tokens
@@ -219,6 +230,14 @@ class ChainProducts:
             ready(ended, self._settled(ended, sums[ended]))
         assert used is not None
         used.release()
+
+    def _received(self, value: ir.Value, behind: int, chunk: int) -> ir.Value:
+        """A chunk of an exchanged tile of the CTA so far behind. The others do not wait for what this one sends later:
+        its own chunk goes first."""
+        tile = self.exchanged[hash(value)]
+        while tile.sent <= chunk:
+            self.background.popleft()()
+        return tile.slot(behind, chunk)
 
     def _settled(self, number: int, sums: ir.Value) -> ir.Value:
         tile = schedule.SettleOp(sums, ir.TypeAttr(sums.type.elem).value).results[0]
@@ -305,8 +324,9 @@ class ChainProducts:
                 total, chunk = loop.results[0], segment.chunks
             if segment.rows_map is None:
                 self._keep_all(product, operands)
-            for number in range(chunk, segment.chunks):
-                total = self._exact_chunk(product, segment, value, source, number, total, self.filling, closes_it)
+            for behind, number in () if chunk else _order(segment):
+                at = number, total, self.filling, closes_it, behind
+                total = self._exact_chunk(product, segment, value, source, *at)
         assert total is not None
         ready(0, total)
 
@@ -331,11 +351,16 @@ class ChainProducts:
         total: ir.Value | None,
         into: Filling,
         closes_it: bool,
+        behind: int = 0,
     ) -> ir.Value:
         """Multiplies a chunk, and adds its sums to the total."""
         slot = None
         if segment.rows_map is not None:
             left = slot = self.kernel.wait(self._streamed(value, chunk), into)
+        elif behind:
+            assert chunk is not None
+            left = self._received(value, behind, chunk)
+            slot = left if closes_it else None
         elif (stowed := self.stowed.get(hash(value))) is not None:
             assert chunk is not None
             left = stowed.slots[chunk]
@@ -343,7 +368,8 @@ class ChainProducts:
         else:
             assert chunk is not None
             left = self._left(segment, value, chunk)
-        rights = [self.kernel.wait(self._weight(product, segment, source, 0, chunk, piece), into) for piece in (0, 1)]
+        weights = [self._weight(product, segment, source, 0, chunk, piece, behind) for piece in (0, 1)]
+        rights = [self.kernel.wait(weight, into) for weight in weights]
         sums = self._new_sums(product, 0)
         for piece, right in (("low", 0), ("high", 1), ("high", 0)):
             made = schedule.ProductOp(sums, left, rights[right], self.wgmma, sums.type, schedule.Token.get())
@@ -368,6 +394,12 @@ class ChainProducts:
 
     def _settle_background(self) -> None:
         self._advance(1)
+
+
+def _order(segment: Segment) -> list[tuple[int, int]]:
+    """The chunks of an operand in the order of the products: how far behind the CTA is that has each, and its number
+    there."""
+    return [(behind, chunk) for leg in segment.legs for behind in range(segment.parts) for chunk in leg]
 
 
 def _taken_up(turn: Sequence[int], carried: list[ir.Value]) -> tuple[dict[int, ir.Value], Used]:

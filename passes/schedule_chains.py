@@ -43,9 +43,9 @@ WHEN = ("auto", "always", "never")
 @dataclass(frozen=True)
 class ScheduleChains(ModulePass):
     """target: what the pipelines were placed for when empty, else a name or the path of a description. when: "auto"
-    leaves to convert-kitsune-to-gpu what is not known to be as fast here: products alone, and chains that gather,
-    unless tiles wait in shared memory (MeshGraphNets' first edge network takes 12 % longer, H200). "always" schedules
-    all that have a form, "never" none."""
+    leaves to convert-kitsune-to-gpu what is not known to be as fast here: products alone, chains that clusters share,
+    and those that gather, unless tiles wait in shared memory (MeshGraphNets' first edge network takes 12 % longer,
+    H200). "always" schedules all that have a form, "never" none."""
 
     name: ClassVar[str] = "schedule-chains"
     target: str = ""
@@ -68,7 +68,8 @@ class ScheduleChains(ModulePass):
                 made = ChainKernel(pipeline, target)
             except UnsupportedError:
                 return
-            if self.when == "auto" and (made.program.alone or made.gathers and not made.stows):
+            unmeasured = made.program.alone or made.cluster > 1
+            if self.when == "auto" and (unmeasured or made.gathers and not made.stows):
                 return
             kernel = made.build(lambda built, row: ChainBody(built, row).emit())
             if any(map(_lies_elsewhere, walk(kernel.operation, "tensor.extract_slice", "linalg.generic"))):

@@ -44,6 +44,7 @@ _FOLDED = {
     "arith.maxsi": max,
 }
 _SCALAR = ("arith.", "affine.", "tensor.dim")
+_SENT = -(1 << 70)  # from here down numbers stand for slots that have no names
 
 
 @dataclass
@@ -65,7 +66,10 @@ class Reading:
             tuple(self._agent(agent) for agent in self.kernel.agents),
             self._place(self.kernel.operation),
             self.kernel.ctas_per_sm,
-            sum(agent.outbox_bytes + agent.count * agent.meeting_bytes for agent in self.kernel.agents),
+            sum(
+                agent.outbox_bytes + agent.count * (agent.meeting_bytes + agent.total_bytes)
+                for agent in self.kernel.agents
+            ),
         )
 
     def _agent(self, agent: dialect.AgentOp) -> Agent:
@@ -110,8 +114,10 @@ class Reading:
             case "kitsune.product":
                 slots = operands[2:] if op.opview.is_from_registers else operands[1:]
                 return [Product(operands[0], tuple(slots), *results, self._place(op))]
-            case "kitsune.meet":
+            case "kitsune.meet" | "kitsune.total":
                 return [Meet(self._place(op))]
+            case "kitsune.send":
+                return self._send(op)
             case "kitsune.settle":
                 return [Settle(operands[0], self._place(op))]
             case "scf.for":
@@ -135,6 +141,25 @@ class Reading:
             Close("producer", filled, (written,), place),
             Open(label, "consumer", slot, place, rows),
         ]
+
+    def _send(self, op: ir.Operation) -> list[Step]:
+        """Fills a slot of each ring: in truth of the other CTAs' rings. As all CTAs of a cluster do the same, and as
+        often, what is shown of one that fills its own holds for them (docs/proof.md)."""
+        found: list[Step] = [Use(place := self._place(op))]
+        rows = self._rows_of(op.operands[0])
+        for number, ring in enumerate(list(op.operands)[:-1]):
+            filled = _SENT - 2 * (len(list(op.operands)) * place.op + number)
+            label, written = ring.owner.operation.opview.label, filled - 1
+            found += [
+                Open(label, "producer", filled, place, rows),
+                Copy(filled, written, place),
+                Close("producer", filled, (written,), place),
+            ]
+        return found
+
+    @staticmethod
+    def _rows_of(ring: ir.Value) -> int:
+        return ring.owner.operation.opview.tile.shape[0]
 
     def _loop(self, op: ir.Operation) -> Loop:
         bounds = lower, upper, step = self._bounds(op)

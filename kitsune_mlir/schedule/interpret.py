@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -45,11 +45,17 @@ class _Output:
 
 
 @dataclass(eq=False)
+class _Cluster:
+    ctas: list[_Cta] = field(default_factory=list)
+    meetings: dict[tuple[str, int], list[list[np.ndarray]]] = field(default_factory=dict)  # what each CTA brought
+
+
+@dataclass(eq=False)
 class _Cta:
     rings: list[Ring]
     outputs: list[_Output]
     rank: int
-    meetings: dict[tuple[str, int], list[list[np.ndarray]]]  # of the cluster, by agent and copy: what each CTA brought
+    cluster: _Cluster
     copies: list[Copy] = field(default_factory=list)
     products: list[Product] = field(default_factory=list)
 
@@ -105,8 +111,8 @@ class Program:
             outputs = [self._output(op, shapes) for op in self.kernel.result_ops]
             if ctas % self.kernel.cluster:
                 raise UserError(f"kernel '{self.kernel.label}' runs in clusters of {self.kernel.cluster} CTAs")
-            meetings: list[dict[tuple[str, int], list[list[np.ndarray]]]] = [{} for _ in range(ctas)]
-            frames = [frame for number in range(ctas) for frame in self._cta(number, ctas, outside, outputs, meetings)]
+            clusters = [_Cluster() for _ in range(ctas)]
+            frames = [frame for number in range(ctas) for frame in self._cta(number, ctas, outside, outputs, clusters)]
             _Launch(frames, random.Random(seed)).run()
         for i, output in enumerate(outputs):
             if not output.written.all():
@@ -148,11 +154,12 @@ class Program:
         ctas: int,
         outside: dict[int, Any],
         outputs: list[_Output],
-        meetings: list[dict[tuple[str, int], list[list[np.ndarray]]]],
+        clusters: list[_Cluster],
     ) -> Iterator[tuple[_Frame, _Run]]:
         """The copies of all agents in a CTA, each with what it is to do."""
         cluster, rank = divmod(number, size := self.kernel.cluster)
-        cta, values = _Cta([], outputs, rank, meetings[cluster]), dict(outside)
+        cta, values = _Cta([], outputs, rank, clusters[cluster]), dict(outside)
+        clusters[cluster].ctas.append(cta)
         for op in self._setup:
             operands = [values[hash(operand)] for operand in numeric.operands_of(op)]
             match op.name:
@@ -188,7 +195,7 @@ class Program:
                 return self._if(op, operands, results)
             case "kitsune.acquire" | "kitsune.wait":
                 tile = ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value)
-                return _open(op.name, where, operands[0], results[0], tile.shape[0])
+                return _open(op.name, where, operands[0], results[0], tile)
             case "kitsune.commit" | "kitsune.release":
                 return _close(op.name, where, operands)
             case "kitsune.stow":
@@ -205,6 +212,10 @@ class Program:
                 return lambda frame: frame.values.update({results[0]: frame.cta.rank})
             case "kitsune.meet":
                 return _meet(where, self.kernel.cluster, operands[0], results[0])
+            case "kitsune.send":
+                return _send(where, operands)
+            case "kitsune.total":
+                return _total(op, where, self.kernel.cluster, operands[0], results[0])
             case "kitsune.read":
                 return _read(op, where, operands, results)
             case "kitsune.prefetch":
@@ -294,18 +305,22 @@ def _go(block: tuple[list[_Step], list[int]], frame: _Frame) -> _Run:
             yield from waiting
 
 
-def _open(name: str, where: str, ring: int, slot: int, rows: int) -> _Step:
+def _open(name: str, where: str, ring: int, slot: int, tile: ir.RankedTensorType) -> _Step:
     side = "producer" if name == "kitsune.acquire" else "consumer"
     what = "an empty" if side == "producer" else "a full"
+    rows, columns = tile.shape
 
     def step(frame: _Frame) -> _Run:
         found: Ring = frame.values[ring]
-        found.claim(side, frame.agent, frame.copies, frame.at(where))
-        while not found.may_open(side, frame.number):
+        copies, copy = frame.copies, frame.number
+        if found.sharing == "own":
+            found, copies, copy = found.of_copy(copy, copies), 1, 0
+        found.claim(side, frame.agent, copies, frame.at(where))
+        while not found.may_open(side, copy):
             frame.waits = f"{where}: waits for {what} slot of ring '{found.name}'"
             yield False
         frame.waits = ""
-        frame.values[slot] = found.take(side, frame.number, frame.at(where), rows)
+        frame.values[slot] = found.take(side, copy, frame.at(where), rows, columns)
         yield True
 
     return step
@@ -426,16 +441,52 @@ def _settle(op: ir.Operation, operands: list[int], results: list[int]) -> _Step:
 
 def _meet(where: str, cluster: int, tile: int, share: int) -> _Step:
     def step(frame: _Frame) -> _Run:
-        brought = frame.cta.meetings.setdefault((frame.agent, frame.number), [[] for _ in range(cluster)])
-        own, turn = brought[frame.cta.rank], len(brought[frame.cta.rank])
-        own.append(frame.values[tile])
-        while any(len(tiles) <= turn for tiles in brought):
-            frame.waits = f"{where}: waits for the other CTAs of its cluster"
-            yield False
-        frame.waits = ""
-        total = sum((tiles[turn] for tiles in brought[1:]), start=brought[0][turn])
+        brought = yield from _brought("meet", frame, where, cluster, frame.values[tile])
+        total = sum(brought[1:], start=brought[0])
         columns = total.shape[1] // cluster
         frame.values[share] = total[:, frame.cta.rank * columns : (frame.cta.rank + 1) * columns]
+        yield True
+
+    return step
+
+
+def _brought(what: str, frame: _Frame, where: str, cluster: int, tile: np.ndarray) -> Generator[bool, None, list]:
+    """The tiles of this turn of all CTAs, once they are there."""
+    key = f"{what} of {frame.agent}", frame.number
+    brought = frame.cta.cluster.meetings.setdefault(key, [[] for _ in range(cluster)])
+    own, turn = brought[frame.cta.rank], len(brought[frame.cta.rank])
+    own.append(tile)
+    while any(len(tiles) <= turn for tiles in brought):
+        frame.waits = f"{where}: waits for the other CTAs of its cluster"
+        yield False
+    frame.waits = ""
+    return [tiles[turn] for tiles in brought]
+
+
+def _total(op: ir.Operation, where: str, cluster: int, part: int, total: int) -> _Step:
+    join, name = numeric.FLOATS[op.opview.join_name], numeric.element(op.results[0].type)
+
+    def step(frame: _Frame) -> _Run:
+        brought = yield from _brought("total", frame, where, cluster, frame.values[part])
+        frame.values[total] = reduce(lambda a, b: numeric.rounded(join(a, b), name), brought)
+        yield True
+
+    return step
+
+
+def _send(where: str, operands: list[int]) -> _Step:
+    def step(frame: _Frame) -> _Run:
+        *rings, tile = [frame.values[o] for o in operands]
+        ctas, mine = frame.cta.cluster.ctas, [ring.name for ring in frame.cta.rings]
+        for number, ring in enumerate(rings, 1):
+            peer = ctas[(frame.cta.rank - number) % len(ctas)]
+            found = peer.rings[mine.index(ring.name)].of_copy(frame.number, frame.copies)
+            found.claim("producer", frame.agent, 1, frame.at(where))
+            while not found.may_open("producer", 0):
+                frame.waits = f"{where}: waits for an empty slot of ring '{found.name}' of another CTA"
+                yield False
+            frame.waits = ""
+            found.fill_with(tile, frame.at(where))
         yield True
 
     return step
@@ -458,8 +509,11 @@ def _read(op: ir.Operation, where: str, operands: list[int], results: list[int])
 
 def _write(op: ir.Operation, where: str, operands: list[int]) -> _Step:
     dims, type_, index = op.opview.axes, ir.RankedTensorType(op.operands[0].type), op.opview.position
+    once = op.opview.is_once
 
     def step(frame: _Frame) -> None:
+        if once and frame.cta.rank:
+            return
         tile, *at = [frame.values[o] for o in operands]
         output = frame.cta.outputs[index]
         inside, own = box(output.data, at, dims, type_)

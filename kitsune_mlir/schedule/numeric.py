@@ -36,7 +36,7 @@ Function = Callable[[Sequence[Any]], Sequence[Any]]  # operands to results
 
 _DYNAMIC = -(2**63)  # MLIR's mark of a size that is an operand
 _erf = np.vectorize(math.erf, otypes=[np.float64])
-_FLOATS: dict[str, Callable[..., Any]] = {
+FLOATS: dict[str, Callable[..., Any]] = {
     "arith.addf": np.add,
     "arith.subf": np.subtract,
     "arith.mulf": np.multiply,
@@ -141,8 +141,8 @@ def compile_op(op: ir.Operation) -> Function:
     if name in _SPECIAL:
         return _SPECIAL[name](op)
     result = element(op.results[0].type) if len(op.results) else ""
-    if name in _FLOATS or name in _INTEGERS:
-        function = _FLOATS.get(name) or _INTEGERS[name]
+    if name in FLOATS or name in _INTEGERS:
+        function = FLOATS.get(name) or _INTEGERS[name]
         return lambda xs: [rounded(function(*xs), result)]
     if name in _CASTS:
         return lambda xs: [rounded(xs[0], result)]

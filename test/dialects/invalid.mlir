@@ -1143,7 +1143,7 @@ func.func @tiles_without_sizes(%A: tensor<64x64xbf16>, %m: index) {
 func.func @ring_in_a_space_that_is_not(%A: tensor<64x64xbf16>, %m: index) {
   %p = "kitsune.kernel"() ({
     %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
-    // expected-error@+1 {{'kitsune.alloc_ring' op space must be one of smem, found "l1"}}
+    // expected-error@+1 {{'kitsune.alloc_ring' op space must be one of smem, dsmem, found "l1"}}
     %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "l1", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
     "kitsune.agent"() ({
     ^bb0(%c: index):
@@ -2200,6 +2200,145 @@ func.func @meet_of_other_shares(%A: tensor<64x64xf32>, %m: index) {
     ^bb0(%c: index):
       // expected-error@+1 {{'kitsune.meet' op gives whole blocks of 8 columns, one of 2 shares of tensor<64x64xf32>, found tensor<64x16xf32>}}
       %t = "kitsune.meet"(%A) : (tensor<64x64xf32>) -> tensor<64x16xf32>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {cluster = 2, sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @send_alone(%A: tensor<64x64xbf16>, %F: tensor<64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "own", space = "dsmem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.send' op fills a ring of each of the 0 other CTAs, found 1}}
+      "kitsune.send"(%x, %A) {operandSegmentSizes = array<i32: 1, 1>} : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>, tensor<64x64xbf16>) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {cluster = 1, sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @send_to_one_of_three(%A: tensor<64x64xbf16>, %F: tensor<64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "own", space = "dsmem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.send' op fills a ring of each of the 3 other CTAs, found 1}}
+      "kitsune.send"(%x, %A) {operandSegmentSizes = array<i32: 1, 1>} : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>, tensor<64x64xbf16>) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {cluster = 4, sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @send_to_the_own_ring(%A: tensor<64x64xbf16>, %F: tensor<64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "own", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.send' op fills rings in dsmem, ring 'x' is not}}
+      "kitsune.send"(%x, %A) {operandSegmentSizes = array<i32: 1, 1>} : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>, tensor<64x64xbf16>) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {cluster = 2, sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @send_of_other_elements(%A: tensor<64x64xbf16>, %F: tensor<64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "own", space = "dsmem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.send' op sends a tile of numbers as those of tensor<64x64xbf16>, found tensor<64xf32>}}
+      "kitsune.send"(%x, %F) {operandSegmentSizes = array<i32: 1, 1>} : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>, tensor<64xf32>) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {cluster = 2, sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @total_alone(%A: tensor<64x64xbf16>, %F: tensor<64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.total' op stands in a kitsune.kernel whose CTAs work alone}}
+      %t = "kitsune.total"(%F) {join = "arith.addf"} : (tensor<64xf32>) -> tensor<64xf32>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {cluster = 1, sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @total_of_a_tile(%A: tensor<64x64xbf16>, %F: tensor<64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.total' op joins one f32 a row, found tensor<64x64xbf16> and tensor<64x64xbf16>}}
+      %t = "kitsune.total"(%A) {join = "arith.addf"} : (tensor<64x64xbf16>) -> tensor<64x64xbf16>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {cluster = 2, sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @total_by_subtraction(%A: tensor<64x64xbf16>, %F: tensor<64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.total' op join must be one of arith.addf, arith.mulf, arith.maximumf, arith.maxnumf, arith.minimumf, arith.minnumf, found "arith.subf"}}
+      %t = "kitsune.total"(%F) {join = "arith.subf"} : (tensor<64xf32>) -> tensor<64xf32>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {cluster = 2, sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @acquire_of_others_slots(%A: tensor<64x64xbf16>, %F: tensor<64xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "own", space = "dsmem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.acquire' op opens a slot of ring 'x', which kitsune.send alone does}}
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {cluster = 2, sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @send_outside(%A: tensor<64x64xbf16>, %m: index) {
+  // expected-error@+1 {{'kitsune.total' op stands in no kitsune.agent}}
+  %t = "kitsune.total"(%A) {join = "arith.addf"} : (tensor<64x64xbf16>) -> tensor<64x64xbf16>
+  return
+}
+
+// -----
+
+func.func @a_ring_of_others_for_all(%A: tensor<64x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    // expected-error@+1 {{'kitsune.alloc_ring' op has tiles of other CTAs as rows that are each copy's own}}
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "dsmem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
     }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
   }) {cluster = 2, sym_name = "k"} : () -> !kitsune.outputs
   return

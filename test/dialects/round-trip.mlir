@@ -232,6 +232,31 @@ func.func @cluster(%a: tensor<16x128xbf16>, %m: index) -> tensor<16x64xf32> {
   return %y : tensor<16x64xf32>
 }
 
+// CHECK-LABEL: func.func @exchange
+func.func @exchange(%a: tensor<64x64xbf16>, %b: tensor<64xf32>, %m: index) -> tensor<64xf32> {
+  %c0 = arith.constant 0 : index
+  %p = "kitsune.kernel"() ({
+    %lower, %upper, %step = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    // CHECK: "kitsune.alloc_ring"() {box = "rows", share = "own", space = "dsmem", sym_name = "sent"}
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "own", space = "dsmem", sym_name = "sent"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%copy: index):
+      %t = "kitsune.part"(%a) {first = 0 : i64} : (tensor<64x64xbf16>) -> tensor<64x32xbf16>
+      // CHECK: "kitsune.send"(%{{.*}}, %{{.*}}) {{.*}}: (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>, tensor<64x32xbf16>) -> ()
+      "kitsune.send"(%x, %t) {operandSegmentSizes = array<i32: 1, 1>} : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>, tensor<64x32xbf16>) -> ()
+      // CHECK: "kitsune.wait"(%{{.*}}) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x32xbf16>>
+      %s = "kitsune.wait"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x32xbf16>>
+      "kitsune.release"(%s) : (!kitsune.slot<tensor<64x32xbf16>>) -> ()
+      // CHECK: %{{.*}} = "kitsune.total"(%{{.*}}) {join = "arith.addf"} : (tensor<64xf32>) -> tensor<64xf32>
+      %h = "kitsune.total"(%b) {join = "arith.addf"} : (tensor<64xf32>) -> tensor<64xf32>
+      // CHECK: "kitsune.write"(%{{.*}}, %{{.*}}) {dims = array<i64: 0>, index = 0 : i64, once
+      "kitsune.write"(%h, %c0) {dims = array<i64: 0>, index = 0 : i64, once} : (tensor<64xf32>, index) -> ()
+    }) {copies = 1 : i64, registers = 232 : i64, sym_name = "math", warps = 4 : i64} : () -> ()
+  }) {cluster = 2 : i64, sym_name = "k"} : () -> !kitsune.outputs
+  %y = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<64xf32>
+  return %y : tensor<64xf32>
+}
+
 // CHECK-LABEL: func.func @windows
 func.func @windows(%x: tensor<2x7x9x64xbf16>) -> (tensor<2x28x384xbf16>, tensor<14x192xbf16>) {
   // CHECK: %{{.*}} = "kitsune.windows"(%{{.*}}) {dilations = array<i64: 1, 1>, filter = array<i64: 3, 2>, low = array<i64: 1, 0>, places = array<i64: 7, 4>, strides = array<i64: 1, 2>} : (tensor<2x7x9x64xbf16>) -> tensor<2x28x384xbf16>

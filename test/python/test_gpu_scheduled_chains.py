@@ -3,6 +3,7 @@
 import copy
 import itertools
 import json
+import re
 
 import numpy as np
 import pytest
@@ -170,6 +171,85 @@ def test_columns_of_other_threads(form, machine):
     agrees(compiled, model, x)
 
 
+class Joined(nn.Module):
+    """A product of two tensors beside each other."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(104, 600)
+
+    def forward(self, x, y):
+        return torch.relu(self.layer(torch.cat([x, y], 1)))
+
+
+@pytest.mark.parametrize("dtype, rows", [(torch.bfloat16, 300), (torch.float32, 70)], ids=str)
+def test_a_product_alone(dtype, rows, machine):
+    """Its columns are dealt out, too."""
+    torch.manual_seed(0)
+    model, args = Joined().to(dtype), (torch.randn(rows, 64, dtype=dtype), torch.randn(rows, 40, dtype=dtype))
+    options = {"place-stages": "shape=chained", "cut-pipelines": "whole=true", "schedule-chains": "when=always"}
+    compiled = kitsune_mlir.compile(model, args, target=machine, options=options)
+    assert re.search(r"tile = array<i64: (64|128), \d+>", compiled.mlir("two:schedule-chains"))
+    agrees(compiled, model, *args)
+
+
+class Sharing(nn.Module):
+    """Equal layers with what they read kept, a norm, and a number a row: tiles of which CTAs have columns each."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.first, self.layers = nn.Linear(64, width), nn.ModuleList(nn.Linear(width, width) for _ in range(3))
+        self.norm, self.last = nn.LayerNorm(width), nn.Linear(width, 1)
+
+    def forward(self, x):
+        h = torch.relu(self.first(x))
+        for layer in self.layers:
+            h = h + torch.relu(layer(h))
+        return torch.sigmoid(self.last(self.norm(h)))
+
+
+@pytest.fixture(scope="module")
+def four(tmp_path_factory):
+    """The path of a description: a GPU of four SMs."""
+    fields = json.loads((target.FOLDER / "sm_90a.json").read_text())
+    path = tmp_path_factory.mktemp("targets") / "four.json"
+    path.write_text(json.dumps(fields | {"name": "four", "sms": 4}))
+    return str(path)
+
+
+def layers(*widths):
+    """Layers with an activation behind each."""
+    return nn.Sequential(*itertools.chain(*((nn.Linear(*pair), nn.ReLU()) for pair in itertools.pairwise(widths))))
+
+
+SHARED = {
+    "two CTAs": (Sharing(256).bfloat16(), 2, 2e-2),
+    "four CTAs": (Sharing(192).bfloat16(), 4, 2e-2),
+    "round a loop": (layers(64, 288, 288, 288, 288, 32).bfloat16(), 2, 2e-2),
+    "f32": (Sharing(96), 2, 2e-5),
+}
+
+
+@pytest.mark.parametrize("form", SHARED)
+def test_a_cluster_shares_tiles(form, four):
+    """In the simulator, and in the interpreter, whose agents run in random order."""
+    torch.manual_seed(5)
+    model, ctas, bound = SHARED[form]
+    x = torch.randn(300, 64).to(next(model.parameters()).dtype)
+    options = {"place-stages": f"shape=chained cluster={ctas}", "cut-pipelines": "whole=true"}
+    options |= {"schedule-chains": "when=always"}
+    compiled = kitsune_mlir.compile(model.eval(), (x,), target=four, options=options, matmul_precision="highest")
+    module = compiled.module("four:schedule-chains")
+    (kernel,) = dialect.kernels(module)
+    assert kernel.cluster == ctas and mlir.walk(kernel, dialect.SEND)
+    with torch.no_grad():
+        wanted = copy.deepcopy(model).double()(x.double())
+    given = [*(value.detach().float().numpy() for value in model.parameters()), x.float().numpy()]
+    (interpreted,) = run(kernel, given, ctas=4, seed=1)
+    for found in (torch.as_tensor(Simulation(compiled, seed=1)(x)), torch.as_tensor(interpreted)):
+        assert (found.double() - wanted).norm() <= bound * wanted.norm()
+
+
 class Waiting(nn.Module):
     """A tile that waits in shared memory for a product in passes, and then for another."""
 
@@ -237,7 +317,7 @@ def test_gathers_and_sums_by_index(tile_rows, width, machine):
     model, nodes, edges = Edges(width).bfloat16().eval(), 30, 150
     ends = torch.randint(0, nodes, (edges,)), torch.randint(0, nodes, (edges,))
     args = torch.randn(nodes, width).bfloat16(), torch.randn(edges, 16).bfloat16(), *ends
-    options = CHAINED | {"place-stages": f"shape=chained tile-rows={tile_rows}"}
+    options = {"place-stages": f"shape=chained tile-rows={tile_rows}", "schedule-chains": "when=always"}
     compiled = kitsune_mlir.compile(model, args, target=machine, options=options)
     text = compiled.mlir("two:schedule-chains")
     assert text.count('"kitsune.write_rows"') == 1 and ("{begin," in text) == (width > 200)
@@ -254,7 +334,7 @@ def test_rows_are_asked_for(tile_rows, machine, tmp_path):
     count = 5 * tile_rows + 10
     path = tmp_path / "edges.mlir"
     path.write_text(gathering(count))
-    options = CHAINED | {"place-stages": f"shape=chained tile-rows={tile_rows}"}
+    options = {"place-stages": f"shape=chained tile-rows={tile_rows}", "schedule-chains": "when=always"}
     compiled = kitsune_mlir.compile(str(path), target=machine, options=options)
     module = compiled.module("two:schedule-chains")
     (kernel,) = dialect.kernels(module)

@@ -55,11 +55,11 @@ def gathering(count):
     return path.read_text().replace("40000", str(count)).replace("@edges", "@main")
 
 
-def scheduled(text, tile_rows=128):
+def scheduled(text, tile_rows=128, place=""):
     """The module with the kernels of a model, proven."""
     module = mlir.parse(text, mlir.context())
     steps = ["partition-dataflow", "design-pipeline", "place-stages", "schedule-chains", "verify-dataflow"]
-    options = {"place-stages": f"shape=chained tile-rows={tile_rows}", "schedule-chains": "when=always"}
+    options = {"place-stages": place or f"shape=chained tile-rows={tile_rows}", "schedule-chains": "when=always"}
     pipeline.run(module, [pipeline.make(step, options.get(step, ""), "sm_90a") for step in steps])
     return module
 
@@ -172,6 +172,24 @@ def test_stowed_tiles_are_proven():
     assert "closes a slot of ring 'stowed_0' without the token of the product that reads it" in fault
     (fault,) = faults(text.replace("ring<tensor<128x64xbf16>, 6 : i64>", "ring<tensor<128x64xbf16>, 5 : i64>"))
     assert "closes a cycle of waits" in fault and "the release of ring 'stowed_0' in 'math'" in fault
+
+
+def test_what_ctas_send_is_proven():
+    """A tile that is not sent, is not given back, or is given back while a product reads it; and rings that are
+    too short for what is sent before any of it is taken."""
+    text = str(scheduled(chain(300, (64, 160, 32)), place="shape=chained cluster=2"))
+    assert faults(text) == []
+    sends = re.findall(r'\n *"kitsune.send".*', text)
+    (fault, *_) = faults(text.replace(sends[1], ""))
+    assert "ring 'sent_1'" in fault
+    release = re.search(r'\n *"kitsune.release"\(%\d+, (%\d+#1)\).*slot<tensor<128x64xbf16>>.*', text)
+    (fault, *_) = faults(text.replace(release[0], ""))
+    assert "ring 'sent_1'" in fault
+    early = release[0].replace(f", {release[1]}", "").replace(", !kitsune.token", "").replace("i32: 1, 1", "i32: 1, 0")
+    (fault,) = faults(text.replace(release[0], early))
+    assert "closes a slot of ring 'sent_1' without the token of the product that reads it" in fault
+    (fault,) = faults(text.replace("ring<tensor<128x64xbf16>, 2 : i64>", "ring<tensor<128x64xbf16>, 1 : i64>"))
+    assert "closes a cycle of waits" in fault and "ring 'sent_1'" in fault
 
 
 def test_vectors_are_released_last(text):

@@ -44,15 +44,24 @@ def expect(barrier: Int, nbytes: Int) -> None:
     device.assembly(text, "r,r,~{memory}", _values(barrier, nbytes), None)
 
 
+def expect_where(barrier: Int, nbytes: int, condition: ir.Value) -> None:
+    """The same of each thread in which `condition` (i1) holds; predicated, as in `arrive`."""
+    text = (
+        f"{{\n.reg .pred p;\nsetp.ne.b32 p, $1, 0;\n@p mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], {nbytes};\n}}"
+    )
+    flag = arith.extui(device.i32(), condition)
+    device.assembly(text, "r,r,~{memory}", _values(barrier, flag), None)
+
+
 def _values(*numbers: Int) -> list[ir.Value]:
     return [device.value(number) for number in numbers]
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A position in a ring: the slot's number and the parity of its turn, both i32 values."""
+    """A position in a ring: the slot's number and the parity of its turn, i32; the number may be known."""
 
-    number: ir.Value
+    number: Int
     parity: ir.Value
 
 
@@ -80,6 +89,9 @@ class Ring:
 
     def advance(self, slot: Slot) -> Slot:
         following = device.add(slot.number, 1)
+        if isinstance(following, int):
+            parity = slot.parity if following < self.slots else arith.xori(slot.parity, device.value(1))
+            return Slot(following % self.slots, parity)
         wraps = device.equal(following, self.slots)
         flipped = arith.xori(slot.parity, device.value(1))
         number = arith.select(wraps, device.value(0), following)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
+from kitsune_mlir.codegen.gpu_reduction import Combiner
 from kitsune_mlir.codegen.hopper import bulk, cluster, mbarrier, tf32, tma, waits, warps, wgmma
 from kitsune_mlir.codegen.hopper.fragments import BLOCK, HALVES, Fragment, Lanes, PairedMemory, blocks_of, is_packed
 from kitsune_mlir.codegen.hopper.frame import when_reading
@@ -23,13 +24,13 @@ from kitsune_mlir.rows import Structured, producer, shape_of
 
 from . import parts, stores, whole_rows
 from .boxes import GlobalBox
+from .exchanges import ExchangeCode, Totals
 from .extents import divisor, whole_of
 from .in_flight import Acc
-from .loops import Open
+from .loops import TOTALS, Open, sent_to
 from .meetings import TURN, Meetings
 from .reductions import own_part, row_combiner
 from .stores import Half, RowNumbers
-from .stowing import StowCode
 from .windows import first_of
 
 _ASYNCHRONOUS = ("acquire", "copy", "commit", "select", "rank")
@@ -55,14 +56,16 @@ class Surroundings:
     map_of: dict[ir.Operation, int]  # copy -> number of its tensor map
     constant: dict[int, int]  # tensor that no kernel of the program writes -> its number
     rows: ir.Value  # the size that is open until the call
-    scratch: Int  # the address of shared memory behind the rings
+    base: ir.Value  # the address of shared memory
+    scratch: Int  # that of what is behind the rings
     outboxes: Int  # that of the boxes through which tiles leave
     meetings: Meetings | None  # of the agent whose copies meet those of other CTAs
+    totals: Totals | None  # of the agent whose copies tell those of other CTAs numbers
     cluster: int
 
 
 @dataclass(kw_only=True)
-class AgentCode(StowCode):
+class AgentCode(ExchangeCode):
     """The code of one agent."""
 
     agent: schedule.AgentOp
@@ -79,6 +82,7 @@ class AgentCode(StowCode):
             self._feed(rings)
             return
         self.turns = {ring: self._ring_of(ring).start() for ring in rings}
+        self._begin_turns()
         if self.agent.warp_count * warps.WARP != wgmma.THREADS:
             raise UnsupportedError(f"agent '{self.agent.label}' multiplies, and has {self.agent.warp_count} warps")
         group = device.div(device.sub(device.thread(), self.first), wgmma.THREADS)
@@ -124,12 +128,12 @@ class AgentCode(StowCode):
         self.turns = {ring: self._ring_of(ring).start() for ring in rings}
         self._block(self.agent.block)
 
-    def _ring_of(self, label: str) -> Ring | Meetings:
+    def _ring_of(self, label: str) -> Ring | Meetings | Totals:
         """What has turns of that name."""
-        if label == TURN:
-            assert self.around.meetings is not None
-            return self.around.meetings
-        return self.around.rings[label]
+        of_cluster = {TURN: self.around.meetings, TOTALS: self.around.totals}
+        if (found := of_cluster.get(label)) is not None:
+            return found
+        return next(ring for name, ring in self.around.rings.items() if label in (name, sent_to(name)))
 
     def _short_slots(self) -> dict[str, int]:
         """The rings of left operands that are filled in their first rows only, and those rows."""
@@ -241,7 +245,11 @@ class AgentCode(StowCode):
 
     def _wait(self, op: ir.Operation) -> None:
         ring, slot = self._opened(op)
-        ring.wait_full(slot)
+        opened = self.values[hash(op.results[0])].ring
+        if opened.memory == schedule.DSMEM:
+            self._received(opened, slot)
+        else:
+            ring.wait_full(slot)
 
     def _commit(self, op: ir.Operation) -> None:
         """The copies' bytes fill the slot."""
@@ -250,6 +258,9 @@ class AgentCode(StowCode):
         for token in list(op.operands)[1:]:
             self.products.wait(self.values[hash(token)])
         opened = self.values[hash(op.operands[0])]
+        if opened.ring.memory == schedule.DSMEM:
+            self._give_back(opened.ring, opened.slot)
+            return
         if opened.ring.sharing == "own":
             self.may_stow = False
             return
@@ -336,24 +347,25 @@ class AgentCode(StowCode):
     def _read_box(self, left: Open, right: schedule.AllocRingOp, op: ir.Operation) -> list[ir.Value]:
         """A slot of f32, each warp its rows."""
         self._check(left.ring, right, op)
-        place = self.around.rings[left.ring.label].place(left.slot)
-        if left.ring.sharing != "all":
-            place = device.add(place, self._own_part())
-        if left.ring.sharing == "own":
-            self._see()
+        place = self._left_place(left)
         own, steps = Boxes.of(warps.thread(), self._leader()), -(-left.tile.shape[1] * 4 // wgmma.STEP_BYTES)
         return [word for step in range(steps) for word in own.read(place, step)]
 
     def _left_box(self, left: Open, right: schedule.AllocRingOp, op: ir.Operation) -> tuple[ir.Value, bool]:
         """The descriptor of the left operand in a slot, the copy's part of it, and whether it lies across."""
         self._check(left.ring, right, op)
-        place, box = self.around.rings[left.ring.label].place(left.slot), wgmma.ROWS * wgmma.BOX_ROW
-        if left.ring.sharing != "all":
-            place = device.add(place, self._own_part())
-        if left.ring.sharing == "own":
-            self._see()
+        place, box = self._left_place(left), wgmma.ROWS * wgmma.BOX_ROW
         across = left.ring.layout == "columns"
         return wgmma.descriptor(place, box) if across else wgmma.descriptor(place), across
+
+    def _left_place(self, left: Open) -> Int:
+        """Where the copy's rows of a slot begin, which its products read."""
+        if left.ring.memory == schedule.DSMEM:
+            return self._own_ring(left.ring).place(left.slot)
+        place = self.around.rings[left.ring.label].place(left.slot)
+        if left.ring.sharing == "own":
+            self._see()
+        return place if left.ring.sharing == "all" else device.add(place, self._own_part())
 
     def _check(self, left: schedule.AllocRingOp, right: schedule.AllocRingOp, op: ir.Operation) -> None:
         nbytes = left.tile.element_type.width // 8
@@ -382,12 +394,22 @@ class AgentCode(StowCode):
         sums = parts.registers([tile]) if isinstance(tile, Fragment) else None
         if meetings is None or sums is None:
             raise UnsupportedError(f"{location(op.location)}: what CTAs add up are sums that were settled")
-        group = device.sub(device.div(warps.thread(), wgmma.THREADS), self.first // wgmma.THREADS)
+        group = self._group()
         totals = meetings.add_up(sums, turn, group, self._leader(), device.add(group, 1))
         self.turns[TURN] = meetings.advance(turn)
         for h, half in enumerate(self.halves):
             _know(half, hash(op.results[0]), totals, self.lanes, h)
         self.values[hash(op.results[0])] = parts.of_sums(totals, kind, self.lanes)
+
+    def _total(self, op: ir.Operation) -> None:
+        value, totals, turn = op.operands[0], self.around.totals, self.turns[TOTALS]
+        assert totals is not None
+        combine = Combiner(op.opview.join_name, ir.F32Type.get())
+        index = [0] * (len(shape_of(value)) - 1)
+        numbers = [half.evaluator(value, [half.row, *index]) for half in self.halves]
+        own = Boxes.of(warps.thread(), self._leader())
+        self._know_rows(op, totals.joined(numbers, combine.join, turn, self._group(), own))
+        self.turns[TOTALS] = totals.advance(turn)
 
     def _stand(self, tile: ir.Value) -> None:
         """Finds, once, where the thread stands in tiles as sums have them."""
@@ -536,6 +558,7 @@ class AgentCode(StowCode):
         output, type_ = self.around.outputs[write.position]
         numbers = [half.evaluator(to, [half.row]) for half in self.halves]
         found = parts.leaving(tile, self.halves, self.lanes, self.values.get(hash(tile)))
+        self.may_send = False
         kind = ir.RankedTensorType(type_)
         whole_rows.write_to(op, output, kind, column, numbers, exists, found, self._outbox())
 
@@ -543,6 +566,7 @@ class AgentCode(StowCode):
         write, tile = op.opview, op.operands[0]
         offsets = list(op.operands)[1:]
         if write.engine_name is not None:
+            self.may_send = False
             self._stand(tile)
             row, column = map(self.number, offsets)
             found = parts.leaving(tile, self.halves, self.lanes, self.values.get(hash(tile)))
@@ -558,7 +582,9 @@ class AgentCode(StowCode):
         pointer, type_ = self.around.outputs[write.position]
         whole = self._whole(type_, offsets, write.axes, tile.type)
         box = GlobalBox(pointer, type_, self.around.rows, list(map(self.number, offsets)), write.axes, whole)
-        if ir.RankedTensorType(tile.type).rank == 1:
+        if write.is_once:
+            stores.column(box, self.halves, self.lanes, tile, device.equal(cluster.rank(), 0))
+        elif ir.RankedTensorType(tile.type).rank == 1:
             stores.column(box, self.halves, self.lanes, tile)
         else:
             stores.tile(box, self.halves, self.lanes, tile, divisor(offsets[write.axes[1]]))

@@ -33,6 +33,7 @@ from kitsune_mlir.planning.target import Target
 
 from .agent import AgentCode, Surroundings
 from .dots import DotsCode, multiplies_alone, stash_bytes
+from .exchanges import TOTAL_BARRIERS, Totals
 from .extents import constant
 from .meetings import BARRIER_BYTES, Meetings
 from .prefetch import PrefetchCode, asks
@@ -42,6 +43,7 @@ from .warpgroups import WARPGROUP, each, together, warps_of
 
 AGENT = schedule.AgentOp.OPERATION_NAME
 REGISTERS = 65536  # of an SM
+_WORD_BYTES = 16
 _MOST_REGISTERS = 255  # of a thread at launch
 _BESIDE_SUMS = 26  # registers that ptxas wants of a thread at launch besides those of a product's sums
 
@@ -119,7 +121,7 @@ class ScheduledKernel:
         starts = {}
         for ring in rings:
             starts[ring.label] = at
-            at += 2 * mbarrier.BYTES * ring.slots
+            at += 2 * mbarrier.BYTES * ring.slots * (self._takers(ring).count if ring.memory == schedule.DSMEM else 1)
         for ring in rings:
             at = -(-at // tma.ALIGN) * tma.ALIGN
             self.places[ring.label] = _Place(starts[ring.label], at)
@@ -133,6 +135,10 @@ class ScheduledKernel:
             at = -(-at // tma.ALIGN) * tma.ALIGN
             self.rooms, self.meeting_barriers = at, at + self.meeting.count * self.meeting.meeting_bytes
             at = self.meeting_barriers + self.meeting.count * BARRIER_BYTES
+        telling = [agent for agent in self.kernel.agents if agent.total_bytes]
+        self.telling = telling[0] if telling else None
+        self.totals = at = -(-at // _WORD_BYTES) * _WORD_BYTES
+        at += sum(agent.count * (agent.total_bytes + TOTAL_BARRIERS) for agent in telling)
         self.scratch = self.outboxes = at
         at += sum(map(scratch_bytes, self.kernel.agents)) + sum(map(stash_bytes, self.kernel.agents))
         if boxes := sum(agent.outbox_bytes for agent in self.kernel.agents):
@@ -298,13 +304,21 @@ class ScheduledKernel:
         if self.meeting is not None:
             places = (device.add(frame.base, at) for at in (self.meeting_barriers, self.rooms))
             meetings = Meetings(self.kernel.cluster, *places, self.meeting.meeting_bytes)
+        totals = None
+        if self.telling is not None:
+            numbers = self.totals + self.telling.count * TOTAL_BARRIERS
+            totals = Totals(self.kernel.cluster, frame.base, self.totals, numbers, self.telling.total_bytes)
         if rings:
             with device.when(device.equal(device.thread(), 0)):
                 for ring in self.kernel.rings:
-                    if ring.sharing != "own":
+                    if ring.memory == schedule.DSMEM:
+                        self._init_exchange(ring, rings[ring.label], frame.base)
+                    elif ring.sharing != "own":
                         rings[ring.label].init(*self._ends(ring))
                 if meetings is not None:
                     meetings.init(self.meeting.count)
+                if totals is not None:
+                    totals.init(self.telling.count)
                 if self._has_warpgroups:
                     mbarrier.fence_init()
             device.barrier() if self.kernel.cluster == 1 else cluster.barrier()
@@ -317,14 +331,28 @@ class ScheduledKernel:
             map_of=self.map_of,
             constant={key: number for key, number in self._numbers.items() if number in self.constant},
             rows=frame.rows,
+            base=frame.base,
             scratch=device.add(frame.base, self.scratch),
             outboxes=device.add(frame.base, self.outboxes),
             meetings=meetings,
+            totals=totals,
             cluster=self.kernel.cluster,
         )
         self._agents(self.kernel.agents, 0, around, self._given)
         if self.kernel.cluster > 1:
             cluster.barrier()  # nobody leaves while others may still write here
+
+    def _init_exchange(self, ring: schedule.AllocRingOp, whole: Ring, base: ir.Value) -> None:
+        """One thread: the barriers of each copy."""
+        taker = self._takers(ring)
+        for copy in range(taker.count):
+            barriers = device.add(base, device.add(whole.barriers, copy * whole.barrier_bytes))
+            own = Ring(barriers, whole.data, whole.slots, whole.slot_bytes)
+            own.init(1, taker.warp_count if whole.by_warps else 1)
+
+    def _takers(self, ring: schedule.AllocRingOp) -> schedule.AgentOp:
+        """The agent that takes a ring's tiles."""
+        return self._agent_of(ring, schedule.WaitOp)
 
     def _agents(self, agents: Sequence[schedule.AgentOp], first: int, around: Surroundings, given: int) -> None:
         """Code for the threads from `first` on, those of the agents."""
@@ -361,13 +389,15 @@ class ScheduledKernel:
         return AgentCode if self._has_warpgroups else WarpCode
 
     def _ring(self, ring: schedule.AllocRingOp, base: ir.Value) -> Ring:
-        place = self.places[ring.label]
-        barriers, slots = device.add(base, place.barriers), device.add(base, place.slots)
+        """Of a ring in distributed shared memory places are counted from the first byte on (exchanges.py)."""
+        place, start = self.places[ring.label], 0 if ring.memory == schedule.DSMEM else base
+        barriers, slots = device.add(start, place.barriers), device.add(start, place.slots)
         return Ring(barriers, slots, ring.slots, ring.slot_bytes, ring.label, self._read_by_warps(ring))
 
     def _read_by_warps(self, ring: schedule.AllocRingOp) -> bool:
         """Whether warps read a slot's boxes by themselves: f32 is multiplied out of registers."""
-        return self._has_warpgroups and ring.sharing == "split" and isinstance(ring.tile.element_type, ir.F32Type)
+        by_copies = ring.sharing == "split" or ring.memory == schedule.DSMEM
+        return self._has_warpgroups and by_copies and isinstance(ring.tile.element_type, ir.F32Type)
 
     def _ends(self, ring: schedule.AllocRingOp) -> tuple[int, int]:
         """Arrivals that fill a slot and that empty it. Of warpgroups a thread begins the copies, whose bytes count, and

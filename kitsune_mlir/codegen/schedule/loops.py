@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kitsune_mlir.codegen import index_checks
-from kitsune_mlir.codegen.hopper import waits, wgmma
+from kitsune_mlir.codegen.hopper import waits, warps, wgmma
 from kitsune_mlir.codegen.hopper.fragments import Fragment, Lanes, PairedMemory
 from kitsune_mlir.codegen.hopper.mbarrier import Slot
 from kitsune_mlir.codegen.pipeline import device
@@ -20,6 +20,14 @@ from .extents import is_from_tiles
 from .in_flight import Acc, InFlight, Token
 from .meetings import TURN
 from .stores import Half, RowNumbers
+
+TOTALS = "kitsune.total"  # among the turns of rings, that of numbers of rows
+
+
+def sent_to(ring: str) -> str:
+    """Among the turns of rings, that of what is sent to a ring of the next CTA and, as often, to the others'."""
+    return f"{ring} of others"
+
 
 Known = GlobalBox | PairedMemory | Fragment | RowNumbers  # where the elements of a tile are
 
@@ -68,8 +76,8 @@ class LoopCode:
         """The rings whose slots are opened in it."""
         opened = walk(op, schedule.AcquireOp.OPERATION_NAME, schedule.WaitOp.OPERATION_NAME, schedule.STOW)
         labels = [o.operands[0].owner.operation.opview.label for o in opened]
-        if next(iter(walk(op, TURN)), None) is not None:
-            labels.append(TURN)
+        sent = [o.operands[0].owner.operation.opview.label for o in walk(op, schedule.SEND)]
+        labels += [*map(sent_to, sent), *(turn for turn in (TURN, TOTALS) if walk(op, turn))]
         return list(dict.fromkeys(labels))
 
     def _scf_for(self, op: ir.Operation) -> None:
@@ -110,6 +118,8 @@ class LoopCode:
         self.products.leave(state)
         self.sent = 0
         self.memories, self.halves, self.lanes = known
+        if not any(isinstance(start, Acc) for start in starts):
+            rest = [warps.here(x) if x.type == device.i32() else x for x in rest]
         take_up(op.results, rest)
 
     def _start(self, value: ir.Value) -> object:
@@ -157,12 +167,15 @@ class LoopCode:
             half.evaluator.memories = self.memories
 
     def _turns(self, rings: list[str]) -> list[ir.Value]:
-        return [x for ring in rings for x in (self.turns[ring].number, self.turns[ring].parity)]
+        turns = [self.turns[ring] for ring in rings]
+        return [x for turn in turns for x in (turn.number, turn.parity) if not isinstance(x, int)]
 
     def _resume(self, rings: list[str], carried: list[ir.Value]) -> list[ir.Value]:
-        for i, ring in enumerate(rings):
-            self.turns[ring] = Slot(*carried[2 * i : 2 * i + 2])
-        return carried[2 * len(rings) :]
+        for ring in rings:
+            known = self.turns[ring].number  # of a ring whose slots all have their turn in each of the loop
+            number, carried = (known, carried) if isinstance(known, int) else (carried[0], carried[1:])
+            self.turns[ring], carried = Slot(number, carried[0]), carried[1:]
+        return carried
 
 
 def _words(carried: object) -> list[ir.Value]:

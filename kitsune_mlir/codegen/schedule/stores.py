@@ -35,12 +35,15 @@ class RowNumbers:
         return next(number for row, number in self.numbers if row == index[0])
 
 
-def column(box: GlobalBox, halves: Sequence[Half], lanes: Lanes, tile: ir.Value) -> None:
-    """A number for each row, which one of the threads that share the row stores."""
+def column(box: GlobalBox, halves: Sequence[Half], lanes: Lanes, tile: ir.Value, here: ir.Value | None = None) -> None:
+    """A number for each row, which one of the threads that share the row stores, where `here` (i1) holds."""
+    rank = ir.RankedTensorType(tile.type).rank
     for half in halves:
-        x = half.evaluator(tile, [half.row])
-        with device.when(arith.andi(box.is_inside(0, half.row), device.equal(lanes.pair, 0))):
-            box.store([half.row], x)
+        first = [lanes.column(0, 0)] * (rank - 1)
+        x = half.evaluator(tile, [half.row, *first])
+        stores = arith.andi(box.is_inside(0, half.row), device.equal(lanes.pair, 0))
+        with device.when(stores if here is None else arith.andi(stores, here)):
+            box.store([half.row, *[0] * (rank - 1)], x)
 
 
 def tile(box: GlobalBox, halves: Sequence[Half], lanes: Lanes, value: ir.Value, first_column: int) -> None:
