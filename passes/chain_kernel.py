@@ -369,6 +369,10 @@ def check(pipeline: kitsune.PipelineOp, program: Program) -> None:
         raise UnsupportedError("CTAs that share boxes of weights, or stages, are not scheduled")
     if len({product.nbytes for product in program.products}) > 1:
         raise UnsupportedError("products of 16 and of 32 bits in one chain are not scheduled")
+    for segment in program.segments():
+        made = rows.producer(segment.value)
+        if made is not None and made.name in rows.SUPPORT:
+            raise UnsupportedError("products of tiles of one number everywhere are not scheduled")
     for stage in pipeline.stages:
         for op in stage.block.operations:
             _check_operation(op.operation)

@@ -2267,6 +2267,35 @@ func.func @send_of_other_elements(%A: tensor<64x64xbf16>, %F: tensor<64xf32>, %m
 
 // -----
 
+func.func @send_of_too_many_columns(%A: tensor<64x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "own", space = "dsmem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x32xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.send' op sends tensor<64x64xbf16> to a slot of tensor<64x32xbf16>, of 1 copies}}
+      "kitsune.send"(%x, %A) {operandSegmentSizes = array<i32: 1, 1>} : (!kitsune.ring<tensor<64x32xbf16>, 2 : i64>, tensor<64x64xbf16>) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {cluster = 2, sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @send_to_an_argument(%A: tensor<64x64xbf16>, %x: !kitsune.ring<tensor<64x64xbf16>, 2 : i64>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.send' op takes its rings straight from kitsune.alloc_rings}}
+      "kitsune.send"(%x, %A) {operandSegmentSizes = array<i32: 1, 1>} : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>, tensor<64x64xbf16>) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {cluster = 2, sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
 func.func @total_alone(%A: tensor<64x64xbf16>, %F: tensor<64xf32>, %m: index) {
   %p = "kitsune.kernel"() ({
     %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)

@@ -76,11 +76,12 @@ class NullDevice:
 
 class NullPipeline:
     workspace_bytes = counter_bytes = 0
+    is_idle = False
 
     def bind(self, arguments: Any, results: Any) -> NullPipeline:
         return self
 
-    def launch(self, stream: int, pointers: list[int], workspace: int | None) -> None:
+    def launch(self, stream: int, pointers: list[int], workspace: int | None, alone: bool) -> None:
         pass
 
 

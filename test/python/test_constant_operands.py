@@ -14,7 +14,8 @@ class Padded(torch.nn.Module):
         self.first, self.second = torch.nn.Linear(8, 8), torch.nn.Linear(12, 4)
 
     def forward(self, x):
-        return self.second(torch.cat([torch.relu(self.first(x)), torch.zeros(x.shape[0], 4)], 1))
+        zeros = torch.zeros(x.shape[0], 4, dtype=x.dtype)
+        return self.second(torch.cat([torch.relu(self.first(x)), zeros], 1))
 
 
 class Summed(torch.nn.Module):
@@ -44,3 +45,10 @@ def test_agrees_with_torch(name):
     assert compiled.plans["cpu"]["operators"]["pipelined"] > 0
     with torch.no_grad():
         torch.testing.assert_close(compiled(x), model(x), rtol=1e-5, atol=1e-6)
+
+
+def test_tiles_of_one_number_beside_computed_ones_in_16_bits():
+    """Their chain has a form at the schedule level, but for them."""
+    model, x = Padded().bfloat16(), torch.randn(33, 8).bfloat16()
+    compiled = kitsune_mlir.compile(model, (x,), target="sm_90a", options={"cut-pipelines": "whole=true"})
+    assert "chained" in {launch["form"] for launch in compiled.plan["launches"]}

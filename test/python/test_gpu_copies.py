@@ -117,7 +117,7 @@ def test_inputs_between_words_are_copied():
         def copy(self, *arguments):
             self.copies.append(arguments)
 
-        def launch(self, kernel, grid, block, parameters, stream):
+        def launch(self, kernel, grid, block, parameters, stream, alone):
             addresses = (ctypes.c_uint64 * 2).from_address(parameters)
             self.taken += [ctypes.c_uint64.from_address(address).value for address in addresses]
 
