@@ -18,17 +18,15 @@ from kitsune_mlir.tools.gpusim.space import Space
 BOUNDS = {torch.bfloat16: 3e-2, torch.float16: 6e-3, torch.float32: 4e-6}
 
 
-ALWAYS = {"schedule-chains": "when=always"}
-
-
-def run(model, args, target, options=ALWAYS):
+def run(model, args, target, **options):
     """The launches of a model that is compiled and run twice, against float64; chains that gather are scheduled, which
     they are not by default."""
     model = model.eval()
     exact = copy.deepcopy(model).double()
     with torch.no_grad():
         wanted = exact(*(x.double() if x.is_floating_point() else x for x in args))
-        compiled = kitsune_mlir.compile(model, args, target=target, options=options)
+        asked = {"schedule-chains": "when=always"} | options
+        compiled = kitsune_mlir.compile(model, args, target=target, options=asked)
     simulation = Simulation(compiled)
     dtype = next(model.parameters()).dtype
     for _ in range(2):
@@ -190,7 +188,7 @@ def test_negative_rows_are_counted_from_the_end(small_gpu):  # noqa: F811
 def test_exact_products_are_left_alone(small_gpu):  # noqa: F811
     torch.manual_seed(5)
     args = (torch.randint(0, 20, (150,)),)
-    launches = run(Looked(20, 40, 48), args, small_gpu, ALWAYS | {"project-gathers": "exact=true"})
+    launches = run(Looked(20, 40, 48), args, small_gpu, **{"project-gathers": "exact=true"})
     assert launches
 
 
@@ -313,10 +311,12 @@ def test_rows_of_pipelines_are_asked_for_a_tile_ahead(small_gpu, monkeypatch):  
     asked = []
     look = Space.prefetch
     monkeypatch.setattr(Space, "prefetch", lambda self, *given: asked.append(len(given[0])) or look(self, *given))
-    (launch,) = (one for one in run(model, args, small_gpu, {}) if one["form"] == "chained")
+    (launch,) = (
+        one for one in run(model, args, small_gpu, **{"schedule-chains": "when=auto"}) if one["form"] == "chained"
+    )
     (rows,) = launch["tile"]
     first = 2 * edges - sum(asked) // 2  # rows of CTAs' first tiles, in two runs; the simulator has as many as it likes
     assert rows <= first <= 2 * rows * launch["ctas"] and first % rows == 0
     monkeypatch.setattr(ahead, "_FETCHED", ahead._BEGUN)
     with pytest.raises(Deadlock):
-        run(model, args, small_gpu, {})
+        run(model, args, small_gpu, **{"schedule-chains": "when=auto"})
