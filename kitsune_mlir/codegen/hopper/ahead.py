@@ -13,7 +13,6 @@ first, which counts as complete.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from kitsune_mlir import rows
@@ -23,66 +22,28 @@ from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
 from kitsune_mlir.codegen.pipeline.memory import Memory, element_of, shape_of
 from kitsune_mlir.mlir import arith, ir
-from kitsune_mlir.traffic import element_bytes
 
-from . import mbarrier, waits, warps, wgmma
+from . import gathers, mbarrier, waits, warps, wgmma
+from .gathers import Gather
 from .layout import VECTORS_AT
 from .operands import is_in_stage, is_loaded
-from .program import Block, Program
+from .program import Program
 
 THREADS = wgmma.THREADS - warps.WARP  # all of the producer's warpgroup but the warp of the one that copies
-LEAST_BYTES = 64  # of a row: fewer are not worth a request
-MOST_COLUMNS = 192  # of a product: the sums of more take all registers, and those who ask have some of them
-_UNIT = 16  # bytes that a request is a multiple of
 _BEGUN, _FETCHED = VECTORS_AT - 2 * mbarrier.BYTES, VECTORS_AT - 3 * mbarrier.BYTES  # beside the vectors' own barrier
-
-
-@dataclass(frozen=True)
-class Gather:
-    """An operator of a block's stage that takes whole rows out of a table, by an extract in its body."""
-
-    block: Block
-    op: ir.Operation
-    extract: ir.Operation
-
-    @property
-    def table(self) -> ir.Value:
-        return self.extract.operands[0]
-
-    @property
-    def row_bytes(self) -> int:
-        return prod(shape_of(self.table)[1:]) * element_bytes(element_of(self.table))
 
 
 def gathers_of(program: Program) -> list[Gather]:
     """Those of a program whose rows are asked for ahead."""
     if program.cluster * program.multicast > 1:
         return []  # warpgroups of a cluster have no registers to give
-    if any(product.n > MOST_COLUMNS for block in program.blocks for product in block.products.values()):
-        return []
-    known = {hash(value) for number, value in enumerate(program.tensors) if number not in program.padded}
-    found = []
-    for block in (block for block in program.blocks if len(block.stages) == 1):
-        for op in (one.operation for one in block.stage.block.operations):
-            gather = _gather(block, op) if op.name == "linalg.generic" else None
-            if gather is not None and hash(gather.table) in known:
-                found.append(gather)
-    return found
+    return [gather for gather in gathers.gathers_of(program) if _is_of_loaded(gather.op)]
 
 
-def _gather(block: Block, op: ir.Operation) -> Gather | None:
-    s = rows.Structured(op)
-    extracts = [one.operation for one in s.body.operations if one.operation.name == "tensor.extract"]
-    if len(extracts) != 1 or s.iterators != ["parallel"] * 2 or len(op.results) != 1:
-        return None
-    gather = Gather(block, op, extracts[0])
-    table, column = gather.table, rows.producer(gather.extract.operands[-1])
-    whole = column is not None and column.name == "linalg.index" and ir.IntegerAttr(column.attributes["dim"]).value == 1
-    if not whole or len(shape_of(table)) != 2 or shape_of(table)[1] != shape_of(op.results[0])[1]:
-        return None
-    operands = [value for value in list(op.operands)[: s.inputs] if rows.is_tensor(value) and is_in_stage(value)]
-    fits = gather.row_bytes >= LEAST_BYTES and gather.row_bytes % _UNIT == 0
-    return gather if fits and all(is_loaded(value) for value in operands) else None
+def _is_of_loaded(op: ir.Operation) -> bool:
+    """Whether all tiles that an operator takes come from memory."""
+    operands = list(op.operands)[: rows.Structured(op).inputs]
+    return all(is_loaded(value) for value in operands if rows.is_tensor(value) and is_in_stage(value))
 
 
 def init(base: ir.Value, consumers: int) -> None:
@@ -99,7 +60,7 @@ def begin(base: ir.Value, parity: ir.Value, leader: ir.Value) -> None:
 
 
 def fetch(
-    gathers: list[Gather],
+    asked: list[Gather],
     base: ir.Value,
     parity: ir.Value,
     pointers: dict[int, ir.Value],
@@ -115,10 +76,10 @@ def fetch(
 
     def row(number: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
         places = []
-        for gather in gathers:
+        for gather in asked:
             with gather.op.location:
                 places.append(_address(gather, number, _memories(gather, pointers, start, valid)))
-        for gather, place in zip(gathers, places):  # all numbers are on their way together
+        for gather, place in zip(asked, places):  # all numbers are on their way together
             text = "cp.async.bulk.prefetch.L2.global [$0], $1;"
             device.assembly(text, "l,r,~{memory}", [place, device.value(gather.row_bytes)], None)
         return []
@@ -131,13 +92,14 @@ def fetch(
 def _memories(gather: Gather, pointers: dict[int, ir.Value], start: ir.Value, valid: Int) -> dict[int, Memory]:
     """Where what a stage loads is, from the tile's first row on, and the tables."""
     found: dict[int, Memory] = {}
-    for load in gather.block.stage.loads:
+    stage = gather.op.parent.opview
+    for load in stage.loads:
         whole, tile = load.operands[0], load.results[0]
         stride = prod(shape_of(tile)[1:])
         far = arith.muli(start, arith.constant(start.type, stride))
         at = device.offset(pointers[hash(whole)], far, element_of(tile))
         found[hash(tile)] = Memory(at, element_of(tile), shape_of(tile), stride, device.value(valid))
-    for value in gather.block.stage.residents:
+    for value in stage.residents:
         if hash(value) in pointers:
             shape = shape_of(value)
             stride = prod(shape[1:]) if len(shape) > 1 else prod(shape)

@@ -14,7 +14,7 @@ WARPGROUP = wgmma.THREADS // warps.WARP  # warps
 
 
 def warps_of(agent: schedule.AgentOp) -> int:
-    """Of all copies."""
+    """The warps of all copies of an agent."""
     return agent.count * agent.warp_count
 
 
