@@ -29,10 +29,10 @@ from .chain_columns import Columns, begun_columns
 from .chain_deferred import Deferred, defers
 from .chain_exchange import Exchanged, ShareCloner, joins_columns, total
 from .chain_fills import Fills, selected
-from .chain_kernel import COPY_ROWS, SENT, STOWED, ChainKernel, engine_of
+from .chain_kernel import COPY_ROWS, SENT, STOWED, ChainKernel
 from .chain_products import ChainProducts, LoopOfLayers, Operand
 from .chain_stows import Stowed, readers_of
-from .chain_tiles import Pieces, beside, first_columns, one_column, part
+from .chain_tiles import Pieces, beside, engine_of, first_columns, one_column, part
 from .schedule_build import constant_index, i64
 
 

@@ -10,8 +10,7 @@ from math import inf
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.layout import LEAST_SLOTS, MOST_SLOTS, MOST_TILE_SLOTS
-from kitsune_mlir.codegen.hopper.operands import is_multiplied, row_bytes
-from kitsune_mlir.codegen.hopper.program import LEAST_ROW_BYTES, Block, Program
+from kitsune_mlir.codegen.hopper.program import Block, Program
 from kitsune_mlir.codegen.hopper.stage_code import starts_from_zero
 from kitsune_mlir.codegen.pipeline.nests import PRODUCT
 from kitsune_mlir.codegen.schedule.reductions import row_combiner
@@ -26,6 +25,7 @@ from .chain_exchange import check_shared
 from .chain_fills import Fill, Filling, Fills, place, rolled, selected
 from .chain_prefetch import gathers_of, prefetch
 from .chain_stows import slots_of_stows
+from .chain_tiles import engine_of
 from .chain_vectors import Vectors
 from .operand_layout import laid_out, weight_laid_out
 from .schedule_build import constant_index, i64
@@ -347,16 +347,6 @@ class ChainKernel:
         """The first column of what the CTA so far behind has of an exchanged tile, of so many columns each."""
         behind = arith.addi(RankOp(ir.IndexType.get()).results[0], constant_index(distance))
         return arith.muli(arith.remui(behind, constant_index(self.cluster)), constant_index(width))
-
-
-def engine_of(tile: ir.Value) -> str | None:
-    """What stores a tile: the copy engine where its rows are whole 16 bytes, else warps, but for narrow ones."""
-    kind = ir.RankedTensorType(tile.type)
-    if kind.rank != 2 or not is_multiplied(kind.element_type):
-        return None
-    if row_bytes(tile) % schedule.GRANULE == 0:
-        return schedule.COPIED
-    return schedule.BY_ROWS if row_bytes(tile) >= LEAST_ROW_BYTES else None
 
 
 def _aligned(nbytes: int) -> int:

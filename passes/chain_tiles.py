@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from kitsune_mlir.codegen.hopper.operands import is_multiplied, row_bytes
+from kitsune_mlir.codegen.hopper.program import LEAST_ROW_BYTES
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
 
@@ -85,3 +87,13 @@ def one_column(tile: ir.Value, column: int) -> ir.Value:
     with ir.InsertionPoint(block):
         linalg.YieldOp([block.arguments[0]])
     return made.results[0]
+
+
+def engine_of(tile: ir.Value) -> str | None:
+    """What stores a tile: the copy engine where its rows are whole 16 bytes, else warps, but for narrow ones."""
+    kind = ir.RankedTensorType(tile.type)
+    if kind.rank != 2 or not is_multiplied(kind.element_type):
+        return None
+    if row_bytes(tile) % schedule.GRANULE == 0:
+        return schedule.COPIED
+    return schedule.BY_ROWS if row_bytes(tile) >= LEAST_ROW_BYTES else None

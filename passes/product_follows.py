@@ -9,12 +9,12 @@ from types import MappingProxyType
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.fragments import is_packed
-from kitsune_mlir.codegen.hopper.program import LEAST_ROW_BYTES
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import ir, tensor
 from kitsune_mlir.planning.kernel_cost import DEAR
 from kitsune_mlir.traffic import element_bytes, type_bytes
 
+from .chain_tiles import engine_of
 from .operand_layout import GRANULE
 from .schedule_build import clone_body, constant_index, empty_generic
 
@@ -173,8 +173,7 @@ def leaves_by_rows(op: ir.Operation, follows: Follows) -> bool:
     kind = ir.RankedTensorType(last.results[0].type)
     if others or kind.rank != 2 or kind.is_dynamic_dim(1) or not is_packed(kind.element_type):
         return False
-    nbytes = kind.shape[1] * element_bytes(kind.element_type)
-    return nbytes % GRANULE != 0 and nbytes >= LEAST_ROW_BYTES
+    return engine_of(last.results[0]) == schedule.BY_ROWS
 
 
 def work_of(follows: Follows) -> float:

@@ -350,9 +350,9 @@ class ProductKernel:
             self.rows.given = {before: value}
             self.rows.emit([own[role] for role in "bm" if role in own], constant_index(0))
             return
-        made = {before: value}
+        made, ahead = {before: value}, self.reads_ahead(tile.shape[1])
         for op in self.follows.ops:
-            made[op.results[0]] = tiled(op, made, own, slots, self.reads_ahead(tile.shape[1]))
+            made[op.results[0]] = tiled(op, made, own, slots, ahead)
         roles = tuple(role for role in "sbmn" if role in own) if self.stored is None else self.stored.roles
         sizes = {} if self.stored is None else {INNER: self.stored.inner}
         for number, op in enumerate(self.follows.stored or [self.of.op]):

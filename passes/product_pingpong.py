@@ -215,9 +215,9 @@ class PingPong:
         kernel = self.kernel
         n = arith.addi(at["n"], constant_index(self.tiles.sets[0])) if number else at["n"]
         own = {"m": kernel.own_row(at["m"]), "n": n}
-        made = {kernel.of.op.results[0]: sums}
+        made, ahead = {kernel.of.op.results[0]: sums}, kernel.reads_ahead(self.tiles.sets[number])
         for op in kernel.follows.ops:
-            made[op.results[0]] = tiled(op, made, own, self.vectors, kernel.reads_ahead(self.tiles.sets[number]))
+            made[op.results[0]] = tiled(op, made, own, self.vectors, ahead)
         (end,) = kernel.follows.stored or [kernel.of.op]
         whole = made[end.results[0]]
         nbytes = element_bytes(ir.RankedTensorType(whole.type).element_type)

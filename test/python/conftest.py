@@ -7,6 +7,8 @@ import os
 
 # Before numpy is there: its threads spin, and tests run side by side.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Before torch is there: some virtual machines list AMX and trap its instructions, which torch's CPU products would use.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
 import pytest
 import torch

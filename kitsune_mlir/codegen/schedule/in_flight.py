@@ -113,10 +113,6 @@ class NoneInFlight(InFlight):
         """The sums."""
         return acc.values
 
-    def unread(self, words: Sequence[ir.Value], op: ir.Operation) -> list[ir.Value]:
-        """The words."""
-        return list(words)
-
     def behind(self, start: Acc | Token, yielded: ir.Value) -> int | None:
         """They have ended."""
         return None
