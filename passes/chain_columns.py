@@ -59,10 +59,21 @@ def check_leaves(nest: Nest) -> None:
             value, has_columns = op.operands[i], any(rows.dim_of(expr) == 1 for expr in s.maps[i].results)
             leaf = rows.producer(value)
             in_stage = leaf is not None and leaf.parent.name == kitsune.StageOp.OPERATION_NAME
-            if has_columns and hash(value) not in made and in_stage and leaf.name != kitsune.LoadOp.OPERATION_NAME:
+            if has_columns and hash(value) not in made and in_stage and loaded_columns(value) is None:
                 raise UnsupportedError(
                     "columns of what a stage computes, beside a product in passes, are not scheduled"
                 )
+
+
+def loaded_columns(value: ir.Value) -> tuple[ir.Operation, int] | None:
+    """The load that a tile is, or whose columns it is from one on; None where it is neither."""
+    op, first = rows.producer(value), 0
+    if op is not None and op.name == "tensor.extract_slice" and len(rows.shape_of(value)) == 2:
+        offsets, strides = (
+            list(ir.DenseI64ArrayAttr(op.attributes[f"static_{name}"])) for name in ("offsets", "strides")
+        )
+        first, op = offsets[-1], rows.producer(op.operands[0]) if strides == [1, 1] and offsets[0] == 0 else None
+    return (op, first) if op is not None and op.name == kitsune.LoadOp.OPERATION_NAME else None
 
 
 def check_begins(product: Product) -> None:

@@ -97,8 +97,9 @@ def check_shared(op: ir.Operation) -> None:
     moves = op.name in ("tensor.extract_slice", "tensor.concat", *rows.RESHAPES)
     if moves and rows.shape_of(op.results[0])[1:] != [1] and not is_only_operand(op.results[0]):
         raise UnsupportedError("columns that are moved are not shared by CTAs")
-    if op.name in (kitsune.ScatterOp.OPERATION_NAME, kitsune.PlaceOp.OPERATION_NAME):
-        raise UnsupportedError("rows that leave for those of a table are not shared by CTAs")
+    leaves = op.name in (kitsune.ScatterOp.OPERATION_NAME, kitsune.PlaceOp.OPERATION_NAME)
+    if leaves and rows.shape_of(op.operands[0])[1] == 1:
+        raise UnsupportedError("numbers that leave for rows of a table are each CTA's")
     if not joins_columns(op):
         return
     s = rows.Structured(op)

@@ -17,7 +17,7 @@ from kitsune_mlir.codegen.schedule.reductions import row_combiner
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.dialects.clusters import RankOp
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import arith, ir, scf, tensor, walk
+from kitsune_mlir.mlir import arith, ir, scf, tensor
 from kitsune_mlir.planning.target import Target
 
 from .chain_columns import check_begins, check_leaves
@@ -67,12 +67,6 @@ class ChainKernel:
         self.keeps = not self.asked and self._may_keep()
         self.kept: list[tuple[Fill, ir.Value]] = []  # boxes of weights, with their slots
         self._sources: dict[int, ir.Value] = {}
-
-    @property
-    def gathers(self) -> bool:
-        """Whether rows of tables are read."""
-        generics = (op for stage in self.pipeline.stages for op in walk(stage, "linalg.generic"))
-        return any(rows.Structured(op).gathers() for op in generics)
 
     def source(self, value: ir.Value) -> ir.Value:
         """A tensor as the copy engine reads it: rows of whole 16 bytes, columns of each part at such places."""
@@ -323,7 +317,7 @@ class ChainKernel:
 
     def _fill(self, filling: Filling, first_row: ir.Value, counters: dict[str, ir.Value]) -> None:
         """Fills slots; `counters` are those of the loops around, by what they go over."""
-        for fill in rolled(filling, self.chunk):
+        for fill in rolled(filling):
             if isinstance(fill, Fills):
                 loop = scf.ForOp(*map(constant_index, (fill.first, fill.last, fill.step)))
                 with ir.InsertionPoint(loop.body):
@@ -380,8 +374,5 @@ def check(pipeline: kitsune.PipelineOp, program: Program) -> None:
 
 
 def _check_operation(op: ir.Operation) -> None:
-    for value in (*op.operands, *op.results):
-        if rows.is_tensor(value) and ir.RankedTensorType(value.type).rank > 2:
-            raise UnsupportedError(f"tiles of type {value.type} are not scheduled")
     if op.name == "linalg.generic" and "reduction" in (s := rows.Structured(op)).iterators:
         row_combiner(s)
