@@ -25,6 +25,7 @@ from kitsune_mlir.dialects.stow import StowOp
 from kitsune_mlir.dialects.write_rows import WriteRowsOp
 from kitsune_mlir.mlir import arith, ir, scf
 
+from .chain_ahead import read_rows
 from .chain_columns import Columns, begun_columns
 from .chain_deferred import Deferred, defers
 from .chain_exchange import Exchanged, ShareCloner, joins_columns, total
@@ -53,12 +54,15 @@ class ChainBody(ChainProducts):
         self.alike: dict[int, int] = {}  # a value's key -> that of the first of equal stages
 
     def emit(self) -> None:
+        ahead = self.kernel.ahead
+        self.cloner.values.update((hash(load.results[0]), tile) for load, tile in zip(ahead.tiles, ahead.here))
         for block in self.program.blocks:
             with block.stage.operation.location:
                 if len(block.stages) > 1:
                     self._loop(block)
                 else:
                     self._stage(block, 0)
+                ahead.leave(block)
         self._settle_background()
 
     def _stage(self, block: Block, number: int) -> None:
@@ -400,6 +404,8 @@ class ChainBody(ChainProducts):
             self._run(product, self._operands(nest.op), deferred.take)
             deferred.hand_on()
             return
+        for load in self.kernel.ahead.beside.get(hash(nest.op.results[0]), ()):
+            self.cloner[load.results[0]] = read_rows(load, self.row, COPY_ROWS)
         settled: dict[int, ir.Value] = {}
         self._run(product, self._operands(nest.op), settled.__setitem__)
         sums = [settled[number] for number in range(product.sets)]

@@ -20,6 +20,7 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, scf, tensor, walk
 from kitsune_mlir.planning.target import Target
 
+from .chain_ahead import Ahead, read_rows
 from .chain_columns import check_begins, check_leaves
 from .chain_exchange import check_shared
 from .chain_fills import Fill, Filling, Fills, place, rolled, selected
@@ -66,6 +67,7 @@ class ChainKernel:
         self.asked = gathers_of(self.program) if self._tiles_each > 1 else []
         self.keeps = not self.asked and self._may_keep()
         self.kept: list[tuple[Fill, ir.Value]] = []  # boxes of weights, with their slots
+        self.ahead = Ahead(self.program, self._tiles_each if self.grid is None else 0)
         self._sources: dict[int, ir.Value] = {}
 
     @property
@@ -112,23 +114,49 @@ class ChainKernel:
             math = schedule.AgentOp(ir.StringAttr.get("math"), *map(i64, (self.copies, _WARPS, multiplies)))
             for agent in (math, feed):  # the second does what the first asks for
                 with ir.InsertionPoint(agent.regions[0].blocks.append(index)):
-                    self._open_vectors() if agent is math else self._fill_vectors()
-                    self._fill([fill for fill, _ in self.kept] if agent is feed else [], constant_index(0), {})
+                    if agent is math:
+                        self._multiply(agent.regions[0].blocks[0].arguments[0], dealt, body)
+                        continue
+                    self._fill_vectors()
+                    self._fill([fill for fill, _ in self.kept], constant_index(0), {})
                     loop = scf.ForOp(*dealt.results)
-                    self._before_tiles = ir.InsertionPoint(loop)
                     with ir.InsertionPoint(loop.body):
                         first = self._start(loop.induction_variable)
-                        if agent is math:
-                            self._take_turn()
-                            own = arith.muli(agent.regions[0].blocks[0].arguments[0], constant_index(COPY_ROWS))
-                            body(self, arith.addi(first, own))
-                        else:
-                            self._fill(self.filling, first, {} if self.column is None else {"passes": self.column})
+                        self._fill(self.filling, first, {} if self.column is None else {"passes": self.column})
                         scf.yield_([])
-                    slots = [*self.open.values(), *(slot for _, slot in self.kept)]
-                    for slot in slots if agent is math else ():
-                        schedule.ReleaseOp(slot, [])
         return kernel
+
+    def _multiply(
+        self, copy: ir.Value, dealt: schedule.TilesOp, body: Callable[[ChainKernel, ir.Value], None]
+    ) -> None:
+        """What the agent of warpgroups does, each of which is the copy of it of this number."""
+        number, end, step = dealt.results
+        begun = self._read_ahead(copy, number, end)
+        self._open_vectors()
+        loop = scf.ForOp(number, end, step, begun)
+        self._before_tiles = ir.InsertionPoint(loop)
+        with ir.InsertionPoint(loop.body):
+            row = self._own_row(copy, loop.induction_variable)
+            self._take_turn()
+            self.ahead.begin(
+                list(loop.inner_iter_args),
+                lambda: self._read_ahead(copy, arith.addi(loop.induction_variable, step), end),
+            )
+            body(self, row)
+            scf.yield_(self.ahead.next)
+        for slot in [*self.open.values(), *(slot for _, slot in self.kept)]:
+            schedule.ReleaseOp(slot, [])
+
+    def _read_ahead(self, copy: ir.Value, number: ir.Value, end: ir.Value) -> list[ir.Value]:
+        """What is loaded a tile ahead, of the tile of a number; of the last tile where there is none."""
+        if not self.ahead.tiles:
+            return []
+        row = self._own_row(copy, arith.minui(number, arith.subi(end, constant_index(1))))
+        return [read_rows(load, row, COPY_ROWS) for load in self.ahead.tiles]
+
+    def _own_row(self, copy: ir.Value, number: ir.Value) -> ir.Value:
+        """The first row that a copy has of the tile of a number."""
+        return arith.addi(self._start(number), arith.muli(copy, constant_index(COPY_ROWS)))
 
     def _columns_dealt(self) -> list[ir.Value]:
         """The extent of columns, where tiles are of columns too."""
