@@ -7,26 +7,27 @@ registers. What a product's epilogue reads is loaded before the product. Both on
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.fragments import WIDE, is_packed
 from kitsune_mlir.codegen.hopper.pressure import REGISTERS, pressures, registers_of
 from kitsune_mlir.codegen.hopper.program import Block, Program
+from kitsune_mlir.codegen.hopper.wgmma import ROWS
 from kitsune_mlir.dialects import kitsune, schedule
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.mlir import arith, ir
 
 from .schedule_build import constant_index
 
 
 class Ahead:
-    """What is loaded ahead in a chain of whose tiles a CTA has so many: `tiles` a tile ahead, `beside` before a product,
-    by the key of its result. `here` are the tile's own, which go round the loop, and `next` those of the next."""
+    """What a chain loads ahead of whose tiles a CTA has so many: `tiles` are loaded a tile ahead, `_beside` before the
+    product of this key. `next` are those of the tile behind the one that is worked on, as far as they were loaded."""
 
     def __init__(self, program: Program, tiles_each: float):
         self.tiles: list[kitsune.LoadOp] = []
-        self.beside: dict[int, list[kitsune.LoadOp]] = {}
-        self.here: list[ir.Value] = []
+        self._beside: dict[int, list[kitsune.LoadOp]] = {}
+        self._here: Sequence[ir.Value] = ()
         self.next: list[ir.Value] = []
         if program.cluster > 1 or any(product.passes > 1 for product in program.products):
             return
@@ -35,29 +36,46 @@ class Ahead:
             pressure[id(step.block)] = max(pressure.get(id(step.block), 0), registers)
         room = REGISTERS - max(pressure.values())
         for block in _before_products(program) if tiles_each > 1 else ():
-            room = _take(block, lambda user: True, room, self.tiles)
-        taken = sum(registers_of(load.results[0]) for load in self.tiles)
+            self.tiles += (found := _fitting(block, room))
+            room -= _registers(found)
         for block in program.blocks:
             if len(block.products) == 1:
                 (product,) = block.products.values()
-                behind = _behind(product.op)
-                found = self.beside.setdefault(hash(product.op.results[0]), [])
-                _take(block, behind, REGISTERS - taken - pressure[id(block)], found)
+                room = REGISTERS - pressure[id(block)] - _registers(self.tiles)
+                self._beside[hash(product.op.results[0])] = _fitting(block, room, product.op)
 
-    def begin(self, here: list[ir.Value], read_next: Callable[[], list[ir.Value]]) -> None:
-        """A tile begins."""
-        self.here, self.next, self._read_next = here, [], read_next
+    def load(self, number: ir.Value, end: ir.Value, row: Callable[[ir.Value], ir.Value]) -> list[ir.Value]:
+        """What goes round the loop over tiles, of the tile of a number, whose first row `row` gives; of the last tile
+        where that is `end` or more."""
+        if not self.tiles:
+            return []
+        first = row(arith.minui(number, arith.subi(end, constant_index(1))))
+        return [_rows(load, first) for load in self.tiles]
+
+    def begin(self, here: Sequence[ir.Value], load_next: Callable[[], list[ir.Value]]) -> None:
+        """A tile begins, of which that goes round."""
+        self._here, self.next, self._load_next = here, [], load_next
+
+    def take_up(self, cloner: rows.RowCloner) -> None:
+        """What was loaded a tile ahead is known."""
+        for load, tile in zip(self.tiles, self._here, strict=True):
+            cloner[load.results[0]] = tile
 
     def leave(self, block: Block) -> None:
         """Behind the stage of a block: where all that goes round has been used, the next tile's is loaded."""
         if self.tiles and self.tiles[-1] in block.stage.loads:
-            self.next = self._read_next()
+            self.next = self._load_next()
+
+    def before(self, product: ir.Operation, cloner: rows.RowCloner, row: ir.Value) -> None:
+        """Loads what the epilogue of a product reads."""
+        for load in self._beside.get(hash(product.results[0]), ()):
+            cloner[load.results[0]] = _rows(load, row)
 
 
-def read_rows(load: kitsune.LoadOp, row: ir.Value, count: int) -> ir.Value:
-    """So many whole rows of a tensor, loaded now."""
+def _rows(load: kitsune.LoadOp, row: ir.Value) -> ir.Value:
+    """A warpgroup's rows of a tensor, loaded now."""
     kind = ir.RankedTensorType(load.results[0].type)
-    type_ = ir.RankedTensorType.get([count, kind.shape[1]], kind.element_type)
+    type_ = ir.RankedTensorType.get([ROWS, kind.shape[1]], kind.element_type)
     read = schedule.ReadOp(load.operands[0], [row, constant_index(0)], type_)
     read.attributes["dims"] = ir.DenseI64ArrayAttr.get([0, 1])
     read.attributes["ahead"] = read.attributes["together"] = ir.UnitAttr.get()
@@ -74,29 +92,30 @@ def _before_products(program: Program) -> list[Block]:
     return found
 
 
-def _take(
-    block: Block, reads_it: Callable[[ir.Operation], bool], room: int, into: list[kitsune.LoadOp]
-) -> int:
-    """Takes loads of a stage all of whose users are such, as far as there is room; what room is left."""
-    for load in block.stage.loads:
+def _fitting(block: Block, room: int, product: ir.Operation | None = None) -> list[kitsune.LoadOp]:
+    """Loads of a stage that so many registers hold, all of whose elements are used in their own places; those that are
+    used behind a product."""
+    order, found = [op.operation for op in block.stage.block.operations], list[kitsune.LoadOp]()
+    users_of = order if product is None else order[order.index(product) + 1 :]
+    for load in filter(_is_whole, block.stage.loads):
         users = [use.owner.operation for use in load.results[0].uses]
-        users = [op for op in users if op.name != "tensor.dim"]
-        if not _is_whole(load) or not all(_is_elementwise(op, load.results[0]) and reads_it(op) for op in users):
+        if not all(op in users_of and _is_elementwise(op, load.results[0]) for op in users if op.name != "tensor.dim"):
             continue
-        if (count := registers_of(load.results[0])) <= room:
-            into.append(load)
-            room -= count
-    return room
+        if _registers([*found, load]) <= room:
+            found.append(load)
+    return found
+
+
+def _registers(loads: Sequence[kitsune.LoadOp]) -> int:
+    """What a thread holds of rows."""
+    return sum(registers_of(load.results[0]) for load in loads)
 
 
 def _is_whole(load: kitsune.LoadOp) -> bool:
     """Whether threads load whole rows in words: of 16-bit elements 16 bytes together, of f32 pairs."""
     kind = ir.RankedTensorType(load.results[0].type)
-    if kind.rank != 2 or kind.is_dynamic_dim(1):
-        return False
-    if is_packed(kind.element_type):
-        return kind.shape[1] % WIDE == 0
-    return isinstance(kind.element_type, ir.F32Type) and kind.shape[1] % WIDE == 0
+    words = is_packed(kind.element_type) or isinstance(kind.element_type, ir.F32Type)
+    return words and kind.rank == 2 and not kind.is_dynamic_dim(1) and kind.shape[1] % WIDE == 0
 
 
 def _is_elementwise(op: ir.Operation, value: ir.Value) -> bool:
@@ -106,10 +125,3 @@ def _is_elementwise(op: ir.Operation, value: ir.Value) -> bool:
     s = rows.Structured(op)
     maps = [map_ for operand, map_ in zip(op.operands, s.maps) if operand == value]
     return all(map_ == ir.AffineMap.get_identity(2) for map_ in maps) and not s.gathers()
-
-
-def _behind(product: ir.Operation) -> Callable[[ir.Operation], bool]:
-    """Whether an operation stands behind a product."""
-    order = [op.operation for op in product.block.operations]
-    behind = order[order.index(product) + 1 :]
-    return lambda op: op in behind

@@ -281,6 +281,8 @@ class PairedMemory(Memory):
     def load_rows(self, lanes: Lanes) -> LoadedRows:
         """Loads a thread's part of all columns of its rows now."""
         (_, width), words = self.shape, list[ir.Value]()
+        if width % WIDE or not is_packed(self.element) and not isinstance(self.element, ir.F32Type):
+            raise UnsupportedError(f"rows of {width} columns of {self.element} are not held as they are loaded")
         for row in self._lanes.loaded if self._lanes is not None else lanes.rows:
             if is_packed(self.element):
                 for first in range(0, blocks_of(width), QUAD):
