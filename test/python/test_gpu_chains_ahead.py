@@ -66,3 +66,16 @@ def test_numbers(model, widths, rows, tile_rows, ahead, two):
     found = Simulation(compiled, seed=1)(*args)
     with torch.no_grad():
         torch.testing.assert_close(torch.as_tensor(found), made(*args), rtol=2e-2, atol=2e-2)
+
+
+def test_any_number_of_rows(two):
+    """Also none, and fewer than there are CTAs for."""
+    model, given = Nodes(64, 32).bfloat16(), (torch.randn(300, 64).bfloat16(), torch.randn(300, 32))
+    rows = torch.export.Dim("rows")
+    compiled = kitsune_mlir.compile(model, given, target=two, options=CHAINED, dynamic_shapes=({0: rows}, {0: rows}))
+    assert compiled.mlir("two:schedule-chains").count("ahead,") == 3
+    simulated = Simulation(compiled, seed=1)
+    for count in (0, 1, 130, 700):
+        args = torch.randn(count, 64).bfloat16(), torch.randn(count, 32)
+        with torch.no_grad():
+            torch.testing.assert_close(torch.as_tensor(simulated(*args)), model(*args), rtol=2e-2, atol=2e-2)
