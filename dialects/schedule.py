@@ -574,10 +574,10 @@ class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
     """A box of a tensor in global memory as a tile in registers; `at`, which the tensor has, and `dims` as of a copy.
     Elements beyond the tensor have no value that may be used. With the unit attribute `together`, of a box of all
     columns of a tensor of two dimensions, the threads of a warpgroup that have a row together load 16 bytes of it each,
-    where all do, and tell each other. Of a dense slot it is a tile of one dimension, of
-    elements from `at` on. Elements are loaded where they are used: such a slot is released at the agent's end. With the
-    unit attribute `ahead` those of a box of two dimensions are loaded where this stands, as far as threads load 16
-    bytes of a row together."""
+    where all do, and tell each other. Of a dense slot it is a tile of one dimension, of elements from `at` on. Elements
+    are loaded where they are used: such a slot is released at the agent's end. With the unit attribute `ahead` those of
+    a box of two dimensions are loaded where this stands, as far as threads load 16 bytes of a row together; beside
+    `together` all of them, of 32, 64, ... columns of 16 bits or f32: registers hold them, and loops may carry them."""
 
     source: ext.Operand[Any]
     at: Sequence[ext.Operand[ir.IndexType]]

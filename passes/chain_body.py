@@ -53,12 +53,14 @@ class ChainBody(ChainProducts):
         self.alike: dict[int, int] = {}  # a value's key -> that of the first of equal stages
 
     def emit(self) -> None:
+        self.kernel.ahead.take_up(self.cloner)
         for block in self.program.blocks:
             with block.stage.operation.location:
                 if len(block.stages) > 1:
                     self._loop(block)
                 else:
                     self._stage(block, 0)
+                self.kernel.ahead.leave(block)
         self._settle_background()
 
     def _stage(self, block: Block, number: int) -> None:
@@ -289,15 +291,8 @@ class ChainBody(ChainProducts):
         if self.cluster > 1 and is_loaded(value):
             return self._keep_loaded(value)
         if hash(value) not in self.tiles:
-            tile = self._value(value)
-            width = self._width(value)
-            found = Pieces(
-                width,
-                self.kernel.chunk,
-                lambda number: part(
-                    tile, number * self.kernel.chunk, min(self.kernel.chunk, width - number * self.kernel.chunk)
-                ),
-            )
+            tile, width, each = self._value(value), self._width(value), self.kernel.chunk
+            found = Pieces(width, each, lambda number: part(tile, number * each, min(each, width - number * each)))
             whole = found.columns(0, width)
             self.tiles[hash(value)] = found
             if not _is_sliced(value):  # in memory other threads' columns are there, too
@@ -400,6 +395,7 @@ class ChainBody(ChainProducts):
             self._run(product, self._operands(nest.op), deferred.take)
             deferred.hand_on()
             return
+        self.kernel.ahead.before(nest.op, self.cloner, self.row)
         settled: dict[int, ir.Value] = {}
         self._run(product, self._operands(nest.op), settled.__setitem__)
         sums = [settled[number] for number in range(product.sets)]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
+from typing import TypeAlias
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.layout import LEAST_SLOTS, MOST_SLOTS, MOST_TILE_SLOTS
@@ -20,6 +21,7 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, scf, tensor
 from kitsune_mlir.planning.target import Target
 
+from .chain_ahead import Ahead
 from .chain_columns import check_begins, check_leaves
 from .chain_exchange import check_shared
 from .chain_fills import Fill, Filling, Fills, place, rolled, selected
@@ -41,6 +43,8 @@ _BARRIER = 16  # bytes of a slot
 _NUMBER = 4  # bytes of a row's
 _SLOTS = 48  # at most, but for weights that are kept
 STREAMED, WEIGHTS, VECTORS, STOWED, SENT, TURN = "tiles", "weights", "vectors", "stowed", "sent", "turn"
+
+Body: TypeAlias = Callable[["ChainKernel", ir.Value], None]
 
 
 class ChainKernel:
@@ -66,6 +70,7 @@ class ChainKernel:
         self.asked = gathers_of(self.program) if self._tiles_each > 1 else []
         self.keeps = not self.asked and self._may_keep()
         self.kept: list[tuple[Fill, ir.Value]] = []  # boxes of weights, with their slots
+        self.ahead = Ahead(self.program, self._tiles_each if self.grid is None else 0)
         self._sources: dict[int, ir.Value] = {}
 
     def source(self, value: ir.Value) -> ir.Value:
@@ -79,9 +84,8 @@ class ChainKernel:
                 self._sources[number] = weight_laid_out(packed, 1)[0] if longer else packed
         return self._sources[number]
 
-    def build(self, body: Callable[[ChainKernel, ir.Value], None]) -> schedule.KernelOp:
-        """The kernel, at the insertion point; `body` builds what a warpgroup does with a tile whose rows begin at an
-        index."""
+    def build(self, body: Body) -> schedule.KernelOp:
+        """The kernel, at the insertion point; `body` builds what a warpgroup does with its rows from an index on."""
         index = ir.IndexType.get()
         self.extent = self._extent()
         for weight in self._weights():
@@ -95,7 +99,8 @@ class ChainKernel:
         if self.cluster > 1:
             kernel.attributes["cluster"] = i64(self.cluster)
         with ir.InsertionPoint(kernel.regions[0].blocks.append()):
-            dealt = schedule.TilesOp([self.extent, *self._columns_dealt()], index, index, index)
+            extents = [self.extent, *([constant_index(self.grid.n)] if self.grid else [])]
+            dealt = schedule.TilesOp(extents, index, index, index)
             sizes = [self.tile_rows, *([self.grid.pass_columns] if self.grid else [])]
             dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get(sizes)
             self._alloc_rings()
@@ -104,29 +109,37 @@ class ChainKernel:
             if self.asked:
                 self._ask(schedule.AgentOp(ir.StringAttr.get("ask"), *map(i64, (1, _WARPS - 1, feeds))), dealt)
             math = schedule.AgentOp(ir.StringAttr.get("math"), *map(i64, (self.copies, _WARPS, multiplies)))
-            for agent in (math, feed):  # the second does what the first asks for
-                with ir.InsertionPoint(agent.regions[0].blocks.append(index)):
-                    self._open_vectors() if agent is math else self._fill_vectors()
-                    self._fill([fill for fill, _ in self.kept] if agent is feed else [], constant_index(0), {})
-                    loop = scf.ForOp(*dealt.results)
-                    self._before_tiles = ir.InsertionPoint(loop)
-                    with ir.InsertionPoint(loop.body):
-                        first = self._start(loop.induction_variable)
-                        if agent is math:
-                            self._take_turn()
-                            own = arith.muli(agent.regions[0].blocks[0].arguments[0], constant_index(COPY_ROWS))
-                            body(self, arith.addi(first, own))
-                        else:
-                            self._fill(self.filling, first, {} if self.column is None else {"passes": self.column})
-                        scf.yield_([])
-                    slots = [*self.open.values(), *(slot for _, slot in self.kept)]
-                    for slot in slots if agent is math else ():
-                        schedule.ReleaseOp(slot, [])
+            with ir.InsertionPoint(math.regions[0].blocks.append(index)):
+                self._multiply(math.regions[0].blocks[0].arguments[0], dealt, body)
+            with ir.InsertionPoint(feed.regions[0].blocks.append(index)):  # does what the other one asks for
+                self._fill_vectors()
+                self._fill([fill for fill, _ in self.kept], constant_index(0), {})
+                loop = scf.ForOp(*dealt.results)
+                with ir.InsertionPoint(loop.body):
+                    first = self._start(loop.induction_variable)
+                    self._fill(self.filling, first, {} if self.column is None else {"passes": self.column})
+                    scf.yield_([])
         return kernel
 
-    def _columns_dealt(self) -> list[ir.Value]:
-        """The extent of columns, where tiles are of columns too."""
-        return [constant_index(self.grid.n)] if self.grid else []
+    def _multiply(self, copy: ir.Value, dealt: schedule.TilesOp, body: Body) -> None:
+        """What the agent of warpgroups does, each of which is the copy of it of this number."""
+        number, end, step = dealt.results
+
+        def row(number: ir.Value) -> ir.Value:
+            return arith.addi(self._start(number), arith.muli(copy, constant_index(COPY_ROWS)))
+
+        loaded = self.ahead.load(number, end, row)
+        self._open_vectors()
+        loop = scf.ForOp(number, end, step, loaded)
+        self._before_tiles = ir.InsertionPoint(loop)
+        with ir.InsertionPoint(loop.body):
+            number, first = loop.induction_variable, row(loop.induction_variable)
+            self._take_turn()
+            self.ahead.begin(loop.inner_iter_args, lambda: self.ahead.load(arith.addi(number, step), end, row))
+            body(self, first)
+            scf.yield_(self.ahead.next)
+        for slot in [*self.open.values(), *(slot for _, slot in self.kept)]:
+            schedule.ReleaseOp(slot, [])
 
     def _start(self, number: ir.Value) -> ir.Value:
         """The first row of a tile; its first column, where tiles are of columns too, is `column`."""

@@ -267,13 +267,30 @@ class PairedMemory(Memory):
 
     def _load_wide(self, row: Int, base: ir.Value, first: int) -> None:
         """Four blocks of a row from block `first` on: a thread loads one of them, and gives the others their pairs."""
-        lane = arith.andi(arith.shrui(base, device.value(1)), device.value(QUAD - 1))
-        own = arith.addi(base, arith.muli(lane, device.value(BLOCK - 2)))  # the base has 2 for each lane
-        kind = ir.VectorType.get([QUAD], device.i32())
-        loaded = device.load(self.place(row, Offset(own, BLOCK * first)), kind, align=4 * QUAD)
-        words = transposed([vector.extract(loaded, [], [i]) for i in range(QUAD)], lane)
+        words = transposed(self._load_own(row, base, first), _lane(base))
         place = ir.InsertionPoint.current.block
         self._words.update(((place, row, base, first + number), word) for number, word in enumerate(words))
+
+    def _load_own(self, row: Int, base: ir.Value, first: int) -> list[ir.Value]:
+        """The one of four blocks of a row, from block `first` on, that a thread loads."""
+        own = arith.addi(base, arith.muli(_lane(base), device.value(BLOCK - 2)))  # the base has 2 for each lane
+        kind = ir.VectorType.get([QUAD], device.i32())
+        loaded = device.load(self.place(row, Offset(own, BLOCK * first)), kind, align=4 * QUAD)
+        return [vector.extract(loaded, [], [i]) for i in range(QUAD)]
+
+    def load_rows(self, lanes: Lanes) -> LoadedRows:
+        """Loads a thread's part of all columns of its rows now."""
+        (_, width), words = self.shape, list[ir.Value]()
+        if width % WIDE or not is_packed(self.element) and not isinstance(self.element, ir.F32Type):
+            raise UnsupportedError(f"rows of {width} columns of {self.element} are not held as they are loaded")
+        for row in self._lanes.loaded if self._lanes is not None else lanes.rows:
+            if is_packed(self.element):
+                for first in range(0, blocks_of(width), QUAD):
+                    words += self._load_own(row, lanes.pair, first)
+            else:
+                for block in range(blocks_of(width)):
+                    words += self._load_pair(row, lanes.column(block, 0))
+        return LoadedRows(lanes, self.element, width, words)
 
     def element_at(self, row: Int, column: Int, width: int) -> ir.Value:
         """The element of a row of `width` columns; beyond the last one of the row."""
@@ -310,6 +327,39 @@ class PairedMemory(Memory):
             return vector.extract(pair, [], [0]), vector.extract(pair, [], [1])
         word = self.word(row, column)
         return unpack(word, 0, self.element), unpack(word, 1, self.element)
+
+
+@dataclass(frozen=True)
+class LoadedRows:
+    """Rows of a tensor in the registers of a warpgroup as they were loaded: a thread's part of its first row, then of
+    the second. Of 16-bit elements it has 16 bytes of every four blocks of columns, whose pairs the four threads of a
+    row exchange where elements are used; of f32 its own pairs."""
+
+    lanes: Lanes
+    element: ir.Type
+    width: int
+    words: list[ir.Value]
+    _exchanged: dict[tuple[ir.Block, int], list[ir.Value]] = field(default_factory=dict)  # by the first word
+
+    def load(self, index: Sequence[Int]) -> ir.Value:
+        """An element, where all threads of a warp are."""
+        half, (block, e) = self.lanes.half(index[0]), self.lanes.place(index[1])
+        number = half * blocks_of(self.width) + block
+        if not is_packed(self.element):
+            return self.words[2 * number + e]
+        key = ir.InsertionPoint.current.block, number - number % QUAD
+        if key not in self._exchanged:
+            self._exchanged[key] = transposed(self.words[key[1] : key[1] + QUAD], _lane(self.lanes.pair))
+        return unpack(self._exchanged[key][number % QUAD], e, self.element)
+
+    def with_words(self, words: list[ir.Value]) -> LoadedRows:
+        """The same rows of another tile."""
+        return LoadedRows(self.lanes, self.element, self.width, words)
+
+
+def _lane(base: ir.Value) -> ir.Value:
+    """Which of the four threads of a row it is whose first column is `base`."""
+    return arith.andi(arith.shrui(base, device.value(1)), device.value(QUAD - 1))
 
 
 def rows_of_tile(

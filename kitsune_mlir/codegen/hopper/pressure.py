@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from kitsune_mlir.mlir import ir
 from .fragments import is_packed
 from .operands import is_held
 from .product_plan import Product
-from .steps import steps
+from .steps import Step, steps
 
 if TYPE_CHECKING:
     from .program import Program
@@ -24,6 +25,20 @@ F32_WORDS = 16  # a thread's of a chunk
 
 def check_pressure(program: Program) -> None:
     """Raises UnsupportedError when tiles and sums alive together are more than a thread's registers."""
+    for _, held, sums in _alive(program):
+        if held + sums > REGISTERS:
+            raise UnsupportedError(
+                f"{held} registers of tiles and {sums} of sums are more than a thread of a warpgroup has"
+            )
+
+
+def pressures(program: Program) -> list[tuple[Step, int]]:
+    """The registers of a thread that tiles and sums have at each step."""
+    return [(step, held + sums) for step, held, sums in _alive(program)]
+
+
+def _alive(program: Program) -> Iterator[tuple[Step, int, int]]:
+    """Each step, with a thread's registers of tiles and of sums."""
     born: dict[int, tuple[int, int]] = {}
     died: dict[int, int] = {}
     sums: dict[int, int] = {}
@@ -40,12 +55,10 @@ def check_pressure(program: Program) -> None:
                 born[hash(value)] = step.number, registers_of(value) // program.cluster
         elif is_held(nest) and hash(nest.value) not in program.stashes:  # made anew for each product
             born[hash(nest.value)] = step.number, registers_of(nest.value)
-    for at in range(len(every)):
+    for step in every:
+        at = step.number
         held = sum(size for key, (birth, size) in born.items() if birth < at <= died.get(key, birth))
-        if held + sums.get(at, 0) > REGISTERS:
-            raise UnsupportedError(
-                f"{held} registers of tiles and {sums.get(at, 0)} of sums are more than a thread of a warpgroup has"
-            )
+        yield step, held, sums.get(at, 0)
 
 
 def _operand_registers(product: Product) -> int:

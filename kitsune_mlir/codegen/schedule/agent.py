@@ -25,7 +25,7 @@ from kitsune_mlir.rows import Structured, producer, shape_of
 from . import parts, stores, whole_rows
 from .boxes import GlobalBox
 from .exchanges import ExchangeCode, Totals
-from .extents import divisor, whole_of
+from .extents import divisor, is_from_tiles, whole_of
 from .in_flight import Acc
 from .loops import TOTALS, Open, sent_to
 from .meetings import TURN, Meetings
@@ -184,6 +184,9 @@ class AgentCode(ExchangeCode):
 
     def _from_around(self, value: ir.Value) -> Int:
         op = None if isinstance(value.owner, ir.Block) else value.owner.operation
+        if is_from_tiles(value):
+            self._tiles(value)
+            return self.values[hash(value)]
         if op is not None and op.name == "arith.constant":
             return ir.IntegerAttr(op.attributes["value"]).value
         if op is not None and op.name == "tensor.dim":
@@ -460,10 +463,8 @@ class AgentCode(ExchangeCode):
         pointer = self._pointer(op.operands[0])
         if "together" in op.attributes:
             self._stand(op.results[0])
-            kind, own = op.operands[0].type, Boxes.of(warps.thread(), self._leader())
-            self.memories[hash(op.results[0])] = whole_rows.read(
-                pointer, kind, self.around.rows, at[0], own, self.lanes
-            )
+            own = Boxes.of(warps.thread(), self._leader())
+            self._take_up(op.results[0], whole_rows.read(op, pointer, self.around.rows, at[0], own, self.lanes))
             return
         whole = self._whole(op.operands[0].type, list(op.operands)[1:], read.axes, op.results[0].type)
         box = GlobalBox(pointer, op.operands[0].type, self.around.rows, at, read.axes, whole)

@@ -246,13 +246,15 @@ class ScheduledKernel:
     @property
     def ctas(self) -> int:
         """As many as the target holds at once, whole clusters, and no more of these than tiles where that is known."""
+        tiles, most = self._tiles, self.target.sms * self.kernel.ctas_per_sm // self.kernel.cluster
+        return (most if tiles is None else max(1, min(most, tiles))) * self.kernel.cluster
+
+    @property
+    def _tiles(self) -> int | None:
+        """How many tiles there are; None where that is open until the call."""
         (tiles,) = (op.opview for op in walk(self.kernel, schedule.TilesOp.OPERATION_NAME))
         extents = [constant(extent) for extent in tiles.operands]
-        most = self.target.sms * self.kernel.ctas_per_sm // self.kernel.cluster
-        if all(extent is not None for extent in extents):
-            found = prod(-(-extent // size) for extent, size in zip(extents, tiles.sizes, strict=True))
-            most = max(1, min(most, found))
-        return most * self.kernel.cluster
+        return None if None in extents else prod(-(-extent // size) for extent, size in zip(extents, tiles.sizes))
 
     def launch(self) -> str:
         """What the runtime needs to launch the kernel, JSON."""
@@ -271,7 +273,7 @@ class ScheduledKernel:
                 "watched": self.waits.described,
                 "streams": self.streams(),
                 "tile_rows": 1,
-                "sums": bool(self.kernel.rings),  # a product of no columns is zero: it is launched for no rows, too
+                "sums": bool(self.kernel.rings and self._tiles),  # a product of no columns is zero, of any rows
                 "maps": [map_.description() for map_ in self.maps],
                 **({"zeroed": zeroed} if (zeroed := self.zeroed()) else {}),
                 **self._tables,
@@ -287,10 +289,8 @@ class ScheduledKernel:
         in_pieces = any(product.is_added_outside for product in products)
         fast = all(is_packed(tile.element_type) for tile in tiles) and not in_pieces
         resident, alone = self.kernel.ctas_per_sm, any(map(multiplies_alone, self.kernel.agents))
-        return build(
-            *(self.kernel.label, pointers, len(self.maps), self.threads, self._watched, self.kernel.cluster),
-            fast=fast, resident=resident, alone=alone,
-        )  # fmt: skip
+        named = self.kernel.label, pointers, len(self.maps), self.threads, self._watched, self.kernel.cluster
+        return build(*named, fast=fast, resident=resident, alone=alone)
 
     def _watched(self, frame: Frame) -> None:
         watch = self.waits.watch(frame.workspace)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from kitsune_mlir.codegen import index_checks
 from kitsune_mlir.codegen.hopper import waits, warps, wgmma
-from kitsune_mlir.codegen.hopper.fragments import Fragment, Lanes, PairedMemory
+from kitsune_mlir.codegen.hopper.fragments import Fragment, Lanes, LoadedRows, PairedMemory
 from kitsune_mlir.codegen.hopper.mbarrier import Slot
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.dialects import schedule
@@ -29,7 +29,7 @@ def sent_to(ring: str) -> str:
     return f"{ring} of others"
 
 
-Known = GlobalBox | PairedMemory | Fragment | RowNumbers  # where the elements of a tile are
+Known = GlobalBox | PairedMemory | Fragment | LoadedRows | RowNumbers  # where the elements of a tile are
 
 
 @dataclass(frozen=True)
@@ -81,9 +81,6 @@ class LoopCode:
         return list(dict.fromkeys(labels))
 
     def _scf_for(self, op: ir.Operation) -> None:
-        for bound in list(op.operands)[:3]:
-            if is_from_tiles(bound) and hash(bound) not in self.values:
-                self._tiles(bound)
         bounds = [self.number(bound) for bound in list(op.operands)[:3]]
         rings = [ring for ring in self._rings(op) if ring in self.turns]
         block = op.regions[0].blocks[0]
@@ -135,12 +132,12 @@ class LoopCode:
     def _take_up(self, value: ir.Value, found: object) -> None:
         """A value is known from here on."""
         self.values[hash(value)] = found
-        if isinstance(found, Fragment):
+        if isinstance(found, Fragment | LoadedRows | PairedMemory):
             self.memories[hash(value)] = found
 
     def _behind(self, start: object, yielded: ir.Value, loop: ir.Operation) -> int | None:
         """Of what a loop carries: as InFlight.behind."""
-        if isinstance(start, Open | Fragment | ir.Value):
+        if isinstance(start, Open | Fragment | LoadedRows | ir.Value):
             return None
         if not isinstance(start, Acc | Token):
             raise UnsupportedError(f"{location(loop.location)}: a loop carries a tile of no parts")
@@ -154,6 +151,8 @@ class LoopCode:
             words_of, rest = dict(zip(start.words, words)), words[len(start.words) :]
             values = dict(zip(start.values, rest, strict=True))
             return Fragment(start.lanes, start.element, start.shape, words_of, values)
+        if isinstance(start, LoadedRows):
+            return start.with_words(words)
         if isinstance(start, ir.Value):
             return words[0]
         number = self.products.number(behind)
@@ -186,4 +185,6 @@ def _words(carried: object) -> list[ir.Value]:
         return [*carried.words.values(), *carried.values.values()]
     if isinstance(carried, ir.Value):
         return [carried]
+    if isinstance(carried, LoadedRows):
+        return carried.words
     return carried.values if isinstance(carried, Acc) else []

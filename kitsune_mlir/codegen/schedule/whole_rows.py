@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kitsune_mlir.codegen import index_checks
-from kitsune_mlir.codegen.hopper.fragments import Fragment, Lanes, PairedMemory
+from kitsune_mlir.codegen.hopper.fragments import Fragment, Lanes, LoadedRows, PairedMemory
 from kitsune_mlir.codegen.hopper.place import place_rows
 from kitsune_mlir.codegen.hopper.scatter import add_rows
 from kitsune_mlir.codegen.hopper.stores import Boxes, Outbox
@@ -15,13 +15,17 @@ from kitsune_mlir.codegen.pipeline.memory import storage_type
 from kitsune_mlir.mlir import arith, ir
 
 
-def read(pointer: ir.Value, type_: ir.Type, rows: ir.Value, row: Int, own: Boxes, lanes: Lanes) -> PairedMemory:
-    """The copy's rows of a tensor, from `row` on; in the place of those beyond it the last. `rows` is its first size
-    where that is open."""
+def read(
+    op: ir.Operation, pointer: ir.Value, rows: ir.Value, row: Int, own: Boxes, lanes: Lanes
+) -> PairedMemory | LoadedRows:
+    """The copy's rows of the tensor that `op` reads, from `row` on; in the place of those beyond it the last. `rows` is
+    its first size where that is open. Those that are read ahead are loaded here, others where they are used."""
+    type_ = op.operands[0].type
     first = device.sub(row, own.first_row)  # the first of all copies, which the tensor has
     last = device.sub(device.sub(_count(type_, rows), first), 1)
     loaded = tuple(device.least(device.add(one, own.first_row), last) for one in lanes.rows)
-    return _from_row(pointer, type_, first, Lanes(lanes.rows, loaded, lanes.pair))
+    memory = _from_row(pointer, type_, first, Lanes(lanes.rows, loaded, lanes.pair))
+    return memory.load_rows(lanes) if "ahead" in op.attributes else memory
 
 
 def write(

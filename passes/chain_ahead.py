@@ -1,0 +1,127 @@
+"""Rows of tensors that a chain's threads load long before they use them: a warpgroup that waits for memory issues
+nothing else, and all that a tile's threads load themselves they would wait for.
+
+What the stages before a chain's first product read is loaded a tile ahead, and goes round the loop over tiles in
+registers. What a product's epilogue reads is loaded before the product. Both only as far as registers hold it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from kitsune_mlir import rows
+from kitsune_mlir.codegen.hopper.fragments import WIDE, is_packed
+from kitsune_mlir.codegen.hopper.pressure import REGISTERS, pressures, registers_of
+from kitsune_mlir.codegen.hopper.program import Block, Program
+from kitsune_mlir.codegen.hopper.wgmma import ROWS
+from kitsune_mlir.dialects import kitsune, schedule
+from kitsune_mlir.mlir import arith, ir
+
+from .schedule_build import constant_index
+
+
+class Ahead:
+    """What a chain loads ahead of whose tiles a CTA has so many: `tiles` are loaded a tile ahead, `_beside` before the
+    product of this key. `next` are those of the tile behind the one that is worked on, as far as they were loaded."""
+
+    def __init__(self, program: Program, tiles_each: float):
+        self.tiles: list[kitsune.LoadOp] = []
+        self._beside: dict[int, list[kitsune.LoadOp]] = {}
+        self._here: Sequence[ir.Value] = ()
+        self.next: list[ir.Value] = []
+        if program.cluster > 1 or any(product.passes > 1 for product in program.products):
+            return
+        pressure: dict[int, int] = {}
+        for step, registers in pressures(program):
+            pressure[id(step.block)] = max(pressure.get(id(step.block), 0), registers)
+        room = REGISTERS - max(pressure.values())
+        for block in _before_products(program) if tiles_each > 1 else ():
+            self.tiles += (found := _fitting(block, room))
+            room -= _registers(found)
+        for block in program.blocks:
+            if len(block.products) == 1:
+                (product,) = block.products.values()
+                room = REGISTERS - pressure[id(block)] - _registers(self.tiles)
+                self._beside[hash(product.op.results[0])] = _fitting(block, room, product.op)
+
+    def load(self, number: ir.Value, end: ir.Value, row: Callable[[ir.Value], ir.Value]) -> list[ir.Value]:
+        """What goes round the loop over tiles, of the tile of a number, whose first row `row` gives; of the last tile
+        where that is `end` or more."""
+        if not self.tiles:
+            return []
+        first = row(arith.minui(number, arith.subi(end, constant_index(1))))
+        return [_rows(load, first) for load in self.tiles]
+
+    def begin(self, here: Sequence[ir.Value], load_next: Callable[[], list[ir.Value]]) -> None:
+        """A tile begins, of which that goes round."""
+        self._here, self.next, self._load_next = here, [], load_next
+
+    def take_up(self, cloner: rows.RowCloner) -> None:
+        """What was loaded a tile ahead is known."""
+        for load, tile in zip(self.tiles, self._here, strict=True):
+            cloner[load.results[0]] = tile
+
+    def leave(self, block: Block) -> None:
+        """Behind the stage of a block: where all that goes round has been used, the next tile's is loaded."""
+        if self.tiles and self.tiles[-1] in block.stage.loads:
+            self.next = self._load_next()
+
+    def before(self, product: ir.Operation, cloner: rows.RowCloner, row: ir.Value) -> None:
+        """Loads what the epilogue of a product reads."""
+        for load in self._beside.get(hash(product.results[0]), ()):
+            cloner[load.results[0]] = _rows(load, row)
+
+
+def _rows(load: kitsune.LoadOp, row: ir.Value) -> ir.Value:
+    """A warpgroup's rows of a tensor, loaded now."""
+    kind = ir.RankedTensorType(load.results[0].type)
+    type_ = ir.RankedTensorType.get([ROWS, kind.shape[1]], kind.element_type)
+    read = schedule.ReadOp(load.operands[0], [row, constant_index(0)], type_)
+    read.attributes["dims"] = ir.DenseI64ArrayAttr.get([0, 1])
+    read.attributes["ahead"] = read.attributes["together"] = ir.UnitAttr.get()
+    return read.results[0]
+
+
+def _before_products(program: Program) -> list[Block]:
+    """The blocks of a chain before the first that multiplies, each a stage of its own."""
+    found: list[Block] = []
+    for block in program.blocks:
+        if block.products or len(block.stages) > 1:
+            break
+        found.append(block)
+    return found
+
+
+def _fitting(block: Block, room: int, product: ir.Operation | None = None) -> list[kitsune.LoadOp]:
+    """Loads of a stage that so many registers hold, all of whose elements are used in their own places; those that are
+    used behind a product."""
+    order, found = [op.operation for op in block.stage.block.operations], list[kitsune.LoadOp]()
+    users_of = order if product is None else order[order.index(product) + 1 :]
+    for load in filter(_is_whole, block.stage.loads):
+        users = [use.owner.operation for use in load.results[0].uses]
+        if not all(op in users_of and _is_elementwise(op, load.results[0]) for op in users if op.name != "tensor.dim"):
+            continue
+        if _registers([*found, load]) <= room:
+            found.append(load)
+    return found
+
+
+def _registers(loads: Sequence[kitsune.LoadOp]) -> int:
+    """What a thread holds of rows."""
+    return sum(registers_of(load.results[0]) for load in loads)
+
+
+def _is_whole(load: kitsune.LoadOp) -> bool:
+    """Whether threads load whole rows in words: of 16-bit elements 16 bytes together, of f32 pairs."""
+    kind = ir.RankedTensorType(load.results[0].type)
+    words = is_packed(kind.element_type) or isinstance(kind.element_type, ir.F32Type)
+    return words and kind.rank == 2 and not kind.is_dynamic_dim(1) and kind.shape[1] % WIDE == 0
+
+
+def _is_elementwise(op: ir.Operation, value: ir.Value) -> bool:
+    """Whether an operation uses elements of a tile in their own places."""
+    if op.name != "linalg.generic":
+        return False
+    s = rows.Structured(op)
+    maps = [map_ for operand, map_ in zip(op.operands, s.maps) if operand == value]
+    return all(map_ == ir.AffineMap.get_identity(2) for map_ in maps) and not s.gathers()

@@ -1,0 +1,81 @@
+"""Chains that load rows ahead, in the simulator: CTAs with several tiles and with one, copies whose rows end first."""
+
+import json
+
+import pytest
+import torch
+from test_gpu_scheduled_chains import CHAINED
+from torch import nn
+
+import kitsune_mlir
+from kitsune_mlir.planning import target
+from kitsune_mlir.tools.gpusim import Simulation
+
+
+class Nodes(nn.Module):
+    """The node network of a graph: sums of another precision, LayerNorm, a residual."""
+
+    def __init__(self, width, sums):
+        super().__init__()
+        self.first, self.last = nn.Linear(width + sums, width), nn.Linear(width, width)
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, nodes, sums):
+        x = torch.relu(self.first(torch.cat([nodes, sums.to(nodes.dtype)], 1)))
+        return nodes + self.norm(self.last(x))
+
+
+class Scaled(nn.Module):
+    """16-bit rows that are computed with before the first product; numbers of f32 behind the last one."""
+
+    def __init__(self, width, more):
+        super().__init__()
+        self.first, self.last = nn.Linear(width, 64), nn.Linear(64, more)
+
+    def forward(self, x, more):
+        return (self.last(torch.relu(self.first(x * torch.sigmoid(x)))) + more).to(x.dtype)
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """The path of a description: a GPU of two SMs."""
+    fields = json.loads((target.FOLDER / "sm_90a.json").read_text())
+    path = tmp_path_factory.mktemp("targets") / "two.json"
+    path.write_text(json.dumps(fields | {"name": "two", "sms": 2}))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "model, widths, rows, tile_rows, ahead",
+    [
+        (Nodes, (128, 128), 1000, 128, 3),  # four tiles of a CTA; the second copy has no rows of the last one
+        (Nodes, (64, 32), 330, 128, 3),  # weights that are streamed; the second CTA has a tile less
+        (Nodes, (128, 128), 200, 64, 3),  # one warpgroup
+        (Nodes, (128, 64), 200, 128, 1),  # a CTA has one tile
+        (Scaled, (96, 64), 700, 128, 3),
+    ],
+    ids=str,
+)
+def test_numbers(model, widths, rows, tile_rows, ahead, two):
+    torch.manual_seed(0)
+    made = model(*widths).bfloat16()
+    args = torch.randn(rows, widths[0]).bfloat16(), torch.randn(rows, widths[1])
+    options = CHAINED | {"place-stages": f"shape=chained tile-rows={tile_rows}"}
+    compiled = kitsune_mlir.compile(made, args, target=two, options=options)
+    assert compiled.mlir("two:schedule-chains").count("ahead,") == ahead
+    found = Simulation(compiled, seed=1)(*args)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.as_tensor(found), made(*args), rtol=2e-2, atol=2e-2)
+
+
+def test_any_number_of_rows(two):
+    """Also none, and fewer than there are CTAs for."""
+    model, given = Nodes(64, 32).bfloat16(), (torch.randn(300, 64).bfloat16(), torch.randn(300, 32))
+    rows = torch.export.Dim("rows")
+    compiled = kitsune_mlir.compile(model, given, target=two, options=CHAINED, dynamic_shapes=({0: rows}, {0: rows}))
+    assert compiled.mlir("two:schedule-chains").count("ahead,") == 3
+    simulated = Simulation(compiled, seed=1)
+    for count in (0, 1, 130, 700):
+        args = torch.randn(count, 64).bfloat16(), torch.randn(count, 32)
+        with torch.no_grad():
+            torch.testing.assert_close(torch.as_tensor(simulated(*args)), model(*args), rtol=2e-2, atol=2e-2)
