@@ -16,12 +16,13 @@ Keys are numbers from 0 to a last one, which is that of rows that shall stand be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kitsune_mlir.mlir import arith, gpu, ir, math, memref, nvvm, scf
 
-from .gpu_kernel import WARP, Kernel, Kernels, Size, as_value, ceildiv, extent, only_if
+from .gpu_kernel import WARP, Kernel, Kernels, Size, as_value, ceildiv, extent, linear_id, only_if
 
 THREADS = 512  # of a block that has a tile
 WARPS = THREADS // WARP
@@ -127,168 +128,183 @@ class RadixSort:
     def _key(self, kernel: Kernel, step: _Pass, row: ir.Value, counts: bool) -> ir.Value:
         """The key of what stands at `row` before a pass."""
         if step.source is None:
-            return self.key(kernel, row, counts)
-        return memref.load(kernel.inside(step.source.keys), [row])
+            return self.key(kernel, _index(row), counts)
+        return memref.load(kernel.inside(step.source.keys), [_index(row)])
 
     def _count(self, kernel: Kernel, step: _Pass) -> None:
         counted = kernel.shared([step.digits], _i32())
         thread, tile = gpu.thread_id(gpu.Dimension.x), gpu.block_id(gpu.Dimension.x)
-        size = as_value(self.size if isinstance(self.size, int) else kernel.inside(self.size))
         with only_if(thread, step.digits):
             memref.store(_number(0), counted, [thread])
         gpu.barrier()
-        first = arith.addi(arith.muli(tile, as_value(self.tile)), thread)
-        rows = [arith.addi(first, as_value(number * THREADS)) for number in range(self.items)]
-        last = arith.subi(size, as_value(1))
-        digits = [step.digit(self._key(kernel, step, arith.minui(row, last), True)) for row in rows]
+        first = arith.addi(arith.muli(_narrow(tile), _number(self.tile)), _narrow(thread))
+        rows = [arith.addi(first, _number(number * THREADS)) for number in range(self.items)]
+        size, last = self._size(kernel)
+        with self.kernels.checks.behind():
+            digits = [step.digit(self._key(kernel, step, arith.minui(row, last), True)) for row in rows]
         for row, digit in zip(rows, digits, strict=True):
-            with only_if(row, size):
+            with _where(_less(row, size)):
                 memref.atomic_rmw(arith.AtomicRMWKind.addi, _number(1), counted, [_index(digit)])
         gpu.barrier()
         with only_if(thread, step.digits):
             memref.store(memref.load(counted, [thread]), kernel.inside(step.counts), [thread, tile])
 
+    def _size(self, kernel: Kernel) -> tuple[ir.Value, ir.Value]:
+        """The number of rows, and that of the last one."""
+        size = _number(self.size) if isinstance(self.size, int) else _narrow(kernel.inside(self.size))
+        return size, arith.subi(size, _number(1))
+
     def _place(self, kernel: Kernel, step: _Pass) -> None:
         words = kernel.shared([max(WARPS * step.digits, self.tile)], _i32())  # counts of warps, and later rows
         begins = kernel.shared([step.digits], _i32())
-        thread, tile = gpu.thread_id(gpu.Dimension.x), gpu.block_id(gpu.Dimension.x)
-        warp, lane = arith.divui(thread, as_value(WARP)), arith.remui(thread, as_value(WARP))
-        size = as_value(self.size if isinstance(self.size, int) else kernel.inside(self.size))
-        begin = arith.muli(tile, as_value(self.tile))
-        there = arith.minui(arith.subi(size, begin), as_value(self.tile))
-        first = arith.addi(begin, arith.addi(arith.muli(warp, as_value(WARP * self.items)), lane))
-        rows = [arith.addi(first, as_value(number * WARP)) for number in range(self.items)]
-        inside = [arith.cmpi(arith.CmpIPredicate.ult, row, size) for row in rows]
-        rows = [arith.minui(row, arith.subi(size, as_value(1))) for row in rows]
+        thread, tile = _narrow(gpu.thread_id(gpu.Dimension.x)), _narrow(gpu.block_id(gpu.Dimension.x))
+        warp, lane = arith.divui(thread, _number(WARP)), arith.remui(thread, _number(WARP))
+        size, last = self._size(kernel)
+        begin = arith.muli(tile, _number(self.tile))
+        first = arith.addi(begin, arith.addi(arith.muli(warp, _number(WARP * self.items)), lane))
+        rows = [arith.addi(first, _number(number * WARP)) for number in range(self.items)]
+        inside = [_less(row, size) for row in rows]
+        rows = [arith.minui(row, last) for row in rows]
         # What is behind the last row has the last digit, and is the last in its tile: it changes no other row's place.
         keys = [
             arith.select(is_row, self._key(kernel, step, row, False), _number(-1)) for is_row, row in zip(inside, rows)
         ]
-        if step.source is None:
-            names = [arith.index_cast(_i32(), row) for row in rows]
-        else:
-            names = [memref.load(kernel.inside(step.source.rows), [row]) for row in rows]
-        digit = arith.remui(thread, as_value(step.digits))
-        before = memref.load(kernel.inside(step.counts), [digit, tile])
-        total = memref.load(kernel.inside(step.totals), [digit])
-        own = arith.muli(warp, as_value(step.digits))
+        names = rows if step.source is None else _loaded(kernel, step.source.rows, rows)
+        digit = arith.remui(thread, _number(step.digits))
+        before = memref.load(kernel.inside(step.counts), [_index(digit), _index(tile)])
+        total = memref.load(kernel.inside(step.totals), [_index(digit)])
+        own = arith.muli(warp, _number(step.digits))
         ranks = _ranks([step.digit(key) for key in keys], step, words, own, lane)
         gpu.barrier()
-        self._begin(kernel, step, words, begins, before, total)
+        self._begin(kernel, step, words, begins, (thread, digit), (before, total))
         gpu.barrier()
         places = []
         for key, rank in zip(keys, ranks, strict=True):
-            at = arith.addi(own, _index(step.digit(key)))
-            places.append(_index(arith.addi(memref.load(words, [at]), rank)))
-        order = _Order(words, places, thread, there)
-        moved_rows = order.moved(names)
-        moved_keys = order.moved(keys)
-        targets = []
-        for number, key in zip(order.numbers, moved_keys, strict=True):
-            start = memref.load(begins, [_index(step.digit(key))])
-            targets.append(_index(arith.addi(start, arith.index_cast(_i32(), number))))
-        for number, target, key, name in zip(order.numbers, targets, moved_keys, moved_rows, strict=True):
-            with only_if(number, there):
+            in_tile = memref.load(words, [_index(arith.addi(own, step.digit(key)))])
+            places.append(arith.addi(in_tile, rank))
+        order = _Order(words, places, thread, arith.minui(arith.subi(size, begin), _number(self.tile)))
+        moved_names, moved_keys = order.moved(names), order.moved(keys)
+        targets = [
+            arith.addi(memref.load(begins, [_index(step.digit(key))]), number)
+            for key, number in zip(moved_keys, order.numbers, strict=True)
+        ]
+        for is_there, target, key, name in zip(order.are_there, targets, moved_keys, moved_names, strict=True):
+            with _where(is_there):
                 if step.target is None:
-                    self.write_row(kernel, target, name, key)
+                    self.write_row(kernel, _index(target), name, key)
                 else:
-                    memref.store(key, kernel.inside(step.target.keys), [target])
-                    memref.store(name, kernel.inside(step.target.rows), [target])
+                    memref.store(key, kernel.inside(step.target.keys), [_index(target)])
+                    memref.store(name, kernel.inside(step.target.rows), [_index(target)])
         for position, vector in enumerate(self.carried if step.source is None else step.source.carried):
-            loaded = [memref.load(kernel.inside(vector), [row]) for row in rows]
-            for number, target, value in zip(order.numbers, targets, order.moved(loaded), strict=True):
-                with only_if(number, there):
+            moved = order.moved(_loaded(kernel, vector, rows))
+            for is_there, target, value in zip(order.are_there, targets, moved, strict=True):
+                with _where(is_there):
                     if step.target is None:
                         assert self.write_carried is not None
-                        self.write_carried(kernel, position, target, value)
+                        self.write_carried(kernel, position, _index(target), value)
                     else:
-                        memref.store(value, kernel.inside(step.target.carried[position]), [target])
+                        memref.store(value, kernel.inside(step.target.carried[position]), [_index(target)])
 
     @staticmethod
     def _begin(
-        kernel: Kernel, step: _Pass, words: ir.Value, begins: ir.Value, before: ir.Value, total: ir.Value
+        kernel: Kernel,
+        step: _Pass,
+        words: ir.Value,
+        begins: ir.Value,
+        own: tuple[ir.Value, ir.Value],
+        counted: tuple[ir.Value, ir.Value],
     ) -> None:
         """Counts of warps become where a warp's rows of a digit begin in the tile in the order of digits; `begins` says
-        what to add to a place there for where it is among all rows. A thread has a digit: `before` of its rows are in
-        tiles before, `total` in all."""
+        what to add to a place there for where it is among all rows. A thread has a digit, of whose rows so many are in
+        tiles before, and so many there are in all."""
         sums = kernel.shared([2, WARPS], _i32())
-        thread = gpu.thread_id(gpu.Dimension.x)
-        warp, lane = arith.divui(thread, as_value(WARP)), arith.remui(thread, as_value(WARP))
-        has_digit = arith.cmpi(arith.CmpIPredicate.ult, thread, as_value(step.digits))
-        digit = arith.remui(thread, as_value(step.digits))
-        places = [arith.addi(digit, as_value(number * step.digits)) for number in range(WARPS)]
-        counted = [memref.load(words, [place]) for place in places]
-        in_tile = counted[0]
-        for count in counted[1:]:
+        (thread, digit), (before, total) = own, counted
+        warp, lane = arith.divui(thread, _number(WARP)), arith.remui(thread, _number(WARP))
+        has_digit = _less(thread, _number(step.digits))
+        places = [_index(arith.addi(digit, _number(number * step.digits))) for number in range(WARPS)]
+        in_warps = [memref.load(words, [place]) for place in places]
+        in_tile = in_warps[0]
+        for count in in_warps[1:]:
             in_tile = arith.addi(in_tile, count)
         found = []
-        for number, own in enumerate((in_tile, total)):
-            in_lanes, in_warp = _before_lane(arith.select(has_digit, own, _number(0)), lane)
-            with only_if(lane, 1):
-                memref.store(in_warp, sums, [as_value(number), warp])
+        for number, count in enumerate((in_tile, total)):
+            in_lanes, in_warp = _before_lane(arith.select(has_digit, count, _number(0)), lane)
+            with _where(_less(lane, _number(1))):
+                memref.store(in_warp, sums, [as_value(number), _index(warp)])
             found.append(in_lanes)
         gpu.barrier()
         for other in range(step.digits // WARP - 1):
-            is_before = arith.cmpi(arith.CmpIPredicate.ult, as_value(other), warp)
+            is_before = _less(_number(other), warp)
             for number in range(2):
                 there = memref.load(sums, [as_value(number), as_value(other)])
                 found[number] = arith.addi(found[number], arith.select(is_before, there, _number(0)))
         local, start = found
-        with only_if(thread, step.digits):
-            memref.store(arith.subi(arith.addi(start, before), local), begins, [thread])
-            for place, count in zip(places, counted, strict=True):
+        with _where(has_digit):
+            memref.store(arith.subi(arith.addi(start, before), local), begins, [_index(digit)])
+            for place, count in zip(places, in_warps, strict=True):
                 memref.store(local, words, [place])
                 local = arith.addi(local, count)
 
 
 @dataclass(frozen=True)
 class _Order:
-    """Rows of a tile in the order of their digits: the places of a thread's own rows, and the numbers of the places
-    whose rows it has then. All threads meet before and behind each use of `words`."""
+    """Rows of a tile in the order of their digits: the places of a thread's own rows, and how many places have one. All
+    threads meet before and behind each use of `words`."""
 
     words: ir.Value
     places: list[ir.Value]
     thread: ir.Value
-    there: ir.Value
+    count: ir.Value
 
     @property
     def numbers(self) -> list[ir.Value]:
-        return [arith.addi(self.thread, as_value(number * THREADS)) for number in range(len(self.places))]
+        """The places whose rows a thread has then."""
+        return [arith.addi(self.thread, _number(number * THREADS)) for number in range(len(self.places))]
+
+    @property
+    def are_there(self) -> list[ir.Value]:
+        """Whether these have rows."""
+        return [_less(number, self.count) for number in self.numbers]
 
     def moved(self, values: Sequence[ir.Value]) -> list[ir.Value]:
         """What a thread's rows have becomes what the rows of its places have."""
-        if values[0].type == _i32():
+        kind = values[0].type
+        if kind == _i32():
             return self._moved(values)
-        width = arith.constant(values[0].type, 32)
+        width = arith.constant(kind, 32)
         low = self._moved([arith.trunci(_i32(), value) for value in values])
         high = self._moved([arith.trunci(_i32(), arith.shrui(value, width)) for value in values])
-        kind = values[0].type
         return [arith.ori(arith.extui(kind, a), arith.shli(arith.extui(kind, b), width)) for a, b in zip(low, high)]
 
     def _moved(self, values: Sequence[ir.Value]) -> list[ir.Value]:
         gpu.barrier()
         for value, place in zip(values, self.places, strict=True):
-            memref.store(value, self.words, [place])
+            memref.store(value, self.words, [_index(place)])
         gpu.barrier()
-        return [memref.load(self.words, [number]) for number in self.numbers]
+        return [memref.load(self.words, [_index(number)]) for number in self.numbers]
+
+
+def _loaded(kernel: Kernel, buffer: ir.Value, rows: Sequence[ir.Value]) -> list[ir.Value]:
+    return [memref.load(kernel.inside(buffer), [_index(row)]) for row in rows]
 
 
 def _ranks(digits: Sequence[ir.Value], step: _Pass, words: ir.Value, own: ir.Value, lane: ir.Value) -> list[ir.Value]:
     """For each row of a thread, how many of its warp stand before it and have its digit; and from `own` on in `words`
     how many rows of the warp have each digit."""
+    first = arith.addi(own, lane)
     for number in range(0, step.digits, WARP):
-        memref.store(_number(0), words, [arith.addi(own, arith.addi(lane, as_value(number)))])
+        memref.store(_number(0), words, [_index(arith.addi(first, _number(number)))])
     _meet()
-    lower = arith.subi(arith.shli(_number(1), arith.index_cast(_i32(), lane)), _number(1))
+    lower = arith.subi(arith.shli(_number(1), lane), _number(1))
     ranks = []
     for digit in digits:
         same = _same_digit(digit, step.bits)
         before = math.ctpop(arith.andi(same, lower))
-        place = arith.addi(own, _index(digit))
-        counted = memref.load(words, [place])
+        place = [_index(arith.addi(own, digit))]
+        counted = memref.load(words, place)
         _meet()
-        with only_if(_index(before), 1):
-            memref.store(arith.addi(counted, math.ctpop(same)), words, [place])
+        with _where(_less(before, _number(1))):
+            memref.store(arith.addi(counted, math.ctpop(same)), words, place)
         _meet()
         ranks.append(arith.addi(counted, before))
     return ranks
@@ -310,7 +326,7 @@ def _same_digit(digit: ir.Value, bits: int) -> ir.Value:
 def _scan(kernel: Kernel, step: _Pass) -> None:
     """A warp has a digit, and each of its lanes SCANNED tiles at a time."""
     counts, totals = kernel.inside(step.counts), kernel.inside(step.totals)
-    thread = arith.addi(arith.muli(gpu.block_id(gpu.Dimension.x), as_value(THREADS)), gpu.thread_id(gpu.Dimension.x))
+    thread = linear_id(THREADS)
     digit, lane = arith.divui(thread, as_value(WARP)), arith.remui(thread, as_value(WARP))
     tiles = as_value(extent(counts, 1))
     with only_if(digit, step.digits):
@@ -328,7 +344,7 @@ def _scan(kernel: Kernel, step: _Pass) -> None:
             whole = counted[0]
             for count in counted[1:]:
                 whole = arith.addi(whole, count)
-            before, in_warp = _before_lane(whole, lane)
+            before, in_warp = _before_lane(whole, _narrow(lane))
             before = arith.addi(total, before)
             for tile, count in zip(own, counted, strict=True):
                 with only_if(tile, tiles):
@@ -345,7 +361,7 @@ def _before_lane(x: ir.Value, lane: ir.Value) -> tuple[ir.Value, ir.Value]:
     before, whole = _number(0), x
     for distance in _DISTANCES:
         other = gpu.ShuffleOp(whole, _number(distance), _number(WARP), mode).results[0]
-        is_later = arith.cmpi(arith.CmpIPredicate.ne, arith.andi(lane, as_value(distance)), as_value(0))
+        is_later = arith.cmpi(arith.CmpIPredicate.ne, arith.andi(lane, _number(distance)), _number(0))
         before = arith.select(is_later, arith.addi(before, other), before)
         whole = arith.addi(whole, other)
     return before, whole
@@ -363,8 +379,26 @@ def _alloc(*sizes: Size, kind: ir.Type | None = None) -> ir.Value:
     return memref.alloc(ir.MemRefType.get(shape, kind or _i32()), [s for s in sizes if not isinstance(s, int)], [])
 
 
+@contextlib.contextmanager
+def _where(condition: ir.Value) -> Iterator[None]:
+    """What is built inside runs where the condition holds."""
+    guard = scf.IfOp(condition)
+    with ir.InsertionPoint(guard.then_block):
+        yield
+        scf.yield_([])
+
+
+def _less(a: ir.Value, b: ir.Value) -> ir.Value:
+    return arith.cmpi(arith.CmpIPredicate.ult, a, b)
+
+
 def _i32() -> ir.Type:
     return ir.IntegerType.get_signless(32)
+
+
+def _narrow(x: ir.Value) -> ir.Value:
+    """An index as an i32: rows are fewer than 2^31."""
+    return arith.index_cast(_i32(), x)
 
 
 def _index(x: ir.Value) -> ir.Value:

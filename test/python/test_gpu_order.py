@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import kitsune_mlir
-from kitsune_mlir.codegen import gpu_order
+from kitsune_mlir.codegen import gpu_radix
 from kitsune_mlir.tools.gpusim.simulation import Simulation
 
 MODULE = """
@@ -68,9 +68,9 @@ def test_orders(ordered, kind):
 
 
 def test_many_keys(ordered):
-    """More counts than the threads that sum them have at least: each has a longer part."""
+    """More digits than two."""
     functions, dtype = ordered
-    rows, count = 3000, gpu_order.WARPS * 32 * gpu_order.LEAST_PART + 5000
+    rows, count = 3000, 1 << 2 * gpu_radix.MOST_BITS
     found = np.random.default_rng(3).integers(0, count, rows)
     order, places = (np.asarray(x) for x in functions[1](torch.from_numpy(found).to(dtype), torch.zeros(count, 4)))
     assert np.array_equal(found[order], np.sort(found)) and np.array_equal(order[places], np.arange(rows))
