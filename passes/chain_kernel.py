@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.layout import LEAST_SLOTS, MOST_SLOTS, MOST_TILE_SLOTS
+from kitsune_mlir.codegen.hopper.operands import is_loaded
 from kitsune_mlir.codegen.hopper.program import Block, Program
 from kitsune_mlir.codegen.hopper.stage_code import starts_from_zero
 from kitsune_mlir.codegen.pipeline.nests import PRODUCT
@@ -387,5 +388,8 @@ def check(pipeline: kitsune.PipelineOp, program: Program) -> None:
 
 
 def _check_operation(op: ir.Operation) -> None:
+    for value in op.results:
+        if rows.is_tensor(value) and ir.RankedTensorType(value.type).rank > 2 and not is_loaded(value):
+            raise UnsupportedError(f"tiles of type {value.type} are not scheduled, but for what is loaded")
     if op.name == "linalg.generic" and "reduction" in (s := rows.Structured(op)).iterators:
         row_combiner(s)
