@@ -25,7 +25,7 @@ from kitsune_mlir.dialects.stow import StowOp
 from kitsune_mlir.dialects.write_rows import WriteRowsOp
 from kitsune_mlir.mlir import arith, ir, scf
 
-from .chain_columns import Columns, begun_columns, loaded_columns
+from .chain_columns import Columns, begun_columns, loaded_columns, take_columns
 from .chain_deferred import Deferred, defers
 from .chain_exchange import Exchanged, ShareCloner, joins_columns, total
 from .chain_fills import Fills, selected
@@ -257,7 +257,11 @@ class ChainBody(ChainProducts):
             for operand in op.operands:
                 if rows.is_tensor(operand) and rows.init_of(operand).tensor is not None:
                     self._value(operand)
+            width = self.cloner.type_of(value.type).shape[-1]
+            first = self._first(width) if self._parts > 1 and op.name == "linalg.generic" and width > 1 else None
             self.cloner.clone(op, 1)
+            if first is not None:
+                take_columns(self.cloner[value].owner, first, width)
             if self._parts > 1 and joins_columns(op):
                 self.cloner[value] = total(op, self.cloner[value])
         return self.cloner[value]

@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kitsune_mlir import rows
-from kitsune_mlir.codegen.hopper.operands import is_only_operand
+from kitsune_mlir.codegen.hopper.operands import is_loaded, is_only_operand
 from kitsune_mlir.codegen.schedule.reductions import row_combiner
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.dialects.clusters import SendOp, TotalOp
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
+
+from .chain_columns import check_numbered
 
 NEUTRAL = {"arith.addf": 0.0, "arith.maximumf": float("-inf"), "arith.minimumf": float("inf")}
 NEUTRAL |= {"arith.mulf": 1.0, "arith.maxnumf": float("-inf"), "arith.minnumf": float("inf")}
@@ -100,6 +102,8 @@ def check_shared(op: ir.Operation) -> None:
     leaves = op.name in (kitsune.ScatterOp.OPERATION_NAME, kitsune.PlaceOp.OPERATION_NAME)
     if leaves and rows.shape_of(op.operands[0])[1] == 1:
         raise UnsupportedError("numbers that leave for rows of a table are each CTA's")
+    if op.name == "linalg.generic" and not (is_only_operand(op.results[0]) and is_loaded(op.results[0])):
+        check_numbered(op)
     if not joins_columns(op):
         return
     s = rows.Structured(op)

@@ -88,10 +88,10 @@ def test_messages(case, dtype, small_gpu):  # noqa: F811
 
 @pytest.mark.parametrize("cluster, dtype", [(2, torch.bfloat16), (4, torch.float16), (2, torch.float32)])
 def test_messages_that_ctas_share(cluster, dtype, small_gpu):  # noqa: F811
-    """Each CTA of a cluster adds the columns that it has."""
+    """Each CTA of a cluster adds the columns that it has, and takes those of rows that are multiplied before."""
     torch.manual_seed(9)
-    model, place = Messages(24, 16, 128, 64).to(dtype), f"shape=chained tile-rows=128 cluster={cluster}"
-    args = torch.randn(40, 24, dtype=dtype), torch.randn(300, 16, dtype=dtype), *graph("any", 40, 300)
+    model, place = Messages(256, 64, 128, 64).to(dtype), f"shape=chained tile-rows=128 cluster={cluster}"
+    args = torch.randn(50, 256, dtype=dtype), torch.randn(300, 64, dtype=dtype), *graph("any", 50, 300)
     launches = run(model, args, small_gpu, **{"place-stages": place})
     assert f"columns shared by {cluster} CTAs" in ", ".join(launch["computes"] for launch in launches)
 
