@@ -389,7 +389,14 @@ def check(pipeline: kitsune.PipelineOp, program: Program) -> None:
 
 def _check_operation(op: ir.Operation) -> None:
     for value in op.results:
-        if rows.is_tensor(value) and ir.RankedTensorType(value.type).rank > 2 and not is_loaded(value):
-            raise UnsupportedError(f"tiles of type {value.type} are not scheduled, but for what is loaded")
+        if rows.is_tensor(value) and ir.RankedTensorType(value.type).rank > 2 and not _is_inside(value):
+            raise UnsupportedError(f"tiles of type {value.type} are not scheduled but where threads compute with them")
     if op.name == "linalg.generic" and "reduction" in (s := rows.Structured(op)).iterators:
         row_combiner(s)
+
+
+def _is_inside(value: ir.Value) -> bool:
+    """Whether each thread computes, of what is loaded, the elements of a tile that it needs."""
+    users = {use.owner.operation.name for use in value.uses}
+    alone = users <= {"linalg.generic", *rows.RESHAPES} and rows.producer(value).name != "tensor.concat"
+    return alone and is_loaded(value)
