@@ -151,7 +151,7 @@ def test_rows_leave_as_tensor_copies_take_them(gpus):
     _, args = interactions(24, 64, batch=200)
     torch.manual_seed(2)
     compiled, _ = simulated(Top().eval(), args, gpus("sm_90a"), torch.bfloat16)
-    assert [launch["form"] for launch in compiled.plan["launches"]] == ["scheduled dots", "chained"]
+    assert [launch["form"] for launch in compiled.plan["launches"]] == ["scheduled dots", "scheduled chain"]
 
 
 @pytest.mark.parametrize("index", [torch.int64, torch.int32], ids=str)

@@ -151,4 +151,4 @@ def test_a_weight_of_several_pipelines():
     """What one pipeline has its weight laid out as does not keep the next from it."""
     compiled = kitsune_mlir.compile(Tied().eval(), (torch.randn(16384, 256),), target="sm_90a")
     assert not [declined for declined in compiled.plan["declined"] if declined["operator"] == "kitsune.pipeline"]
-    assert [launch["form"] for launch in compiled.plan["launches"]] == ["chained"] * 3
+    assert [launch["form"] for launch in compiled.plan["launches"]] == ["scheduled product"] * 3

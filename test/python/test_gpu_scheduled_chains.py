@@ -198,15 +198,15 @@ class Film(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.layer = nn.Linear(64, 136)
+        self.layer = nn.Linear(64, 320)
 
     def forward(self, x, by):
-        return self.layer(x) * by[:, :136] + by[:, 136:]
+        return self.layer(x) * by[:, :320] + by[:, 320:]
 
 
 def test_columns_of_an_input_beside_those_of_a_product(machine):
     torch.manual_seed(0)
-    model, args = Film().bfloat16(), (torch.randn(70, 64).bfloat16(), torch.randn(70, 272).bfloat16())
+    model, args = Film().bfloat16(), (torch.randn(70, 64).bfloat16(), torch.randn(70, 640).bfloat16())
     options = {"place-stages": "shape=chained", "cut-pipelines": "whole=true"}
     compiled = kitsune_mlir.compile(model, args, target=machine, options=options)
     assert re.search(r"tile = array<i64: 64, \d+>", compiled.mlir("two:schedule-chains"))
