@@ -14,7 +14,7 @@ MOST_CARRIED = 8  # bytes of a row besides its key and its number: what is writt
 
 class OrderOp(Kitsune.Operation, name="order", traits=[ext.Pure]):
     """The order of rows by their keys, integers from 0 to `count` - 1: `rows` are the numbers of the rows (i32), those
-    of key 0 first, and `places` says for each row where its number stands there. Rows with the same key stand in any
+    of key 0 first, and `places` says for each row where its number stands there. Rows with the same key stand in their
     order, those with a key that is none behind all others. `moved` are the vectors `carried` in that order: the keys,
     and others of their type of 8 bytes a row together. There are fewer than 2^31 rows and keys."""
 

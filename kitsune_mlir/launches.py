@@ -16,6 +16,7 @@ from typing import Any
 from kitsune_mlir import mlir
 from kitsune_mlir.codegen.kernel_work import work_of
 from kitsune_mlir.dialects import schedule
+from kitsune_mlir.dialects.clusters import MeetOp
 from kitsune_mlir.dialects.dots import DotsOp
 from kitsune_mlir.errors import InternalError
 from kitsune_mlir.mlir import ir
@@ -52,7 +53,8 @@ def _scheduled(kernel: schedule.KernelOp) -> dict[str, Any]:
         copy = next(copy for copy in copies if len(copy.opview.axes) > 1)  # others bring vectors
         source, axis = ir.RankedTensorType(copy.operands[1].type), copy.opview.axes[1]
         words += [f"k {'?' if source.is_dynamic_dim(axis) else source.shape[axis]}"]
-    words += [f"k split over {kernel.cluster} CTAs"] if kernel.cluster > 1 else []
+    shared = "k split over" if mlir.walk(kernel, MeetOp.OPERATION_NAME) else "columns shared by"
+    words += [f"{shared} {kernel.cluster} CTAs"] if kernel.cluster > 1 else []
     words += [f"{pairs} pairs of pieces"] if pairs else []
     words += [f"{len(products)} products of chunks"] if chained else []
     words += [f"{others} other{'s' if others > 1 else ''}"] if others else []

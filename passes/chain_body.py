@@ -25,7 +25,7 @@ from kitsune_mlir.dialects.stow import StowOp
 from kitsune_mlir.dialects.write_rows import WriteRowsOp
 from kitsune_mlir.mlir import arith, ir, scf
 
-from .chain_columns import Columns, begun_columns
+from .chain_columns import Columns, begun_columns, loaded_columns, take_columns
 from .chain_deferred import Deferred, defers
 from .chain_exchange import Exchanged, ShareCloner, joins_columns, total
 from .chain_fills import Fills, selected
@@ -257,7 +257,11 @@ class ChainBody(ChainProducts):
             for operand in op.operands:
                 if rows.is_tensor(operand) and rows.init_of(operand).tensor is not None:
                     self._value(operand)
+            width = self.cloner.type_of(value.type).shape[-1]
+            first = self._first(width) if self._parts > 1 and op.name == "linalg.generic" and width > 1 else None
             self.cloner.clone(op, 1)
+            if first is not None:
+                take_columns(self.cloner[value].owner, first, width)
             if self._parts > 1 and joins_columns(op):
                 self.cloner[value] = total(op, self.cloner[value])
         return self.cloner[value]
@@ -360,13 +364,13 @@ class ChainBody(ChainProducts):
 
     def _write(self, value: ir.Value, store: kitsune.OutputOp) -> None:
         tile = self._value(value)
-        if not isinstance(store, kitsune.StoreOp):
-            self._write_rows(tile, store, constant_index(0))
-            return
         rank = ir.RankedTensorType(tile.type).rank
         offsets = [self.row, *[constant_index(0)] * (rank - 1)]
         if is_share := rank == 2 and rows.shape_of(tile)[1] < rows.shape_of(value)[1]:
             offsets[1] = self._first(rows.shape_of(tile)[1])
+        if not isinstance(store, kitsune.StoreOp):
+            self._write_rows(tile, store, offsets[1])
+            return
         write = schedule.WriteOp(tile, offsets, i64(store.position))
         write.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(rank)))
         if self.cluster > 1 and not is_share:
@@ -482,12 +486,13 @@ class ChainBody(ChainProducts):
         """What an epilogue reads beside a pass's sums: the pass's columns of a tensor, from `first` on."""
         if dim is None:
             return self._value(value)
-        op, count = rows.producer(value), product.pass_columns
+        count, loaded = product.pass_columns, loaded_columns(value)
         whole, at = value, [constant_index(0)] * ir.RankedTensorType(value.type).rank
-        first = self._of_share(product, first)
-        if op is not None and op.name == kitsune.LoadOp.OPERATION_NAME:
-            whole, at[0] = op.operands[0], self.row
-        at[dim] = first
+        at[dim] = self._of_share(product, first)
+        if loaded is not None:
+            load, begin = loaded
+            whole, at[0] = load.operands[0], self.row
+            at[dim] = arith.addi(at[dim], constant_index(begin)) if begin else at[dim]
         kind = ir.RankedTensorType(value.type)
         sizes = [COPY_ROWS if at[0] is self.row and d == 0 else size for d, size in enumerate(kind.shape)]
         sizes[dim] = count

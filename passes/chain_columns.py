@@ -59,10 +59,21 @@ def check_leaves(nest: Nest) -> None:
             value, has_columns = op.operands[i], any(rows.dim_of(expr) == 1 for expr in s.maps[i].results)
             leaf = rows.producer(value)
             in_stage = leaf is not None and leaf.parent.name == kitsune.StageOp.OPERATION_NAME
-            if has_columns and hash(value) not in made and in_stage and leaf.name != kitsune.LoadOp.OPERATION_NAME:
+            if has_columns and hash(value) not in made and in_stage and loaded_columns(value) is None:
                 raise UnsupportedError(
                     "columns of what a stage computes, beside a product in passes, are not scheduled"
                 )
+
+
+def loaded_columns(value: ir.Value) -> tuple[ir.Operation, int] | None:
+    """The load that a tile is, or whose columns it is from one on; None where it is neither."""
+    op, first = rows.producer(value), 0
+    if op is not None and op.name == "tensor.extract_slice" and len(rows.shape_of(value)) == 2:
+        offsets, strides = (
+            list(ir.DenseI64ArrayAttr(op.attributes[f"static_{name}"])) for name in ("offsets", "strides")
+        )
+        first, op = offsets[-1], rows.producer(op.operands[0]) if strides == [1, 1] and offsets[0] == 0 else None
+    return (op, first) if op is not None and op.name == kitsune.LoadOp.OPERATION_NAME else None
 
 
 def check_begins(product: Product) -> None:
@@ -79,19 +90,21 @@ def check_begins(product: Product) -> None:
         s = rows.Structured(op) if op.name == "linalg.generic" else None
         if s is None or s.iterators != ["parallel"] * 2 or s.maps[-1] != ir.AffineMap.get_identity(2):
             raise UnsupportedError(f"columns of what {op.name} computes, for a pass to begin with, are not scheduled")
-        for extract in _extracts(s.body):
-            table = ir.RankedTensorType(extract.operands[0].type)
-            if table.rank != 2 or not table.has_static_shape or not _is_column(extract.operands[2]):
-                raise UnsupportedError(f"columns of elements of {table}, for a pass to begin with, are not scheduled")
-        used = [
-            use.owner.operation.name
-            for one in s.index_ops()
-            if _is_column(one.results[0])
-            for use in one.results[0].uses
-        ]
-        if set(used) - {"tensor.extract"}:
-            raise UnsupportedError("numbers of columns, for a pass to begin with, are not scheduled")
+        check_numbered(op)
         stack += [value for value in list(op.operands)[: s.inputs] if rows.is_tensor(value)]
+
+
+def check_numbered(op: ir.Operation) -> None:
+    """Raises UnsupportedError where an operator uses the number of a column, but for that of a table's element: some
+    columns are then not computed by themselves."""
+    s = rows.Structured(op)
+    for extract in _at_columns(s.body):
+        table, (*others, _) = ir.RankedTensorType(extract.operands[0].type), list(extract.operands)[1:]
+        if table.rank != 2 or not table.has_static_shape or any(map(_is_column, others)):
+            raise UnsupportedError(f"columns of elements of {table}, by themselves, are not scheduled")
+    columns = (one.results[0] for one in s.index_ops() if _is_column(one.results[0]))
+    if {use.owner.operation.name for column in columns for use in column.uses} - {"tensor.extract"}:
+        raise UnsupportedError("numbers of columns are not scheduled where some columns are computed by themselves")
 
 
 def begun_columns(
@@ -112,18 +125,25 @@ def begun_columns(
         computed = made is not None and made.name == "linalg.generic" and dim is not None
         inputs.append(begun_columns(operand, shape, first, leaf) if computed else leaf(operand, dim))
     start = tensor.empty(list(shape), kind.element_type)
-    slices = [_columns_of_table(extract.operands[0], first, shape[1]) for extract in _extracts(s.body)]
     clone = op.clone(ir.InsertionPoint.current)
     for i, operand in enumerate([*inputs, start]):
         clone.operands[i] = operand
     clone.results[0].set_type(start.type)
-    for extract, table in zip(_extracts(clone.regions[0].blocks[0]), slices, strict=True):
-        extract.operands[0] = table
+    take_columns(clone, first, shape[1])
     return clone.results[0]
 
 
-def _extracts(body: ir.Block) -> list[ir.Operation]:
-    return [one.operation for one in body.operations if one.operation.name == "tensor.extract"]
+def take_columns(op: ir.Operation, first: ir.Value, count: int) -> None:
+    """Has an operator that computes so many columns, from `first` on, take the elements of tables from there on."""
+    for extract in _at_columns(op.regions[0].blocks[0]):
+        with ir.InsertionPoint(op):
+            extract.operands[0] = _columns_of_table(extract.operands[0], first, count)
+
+
+def _at_columns(body: ir.Block) -> list[ir.Operation]:
+    """What takes elements of tables at a place that the number of the column is part of."""
+    extracts = [one.operation for one in body.operations if one.operation.name == "tensor.extract"]
+    return [one for one in extracts if any(map(_is_column, list(one.operands)[1:]))]
 
 
 def _is_column(index: ir.Value) -> bool:

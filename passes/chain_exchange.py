@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kitsune_mlir import rows
-from kitsune_mlir.codegen.hopper.operands import is_only_operand
+from kitsune_mlir.codegen.hopper.operands import is_loaded, is_only_operand
 from kitsune_mlir.codegen.schedule.reductions import row_combiner
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.dialects.clusters import SendOp, TotalOp
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
+
+from .chain_columns import check_numbered
 
 NEUTRAL = {"arith.addf": 0.0, "arith.maximumf": float("-inf"), "arith.minimumf": float("inf")}
 NEUTRAL |= {"arith.mulf": 1.0, "arith.maxnumf": float("-inf"), "arith.minnumf": float("inf")}
@@ -97,8 +99,11 @@ def check_shared(op: ir.Operation) -> None:
     moves = op.name in ("tensor.extract_slice", "tensor.concat", *rows.RESHAPES)
     if moves and rows.shape_of(op.results[0])[1:] != [1] and not is_only_operand(op.results[0]):
         raise UnsupportedError("columns that are moved are not shared by CTAs")
-    if op.name in (kitsune.ScatterOp.OPERATION_NAME, kitsune.PlaceOp.OPERATION_NAME):
-        raise UnsupportedError("rows that leave for those of a table are not shared by CTAs")
+    leaves = op.name in (kitsune.ScatterOp.OPERATION_NAME, kitsune.PlaceOp.OPERATION_NAME)
+    if leaves and rows.shape_of(op.operands[0])[1] == 1:
+        raise UnsupportedError("numbers that leave for rows of a table are each CTA's")
+    if op.name == "linalg.generic" and not (is_only_operand(op.results[0]) and is_loaded(op.results[0])):
+        check_numbered(op)
     if not joins_columns(op):
         return
     s = rows.Structured(op)

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import groupby
+from operator import itemgetter
 from typing import TypeAlias
 
 from kitsune_mlir.dialects import schedule
@@ -14,7 +13,8 @@ from kitsune_mlir.mlir import arith, ir
 
 from .schedule_build import constant_index
 
-LEAST_LOOP = 3  # boxes that the feeding thread copies in a loop
+LEAST_TURNS, LEAST_BOXES = 3, 8  # of a loop of the feeding thread: one of them
+MOST_IN_TURN = 64  # boxes of a loop's turn
 
 
 @dataclass(frozen=True)
@@ -48,28 +48,77 @@ class Fills:
 Filling: TypeAlias = list[Fill | Fills]
 
 
-def rolled(filling: Filling, chunk: int) -> Filling:
-    """Runs of boxes that are neighbours in a weight as loops: the feeding thread's code is small, so that it does not
-    push that of warpgroups out of the instruction cache."""
+def rolled(filling: Filling) -> Filling:
+    """The same with what repeats as loops, one in another: boxes whose columns, or rows, are as far from those before
+    each time, or that differ in their tensors alone. The feeding thread's code is small, so that it does not push that
+    of warpgroups out of the instruction cache (128 KiB on an H100)."""
     found: Filling = []
-    for _, run in groupby(enumerate(filling), partial(_neighbours, chunk)):
-        members = [fill for _, fill in run]
-        first = members[0]
-        if len(members) < LEAST_LOOP or not isinstance(first, Fill) or first.column is None:
-            found += members
-            continue
-        end = first.column + len(members) * chunk
-        found.append(Fills("chunks", first.column, end, chunk, [replace(first, column=None)]))
+    while filling:
+        periods = range(1, min(MOST_IN_TURN, len(filling) // 2) + 1)
+        count, over, period = max(
+            ((_repeated(filling, period, over) * period, over, period) for period in periods for over in _STEPS),
+            key=itemgetter(0),
+            default=(0, "", 1),
+        )
+        if count < LEAST_BOXES and count < LEAST_TURNS * period:
+            count = 1
+            found.append(filling[0])
+        else:
+            found.append(_loop([fill for fill in filling[:count] if isinstance(fill, Fill)], over, period))
+        filling = filling[count:]
     return found
 
 
-def _neighbours(chunk: int, place: tuple[int, Fill | Fills]) -> object:
-    """A key that boxes have in common which lie one behind the other in columns, and are filled so."""
-    number, fill = place
-    if not isinstance(fill, Fill) or fill.column is None:
-        return number
-    sources = tuple(hash(source) for source in fill.sources)
-    return sources, fill.ring, fill.row, fill.start, fill.part, fill.column - number * chunk
+def _repeated(filling: Filling, period: int, over: str) -> int:
+    """How many turns a loop of the first so many fills would have; 0 where there is none."""
+    steps: set[int] = set()
+    for number, (before, fill) in enumerate(zip(filling, filling[period:])):
+        alike = isinstance(before, Fill) and isinstance(fill, Fill) and _STEPS[over](before, fill)
+        if not alike or len(steps | {alike}) > 1:
+            turns = 1 + number // period
+            return turns if turns > 1 else 0
+        steps.add(alike)
+    return len(filling) // period
+
+
+def _loop(members: list[Fill], over: str, period: int) -> Fills:
+    """A loop of the first so many of equal groups of fills."""
+    body, turns = members[:period], len(members) // period
+    step = _STEPS[over](members[0], members[period])
+    if over == "layers":
+        body = [replace(fill, sources=tuple(m.sources[0] for m in members[i::period])) for i, fill in enumerate(body)]
+        return Fills(over, 0, turns, step, rolled([*body]))
+    places = [fill.row if over == "passes" else fill.column or 0 for fill in body]
+    first = min(places)
+    if over == "passes":
+        body = [replace(fill, in_pass=True, row=row - first) for fill, row in zip(body, places)]
+    else:
+        body = [replace(f, column=None, start=f.start + column - first) for f, column in zip(body, places)]
+    return Fills(over, first, first + turns * step, step, rolled([*body]))
+
+
+def _columns_apart(one: Fill, other: Fill) -> int:
+    """How far one fill's columns stand before another's that is the same otherwise; 0 where they are not alike."""
+    if one.column is None or other.column is None or one.column >= other.column:
+        return 0
+    return other.column - one.column if replace(one, column=other.column) == other else 0
+
+
+def _rows_apart(one: Fill, other: Fill) -> int:
+    """The same of rows."""
+    if one.in_pass or one.row >= other.row:
+        return 0
+    return other.row - one.row if replace(one, row=other.row) == other else 0
+
+
+def _tensors_apart(one: Fill, other: Fill) -> int:
+    """1 where two fills differ in their tensors, of one type, alone; else 0."""
+    if len(one.sources) > 1 or len(other.sources) > 1 or one.sources[0].type != other.sources[0].type:
+        return 0
+    return int(one.sources != other.sources and replace(one, sources=other.sources) == other)
+
+
+_STEPS = {"chunks": _columns_apart, "passes": _rows_apart, "layers": _tensors_apart}
 
 
 def place(counter: ir.Value | None, number: int) -> ir.Value:

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.layout import LEAST_SLOTS, MOST_SLOTS, MOST_TILE_SLOTS
+from kitsune_mlir.codegen.hopper.operands import is_loaded
 from kitsune_mlir.codegen.hopper.program import Block, Program
 from kitsune_mlir.codegen.hopper.stage_code import starts_from_zero
 from kitsune_mlir.codegen.pipeline.nests import PRODUCT
@@ -18,7 +19,7 @@ from kitsune_mlir.codegen.schedule.reductions import row_combiner
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.dialects.clusters import RankOp
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import arith, ir, scf, tensor, walk
+from kitsune_mlir.mlir import arith, ir, scf, tensor
 from kitsune_mlir.planning.target import Target
 
 from .chain_ahead import Ahead
@@ -72,12 +73,6 @@ class ChainKernel:
         self.kept: list[tuple[Fill, ir.Value]] = []  # boxes of weights, with their slots
         self.ahead = Ahead(self.program, self._tiles_each if self.grid is None else 0)
         self._sources: dict[int, ir.Value] = {}
-
-    @property
-    def gathers(self) -> bool:
-        """Whether rows of tables are read."""
-        generics = (op for stage in self.pipeline.stages for op in walk(stage, "linalg.generic"))
-        return any(rows.Structured(op).gathers() for op in generics)
 
     def source(self, value: ir.Value) -> ir.Value:
         """A tensor as the copy engine reads it: rows of whole 16 bytes, columns of each part at such places."""
@@ -336,7 +331,7 @@ class ChainKernel:
 
     def _fill(self, filling: Filling, first_row: ir.Value, counters: dict[str, ir.Value]) -> None:
         """Fills slots; `counters` are those of the loops around, by what they go over."""
-        for fill in rolled(filling, self.chunk):
+        for fill in rolled(filling):
             if isinstance(fill, Fills):
                 loop = scf.ForOp(*map(constant_index, (fill.first, fill.last, fill.step)))
                 with ir.InsertionPoint(loop.body):
@@ -393,8 +388,15 @@ def check(pipeline: kitsune.PipelineOp, program: Program) -> None:
 
 
 def _check_operation(op: ir.Operation) -> None:
-    for value in (*op.operands, *op.results):
-        if rows.is_tensor(value) and ir.RankedTensorType(value.type).rank > 2:
-            raise UnsupportedError(f"tiles of type {value.type} are not scheduled")
+    for value in op.results:
+        if rows.is_tensor(value) and ir.RankedTensorType(value.type).rank > 2 and not _is_inside(value):
+            raise UnsupportedError(f"tiles of type {value.type} are not scheduled but where threads compute with them")
     if op.name == "linalg.generic" and "reduction" in (s := rows.Structured(op)).iterators:
         row_combiner(s)
+
+
+def _is_inside(value: ir.Value) -> bool:
+    """Whether each thread computes, of what is loaded, the elements of a tile that it needs."""
+    users = {use.owner.operation.name for use in value.uses}
+    alone = users <= {"linalg.generic", *rows.RESHAPES} and rows.producer(value).name != "tensor.concat"
+    return alone and is_loaded(value)

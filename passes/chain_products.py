@@ -245,35 +245,35 @@ class ChainProducts:
         return tile
 
     def _looped(self, product: Product, operands: list[Operand], ready: Callable[[int, ir.Value], None]) -> None:
-        """The same of streamed operands with many chunks: a loop over those of each behind the first."""
+        """The same of streamed operands with many chunks: a loop over those of each, but for the first one's first
+        chunk, behind whose product no slot is given back."""
         self._settle_background()
-        (turn,), sums, used = product.turns(), {}, None
-        for one in turn:
-            sums[one] = self._begin(product, one)
+        (turn,), used = product.turns(), None
+        sums = {one: self._begin(product, one) for one in turn}
+        in_turn = product.nbytes == 4  # each turn makes the left operand anew in registers, which its product reads
         for segment, (value, source) in zip(product.segments, operands, strict=True):
-            used = self._chunk(product, segment, value, source, turn, sums, used, 0, self.filling)
-            if segment.chunks == 1:
+            first = 0
+            if not in_turn:
+                used = self._chunk(product, segment, value, source, turn, sums, used, 0, self.filling)
+                first = 1
+            if segment.chunks == first:
                 continue
             body: Filling = []
-            self.filling.append(
-                Fills("chunks", self.kernel.chunk, segment.chunks * self.kernel.chunk, self.kernel.chunk, body)
-            )
-            assert used.tile is not None
-            carried = [*(sums[one] for one in turn), used.weight, used.tile, *used.tokens]
-            loop = scf.ForOp(
-                *map(constant_index, (self.kernel.chunk, segment.chunks * self.kernel.chunk, self.kernel.chunk)),
-                carried,
-            )
+            bounds = first * self.kernel.chunk, segment.chunks * self.kernel.chunk, self.kernel.chunk
+            self.filling.append(Fills("chunks", *bounds, body))
+            loop = scf.ForOp(*map(constant_index, bounds), [*(sums[one] for one in turn), *_carried(used)])
             with ir.InsertionPoint(loop.body):
                 inner, last = _taken_up(turn, list(loop.inner_iter_args))
                 last = self._chunk(product, segment, value, source, turn, inner, last, None, body)
-                assert last.tile is not None
-                scf.yield_([*(inner[one] for one in turn), last.weight, last.tile, *last.tokens])
+                if in_turn:
+                    last.release()
+                    last = None
+                scf.yield_([*(inner[one] for one in turn), *_carried(last)])
             sums, used = _taken_up(turn, list(loop.results))
         for one in turn:
             ready(one, self._settled(one, sums[one]))
-        assert used is not None
-        used.release()
+        if used is not None:
+            used.release()
 
     def _chunk(
         self,
@@ -402,8 +402,17 @@ def _order(segment: Segment) -> list[tuple[int, int]]:
     return [(behind, chunk) for leg in segment.legs for behind in range(segment.parts) for chunk in leg]
 
 
-def _taken_up(turn: Sequence[int], carried: list[ir.Value]) -> tuple[dict[int, ir.Value], Used]:
-    """What a loop over chunks carries: the sums of all sets, the slots in use and the tokens of their products."""
-    count = len(turn)
-    weight, tile, *tokens = carried[count:]
+def _carried(used: Used | None) -> list[ir.Value]:
+    """What a loop over chunks carries besides sums: slots in use, and the tokens of their products."""
+    if used is None:
+        return []
+    assert used.weight is not None and used.tile is not None
+    return [used.weight, used.tile, *used.tokens]
+
+
+def _taken_up(turn: Sequence[int], carried: list[ir.Value]) -> tuple[dict[int, ir.Value], Used | None]:
+    """The sums of all sets that a loop over chunks carries, and what is in use."""
+    if len(carried) == len(turn):
+        return dict(zip(turn, carried)), None
+    weight, tile, *tokens = carried[len(turn) :]
     return dict(zip(turn, carried)), Used(weight, tokens, tile)

@@ -54,7 +54,7 @@ class OrderRows(ModulePass):
     def run(self, module: ir.Module) -> None:
         if self.when not in (AUTO, ALWAYS, NEVER):
             raise UserError(f"order-rows: when is {AUTO}, {ALWAYS} or {NEVER}, not '{self.when}'")
-        if self.when == NEVER or determinism.of(module):  # equal keys come in any order
+        if self.when == NEVER or determinism.of(module):  # sums do not leave pipelines then
             return
         seen: list[ir.Operation] = []  # no set: an operation's hash changes with its operands
         for scatter in walk(module, SCATTER):

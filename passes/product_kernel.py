@@ -252,9 +252,10 @@ class ProductKernel:
     @property
     def _overlaps(self) -> bool:
         """Whether a chunk's slots are released behind the next chunk's product, for which the first chunk stands before
-        the loop over the others. A warp's own products, and what is added outside of tensor cores, are waited for
-        anyway, and a length that is open until the call may be zero."""
-        goes_on = self.products.value == "wgmma" and self.of.pieces == 1
+        the loop over the others. Waited for anyway are a warp's own products, what is added outside of tensor cores,
+        and f32, whose left operand each turn makes anew in registers that the product reads; and a length that is open
+        until the call may be zero."""
+        goes_on = self.products.value == "wgmma" and self.of.pieces == 1 and not isinstance(self.element, ir.F32Type)
         return goes_on and self.of.sizes["k"] is not None
 
     def _rest(self, at: dict[str, ir.Value]) -> tuple[ir.Value, ir.Value, ir.Value]:

@@ -34,22 +34,21 @@ from kitsune_mlir.planning import target as targets
 from .base import ModulePass
 from .chain_body import ChainBody
 from .chain_kernel import COPY_ROWS, ChainKernel
+from .flat_loads import flatten_loads
 from .flow import target_of
 from .schedule_build import i64
 
-WHEN = ("auto", "always", "never")
+WHEN = ("always", "never")
 
 
 @dataclass(frozen=True)
 class ScheduleChains(ModulePass):
-    """target: what the pipelines were placed for when empty, else a name or the path of a description. when: "auto"
-    leaves to convert-kitsune-to-gpu what is not known to be as fast here: products alone, chains that clusters share,
-    and those that gather, unless tiles wait in shared memory (MeshGraphNets' first edge network takes 12 % longer,
-    H200). "always" schedules all that have a form, "never" none."""
+    """target: what the pipelines were placed for when empty, else a name or the path of a description. when: "always"
+    schedules all that have a form, "never" none."""
 
     name: ClassVar[str] = "schedule-chains"
     target: str = ""
-    when: str = "auto"
+    when: str = "always"
 
     def run(self, module: ir.Module) -> None:
         if self.when not in WHEN:
@@ -63,13 +62,11 @@ class ScheduleChains(ModulePass):
                 self._schedule(pipeline, target)
 
     def _schedule(self, pipeline: kitsune.PipelineOp, target: targets.Target) -> None:
+        flatten_loads(pipeline)
         with pipeline.operation.location, ir.InsertionPoint(pipeline):
             try:
                 made = ChainKernel(pipeline, target)
             except UnsupportedError:
-                return
-            unmeasured = made.program.alone or made.cluster > 1
-            if self.when == "auto" and (unmeasured or made.gathers and not made.stows):
                 return
             kernel = made.build(lambda built, row: ChainBody(built, row).emit())
             if any(map(_lies_elsewhere, walk(kernel.operation, "tensor.extract_slice", "linalg.generic"))):

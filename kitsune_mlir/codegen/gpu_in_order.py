@@ -1,18 +1,14 @@
 """Updates that meet in one element of a table, one after another in their order: a stable sort of updates by where they
 go, and a loop over those of each place.
 
-    for each digit of the keys, the lowest first, in kernels of PARTS threads at most, a thread a run of rows:
-      count    counts[digit, thread] = how many of the thread's rows have it
-      sum, start    counts = the sums of all before (gpu_order.py)
-      place    each row goes behind those before it
+    a stable sort of rows by keys (gpu_radix.py)
     begin    begins = ends = 0 for each key
     bounds   begins[key], ends[key] = where its rows stand
     ordered_scatter    table[key] = the body's result of its updates, one after another
 
-A radix sort of which each step keeps the order of equal digits, so rows of one key stand in theirs. A key is the number
-of an element of the table, of the dimensions that row numbers name; one that the table does not have is the one behind
-the last, whose updates are left out. A sort of the same numbers is done once a module. All rows to one place are one
-thread's, which takes AHEAD of them at a time: a node that every edge points to is slow.
+A key is the number of an element of the table, of the dimensions that row numbers name; one that the table does not
+have is the one behind the last, whose updates are left out. A sort of the same numbers is done once a module. All rows
+to one place are one thread's, which takes AHEAD of them at a time: a node that every edge points to is slow.
 """
 
 from __future__ import annotations
@@ -27,7 +23,6 @@ from .gpu_buffers import VIEWS, root_of
 from .gpu_clone import clone_into
 from .gpu_kernel import (
     THREADS,
-    WARP,
     Kernel,
     Kernels,
     Size,
@@ -39,14 +34,11 @@ from .gpu_kernel import (
     only_if,
     product,
 )
-from .gpu_order import WARPS, start, sum_parts
+from .gpu_radix import RadixSort
 from .kernel_work import TURNS_HINT
 
 LABEL = "ordered_scatter"  # what kernels are called that apply updates in their order
 SORT = "ordered_sort"  # and those that put the updates in order
-COUNTS = 1 << 20  # of all digits and threads
-LEAST_RUN = 8  # rows of a thread
-DIGIT_BITS, KEY_BITS = 8, 31  # the most of a digit; of keys whose number is not known
 # What writes no buffer of numbers: calls, of pipelines and other kernels, make their results.
 _READERS = ("func.call", "func.return", "gpu.launch_func", "tm_tensor.scatter")
 AHEAD = 4  # updates that are loaded together
@@ -168,37 +160,18 @@ class _Sort:
 
     def made(self) -> _Order:
         op = self.op
-        i32 = ir.IntegerType.get_signless(32)
         numbers, table = op.operands[1], op.operands[2]
         with op.context, op.location, ir.InsertionPoint(op):
-            size, keys = extent(numbers, 0), product([extent(table, dim) for dim in self.mapped])
-            bits = min(KEY_BITS, keys.bit_length()) if isinstance(keys, int) else KEY_BITS
-            passes = max(1, -(-bits // DIGIT_BITS))
-            digit = -(-bits // passes)
-            most = COUNTS >> digit
-            parts = most if not isinstance(size, int) else max(1, min(most, -(-size // LEAST_RUN)))
-            open_ = ir.ShapedType.get_dynamic_size()
+            size, count = extent(numbers, 0), product([extent(table, dim) for dim in self.mapped])
+            order, keys = _Order(_alloc(size), _alloc(count), _alloc(count)), _alloc(size)
 
-            def alloc(count: Size) -> ir.Value:
-                static = isinstance(count, int)
-                kind = ir.MemRefType.get([count if static else open_], i32)
-                return memref.alloc(kind, [] if static else [count], [])
+        def write_row(kernel: Kernel, place: ir.Value, row: ir.Value, key: ir.Value) -> None:
+            memref.store(row, kernel.inside(order.rows), [place])
+            memref.store(key, kernel.inside(keys), [place])
 
-            orders = [alloc(size) for _ in range(min(passes, 2))]
-            begins, ends, counts, sums = alloc(keys), alloc(keys), alloc(parts << digit), alloc(WARPS)
-        before: ir.Value | None = None
-        for number in range(passes):
-            after = orders[number % len(orders)]
-            step = _Step(number * digit, digit, parts, before, after, number == 0)
-            self._kernel("count", parts, lambda kernel, thread, step=step: self._count(kernel, thread, step, counts))
-            self._kernel("sum", WARPS * WARP, lambda kernel, thread: sum_parts(kernel, thread, counts, sums))
-            self._kernel("start", WARPS * WARP, lambda kernel, thread: start(kernel, thread, counts, sums))
-            self._kernel("place", parts, lambda kernel, thread, step=step: self._place(kernel, thread, step, counts))
-            before = after
-        assert before is not None
-        order = _Order(before, begins, ends)
-        self._kernel("begin", keys, lambda kernel, thread: _clear(kernel, thread, order))
-        self._kernel("bounds", size, lambda kernel, thread: self._bounds(kernel, thread, order))
+        RadixSort(self.kernels, op, SORT, size, count, self._key, write_row).launch()
+        self._kernel("begin", count, lambda kernel, thread: _clear(kernel, thread, order))
+        self._kernel("bounds", size, lambda kernel, thread: _bounds(kernel, thread, order, keys))
         return order
 
     def _kernel(self, label: str, items: Size, body: Callable[[Kernel, ir.Value], None]) -> None:
@@ -210,8 +183,8 @@ class _Sort:
             blocks = ceildiv(items, THREADS)
         made.launch(blocks)
 
-    def _key(self, kernel: Kernel, row: ir.Value, report: bool = False) -> ir.Value:
-        """A row's key as an index, that behind the last where the table has no such element."""
+    def _key(self, kernel: Kernel, row: ir.Value, report: bool) -> ir.Value:
+        """A row's key, that behind the last where the table has no such element, which is reported."""
         numbers, table = kernel.inside(self.op.operands[1]), kernel.inside(self.op.operands[2])
         sizes = [extent(table, dim) for dim in self.mapped]
         found, inside = [], None
@@ -222,89 +195,39 @@ class _Sort:
                 fits = kernel.check_row(number, size)
             inside = fits if inside is None else arith.andi(inside, fits)
             found.append(number)
-        return arith.select(inside, _linear(found, sizes), as_value(product(sizes)))
-
-    def _count(self, kernel: Kernel, thread: ir.Value, step: _Step, counts: ir.Value) -> None:
-        counts = kernel.inside(counts)
-        with only_if(thread, step.parts):
-            clear = scf.ForOp(as_value(0), as_value(1 << step.bits), as_value(1))
-            with ir.InsertionPoint(clear.body):
-                memref.store(_number(0), counts, [step.place(clear.induction_variable, thread)])
-                scf.yield_([])
-
-            def count(row: ir.Value) -> None:
-                at = [step.place(step.digit(self._key(kernel, row, step.is_first)), thread)]
-                memref.store(arith.addi(memref.load(counts, at), _number(1)), counts, at)
-
-            self._run(kernel, thread, step, count)
-
-    def _place(self, kernel: Kernel, thread: ir.Value, step: _Step, counts: ir.Value) -> None:
-        counts, after = kernel.inside(counts), kernel.inside(step.after)
-        with only_if(thread, step.parts):
-
-            def place(row: ir.Value) -> None:
-                at = [step.place(step.digit(self._key(kernel, row)), thread)]
-                own = memref.load(counts, at)
-                memref.store(arith.addi(own, _number(1)), counts, at)
-                memref.store(arith.index_cast(own.type, row), after, [_index(own)])
-
-            self._run(kernel, thread, step, place)
-
-    def _run(self, kernel: Kernel, thread: ir.Value, step: _Step, body: Callable[[ir.Value], None]) -> None:
-        """The rows of a thread, one after another in the order so far."""
-        before = None if step.before is None else kernel.inside(step.before)
-        size = as_value(extent(kernel.inside(self.op.operands[1]), 0))
-        each = arith.ceildivui(size, as_value(step.parts))
-        begin = arith.minui(arith.muli(thread, each), size)
-        loop = scf.ForOp(begin, arith.minui(arith.addi(begin, each), size), as_value(1))
-        with ir.InsertionPoint(loop.body):
-            place = loop.induction_variable
-            body(place if before is None else _index(memref.load(before, [place])))
-            scf.yield_([])
-
-    def _bounds(self, kernel: Kernel, thread: ir.Value, order: _Order) -> None:
-        rows, begins, ends = (kernel.inside(buffer) for buffer in (order.rows, order.begins, order.ends))
-        size = as_value(extent(rows, 0))
-        one, last = as_value(1), arith.subi(size, as_value(1))
-        with only_if(thread, size):
-            above, below = arith.maxsi(thread, one), arith.minui(arith.addi(thread, one), last)
-            key, before, behind = (
-                self._key(kernel, _index(memref.load(rows, [place])))
-                for place in (thread, arith.subi(above, one), below)
-            )
-            with only_if(key, extent(begins, 0)):
-                number = arith.index_cast(ir.IntegerType.get_signless(32), thread)
-                is_first = arith.cmpi(arith.CmpIPredicate.eq, thread, as_value(0))
-                for buffer, other, end, x in (
-                    (begins, before, is_first, number),
-                    (ends, behind, arith.cmpi(arith.CmpIPredicate.eq, thread, last), arith.addi(number, _number(1))),
-                ):
-                    differs = arith.cmpi(arith.CmpIPredicate.ne, key, other)
-                    guard = scf.IfOp(arith.ori(differs, end))
-                    with ir.InsertionPoint(guard.then_block):
-                        memref.store(x, buffer, [key])
-                        scf.yield_([])
+        key = arith.select(inside, _linear(found, sizes), as_value(product(sizes)))
+        return arith.index_cast(ir.IntegerType.get_signless(32), key)
 
 
-@dataclass(frozen=True)
-class _Step:
-    """A digit of `bits` bits from bit `shift` on, counted by `parts` threads; the order before, None where rows stand
-    as they are given, and the one after."""
+def _alloc(count: Size) -> ir.Value:
+    """A buffer of so many numbers of 32 bits."""
+    static = isinstance(count, int)
+    kind = ir.MemRefType.get([count if static else ir.ShapedType.get_dynamic_size()], ir.IntegerType.get_signless(32))
+    return memref.alloc(kind, [] if static else [count], [])
 
-    shift: int
-    bits: int
-    parts: int
-    before: ir.Value | None
-    after: ir.Value
-    is_first: bool
 
-    def digit(self, key: ir.Value) -> ir.Value:
-        moved = arith.shrui(key, as_value(self.shift)) if self.shift else key
-        return arith.andi(moved, as_value((1 << self.bits) - 1))
-
-    def place(self, digit: ir.Value, thread: ir.Value) -> ir.Value:
-        """Where a digit's count of a thread stands: the counts of all threads for one digit are neighbours."""
-        return arith.addi(arith.muli(digit, as_value(self.parts)), thread)
+def _bounds(kernel: Kernel, thread: ir.Value, order: _Order, keys: ir.Value) -> None:
+    """Where a key differs from that of the place before, its rows begin, and where from that behind, they end."""
+    keys, begins, ends = (kernel.inside(buffer) for buffer in (keys, order.begins, order.ends))
+    size = as_value(extent(keys, 0))
+    one, last = as_value(1), arith.subi(size, as_value(1))
+    with only_if(thread, size):
+        above, below = arith.maxsi(thread, one), arith.minui(arith.addi(thread, one), last)
+        key, before, behind = (
+            _index(memref.load(keys, [place])) for place in (thread, arith.subi(above, one), below)
+        )  # fmt: skip
+        with only_if(key, extent(begins, 0)):
+            number = arith.index_cast(ir.IntegerType.get_signless(32), thread)
+            is_first = arith.cmpi(arith.CmpIPredicate.eq, thread, as_value(0))
+            for buffer, other, end, x in (
+                (begins, before, is_first, number),
+                (ends, behind, arith.cmpi(arith.CmpIPredicate.eq, thread, last), arith.addi(number, _number(1))),
+            ):
+                differs = arith.cmpi(arith.CmpIPredicate.ne, key, other)
+                guard = scf.IfOp(arith.ori(differs, end))
+                with ir.InsertionPoint(guard.then_block):
+                    memref.store(x, buffer, [key])
+                    scf.yield_([])
 
 
 def _clear(kernel: Kernel, thread: ir.Value, order: _Order) -> None:

@@ -39,6 +39,7 @@ TRIES = 3  # operations of memory for an atomic one that it does not know: the l
 _TRIED = (4, 5, 8, 9)  # such, by the number of arith.AtomicRMWKind
 _POINTER = 44  # bits of an address within a buffer
 _ROWS = 1021  # numbers that a loaded integer may be
+_ALIKE = 64  # bytes of shared memory in which integers are taken to be the same: they are put there to go together
 _FREE = (
     "arith.constant",
     "arith.index_cast",
@@ -172,6 +173,9 @@ class _Reader:
                 thread.instructions += ADDRESSED
             case "memref.atomic_rmw" | "memref.generic_atomic_rmw":
                 buffer = next(i for i, v in enumerate(op.operands) if isinstance(v.type, ir.MemRefType))
+                if _is_shared(op.operands[buffer]):
+                    thread.instructions += ADDRESSED
+                    return
                 for moved in (self.work.read, self.work.written):
                     self._access(op.operands[buffer], list(op.operands)[buffer + 1 :], turn, moved)
                 kind = ir.IntegerAttr(op.attributes["kind"]).value if "kind" in op.attributes else None
@@ -256,15 +260,17 @@ class _Reader:
     ) -> float:
         """Counts a load or store; gives the share of it that misses the SM's cache."""
         view, numbers = self._see(buffer), [self._see(index) for index in indices]
-        element = ir.MemRefType(buffer.type).element_type
+        kind, shared = ir.MemRefType(buffer.type), _is_shared(buffer)
+        element = kind.element_type
         nbytes = BYTES["i64" if isinstance(element, ir.IndexType) else str(element)]
-        if isinstance(view, View) and all(number is not None for number in numbers):
-            at = sum((n * s for n, s in zip(numbers, view.strides, strict=True)), np.full((1, 1), view.offset)) * nbytes
+        if (isinstance(view, View) or shared) and all(number is not None for number in numbers):
+            strides, offset = kind.get_strides_and_offset() if shared else (view.strides, view.offset)
+            at = sum((n * s for n, s in zip(numbers, strides, strict=True)), np.full((1, 1), offset)) * nbytes
         else:
             at = self._anywhere()
         if result is not None:
-            self._values[hash(result)] = _made_up(element, at)
-        return self._touch(view, at, turn, moved)
+            self._values[hash(result)] = _made_up(element, at // _ALIKE if shared else at)
+        return 0.0 if shared else self._touch(view, at, turn, moved)
 
     def _touch(self, view: View | None, at: Array, turn: _Turn, moved: dict[int, float]) -> float:
         """The same of bytes of a buffer."""
@@ -322,6 +328,11 @@ class _Reader:
 def _adds_words(op: ir.Operation) -> bool:
     """Whether inline assembly adds a word to memory (gpu_scatter.py)."""
     return ir.StringAttr(op.attributes["asm_string"]).value.startswith("red.relaxed.gpu.global.add.v")
+
+
+def _is_shared(buffer: ir.Value) -> bool:
+    """Whether a buffer is in a block's shared memory."""
+    return ir.MemRefType(buffer.type).memory_space is not None
 
 
 def _is_x(op: ir.Operation) -> bool:

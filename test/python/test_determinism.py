@@ -60,14 +60,14 @@ def test_rows_come_in_their_order(open_sizes):
 
 
 def test_sums_by_the_same_numbers_share_a_sort():
-    """Of 300 places, two digits; one row number is that of no place."""
+    """Of 600 places, two digits; one row number is that of no place."""
 
     def sums(e, to):
-        once = torch.zeros(300, 16).index_add(0, to, e)
-        return torch.zeros(300, 16).index_add(0, to, torch.relu(once[to] + e)), once
+        once = torch.zeros(600, 16).index_add(0, to, e)
+        return torch.zeros(600, 16).index_add(0, to, torch.relu(once[to] + e)), once
 
     torch.manual_seed(4)
-    args = torch.randn(500, 16), torch.randint(0, 300, (500,))
+    args = torch.randn(500, 16), torch.randint(0, 600, (500,))
     compiled = kitsune_mlir.compile(Function(sums), args, deterministic=True, target="sm_90a")
     kernels = [launch["kernel"] for launch in compiled.plan["launches"]]
     assert sum(kernel.startswith("ordered_scatter") for kernel in kernels) == 2
@@ -76,7 +76,7 @@ def test_sums_by_the_same_numbers_share_a_sort():
     run = Simulation(compiled)
     for a, b in zip(run(*args), sums(*args), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
-    args[1][7] = 300
+    args[1][7] = 600
     with pytest.raises(UserError, match="an index is out of range"):
         run(*args)
 

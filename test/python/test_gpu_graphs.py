@@ -9,7 +9,6 @@ from test_gpu_pipelines import small_gpu  # noqa: F401  (a fixture)
 from torch import nn
 
 import kitsune_mlir
-from kitsune_mlir.codegen.hopper import ahead
 from kitsune_mlir.codegen.schedule.prefetch import PrefetchCode
 from kitsune_mlir.tools.gpusim.faults import Deadlock
 from kitsune_mlir.tools.gpusim.simulation import Simulation
@@ -19,14 +18,12 @@ BOUNDS = {torch.bfloat16: 3e-2, torch.float16: 6e-3, torch.float32: 4e-6}
 
 
 def run(model, args, target, **options):
-    """The launches of a model that is compiled and run twice, against float64; chains that gather are scheduled, which
-    they are not by default."""
+    """The launches of a model that is compiled and run twice, against float64."""
     model = model.eval()
     exact = copy.deepcopy(model).double()
     with torch.no_grad():
         wanted = exact(*(x.double() if x.is_floating_point() else x for x in args))
-        asked = {"schedule-chains": "when=always"} | options
-        compiled = kitsune_mlir.compile(model, args, target=target, options=asked)
+        compiled = kitsune_mlir.compile(model, args, target=target, options=options)
     simulation = Simulation(compiled)
     dtype = next(model.parameters()).dtype
     for _ in range(2):
@@ -87,6 +84,16 @@ def test_messages(case, dtype, small_gpu):  # noqa: F811
     forms = {launch["form"] for launch in launches}
     if dtype == torch.bfloat16:
         assert "scheduled chain" in forms
+
+
+@pytest.mark.parametrize("cluster, dtype", [(2, torch.bfloat16), (4, torch.float16), (2, torch.float32)])
+def test_messages_that_ctas_share(cluster, dtype, small_gpu):  # noqa: F811
+    """Each CTA of a cluster adds the columns that it has, and takes those of rows that are multiplied before."""
+    torch.manual_seed(9)
+    model, place = Messages(256, 64, 128, 64).to(dtype), f"shape=chained tile-rows=128 cluster={cluster}"
+    args = torch.randn(50, 256, dtype=dtype), torch.randn(300, 64, dtype=dtype), *graph("any", 50, 300)
+    launches = run(model, args, small_gpu, **{"place-stages": place})
+    assert f"columns shared by {cluster} CTAs" in ", ".join(launch["computes"] for launch in launches)
 
 
 def test_a_graph_is_one_kernel(small_gpu):  # noqa: F811
@@ -300,23 +307,3 @@ def test_rows_are_asked_for_a_tile_ahead(small_gpu, monkeypatch):  # noqa: F811
     monkeypatch.setattr(PrefetchCode, "_commit", lambda self, op: None)
     with pytest.raises(Deadlock):
         run(model, args, small_gpu)
-
-
-def test_rows_of_pipelines_are_asked_for_a_tile_ahead(small_gpu, monkeypatch):  # noqa: F811
-    """Of both ends of each edge whose tile is not its CTA's first; where those who ask do not say that they did,
-    warpgroups wait for ever."""
-    torch.manual_seed(8)
-    model, nodes, edges = Messages(64, 16, 32, 64).bfloat16(), 90, 1300
-    args = torch.randn(nodes, 64).bfloat16(), torch.randn(edges, 16).bfloat16(), *graph("any", nodes, edges)
-    asked = []
-    look = Space.prefetch
-    monkeypatch.setattr(Space, "prefetch", lambda self, *given: asked.append(len(given[0])) or look(self, *given))
-    (launch,) = (
-        one for one in run(model, args, small_gpu, **{"schedule-chains": "when=auto"}) if one["form"] == "chained"
-    )
-    (rows,) = launch["tile"]
-    first = 2 * edges - sum(asked) // 2  # rows of CTAs' first tiles, in two runs; the simulator has as many as it likes
-    assert rows <= first <= 2 * rows * launch["ctas"] and first % rows == 0
-    monkeypatch.setattr(ahead, "_FETCHED", ahead._BEGUN)
-    with pytest.raises(Deadlock):
-        run(model, args, small_gpu, **{"schedule-chains": "when=auto"})

@@ -20,7 +20,7 @@ from kitsune_mlir.planning import target
 from kitsune_mlir.schedule import run
 from kitsune_mlir.tools.gpusim import Simulation
 
-CHAINED = {"place-stages": "shape=chained tile-rows=128", "schedule-chains": "when=always"}
+CHAINED = {"place-stages": "shape=chained tile-rows=128"}
 FORMS = {
     "two sets of sums, round a loop": (20_000, (256, 256, 256, 256, 8)),
     "whole tiles round a loop": (20_000, (128, 128, 128, 128, 24)),
@@ -187,9 +187,49 @@ def test_a_product_alone(dtype, rows, machine):
     """Its columns are dealt out, too."""
     torch.manual_seed(0)
     model, args = Joined().to(dtype), (torch.randn(rows, 64, dtype=dtype), torch.randn(rows, 40, dtype=dtype))
-    options = {"place-stages": "shape=chained", "cut-pipelines": "whole=true", "schedule-chains": "when=always"}
+    options = {"place-stages": "shape=chained", "cut-pipelines": "whole=true"}
     compiled = kitsune_mlir.compile(model, args, target=machine, options=options)
     assert re.search(r"tile = array<i64: (64|128), \d+>", compiled.mlir("two:schedule-chains"))
+    agrees(compiled, model, *args)
+
+
+class Film(nn.Module):
+    """What a product gives is scaled by some columns of an input, and moved by others."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(64, 136)
+
+    def forward(self, x, by):
+        return self.layer(x) * by[:, :136] + by[:, 136:]
+
+
+def test_columns_of_an_input_beside_those_of_a_product(machine):
+    torch.manual_seed(0)
+    model, args = Film().bfloat16(), (torch.randn(70, 64).bfloat16(), torch.randn(70, 272).bfloat16())
+    options = {"place-stages": "shape=chained", "cut-pipelines": "whole=true"}
+    compiled = kitsune_mlir.compile(model, args, target=machine, options=options)
+    assert re.search(r"tile = array<i64: 64, \d+>", compiled.mlir("two:schedule-chains"))
+    agrees(compiled, model, *args)
+
+
+def test_rows_of_more_dimensions(machine):
+    """Heads that are loaded apart are one row of columns; frequencies beside each number of a row make one."""
+
+    class Encoded(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Linear(3 * 8 + 128, 64), nn.Linear(64, 16)
+
+        def forward(self, x, heads):
+            angles = (x[..., None].float() * torch.arange(1, 9)).flatten(1)
+            beside = heads.flatten(1)
+            return self.last(torch.relu(self.first(torch.cat([torch.sin(angles).to(x.dtype), beside], 1))))
+
+    torch.manual_seed(0)
+    model, args = Encoded().bfloat16(), (torch.randn(300, 3).bfloat16(), torch.randn(300, 2, 64).bfloat16())
+    compiled = kitsune_mlir.compile(model, args, target=machine)
+    assert [launch["form"] for launch in compiled.plan["launches"]] == ["scheduled chain"]
     agrees(compiled, model, *args)
 
 
@@ -237,7 +277,6 @@ def test_a_cluster_shares_tiles(form, four):
     model, ctas, bound = SHARED[form]
     x = torch.randn(300, 64).to(next(model.parameters()).dtype)
     options = {"place-stages": f"shape=chained cluster={ctas}", "cut-pipelines": "whole=true"}
-    options |= {"schedule-chains": "when=always"}
     compiled = kitsune_mlir.compile(model.eval(), (x,), target=four, options=options, matmul_precision="highest")
     module = compiled.module("four:schedule-chains")
     (kernel,) = dialect.kernels(module)
@@ -317,7 +356,7 @@ def test_gathers_and_sums_by_index(tile_rows, width, machine):
     model, nodes, edges = Edges(width).bfloat16().eval(), 30, 150
     ends = torch.randint(0, nodes, (edges,)), torch.randint(0, nodes, (edges,))
     args = torch.randn(nodes, width).bfloat16(), torch.randn(edges, 16).bfloat16(), *ends
-    options = {"place-stages": f"shape=chained tile-rows={tile_rows}", "schedule-chains": "when=always"}
+    options = {"place-stages": f"shape=chained tile-rows={tile_rows}"}
     compiled = kitsune_mlir.compile(model, args, target=machine, options=options)
     text = compiled.mlir("two:schedule-chains")
     assert text.count('"kitsune.write_rows"') == 1 and ("{begin," in text) == (width > 200)
@@ -334,7 +373,7 @@ def test_rows_are_asked_for(tile_rows, machine, tmp_path):
     count = 5 * tile_rows + 10
     path = tmp_path / "edges.mlir"
     path.write_text(gathering(count))
-    options = {"place-stages": f"shape=chained tile-rows={tile_rows}", "schedule-chains": "when=always"}
+    options = {"place-stages": f"shape=chained tile-rows={tile_rows}"}
     compiled = kitsune_mlir.compile(str(path), target=machine, options=options)
     module = compiled.module("two:schedule-chains")
     (kernel,) = dialect.kernels(module)

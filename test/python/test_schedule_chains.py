@@ -59,7 +59,7 @@ def scheduled(text, tile_rows=128, place=""):
     """The module with the kernels of a model, proven."""
     module = mlir.parse(text, mlir.context())
     steps = ["partition-dataflow", "design-pipeline", "place-stages", "schedule-chains", "verify-dataflow"]
-    options = {"place-stages": place or f"shape=chained tile-rows={tile_rows}", "schedule-chains": "when=always"}
+    options = {"place-stages": place or f"shape=chained tile-rows={tile_rows}"}
     pipeline.run(module, [pipeline.make(step, options.get(step, ""), "sm_90a") for step in steps])
     return module
 
@@ -234,7 +234,7 @@ def test_what_is_scheduled_by_default():
     assert forms(300, (128, 192, 64)) == (1, 0)
     assert forms(300, (128, 192, 64), "when=never") == (0, 1)
     assert forms(300, (128, 256, 64)) == (1, 0)
-    with pytest.raises(UserError, match="schedule-chains: when must be one of auto, always, never, found 'often'"):
+    with pytest.raises(UserError, match="schedule-chains: when must be one of always, never, found 'often'"):
         forms(300, (128, 64, 64), "when=often")
 
 

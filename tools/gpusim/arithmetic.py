@@ -95,6 +95,14 @@ BINARY: dict[str, Callable[..., Any]] = {
     "math.atan2": np.arctan2,
     "math.copysign": np.copysign,
 }
+
+
+def _ones(x: np.ndarray) -> np.ndarray:
+    """How many bits of each number are set."""
+    x = np.ascontiguousarray(x)
+    return np.unpackbits(x.view(np.uint8).reshape(*x.shape, x.itemsize), axis=-1).sum(-1)
+
+
 _erf = np.vectorize(pymath.erf, otypes=[np.float64])
 UNARY: dict[str, Callable[..., Any]] = {
     "arith.negf": np.negative,
@@ -110,6 +118,7 @@ UNARY: dict[str, Callable[..., Any]] = {
     "math.cos": np.cos,
     "math.cosh": np.cosh,
     "math.erf": _erf,
+    "math.ctpop": lambda x: _ones(x),
     "math.exp": np.exp,
     "math.exp2": np.exp2,
     "math.expm1": np.expm1,
@@ -164,6 +173,8 @@ def cast(name: str, kind: np.dtype) -> Callable[..., Any]:
             value = value.view(f"u{value.dtype.name}")
         if name == "arith.extsi" and value.dtype == np.bool_:
             return -value.astype(kind)
+        if name == "arith.trunci" and kind == np.bool_:
+            return (value & 1).astype(kind)
         return value.astype(kind)
 
     return convert

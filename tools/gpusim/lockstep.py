@@ -58,7 +58,7 @@ class MemRef:
 
 class Shared(MemRef):
     """A buffer in the shared memory of each of `blocks` blocks of so many threads. An element that another thread wrote
-    may be read behind a barrier only."""
+    may be read behind a barrier only, and where its lanes met, by threads of the same warp."""
 
     def __init__(self, kind: ir.MemRefType, blocks: int, threads: int):
         size = int(np.prod(kind.shape))
@@ -66,12 +66,17 @@ class Shared(MemRef):
         data = np.full(blocks * size * dtype_of(kind.element_type).itemsize, 0xFF, np.uint8)
         offset = np.repeat(np.arange(blocks) * size, threads)
         super().__init__(data.view(dtype_of(kind.element_type)), offset, tuple(kind.shape), strides)
-        self.writers = np.full(blocks * size, -1)  # since the last barrier
+        self.writers = np.full(blocks * size, -1)  # since the last barrier; -2 - w where warp w has met since
 
     def read(self, address: np.ndarray, mask: np.ndarray) -> None:
-        writer = self.writers[address]
-        if np.any(mask & (writer >= 0) & (writer != np.arange(len(mask)))):
+        writer, threads = self.writers[address], np.arange(len(mask))
+        own = (writer == -1) | (writer == threads) | (writer == -2 - threads // 32)
+        if np.any(mask & ~own):
             raise MemoryFault("shared memory that another thread wrote is read before a barrier")
+
+    def met(self) -> None:
+        """The lanes of each warp met."""
+        self.writers = np.where(self.writers >= 0, -2 - self.writers // 32, self.writers)
 
     def written(self, address: np.ndarray, mask: np.ndarray) -> None:
         self.writers[address[mask]] = np.flatnonzero(mask)
@@ -170,12 +175,23 @@ class Lockstep:
     def _nvvm_griddepcontrol(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         return []  # kernels run one after another here
 
+    def _nvvm_bar_warp_sync(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+        _whole_warps(mask, "a barrier of a warp")
+        for buffer in self.shared:
+            buffer.met()
+        return []
+
+    def _nvvm_vote_sync(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+        _whole_warps(mask, "a ballot")
+        lanes = np.broadcast_to(self._see(op.operands[1]), mask.shape).reshape(-1, 32).astype(np.uint32)
+        found = np.sum(lanes << np.arange(32, dtype=np.uint32), 1, dtype=np.uint32)
+        return [np.repeat(found, 32).view(np.int32)]
+
     def _gpu_shuffle(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         value, distance, _ = self._all(op.operands)
         assert "xor" in str(op.attributes["mode"])
         lanes = np.broadcast_to(value, mask.shape).reshape(-1, 32)
-        if not np.all(mask.reshape(-1, 32) == mask.reshape(-1, 32)[:, :1]):
-            raise MemoryFault("a shuffle that some lanes of a warp do not reach")
+        _whole_warps(mask, "a shuffle")
         return [lanes[:, np.arange(32) ^ int(distance)].reshape(-1), np.ones(mask.shape, np.bool_)]
 
     def _llvm_inline_asm(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
@@ -257,7 +273,10 @@ class Lockstep:
     def _memref_atomic_rmw(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         value, buffer, *indices = self._all(op.operands)
         kind = ir.IntegerAttr(op.attributes["kind"]).value
-        address = buffer.address(indices, mask)[mask]
+        where = buffer.address(indices, mask)
+        if isinstance(buffer, Shared):
+            buffer.written(where, mask)
+        address = where[mask]
         updates = np.broadcast_to(value, mask.shape)[mask]
         before = np.zeros(mask.shape, buffer.data.dtype)
         for thread, where, update in zip(np.flatnonzero(mask), address, updates, strict=True):
@@ -302,6 +321,12 @@ class Lockstep:
             for argument, value in zip(after.arguments, passed, strict=True):
                 self.values[hash(argument)] = value
             state = self._block(after, active)
+
+
+def _whole_warps(mask: np.ndarray, what: str) -> None:
+    lanes = mask.reshape(-1, 32)
+    if not np.all(lanes == lanes[:, :1]):
+        raise MemoryFault(f"{what} that some lanes of a warp do not reach")
 
 
 def kernels(module: ir.Module) -> dict[str, ir.Operation]:

@@ -123,10 +123,17 @@ def _issued_behind(yielded: ir.Value) -> int | None:
     owner = yielded.owner
     if isinstance(owner, ir.Block) or owner.operation.name != schedule.ProductOp.OPERATION_NAME:
         return 0
-    if owner.operation.opview.is_added_outside:
-        return None
     products = _products(owner.operation)
-    return len(products) - 1 - products.index(owner.operation)
+    behind = products[products.index(owner.operation) :]
+    if owner.operation.opview.is_added_outside or any(_is_waited_for(product) for product in behind):
+        return None
+    return len(behind) - 1
+
+
+def _is_waited_for(product: ir.Operation) -> bool:
+    """Whether a slot is given back in a product's block once it has ended."""
+    users = (use.owner.operation for use in product.results[1].uses)
+    return any(user.name == schedule.ReleaseOp.OPERATION_NAME and user.block == product.block for user in users)
 
 
 def _issued_since(op: ir.Operation) -> int | None:

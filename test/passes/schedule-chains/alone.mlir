@@ -1,5 +1,4 @@
-// RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained tile-rows=64" --schedule-chains=when=always --verify-dataflow | filecheck %s
-// RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained tile-rows=64" --schedule-chains | filecheck %s --check-prefix=AUTO
+// RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained tile-rows=64" --schedule-chains --verify-dataflow | filecheck %s
 
 // A product alone, of rows of a table, of more columns than a tile has: tiles are of rows and of columns, whose numbers
 // all agents take apart alike.
@@ -20,10 +19,6 @@
 // CHECK:           "kitsune.product"
 // CHECK:           "kitsune.write"(%{{.*}}, %{{.*}}, %[[D]])
 // CHECK:         sym_name = "math"
-// By default it stays a pipeline.
-// AUTO-LABEL: func.func @looked
-// AUTO-NOT:     kitsune.kernel
-// AUTO:         kitsune.pipeline
 func.func @looked(%x: tensor<500x64xbf16>, %w: tensor<640x64xbf16>, %index: tensor<300xi64>) -> tensor<300x640xbf16> {
   %zero = arith.constant 0.0 : f32
   %g = tensor.empty() : tensor<300x64xbf16>

@@ -1,6 +1,6 @@
-// RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained tile-rows=128" --schedule-chains=when=always --split-input-file | filecheck %s
-// RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained tile-rows=128" --schedule-chains=when=always --verify-dataflow --split-input-file | filecheck %s
-// RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained tile-rows=64" --schedule-chains=when=always --verify-dataflow --split-input-file | filecheck %s --check-prefix=SHORT
+// RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained tile-rows=128" --schedule-chains --split-input-file | filecheck %s
+// RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained tile-rows=128" --schedule-chains --verify-dataflow --split-input-file | filecheck %s
+// RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained tile-rows=64" --schedule-chains --verify-dataflow --split-input-file | filecheck %s --check-prefix=SHORT
 // RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained tile-rows=128" --schedule-chains=when=never --split-input-file | filecheck %s --check-prefix=NEVER
 
 // Two layers. The first one's operand is streamed, its sums are settled, what follows is computed and kept as a part,

@@ -1,4 +1,4 @@
-// RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained cluster=2" --schedule-chains=when=always --verify-dataflow | filecheck %s
+// RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained cluster=2" --schedule-chains --verify-dataflow | filecheck %s
 
 // Of 160 columns each of two CTAs computes 80. Two chunks of them go to the other CTA, which takes them behind its own
 // from a ring, and gives the slots back; weights are those of the CTA's columns, and meet those of either CTA.

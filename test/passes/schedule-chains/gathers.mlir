@@ -1,5 +1,4 @@
-// RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained tile-rows=128" --schedule-chains=when=always --verify-dataflow --split-input-file | filecheck %s
-// RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained tile-rows=128" --schedule-chains --split-input-file | filecheck %s --check-prefix=AUTO
+// RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained tile-rows=128" --schedule-chains --verify-dataflow --split-input-file | filecheck %s
 
 // Rows of a table beside a streamed operand. An agent beside the one that copies asks for each tile's while the tile
 // before is worked on: a ring of one slot, of no elements, passes the turn. Both ends of the same rows are read before
@@ -35,10 +34,6 @@
 #row = affine_map<(d0, d1) -> (d0)>
 #all = affine_map<(d0, d1) -> (d0, d1)>
 #column = affine_map<(d0, d1) -> (d1)>
-// By default it stays a pipeline.
-// AUTO-LABEL: func.func @edges
-// AUTO-NOT:     kitsune.kernel
-// AUTO:         kitsune.pipeline
 func.func @edges(%x: tensor<500x32xbf16>, %e: tensor<40000x128xbf16>, %from: tensor<40000xi64>, %to: tensor<40000xi64>, %w: tensor<64x192xbf16>, %b: tensor<64xbf16>, %v: tensor<16x64xbf16>) -> tensor<40000x16xbf16> {
   %zero = arith.constant 0.0 : f32
   %c0 = arith.constant 0 : i64
