@@ -1,8 +1,9 @@
 """Rows of tensors that a chain's threads load long before they use them: a warpgroup that waits for memory issues
-nothing else, and all that a tile's threads load themselves they would wait for.
+nothing else.
 
 What the stages before a chain's first product read is loaded a tile ahead, and goes round the loop over tiles in
-registers. What a product's epilogue reads is loaded before the product. Both only as far as registers hold it.
+registers. What a product's epilogue reads is loaded beside the product. Loads stand where a product is issued and not
+waited for: it takes a while until many of them are under way (in MeshGraphNets' node network a microsecond a tile).
 """
 
 from __future__ import annotations
@@ -14,14 +15,16 @@ from kitsune_mlir.codegen.hopper.fragments import WIDE, is_packed
 from kitsune_mlir.codegen.hopper.pressure import REGISTERS, pressures, registers_of
 from kitsune_mlir.codegen.hopper.program import Block, Program
 from kitsune_mlir.codegen.hopper.wgmma import ROWS
+from kitsune_mlir.codegen.pipeline.nests import PRODUCT
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.mlir import arith, ir
 
+from .chain_deferred import defers
 from .schedule_build import constant_index
 
 
 class Ahead:
-    """What a chain loads ahead of whose tiles a CTA has so many: `tiles` are loaded a tile ahead, `_beside` before the
+    """What a chain loads ahead of whose tiles a CTA has so many: `tiles` are loaded a tile ahead, `_beside` beside the
     product of this key. `next` are those of the tile behind the one that is worked on, as far as they were loaded."""
 
     def __init__(self, program: Program, tiles_each: float):
@@ -29,7 +32,8 @@ class Ahead:
         self._beside: dict[int, list[kitsune.LoadOp]] = {}
         self._here: Sequence[ir.Value] = ()
         self.next: list[ir.Value] = []
-        if program.cluster > 1 or any(product.passes > 1 for product in program.products):
+        at_once = all(product.passes == product.segments[0].pieces == 1 for product in program.products)
+        if program.cluster > 1 or not at_once:
             return
         pressure: dict[int, int] = {}
         for step, registers in pressures(program):
@@ -39,10 +43,10 @@ class Ahead:
             self.tiles += (found := _fitting(block, room))
             room -= _registers(found)
         for block in program.blocks:
-            if len(block.products) == 1:
-                (product,) = block.products.values()
-                room = REGISTERS - pressure[id(block)] - _registers(self.tiles)
-                self._beside[hash(product.op.results[0])] = _fitting(block, room, product.op)
+            for nest in block.nests if len(block.products) == 1 else ():
+                if nest.op is not None and nest.kind == PRODUCT and not defers(nest, *block.products.values()):
+                    room = REGISTERS - pressure[id(block)] - _registers(self.tiles)
+                    self._beside[hash(nest.op.results[0])] = _fitting(block, room, nest.op)
 
     def load(self, number: ir.Value, end: ir.Value, row: Callable[[ir.Value], ir.Value]) -> list[ir.Value]:
         """What goes round the loop over tiles, of the tile of a number, whose first row `row` gives; of the last tile
@@ -54,7 +58,7 @@ class Ahead:
 
     def begin(self, here: Sequence[ir.Value], load_next: Callable[[], list[ir.Value]]) -> None:
         """A tile begins, of which that goes round."""
-        self._here, self.next, self._load_next = here, [], load_next
+        self._here, self.next, self._load_next, self._is_used = here, [], load_next, False
 
     def take_up(self, cloner: rows.RowCloner) -> None:
         """What was loaded a tile ahead is known."""
@@ -62,14 +66,16 @@ class Ahead:
             cloner[load.results[0]] = tile
 
     def leave(self, block: Block) -> None:
-        """Behind the stage of a block: where all that goes round has been used, the next tile's is loaded."""
-        if self.tiles and self.tiles[-1] in block.stage.loads:
-            self.next = self._load_next()
+        """Behind the stage of a block: where all that goes round has been used, the next tile's may be loaded."""
+        self._is_used = self._is_used or bool(self.tiles) and self.tiles[-1] in block.stage.loads
 
-    def before(self, product: ir.Operation, cloner: rows.RowCloner, row: ir.Value) -> None:
-        """Loads what the epilogue of a product reads."""
-        for load in self._beside.get(hash(product.results[0]), ()):
+    def issued(self, product: ir.Operation, cloner: rows.RowCloner, row: ir.Value) -> None:
+        """A product is issued and not waited for: loads what its epilogue reads, and the next tile's. Before it would
+        be issued, the warps would wait until the loads are."""
+        for load in self._beside.pop(hash(product.results[0]), ()):
             cloner[load.results[0]] = _rows(load, row)
+        if self._is_used and not self.next:
+            self.next = self._load_next()
 
 
 def _rows(load: kitsune.LoadOp, row: ir.Value) -> ir.Value:

@@ -390,6 +390,7 @@ class ChainBody(ChainProducts):
 
     def _product(self, nest: Nest, product: Product) -> None:
         assert nest.op is not None
+        self.issued = partial(self.kernel.ahead.issued, nest.op, self.cloner, self.row)
         if product.passes > 1:
             self._passes(nest, product)
             return
@@ -399,7 +400,6 @@ class ChainBody(ChainProducts):
             self._run(product, self._operands(nest.op), deferred.take)
             deferred.hand_on()
             return
-        self.kernel.ahead.before(nest.op, self.cloner, self.row)
         settled: dict[int, ir.Value] = {}
         self._run(product, self._operands(nest.op), settled.__setitem__)
         sums = [settled[number] for number in range(product.sets)]
@@ -415,6 +415,10 @@ class ChainBody(ChainProducts):
             self._send_all(nest)
         else:
             self.cloner[nest.value] = self._packed(self._value(nest.value))
+
+    def _settled(self, number: int, sums: ir.Value) -> ir.Value:
+        self.issued()
+        return super()._settled(number, sums)
 
     @staticmethod
     def _packed(tile: ir.Value) -> ir.Value:

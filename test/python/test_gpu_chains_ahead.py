@@ -1,6 +1,7 @@
 """Chains that load rows ahead, in the simulator: CTAs with several tiles and with one, copies whose rows end first."""
 
 import json
+import re
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from test_gpu_scheduled_chains import CHAINED
 from torch import nn
 
 import kitsune_mlir
+from kitsune_mlir.codegen import ptxas
 from kitsune_mlir.planning import target
 from kitsune_mlir.tools.gpusim import Simulation
 
@@ -79,3 +81,18 @@ def test_any_number_of_rows(two):
         args = torch.randn(count, 64).bfloat16(), torch.randn(count, 32)
         with torch.no_grad():
             torch.testing.assert_close(torch.as_tensor(simulated(*args)), model(*args), rtol=2e-2, atol=2e-2)
+
+
+def test_loads_stand_beside_products():
+    """They are begun where products are in flight, and stay there: ptxas puts none behind bar.warp.sync. Registers hold
+    all of it."""
+    model, rows = Nodes(128, 128).bfloat16(), 60_000
+    args = torch.randn(rows, 128).bfloat16(), torch.randn(rows, 128)
+    compiled = kitsune_mlir.compile(model, args, target="sm_90a", options=CHAINED)
+    result = ptxas.assemble(compiled.ptx, target.load("sm_90a"))
+    (kernel,) = result.kernels.values()
+    assert (kernel.stack, kernel.spill_stores, kernel.spill_loads) == (0, 0, 0) and not result.warnings
+    words = r"wgmma\.commit_group|wgmma\.wait_group|ld\.global\.v[24]|bar\.warp\.sync"
+    order = " ".join(re.findall(words, compiled.ptx))
+    for loads in (" ld.global.v2" * 32, " ld.global.v4" * 8):
+        assert order.count(f"wgmma.commit_group{loads} bar.warp.sync wgmma.wait_group") == 1

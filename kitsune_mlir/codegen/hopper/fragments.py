@@ -290,6 +290,7 @@ class PairedMemory(Memory):
             else:
                 for block in range(blocks_of(width)):
                     words += self._load_pair(row, lanes.column(block, 0))
+        warps.sync()  # ptxas begins no load behind it that stands before
         return LoadedRows(lanes, self.element, width, words)
 
     def element_at(self, row: Int, column: Int, width: int) -> ir.Value:

@@ -2,8 +2,8 @@
 // RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained tile-rows=128" --schedule-chains=when=always --verify-dataflow --split-input-file | filecheck %s
 
 // What the stage before the first product reads goes round the loop over tiles: the first tile's is loaded before all
-// else, the next tile's where this one's has been used; behind the last tile it is the last one's again. What an
-// epilogue adds is loaded before its product.
+// else, the next tile's once the first product is issued, for it has been used; behind the last tile it is the last
+// one's again. What an epilogue adds is loaded once its product is issued.
 
 // CHECK-LABEL: func.func @numbers_and_residual
 // CHECK:         %[[TILES:.*]]:3 = "kitsune.tiles"
@@ -19,17 +19,19 @@
 // CHECK:             %[[H:.*]] = linalg.generic {{.*}} ins(%[[X]] :
 // CHECK:             "kitsune.part"(%[[H]]) {first = 0 : i64}
 // CHECK:             "kitsune.part"(%[[H]]) {first = 64 : i64}
+// CHECK:             %[[P0:.*]]:2 = "kitsune.product"
+// CHECK:             %[[P:.*]]:2 = "kitsune.product"(%[[P0]]#0,
 // CHECK:             %[[SOON:.*]] = arith.addi %[[TILE]], %[[TILES]]#2
 // CHECK:             %[[END:.*]] = arith.subi %[[TILES]]#1, %c1
 // CHECK:             %[[NEXT:.*]] = arith.minui %[[SOON]], %[[END]]
 // CHECK:             %[[BELOW:.*]] = arith.muli %[[NEXT]], %c128
 // CHECK:             %[[THERE:.*]] = arith.addi %[[BELOW]], %
 // CHECK:             %[[X1:.*]] = "kitsune.read"(%arg0, %[[THERE]], %c0{{.*}}) {ahead, {{.*}}together}
-// CHECK:             "kitsune.product"
-// CHECK:             "kitsune.settle"
+// CHECK:             "kitsune.settle"(%[[P]]#0)
+// CHECK:             %[[Q0:.*]]:2 = "kitsune.product"
+// CHECK:             %[[Q:.*]]:2 = "kitsune.product"(%[[Q0]]#0,
 // CHECK:             %[[R:.*]] = "kitsune.read"(%arg1, %{{.*}}, %c0{{.*}}) {ahead, {{.*}}together} : (tensor<40000x64xbf16>, index, index) -> tensor<64x64xbf16>
-// CHECK:             "kitsune.product"
-// CHECK:             %[[S:.*]] = "kitsune.settle"
+// CHECK:             %[[S:.*]] = "kitsune.settle"(%[[Q]]#0)
 // CHECK:             linalg.generic {{.*}} ins(%[[S]], %[[R]] :
 // CHECK:             "kitsune.write"
 // CHECK-NEXT:        scf.yield %[[X1]] : tensor<64x96xf32>
@@ -83,8 +85,9 @@ func.func @numbers_and_residual(%x: tensor<40000x96xf32>, %r: tensor<40000x64xbf
 // CHECK:             %[[X:.*]] = "kitsune.read"(%arg0
 // CHECK:             linalg.generic {{.*}} ins(%[[X]] :
 // CHECK:             "kitsune.settle"
-// CHECK:             "kitsune.read"(%arg1, %{{.*}}, %c0{{.*}}) {ahead, {{.*}}together} : (tensor<300x64xf32>, index, index) -> tensor<64x64xf32>
 // CHECK:             "kitsune.product"
+// CHECK:             "kitsune.read"(%arg1, %{{.*}}, %c0{{.*}}) {ahead, {{.*}}together} : (tensor<300x64xf32>, index, index) -> tensor<64x64xf32>
+// CHECK:             "kitsune.settle"
 func.func @one_tile(%x: tensor<300x64xbf16>, %r: tensor<300x64xf32>, %w0: tensor<128x64xbf16>, %w1: tensor<64x128xbf16>) -> tensor<300x64xbf16> {
   %zero = arith.constant 0.0 : f32
   %i0 = tensor.empty() : tensor<300x64xbf16>
