@@ -188,11 +188,12 @@ class Lockstep:
         return [np.repeat(found, 32).view(np.int32)]
 
     def _gpu_shuffle(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
-        value, distance, _ = self._all(op.operands)
-        assert "xor" in str(op.attributes["mode"])
+        value, other, _ = self._all(op.operands)
         lanes = np.broadcast_to(value, mask.shape).reshape(-1, 32)
         _whole_warps(mask, "a shuffle")
-        return [lanes[:, np.arange(32) ^ int(distance)].reshape(-1), np.ones(mask.shape, np.bool_)]
+        other = np.broadcast_to(other, mask.shape).reshape(-1, 32)
+        places = np.arange(32) ^ other if "xor" in str(op.attributes["mode"]) else other
+        return [np.take_along_axis(lanes, places, 1).reshape(-1), np.ones(mask.shape, np.bool_)]
 
     def _llvm_inline_asm(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         text = ir.StringAttr(op.attributes["asm_string"]).value
