@@ -16,19 +16,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import ceil
 
 from kitsune_mlir.mlir import arith, gpu, ir, memref, scf
 
 from .gpu_i32 import i32, index, less, narrow, number_of, where
 from .gpu_kernel import WARP, Kernel, Kernels, Size, as_value, ceildiv, extent, linear_id, only_if
-from .gpu_tile_order import THREADS, Digit, TileOrder, before_lane
+from .gpu_tile_order import THREADS, Digit, TileOrder, before_lane, before_threads
 
 LEAST_ITEMS, MOST_ITEMS, OPEN_ITEMS = 2, 20, 8  # rows of a thread: the fewest, the most, and where the size is open
 SMS = 132  # that tiles of a known size are shared by evenly
-LEAST_BITS, MOST_BITS = (
-    5,
-    9,
-)  # of a digit: no fewer digits than lanes of a warp, no more than threads
+ROOM = 1.2  # rows that a tile of a bucket has room for, over those of a bucket where keys are even
+MOST_BITS = 9  # of a digit: no more digits than threads
 KEY_BITS = 31  # where the last key is not known
 SCANNED = 4  # tiles of a lane that it counts together
 
@@ -44,13 +43,46 @@ class _Arrays:
 
 @dataclass(frozen=True)
 class _Pass:
-    """Rows in the order of a digit. They come from `source`, or as they are given; they go to `target`, or stay."""
+    """Rows in the order of a digit, in tiles of so many rows a thread. They come from `source`, or as they are given;
+    they go to `target`, or stay."""
 
     digit: Digit
+    items: int
     source: _Arrays | None
     target: _Arrays | None
     counts: ir.Value
     totals: ir.Value
+
+    @property
+    def tile(self) -> int:
+        return self.items * THREADS
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """Where a tile begins, and how many rows it has."""
+
+    begin: ir.Value
+    count: ir.Value
+
+    def row(self, place: ir.Value) -> ir.Value:
+        """That at a place of the tile, or the last one."""
+        return arith.addi(self.begin, arith.minui(place, arith.subi(self.count, number_of(1))))
+
+
+@dataclass(frozen=True)
+class _Bucket(_Tile):
+    """A tile of a bucket that begins at `start` and has `rows`, in `tiles` from number `first` on: that with `number`
+    of them."""
+
+    start: ir.Value
+    rows: ir.Value
+    first: ir.Value
+    tiles: ir.Value
+    number: ir.Value
+
+    def has_others(self) -> ir.Value:
+        return less(number_of(1), self.tiles)
 
 
 @dataclass(frozen=True)
@@ -70,42 +102,45 @@ class RadixSort:
     carried: Sequence[ir.Value] = ()
     write_carried: Callable[[Kernel, int, ir.Value, ir.Value], None] | None = None
 
-    @property
-    def items(self) -> int:
-        """Rows of a thread: tiles are as large as they can be, and as many as SMs, or a multiple of that."""
-        if not isinstance(self.size, int):
-            return OPEN_ITEMS
-        rounds = max(1, -(-self.size // (SMS * THREADS * MOST_ITEMS)))
-        return max(LEAST_ITEMS, -(-self.size // (SMS * THREADS * rounds)))
-
-    @property
-    def tile(self) -> int:
-        return self.items * THREADS
-
     def launch(self) -> None:
         """Puts the kernels' launches in front of `origin`."""
-        key_bits = self.last.bit_length() if isinstance(self.last, int) else KEY_BITS
-        passes = max(1, -(-key_bits // MOST_BITS))
-        bits = max(LEAST_BITS, -(-key_bits // passes))
-        with self.origin.context, self.origin.location, ir.InsertionPoint(self.origin):
-            tiles = ceildiv(self.size, self.tile)
-            counts, totals = _alloc(1 << bits, tiles), _alloc(1 << bits)
+        lower, highest = digits(self.last + 1 if isinstance(self.last, int) else 1 << KEY_BITS)
+        known = self.size if isinstance(self.size, int) else None
+        items = OPEN_ITEMS if known is None else _even(known)
         source = None
-        for number in range(passes):
-            target = None if number == passes - 1 else self._arrays()
-            step = _Pass(Digit(number * bits, bits), source, target, counts, totals)
-            self._kernel("count", tiles, THREADS, lambda kernel, step=step: self._count(kernel, step))
-            self._kernel("scan", ceildiv(WARP << bits, THREADS), THREADS, lambda kernel, step=step: _scan(kernel, step))
-            self._kernel("place", tiles, THREADS, lambda kernel, step=step: self._place(kernel, step))
+        for number, digit in enumerate([*lower, *highest[:1]]):
+            target = None if number == len(lower) - 1 and not highest else self._arrays()
+            with self.origin.context, self.origin.location, ir.InsertionPoint(self.origin):
+                tiles = ceildiv(self.size, items * THREADS)
+                counts, totals = _alloc(digit.count, tiles), _alloc(digit.count)
+            step = _Pass(digit, items, source, target, counts, totals)
+            self._kernel("count", tiles, lambda kernel, step=step: self._count(kernel, step))
+            self._kernel("scan", ceildiv(WARP * digit.count, THREADS), lambda kernel, step=step: _scan(kernel, step))
+            self._kernel("place", tiles, lambda kernel, step=step: self._place(kernel, step))
             source = target
+        if highest:
+            buckets, digit = highest
+            if known is not None:
+                items = min(MOST_ITEMS, max(LEAST_ITEMS, ceil(ROOM * known / (buckets.values * THREADS))))
+            with self.origin.context, self.origin.location, ir.InsertionPoint(self.origin):
+                whole = (
+                    known // (items * THREADS)
+                    if known is not None
+                    else arith.divui(self.size, as_value(items * THREADS))
+                )
+                tiles = whole + buckets.values if known is not None else arith.addi(whole, as_value(buckets.values))
+                counts = _alloc(tiles, digit.count)
+            step = _Pass(digit, items, source, None, counts, totals)
+            self._kernel("bucket_count", tiles, lambda kernel: self._count_bucket(kernel, step))
+            self._kernel("bucket_place", tiles, lambda kernel: self._place_bucket(kernel, step))
 
     def _arrays(self) -> _Arrays:
         with self.origin.context, self.origin.location, ir.InsertionPoint(self.origin):
             carried = [_alloc(self.size, kind=ir.MemRefType(buffer.type).element_type) for buffer in self.carried]
             return _Arrays(_alloc(self.size), _alloc(self.size), carried)
 
-    def _kernel(self, label: str, blocks: Size, threads: int, body: Callable[[Kernel], None]) -> None:
-        made = Kernel(self.kernels, self.origin, f"{self.label}_{label}", threads)
+    def _kernel(self, label: str, blocks: Size, body: Callable[[Kernel], None]) -> None:
+        made = Kernel(self.kernels, self.origin, f"{self.label}_{label}", THREADS)
         with made.body():
             body(made)
         made.launch(blocks)
@@ -117,47 +152,89 @@ class RadixSort:
         return memref.load(kernel.inside(step.source.keys), [index(row)])
 
     def _count(self, kernel: Kernel, step: _Pass) -> None:
-        counted = kernel.shared([step.digit.count], i32())
         thread, tile = gpu.thread_id(gpu.Dimension.x), gpu.block_id(gpu.Dimension.x)
-        with only_if(thread, step.digit.count):
-            memref.store(number_of(0), counted, [thread])
-        gpu.barrier()
-        first = arith.addi(arith.muli(narrow(tile), number_of(self.tile)), narrow(thread))
-        rows = [arith.addi(first, number_of(number * THREADS)) for number in range(self.items)]
-        size, last = self._size(kernel)
-        with self.kernels.checks.behind():
-            digits = [step.digit.of(self._key(kernel, step, arith.minui(row, last), True)) for row in rows]
-        for row, digit in zip(rows, digits, strict=True):
-            with where(less(row, size)):
-                memref.atomic_rmw(arith.AtomicRMWKind.addi, number_of(1), counted, [index(digit)])
-        gpu.barrier()
+        counted = self._counted(kernel, step, self._tile(kernel, step))
         with only_if(thread, step.digit.count):
             memref.store(memref.load(counted, [thread]), kernel.inside(step.counts), [thread, tile])
 
-    def _size(self, kernel: Kernel) -> tuple[ir.Value, ir.Value]:
-        """The number of rows, and that of the last one."""
-        size = number_of(self.size) if isinstance(self.size, int) else narrow(kernel.inside(self.size))
-        return size, arith.subi(size, number_of(1))
+    def _counted(self, kernel: Kernel, step: _Pass, tile: _Tile) -> ir.Value:
+        """How many rows of a tile have each digit, in shared memory."""
+        counted = kernel.shared([step.digit.count], i32())
+        thread = gpu.thread_id(gpu.Dimension.x)
+        with only_if(thread, step.digit.count):
+            memref.store(number_of(0), counted, [thread])
+        gpu.barrier()
+        places = [arith.addi(narrow(thread), number_of(number * THREADS)) for number in range(step.items)]
+        with self.kernels.checks.behind():
+            digits = [step.digit.of(self._key(kernel, step, tile.row(place), True)) for place in places]
+        for place, digit in zip(places, digits, strict=True):
+            with where(less(place, tile.count)):
+                memref.atomic_rmw(arith.AtomicRMWKind.addi, number_of(1), counted, [index(digit)])
+        gpu.barrier()
+        return counted
 
     def _place(self, kernel: Kernel, step: _Pass) -> None:
-        order = TileOrder.of(kernel, step.digit, self.items)
-        tile, (size, last) = narrow(gpu.block_id(gpu.Dimension.x)), self._size(kernel)
-        begin = arith.muli(tile, number_of(self.tile))
-        rows = order.rows(begin)
-        inside = [less(row, size) for row in rows]
-        rows = [arith.minui(row, last) for row in rows]
+        order = TileOrder.of(kernel, step.digit, step.items)
+        tile = index(narrow(gpu.block_id(gpu.Dimension.x)))
+        before = memref.load(kernel.inside(step.counts), [index(order.own_digit), tile])
+        total = memref.load(kernel.inside(step.totals), [index(order.own_digit)])
+        self._move(kernel, step, order, self._tile(kernel, step), lambda _: (before, total))
+
+    def _tile(self, kernel: Kernel, step: _Pass) -> _Tile:
+        """That of a thread block."""
+        begin = arith.muli(narrow(gpu.block_id(gpu.Dimension.x)), number_of(step.tile))
+        return _Tile(begin, arith.minui(arith.subi(self._size(kernel), begin), number_of(step.tile)))
+
+    def _size(self, kernel: Kernel) -> ir.Value:
+        return number_of(self.size) if isinstance(self.size, int) else narrow(kernel.inside(self.size))
+
+    def _count_bucket(self, kernel: Kernel, step: _Pass) -> None:
+        block, thread = gpu.block_id(gpu.Dimension.x), gpu.thread_id(gpu.Dimension.x)
+        rows, tiles = _own_bucket(kernel, step, narrow(thread))
+        with where(_any(kernel, less(number_of(1), tiles))):
+            tile = _bucket(kernel, step, rows, tiles)
+            with where(tile.has_others()):
+                counted = self._counted(kernel, step, tile)
+                with only_if(thread, step.digit.count):
+                    memref.store(memref.load(counted, [thread]), kernel.inside(step.counts), [block, thread])
+
+    def _place_bucket(self, kernel: Kernel, step: _Pass) -> None:
+        tile = _bucket(kernel, step, *_own_bucket(kernel, step, narrow(gpu.thread_id(gpu.Dimension.x))))
+        with where(less(number_of(0), tile.count)):
+            order = TileOrder.of(kernel, step.digit, step.items)
+
+            def counted(in_tile: ir.Value) -> tuple[ir.Value, ir.Value]:
+                branch = scf.IfOp(tile.has_others(), [i32(), i32()], has_else=True)
+                with ir.InsertionPoint(branch.then_block):
+                    scf.yield_(_counted_before(kernel.inside(step.counts), order.own_digit, tile))
+                with ir.InsertionPoint(branch.else_block):
+                    scf.yield_([number_of(0), in_tile])
+                before, total = branch.results
+                return arith.addi(before, tile.start), total
+
+            self._move(kernel, step, order, tile, counted)
+
+    def _move(
+        self,
+        kernel: Kernel,
+        step: _Pass,
+        order: TileOrder,
+        tile: _Tile,
+        counted: Callable[[ir.Value], tuple[ir.Value, ir.Value]],
+    ) -> None:
+        """What rows of a tile have goes to their places."""
+        own = order.own()
+        rows, inside = [tile.row(place) for place in own], [less(place, tile.count) for place in own]
         # What is behind the last row has the last digit, and is the last in its tile: it changes no other row's place.
         keys = [
-            arith.select(is_row, self._key(kernel, step, row, False), number_of(-1))
+            arith.select(is_row, self._key(kernel, step, row, False), number_of(step.digit.last))
             for is_row, row in zip(inside, rows, strict=True)
         ]
         names = rows if step.source is None else _loaded(kernel, step.source.rows, rows)
-        before = memref.load(kernel.inside(step.counts), [index(order.own_digit), index(tile)])
-        total = memref.load(kernel.inside(step.totals), [index(order.own_digit)])
-        places = order.places(keys, before, total)
+        places = order.places(keys, counted)
         names, keys = order.moved(names, places), order.moved(keys, places)
         targets = order.targets(keys)
-        there = [less(number, arith.subi(size, begin)) for number in order.numbers()]
+        there = [less(number, tile.count) for number in order.numbers()]
         for is_there, target, key, name in zip(there, targets, keys, names, strict=True):
             with where(is_there):
                 if step.target is None:
@@ -174,6 +251,80 @@ class RadixSort:
                         self.write_carried(kernel, position, index(target), value)
                     else:
                         memref.store(value, kernel.inside(step.target.carried[position]), [index(target)])
+
+
+def digits(keys: int) -> tuple[list[Digit], list[Digit]]:
+    """The digits of so many keys: the lower ones, the lowest first; and the highest two, the very first one first, that
+    buckets are of, or none where one digit is enough."""
+    most = 1 << MOST_BITS
+    if keys <= most:
+        return [Digit(0, 1, keys, True)], []
+    below = max(0, (keys - 1).bit_length() - 2 * MOST_BITS)
+    passes = -(-below // MOST_BITS)
+    bits = -(-below // max(1, passes))
+    above = (keys - 1 >> bits * passes) + 1
+    width = -(-above // most)
+    highest = [Digit(bits * passes, width, -(-above // width), True), Digit(bits * passes, 1, width, False)]
+    return [Digit(bits * number, 1, 1 << bits, False) for number in range(passes)], highest
+
+
+def _even(rows: int) -> int:
+    """Rows of a thread: tiles are as large as they can be, and as many as SMs, or a multiple of that."""
+    rounds = max(1, -(-rows // (SMS * THREADS * MOST_ITEMS)))
+    return max(LEAST_ITEMS, -(-rows // (SMS * THREADS * rounds)))
+
+
+def _own_bucket(kernel: Kernel, step: _Pass, thread: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """The rows of a bucket for each thread, and how many tiles they are."""
+    totals = kernel.inside(step.totals)
+    buckets = extent(totals, 0)
+    assert isinstance(buckets, int)
+    rows = memref.load(totals, [index(arith.remui(thread, number_of(buckets)))])
+    rows = arith.select(less(thread, number_of(buckets)), rows, number_of(0))
+    return rows, arith.divui(arith.addi(rows, number_of(step.tile - 1)), number_of(step.tile))
+
+
+def _any(kernel: Kernel, condition: ir.Value) -> ir.Value:
+    """Whether a condition holds in any thread of a block."""
+    found, first = kernel.shared([1], i32()), [as_value(0)]
+    with only_if(gpu.thread_id(gpu.Dimension.x), 1):
+        memref.store(number_of(0), found, first)
+    gpu.barrier()
+    with where(condition):
+        memref.store(number_of(1), found, first)
+    gpu.barrier()
+    return less(number_of(0), memref.load(found, first))
+
+
+def _bucket(kernel: Kernel, step: _Pass, rows: ir.Value, tiles: ir.Value) -> _Bucket:
+    """The tile of a thread block, of no rows where there are fewer, from each thread's bucket."""
+    found = kernel.shared([4], i32())
+    thread, block = narrow(gpu.thread_id(gpu.Dimension.x)), narrow(gpu.block_id(gpu.Dimension.x))
+    with where(less(thread, number_of(4))):
+        memref.store(number_of(0), found, [index(thread)])
+    start, first = before_threads(kernel, thread, [rows, tiles])
+    with where(less(arith.subi(block, first), tiles)):
+        for number, value in enumerate((start, rows, first, tiles)):
+            memref.store(value, found, [as_value(number)])
+    gpu.barrier()
+    start, rows, first, tiles = (memref.load(found, [as_value(number)]) for number in range(4))
+    number = arith.subi(block, first)
+    before = arith.muli(number, number_of(step.tile))
+    count = arith.minui(arith.subi(rows, before), number_of(step.tile))
+    count = arith.select(less(number, tiles), count, number_of(0))
+    return _Bucket(arith.addi(start, before), count, start, rows, first, tiles, number)
+
+
+def _counted_before(counts: ir.Value, digit: ir.Value, tile: _Bucket) -> list[ir.Value]:
+    """How many rows of a bucket have a digit, those in tiles before this one and all."""
+    loop = scf.ForOp(as_value(0), index(tile.tiles), as_value(1), [number_of(0), number_of(0)])
+    with ir.InsertionPoint(loop.body):
+        before, total = loop.inner_iter_args
+        other = loop.induction_variable
+        count = memref.load(counts, [arith.addi(index(tile.first), other), index(digit)])
+        is_before = less(narrow(other), tile.number)
+        scf.yield_([arith.addi(before, arith.select(is_before, count, number_of(0))), arith.addi(total, count)])
+    return list(loop.results)
 
 
 def _loaded(kernel: Kernel, buffer: ir.Value, rows: Sequence[ir.Value]) -> list[ir.Value]:

@@ -10,7 +10,7 @@ Rows that go together then are neighbours, and their stores share lines. How lon
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kitsune_mlir.mlir import arith, gpu, ir, math, memref, nvvm, scf
@@ -20,24 +20,39 @@ from .gpu_kernel import WARP, Kernel, as_value
 
 THREADS = 512  # of a block that has a tile
 WARPS = THREADS // WARP
+LEAST_BITS = 5  # of a digit: no fewer digits than lanes of a warp
 _DISTANCES = (1, 2, 4, 8, 16)  # of lanes
 
 
 @dataclass(frozen=True)
 class Digit:
-    """`bits` bits of keys from bit `shift` on: from as many digits as a warp has lanes to as many as THREADS."""
+    """A number of a key that has so many values: its bits from bit `shift` on, divided by `over`, modulo `values`. A
+    key's first digit is less than these anyway."""
 
     shift: int
-    bits: int
+    over: int
+    values: int
+    is_first: bool
+
+    @property
+    def bits(self) -> int:
+        return max(LEAST_BITS, (self.values - 1).bit_length())
 
     @property
     def count(self) -> int:
+        """Values and a few more: a power of two."""
         return 1 << self.bits
+
+    @property
+    def last(self) -> int:
+        """A key with the last digit."""
+        return (self.values - 1) * self.over << self.shift
 
     def of(self, key: ir.Value) -> ir.Value:
         """That of a key, both i32."""
-        moved = arith.shrui(key, number_of(self.shift)) if self.shift else key
-        return arith.andi(moved, number_of(self.count - 1))
+        found = arith.shrui(key, number_of(self.shift)) if self.shift else key
+        found = arith.divui(found, number_of(self.over)) if self.over > 1 else found
+        return found if self.is_first else arith.remui(found, number_of(self.values))
 
 
 @dataclass(frozen=True)
@@ -70,21 +85,23 @@ class TileOrder:
         """A digit for each thread; those behind the last have what others have, too."""
         return arith.remui(self.thread, number_of(self.digit.count))
 
-    def rows(self, begin: ir.Value) -> list[ir.Value]:
-        """The numbers of a thread's rows in a tile that begins there."""
-        first = arith.addi(begin, arith.addi(arith.muli(self.warp, number_of(WARP * self.items)), self.lane))
+    def own(self) -> list[ir.Value]:
+        """Where a thread's rows are in the tile."""
+        first = arith.addi(arith.muli(self.warp, number_of(WARP * self.items)), self.lane)
         return [arith.addi(first, number_of(number * WARP)) for number in range(self.items)]
 
     def numbers(self) -> list[ir.Value]:
         """The places whose rows a thread has when they are in order."""
         return [arith.addi(self.thread, number_of(number * THREADS)) for number in range(self.items)]
 
-    def places(self, keys: Sequence[ir.Value], before: ir.Value, total: ir.Value) -> list[ir.Value]:
-        """The places of rows in the order of their digits. Of a thread's own digit so many rows are in tiles before,
-        and so many there are in all."""
+    def places(
+        self, keys: Sequence[ir.Value], counted: Callable[[ir.Value], tuple[ir.Value, ir.Value]]
+    ) -> list[ir.Value]:
+        """The places of rows in the order of their digits. `counted` takes how many rows of the tile have a thread's
+        own digit, and gives what to add to their places, and how many rows there are in all that have it."""
         ranks = self._ranks(keys)
         gpu.barrier()
-        self._begin(before, total)
+        self._begin(counted)
         gpu.barrier()
         return [
             arith.addi(memref.load(self.words, [self._of_warp(self.digit.of(key))]), rank)
@@ -140,32 +157,40 @@ class TileOrder:
             ranks.append(arith.addi(counted, math.ctpop(before)))
         return ranks
 
-    def _begin(self, before: ir.Value, total: ir.Value) -> None:
-        sums = self.kernel.shared([2, WARPS], i32())
+    def _begin(self, counted: Callable[[ir.Value], tuple[ir.Value, ir.Value]]) -> None:
         has_digit = less(self.thread, number_of(self.digit.count))
         counts = [index(arith.addi(self.own_digit, number_of(number * self.digit.count))) for number in range(WARPS)]
         in_warps = [memref.load(self.words, [place]) for place in counts]
         in_tile = in_warps[0]
         for count in in_warps[1:]:
             in_tile = arith.addi(in_tile, count)
-        found = []
-        for number, count in enumerate((in_tile, total)):
-            in_lanes, in_warp = before_lane(arith.select(has_digit, count, number_of(0)), self.lane)
-            with where(less(self.lane, number_of(1))):
-                memref.store(in_warp, sums, [as_value(number), index(self.warp)])
-            found.append(in_lanes)
-        gpu.barrier()
-        for other in range(self.digit.count // WARP - 1):
-            is_before = less(number_of(other), self.warp)
-            for number in range(2):
-                there = memref.load(sums, [as_value(number), as_value(other)])
-                found[number] = arith.addi(found[number], arith.select(is_before, there, number_of(0)))
-        local, start = found
+        added, total = counted(in_tile)
+        in_tile, total = (arith.select(has_digit, count, number_of(0)) for count in (in_tile, total))
+        local, start = before_threads(self.kernel, self.thread, [in_tile, total])
         with where(has_digit):
-            memref.store(arith.subi(arith.addi(start, before), local), self.begins, [index(self.own_digit)])
+            memref.store(arith.subi(arith.addi(start, added), local), self.begins, [index(self.own_digit)])
             for place, count in zip(counts, in_warps, strict=True):
                 memref.store(local, self.words, [place])
                 local = arith.addi(local, count)
+
+
+def before_threads(kernel: Kernel, thread: ir.Value, values: Sequence[ir.Value]) -> list[ir.Value]:
+    """Of each value the sum over the threads before this one. All threads meet once."""
+    sums = kernel.shared([len(values), WARPS], i32())
+    warp, lane = arith.divui(thread, number_of(WARP)), arith.remui(thread, number_of(WARP))
+    found = []
+    for number, value in enumerate(values):
+        before, in_warp = before_lane(value, lane)
+        with where(_is(lane, 0)):
+            memref.store(in_warp, sums, [as_value(number), index(warp)])
+        found.append(before)
+    gpu.barrier()
+    for other in range(WARPS - 1):
+        is_before = less(number_of(other), warp)
+        for number in range(len(values)):
+            there = memref.load(sums, [as_value(number), as_value(other)])
+            found[number] = arith.addi(found[number], arith.select(is_before, there, number_of(0)))
+    return found
 
 
 def before_lane(x: ir.Value, lane: ir.Value) -> tuple[ir.Value, ir.Value]:
