@@ -27,6 +27,7 @@ from .gpu_tile_order import THREADS, Digit, TileOrder, before_lane, before_threa
 LEAST_ITEMS, MOST_ITEMS, OPEN_ITEMS = 2, 20, 8  # rows of a thread: the fewest, the most, and where the size is open
 SMS = 132  # that tiles of a known size are shared by evenly
 ROOM = 1.2  # rows that a tile of a bucket has room for, over those of a bucket where keys are even
+BUCKET = 2560  # rows of a bucket, where keys are even and buckets not too many
 MOST_BITS = 9  # of a digit: no more digits than threads
 KEY_BITS = 31  # where the last key is not known
 SCANNED = 4  # tiles of a lane that it counts together
@@ -104,8 +105,8 @@ class RadixSort:
 
     def launch(self) -> None:
         """Puts the kernels' launches in front of `origin`."""
-        lower, highest = digits(self.last + 1 if isinstance(self.last, int) else 1 << KEY_BITS)
         known = self.size if isinstance(self.size, int) else None
+        lower, highest = digits(self.last + 1 if isinstance(self.last, int) else 1 << KEY_BITS, known)
         items = OPEN_ITEMS if known is None else _even(known)
         source = None
         for number, digit in enumerate([*lower, *highest[:1]]):
@@ -253,9 +254,9 @@ class RadixSort:
                         memref.store(value, kernel.inside(step.target.carried[position]), [index(target)])
 
 
-def digits(keys: int) -> tuple[list[Digit], list[Digit]]:
+def digits(keys: int, rows: int | None) -> tuple[list[Digit], list[Digit]]:
     """The digits of so many keys: the lower ones, the lowest first; and the highest two, the very first one first, that
-    buckets are of, or none where one digit is enough."""
+    buckets are of, or none where one digit is enough. Buckets are as many as so many rows fill if keys are even."""
     most = 1 << MOST_BITS
     if keys <= most:
         return [Digit(0, 1, keys, True)], []
@@ -263,7 +264,7 @@ def digits(keys: int) -> tuple[list[Digit], list[Digit]]:
     passes = -(-below // MOST_BITS)
     bits = -(-below // max(1, passes))
     above = (keys - 1 >> bits * passes) + 1
-    width = -(-above // most)
+    width = max(-(-above // most), min(most, 1 if rows is None else above * BUCKET // max(1, rows)))
     highest = [Digit(bits * passes, width, -(-above // width), True), Digit(bits * passes, 1, width, False)]
     return [Digit(bits * number, 1, 1 << bits, False) for number in range(passes)], highest
 
