@@ -1,13 +1,20 @@
-"""A stable sort of rows by keys: a radix sort, the lowest digit of the keys first, three kernels a digit.
+"""A stable sort of rows by keys: a radix sort of two digits, three kernels for the first and two for the other.
 
-    count    counts[digit, tile] = how many rows of the tile have the digit; a tile is what a thread block takes
+    count    counts[digit, tile] = how many rows of the tile have the first digit; a tile is what a thread block takes
     scan     counts[digit, tile] = how many of its rows are in tiles before; totals[digit] = how many there are in all
     place    each row goes behind all rows of lesser digits, those of its own digit in tiles before, and in its tile
+    bucket_count    counts[tile, digit] = how many of a bucket's rows, where they are several tiles, have the second one
+    bucket_place    rows with the same first digit, a bucket, go where their second one says
 
-An SM sends what it stores line by line, and a row that goes anywhere is a line of its own. So `place` first puts the
-rows of a tile into the order of their digits (gpu_tile_order.py), where rows that go together are neighbours and their
-stores share lines: the larger the tile, the more. No thread block waits for another one, all that goes through memory
-goes from one kernel to the next. How long it takes does not depend on the keys, be they sorted or all the same.
+Of keys that are too many for two digits, rows are put into the order of their lower digits first, from the lowest on,
+by three kernels each; few keys are one digit, which three kernels do.
+
+An SM sends what it stores line by line, and a row that goes anywhere is a line of its own. So rows of a tile are first
+put into the order of their digits in shared memory (gpu_tile_order.py), where rows that go together are neighbours and
+their stores share lines: the larger the tile, the more. A bucket is of one tile where keys are even, and what it stores
+is one piece then. Buckets of more rows take longer, by what their tiles read of each other's counts: all rows in one
+take a third more time in all. No thread block waits for another one, all that goes through memory goes from one kernel
+to the next.
 
 Keys are numbers from 0 to a last one, which is that of rows that shall stand behind all others.
 """
@@ -124,12 +131,9 @@ class RadixSort:
             if known is not None:
                 items = min(MOST_ITEMS, max(LEAST_ITEMS, ceil(ROOM * known / (buckets.values * THREADS))))
             with self.origin.context, self.origin.location, ir.InsertionPoint(self.origin):
-                whole = (
-                    known // (items * THREADS)
-                    if known is not None
-                    else arith.divui(self.size, as_value(items * THREADS))
-                )
-                tiles = whole + buckets.values if known is not None else arith.addi(whole, as_value(buckets.values))
+                tiles = _plus(
+                    ceildiv(_plus(self.size, 1), items * THREADS), buckets.values - 1
+                )  # the most there can be
                 counts = _alloc(tiles, digit.count)
             step = _Pass(digit, items, source, None, counts, totals)
             self._kernel("bucket_count", tiles, lambda kernel: self._count_bucket(kernel, step))
@@ -362,6 +366,10 @@ def _scan(kernel: Kernel, step: _Pass) -> None:
             scf.yield_([arith.addi(total, in_warp)])
         with only_if(lane, 1):
             memref.store(loop.results[0], totals, [digit])
+
+
+def _plus(size: Size, more: int) -> Size:
+    return size + more if isinstance(size, int) else arith.addi(size, as_value(more))
 
 
 def _alloc(*sizes: Size, kind: ir.Type | None = None) -> ir.Value:
