@@ -6,6 +6,7 @@ from test_gpu_models import Function
 from torch import nn
 
 import kitsune_mlir
+from kitsune_mlir.codegen import gpu_scatter
 from kitsune_mlir.frontend import import_model
 from kitsune_mlir.mlir import ir, walk
 from kitsune_mlir.passes import pipeline
@@ -102,3 +103,15 @@ def test_of_any_number_of_rows_copy_nothing():
     for scatter in walk(program.module, "tm_tensor.scatter"):
         added = [rows_alone(operand) for operand in list(scatter.operands)[:2]]
         assert adds_rows(scatter) and all(isinstance(value.owner, ir.Block) for value in added)
+
+
+def test_blocks_of_columns_take_their_turns(monkeypatch):
+    """Of a table that L2 does not hold."""
+    torch.manual_seed(7)
+    args = torch.randn(40, 96), torch.randint(0, 30, (40,))
+    sums = Function(lambda e, to: torch.zeros(30, 96).index_add(0, to, e))
+    whole = kitsune_mlir.compile(sums, args, target="sm_90a")
+    monkeypatch.setattr(gpu_scatter, "MOST_TABLE", 4 * 30 * 48)
+    parts = kitsune_mlir.compile(sums, args, target="sm_90a")
+    assert parts.ptx != whole.ptx
+    torch.testing.assert_close(Simulation(parts)(*args), sums(*args))
