@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import torch
 from test_gpu_graphs import BOUNDS, Messages, graph, run
-from test_gpu_pipelines import small_gpu  # noqa: F401  (a fixture)
 from torch import nn
 
 import kitsune_mlir
@@ -23,7 +22,7 @@ def check(simulation, exact, args, bound):
         assert a.shape == b.shape and (a.double() - b).norm() <= bound * b.norm() + 1e-6
 
 
-def test_one_order_for_all_blocks(small_gpu):  # noqa: F811
+def test_one_order_for_all_blocks(small_gpu):
     """Edges of two blocks are ordered once, senders and receivers with them; nothing is summed but by stages."""
     torch.manual_seed(1)
     model, args = meshgraphnets(60, 300, 32, 2, torch.bfloat16)
@@ -37,7 +36,7 @@ def test_one_order_for_all_blocks(small_gpu):  # noqa: F811
 
 
 @pytest.mark.parametrize("dtype, index", [(torch.bfloat16, torch.int64), (torch.float32, torch.int32)], ids=str)
-def test_whatever_order_they_come_in(dtype, index, small_gpu):  # noqa: F811
+def test_whatever_order_they_come_in(dtype, index, small_gpu):
     """Compiled once: isolated nodes, a hub, loops, sorted and reversed edges; sums of bf16 and of f32."""
     torch.manual_seed(2)
     model = Messages(32, 16, 32, 48).to(dtype).eval()
@@ -89,7 +88,7 @@ class Both(nn.Module):
         return *sums, m[others], m @ m.t(), m.mean(0), m
 
 
-def test_what_leaves_the_row_space(small_gpu):  # noqa: F811
+def test_what_leaves_the_row_space(small_gpu):
     """Rows that are read are counted from the end as well; one of the ends gives the order."""
     torch.manual_seed(3)
     model, rows = Both().bfloat16().eval(), 150
@@ -114,7 +113,7 @@ class Placed(nn.Module):
 @pytest.mark.parametrize(
     "dtype, width", [(torch.bfloat16, 24), (torch.float16, 200), (torch.bfloat16, 512), (torch.float32, 108)], ids=str
 )
-def test_rows_are_stored_where_they_were(dtype, width, small_gpu):  # noqa: F811
+def test_rows_are_stored_where_they_were(dtype, width, small_gpu):
     """Less than a box, several, of two CTAs, of f32; tiles that end before their last row."""
     torch.manual_seed(7)
     args = torch.randn(300, 32, dtype=dtype), torch.randint(0, 40, (300,)), torch.randn(40, width, dtype=dtype)
@@ -124,7 +123,7 @@ def test_rows_are_stored_where_they_were(dtype, width, small_gpu):  # noqa: F811
     check(Simulation(compiled), copy.deepcopy(model).double(), args, BOUNDS[dtype])
 
 
-def test_wide_rows_are_brought_in_order_before(small_gpu):  # noqa: F811
+def test_wide_rows_are_brought_in_order_before(small_gpu):
     torch.manual_seed(4)
     args = torch.randn(40, 32).bfloat16(), torch.randn(200, 520).bfloat16(), *graph("any", 40, 200)
     run(Messages(32, 520, 64, 64).bfloat16(), args, small_gpu, **ALWAYS)

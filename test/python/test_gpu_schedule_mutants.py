@@ -1,7 +1,5 @@
 """Kernels of schedules in which one instruction is broken, all instructions by turns: the simulator finds each."""
 
-import json
-
 import pytest
 import torch
 from kernel_mutants import mutants
@@ -34,12 +32,9 @@ KERNELS = {  # a function, shapes, a type, what the schedule must have, how many
 
 
 @pytest.fixture(scope="module")
-def tiny_gpu(tmp_path_factory):
-    """The path of a description: a GPU of four SMs, whose rings have few slots and so are gone round."""
-    fields = json.loads((targets.FOLDER / "sm_90a.json").read_text())
-    path = tmp_path_factory.mktemp("targets") / "tiny.json"
-    path.write_text(json.dumps(fields | {"name": "tiny", "sms": 4, "shared_bytes": 72 * 1024}))
-    return str(path)
+def tiny_gpu(gpu_of):
+    """The path of the description of a GPU of four SMs, whose rings have few slots and so are gone round."""
+    return gpu_of(4, shared_bytes=72 * 1024)
 
 
 @pytest.mark.parametrize("name", KERNELS)

@@ -2,7 +2,6 @@
 
 import copy
 import itertools
-import json
 import re
 
 import numpy as np
@@ -32,12 +31,9 @@ FORMS = {
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory):
-    """The path of a description: a GPU of two SMs."""
-    fields = json.loads((target.FOLDER / "sm_90a.json").read_text())
-    path = tmp_path_factory.mktemp("targets") / "two.json"
-    path.write_text(json.dumps(fields | {"name": "two", "sms": 2}))
-    return str(path)
+def machine(gpu_of):
+    """The path of the description of a GPU of two SMs."""
+    return gpu_of(2)
 
 
 @pytest.mark.parametrize(
@@ -208,15 +204,6 @@ class Sharing(nn.Module):
         return torch.sigmoid(self.last(self.norm(h)))
 
 
-@pytest.fixture(scope="module")
-def four(tmp_path_factory):
-    """The path of a description: a GPU of four SMs."""
-    fields = json.loads((target.FOLDER / "sm_90a.json").read_text())
-    path = tmp_path_factory.mktemp("targets") / "four.json"
-    path.write_text(json.dumps(fields | {"name": "four", "sms": 4}))
-    return str(path)
-
-
 def layers(*widths):
     """Layers with an activation behind each."""
     return nn.Sequential(*itertools.chain(*((nn.Linear(*pair), nn.ReLU()) for pair in itertools.pairwise(widths))))
@@ -231,15 +218,15 @@ SHARED = {
 
 
 @pytest.mark.parametrize("form", SHARED)
-def test_a_cluster_shares_tiles(form, four):
+def test_a_cluster_shares_tiles(form, gpu_of):
     """In the simulator, and in the interpreter, whose agents run in random order."""
     torch.manual_seed(5)
     model, ctas, bound = SHARED[form]
     x = torch.randn(300, 64).to(next(model.parameters()).dtype)
     options = {"place-stages": f"shape=chained cluster={ctas}", "cut-pipelines": "whole=true"}
     options |= {"schedule-chains": "when=always"}
-    compiled = kitsune_mlir.compile(model.eval(), (x,), target=four, options=options, matmul_precision="highest")
-    module = compiled.module("four:schedule-chains")
+    compiled = kitsune_mlir.compile(model.eval(), (x,), target=gpu_of(4), options=options, matmul_precision="highest")
+    module = compiled.module("small:schedule-chains")
     (kernel,) = dialect.kernels(module)
     assert kernel.cluster == ctas and mlir.walk(kernel, dialect.SEND)
     with torch.no_grad():
