@@ -55,13 +55,13 @@ def test_whatever_order_they_come_in(dtype, index, small_gpu):
         check(simulation, exact, (x, e, *(end.to(index) for end in ends)), BOUNDS[dtype])
 
 
-def test_open_sizes(tmp_path):
+def test_open_sizes(small_gpu, tmp_path):
     """A layer whose rows are summed where the second of two ends says, one edge and none among them; a sum of all rows
     and the rows from the last to the first do not see the order. Ends are counted from the end where they are negative.
     """
     _, module, _ = (Path(__file__).parents[1] / "passes/order-rows/spaces.mlir").read_text().split("// -----")
     (path := tmp_path / "ends.mlir").write_text(module)
-    simulation = Simulation(kitsune_mlir.compile(str(path), target="sm_90a", options=ALWAYS))
+    simulation = Simulation(kitsune_mlir.compile(str(path), target=small_gpu, options=ALWAYS))
     torch.manual_seed(6)
     weight = torch.randn(16, 16).bfloat16()
     for nodes, edges in ((20, 70), (7, 300), (50, 3), (3, 1), (5, 0)):
