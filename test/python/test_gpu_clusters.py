@@ -29,11 +29,11 @@ def test_a_share_in_several_passes(small_gpu):
     run(model, args, small_gpu, 2e-2, place="cluster=2")
 
 
-def test_passes_over_an_exchanged_tile(small_gpu):
+def test_passes_over_an_exchanged_tile(gpu_of):
     """Each pass reads the tile: other CTAs may send the next one only after the last of them."""
-    args, model = (torch.randn(700, 64).bfloat16(),), mlp(torch.bfloat16, (64, 64, 1088), nn.ReLU)
-    run(model, args, small_gpu, 2e-2, place="cluster=2", launches=3)
-    run(mlp(torch.float16, (64, 64, 576), nn.ReLU), (args[0].half(),), small_gpu, 4e-3, place="cluster=2")
+    args, model = (torch.randn(300, 64).bfloat16(),), mlp(torch.bfloat16, (64, 64, 1088), nn.ReLU)
+    run(model, args, gpu_of(4), 2e-2, place="cluster=2", launches=3)
+    run(mlp(torch.float16, (64, 64, 576), nn.ReLU), (args[0].half(),), gpu_of(4), 4e-3, place="cluster=2")
 
 
 class Residual(nn.Module):

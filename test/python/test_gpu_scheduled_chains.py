@@ -83,7 +83,7 @@ def test_columns_behind_a_tile(machine):
     model, args = Beside().bfloat16(), (torch.randn(300, 200).bfloat16(), torch.randn(300, 200).bfloat16())
     options = CHAINED | {"cut-pipelines": "whole=true"}
     compiled = kitsune_mlir.compile(model, args, target=machine, options=options)
-    assert "kitsune.kernel" in compiled.mlir("two:schedule-chains")
+    assert "kitsune.kernel" in compiled.mlir("small:schedule-chains")
     agrees(compiled, model, *args)
 
 
@@ -105,7 +105,7 @@ def test_a_tile_that_two_products_read(tile_rows, machine):
     model, x = Skip().bfloat16(), torch.randn(200, 64).bfloat16()
     options = CHAINED | {"place-stages": f"shape=chained tile-rows={tile_rows}"}
     compiled = kitsune_mlir.compile(model, (x,), target=machine, options=options)
-    text = compiled.mlir("two:schedule-chains")
+    text = compiled.mlir("small:schedule-chains")
     assert text.count('"kitsune.stow"') == 1 and "kitsune.pipeline" not in text
     agrees(compiled, model, x)
 
@@ -161,7 +161,7 @@ def test_columns_of_other_threads(form, machine):
     model, x = form().bfloat16(), torch.randn(150, 64).bfloat16()
     options = CHAINED | {"cut-pipelines": "whole=true"}
     compiled = kitsune_mlir.compile(model, (x,), target=machine, options=options)
-    text = compiled.mlir("two:schedule-chains")
+    text = compiled.mlir("small:schedule-chains")
     assert "kitsune.pipeline" not in text
     assert form is not Gates or '"kitsune.spread"' in text and "columns = array<i64: 19>" in text
     agrees(compiled, model, x)
@@ -185,7 +185,7 @@ def test_a_product_alone(dtype, rows, machine):
     model, args = Joined().to(dtype), (torch.randn(rows, 64, dtype=dtype), torch.randn(rows, 40, dtype=dtype))
     options = {"place-stages": "shape=chained", "cut-pipelines": "whole=true", "schedule-chains": "when=always"}
     compiled = kitsune_mlir.compile(model, args, target=machine, options=options)
-    assert re.search(r"tile = array<i64: (64|128), \d+>", compiled.mlir("two:schedule-chains"))
+    assert re.search(r"tile = array<i64: (64|128), \d+>", compiled.mlir("small:schedule-chains"))
     agrees(compiled, model, *args)
 
 
@@ -219,13 +219,13 @@ SHARED = {
 
 @pytest.mark.parametrize("form", SHARED)
 def test_a_cluster_shares_tiles(form, gpu_of):
-    """In the simulator, and in the interpreter, whose agents run in random order."""
+    """In the simulator, two tiles a cluster, and in the interpreter, whose agents run in random order."""
     torch.manual_seed(5)
     model, ctas, bound = SHARED[form]
-    x = torch.randn(300, 64).to(next(model.parameters()).dtype)
+    x = torch.randn(150, 64).to(next(model.parameters()).dtype)
     options = {"place-stages": f"shape=chained cluster={ctas}", "cut-pipelines": "whole=true"}
     options |= {"schedule-chains": "when=always"}
-    compiled = kitsune_mlir.compile(model.eval(), (x,), target=gpu_of(4), options=options, matmul_precision="highest")
+    compiled = kitsune_mlir.compile(model.eval(), (x,), target=gpu_of(ctas), options=options, matmul_precision="highest")
     module = compiled.module("small:schedule-chains")
     (kernel,) = dialect.kernels(module)
     assert kernel.cluster == ctas and mlir.walk(kernel, dialect.SEND)
@@ -254,7 +254,7 @@ def test_what_waits_for_a_product_in_passes_is_given_back(machine):
     model, x = Waiting().half(), torch.randn(100, 64).half()
     options = CHAINED | {"place-stages": "shape=chained tile-rows=64", "cut-pipelines": "whole=true"}
     compiled = kitsune_mlir.compile(model, (x,), target=machine, options=options)
-    assert '"kitsune.stow"' in compiled.mlir("two:schedule-chains")
+    assert '"kitsune.stow"' in compiled.mlir("small:schedule-chains")
     with torch.no_grad():
         for found, wanted in zip(Simulation(compiled, seed=1)(x), model(x), strict=True):
             torch.testing.assert_close(torch.as_tensor(found), wanted, rtol=4e-3, atol=4e-3)
@@ -274,7 +274,7 @@ def test_f32(form, precision, bound, machine):
     compiled = kitsune_mlir.compile(model, (x,), target=machine, options=options, matmul_precision=precision)
     with torch.no_grad():
         wanted = copy.deepcopy(model).double()(x.double())
-    module = compiled.module("two:schedule-chains")
+    module = compiled.module("small:schedule-chains")
     (kernel,) = dialect.kernels(module)
     pieces = {op.opview.piece for op in mlir.walk(kernel, dialect.ProductOp.OPERATION_NAME)}
     assert pieces == ({None} if precision == "high" else {"high", "low"})
@@ -306,7 +306,7 @@ def test_gathers_and_sums_by_index(tile_rows, width, machine):
     args = torch.randn(nodes, width).bfloat16(), torch.randn(edges, 16).bfloat16(), *ends
     options = {"place-stages": f"shape=chained tile-rows={tile_rows}", "schedule-chains": "when=always"}
     compiled = kitsune_mlir.compile(model, args, target=machine, options=options)
-    text = compiled.mlir("two:schedule-chains")
+    text = compiled.mlir("small:schedule-chains")
     assert text.count('"kitsune.write_rows"') == 1 and ("{begin," in text) == (width > 200)
     simulation = Simulation(compiled, seed=1)
     wanted = copy.deepcopy(model).double()(*(x.double() if x.is_floating_point() else x for x in args))
@@ -323,7 +323,7 @@ def test_rows_are_asked_for(tile_rows, machine, tmp_path):
     path.write_text(gathering(count))
     options = {"place-stages": f"shape=chained tile-rows={tile_rows}", "schedule-chains": "when=always"}
     compiled = kitsune_mlir.compile(str(path), target=machine, options=options)
-    module = compiled.module("two:schedule-chains")
+    module = compiled.module("small:schedule-chains")
     (kernel,) = dialect.kernels(module)
     assert str(kernel).count('"kitsune.prefetch"') == 2
     random = np.random.default_rng(0)

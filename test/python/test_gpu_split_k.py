@@ -30,8 +30,8 @@ def checked(small_gpu, monkeypatch):
     "rows, inputs, outputs, columns, ctas, dtype",
     [
         (40, 256, 64, 64, 2, BF16),
-        (300, 520, 200, 64, 2, BF16),
-        (130, 1000, 72, 32, 4, F16),
+        (150, 520, 200, 64, 2, BF16),
+        (70, 1000, 72, 32, 4, F16),
         (24, 1024, 136, 64, 8, BF16),
     ],
     ids=str,
