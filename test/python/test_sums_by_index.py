@@ -51,12 +51,12 @@ GRAPHS = [("any", 9, 40), ("hub", 9, 40), ("few", 30, 50), ("any", 5, 1), ("any"
 
 @pytest.mark.filterwarnings("ignore:index_reduce")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64], ids=str)
-def test_reductions(dtype):
+def test_reductions(dtype, small_gpu):
     """Compiled once. Sums of bf16 are added up in f32, so they are closer to the exact ones than torch's are."""
     torch.manual_seed(1)
     model, nodes, edges = Reductions(), torch.export.Dim("nodes"), torch.export.Dim("edges")
     compiled = kitsune_mlir.compile(
-        model, graph(*GRAPHS[0], dtype), target=["cpu", "sm_90a"], dynamic_shapes=({0: nodes}, {0: edges}, {0: edges})
+        model, graph(*GRAPHS[0], dtype), target=["cpu", small_gpu], dynamic_shapes=({0: nodes}, {0: edges}, {0: edges})
     )
     simulation = Simulation(compiled)
     bound = 1e-2 if dtype == torch.bfloat16 else 1e-5
@@ -79,10 +79,10 @@ class Segments(nn.Module):
         return *found, torch.segment_reduce(e, "sum", offsets=ends)
 
 
-def test_segments():
+def test_segments(small_gpu):
     torch.manual_seed(2)
     model, args = Segments(), (torch.randn(17, 4), torch.tensor([3, 0, 1, 0, 9, 4, 0]))
-    compiled = kitsune_mlir.compile(model, args, target=["cpu", "sm_90a"])
+    compiled = kitsune_mlir.compile(model, args, target=["cpu", small_gpu])
     for run in (compiled, Simulation(compiled)):
         for found, right in zip(run(*args), model(*args), strict=True):
             torch.testing.assert_close(found, right, equal_nan=True)
