@@ -409,3 +409,16 @@ def test_ptxas_has_no_complaint_of_who_asks():
     """Warps that copy and warps that ask for rows give up registers together."""
     (text,) = check(scheduled(gathering(40000)), target.load("sm_90a"))
     assert text.count("cp.async.bulk.prefetch.L2") == 2 * 2 and text.count("setmaxnreg") == 2
+
+
+@pytest.mark.skipif(ptxas.find() is None, reason="there is no ptxas")
+@pytest.mark.parametrize("rows, width, columns", [(1000, 352, 64), (4096, 1024, 1024)], ids=str)
+def test_ptxas_has_no_complaint_of_tf32(rows, width, columns):
+    """A left operand that a loop makes anew in registers is no longer read where the loop's turn ends: ptxas would wait
+    for every single product of the loop."""
+    model, x = nn.Linear(width, columns), torch.randn(rows, width)
+    options = {"place-stages": "shape=chained", "cut-pipelines": "whole=true"}
+    compiled = kitsune_mlir.compile(model, (x,), target="sm_90a", options=options, matmul_precision="high")
+    (ptx,) = (text for text in re.split(r"(?=^\.version)", compiled.ptx, flags=re.MULTILINE) if "wgmma" in text)
+    assembled = ptxas.assemble(ptx, target.load("sm_90a"))
+    assert not assembled.warnings and not any(info.spill_stores for info in assembled.kernels.values())
