@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import sys
 import tempfile
 import time
@@ -194,10 +193,7 @@ def element_of(result: Any) -> str:
 @cache
 def target_path(sms: int, name: str = "sm_90a") -> str:
     """The path of a description of a GPU of so many SMs: a small one is gone round more often."""
-    fields = json.loads((targets.FOLDER / f"{name}.json").read_text())
-    path = Path(tempfile.mkdtemp(), "target.json")
-    path.write_text(json.dumps(fields | {"name": "small", "sms": sms}))
-    return str(path)
+    return targets.load(name).override(name="small", sms=sms).save(Path(tempfile.mkdtemp(), "target.json"))
 
 
 if __name__ == "__main__":

@@ -37,6 +37,7 @@ from kitsune_mlir.bench.draw_nets import draw  # noqa: E402
 from kitsune_mlir.bench.kernels import beside  # noqa: E402
 from kitsune_mlir.bench.random_nets import Net, arguments, build, is_net  # noqa: E402
 from kitsune_mlir.bench.smaller_nets import smaller  # noqa: E402
+from kitsune_mlir.planning.target import load  # noqa: E402
 
 FLOOR = {"f32": 5e-6, "bf16": 4e-3, "f16": 5e-4}  # errors below are never wrong: about a rounding of the result
 HIGH_FLOOR = 2e-3  # f32 whose products are of tf32, several after one another; a CPU's torch has none
@@ -100,7 +101,8 @@ def main() -> int:
     if options.kernels and not _may_time(options):
         parser.error("--kernels times kernels on an NVIDIA GPU, and either torch finds none here or nets are not timed")
     with tempfile.TemporaryDirectory() as folder:
-        target = small_target(Path(folder)) if options.simulate else options.target
+        small = load("sm_90a").override(name="small", sms=SIMULATED_SMS)
+        target = small.save(Path(folder, "small.json")) if options.simulate else options.target
         most_rows = SIMULATED_ROWS if options.simulate else None
         timed = not (options.no_time or options.simulate)
 
@@ -145,16 +147,6 @@ def _run(tasks: Iterator[Task], simulated: bool, jobs: int, runners: int) -> Ite
 def _verdicts(results: Iterator[tuple[Task, Any]]) -> Iterator[Found]:
     for task, result in results:
         yield Found(task, "compiler hangs or dies", str(result)) if isinstance(result, Lost) else result
-
-
-def small_target(folder: Path) -> str:
-    """The path of a description of a GPU of few SMs."""
-    from kitsune_mlir.planning import target as targets
-
-    fields = json.loads((targets.FOLDER / "sm_90a.json").read_text())
-    path = folder / "small.json"
-    path.write_text(json.dumps(fields | {"name": "small", "sms": SIMULATED_SMS}))
-    return str(path)
 
 
 def _compiled(task: Task, module: Any, args: Any) -> Any:

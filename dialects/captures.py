@@ -10,19 +10,18 @@ def captures(op, skip: set[ir.Operation] = frozenset()) -> list[ir.Value]:
 
     Uses by the operations in `skip` do not count.
     """
-    ops = walk(op)
-    inside = {id_of(value) for inner in ops for value in inner.results}
-    for inner in ops:
+    inside: set[int] = set()
+    used: dict[int, ir.Value] = {}
+    own = op.operation
+    for inner in walk(op):
+        inside.update(map(hash, inner.results))
         for region in inner.regions:
-            inside.update(id_of(argument) for block in region.blocks for argument in block.arguments)
-    found: dict[int, ir.Value] = {}
-    for inner in ops:
-        if inner == op.operation or inner in skip:
-            continue
-        for value in inner.operands:
-            if id_of(value) not in inside:
-                found.setdefault(id_of(value), value)
-    return list(found.values())
+            for block in region.blocks:
+                inside.update(map(hash, block.arguments))
+        if inner != own and inner not in skip:
+            for value in inner.operands:
+                used.setdefault(hash(value), value)
+    return [value for key, value in used.items() if key not in inside]
 
 
 def id_of(value: ir.Value) -> int:

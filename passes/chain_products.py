@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from kitsune_mlir import rows
@@ -25,6 +25,7 @@ from .schedule_build import constant_index
 
 Operand: TypeAlias = tuple[ir.Value, tuple[ir.Value, ...]]
 LONG = 4  # chunks of streamed operands; a product of more is a loop
+IN_TURN = 2  # chunks of f32 in a turn of it
 
 
 @dataclass(frozen=True)
@@ -245,30 +246,34 @@ class ChainProducts:
         return tile
 
     def _looped(self, product: Product, operands: list[Operand], ready: Callable[[int, ir.Value], None]) -> None:
-        """The same of streamed operands with many chunks: a loop over those of each, but for the first one's first
-        chunk, behind whose product no slot is given back."""
+        """The same of streamed operands with many chunks: loops over those of each operand. Slots are given back behind
+        the next chunk's first product. Of f32 a turn has two chunks, whose left operands it makes anew in registers:
+        no product reads these any more where it ends."""
         self._settle_background()
-        (turn,), used = product.turns(), None
-        sums = {one: self._begin(product, one) for one in turn}
-        in_turn = product.nbytes == 4  # each turn makes the left operand anew in registers, which its product reads
+        (turn,), used, f32 = product.turns(), None, product.nbytes == 4
+        sums, each = {one: self._begin(product, one) for one in turn}, IN_TURN if f32 else 1
         for segment, (value, source) in zip(product.segments, operands, strict=True):
-            first = 0
-            if not in_turn:
-                used = self._chunk(product, segment, value, source, turn, sums, used, 0, self.filling)
-                first = 1
+            step, first = each * self.kernel.chunk, segment.chunks % each if f32 else 1
+            for number in range(first):
+                used = self._chunk(product, segment, value, source, turn, sums, used, number, self.filling)
             if segment.chunks == first:
                 continue
+            if f32 and used is not None:
+                used.release()
+                used = None
             body: Filling = []
-            bounds = first * self.kernel.chunk, segment.chunks * self.kernel.chunk, self.kernel.chunk
+            bounds = first * self.kernel.chunk, segment.chunks * self.kernel.chunk, step
             self.filling.append(Fills("chunks", *bounds, body))
             loop = scf.ForOp(*map(constant_index, bounds), [*(sums[one] for one in turn), *_carried(used)])
             with ir.InsertionPoint(loop.body):
-                inner, last = _taken_up(turn, list(loop.inner_iter_args))
-                last = self._chunk(product, segment, value, source, turn, inner, last, None, body)
-                if in_turn:
-                    last.release()
-                    last = None
-                scf.yield_([*(inner[one] for one in turn), *_carried(last)])
+                sums, used = _taken_up(turn, list(loop.inner_iter_args))
+                for number in range(each):
+                    used = self._chunk(product, segment, value, source, turn, sums, used, None, body, number)
+                assert used is not None
+                if f32:
+                    used.release()
+                    used = None
+                scf.yield_([*(sums[one] for one in turn), *_carried(used)])
             sums, used = _taken_up(turn, list(loop.results))
         for one in turn:
             ready(one, self._settled(one, sums[one]))
@@ -286,11 +291,14 @@ class ChainProducts:
         used: Used | None,
         chunk: int | None,
         into: Filling,
+        further: int = 0,
     ) -> Used:
-        """Multiplies a streamed chunk for all sets; gives back what was used before behind the first of them."""
-        slot, tokens = self.kernel.wait(self._streamed(value, chunk), into), []
+        """Multiplies a streamed chunk for all sets, or, where a loop counts them, that so many further; gives back what
+        was used before behind the first of them."""
+        tile = _further(self._streamed(value, chunk), further * self.kernel.chunk)
+        slot, tokens = self.kernel.wait(tile, into), []
         for one in turn:
-            weight = self._weight(product, segment, source, one, chunk)
+            weight = _further(self._weight(product, segment, source, one, chunk), further * self.kernel.chunk)
             sums[one], now = self._multiply(product, sums[one], slot, weight, into)
             if used is not None:
                 used.release()
@@ -400,6 +408,11 @@ def _order(segment: Segment) -> list[tuple[int, int]]:
     """The chunks of an operand in the order of the products: how far behind the CTA is that has each, and its number
     there."""
     return [(behind, chunk) for leg in segment.legs for behind in range(segment.parts) for chunk in leg]
+
+
+def _further(fill: Fill, columns: int) -> Fill:
+    """A box that begins so many columns behind another."""
+    return replace(fill, start=fill.start + columns)
 
 
 def _carried(used: Used | None) -> list[ir.Value]:

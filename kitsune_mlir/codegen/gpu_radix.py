@@ -1,40 +1,43 @@
-"""A stable sort of rows by keys: a radix sort, the lowest digit of the keys first, three kernels a digit.
+"""A stable sort of rows by keys: a radix sort of two digits, three kernels for the first and two for the other.
 
-    count    counts[digit, tile] = how many rows of the tile have the digit; a tile is what a thread block takes
+    count    counts[digit, tile] = how many rows of the tile have the first digit; a tile is what a thread block takes
     scan     counts[digit, tile] = how many of its rows are in tiles before; totals[digit] = how many there are in all
     place    each row goes behind all rows of lesser digits, those of its own digit in tiles before, and in its tile
+    bucket_count    counts[tile, digit] = how many of a bucket's rows, where they are several tiles, have the second one
+    bucket_place    rows with the same first digit, a bucket, go where their second one says
 
-An SM sends what it stores line by line, and a row that goes anywhere is a line of its own. So `place` first puts the
-rows of a tile into the order of their digits in shared memory, where rows that go together then are neighbours, and
-their stores share lines: the larger the tile, the more. It counts in shared memory, too: each warp for itself, one row
-of each lane at a time, and lanes with the same digit find each other by ballots, a bit of the digit after another. No
-thread block waits for another one, all that goes through memory goes from one kernel to the next. How long it takes
-does not depend on the keys, be they sorted or all the same.
+Of keys that are too many for two digits, rows are put into the order of their lower digits first, from the lowest on,
+by three kernels each; few keys are one digit, which three kernels do.
+
+An SM sends what it stores line by line, and a row that goes anywhere is a line of its own. So rows of a tile are first
+put into the order of their digits in shared memory (gpu_tile_order.py), where rows that go together are neighbours and
+their stores share lines: the larger the tile, the more. A bucket is of one tile where keys are even, and what it stores
+is one piece then. Buckets of more rows take longer, by what their tiles read of each other's counts: all rows in one
+take a third more time in all. No thread block waits for another one, all that goes through memory goes from one kernel
+to the next.
 
 Keys are numbers from 0 to a last one, which is that of rows that shall stand behind all others.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import ceil
 
-from kitsune_mlir.mlir import arith, gpu, ir, math, memref, nvvm, scf
+from kitsune_mlir.mlir import arith, gpu, ir, memref, scf
 
+from .gpu_i32 import i32, index, less, narrow, number_of, where
 from .gpu_kernel import WARP, Kernel, Kernels, Size, as_value, ceildiv, extent, linear_id, only_if
+from .gpu_tile_order import THREADS, Digit, TileOrder, before_lane, before_threads
 
-THREADS = 512  # of a block that has a tile
-WARPS = THREADS // WARP
 LEAST_ITEMS, MOST_ITEMS, OPEN_ITEMS = 2, 20, 8  # rows of a thread: the fewest, the most, and where the size is open
 SMS = 132  # that tiles of a known size are shared by evenly
-LEAST_BITS, MOST_BITS = (
-    5,
-    9,
-)  # of a digit: no fewer digits than lanes of a warp, no more than threads
+ROOM = 1.2  # rows that a tile of a bucket has room for, over those of a bucket where keys are even
+BUCKET = 2560  # rows of a bucket, where keys are even and buckets not too many
+MOST_BITS = 9  # of a digit: no more digits than threads
 KEY_BITS = 31  # where the last key is not known
 SCANNED = 4  # tiles of a lane that it counts together
-_DISTANCES = (1, 2, 4, 8, 16)  # of lanes
 
 
 @dataclass(frozen=True)
@@ -48,24 +51,46 @@ class _Arrays:
 
 @dataclass(frozen=True)
 class _Pass:
-    """One digit: `bits` bits from bit `shift` on. Rows come from `source`, or as they are given; they go to `target`,
-    or to their last places."""
+    """Rows in the order of a digit, in tiles of so many rows a thread. They come from `source`, or as they are given;
+    they go to `target`, or stay."""
 
-    shift: int
-    bits: int
+    digit: Digit
+    items: int
     source: _Arrays | None
     target: _Arrays | None
     counts: ir.Value
     totals: ir.Value
 
     @property
-    def digits(self) -> int:
-        return 1 << self.bits
+    def tile(self) -> int:
+        return self.items * THREADS
 
-    def digit(self, key: ir.Value) -> ir.Value:
-        """The digit of a key, as an i32."""
-        moved = arith.shrui(key, _number(self.shift)) if self.shift else key
-        return arith.andi(moved, _number(self.digits - 1))
+
+@dataclass(frozen=True)
+class _Tile:
+    """Where a tile begins, and how many rows it has."""
+
+    begin: ir.Value
+    count: ir.Value
+
+    def row(self, place: ir.Value) -> ir.Value:
+        """That at a place of the tile, or the last one."""
+        return arith.addi(self.begin, arith.minui(place, arith.subi(self.count, number_of(1))))
+
+
+@dataclass(frozen=True)
+class _Bucket(_Tile):
+    """A tile of a bucket that begins at `start` and has `rows`, in `tiles` from number `first` on: that with `number`
+    of them."""
+
+    start: ir.Value
+    rows: ir.Value
+    first: ir.Value
+    tiles: ir.Value
+    number: ir.Value
+
+    def has_others(self) -> ir.Value:
+        return less(number_of(1), self.tiles)
 
 
 @dataclass(frozen=True)
@@ -85,42 +110,42 @@ class RadixSort:
     carried: Sequence[ir.Value] = ()
     write_carried: Callable[[Kernel, int, ir.Value, ir.Value], None] | None = None
 
-    @property
-    def items(self) -> int:
-        """Rows of a thread: tiles are as large as they can be, and as many as SMs, or a multiple of that."""
-        if not isinstance(self.size, int):
-            return OPEN_ITEMS
-        rounds = max(1, -(-self.size // (SMS * THREADS * MOST_ITEMS)))
-        return max(LEAST_ITEMS, -(-self.size // (SMS * THREADS * rounds)))
-
-    @property
-    def tile(self) -> int:
-        return self.items * THREADS
-
     def launch(self) -> None:
         """Puts the kernels' launches in front of `origin`."""
-        key_bits = self.last.bit_length() if isinstance(self.last, int) else KEY_BITS
-        passes = max(1, -(-key_bits // MOST_BITS))
-        bits = max(LEAST_BITS, -(-key_bits // passes))
-        with self.origin.context, self.origin.location, ir.InsertionPoint(self.origin):
-            tiles = ceildiv(self.size, self.tile)
-            counts, totals = _alloc(1 << bits, tiles), _alloc(1 << bits)
+        known = self.size if isinstance(self.size, int) else None
+        lower, highest = digits(self.last + 1 if isinstance(self.last, int) else 1 << KEY_BITS, known)
+        items = OPEN_ITEMS if known is None else _even(known)
         source = None
-        for number in range(passes):
-            target = None if number == passes - 1 else self._arrays()
-            step = _Pass(number * bits, bits, source, target, counts, totals)
-            self._kernel("count", tiles, THREADS, lambda kernel, step=step: self._count(kernel, step))
-            self._kernel("scan", ceildiv(WARP << bits, THREADS), THREADS, lambda kernel, step=step: _scan(kernel, step))
-            self._kernel("place", tiles, THREADS, lambda kernel, step=step: self._place(kernel, step))
+        for number, digit in enumerate([*lower, *highest[:1]]):
+            target = None if number == len(lower) - 1 and not highest else self._arrays()
+            with self.origin.context, self.origin.location, ir.InsertionPoint(self.origin):
+                tiles = ceildiv(self.size, items * THREADS)
+                counts, totals = _alloc(digit.count, tiles), _alloc(digit.count)
+            step = _Pass(digit, items, source, target, counts, totals)
+            self._kernel("count", tiles, lambda kernel, step=step: self._count(kernel, step))
+            self._kernel("scan", ceildiv(WARP * digit.count, THREADS), lambda kernel, step=step: _scan(kernel, step))
+            self._kernel("place", tiles, lambda kernel, step=step: self._place(kernel, step))
             source = target
+        if highest:
+            buckets, digit = highest
+            if known is not None:
+                items = min(MOST_ITEMS, max(LEAST_ITEMS, ceil(ROOM * known / (buckets.values * THREADS))))
+            with self.origin.context, self.origin.location, ir.InsertionPoint(self.origin):
+                tiles = _plus(
+                    ceildiv(_plus(self.size, 1), items * THREADS), buckets.values - 1
+                )  # the most there can be
+                counts = _alloc(tiles, digit.count)
+            step = _Pass(digit, items, source, None, counts, totals)
+            self._kernel("bucket_count", tiles, lambda kernel: self._count_bucket(kernel, step))
+            self._kernel("bucket_place", tiles, lambda kernel: self._place_bucket(kernel, step))
 
     def _arrays(self) -> _Arrays:
         with self.origin.context, self.origin.location, ir.InsertionPoint(self.origin):
             carried = [_alloc(self.size, kind=ir.MemRefType(buffer.type).element_type) for buffer in self.carried]
             return _Arrays(_alloc(self.size), _alloc(self.size), carried)
 
-    def _kernel(self, label: str, blocks: Size, threads: int, body: Callable[[Kernel], None]) -> None:
-        made = Kernel(self.kernels, self.origin, f"{self.label}_{label}", threads)
+    def _kernel(self, label: str, blocks: Size, body: Callable[[Kernel], None]) -> None:
+        made = Kernel(self.kernels, self.origin, f"{self.label}_{label}", THREADS)
         with made.body():
             body(made)
         made.launch(blocks)
@@ -128,199 +153,187 @@ class RadixSort:
     def _key(self, kernel: Kernel, step: _Pass, row: ir.Value, counts: bool) -> ir.Value:
         """The key of what stands at `row` before a pass."""
         if step.source is None:
-            return self.key(kernel, _index(row), counts)
-        return memref.load(kernel.inside(step.source.keys), [_index(row)])
+            return self.key(kernel, index(row), counts)
+        return memref.load(kernel.inside(step.source.keys), [index(row)])
 
     def _count(self, kernel: Kernel, step: _Pass) -> None:
-        counted = kernel.shared([step.digits], _i32())
         thread, tile = gpu.thread_id(gpu.Dimension.x), gpu.block_id(gpu.Dimension.x)
-        with only_if(thread, step.digits):
-            memref.store(_number(0), counted, [thread])
-        gpu.barrier()
-        first = arith.addi(arith.muli(_narrow(tile), _number(self.tile)), _narrow(thread))
-        rows = [arith.addi(first, _number(number * THREADS)) for number in range(self.items)]
-        size, last = self._size(kernel)
-        with self.kernels.checks.behind():
-            digits = [step.digit(self._key(kernel, step, arith.minui(row, last), True)) for row in rows]
-        for row, digit in zip(rows, digits, strict=True):
-            with _where(_less(row, size)):
-                memref.atomic_rmw(arith.AtomicRMWKind.addi, _number(1), counted, [_index(digit)])
-        gpu.barrier()
-        with only_if(thread, step.digits):
+        counted = self._counted(kernel, step, self._tile(kernel, step))
+        with only_if(thread, step.digit.count):
             memref.store(memref.load(counted, [thread]), kernel.inside(step.counts), [thread, tile])
 
-    def _size(self, kernel: Kernel) -> tuple[ir.Value, ir.Value]:
-        """The number of rows, and that of the last one."""
-        size = _number(self.size) if isinstance(self.size, int) else _narrow(kernel.inside(self.size))
-        return size, arith.subi(size, _number(1))
+    def _counted(self, kernel: Kernel, step: _Pass, tile: _Tile) -> ir.Value:
+        """How many rows of a tile have each digit, in shared memory."""
+        counted = kernel.shared([step.digit.count], i32())
+        thread = gpu.thread_id(gpu.Dimension.x)
+        with only_if(thread, step.digit.count):
+            memref.store(number_of(0), counted, [thread])
+        gpu.barrier()
+        places = [arith.addi(narrow(thread), number_of(number * THREADS)) for number in range(step.items)]
+        with self.kernels.checks.behind():
+            digits = [step.digit.of(self._key(kernel, step, tile.row(place), True)) for place in places]
+        for place, digit in zip(places, digits, strict=True):
+            with where(less(place, tile.count)):
+                memref.atomic_rmw(arith.AtomicRMWKind.addi, number_of(1), counted, [index(digit)])
+        gpu.barrier()
+        return counted
 
     def _place(self, kernel: Kernel, step: _Pass) -> None:
-        words = kernel.shared([max(WARPS * step.digits, self.tile)], _i32())  # counts of warps, and later rows
-        begins = kernel.shared([step.digits], _i32())
-        thread, tile = _narrow(gpu.thread_id(gpu.Dimension.x)), _narrow(gpu.block_id(gpu.Dimension.x))
-        warp, lane = arith.divui(thread, _number(WARP)), arith.remui(thread, _number(WARP))
-        size, last = self._size(kernel)
-        begin = arith.muli(tile, _number(self.tile))
-        first = arith.addi(begin, arith.addi(arith.muli(warp, _number(WARP * self.items)), lane))
-        rows = [arith.addi(first, _number(number * WARP)) for number in range(self.items)]
-        inside = [_less(row, size) for row in rows]
-        rows = [arith.minui(row, last) for row in rows]
-        # What is behind the last row has the last digit, and is the last in its tile: it changes no other row's place.
-        keys = [
-            arith.select(is_row, self._key(kernel, step, row, False), _number(-1)) for is_row, row in zip(inside, rows)
-        ]
-        names = rows if step.source is None else _loaded(kernel, step.source.rows, rows)
-        digit = arith.remui(thread, _number(step.digits))
-        before = memref.load(kernel.inside(step.counts), [_index(digit), _index(tile)])
-        total = memref.load(kernel.inside(step.totals), [_index(digit)])
-        own = arith.muli(warp, _number(step.digits))
-        ranks = _ranks([step.digit(key) for key in keys], step, words, own, lane)
-        gpu.barrier()
-        self._begin(kernel, step, words, begins, (thread, digit), (before, total))
-        gpu.barrier()
-        places = []
-        for key, rank in zip(keys, ranks, strict=True):
-            in_tile = memref.load(words, [_index(arith.addi(own, step.digit(key)))])
-            places.append(arith.addi(in_tile, rank))
-        order = _Order(words, places, thread, arith.minui(arith.subi(size, begin), _number(self.tile)))
-        moved_names, moved_keys = order.moved(names), order.moved(keys)
-        targets = [
-            arith.addi(memref.load(begins, [_index(step.digit(key))]), number)
-            for key, number in zip(moved_keys, order.numbers, strict=True)
-        ]
-        for is_there, target, key, name in zip(order.are_there, targets, moved_keys, moved_names, strict=True):
-            with _where(is_there):
-                if step.target is None:
-                    self.write_row(kernel, _index(target), name, key)
-                else:
-                    memref.store(key, kernel.inside(step.target.keys), [_index(target)])
-                    memref.store(name, kernel.inside(step.target.rows), [_index(target)])
-        for position, vector in enumerate(self.carried if step.source is None else step.source.carried):
-            moved = order.moved(_loaded(kernel, vector, rows))
-            for is_there, target, value in zip(order.are_there, targets, moved, strict=True):
-                with _where(is_there):
-                    if step.target is None:
-                        assert self.write_carried is not None
-                        self.write_carried(kernel, position, _index(target), value)
-                    else:
-                        memref.store(value, kernel.inside(step.target.carried[position]), [_index(target)])
+        order = TileOrder.of(kernel, step.digit, step.items)
+        tile = index(narrow(gpu.block_id(gpu.Dimension.x)))
+        before = memref.load(kernel.inside(step.counts), [index(order.own_digit), tile])
+        total = memref.load(kernel.inside(step.totals), [index(order.own_digit)])
+        self._move(kernel, step, order, self._tile(kernel, step), lambda _: (before, total))
 
-    @staticmethod
-    def _begin(
+    def _tile(self, kernel: Kernel, step: _Pass) -> _Tile:
+        """That of a thread block."""
+        begin = arith.muli(narrow(gpu.block_id(gpu.Dimension.x)), number_of(step.tile))
+        return _Tile(begin, arith.minui(arith.subi(self._size(kernel), begin), number_of(step.tile)))
+
+    def _size(self, kernel: Kernel) -> ir.Value:
+        return number_of(self.size) if isinstance(self.size, int) else narrow(kernel.inside(self.size))
+
+    def _count_bucket(self, kernel: Kernel, step: _Pass) -> None:
+        block, thread = gpu.block_id(gpu.Dimension.x), gpu.thread_id(gpu.Dimension.x)
+        rows, tiles = _own_bucket(kernel, step, narrow(thread))
+        with where(_any(kernel, less(number_of(1), tiles))):
+            tile = _bucket(kernel, step, rows, tiles)
+            with where(tile.has_others()):
+                counted = self._counted(kernel, step, tile)
+                with only_if(thread, step.digit.count):
+                    memref.store(memref.load(counted, [thread]), kernel.inside(step.counts), [block, thread])
+
+    def _place_bucket(self, kernel: Kernel, step: _Pass) -> None:
+        tile = _bucket(kernel, step, *_own_bucket(kernel, step, narrow(gpu.thread_id(gpu.Dimension.x))))
+        with where(less(number_of(0), tile.count)):
+            order = TileOrder.of(kernel, step.digit, step.items)
+
+            def counted(in_tile: ir.Value) -> tuple[ir.Value, ir.Value]:
+                branch = scf.IfOp(tile.has_others(), [i32(), i32()], has_else=True)
+                with ir.InsertionPoint(branch.then_block):
+                    scf.yield_(_counted_before(kernel.inside(step.counts), order.own_digit, tile))
+                with ir.InsertionPoint(branch.else_block):
+                    scf.yield_([number_of(0), in_tile])
+                before, total = branch.results
+                return arith.addi(before, tile.start), total
+
+            self._move(kernel, step, order, tile, counted)
+
+    def _move(
+        self,
         kernel: Kernel,
         step: _Pass,
-        words: ir.Value,
-        begins: ir.Value,
-        own: tuple[ir.Value, ir.Value],
-        counted: tuple[ir.Value, ir.Value],
+        order: TileOrder,
+        tile: _Tile,
+        counted: Callable[[ir.Value], tuple[ir.Value, ir.Value]],
     ) -> None:
-        """Counts of warps become where a warp's rows of a digit begin in the tile in the order of digits; `begins` says
-        what to add to a place there for where it is among all rows. A thread has a digit, of whose rows so many are in
-        tiles before, and so many there are in all."""
-        sums = kernel.shared([2, WARPS], _i32())
-        (thread, digit), (before, total) = own, counted
-        warp, lane = arith.divui(thread, _number(WARP)), arith.remui(thread, _number(WARP))
-        has_digit = _less(thread, _number(step.digits))
-        places = [_index(arith.addi(digit, _number(number * step.digits))) for number in range(WARPS)]
-        in_warps = [memref.load(words, [place]) for place in places]
-        in_tile = in_warps[0]
-        for count in in_warps[1:]:
-            in_tile = arith.addi(in_tile, count)
-        found = []
-        for number, count in enumerate((in_tile, total)):
-            in_lanes, in_warp = _before_lane(arith.select(has_digit, count, _number(0)), lane)
-            with _where(_less(lane, _number(1))):
-                memref.store(in_warp, sums, [as_value(number), _index(warp)])
-            found.append(in_lanes)
-        gpu.barrier()
-        for other in range(step.digits // WARP - 1):
-            is_before = _less(_number(other), warp)
-            for number in range(2):
-                there = memref.load(sums, [as_value(number), as_value(other)])
-                found[number] = arith.addi(found[number], arith.select(is_before, there, _number(0)))
-        local, start = found
-        with _where(has_digit):
-            memref.store(arith.subi(arith.addi(start, before), local), begins, [_index(digit)])
-            for place, count in zip(places, in_warps, strict=True):
-                memref.store(local, words, [place])
-                local = arith.addi(local, count)
+        """What rows of a tile have goes to their places."""
+        own = order.own()
+        rows, inside = [tile.row(place) for place in own], [less(place, tile.count) for place in own]
+        # What is behind the last row has the last digit, and is the last in its tile: it changes no other row's place.
+        keys = [
+            arith.select(is_row, self._key(kernel, step, row, False), number_of(step.digit.last))
+            for is_row, row in zip(inside, rows, strict=True)
+        ]
+        names = rows if step.source is None else _loaded(kernel, step.source.rows, rows)
+        places = order.places(keys, counted)
+        names, keys = order.moved(names, places), order.moved(keys, places)
+        targets = order.targets(keys)
+        there = [less(number, tile.count) for number in order.numbers()]
+        for is_there, target, key, name in zip(there, targets, keys, names, strict=True):
+            with where(is_there):
+                if step.target is None:
+                    self.write_row(kernel, index(target), name, key)
+                else:
+                    memref.store(key, kernel.inside(step.target.keys), [index(target)])
+                    memref.store(name, kernel.inside(step.target.rows), [index(target)])
+        for position, vector in enumerate(self.carried if step.source is None else step.source.carried):
+            moved = order.moved(_loaded(kernel, vector, rows), places)
+            for is_there, target, value in zip(there, targets, moved, strict=True):
+                with where(is_there):
+                    if step.target is None:
+                        assert self.write_carried is not None
+                        self.write_carried(kernel, position, index(target), value)
+                    else:
+                        memref.store(value, kernel.inside(step.target.carried[position]), [index(target)])
 
 
-@dataclass(frozen=True)
-class _Order:
-    """Rows of a tile in the order of their digits: the places of a thread's own rows, and how many places have one. All
-    threads meet before and behind each use of `words`."""
+def digits(keys: int, rows: int | None) -> tuple[list[Digit], list[Digit]]:
+    """The digits of so many keys: the lower ones, the lowest first; and the highest two, the very first one first, that
+    buckets are of, or none where one digit is enough. Buckets are as many as so many rows fill if keys are even."""
+    most = 1 << MOST_BITS
+    if keys <= most:
+        return [Digit(0, 1, keys, True)], []
+    below = max(0, (keys - 1).bit_length() - 2 * MOST_BITS)
+    passes = -(-below // MOST_BITS)
+    bits = -(-below // max(1, passes))
+    above = (keys - 1 >> bits * passes) + 1
+    width = max(-(-above // most), min(most, 1 if rows is None else above * BUCKET // max(1, rows)))
+    highest = [Digit(bits * passes, width, -(-above // width), True), Digit(bits * passes, 1, width, False)]
+    return [Digit(bits * number, 1, 1 << bits, False) for number in range(passes)], highest
 
-    words: ir.Value
-    places: list[ir.Value]
-    thread: ir.Value
-    count: ir.Value
 
-    @property
-    def numbers(self) -> list[ir.Value]:
-        """The places whose rows a thread has then."""
-        return [arith.addi(self.thread, _number(number * THREADS)) for number in range(len(self.places))]
+def _even(rows: int) -> int:
+    """Rows of a thread: tiles are as large as they can be, and as many as SMs, or a multiple of that."""
+    rounds = max(1, -(-rows // (SMS * THREADS * MOST_ITEMS)))
+    return max(LEAST_ITEMS, -(-rows // (SMS * THREADS * rounds)))
 
-    @property
-    def are_there(self) -> list[ir.Value]:
-        """Whether these have rows."""
-        return [_less(number, self.count) for number in self.numbers]
 
-    def moved(self, values: Sequence[ir.Value]) -> list[ir.Value]:
-        """What a thread's rows have becomes what the rows of its places have."""
-        kind = values[0].type
-        if kind == _i32():
-            return self._moved(values)
-        width = arith.constant(kind, 32)
-        low = self._moved([arith.trunci(_i32(), value) for value in values])
-        high = self._moved([arith.trunci(_i32(), arith.shrui(value, width)) for value in values])
-        return [arith.ori(arith.extui(kind, a), arith.shli(arith.extui(kind, b), width)) for a, b in zip(low, high)]
+def _own_bucket(kernel: Kernel, step: _Pass, thread: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """The rows of a bucket for each thread, and how many tiles they are."""
+    totals = kernel.inside(step.totals)
+    buckets = extent(totals, 0)
+    assert isinstance(buckets, int)
+    rows = memref.load(totals, [index(arith.remui(thread, number_of(buckets)))])
+    rows = arith.select(less(thread, number_of(buckets)), rows, number_of(0))
+    return rows, arith.divui(arith.addi(rows, number_of(step.tile - 1)), number_of(step.tile))
 
-    def _moved(self, values: Sequence[ir.Value]) -> list[ir.Value]:
-        gpu.barrier()
-        for value, place in zip(values, self.places, strict=True):
-            memref.store(value, self.words, [_index(place)])
-        gpu.barrier()
-        return [memref.load(self.words, [_index(number)]) for number in self.numbers]
+
+def _any(kernel: Kernel, condition: ir.Value) -> ir.Value:
+    """Whether a condition holds in any thread of a block."""
+    found, first = kernel.shared([1], i32()), [as_value(0)]
+    with only_if(gpu.thread_id(gpu.Dimension.x), 1):
+        memref.store(number_of(0), found, first)
+    gpu.barrier()
+    with where(condition):
+        memref.store(number_of(1), found, first)
+    gpu.barrier()
+    return less(number_of(0), memref.load(found, first))
+
+
+def _bucket(kernel: Kernel, step: _Pass, rows: ir.Value, tiles: ir.Value) -> _Bucket:
+    """The tile of a thread block, of no rows where there are fewer, from each thread's bucket."""
+    found = kernel.shared([4], i32())
+    thread, block = narrow(gpu.thread_id(gpu.Dimension.x)), narrow(gpu.block_id(gpu.Dimension.x))
+    with where(less(thread, number_of(4))):
+        memref.store(number_of(0), found, [index(thread)])
+    start, first = before_threads(kernel, thread, [rows, tiles])
+    with where(less(arith.subi(block, first), tiles)):
+        for number, value in enumerate((start, rows, first, tiles)):
+            memref.store(value, found, [as_value(number)])
+    gpu.barrier()
+    start, rows, first, tiles = (memref.load(found, [as_value(number)]) for number in range(4))
+    number = arith.subi(block, first)
+    before = arith.muli(number, number_of(step.tile))
+    count = arith.minui(arith.subi(rows, before), number_of(step.tile))
+    count = arith.select(less(number, tiles), count, number_of(0))
+    return _Bucket(arith.addi(start, before), count, start, rows, first, tiles, number)
+
+
+def _counted_before(counts: ir.Value, digit: ir.Value, tile: _Bucket) -> list[ir.Value]:
+    """How many rows of a bucket have a digit, those in tiles before this one and all."""
+    loop = scf.ForOp(as_value(0), index(tile.tiles), as_value(1), [number_of(0), number_of(0)])
+    with ir.InsertionPoint(loop.body):
+        before, total = loop.inner_iter_args
+        other = loop.induction_variable
+        count = memref.load(counts, [arith.addi(index(tile.first), other), index(digit)])
+        is_before = less(narrow(other), tile.number)
+        scf.yield_([arith.addi(before, arith.select(is_before, count, number_of(0))), arith.addi(total, count)])
+    return list(loop.results)
 
 
 def _loaded(kernel: Kernel, buffer: ir.Value, rows: Sequence[ir.Value]) -> list[ir.Value]:
-    return [memref.load(kernel.inside(buffer), [_index(row)]) for row in rows]
-
-
-def _ranks(digits: Sequence[ir.Value], step: _Pass, words: ir.Value, own: ir.Value, lane: ir.Value) -> list[ir.Value]:
-    """For each row of a thread, how many of its warp stand before it and have its digit; and from `own` on in `words`
-    how many rows of the warp have each digit."""
-    first = arith.addi(own, lane)
-    for number in range(0, step.digits, WARP):
-        memref.store(_number(0), words, [_index(arith.addi(first, _number(number)))])
-    _meet()
-    lower = arith.subi(arith.shli(_number(1), lane), _number(1))
-    ranks = []
-    for digit in digits:
-        same = _same_digit(digit, step.bits)
-        before = math.ctpop(arith.andi(same, lower))
-        place = [_index(arith.addi(own, digit))]
-        counted = memref.load(words, place)
-        _meet()
-        with _where(_less(before, _number(1))):
-            memref.store(arith.addi(counted, math.ctpop(same)), words, place)
-        _meet()
-        ranks.append(arith.addi(counted, before))
-    return ranks
-
-
-def _same_digit(digit: ir.Value, bits: int) -> ir.Value:
-    """The lanes of a warp that have a lane's digit, a bit each."""
-    truth = ir.IntegerType.get_signless(1)
-    found = None
-    for bit in range(bits):
-        is_set = arith.trunci(truth, arith.shrui(digit, _number(bit)))
-        those = nvvm.vote_sync(_number(-1), is_set, nvvm.VoteSyncKind.ballot)
-        same = arith.select(is_set, those, arith.xori(those, _number(-1)))
-        found = same if found is None else arith.andi(found, same)
-    assert found is not None
-    return found
+    return [memref.load(kernel.inside(buffer), [index(row)]) for row in rows]
 
 
 def _scan(kernel: Kernel, step: _Pass) -> None:
@@ -329,8 +342,8 @@ def _scan(kernel: Kernel, step: _Pass) -> None:
     thread = linear_id(THREADS)
     digit, lane = arith.divui(thread, as_value(WARP)), arith.remui(thread, as_value(WARP))
     tiles = as_value(extent(counts, 1))
-    with only_if(digit, step.digits):
-        loop = scf.ForOp(as_value(0), tiles, as_value(WARP * SCANNED), [_number(0)])
+    with only_if(digit, step.digit.count):
+        loop = scf.ForOp(as_value(0), tiles, as_value(WARP * SCANNED), [number_of(0)])
         with ir.InsertionPoint(loop.body):
             (total,) = loop.inner_iter_args
             first = arith.addi(loop.induction_variable, arith.muli(lane, as_value(SCANNED)))
@@ -338,13 +351,13 @@ def _scan(kernel: Kernel, step: _Pass) -> None:
             there = [arith.cmpi(arith.CmpIPredicate.ult, tile, tiles) for tile in own]
             last = arith.subi(tiles, as_value(1))
             counted = [
-                arith.select(is_tile, memref.load(counts, [digit, arith.minui(tile, last)]), _number(0))
+                arith.select(is_tile, memref.load(counts, [digit, arith.minui(tile, last)]), number_of(0))
                 for is_tile, tile in zip(there, own, strict=True)
             ]
             whole = counted[0]
             for count in counted[1:]:
                 whole = arith.addi(whole, count)
-            before, in_warp = _before_lane(whole, _narrow(lane))
+            before, in_warp = before_lane(whole, narrow(lane))
             before = arith.addi(total, before)
             for tile, count in zip(own, counted, strict=True):
                 with only_if(tile, tiles):
@@ -355,55 +368,12 @@ def _scan(kernel: Kernel, step: _Pass) -> None:
             memref.store(loop.results[0], totals, [digit])
 
 
-def _before_lane(x: ir.Value, lane: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """The sum over the lanes before this one, and that over all lanes, from sums of ever more neighbours."""
-    mode = ir.Attribute.parse("#gpu<shuffle_mode xor>")
-    before, whole = _number(0), x
-    for distance in _DISTANCES:
-        other = gpu.ShuffleOp(whole, _number(distance), _number(WARP), mode).results[0]
-        is_later = arith.cmpi(arith.CmpIPredicate.ne, arith.andi(lane, _number(distance)), _number(0))
-        before = arith.select(is_later, arith.addi(before, other), before)
-        whole = arith.addi(whole, other)
-    return before, whole
-
-
-def _meet() -> None:
-    """The lanes of a warp meet, and see what others of it wrote to shared memory (PTX ISA, bar.warp.sync)."""
-    nvvm.bar_warp_sync(_number(-1))
+def _plus(size: Size, more: int) -> Size:
+    return size + more if isinstance(size, int) else arith.addi(size, as_value(more))
 
 
 def _alloc(*sizes: Size, kind: ir.Type | None = None) -> ir.Value:
     """A buffer of such numbers, of 32 bits where nothing is said."""
     open_ = ir.ShapedType.get_dynamic_size()
     shape = [size if isinstance(size, int) else open_ for size in sizes]
-    return memref.alloc(ir.MemRefType.get(shape, kind or _i32()), [s for s in sizes if not isinstance(s, int)], [])
-
-
-@contextlib.contextmanager
-def _where(condition: ir.Value) -> Iterator[None]:
-    """What is built inside runs where the condition holds."""
-    guard = scf.IfOp(condition)
-    with ir.InsertionPoint(guard.then_block):
-        yield
-        scf.yield_([])
-
-
-def _less(a: ir.Value, b: ir.Value) -> ir.Value:
-    return arith.cmpi(arith.CmpIPredicate.ult, a, b)
-
-
-def _i32() -> ir.Type:
-    return ir.IntegerType.get_signless(32)
-
-
-def _narrow(x: ir.Value) -> ir.Value:
-    """An index as an i32: rows are fewer than 2^31."""
-    return arith.index_cast(_i32(), x)
-
-
-def _index(x: ir.Value) -> ir.Value:
-    return arith.index_castui(ir.IndexType.get(), x)
-
-
-def _number(x: int) -> ir.Value:
-    return arith.constant(_i32(), x)
+    return memref.alloc(ir.MemRefType.get(shape, kind or i32()), [s for s in sizes if not isinstance(s, int)], [])

@@ -7,7 +7,8 @@ does, for each element of %updates, table[rows[n], c] = update + old. Sums, maxi
 atomics, one thread an update, so repeated rows are right. A body that no atomic does, of updates that may
 meet, runs one update after the other, in parallel over the other dimensions only. Sums of f32 are added four
 columns, or two, at a time where these are neighbours (PTX ISA, red.v4.f32, from sm_90 on): memory does as many
-additions a second whatever they add. In a module that is to be
+additions a second whatever they add. Where L2 would not hold the table beside the updates, blocks of columns take their
+turns. In a module that is to be
 deterministic (determinism.py) each row takes its updates in their order (gpu_in_order.py). A row that the table
 does not have is left out, and reported (index_checks.py).
 """
@@ -15,6 +16,7 @@ does not have is left out, and reported (index_checks.py).
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 from kitsune_mlir.mlir import arith, gpu, ir, memref, scf
 
@@ -39,6 +41,7 @@ from .pipeline import device
 
 TURNS = 4  # updates of a thread, or words of them, that are on their way together
 FEW = 1 << 18  # of these: fewer are a thread's each
+MOST_TABLE, LEAST_PART = 1 << 24, 64  # bytes of a table that are added to together, and of a row of it
 _IN_ORDER = ("addf",)  # whose result depends on the order
 _ATOMIC = {
     "arith.addf": "addf",
@@ -78,10 +81,12 @@ def _lower_atomic(op: ir.Operation, kernels: Kernels, source: Updates, atomic: s
     """The launch of a kernel whose threads have TURNS updates each, or words of them, that are loaded together."""
     rank = ir.MemRefType(op.operands[0].type).rank
     together = _together(op) if kernels.adds_words and atomic == "addf" else 1
+    parts = _parts(op, together)
 
     def sizes_of(see: Callable[[ir.Value], ir.Value]) -> list[Size]:
         *outer, last = (_size(op, d, see) for d in range(rank))
-        return [*outer, last // together if together > 1 else last]
+        inner = [*outer, last // (together * parts) if together > 1 else last]
+        return inner if parts == 1 else [parts, *inner]
 
     with op.context, op.location, ir.InsertionPoint(op):
         count = product(sizes_of(lambda value: value))
@@ -97,8 +102,11 @@ def _lower_atomic(op: ir.Operation, kernels: Kernels, source: Updates, atomic: s
             numbers = [arith.addi(first, as_value(THREADS * turn)) for turn in range(turns)]
             last = arith.subi(total, as_value(1))
             positions = [delinearize(arith.minui(number, last) if turns > 1 else number, sizes) for number in numbers]
-            for position in positions if together > 1 else ():
-                position[-1] = arith.muli(position[-1], as_value(together))
+            for position in positions:
+                if parts > 1:
+                    position[-1] = arith.addi(arith.muli(position.pop(0), as_value(sizes[-1])), position[-1])
+                if together > 1:
+                    position[-1] = arith.muli(position[-1], as_value(together))
             targets = [_target(op, kernel.inside(op.operands[1]), position) for position in positions]
             updates = [source.load(kernel, position, together) for position in positions]
             for number, target, values in zip(numbers, targets, updates):
@@ -167,6 +175,20 @@ def _together(op: ir.Operation) -> int:
     if size is None or offset != 0:
         return 1
     return next((count for count in (4, 2) if size % count == 0 and keeps_words(table, count)), 1)
+
+
+def _parts(op: ir.Operation, together: int) -> int:
+    """How many blocks of columns are added one after another, all rows of one before the next: so many that the part of
+    the table that takes them stays in L2, while updates pass through."""
+    table = ir.MemRefType(op.operands[2].type)
+    if together == 1 or not table.has_static_shape:
+        return 1
+    nbytes, columns, parts = 4 * prod(table.shape), table.shape[-1], 1
+    while (
+        nbytes > parts * MOST_TABLE and 4 * columns >= 2 * parts * LEAST_PART and columns % (2 * parts * together) == 0
+    ):
+        parts *= 2
+    return parts
 
 
 def _add_word(values: list[ir.Value], table: ir.Value, target: list[ir.Value]) -> None:

@@ -62,6 +62,13 @@ class Target:
         """This target with some fields replaced (for tests and what-if plans)."""
         return dataclasses.replace(self, **fields)
 
+    def save(self, path: Path) -> str:
+        """Writes a file that `load` reads; gives its path, which stands for the target wherever a name does."""
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        fields = {name: value for name, value in vars(self).items() if value != defaults[name]}
+        path.write_text(json.dumps(fields))
+        return str(path)
+
 
 def names() -> list[str]:
     """The targets that ship with the package."""

@@ -65,7 +65,8 @@ class Product:
             left = left if product.taken is None else product.taken(left)
             right = product.right.read(product.where).astype(np.float64)
             value = left.astype(np.float64)[product.rows] @ right[:, : left.shape[1]].T
-            value = np.pad(value, ((0, max(0, product.height - len(value))), (0, 0)), constant_values=np.nan)
+            if len(value) < product.height:
+                value = np.pad(value, ((0, product.height - len(value)), (0, 0)), constant_values=np.nan)
             product.value = value + (product.start if product.before is None else product.before.value)
 
     def settle(self) -> None:

@@ -1,9 +1,12 @@
-"""Shared by the Python tests: one small model, compiled once a session."""
+"""Shared by the Python tests: one small model, compiled once a session, and descriptions of small GPUs."""
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
+from collections.abc import Callable
+from typing import Any
 
 # Before numpy is there: its threads spin, and tests run side by side.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -15,6 +18,7 @@ import torch
 from torch import nn
 
 import kitsune_mlir
+from kitsune_mlir.planning import target
 
 torch.set_num_threads(1)
 
@@ -32,6 +36,26 @@ def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
     for item in items:
         group = "sample models" if "imported" in vars(item.module) else item.path.name
         item.add_marker(pytest.mark.xdist_group(group))
+
+
+@pytest.fixture(scope="session")
+def gpu_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """gpu_of(sms, like, **fields) gives the path of the description of a GPU, named "small", of so few SMs that each
+    has several tiles of a small problem."""
+    folder = tmp_path_factory.mktemp("targets")
+
+    @functools.cache
+    def path_of(sms: int, like: str = "sm_90a", **fields: Any) -> str:
+        number = path_of.cache_info().currsize
+        return target.load(like).override(name="small", sms=sms, **fields).save(folder / f"{number}.json")
+
+    return path_of
+
+
+@pytest.fixture(scope="session")
+def small_gpu(gpu_of: Callable[..., str]) -> str:
+    """The path of the description of a GPU of eight SMs."""
+    return gpu_of(8)
 
 
 class Perceptron(nn.Module):

@@ -4,7 +4,6 @@ Ties and NaN as torch has them."""
 import pytest
 import torch
 from test_gpu_models import Function, interface_of
-from test_gpu_pipelines import small_gpu  # noqa: F401  (a fixture)
 from torch.nn import functional as F
 
 import kitsune_mlir
@@ -50,7 +49,7 @@ def scheduled(function, args, target):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_runs_as_one_kernel(name, dtype, small_gpu, monkeypatch):  # noqa: F811
+def test_runs_as_one_kernel(name, dtype, small_gpu, monkeypatch):
     monkeypatch.setattr(schedule_products, "is_faster", lambda *_: True)
     function, shapes = FUNCTIONS[name]
     args = whole_numbers(*shapes, dtype=dtype)
@@ -69,7 +68,7 @@ def test_runs_as_one_kernel(name, dtype, small_gpu, monkeypatch):  # noqa: F811
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
-def test_ties_and_no_numbers(dtype, small_gpu):  # noqa: F811
+def test_ties_and_no_numbers(dtype, small_gpu):
     x = torch.tensor(HARD, dtype=dtype)
     x = torch.cat([x, x.flip(1)])
     wanted = x.argmax(-1)
@@ -84,7 +83,7 @@ def test_ties_and_no_numbers(dtype, small_gpu):  # noqa: F811
         assert torch.equal(torch.from_numpy(found), wanted)
 
 
-def test_a_model_of_one_layer_and_argmax(small_gpu):  # noqa: F811
+def test_a_model_of_one_layer_and_argmax(small_gpu):
     torch.manual_seed(0)
     layer = torch.nn.Linear(64, 64).bfloat16()
     x = torch.randn(500, 64, dtype=torch.bfloat16)

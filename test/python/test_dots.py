@@ -1,7 +1,6 @@
 """Small products of a batch whose rows a warp loads by itself, gathered ones too: one kernel, right beside float64 in
 the simulator and in the interpreter, on Hopper and elsewhere."""
 
-import json
 import linecache
 
 import numpy as np
@@ -23,16 +22,6 @@ from kitsune_mlir.tools.gpusim import Simulation
 
 BOUNDS = {torch.bfloat16: 1e-2, torch.float16: 2e-3, torch.float32: 2e-6}
 BATCH = 19
-
-
-@pytest.fixture(scope="module")
-def gpus(tmp_path_factory):
-    """Paths of descriptions of GPUs of two SMs: their warps go round their loops."""
-    folder = tmp_path_factory.mktemp("targets")
-    for name in ("sm_90a", "sm_80"):
-        fields = json.loads((targets.FOLDER / f"{name}.json").read_text()) | {"name": f"two-{name}", "sms": 2}
-        (folder / f"{name}.json").write_text(json.dumps(fields))
-    return lambda name: str(folder / f"{name}.json")
 
 
 class Interactions(nn.Module):
@@ -113,26 +102,26 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_is_one_kernel(name, gpus):
+def test_is_one_kernel(name, gpu_of):
     model, args = CASES[name]()
-    compiled, _ = simulated(model, args, gpus("sm_90a"), args[0].dtype)
+    compiled, _ = simulated(model, args, gpu_of(2), args[0].dtype)
     assert dots_of(compiled) == (1, 1)
     (kernel,) = (kernel for kernel in compiled.ptx.split(".entry") if "mma.sync" in kernel)
     assert "griddepcontrol.launch_dependents" in kernel and "griddepcontrol.wait" not in kernel
 
 
-def test_without_warpgroups(gpus):
+def test_without_warpgroups(gpu_of):
     model, args = interactions(10, 32)
-    compiled, _ = simulated(model, args, gpus("sm_80"), args[0].dtype)
+    compiled, _ = simulated(model, args, gpu_of(2, "sm_80"), args[0].dtype)
     assert dots_of(compiled) == (1, 1)
 
 
-def test_any_batch(gpus):
+def test_any_batch(gpu_of):
     model, args = interactions(5, 64)
     batch = torch.export.Dim("batch", min=0, max=1 << 20)
     calls = [interactions(5, 64, batch=count)[1] for count in (1, 130, 0)]
     shapes = ({0: batch}, {0: batch})
-    compiled, _ = simulated(model, args, gpus("sm_90a"), torch.bfloat16, calls, dynamic_shapes=shapes)
+    compiled, _ = simulated(model, args, gpu_of(2), torch.bfloat16, calls, dynamic_shapes=shapes)
     assert dots_of(compiled) == (1, 1)
 
 
@@ -147,18 +136,18 @@ class Top(nn.Module):
         return torch.relu(self.top(torch.cat([x, self.interactions(x, categories)], 1)))
 
 
-def test_rows_leave_as_tensor_copies_take_them(gpus):
+def test_rows_leave_as_tensor_copies_take_them(gpu_of):
     _, args = interactions(24, 64, batch=200)
     torch.manual_seed(2)
-    compiled, _ = simulated(Top().eval(), args, gpus("sm_90a"), torch.bfloat16)
-    assert [launch["form"] for launch in compiled.plan["launches"]] == ["scheduled dots", "chained"]
+    compiled, _ = simulated(Top().eval(), args, gpu_of(2), torch.bfloat16)
+    assert [launch["form"] for launch in compiled.plan["launches"]] == ["scheduled dots", "scheduled chain"]
 
 
 @pytest.mark.parametrize("index", [torch.int64, torch.int32], ids=str)
-def test_numbers_out_of_range(index, gpus):
-    """Of each table its own rows are right: table i has 5 + i."""
+def test_numbers_out_of_range(index, gpu_of):
+    """Each table has a bound of its own, since table i has 5 + i rows."""
     model, args = interactions(9, 32, index=index)
-    _, run = simulated(model, args, gpus("sm_90a"), torch.bfloat16)
+    _, run = simulated(model, args, gpu_of(2), torch.bfloat16)
     wanted = run(*args)
     for column, wrong in ((0, 5), (8, 13), (3, -1), (8, torch.iinfo(index).max)):
         numbers = args[1].clone()

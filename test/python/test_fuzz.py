@@ -90,8 +90,8 @@ ONCE_FAILED = {
 
 
 @pytest.fixture(scope="module")
-def target(tmp_path_factory):
-    return fuzz.small_target(tmp_path_factory.mktemp("targets"))
+def target(gpu_of):
+    return gpu_of(fuzz.SIMULATED_SMS)
 
 
 def check(net, seed, target):

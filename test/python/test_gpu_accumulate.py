@@ -5,7 +5,7 @@ import functools
 import pytest
 import torch
 from test_gpu_models import check
-from test_gpu_pipelines import runner_of, small_gpu  # noqa: F401  (a fixture)
+from test_gpu_pipelines import runner_of
 from torch import nn
 
 import kitsune_mlir
@@ -51,11 +51,11 @@ def tensors(rows, m, n, dtype):
         (384, 256, 129, torch.bfloat16),
     ],
 )
-def test_widths_and_rows(m, n, rows, dtype, small_gpu):  # noqa: F811
+def test_widths_and_rows(m, n, rows, dtype, small_gpu):
     run(Product(), tensors(rows, m, n, dtype), small_gpu, TYPES[dtype])
 
 
-def test_in_any_order(small_gpu):  # noqa: F811
+def test_in_any_order(small_gpu):
     run(Product(), tensors(900, 64, 192, torch.bfloat16), small_gpu, TYPES[torch.bfloat16], launches=8)
 
 
@@ -70,7 +70,7 @@ def product_and_tensors(rows, m, n):
 
 @pytest.mark.parametrize("sums", SUMS)
 @pytest.mark.parametrize("m, n, rows", [(64, 64, 1), (200, 104, 1000)])
-def test_every_transport_of_partial_sums(m, n, rows, sums, small_gpu):  # noqa: F811
+def test_every_transport_of_partial_sums(m, n, rows, sums, small_gpu):
     """Rows for some groups of CTAs only, for all several times."""
     _, _, device = run(*product_and_tensors(rows, m, n), small_gpu, 2e-2, shape=f"chained {sums}")
     (launch,) = device.described
@@ -78,7 +78,7 @@ def test_every_transport_of_partial_sums(m, n, rows, sums, small_gpu):  # noqa: 
     assert (launch["cluster"] > 1) == ("dsmem" in sums)
 
 
-def test_any_number_of_rows(small_gpu):  # noqa: F811
+def test_any_number_of_rows(small_gpu):
     """The sum of no rows is zero."""
     rows = torch.export.Dim("rows", min=0)
     model, args = Product(), tensors(70, 64, 64, torch.bfloat16)
@@ -96,11 +96,11 @@ def test_any_number_of_rows(small_gpu):  # noqa: F811
     [torch.relu, lambda sums: sums.float() * 0.5, lambda sums: (sums, sums + 1)],
     ids=["in the kernel", "another type", "read twice"],
 )
-def test_what_follows(after, small_gpu):  # noqa: F811
+def test_what_follows(after, small_gpu):
     run(Product(after), tensors(200, 64, 64, torch.bfloat16), small_gpu, TYPES[torch.bfloat16])
 
 
-def test_others_run_bulk_synchronously(small_gpu):  # noqa: F811
+def test_others_run_bulk_synchronously(small_gpu):
     """A width that tensor copies cannot read."""
     args = tensors(50, 20, 12, torch.bfloat16)
     program, runner, device = runner_of(Product(), args, small_gpu, "auto", tile=0)
@@ -147,13 +147,13 @@ GATES = {
         (128, 128, 700, torch.bfloat16),
     ],
 )
-def test_one_tile_to_two_products(inputs, outputs, rows, turned, dtype, small_gpu):  # noqa: F811
+def test_one_tile_to_two_products(inputs, outputs, rows, turned, dtype, small_gpu):
     model = Layer(inputs, outputs, turned).to(dtype).eval()
     run(model, layer_tensors(rows, inputs, outputs, dtype), small_gpu, TYPES[dtype])
 
 
 @pytest.mark.parametrize("gate", GATES)
-def test_any_tile_to_two_products(gate, small_gpu):  # noqa: F811
+def test_any_tile_to_two_products(gate, small_gpu):
     model = Layer(128, 72, gate=GATES[gate]).bfloat16().eval()
     run(model, layer_tensors(330, 128, 72, torch.bfloat16), small_gpu, TYPES[torch.bfloat16], launches=4)
 
@@ -170,20 +170,20 @@ def layer_and_tensors(rows, turned):
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("rows, turned", [(1, False), (600, True)])
-def test_every_form_of_a_tile_to_two_products(rows, turned, form, small_gpu):  # noqa: F811
+def test_every_form_of_a_tile_to_two_products(rows, turned, form, small_gpu):
     """One row, more tiles than CTAs."""
     model, args = layer_and_tensors(rows, turned)
     run(model, args, small_gpu, TYPES[torch.bfloat16], form.removeprefix("shape="), launches=1 if rows > 1 else 2)
 
 
 @pytest.mark.parametrize("form", ["chained tiles=dsmem", "chained tiles=l2"])
-def test_shares_of_a_narrow_tile(form, small_gpu):  # noqa: F811
+def test_shares_of_a_narrow_tile(form, small_gpu):
     model = Layer(256, 128).bfloat16().eval()
     run(model, layer_tensors(300, 256, 128, torch.bfloat16), small_gpu, TYPES[torch.bfloat16], shape=form)
 
 
 @pytest.mark.parametrize("form", ["chained", "chained tiles=l2", "spatial"])
-def test_two_products_of_any_number_of_rows(form, small_gpu):  # noqa: F811
+def test_two_products_of_any_number_of_rows(form, small_gpu):
     rows = torch.export.Dim("rows", min=0)
     model = Layer(256, 256, gate=GATES["not zero of zero"]).bfloat16().eval()
     args = layer_tensors(70, 256, 256, torch.bfloat16)

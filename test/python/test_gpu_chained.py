@@ -3,7 +3,7 @@
 import pytest
 import torch
 from test_gpu_models import check
-from test_gpu_pipelines import MODELS, runner_of, small_gpu  # noqa: F401  (a fixture)
+from test_gpu_pipelines import MODELS, runner_of
 from torch import nn
 
 from kitsune_mlir.tools.gpusim.launcher import Launcher
@@ -31,7 +31,7 @@ def run(model, args, target, bound, launches=2, tile=128, **options):
 
 
 @pytest.mark.parametrize("name", sorted(MODELS.keys() - {"gat"}))
-def test_models(name, small_gpu):  # noqa: F811
+def test_models(name, small_gpu):
     torch.manual_seed(3)
     model, args = MODELS[name](torch.bfloat16)
     run(model, args, small_gpu, TYPES[torch.bfloat16], tile=0)
@@ -49,7 +49,7 @@ def mlp(dtype, widths, activation):
     [((64, 64), 1), ((64, 256, 64), 300), ((13, 37, 6), 129), ((256, 128, 128, 128, 8), 128), ((400, 64), 70)],
     ids=str,
 )
-def test_widths_and_rows(widths, rows, dtype, small_gpu):  # noqa: F811
+def test_widths_and_rows(widths, rows, dtype, small_gpu):
     args = (torch.randn(rows, widths[0], dtype=dtype),)
     tile = 64 if dtype == torch.bfloat16 else 128
     run(mlp(dtype, widths, nn.ReLU), args, small_gpu, TYPES[dtype], launches=4, tile=tile)
@@ -70,12 +70,12 @@ class Outputs(nn.Module):
         return tuple(found)
 
 
-def test_outputs_one_after_another(small_gpu):  # noqa: F811
+def test_outputs_one_after_another(small_gpu):
     torch.manual_seed(1)
     run(Outputs().bfloat16(), (torch.randn(200, 64, dtype=torch.bfloat16),), small_gpu, TYPES[torch.bfloat16])
 
 
-def test_tiles_one_after_another(small_gpu):  # noqa: F811
+def test_tiles_one_after_another(small_gpu):
     """More tiles than CTAs."""
     model = mlp(torch.bfloat16, (64, 64, 64), nn.SiLU)
     run(model, (torch.randn(2500, 64, dtype=torch.bfloat16),), small_gpu, TYPES[torch.bfloat16])
@@ -95,7 +95,7 @@ class Slopes(nn.Module):
         return x
 
 
-def test_layers_that_differ_in_a_constant(small_gpu):  # noqa: F811
+def test_layers_that_differ_in_a_constant(small_gpu):
     torch.manual_seed(5)
     model = Slopes([0.9, 0.1, 0.9, -0.7, 0.5]).bfloat16()
     run(model, (torch.randn(130, 64, dtype=torch.bfloat16),), small_gpu, TYPES[torch.bfloat16])
@@ -110,7 +110,7 @@ def test_layers_that_differ_in_a_constant(small_gpu):  # noqa: F811
     ],
     ids=str,
 )
-def test_tiles_that_wait_in_shared_memory(widths, rows, dtype, small_gpu):  # noqa: F811
+def test_tiles_that_wait_in_shared_memory(widths, rows, dtype, small_gpu):
     args = (torch.randn(rows, widths[0], dtype=dtype),)
     (launch,) = run(mlp(dtype, widths, nn.ReLU), args, small_gpu, TYPES[dtype])
     assert launch["cluster"] == 1
@@ -127,7 +127,7 @@ class SideBySide(nn.Module):
         return self.second(torch.relu(self.first(torch.cat(tiles, 1))))
 
 
-def test_long_operands_side_by_side(small_gpu):  # noqa: F811
+def test_long_operands_side_by_side(small_gpu):
     torch.manual_seed(2)
     widths = 136, 200, 128  # not all of them whole chunks
     args = tuple(torch.randn(70, width, dtype=torch.bfloat16) for width in widths)
@@ -145,7 +145,7 @@ class TwoWide(nn.Module):
         return self.both(torch.cat([self.left(x), self.right(y)], 1))
 
 
-def test_two_tiles_of_one_product_wait_in_boxes_of_their_own(small_gpu):  # noqa: F811
+def test_two_tiles_of_one_product_wait_in_boxes_of_their_own(small_gpu):
     torch.manual_seed(0)
     args = tuple(torch.randn(70, 320, dtype=torch.bfloat16) for _ in range(2))
     run(TwoWide().bfloat16(), args, small_gpu, 2e-2)
@@ -167,13 +167,13 @@ class AroundALoop(nn.Module):
 
 
 @pytest.mark.parametrize("width", [64, 256])
-def test_a_tile_goes_around_a_loop(width, small_gpu):  # noqa: F811
+def test_a_tile_goes_around_a_loop(width, small_gpu):
     torch.manual_seed(0)
     run(AroundALoop(width).bfloat16(), (torch.randn(128, 64, dtype=torch.bfloat16),), small_gpu, 2e-2)
 
 
 @pytest.mark.parametrize("first", [nn.ReLU, nn.SiLU])
-def test_a_loop_follows_a_tile_that_is_left_alike_or_not(first, small_gpu):  # noqa: F811
+def test_a_loop_follows_a_tile_that_is_left_alike_or_not(first, small_gpu):
     """Equal layers of more than one set of sums, whose tiles are worked on while the next begins."""
     model = mlp(torch.bfloat16, (64, 136, 136, 136, 136, 24), nn.ReLU)
     model[1] = first()

@@ -6,7 +6,7 @@ import pytest
 import torch
 from test_gpu_chained import TYPES, maps_of, run
 from test_gpu_models import check
-from test_gpu_pipelines import runner_of, small_gpu  # noqa: F401  (a fixture)
+from test_gpu_pipelines import runner_of
 from torch import Tensor, nn
 
 import kitsune_mlir
@@ -121,7 +121,7 @@ FORMS: dict[str, Callable[[], tuple[nn.Module, tuple[Tensor, ...]]]] = {
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_forms(name, small_gpu):  # noqa: F811
+def test_forms(name, small_gpu):
     torch.manual_seed(1)
     model, args = FORMS[name]()
     run(model.to(BF16), args, small_gpu, TYPES[BF16])
@@ -131,14 +131,14 @@ def test_forms(name, small_gpu):  # noqa: F811
     "inputs, hidden, outputs",
     [(64, 64, 1), (64, 64, 7), (64, 64, 250), (1, 64, 8), (3, 1, 8), (130, 13, 9)],
 )
-def test_widths(inputs, hidden, outputs, small_gpu):  # noqa: F811
+def test_widths(inputs, hidden, outputs, small_gpu):
     torch.manual_seed(1)
     model = Form(lambda f, g, x: g(torch.relu(f(x))), (inputs, hidden), (hidden, outputs))
     run(model.to(BF16), rows(inputs), small_gpu, TYPES[BF16])
 
 
 @pytest.mark.parametrize("half", [37, 256])
-def test_columns_of_other_threads(half, small_gpu):  # noqa: F811
+def test_columns_of_other_threads(half, small_gpu):
     """What warpgroups decline, 37 columns further on or in another CTA of a cluster, runs on warps."""
     torch.manual_seed(1)
     model = Form(lambda f, g, x: g((h := f(x))[:, :half] * h[:, half:]), (64, 2 * half), (half, 32)).to(BF16).eval()
@@ -149,7 +149,7 @@ def test_columns_of_other_threads(half, small_gpu):  # noqa: F811
     assert device.pipeline_launches and not maps_of(runner)
 
 
-def test_open_rows(small_gpu):  # noqa: F811
+def test_open_rows(small_gpu):
     """One kernel for any number of rows, none among them."""
     torch.manual_seed(1)
     model = Form(lambda f, g, x: g(torch.relu(f(x))), (64, 128), (128, 72)).to(BF16).eval()
@@ -168,5 +168,5 @@ def test_stores_of_odd_rows_are_short():
     """Rows that all exist take no branch each: LLVM takes minutes for thousands of them."""
     model = Form(lambda f, x, y: torch.cat([torch.tanh(f(x)), y], 1), (64, 261)).to(BF16)
     compiled = kitsune_mlir.compile(model, rows(64, 6), target="sm_90a", options={"place-stages": "shape=chained"})
-    assert compiled.plan["launches"][0]["form"] == "chained"
+    assert compiled.plan["launches"][0]["form"] == "scheduled chain"
     assert compiled.ptx.count("\tbra") < 200  # 9 boxes of 16 rows were 600

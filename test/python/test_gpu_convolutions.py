@@ -4,7 +4,6 @@ from math import prod
 
 import pytest
 import torch
-from test_gpu_pipelines import small_gpu  # noqa: F401  (a fixture)
 from test_gpu_scheduled import run
 from torch import nn
 
@@ -62,7 +61,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_one(name, small_gpu):  # noqa: F811
+def test_one(name, small_gpu):
     make, shape = FORMS[name]
     assert ran(make(), shape, small_gpu) == 2
 
@@ -88,32 +87,32 @@ CHAINS = {
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_several(name, small_gpu):  # noqa: F811
+def test_several(name, small_gpu):
     make, shape, kernels = CHAINS[name]
     assert ran(make(), shape, small_gpu) == 2 * kernels
 
 
 @pytest.mark.parametrize("precision", ["highest", "high"])
-def test_pieces_of_f32(precision, small_gpu):  # noqa: F811
+def test_pieces_of_f32(precision, small_gpu):
     module = nn.Sequential(nn.Conv2d(3, 64, 5, stride=2), nn.ReLU(), nn.Conv2d(64, 24, 3, padding=1))
     assert ran(module, (1, 3, 19, 21), small_gpu, torch.float32, precision=precision) == 4
 
 
-def test_f16(small_gpu):  # noqa: F811
+def test_f16(small_gpu):
     assert ran(nn.Conv2d(64, 24, 3, padding=1), (1, 64, 9, 9), small_gpu, torch.float16) == 2
 
 
-def test_an_open_number_of_images(small_gpu):  # noqa: F811
+def test_an_open_number_of_images(small_gpu):
     module = Residual(block(64, 64, 3, padding=1), block(64, 64, 3, padding=1))
     assert ran(module, (2, 64, 6, 8), small_gpu, calls=(1, 3), dynamic_shapes={"args": ({0: BATCH},)}) == 2 * 4
 
 
-def test_an_open_number_of_folded_images(small_gpu):  # noqa: F811
+def test_an_open_number_of_folded_images(small_gpu):
     module = nn.Sequential(block(3, 64, 7, stride=2, padding=3), block(64, 24, 1))
     assert ran(module, (2, 3, 20, 20), small_gpu, calls=(3,), dynamic_shapes={"args": ({0: BATCH},)}) == 2 * 3
 
 
-def test_zeros_are_not_multiplied(small_gpu):  # noqa: F811
+def test_zeros_are_not_multiplied(small_gpu):
     """An infinite number spoils the windows that see it, and not those where columns of zeros meet it."""
     module = nn.Conv2d(3, 16, 3, padding=1).to(torch.bfloat16).eval()
     x = torch.randn(1, 3, 24, 24).to(torch.bfloat16)
@@ -146,7 +145,7 @@ def test_no_large_contraction_is_a_scalar_loop(name):
 
 
 @pytest.mark.parametrize("shape", [(2, 64, 48), (1, 24, 56), (1, 136, 1030)], ids=str)
-def test_transposes(shape, small_gpu):  # noqa: F811
+def test_transposes(shape, small_gpu):
     """Rectangles of threads of all kinds, and none where sizes are no multiples."""
     x = torch.randn(shape).to(torch.bfloat16)
     assert run(lambda x: x.mT.contiguous() * 2, (x,), small_gpu).pipeline_launches == 0

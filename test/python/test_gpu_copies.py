@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from test_gpu_pipelines import small_gpu  # noqa: F401  (a fixture)
 from test_gpu_rows import run as run_function
 
 from kitsune_mlir import mlir
@@ -141,7 +140,7 @@ def side_by_side(x, table, numbers, other):
 
 
 @pytest.mark.parametrize("rows", [1, 3000])
-def test_rows_of_tables_are_parts_of_one_kernel(rows, small_gpu):  # noqa: F811
+def test_rows_of_tables_are_parts_of_one_kernel(rows, small_gpu):
     torch.manual_seed(rows)
     x, table, other = (torch.randn(shape).bfloat16() for shape in ((rows, 8), (50, 64), (60, 10)))
     device = run_function(side_by_side, (x, table, torch.randint(-50, 50, (rows,)), other), small_gpu)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from test_gpu_chained import SideBySide, maps_of
 from test_gpu_models import check
-from test_gpu_pipelines import runner_of, small_gpu  # noqa: F401  (a fixture)
+from test_gpu_pipelines import runner_of
 from torch import nn
 
 import kitsune_mlir
@@ -51,23 +51,23 @@ def mlp(widths, between=nn.ReLU):
     ],
     ids=str,
 )
-def test_widths_and_rows(widths, rows, between, precision, small_gpu):  # noqa: F811
+def test_widths_and_rows(widths, rows, between, precision, small_gpu):
     run(mlp(widths, between), (torch.randn(rows, widths[0]),), small_gpu, precision)
 
 
 @pytest.mark.parametrize("precision, width", [("highest", 128), ("high", 256)])
-def test_columns_shared_by_a_cluster(precision, width, small_gpu):  # noqa: F811
+def test_columns_shared_by_a_cluster(precision, width, small_gpu):
     run(mlp((32, width, width)), (torch.randn(9, 32),), small_gpu, precision, "cluster=2")
 
 
 @pytest.mark.parametrize("precision", BOUNDS)
-def test_boxes_of_weights_for_two_ctas(precision, small_gpu):  # noqa: F811
+def test_boxes_of_weights_for_two_ctas(precision, small_gpu):
     run(mlp((40, 72, 12)), (torch.randn(300, 40),), small_gpu, precision, "multicast=2")
     run(nn.Linear(200, 328), (torch.randn(130, 200),), small_gpu, precision, "multicast=2")
 
 
 @pytest.mark.parametrize("precision", BOUNDS)
-def test_a_wide_product(precision, small_gpu):  # noqa: F811
+def test_a_wide_product(precision, small_gpu):
     run(nn.Linear(200, 328), (torch.randn(130, 200),), small_gpu, precision)
 
 
@@ -85,14 +85,14 @@ class Skip(nn.Module):
 
 
 @pytest.mark.parametrize("precision", BOUNDS)
-def test_skip_and_concatenation(precision, small_gpu):  # noqa: F811
+def test_skip_and_concatenation(precision, small_gpu):
     torch.manual_seed(3)
     run(Skip(), (torch.randn(130, 64), torch.randn(130, 29)), small_gpu, precision)
 
 
 @pytest.mark.parametrize("precision", BOUNDS)
 @pytest.mark.parametrize("shape, tile", [("chained", 0), ("fused", 16)])
-def test_infinities_and_no_numbers(shape, tile, precision, small_gpu):  # noqa: F811
+def test_infinities_and_no_numbers(shape, tile, precision, small_gpu):
     """Of rows and of weights, where they meet zeros, numbers of either sign, with a low part and without, and each
     other: come out where torch has them, and nowhere else."""
     inf, nan = float("inf"), float("nan")
@@ -111,7 +111,7 @@ def test_infinities_and_no_numbers(shape, tile, precision, small_gpu):  # noqa: 
     assert (found - wanted)[finite].norm() <= BOUNDS[precision] * wanted[finite].norm()
 
 
-def test_mma_sync_as_tf32(small_gpu):  # noqa: F811
+def test_mma_sync_as_tf32(small_gpu):
     """Neither more nor less precise."""
     model, x = mlp((24, 40, 8)).eval(), torch.randn(40, 24)
     with torch.no_grad():
@@ -130,7 +130,7 @@ def program_result(program, runner, x):
 
 @pytest.mark.parametrize("precision", BOUNDS)
 @pytest.mark.parametrize("widths", [(64, 128, 72), (72, 200), (64, 179)], ids=str)
-def test_long_operands_side_by_side(widths, precision, small_gpu):  # noqa: F811
+def test_long_operands_side_by_side(widths, precision, small_gpu):
     """In full precision the columns behind those of one operand are those of the next."""
     torch.manual_seed(2)
     run(SideBySide(*widths), tuple(torch.randn(70, width) for width in widths), small_gpu, precision)
@@ -151,4 +151,4 @@ def test_a_weight_of_several_pipelines():
     """What one pipeline has its weight laid out as does not keep the next from it."""
     compiled = kitsune_mlir.compile(Tied().eval(), (torch.randn(16384, 256),), target="sm_90a")
     assert not [declined for declined in compiled.plan["declined"] if declined["operator"] == "kitsune.pipeline"]
-    assert [launch["form"] for launch in compiled.plan["launches"]] == ["chained"] * 3
+    assert [launch["form"] for launch in compiled.plan["launches"]] == ["scheduled product"] * 3

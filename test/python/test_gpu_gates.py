@@ -6,7 +6,7 @@ import pytest
 import torch
 from test_gpu_chained import maps_of
 from test_gpu_models import check
-from test_gpu_pipelines import runner_of, small_gpu  # noqa: F401  (a fixture)
+from test_gpu_pipelines import runner_of
 from torch import nn
 
 PAIRS = {"add": torch.add, "sub": torch.sub, "mul": torch.mul}
@@ -42,21 +42,21 @@ class Gated(nn.Module):
 
 @pytest.mark.parametrize("rows", [1, 65, 300])
 @pytest.mark.parametrize("pair", PAIRS)
-def test_pairs(pair, rows, small_gpu):  # noqa: F811
+def test_pairs(pair, rows, small_gpu):
     torch.manual_seed(1)
     run(Gated(pair, activation=nn.Sigmoid()).bfloat16(), (torch.randn(rows, 64).bfloat16(),), small_gpu)
 
 
 @pytest.mark.parametrize("stored", [False, True])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bf16", "f16"])
-def test_a_gate_that_is_stored(dtype, stored, small_gpu):  # noqa: F811
+def test_a_gate_that_is_stored(dtype, stored, small_gpu):
     torch.manual_seed(2)
     model = Gated("sub", width=72, bias=not stored, stored=stored, outputs=9)
     run(model.to(dtype), (torch.randn(65, 72, dtype=dtype),), small_gpu)
 
 
 @pytest.mark.parametrize("precision, bound", [("highest", 2e-6), ("high", 1e-3)])
-def test_f32(precision, bound, small_gpu):  # noqa: F811
+def test_f32(precision, bound, small_gpu):
     torch.manual_seed(3)
     model = Gated("mul", width=40, activation=nn.Tanh(), stored=True)
     run(model, (torch.randn(65, 40),), small_gpu, bound, precision=precision)
@@ -78,13 +78,13 @@ class Twice(nn.Module):
 
 
 @pytest.mark.parametrize("width", [48, 136])
-def test_a_gate_that_is_used_twice(width, small_gpu):  # noqa: F811
+def test_a_gate_that_is_used_twice(width, small_gpu):
     torch.manual_seed(4)
     run(Twice(width).bfloat16(), (torch.randn(65, 64).bfloat16(),), small_gpu)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "f32"])
-def test_a_gate_in_a_cluster(dtype, small_gpu):  # noqa: F811
+def test_a_gate_in_a_cluster(dtype, small_gpu):
     """Each of its CTAs has all gates, and a part of the columns of other tiles."""
     torch.manual_seed(5)
     args = (torch.randn(65, 64, dtype=dtype),)
@@ -108,7 +108,7 @@ class Column(nn.Module):
 
 
 @pytest.mark.parametrize("column, wide", [(0, 3), (5, 7), (11, 64), (130, 136)])
-def test_a_column_of_a_tile(column, wide, small_gpu):  # noqa: F811
+def test_a_column_of_a_tile(column, wide, small_gpu):
     torch.manual_seed(6)
     run(Column(column, wide, 32).bfloat16(), (torch.randn(65, 48).bfloat16(),), small_gpu)
 
@@ -127,6 +127,6 @@ class Mean(nn.Module):
         return self.last(y) - gate, gate
 
 
-def test_what_is_made_of_a_mean(small_gpu):  # noqa: F811
+def test_what_is_made_of_a_mean(small_gpu):
     torch.manual_seed(7)
     run(Mean().half(), (torch.randn(65, 48).half(),), small_gpu)

@@ -5,7 +5,6 @@ import random
 
 import pytest
 import torch
-from test_gpu_pipelines import small_gpu  # noqa: F401  (a fixture)
 from torch import nn
 
 import kitsune_mlir
@@ -74,7 +73,7 @@ PAIRS = [(case, torch.bfloat16) for case in CASES] + [(CASES[0], torch.float32),
 
 
 @pytest.mark.parametrize("case, dtype", PAIRS)
-def test_messages(case, dtype, small_gpu):  # noqa: F811
+def test_messages(case, dtype, small_gpu):
     kind, nodes, edges, width, own, results, inner = case
     torch.manual_seed(7)
     model = Messages(width, own, results, inner).to(dtype)
@@ -87,7 +86,7 @@ def test_messages(case, dtype, small_gpu):  # noqa: F811
 
 
 @pytest.mark.parametrize("cluster, dtype", [(2, torch.bfloat16), (4, torch.float16), (2, torch.float32)])
-def test_messages_that_ctas_share(cluster, dtype, small_gpu):  # noqa: F811
+def test_messages_that_ctas_share(cluster, dtype, small_gpu):
     """Each CTA of a cluster adds the columns that it has, and takes those of rows that are multiplied before."""
     torch.manual_seed(9)
     model, place = Messages(256, 64, 128, 64).to(dtype), f"shape=chained tile-rows=128 cluster={cluster}"
@@ -96,7 +95,7 @@ def test_messages_that_ctas_share(cluster, dtype, small_gpu):  # noqa: F811
     assert f"columns shared by {cluster} CTAs" in ", ".join(launch["computes"] for launch in launches)
 
 
-def test_a_graph_is_one_kernel(small_gpu):  # noqa: F811
+def test_a_graph_is_one_kernel(small_gpu):
     """Nothing is gathered to memory, and no message is read again to be added."""
     torch.manual_seed(1)
     model = Messages(128, 128, 128, 128).bfloat16()
@@ -121,14 +120,14 @@ class Summed(nn.Module):
 
 @pytest.mark.parametrize("index", [torch.int64, torch.int32], ids=["i64", "i32"])
 @pytest.mark.parametrize("start", ["zeros", "table"])
-def test_sums(start, index, small_gpu):  # noqa: F811
+def test_sums(start, index, small_gpu):
     torch.manual_seed(2)
     args = torch.randn(140, 32).bfloat16(), torch.randint(0, 30, (140,)).to(index), torch.randn(30, 32).bfloat16()
     run(Summed(start).bfloat16(), args, small_gpu)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "f32"])
-def test_rows_that_meet_are_summed_before_they_are_added(dtype, small_gpu, monkeypatch):  # noqa: F811
+def test_rows_that_meet_are_summed_before_they_are_added(dtype, small_gpu, monkeypatch):
     """A thread adds once for each run of rows to the same place among the eight that it has: in order, against it, all
     to one place, alternating, and runs over the borders of threads, warps and tiles. 36 columns are no whole piece."""
     rows, columns, added = 300, 36, []
@@ -174,12 +173,12 @@ class Looked(nn.Module):
 
 
 @pytest.mark.parametrize("rows, count, width", [(20, 150, 40), (500, 100, 40), (500, 100, 300), (30, 150, 300)])
-def test_embeddings(rows, count, width, small_gpu):  # noqa: F811
+def test_embeddings(rows, count, width, small_gpu):
     torch.manual_seed(3)
     run(Looked(rows, width, 48), (torch.randint(0, rows, (count,)),), small_gpu)
 
 
-def test_negative_rows_are_counted_from_the_end(small_gpu):  # noqa: F811
+def test_negative_rows_are_counted_from_the_end(small_gpu):
     class Indexed(nn.Module):
         def __init__(self):
             super().__init__()
@@ -192,7 +191,7 @@ def test_negative_rows_are_counted_from_the_end(small_gpu):  # noqa: F811
     run(Indexed().bfloat16(), (torch.randn(40, 64).bfloat16(), torch.randint(-40, 40, (90,))), small_gpu)
 
 
-def test_exact_products_are_left_alone(small_gpu):  # noqa: F811
+def test_exact_products_are_left_alone(small_gpu):
     torch.manual_seed(5)
     args = (torch.randint(0, 20, (150,)),)
     launches = run(Looked(20, 40, 48), args, small_gpu, **{"project-gathers": "exact=true"})
@@ -200,7 +199,7 @@ def test_exact_products_are_left_alone(small_gpu):  # noqa: F811
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_random_graphs(seed, small_gpu):  # noqa: F811
+def test_random_graphs(seed, small_gpu):
     rng = random.Random(seed)
     torch.manual_seed(seed)
     dtype = rng.choice([torch.bfloat16, torch.float16])
@@ -212,7 +211,7 @@ def test_random_graphs(seed, small_gpu):  # noqa: F811
     run(model, (torch.randn(nodes, width, dtype=dtype), torch.randn(edges, own, dtype=dtype), *ends), small_gpu)
 
 
-def test_graphs_of_any_size(small_gpu):  # noqa: F811
+def test_graphs_of_any_size(small_gpu):
     """Compiled once, for every number of nodes and edges, none among them."""
     torch.manual_seed(6)
     nodes, edges = torch.export.Dim("nodes", min=2), torch.export.Dim("edges", min=2)
@@ -246,7 +245,7 @@ class OneLayer(nn.Module):
 
 
 @pytest.mark.parametrize("rows, width, outputs", [(700, 256, 256), (40, 1024, 384), (300, 64, 24), (130, 192, 520)])
-def test_single_products(rows, width, outputs, small_gpu):  # noqa: F811
+def test_single_products(rows, width, outputs, small_gpu):
     """In two sets of sums, of few rows split over k, of few columns, in several passes."""
     torch.manual_seed(9)
     args = torch.randn(rows, width).bfloat16(), torch.randint(0, 30, (rows,)), torch.randn(30, outputs).bfloat16()
@@ -254,7 +253,7 @@ def test_single_products(rows, width, outputs, small_gpu):  # noqa: F811
 
 
 @pytest.mark.parametrize("rows, dtype", [(30, torch.bfloat16), (150, torch.float32)])
-def test_single_products_of_gathered_rows(rows, dtype, small_gpu):  # noqa: F811
+def test_single_products_of_gathered_rows(rows, dtype, small_gpu):
     """Tiles of rows and of columns; boxes of few rows."""
     torch.manual_seed(13)
     model = nn.Sequential(nn.Embedding(200, 64), nn.Linear(64, 700), nn.ReLU()).to(dtype)
@@ -262,7 +261,7 @@ def test_single_products_of_gathered_rows(rows, dtype, small_gpu):  # noqa: F811
     assert [launch["form"] for launch in launches] == ["scheduled chain"] and len(launches[0]["tile"]) == 2
 
 
-def test_sums_of_passes_begin_with_gathered_columns(small_gpu):  # noqa: F811
+def test_sums_of_passes_begin_with_gathered_columns(small_gpu):
     torch.manual_seed(14)
     model, edges = Messages(300, 16, 33, 256, norm=False), 150
     args = torch.randn(40, 300), torch.randn(edges, 16), *graph("any", 40, edges)
@@ -283,27 +282,39 @@ class Taken(nn.Module):
 
 
 @pytest.mark.parametrize("form", ["gather", "two rows"])
-def test_rows_of_each_column(form, small_gpu):  # noqa: F811
+def test_rows_of_each_column(form, small_gpu):
     torch.manual_seed(10)
     args = torch.randn(50, 64).bfloat16(), torch.randint(0, 50, (140, 64))
     run(Taken(form, 64).bfloat16(), args, small_gpu)
 
 
-def test_sequences_of_rows(small_gpu):  # noqa: F811
+def test_sequences_of_rows(small_gpu):
     torch.manual_seed(11)
     run(Looked(90, 64, 48), (torch.randint(0, 90, (3, 17)),), small_gpu)
 
 
-def test_rows_are_asked_for_a_tile_ahead(small_gpu, monkeypatch):  # noqa: F811
-    """Of both ends of each edge, once; where those who ask do not say that they did, warpgroups wait for ever."""
-    torch.manual_seed(8)
-    model, nodes, edges = Messages(64, 16, 32, 64).bfloat16(), 90, 1300
-    args = torch.randn(nodes, 64).bfloat16(), torch.randn(edges, 16).bfloat16(), *graph("any", nodes, edges)
-    asked = []
-    look = Space.prefetch
+@pytest.fixture
+def prefetched(monkeypatch):
+    """A list to which the simulator adds how many rows each prefetch asks for."""
+    asked, look = [], Space.prefetch
     monkeypatch.setattr(Space, "prefetch", lambda self, *given: asked.append(len(given[0])) or look(self, *given))
+    return asked
+
+
+def edges_between(nodes, edges):
+    """A model of messages along edges, and its arguments."""
+    torch.manual_seed(8)
+    args = torch.randn(nodes, 64).bfloat16(), torch.randn(edges, 16).bfloat16(), *graph("any", nodes, edges)
+    return Messages(64, 16, 32, 64).bfloat16(), args
+
+
+def test_rows_are_asked_for_a_tile_ahead(small_gpu, prefetched, monkeypatch):
+    """The rows of both ends of each edge are asked for once; where the agent that asks does not say that it did,
+    warpgroups wait for ever."""
+    edges = 1300
+    model, args = edges_between(90, edges)
     assert "scheduled chain" in {launch["form"] for launch in run(model, args, small_gpu)}
-    assert sum(asked) == 2 * 2 * edges  # in two runs
+    assert sum(prefetched) == 2 * 2 * edges  # in two runs
     monkeypatch.setattr(PrefetchCode, "_commit", lambda self, op: None)
     with pytest.raises(Deadlock):
         run(model, args, small_gpu)

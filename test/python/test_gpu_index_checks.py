@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from test_gpu_graphs import Messages, graph
-from test_gpu_pipelines import small_gpu  # noqa: F401  (a fixture)
 from torch import nn
 
 import kitsune_mlir
@@ -54,9 +53,9 @@ def messages(dtype=torch.int64, nodes=40, edges=140):
 
 
 @pytest.mark.parametrize("dtype, wrong", [(torch.int64, (40, -1, 1 << 40)), (torch.int32, (-(2**31), 2**31 - 1))])
-def test_a_pipeline_that_gathers_and_scatters(dtype, wrong, small_gpu):  # noqa: F811
+def test_a_pipeline_that_gathers_and_scatters(dtype, wrong, small_gpu):
     case = Simulated(*messages(dtype), small_gpu)
-    assert "chained" in {launch["form"] for launch in case.compiled.plan["launches"]}
+    assert "scheduled chain" in {launch["form"] for launch in case.compiled.plan["launches"]}
     assert not any(kernel.get("spill_stores") for kernel in case.manifest["kernels"])
     for number in wrong:
         case.refuses(2, number, "ends =")
@@ -73,7 +72,7 @@ class Sums(nn.Module):
         return torch.zeros(30, 64, dtype=e.dtype).index_add(0, receivers, messages)
 
 
-def test_a_pipeline_that_scatters_alone(small_gpu):  # noqa: F811
+def test_a_pipeline_that_scatters_alone(small_gpu):
     case = Simulated(Sums().bfloat16(), (torch.randn(130, 32).bfloat16(), torch.randint(0, 30, (130,))), small_gpu)
     assert [place for places in case.manifest["checks"].values() for place in places]
     for wrong in (30, -1):
@@ -86,7 +85,7 @@ def test_a_pipeline_of_mma_sync():
     case.refuses(2, 40, "ends =")
 
 
-def test_tables_of_any_size(small_gpu):  # noqa: F811
+def test_tables_of_any_size(small_gpu):
     """One without rows among them, of which no number is right."""
     model, args = messages()
     x, e = torch.export.Dim("nodes"), torch.export.Dim("edges")
@@ -168,7 +167,7 @@ class Twice(nn.Module):
         return torch.tanh(self.second(torch.index_select(x, 0, j)))
 
 
-def test_equal_kernels_name_both_lines(small_gpu):  # noqa: F811
+def test_equal_kernels_name_both_lines(small_gpu):
     torch.manual_seed(7)
     i, j = torch.randint(0, 140, (2, 140))
     case = Simulated(Twice().bfloat16(), (torch.randn(140, 32).bfloat16(), i, j), small_gpu)
@@ -183,7 +182,7 @@ def test_models_without_row_numbers_have_no_checks():
 
 
 def test_the_first_check_is_named():
-    """Of several that fail, whichever ran first."""
+    """Where several checks fail, the error names the one that ran first."""
     from kitsune_mlir.runtime.index_reports import FIRST, IndexReports
 
     words = np.zeros(2, np.uint32)

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import torch
 from test_gpu_graphs import BOUNDS, Messages, graph, run
-from test_gpu_pipelines import small_gpu  # noqa: F401  (a fixture)
 from torch import nn
 
 import kitsune_mlir
@@ -23,7 +22,7 @@ def check(simulation, exact, args, bound):
         assert a.shape == b.shape and (a.double() - b).norm() <= bound * b.norm() + 1e-6
 
 
-def test_one_order_for_all_blocks(small_gpu):  # noqa: F811
+def test_one_order_for_all_blocks(small_gpu):
     """Edges of two blocks are ordered once, senders and receivers with them; nothing is summed but by stages."""
     torch.manual_seed(1)
     model, args = meshgraphnets(60, 300, 32, 2, torch.bfloat16)
@@ -35,7 +34,7 @@ def test_one_order_for_all_blocks(small_gpu):  # noqa: F811
 
 
 @pytest.mark.parametrize("dtype, index", [(torch.bfloat16, torch.int64), (torch.float32, torch.int32)], ids=str)
-def test_whatever_order_they_come_in(dtype, index, small_gpu):  # noqa: F811
+def test_whatever_order_they_come_in(dtype, index, small_gpu):
     """Compiled once: isolated nodes, a hub, loops, sorted and reversed edges; sums of bf16 and of f32."""
     torch.manual_seed(2)
     model = Messages(32, 16, 32, 48).to(dtype).eval()
@@ -54,13 +53,13 @@ def test_whatever_order_they_come_in(dtype, index, small_gpu):  # noqa: F811
         check(simulation, exact, (x, e, *(end.to(index) for end in ends)), BOUNDS[dtype])
 
 
-def test_open_sizes(tmp_path):
+def test_open_sizes(small_gpu, tmp_path):
     """A layer whose rows are summed where the second of two ends says, one edge and none among them; a sum of all rows
     and the rows from the last to the first do not see the order. Ends are counted from the end where they are negative.
     """
     _, module, _ = (Path(__file__).parents[1] / "passes/order-rows/spaces.mlir").read_text().split("// -----")
     (path := tmp_path / "ends.mlir").write_text(module)
-    simulation = Simulation(kitsune_mlir.compile(str(path), target="sm_90a", options=ALWAYS))
+    simulation = Simulation(kitsune_mlir.compile(str(path), target=small_gpu, options=ALWAYS))
     torch.manual_seed(6)
     weight = torch.randn(16, 16).bfloat16()
     for nodes, edges in ((20, 70), (7, 300), (50, 3), (3, 1), (5, 0)):
@@ -87,7 +86,7 @@ class Both(nn.Module):
         return *sums, m[others], m @ m.t(), m.mean(0), m
 
 
-def test_what_leaves_the_row_space(small_gpu):  # noqa: F811
+def test_what_leaves_the_row_space(small_gpu):
     """Rows that are read are counted from the end as well; one of the ends gives the order."""
     torch.manual_seed(3)
     model, rows = Both().bfloat16().eval(), 150
@@ -112,7 +111,7 @@ class Placed(nn.Module):
 @pytest.mark.parametrize(
     "dtype, width", [(torch.bfloat16, 24), (torch.float16, 200), (torch.bfloat16, 512), (torch.float32, 108)], ids=str
 )
-def test_rows_are_stored_where_they_were(dtype, width, small_gpu):  # noqa: F811
+def test_rows_are_stored_where_they_were(dtype, width, small_gpu):
     """Less than a box, several, of two CTAs, of f32; tiles that end before their last row."""
     torch.manual_seed(7)
     args = torch.randn(300, 32, dtype=dtype), torch.randint(0, 40, (300,)), torch.randn(40, width, dtype=dtype)
@@ -122,7 +121,7 @@ def test_rows_are_stored_where_they_were(dtype, width, small_gpu):  # noqa: F811
     check(Simulation(compiled), copy.deepcopy(model).double(), args, BOUNDS[dtype])
 
 
-def test_wide_rows_are_brought_in_order_before(small_gpu):  # noqa: F811
+def test_wide_rows_are_brought_in_order_before(small_gpu):
     torch.manual_seed(4)
     args = torch.randn(40, 32).bfloat16(), torch.randn(200, 520).bfloat16(), *graph("any", 40, 200)
     run(Messages(32, 520, 64, 64).bfloat16(), args, small_gpu, **ALWAYS)

@@ -5,7 +5,6 @@ from functools import partial
 import pytest
 import torch
 import torch.nn.functional as F
-from test_gpu_pipelines import small_gpu  # noqa: F401  (a fixture)
 from test_gpu_scheduled import drawn, run
 
 from kitsune_mlir.passes import schedule_products
@@ -14,7 +13,7 @@ BF16, F16 = torch.bfloat16, torch.float16
 
 
 @pytest.fixture
-def checked(small_gpu, monkeypatch):  # noqa: F811
+def checked(small_gpu, monkeypatch):
     """Runs a function, in tiles as wide as asked for where few rows would get narrow ones. Gives what was launched."""
 
     def check(columns, function, args):

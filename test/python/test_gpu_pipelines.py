@@ -1,7 +1,6 @@
 """Pipelines' kernels, run on a stand-in device that checks every access: right numbers in any order of CTAs."""
 
 import dataclasses
-import json
 
 import pytest
 import torch
@@ -27,15 +26,6 @@ from kitsune_mlir.tools.gpusim.device import SimulatedDevice
 from kitsune_mlir.tools.gpusim.faults import Deadlock, MemoryFault
 
 SHAPES = ("fused", "spatial")
-
-
-@pytest.fixture(scope="session")
-def small_gpu(tmp_path_factory):
-    """The path of a description: a GPU of few SMs."""
-    fields = json.loads((targets.FOLDER / "sm_90a.json").read_text())
-    path = tmp_path_factory.mktemp("targets") / "small.json"
-    path.write_text(json.dumps(fields | {"name": "small", "sms": 8}))
-    return str(path)
 
 
 def compiled(model, args, path, shape, dynamic_shapes=None, tile=16, convert="", place="", precision="highest"):
@@ -156,7 +146,7 @@ def swapped(weight_of):
     return broken
 
 
-# In which shape what is broken, how, and what is found.
+# The shape, what is broken in it, how, and what the simulator finds then.
 MUTATIONS = {
     "no publish": ("spatial", Ring, "publish", nothing, Deadlock, "CTA 1 waits: byte .* of the workspace is 0, at"),
     "no release": ("spatial", Ring, "release", nothing, Deadlock, "CTA 0 waits"),

@@ -1,12 +1,9 @@
 """Products outside pipelines, as kernels at the schedule level, on the stand-in GPU: any sizes and orders."""
 
-import json
-
 import pytest
 import torch
 import torch.nn.functional as F
 from test_gpu_models import check, interface_of
-from test_gpu_pipelines import small_gpu  # noqa: F401  (a fixture)
 
 import kitsune_mlir
 from kitsune_mlir.codegen import gpu
@@ -60,7 +57,7 @@ SIZES = [(1, 100, 72, 64), (3, 64, 40, 136), (2, 130, 200, 72), (1, 9, 512, 264)
 @pytest.mark.parametrize("b, m, n, k", SIZES, ids=str)
 @pytest.mark.parametrize("left", [False, True], ids=["m x k", "k x m"])
 @pytest.mark.parametrize("right", [False, True], ids=["k x n", "n x k"])
-def test_orders_of_dimensions(b, m, n, k, left, right, small_gpu):  # noqa: F811
+def test_orders_of_dimensions(b, m, n, k, left, right, small_gpu):
     shapes = (b, k, m) if left else (b, m, k), (b, n, k) if right else (b, k, n)
 
     def function(x, y):
@@ -72,14 +69,14 @@ def test_orders_of_dimensions(b, m, n, k, left, right, small_gpu):  # noqa: F811
 
 
 @pytest.mark.parametrize("m, n", [(3000, 40), (40, 3000)])
-def test_an_operand_that_is_kept(m, n, small_gpu):  # noqa: F811
+def test_an_operand_that_is_kept(m, n, small_gpu):
     """Eight CTAs take several tiles each, and load the chunks of the short operand once."""
     function, args = (lambda x, y: torch.relu(x @ y.mT)), drawn((m, 264), (n, 264))
     device = run(function, args, small_gpu)
     assert device.pipeline_launches == 2
 
 
-def test_rows_of_half_a_tile(small_gpu):  # noqa: F811
+def test_rows_of_half_a_tile(small_gpu):
     """Of the last tile the second warpgroup has nothing, and writes nothing."""
     function, args = (lambda x, y: torch.relu(x @ y), drawn((64 * 9, 256), (256, 256)))
     program = import_model(Function(function), args)
@@ -91,7 +88,7 @@ def test_rows_of_half_a_tile(small_gpu):  # noqa: F811
     assert device.pipeline_launches == 2
 
 
-def test_what_follows(small_gpu):  # noqa: F811
+def test_what_follows(small_gpu):
     """Elementwise operators with a column's, a row's, a batch's and an element's numbers, and a residual that is read
     behind another product."""
 
@@ -115,7 +112,7 @@ FOLLOWED = {
 
 
 @pytest.mark.parametrize("name", FOLLOWED)
-def test_follows_that_are_no_chain(name, small_gpu):  # noqa: F811
+def test_follows_that_are_no_chain(name, small_gpu):
     function = FOLLOWED[name]
     device = run(lambda x, w: function(x @ w), drawn((100, 136), (136, 72)), small_gpu)
     assert device.pipeline_launches
@@ -123,7 +120,7 @@ def test_follows_that_are_no_chain(name, small_gpu):  # noqa: F811
         assert device.launches == 0, "operators of their own"
 
 
-def test_attention(small_gpu):  # noqa: F811
+def test_attention(small_gpu):
     def function(q, k, v):
         return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
 
@@ -132,13 +129,13 @@ def test_attention(small_gpu):  # noqa: F811
 
 
 @pytest.mark.parametrize("rows", [3000, 4097])
-def test_long_sums_in_parts(rows, small_gpu):  # noqa: F811
+def test_long_sums_in_parts(rows, small_gpu):
     device = run(lambda x, y: x.t() @ y, drawn((rows, 40), (rows, 72)), small_gpu)
     assert device.pipeline_launches == 2
 
 
 @pytest.mark.parametrize("function", [lambda x, y: x.t() @ y, lambda x, y: x @ y.t()], ids=["k", "m"])
-def test_any_number_of_rows(function, small_gpu):  # noqa: F811
+def test_any_number_of_rows(function, small_gpu):
     """A sum over rows, whatever their number; without rows it is zero."""
     rows = torch.export.Dim("rows", min=0, max=100_000)
     summed = function(torch.ones(3, 2), torch.ones(3, 2)).shape == (2, 2)
@@ -150,7 +147,7 @@ def test_any_number_of_rows(function, small_gpu):  # noqa: F811
 
 @pytest.mark.parametrize("precision", ["highest", "high"])
 @pytest.mark.parametrize("sizes", [(2, 70, 130, 200), (1, 30, 40, 3000)], ids=str)
-def test_f32_in_pieces(sizes, precision, small_gpu):  # noqa: F811
+def test_f32_in_pieces(sizes, precision, small_gpu):
     b, m, n, k = sizes
     x, y, bias = drawn((b, m, k), (b, k, n), (n,), dtype=torch.float32)
     device = run(lambda x, y, bias: torch.bmm(x, y) + bias, (x, y, bias), small_gpu, 1, precision=precision)
@@ -158,7 +155,7 @@ def test_f32_in_pieces(sizes, precision, small_gpu):  # noqa: F811
 
 
 @pytest.mark.parametrize("precision", ["highest", "high"])
-def test_infinities_and_no_numbers(precision, small_gpu):  # noqa: F811
+def test_infinities_and_no_numbers(precision, small_gpu):
     """Come out where torch has them, and nowhere else."""
     x, y = drawn((1, 70, 64), (1, 64, 40), dtype=torch.float32)
     inf, nan = float("inf"), float("nan")
@@ -189,30 +186,21 @@ def attended(q, k, v):
 
 
 @pytest.mark.parametrize("d", [24, 20], ids=["whole words", "padded"])
-def test_heads_are_read_and_written_where_they_lie(d, small_gpu):  # noqa: F811
+def test_heads_are_read_and_written_where_they_lie(d, small_gpu):
     device = run(attended, drawn((2, 70, 3, d), (2, 48, 3, d), (2, 48, 3, 40)), small_gpu)
     assert device.pipeline_launches == 4 and device.launches == (0 if d % 8 == 0 else 2 * 2)
 
 
-def test_heads_of_f32(small_gpu):  # noqa: F811
+def test_heads_of_f32(small_gpu):
     device = run(attended, drawn(*[(2, 66, 3, 16)] * 3, dtype=torch.float32), small_gpu, precision="high")
     assert device.pipeline_launches == 4
 
 
 @pytest.mark.parametrize("columns", [True, False], ids=["columns last", "columns not last"])
-def test_a_batch_between_rows_and_columns(columns, small_gpu):  # noqa: F811
+def test_a_batch_between_rows_and_columns(columns, small_gpu):
     form = "neh,ehd->ned" if columns else "neh,ehd->nde"
     device = run(lambda x, w: torch.einsum(form, x, w).contiguous(), drawn((70, 3, 24), (3, 24, 40)), small_gpu)
     assert device.pipeline_launches == 2 and device.launches == (0 if columns else 2)
-
-
-@pytest.fixture(scope="module")
-def four(tmp_path_factory):
-    """The path of a description: a GPU of four SMs."""
-    fields = json.loads((targets.FOLDER / "sm_90a.json").read_text())
-    path = tmp_path_factory.mktemp("targets") / "four.json"
-    path.write_text(json.dumps(fields | {"name": "four", "sms": 4}))
-    return str(path)
 
 
 def layer(inputs, outputs, rows, target, dtype=torch.bfloat16):
@@ -222,15 +210,15 @@ def layer(inputs, outputs, rows, target, dtype=torch.bfloat16):
     compiled = kitsune_mlir.compile(model, (x,), target=target)
     with torch.no_grad():
         torch.testing.assert_close(torch.as_tensor(Simulation(compiled, seed=1)(x)), model(x), rtol=2e-2, atol=2e-2)
-    return compiled.mlir("four:schedule-products")
+    return compiled.mlir("small:schedule-products")
 
 
-def test_columns_behind_the_last_tile(four):
+def test_columns_behind_the_last_tile(gpu_of):
     """Of 896 columns in tiles of 256 the last has 128: what would be added to its other 128 is read nowhere."""
-    assert "tile = array<i64: 64, 256>" in layer(225, 896, 2, four)
+    assert "tile = array<i64: 64, 256>" in layer(225, 896, 2, gpu_of(4))
 
 
 @pytest.mark.parametrize("columns, rows, dtype", [(380, 300, torch.bfloat16), (381, 130, torch.float16)])
-def test_rows_that_warps_store(columns, rows, dtype, four):
+def test_rows_that_warps_store(columns, rows, dtype, gpu_of):
     """Rows of no multiple of 16 bytes, of which tiles have more or less."""
-    assert 'engine = "warps"' in layer(64, columns, rows, four, dtype)
+    assert 'engine = "warps"' in layer(64, columns, rows, gpu_of(4), dtype)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from test_gpu_chained import mlp
 from test_gpu_models import check
-from test_gpu_pipelines import runner_of, small_gpu  # noqa: F401  (a fixture)
+from test_gpu_pipelines import runner_of
 from torch import nn
 
 # By transport: how place-stages is asked for it, and what the launch then says.
@@ -18,7 +18,7 @@ FORCED = {
 
 @pytest.mark.parametrize("transport", FORCED)
 @pytest.mark.parametrize("widths, rows", [((64, 128, 64, 64), 300), ((128, 64, 192, 64), 1)], ids=str)
-def test_same_numbers(transport, widths, rows, small_gpu):  # noqa: F811
+def test_same_numbers(transport, widths, rows, small_gpu):
     shape, said = FORCED[transport]
     model = mlp(torch.bfloat16, widths, nn.ReLU).eval()
     args = (torch.randn(rows, widths[0], dtype=torch.bfloat16),)

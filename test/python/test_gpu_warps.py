@@ -1,7 +1,6 @@
 """Products outside pipelines on chips without warpgroup products, on the stand-in GPU: warps that copy and multiply by
 themselves (mma.sync, cp.async)."""
 
-import json
 from types import SimpleNamespace
 
 import pytest
@@ -25,18 +24,15 @@ from kitsune_mlir.tools.gpusim.device import SimulatedDevice
 
 
 @pytest.fixture(scope="module")
-def few(tmp_path_factory):
-    """The path of a description: an A100 of few SMs."""
-    fields = json.loads((targets.FOLDER / "sm_80.json").read_text())
-    path = tmp_path_factory.mktemp("targets") / "few.json"
-    path.write_text(json.dumps(fields | {"name": "few", "sms": 2}))
-    return str(path)
+def few(gpu_of):
+    """The path of the description of an A100 of two SMs."""
+    return gpu_of(2, "sm_80")
 
 
 @pytest.mark.parametrize("left", [False, True], ids=["m x k", "k x m"])
 @pytest.mark.parametrize("right", [False, True], ids=["k x n", "n x k"])
 def test_orders_of_dimensions(left, right, few):
-    """Of sizes that fill no tile and no 16 bytes."""
+    """The sizes fill no tile, and rows no whole number of 16 bytes."""
     b, m, n, k = 2, 65, 77, 83
     shapes = (b, k, m) if left else (b, m, k), (b, n, k) if right else (b, k, n)
 

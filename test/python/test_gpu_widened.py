@@ -3,14 +3,13 @@
 import pytest
 import torch
 from test_gpu_chained import mlp, run
-from test_gpu_pipelines import small_gpu  # noqa: F401  (a fixture)
 from torch import nn
 
 import kitsune_mlir
 
 
 @pytest.mark.parametrize("widths, rows", [((363, 40), 130), ((61, 136, 8), 70), ((130, 512), 300)], ids=str)
-def test_rows_of_any_length(widths, rows, small_gpu):  # noqa: F811
+def test_rows_of_any_length(widths, rows, small_gpu):
     args = (torch.randn(rows, widths[0], dtype=torch.bfloat16),)
     run(mlp(torch.bfloat16, widths, nn.ReLU), args, small_gpu, 2e-2)
 
@@ -20,7 +19,7 @@ def test_rows_of_any_length(widths, rows, small_gpu):  # noqa: F811
     [((64, 37), 1), ((64, 77), 65), ((64, 133), 300), ((64, 64, 269), 130), ((64, 22, 358), 70), ((32, 717), 129)],
     ids=str,
 )
-def test_outputs_of_any_width(widths, rows, small_gpu):  # noqa: F811
+def test_outputs_of_any_width(widths, rows, small_gpu):
     """Rows that no tensor copy stores leave through shared memory, in one pass or several."""
     for dtype in (torch.bfloat16, torch.float16):
         run(mlp(dtype, widths, nn.ReLU), (torch.randn(rows, widths[0], dtype=dtype),), small_gpu, 2e-2)
@@ -28,7 +27,7 @@ def test_outputs_of_any_width(widths, rows, small_gpu):  # noqa: F811
 
 @pytest.mark.parametrize("precision", ["highest", "high"])
 @pytest.mark.parametrize("width", [21, 77, 134, 301])
-def test_outputs_of_f32(width, precision, small_gpu):  # noqa: F811
+def test_outputs_of_f32(width, precision, small_gpu):
     args = (torch.randn(70, 40),)
     run(mlp(torch.float32, (40, width), nn.ReLU), args, small_gpu, 2e-3, precision=precision)
 
@@ -48,11 +47,11 @@ class Several(nn.Module):
         return tuple(found)
 
 
-def test_outputs_in_turns(small_gpu):  # noqa: F811
+def test_outputs_in_turns(gpu_of):
     torch.manual_seed(3)
-    args = (torch.randn(1200, 48, dtype=torch.bfloat16),)
-    run(Several().bfloat16(), args, small_gpu, 2e-2)
-    run(Several().bfloat16(), args, small_gpu, 2e-2, place="multicast=2")
+    args = (torch.randn(600, 48, dtype=torch.bfloat16),)
+    run(Several().bfloat16(), args, gpu_of(4), 2e-2)
+    run(Several().bfloat16(), args, gpu_of(4), 2e-2, place="multicast=2")
 
 
 def test_rows_are_made_longer_by_one_launch():

@@ -66,7 +66,7 @@ def test_launches_are_those_of_the_host_program(mixed):
 def test_each_form_is_described_and_priced(mixed):
     found = mixed.plan["launches"]
     forms = {launch["form"] for launch in found}
-    assert {"chained", "scheduled product", "operator"} <= forms
+    assert {"scheduled chain", "scheduled product", "operator"} <= forms
     for launch in found:
         assert launch["predicted_us"] >= GPU.launch_us and launch["limit"]
         assert ("work" in launch) == (launch["form"] in ("operator", "copy"))

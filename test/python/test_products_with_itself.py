@@ -4,7 +4,6 @@ import pytest
 import torch
 from test_gpu_chained import TYPES, run
 from test_gpu_chained_forms import Form
-from test_gpu_pipelines import small_gpu  # noqa: F401  (a fixture)
 from torch.nn import functional as F
 
 import kitsune_mlir
@@ -31,7 +30,7 @@ def test_on_a_cpu(name):
 
 
 @pytest.mark.parametrize("width", [64, 37])
-def test_on_a_gpu(width, small_gpu):  # noqa: F811
+def test_on_a_gpu(width, small_gpu):
     """The copy engine wants rows of whole 16 bytes: those of 37 columns are made longer for it, and read so by all."""
     x, model = torch.randn(100, width).bfloat16(), Form(lambda x: torch.softmax(F.linear(x, x), 1) + x.sum(1, True))
     run(model, (x,), small_gpu, TYPES[torch.bfloat16])

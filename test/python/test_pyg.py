@@ -44,12 +44,12 @@ def check(run, model, args):
 
 
 @pytest.mark.parametrize("name", [*LAYERS, *MODELS])
-def test_graphs_of_any_size(name):
+def test_graphs_of_any_size(name, small_gpu):
     torch.manual_seed(1)
     model = (LAYERS | MODELS)[name]().eval()
     nodes, edges = torch.export.Dim("nodes"), torch.export.Dim("edges")
     shapes = {"x": {0: nodes}, "edge_index": {1: edges}}
-    targets = ["cpu", "sm_90a"] if name in ON_GPU else "cpu"
+    targets = ["cpu", small_gpu] if name in ON_GPU else "cpu"
     with torch.no_grad():
         compiled = kitsune_mlir.compile(model, graph(37, 150), target=targets, dynamic_shapes=shapes)
     runs = [compiled, Simulation(compiled)] if name in ON_GPU else [compiled]
@@ -58,11 +58,11 @@ def test_graphs_of_any_size(name):
             check(run, model, args)
 
 
-def test_a_graph_of_one_size_and_weights_of_edges():
+def test_a_graph_of_one_size_and_weights_of_edges(small_gpu):
     torch.manual_seed(2)
     model, args = MODELS["GCN"]().eval(), (*graph(37, 150), torch.rand(150))
     with torch.no_grad():
-        compiled = kitsune_mlir.compile(model, args, target=["cpu", "sm_90a"])
+        compiled = kitsune_mlir.compile(model, args, target=["cpu", small_gpu])
     for run in (compiled, Simulation(compiled)):
         check(run, model, args)
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 from test_gpu_models import compiled, runner_of
-from test_gpu_pipelines import small_gpu  # noqa: F401
 from test_torch_call import call, close  # noqa: F401
 
 import kitsune_mlir

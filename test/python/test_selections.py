@@ -34,7 +34,7 @@ class Loops(nn.Module):
 
 
 @pytest.mark.parametrize("form", ["loops", "alone"])
-def test_replaced_loops(form):
+def test_replaced_loops(form, small_gpu):
     """Isolated nodes, duplicates, loops alone, no edges; sizes are open."""
     torch.manual_seed(1)
     n, e = torch.export.Dim("n"), torch.export.Dim("e")
@@ -46,7 +46,7 @@ def test_replaced_loops(form):
 
     model = Loops(form)
     compiled = kitsune_mlir.compile(
-        model, arguments(9, 40, 5), target=["cpu", "sm_90a"], dynamic_shapes=({0: n}, {1: e}, {0: e})
+        model, arguments(9, 40, 5), target=["cpu", small_gpu], dynamic_shapes=({0: n}, {1: e}, {0: e})
     )
     simulation = Simulation(compiled)
     for args in (arguments(9, 40, 5), arguments(5, 3, 3), arguments(4, 0), arguments(30, 64, 1)):
@@ -65,12 +65,12 @@ class Written(nn.Module):
         return own * 2, torch.zeros(9).index_put((ends[0][~loops],), torch.tensor(3.0))
 
 
-def test_rows_that_are_written():
+def test_rows_that_are_written(small_gpu):
     torch.manual_seed(3)
     ends, weights = torch.randint(0, 9, (2, 20)), torch.randn(20)
     ends[:, :4] = torch.tensor([1, 8, 0, 5])
     ends[1, 4:] = (ends[0, 4:] + 1) % 9  # no loops
-    compiled = kitsune_mlir.compile(Written(), (ends, weights), target=["cpu", "sm_90a"])
+    compiled = kitsune_mlir.compile(Written(), (ends, weights), target=["cpu", small_gpu])
     for run in (compiled, Simulation(compiled)):
         for found, right in zip(run(ends, weights), Written()(ends, weights), strict=True):
             torch.testing.assert_close(found, right)
@@ -84,11 +84,11 @@ class Padded(nn.Module):
         return torch.zeros_like(x).index_add(0, receivers[real], x[senders[real]])
 
 
-def test_what_is_left_out_may_be_anything():
+def test_what_is_left_out_may_be_anything(small_gpu):
     torch.manual_seed(2)
     x, senders, receivers = torch.randn(7, 4), torch.randint(0, 7, (12,)), torch.randint(0, 7, (12,))
     senders[8:], receivers[8:] = -1, 1 << 40
-    compiled = kitsune_mlir.compile(Padded(), (x, senders, receivers), target=["cpu", "sm_90a"])
+    compiled = kitsune_mlir.compile(Padded(), (x, senders, receivers), target=["cpu", small_gpu])
     for run in (compiled, Simulation(compiled)):
         torch.testing.assert_close(run(x, senders, receivers), Padded()(x, senders, receivers))
 

@@ -6,6 +6,7 @@ from test_gpu_models import Function
 from torch import nn
 
 import kitsune_mlir
+from kitsune_mlir.codegen import gpu_scatter
 from kitsune_mlir.frontend import import_model
 from kitsune_mlir.mlir import ir, walk
 from kitsune_mlir.passes import pipeline
@@ -50,12 +51,12 @@ GRAPHS = [("any", 9, 40), ("hub", 9, 40), ("few", 30, 50), ("any", 5, 1), ("any"
 
 @pytest.mark.filterwarnings("ignore:index_reduce")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64], ids=str)
-def test_reductions(dtype):
+def test_reductions(dtype, small_gpu):
     """Compiled once. Sums of bf16 are added up in f32, so they are closer to the exact ones than torch's are."""
     torch.manual_seed(1)
     model, nodes, edges = Reductions(), torch.export.Dim("nodes"), torch.export.Dim("edges")
     compiled = kitsune_mlir.compile(
-        model, graph(*GRAPHS[0], dtype), target=["cpu", "sm_90a"], dynamic_shapes=({0: nodes}, {0: edges}, {0: edges})
+        model, graph(*GRAPHS[0], dtype), target=["cpu", small_gpu], dynamic_shapes=({0: nodes}, {0: edges}, {0: edges})
     )
     simulation = Simulation(compiled)
     bound = 1e-2 if dtype == torch.bfloat16 else 1e-5
@@ -78,10 +79,10 @@ class Segments(nn.Module):
         return *found, torch.segment_reduce(e, "sum", offsets=ends)
 
 
-def test_segments():
+def test_segments(small_gpu):
     torch.manual_seed(2)
     model, args = Segments(), (torch.randn(17, 4), torch.tensor([3, 0, 1, 0, 9, 4, 0]))
-    compiled = kitsune_mlir.compile(model, args, target=["cpu", "sm_90a"])
+    compiled = kitsune_mlir.compile(model, args, target=["cpu", small_gpu])
     for run in (compiled, Simulation(compiled)):
         for found, right in zip(run(*args), model(*args), strict=True):
             torch.testing.assert_close(found, right, equal_nan=True)
@@ -102,3 +103,15 @@ def test_of_any_number_of_rows_copy_nothing():
     for scatter in walk(program.module, "tm_tensor.scatter"):
         added = [rows_alone(operand) for operand in list(scatter.operands)[:2]]
         assert adds_rows(scatter) and all(isinstance(value.owner, ir.Block) for value in added)
+
+
+def test_blocks_of_columns_take_their_turns(monkeypatch):
+    """Of a table that L2 does not hold."""
+    torch.manual_seed(7)
+    args = torch.randn(40, 96), torch.randint(0, 30, (40,))
+    sums = Function(lambda e, to: torch.zeros(30, 96).index_add(0, to, e))
+    whole = kitsune_mlir.compile(sums, args, target="sm_90a")
+    monkeypatch.setattr(gpu_scatter, "MOST_TABLE", 4 * 30 * 48)
+    parts = kitsune_mlir.compile(sums, args, target="sm_90a")
+    assert parts.ptx != whole.ptx
+    torch.testing.assert_close(Simulation(parts)(*args), sums(*args))

@@ -16,6 +16,12 @@ def test_a_file_of_ones_own(tmp_path):
     assert target.load(str(path)) == target.load("sm_90a").override(name="mine", sms=7)
 
 
+@pytest.mark.parametrize("name", target.names())
+def test_a_target_is_saved_as_it_is_loaded(name, tmp_path):
+    mine = target.load(name).override(name="mine", sms=7)
+    assert target.load(mine.save(tmp_path / "mine.json")) == mine
+
+
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [

@@ -5,7 +5,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from test_gpu_pipelines import small_gpu  # noqa: F401  (a fixture)
 from test_gpu_rows import drawn, run
 from torch.nn import functional as F
 
@@ -19,12 +18,12 @@ def layers(x, w, bias, v):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("rows, k, n, last", [(1, 250, 99, 320), (3, 520, 72, 5)])
-def test_two_layers(rows, k, n, last, dtype, small_gpu):  # noqa: F811
+def test_two_layers(rows, k, n, last, dtype, small_gpu):
     device = run(layers, drawn((rows, k), (n, k), (n,), (last, n), dtype=dtype), small_gpu)
     assert device.pipeline_launches == 2
 
 
-def test_a_vector_for_each_of_a_batch(small_gpu):  # noqa: F811
+def test_a_vector_for_each_of_a_batch(small_gpu):
     device = run(lambda q, k: torch.softmax(q @ k.mT, -1), drawn((30, 1, 64), (30, 50, 64)), small_gpu)
     assert device.pipeline_launches == 2
 

@@ -1,6 +1,7 @@
 """The kitsune command from its user's seat: what it prints, what it writes, and what bad input gets."""
 
 import json
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -45,6 +46,13 @@ def pt2(tmp_path_factory):
     return str(path)
 
 
+@pytest.fixture(scope="module")
+def artifact(pt2, tmp_path_factory):
+    path = tmp_path_factory.mktemp("tools") / "scale.kitsune"
+    assert kitsune.main(["compile", pt2, "-o", str(path)]) == 0
+    return path
+
+
 @pytest.fixture
 def run(capsys):
     """Runs the command; gives exit code, stdout and stderr."""
@@ -73,11 +81,10 @@ def test_compile_json_is_the_plan(run, pt2):
     assert {"target", "operators", "pipelines", "dram_bytes", "predicted_us", "kernels", "declined"} <= plan.keys()
 
 
-def test_report_of_an_artifact_is_that_of_its_model(run, pt2, tmp_path):
-    run("compile", pt2, "-o", tmp_path / "scale.kitsune")
-    _, of_artifact, _ = run("report", tmp_path / "scale.kitsune")
+def test_report_of_an_artifact_is_that_of_its_model(artifact, run, pt2):
+    _, of_artifact, _ = run("report", artifact)
     _, of_model, _ = run("report", pt2)
-    assert of_artifact == f"{of_model}\ndigest {kitsune_mlir.load(tmp_path / 'scale.kitsune').digest}\n"
+    assert of_artifact == f"{of_model}\ndigest {kitsune_mlir.load(artifact).digest}\n"
 
 
 @pytest.mark.parametrize("dtype", [(), ("--dtype", "bf16")], ids=["f32", "bf16"])
@@ -169,14 +176,14 @@ def test_doctor_takes_the_pythons_that_the_package_takes(run, monkeypatch):
         (["run", "nothing.kitsune"], "there is no artifact 'nothing.kitsune'"),
         (["run", "{pt2}", "--input", "nothing.npz"], "there is no input file 'nothing.npz'"),
         (["run", "{pt2}", "--input", "{text}"], "must end in .npz or .safetensors"),
-        (["run", "{pt2}", "--input", "{names}"], "holds y, the model's inputs are x"),
-        (["run", "{pt2}", "--input", "{shape}"], r"input 'x' must have the shape [6, 8], found [6, 9]"),
-        (["run", "{pt2}", "--input", "{double}"], "input 'x' must be f32, found float64"),
+        (["run", "{artifact}", "--input", "{names}"], "holds y, the model's inputs are x"),
+        (["run", "{artifact}", "--input", "{shape}"], r"input 'x' must have the shape [6, 8], found [6, 9]"),
+        (["run", "{artifact}", "--input", "{double}"], "input 'x' must be f32, found float64"),
         (["target", "tpu"], "unknown target 'tpu'"),
     ],
 )
-def test_bad_input_gets_one_sentence(run, pt2, tmp_path, arguments, sentence):
-    made = {"pt2": pt2}
+def test_bad_input_gets_one_sentence(artifact, run, pt2, tmp_path, arguments, sentence):
+    made = {"artifact": artifact, "pt2": pt2}
     for name, tensors in {
         "names": {"y": np.zeros(1)},
         "shape": {"x": np.zeros((6, 9), np.float32)},
@@ -230,14 +237,13 @@ def test_a_wrong_command_line_gets_one_sentence(arguments, sentence, capsys):
         (["compile", ":"], "':' is no model: give module:function"),
     ],
 )
-def test_bad_requests_about_artifacts_leave_nothing_behind(run, pt2, tmp_path, arguments, sentence):
-    made = {"artifact": tmp_path / "scale.kitsune", "folder": tmp_path / "out.npz"}
+def test_bad_requests_about_artifacts_leave_nothing_behind(artifact, run, tmp_path, arguments, sentence):
+    made = {"artifact": shutil.copy(artifact, tmp_path), "folder": tmp_path / "out.npz"}
     made["folder"].mkdir()
-    run("compile", pt2, "-o", made["artifact"])
     code, out, err = run(*(argument.format(**made) for argument in arguments))
     assert code == 1 and not out
     assert sentence in err and err.count("\n") == 1
-    assert sorted(tmp_path.iterdir()) == [made["folder"], made["artifact"]]
+    assert sorted(tmp_path.iterdir()) == [made["folder"], tmp_path / artifact.name]
 
 
 def failing(error):

@@ -9,7 +9,7 @@ import pytest
 import test_gpu_pipelines
 import torch
 from test_gpu_models import compiled, interface_of
-from test_gpu_pipelines import runner_of, small_gpu  # noqa: F401
+from test_gpu_pipelines import runner_of
 
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.runtime import gpu
@@ -43,7 +43,7 @@ class TorchDevice(SimulatedDevice):
 
 
 @pytest.fixture
-def call(monkeypatch, small_gpu):  # noqa: F811
+def call(monkeypatch, small_gpu):
     """call(model, args, ...) gives a callable model and its device."""
 
     def make(model, args, dynamic_shapes=None, pipelines=False):

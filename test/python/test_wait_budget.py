@@ -8,7 +8,7 @@ import torch
 from test_gpu_accumulate import Layer, Product, layer_tensors, tensors
 from test_gpu_chained import mlp
 from test_gpu_models import Function, check
-from test_gpu_pipelines import runner_on, small_gpu  # noqa: F401  (a fixture)
+from test_gpu_pipelines import runner_on
 from torch import nn
 
 import kitsune_mlir
@@ -135,7 +135,7 @@ CASES = [scheduled, chained, shared, multicast, split, apart, summed, *TOLD]
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_budget_changes_no_result(case, small_gpu):  # noqa: F811
+def test_a_budget_changes_no_result(case, small_gpu):
     model, args, program, section = debug(case(), small_gpu)
     with torch.no_grad():
         wanted = model(*args)
@@ -206,7 +206,7 @@ HANGS = {
 
 
 @pytest.mark.parametrize("name", HANGS)
-def test_a_hang_is_reported(name, small_gpu, monkeypatch):  # noqa: F811
+def test_a_hang_is_reported(name, small_gpu, monkeypatch):
     """In any order of warps."""
     case, (owner, method), report = HANGS[name]
     monkeypatch.setattr(owner, method, nothing)
@@ -218,7 +218,7 @@ def test_a_hang_is_reported(name, small_gpu, monkeypatch):  # noqa: F811
             check(program, runner, args, wanted, 1)
 
 
-def test_a_sum_that_misses_a_part_is_reported(small_gpu, monkeypatch):  # noqa: F811
+def test_a_sum_that_misses_a_part_is_reported(small_gpu, monkeypatch):
     sync = Tree.sync
 
     def late(self, leader):

@@ -27,8 +27,9 @@ class MBarrier:
         self.announced = False
         self.seen_by: set[bytes] = set()  # warps that have seen it made, as they asked together
         self.waiters: list[Any] = []
-        self._clocks, self._coming, self._near = clocks, *np.zeros((2, clocks.size), np.int64)
-        self.clock, self.near = self._coming.copy(), self._near.copy()
+        self._clocks, self._coming = clocks, np.zeros(clocks.size, np.int64)
+        self._near = self._coming  # the same until another CTA releases something
+        self.clock = self.near = clocks.nothing
 
     def __str__(self) -> str:
         return f"{self.name}, phase {self.completed}: {self.pending} arrivals and {self.nbytes} bytes are missing"
@@ -42,8 +43,11 @@ class MBarrier:
         return self._look()
 
     def _comes(self, released: np.ndarray, far: bool) -> None:
-        for clock in (self._coming,) if far else (self._coming, self._near):
-            np.maximum(clock, released, out=clock)
+        if far and self._near is self._coming:
+            self._near = self._coming.copy()
+        np.maximum(self._coming, released, out=self._coming)
+        if not far and self._near is not self._coming:
+            np.maximum(self._near, released, out=self._near)
 
     def expect(self, nbytes: int) -> None:
         """Comes with an arrival, which follows."""
@@ -67,7 +71,8 @@ class MBarrier:
         self._clocks.phases += 1
         self.pending = self.arrivals
         self._coming[self.component] = self._near[self.component] = self.completed
-        self.clock, self.near = self._coming.copy(), self._near.copy()
+        self.clock = self._coming.copy()
+        self.near = self.clock if self._near is self._coming else self._near.copy()
         waiters, self.waiters = self.waiters, []
         return waiters
 

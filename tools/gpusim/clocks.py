@@ -37,11 +37,12 @@ class Clocks:
         self.size = in_groups(ctas * (warps + MOST))
         assert self.size <= _COMPONENT, "too many warps for one launch here"
         self.names = [f"CTA {cta} warp {warp}" for cta in range(ctas) for warp in range(warps)]
+        self.nothing = np.zeros(self.size, np.int64)  # the clock of what comes after nothing, never written
         self.seen = np.zeros((ctas * warps, self.size), np.int64)
         self.now = np.ones(ctas * warps, np.int64)
         self.phases = 0  # of mbarriers, that are complete
         # What relaxed arrivals of a warp release, for a fence stood before; what its relaxed waits found, for a fence.
-        self.fenced, self.found = np.zeros_like(self.seen), np.zeros_like(self.seen)
+        self.fenced, self.found = np.zeros(self.seen.shape, np.int64), np.zeros(self.seen.shape, np.int64)
         # Accesses by instructions up to these clocks are visible to asynchronous copies and products.
         self.proxied = {space: np.zeros(self.size, np.int64) for space in SPACES}
 

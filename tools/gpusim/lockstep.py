@@ -58,7 +58,8 @@ class MemRef:
 
 class Shared(MemRef):
     """A buffer in the shared memory of each of `blocks` blocks of so many threads. An element that another thread wrote
-    may be read behind a barrier only, and where its lanes met, by threads of the same warp."""
+    may be read behind a barrier only, and where its lanes met, by threads of the same warp; atomic operations do not
+    wait for each other."""
 
     def __init__(self, kind: ir.MemRefType, blocks: int, threads: int):
         size = int(np.prod(kind.shape))
@@ -66,20 +67,34 @@ class Shared(MemRef):
         data = np.full(blocks * size * dtype_of(kind.element_type).itemsize, 0xFF, np.uint8)
         offset = np.repeat(np.arange(blocks) * size, threads)
         super().__init__(data.view(dtype_of(kind.element_type)), offset, tuple(kind.shape), strides)
-        self.writers = np.full(blocks * size, -1)  # since the last barrier; -2 - w where warp w has met since
+        # Since the last barrier; -2 - w where warp w has met since.
+        self.writers, self.updaters = (np.full(blocks * size, -1) for _ in range(2))
 
     def read(self, address: np.ndarray, mask: np.ndarray) -> None:
-        writer, threads = self.writers[address], np.arange(len(mask))
-        own = (writer == -1) | (writer == threads) | (writer == -2 - threads // 32)
-        if np.any(mask & ~own):
-            raise MemoryFault("shared memory that another thread wrote is read before a barrier")
-
-    def met(self) -> None:
-        """The lanes of each warp met."""
-        self.writers = np.where(self.writers >= 0, -2 - self.writers // 32, self.writers)
+        for found in (self.writers, self.updaters):
+            self._check(found[address], mask)
 
     def written(self, address: np.ndarray, mask: np.ndarray) -> None:
         self.writers[address[mask]] = np.flatnonzero(mask)
+
+    def updated(self, address: np.ndarray, mask: np.ndarray) -> None:
+        self._check(self.writers[address], mask)
+        self.updaters[address[mask]] = np.flatnonzero(mask)
+
+    def barrier(self) -> None:
+        self.writers[:] = self.updaters[:] = -1
+
+    def met(self) -> None:
+        """The lanes of each warp met."""
+        for found in (self.writers, self.updaters):
+            found[:] = np.where(found >= 0, -2 - found // 32, found)
+
+    @staticmethod
+    def _check(writer: np.ndarray, mask: np.ndarray) -> None:
+        threads = np.arange(len(mask))
+        own = (writer == -1) | (writer == threads) | (writer == -2 - threads // 32)
+        if np.any(mask & ~own):
+            raise MemoryFault("shared memory that another thread wrote is read before a barrier")
 
 
 class Lockstep:
@@ -169,7 +184,7 @@ class Lockstep:
         if not np.all(together == together[:, :1]):
             raise MemoryFault("a barrier that some threads of a CTA do not reach")
         for buffer in self.shared:
-            buffer.writers[:] = -1
+            buffer.barrier()
         return []
 
     def _nvvm_griddepcontrol(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
@@ -188,11 +203,12 @@ class Lockstep:
         return [np.repeat(found, 32).view(np.int32)]
 
     def _gpu_shuffle(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
-        value, distance, _ = self._all(op.operands)
-        assert "xor" in str(op.attributes["mode"])
+        value, other, _ = self._all(op.operands)
         lanes = np.broadcast_to(value, mask.shape).reshape(-1, 32)
         _whole_warps(mask, "a shuffle")
-        return [lanes[:, np.arange(32) ^ int(distance)].reshape(-1), np.ones(mask.shape, np.bool_)]
+        other = np.broadcast_to(other, mask.shape).reshape(-1, 32)
+        places = np.arange(32) ^ other if "xor" in str(op.attributes["mode"]) else other
+        return [np.take_along_axis(lanes, places, 1).reshape(-1), np.ones(mask.shape, np.bool_)]
 
     def _llvm_inline_asm(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         text = ir.StringAttr(op.attributes["asm_string"]).value
@@ -275,7 +291,7 @@ class Lockstep:
         kind = ir.IntegerAttr(op.attributes["kind"]).value
         where = buffer.address(indices, mask)
         if isinstance(buffer, Shared):
-            buffer.written(where, mask)
+            buffer.updated(where, mask)
         address = where[mask]
         updates = np.broadcast_to(value, mask.shape)[mask]
         before = np.zeros(mask.shape, buffer.data.dtype)

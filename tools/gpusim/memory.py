@@ -92,7 +92,8 @@ class _Reads:
 
     def latest(self, units: slice | np.ndarray) -> tuple[slice, np.ndarray, np.ndarray]:
         """Readers, for each its stamps of some units, and the greatest of these."""
-        stamps = self.stamps[self._first : self._end, units]
+        rows = self.stamps[self._first : self._end]
+        stamps = rows[:, units] if isinstance(units, slice) else rows.take(units, axis=1)
         return slice(self._before + self._first, self._before + self._end), stamps, stamps.max(1)
 
     def halve(self, unit: int) -> None:
@@ -204,14 +205,17 @@ class Region:
         self, reads: _Reads, rows: Any, units: np.ndarray, own: np.ndarray, clock: AnyClock, threads: np.ndarray
     ) -> None:
         """Those that several threads do unordered get the stamp of several. `rows` are the readers, or one for all."""
-        stamps = reads.stamps
-        before = stamps[rows, units]
-        stamps[rows, units] = own
-        shared = stamps[rows, units] != own
+        if isinstance(rows, int):
+            stamps, places = reads.stamps[rows], units
+        else:  # with one index numpy is several times faster than with two
+            stamps, places = reads.stamps.reshape(-1), units + rows * reads.stamps.shape[1]
+        before = stamps[places]
+        stamps[places] = own
+        shared = stamps[places] != own
         if clock.clock_of(int(before.max())) > clock.own_seen(threads):
             shared |= ~clock.precedes(before, own)
         if shared.any():
-            stamps[rows if isinstance(rows, int) else rows[shared], units[shared]] |= MANY
+            stamps[places[shared]] |= MANY
 
     def write(self, starts: np.ndarray, nbytes: int, clock: AnyClock, threads: np.ndarray) -> None:
         if not self.writable:
@@ -263,7 +267,7 @@ class Region:
         said = "reads what no proxy fence made visible to it"
         self._check(clock.proxied(written, self.space), units, clock.stamp, clock, said, written)
         reads = self._reads_of(clock.component, clock.component, *ends(places))
-        reads.stamps[clock.component % GROUP, units] = clock.stamp
+        reads.stamps[clock.component % GROUP][units] = clock.stamp
 
     def engine_write(self, places: Places, clock: EngineClock) -> None:
         """A write by a copy."""

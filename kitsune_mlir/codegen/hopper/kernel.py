@@ -12,13 +12,12 @@ begin (passes/overlap_launches.py). Between roles, tiles go through rings in L2 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 from kitsune_mlir.codegen import index_checks
 from kitsune_mlir.codegen.pipeline import counters, device
-from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.role import streamed
 from kitsune_mlir.codegen.pipeline.watch import Waits
 from kitsune_mlir.dialects import kitsune
@@ -26,7 +25,7 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, vector
 from kitsune_mlir.planning.target import Target
 
-from . import ahead, cluster, exchange, mbarrier, tma, waits, warps, wgmma
+from . import cluster, exchange, mbarrier, tma, waits, warps, wgmma
 from .consumer import Consumer
 from .exchange import Exchange
 from .fragments import Lanes
@@ -45,10 +44,9 @@ from .tma import TensorMap
 from .vectors import Vectors
 
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 24, 240  # of the 168 each that a launch gives
-FETCHING_REGISTERS = 40, 232  # the same where the producer's other warps ask for rows of tables
 CHAINED = "chained"
 WORD = 16  # bytes that a thread stores at once
-Body = Callable[[ir.Value, ir.Value, ir.Value | None, list[ir.Value]], list[ir.Value]]
+Body = Callable[[ir.Value, ir.Value, ir.Value | None], None]
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,6 @@ class _Role:
     first: int
     ctas: int
     first_map: int
-    gathers: list[ahead.Gather]
 
 
 @dataclass(frozen=True)
@@ -103,8 +100,7 @@ class ChainedKernel:
         for role in sorted(replicas):
             program = Program(pipeline, target.sms, pipeline.cluster, role, pipeline.multicast, self.tile_rows)
             layout = lay_out(program, target.shared_bytes)
-            gathers = [] if _is_of_few_tiles(program, replicas[role]) else ahead.gathers_of(program)
-            self.roles.append(_Role(program, layout, ctas, replicas[role], maps, gathers))
+            self.roles.append(_Role(program, layout, ctas, replicas[role], maps))
             ctas, maps = ctas + replicas[role], maps + len(program.maps)
         self.ctas, self.cluster = ctas, pipeline.cluster * pipeline.multicast
         self.tensors, self.results = self.roles[0].program.tensors, self.roles[0].program.results
@@ -164,23 +160,18 @@ class ChainedKernel:
         with device.when(device.equal(device.thread(), 0)):
             self._each_role(frames, self._init_barriers)
         cluster.barrier() if self.cluster > 1 else device.barrier()
-        fetches = any(frame.role.gathers for frame in frames)
-        producing, consuming = FETCHING_REGISTERS if fetches else (PRODUCER_REGISTERS, CONSUMER_REGISTERS)
         group = device.div(device.thread(), wgmma.THREADS)
         branch = device.scf.IfOp(device.equal(group, 0), has_else=True)
         with ir.InsertionPoint(branch.then_block):
-            self._set_registers(producing, grow=False)
-            if fetches or len(frames) > 1:
+            self._set_registers(PRODUCER_REGISTERS, grow=False)
+            if len(frames) > 1:
                 with device.when(device.equal(device.thread(), 0)):
                     self._each_role(frames, partial(self._produce, "all"))
             else:
                 self._produce_early(*frames)
-            if fetches:
-                with device.when(device.less(warps.WARP - 1, device.thread())):
-                    self._each_role(frames, self._fetch_ahead)
             device.scf.YieldOp([])
         with ir.InsertionPoint(branch.else_block):
-            self._set_registers(consuming, grow=True)
+            self._set_registers(CONSUMER_REGISTERS, grow=True)
             leader = device.equal(device.mod(device.thread(), wgmma.THREADS), 0)
             with waits.together(group, wgmma.THREADS, leader):
                 self._each_role(frames, self._consume)
@@ -248,8 +239,6 @@ class ChainedKernel:
 
     def _init_barriers(self, frame: _Frame) -> None:
         frame.vectors.init()
-        if frame.role.gathers:
-            ahead.init(frame.base, frame.role.program.consumers)
         for ring in filter(None, (frame.weights, frame.tiles)):
             ring.init(1, frame.role.program.consumers * (wgmma.THREADS // warps.WARP if ring.by_warps else 1))
         if frame.role.program.cluster > 1:
@@ -263,23 +252,18 @@ class ChainedKernel:
         """After those of the rings."""
         return frame.weights.barrier_bytes + (frame.tiles.barrier_bytes if frame.tiles else 0)
 
-    def _tiles(self, frame: _Frame, rings: Rings, body: Body, carried: Sequence[ir.Value] = ()) -> list[ir.Value]:
-        """A loop over the cluster's tiles; `body` takes a tile's number, the CTA's first row and first column, and what
-        is `carried` from tile to tile, which it gives back."""
+    def _tiles(self, frame: _Frame, rings: Rings, body: Body) -> None:
+        """A loop over the cluster's tiles; `body` takes a tile's number, the CTA's first row and first column."""
         clusters = device.div(device.ctas() if len(self.roles) == 1 else frame.role.ctas, self.cluster)
 
         def tile(number: ir.Value, state: list[ir.Value]) -> list[ir.Value]:
-            rest = rings.resume(state)
+            rings.resume(state)
             with waits.at_tile(number):
-                rest = body(number, *frame.grid.start(number), rest)
-            return [*rings.state(), *rest]
+                body(number, *frame.grid.start(number))
+            return rings.state()
 
-        start = [*rings.state(), *carried]
-        return rings.resume(device.loop(self._first_tile(frame), frame.grid.count, clusters, tile, start))
-
-    def _first_tile(self, frame: _Frame) -> Int:
-        """The cluster's first."""
-        return device.div(device.sub(device.cta(), frame.role.first), self.cluster)
+        first = device.div(device.sub(device.cta(), frame.role.first), self.cluster)
+        rings.resume(device.loop(first, frame.grid.count, clusters, tile, rings.state()))
 
     def _produce_early(self, frame: _Frame) -> None:
         """Copies weights in a thread that reads nothing else, and streamed tiles in one of another warp."""
@@ -304,28 +288,10 @@ class ChainedKernel:
         if copies != "tiles":
             frame.vectors.send()
 
-        def body(number: ir.Value, row: ir.Value, column: ir.Value | None, _: list[ir.Value]) -> list[ir.Value]:
+        def body(number: ir.Value, row: ir.Value, column: ir.Value | None) -> None:
             Producer(frame.role.program, frame.maps, rings, row, column, number, queues, copies).emit()
-            return []
 
         self._tiles(frame, rings, body)
-
-    def _fetch_ahead(self, frame: _Frame) -> None:
-        """The rows that the CTA's tiles gather, from the second tile on."""
-        if not frame.role.gathers:
-            return
-        clusters = device.div(device.ctas() if len(self.roles) == 1 else frame.role.ctas, self.cluster)
-        pointers = {hash(value): pointer for value, pointer in zip(self.tensors, frame.pointers)}
-
-        def tile(number: ir.Value, state: list[ir.Value]) -> list[ir.Value]:
-            following = device.value(device.add(number, clusters))
-            with device.when(device.less(following, frame.grid.count)):
-                row, _ = frame.grid.start(following)
-                valid = device.sub(frame.grid.rows, row)
-                ahead.fetch(frame.role.gathers, frame.base, state[0], pointers, row, valid, self.tile_rows)
-            return [arith.xori(state[0], device.value(1))]
-
-        device.loop(self._first_tile(frame), frame.grid.count, clusters, tile, [device.value(0)])
 
     def _consume(self, frame: _Frame) -> None:
         self._receive(frame)
@@ -365,13 +331,7 @@ class ChainedKernel:
             )
             return Consumer(program, lanes, rings, around)
 
-        def body(number: ir.Value, row: ir.Value, column: ir.Value | None, parity: list[ir.Value]) -> list[ir.Value]:
-            for x in parity:
-                ahead.begin(frame.base, x, leader)
-            consumer(number, row, column).emit()
-            return [arith.xori(x, device.value(1)) for x in parity]
-
-        self._tiles(frame, rings, body, [device.value(0)] if frame.role.gathers else [])
+        self._tiles(frame, rings, lambda number, row, column: consumer(number, row, column).emit())
         if outbox is not None:
             outbox.finish()
 
@@ -391,8 +351,3 @@ class ChainedKernel:
         waits.leave_if_reported()
         with device.when(device.equal(device.thread(), 0)):
             counters.finish(kernel.workspace, self.counter_bytes, self.ctas)
-
-
-def _is_of_few_tiles(program: Program, ctas: int) -> bool:
-    """Whether no CTA has two tiles, as far as that is known."""
-    return program.row_tiles is not None and program.row_tiles * program.cluster <= ctas

@@ -1,0 +1,230 @@
+"""A tile of rows in the order of a digit of their keys, those with the same digit as they were, in shared memory.
+
+    ranks      a warp counts its rows of each digit, one row of each lane at a time; lanes with the same digit find each
+               other by ballots, a bit of the digit after another, and the first of them adds for all
+    begins     counts of warps become where a warp's rows of a digit begin in the tile
+    moved      what rows have is written to their places in shared memory, and read from there by neighbours
+
+Rows that go together then are neighbours, and their stores share lines. How long it takes does not depend on the keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kitsune_mlir.mlir import arith, gpu, ir, math, memref, nvvm, scf
+
+from .gpu_i32 import i32, index, less, narrow, number_of, where
+from .gpu_kernel import WARP, Kernel, as_value
+
+THREADS = 512  # of a block that has a tile
+WARPS = THREADS // WARP
+LEAST_BITS = 5  # of a digit: no fewer digits than lanes of a warp
+_DISTANCES = (1, 2, 4, 8, 16)  # of lanes
+
+
+@dataclass(frozen=True)
+class Digit:
+    """A number of a key that has so many values: its bits from bit `shift` on, divided by `over`, modulo `values`. A
+    key's first digit is less than these anyway."""
+
+    shift: int
+    over: int
+    values: int
+    is_first: bool
+
+    @property
+    def bits(self) -> int:
+        return max(LEAST_BITS, (self.values - 1).bit_length())
+
+    @property
+    def count(self) -> int:
+        """Values and a few more: a power of two."""
+        return 1 << self.bits
+
+    @property
+    def last(self) -> int:
+        """A key with the last digit."""
+        return (self.values - 1) * self.over << self.shift
+
+    def of(self, key: ir.Value) -> ir.Value:
+        """That of a key, both i32."""
+        found = arith.shrui(key, number_of(self.shift)) if self.shift else key
+        found = arith.divui(found, number_of(self.over)) if self.over > 1 else found
+        return found if self.is_first else arith.remui(found, number_of(self.values))
+
+
+@dataclass(frozen=True)
+class TileOrder:
+    """A thread block's tile of `items` rows a thread, those of a warp side by side, the items of its lanes in turn."""
+
+    kernel: Kernel
+    digit: Digit
+    items: int
+    words: ir.Value  # in shared memory: counts of warps, and later what rows have
+    begins: ir.Value  # of a digit: what to add to a place in the tile for the place among all rows
+    thread: ir.Value
+
+    @staticmethod
+    def of(kernel: Kernel, digit: Digit, items: int) -> TileOrder:
+        words = kernel.shared([max(WARPS * digit.count, items * THREADS)], i32())
+        thread = narrow(gpu.thread_id(gpu.Dimension.x))
+        return TileOrder(kernel, digit, items, words, kernel.shared([digit.count], i32()), thread)
+
+    @property
+    def lane(self) -> ir.Value:
+        return arith.remui(self.thread, number_of(WARP))
+
+    @property
+    def warp(self) -> ir.Value:
+        return arith.divui(self.thread, number_of(WARP))
+
+    @property
+    def own_digit(self) -> ir.Value:
+        """A digit for each thread; those behind the last have what others have, too."""
+        return arith.remui(self.thread, number_of(self.digit.count))
+
+    def own(self) -> list[ir.Value]:
+        """Where a thread's rows are in the tile."""
+        first = arith.addi(arith.muli(self.warp, number_of(WARP * self.items)), self.lane)
+        return [arith.addi(first, number_of(number * WARP)) for number in range(self.items)]
+
+    def numbers(self) -> list[ir.Value]:
+        """The places whose rows a thread has when they are in order."""
+        return [arith.addi(self.thread, number_of(number * THREADS)) for number in range(self.items)]
+
+    def places(
+        self, keys: Sequence[ir.Value], counted: Callable[[ir.Value], tuple[ir.Value, ir.Value]]
+    ) -> list[ir.Value]:
+        """The places of rows in the order of their digits. `counted` takes how many rows of the tile have a thread's
+        own digit, and gives what to add to their places, and how many rows there are in all that have it."""
+        ranks = self._ranks(keys)
+        gpu.barrier()
+        self._begin(counted)
+        gpu.barrier()
+        return [
+            arith.addi(memref.load(self.words, [self._of_warp(self.digit.of(key))]), rank)
+            for key, rank in zip(keys, ranks, strict=True)
+        ]
+
+    def targets(self, keys: Sequence[ir.Value]) -> list[ir.Value]:
+        """Where among all rows those stand that a thread has when they are in order, by their keys."""
+        return [
+            arith.addi(memref.load(self.begins, [index(self.digit.of(key))]), number)
+            for key, number in zip(keys, self.numbers(), strict=True)
+        ]
+
+    def moved(self, values: Sequence[ir.Value], places: Sequence[ir.Value]) -> list[ir.Value]:
+        """What a thread's rows have, integers of 32 or 64 bits, becomes what the rows have that it has in order."""
+        kind = values[0].type
+        if kind != i32():
+            width = arith.constant(kind, 32)
+            low = self.moved([arith.trunci(i32(), value) for value in values], places)
+            high = self.moved([arith.trunci(i32(), arith.shrui(value, width)) for value in values], places)
+            return [arith.ori(arith.extui(kind, a), arith.shli(arith.extui(kind, b), width)) for a, b in zip(low, high)]
+        gpu.barrier()
+        for value, place in zip(values, places, strict=True):
+            memref.store(value, self.words, [index(place)])
+        gpu.barrier()
+        return [memref.load(self.words, [index(number)]) for number in self.numbers()]
+
+    def _of_warp(self, digit: ir.Value) -> ir.Value:
+        """Where a thread's warp counts a digit."""
+        return index(arith.addi(arith.muli(self.warp, number_of(self.digit.count)), digit))
+
+    def _ranks(self, keys: Sequence[ir.Value]) -> list[ir.Value]:
+        """For each row of a thread, how many of its warp stand before it and have its digit; all are counted then."""
+        for number in range(0, self.digit.count, WARP):
+            memref.store(number_of(0), self.words, [self._of_warp(arith.addi(self.lane, number_of(number)))])
+        _meet()
+        lower = arith.subi(arith.shli(number_of(1), self.lane), number_of(1))
+        ranks = []
+        for key in keys:
+            digit = self.digit.of(key)
+            same = _same_digit(digit, self.digit.bits)
+            before = arith.andi(same, lower)
+            branch = scf.IfOp(_is(before, 0), [i32()], has_else=True)
+            with ir.InsertionPoint(branch.then_block):
+                add, place = arith.AtomicRMWKind.addi, [self._of_warp(digit)]
+                scf.yield_([memref.atomic_rmw(add, math.ctpop(same), self.words, place)])
+            with ir.InsertionPoint(branch.else_block):
+                scf.yield_([number_of(0)])
+            _meet()
+            lowest = arith.andi(same, arith.subi(number_of(0), same))
+            first = math.ctpop(arith.subi(lowest, number_of(1)))
+            counted = _shuffled(branch.results[0], first, gpu.ShuffleMode.IDX)
+            ranks.append(arith.addi(counted, math.ctpop(before)))
+        return ranks
+
+    def _begin(self, counted: Callable[[ir.Value], tuple[ir.Value, ir.Value]]) -> None:
+        has_digit = less(self.thread, number_of(self.digit.count))
+        counts = [index(arith.addi(self.own_digit, number_of(number * self.digit.count))) for number in range(WARPS)]
+        in_warps = [memref.load(self.words, [place]) for place in counts]
+        in_tile = in_warps[0]
+        for count in in_warps[1:]:
+            in_tile = arith.addi(in_tile, count)
+        added, total = counted(in_tile)
+        in_tile, total = (arith.select(has_digit, count, number_of(0)) for count in (in_tile, total))
+        local, start = before_threads(self.kernel, self.thread, [in_tile, total])
+        with where(has_digit):
+            memref.store(arith.subi(arith.addi(start, added), local), self.begins, [index(self.own_digit)])
+            for place, count in zip(counts, in_warps, strict=True):
+                memref.store(local, self.words, [place])
+                local = arith.addi(local, count)
+
+
+def before_threads(kernel: Kernel, thread: ir.Value, values: Sequence[ir.Value]) -> list[ir.Value]:
+    """Of each value the sum over the threads before this one. All threads meet once."""
+    sums = kernel.shared([len(values), WARPS], i32())
+    warp, lane = arith.divui(thread, number_of(WARP)), arith.remui(thread, number_of(WARP))
+    found = []
+    for number, value in enumerate(values):
+        before, in_warp = before_lane(value, lane)
+        with where(_is(lane, 0)):
+            memref.store(in_warp, sums, [as_value(number), index(warp)])
+        found.append(before)
+    gpu.barrier()
+    for other in range(WARPS - 1):
+        is_before = less(number_of(other), warp)
+        for number in range(len(values)):
+            there = memref.load(sums, [as_value(number), as_value(other)])
+            found[number] = arith.addi(found[number], arith.select(is_before, there, number_of(0)))
+    return found
+
+
+def before_lane(x: ir.Value, lane: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """The sum over the lanes before this one, and that over all lanes, from sums of ever more neighbours."""
+    before, whole = number_of(0), x
+    for distance in _DISTANCES:
+        other = _shuffled(whole, number_of(distance), gpu.ShuffleMode.XOR)
+        is_earlier = _is(arith.andi(lane, number_of(distance)), 0)
+        before = arith.select(is_earlier, before, arith.addi(before, other))
+        whole = arith.addi(whole, other)
+    return before, whole
+
+
+def _same_digit(digit: ir.Value, bits: int) -> ir.Value:
+    """The lanes of a warp that have a lane's digit, a bit each."""
+    found = None
+    for bit in range(bits):
+        is_clear = _is(arith.andi(digit, number_of(1 << bit)), 0)
+        others = nvvm.vote_sync(number_of(-1), is_clear, nvvm.VoteSyncKind.ballot)
+        same = arith.xori(others, arith.select(is_clear, number_of(0), number_of(-1)))
+        found = same if found is None else arith.andi(found, same)
+    assert found is not None
+    return found
+
+
+def _is(x: ir.Value, number: int) -> ir.Value:
+    return arith.cmpi(arith.CmpIPredicate.eq, x, number_of(number))
+
+
+def _shuffled(x: ir.Value, lane: ir.Value, mode: gpu.ShuffleMode) -> ir.Value:
+    """What another lane of the warp has."""
+    return gpu.shuffle(x, lane, number_of(WARP), mode)[0]
+
+
+def _meet() -> None:
+    """The lanes of a warp meet, and see what others of it wrote to shared memory (PTX ISA, bar.warp.sync)."""
+    nvvm.bar_warp_sync(number_of(-1))
