@@ -205,6 +205,7 @@ HANGS = {
 }
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("name", HANGS)
 def test_a_hang_is_reported(name, small_gpu, monkeypatch):
     """In any order of warps."""
@@ -218,6 +219,7 @@ def test_a_hang_is_reported(name, small_gpu, monkeypatch):
             check(program, runner, args, wanted, 1)
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_a_sum_that_misses_a_part_is_reported(small_gpu, monkeypatch):
     sync = Tree.sync
 
