@@ -225,7 +225,9 @@ def test_a_cluster_shares_tiles(form, gpu_of):
     x = torch.randn(150, 64).to(next(model.parameters()).dtype)
     options = {"place-stages": f"shape=chained cluster={ctas}", "cut-pipelines": "whole=true"}
     options |= {"schedule-chains": "when=always"}
-    compiled = kitsune_mlir.compile(model.eval(), (x,), target=gpu_of(ctas), options=options, matmul_precision="highest")
+    compiled = kitsune_mlir.compile(
+        model.eval(), (x,), target=gpu_of(ctas), options=options, matmul_precision="highest"
+    )
     module = compiled.module("small:schedule-chains")
     (kernel,) = dialect.kernels(module)
     assert kernel.cluster == ctas and mlir.walk(kernel, dialect.SEND)
