@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 import kitsune_mlir
+from kitsune_mlir.codegen import gpu, ptxas
 from kitsune_mlir.planning import target
 
 torch.set_num_threads(1)
@@ -56,6 +57,13 @@ def gpu_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
 def small_gpu(gpu_of: Callable[..., str]) -> str:
     """The path of the description of a GPU of eight SMs."""
     return gpu_of(8)
+
+
+@pytest.fixture
+def unassembled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No PTX is generated: for kernels that are broken on purpose, which only the simulator runs."""
+    monkeypatch.setattr(gpu, "to_ptx", lambda module, chip: "")
+    monkeypatch.setattr(ptxas, "assemble", lambda text, chip: None)
 
 
 class Perceptron(nn.Module):

@@ -10,7 +10,7 @@ DEMO = Path(__file__).parents[2] / "examples" / "demo.py"
 
 
 def test_the_demo_agrees_with_torch_and_leaves_its_files(tmp_path):
-    command = [sys.executable, str(DEMO), "--out", str(tmp_path), "--seconds", "1", "--width", "48"]
+    command = [sys.executable, str(DEMO), "--out", str(tmp_path), "--seconds", "0.2", "--width", "48"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith("agrees with PyTorch\n")

@@ -69,6 +69,7 @@ def test_sums_of_rows(width, rows, small_gpu):
     run(Normalised(width).bfloat16(), (torch.randn(rows, 64, dtype=torch.bfloat16),), small_gpu, 2e-2)
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_a_rank_in_a_descriptor_is_found(small_gpu, monkeypatch):
     """The address of a CTA's own shared memory carries its rank; whether or not the operand's boxes follow others."""
     monkeypatch.setattr(wgmma, "_ADDRESS", -1)

@@ -117,6 +117,7 @@ MUTATIONS = {
 }
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_finds_what_is_broken(name, gpu_of, monkeypatch):
     broken, (error, said) = MUTATIONS[name]

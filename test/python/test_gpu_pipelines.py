@@ -161,6 +161,7 @@ MUTATIONS = {
 }
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_finds_broken_kernels(name, small_gpu, monkeypatch):
     shape, owner, attribute, broken, error, said = MUTATIONS[name]

@@ -37,6 +37,7 @@ def tiny_gpu(gpu_of):
     return gpu_of(2, shared_bytes=72 * 1024)
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("name", KERNELS)
 def test_each_broken_instruction_is_found(name, tiny_gpu, monkeypatch):
     """But for two that are as good: a wait for an empty slot of the second ring, for who found one empty in the first,

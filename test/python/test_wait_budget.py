@@ -28,6 +28,12 @@ from kitsune_mlir.tools.gpusim.faults import Deadlock
 BUDGET = "wait-budget=120"
 
 
+@pytest.fixture(scope="module")
+def four_sms(gpu_of):
+    """The path of the description of a GPU of four SMs."""
+    return gpu_of(4)
+
+
 @functools.cache
 def compiled(budget="", dtype=torch.float32, shape="spatial"):
     model, args = SMALL["mlp"](dtype)[:2]
@@ -78,7 +84,7 @@ def chained(rows=300):
     return mlp(torch.bfloat16, (64, 256, 256, 64), nn.ReLU), (torch.randn(rows, 64, dtype=torch.bfloat16),), "chained"
 
 
-def shared(rows=600):
+def shared(rows=300):
     torch.manual_seed(0)
     return Normalised(64).bfloat16(), (torch.randn(rows, 64, dtype=torch.bfloat16),), "chained cluster=2"
 
@@ -88,16 +94,16 @@ def multicast(rows=200):
     return model, args, "chained multicast=2"
 
 
-def apart(rows=900):
+def apart(rows=450):
     return mlp(torch.bfloat16, (64, 64, 64), nn.ReLU), (torch.randn(rows, 64, dtype=torch.bfloat16),), "spatial"
 
 
 def summed():
-    return Product(), tensors(900, 64, 192, torch.bfloat16), "chained"
+    return Product(), tensors(450, 64, 192, torch.bfloat16), "chained"
 
 
-def told(form, rows=700):
-    """Of a tile to two products."""
+def told(form, rows=350):
+    """A case in which one tile goes to two products."""
     return lambda: (Layer(256, 128).bfloat16(), layer_tensors(rows, 256, 128, torch.bfloat16), f"chained {form}")
 
 
@@ -135,8 +141,8 @@ CASES = [scheduled, chained, shared, multicast, split, apart, summed, *TOLD]
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_budget_changes_no_result(case, small_gpu):
-    model, args, program, section = debug(case(), small_gpu)
+def test_a_budget_changes_no_result(case, four_sms):
+    model, args, program, section = debug(case(), four_sms)
     with torch.no_grad():
         wanted = model(*args)
     runner, device = runner_on(program, section)
@@ -177,7 +183,7 @@ HANGS = {
         r"for the tile of queue 'q0': its counter is 0, wanted 2 \(.*\.py:\d+\)",
     ),
     "a tile is not released": (
-        lambda: apart(3000),
+        lambda: apart(1500),
         (TileRing, "release"),
         r"for (a free slot|the tile) of queue 'q\d': its counter is [02], wanted [24] \(.*\.py:\d+\)",
     ),
@@ -187,7 +193,7 @@ HANGS = {
         r"for the other CTAs to be done with the tile sent last: parity [01] \(.*test_wait_budget.py:\d+\)",
     ),
     "a tile of a sum is not released": (
-        told("tiles=dsmem", 1500),
+        told("tiles=dsmem", 750),
         (ClusterShares, "release"),
         r"for a free slot of the ring of tiles: slot \d, parity [01] \(.*test_gpu_accumulate.py:\d+\)",
     ),
@@ -205,12 +211,13 @@ HANGS = {
 }
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("name", HANGS)
-def test_a_hang_is_reported(name, small_gpu, monkeypatch):
+def test_a_hang_is_reported(name, four_sms, monkeypatch):
     """In any order of warps."""
     case, (owner, method), report = HANGS[name]
     monkeypatch.setattr(owner, method, nothing)
-    model, args, program, section = debug(case(), small_gpu)
+    model, args, program, section = debug(case(), four_sms)
     wanted = model(*args)
     for seed in range(2):
         runner, _ = runner_on(program, section, seed)
@@ -218,14 +225,15 @@ def test_a_hang_is_reported(name, small_gpu, monkeypatch):
             check(program, runner, args, wanted, 1)
 
 
-def test_a_sum_that_misses_a_part_is_reported(small_gpu, monkeypatch):
+@pytest.mark.usefixtures("unassembled")
+def test_a_sum_that_misses_a_part_is_reported(four_sms, monkeypatch):
     sync = Tree.sync
 
     def late(self, leader):
         sync(self.__class__(**vars(self) | {"ctas": self.ctas + 1}), leader)
 
     monkeypatch.setattr(Tree, "sync", late)
-    model, args, program, section = debug(summed(), small_gpu)
+    model, args, program, section = debug(summed(), four_sms)
     runner, _ = runner_on(program, section)
     with pytest.raises(Deadlock, match=r"for the partial sums of all CTAs: its counter is (\d+), wanted \d+ \("):
         check(program, runner, args, model(*args), 1)
