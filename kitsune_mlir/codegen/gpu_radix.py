@@ -32,10 +32,10 @@ from .gpu_kernel import WARP, Kernel, Kernels, Size, as_value, ceildiv, extent, 
 from .gpu_tile_order import THREADS, Digit, TileOrder, before_lane, before_threads
 
 LEAST_ITEMS, MOST_ITEMS, OPEN_ITEMS = 2, 20, 8  # rows of a thread: the fewest, the most, and where the size is open
-FEW_ITEMS = 8  # of which there are registers for all at once
 SMS = 132  # that tiles of a known size are shared by evenly
 ROOM = 1.2  # rows that a tile of a bucket has room for, over those of a bucket where keys are even
 BUCKET = 2560  # rows of a bucket, where keys are even and buckets not too many
+RESIDENT = 2  # tiles of buckets that an SM has at once: while one loads, another one is ordered
 MOST_BITS = 9  # of a digit: no more digits than threads
 KEY_BITS = 31  # where the last key is not known
 SCANNED = 4  # tiles of a lane that it counts together
@@ -137,15 +137,15 @@ class RadixSort:
                 counts = _alloc(tiles, digit.count)
             step = _Pass(digit, items, source, None, counts, totals)
             self._kernel("bucket_count", tiles, lambda kernel: self._count_bucket(kernel, step))
-            self._kernel("bucket_place", tiles, lambda kernel: self._place_bucket(kernel, step))
+            self._kernel("bucket_place", tiles, lambda kernel: self._place_bucket(kernel, step), RESIDENT)
 
     def _arrays(self) -> _Arrays:
         with self.origin.context, self.origin.location, ir.InsertionPoint(self.origin):
             carried = [_alloc(self.size, kind=ir.MemRefType(buffer.type).element_type) for buffer in self.carried]
             return _Arrays(_alloc(self.size, 2), carried)
 
-    def _kernel(self, label: str, blocks: Size, body: Callable[[Kernel], None]) -> None:
-        made = Kernel(self.kernels, self.origin, f"{self.label}_{label}", THREADS)
+    def _kernel(self, label: str, blocks: Size, body: Callable[[Kernel], None], resident: int | None = None) -> None:
+        made = Kernel(self.kernels, self.origin, f"{self.label}_{label}", THREADS, resident)
         with made.body():
             body(made)
         made.launch(blocks)
@@ -238,7 +238,6 @@ class RadixSort:
             keys, names = ([pair[i] for pair in pairs] for i in range(2))
         keys = [arith.select(is_row, key, number_of(step.digit.last)) for is_row, key in zip(inside, keys, strict=True)]
         vectors = self.carried if step.source is None else step.source.carried
-        early = [_loaded(kernel, carried, rows) for carried in vectors] if step.items <= FEW_ITEMS else None
         places = order.places(keys, counted)
         names, keys = order.moved(names, places), order.moved(keys, places)
         targets = order.targets(keys)
@@ -251,7 +250,7 @@ class RadixSort:
                     pair = vector.from_elements(ir.VectorType.get([2], i32()), [key, name])
                     vector.store(pair, kernel.inside(step.target.pairs), [index(target), as_value(0)], alignment=8)
         for position, carried in enumerate(vectors):
-            moved = order.moved(early[position] if early else _loaded(kernel, carried, rows), places)
+            moved = order.moved(_loaded(kernel, carried, rows), places)
             for is_there, target, value in zip(there, targets, moved, strict=True):
                 with where(is_there):
                     if step.target is None:
