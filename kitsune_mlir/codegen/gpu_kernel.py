@@ -67,9 +67,12 @@ class Kernels:
 
 
 class Kernel:
-    """One kernel that computes what the host operation `origin` does. `origin` stays where it is."""
+    """One kernel that computes what the host operation `origin` does. `origin` stays where it is. Registers are few
+    enough for so many `resident` blocks an SM, if any are given."""
 
-    def __init__(self, kernels: Kernels, origin: ir.Operation, label: str, threads: int = THREADS):
+    def __init__(
+        self, kernels: Kernels, origin: ir.Operation, label: str, threads: int = THREADS, resident: int | None = None
+    ):
         self._kernels, self._origin, self._label, self.threads = kernels, origin, label, threads
         self._captured: list[ir.Value] = []
         self._shared: list[ir.Operation] = []
@@ -77,6 +80,9 @@ class Kernel:
         with origin.context, origin.location, ir.InsertionPoint(kernels.block):
             none = ir.FunctionType.get([], [])
             self._function = gpu.GPUFuncOp(none, "kernel", kernel=True, known_block_size=[threads, 1, 1])
+            if resident is not None:
+                count = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), resident)
+                self._function.operation.attributes["nvvm.minctasm"] = count
             self._entry = self._function.add_entry_block()
         with origin.context, origin.location, ir.InsertionPoint(self._entry):
             self._first = arith.ConstantOp.create_index(0).operation  # what `inside` brings stands before it
@@ -178,6 +184,9 @@ class Kernel:
         if self._shared:
             count = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(self._shared))
             self._function.operation.attributes["workgroup_attributions"] = count
+            # LLVM loads words of 16 bytes from large arrays, but declares those to begin at multiples of an element.
+            aligned = ir.Attribute.parse(f"[{', '.join(['{llvm.align = 16 : i64}'] * len(self._shared))}]")
+            self._function.operation.attributes["workgroup_attrib_attrs"] = aligned
 
 
 def _zero(kind: ir.Type) -> ir.Value:

@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from kitsune_mlir.mlir import arith, gpu, ir, memref, scf
+from kitsune_mlir.mlir import arith, gpu, ir, memref, scf, vector
 
 from .gpu_i32 import i32, index, less, narrow, number_of, where
 from .gpu_kernel import WARP, Kernel, Kernels, Size, as_value, ceildiv, extent, linear_id, only_if
@@ -35,6 +35,7 @@ LEAST_ITEMS, MOST_ITEMS, OPEN_ITEMS = 2, 20, 8  # rows of a thread: the fewest, 
 SMS = 132  # that tiles of a known size are shared by evenly
 ROOM = 1.2  # rows that a tile of a bucket has room for, over those of a bucket where keys are even
 BUCKET = 2560  # rows of a bucket, where keys are even and buckets not too many
+RESIDENT = 2  # tiles of buckets that an SM has at once: while one loads, another one is ordered
 MOST_BITS = 9  # of a digit: no more digits than threads
 KEY_BITS = 31  # where the last key is not known
 SCANNED = 4  # tiles of a lane that it counts together
@@ -42,10 +43,9 @@ SCANNED = 4  # tiles of a lane that it counts together
 
 @dataclass(frozen=True)
 class _Arrays:
-    """What a pass leaves to the next: keys (i32), numbers of rows (i32) and what rows carry."""
+    """What a pass leaves to the next: keys and numbers of rows, pairs of i32, and what rows carry."""
 
-    keys: ir.Value
-    rows: ir.Value
+    pairs: ir.Value
     carried: list[ir.Value]
 
 
@@ -137,15 +137,15 @@ class RadixSort:
                 counts = _alloc(tiles, digit.count)
             step = _Pass(digit, items, source, None, counts, totals)
             self._kernel("bucket_count", tiles, lambda kernel: self._count_bucket(kernel, step))
-            self._kernel("bucket_place", tiles, lambda kernel: self._place_bucket(kernel, step))
+            self._kernel("bucket_place", tiles, lambda kernel: self._place_bucket(kernel, step), RESIDENT)
 
     def _arrays(self) -> _Arrays:
         with self.origin.context, self.origin.location, ir.InsertionPoint(self.origin):
             carried = [_alloc(self.size, kind=ir.MemRefType(buffer.type).element_type) for buffer in self.carried]
-            return _Arrays(_alloc(self.size), _alloc(self.size), carried)
+            return _Arrays(_alloc(self.size, 2), carried)
 
-    def _kernel(self, label: str, blocks: Size, body: Callable[[Kernel], None]) -> None:
-        made = Kernel(self.kernels, self.origin, f"{self.label}_{label}", THREADS)
+    def _kernel(self, label: str, blocks: Size, body: Callable[[Kernel], None], resident: int | None = None) -> None:
+        made = Kernel(self.kernels, self.origin, f"{self.label}_{label}", THREADS, resident)
         with made.body():
             body(made)
         made.launch(blocks)
@@ -154,7 +154,7 @@ class RadixSort:
         """The key of what stands at `row` before a pass."""
         if step.source is None:
             return self.key(kernel, index(row), counts)
-        return memref.load(kernel.inside(step.source.keys), [index(row)])
+        return memref.load(kernel.inside(step.source.pairs), [index(row), as_value(0)])
 
     def _count(self, kernel: Kernel, step: _Pass) -> None:
         thread, tile = gpu.thread_id(gpu.Dimension.x), gpu.block_id(gpu.Dimension.x)
@@ -231,11 +231,13 @@ class RadixSort:
         own = order.own()
         rows, inside = [tile.row(place) for place in own], [less(place, tile.count) for place in own]
         # What is behind the last row has the last digit, and is the last in its tile: it changes no other row's place.
-        keys = [
-            arith.select(is_row, self._key(kernel, step, row, False), number_of(step.digit.last))
-            for is_row, row in zip(inside, rows, strict=True)
-        ]
-        names = rows if step.source is None else _loaded(kernel, step.source.rows, rows)
+        if step.source is None:
+            keys, names = [self._key(kernel, step, row, False) for row in rows], rows
+        else:
+            pairs = [_load_pair(kernel.inside(step.source.pairs), row) for row in rows]
+            keys, names = ([pair[i] for pair in pairs] for i in range(2))
+        keys = [arith.select(is_row, key, number_of(step.digit.last)) for is_row, key in zip(inside, keys, strict=True)]
+        vectors = self.carried if step.source is None else step.source.carried
         places = order.places(keys, counted)
         names, keys = order.moved(names, places), order.moved(keys, places)
         targets = order.targets(keys)
@@ -245,10 +247,10 @@ class RadixSort:
                 if step.target is None:
                     self.write_row(kernel, index(target), name, key)
                 else:
-                    memref.store(key, kernel.inside(step.target.keys), [index(target)])
-                    memref.store(name, kernel.inside(step.target.rows), [index(target)])
-        for position, vector in enumerate(self.carried if step.source is None else step.source.carried):
-            moved = order.moved(_loaded(kernel, vector, rows), places)
+                    pair = vector.from_elements(ir.VectorType.get([2], i32()), [key, name])
+                    vector.store(pair, kernel.inside(step.target.pairs), [index(target), as_value(0)], alignment=8)
+        for position, carried in enumerate(vectors):
+            moved = order.moved(_loaded(kernel, carried, rows), places)
             for is_there, target, value in zip(there, targets, moved, strict=True):
                 with where(is_there):
                     if step.target is None:
@@ -366,6 +368,12 @@ def _scan(kernel: Kernel, step: _Pass) -> None:
             scf.yield_([arith.addi(total, in_warp)])
         with only_if(lane, 1):
             memref.store(loop.results[0], totals, [digit])
+
+
+def _load_pair(pairs: ir.Value, row: ir.Value) -> list[ir.Value]:
+    kind = ir.VectorType.get([2], i32())
+    pair = vector.load(kind, pairs, [index(row), as_value(0)], alignment=8)
+    return [vector.extract(pair, [], [i]) for i in range(2)]
 
 
 def _plus(size: Size, more: int) -> Size:

@@ -1,7 +1,7 @@
 """A tile of rows in the order of a digit of their keys, those with the same digit as they were, in shared memory.
 
     ranks      a warp counts its rows of each digit, one row of each lane at a time; lanes with the same digit find each
-               other by ballots, a bit of the digit after another, and the first of them adds for all
+               other by ballots, a bit of the digit after another, and the last of them adds for all
     begins     counts of warps become where a warp's rows of a digit begin in the tile
     moved      what rows have is written to their places in shared memory, and read from there by neighbours
 
@@ -143,18 +143,16 @@ class TileOrder:
         for key in keys:
             digit = self.digit.of(key)
             same = _same_digit(digit, self.digit.bits)
-            before = arith.andi(same, lower)
-            branch = scf.IfOp(_is(before, 0), [i32()], has_else=True)
+            branch = scf.IfOp(_is(arith.shrui(same, self.lane), 1), [i32()], has_else=True)  # the last of them
             with ir.InsertionPoint(branch.then_block):
                 add, place = arith.AtomicRMWKind.addi, [self._of_warp(digit)]
                 scf.yield_([memref.atomic_rmw(add, math.ctpop(same), self.words, place)])
             with ir.InsertionPoint(branch.else_block):
                 scf.yield_([number_of(0)])
             _meet()
-            lowest = arith.andi(same, arith.subi(number_of(0), same))
-            first = math.ctpop(arith.subi(lowest, number_of(1)))
-            counted = _shuffled(branch.results[0], first, gpu.ShuffleMode.IDX)
-            ranks.append(arith.addi(counted, math.ctpop(before)))
+            last = arith.subi(number_of(WARP - 1), math.ctlz(same))
+            counted = _shuffled(branch.results[0], last, gpu.ShuffleMode.IDX)
+            ranks.append(arith.addi(counted, math.ctpop(arith.andi(same, lower))))
         return ranks
 
     def _begin(self, counted: Callable[[ir.Value], tuple[ir.Value, ir.Value]]) -> None:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from .target import Target
 
-SORT_US = 12.0  # of the kernels of a sort, however few rows
-SORT_ROW_US = 40e-6  # a row: two accesses to anywhere, and what is moved
+SORT_US = 16.0  # of the kernels of a sort, however few rows
+SORT_ROW_US = 35e-6  # a row, which is moved twice
 INDEX_ROW_US = 8e-6  # a row of an index vector, or anything else of a few bytes, brought into order
 FEW_BYTES = 8
 IN_STAGE_BYTES = 256  # of a row that is brought into order where it is read; wider rows are, by a kernel of its own

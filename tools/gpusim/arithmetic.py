@@ -97,10 +97,21 @@ BINARY: dict[str, Callable[..., Any]] = {
 }
 
 
+def _bits(x: np.ndarray) -> np.ndarray:
+    """The bits of each number, the lowest first."""
+    x = np.ascontiguousarray(x)
+    return np.unpackbits(x.view(np.uint8).reshape(*x.shape, x.itemsize), axis=-1, bitorder="little")
+
+
 def _ones(x: np.ndarray) -> np.ndarray:
     """How many bits of each number are set."""
-    x = np.ascontiguousarray(x)
-    return np.unpackbits(x.view(np.uint8).reshape(*x.shape, x.itemsize), axis=-1).sum(-1)
+    return _bits(x).sum(-1)
+
+
+def _zeros_above(x: np.ndarray) -> np.ndarray:
+    """How many bits of each number stand above the highest one that is set."""
+    bits = _bits(x)[..., ::-1]
+    return np.where(bits.any(-1), bits.argmax(-1), bits.shape[-1])
 
 
 _erf = np.vectorize(pymath.erf, otypes=[np.float64])
@@ -118,7 +129,8 @@ UNARY: dict[str, Callable[..., Any]] = {
     "math.cos": np.cos,
     "math.cosh": np.cosh,
     "math.erf": _erf,
-    "math.ctpop": lambda x: _ones(x),
+    "math.ctlz": _zeros_above,
+    "math.ctpop": _ones,
     "math.exp": np.exp,
     "math.exp2": np.exp2,
     "math.expm1": np.expm1,

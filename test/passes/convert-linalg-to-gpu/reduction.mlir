@@ -37,7 +37,7 @@ func.func @main(%x: tensor<64x128xf32>) -> (tensor<64xf32>, tensor<128xf32>) {
 // CHECK: %[[PART:.+]] = scf.for {{.+}} iter_args(%{{.+}} = %{{.+}}) -> (f32)
 // CHECK-COUNT-5: gpu.shuffle xor
 // CHECK: memref.store
-// CHECK: gpu.func @reduce_1({{.+}}) workgroup(%[[SHARED:.+]] : memref<16x32xf32, #gpu.address_space<workgroup>>)
+// CHECK: gpu.func @reduce_1({{.+}}) workgroup(%[[SHARED:.+]] : memref<16x32xf32, #gpu.address_space<workgroup>> {llvm.align = 16 : i64})
 // CHECK-NOT: gpu.shuffle
 // CHECK: %[[SUM:.+]] = scf.for {{.+}} iter_args
 // CHECK: memref.store %[[SUM]], %[[SHARED]]
