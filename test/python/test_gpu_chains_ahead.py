@@ -38,18 +38,6 @@ class Scaled(nn.Module):
         return (self.last(torch.relu(self.first(x * torch.sigmoid(x)))) + more).to(x.dtype)
 
 
-class Edges(nn.Module):
-    """Rows of a table by number, and a residual."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.last = nn.Linear(128, 64), nn.Linear(64, 64)
-
-    def forward(self, x, table, rows):
-        gathered = torch.index_select(table, 0, rows)
-        return x + self.last(torch.relu(self.first(torch.cat([x, gathered], 1))))
-
-
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
     """The path of a description: a GPU of two SMs."""
@@ -108,12 +96,3 @@ def test_loads_stand_beside_products():
     order = " ".join(re.findall(words, compiled.ptx))
     for loads in (" ld.global.v2" * 32, " ld.global.v4" * 8):
         assert order.count(f"wgmma.commit_group{loads} bar.warp.sync wgmma.wait_group") == 1
-
-
-@pytest.mark.parametrize("rows, ahead", [(300, 1), (60_000, 0)])
-def test_beside_gathers(rows, ahead):
-    """Where a CTA has several tiles, rows that it gathers are in the way."""
-    args = torch.randn(rows, 64).bfloat16(), torch.randn(500, 64).bfloat16(), torch.randint(0, 500, (rows,))
-    compiled = kitsune_mlir.compile(Edges().bfloat16(), args, target="sm_90a", options=CHAINED)
-    text = compiled.mlir("sm_90a:schedule-chains")
-    assert '"kitsune.kernel"' in text and text.count("ahead,") == ahead
