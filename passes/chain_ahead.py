@@ -3,7 +3,7 @@ nothing else.
 
 What the stages before a chain's first product read is loaded a tile ahead, and goes round the loop over tiles in
 registers. What a product's epilogue reads is loaded beside the product. Loads stand where a product is issued and not
-waited for: it takes a while until many of them are under way (in MeshGraphNets' node network a microsecond a tile).
+waited for: it takes a while until many of them are under way.
 """
 
 from __future__ import annotations
