@@ -12,9 +12,8 @@ by three kernels each; few keys are one digit, which three kernels do.
 An SM sends what it stores line by line, and a row that goes anywhere is a line of its own. So rows of a tile are first
 put into the order of their digits in shared memory (gpu_tile_order.py), where rows that go together are neighbours and
 their stores share lines: the larger the tile, the more. A bucket is of one tile where keys are even, and what it stores
-is one piece then. Buckets of more rows take longer, by what their tiles read of each other's counts: all rows in one
-take a third more time in all. No thread block waits for another one, all that goes through memory goes from one kernel
-to the next.
+is one piece then. Larger buckets take longer by what their tiles read of each other's counts. No thread block waits for
+another one, all that goes through memory goes from one kernel to the next.
 
 Keys are numbers from 0 to a last one, which is that of rows that shall stand behind all others.
 """
