@@ -67,12 +67,9 @@ class Kernels:
 
 
 class Kernel:
-    """One kernel that computes what the host operation `origin` does. `origin` stays where it is. Registers are few
-    enough for so many `resident` blocks an SM, if any are given."""
+    """One kernel that computes what the host operation `origin` does. `origin` stays where it is."""
 
-    def __init__(
-        self, kernels: Kernels, origin: ir.Operation, label: str, threads: int = THREADS, resident: int | None = None
-    ):
+    def __init__(self, kernels: Kernels, origin: ir.Operation, label: str, threads: int = THREADS):
         self._kernels, self._origin, self._label, self.threads = kernels, origin, label, threads
         self._captured: list[ir.Value] = []
         self._shared: list[ir.Operation] = []
@@ -80,9 +77,6 @@ class Kernel:
         with origin.context, origin.location, ir.InsertionPoint(kernels.block):
             none = ir.FunctionType.get([], [])
             self._function = gpu.GPUFuncOp(none, "kernel", kernel=True, known_block_size=[threads, 1, 1])
-            if resident is not None:
-                count = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), resident)
-                self._function.operation.attributes["nvvm.minctasm"] = count
             self._entry = self._function.add_entry_block()
         with origin.context, origin.location, ir.InsertionPoint(self._entry):
             self._first = arith.ConstantOp.create_index(0).operation  # what `inside` brings stands before it

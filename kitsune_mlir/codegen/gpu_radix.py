@@ -1,20 +1,14 @@
-"""A stable sort of rows by keys: a radix sort of two digits, three kernels for the first and two for the other.
+"""A stable sort of rows by keys: a radix sort, the lowest digit of the keys first, three kernels a digit.
 
-    count    counts[digit, tile] = how many rows of the tile have the first digit; a tile is what a thread block takes
+    count    counts[digit, tile] = how many rows of the tile have the digit; a tile is what a thread block takes
     scan     counts[digit, tile] = how many of its rows are in tiles before; totals[digit] = how many there are in all
     place    each row goes behind all rows of lesser digits, those of its own digit in tiles before, and in its tile
-    bucket_count    counts[tile, digit] = how many of a bucket's rows, where they are several tiles, have the second one
-    bucket_place    rows with the same first digit, a bucket, go where their second one says
 
-Of keys that are too many for two digits, rows are put into the order of their lower digits first, from the lowest on,
-by three kernels each; few keys are one digit, which three kernels do.
-
-An SM sends what it stores line by line, and a row that goes anywhere is a line of its own. So rows of a tile are first
-put into the order of their digits in shared memory (gpu_tile_order.py), where rows that go together are neighbours and
-their stores share lines: the larger the tile, the more. A bucket is of one tile where keys are even, and what it stores
-is one piece then. Buckets of more rows take longer, by what their tiles read of each other's counts: all rows in one
-take a third more time in all. No thread block waits for another one, all that goes through memory goes from one kernel
-to the next.
+An SM sends what it stores line by line, and a row that goes anywhere is a line of its own. So `place` first puts the
+rows of a tile into the order of their digits in shared memory (gpu_tile_order.py), where rows that go together are
+neighbours and their stores share lines: the larger the tile, the more. No thread block waits for another one, all that
+goes through memory goes from one kernel to the next. How long it takes hardly depends on the keys, be they sorted or
+all the same; the highest digit first, and then each of its buckets by itself, is as fast only where keys are even.
 
 Keys are numbers from 0 to a last one, which is that of rows that shall stand behind all others.
 """
@@ -23,19 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import ceil
 
 from kitsune_mlir.mlir import arith, gpu, ir, memref, scf, vector
 
 from .gpu_i32 import i32, index, less, narrow, number_of, where
 from .gpu_kernel import WARP, Kernel, Kernels, Size, as_value, ceildiv, extent, linear_id, only_if
-from .gpu_tile_order import THREADS, Digit, TileOrder, before_lane, before_threads
+from .gpu_tile_order import LEAST_BITS, THREADS, Digit, TileOrder, before_lane
 
 LEAST_ITEMS, MOST_ITEMS, OPEN_ITEMS = 2, 20, 8  # rows of a thread: the fewest, the most, and where the size is open
 SMS = 132  # that tiles of a known size are shared by evenly
-ROOM = 1.2  # rows that a tile of a bucket has room for, over those of a bucket where keys are even
-BUCKET = 2560  # rows of a bucket, where keys are even and buckets not too many
-RESIDENT = 2  # tiles of buckets that an SM has at once: while one loads, another one is ordered
 MOST_BITS = 9  # of a digit: no more digits than threads
 KEY_BITS = 31  # where the last key is not known
 SCANNED = 4  # tiles of a lane that it counts together
@@ -79,21 +69,6 @@ class _Tile:
 
 
 @dataclass(frozen=True)
-class _Bucket(_Tile):
-    """A tile of a bucket that begins at `start` and has `rows`, in `tiles` from number `first` on: that with `number`
-    of them."""
-
-    start: ir.Value
-    rows: ir.Value
-    first: ir.Value
-    tiles: ir.Value
-    number: ir.Value
-
-    def has_others(self) -> ir.Value:
-        return less(number_of(1), self.tiles)
-
-
-@dataclass(frozen=True)
 class RadixSort:
     """`size` rows with keys from 0 to `last`, in front of `origin`. `key` gives a row's key as an i32, `first` says
     whether in the first kernel that asks for it. `carried` are vectors of integers of 32 or 64 bits, a number a row.
@@ -112,40 +87,27 @@ class RadixSort:
 
     def launch(self) -> None:
         """Puts the kernels' launches in front of `origin`."""
-        known = self.size if isinstance(self.size, int) else None
-        lower, highest = digits(self.last + 1 if isinstance(self.last, int) else 1 << KEY_BITS, known)
-        items = OPEN_ITEMS if known is None else _even(known)
+        parts = digits(self.last + 1 if isinstance(self.last, int) else 1 << KEY_BITS)
+        items = _even(self.size) if isinstance(self.size, int) else OPEN_ITEMS
+        with self.origin.context, self.origin.location, ir.InsertionPoint(self.origin):
+            tiles = ceildiv(self.size, items * THREADS)
+            counts, totals = _alloc(parts[0].count, tiles), _alloc(parts[0].count)
         source = None
-        for number, digit in enumerate([*lower, *highest[:1]]):
-            target = None if number == len(lower) - 1 and not highest else self._arrays()
-            with self.origin.context, self.origin.location, ir.InsertionPoint(self.origin):
-                tiles = ceildiv(self.size, items * THREADS)
-                counts, totals = _alloc(digit.count, tiles), _alloc(digit.count)
+        for digit in parts:
+            target = None if digit == parts[-1] else self._arrays()
             step = _Pass(digit, items, source, target, counts, totals)
             self._kernel("count", tiles, lambda kernel, step=step: self._count(kernel, step))
             self._kernel("scan", ceildiv(WARP * digit.count, THREADS), lambda kernel, step=step: _scan(kernel, step))
             self._kernel("place", tiles, lambda kernel, step=step: self._place(kernel, step))
             source = target
-        if highest:
-            buckets, digit = highest
-            if known is not None:
-                items = min(MOST_ITEMS, max(LEAST_ITEMS, ceil(ROOM * known / (buckets.values * THREADS))))
-            with self.origin.context, self.origin.location, ir.InsertionPoint(self.origin):
-                tiles = _plus(
-                    ceildiv(_plus(self.size, 1), items * THREADS), buckets.values - 1
-                )  # the most there can be
-                counts = _alloc(tiles, digit.count)
-            step = _Pass(digit, items, source, None, counts, totals)
-            self._kernel("bucket_count", tiles, lambda kernel: self._count_bucket(kernel, step))
-            self._kernel("bucket_place", tiles, lambda kernel: self._place_bucket(kernel, step), RESIDENT)
 
     def _arrays(self) -> _Arrays:
         with self.origin.context, self.origin.location, ir.InsertionPoint(self.origin):
             carried = [_alloc(self.size, kind=ir.MemRefType(buffer.type).element_type) for buffer in self.carried]
             return _Arrays(_alloc(self.size, 2), carried)
 
-    def _kernel(self, label: str, blocks: Size, body: Callable[[Kernel], None], resident: int | None = None) -> None:
-        made = Kernel(self.kernels, self.origin, f"{self.label}_{label}", THREADS, resident)
+    def _kernel(self, label: str, blocks: Size, body: Callable[[Kernel], None]) -> None:
+        made = Kernel(self.kernels, self.origin, f"{self.label}_{label}", THREADS)
         with made.body():
             body(made)
         made.launch(blocks)
@@ -157,33 +119,20 @@ class RadixSort:
         return memref.load(kernel.inside(step.source.pairs), [index(row), as_value(0)])
 
     def _count(self, kernel: Kernel, step: _Pass) -> None:
-        thread, tile = gpu.thread_id(gpu.Dimension.x), gpu.block_id(gpu.Dimension.x)
-        counted = self._counted(kernel, step, self._tile(kernel, step))
-        with only_if(thread, step.digit.count):
-            memref.store(memref.load(counted, [thread]), kernel.inside(step.counts), [thread, tile])
-
-    def _counted(self, kernel: Kernel, step: _Pass, tile: _Tile) -> ir.Value:
-        """How many rows of a tile have each digit, in shared memory."""
-        counted = kernel.shared([step.digit.count], i32())
-        thread = gpu.thread_id(gpu.Dimension.x)
+        counted, tile = kernel.shared([step.digit.count], i32()), self._tile(kernel, step)
+        thread, block = gpu.thread_id(gpu.Dimension.x), gpu.block_id(gpu.Dimension.x)
         with only_if(thread, step.digit.count):
             memref.store(number_of(0), counted, [thread])
         gpu.barrier()
         places = [arith.addi(narrow(thread), number_of(number * THREADS)) for number in range(step.items)]
         with self.kernels.checks.behind():
-            digits = [step.digit.of(self._key(kernel, step, tile.row(place), True)) for place in places]
-        for place, digit in zip(places, digits, strict=True):
+            found = [step.digit.of(self._key(kernel, step, tile.row(place), True)) for place in places]
+        for place, digit in zip(places, found, strict=True):
             with where(less(place, tile.count)):
                 memref.atomic_rmw(arith.AtomicRMWKind.addi, number_of(1), counted, [index(digit)])
         gpu.barrier()
-        return counted
-
-    def _place(self, kernel: Kernel, step: _Pass) -> None:
-        order = TileOrder.of(kernel, step.digit, step.items)
-        tile = index(narrow(gpu.block_id(gpu.Dimension.x)))
-        before = memref.load(kernel.inside(step.counts), [index(order.own_digit), tile])
-        total = memref.load(kernel.inside(step.totals), [index(order.own_digit)])
-        self._move(kernel, step, order, self._tile(kernel, step), lambda _: (before, total))
+        with only_if(thread, step.digit.count):
+            memref.store(memref.load(counted, [thread]), kernel.inside(step.counts), [thread, block])
 
     def _tile(self, kernel: Kernel, step: _Pass) -> _Tile:
         """That of a thread block."""
@@ -193,41 +142,10 @@ class RadixSort:
     def _size(self, kernel: Kernel) -> ir.Value:
         return number_of(self.size) if isinstance(self.size, int) else narrow(kernel.inside(self.size))
 
-    def _count_bucket(self, kernel: Kernel, step: _Pass) -> None:
-        block, thread = gpu.block_id(gpu.Dimension.x), gpu.thread_id(gpu.Dimension.x)
-        rows, tiles = _own_bucket(kernel, step, narrow(thread))
-        with where(_any(kernel, less(number_of(1), tiles))):
-            tile = _bucket(kernel, step, rows, tiles)
-            with where(tile.has_others()):
-                counted = self._counted(kernel, step, tile)
-                with only_if(thread, step.digit.count):
-                    memref.store(memref.load(counted, [thread]), kernel.inside(step.counts), [block, thread])
-
-    def _place_bucket(self, kernel: Kernel, step: _Pass) -> None:
-        tile = _bucket(kernel, step, *_own_bucket(kernel, step, narrow(gpu.thread_id(gpu.Dimension.x))))
-        with where(less(number_of(0), tile.count)):
-            order = TileOrder.of(kernel, step.digit, step.items)
-
-            def counted(in_tile: ir.Value) -> tuple[ir.Value, ir.Value]:
-                branch = scf.IfOp(tile.has_others(), [i32(), i32()], has_else=True)
-                with ir.InsertionPoint(branch.then_block):
-                    scf.yield_(_counted_before(kernel.inside(step.counts), order.own_digit, tile))
-                with ir.InsertionPoint(branch.else_block):
-                    scf.yield_([number_of(0), in_tile])
-                before, total = branch.results
-                return arith.addi(before, tile.start), total
-
-            self._move(kernel, step, order, tile, counted)
-
-    def _move(
-        self,
-        kernel: Kernel,
-        step: _Pass,
-        order: TileOrder,
-        tile: _Tile,
-        counted: Callable[[ir.Value], tuple[ir.Value, ir.Value]],
-    ) -> None:
-        """What rows of a tile have goes to their places."""
+    def _place(self, kernel: Kernel, step: _Pass) -> None:
+        order, tile = TileOrder.of(kernel, step.digit, step.items), self._tile(kernel, step)
+        before = memref.load(kernel.inside(step.counts), [index(order.own_digit), gpu.block_id(gpu.Dimension.x)])
+        total = memref.load(kernel.inside(step.totals), [index(order.own_digit)])
         own = order.own()
         rows, inside = [tile.row(place) for place in own], [less(place, tile.count) for place in own]
         # What is behind the last row has the last digit, and is the last in its tile: it changes no other row's place.
@@ -236,9 +154,9 @@ class RadixSort:
         else:
             pairs = [_load_pair(kernel.inside(step.source.pairs), row) for row in rows]
             keys, names = ([pair[i] for pair in pairs] for i in range(2))
-        keys = [arith.select(is_row, key, number_of(step.digit.last)) for is_row, key in zip(inside, keys, strict=True)]
+        keys = [arith.select(is_row, key, number_of(-1)) for is_row, key in zip(inside, keys, strict=True)]
         vectors = self.carried if step.source is None else step.source.carried
-        places = order.places(keys, counted)
+        places = order.places(keys, before, total)
         names, keys = order.moved(names, places), order.moved(keys, places)
         targets = order.targets(keys)
         there = [less(number, tile.count) for number in order.numbers()]
@@ -260,78 +178,18 @@ class RadixSort:
                         memref.store(value, kernel.inside(step.target.carried[position]), [index(target)])
 
 
-def digits(keys: int, rows: int | None) -> tuple[list[Digit], list[Digit]]:
-    """The digits of so many keys: the lower ones, the lowest first; and the highest two, the very first one first, that
-    buckets are of, or none where one digit is enough. Buckets are as many as so many rows fill if keys are even."""
-    most = 1 << MOST_BITS
-    if keys <= most:
-        return [Digit(0, 1, keys, True)], []
-    below = max(0, (keys - 1).bit_length() - 2 * MOST_BITS)
-    passes = -(-below // MOST_BITS)
-    bits = -(-below // max(1, passes))
-    above = (keys - 1 >> bits * passes) + 1
-    width = max(-(-above // most), min(most, 1 if rows is None else above * BUCKET // max(1, rows)))
-    highest = [Digit(bits * passes, width, -(-above // width), True), Digit(bits * passes, 1, width, False)]
-    return [Digit(bits * number, 1, 1 << bits, False) for number in range(passes)], highest
+def digits(keys: int) -> list[Digit]:
+    """The digits of so many keys, the lowest first."""
+    known = max(LEAST_BITS, (keys - 1).bit_length())
+    passes = -(-known // MOST_BITS)
+    bits = max(LEAST_BITS, -(-known // passes))
+    return [Digit(bits * number, bits) for number in range(passes)]
 
 
 def _even(rows: int) -> int:
     """Rows of a thread: tiles are as large as they can be, and as many as SMs, or a multiple of that."""
     rounds = max(1, -(-rows // (SMS * THREADS * MOST_ITEMS)))
     return max(LEAST_ITEMS, -(-rows // (SMS * THREADS * rounds)))
-
-
-def _own_bucket(kernel: Kernel, step: _Pass, thread: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """The rows of a bucket for each thread, and how many tiles they are."""
-    totals = kernel.inside(step.totals)
-    buckets = extent(totals, 0)
-    assert isinstance(buckets, int)
-    rows = memref.load(totals, [index(arith.remui(thread, number_of(buckets)))])
-    rows = arith.select(less(thread, number_of(buckets)), rows, number_of(0))
-    return rows, arith.divui(arith.addi(rows, number_of(step.tile - 1)), number_of(step.tile))
-
-
-def _any(kernel: Kernel, condition: ir.Value) -> ir.Value:
-    """Whether a condition holds in any thread of a block."""
-    found, first = kernel.shared([1], i32()), [as_value(0)]
-    with only_if(gpu.thread_id(gpu.Dimension.x), 1):
-        memref.store(number_of(0), found, first)
-    gpu.barrier()
-    with where(condition):
-        memref.store(number_of(1), found, first)
-    gpu.barrier()
-    return less(number_of(0), memref.load(found, first))
-
-
-def _bucket(kernel: Kernel, step: _Pass, rows: ir.Value, tiles: ir.Value) -> _Bucket:
-    """The tile of a thread block, of no rows where there are fewer, from each thread's bucket."""
-    found = kernel.shared([4], i32())
-    thread, block = narrow(gpu.thread_id(gpu.Dimension.x)), narrow(gpu.block_id(gpu.Dimension.x))
-    with where(less(thread, number_of(4))):
-        memref.store(number_of(0), found, [index(thread)])
-    start, first = before_threads(kernel, thread, [rows, tiles])
-    with where(less(arith.subi(block, first), tiles)):
-        for number, value in enumerate((start, rows, first, tiles)):
-            memref.store(value, found, [as_value(number)])
-    gpu.barrier()
-    start, rows, first, tiles = (memref.load(found, [as_value(number)]) for number in range(4))
-    number = arith.subi(block, first)
-    before = arith.muli(number, number_of(step.tile))
-    count = arith.minui(arith.subi(rows, before), number_of(step.tile))
-    count = arith.select(less(number, tiles), count, number_of(0))
-    return _Bucket(arith.addi(start, before), count, start, rows, first, tiles, number)
-
-
-def _counted_before(counts: ir.Value, digit: ir.Value, tile: _Bucket) -> list[ir.Value]:
-    """How many rows of a bucket have a digit, those in tiles before this one and all."""
-    loop = scf.ForOp(as_value(0), index(tile.tiles), as_value(1), [number_of(0), number_of(0)])
-    with ir.InsertionPoint(loop.body):
-        before, total = loop.inner_iter_args
-        other = loop.induction_variable
-        count = memref.load(counts, [arith.addi(index(tile.first), other), index(digit)])
-        is_before = less(narrow(other), tile.number)
-        scf.yield_([arith.addi(before, arith.select(is_before, count, number_of(0))), arith.addi(total, count)])
-    return list(loop.results)
 
 
 def _loaded(kernel: Kernel, buffer: ir.Value, rows: Sequence[ir.Value]) -> list[ir.Value]:

@@ -41,7 +41,7 @@ from .pipeline import device
 
 TURNS = 4  # updates of a thread, or words of them, that are on their way together
 FEW = 1 << 18  # of these: fewer are a thread's each
-MOST_TABLE, LEAST_PART = 1 << 24, 64  # bytes of a table that are added to together, and of a row of it
+MOST_TABLE, LEAST_PART = 1 << 25, 128  # bytes of a table that are added to together, and of a row of it
 _IN_ORDER = ("addf",)  # whose result depends on the order
 _ATOMIC = {
     "arith.addf": "addf",

@@ -10,7 +10,7 @@ Rows that go together then are neighbours, and their stores share lines. How lon
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kitsune_mlir.mlir import arith, gpu, ir, math, memref, nvvm, scf
@@ -26,33 +26,19 @@ _DISTANCES = (1, 2, 4, 8, 16)  # of lanes
 
 @dataclass(frozen=True)
 class Digit:
-    """A number of a key that has so many values: its bits from bit `shift` on, divided by `over`, modulo `values`. A
-    key's first digit is less than these anyway."""
+    """`bits` bits of keys from bit `shift` on: no fewer digits than lanes of a warp, no more than THREADS."""
 
     shift: int
-    over: int
-    values: int
-    is_first: bool
-
-    @property
-    def bits(self) -> int:
-        return max(LEAST_BITS, (self.values - 1).bit_length())
+    bits: int
 
     @property
     def count(self) -> int:
-        """Values and a few more: a power of two."""
         return 1 << self.bits
-
-    @property
-    def last(self) -> int:
-        """A key with the last digit."""
-        return (self.values - 1) * self.over << self.shift
 
     def of(self, key: ir.Value) -> ir.Value:
         """That of a key, both i32."""
-        found = arith.shrui(key, number_of(self.shift)) if self.shift else key
-        found = arith.divui(found, number_of(self.over)) if self.over > 1 else found
-        return found if self.is_first else arith.remui(found, number_of(self.values))
+        moved = arith.shrui(key, number_of(self.shift)) if self.shift else key
+        return arith.andi(moved, number_of(self.count - 1))
 
 
 @dataclass(frozen=True)
@@ -94,14 +80,12 @@ class TileOrder:
         """The places whose rows a thread has when they are in order."""
         return [arith.addi(self.thread, number_of(number * THREADS)) for number in range(self.items)]
 
-    def places(
-        self, keys: Sequence[ir.Value], counted: Callable[[ir.Value], tuple[ir.Value, ir.Value]]
-    ) -> list[ir.Value]:
-        """The places of rows in the order of their digits. `counted` takes how many rows of the tile have a thread's
-        own digit, and gives what to add to their places, and how many rows there are in all that have it."""
+    def places(self, keys: Sequence[ir.Value], before: ir.Value, total: ir.Value) -> list[ir.Value]:
+        """The places of rows in the order of their digits. Of a thread's own digit so many rows are in tiles before,
+        and so many there are in all."""
         ranks = self._ranks(keys)
         gpu.barrier()
-        self._begin(counted)
+        self._begin(before, total)
         gpu.barrier()
         return [
             arith.addi(memref.load(self.words, [self._of_warp(self.digit.of(key))]), rank)
@@ -155,18 +139,17 @@ class TileOrder:
             ranks.append(arith.addi(counted, math.ctpop(arith.andi(same, lower))))
         return ranks
 
-    def _begin(self, counted: Callable[[ir.Value], tuple[ir.Value, ir.Value]]) -> None:
+    def _begin(self, before: ir.Value, total: ir.Value) -> None:
         has_digit = less(self.thread, number_of(self.digit.count))
         counts = [index(arith.addi(self.own_digit, number_of(number * self.digit.count))) for number in range(WARPS)]
         in_warps = [memref.load(self.words, [place]) for place in counts]
         in_tile = in_warps[0]
         for count in in_warps[1:]:
             in_tile = arith.addi(in_tile, count)
-        added, total = counted(in_tile)
         in_tile, total = (arith.select(has_digit, count, number_of(0)) for count in (in_tile, total))
         local, start = before_threads(self.kernel, self.thread, [in_tile, total])
         with where(has_digit):
-            memref.store(arith.subi(arith.addi(start, added), local), self.begins, [index(self.own_digit)])
+            memref.store(arith.subi(arith.addi(start, before), local), self.begins, [index(self.own_digit)])
             for place, count in zip(counts, in_warps, strict=True):
                 memref.store(local, self.words, [place])
                 local = arith.addi(local, count)
