@@ -22,6 +22,7 @@ from math import prod
 from typing import Any
 
 from kitsune_mlir.mlir import ext, ir, walk
+from kitsune_mlir.traffic import element_bytes
 
 from .captures import captures
 from .checks import check_integer, check_kind, defined_by, fail, integer, number, parent_of, string
@@ -35,7 +36,8 @@ SHARES = ("all", "split", "own")
 STOW, WRITE_ROWS = "kitsune.stow", "kitsune.write_rows"  # stow.py, write_rows.py
 SEND, TOTAL = "kitsune.send", "kitsune.total"  # clusters.py
 COPIED, BY_ROWS = "tma", "warps"  # the engines of writes that leave through boxes in shared memory
-OUTBOX_BYTES = 2 * 64 * 128  # of shared memory for each copy of an agent whose tiles leave so
+BOX_BYTES = 128  # of each row of what the copy engine stores at once
+OUTBOX_BYTES = 2 * 64 * BOX_BYTES  # of shared memory for each copy of an agent whose tiles leave so
 WARP = 32  # threads
 COPY_ROWS = 64  # of a tile that a warpgroup has
 GRANULE = 16  # bytes that a copy to a dense slot moves together
@@ -660,8 +662,20 @@ class WriteOp(Kitsune.Operation, name="write", traits=[RingEffect]):
             return fail(self, reason)
         for result in kernel.opview.result_ops:
             if result.position == self.position:
+                if self.engine_name == COPIED and (reason := _overlap(self.operands[0].type, result.results[0].type)):
+                    return fail(self, reason)
                 return _verify_box(self, result.results[0].type, self.operands[0].type, len(self.operands) - 1)
         return check_integer(self, "index", 0)
+
+
+def _overlap(tile: ir.Type, output: ir.Type) -> str:
+    """Why the copy engine, which stores boxes of BOX_BYTES of each row, would store columns beside a tile's; empty
+    where it does not, or the tile has all columns."""
+    columns, element = ir.RankedTensorType(tile).shape[1], ir.RankedTensorType(tile).element_type
+    whole = ir.RankedTensorType(output).shape[1]
+    if columns >= whole or columns * element_bytes(element) % BOX_BYTES == 0:
+        return ""
+    return f"is stored in boxes of {BOX_BYTES} bytes of each row, found {columns} of {whole} columns of {element}"
 
 
 def kernels(module: Any) -> Iterator[KernelOp]:

@@ -375,7 +375,7 @@ class ChainBody(ChainProducts):
         write.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(rank)))
         if self.cluster > 1 and not is_share:
             write.attributes["once"] = ir.UnitAttr.get()
-        if (engine := engine_of(value)) is not None and not (is_share and rows.shape_of(tile)[1] % self.kernel.chunk):
+        if (engine := engine_of(value, rows.shape_of(tile)[-1])) is not None:
             write.attributes["engine"] = ir.StringAttr.get(engine)
 
     def _write_rows(self, tile: ir.Value, store: kitsune.ScatterOp | kitsune.PlaceOp, column: ir.Value) -> None:
@@ -506,7 +506,7 @@ class ChainBody(ChainProducts):
             return
         write = schedule.WriteOp(tile, [self.row, first], i64(store.position))
         write.attributes["dims"] = ir.DenseI64ArrayAttr.get([0, 1])
-        if (engine := engine_of(store.operands[0])) is not None:
+        if (engine := engine_of(store.operands[0], rows.shape_of(tile)[1])) is not None:
             write.attributes["engine"] = ir.StringAttr.get(engine)
 
 

@@ -2121,6 +2121,21 @@ func.func @write_by_an_engine_that_is_not(%A: tensor<64x64xbf16>, %B: tensor<64x
 
 // -----
 
+func.func @write_of_a_part_of_a_box(%A: tensor<64x176xbf16>, %m: index, %c0: index) -> tensor<64x352xbf16> {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.write' op is stored in boxes of 128 bytes of each row, found 176 of 352 columns of bf16}}
+      "kitsune.write"(%A, %m, %c0) {dims = array<i64: 0, 1>, engine = "tma", index = 0 : i64} : (tensor<64x176xbf16>, index, index) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  %r = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<64x352xbf16>
+  return %r : tensor<64x352xbf16>
+}
+
+// -----
+
 func.func @write_of_a_row_by_an_engine(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %m: index) {
   %p = "kitsune.kernel"() ({
     %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)

@@ -254,6 +254,7 @@ SHARED = {
     "four CTAs": (Sharing(192).bfloat16(), 4, 2e-2),
     "round a loop": (layers(64, 288, 288, 288, 288, 32).bfloat16(), 2, 2e-2),
     "f32": (Sharing(96), 2, 2e-5),
+    "in passes of no whole boxes": (layers(64, 64, 704).bfloat16(), 2, 2e-2),
 }
 
 
