@@ -13,6 +13,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Before torch is there: some virtual machines list AMX and trap its instructions, which torch's CPU products would use.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
+gc.disable()  # torch's and MLIR's import makes millions of objects, and none to throw away
+
 import pytest
 import torch
 from torch import nn
@@ -29,6 +31,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(200_000, 20, 20)
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
