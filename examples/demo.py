@@ -18,6 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # torch's idle threads sleep: much faster on a busy machine
+# Some virtual machines list AMX and trap its instructions, which torch's products of bf16 would use.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
 import numpy as np
 import torch
