@@ -100,9 +100,9 @@ def check_numbered(op: ir.Operation) -> None:
     s = rows.Structured(op)
     for extract in _at_columns(s.body):
         table, (*others, _) = ir.RankedTensorType(extract.operands[0].type), list(extract.operands)[1:]
-        if table.rank != 2 or not table.has_static_shape or any(map(_is_column, others)):
+        if table.rank != 2 or not table.has_static_shape or any(map(is_column, others)):
             raise UnsupportedError(f"columns of elements of {table}, by themselves, are not scheduled")
-    columns = (one.results[0] for one in s.index_ops() if _is_column(one.results[0]))
+    columns = (one.results[0] for one in s.index_ops() if is_column(one.results[0]))
     if {use.owner.operation.name for column in columns for use in column.uses} - {"tensor.extract"}:
         raise UnsupportedError("numbers of columns are not scheduled where some columns are computed by themselves")
 
@@ -143,10 +143,11 @@ def take_columns(op: ir.Operation, first: ir.Value, count: int) -> None:
 def _at_columns(body: ir.Block) -> list[ir.Operation]:
     """What takes elements of tables at a place that the number of the column is part of."""
     extracts = [one.operation for one in body.operations if one.operation.name == "tensor.extract"]
-    return [one for one in extracts if any(map(_is_column, list(one.operands)[1:]))]
+    return [one for one in extracts if any(map(is_column, list(one.operands)[1:]))]
 
 
-def _is_column(index: ir.Value) -> bool:
+def is_column(index: ir.Value) -> bool:
+    """Whether an index is the number of the column that an operator computes."""
     op = rows.producer(index)
     return op is not None and op.name == "linalg.index" and ir.IntegerAttr(op.attributes["dim"]).value == 1
 

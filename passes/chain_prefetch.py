@@ -18,21 +18,65 @@ the rows in L2.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from math import prod
+
 from kitsune_mlir import rows
-from kitsune_mlir.codegen.hopper import gathers
-from kitsune_mlir.codegen.hopper.gathers import Gather
 from kitsune_mlir.codegen.hopper.operands import is_in_stage, is_loaded
 from kitsune_mlir.codegen.hopper.program import Program
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.dialects.prefetch import PrefetchOp
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
+from kitsune_mlir.traffic import element_bytes
 
+from .chain_columns import is_column
 from .schedule_build import constant_index, empty_generic
+
+LEAST_BYTES = 64  # of a row: fewer are not worth a request
+MOST_COLUMNS = 192  # of a product: the sums of more take all registers, and those who ask have some of them
+_UNIT = 16  # bytes that a request is a multiple of
+
+
+@dataclass(frozen=True)
+class Gather:
+    """An operator of a stage that takes whole rows out of a table, by an extract in its body."""
+
+    op: ir.Operation
+    extract: ir.Operation
+
+    @property
+    def table(self) -> ir.Value:
+        return self.extract.operands[0]
+
+    @property
+    def row_bytes(self) -> int:
+        return prod(rows.shape_of(self.table)[1:]) * element_bytes(ir.RankedTensorType(self.table.type).element_type)
 
 
 def gathers_of(program: Program) -> list[Gather]:
-    """Those of a program whose rows are asked for ahead."""
-    return [gather for gather in gathers.gathers_of(program) if _is_of_rows(gather)]
+    """Those of a program whose rows are asked for ahead: where its products leave registers to who asks, rows that a
+    request may name."""
+    if any(product.n > MOST_COLUMNS for product in program.products):
+        return []
+    known = {hash(value) for number, value in enumerate(program.tensors) if number not in program.padded}
+    stages = [block.stage for block in program.blocks if len(block.stages) == 1]
+    ops = [op.operation for stage in stages for op in stage.block.operations if op.operation.name == "linalg.generic"]
+    found = [gather for op in ops if (gather := _gather(op)) is not None and hash(gather.table) in known]
+    return [gather for gather in found if _is_of_rows(gather)]
+
+
+def _gather(op: ir.Operation) -> Gather | None:
+    s = rows.Structured(op)
+    extracts = [one.operation for one in s.body.operations if one.operation.name == "tensor.extract"]
+    if len(extracts) != 1 or s.iterators != ["parallel"] * 2 or len(op.results) != 1:
+        return None
+    gather = Gather(op, extracts[0])
+    table = gather.table
+    if not is_column(gather.extract.operands[-1]) or len(rows.shape_of(table)) != 2:
+        return None
+    if rows.shape_of(table)[1] != rows.shape_of(op.results[0])[1]:
+        return None
+    return gather if gather.row_bytes >= LEAST_BYTES and gather.row_bytes % _UNIT == 0 else None
 
 
 def _is_of_rows(gather: Gather) -> bool:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-
-from kitsune_mlir.mlir import arith, ir, scf
+from kitsune_mlir.mlir import arith, ir
 
 
 def i32() -> ir.Type:
@@ -28,12 +25,3 @@ def index(x: ir.Value) -> ir.Value:
 def less(a: ir.Value, b: ir.Value) -> ir.Value:
     """Whether a < b, both without a sign."""
     return arith.cmpi(arith.CmpIPredicate.ult, a, b)
-
-
-@contextlib.contextmanager
-def where(condition: ir.Value) -> Iterator[None]:
-    """What is built inside runs where the condition holds."""
-    guard = scf.IfOp(condition)
-    with ir.InsertionPoint(guard.then_block):
-        yield
-        scf.yield_([])

@@ -20,9 +20,10 @@ from dataclasses import dataclass
 
 from kitsune_mlir.mlir import arith, gpu, ir, memref, scf, vector
 
-from .gpu_i32 import i32, index, less, narrow, number_of, where
+from .gpu_i32 import i32, index, less, narrow, number_of
 from .gpu_kernel import WARP, Kernel, Kernels, Size, as_value, ceildiv, extent, linear_id, only_if
 from .gpu_tile_order import LEAST_BITS, THREADS, Digit, TileOrder, before_lane
+from .pipeline.device import when
 
 LEAST_ITEMS, MOST_ITEMS, OPEN_ITEMS = 2, 20, 8  # rows of a thread: the fewest, the most, and where the size is open
 SMS = 132  # that tiles of a known size are shared by evenly
@@ -128,7 +129,7 @@ class RadixSort:
         with self.kernels.checks.behind():
             found = [step.digit.of(self._key(kernel, step, tile.row(place), True)) for place in places]
         for place, digit in zip(places, found, strict=True):
-            with where(less(place, tile.count)):
+            with when(less(place, tile.count)):
                 memref.atomic_rmw(arith.AtomicRMWKind.addi, number_of(1), counted, [index(digit)])
         gpu.barrier()
         with only_if(thread, step.digit.count):
@@ -161,7 +162,7 @@ class RadixSort:
         targets = order.targets(keys)
         there = [less(number, tile.count) for number in order.numbers()]
         for is_there, target, key, name in zip(there, targets, keys, names, strict=True):
-            with where(is_there):
+            with when(is_there):
                 if step.target is None:
                     self.write_row(kernel, index(target), name, key)
                 else:
@@ -170,7 +171,7 @@ class RadixSort:
         for position, carried in enumerate(vectors):
             moved = order.moved(_loaded(kernel, carried, rows), places)
             for is_there, target, value in zip(there, targets, moved, strict=True):
-                with where(is_there):
+                with when(is_there):
                     if step.target is None:
                         assert self.write_carried is not None
                         self.write_carried(kernel, position, index(target), value)

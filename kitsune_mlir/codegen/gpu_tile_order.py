@@ -15,8 +15,9 @@ from dataclasses import dataclass
 
 from kitsune_mlir.mlir import arith, gpu, ir, math, memref, nvvm, scf
 
-from .gpu_i32 import i32, index, less, narrow, number_of, where
+from .gpu_i32 import i32, index, less, narrow, number_of
 from .gpu_kernel import WARP, Kernel, as_value
+from .pipeline.device import when
 
 THREADS = 512  # of a block that has a tile
 WARPS = THREADS // WARP
@@ -148,7 +149,7 @@ class TileOrder:
             in_tile = arith.addi(in_tile, count)
         in_tile, total = (arith.select(has_digit, count, number_of(0)) for count in (in_tile, total))
         local, start = before_threads(self.kernel, self.thread, [in_tile, total])
-        with where(has_digit):
+        with when(has_digit):
             memref.store(arith.subi(arith.addi(start, before), local), self.begins, [index(self.own_digit)])
             for place, count in zip(counts, in_warps, strict=True):
                 memref.store(local, self.words, [place])
@@ -162,7 +163,7 @@ def before_threads(kernel: Kernel, thread: ir.Value, values: Sequence[ir.Value])
     found = []
     for number, value in enumerate(values):
         before, in_warp = before_lane(value, lane)
-        with where(_is(lane, 0)):
+        with when(_is(lane, 0)):
             memref.store(in_warp, sums, [as_value(number), index(warp)])
         found.append(before)
     gpu.barrier()

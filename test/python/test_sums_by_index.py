@@ -15,7 +15,7 @@ from kitsune_mlir.tools.gpusim.simulation import Simulation
 
 
 class Reductions(nn.Module):
-    """Of rows `e` [edges, 4], to rows of `x` [nodes, 4]."""
+    """A sum of rows `e` [edges, 4] by index, to rows of `x` [nodes, 4]."""
 
     def forward(self, x, e, to):
         rows = to.view(-1, 1).expand_as(e)
@@ -106,7 +106,7 @@ def test_of_any_number_of_rows_copy_nothing():
 
 
 def test_blocks_of_columns_take_their_turns(monkeypatch):
-    """Of a table that L2 does not hold."""
+    """A table that L2 does not hold is added to in blocks of its columns, one after another."""
     torch.manual_seed(7)
     args = torch.randn(40, 128), torch.randint(0, 30, (40,))
     sums = Function(lambda e, to: torch.zeros(30, 128).index_add(0, to, e))

@@ -157,7 +157,7 @@ def test_only_a_gpus_kernels_are_simulated(compiled, tmp_path):
     ],
 )
 def test_faults_name_the_kernel_and_the_place(owner, method, error, sentence, monkeypatch):
-    """Of pipelines with a ring in L2."""
+    """A pipeline with a ring in L2 is broken, and the fault is said with its kernel."""
     monkeypatch.setattr(owner, method, nothing)
     model, _ = small()
     x = torch.randn(150, 8)

@@ -136,7 +136,7 @@ def load_windows(
 
 
 def bulk_load(run: Assembler, mask: np.ndarray, to: Any, source: Any, size: Any, signal: Any, *_: Any) -> None:
-    """From global memory."""
+    """Bytes of global memory go to shared memory, and are counted there."""
     run.one(mask)
     owner, place, barrier = _target(run, mask, to, signal)
     start, nbytes = run.number(source, mask), run.number(size, mask)
