@@ -61,6 +61,7 @@ from .clusters import MeetOp, RankOp  # noqa: F401  (part of the dialect)
 from .dots import DotsOp, StashOp  # noqa: F401  (part of the dialect)
 from .order import OrderOp  # noqa: F401  (part of the dialect)
 from .prefetch import PrefetchOp  # noqa: F401  (part of the dialect)
+from .roles import FillOp, RoleOp  # noqa: F401  (part of the dialect)
 from .schedule import KernelOp
 from .spread import SpreadOp  # noqa: F401  (part of the dialect)
 from .stow import StowOp  # noqa: F401  (part of the dialect)

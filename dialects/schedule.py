@@ -29,12 +29,13 @@ from .checks import check_integer, check_kind, defined_by, fail, integer, number
 from .tiles import RingEffect
 from .types import Acc, Kitsune, Outputs, Ring, Slot, Token
 
-DSMEM = "dsmem"
-SPACES = ("smem", DSMEM)
+DSMEM, L2 = "dsmem", "l2"
+SPACES = ("smem", DSMEM, L2)
 BOXES = ("rows", "columns", "dense")
 SHARES = ("all", "split", "own")
 STOW, WRITE_ROWS = "kitsune.stow", "kitsune.write_rows"  # stow.py, write_rows.py
 SEND, TOTAL = "kitsune.send", "kitsune.total"  # clusters.py
+ROLE, FILL = "kitsune.role", "kitsune.fill"  # roles.py
 COPIED, BY_ROWS = "tma", "warps"  # the engines of writes that leave through boxes in shared memory
 BOX_BYTES = 128  # of each row of what the copy engine stores at once
 OUTBOX_BYTES = 2 * 64 * BOX_BYTES  # of shared memory for each copy of an agent whose tiles leave so
@@ -91,16 +92,34 @@ class KernelOp(Kitsune.Operation, name="kernel", traits=[ir.NoTerminatorTrait]):
     def block(self) -> ir.Block:
         return self.regions[0].blocks[0]
 
-    def _ops(self, name: str) -> list[Any]:
-        return [op.operation.opview for op in self.block.operations if op.operation.name == name]
-
     @property
     def agents(self) -> list["AgentOp"]:
-        return self._ops(AgentOp.OPERATION_NAME)
+        """Those that stand in it directly: of a kernel with roles none."""
+        return standing_in(self, AgentOp)
 
     @property
     def rings(self) -> list["AllocRingOp"]:
-        return self._ops(AllocRingOp.OPERATION_NAME)
+        """Those that stand in it directly: of a kernel with roles the ones between them."""
+        return standing_in(self, AllocRingOp)
+
+    @property
+    def tiles(self) -> "TilesOp":
+        return standing_in(self, TilesOp)[0]
+
+    @property
+    def cta_count(self) -> int | None:
+        """How many CTAs there are: as many as fit, where it has no roles."""
+        return None
+
+    @property
+    def parts(self) -> list[Any]:
+        """What CTAs do that do the same: its roles, or the kernel itself. Each has a label, agents, rings, tiles and
+        a number of CTAs."""
+        return [op.operation.opview for op in self.block.operations if op.operation.name == ROLE] or [self]
+
+    @property
+    def has_roles(self) -> bool:
+        return self.parts != [self]
 
     @property
     def writes(self) -> list["WriteOp"]:
@@ -123,14 +142,8 @@ class KernelOp(Kitsune.Operation, name="kernel", traits=[ir.NoTerminatorTrait]):
         return captures(self)
 
     def verify_region_invariants(self) -> bool:
-        if not self.agents:
-            return fail(self, "has no kitsune.agent")
-        if sum(op.operation.name == TilesOp.OPERATION_NAME for op in self.block.operations) != 1:
-            return fail(self, "deals out its tiles by one kitsune.tiles")
-        for what, members in (("ring", self.rings), ("agent", self.agents)):
-            labels = [member.label for member in members]
-            if twice := sorted({label for label in labels if labels.count(label) > 1}):
-                return fail(self, f"has two {what}s called '{twice[0]}'; names must be unique")
+        if not (self._verify_roles() if self.has_roles else verify_part(self)):
+            return False
         written = self.written
         if written != set(range(len(written))):
             return fail(self, f"writes outputs {sorted(written)}; wants each of 0 to n-1")
@@ -142,6 +155,13 @@ class KernelOp(Kitsune.Operation, name="kernel", traits=[ir.NoTerminatorTrait]):
         if not check_kind(self, "limit", ir.StringAttr, "the name of a unit"):
             return False
         return check_kind(self, "predicted_us", ir.FloatAttr, "a number of microseconds")
+
+    def _verify_roles(self) -> bool:
+        if self.agents or standing_in(self, TilesOp):
+            return fail(self, f"has {ROLE}s beside agents or tiles of its own")
+        if self.cluster > 1 or self.ctas_per_sm > 1:
+            return fail(self, f"has {ROLE}s, whose CTAs are one an SM and in no cluster")
+        return unique(self, "ring", self.rings) and unique(self, "role", self.parts)
 
 
 class AgentOp(Kitsune.Operation, name="agent", traits=[ir.NoTerminatorTrait]):
@@ -197,14 +217,14 @@ class AgentOp(Kitsune.Operation, name="agent", traits=[ir.NoTerminatorTrait]):
     @property
     def total_bytes(self) -> int:
         """Shared memory of each copy for two turns of numbers of rows that CTAs tell each other (`kitsune.total`)."""
-        ctas = integer(self.operation.parent.opview, "cluster") or 1
+        ctas = parent_of(self, KernelOp.OPERATION_NAME).opview.cluster
         return 2 * ctas * COPY_ROWS * 4 if walk(self, TOTAL) else 0
 
     @property
     def outbox_bytes(self) -> int:
         """Shared memory of the boxes through which its tiles leave."""
         writes = (op.opview for op in walk(self, WriteOp.OPERATION_NAME))
-        leave = any(write.engine_name is not None for write in writes) or walk(self, WRITE_ROWS, SEND)
+        leave = any(write.engine_name is not None for write in writes) or walk(self, WRITE_ROWS, SEND, FILL)
         return self.count * OUTBOX_BYTES if leave else 0
 
     def verify_region_invariants(self) -> bool:
@@ -234,9 +254,9 @@ class AgentOp(Kitsune.Operation, name="agent", traits=[ir.NoTerminatorTrait]):
 
 
 class TilesOp(Kitsune.Operation, name="tiles"):
-    """The tiles of a kernel's CTA, of a space of these extents cut into boxes of `tile` elements: number `lower`, then
-    every `step`-th below `upper`. Tiles are numbered row-major. The only source of trip counts that all agents
-    share."""
+    """The tiles of a CTA of the kernel, or of the role that it stands in, of a space of these extents cut into boxes of
+    `tile` elements: number `lower`, then every `step`-th below `upper`. Tiles are numbered row-major. The only source
+    of trip counts that all agents share."""
 
     extents: Sequence[ext.Operand[ir.IndexType]]
     lower: ext.Result[ir.IndexType]
@@ -261,7 +281,11 @@ class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
     Consumers' copies see all of a slot (`share` "all") or their part of its rows ("split"). Where each copy has its
     part to itself ("own") it fills it by itself, too, with tiles from its registers (`kitsune.stow`); or, where the
     space is "dsmem", another CTA of the cluster does (`kitsune.send`). A dense ring whose tiles have no elements passes
-    turns: agents wait for one another there, and nothing is copied."""
+    turns: agents wait for one another there, and nothing is copied.
+
+    A ring in "l2" lies between roles: the CTAs of one fill it, those of one or several others take all of it. Whoever
+    opens it does so once in each turn of its loop over tiles, and gets the slot of that turn's tile: of tile t, slot t
+    modulo their number. It closes the slot in the same turn, behind all copies into it and out of it."""
 
     sym_name: ir.StringAttr
     space: ir.StringAttr
@@ -315,6 +339,11 @@ class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
             return fail(self, f"holds dense tiles of one row for all copies, found {self.tile}")
         if self.memory == DSMEM and (self.sharing, self.layout) != ("own", "rows"):
             return fail(self, "has tiles of other CTAs as rows that are each copy's own")
+        if self.memory == L2 and (self.sharing, self.layout) != ("all", "rows"):
+            return fail(self, "has tiles of other roles as rows, for all copies")
+        kernel = parent_of(self, KernelOp.OPERATION_NAME)
+        if kernel is not None and (self.memory == L2) != (self.operation.parent == kernel and kernel.opview.has_roles):
+            return fail(self, f"lies in {L2} where it stands between {ROLE}s, and there alone")
         return _inside(self, KernelOp.OPERATION_NAME)
 
 
@@ -340,7 +369,8 @@ class WaitOp(Kitsune.Operation, name="wait", traits=[RingEffect]):
 
 
 class CommitOp(Kitsune.Operation, name="commit", traits=[RingEffect]):
-    """The producer's: the slot is full once the work of these tokens is done."""
+    """The producer's: the slot is full once the work of these tokens is done; one in "l2" once all copies of the agent
+    have filled it."""
 
     slot: ext.Operand[Slot]
     after: Sequence[ext.Operand[Token]]
@@ -361,11 +391,11 @@ class ReleaseOp(Kitsune.Operation, name="release", traits=[RingEffect]):
 
 
 class CopyOp(Kitsune.Operation, name="copy", traits=[RingEffect]):
-    """Begins to copy a box of a tensor in global memory into a slot, or, where slots are dense, all of a tensor, whose
-    elements come to lie in the slot from element `into` on: several copies fill a dense slot. The box is the one at
-    `at` (an offset for each dimension of the tensor), along dimensions `dims` the tile's first and second, of size 1
-    along the others. Elements beyond the tensor are zero, but for rows of a matrix of windows (`kitsune.windows`),
-    which nobody may use. The engine is "tma", which wants rows of multiples of 16 bytes."""
+    """Begins to copy a box of a tensor in global memory, or of a slot in "l2", into a slot, or, where slots are dense,
+    all of a tensor, whose elements come to lie in the slot from element `into` on: several copies fill a dense slot.
+    The box is the one at `at` (an offset for each dimension of the tensor), along dimensions `dims` the tile's first
+    and second, of size 1 along the others. Elements beyond the tensor are zero, but for rows of a matrix of windows
+    (`kitsune.windows`), which nobody may use. The engine is "tma", which wants rows of multiples of 16 bytes."""
 
     slot: ext.Operand[Slot]
     source: ext.Operand[Any]
@@ -401,7 +431,10 @@ class CopyOp(Kitsune.Operation, name="copy", traits=[RingEffect]):
             )
         if self.elements is not None:
             return self._verify_dense(tile)
-        return _verify_box(self, self.operands[1].type, tile, len(self.operands) - 2)
+        source = self.operands[1]
+        if isinstance(source.type, Slot) and (taken := ring_of(source)) is not None and taken.memory != L2:
+            return fail(self, f"copies out of tensors and of slots in {L2}, ring '{taken.label}' is in {taken.memory}")
+        return _verify_box(self, _tile_of(source), tile, len(self.operands) - 2)
 
     def _verify_dense(self, tile: ir.RankedTensorType) -> bool:
         source = ir.RankedTensorType(self.operands[1].type)
@@ -713,6 +746,27 @@ def is_stowed(slot: ir.Value) -> bool:
     return ring is not None and ring.sharing == "own"
 
 
+def standing_in(op: Any, kind: type) -> list[Any]:
+    """The operations of a kind that stand in another one's body directly."""
+    return [inner.operation.opview for inner in op.block.operations if inner.operation.name == kind.OPERATION_NAME]
+
+
+def unique(op: Any, what: str, members: Sequence[Any]) -> bool:
+    """No two members have one name."""
+    labels = [member.label for member in members]
+    twice = sorted({label for label in labels if labels.count(label) > 1})
+    return not twice or fail(op, f"has two {what}s called '{twice[0]}'; names must be unique")
+
+
+def verify_part(op: Any) -> bool:
+    """What CTAs that do the same have: agents, and tiles dealt out once."""
+    if not op.agents:
+        return fail(op, "has no kitsune.agent")
+    if len(standing_in(op, TilesOp)) != 1:
+        return fail(op, "deals out its tiles by one kitsune.tiles")
+    return unique(op, "ring", op.rings) and unique(op, "agent", op.agents)
+
+
 def _inside(op: Any, name: str) -> bool:
     return parent_of(op, name) is not None or fail(op, f"stands in no {name}")
 
@@ -766,6 +820,9 @@ def _verify_closed(op: Any) -> bool:
     others = [use.owner.operation.name for use in op.operands[0].uses if use.owner.operation != op.operation]
     if any(name in (CommitOp.OPERATION_NAME, ReleaseOp.OPERATION_NAME) for name in others):
         return fail(op, "closes a slot that is closed elsewhere too")
+    ring = ring_of(op.operands[0])
+    if len(op.operands) > 1 and ring is not None and ring.memory == L2:
+        return fail(op, f"takes no tokens: a slot of ring '{ring.label}', in {L2}, waits for all copies by itself")
     return _inside(op, AgentOp.OPERATION_NAME)
 
 

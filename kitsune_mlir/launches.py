@@ -35,20 +35,22 @@ def scheduled(module: ir.Module) -> dict[str, dict[str, Any]]:
     return {kernel.label: _scheduled(kernel) for kernel in schedule.kernels(module)}
 
 
-def _form(chained: bool, multiplies: bool, has_dots: bool) -> str:
-    what = "chain" if chained else "product" if multiplies else "dots" if has_dots else "rows"
+def _form(roles: bool, chained: bool, multiplies: bool, has_dots: bool) -> str:
+    what = "roles" if roles else "chain" if chained else "product" if multiplies else "dots" if has_dots else "rows"
     return f"scheduled {what}"
 
 
 def _scheduled(kernel: schedule.KernelOp) -> dict[str, Any]:
-    (tiles,) = (op for op in mlir.walk(kernel, schedule.TilesOp.OPERATION_NAME))
+    parts, tiles = kernel.parts, kernel.parts[0].tiles
     products = [op.opview for op in mlir.walk(kernel, schedule.ProductOp.OPERATION_NAME)]
     chained = any(product.is_from_registers for product in products)
     pairs = sum(product.is_added_outside for product in products)
     others = len(mlir.walk(kernel, "linalg.generic"))
     extents = [_constant(value) for value in tiles.operands]
     words = ["x".join("?" if extent is None else str(extent) for extent in extents)]
-    if products and not chained:
+    if kernel.has_roles:
+        words += [f"{' + '.join(str(part.cta_count) for part in parts)} CTAs", f"{len(products)} products of chunks"]
+    elif products and not chained:
         copies = mlir.walk(kernel, schedule.CopyOp.OPERATION_NAME)
         copy = next(copy for copy in copies if len(copy.opview.axes) > 1)  # others bring vectors
         source, axis = ir.RankedTensorType(copy.operands[1].type), copy.opview.axes[1]
@@ -56,16 +58,16 @@ def _scheduled(kernel: schedule.KernelOp) -> dict[str, Any]:
     shared = "k split over" if mlir.walk(kernel, MeetOp.OPERATION_NAME) else "columns shared by"
     words += [f"{shared} {kernel.cluster} CTAs"] if kernel.cluster > 1 else []
     words += [f"{pairs} pairs of pieces"] if pairs else []
-    words += [f"{len(products)} products of chunks"] if chained else []
+    words += [f"{len(products)} products of chunks"] if chained and not kernel.has_roles else []
     words += [f"{others} other{'s' if others > 1 else ''}"] if others else []
     of_warps = [op.opview for op in mlir.walk(kernel, DotsOp.OPERATION_NAME)]
     words += [f"k {ir.RankedTensorType(dots.operands[0].type).shape[1]}" for dots in of_warps]
     return {
-        "form": _form(chained, bool(products), bool(of_warps)),
+        "form": _form(kernel.has_roles, chained, bool(products), bool(of_warps)),
         "computes": ", ".join(words),
-        "tile": tiles.opview.sizes,
+        "tile": tiles.sizes,
         "extents": extents,
-        "slots": max((ring.slots for ring in kernel.rings), default=None),
+        "slots": max((ring.slots for part in parts for ring in part.rings), default=None),
         "predicted_us": kernel.predicted_us or 0.0,
         "limit": kernel.limit or LATENCY,
     }

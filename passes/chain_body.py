@@ -20,6 +20,7 @@ from kitsune_mlir.codegen.hopper.program import Block
 from kitsune_mlir.codegen.hopper.rolling import follows_alike, rolls
 from kitsune_mlir.codegen.pipeline.nests import PRODUCT, REDUCTION, Nest, StageNests, kitsune_label
 from kitsune_mlir.dialects import kitsune, schedule
+from kitsune_mlir.dialects.roles import FillOp
 from kitsune_mlir.dialects.spread import SpreadOp
 from kitsune_mlir.dialects.stow import StowOp
 from kitsune_mlir.dialects.write_rows import WriteRowsOp
@@ -68,10 +69,11 @@ class ChainBody(ChainProducts):
         with the tensors of the loop's layer."""
         stage, products, self.block = block.stages[number], block.products.values(), block
         self.firsts = {}
+        gets = [get for get in stage.gets if kitsune_label(get.operands[0]) not in self.kernel.queues]
         for get, first in zip(stage.gets, block.stage.gets, strict=True):
             self.alike[hash(get.results[0])] = hash(first.results[0])
         nests = block.nests if number == 0 else StageNests(stage, self.program.on_chip)
-        for get in stage.gets:
+        for get in gets:
             tile = self.queues[kitsune_label(get.operands[0])]
             if hash(tile) in self.tiles:
                 self.tiles[hash(get.results[0])] = self.tiles[hash(tile)]
@@ -100,7 +102,13 @@ class ChainBody(ChainProducts):
                     self._spread(nest.value)
                 for store in nest.stores:
                     self._write(nest.value, store)
+                for put in nest.puts:
+                    slot = self.kernel.acquire_queue(kitsune_label(put.operands[0]))
+                    FillOp(slot, self._packed(self._value(nest.value)), constant_index(0))
+                    schedule.CommitOp(slot, [])
         for put in stage.puts:
+            if kitsune_label(put.operands[0]) in self.kernel.queues:
+                continue
             key, rank = hash(put.operands[1]), len(rows.shape_of(put.operands[1]))
             if key not in self.tiles and key not in self.stowed and rank == 2:
                 self._keep(put.operands[1])
@@ -441,15 +449,18 @@ class ChainBody(ChainProducts):
             if segment.parts > 1:
                 self.exchanged[hash(value)].open_all()
         if self.kernel.column is not None:
-            self._pass(nest, product, operands, self.kernel.column)
+            self._pass(nest, product, operands, self.kernel.column, [])
         else:
+            slots = [self.kernel.acquire_queue(kitsune_label(put.operands[0])) for put in nest.puts]
             filling, self.filling, known = self.filling, [], dict(self.cloner.values)
             filling.append(Fills("passes", 0, product.n, product.pass_columns, self.filling))
             loop = scf.ForOp(*map(constant_index, (0, product.n, product.pass_columns)))
             firsts = dict(self.firsts)
             with ir.InsertionPoint(loop.body):
-                self._pass(nest, product, operands, loop.induction_variable)
+                self._pass(nest, product, operands, loop.induction_variable, slots)
                 scf.yield_([])
+            for slot in slots:
+                schedule.CommitOp(slot, [])
             self.firsts = firsts
             self.filling, self.cloner.values = filling, known
         self.free.clear()
@@ -460,8 +471,10 @@ class ChainBody(ChainProducts):
             for slot in stowed.slots if stowed is not None else sent.slots.values():
                 schedule.ReleaseOp(slot, [])
 
-    def _pass(self, nest: Nest, product: Product, operands: list[Operand], first: ir.Value) -> None:
-        """The columns of a pass, from `first` on."""
+    def _pass(
+        self, nest: Nest, product: Product, operands: list[Operand], first: ir.Value, slots: Sequence[ir.Value]
+    ) -> None:
+        """The columns of a pass, from `first` on, which are stored, and fill `slots` of rings between roles."""
         self.first = first
         settled: dict[int, ir.Value] = {}
         self._run(product, operands, settled.__setitem__)
@@ -470,6 +483,8 @@ class ChainBody(ChainProducts):
         value = self._packed(columns.of(sums, 0, product.pass_columns))
         for store in nest.stores:
             self._write_columns(value, store, self._of_share(product, first))
+        for slot in slots:
+            FillOp(slot, value, first)
 
     def _of_share(self, product: Product, column: ir.Value) -> ir.Value:
         """A column, counted from the first of the CTA's, among all."""

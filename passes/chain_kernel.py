@@ -5,16 +5,16 @@ with it, piece by piece, chain_body.py's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import inf
 from typing import TypeAlias
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.layout import LEAST_SLOTS, MOST_SLOTS, MOST_TILE_SLOTS
-from kitsune_mlir.codegen.hopper.operands import is_loaded
+from kitsune_mlir.codegen.hopper.operands import is_loaded, is_multiplied_alone, is_streamed
 from kitsune_mlir.codegen.hopper.program import Block, Program
 from kitsune_mlir.codegen.hopper.stage_code import starts_from_zero
-from kitsune_mlir.codegen.pipeline.nests import PRODUCT
+from kitsune_mlir.codegen.pipeline.nests import PRODUCT, kitsune_label
 from kitsune_mlir.codegen.schedule.reductions import row_combiner
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.dialects.clusters import RankOp
@@ -49,17 +49,25 @@ Body: TypeAlias = Callable[["ChainKernel", ir.Value], None]
 
 
 class ChainKernel:
-    """Builds the kernel in the place of a placed pipeline. Raises UnsupportedError for what has no such kernel."""
+    """Builds the kernel in the place of a placed pipeline; or what the CTAs of one `role` do, between whose stages and
+    those of others `queues`, by their labels, are rings in L2 (chain_roles.py). Raises UnsupportedError for what has no
+    such kernel."""
 
-    def __init__(self, pipeline: kitsune.PipelineOp, target: Target):
-        self.pipeline, self.target = pipeline, target
-        shared = pipeline.cluster, None, pipeline.multicast
-        self.program = Program(pipeline, target.sms, *shared, pipeline.tile_rows)
+    def __init__(
+        self,
+        pipeline: kitsune.PipelineOp,
+        target: Target,
+        role: int | None = None,
+        queues: Mapping[str, schedule.AllocRingOp] | None = None,
+    ):
+        self.pipeline, self.target, self.queues = pipeline, target, {} if queues is None else queues
+        self.ctas = target.sms if role is None else ctas_of(pipeline, role)
+        self.program = Program(pipeline, target.sms, pipeline.cluster, role, pipeline.multicast, pipeline.tile_rows)
         self.cluster = self.program.cluster
         self.tile_rows, self.copies = self.program.tile_rows, self.program.consumers
         # Rows of a box of a streamed tile: those beyond a tensor's last cost the copy engine as much time as others.
         self.box_rows = self.program.box_rows if self.copies == 1 else self.tile_rows
-        check(pipeline, self.program)
+        check(self.program)
         self.chunk = self.program.products[0].segments[0].chunk_columns  # columns of a slot
         self.filling: Filling = []
         self.rings: dict[str, schedule.AllocRingOp] = {}
@@ -73,6 +81,7 @@ class ChainKernel:
         self.kept: list[tuple[Fill, ir.Value]] = []  # boxes of weights, with their slots
         self.ahead = Ahead(self.program, self._tiles_each if self.grid is None else 0)
         self._sources: dict[int, ir.Value] = {}
+        self._taken: dict[int, ir.Value] = {}  # open slots of rings in L2, by these
 
     def source(self, value: ir.Value) -> ir.Value:
         """A tensor as the copy engine reads it: rows of whole 16 bytes, columns of each part at such places."""
@@ -87,40 +96,64 @@ class ChainKernel:
 
     def build(self, body: Body) -> schedule.KernelOp:
         """The kernel, at the insertion point; `body` builds what a warpgroup does with its rows from an index on."""
-        index = ir.IndexType.get()
+        self.prepare()
+        kernel = kernel_of(self.pipeline)
+        if self.cluster > 1:
+            kernel.attributes["cluster"] = i64(self.cluster)
+        with ir.InsertionPoint(kernel.regions[0].blocks.append()):
+            self.emit(body)
+        return kernel
+
+    def prepare(self) -> None:
+        """Makes what the kernel reads from around it."""
         self.extent = self._extent()
         for weight in self._weights():
             self.source(weight)
         vectors = [value for placed in self.vectors.placed.values() for value, _ in placed]
         self._padded = {hash(value): laid_out(value, 1)[0] for value in vectors}
-        kernel = schedule.KernelOp(ir.StringAttr.get(self.pipeline.label), kitsune.Outputs.get())
-        for name in ("target", "predicted_us", "limit"):
-            if name in self.pipeline.attributes:
-                kernel.attributes[name] = self.pipeline.attributes[name]
-        if self.cluster > 1:
-            kernel.attributes["cluster"] = i64(self.cluster)
-        with ir.InsertionPoint(kernel.regions[0].blocks.append()):
-            extents = [self.extent, *([constant_index(self.grid.n)] if self.grid else [])]
-            dealt = schedule.TilesOp(extents, index, index, index)
-            sizes = [self.tile_rows, *([self.grid.pass_columns] if self.grid else [])]
-            dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get(sizes)
-            self._alloc_rings()
-            feeds, multiplies = (_ASKING if self.asked else _REGISTERS)[self.copies]
-            feed = schedule.AgentOp(ir.StringAttr.get("feed"), *map(i64, (1, 1 if self.asked else _WARPS, feeds)))
-            if self.asked:
-                self._ask(schedule.AgentOp(ir.StringAttr.get("ask"), *map(i64, (1, _WARPS - 1, feeds))), dealt)
-            math = schedule.AgentOp(ir.StringAttr.get("math"), *map(i64, (self.copies, _WARPS, multiplies)))
-            with ir.InsertionPoint(math.regions[0].blocks.append(index)):
-                self._multiply(math.regions[0].blocks[0].arguments[0], dealt, body)
-            with ir.InsertionPoint(feed.regions[0].blocks.append(index)):  # does what the other one asks for
-                self._fill_vectors()
-                self._fill([fill for fill, _ in self.kept], constant_index(0), {})
-                loop = scf.ForOp(*dealt.results)
-                with ir.InsertionPoint(loop.body):
-                    first = self._start(loop.induction_variable)
-                    self._fill(self.filling, first, {} if self.column is None else {"passes": self.column})
-                    scf.yield_([])
-        return kernel
+
+    def emit(self, body: Body) -> None:
+        """Tiles, rings and agents, at the insertion point."""
+        index = ir.IndexType.get()
+        extents = [self.extent, *([constant_index(self.grid.n)] if self.grid else [])]
+        dealt = schedule.TilesOp(extents, index, index, index)
+        sizes = [self.tile_rows, *([self.grid.pass_columns] if self.grid else [])]
+        dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get(sizes)
+        self._alloc_rings()
+        feeds, multiplies = (_ASKING if self.asked else _REGISTERS)[self.copies]
+        feed = schedule.AgentOp(ir.StringAttr.get("feed"), *map(i64, (1, 1 if self.asked else _WARPS, feeds)))
+        if self.asked:
+            self._ask(schedule.AgentOp(ir.StringAttr.get("ask"), *map(i64, (1, _WARPS - 1, feeds))), dealt)
+        math = schedule.AgentOp(ir.StringAttr.get("math"), *map(i64, (self.copies, _WARPS, multiplies)))
+        with ir.InsertionPoint(math.regions[0].blocks.append(index)):
+            self._multiply(math.regions[0].blocks[0].arguments[0], dealt, body)
+        with ir.InsertionPoint(feed.regions[0].blocks.append(index)):  # does what the other one asks for
+            self._fill_vectors()
+            self._fill([fill for fill, _ in self.kept], constant_index(0), {})
+            loop = scf.ForOp(*dealt.results)
+            with ir.InsertionPoint(loop.body):
+                first = self._start(loop.induction_variable)
+                taken = [self._open_queue(schedule.WaitOp, label) for label in self._gotten]
+                self._taken = {hash(slot.owner.operation.operands[0]): slot for slot in taken}
+                self._fill(self.filling, first, {} if self.column is None else {"passes": self.column})
+                for slot in taken:
+                    schedule.ReleaseOp(slot, [])
+                scf.yield_([])
+
+    def _open_queue(self, opens: type, label: str) -> ir.Value:
+        """The slot of the turn's tile in the ring between roles that is a queue's."""
+        ring = self.queues[label]
+        return opens(ring.results[0], schedule.Slot.get(ring.tile)).results[0]
+
+    def acquire_queue(self, label: str) -> ir.Value:
+        """That slot, to be filled."""
+        return self._open_queue(schedule.AcquireOp, label)
+
+    @property
+    def _gotten(self) -> list[str]:
+        """The queues from other roles, by their labels."""
+        labels = [kitsune_label(get.operands[0]) for stage in self.program.stages for get in stage.gets]
+        return [label for label in labels if label in self.queues]
 
     def _multiply(self, copy: ir.Value, dealt: schedule.TilesOp, body: Body) -> None:
         """What the agent of warpgroups does, each of which is the copy of it of this number."""
@@ -219,8 +252,9 @@ class ChainKernel:
 
     def _room(self, kept: int = 0) -> int:
         """Bytes of shared memory for tiles and weights, of which so many boxes are kept."""
-        stores = [store for stage in self.pipeline.stages for store in stage.stores]
+        stores = [store for stage in self.program.stages for store in stage.stores]
         leave = self.program.moves_rows or self.cluster > 1 or any(engine_of(store.operands[0]) for store in stores)
+        leave = leave or bool(self.program.puts)
         boxes = self.copies * schedule.OUTBOX_BYTES if leave else 0
         stowed = self.tile_rows * _SLOT_ROW * sum(self.stows.values())
         barriers = _aligned(_BARRIER * (_SLOTS + kept))
@@ -248,7 +282,7 @@ class ChainKernel:
         size = rows.shape_of(whole)[0]
         if size == rows.DYNAMIC:
             return inf
-        return size * (self.grid.passes if self.grid else 1) / (self.tile_rows * self.target.sms)
+        return size * (self.grid.passes if self.grid else 1) / (self.tile_rows * self.ctas)
 
     def _may_keep(self) -> bool:
         """Whether shared memory holds all weights, and a CTA has tiles enough for it to matter."""
@@ -261,8 +295,9 @@ class ChainKernel:
     def _weights(self) -> list[ir.Value]:
         """What slots are filled from."""
         streamed = [segment.value for segment in self.program.segments() if segment.rows_map is not None]
-        found = [rows.producer(value).operands[0] for value in streamed]
-        for stage in self.pipeline.stages:
+        loads = [op for value in streamed if (op := rows.producer(value)).name == kitsune.LoadOp.OPERATION_NAME]
+        found = [load.operands[0] for load in loads]
+        for stage in self.program.stages:
             products = [op for op in stage.block.operations if op.operation.name == "linalg.matmul"]
             found += [op.operands[1] for op in products]
         return found
@@ -347,6 +382,8 @@ class ChainKernel:
             if fill.part is not None:
                 column = arith.addi(self._part(*fill.part), column)
             source = selected(fill.sources, counters.get("layers"))
+            if (slot_taken := self._taken.get(hash(source))) is not None:
+                source, row = slot_taken, constant_index(0)
             copy = schedule.CopyOp(slot, source, [row, column], ir.StringAttr.get("tma"), schedule.Token.get())
             copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([0, 1])
             schedule.CommitOp(slot, [copy.results[0]])
@@ -357,21 +394,39 @@ class ChainKernel:
         return arith.muli(arith.remui(behind, constant_index(self.cluster)), constant_index(width))
 
 
+def kernel_of(pipeline: kitsune.PipelineOp) -> schedule.KernelOp:
+    """An empty kernel with a placed pipeline's name, target and price, at the insertion point."""
+    kernel = schedule.KernelOp(ir.StringAttr.get(pipeline.label), kitsune.Outputs.get())
+    for name in ("target", "predicted_us", "limit"):
+        if name in pipeline.attributes:
+            kernel.attributes[name] = pipeline.attributes[name]
+    return kernel
+
+
+def ctas_of(pipeline: kitsune.PipelineOp, role: int) -> int:
+    """The CTAs of a role."""
+    return next(stage.replicas for stage in pipeline.stages if stage.role == role) or 1
+
+
 def _aligned(nbytes: int) -> int:
     return -(-nbytes // _ALIGN) * _ALIGN
 
 
-def check(pipeline: kitsune.PipelineOp, program: Program) -> None:
+def check(program: Program) -> None:
     """Raises UnsupportedError for a pipeline that is not chained at the schedule level."""
-    if program.multicast > 1 or len({s.role for s in pipeline.stages}) > 1:
-        raise UnsupportedError("CTAs that share boxes of weights, or stages, are not scheduled")
+    if program.multicast > 1:
+        raise UnsupportedError("CTAs that share boxes of weights are not scheduled")
+    gets = [get for stage in program.stages for get in stage.gets]
+    for tile in (get.results[0] for get in gets if kitsune_label(get.operands[0]) not in program.on_chip):
+        if not (is_streamed(tile) and is_multiplied_alone(tile)):
+            raise UnsupportedError("tiles of other roles are operands of products alone, of rows of 16 bytes")
     if len({product.nbytes for product in program.products}) > 1:
         raise UnsupportedError("products of 16 and of 32 bits in one chain are not scheduled")
     for segment in program.segments():
         made = rows.producer(segment.value)
         if made is not None and made.name in rows.SUPPORT:
             raise UnsupportedError("products of tiles of one number everywhere are not scheduled")
-    for stage in pipeline.stages:
+    for stage in program.stages:
         for op in stage.block.operations:
             _check_operation(op.operation)
             if program.cluster > 1:

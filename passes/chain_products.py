@@ -13,7 +13,8 @@ from kitsune_mlir.codegen.hopper.packing import packed_width
 from kitsune_mlir.codegen.hopper.product_plan import Product, Segment
 from kitsune_mlir.codegen.hopper.program import Block
 from kitsune_mlir.codegen.hopper.stage_code import starts_from_zero
-from kitsune_mlir.dialects import schedule
+from kitsune_mlir.codegen.pipeline.nests import kitsune_label
+from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.mlir import ir, scf
 
 from .chain_exchange import Exchanged
@@ -166,9 +167,13 @@ class ChainProducts:
         return Fill(ring, source, row, column, product.columns, start, in_pass, share, part)
 
     def _streamed(self, value: ir.Value, chunk: int | None) -> Fill:
-        load = rows.producer(value)
+        made = rows.producer(value)
         column = None if chunk is None else chunk * self.kernel.chunk
-        return Fill(STREAMED, (self.kernel.source(load.operands[0]),), 0, column, self.kernel.box_rows)
+        if made.name == kitsune.GetOp.OPERATION_NAME:
+            source = self.kernel.queues[kitsune_label(made.operands[0])].results[0]
+        else:
+            source = self.kernel.source(made.operands[0])
+        return Fill(STREAMED, (source,), 0, column, self.kernel.box_rows)
 
     def _reads(self, operands: list[Operand]) -> list[bool]:
         """Counts a product as a reader of stowed tiles; for each operand whether it is the last one."""

@@ -34,6 +34,7 @@ from kitsune_mlir.planning import target as targets
 from .base import ModulePass
 from .chain_body import ChainBody
 from .chain_kernel import COPY_ROWS, ChainKernel
+from .chain_roles import RolesKernel
 from .flat_loads import flatten_loads
 from .flow import target_of
 from .schedule_build import i64
@@ -65,7 +66,7 @@ class ScheduleChains(ModulePass):
         flatten_loads(pipeline)
         with pipeline.operation.location, ir.InsertionPoint(pipeline):
             try:
-                made = ChainKernel(pipeline, target)
+                made = (RolesKernel if len({s.role for s in pipeline.stages}) > 1 else ChainKernel)(pipeline, target)
             except UnsupportedError:
                 return
             kernel = made.build(lambda built, row: ChainBody(built, row).emit())

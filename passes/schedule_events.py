@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from kitsune_mlir import mlir
 from kitsune_mlir.dialects import schedule as dialect
 from kitsune_mlir.dialects.captures import id_of
+from kitsune_mlir.dialects.roles import RoleOp
 from kitsune_mlir.dialects.types import Acc, Slot, Token
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.schedule import (
@@ -27,11 +29,14 @@ from kitsune_mlir.planning.schedule import (
     Ring,
     Schedule,
     Settle,
+    Side,
     Step,
     Sums,
+    Touch,
     Use,
     Value,
 )
+from kitsune_mlir.planning.schedule_roles import End, Role, Roles
 
 LINEAR = (Slot, Token, Acc)
 _FOLDED = {
@@ -45,6 +50,8 @@ _FOLDED = {
 }
 _SCALAR = ("arith.", "affine.", "tensor.dim")
 _SENT = -(1 << 70)  # from here down numbers stand for slots that have no names
+_BETWEEN = -(1 << 80)  # and from here down, of rings between roles
+Part: TypeAlias = dialect.KernelOp | RoleOp
 
 
 @dataclass
@@ -54,23 +61,44 @@ class Reading:
     kernel: dialect.KernelOp
     ops: list[ir.Operation] = field(default_factory=list)
 
-    def schedule(self) -> Schedule:
+    def schedule(self) -> Schedule | Roles:
         """The kernel. Raises Refused at an operation that the proof has no rule for."""
-        rings = tuple(
-            Ring(ring.label, ring.slots, ring.slot_bytes, self._place(ring.operation), ring.sharing == "own")
-            for ring in self.kernel.rings
+        if not self.kernel.has_roles:
+            return self._part(self.kernel)
+        rings = tuple(Ring(ring.label, ring.slots, place=self._place(ring.operation)) for ring in self.kernel.rings)
+        roles = tuple(
+            Role(self._part(part), part.cta_count, self._tiles(part), tuple(self._ends(part)))
+            for part in self.kernel.parts
         )
+        return Roles(self.kernel.label, rings, roles, self._place(self.kernel.operation))
+
+    def _part(self, part: Part) -> Schedule:
+        """What CTAs do that do the same."""
+        between = [ring for ring in self.kernel.rings if ring.memory == dialect.L2]
         return Schedule(
-            self.kernel.label,
-            rings,
-            tuple(self._agent(agent) for agent in self.kernel.agents),
-            self._place(self.kernel.operation),
+            part.label,
+            tuple(
+                Ring(ring.label, ring.slots, ring.slot_bytes, self._place(ring.operation), ring.sharing == "own")
+                for ring in part.rings
+            )
+            + tuple(Ring(ring.label, ring.slots, 0, self._place(ring.operation), True) for ring in between),
+            tuple(self._agent(agent) for agent in part.agents),
+            self._place(part.operation),
             self.kernel.ctas_per_sm,
-            sum(
-                agent.outbox_bytes + agent.count * (agent.meeting_bytes + agent.total_bytes)
-                for agent in self.kernel.agents
-            ),
+            sum(agent.outbox_bytes + agent.count * (agent.meeting_bytes + agent.total_bytes) for agent in part.agents),
         )
+
+    def _tiles(self, part: Part) -> str:
+        """How a part's tiles are dealt out."""
+        return f"{part.tiles.sizes} of {[self._known(extent) for extent in part.tiles.operands]}"
+
+    def _ends(self, part: Part) -> Iterator[End]:
+        """Where a role opens slots of rings between roles."""
+        for op in mlir.walk(part, "kitsune.acquire", "kitsune.wait"):
+            ring = op.operands[0].owner.operation.opview
+            if ring.memory == dialect.L2:
+                side: Side = "producer" if op.name == "kitsune.acquire" else "consumer"
+                yield End(ring.label, side, self._place(op), _is_of_turn(op, part))
 
     def _agent(self, agent: dialect.AgentOp) -> Agent:
         place = self._place(agent.operation)
@@ -88,6 +116,12 @@ class Reading:
         operands = [id_of(value) for value in op.operands]
         results = [id_of(value) for value in op.results]
         match op.name:
+            case "kitsune.acquire" | "kitsune.wait" if _is_between_roles(op.operands[0]):
+                return self._open_between(op, results[0])
+            case "kitsune.commit" if (between := _slot_between(op.operands[0])) is not None:
+                return self._commit_between(op, operands[0], between)
+            case "kitsune.fill":
+                return [Use(self._place(op)), Touch(operands[0], "producer", self._place(op))]
             case "kitsune.acquire" | "kitsune.wait":
                 side = "producer" if op.name == "kitsune.acquire" else "consumer"
                 ring = op.operands[0].owner.operation.opview.label
@@ -101,7 +135,9 @@ class Reading:
             case "kitsune.copy":
                 elements, tile = op.opview.elements, ir.RankedTensorType(ir.TypeAttr(op.operands[0].type.elem).value)
                 box = None if elements is None else (elements.start, elements.stop, tile.shape[1])
-                return [Copy(operands[0], results[0], self._place(op), box)]
+                copied = Copy(operands[0], results[0], self._place(op), box)
+                from_slot = isinstance(op.operands[1].type, Slot)
+                return [Touch(operands[1], "consumer", copied.place), copied] if from_slot else [copied]
             case "kitsune.prefetch":
                 return [Done(operands[0], self._place(op))]
             case "kitsune.read" if isinstance(op.operands[0].type, Slot):
@@ -128,6 +164,29 @@ class Reading:
                 return []
         self._check_other(op)
         return []
+
+    def _open_between(self, op: ir.Operation, slot: Value) -> list[Step]:
+        """Of a ring between roles: whoever takes a slot fills it first, without a name, and whoever fills one takes it
+        behind that. So each role's ends match, and waits for other roles are left out: schedule_roles.py has those."""
+        label, place = op.operands[0].owner.operation.opview.label, self._place(op)
+        rows = self._rows_of(op.operands[0])
+        if op.name == "kitsune.acquire":
+            return [Open(label, "producer", slot, place, rows), Copy(slot, _BETWEEN - slot, place)]
+        filled, written = _BETWEEN - 2 * place.op, _BETWEEN - 2 * place.op - 1
+        return [
+            Open(label, "producer", filled, place, rows),
+            Copy(filled, written, place),
+            Close("producer", filled, (written,), place),
+            Open(label, "consumer", slot, place, rows),
+        ]
+
+    def _commit_between(self, op: ir.Operation, slot: Value, ring: dialect.AllocRingOp) -> list[Step]:
+        place, taken = self._place(op), _BETWEEN - slot - 1
+        return [
+            Close("producer", slot, (_BETWEEN - slot,), place),
+            Open(ring.label, "consumer", taken, place, ring.tile.shape[0]),
+            Close("consumer", taken, (), place),
+        ]
 
     def _stow(self, op: ir.Operation, ring: Value, slot: Value) -> list[Step]:
         """All four at once: a slot is filled by who takes it. The filled slot and the writing of it have no names."""
@@ -239,6 +298,26 @@ class Reading:
                 return True
             op = op.operation.parent
         return False
+
+
+def _is_between_roles(ring: ir.Value) -> bool:
+    return ring.owner.operation.opview.memory == dialect.L2
+
+
+def _slot_between(slot: ir.Value) -> dialect.AllocRingOp | None:
+    """The ring of a slot between roles; None of any other."""
+    ring = dialect.ring_of(slot)
+    return ring if ring is not None and ring.memory == dialect.L2 else None
+
+
+def _is_of_turn(op: ir.Operation, part: Part) -> bool:
+    """Whether each turn of the loop over a part's tiles opens a slot there, and closes it."""
+    loop = op.parent.operation
+    if loop.name != "scf.for" or list(loop.operands)[:3] != list(part.tiles.results):
+        return False
+    closes = [use.owner.operation for use in op.results[0].uses]
+    closes = [use for use in closes if use.name in ("kitsune.commit", "kitsune.release")]
+    return len(closes) == 1 and closes[0].parent.operation == loop
 
 
 def _yielded(block: ir.Block) -> list[ir.Value]:

@@ -82,6 +82,15 @@ class Read:
 
 
 @dataclass(frozen=True)
+class Touch:
+    """Copies out of a slot, or into it, which its close waits for by itself."""
+
+    slot: Value
+    side: Side
+    place: Place = Place()
+
+
+@dataclass(frozen=True)
 class Use:
     """Uses elements of tiles, of which some may be read from slots."""
 
@@ -159,7 +168,7 @@ class Branch:
     place: Place = Place()
 
 
-Step: TypeAlias = Open | Close | Copy | Done | Read | Use | Sums | Product | Settle | Meet | Loop | Branch
+Step: TypeAlias = Open | Close | Copy | Done | Read | Touch | Use | Sums | Product | Settle | Meet | Loop | Branch
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from . import schedule_deadlock
+from . import schedule_deadlock, schedule_roles
 from .schedule import Agent, Fault, Open, Refused, Schedule, conditions, opens
 from .schedule_deadlock import Ends
+from .schedule_roles import Roles
 from .schedule_slots import events
 from .target import Target
 
@@ -26,8 +27,11 @@ REGISTERS = 65_536  # of an SM
 MOST_THREADS = 1024  # of a CTA
 
 
-def verify(schedule: Schedule, target: Target) -> list[Fault]:
+def verify(schedule: Schedule | Roles, target: Target) -> list[Fault]:
     """Why `schedule` must not be launched on `target`: the faults of the first group that has any."""
+    if isinstance(schedule, Roles):
+        found = [fault for role in schedule.roles for fault in verify(role.schedule, target)]
+        return found or list(schedule_roles.faults(schedule, target))
     for group in (_ends(schedule), _runs(schedule), _resources(schedule, target)):
         if faults := list(group):
             return list(dict.fromkeys(faults))

@@ -45,6 +45,7 @@ from .schedule import (
     Side,
     Step,
     Sums,
+    Touch,
     Turns,
     Use,
     Value,
@@ -157,6 +158,8 @@ class _Walk:
                     self._done(step)
                 case Read():
                     self._read(step)
+                case Touch():
+                    self._touch(step)
                 case Use() | Meet():
                     pass
                 case Sums():
@@ -232,6 +235,11 @@ class _Walk:
         slot.written = True
         slot.pending.append(_Work(frozenset([token]), frozenset(), step.place))
         self.things[step.token] = token
+
+    def _touch(self, step: Touch) -> None:
+        slot = self._slot(step.slot, step.place)
+        if slot.side != step.side:
+            raise Refused(step.place, f"uses as {step.side} a slot of ring '{slot.ring}' opened as {slot.side}")
 
     def _done(self, step: Done) -> None:
         slot = self._slot(step.slot, step.place)

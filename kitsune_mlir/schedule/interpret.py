@@ -17,11 +17,13 @@ from typing import Any
 import numpy as np
 
 from kitsune_mlir.dialects import schedule as dialect
+from kitsune_mlir.dialects.checks import defined_by
 from kitsune_mlir.dialects.types import Slot as SlotType
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.mlir import ir, location
 
-from . import numeric
+from . import between, numeric
+from .between import Between, TileSlot
 from .rings import Copy, Product, Ring, ScheduleFault, Slot, box, take_box, tf32_operand
 
 LANDS, READS = 0.3, 0.2  # how likely a pending copy lands, a pending product is done, at each step of an agent
@@ -78,9 +80,24 @@ class _Frame:
     text: str
     values: dict[int, Any]
     waits: str = ""
+    tile: int = 0  # the turn's of the loop over tiles
 
     def at(self, where: str) -> str:
         return f"{where}: {self.text}"
+
+
+@dataclass
+class _Part:
+    """What CTAs do that do the same: agents with their steps."""
+
+    op: Any
+    agents: list[tuple[dialect.AgentOp, tuple[list[_Step], list[int]]]]
+
+    @property
+    def setup(self) -> list[ir.Operation]:
+        """What stands beside agents."""
+        ops = (op.operation for op in self.op.block.operations)
+        return [op for op in ops if op.name != dialect.AgentOp.OPERATION_NAME]
 
 
 _Run = Iterator[bool]  # false: blocked
@@ -92,9 +109,10 @@ class Program:
 
     def __init__(self, kernel: dialect.KernelOp):
         self.kernel = kernel
-        self._agents = [(agent, self._block(agent.block)) for agent in kernel.agents]
+        self._parts = [
+            _Part(part, [(agent, self._block(agent.block)) for agent in part.agents]) for part in kernel.parts
+        ]
         self._inputs = kernel.inputs
-        self._setup = [op.operation for op in kernel.block.operations if op.operation.name != "kitsune.agent"]
         if len(kernel.result_ops) < len(kernel.written):
             raise UserError(f"kernel '{kernel.label}' writes outputs that no kitsune.result takes")
 
@@ -111,9 +129,17 @@ class Program:
             outputs = [self._output(op, shapes) for op in self.kernel.result_ops]
             if ctas % self.kernel.cluster:
                 raise UserError(f"kernel '{self.kernel.label}' runs in clusters of {self.kernel.cluster} CTAs")
-            clusters = [_Cluster() for _ in range(ctas)]
-            frames = [frame for number in range(ctas) for frame in self._cta(number, ctas, outside, outputs, clusters)]
+            shared = self._between(outside) if self.kernel.has_roles else []
+            frames = [
+                frame
+                for part in self._parts
+                for clusters in [[_Cluster() for _ in range(part.op.cta_count or ctas)]]
+                for number in range(part.op.cta_count or ctas)
+                for frame in self._cta(part, number, part.op.cta_count or ctas, outside, outputs, clusters)
+            ]
             _Launch(frames, random.Random(seed)).run()
+            for ring in shared:
+                ring.check_end()
         for i, output in enumerate(outputs):
             if not output.written.all():
                 at = tuple(int(x) for x in np.argwhere(~output.written)[0])
@@ -148,8 +174,21 @@ class Program:
             raise UserError(f"kernel '{self.kernel.label}' has an output of open size; give the outputs' shapes")
         return _Output(numeric.empty(shape, numeric.element(type_)), np.zeros(shape, bool))
 
+    def _between(self, outside: dict[int, Any]) -> list[Between]:
+        """The rings between roles, and what else stands there, of which all CTAs know."""
+        found = []
+        for op in (op.operation for op in self.kernel.block.operations):
+            if op.name == dialect.AllocRingOp.OPERATION_NAME:
+                found.append(Between(op.opview))
+                outside[hash(op.results[0])] = found[-1]
+            elif op.name != dialect.ROLE:
+                values = numeric.compile_op(op)([outside[hash(value)] for value in numeric.operands_of(op)])
+                outside.update(zip(map(hash, op.results), values, strict=True))
+        return found
+
     def _cta(
         self,
+        part: _Part,
         number: int,
         ctas: int,
         outside: dict[int, Any],
@@ -160,7 +199,7 @@ class Program:
         cluster, rank = divmod(number, size := self.kernel.cluster)
         cta, values = _Cta([], outputs, rank, clusters[cluster]), dict(outside)
         clusters[cluster].ctas.append(cta)
-        for op in self._setup:
+        for op in part.setup:
             operands = [values[hash(operand)] for operand in numeric.operands_of(op)]
             match op.name:
                 case "kitsune.alloc_ring":
@@ -172,9 +211,10 @@ class Program:
                 case _:
                     found = numeric.compile_op(op)(operands)
             values.update(zip(map(hash, op.results), found, strict=True))
-        for agent, block in self._agents:
+        place = f"CTA {number}" + (f" of role '{part.op.label}'" if self.kernel.has_roles else "")
+        for agent, block in part.agents:
             for copy in range(agent.count):
-                text = f"copy {copy} of '{agent.label}' in CTA {number}"
+                text = f"copy {copy} of '{agent.label}' in {place}"
                 own = values | {hash(agent.block.arguments[0]): copy}
                 frame = _Frame(cta, agent.label, copy, agent.count, text, own)
                 yield frame, _go(block, frame)
@@ -194,8 +234,12 @@ class Program:
             case "scf.if":
                 return self._if(op, operands, results)
             case "kitsune.acquire" | "kitsune.wait":
+                if op.operands[0].owner.operation.opview.memory == dialect.L2:
+                    return between.opens(op.name, where, operands[0], results[0])
                 tile = ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value)
                 return _open(op.name, where, operands[0], results[0], tile)
+            case "kitsune.fill":
+                return between.fill(op, where)
             case "kitsune.commit" | "kitsune.release":
                 return _close(op.name, where, operands)
             case "kitsune.stow":
@@ -234,6 +278,7 @@ class Program:
     def _for(self, op: ir.Operation, operands: list[int], results: list[int]) -> _Step:
         block = op.regions[0].blocks[0]
         body, (turn, *arguments) = self._block(block), [hash(argument) for argument in block.arguments]
+        over_tiles = defined_by(op.operands[0], dialect.TilesOp.OPERATION_NAME)
 
         def loop(frame: _Frame) -> _Run:
             values = frame.values
@@ -241,6 +286,8 @@ class Program:
             for i in range(lower, upper, step):
                 values.update(zip(arguments, carried, strict=True))
                 values[turn] = i
+                if over_tiles:
+                    frame.tile = i
                 yield from _go(body, frame)
                 carried = [values[y] for y in body[1]]
             values.update(zip(results, carried))
@@ -329,6 +376,9 @@ def _open(name: str, where: str, ring: int, slot: int, tile: ir.RankedTensorType
 def _close(name: str, where: str, operands: list[int]) -> _Step:
     def step(frame: _Frame) -> _Run:
         slot, *tokens = [frame.values[o] for o in operands]
+        if isinstance(slot, TileSlot):
+            yield from between.closes(where, slot, frame)
+            return
         close = slot.ring.commit if name == "kitsune.commit" else slot.ring.release
         close(slot, tokens, frame.at(where))
         yield True
@@ -361,7 +411,11 @@ def _copy(op: ir.Operation, where: str, operands: list[int], results: list[int])
     def step(frame: _Frame) -> None:
         slot, source, *at = [frame.values[o] for o in operands]
         slot.check_open(frame.at(where), "producer")
-        if elements is None:
+        if isinstance(source, TileSlot):
+            source.check_open(frame.at(where), "consumer")
+            copy = Copy(slot, lambda: take_box(source.buffer, at, dims, tile, 0.0))
+            source.copies.append(copy)
+        elif elements is None:
             copy = Copy(slot, take_box(source, at, dims, tile, 0.0))
         else:
             copy = Copy(slot, source.reshape(-1), slice(elements.start, elements.stop))

@@ -23,10 +23,10 @@ class ScheduleFault(Exception):
 
 @dataclass(eq=False)
 class Copy:
-    """A copy into a slot, which lands some time."""
+    """A copy into a slot, which lands some time, and is read then where `box` says how."""
 
     slot: Slot
-    box: np.ndarray
+    box: np.ndarray | Callable[[], np.ndarray]
     elements: slice | None = None  # of a dense slot that it writes
     landed: bool = False
 
@@ -34,7 +34,8 @@ class Copy:
         if self.landed:
             return
         self.landed = True
-        self.slot.buffer[... if self.elements is None else (0, self.elements)] = self.box
+        box = self.box() if callable(self.box) else self.box
+        self.slot.buffer[... if self.elements is None else (0, self.elements)] = box
         self.slot.ring.fill(self.slot)
 
 

@@ -54,7 +54,7 @@ def _can_be_widened(load: ir.Operation) -> bool:
     whole, pipeline = load.operands[0], load.parent.operation.parent.operation
     readers = [use.owner.operation for use in whole.uses]
     loads = [op for op in readers if op.name == kitsune.LoadOp.OPERATION_NAME and is_inside(op, pipeline)]
-    return len(shape_of(whole)) == 2 and all(_is_only_part_of_operands(load.results[0]) for load in loads)
+    return len(shape_of(whole)) == 2 and all(is_multiplied_alone(load.results[0]) for load in loads)
 
 
 def is_inside(op: ir.Operation, around: ir.Operation) -> bool:
@@ -66,11 +66,11 @@ def is_inside(op: ir.Operation, around: ir.Operation) -> bool:
     return False
 
 
-def _is_only_part_of_operands(value: ir.Value) -> bool:
+def is_multiplied_alone(value: ir.Value) -> bool:
     """Whether nothing but products reads a tile, by itself or beside others."""
     readers = [use.owner.operation for use in value.uses]
     return all(
-        op.name == "tensor.concat" and value in parts_of(op.results[0]) and _is_only_part_of_operands(op.results[0])
+        op.name == "tensor.concat" and value in parts_of(op.results[0]) and is_multiplied_alone(op.results[0])
         for op in readers
         if op.name not in ("linalg.matmul", "tensor.dim")
     )

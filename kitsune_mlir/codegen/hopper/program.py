@@ -99,7 +99,7 @@ class Program:
         tile_rows: int = TILE_ROWS,
     ):
         self._pipeline = pipeline.operation
-        stages = [stage for stage in pipeline.stages if role in (None, stage.role)]
+        self.stages = stages = [stage for stage in pipeline.stages if role in (None, stage.role)]
         self.cluster, self.multicast = cluster, multicast
         self.tile_rows = tile_rows
         self.rings = ring_places(pipeline)[0]
@@ -133,6 +133,7 @@ class Program:
         self.store_maps = self._maps.stores(stages)
         self.row_stores = self._row_stores(stages)
         self.moves_rows = any(not isinstance(store, kitsune.StoreOp) for stage in stages for store in stage.stores)
+        self.puts = [put for stage in stages for put in stage.puts if kitsune_label(put.operands[0]) in self.rings]
         self.put_maps = {
             kitsune_label(put.operands[0]): self._maps.put(put)
             for stage in stages

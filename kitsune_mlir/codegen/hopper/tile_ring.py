@@ -10,12 +10,14 @@ fence stands between that and its copies (PTX ISA, Memory Consistency Model; Asy
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.counters import COUNTER_BYTES, FIRST_AT
 from kitsune_mlir.dialects import kitsune
+from kitsune_mlir.dialects.types import Ring
 from kitsune_mlir.mlir import ir, location
 from kitsune_mlir.traffic import element_bytes
 
@@ -39,20 +41,25 @@ class RingPlace:
 
 
 def ring_places(pipeline: kitsune.PipelineOp) -> tuple[dict[str, RingPlace], int, int]:
-    """Where the rings of a pipeline lie, by queue; bytes of all counters, in all (codegen/pipeline/counters.py)."""
+    """Where the rings of a pipeline lie, as `places`."""
     queues = [queue for queue in pipeline.queues if crosses(queue)]
+    return places([(queue, queue.ring, len(queue.consumers)) for queue in queues])
+
+
+def places(rings: Sequence[tuple[ir.OpView, Ring, int]]) -> tuple[dict[str, RingPlace], int, int]:
+    """Where rings lie in the workspace, of operations with a label, each with its type and so many consumers: by label;
+    bytes of all counters, in all (codegen/pipeline/counters.py)."""
     at, counters = FIRST_AT, {}
-    for queue in queues:
-        counters[queue.label] = at
-        at += 2 * COUNTER_BYTES * queue.ring.slots
-    counted, places = at, {}
-    for queue in queues:
+    for op, ring, _ in rings:
+        counters[op.label] = at
+        at += 2 * COUNTER_BYTES * ring.slots
+    counted, found = at, {}
+    for op, ring, consumers in rings:
         at = -(-at // _ALIGN) * _ALIGN
-        tile = queue.ring.tile
-        name, where = queue.label, location(queue.operation.location)
-        places[name] = RingPlace(name, where, counters[name], at, queue.ring.slots, len(queue.consumers))
-        at += queue.ring.slots * prod(tile.shape) * element_bytes(tile.element_type)
-    return places, counted, at if queues else 0
+        name, where = op.label, location(op.operation.location)
+        found[name] = RingPlace(name, where, counters[name], at, ring.slots, consumers)
+        at += ring.slots * prod(ring.tile.shape) * element_bytes(ring.tile.element_type)
+    return found, counted, at if rings else 0
 
 
 def crosses(queue: kitsune.QueueOp) -> bool:

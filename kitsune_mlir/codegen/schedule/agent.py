@@ -13,6 +13,7 @@ from kitsune_mlir.codegen.hopper.frame import when_reading
 from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
 from kitsune_mlir.codegen.hopper.quads import QUAD
 from kitsune_mlir.codegen.hopper.stores import Boxes, Outbox
+from kitsune_mlir.codegen.hopper.tile_ring import TileRing
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
@@ -23,8 +24,9 @@ from kitsune_mlir.mlir import arith, ir, location, vector, walk
 from kitsune_mlir.rows import Structured, producer, shape_of
 
 from . import parts, stores, whole_rows
+from .between import BetweenCode, TileSlot, is_between
 from .boxes import GlobalBox
-from .exchanges import ExchangeCode, Totals
+from .exchanges import Totals
 from .extents import divisor, is_from_tiles, whole_of
 from .in_flight import Acc
 from .loops import TOTALS, Open, sent_to
@@ -46,26 +48,42 @@ _ARITHMETIC = {
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """What agents use of the kernel around them."""
+class Ctas:
+    """The CTAs that run a part of a kernel: from number `first` on so many; all where that is not known."""
+
+    first: int = 0
+    count: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelAround:
+    """What all agents use of the kernel around them."""
 
     pointers: dict[int, ir.Value]  # tensor -> its address
     outputs: dict[int, tuple[ir.Value, ir.Type]]  # output number -> its address and type
-    rings: dict[str, Ring]
+    queues: dict[str, TileRing]  # between roles
     maps: ir.Value | None
     map_of: dict[ir.Operation, int]  # copy -> number of its tensor map
     constant: dict[int, int]  # tensor that no kernel of the program writes -> its number
     rows: ir.Value  # the size that is open until the call
     base: ir.Value  # the address of shared memory
-    scratch: Int  # that of what is behind the rings
-    outboxes: Int  # that of the boxes through which tiles leave
-    meetings: Meetings | None  # of the agent whose copies meet those of other CTAs
-    totals: Totals | None  # of the agent whose copies tell those of other CTAs numbers
     cluster: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class Surroundings(KernelAround):
+    """What agents use of the kernel around them, and of the part of it that their CTA runs."""
+
+    ctas: Ctas
+    rings: dict[str, Ring]
+    scratch: Int  # the address of what is behind the rings
+    outboxes: Int  # that of the boxes through which tiles leave
+    meetings: Meetings | None  # of the agent whose copies meet those of other CTAs
+    totals: Totals | None  # of the agent whose copies tell those of other CTAs numbers
+
+
 @dataclass(kw_only=True)
-class AgentCode(ExchangeCode):
+class AgentCode(BetweenCode):
     """The code of one agent."""
 
     agent: schedule.AgentOp
@@ -74,8 +92,8 @@ class AgentCode(ExchangeCode):
 
     def emit(self) -> None:
         body = [op.operation for op in walk(self.agent)][1:]
-        names = {op.name.removeprefix("kitsune.") for op in body if op.name.startswith("kitsune.")}
-        rings = self._rings(self.agent.operation)
+        names = {op.name.removeprefix("kitsune.") for op in body if op.name.startswith("kitsune.") and not _takes(op)}
+        rings = [ring for ring in self._rings(self.agent.operation) if ring not in self.around.queues]
         if names <= set(_ASYNCHRONOUS):  # one thread begins what copy engines do, or two
             if self.agent.count > 1:
                 raise UnsupportedError(f"agent '{self.agent.label}' only copies, and has {self.agent.count} copies")
@@ -115,14 +133,14 @@ class AgentCode(ExchangeCode):
             reads = {self.around.constant[source] for ring in early for source in sources[ring]}
             thread = device.equal(device.thread(), self.first + warps.WARP) if late else first
             with when_reading(thread, reads):
-                self._fill(early)
+                self._fill_rings(early)
         else:
             late = rings
         if late:
             with device.when(first):
-                self._fill(late)
+                self._fill_rings(late)
 
-    def _fill(self, rings: Sequence[str]) -> None:
+    def _fill_rings(self, rings: Sequence[str]) -> None:
         """The agent's operations on these rings."""
         self.values = {hash(self.agent.block.arguments[0]): 0}
         self.turns = {ring: self._ring_of(ring).start() for ring in rings}
@@ -222,7 +240,11 @@ class AgentCode(ExchangeCode):
         count: Int = 1
         for extent, size in zip(op.operands, op.opview.sizes):
             count = device.mul(count, device.div(device.add(self.number(extent), size - 1), size))
-        first, ctas = (device.div(number, self.around.cluster) for number in (device.cta(), device.ctas()))
+        own = self.around.ctas
+        numbers = device.cta(), device.ctas()
+        if own.count is not None:
+            numbers = device.sub(device.cta(), own.first), own.count
+        first, ctas = (device.div(number, self.around.cluster) for number in numbers)
         for result, bound in zip(op.results, (first, count, ctas)):
             self.values[hash(result)] = bound
 
@@ -240,6 +262,9 @@ class AgentCode(ExchangeCode):
         return code, slot
 
     def _acquire(self, op: ir.Operation) -> None:
+        if is_between(op.operands[0]):
+            self._open_between(op)
+            return
         if op.operands[0].owner.operation.opview.label not in self.turns:
             return  # another thread fills it
         ring, slot = self._opened(op)
@@ -247,6 +272,9 @@ class AgentCode(ExchangeCode):
         mbarrier.expect(ring.full(slot), self.values[hash(op.results[0])].nbytes)
 
     def _wait(self, op: ir.Operation) -> None:
+        if is_between(op.operands[0]):
+            self._open_between(op)
+            return
         ring, slot = self._opened(op)
         opened = self.values[hash(op.results[0])].ring
         if opened.memory == schedule.DSMEM:
@@ -255,12 +283,17 @@ class AgentCode(ExchangeCode):
             ring.wait_full(slot)
 
     def _commit(self, op: ir.Operation) -> None:
-        """The copies' bytes fill the slot."""
+        """The copies' bytes fill the slot; one between roles is told to be full."""
+        if isinstance(opened := self.values.get(hash(op.operands[0])), TileSlot):
+            self._commit_between(opened)
 
     def _release(self, op: ir.Operation) -> None:
         for token in list(op.operands)[1:]:
             self.products.wait(self.values[hash(token)])
         opened = self.values[hash(op.operands[0])]
+        if isinstance(opened, TileSlot):
+            self._release_between(op, opened)
+            return
         if opened.ring.memory == schedule.DSMEM:
             self._give_back(opened.ring, opened.slot)
             return
@@ -286,6 +319,8 @@ class AgentCode(ExchangeCode):
             number = device.add(number, self.number(op.operands[1].owner.operands[0]))
         map_ = tma.map_pointer(self.around.maps, number)
         at = [self.number(offset) for offset in list(op.operands)[2:]]
+        if isinstance(source := self.values.get(hash(op.operands[1])), TileSlot):
+            at[0] = device.add(at[0], source.ring.row(source.tile))
         rows, columns = opened.tile.shape
         along, length, across = (columns, columns, rows) if opened.ring.layout == "rows" else (rows, rows, columns)
         axis = copy.axes[1 if opened.ring.layout == "rows" else 0]
@@ -574,11 +609,8 @@ class AgentCode(ExchangeCode):
             if write.engine_name == schedule.BY_ROWS:
                 pointer, type_ = self.around.outputs[write.position]
                 whole_rows.write(pointer, type_, self.around.rows, (row, column), self._outbox(), found)
-            elif self.products.are_pending:
-                self.sent = self._outbox().send(self.around.map_of[op], found, (column, row), self.sent)
             else:
-                self._outbox().store(self.around.map_of[op], found, found.width, (column, row))
-                self.sent = 0
+                self._depart(self.around.map_of[op], found, (column, row))
             return
         pointer, type_ = self.around.outputs[write.position]
         whole = self._whole(type_, offsets, write.axes, tile.type)
@@ -589,6 +621,13 @@ class AgentCode(ExchangeCode):
             stores.column(box, self.halves, self.lanes, tile)
         else:
             stores.tile(box, self.halves, self.lanes, tile, divisor(offsets[write.axes[1]]))
+
+
+def _takes(op: ir.Operation) -> bool:
+    """Whether it opens or gives back a slot between roles, to copy out of it."""
+    if op.name == schedule.WaitOp.OPERATION_NAME:
+        return is_between(op.operands[0])
+    return op.name == schedule.ReleaseOp.OPERATION_NAME and schedule.ring_of(op.operands[0]).memory == schedule.L2
 
 
 def _know(half: Half, key: int, sums: list[ir.Value], lanes: Lanes, number: int) -> None:

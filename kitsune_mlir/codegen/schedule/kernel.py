@@ -10,17 +10,15 @@ often, the bytes that a slot's copies bring, tensor maps, registers that move be
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen import index_checks
 from kitsune_mlir.codegen.ampere import cp_async
-from kitsune_mlir.codegen.hopper import cluster, mbarrier, tma, waits, warps, wgmma
+from kitsune_mlir.codegen.hopper import tma, waits, wgmma
 from kitsune_mlir.codegen.hopper.fragments import is_packed
 from kitsune_mlir.codegen.hopper.frame import Frame, build
-from kitsune_mlir.codegen.hopper.mbarrier import Ring
+from kitsune_mlir.codegen.hopper.tile_ring import TileRing, places
 from kitsune_mlir.codegen.hopper.tma import TensorMap
 from kitsune_mlir.codegen.pipeline import counters, device
 from kitsune_mlir.codegen.pipeline.watch import Waits
@@ -28,32 +26,19 @@ from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.checks import parent_of
 from kitsune_mlir.dialects.windows import WindowsOp, in_memory, windows_of
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import ir, location, walk
+from kitsune_mlir.mlir import arith, ir, location, walk
 from kitsune_mlir.planning.target import Target
 
-from .agent import AgentCode, Surroundings
-from .dots import DotsCode, multiplies_alone, stash_bytes
-from .exchanges import TOTAL_BARRIERS, Totals
+from .agent import KernelAround
+from .dots import multiplies_alone
 from .extents import constant
-from .meetings import BARRIER_BYTES, Meetings
-from .prefetch import PrefetchCode, asks
-from .rows import RowCode, scratch_bytes
-from .warp_agent import WarpCode
-from .warpgroups import WARPGROUP, each, together, warps_of
+from .part import PartCode
+from .warpgroups import threads_of
 
-AGENT = schedule.AgentOp.OPERATION_NAME
+_ACQUIRE = schedule.AcquireOp.OPERATION_NAME
 REGISTERS = 65536  # of an SM
-_WORD_BYTES = 16
 _MOST_REGISTERS = 255  # of a thread at launch
 _BESIDE_SUMS = 26  # registers that ptxas wants of a thread at launch besides those of a product's sums
-
-
-@dataclass(frozen=True)
-class _Place:
-    """Byte offsets of a ring in shared memory."""
-
-    barriers: int
-    slots: int
 
 
 class ScheduledKernel:
@@ -74,8 +59,16 @@ class ScheduledKernel:
         self._has_warpgroups = target.products == "wgmma"
         self._check_engines()
         self._check_registers()
-        self._lay_out()
+        self._place_parts()
         self._make_maps()
+
+    @property
+    def _agents(self) -> list[schedule.AgentOp]:
+        return [agent for part in self.kernel.parts for agent in part.agents]
+
+    @property
+    def _rings(self) -> list[schedule.AllocRingOp]:
+        return [ring for part in self.kernel.parts for ring in part.rings]
 
     @property
     def _given(self) -> int:
@@ -84,7 +77,7 @@ class ScheduledKernel:
 
     def _check_engines(self) -> None:
         copy, product = schedule.engines(self.target.products)
-        for ring in self.kernel.rings:
+        for ring in self._rings:
             if ring.sharing == "own" and not self._has_warpgroups:
                 raise UnsupportedError(f"ring '{ring.label}' is each copy's own, which wants warpgroups")
             if not ring.has_elements and not self._has_warpgroups:
@@ -100,7 +93,7 @@ class ScheduledKernel:
         """ptxas (C7602) does not count on what an agent's threads take of others' registers. Without warpgroups nobody
         takes any: all threads have what the launch gives."""
         if not self._has_warpgroups:
-            for agent in self.kernel.agents:
+            for agent in self._agents:
                 if agent.register_count != self._given:
                     raise UnsupportedError(
                         f"agent '{agent.label}' has {agent.register_count} registers of a thread, wants "
@@ -115,42 +108,17 @@ class ScheduledKernel:
                     f"{self.threads * self.kernel.ctas_per_sm} threads are given {self._given}"
                 )
 
-    def _lay_out(self) -> None:
-        rings = self.kernel.rings
-        at, self.places = 0, {}
-        starts = {}
-        for ring in rings:
-            starts[ring.label] = at
-            at += 2 * mbarrier.BYTES * ring.slots * (self._takers(ring).count if ring.memory == schedule.DSMEM else 1)
-        for ring in rings:
-            at = -(-at // tma.ALIGN) * tma.ALIGN
-            self.places[ring.label] = _Place(starts[ring.label], at)
-            at += ring.slots * ring.slot_bytes
-        meeting = [agent for agent in self.kernel.agents if agent.meeting_bytes]
-        self.meeting = meeting[0] if meeting else None
-        if len(meeting) > 1 or meeting and not self._has_warpgroups:
-            raise UnsupportedError(f"CTAs of kernel '{self.kernel.label}' meet in {len(meeting)} agents")
-        self.rooms = self.meeting_barriers = at
-        if self.meeting is not None:
-            at = -(-at // tma.ALIGN) * tma.ALIGN
-            self.rooms, self.meeting_barriers = at, at + self.meeting.count * self.meeting.meeting_bytes
-            at = self.meeting_barriers + self.meeting.count * BARRIER_BYTES
-        telling = [agent for agent in self.kernel.agents if agent.total_bytes]
-        self.telling = telling[0] if telling else None
-        self.totals = at = -(-at // _WORD_BYTES) * _WORD_BYTES
-        at += sum(agent.count * (agent.total_bytes + TOTAL_BARRIERS) for agent in telling)
-        self.scratch = self.outboxes = at
-        at += sum(map(scratch_bytes, self.kernel.agents)) + sum(map(stash_bytes, self.kernel.agents))
-        if boxes := sum(agent.outbox_bytes for agent in self.kernel.agents):
-            at = -(-at // tma.ALIGN) * tma.ALIGN
-            self.outboxes = at
-            at += boxes
-        self.shared_bytes = at
-        if (whole := at * self.kernel.ctas_per_sm) > self.target.shared_bytes:
-            raise UnsupportedError(
-                f"{self.kernel.ctas_per_sm} CTAs of kernel '{self.kernel.label}' want {whole} bytes of shared memory, "
-                f"{self.target.name} has {self.target.shared_bytes}"
-            )
+    def _place_parts(self) -> None:
+        """Which CTAs run the parts, and where the rings between roles lie."""
+        self.parts, first = [], 0
+        for op in self.kernel.parts:
+            self.parts.append(PartCode(op, self.kernel, self.target, first))
+            first += op.cta_count or 0
+        if len({part.threads for part in self.parts}) > 1:
+            raise UnsupportedError(f"roles of kernel '{self.kernel.label}' have different numbers of threads")
+        between = self.kernel.rings if self.kernel.has_roles else []
+        rings = [(ring, ring.results[0].type, sum(map(_is_wait, ring.results[0].uses))) for ring in between]
+        self.places, self.counter_bytes, self.ring_bytes = places(rings)
 
     def _make_maps(self) -> None:
         self.maps: list[TensorMap] = []
@@ -169,6 +137,18 @@ class ScheduledKernel:
             if write.engine_name == schedule.COPIED:
                 self.map_of[write.operation] = len(self.maps)
                 self.maps.append(self._map_of_output(write))
+        for fill in walk(self.kernel, schedule.FILL):
+            self.map_of[fill] = len(self.maps)
+            self.maps.append(self._map_between(schedule.ring_of(fill.operands[0]), wgmma.ROWS))
+
+    def _map_between(self, ring: schedule.AllocRingOp, box_rows: int) -> TensorMap:
+        """The map of all slots of a ring between roles, as one tensor in the workspace."""
+        (rows, columns), element, place = ring.tile.shape, ring.tile.element_type, self.places[ring.label]
+        nbytes, workspace = element.width // 8, len(self.tensors) + len(self.results)
+        if columns * nbytes % 16:
+            raise UnsupportedError(f"{location(ring.operation.location)}: {ring.tile} is not stored by tensor copies")
+        dims, box = (columns, rows * place.slots), (tma.SWIZZLE // nbytes, box_rows)
+        return TensorMap(workspace, str(element), dims, (columns * nbytes,), box, offset=place.data)
 
     def _map_of_output(self, write: schedule.WriteOp) -> TensorMap:
         """The map of an output that the copy engine stores: a warpgroup's rows of a box's columns."""
@@ -183,6 +163,9 @@ class ScheduledKernel:
 
     def _map(self, copy: schedule.CopyOp, source: ir.Value) -> TensorMap:
         """The map of one of the tensors that a copy may mean."""
+        if isinstance(source.type, schedule.Slot):
+            rows = ir.RankedTensorType(ir.TypeAttr(copy.operands[0].type.elem).value).shape[0]
+            return self._map_between(schedule.ring_of(source), rows)
         if (matrix := windows_of(source)) is not None:
             return self._map_of_windows(copy, matrix)
         tile = ir.RankedTensorType(ir.TypeAttr(copy.operands[0].type.elem).value)
@@ -221,7 +204,7 @@ class ScheduledKernel:
 
     @property
     def threads(self) -> int:
-        return sum(agent.count * agent.warp_count * warps.WARP for agent in self.kernel.agents)
+        return threads_of(self.kernel.parts[0].agents)
 
     def streams(self) -> list[int]:
         """The numbers of the tensors whose first size is that of the call; of any one where all sizes are known."""
@@ -245,35 +228,38 @@ class ScheduledKernel:
 
     @property
     def ctas(self) -> int:
-        """As many as the target holds at once, whole clusters, and no more of these than tiles where that is known."""
+        """Those of all roles; else as many as the target holds at once, whole clusters, and no more of these than tiles
+        where that is known."""
+        if self.kernel.has_roles:
+            return sum(part.op.cta_count for part in self.parts)
         tiles, most = self._tiles, self.target.sms * self.kernel.ctas_per_sm // self.kernel.cluster
         return (most if tiles is None else max(1, min(most, tiles))) * self.kernel.cluster
 
     @property
     def _tiles(self) -> int | None:
         """How many tiles there are; None where that is open until the call."""
-        (tiles,) = (op.opview for op in walk(self.kernel, schedule.TilesOp.OPERATION_NAME))
+        tiles = self.kernel.parts[0].tiles
         extents = [constant(extent) for extent in tiles.operands]
         return None if None in extents else prod(-(-extent // size) for extent, size in zip(extents, tiles.sizes))
 
     def launch(self) -> str:
         """What the runtime needs to launch the kernel, JSON."""
-        workspace = counters.FIRST_AT if self.waits.budget else 0  # a report
+        workspace = max(self.ring_bytes, counters.FIRST_AT if self.waits.budget else 0)  # at least a report
         return json.dumps(
             {
                 "kernel": self.kernel.label,
                 "ctas": self.ctas,
                 "cluster": self.kernel.cluster,
                 "threads": self.threads,
-                "shared_bytes": self.shared_bytes,
+                "shared_bytes": max(part.shared_bytes for part in self.parts),
                 "workspace_bytes": workspace,
-                "counter_bytes": workspace,
-                "cooperative": False,
-                "strided": True,
+                "counter_bytes": min(workspace, self.counter_bytes),
+                "cooperative": self.kernel.has_roles,
+                "strided": not self.kernel.has_roles,
                 "watched": self.waits.described,
                 "streams": self.streams(),
                 "tile_rows": 1,
-                "sums": bool(self.kernel.rings and self._tiles),  # a product of no columns is zero, of any rows
+                "sums": bool(self._rings and self._tiles),  # a product of no columns is zero, of any rows
                 "maps": [map_.description() for map_ in self.maps],
                 **({"zeroed": zeroed} if (zeroed := self.zeroed()) else {}),
                 **self._tables,
@@ -283,12 +269,12 @@ class ScheduledKernel:
     def build(self) -> ir.Operation:
         """The gpu.module, at the insertion point."""
         pointers = len(self.tensors) + len(self.results)
-        boxes = [ring for ring in self.kernel.rings if ring.layout != "dense"]
+        boxes = [ring for ring in self._rings if ring.layout != "dense"]
         tiles = [ring.tile for ring in boxes] or [result.results[0].type for result in self.results]
         products = [op.opview for op in walk(self.kernel, schedule.ProductOp.OPERATION_NAME)]
         in_pieces = any(product.is_added_outside for product in products)
         fast = all(is_packed(tile.element_type) for tile in tiles) and not in_pieces
-        resident, alone = self.kernel.ctas_per_sm, any(map(multiplies_alone, self.kernel.agents))
+        resident, alone = self.kernel.ctas_per_sm, any(map(multiplies_alone, self._agents))
         named = self.kernel.label, pointers, len(self.maps), self.threads, self._watched, self.kernel.cluster
         return build(*named, fast=fast, resident=resident, alone=alone)
 
@@ -299,127 +285,41 @@ class ScheduledKernel:
             self._body(frame)
 
     def _body(self, frame: Frame) -> None:
-        rings = {ring.label: self._ring(ring, frame.base) for ring in self.kernel.rings}
-        meetings = None
-        if self.meeting is not None:
-            places = (device.add(frame.base, at) for at in (self.meeting_barriers, self.rooms))
-            meetings = Meetings(self.kernel.cluster, *places, self.meeting.meeting_bytes)
-        totals = None
-        if self.telling is not None:
-            numbers = self.totals + self.telling.count * TOTAL_BARRIERS
-            totals = Totals(self.kernel.cluster, frame.base, self.totals, numbers, self.telling.total_bytes)
-        if rings:
-            with device.when(device.equal(device.thread(), 0)):
-                for ring in self.kernel.rings:
-                    if ring.memory == schedule.DSMEM:
-                        self._init_exchange(ring, rings[ring.label], frame.base)
-                    elif ring.sharing != "own":
-                        rings[ring.label].init(*self._ends(ring))
-                if meetings is not None:
-                    meetings.init(self.meeting.count)
-                if totals is not None:
-                    totals.init(self.telling.count)
-                if self._has_warpgroups:
-                    mbarrier.fence_init()
-            device.barrier() if self.kernel.cluster == 1 else cluster.barrier()
         split = len(self.tensors)
-        around = Surroundings(
+        around = KernelAround(
             pointers=dict(zip(self._numbers, frame.pointers)),
             outputs={r.position: (p, r.results[0].type) for r, p in zip(self.results, frame.pointers[split:])},
-            rings=rings,
+            queues={label: self._queue(label, frame.workspace) for label in self.places},
             maps=frame.maps,
             map_of=self.map_of,
             constant={key: number for key, number in self._numbers.items() if number in self.constant},
             rows=frame.rows,
             base=frame.base,
-            scratch=device.add(frame.base, self.scratch),
-            outboxes=device.add(frame.base, self.outboxes),
-            meetings=meetings,
-            totals=totals,
             cluster=self.kernel.cluster,
         )
-        self._agents(self.kernel.agents, 0, around, self._given)
-        if self.kernel.cluster > 1:
-            cluster.barrier()  # nobody leaves while others may still write here
-
-    def _init_exchange(self, ring: schedule.AllocRingOp, whole: Ring, base: ir.Value) -> None:
-        """One thread: the barriers of each copy."""
-        taker = self._takers(ring)
-        for copy in range(taker.count):
-            barriers = device.add(base, device.add(whole.barriers, copy * whole.barrier_bytes))
-            own = Ring(barriers, whole.data, whole.slots, whole.slot_bytes)
-            own.init(1, taker.warp_count if whole.by_warps else 1)
-
-    def _takers(self, ring: schedule.AllocRingOp) -> schedule.AgentOp:
-        """The agent that takes a ring's tiles."""
-        return self._agent_of(ring, schedule.WaitOp)
-
-    def _agents(self, agents: Sequence[schedule.AgentOp], first: int, around: Surroundings, given: int) -> None:
-        """Code for the threads from `first` on, those of the agents."""
-        group, rest = together(agents)
-        registers = {agent.register_count for agent in group}
-
-        def emit() -> None:
-            whole = len(group) > 1 or group[0].warp_count % WARPGROUP == 0
-            if self._has_warpgroups and whole and registers != {given}:
-                (count,) = registers
-                warps.set_registers(count, grow=count > given)
-            each(group, first, lambda agent, own: self._code(agent)(agent=agent, around=around, first=own).emit())
-
-        if not rest:
-            emit()
+        if not self.kernel.has_roles:
+            self.parts[0].emit(around, self._given)
             return
-        ends = first + sum(map(warps_of, group)) * warps.WARP
-        branch = device.scf.IfOp(device.less(device.thread(), ends), has_else=True)
-        with ir.InsertionPoint(branch.then_block):
-            emit()
-            device.scf.YieldOp([])
-        with ir.InsertionPoint(branch.else_block):
-            self._agents(rest, ends, around, given)
-            device.scf.YieldOp([])
+        for part in self.parts:
+            first, end = part.first, part.first + part.op.cta_count
+            inside = arith.andi(device.less(device.cta(), end), device.less(device.value(first - 1), device.cta()))
+            with device.when(inside), part.op.operation.location:
+                part.emit(around, self._given)
+        device.barrier()
+        waits.leave_if_reported()
+        with device.when(device.equal(device.thread(), 0)):
+            counters.finish(frame.workspace, self.counter_bytes, self.ctas)
 
-    def _code(self, agent: schedule.AgentOp) -> type[AgentCode]:
-        """What generates an agent's code."""
-        if agent.lanes is not None:
-            return RowCode
-        if multiplies_alone(agent):
-            return DotsCode
-        if asks(agent):
-            return PrefetchCode
-        return AgentCode if self._has_warpgroups else WarpCode
+    def _queue(self, label: str, workspace: ir.Value) -> TileRing:
+        """A ring between roles."""
+        (ring,) = (ring for ring in self.kernel.rings if ring.label == label)
+        opens = next(use.owner.operation for use in ring.results[0].uses if use.owner.operation.name == _ACQUIRE)
+        makers = parent_of(opens, schedule.AgentOp.OPERATION_NAME).opview.count
+        return TileRing(self.places[label], workspace, ring.tile.shape[0], makers, takers=1)
 
-    def _ring(self, ring: schedule.AllocRingOp, base: ir.Value) -> Ring:
-        """Of a ring in distributed shared memory places are counted from the first byte on (exchanges.py)."""
-        place, start = self.places[ring.label], 0 if ring.memory == schedule.DSMEM else base
-        barriers, slots = device.add(start, place.barriers), device.add(start, place.slots)
-        return Ring(barriers, slots, ring.slots, ring.slot_bytes, ring.label, self._read_by_warps(ring))
 
-    def _read_by_warps(self, ring: schedule.AllocRingOp) -> bool:
-        """Whether warps read a slot's boxes by themselves: f32 is multiplied out of registers."""
-        by_copies = ring.sharing == "split" or ring.memory == schedule.DSMEM
-        return self._has_warpgroups and by_copies and isinstance(ring.tile.element_type, ir.F32Type)
-
-    def _ends(self, ring: schedule.AllocRingOp) -> tuple[int, int]:
-        """Arrivals that fill a slot and that empty it. Of warpgroups a thread begins the copies, whose bytes count, and
-        a thread of each copy of the agent that waits for it releases it; a slot without elements is filled by a thread
-        of each warp. Else all threads that copy, and a thread of
-        each warp."""
-        fills, takes = (self._agent_of(ring, op) for op in (schedule.AcquireOp, schedule.WaitOp))
-        if self._has_warpgroups:
-            full = 1 if ring.has_elements else warps_of(fills)
-            return full, takes.count * (takes.warp_count if self._read_by_warps(ring) else 1)
-        return fills.warp_count * warps.WARP, takes.count * takes.warp_count
-
-    @staticmethod
-    def _agent_of(ring: schedule.AllocRingOp, opens: type) -> schedule.AgentOp:
-        """The agent that opens a ring's slots so."""
-        uses = [use.owner.operation for use in ring.results[0].uses]
-        opening = [op for op in uses if op.name == opens.OPERATION_NAME]
-        agents = {agent.label: agent for op in opening if (agent := parent_of(op, AGENT).opview)}
-        if len(agents) != 1:
-            raise UnsupportedError(f"ring '{ring.label}' has {len(agents)} agents that wait for it, wants one")
-        (agent,) = agents.values()
-        return agent
+def _is_wait(use: ir.OpOperand) -> bool:
+    return use.owner.operation.name == schedule.WaitOp.OPERATION_NAME
 
 
 def tensors_of(kernel: schedule.KernelOp) -> list[ir.Value]:

@@ -58,6 +58,7 @@ class LoopCode:
     halves: list[Half] = field(default_factory=list)
     products: InFlight = field(default_factory=InFlight)
     sent: int = 0  # boxes of tiles that have left since a loop's head, or since products were last in flight
+    tile: ir.Value | None = None  # the number of the turn's in the loop over tiles
     of_rows: set[int] = field(default_factory=set)  # tiles of one column whose numbers all threads of a row have
 
     def number(self, value: ir.Value) -> device.Int:
@@ -104,6 +105,7 @@ class LoopCode:
             take_up(list(block.arguments)[1:], carried)
             with contextlib.ExitStack() as around:
                 if over_tiles:
+                    self.tile = counter
                     around.enter_context(waits.at_tile(counter))
                     around.enter_context(index_checks.reported_behind())
                 self._block(block)

@@ -18,6 +18,11 @@ def warps_of(agent: schedule.AgentOp) -> int:
     return agent.count * agent.warp_count
 
 
+def threads_of(agents: Agents) -> int:
+    """The threads of all copies of agents."""
+    return sum(map(warps_of, agents)) * warps.WARP
+
+
 def together(agents: Agents) -> tuple[Agents, Agents]:
     """The first agents, as many as make whole warpgroups with equal registers, else the first alone; and the others."""
     for count in range(1, len(agents) + 1):

@@ -1,0 +1,73 @@
+"""Kernels whose CTAs differ in what they do: roles, and the rings in L2 between them."""
+# No `from __future__ import annotations` here: the field declarations are read as raw annotations.
+
+from typing import Any
+
+from kitsune_mlir.mlir import ext, ir
+from kitsune_mlir.traffic import element_bytes
+
+from .checks import check_integer, fail, integer, parent_of, stands_in, string
+from .schedule import BOX_BYTES, L2, AgentOp, AllocRingOp, KernelOp, TilesOp, ring_of, standing_in, verify_part
+from .tiles import RingEffect
+from .types import Kitsune, Slot
+
+
+class RoleOp(Kitsune.Operation, name="role", traits=[ir.NoTerminatorTrait]):
+    """What some CTAs of a kernel do, `replicas` of them, behind those of the roles that stand before: tiles, rings and
+    agents as of a kernel whose CTAs are all alike. All roles have the same tiles, dealt out among each one's CTAs."""
+
+    sym_name: ir.StringAttr
+    replicas: ir.IntegerAttr
+    body: ext.Region
+
+    @property
+    def label(self) -> str:
+        return string(self, "sym_name")
+
+    @property
+    def cta_count(self) -> int:
+        return integer(self, "replicas")
+
+    @property
+    def block(self) -> ir.Block:
+        return self.regions[0].blocks[0]
+
+    @property
+    def agents(self) -> list[AgentOp]:
+        return standing_in(self, AgentOp)
+
+    @property
+    def rings(self) -> list[AllocRingOp]:
+        return standing_in(self, AllocRingOp)
+
+    @property
+    def tiles(self) -> TilesOp:
+        return standing_in(self, TilesOp)[0]
+
+    def verify_region_invariants(self) -> bool:
+        return check_integer(self, "replicas", 1) and stands_in(self, KernelOp.OPERATION_NAME) and verify_part(self)
+
+
+class FillOp(Kitsune.Operation, name="fill", traits=[RingEffect]):
+    """Begins to store columns of a tile in registers, from `column` on, in the copy's rows of a slot in "l2", by way of
+    the copy's boxes in shared memory. They are whole boxes, or reach to the end of the slot's columns."""
+
+    slot: ext.Operand[Slot]
+    tile: ext.Operand[Any]
+    column: ext.Operand[ir.IndexType]
+
+    def verify_region_invariants(self) -> bool:
+        agent, ring = parent_of(self, AgentOp.OPERATION_NAME), ring_of(self.operands[0])
+        if agent is None:
+            return fail(self, f"stands in no {AgentOp.OPERATION_NAME}")
+        whole, tile = ir.RankedTensorType(ir.TypeAttr(self.operands[0].type.elem).value), self.operands[1].type
+        if ring is not None and ring.memory != L2:
+            return fail(self, f"fills slots in {L2}, ring '{ring.label}' is in {ring.memory}")
+        if not isinstance(tile, ir.RankedTensorType) or tile.rank != 2 or tile.element_type != whole.element_type:
+            return fail(self, f"stores numbers as those of {whole}, found {tile}")
+        rows, columns = tile.shape
+        if rows * agent.opview.count != whole.shape[0] or columns > whole.shape[1]:
+            return fail(self, f"stores {tile} in a slot of {whole}, of {agent.opview.count} copies")
+        if columns < whole.shape[1] and columns * element_bytes(tile.element_type) % BOX_BYTES:
+            return fail(self, f"stores boxes of {BOX_BYTES} bytes of each row, found {tile} for {whole}")
+        return True
