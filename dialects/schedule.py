@@ -434,7 +434,8 @@ class CopyOp(Kitsune.Operation, name="copy", traits=[RingEffect]):
         source = self.operands[1]
         if isinstance(source.type, Slot) and (taken := ring_of(source)) is not None and taken.memory != L2:
             return fail(self, f"copies out of tensors and of slots in {L2}, ring '{taken.label}' is in {taken.memory}")
-        return _verify_box(self, _tile_of(source), tile, len(self.operands) - 2)
+        whole = _tile_of(source) if isinstance(source.type, Slot) else source.type
+        return _verify_box(self, whole, tile, len(self.operands) - 2)
 
     def _verify_dense(self, tile: ir.RankedTensorType) -> bool:
         source = ir.RankedTensorType(self.operands[1].type)

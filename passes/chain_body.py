@@ -104,7 +104,7 @@ class ChainBody(ChainProducts):
                     self._write(nest.value, store)
                 for put in nest.puts:
                     slot = self.kernel.acquire_queue(kitsune_label(put.operands[0]))
-                    FillOp(slot, self._packed(self._value(nest.value)), constant_index(0))
+                    FillOp(slot, self._value(nest.value), constant_index(0))
                     schedule.CommitOp(slot, [])
         for put in stage.puts:
             if kitsune_label(put.operands[0]) in self.kernel.queues:

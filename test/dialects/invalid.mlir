@@ -1143,7 +1143,7 @@ func.func @tiles_without_sizes(%A: tensor<64x64xbf16>, %m: index) {
 func.func @ring_in_a_space_that_is_not(%A: tensor<64x64xbf16>, %m: index) {
   %p = "kitsune.kernel"() ({
     %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
-    // expected-error@+1 {{'kitsune.alloc_ring' op space must be one of smem, dsmem, found "l1"}}
+    // expected-error@+1 {{'kitsune.alloc_ring' op space must be one of smem, dsmem, l2, found "l1"}}
     %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "l1", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
     "kitsune.agent"() ({
     ^bb0(%c: index):
@@ -2814,6 +2814,303 @@ func.func @read_ahead_of_a_column(%A: tensor<64xbf16>, %m: index) {
       // expected-error@+1 {{'kitsune.read' op is loaded ahead where it has rows and columns, found tensor<64xbf16>}}
       %t = "kitsune.read"(%A, %m) {ahead, dims = array<i64: 0>} : (tensor<64xbf16>, index) -> tensor<64xbf16>
     }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @roles_beside_agents(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %m: index) {
+  %c0 = arith.constant 0 : index
+  // expected-error@+1 {{'kitsune.kernel' op has kitsune.roles beside agents or tiles of its own}}
+  %p = "kitsune.kernel"() ({
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      "kitsune.agent"() ({
+      ^bb0(%c: index):
+
+      }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+    }) {replicas = 1, sym_name = "r"} : () -> ()
+    "kitsune.agent"() ({
+      ^bb0(%c: index):
+
+      }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @roles_in_clusters(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %m: index) {
+  %c0 = arith.constant 0 : index
+  // expected-error@+1 {{'kitsune.kernel' op has kitsune.roles, whose CTAs are one an SM and in no cluster}}
+  %p = "kitsune.kernel"() ({
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      "kitsune.agent"() ({
+      ^bb0(%c: index):
+
+      }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+    }) {replicas = 1, sym_name = "r"} : () -> ()
+  }) {cluster = 2, sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @two_roles_of_one_name(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %m: index) {
+  %c0 = arith.constant 0 : index
+  // expected-error@+1 {{'kitsune.kernel' op has two roles called 'r'; names must be unique}}
+  %p = "kitsune.kernel"() ({
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      "kitsune.agent"() ({
+      ^bb0(%c: index):
+
+      }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+    }) {replicas = 1, sym_name = "r"} : () -> ()
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      "kitsune.agent"() ({
+      ^bb0(%c: index):
+
+      }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+    }) {replicas = 1, sym_name = "r"} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @role_of_no_ctas(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %m: index) {
+  %c0 = arith.constant 0 : index
+  %p = "kitsune.kernel"() ({
+    // expected-error@+1 {{'kitsune.role' op replicas must be an integer from 1 to 2147483647, found 0 : i64}}
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      "kitsune.agent"() ({
+      ^bb0(%c: index):
+
+      }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+    }) {replicas = 0, sym_name = "r"} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @role_without_agents(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %m: index) {
+  %c0 = arith.constant 0 : index
+  %p = "kitsune.kernel"() ({
+    // expected-error@+1 {{'kitsune.role' op has no kitsune.agent}}
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    }) {replicas = 1, sym_name = "r"} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @role_without_tiles(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %m: index) {
+  %c0 = arith.constant 0 : index
+  %p = "kitsune.kernel"() ({
+    // expected-error@+1 {{'kitsune.role' op deals out its tiles by one kitsune.tiles}}
+    "kitsune.role"() ({
+      "kitsune.agent"() ({
+      ^bb0(%c: index):
+
+      }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+    }) {replicas = 1, sym_name = "r"} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @role_in_a_function() {
+  // expected-error@+1 {{'kitsune.role' op must stand directly in a kitsune.kernel}}
+  "kitsune.role"() ({
+    %c = arith.constant 0 : index
+  }) {replicas = 1, sym_name = "r"} : () -> ()
+  return
+}
+
+// -----
+
+func.func @ring_in_l2_of_parts(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %m: index) {
+  %c0 = arith.constant 0 : index
+  %p = "kitsune.kernel"() ({
+    // expected-error@+1 {{'kitsune.alloc_ring' op has tiles of other roles as rows, for all copies}}
+    %q = "kitsune.alloc_ring"() {box = "rows", share = "split", space = "l2", sym_name = "q"} : () -> !kitsune.ring<tensor<64x128xbf16>, 2 : i64>
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      "kitsune.agent"() ({
+      ^bb0(%c: index):
+
+      }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+    }) {replicas = 1, sym_name = "r"} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @ring_in_l2_in_a_role(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %m: index) {
+  %c0 = arith.constant 0 : index
+  %p = "kitsune.kernel"() ({
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      // expected-error@+1 {{'kitsune.alloc_ring' op lies in l2 where it stands between kitsune.roles, and there alone}}
+      %q = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "l2", sym_name = "q"} : () -> !kitsune.ring<tensor<64x128xbf16>, 2 : i64>
+      "kitsune.agent"() ({
+      ^bb0(%c: index):
+
+      }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+    }) {replicas = 1, sym_name = "r"} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @ring_of_a_cta_between_roles(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %m: index) {
+  %c0 = arith.constant 0 : index
+  %p = "kitsune.kernel"() ({
+    // expected-error@+1 {{'kitsune.alloc_ring' op lies in l2 where it stands between kitsune.roles, and there alone}}
+    %q = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "q"} : () -> !kitsune.ring<tensor<64x128xbf16>, 2 : i64>
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      "kitsune.agent"() ({
+      ^bb0(%c: index):
+
+      }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+    }) {replicas = 1, sym_name = "r"} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @fill_of_shared_memory(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %m: index) {
+  %c0 = arith.constant 0 : index
+  %p = "kitsune.kernel"() ({
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      %q = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "q"} : () -> !kitsune.ring<tensor<64x128xbf16>, 2 : i64>
+      "kitsune.agent"() ({
+      ^bb0(%c: index):
+        %s = "kitsune.acquire"(%q) : (!kitsune.ring<tensor<64x128xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x128xbf16>>
+        // expected-error@+1 {{'kitsune.fill' op fills slots in l2, ring 'q' is in smem}}
+        "kitsune.fill"(%s, %A, %c0) : (!kitsune.slot<tensor<64x128xbf16>>, tensor<64x64xbf16>, index) -> ()
+      }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+    }) {replicas = 1, sym_name = "r"} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @fill_of_other_numbers(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %m: index) {
+  %c0 = arith.constant 0 : index
+  %p = "kitsune.kernel"() ({
+    %q = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "l2", sym_name = "q"} : () -> !kitsune.ring<tensor<64x128xbf16>, 2 : i64>
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      "kitsune.agent"() ({
+      ^bb0(%c: index):
+        %s = "kitsune.acquire"(%q) : (!kitsune.ring<tensor<64x128xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x128xbf16>>
+        // expected-error@+1 {{'kitsune.fill' op stores numbers as those of tensor<64x128xbf16>, found tensor<64x64xf32>}}
+        "kitsune.fill"(%s, %F, %c0) : (!kitsune.slot<tensor<64x128xbf16>>, tensor<64x64xf32>, index) -> ()
+      }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+    }) {replicas = 1, sym_name = "r"} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @fill_of_other_rows(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %m: index) {
+  %c0 = arith.constant 0 : index
+  %p = "kitsune.kernel"() ({
+    %q = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "l2", sym_name = "q"} : () -> !kitsune.ring<tensor<64x128xbf16>, 2 : i64>
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      "kitsune.agent"() ({
+      ^bb0(%c: index):
+        %s = "kitsune.acquire"(%q) : (!kitsune.ring<tensor<64x128xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x128xbf16>>
+        // expected-error@+1 {{'kitsune.fill' op stores tensor<64x64xbf16> in a slot of tensor<64x128xbf16>, of 2 copies}}
+        "kitsune.fill"(%s, %A, %c0) : (!kitsune.slot<tensor<64x128xbf16>>, tensor<64x64xbf16>, index) -> ()
+      }) {copies = 2, registers = 24, sym_name = "a", warps = 4} : () -> ()
+    }) {replicas = 1, sym_name = "r"} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @fill_of_part_of_a_box(%A: tensor<64x64xbf16>, %F: tensor<64x40xbf16>, %m: index) {
+  %c0 = arith.constant 0 : index
+  %p = "kitsune.kernel"() ({
+    %q = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "l2", sym_name = "q"} : () -> !kitsune.ring<tensor<64x128xbf16>, 2 : i64>
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      "kitsune.agent"() ({
+      ^bb0(%c: index):
+        %s = "kitsune.acquire"(%q) : (!kitsune.ring<tensor<64x128xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x128xbf16>>
+        // expected-error@+1 {{'kitsune.fill' op stores boxes of 128 bytes of each row, found tensor<64x40xbf16> for tensor<64x128xbf16>}}
+        "kitsune.fill"(%s, %F, %c0) : (!kitsune.slot<tensor<64x128xbf16>>, tensor<64x40xbf16>, index) -> ()
+      }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+    }) {replicas = 1, sym_name = "r"} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @fill_outside_agents(%s: !kitsune.slot<tensor<64x64xbf16>>, %A: tensor<64x64xbf16>, %m: index) {
+  // expected-error@+1 {{'kitsune.fill' op stands in no kitsune.agent}}
+  "kitsune.fill"(%s, %A, %m) : (!kitsune.slot<tensor<64x64xbf16>>, tensor<64x64xbf16>, index) -> ()
+  return
+}
+
+// -----
+
+func.func @copy_out_of_shared_memory(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %m: index) {
+  %c0 = arith.constant 0 : index
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %q = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "q"} : () -> !kitsune.ring<tensor<64x128xbf16>, 2 : i64>
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x128xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+      ^bb0(%c: index):
+        %s = "kitsune.wait"(%q) : (!kitsune.ring<tensor<64x128xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x128xbf16>>
+        %e = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x128xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x128xbf16>>
+        // expected-error@+1 {{'kitsune.copy' op copies out of tensors and of slots in l2, ring 'q' is in smem}}
+        %d = "kitsune.copy"(%e, %s, %c0, %c0) {dims = array<i64: 0, 1>, engine = "tma"} : (!kitsune.slot<tensor<64x128xbf16>>, !kitsune.slot<tensor<64x128xbf16>>, index, index) -> !kitsune.token
+      }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @token_of_a_slot_in_l2(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %m: index) {
+  %c0 = arith.constant 0 : index
+  %p = "kitsune.kernel"() ({
+    %q = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "l2", sym_name = "q"} : () -> !kitsune.ring<tensor<64x128xbf16>, 2 : i64>
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x128xbf16>, 2 : i64>
+      "kitsune.agent"() ({
+      ^bb0(%c: index):
+        %s = "kitsune.wait"(%q) : (!kitsune.ring<tensor<64x128xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x128xbf16>>
+        %e = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x128xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x128xbf16>>
+        %d = "kitsune.copy"(%e, %s, %c0, %c0) {dims = array<i64: 0, 1>, engine = "tma"} : (!kitsune.slot<tensor<64x128xbf16>>, !kitsune.slot<tensor<64x128xbf16>>, index, index) -> !kitsune.token
+        // expected-error@+1 {{'kitsune.release' op takes no tokens: a slot of ring 'q', in l2, waits for all copies by itself}}
+        "kitsune.release"(%s, %d) : (!kitsune.slot<tensor<64x128xbf16>>, !kitsune.token) -> ()
+      }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+    }) {replicas = 1, sym_name = "r"} : () -> ()
   }) {sym_name = "k"} : () -> !kitsune.outputs
   return
 }

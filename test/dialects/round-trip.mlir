@@ -257,6 +257,51 @@ func.func @exchange(%a: tensor<64x64xbf16>, %b: tensor<64xf32>, %m: index) -> te
   return %y : tensor<64xf32>
 }
 
+// CHECK-LABEL: func.func @roles
+func.func @roles(%A: tensor<64x64xbf16>, %m: index) {
+  %c0 = arith.constant 0 : index
+  %p = "kitsune.kernel"() ({
+    // CHECK: "kitsune.alloc_ring"() {box = "rows", share = "all", space = "l2", sym_name = "q"} : () -> !kitsune.ring<tensor<64x128xbf16>, 2 : i64>
+    %q = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "l2", sym_name = "q"} : () -> !kitsune.ring<tensor<64x128xbf16>, 2 : i64>
+    "kitsune.role"() ({
+      %lower, %upper, %step = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      "kitsune.agent"() ({
+      ^bb0(%copy: index):
+        scf.for %t = %lower to %upper step %step {
+          %s = "kitsune.acquire"(%q) : (!kitsune.ring<tensor<64x128xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x128xbf16>>
+          // CHECK: "kitsune.fill"(%{{.*}}, %{{.*}}, %{{.*}}) : (!kitsune.slot<tensor<64x128xbf16>>, tensor<64x64xbf16>, index) -> ()
+          "kitsune.fill"(%s, %A, %c0) : (!kitsune.slot<tensor<64x128xbf16>>, tensor<64x64xbf16>, index) -> ()
+          "kitsune.commit"(%s) : (!kitsune.slot<tensor<64x128xbf16>>) -> ()
+        }
+      }) {copies = 1 : i64, registers = 240 : i64, sym_name = "math", warps = 4 : i64} : () -> ()
+    // CHECK: }) {replicas = 3 : i64, sym_name = "first"} : () -> ()
+    }) {replicas = 3 : i64, sym_name = "first"} : () -> ()
+    "kitsune.role"() ({
+      %lower, %upper, %step = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+      "kitsune.agent"() ({
+      ^bb0(%copy: index):
+        scf.for %t = %lower to %upper step %step {
+          %s = "kitsune.wait"(%q) : (!kitsune.ring<tensor<64x128xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x128xbf16>>
+          %e = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+          // CHECK: "kitsune.copy"(%{{.*}}, %{{.*}}, %{{.*}}) {{.*}} : (!kitsune.slot<tensor<64x64xbf16>>, !kitsune.slot<tensor<64x128xbf16>>, index, index) -> !kitsune.token
+          %d = "kitsune.copy"(%e, %s, %c0, %c0) {dims = array<i64: 0, 1>, engine = "tma"} : (!kitsune.slot<tensor<64x64xbf16>>, !kitsune.slot<tensor<64x128xbf16>>, index, index) -> !kitsune.token
+          "kitsune.commit"(%e, %d) : (!kitsune.slot<tensor<64x64xbf16>>, !kitsune.token) -> ()
+          "kitsune.release"(%s) : (!kitsune.slot<tensor<64x128xbf16>>) -> ()
+        }
+      }) {copies = 1 : i64, registers = 24 : i64, sym_name = "feed", warps = 4 : i64} : () -> ()
+      "kitsune.agent"() ({
+      ^bb0(%copy: index):
+        scf.for %t = %lower to %upper step %step {
+          %s = "kitsune.wait"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+          "kitsune.release"(%s) : (!kitsune.slot<tensor<64x64xbf16>>) -> ()
+        }
+      }) {copies = 1 : i64, registers = 240 : i64, sym_name = "math", warps = 4 : i64} : () -> ()
+    }) {replicas = 2 : i64, sym_name = "second"} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
 // CHECK-LABEL: func.func @windows
 func.func @windows(%x: tensor<2x7x9x64xbf16>) -> (tensor<2x28x384xbf16>, tensor<14x192xbf16>) {
   // CHECK: %{{.*}} = "kitsune.windows"(%{{.*}}) {dilations = array<i64: 1, 1>, filter = array<i64: 3, 2>, low = array<i64: 1, 0>, places = array<i64: 7, 4>, strides = array<i64: 1, 2>} : (tensor<2x7x9x64xbf16>) -> tensor<2x28x384xbf16>

@@ -1,0 +1,208 @@
+"""Roles: stages with CTAs of their own, at the schedule level. The proof, the interpreter and the generated code."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_schedule_chains import arguments, chain
+from torch import nn
+
+import kitsune_mlir
+from kitsune_mlir import mlir
+from kitsune_mlir.dialects import kitsune
+from kitsune_mlir.dialects import schedule as dialect
+from kitsune_mlir.passes import pipeline
+from kitsune_mlir.passes.schedule_events import Reading
+from kitsune_mlir.planning import schedule_proof, target
+from kitsune_mlir.schedule import run
+from kitsune_mlir.schedule.rings import ScheduleFault
+from kitsune_mlir.tools.gpusim import Simulation
+
+GPU = target.load("sm_90a")
+STEPS = ("partition-dataflow", "design-pipeline", "place-stages", "schedule-chains", "verify-dataflow")
+
+
+def scheduled(text, path):
+    """The module with the kernel of a model whose stages have CTAs of their own."""
+    module = mlir.parse(text, mlir.context())
+    options = {"place-stages": "shape=spatial"}
+    pipeline.run(module, [pipeline.make(step, options.get(step, ""), path) for step in STEPS])
+    return module
+
+
+@pytest.mark.parametrize(
+    "rows, widths, sms",
+    [
+        (700, (64, 128, 64, 64), 6),
+        (1, (128, 64, 192, 64), 6),
+        (300, (64, 600, 512, 64), 5),  # products in passes, long ones, and a cast of what comes from another role
+        (900, (256, 320, 24), 2),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("slots", [None, 1])
+def test_the_interpreter_agrees(rows, widths, sms, slots, gpu_of):
+    """However few slots there are."""
+    module = scheduled(chain(rows, widths), gpu_of(sms))
+    assert not list(kitsune.pipelines(module))
+    if slots is not None:
+        module = mlir.parse(with_slots(str(module), slots), mlir.context())
+    (kernel,) = dialect.kernels(module)
+    assert [part.label for part in kernel.parts] == [f"s{i}" for i in range(len(widths) - 1)]
+    assert not schedule_proof.verify(Reading(kernel).schedule(), GPU)
+    given_, wanted = arguments(rows, widths)
+    for seed in (1, 2):
+        (found,) = run(kernel, given_, seed=seed)
+        np.testing.assert_array_equal(found, wanted)
+
+
+def with_slots(text, slots):
+    """A module in which rings between roles have so many slots."""
+    for ring in {line.split(" : () -> ")[1] for line in text.split("\n") if 'space = "l2"' in line}:
+        text = text.replace(ring, f"{ring.rsplit(', ', 1)[0]}, {slots} : i64>")
+    return text
+
+
+TILE = "tensor<64x64xbf16>"
+DIMS = 'dims = array<i64: 0, 1>, engine = "tma"'
+RING, SLOT = f"!kitsune.ring<{TILE}, 2 : i64>", f"!kitsune.slot<{TILE}>"
+
+
+def role(name, replicas, takes, fills):
+    """A role that takes slots of rings, in this order, and fills others."""
+    waits, uses, fill = [], [], []
+    for ring, slots in takes:
+        q = f"!kitsune.ring<{TILE}, {slots} : i64>"
+        waits += [
+            f'%s{ring} = "kitsune.wait"(%{ring}) : ({q}) -> {SLOT}',
+            f'%e{ring} = "kitsune.acquire"(%x) : ({RING}) -> {SLOT}',
+            f'%d{ring} = "kitsune.copy"(%e{ring}, %s{ring}, %c0, %c0) {{{DIMS}}} :'
+            f" ({SLOT}, {SLOT}, index, index) -> !kitsune.token",
+            f'"kitsune.commit"(%e{ring}, %d{ring}) : ({SLOT}, !kitsune.token) -> ()',
+            f'"kitsune.release"(%s{ring}) : ({SLOT}) -> ()',
+        ]
+        uses += [
+            f'%u{ring} = "kitsune.wait"(%x) : ({RING}) -> {SLOT}',
+            f'"kitsune.release"(%u{ring}) : ({SLOT}) -> ()',
+        ]
+    for ring, slots in fills:
+        fill += [
+            f'%f{ring} = "kitsune.acquire"(%{ring}) : (!kitsune.ring<{TILE}, {slots} : i64>) -> {SLOT}',
+            f'"kitsune.fill"(%f{ring}, %A, %c0) : ({SLOT}, {TILE}, index) -> ()',
+            f'"kitsune.commit"(%f{ring}) : ({SLOT}) -> ()',
+        ]
+    head = ['%lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)']
+    feed = []
+    if takes:
+        head += [
+            f'%x = "kitsune.alloc_ring"() {{box = "rows", share = "all", space = "smem", sym_name = "x"}} :'
+            f" () -> {RING}"
+        ]
+        feed = agent(waits, 'sym_name = "feed"', 24)
+    body = "\n".join([*head, *feed, *agent([*uses, *fill], 'sym_name = "math"', 240)])
+    return f'"kitsune.role"() ({{\n{body}\n}}) {{replicas = {replicas}, sym_name = "{name}"}} : () -> ()'
+
+
+def agent(body, name, registers):
+    loop = ["scf.for %i = %lo to %hi step %st {", *body, "}"]
+    attributes = f"copies = 1, registers = {registers}, {name}, warps = 4"
+    return ['"kitsune.agent"() ({', "^bb0(%copy: index):", *loop, f"}}) {{{attributes}}} : () -> ()"]
+
+
+@st.composite
+def kernels(draw):
+    """Roles, and rings between them in any direction, each taken by one role or two; whether roles wait in a circle."""
+    count = draw(st.integers(2, 4))
+    rings = []
+    for number in range(draw(st.integers(1, 5))):
+        fills = draw(st.integers(0, count - 1))
+        takes = draw(st.sets(st.integers(0, count - 1), min_size=1, max_size=2))
+        rings.append((f"q{number}", draw(st.integers(1, 3)), fills, takes))
+    roles = []
+    for number in range(count):
+        taken = draw(st.permutations([(name, slots) for name, slots, _, takes in rings if number in takes]))
+        filled = draw(st.permutations([(name, slots) for name, slots, fills, _ in rings if number == fills]))
+        roles.append(role(f"r{number}", draw(st.integers(1, 3)), taken, filled))
+    alloc = [
+        f'%{name} = "kitsune.alloc_ring"() {{box = "rows", share = "all", space = "l2", sym_name = "{name}"}} :'
+        f" () -> !kitsune.ring<{TILE}, {slots} : i64>"
+        for name, slots, _, _ in rings
+    ]
+    body = "\n".join(alloc + roles)
+    after = {number: {fills for _, _, fills, takes in rings if number in takes} for number in range(count)}
+    for _ in range(count):
+        after = {number: waits.union(*(after[other] for other in waits)) for number, waits in after.items()}
+    text = f"""func.func @main(%A: {TILE}, %m: index) {{
+%c0 = arith.constant 0 : index
+%p = "kitsune.kernel"() ({{
+{body}
+}}) {{sym_name = "k", target = "sm_90a"}} : () -> !kitsune.outputs
+return
+}}"""
+    return text, any(number in waits for number, waits in after.items())
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(kernels(), st.integers(1, 7), st.integers(0, 3))
+def test_what_is_proven_runs_and_nothing_else(drawn, tiles, seed):
+    text, in_a_circle = drawn
+    module = mlir.parse(text, mlir.context())
+    (kernel,) = dialect.kernels(module)
+    faults = [fault.message for fault in schedule_proof.verify(Reading(kernel).schedule(), GPU)]
+    assert bool(faults) == in_a_circle, faults
+    given_ = [np.zeros((64, 64), np.float32), 64 * tiles - 5]
+    if faults:
+        with pytest.raises(ScheduleFault, match="deadlock"):
+            run(kernel, given_, seed=seed)
+    else:
+        run(kernel, given_, seed=seed)
+
+
+class TwoHeads(nn.Module):
+    """One tile to two roles, of which each makes a result of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.trunk, self.one, self.two = nn.Linear(64, 128), nn.Linear(128, 64), nn.Linear(128, 72)
+
+    def forward(self, x):
+        h = torch.relu(self.trunk(x))
+        return torch.tanh(self.one(h)), self.two(h)
+
+
+MODELS = {
+    "a chain": (
+        lambda: nn.Sequential(nn.Linear(64, 136), nn.ReLU(), nn.Linear(136, 64), nn.ReLU(), nn.Linear(64, 64)),
+        64,
+    ),
+    "products in passes": (lambda: nn.Sequential(nn.Linear(64, 600), nn.GELU(), nn.Linear(600, 320)), 64),
+    "two heads": (TwoHeads, 64),
+}
+
+
+@pytest.mark.parametrize("name, rows", [("a chain", 1), *((name, 500) for name in MODELS)])
+def test_kernels_in_the_simulator(name, rows, gpu_of):
+    """Twice, so that the second run finds what the first left in the workspace."""
+    make, width = MODELS[name]
+    torch.manual_seed(3)
+    model, x = make().bfloat16().eval(), torch.randn(rows, width, dtype=torch.bfloat16)
+    compiled = kitsune_mlir.compile(model, (x,), target=gpu_of(6), options={"place-stages": "shape=spatial"})
+    assert "kitsune.role" in compiled.mlir("small:schedule-chains")
+    with torch.no_grad():
+        wanted = model(x)
+    found = Simulation(compiled, seed=1)
+    for _ in range(2):
+        results = found(x)
+        pairs = zip(*(value if isinstance(value, tuple) else (value,) for value in (results, wanted)), strict=True)
+        for result, right in pairs:
+            torch.testing.assert_close(result.float(), right.float(), atol=2e-2, rtol=2e-2)
+
+
+def test_the_plan_says_what_runs(gpu_of):
+    model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64)).bfloat16()
+    x = torch.randn(500, 64, dtype=torch.bfloat16)
+    compiled = kitsune_mlir.compile(model, (x,), target=gpu_of(6), options={"place-stages": "shape=spatial"})
+    (launch,) = compiled.plan["launches"]
+    assert launch["form"] == "scheduled roles"
+    assert "3 + 3 CTAs" in launch["computes"]
