@@ -53,8 +53,7 @@ class ChainKernel:
 
     def __init__(self, pipeline: kitsune.PipelineOp, target: Target):
         self.pipeline, self.target = pipeline, target
-        shared = pipeline.cluster, None, pipeline.multicast
-        self.program = Program(pipeline, target.sms, *shared, pipeline.tile_rows)
+        self.program = Program(pipeline, target.sms, pipeline.cluster, tile_rows=pipeline.tile_rows)
         self.cluster = self.program.cluster
         self.tile_rows, self.copies = self.program.tile_rows, self.program.consumers
         # Rows of a box of a streamed tile: those beyond a tensor's last cost the copy engine as much time as others.
@@ -363,8 +362,8 @@ def _aligned(nbytes: int) -> int:
 
 def check(pipeline: kitsune.PipelineOp, program: Program) -> None:
     """Raises UnsupportedError for a pipeline that is not chained at the schedule level."""
-    if program.multicast > 1 or len({s.role for s in pipeline.stages}) > 1:
-        raise UnsupportedError("CTAs that share boxes of weights, or stages, are not scheduled")
+    if len({s.role for s in pipeline.stages}) > 1:
+        raise UnsupportedError("stages with CTAs of their own are not scheduled")
     if len({product.nbytes for product in program.products}) > 1:
         raise UnsupportedError("products of 16 and of 32 bits in one chain are not scheduled")
     for segment in program.segments():
