@@ -85,8 +85,6 @@ def cases() -> list[Case]:
         Case("L2: no tile is published", *halves, "spatial", TileRing, "publish", silent, "of queue"),
         Case("L2: no slot is released", *halves, "spatial", TileRing, "release", silent, "of queue"),
         Case("shared memory: no slot is released", *halves, "chained", Rings, "release", silent, "slot of the ring"),
-        Case("multicast: the other CTA's slots are not released", *halves, "chained multicast=2", cluster,
-             "remote_arrive", silent, "slot of the ring of weights"),
         Case("cluster: no tile is released", wide, (x.to(half),), "chained", Exchange, "release", silent,
              "the other CTAs to be done"),
         Case("split-K: sums over a part of k are not sent", nn.Linear(4096, 64).to(half),

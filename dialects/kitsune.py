@@ -213,9 +213,8 @@ class PipelineOp(Kitsune.Operation, name="pipeline", traits=[ir.NoTerminatorTrai
     Until `design-pipeline` its body is the group's linalg on whole tensors with a `kitsune.store` for
     each output; then queues and stages, in an order in which every queue's producer stands before its
     consumers. Placement sets `tile_rows`, `target`, `predicted_us` (microseconds, of one run), `limit`, what that time
-    is due to, `shape` ("chained", "fused" or "spatial"), `cluster`, the CTAs that share a tile's columns, a tile, or a
-    partial sum (1 when absent), and `multicast`, the CTAs that have neighbouring tiles and load every box of weights
-    together (1 when absent).
+    is due to, `shape` ("chained", "fused" or "spatial") and `cluster`, the CTAs that share a tile's columns, a tile,
+    or a partial sum (1 when absent).
     """
 
     sym_name: ir.StringAttr
@@ -256,10 +255,6 @@ class PipelineOp(Kitsune.Operation, name="pipeline", traits=[ir.NoTerminatorTrai
     @property
     def cluster(self) -> int:
         return integer(self, "cluster") or 1
-
-    @property
-    def multicast(self) -> int:
-        return integer(self, "multicast") or 1
 
     @property
     def block(self) -> ir.Block:
@@ -303,7 +298,7 @@ class PipelineOp(Kitsune.Operation, name="pipeline", traits=[ir.NoTerminatorTrai
     def verify_region_invariants(self) -> bool:
         if parent_of(self, PipelineOp.OPERATION_NAME) is not None:
             return fail(self, "cannot stand in another kitsune.pipeline")
-        if not all(check_integer(self, name, 1) for name in ("tile_rows", "cluster", "multicast")):
+        if not all(check_integer(self, name, 1) for name in ("tile_rows", "cluster")):
             return False
         if not check_body(self):
             return False

@@ -2,7 +2,7 @@
 
 target         name of the target
 operators      {total, pipelined}
-pipelines      [{name, shape, rows, tile_rows, cluster, multicast, predicted_us, limit, dram_bytes,
+pipelines      [{name, shape, rows, tile_rows, cluster, predicted_us, limit, dram_bytes,
                  stages: [{name, kind, role, ctas, location}],
                  queues: [{name, producer, consumers, transport, depth, tile_bytes}]}]
 dram_bytes     {bulk_sync, planned}: see kitsune_mlir.traffic
@@ -149,7 +149,6 @@ def _pipeline(op: PipelineOp) -> dict[str, Any]:
         "rows": op.row_count,
         "tile_rows": op.tile_rows,
         "cluster": op.cluster,
-        "multicast": op.multicast,
         "predicted_us": op.predicted_us,
         "limit": op.limit,
         "dram_bytes": traffic.pipeline_bytes(op.operation, DYNAMIC_SIZE),

@@ -56,19 +56,12 @@ def size(count: float) -> str:
     return f"{count:.2f} GiB"
 
 
-_TOGETHER = {
-    "cluster": "clusters of {} CTAs share tiles or sums",
-    "multicast": "{} CTAs load weights together",
-}
-
-
 def _pipeline(pipeline: dict[str, Any]) -> list[str]:
     """The lines about a pipeline, the first of them what follows its name."""
     rows = pipeline["tile_rows"]
     head = f", tiles of {rows} rows" if rows else ""
-    head += "".join(
-        f", {said.format(pipeline[key])}" for key, said in _TOGETHER.items() if (pipeline.get(key) or 1) > 1
-    )
+    if (pipeline.get("cluster") or 1) > 1:
+        head += f", clusters of {pipeline['cluster']} CTAs share tiles or sums"
     queues = [
         {
             "queue": queue["name"],

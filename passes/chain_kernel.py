@@ -62,7 +62,7 @@ class ChainKernel:
     ):
         self.pipeline, self.target, self.queues = pipeline, target, {} if queues is None else queues
         self.ctas = target.sms if role is None else ctas_of(pipeline, role)
-        self.program = Program(pipeline, target.sms, pipeline.cluster, role, pipeline.multicast, pipeline.tile_rows)
+        self.program = Program(pipeline, target.sms, pipeline.cluster, role, pipeline.tile_rows)
         self.cluster = self.program.cluster
         self.tile_rows, self.copies = self.program.tile_rows, self.program.consumers
         # Rows of a box of a streamed tile: those beyond a tensor's last cost the copy engine as much time as others.
@@ -414,8 +414,6 @@ def _aligned(nbytes: int) -> int:
 
 def check(program: Program) -> None:
     """Raises UnsupportedError for a pipeline that is not chained at the schedule level."""
-    if program.multicast > 1:
-        raise UnsupportedError("CTAs that share boxes of weights are not scheduled")
     gets = [get for stage in program.stages for get in stage.gets]
     for tile in (get.results[0] for get in gets if kitsune_label(get.operands[0]) not in program.on_chip):
         if not (is_streamed(tile) and is_multiplied_alone(tile)):

@@ -93,7 +93,7 @@ def _build(pipeline: kitsune.PipelineOp, target: targets.Target, wait_budget: in
     if target.products == "wgmma" and any(stage.accumulates for stage in pipeline.stages):
         with contextlib.suppress(UnsupportedError):
             return built(SpatialSumKernel(pipeline, target, wait_budget))
-    if chained or max(pipeline.cluster, pipeline.multicast) > 1:
+    if chained or pipeline.cluster > 1:
         return built(ChainedKernel(pipeline, target, wait_budget))
     if target.products == "wgmma" and pipeline.tile_rows == TILE_ROWS:
         with contextlib.suppress(UnsupportedError):

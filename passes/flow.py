@@ -28,7 +28,7 @@ def flow_of(pipeline: kitsune.PipelineOp) -> Flow:
         for stage in pipeline.stages
     )
     queues = tuple(_queue(queue) for queue in pipeline.queues)
-    return Flow(pipeline.label, stages, queues, pipeline.cluster, pipeline.multicast)
+    return Flow(pipeline.label, stages, queues, pipeline.cluster)
 
 
 def target_of(pipeline: kitsune.PipelineOp, asked: str, name: str) -> Target:

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper import accumulate, layout, spatial_sum
-from kitsune_mlir.codegen.hopper.program import CLUSTERS, Program
+from kitsune_mlir.codegen.hopper.program import Program
 from kitsune_mlir.codegen.pipeline import role
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError, UserError
@@ -38,16 +38,14 @@ SUM_CLUSTER = 2  # CTAs that add their partial sums up through dsmem
 @dataclass(frozen=True)
 class PlaceStages(ModulePass):
     """target: a name or the path of a description. shape: auto, chained, fused or spatial. tile_rows: 0 chooses.
-    cluster: CTAs that share a chained tile's columns, or add up partial sums through dsmem; 0 chooses. multicast: CTAs
-    that take chained tiles of their own and load boxes of weights for one another. tiles: the transport of queues of
-    tiles, sums: that of partial sums; auto takes the fastest."""
+    cluster: CTAs that share a chained tile's columns, or add up partial sums through dsmem; 0 chooses. tiles: the
+    transport of queues of tiles, sums: that of partial sums; auto takes the fastest."""
 
     name: ClassVar[str] = "place-stages"
     target: str = "cpu"
     shape: str = "auto"
     tile_rows: int = 0
     cluster: int = 0
-    multicast: int = 1
     tiles: str = "auto"
     sums: str = "auto"
 
@@ -61,13 +59,11 @@ class PlaceStages(ModulePass):
                 raise UserError(f"place-stages: {option} must be one of {known}, found '{found}'")
         if self.tile_rows < 0:
             raise UserError(f"place-stages: tile-rows must be 0 (chooses) or more, found {self.tile_rows}")
-        together = self._together()
-        allowed = (CHAINED_ROWS,) if together else (SHORT_ROWS, CHAINED_ROWS)
-        if (self.shape == "chained" or together) and self.tile_rows not in (0, *allowed):
-            known = " or ".join(map(str, allowed))
+        if self.shape == "chained" and self.tile_rows not in (0, *HEIGHTS):
+            known = " or ".join(map(str, sorted(HEIGHTS)))
             raise UserError(f"place-stages: chained tiles have {known} rows, found tile-rows={self.tile_rows}")
         heights = (self.tile_rows,) if self.shape == "chained" and self.tile_rows else HEIGHTS
-        chaining = Chaining(target, self.cluster, self.multicast, heights)
+        chaining = Chaining(target, self.cluster, heights)
         for pipeline in kitsune.pipelines(module):
             if not pipeline.is_designed:
                 raise UserError(f"pipeline '{pipeline.label}' has no stages; run design-pipeline before place-stages")
@@ -77,8 +73,6 @@ class PlaceStages(ModulePass):
             order = {stage.name: i for i, stage in enumerate(stages)}
             queues = [queue_cost(queue, order) for queue in pipeline.queues]
             chained, reason = chaining(pipeline)
-            if together and reason:
-                raise UserError(f"pipeline '{pipeline.label}' cannot have {together}: {reason}")
             if self.shape == "chained" and reason:
                 raise UserError(f"pipeline '{pipeline.label}' cannot be chained: {reason}; use shape=auto")
             tile_rows = self.tile_rows or (
@@ -90,46 +84,32 @@ class PlaceStages(ModulePass):
                 placement = place(stages, queues, count, target, self.shape, tile_rows, chained, *transports, shared)
             except UserError as error:
                 raise UserError(f"pipeline '{pipeline.label}' {error}") from error
-            if not together and (price := single_price(pipeline, target)) is not None:
+            if (price := single_price(pipeline, target)) is not None:
                 placement = dataclasses.replace(placement, predicted_us=price.us, limit=price.limit)
             _rewrite(pipeline, placement, target.name)
-
-    def _together(self) -> str:
-        """What was asked of how many CTAs take chained tiles together, as it is written; nothing when nothing was."""
-        if self.multicast not in CLUSTERS:
-            known = ", ".join(map(str, CLUSTERS))
-            raise UserError(f"place-stages: multicast must be one of {known}, found {self.multicast}")
-        if self.multicast > 1 and self.shape not in ("auto", "chained"):
-            asked = f"multicast={self.multicast}"
-            raise UserError(f"place-stages: {asked} is for chained tiles, not for shape={self.shape}")
-        return f"multicast={self.multicast}" if self.multicast > 1 else ""
 
 
 def chained_form(
     pipeline: kitsune.PipelineOp,
     target: targets.Target,
     cluster: int = 0,
-    multicast: int = 1,
     heights: Sequence[int] = (CHAINED_ROWS,),
 ) -> tuple[tuple[Chained, ...], str]:
     """The ways in which CTAs, `cluster` to a tile or as few as can, carry tiles of one of these `heights` through all
-    stages in the registers of warpgroups, `multicast` of them sharing boxes of weights; none, and the reason, when
-    they cannot."""
+    stages in the registers of warpgroups; none, and the reason, when they cannot."""
     if target.products != "wgmma":
         return (), f"{target.name} has no warpgroup products"
     try:
         if any(stage.accumulates for stage in pipeline.stages):
-            if multicast > 1:
-                raise UnsupportedError("a sum over the rows has no boxes of weights that CTAs could share")
             found = accumulate.fit(pipeline, target, cluster or SUM_CLUSTER)
             form = Chained(cluster or SUM_CLUSTER, blocks=found.blocks, shares=found.share > 0)
             return (dataclasses.replace(form, apart=_may_stand_apart(pipeline, target)),), ""
         forms = []
         for height in heights:
             if height == heights[0] or _may_be_short(pipeline, target, forms[0]):
-                forms.append(_form_of(layout.fit(pipeline, target, cluster, multicast, height)))
-                if (together := forms[-1].together) > target.sms:
-                    raise UnsupportedError(f"{together} CTAs work together, {target.name} has {target.sms} SMs")
+                forms.append(_form_of(layout.fit(pipeline, target, cluster, height)))
+                if (ctas := forms[-1].cluster) > target.sms:
+                    raise UnsupportedError(f"{ctas} CTAs work together, {target.name} has {target.sms} SMs")
     except UnsupportedError as error:
         return (), str(error)
     return tuple(forms), ""
@@ -138,16 +118,14 @@ def chained_form(
 def _form_of(program: Program) -> Chained:
     column_tiles = program.grid_product.passes if program.grid_product else 1
     exchanged = program.exchanged_queues if program.cluster > 1 else frozenset()
-    return Chained(
-        program.cluster, column_tiles, multicast=program.multicast, exchanged=exchanged, tile_rows=program.tile_rows
-    )
+    return Chained(program.cluster, column_tiles, exchanged=exchanged, tile_rows=program.tile_rows)
 
 
 def _may_be_short(pipeline: kitsune.PipelineOp, target: targets.Target, form: Chained) -> bool:
     """Whether tiles of one warpgroup are worth a look: with no more of them than multiprocessors, and none shared."""
     rows_known = row_count(pipeline)
     few = rows_known is not None and rows_known <= SHORT_ROWS * target.sms
-    return few and form.cluster == form.multicast == 1
+    return few and form.cluster == 1
 
 
 def _may_stand_apart(pipeline: kitsune.PipelineOp, target: targets.Target) -> bool:
@@ -179,10 +157,9 @@ class Chaining:
         self,
         target: targets.Target,
         cluster: int = 0,
-        multicast: int = 1,
         heights: Sequence[int] = (CHAINED_ROWS,),
     ):
-        self._target, self._asked = target, (cluster, multicast, heights)
+        self._target, self._asked = target, (cluster, heights)
         self._known: dict[Form, tuple[tuple[Chained, ...], str]] = {}
 
     def __call__(self, pipeline: kitsune.PipelineOp) -> tuple[tuple[Chained, ...], str]:
@@ -218,8 +195,6 @@ def _rewrite(old: kitsune.PipelineOp, placement: Placement, target: str) -> None
         new.attributes["shape"] = ir.StringAttr.get(placement.shape)
         if placement.cluster > 1:
             new.attributes["cluster"] = ir.IntegerAttr.get(i64, placement.cluster)
-        if placement.multicast > 1:
-            new.attributes["multicast"] = ir.IntegerAttr.get(i64, placement.multicast)
         new.attributes["predicted_us"] = ir.FloatAttr.get(ir.F64Type.get(), round(placement.predicted_us, 3))
         new.attributes["limit"] = ir.StringAttr.get(placement.limit)
     body = new.regions[0].blocks.append()

@@ -57,9 +57,9 @@ class SingleProducts(ModulePass):
 
 def single_product(pipeline: kitsune.PipelineOp) -> ir.Operation | None:
     """The product that a designed pipeline is, with elementwise operators behind it; None where it is more, or where
-    CTAs were asked to share its boxes or its columns."""
+    CTAs were asked to share its columns."""
     stages = pipeline.stages
-    if max(pipeline.cluster, pipeline.multicast) > 1:
+    if pipeline.cluster > 1:
         return None
     products = [
         op.operation for stage in stages for op in stage.block.operations if op.operation.name == "linalg.matmul"

@@ -68,14 +68,12 @@ class Queue:
 @dataclass(frozen=True)
 class Flow:
     """A placed pipeline: its stages in program order, and its queues. `cluster` CTAs stand in one cluster: those of a
-    role that share each tile, or one of each role that dsmem queues join; with `peers`, so many times as many, which
-    share boxes of weights or a sum over k."""
+    role that share each tile, or one of each role that dsmem queues join."""
 
     name: str
     stages: tuple[Stage, ...]
     queues: tuple[Queue, ...]
     cluster: int = 1
-    peers: int = 1
 
     def stage(self, name: str) -> Stage:
         return next(stage for stage in self.stages if stage.name == name)

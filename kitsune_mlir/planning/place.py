@@ -50,25 +50,19 @@ class QueueCost:
 @dataclass(frozen=True)
 class Chained:
     """How a pipeline is chained: `cluster` CTAs share the columns of a tile, or `column_tiles` CTAs take a row tile's
-    columns by themselves; `multicast` CTAs with a row tile each share the boxes of weights. CTAs that share a tile's
-    columns hand the tiles of the `exchanged` queues to one another; those of other queues stay in registers. Where it
-    sums over the rows, each CTA has one of `blocks` blocks of a partial sum; `cluster` CTAs then add theirs up first;
-    with `shares`, the CTAs of a partial sum can each compute a share of a tile; with `apart`, the stage that computes
-    tiles and the two that take them may have CTAs of their own. A tile has `tile_rows` rows, 64 for each warpgroup."""
+    columns by themselves. CTAs that share a tile's columns hand the tiles of the `exchanged` queues to one another;
+    those of other queues stay in registers. Where it sums over the rows, each CTA has one of `blocks` blocks of a
+    partial sum; `cluster` CTAs then add theirs up first; with `shares`, the CTAs of a partial sum can each compute a
+    share of a tile; with `apart`, the stage that computes tiles and the two that take them may have CTAs of their own.
+    A tile has `tile_rows` rows, 64 for each warpgroup."""
 
     cluster: int = 1
     column_tiles: int = 1
     blocks: int = 0
     shares: bool = False
     apart: bool = False
-    multicast: int = 1
     exchanged: frozenset[str] = frozenset()
     tile_rows: int = CHAINED_ROWS
-
-    @property
-    def together(self) -> int:
-        """The CTAs of a cluster, where no rows are summed."""
-        return self.cluster * self.multicast
 
 
 @dataclass(frozen=True)
@@ -84,7 +78,6 @@ class Placement:
     predicted_us: float
     limit: str  # what that time is due to; see cost.py
     cluster: int = 1
-    multicast: int = 1
 
 
 def place(
@@ -173,10 +166,9 @@ def _chained(
             for tile, sum_, cluster in _accumulations(form)
             if form.blocks * cluster <= target.sms
         ]
-    together = form.together
-    clusters = min(-(-tiles // form.multicast) * form.column_tiles, target.sms // together)
+    clusters = min(tiles * form.column_tiles, target.sms // form.cluster)
     transports = tuple("dsmem" if queue.name in form.exchanged else "reg" for queue in queues)
-    ctas, parts = clusters * together, form.cluster * form.column_tiles
+    ctas, parts = clusters * form.cluster, form.cluster * form.column_tiles
     pieces = max(1, -(-(rows or UNKNOWN_ROWS) // height)) * parts
     price = pipeline_price([[stage.part(parts) for stage in stages]], [ctas], pieces, height, target, False)
     return [
@@ -187,7 +179,6 @@ def _chained(
             predicted_us=price.us,
             limit=price.limit,
             cluster=form.cluster,
-            multicast=form.multicast,
         )
     ]
 

@@ -83,7 +83,7 @@ def _most(flow: Flow, role: int) -> int:
 
 def _clusters(flow: Flow, target: Target) -> Iterator[Finding]:
     """Clusters that the target has, whole ones in every role, and each dsmem queue inside one."""
-    size = flow.cluster * flow.peers
+    size = flow.cluster
     if size > 1 and not target.clusters:
         yield Finding("error", flow.name, f"runs in clusters of {size} CTAs, but {target.name} has no clusters")
         return

@@ -11,7 +11,7 @@ The proof is about the queues of the dialect. What it takes for granted, and so 
   number (not by "some slot is empty"), orders memory by acquire and release.
 - What kernels wait for that is no queue in the IR. In a Hopper kernel (`codegen/hopper/`) these are the
   rings that a producer warpgroup fills for its CTA's consumers, of boxes of weights and of streamed
-  tiles, and those that several CTAs fill for one another (multicast); the exchange of tiles and of sums
+  tiles; the exchange of tiles and of sums
   of rows in a cluster, and the shares of tiles that CTAs of a partial sum tell each other; the rounds in
   which partial sums meet; the barriers of warpgroups, CTAs and clusters. Their order is tested, on the
   simulator of kernels (`tools/gpusim`) and on GPUs, not proven.

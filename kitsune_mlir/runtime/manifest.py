@@ -69,7 +69,7 @@ _PLAN = {
         {
             "name": TEXT,
             "shape": either(TEXT, NULL),
-            **dict.fromkeys(("rows?", "tile_rows", "cluster", "multicast"), _COUNTED),
+            **dict.fromkeys(("rows?", "tile_rows", "cluster"), _COUNTED),
             "predicted_us": either(NUMBER, NULL),
             "limit?": either(TEXT, NULL),
             "dram_bytes": NUMBER,

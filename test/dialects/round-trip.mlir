@@ -40,8 +40,8 @@ func.func @every_operation(%x: tensor<64x8xf32>, %w: tensor<8xf32>) -> (tensor<6
       %sum = "kitsune.reduce"(%sums) : (!kitsune.ring<tensor<8xf32>, 4 : i64>) -> tensor<8xf32>
       "kitsune.store"(%sum) {index = 1 : i64} : (tensor<8xf32>) -> ()
     }) {kind = "simt", replicas = 1 : i64, role = 2 : i64, sym_name = "sum"} : () -> ()
-    // CHECK: }) {limit = "DRAM", multicast = 2 : i64, predicted_us = 1.500000e+00 : f64, sym_name = "p", target = "sm_90a", tile_rows = 16 : i64} : () -> !kitsune.outputs
-  }) {limit = "DRAM", multicast = 2 : i64, predicted_us = 1.500000e+00 : f64, sym_name = "p", target = "sm_90a", tile_rows = 16 : i64} : () -> !kitsune.outputs
+    // CHECK: }) {cluster = 2 : i64, limit = "DRAM", predicted_us = 1.500000e+00 : f64, sym_name = "p", target = "sm_90a", tile_rows = 16 : i64} : () -> !kitsune.outputs
+  }) {cluster = 2 : i64, limit = "DRAM", predicted_us = 1.500000e+00 : f64, sym_name = "p", target = "sm_90a", tile_rows = 16 : i64} : () -> !kitsune.outputs
   // CHECK-NEXT: "kitsune.result"(%[[P]]) {index = 0 : i64} : (!kitsune.outputs) -> tensor<64x8xf32>
   %0 = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<64x8xf32>
   %1 = "kitsune.result"(%p) {index = 1 : i64} : (!kitsune.outputs) -> tensor<8xf32>

@@ -61,12 +61,6 @@ def test_columns_shared_by_a_cluster(precision, width, small_gpu):
 
 
 @pytest.mark.parametrize("precision", BOUNDS)
-def test_boxes_of_weights_for_two_ctas(precision, small_gpu):
-    run(mlp((40, 72, 12)), (torch.randn(300, 40),), small_gpu, precision, "multicast=2")
-    run(nn.Linear(200, 328), (torch.randn(130, 200),), small_gpu, precision, "multicast=2")
-
-
-@pytest.mark.parametrize("precision", BOUNDS)
 def test_a_wide_product(precision, small_gpu):
     run(nn.Linear(200, 328), (torch.randn(130, 200),), small_gpu, precision)
 

@@ -51,7 +51,6 @@ def test_outputs_in_turns(gpu_of):
     torch.manual_seed(3)
     args = (torch.randn(600, 48, dtype=torch.bfloat16),)
     run(Several().bfloat16(), args, gpu_of(4), 2e-2)
-    run(Several().bfloat16(), args, gpu_of(4), 2e-2, place="multicast=2")
 
 
 def test_rows_are_made_longer_by_one_launch():

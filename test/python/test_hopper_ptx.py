@@ -177,12 +177,6 @@ def test_wide_product_of_f32(exact):
     check(nn.Linear(1024, 4096), (torch.zeros(4096, 1024),), exact=exact)
 
 
-def test_boxes_for_two_ctas():
-    """A chain with a loop over equal layers; a product whose columns the grid deals out."""
-    check(*chain((256,) * 11, nn.ReLU, BF16), "multicast=2")
-    check(nn.Linear(1024, 8192).to(BF16), (torch.zeros(8192, 1024, dtype=BF16),), "multicast=2")
-
-
 @pytest.mark.parametrize("width", [64, 256])
 def test_nerf(width):
     check(*nerf(samples=4096, width=width, dtype=BF16))

@@ -89,11 +89,6 @@ def shared(rows=300):
     return Normalised(64).bfloat16(), (torch.randn(rows, 64, dtype=torch.bfloat16),), "chained cluster=2"
 
 
-def multicast(rows=200):
-    model, args, _ = chained(rows)
-    return model, args, "chained multicast=2"
-
-
 def apart(rows=450):
     return mlp(torch.bfloat16, (64, 64, 64), nn.ReLU), (torch.randn(rows, 64, dtype=torch.bfloat16),), "spatial"
 
@@ -137,7 +132,7 @@ def split(rows=40):
 
 
 TOLD = [told(form) for form in ("sums=dsmem", "tiles=dsmem", "tiles=l2")]
-CASES = [scheduled, chained, shared, multicast, split, apart, summed, *TOLD]
+CASES = [scheduled, chained, shared, split, apart, summed, *TOLD]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -171,11 +166,6 @@ HANGS = {
         chained,
         (Rings, "release"),
         r"CTA \d waits, at tile \d, for a free slot of the ring of (weights|tiles): slot \d, parity [01] \(.*\)",
-    ),
-    "boxes of weights are not given back to the other CTA": (
-        multicast,
-        (cluster, "remote_arrive"),
-        r"CTA \d waits, at tile \d, for a free slot of the ring of weights: slot \d, parity [01] \(.*\)",
     ),
     "a tile is not published": (
         apart,

@@ -25,7 +25,7 @@ race is found whether or not it shows in the numbers. Modelled are
 * CTAs, warps that diverge, clusters and their distributed shared memory (cta.py), `barrier`, `barrier.cluster`;
 * mbarriers: arrivals, bytes that are expected, phases, parities, the fence behind their making that copies and other
   CTAs want (barriers.py, phases.py);
-* tensor copies with tensor maps, swizzles and multicast, bulk copies, `st.async`: checked when they are issued, done at
+* tensor copies with tensor maps and swizzles, bulk copies, `st.async`: checked when they are issued, done at
   a random later time (copies.py, tma.py); `cp.async` of threads, done when an arrival waits for it (thread_copies.py);
 * wgmma: fragments, descriptors, fences, groups, sums that nobody may read before the wait (wgmma.py, products.py);
   mma.sync (mma.py), whose sums of tf32 are cut off as tensor cores do, and ldmatrix;

@@ -90,33 +90,18 @@ def _box(run: Assembler, mask: np.ndarray, rank: int, operand: list[Any], place:
     return box, numbers
 
 
-def load_box(
-    rank: int, multicast: bool, run: Assembler, mask: np.ndarray, to: Any, source: list[Any], signal: Any, *more: Any
-) -> None:
-    """[destination], [map, {coordinates}], [mbarrier], CTAs of the cluster, cache policy."""
+def load_box(rank: int, run: Assembler, mask: np.ndarray, to: Any, source: list[Any], signal: Any, *_: Any) -> None:
+    """[destination], [map, {coordinates}], [mbarrier], cache policy."""
     run.one(mask)
-    address, barrier_at = run.number(to, mask), run.number(signal, mask)
-    owner, place = run.cta.cluster.resolve(address)
+    owner, place, barrier = _target(run, mask, to, signal)
     box, at = _box(run, mask, rank, source, place)
     if box.steps:
         raise MemoryFault("a copy of a box has a tensor map of windows")
-    targets = [owner]
-    if multicast:
-        bits = run.number(more[0], mask) & 0xFFFF
-        ctas = run.cta.cluster.ctas
-        if not bits or bits >> len(ctas) or owner is not run.cta:
-            raise MemoryFault(f"a copy to CTAs {bits:#b} of a cluster of {len(ctas)}")
-        targets = [cta for rank_, cta in enumerate(ctas) if bits >> rank_ & 1]
     region = run.agent.memory.find(box.pointer)
     content, read = read_box(region, box, at)
-    for cta in targets:
-        signalled, barrier_place = run.cta.cluster.resolve(barrier_at)
-        if signalled is not owner:
-            raise MemoryFault("a copy to one CTA counts on an mbarrier of another")
-        barrier = run.agent.mbarrier(cta, barrier_place, mask)
-        if len(read[0]) and region.tracked:
-            region.engine_read(ascending(pieces(*read)), _clock(run, mask, barrier))
-        _start(run, mask, cta, slice(place, place + len(content)), content, barrier, None)
+    if len(read[0]) and region.tracked:
+        region.engine_read(ascending(pieces(*read)), _clock(run, mask, barrier))
+    _start(run, mask, owner, slice(place, place + len(content)), content, barrier, None)
 
 
 def load_windows(
@@ -291,8 +276,7 @@ INSTRUCTIONS: dict[str, Callable[..., None]] = {
 }
 for _rank in range(1, 6):
     for _hint in ("", ".L2::cache_hint"):
-        INSTRUCTIONS[_LOAD.format(_rank) + _hint] = partial(load_box, _rank, False)
-        INSTRUCTIONS[_LOAD.format(_rank) + ".multicast::cluster" + _hint] = partial(load_box, _rank, True)
+        INSTRUCTIONS[_LOAD.format(_rank) + _hint] = partial(load_box, _rank)
         INSTRUCTIONS[_SAVE.format(_rank) + _hint] = partial(store_box, _rank)
         INSTRUCTIONS[_SAVE.format(_rank).replace(".tile", "") + _hint] = partial(store_box, _rank)
 for _rank in range(3, 6):

@@ -3,10 +3,10 @@
     @pipeline(maps: struct by value, tensors..., outputs..., workspace, rows: i32, rows of tables: i64...)
 
 Each role has a range of CTAs. Cluster c of a role's n takes the tiles of 64 or 128 rows c, c + n, c + 2n, ...: its CTAs
-share the columns of one tile, or (multicast) each has a tile and all share the boxes of weights. Each consumer
-warpgroup carries 64 of the rows through all stages of the role in its registers; a thread of the producer keeps the
-ring of weights filled, one of another warp that of streamed tiles: before the kernel before has ended, the one may
-begin (passes/overlap_launches.py). Between roles, tiles go through rings in L2 (tile_ring.py).
+share the columns of a tile. Each consumer warpgroup carries 64 of the rows through all stages of the role in its
+registers; a thread of the producer keeps the ring of weights filled, one of another warp that of streamed tiles: before
+the kernel before has ended, the one may begin (passes/overlap_launches.py). Between roles, tiles go through rings in L2
+(tile_ring.py).
 """
 
 from __future__ import annotations
@@ -98,11 +98,11 @@ class ChainedKernel:
         ctas = maps = 0
         replicas = {stage.role: stage.replicas or 1 for stage in pipeline.stages}
         for role in sorted(replicas):
-            program = Program(pipeline, target.sms, pipeline.cluster, role, pipeline.multicast, self.tile_rows)
+            program = Program(pipeline, target.sms, pipeline.cluster, role, self.tile_rows)
             layout = lay_out(program, target.shared_bytes)
             self.roles.append(_Role(program, layout, ctas, replicas[role], maps))
             ctas, maps = ctas + replicas[role], maps + len(program.maps)
-        self.ctas, self.cluster = ctas, pipeline.cluster * pipeline.multicast
+        self.ctas, self.cluster = ctas, pipeline.cluster
         self.tensors, self.results = self.roles[0].program.tensors, self.roles[0].program.results
         self.padded = set().union(*(role.program.padded for role in self.roles))
         self.packed = {number: packing for role in self.roles for number, packing in role.program.packed.items()}
@@ -191,14 +191,14 @@ class ChainedKernel:
         place, barrier = device.add(base, VECTORS_AT), device.add(base, VECTORS_AT - mbarrier.BYTES)
         vectors = Vectors(role.program.vectors, kernel.pointers, place, barrier)
         program, slots = role.program, device.add(base, layout.weights)
-        weights = Ring(base, slots, layout.slots, layout.slot_bytes, "weights", ctas=program.multicast)
+        weights = Ring(base, slots, layout.slots, layout.slot_bytes, "weights")
         tiles = None
         if layout.tile_slots:
             barriers = device.add(base, weights.barrier_bytes)
             place, by_warps = device.add(base, layout.tiles), program.reads_tiles
             tiles = Ring(barriers, place, layout.tile_slots, layout.tile_slot_bytes, "tiles", by_warps)
         own_maps = tma.map_pointer(kernel.maps, role.first_map)
-        grid = Tiles(program.grid_product, kernel.rows, self.tile_rows, program.multicast)
+        grid = Tiles(program.grid_product, kernel.rows, self.tile_rows)
         return _Frame(role, own_maps, kernel.pointers, kernel.workspace, base, vectors, weights, tiles, grid)
 
     def _each_role(self, frames: list[_Frame], emit: Callable[[_Frame], None]) -> None:

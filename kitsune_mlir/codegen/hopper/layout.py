@@ -70,17 +70,14 @@ def fit(
     pipeline: kitsune.PipelineOp,
     target: Target,
     cluster: int = 0,
-    multicast: int = 1,
     tile_rows: int = TILE_ROWS,
 ) -> Program:
     """The program of `cluster` CTAs, or of the fewest, whose registers and shared memory hold a tile of `tile_rows`
-    rows; of one, where `multicast` CTAs share boxes of weights. Raises UnsupportedError, with what stops the fewest,
-    when none do."""
+    rows. Raises UnsupportedError, with what stops the fewest, when none do."""
     first: UnsupportedError | None = None
-    fewest = (1,) if multicast > 1 else CLUSTERS
-    for ctas in (cluster,) if cluster else fewest:
+    for ctas in (cluster,) if cluster else CLUSTERS:
         try:
-            program = Program(pipeline, target.sms, ctas, multicast=multicast, tile_rows=tile_rows)
+            program = Program(pipeline, target.sms, ctas, tile_rows=tile_rows)
             lay_out(program, target.shared_bytes)
             return program
         except UnsupportedError as error:

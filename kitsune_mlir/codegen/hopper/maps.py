@@ -25,8 +25,8 @@ TILE_ROWS = 128
 
 class Maps:
     """The tensor maps of a kernel with these `tensors` and `results`; `rings` are those between its roles. `box_rows`
-    are the rows of a box of a streamed tile; boxes of weights come in `pieces`, one for each CTA that shares them.
-    `padded` are the numbers of tensors whose rows are to be made longer, to multiples of 16 bytes."""
+    are the rows of a box of a streamed tile. `padded` are the numbers of tensors whose rows are to be made longer, to
+    multiples of 16 bytes."""
 
     def __init__(
         self,
@@ -34,12 +34,11 @@ class Maps:
         results: Sequence[kitsune.ResultOp],
         rings: Mapping[str, RingPlace],
         box_rows: int,
-        pieces: int,
     ):
         self.numbers = {hash(value): number for number, value in enumerate(tensors)}
         self.all: list[TensorMap] = []
         self.padded: set[int] = set()
-        self._results, self._rings, self._box_rows, self._pieces = results, rings, box_rows, pieces
+        self._results, self._rings, self._box_rows = results, rings, box_rows
 
     def weight(self, weight: ir.Value, packing: Packing | None, limit: int, columns: int) -> int:
         """Boxes of `columns` rows of the weight (n, k), as `packing` lays it out if it does, by 64 of its columns, as
@@ -47,12 +46,12 @@ class Maps:
         element, number = element_of(weight), self.numbers[hash(weight)]
         n, k = shape_of(weight)
         stride = packing.columns * element_bytes(element) if packing else self._row_bytes(number, k, element)
-        return self._add(TensorMap(number, str(element), (limit, n), (stride,), (CHUNK, columns // self._pieces)))
+        return self._add(TensorMap(number, str(element), (limit, n), (stride,), (CHUNK, columns)))
 
     def packed_weight(self, weight: ir.Value, packing: Packing, columns: int) -> int:
         """The same of an f32 weight, which `packing` lays out."""
         dims, stride = (packing.columns, shape_of(weight)[0]), packing.columns * 4
-        box = BOX_ROW // 4, columns // self._pieces
+        box = BOX_ROW // 4, columns
         return self._add(TensorMap(self.numbers[hash(weight)], "f32", dims, (stride,), box))
 
     def rows(self, value: ir.Value) -> int | None:

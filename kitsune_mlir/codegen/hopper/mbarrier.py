@@ -14,7 +14,7 @@ from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.mlir import arith, ir, nvvm
 
-from . import cluster, waits
+from . import waits
 
 BYTES = 8
 Wait = Callable[[Int, Int, str, Int | None], None]  # waits.on_barrier or waits.on_cluster
@@ -68,9 +68,7 @@ class Slot:
 @dataclass(frozen=True)
 class Ring:
     """`slots` buffers of `slot_bytes` at `data`, with a full and an empty barrier each at `barriers`; `holds` says of
-    what, for reports. `by_warps`: consumers' warps read for themselves, and each arrives. With `ctas` (a power of two),
-    the CTAs of a cluster fill the same slot of all of them together, a piece each (tma.load to several): it is empty
-    when the consumers of all have released it."""
+    what, for reports. `by_warps`: consumers' warps read for themselves, and each arrives."""
 
     barriers: Int
     data: Int
@@ -78,7 +76,6 @@ class Ring:
     slot_bytes: int
     holds: str = "payloads"
     by_warps: bool = False
-    ctas: int = 1
 
     @property
     def barrier_bytes(self) -> int:
@@ -108,24 +105,20 @@ class Ring:
         return device.add(device.mul(slot.number, self.slot_bytes), self.data)
 
     def init(self, producers: int, consumers: int) -> None:
-        """One thread: `producers` arrivals fill a slot, `consumers` of each CTA empty it."""
+        """One thread: `producers` arrivals fill a slot, `consumers` empty it."""
         for number in range(self.slots):
             init(device.add(self.barriers, number * BYTES), producers)
-            init(device.add(self.barriers, (self.slots + number) * BYTES), consumers * self.ctas)
+            init(device.add(self.barriers, (self.slots + number) * BYTES), consumers)
 
     def wait_full(self, slot: Slot, wait: Wait = waits.on_barrier) -> None:
         """A wait of the CTA suffices for what other CTAs have copied here: the bytes are there once counted here."""
         wait(self.full(slot), slot.parity, f"a full slot of the ring of {self.holds}", slot.number)
 
-    def wait_empty(self, slot: Slot, wait: Wait | None = None) -> None:
+    def wait_empty(self, slot: Slot, wait: Wait = waits.on_barrier) -> None:
         """The producer's: in the first turn every slot is empty."""
-        wait = wait or (waits.on_cluster if self.ctas > 1 else waits.on_barrier)
         barrier, before = self.empty(slot), arith.xori(slot.parity, device.value(1))
         wait(barrier, before, f"a free slot of the ring of {self.holds}", slot.number)
 
     def release(self, slot: Slot, condition: ir.Value) -> None:
-        """Counts an arrival of each thread in which `condition` (i1) holds, in every CTA that fills the slot."""
+        """Counts an arrival of each thread in which `condition` (i1) holds."""
         arrive(self.empty(slot), condition)
-        for other in range(1, self.ctas):
-            peer = arith.xori(cluster.rank(), device.value(other))
-            cluster.remote_arrive(cluster.remote(self.empty(slot), peer), condition)

@@ -127,10 +127,4 @@ class Producer:
     def _copy(self, ring: mbarrier.Ring, slot: mbarrier.Slot, map_: ir.Value, at: list[Int], box_rows: int) -> None:
         ring.wait_empty(slot)
         mbarrier.expect(ring.full(slot), box_rows * BOX_ROW)
-        if ring.ctas == 1:
-            tma.load(map_, at, ring.place(slot), ring.full(slot))
-            return
-        piece = box_rows // ring.ctas  # of a box of weights, to all CTAs that share it; the others bring theirs
-        first = device.mul(cluster.rank(), piece)
-        place = device.add(ring.place(slot), device.mul(first, BOX_ROW))
-        tma.load(map_, [at[0], device.add(at[1], first)], place, ring.full(slot), (1 << ring.ctas) - 1)
+        tma.load(map_, at, ring.place(slot), ring.full(slot))

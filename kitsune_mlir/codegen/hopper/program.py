@@ -3,8 +3,6 @@ each, and which boxes of weights the products take in which order. Producer and 
 
 In a cluster, each CTA computes its share of the columns of every product for the same rows. A tile that is a
 product's operand is then *exchanged*: every CTA gets the other shares into its shared memory (exchange.py).
-Or, with *multicast*, each CTA computes tiles of its own and they share the boxes of weights: each loads a piece of
-every box for all.
 
 Consecutive stages that differ only in what they name as residents form one block and one loop: ten
 equal layers are assembled once.
@@ -63,7 +61,7 @@ MOST_F32_COLUMNS = 256  # of a product of f32 elements; in full precision every 
 MOST_READ_COLUMNS = 320  # the same where more than products read the tile, as f32
 LEAST_ROW_BYTES = 64  # of an output that leaves row by row
 MOST_VECTOR_BYTES = 16384  # of one resident kept in shared memory
-CLUSTERS = (1, 2, 4)  # CTAs that may share a tile's columns, or boxes of weights
+CLUSTERS = (1, 2, 4)  # CTAs that may share a tile's columns
 
 
 @dataclass
@@ -95,12 +93,11 @@ class Program:
         sms: int,
         cluster: int = 1,
         role: int | None = None,
-        multicast: int = 1,
         tile_rows: int = TILE_ROWS,
     ):
         self._pipeline = pipeline.operation
         self.stages = stages = [stage for stage in pipeline.stages if role in (None, stage.role)]
-        self.cluster, self.multicast = cluster, multicast
+        self.cluster = cluster
         self.tile_rows = tile_rows
         self.rings = ring_places(pipeline)[0]
         self._sms, rows_known = sms, _row_count(stages)
@@ -115,7 +112,7 @@ class Program:
         self.alone = only and all(_follows(store.operands[0], products[0]) for store in stages[0].stores)
         self.tensors = [value for value in pipeline.inputs if rows.is_tensor(value)]
         self.results = pipeline.result_ops
-        self._maps = Maps(self.tensors, self.results, self.rings, self.box_rows, multicast)
+        self._maps = Maps(self.tensors, self.results, self.rings, self.box_rows)
         every = (op.operation for stage in pipeline.stages for op in stage.block.operations)
         self._weights = {hash(op.operands[1]) for op in every if op.name == "linalg.matmul"}
         self.vectors: list[Vector] = []
@@ -125,8 +122,6 @@ class Program:
         self.on_chip = {queue.label for queue in pipeline.queues if not crosses(queue)}
         for stage in stages:
             check_stage(stage)
-        if multicast > 1:
-            self._check_multicast(products)
         self.blocks = [self._block(group) for group in equal_runs(stages)]
         for block in self.blocks:
             block.spread = spread_columns(self, block.nests)
@@ -174,16 +169,6 @@ class Program:
         """Whether tiles leave through boxes of their warpgroup."""
         return bool(self.store_maps or self.put_maps or self.row_stores or self.moves_rows)
 
-    def _check_multicast(self, products: list[ir.OpView]) -> None:
-        if self.multicast not in CLUSTERS:
-            raise UnsupportedError(f"{self.multicast} CTAs do not share boxes of weights; {CLUSTERS[1:]} may")
-        if self.cluster > 1:
-            raise UnsupportedError("CTAs that share the columns of a tile have no boxes of weights in common")
-        if self.rings:
-            raise UnsupportedError("boxes of weights are not shared where stages have CTAs of their own")
-        if not products:
-            raise UnsupportedError("there are no weights to share")
-
     def _block(self, stages: list[kitsune.StageOp]) -> Block:
         block = Block(stages, StageNests(stages[0], self.on_chip))
         for number, stage in enumerate(stages):
@@ -212,7 +197,7 @@ class Program:
         passes, sets = -(-n // most), 1
         if passes > 1 and kept:
             raise UnsupportedError(f"{n} columns of a product are more than a warpgroup keeps in registers")
-        unit = BLOCK * self.multicast if passes == 1 else CHUNK  # a piece of a box is whole swizzle atoms of 8 rows
+        unit = BLOCK if passes == 1 else CHUNK
         # Alone, nothing runs beside the first set: a second is for what one instruction does not multiply.
         if passes == 1 and n > (MOST_COLUMNS if self.alone else SET_COLUMNS) and nbytes == 2:
             sets = 2

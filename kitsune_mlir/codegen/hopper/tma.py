@@ -73,20 +73,13 @@ def prefetch_map(map_: ir.Value) -> None:
     device.assembly("prefetch.tensormap [$0];", "l,~{memory}", [map_], None)
 
 
-def load(map_: ir.Value, at: Sequence[Int], destination: Int, barrier: Int, ctas: int = 0) -> None:
-    """One thread: copies the box at these element coordinates; its bytes count on the mbarrier.
-
-    With `ctas` the box is read once and goes to each CTA of the cluster whose rank's bit is set in it (16 bits), to
-    the same place in its shared memory, and its bytes count on the mbarrier at the same place there
-    (PTX ISA, cp.async.bulk.tensor: .multicast::cluster)."""
+def load(map_: ir.Value, at: Sequence[Int], destination: Int, barrier: Int) -> None:
+    """One thread: copies the box at these element coordinates; its bytes count on the mbarrier."""
     places = ", ".join(f"${3 + d}" for d in range(len(at)))
-    shared = "shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-    text, constraints = f"[$0], [$1, {{{places}}}], [$2]", "r,l,r," + "r," * len(at)
+    kind = "shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+    text = f"cp.async.bulk.tensor.{len(at)}d.{kind} [$0], [$1, {{{places}}}], [$2];"
     operands = [device.value(destination), map_, device.value(barrier), *(device.value(i) for i in at)]
-    if ctas:
-        shared, text, constraints = f"{shared}.multicast::cluster", f"{text}, ${len(operands)}", f"{constraints}h,"
-        operands.append(arith.constant(ir.IntegerType.get_signless(16), ctas))
-    device.assembly(f"cp.async.bulk.tensor.{len(at)}d.{shared} {text};", f"{constraints}~{{memory}}", operands, None)
+    device.assembly(text, "r,l,r," + "r," * len(at) + "~{memory}", operands, None)
 
 
 def load_windows(map_: ir.Value, at: Sequence[Int], offsets: Sequence[Int], destination: Int, barrier: Int) -> None:

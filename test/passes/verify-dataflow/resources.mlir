@@ -124,27 +124,6 @@ func.func @huge_cluster(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
 
 // -----
 
-// of whichever kind,
-
-func.func @multicast_in_a_cluster(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
-  // expected-error @below {{'net' makes a cluster of 16 CTAs, but at most 8 are portable}}
-  %p = "kitsune.pipeline"() ({
-    %q = "kitsune.queue"() {sym_name = "q", transport = "dsmem"} : () -> !kitsune.ring<tensor<64x8xf32>, 1 : i64>
-    "kitsune.stage"() ({
-      %t = "kitsune.load"(%x) : (tensor<?x8xf32>) -> tensor<64x8xf32>
-      "kitsune.put"(%q, %t) : (!kitsune.ring<tensor<64x8xf32>, 1 : i64>, tensor<64x8xf32>) -> ()
-    }) {kind = "simt", sym_name = "a", role = 0 : i64, replicas = 16 : i64} : () -> ()
-    "kitsune.stage"() ({
-      %t = "kitsune.get"(%q) : (!kitsune.ring<tensor<64x8xf32>, 1 : i64>) -> tensor<64x8xf32>
-      "kitsune.store"(%t) {index = 0 : i64} : (tensor<64x8xf32>) -> ()
-    }) {kind = "simt", sym_name = "b", role = 0 : i64, replicas = 16 : i64} : () -> ()
-  }) {cluster = 4 : i64, multicast = 4 : i64, sym_name = "net", tile_rows = 64 : i64, target = "sm_90a"} : () -> !kitsune.outputs
-  %r = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<?x8xf32>
-  return %r : tensor<?x8xf32>
-}
-
-// -----
-
 // whole ones,
 
 func.func @half_a_cluster(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {

@@ -17,12 +17,12 @@ def queue(name, producer, *consumers, depth=1, transport="l2", **more):
     return Queue(name, producer, consumers, depth, 64, transport, **more)
 
 
-def flow(stages, *queues, cluster=None, peers=1):
+def flow(stages, *queues, cluster=None):
     """With clusters that hold a CTA of each role where there are dsmem queues, unless `cluster` says otherwise."""
     if cluster is None:
         roles = len({one.role for one in stages})
         cluster = max(2, roles) if any(one.transport == "dsmem" for one in queues) else 1
-    return Flow("flow", tuple(stages), queues, cluster, peers)
+    return Flow("flow", tuple(stages), queues, cluster)
 
 
 def errors(candidate, machine=GPU):

@@ -159,11 +159,6 @@ def test_chained_ctas_share_columns():
     assert columns.predicted_us < cluster.predicted_us < alone.predicted_us
 
 
-def test_ctas_that_share_weights_are_whole_clusters():
-    found = [place(CHAIN, QUEUES, rows, GPU, chained=(Chained(multicast=4),)) for rows in (1, 1100, None)]
-    assert [(one.replicas, one.cluster, one.multicast) for one in found] == [((n,), 1, 4) for n in (4, 12, 132)]
-
-
 @pytest.mark.parametrize(
     "tiles, sums, depths, ctas, cluster",
     [

@@ -82,7 +82,6 @@ BROKEN = {
         "flow",
         "makes a cluster of 9 CTAs",
     ),
-    "peers beyond a cluster": (flow([stage("a", 0, 16)], cluster=2, peers=8), "flow", "makes a cluster of 16 CTAs"),
     "dsmem without a cluster": (
         flow(AB, queue("q", "a", "b", transport="dsmem"), cluster=1),
         "q",
