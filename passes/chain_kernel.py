@@ -78,6 +78,7 @@ class ChainKernel:
         self.column: ir.Value | None = None
         self.asked = gathers_of(self.program) if self._tiles_each > 1 else []
         self.keeps = not self.asked and self._may_keep()
+        self.slots = self._slots()
         self.kept: list[tuple[Fill, ir.Value]] = []  # boxes of weights, with their slots
         self.ahead = Ahead(self.program, self._tiles_each if self.grid is None else 0)
         self._sources: dict[int, ir.Value] = {}
@@ -292,6 +293,20 @@ class ChainKernel:
         several = several and all(product.passes == 1 for product in self.program.products)
         return several and weights + streamed <= self._room(sum(self._boxes().values()))
 
+    def _slots(self) -> tuple[int, int]:
+        """The slots of streamed tiles and, where these are not kept, of weights. Raises UnsupportedError where shared
+        memory has no room for two of each."""
+        slot, tile, room = self.program.weight_columns * _SLOT_ROW, self.tile_rows * _SLOT_ROW, self._room()
+        if self.keeps:
+            return MOST_TILE_SLOTS, 0
+        streamed = MOST_TILE_SLOTS if room - MOST_TILE_SLOTS * tile >= (LEAST_SLOTS + 1) * slot else LEAST_SLOTS
+        if self.program.alone:  # as many as of weights
+            streamed = max(streamed, min(MOST_SLOTS, room // (slot + tile)))
+        weights = min(MOST_SLOTS, (room - (streamed * tile if self.program.streams else 0)) // slot)
+        if weights < LEAST_SLOTS:
+            raise UnsupportedError(f"{room} bytes of shared memory hold no two slots of weights beside those of tiles")
+        return streamed, weights
+
     def _weights(self) -> list[ir.Value]:
         """What slots are filled from."""
         streamed = [segment.value for segment in self.program.segments() if segment.rows_map is not None]
@@ -305,19 +320,12 @@ class ChainKernel:
     def _alloc_rings(self) -> None:
         program = self.program
         element = ir.RankedTensorType(program.products[0].op.operands[1].type).element_type
-        slot, room = program.weight_columns * _SLOT_ROW, self._room()
         for kind, placed in self.vectors.placed.items():
             name, count = f"{VECTORS}_{kind}", self.vectors.ends[kind]
             self._alloc(name, 1, "all", 1, ir.RankedTensorType(placed[0][0].type).element_type, "dense", count)
-        streamed = MOST_TILE_SLOTS
-        if room - streamed * self.tile_rows * _SLOT_ROW < (LEAST_SLOTS + 1) * slot:
-            streamed = LEAST_SLOTS
-        if program.alone and not self.keeps:  # as many as of weights
-            streamed = max(streamed, min(MOST_SLOTS, room // (slot + self.tile_rows * _SLOT_ROW)))
+        streamed, weights = self.slots
         if program.streams:
-            streamed = MOST_TILE_SLOTS if self.keeps else streamed
             self._alloc(STREAMED, self.tile_rows, "split", streamed, element)
-            room -= streamed * self.tile_rows * _SLOT_ROW
         if self.asked:
             self._alloc(TURN, 1, "all", 1, ir.IntegerType.get_signless(8), "dense", 0)
         for first, slots in self.stows.items():
@@ -325,7 +333,7 @@ class ChainKernel:
         for distance in range(1, self.cluster if program.exchanged_boxes else 1):
             self._alloc(f"{SENT}_{distance}", self.tile_rows, "own", program.exchanged_boxes, element, space="dsmem")
         if not self.keeps:
-            self._alloc(WEIGHTS, program.weight_columns, "all", min(MOST_SLOTS, room // slot), element)
+            self._alloc(WEIGHTS, program.weight_columns, "all", weights, element)
             return
         for columns, count in self._boxes().items():
             self._alloc(f"{WEIGHTS}_{columns}", columns, "all", count, element)

@@ -18,6 +18,7 @@ from kitsune_mlir.tools.gpusim import KernelFault
 from kitsune_mlir.tools.gpusim.device import SimulatedDevice
 
 SCHEDULE = ["prepare-linalg", "schedule-products", "schedule-rows"]
+CHAINS = ["prepare-linalg", "partition-dataflow", "design-pipeline", "place-stages", "schedule-chains"]
 LOWER = ["lower-schedule", "convert-linalg-to-gpu"]
 BF16 = torch.bfloat16
 WAITS, FENCES = "no wait on an mbarrier", "no fence before products"
@@ -27,6 +28,13 @@ KERNELS = {  # a function, shapes, a type, what the schedule must have, how many
     "with a row group": (lambda x, y: (x @ y).softmax(-1), ((250, 320), (320, 64)), BF16, "reduction", (2, 1)),
     "f32 in pieces": (torch.mm, ((200, 256), (256, 32)), torch.float32, "outside", (3, 0)),
     "rows of several warps": (lambda x: F.layer_norm(x, x.shape[-1:]), ((41, 5000),), BF16, "lanes = 128", (0, 0)),
+    "roles": (
+        lambda x, w, v: F.linear(torch.relu(F.linear(x, w)), v),
+        ((700, 64), (192, 64), (64, 192)),
+        BF16,
+        "kitsune.role",
+        (0, 0),
+    ),
     "one statistic": (lambda x: x - x.amax(-1, keepdim=True), ((41, 5000),), BF16, "lanes = 128", (0, 0)),
 }
 
@@ -39,17 +47,20 @@ def tiny_gpu(gpu_of):
 
 @pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("name", KERNELS)
-def test_each_broken_instruction_is_found(name, tiny_gpu, monkeypatch):
+def test_each_broken_instruction_is_found(name, tiny_gpu, gpu_of, monkeypatch):
     """But for two that are as good: a wait for an empty slot of the second ring, for who found one empty in the first,
     of as many slots, knows that the product has ended that read both; and a fence before a product whose sums are in
     flight (PTX ISA, wgmma.fence)."""
     function, shapes, dtype, has, as_good = KERNELS[name]
+    tiny_gpu = gpu_of(2, shared_bytes=112 * 1024) if has == "kitsune.role" else tiny_gpu
     monkeypatch.setattr(schedule_products, "is_faster", lambda *_: True)  # a row group is computed with its product
     torch.manual_seed(0)
     args = tuple(torch.randn(shape, dtype=dtype) for shape in shapes)
     program = import_model(Function(function), args)
     give(program.module, "high")
-    pipeline.run(program.module, [pipeline.make(step, "", tiny_gpu) for step in SCHEDULE])
+    steps = CHAINS if has == "kitsune.role" else SCHEDULE
+    options = {"place-stages": "shape=spatial"}
+    pipeline.run(program.module, [pipeline.make(step, options.get(step, ""), tiny_gpu) for step in steps])
     (kernel,) = dialect.kernels(program.module)
     assert has in str(kernel), kernel
     pipeline.run(program.module, [pipeline.make(step, "", tiny_gpu) for step in LOWER])
