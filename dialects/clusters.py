@@ -8,7 +8,9 @@ from typing import Any
 from kitsune_mlir.mlir import ext, ir
 
 from .checks import defined_by, fail, parent_of, string
-from .schedule import BLOCK, DSMEM, AgentOp, AllocRingOp, KernelOp
+from .kernels import AgentOp, KernelOp
+from .products import BLOCK
+from .rings import DSMEM, AllocRingOp
 from .tiles import RingEffect
 from .types import Kitsune, Ring
 

@@ -6,7 +6,8 @@ from typing import Any
 from kitsune_mlir.mlir import ext, ir
 
 from .checks import fail, parent_of
-from .schedule import AgentOp, ring_of
+from .kernels import AgentOp
+from .rings import ring_of
 from .tiles import RingEffect
 from .types import Kitsune, Slot
 

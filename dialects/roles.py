@@ -7,7 +7,8 @@ from kitsune_mlir.mlir import ext, ir
 from kitsune_mlir.traffic import element_bytes
 
 from .checks import check_integer, fail, integer, parent_of, stands_in, string
-from .schedule import BOX_BYTES, L2, AgentOp, AllocRingOp, KernelOp, TilesOp, ring_of, standing_in, verify_part
+from .kernels import ALLOC, BOX_BYTES, AgentOp, KernelOp, TilesOp, standing_in, verify_part
+from .rings import L2, AllocRingOp, ring_of
 from .tiles import RingEffect
 from .types import Kitsune, Slot
 
@@ -34,15 +35,15 @@ class RoleOp(Kitsune.Operation, name="role", traits=[ir.NoTerminatorTrait]):
 
     @property
     def agents(self) -> list[AgentOp]:
-        return standing_in(self, AgentOp)
+        return standing_in(self, AgentOp.OPERATION_NAME)
 
     @property
     def rings(self) -> list[AllocRingOp]:
-        return standing_in(self, AllocRingOp)
+        return standing_in(self, ALLOC)
 
     @property
     def tiles(self) -> TilesOp:
-        return standing_in(self, TilesOp)[0]
+        return standing_in(self, TilesOp.OPERATION_NAME)[0]
 
     def verify_region_invariants(self) -> bool:
         return check_integer(self, "replicas", 1) and stands_in(self, KernelOp.OPERATION_NAME) and verify_part(self)

@@ -6,7 +6,7 @@ from typing import Any
 from kitsune_mlir.mlir import ext, ir
 
 from .checks import fail, parent_of
-from .schedule import AgentOp
+from .kernels import AgentOp
 from .types import Kitsune
 
 WORD_BITS = 32

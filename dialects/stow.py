@@ -6,7 +6,8 @@ from typing import Any
 from kitsune_mlir.mlir import ext, ir
 
 from .checks import defined_by, fail, parent_of
-from .schedule import AgentOp, AllocRingOp
+from .kernels import AgentOp
+from .rings import AllocRingOp
 from .tiles import RingEffect
 from .types import Kitsune, Ring, Slot
 

@@ -6,7 +6,7 @@ from typing import Any
 from kitsune_mlir.mlir import ext, ir
 
 from .checks import check_integer, fail, integer, parent_of
-from .schedule import AgentOp, KernelOp
+from .kernels import AgentOp, KernelOp
 from .tiles import RingEffect
 from .types import Kitsune
 

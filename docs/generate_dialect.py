@@ -10,13 +10,27 @@ import re
 import typing
 from pathlib import Path
 
-from kitsune_mlir.dialects import clusters, dots, kitsune, prefetch, roles, schedule, spread, stow, write_rows
+from kitsune_mlir.dialects import (
+    boxes,
+    clusters,
+    dots,
+    kernels,
+    kitsune,
+    prefetch,
+    products,
+    rings,
+    roles,
+    schedule,
+    spread,
+    stow,
+    write_rows,
+)
 from kitsune_mlir.mlir import ext, ir
 from kitsune_mlir.planning.flow import TRANSPORTS, UNITS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "dialect.md"
-OF_LEVEL = schedule, clusters, dots, prefetch, roles, spread, stow, write_rows
+OF_LEVEL = boxes, clusters, dots, kernels, prefetch, products, rings, roles, spread, stow, write_rows
 SCHEDULED = tuple(module.__name__ for module in OF_LEVEL)
 EXAMPLES = ROOT / "test" / "dialects" / "round-trip.mlir"
 SORTS = {

@@ -18,6 +18,7 @@ INIT, EXPECT, WAIT, ARRIVE = (
     "mbarrier.try_wait.",
     "mbarrier.arrive.shared",
 )
+SIGNAL, COUNTER, STORED = "red.release.gpu.", "ld.acquire.gpu.", "cp.async.bulk.wait_group 0"
 PENDING = re.compile(r"(wgmma\.wait_group\.sync\.aligned) (\d+)")
 BARRIERS = {"gpu.barrier": "barrier of the CTA", "nvvm.fence.mbarrier.init": "fence behind mbarrier.init"}
 Change = Callable[[ir.Operation], None]
@@ -69,6 +70,12 @@ def _ways(op: ir.Operation) -> list[tuple[str, Change]]:
             ("an arrival twice", _set_text(text.replace(line, f"{line}\n{line}"))),
             ("an arrival of every thread", _set_text(text.replace("@p ", ""))),
         ]
+    if SIGNAL in text:
+        return [("no signal", _erase), ("a signal twice", _set_operand(1, 2))]
+    if COUNTER in text:
+        return [("no wait on a counter", _erase)]
+    if STORED in text:
+        return [("no wait for stores", _erase)]
     if found := PENDING.search(text):
         more = PENDING.sub(rf"\1 {int(found[2]) + 1}", text)
         return [(f"a wait for all products but {int(found[2]) + 1}", _set_text(more))]

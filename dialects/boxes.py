@@ -1,0 +1,223 @@
+"""Boxes of tensors: copies into slots, tiles that threads read and write."""
+# No `from __future__ import annotations` here: the field declarations are read as raw annotations.
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from kitsune_mlir.mlir import ext, ir
+from kitsune_mlir.traffic import element_bytes
+
+from .checks import check_integer, defined_by, fail, integer, parent_of, string
+from .kernels import BOX_BYTES, AgentOp, KernelOp, has_numbers, inside, numbers
+from .rings import L2, ring_of
+from .tiles import RingEffect
+from .types import Kitsune, Slot, Token
+
+COPIED, BY_ROWS = "tma", "warps"  # the engines of writes that leave through boxes in shared memory
+COPY_ENGINES = ("tma", "cp_async")
+GRANULE = 16  # bytes that a copy to a dense slot moves together
+
+
+class CopyOp(Kitsune.Operation, name="copy", traits=[RingEffect]):
+    """Begins to copy a box of a tensor in global memory, or of a slot in "l2", into a slot, or, where slots are dense,
+    all of a tensor, whose elements come to lie in the slot from element `into` on: several copies fill a dense slot.
+    The box is the one at `at` (an offset for each dimension of the tensor), along dimensions `dims` the tile's first
+    and second, of size 1 along the others. Elements beyond the tensor are zero, but for rows of a matrix of windows
+    (`kitsune.windows`), which nobody may use. The engine is "tma", which wants rows of multiples of 16 bytes."""
+
+    slot: ext.Operand[Slot]
+    source: ext.Operand[Any]
+    at: Sequence[ext.Operand[ir.IndexType]]
+    engine: ir.StringAttr
+    done: ext.Result[Token]
+
+    @property
+    def axes(self) -> list[int]:
+        return numbers(self, "dims")
+
+    @property
+    def engine_name(self) -> str:
+        return string(self, "engine")
+
+    @property
+    def elements(self) -> range | None:
+        """The elements of a dense slot that it writes; None where slots are boxes."""
+        if "into" not in self.attributes:
+            return None
+        first = integer(self, "into") or 0
+        return range(first, first + prod(ir.RankedTensorType(self.operands[1].type).shape))
+
+    def verify_region_invariants(self) -> bool:
+        if string(self, "engine") not in COPY_ENGINES:
+            return fail(self, f"engine must be one of {', '.join(COPY_ENGINES)}, found {self.attributes['engine']}")
+        if not check_integer(self, "into", 0):
+            return False
+        tile, ring = ir.RankedTensorType(ir.TypeAttr(self.operands[0].type.elem).value), ring_of(self.operands[0])
+        if ring is not None and (ring.layout == "dense") != ("into" in self.attributes):
+            return fail(
+                self, f"has an attribute into where slots are dense, and there alone, found ring '{ring.label}'"
+            )
+        if self.elements is not None:
+            return self._verify_dense(tile)
+        source = self.operands[1]
+        if isinstance(source.type, Slot) and (taken := ring_of(source)) is not None and taken.memory != L2:
+            return fail(self, f"copies out of tensors and of slots in {L2}, ring '{taken.label}' is in {taken.memory}")
+        whole = tile_of(source) if isinstance(source.type, Slot) else source.type
+        return _verify_box(self, whole, tile, len(self.operands) - 2)
+
+    def _verify_dense(self, tile: ir.RankedTensorType) -> bool:
+        source = ir.RankedTensorType(self.operands[1].type)
+        nbytes = source.element_type.width // 8
+        if len(self.operands) > 2 or not source.has_static_shape or source.element_type != tile.element_type:
+            return fail(self, f"copies all of a tensor whose elements are the slot's, found {source} for {tile}")
+        if any(number * nbytes % GRANULE for number in (self.elements.start, self.elements.stop)):
+            return fail(self, f"copies multiples of {GRANULE} bytes to such places, found {source}")
+        return self.elements.stop <= tile.shape[1] or fail(self, f"copies {source} beyond the end of {tile}")
+
+
+class SelectOp(Kitsune.Operation, name="select", traits=[ext.Pure]):
+    """Tensor number `at`, from 0 on, of several of one type in global memory: what a turn of a loop over equal layers
+    copies or reads."""
+
+    at: ext.Operand[ir.IndexType]
+    tensors: Sequence[ext.Operand[Any]]
+    selected: ext.Result[Any]
+
+    def verify_region_invariants(self) -> bool:
+        types = {str(value.type) for value in list(self.operands)[1:]}
+        if types != {str(self.results[0].type)} or not isinstance(self.results[0].type, ir.RankedTensorType):
+            return fail(self, f"gives {self.results[0].type}, one of {', '.join(sorted(types)) or 'nothing'}")
+        return inside(self, AgentOp.OPERATION_NAME)
+
+
+def candidates(value: ir.Value) -> list[ir.Value]:
+    """The tensors in global memory that a copy or a read may mean: of a `select` all, else the one itself."""
+    return list(value.owner.operands)[1:] if defined_by(value, SelectOp.OPERATION_NAME) else [value]
+
+
+class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
+    """A box of a tensor in global memory as a tile in registers; `at`, which the tensor has, and `dims` as of a copy.
+    Elements beyond the tensor have no value that may be used. With the unit attribute `together`, of a box of all
+    columns of a tensor of two dimensions, the threads of a warpgroup that have a row together load 16 bytes of it each,
+    where all do, and tell each other. Of a dense slot it is a tile of one dimension, of elements from `at` on. Elements
+    are loaded where they are used: such a slot is released at the agent's end. With the unit attribute `ahead` those of
+    a box of two dimensions are loaded where this stands, as far as threads load 16 bytes of a row together; beside
+    `together` all of them, of 32, 64, ... columns of 16 bits or f32: registers hold them, and loops may carry them."""
+
+    source: ext.Operand[Any]
+    at: Sequence[ext.Operand[ir.IndexType]]
+    tile: ext.Result[Any]
+
+    @property
+    def axes(self) -> list[int]:
+        return numbers(self, "dims")
+
+    def verify_region_invariants(self) -> bool:
+        if isinstance(self.operands[0].type, Slot):
+            return self._verify_dense()
+        whole, tile = self.operands[0].type, self.results[0].type
+        if not _verify_box(self, whole, tile, len(self.operands) - 1):
+            return False
+        if "together" in self.attributes and (
+            tile.rank != 2 or self.axes != [0, 1] or tile.shape[1:] != whole.shape[1:]
+        ):
+            return fail(self, f"is loaded together where it is rows of a tensor, found {tile} of {whole}")
+        if "ahead" in self.attributes and tile.rank != 2:
+            return fail(self, f"is loaded ahead where it has rows and columns, found {tile}")
+        return True
+
+    def _verify_dense(self) -> bool:
+        slot, tile = ir.RankedTensorType(tile_of(self.operands[0])), self.results[0].type
+        ring = ring_of(self.operands[0])
+        if ring is not None and ring.layout != "dense":
+            return fail(self, f"reads tensors and dense slots, ring '{ring.label}' has {ring.layout}")
+        if not isinstance(tile, ir.RankedTensorType) or tile.rank != 1 or tile.element_type != slot.element_type:
+            return fail(self, f"gives elements of {slot} as {tile}")
+        if len(self.operands) != 2 or tile.shape[0] > slot.shape[1]:
+            return fail(self, f"gives {tile} from one place on of {slot}, found {len(self.operands) - 1} places")
+        return True
+
+
+class WriteOp(Kitsune.Operation, name="write", traits=[RingEffect]):
+    """Writes a tile in registers to output `index`, whose type is that of its `kitsune.result`, at `at`, which the
+    tensor has, and along `dims` as of a copy. Elements beyond the tensor are dropped. Threads store it, or, with an
+    engine, lay it out in boxes of their copy in shared memory: two of them, of which one is filled while the other
+    leaves. The copy engine ("tma") stores rows of multiples of 16 bytes; any others warps ("warps") do, row by row.
+    With the unit attribute `once` it is what each CTA of a cluster has, and the first alone writes it."""
+
+    tile: ext.Operand[Any]
+    at: Sequence[ext.Operand[ir.IndexType]]
+    index: ir.IntegerAttr
+
+    @property
+    def axes(self) -> list[int]:
+        return numbers(self, "dims")
+
+    @property
+    def position(self) -> int:
+        return integer(self, "index")
+
+    @property
+    def engine_name(self) -> str | None:
+        """The engine; None where threads store."""
+        return string(self, "engine")
+
+    @property
+    def is_once(self) -> bool:
+        """Whether of a cluster one CTA writes it."""
+        return "once" in self.attributes
+
+    def _not_copied(self) -> str:
+        """Why the copy engine does not store it; empty where it does."""
+        if self.engine_name not in (COPIED, BY_ROWS):
+            return f"engine must be {COPIED} or {BY_ROWS}, found {self.attributes['engine']}"
+        type_ = self.operands[0].type
+        kind = ir.RankedTensorType(type_) if isinstance(type_, ir.RankedTensorType) else None
+        if kind is None or kind.rank != 2 or not isinstance(kind.element_type, ir.FloatType) or self.axes != [0, 1]:
+            return f"has an engine for tiles of numbers along both dimensions, found {type_}"
+        return ""
+
+    def verify_region_invariants(self) -> bool:
+        kernel = parent_of(self, KernelOp.OPERATION_NAME)
+        if kernel is None:
+            return fail(self, f"stands in no {KernelOp.OPERATION_NAME}")
+        if self.engine_name is not None and (reason := self._not_copied()):
+            return fail(self, reason)
+        for result in kernel.opview.result_ops:
+            if result.position == self.position:
+                if self.engine_name == COPIED and (reason := _overlap(self.operands[0].type, result.results[0].type)):
+                    return fail(self, reason)
+                return _verify_box(self, result.results[0].type, self.operands[0].type, len(self.operands) - 1)
+        return check_integer(self, "index", 0)
+
+
+def _overlap(tile: ir.Type, output: ir.Type) -> str:
+    """Why the copy engine, which stores boxes of BOX_BYTES of each row, would store columns beside a tile's; empty
+    where it does not, or the tile has all columns."""
+    columns, element = ir.RankedTensorType(tile).shape[1], ir.RankedTensorType(tile).element_type
+    whole = ir.RankedTensorType(output).shape[1]
+    if columns >= whole or columns * element_bytes(element) % BOX_BYTES == 0:
+        return ""
+    return f"is stored in boxes of {BOX_BYTES} bytes of each row, found {columns} of {whole} columns of {element}"
+
+
+def tile_of(value: ir.Value) -> ir.Type:
+    """The tile that sums, a slot or registers hold."""
+    return value.type if isinstance(value.type, ir.RankedTensorType) else ir.TypeAttr(value.type.elem).value
+
+
+def _verify_box(op: Any, whole: ir.Type, tile: ir.Type, offsets: int) -> bool:
+    """The tile is a box of the whole: `dims` name different dimensions, one for each of the tile's."""
+    if not has_numbers(op, "dims"):
+        return False
+    if not isinstance(whole, ir.RankedTensorType) or not isinstance(tile, ir.RankedTensorType):
+        return fail(op, f"moves a box of a ranked tensor, found {whole} and {tile}")
+    dims = numbers(op, "dims")
+    if len(dims) != tile.rank or len(set(dims)) != len(dims) or not all(0 <= d < whole.rank for d in dims):
+        return fail(op, f"dims must name a dimension of {whole} for each of {tile}, found {dims}")
+    if offsets != whole.rank:
+        return fail(op, f"has {offsets} offsets for the {whole.rank} dimensions of {whole}")
+    if whole.element_type != tile.element_type:
+        return fail(op, f"moves elements of {whole} as those of {tile}")
+    return True

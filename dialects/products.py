@@ -1,0 +1,157 @@
+"""Products: sums that they are added to, and the tiles that they become."""
+# No `from __future__ import annotations` here: the field declarations are read as raw annotations.
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from kitsune_mlir.mlir import ext, ir
+
+from .boxes import tile_of
+from .checks import check_integer, fail, integer, parent_of, string
+from .kernels import AgentOp, inside
+from .rings import is_stowed, ring_of
+from .types import Acc, Kitsune, Slot, Token
+
+BLOCK = 8  # columns that a row's four threads have together
+PIECES = ("high", "low")  # of an f32, as tf32 numbers
+PRODUCT_ENGINES = ("wgmma", "mma_sync")
+
+
+class SumsOp(Kitsune.Operation, name="sums", traits=[ext.Pure]):
+    """Sums of a product, zero, to which products are added. They may take over the registers of tiles that nobody uses
+    any more, `over`, as many as they have: registers that are without a value for a while are kept for it all the
+    same. With the unit attribute `begin` they are not zero, but begin with what these tiles, of f32, hold: wide
+    `part`s, side by side."""
+
+    over: Sequence[ext.Operand[Any]]
+    sums: ext.Result[Acc]
+
+    @property
+    def begins(self) -> bool:
+        return "begin" in self.attributes
+
+    def verify_region_invariants(self) -> bool:
+        types = [value.type for value in self.operands]
+        if not all(isinstance(type_, ir.RankedTensorType) and type_.has_static_shape for type_ in types):
+            return fail(self, f"takes over the registers of tiles, found {', '.join(map(str, types))}")
+        wanted = prod(ir.RankedTensorType(ir.TypeAttr(self.results[0].type.elem).value).shape)
+        if types and (found := sum(prod(type_.shape) for type_ in types)) != wanted:
+            return fail(self, f"takes over the registers of {found} elements for {wanted} sums")
+        if self.begins and not (types and all(isinstance(type_.element_type, ir.F32Type) for type_ in types)):
+            return fail(self, f"begins with tiles of f32, found {', '.join(map(str, types)) or 'none'}")
+        return inside(self, AgentOp.OPERATION_NAME)
+
+
+class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
+    """Begins to add left (m x k) times right (n x k), transposed, to sums (m x n), and gives them as they will be; of
+    `right` all rows, of `left` those of the copy. Left is a slot, or a tile in registers, made of `part`s. That, and a
+    tile that was stowed, may have fewer columns: there right's do not count. A slot that was opened for the first rows
+    of a ring's tile gives those rows of the sums; others have no value that may be used. The engine is "wgmma", a
+    copy's warps together, or "mma_sync", each warp a share of the copy's rows. Nothing but a product or `settle` may
+    take sums. Tensor cores cut off what they add: with the unit attribute `outside` they begin at zero, and what they
+    give is added elsewhere.
+
+    By wgmma f32 is multiplied as tf32: the left operand's numbers rounded or, as `piece` says, the "high" or the "low"
+    part of each. Of a tile in registers, or stowed, each 8 columns lie in the order 0, 2, 4, 6, 1, 3, 5, 7: so must
+    right's."""
+
+    sums: ext.Operand[Acc]
+    left: ext.Operand[Any]
+    right: ext.Operand[Slot]
+    engine: ir.StringAttr
+    total: ext.Result[Acc]
+    done: ext.Result[Token]
+
+    @property
+    def is_added_outside(self) -> bool:
+        return "outside" in self.attributes
+
+    @property
+    def piece(self) -> str | None:
+        """The part of f32 numbers that is multiplied; None where these are rounded."""
+        return string(self, "piece")
+
+    @property
+    def is_from_registers(self) -> bool:
+        """Whether the left operand is a tile in registers."""
+        return isinstance(self.operands[1].type, ir.RankedTensorType)
+
+    @property
+    def engine_name(self) -> str:
+        return string(self, "engine")
+
+    def verify_region_invariants(self) -> bool:
+        if string(self, "engine") not in PRODUCT_ENGINES:
+            allowed = ", ".join(PRODUCT_ENGINES)
+            return fail(self, f"engine must be one of {allowed}, found {self.attributes['engine']}")
+        if not isinstance(self.operands[1].type, Slot | ir.RankedTensorType):
+            return fail(self, f"multiplies a slot or a tile in registers, found {self.operands[1].type}")
+        sums, left, right = (ir.RankedTensorType(type_) for type_ in map(tile_of, self.operands))
+        agent = parent_of(self, AgentOp.OPERATION_NAME)
+        if agent is None:
+            return fail(self, f"stands in no {AgentOp.OPERATION_NAME}")
+        if self.piece is not None and (self.piece not in PIECES or not isinstance(left.element_type, ir.F32Type)):
+            return fail(self, f"piece must be {' or '.join(PIECES)}, of f32, found {self.piece!r} of {left}")
+        copies = agent.opview.count
+        narrow = self.is_from_registers or is_stowed(self.operands[1])
+        widths_agree = left.shape[1] <= right.shape[1] if narrow else left.shape[1] == right.shape[1]
+        if not widths_agree or left.element_type != right.element_type:
+            return fail(self, f"multiplies tiles of one type and width, found {left} and {right}")
+        heights = (sums.shape[0],) if self.is_from_registers else (sums.shape[0], sums.shape[0] * copies)
+        fewer = copies == 1 and not self.is_from_registers and left.shape[0] < sums.shape[0]
+        if right.shape[0] != sums.shape[1] or not fewer and left.shape[0] not in heights:
+            return fail(self, f"adds {left} times {right} to sums of {sums}, whose sizes differ")
+        if copies > 1:
+            for value, wanted in (
+                (self.operands[1], ("split", "own") if left.shape[0] > sums.shape[0] else ("all",)),
+                (self.operands[2], ("all",)),
+            ):
+                ring = ring_of(value) if isinstance(value.type, Slot) else None
+                if ring is not None and ring.sharing not in wanted:
+                    return fail(self, f"wants ring '{ring.label}' shared as \"{wanted[0]}\" by the copies of its agent")
+        return self.results[0].type == self.operands[0].type or fail(self, "gives sums of another type than it takes")
+
+
+class SettleOp(Kitsune.Operation, name="settle", traits=[ext.Pure]):
+    """Waits for the products of sums, and gives them as a tile in registers."""
+
+    sums: ext.Operand[Acc]
+    tile: ext.Result[Any]
+
+    def verify_region_invariants(self) -> bool:
+        if self.results[0].type != ir.TypeAttr(self.operands[0].type.elem).value:
+            return fail(self, f"gives a tile of type {self.results[0].type}, its sums are {self.operands[0].type}")
+        return True
+
+
+class PartOp(Kitsune.Operation, name="part", traits=[ext.Pure]):
+    """The columns of a tile from `first` on, computed where it stands and kept in registers: 16-bit elements two to a
+    word, as products take them, or, with the unit attribute `wide`, each as f32 in a register of its own, as sums lie.
+    Words that products in flight read are nobody's to write: what is computed beside those is wide, and packed behind
+    them. Other elementwise operators are computed where they are used."""
+
+    tile: ext.Operand[Any]
+    first: ir.IntegerAttr
+    part: ext.Result[Any]
+
+    @property
+    def first_column(self) -> int:
+        return integer(self, "first")
+
+    @property
+    def is_wide(self) -> bool:
+        return "wide" in self.attributes
+
+    def verify_region_invariants(self) -> bool:
+        whole, part = self.operands[0].type, self.results[0].type
+        if not all(isinstance(type_, ir.RankedTensorType) and type_.rank == 2 for type_ in (whole, part)):
+            return fail(self, f"takes columns of a tile of two dimensions, found {whole} and {part}")
+        if not check_integer(self, "first", 0):
+            return False
+        if part.shape[0] != whole.shape[0] or part.element_type != whole.element_type:
+            return fail(self, f"gives columns of {whole} as {part}")
+        end = self.first_column + part.shape[1]
+        if self.first_column % BLOCK or end > whole.shape[1] or (end % BLOCK and end < whole.shape[1]):
+            return fail(self, f"gives columns {self.first_column} to {end} of {whole}; wants whole blocks of {BLOCK}")
+        return inside(self, AgentOp.OPERATION_NAME)
