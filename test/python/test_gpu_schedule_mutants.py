@@ -62,8 +62,8 @@ def tiny_gpu(gpu_of):
 def test_each_broken_instruction_is_found(name, tiny_gpu, gpu_of, monkeypatch):
     """But for some that are as good: a wait for an empty slot of the second ring, for who found one empty in the first,
     of as many slots, knows that the product has ended that read both; and a fence before a product whose sums are in
-    flight (PTX ISA, wgmma.fence). In roles also who gives vectors back, which nobody fills again; a release too early by
-    a product, of a slot that is not the next to be filled; and the barrier before counters are zeroed by the last CTA,
+    flight (PTX ISA, wgmma.fence). In roles also who gives vectors back, which nobody fills again; a release a product
+    too early, of a slot that is not the next to be filled; and the barrier before counters are zeroed by the last CTA,
     whose first thread has waited for all that others do with them."""
     function, shapes, dtype, has, as_good = KERNELS[name]
     tiny_gpu = gpu_of(2, shared_bytes=112 * 1024) if has == "kitsune.role" else tiny_gpu
