@@ -64,7 +64,8 @@ def small_gpu(gpu_of: Callable[..., str]) -> str:
 
 @pytest.fixture
 def unassembled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No PTX is generated: for kernels that are broken on purpose, which only the simulator runs."""
+    """No PTX is generated: for kernels that only the simulator runs. What ptxas says of their forms is asked for in
+    test_hopper_ptx.py, test_pipeline_ptx.py and test_schedule_ptx.py."""
     monkeypatch.setattr(gpu, "to_ptx", lambda module, chip: "")
     monkeypatch.setattr(ptxas, "assemble", lambda text, chip: None)
 

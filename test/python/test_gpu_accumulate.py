@@ -10,6 +10,8 @@ from torch import nn
 
 import kitsune_mlir
 
+pytestmark = pytest.mark.usefixtures("unassembled")
+
 TYPES = {torch.bfloat16: 2e-2, torch.float16: 4e-3}
 
 

@@ -8,6 +8,8 @@ from torch import nn
 
 from kitsune_mlir.tools.gpusim.launcher import Launcher
 
+pytestmark = pytest.mark.usefixtures("unassembled")
+
 TYPES = {torch.bfloat16: 2e-2, torch.float16: 4e-3}
 
 
@@ -43,42 +45,17 @@ def mlp(dtype, widths, activation):
     return nn.Sequential(*layers[:-1]).to(dtype)
 
 
-@pytest.mark.parametrize("dtype", TYPES, ids=["bf16", "f16"])
 @pytest.mark.parametrize(
-    "widths, rows",
-    [((64, 64), 1), ((64, 256, 64), 300), ((13, 37, 6), 129), ((256, 128, 128, 128, 8), 128), ((400, 64), 70)],
+    "widths, rows, dtype, tile",
+    [
+        ((64, 64, 64), 1, torch.bfloat16, 64),
+        ((13, 37, 6), 129, torch.float16, 128),
+        ((256, 128, 128, 128, 8), 128, torch.float16, 64),
+    ],
     ids=str,
 )
-def test_widths_and_rows(widths, rows, dtype, small_gpu):
-    args = (torch.randn(rows, widths[0], dtype=dtype),)
-    tile = 64 if dtype == torch.bfloat16 else 128
-    run(mlp(dtype, widths, nn.ReLU), args, small_gpu, TYPES[dtype], launches=4, tile=tile)
-
-
-class Outputs(nn.Module):
-    """Three outputs of one box each."""
-
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(3))
-
-    def forward(self, x):
-        found = []
-        for layer in self.layers:
-            x = torch.relu(layer(x))
-            found.append(x)
-        return tuple(found)
-
-
-def test_outputs_one_after_another(small_gpu):
-    torch.manual_seed(1)
-    run(Outputs().bfloat16(), (torch.randn(200, 64, dtype=torch.bfloat16),), small_gpu, TYPES[torch.bfloat16])
-
-
-def test_tiles_one_after_another(small_gpu):
-    """More tiles than CTAs."""
-    model = mlp(torch.bfloat16, (64, 64, 64), nn.SiLU)
-    run(model, (torch.randn(2500, 64, dtype=torch.bfloat16),), small_gpu, TYPES[torch.bfloat16])
+def test_widths_and_rows(widths, rows, dtype, tile, small_gpu):
+    run(mlp(dtype, widths, nn.ReLU), (torch.randn(rows, widths[0], dtype=dtype),), small_gpu, TYPES[dtype], tile=tile)
 
 
 class Slopes(nn.Module):
@@ -101,18 +78,9 @@ def test_layers_that_differ_in_a_constant(small_gpu):
     run(model, (torch.randn(130, 64, dtype=torch.bfloat16),), small_gpu, TYPES[torch.bfloat16])
 
 
-@pytest.mark.parametrize(
-    "widths, rows, dtype",
-    [
-        ((64, 320, 320, 320, 320, 24), 150, torch.bfloat16),
-        ((264, 264, 264), 70, torch.bfloat16),
-        ((48, 384, 384, 40), 40, torch.float16),
-    ],
-    ids=str,
-)
-def test_tiles_that_wait_in_shared_memory(widths, rows, dtype, small_gpu):
-    args = (torch.randn(rows, widths[0], dtype=dtype),)
-    (launch,) = run(mlp(dtype, widths, nn.ReLU), args, small_gpu, TYPES[dtype])
+def test_the_widest_tiles_of_one_cta_wait_in_shared_memory(small_gpu):
+    args = (torch.randn(40, 48, dtype=torch.float16),)
+    (launch,) = run(mlp(torch.float16, (48, 384, 384, 40), nn.ReLU), args, small_gpu, TYPES[torch.float16])
     assert launch["cluster"] == 1
 
 

@@ -10,30 +10,19 @@ from torch import nn
 from kitsune_mlir.codegen.hopper import wgmma
 from kitsune_mlir.tools.gpusim.faults import MemoryFault
 
-
-@pytest.mark.parametrize("widths, rows", [((64, 416, 416), 150), ((64, 512, 512), 40)], ids=str)
-def test_exchanged_tiles(widths, rows, small_gpu):
-    args = (torch.randn(rows, widths[0], dtype=torch.bfloat16),)
-    run(mlp(torch.bfloat16, widths, nn.ReLU), args, small_gpu, 2e-2)
+pytestmark = pytest.mark.usefixtures("unassembled")
 
 
-def test_a_loop_over_exchanged_tiles(small_gpu):
-    """The tiles are worked on, and half sent, when the next layer begins."""
-    args, model = (torch.randn(40, 64).bfloat16(),), mlp(torch.bfloat16, (64, 288, 288, 288, 288), nn.ReLU)
-    run(model, args, small_gpu, 2e-2, place="cluster=2")
-
-
-def test_a_share_in_several_passes(small_gpu):
-    """Of the last product, which each CTA stores columns of: none of the others'."""
-    args, model = (torch.randn(40, 64).bfloat16(),), mlp(torch.bfloat16, (64, 64, 576), nn.ReLU)
-    run(model, args, small_gpu, 2e-2, place="cluster=2")
+def test_what_no_cta_holds_is_exchanged(small_gpu):
+    args = (torch.randn(150, 64, dtype=torch.bfloat16),)
+    (launch,) = run(mlp(torch.bfloat16, (64, 416, 416), nn.ReLU), args, small_gpu, 2e-2)
+    assert launch["cluster"] == 2
 
 
 def test_passes_over_an_exchanged_tile(gpu_of):
     """Each pass reads the tile: other CTAs may send the next one only after the last of them."""
     args, model = (torch.randn(300, 64).bfloat16(),), mlp(torch.bfloat16, (64, 64, 1088), nn.ReLU)
     run(model, args, gpu_of(4), 2e-2, place="cluster=2", launches=3)
-    run(mlp(torch.float16, (64, 64, 576), nn.ReLU), (args[0].half(),), gpu_of(4), 4e-3, place="cluster=2")
 
 
 class Residual(nn.Module):
@@ -63,13 +52,11 @@ class Normalised(nn.Module):
         return self.norm(self.second(self.norm(torch.relu(self.first(x)))))
 
 
-@pytest.mark.parametrize("width, rows", [(416, 140), (512, 30)])
-def test_sums_of_rows(width, rows, small_gpu):
+def test_sums_of_rows(small_gpu):
     torch.manual_seed(0)
-    run(Normalised(width).bfloat16(), (torch.randn(rows, 64, dtype=torch.bfloat16),), small_gpu, 2e-2)
+    run(Normalised(416).bfloat16(), (torch.randn(140, 64, dtype=torch.bfloat16),), small_gpu, 2e-2)
 
 
-@pytest.mark.usefixtures("unassembled")
 def test_a_rank_in_a_descriptor_is_found(small_gpu, monkeypatch):
     """The address of a CTA's own shared memory carries its rank; whether or not the operand's boxes follow others."""
     monkeypatch.setattr(wgmma, "_ADDRESS", -1)

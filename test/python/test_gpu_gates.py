@@ -9,6 +9,8 @@ from test_gpu_models import check
 from test_gpu_pipelines import runner_of
 from torch import nn
 
+pytestmark = pytest.mark.usefixtures("unassembled")
+
 PAIRS = {"add": torch.add, "sub": torch.sub, "mul": torch.mul}
 BOUNDS = {torch.bfloat16: 2e-2, torch.float16: 4e-3, torch.float32: 2e-6}
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import gpu_steps
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -18,31 +19,27 @@ from kitsune_mlir.codegen.pipeline import loops, products
 from kitsune_mlir.codegen.pipeline.kernel import PipelineKernel
 from kitsune_mlir.codegen.pipeline.ring import Ring
 from kitsune_mlir.frontend import import_model
-from kitsune_mlir.passes import pipeline
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.precision import give
 from kitsune_mlir.runtime.gpu import GpuRunner
 from kitsune_mlir.tools.gpusim.device import SimulatedDevice
 from kitsune_mlir.tools.gpusim.faults import Deadlock, MemoryFault
 
+pytestmark = pytest.mark.usefixtures("unassembled")
+
 SHAPES = ("fused", "spatial")
 
 
-def compiled(model, args, path, shape, dynamic_shapes=None, tile=16, convert="", place="", precision="highest"):
-    """The program, and what is generated for it with its pipelines."""
+def compiled(model, args, path, shape, dynamic_shapes=None, tile=16, convert=None, place="", precision="highest"):
+    """The program, and what is generated for it; `convert` are options of the passes that make kernels."""
     if dynamic_shapes is None:
         program = program_of(model, tuple(args))
     else:
         program = import_model(model, args, dynamic_shapes=dynamic_shapes)
     give(program.module, precision)
-    steps = ["prepare-linalg", "partition-dataflow", "design-pipeline", "place-stages", "verify-dataflow"]
-    steps += ["convert-kitsune-to-gpu", "convert-linalg-to-gpu"]
-    options = {
-        "partition-dataflow": "min-summed=0",
-        "place-stages": f"shape={shape} tile-rows={tile} {place}",
-        "convert-kitsune-to-gpu": convert,
-    }
-    pipeline.run(program.module, [pipeline.make(name, options.get(name, ""), path) for name in steps])
+    placed = {"place-stages": f"shape={shape} tile-rows={tile} {place}"}
+    gpu_steps.place(program.module, path, gpu_steps.SUMMED | placed)
+    gpu_steps.convert(program.module, path, convert)
     return program, gpu.build(program.module, targets.load(path))
 
 
@@ -161,7 +158,6 @@ MUTATIONS = {
 }
 
 
-@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_finds_broken_kernels(name, small_gpu, monkeypatch):
     shape, owner, attribute, broken, error, said = MUTATIONS[name]
@@ -174,10 +170,10 @@ def test_finds_broken_kernels(name, small_gpu, monkeypatch):
 
 def test_a_debug_kernel_that_hangs_ends_with_a_report(small_gpu, monkeypatch):
     model, x = block(), torch.randn(40, 13)
-    program, runner, _ = runner_of(model, (x,), small_gpu, "spatial", convert="wait-budget=1000")
+    program, runner, _ = runner_of(model, (x,), small_gpu, "spatial", convert=gpu_steps.watched(1000))
     check(program, runner, (x,), model(x).detach(), 1e-5)
     monkeypatch.setattr(Ring, "publish", nothing(None))
-    program, runner, _ = runner_of(model, (x,), small_gpu, "spatial", convert="wait-budget=1000")
+    program, runner, _ = runner_of(model, (x,), small_gpu, "spatial", convert=gpu_steps.watched(1000))
     report = r"reported: .*the tile of queue '\w+': its counter is 0, wanted 1 \(.*test_gpu_pipelines.py:\d+\)"
     with pytest.raises(Deadlock, match=report):
         check(program, runner, (x,), model(x).detach(), 1e-5)

@@ -7,6 +7,8 @@ from test_gpu_models import check
 from test_gpu_pipelines import runner_of
 from torch import nn
 
+pytestmark = pytest.mark.usefixtures("unassembled")
+
 # By transport: how place-stages is asked for it, and what the launch then says.
 FORCED = {
     "reg": ("chained", '"cluster": 1, "threads": 256'),

