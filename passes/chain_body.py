@@ -187,10 +187,12 @@ class ChainBody(ChainProducts):
         if hash(tile) not in self.deferred or not follows_alike(block, self.program):
             return False
         before, vectors = self.program.blocks[self.program.blocks.index(block) - 1], self.kernel.vectors
+        weights = {hash(product.op.operands[1]) for each in (block, before) for product in each.products.values()}
         own, others = (
-            [value for value in each.stage.residents if ir.RankedTensorType(value.type).rank < 2]
-            for each in (block, before)
+            [value for value in each.stage.residents if hash(value) not in weights] for each in (block, before)
         )
+        if len(own) != len(others):
+            return False
         for value, other in zip(own, others, strict=True):
             step = vectors.step(block, ir.RankedTensorType(value.type).element_type)
             places = vectors.place(block, value), vectors.place(before, other)
@@ -443,7 +445,7 @@ class ChainBody(ChainProducts):
         self.free.clear()
         operands = self._operands(nest.op)
         for segment, (value, _) in zip(product.segments, operands, strict=True):
-            if segment.rows_map is None and hash(value) not in self.stowed:
+            if not segment.streams and hash(value) not in self.stowed:
                 kept = self._keep(value)
                 kept.columns(0, kept.width)
             if segment.parts > 1:

@@ -10,10 +10,9 @@ from math import inf
 from typing import TypeAlias
 
 from kitsune_mlir import rows
-from kitsune_mlir.codegen.hopper.layout import LEAST_SLOTS, MOST_SLOTS, MOST_TILE_SLOTS
 from kitsune_mlir.codegen.hopper.operands import is_loaded, is_multiplied_alone, is_streamed
-from kitsune_mlir.codegen.hopper.program import Block, Program
-from kitsune_mlir.codegen.hopper.stage_code import starts_from_zero
+from kitsune_mlir.codegen.hopper.product_plan import starts_from_zero
+from kitsune_mlir.codegen.hopper.program import CLUSTERS, Block, Program
 from kitsune_mlir.codegen.pipeline.nests import PRODUCT, kitsune_label
 from kitsune_mlir.codegen.schedule.reductions import row_combiner
 from kitsune_mlir.dialects import kitsune, schedule
@@ -37,6 +36,8 @@ COPY_ROWS = 64  # of a tile that a warpgroup has
 _REGISTERS = {1: (248, 248), 2: (24, 240)}  # of a thread that feeds, and multiplies, by warpgroups that multiply
 _ASKING = {1: (248, 248), 2: (40, 232)}  # the same where warps beside the one that feeds ask for rows of tables
 _WARPS = 4
+MOST_SLOTS, LEAST_SLOTS = 12, 2  # of weights that come while tiles are worked on
+MOST_TILE_SLOTS = 4  # of streamed tiles; at least as many as of weights
 LEAST_TILES = 3  # of a CTA, for weights to be kept
 _SLOT_ROW = 128  # bytes
 _ALIGN = 1024  # bytes, of a slot
@@ -49,22 +50,25 @@ Body: TypeAlias = Callable[["ChainKernel", ir.Value], None]
 
 
 class ChainKernel:
-    """Builds the kernel in the place of a placed pipeline; or what the CTAs of one `role` do, between whose stages and
-    those of others `queues`, by their labels, are rings in L2 (chain_roles.py). Raises UnsupportedError for what has no
-    such kernel."""
+    """The kernel of a pipeline whose tiles have `tile_rows` rows, each shared by the CTAs of a cluster of so many; or
+    what the CTAs of one `role` do, between whose stages and those of others `queues`, by their labels, are rings in L2
+    (chain_roles.py). Raises UnsupportedError for what has no such kernel; what it takes it builds, once the pipeline is
+    placed so."""
 
     def __init__(
         self,
         pipeline: kitsune.PipelineOp,
         target: Target,
+        cluster: int,
+        tile_rows: int,
         role: int | None = None,
         queues: Mapping[str, schedule.AllocRingOp] | None = None,
     ):
         self.pipeline, self.target, self.queues = pipeline, target, {} if queues is None else queues
+        self.cluster, self.tile_rows = cluster, tile_rows
         self.ctas = target.sms if role is None else ctas_of(pipeline, role)
-        self.program = Program(pipeline, target.sms, pipeline.cluster, role, pipeline.tile_rows)
-        self.cluster = self.program.cluster
-        self.tile_rows, self.copies = self.program.tile_rows, self.program.consumers
+        self.program = Program(pipeline, target.sms, cluster, role, tile_rows)
+        self.copies = self.program.consumers
         # Rows of a box of a streamed tile: those beyond a tensor's last cost the copy engine as much time as others.
         self.box_rows = self.program.box_rows if self.copies == 1 else self.tile_rows
         check(self.program)
@@ -76,13 +80,10 @@ class ChainKernel:
         self.open: dict[str, ir.Value] = {}  # the slots of vectors, by their elements
         self.grid = self.program.grid_product
         self.column: ir.Value | None = None
-        self.asked = gathers_of(self.program) if self._tiles_each > 1 else []
-        self.keeps = not self.asked and self._may_keep()
-        self.slots = self._slots()
         self.kept: list[tuple[Fill, ir.Value]] = []  # boxes of weights, with their slots
-        self.ahead = Ahead(self.program, self._tiles_each if self.grid is None else 0)
         self._sources: dict[int, ir.Value] = {}
         self._taken: dict[int, ir.Value] = {}  # open slots of rings in L2, by these
+        self._check_room()
 
     def source(self, value: ir.Value) -> ir.Value:
         """A tensor as the copy engine reads it: rows of whole 16 bytes, columns of each part at such places."""
@@ -106,7 +107,12 @@ class ChainKernel:
         return kernel
 
     def prepare(self) -> None:
-        """Makes what the kernel reads from around it."""
+        """Decides what shared memory and registers hold beside the tiles, and makes what the kernel reads from around
+        it."""
+        self.asked = gathers_of(self.program) if self._tiles_each > 1 else []
+        self.keeps = not self.asked and self._may_keep()
+        self.slots = self._slots()
+        self.ahead = Ahead(self.program, self._tiles_each if self.grid is None else 0)
         self.extent = self._extent()
         for weight in self._weights():
             self.source(weight)
@@ -294,22 +300,24 @@ class ChainKernel:
         return several and weights + streamed <= self._room(sum(self._boxes().values()))
 
     def _slots(self) -> tuple[int, int]:
-        """The slots of streamed tiles and, where these are not kept, of weights. Raises UnsupportedError where shared
-        memory has no room for two of each."""
+        """The slots of streamed tiles and, where these are not kept, of weights."""
         slot, tile, room = self.program.weight_columns * _SLOT_ROW, self.tile_rows * _SLOT_ROW, self._room()
         if self.keeps:
             return MOST_TILE_SLOTS, 0
         streamed = MOST_TILE_SLOTS if room - MOST_TILE_SLOTS * tile >= (LEAST_SLOTS + 1) * slot else LEAST_SLOTS
         if self.program.alone:  # as many as of weights
             streamed = max(streamed, min(MOST_SLOTS, room // (slot + tile)))
-        weights = min(MOST_SLOTS, (room - (streamed * tile if self.program.streams else 0)) // slot)
-        if weights < LEAST_SLOTS:
-            raise UnsupportedError(f"{room} bytes of shared memory hold no two slots of weights beside those of tiles")
-        return streamed, weights
+        return streamed, min(MOST_SLOTS, (room - (streamed * tile if self.program.streams else 0)) // slot)
+
+    def _check_room(self) -> None:
+        """Raises UnsupportedError where shared memory does not hold two slots of weights, nor two of streamed tiles."""
+        streamed = LEAST_SLOTS * self.tile_rows * _SLOT_ROW if self.program.streams else 0
+        if self._room() - streamed < LEAST_SLOTS * self.program.weight_columns * _SLOT_ROW:
+            raise UnsupportedError("vectors and tiles leave no room for weights in shared memory")
 
     def _weights(self) -> list[ir.Value]:
         """What slots are filled from."""
-        streamed = [segment.value for segment in self.program.segments() if segment.rows_map is not None]
+        streamed = [segment.value for segment in self.program.segments() if segment.streams]
         loads = [op for value in streamed if (op := rows.producer(value)).name == kitsune.LoadOp.OPERATION_NAME]
         found = [load.operands[0] for load in loads]
         for stage in self.program.stages:
@@ -400,6 +408,19 @@ class ChainKernel:
         """The first column of what the CTA so far behind has of an exchanged tile, of so many columns each."""
         behind = arith.addi(RankOp(ir.IndexType.get()).results[0], constant_index(distance))
         return arith.muli(arith.remui(behind, constant_index(self.cluster)), constant_index(width))
+
+
+def fit(pipeline: kitsune.PipelineOp, target: Target, cluster: int, tile_rows: int) -> Program:
+    """What the kernel of a pipeline does with a tile of so many rows, which `cluster` CTAs share, or, of 0, the fewest
+    whose registers and shared memory hold it. Raises UnsupportedError, with what stops the fewest, when none do."""
+    first: UnsupportedError | None = None
+    for ctas in (cluster,) if cluster else CLUSTERS:
+        try:
+            return ChainKernel(pipeline, target, ctas, tile_rows).program
+        except UnsupportedError as error:
+            first = first or error
+    assert first is not None
+    raise first
 
 
 def kernel_of(pipeline: kitsune.PipelineOp) -> schedule.KernelOp:

@@ -10,9 +10,8 @@ from typing import TypeAlias
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.packing import packed_width
-from kitsune_mlir.codegen.hopper.product_plan import Product, Segment
+from kitsune_mlir.codegen.hopper.product_plan import Product, Segment, starts_from_zero
 from kitsune_mlir.codegen.hopper.program import Block
-from kitsune_mlir.codegen.hopper.stage_code import starts_from_zero
 from kitsune_mlir.codegen.pipeline.nests import kitsune_label
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.mlir import ir, scf
@@ -86,7 +85,7 @@ class ChainProducts:
 
     def _run(self, product: Product, operands: list[Operand], ready: Callable[[int, ir.Value], None]) -> None:
         """One pass over k; `ready` is called with the number of a set and its sums where these are there."""
-        streamed = all(segment.rows_map is not None for segment in product.segments)
+        streamed = all(segment.streams for segment in product.segments)
         if product.segments[0].pieces > 1:
             self._exact(product, operands, ready)
         elif streamed and product.chunks > LONG and not self.kernel.keeps:
@@ -117,7 +116,7 @@ class ChainProducts:
         """Has all parts that are in registers there: what they are read from is on its way together. Behind products
         in flight no load begins before those are issued."""
         for segment, (value, _) in zip(product.segments, operands, strict=True):
-            if segment.rows_map is None and hash(value) not in self.stowed:
+            if not segment.streams and hash(value) not in self.stowed:
                 self._keep(value)
 
     def _begin(self, product: Product, number: int) -> ir.Value:
@@ -204,7 +203,7 @@ class ChainProducts:
             places = len(chunks) if turn is not turns[0] else product.undisturbed
             for number, (segment, value, source, behind, chunk, closes_it) in enumerate(chunks):
                 slot, tokens = None, []
-                if segment.rows_map is not None:
+                if segment.streams:
                     left = slot = self.kernel.wait(self._streamed(value, chunk), self.filling)
                 elif behind:
                     left = self._received(value, behind, chunk)
@@ -322,7 +321,7 @@ class ChainProducts:
         total = None if starts_from_zero(product.op) else self._first_sums(product, 0)
         for segment, (value, source), closes_it in zip(product.segments, operands, closes, strict=True):
             chunk = 0
-            if segment.rows_map is not None and segment.chunks > LONG and not self.kernel.keeps:
+            if segment.streams and segment.chunks > LONG and not self.kernel.keeps:
                 total = self._exact_chunk(product, segment, value, source, 0, total, self.filling, closes_it)
                 body: Filling = []
                 bounds = self.kernel.chunk, segment.chunks * self.kernel.chunk, self.kernel.chunk
@@ -335,7 +334,7 @@ class ChainProducts:
                     scf.yield_([self._exact_chunk(product, segment, value, source, None, inner, body, closes_it)])
                 self.free.clear()
                 total, chunk = loop.results[0], segment.chunks
-            if segment.rows_map is None:
+            if not segment.streams:
                 self._keep_all(product, operands)
             for behind, number in () if chunk else _order(segment):
                 at = number, total, self.filling, closes_it, behind
@@ -368,7 +367,7 @@ class ChainProducts:
     ) -> ir.Value:
         """Multiplies a chunk, and adds its sums to the total."""
         slot = None
-        if segment.rows_map is not None:
+        if segment.streams:
             left = slot = self.kernel.wait(self._streamed(value, chunk), into)
         elif behind:
             assert chunk is not None

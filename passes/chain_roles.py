@@ -20,7 +20,9 @@ class RolesKernel:
         self.pipeline = pipeline
         self.rings: dict[str, schedule.AllocRingOp] = {}
         numbers = sorted({stage.role for stage in pipeline.stages})
-        self.roles = {number: ChainKernel(pipeline, target, number, self.rings) for number in numbers}
+        self.roles = {
+            number: ChainKernel(pipeline, target, 1, pipeline.tile_rows, number, self.rings) for number in numbers
+        }
 
     def build(self, body: Body) -> schedule.KernelOp:
         """The kernel, at the insertion point; `body` as of ChainKernel.build."""

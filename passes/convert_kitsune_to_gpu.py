@@ -19,8 +19,6 @@ from typing import ClassVar
 from kitsune_mlir import rows
 from kitsune_mlir.codegen import index_checks
 from kitsune_mlir.codegen.hopper.accumulate_kernel import AccumulateKernel
-from kitsune_mlir.codegen.hopper.kernel import CHAINED, ChainedKernel
-from kitsune_mlir.codegen.hopper.maps import TILE_ROWS
 from kitsune_mlir.codegen.hopper.spatial_sum import SpatialSumKernel
 from kitsune_mlir.codegen.pipeline.kernel import PipelineKernel
 from kitsune_mlir.dialects import kitsune
@@ -34,7 +32,6 @@ from .base import ModulePass
 from .flow import target_of
 from .inline_pipeline import inline_pipeline
 from .kernel_call import call, declare
-from .operand_layout import laid_out
 
 
 @dataclass(frozen=True)
@@ -75,12 +72,11 @@ class ConvertKitsuneToGpu(ModulePass):
                 call(pipeline, name, site.operands, site.results, site.ends)
 
 
-Kernel = PipelineKernel | ChainedKernel | AccumulateKernel
+Kernel = PipelineKernel | AccumulateKernel
 
 
 def _build(pipeline: kitsune.PipelineOp, target: targets.Target, wait_budget: int) -> tuple[Kernel, ir.Operation]:
     """The kernel of a pipeline of this shape, and its module. Raises UnsupportedError when it has none."""
-    chained = pipeline.shape == CHAINED
 
     def built(kernel: Kernel) -> tuple[Kernel, ir.Operation]:
         with index_checks.of_pipeline(pipeline) as checks:
@@ -88,16 +84,14 @@ def _build(pipeline: kitsune.PipelineOp, target: targets.Target, wait_budget: in
             checks.write(made[1])
         return made
 
-    if chained and any(stage.accumulates for stage in pipeline.stages):
+    sums = any(stage.accumulates for stage in pipeline.stages)
+    if pipeline.shape == "chained" and not sums:
+        raise UnsupportedError("it is a chain, of which schedule-chains makes a kernel")
+    if pipeline.shape == "chained":
         return built(AccumulateKernel(pipeline, target, wait_budget))
-    if target.products == "wgmma" and any(stage.accumulates for stage in pipeline.stages):
+    if target.products == "wgmma" and sums:
         with contextlib.suppress(UnsupportedError):
             return built(SpatialSumKernel(pipeline, target, wait_budget))
-    if chained or pipeline.cluster > 1:
-        return built(ChainedKernel(pipeline, target, wait_budget))
-    if target.products == "wgmma" and pipeline.tile_rows == TILE_ROWS:
-        with contextlib.suppress(UnsupportedError):
-            return built(ChainedKernel(pipeline, target, wait_budget))
     return built(PipelineKernel(pipeline, target, wait_budget))
 
 
@@ -112,8 +106,3 @@ class _Site:
             self.operands = [value for value in pipeline.inputs if rows.is_tensor(value)]
             self.results = pipeline.result_ops
             self.ends = [result.results[0] for result in self.results]
-        with ir.InsertionPoint(pipeline):
-            for number in kernel.padded:
-                (self.operands[number],) = laid_out(self.operands[number], 1)
-            for number, packing in kernel.packed.items():
-                self.operands[number] = packing.apply(self.operands[number])

@@ -16,7 +16,7 @@ from functools import partial
 from typing import ClassVar
 
 from kitsune_mlir import rows
-from kitsune_mlir.codegen.hopper import accumulate, layout, spatial_sum
+from kitsune_mlir.codegen.hopper import accumulate, spatial_sum
 from kitsune_mlir.codegen.hopper.program import Program
 from kitsune_mlir.codegen.pipeline import role
 from kitsune_mlir.dialects import kitsune
@@ -27,6 +27,7 @@ from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.flow import TRANSPORTS
 from kitsune_mlir.planning.place import CHAINED_ROWS, HEIGHTS, SHAPES, SHORT_ROWS, Chained, Placement, place
 
+from . import chain_kernel
 from .base import ModulePass
 from .single_products import single_price
 from .stage_body import clone_body
@@ -107,7 +108,7 @@ def chained_form(
         forms = []
         for height in heights:
             if height == heights[0] or _may_be_short(pipeline, target, forms[0]):
-                forms.append(_form_of(layout.fit(pipeline, target, cluster, height)))
+                forms.append(_form_of(chain_kernel.fit(pipeline, target, cluster, height)))
                 if (ctas := forms[-1].cluster) > target.sms:
                     raise UnsupportedError(f"{ctas} CTAs work together, {target.name} has {target.sms} SMs")
     except UnsupportedError as error:

@@ -23,50 +23,42 @@ from typing import ClassVar
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.fragments import BLOCK
-from kitsune_mlir.codegen.hopper.kernel import CHAINED
-from kitsune_mlir.codegen.hopper.maps import TILE_ROWS
+from kitsune_mlir.codegen.hopper.program import TILE_ROWS
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.dialects.spread import SpreadOp
-from kitsune_mlir.errors import UnsupportedError, UserError
+from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir, walk
 from kitsune_mlir.planning import target as targets
 
 from .base import ModulePass
 from .chain_body import ChainBody
-from .chain_kernel import COPY_ROWS, ChainKernel
+from .chain_kernel import ChainKernel
 from .chain_roles import RolesKernel
 from .flat_loads import flatten_loads
 from .flow import target_of
 from .schedule_build import i64
 
-WHEN = ("always", "never")
-
 
 @dataclass(frozen=True)
 class ScheduleChains(ModulePass):
-    """target: what the pipelines were placed for when empty, else a name or the path of a description. when: "always"
-    schedules all that have a form, "never" none."""
+    """target: what the pipelines were placed for when empty, else a name or the path of a description."""
 
     name: ClassVar[str] = "schedule-chains"
     target: str = ""
-    when: str = "always"
 
     def run(self, module: ir.Module) -> None:
-        if self.when not in WHEN:
-            raise UserError(f"{self.name}: when must be one of {', '.join(WHEN)}, found '{self.when}'")
-        if self.when == "never":
-            return
         for pipeline in kitsune.pipelines(module):
             target = target_of(pipeline, self.target, self.name)
-            high = pipeline.tile_rows == TILE_ROWS or pipeline.shape == CHAINED and pipeline.tile_rows == COPY_ROWS
-            if pipeline.is_placed and target.products == "wgmma" and high:
+            apart = pipeline.shape == "spatial" and pipeline.tile_rows == TILE_ROWS
+            chains = (apart or pipeline.shape == "chained") and not any(stage.accumulates for stage in pipeline.stages)
+            if pipeline.is_placed and target.products == "wgmma" and chains:
                 self._schedule(pipeline, target)
 
     def _schedule(self, pipeline: kitsune.PipelineOp, target: targets.Target) -> None:
         flatten_loads(pipeline)
         with pipeline.operation.location, ir.InsertionPoint(pipeline):
             try:
-                made = (RolesKernel if len({s.role for s in pipeline.stages}) > 1 else ChainKernel)(pipeline, target)
+                made = _kernel_of(pipeline, target)
             except UnsupportedError:
                 return
             kernel = made.build(lambda built, row: ChainBody(built, row).emit())
@@ -81,6 +73,12 @@ class ScheduleChains(ModulePass):
             result.operation.erase()
         pipeline.operation.erase()
         assert isinstance(kernel, schedule.KernelOp)
+
+
+def _kernel_of(pipeline: kitsune.PipelineOp, target: targets.Target) -> ChainKernel | RolesKernel:
+    if pipeline.shape == "chained":
+        return ChainKernel(pipeline, target, pipeline.cluster, pipeline.tile_rows)
+    return RolesKernel(pipeline, target)
 
 
 def _lies_elsewhere(op: ir.Operation) -> bool:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen import index_checks
@@ -52,9 +51,6 @@ _ALIGN = 256
 class AccumulateKernel:
     """Builds the gpu.module of a placed pipeline around one such product. Raises UnsupportedError for any other.
     `ends` are the values that its outputs take the place of."""
-
-    padded: frozenset[int] = frozenset()
-    packed: ClassVar[dict[int, Any]] = {}
 
     def __init__(self, pipeline: kitsune.PipelineOp, target: Target, wait_budget: int = 0):
         self.pipeline, self.waits = pipeline, Waits(wait_budget)

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from math import gcd, prod
+from math import gcd
 
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int, Offset
-from kitsune_mlir.codegen.pipeline.memory import Memory, element_of, shape_of, storage_type, widened
+from kitsune_mlir.codegen.pipeline.memory import Memory, storage_type, widened
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, llvm, vector
 
@@ -87,11 +87,6 @@ class Fragment:
         """What stands for the tile in registers, by place."""
         return self.words if is_packed(self.element) else self.values
 
-    def with_held(self, held: dict) -> Fragment:
-        """The tile with other registers in those places."""
-        there = {"words": held} if is_packed(self.element) else {"values": held}
-        return Fragment(self.lanes, self.element, self.shape, **there)
-
     def taken_up(self) -> Fragment:
         """The tile as later stages read it: of 16-bit elements the words alone, for the f32 that they were made of take
         twice the registers, which the next products want."""
@@ -102,14 +97,6 @@ class Fragment:
     def _pack(self, block: int) -> None:
         for h in HALVES:
             self.word(block, h)
-
-    def pack_all(self) -> Fragment:
-        """The tile, perhaps kept as f32 for elementwise use, with the words that products want of 16-bit elements."""
-        if is_packed(self.element):
-            for block, h, e in list(self.values):
-                if e == 0:
-                    self.word(block, h)
-        return self
 
     def pin(self) -> None:
         """Has f32 elements kept as they are: LLVM would make a sum with one, where that is a product, a single
@@ -361,15 +348,3 @@ class LoadedRows:
 def _lane(base: ir.Value) -> ir.Value:
     """Which of the four threads of a row it is whose first column is `base`."""
     return arith.andi(arith.shrui(base, device.value(1)), device.value(QUAD - 1))
-
-
-def rows_of_tile(
-    pointer: ir.Value, tile: ir.Value, first_row: ir.Value, lanes: Lanes, stride: int | None = None
-) -> PairedMemory:
-    """A tile's rows of the whole tensor at `pointer`, from `first_row` (i64) on; rows are `stride` elements apart where
-    they were made longer."""
-    element, shape = element_of(tile), shape_of(tile)
-    memory = PairedMemory(pointer, element, shape, stride or prod(shape[1:]), lanes)
-    start = arith.muli(first_row, arith.constant(ir.IntegerType.get_signless(64), memory.stride))
-    memory.pointer = device.offset(pointer, start, element)
-    return memory

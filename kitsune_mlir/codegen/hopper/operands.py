@@ -11,6 +11,7 @@ from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.traffic import element_bytes
 
+from .fragments import is_packed
 from .tile_ring import crosses
 
 STREAMED_BYTES = 256  # of a row: operands at least that wide come through shared memory
@@ -159,3 +160,14 @@ def is_read_here(value: ir.Value) -> bool:
     """Whether more than products and queues read a value."""
     outward = ("linalg.matmul", "tensor.dim", kitsune.PutOp.OPERATION_NAME, *kitsune.OUTPUTS)
     return any(use.owner.operation.name not in outward for use in value.uses)
+
+
+def is_deferred(nest: Nest) -> bool:
+    """Whether a product's own stage reads its tile by products alone and keeps it: it need not be whole at once."""
+    packed = is_packed(element_of(nest.value)) and not is_read_here(nest.value)
+    return packed and is_held(nest) and not nest.stores and not nest.puts
+
+
+def is_stored_whole(tile: ir.Value) -> bool:
+    """Whether tensor copies can store a tile."""
+    return is_multiplied(element_of(tile)) and row_bytes(tile) % 16 == 0

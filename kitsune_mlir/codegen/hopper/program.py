@@ -29,14 +29,12 @@ from . import stash
 from .chainable import check_stage
 from .equal_stages import equal_runs
 from .fragments import BLOCK
-from .maps import TILE_ROWS, Maps
 from .operands import (
     is_exchanged,
     is_handed_on,
     is_held,
     is_inside,
     is_loaded,
-    is_multiplied,
     is_operand,
     is_read_here,
     is_streamed,
@@ -50,9 +48,7 @@ from .pressure import check_pressure
 from .product_plan import Product, Segment
 from .steps import steps
 from .stores import boxes_of
-from .tile_ring import crosses, ring_places
-from .tma import TensorMap
-from .vectors import Vector
+from .tile_ring import crosses
 from .wgmma import CHUNK, MOST_COLUMNS, ROWS, STEP
 
 SET_COLUMNS = 128  # products of more are computed in two sets of registers
@@ -61,21 +57,18 @@ MOST_F32_COLUMNS = 256  # of a product of f32 elements; in full precision every 
 MOST_READ_COLUMNS = 320  # the same where more than products read the tile, as f32
 LEAST_ROW_BYTES = 64  # of an output that leaves row by row
 MOST_VECTOR_BYTES = 16384  # of one resident kept in shared memory
+TILE_ROWS = 128
 CLUSTERS = (1, 2, 4)  # CTAs that may share a tile's columns
 
 
 @dataclass
 class Block:
-    """Equal stages, run as a loop when there are several; `products` by the key of their result in the first.
-    From one stage to the next, tensor maps are `map_step` further, vectors `vector_step` bytes. `spread` are the
-    columns of tiles in registers that are read all over a row, by the tile's key (own_columns.py)."""
+    """Equal stages, run as a loop when there are several; `products` by the key of their result in the first. `spread`
+    are the columns of tiles in registers that are read all over a row, by the tile's key (own_columns.py)."""
 
     stages: list[kitsune.StageOp]
     nests: StageNests
     products: dict[int, Product] = field(default_factory=dict)
-    vectors: dict[int, int] = field(default_factory=dict)  # resident -> byte offset among the vectors
-    map_step: int = 0
-    vector_step: int = 0
     spread: dict[int, set[int]] = field(default_factory=dict)
 
     @property
@@ -99,90 +92,53 @@ class Program:
         self.stages = stages = [stage for stage in pipeline.stages if role in (None, stage.role)]
         self.cluster = cluster
         self.tile_rows = tile_rows
-        self.rings = ring_places(pipeline)[0]
+        self.between = {queue.label for queue in pipeline.queues if crosses(queue)}  # roles
         self._sms, rows_known = sms, _row_count(stages)
         self.row_tiles = None if rows_known is None else -(-rows_known // tile_rows)
         # Rows of a box of a streamed tile: those beyond a tensor's last cost the copy engine as much time as others.
         self.box_rows = tile_rows
-        if rows_known is not None and rows_known < tile_rows and not self.rings:
+        if rows_known is not None and rows_known < tile_rows and not self.between:
             self.box_rows = max(1, -(-rows_known // BLOCK)) * BLOCK
         products = [op for stage in stages for op in stage.block.operations if op.operation.name == "linalg.matmul"]
         # CTAs may share the columns of such a product: whatever else is stored, all of them would store.
-        only = len(products) == len(stages) == 1 and cluster == 1 and not self.rings
+        only = len(products) == len(stages) == 1 and cluster == 1 and not self.between
         self.alone = only and all(_follows(store.operands[0], products[0]) for store in stages[0].stores)
         self.tensors = [value for value in pipeline.inputs if rows.is_tensor(value)]
         self.results = pipeline.result_ops
-        self._maps = Maps(self.tensors, self.results, self.rings, self.box_rows)
-        every = (op.operation for stage in pipeline.stages for op in stage.block.operations)
-        self._weights = {hash(op.operands[1]) for op in every if op.name == "linalg.matmul"}
-        self.vectors: list[Vector] = []
-        self.vector_bytes = 0
+        self.numbers = {hash(value): number for number, value in enumerate(self.tensors)}
+        self.padded: set[int] = set()  # numbers of tensors whose rows are to be made longer
         self._layouts: dict[int, Packing | None] = {}  # of weights, by their numbers
         self.pieces = tf32_pieces(pipeline.operation)
-        self.on_chip = {queue.label for queue in pipeline.queues if not crosses(queue)}
+        self.on_chip = {queue.label for queue in pipeline.queues} - self.between
         for stage in stages:
             check_stage(stage)
         self.blocks = [self._block(group) for group in equal_runs(stages)]
         for block in self.blocks:
             block.spread = spread_columns(self, block.nests)
-        self.store_maps = self._maps.stores(stages)
-        self.row_stores = self._row_stores(stages)
         self.moves_rows = any(not isinstance(store, kitsune.StoreOp) for stage in stages for store in stage.stores)
-        self.puts = [put for stage in stages for put in stage.puts if kitsune_label(put.operands[0]) in self.rings]
-        self.put_maps = {
-            kitsune_label(put.operands[0]): self._maps.put(put)
-            for stage in stages
-            for put in stage.puts
-            if kitsune_label(put.operands[0]) in self.rings
-        }
+        self.puts = [put for stage in stages for put in stage.puts if kitsune_label(put.operands[0]) in self.between]
         self.stashes = stash.choose(self.blocks, self.pieces) if cluster == 1 else {}
-        self.shares = self._shares()
+        self._check_shares()
         self.exchanged_boxes = self._check_exchanges() if cluster > 1 else 0
         self._check_streams()
         check_pressure(self)
-
-    def _row_stores(self, stages: list[kitsune.StageOp]) -> set[int]:
-        """The outputs that leave through shared memory, row by row: those that tensor copies do not store, but for
-        narrow ones. A CTA that has a share of the columns stores it thread by thread."""
-        if self.cluster > 1:
-            return set()
-        stores = [
-            store
-            for stage in stages
-            for store in stage.stores
-            if store.position not in self.store_maps and isinstance(store, kitsune.StoreOp)
-        ]
-        tiles = {store.position: store.operands[0] for store in stores}
-        return {
-            position
-            for position, tile in tiles.items()
-            if is_multiplied(element_of(tile)) and row_bytes(tile) >= LEAST_ROW_BYTES
-        }
 
     @property
     def weights(self) -> set[int]:
         """The numbers of the tensors that products take boxes of weights from."""
         return set(self._layouts)
 
-    @property
-    def uses_outboxes(self) -> bool:
-        """Whether tiles leave through boxes of their warpgroup."""
-        return bool(self.store_maps or self.put_maps or self.row_stores or self.moves_rows)
-
     def _block(self, stages: list[kitsune.StageOp]) -> Block:
         block = Block(stages, StageNests(stages[0], self.on_chip))
         for number, stage in enumerate(stages):
-            first_map, first_byte = len(self.maps), self.vector_bytes
             nests = block.nests if number == 0 else StageNests(stage, self.on_chip)
             products = {
                 hash(nest.op.results[0]): self._product(nest, nests)
                 for nest in nests
                 if nest.kind == PRODUCT and nest.op
             }
-            vectors = self._stage_vectors(stage)
             if number == 0:
-                block.products, block.vectors = products, vectors
-                block.map_step, block.vector_step = len(self.maps) - first_map, self.vector_bytes - first_byte
+                block.products = products
         return block
 
     def _product(self, nest: Nest, nests: StageNests) -> Product:
@@ -209,7 +165,7 @@ class Program:
             chosen = choose_columns(n, k, self.row_tiles, self._sms)
             columns = min(-(-columns // BLOCK) * BLOCK, chosen)
         if nbytes == 4:
-            return Product(op, n, columns, self._packed_segments(op, columns))
+            return Product(op, n, columns, self._packed_segments(op))
         tiles = parts_of(op.operands[0])
         if self.cluster > 1 and any(shape_of(tile)[1:] == (1,) and not is_loaded(tile) for tile in tiles):
             raise UnsupportedError("a cluster does not exchange tiles of one column")
@@ -218,12 +174,11 @@ class Program:
         self._lay_out(weight, None if whole else packing)
         segments = []
         for value, start, (_, width) in zip(tiles, packing.starts(), _columns_of(tiles)):
-            map_ = self._maps.weight(weight, None if whole else packing, start + width, columns)
             parts = self.cluster if self.cluster > 1 and not is_loaded(value) else 1
-            segments.append(Segment(value, start, width // parts, map_, self._maps.rows(value), parts))
+            segments.append(Segment(value, start, width // parts, self._streams(value), parts))
         return Product(op, n, columns, segments, sets)
 
-    def _packed_segments(self, op: ir.Operation, columns: int) -> list[Segment]:
+    def _packed_segments(self, op: ir.Operation) -> list[Segment]:
         """The segments of a product of f32 elements, and how its weight is laid out for it. In full precision a product
         a kernel is faster than four CTAs that share its tile: 110 TFLOP/s beside 75, of 256 columns."""
         if self.cluster > 2 and self.pieces == 2:
@@ -232,17 +187,25 @@ class Program:
         parts = [Columns(*at, not is_streamed(value)) for at, value in zip(_columns_of(tiles), tiles)]
         packing = Packing(self.pieces, tuple(parts))
         self._lay_out(weight, packing)
-        map_ = self._maps.packed_weight(weight, packing, columns)
         shared = [1 if is_loaded(value) else self.cluster for value in tiles]
         return [
-            Segment(value, start, part.width // ctas, map_, self._maps.rows(value), ctas, 4, self.pieces)
+            Segment(value, start, part.width // ctas, self._streams(value), ctas, 4, self.pieces)
             for value, start, part, ctas in zip(tiles, packing.starts(), parts, shared)
         ]
+
+    def _streams(self, value: ir.Value) -> bool:
+        """Whether a tile comes through shared memory; notes where the rows that it is loaded from are to be longer."""
+        if not is_streamed(value):
+            return False
+        op = rows.producer(value)
+        if op.name == kitsune.LoadOp.OPERATION_NAME and row_bytes(value) % 16:
+            self.padded.add(self.numbers[hash(op.operands[0])])
+        return True
 
     def _lay_out(self, weight: ir.Value, packing: Packing | None) -> None:
         """Notes how a weight lies for a product: as it is, or as `packing` says. Raises UnsupportedError where others
         read it in another way."""
-        number = self._maps.numbers[hash(weight)]
+        number = self.numbers[hash(weight)]
         if self._layouts.setdefault(number, packing) != packing or packing and not self._only_weight(weight):
             raise UnsupportedError("a weight that is read in two ways is not laid out for warpgroups")
 
@@ -266,19 +229,16 @@ class Program:
         in_parts = self.cluster > 1 or any(product.passes > 1 for product in self.products)
         return is_held(nest) and not (in_parts and is_loaded(nest.value) and not is_handed_on(nest.value))
 
-    def _shares(self) -> set[int]:
-        """The shares of all tiles that are computed column by column."""
-        found = {product.n for product in self.products}
+    def _check_shares(self) -> None:
+        """Raises UnsupportedError for a tile, computed column by column, whose columns CTAs do not share."""
         for block in self.blocks:
             for nest in block.nests:
-                values = [nest.op.operands[0]] if nest.kind == REDUCTION else nest.values
-                found |= {self.share(prod(shape_of(value)[1:])) for value in values}
-        return found
+                for value in [nest.op.operands[0]] if nest.kind == REDUCTION else nest.values:
+                    self.share(prod(shape_of(value)[1:]))
 
     def _check_exchanges(self) -> int:
         """The most boxes of a share that is exchanged. There is room for one exchanged tile at a time: each must
         have been read by its last product when the next is computed."""
-        readers: dict[int, list[Product]] = {}
         widest, last = 0, None
         for step in steps(self.blocks):
             nest = step.nest
@@ -286,18 +246,14 @@ class Program:
                 product = step.block.products[hash(nest.op.results[0])]
                 for segment in product.segments:
                     if segment.parts > 1:
-                        key = step.tile(segment.value)
-                        if key != last or len(product.segments) > 1:
+                        if step.tile(segment.value) != last or len(product.segments) > 1:
                             raise UnsupportedError("a cluster exchanges one tile at a time")
-                        readers.setdefault(key, []).append(product)
             if is_loaded(nest.value) and is_handed_on(nest.value):
                 raise UnsupportedError("a cluster does not hand on a tile that each of its CTAs computes")
             if nest.kind != REDUCTION and is_exchanged(nest):
                 columns = self.share(prod(shape_of(nest.value)[1:]))
                 nbytes = element_bytes(element_of(nest.value))
                 last, widest = hash(nest.value), max(widest, boxes_of(columns, nbytes))
-        for products in readers.values():
-            products[-1].frees = True
         return widest
 
     @property
@@ -313,27 +269,10 @@ class Program:
     def _check_streams(self) -> None:
         """Beside a cluster's exchanged tiles there is room to stream three chunks ahead, too few for long products:
         1536 columns streamed before 512 exchanged ran at 490 TFLOP/s, as two kernels at 620."""
-        streamed = sum(segment.chunks for segment in self.segments() if segment.rows_map is not None)
+        streamed = sum(segment.chunks for segment in self.segments() if segment.streams)
         exchanged = sum(segment.chunks * segment.parts for segment in self.segments() if segment.parts > 1)
         if exchanged and streamed > 2 * exchanged:
             raise UnsupportedError("a cluster that exchanges tiles has no room for operands streamed at length")
-
-    def _stage_vectors(self, stage: kitsune.StageOp) -> dict[int, int]:
-        """Puts the stage's small residents into shared memory."""
-        found = {}
-        for value in stage.residents:
-            nbytes = prod(shape_of(value)) * element_bytes(element_of(value))
-            is_open = rows.DYNAMIC in shape_of(value)  # a table's rows, till the call
-            if hash(value) in self._weights or is_open or nbytes > MOST_VECTOR_BYTES:
-                continue
-            found[hash(value)] = self.vector_bytes
-            self.vectors.append(Vector(self._maps.numbers[hash(value)], nbytes, self.vector_bytes))
-            self.vector_bytes += -(-nbytes // 16) * 16
-        return found
-
-    @property
-    def maps(self) -> list[TensorMap]:
-        return self._maps.all
 
     @property
     def packed(self) -> dict[int, Packing]:
@@ -341,41 +280,19 @@ class Program:
         return {number: packing for number, packing in self._layouts.items() if packing is not None}
 
     @property
-    def padded(self) -> set[int]:
-        """Numbers of tensors whose rows are to be made longer."""
-        return self._maps.padded
-
-    @property
     def grid_product(self) -> Product | None:
         """The product whose columns the grid deals out as well as rows: the only one, of several passes."""
         return self.products[0] if self.alone and self.products[0].passes > 1 else None
 
     @property
-    def stash_boxes(self) -> int:
-        """Boxes of a warpgroup for stashed tiles."""
-        nbytes = {hash(nest.value): row_bytes(nest.value) for block in self.blocks for nest in block.nests}
-        return max((box + boxes_of(nbytes[key], 1) for key, box in self.stashes.items()), default=0)
-
-    @property
     def streams(self) -> bool:
         """Whether some operand comes through shared memory."""
-        return any(segment.rows_map is not None for segment in self.segments())
+        return any(segment.streams for segment in self.segments())
 
     @property
     def consumers(self) -> int:
         """Warpgroups that have 64 rows of a tile each."""
         return self.tile_rows // ROWS
-
-    @property
-    def slot_rows(self) -> int:
-        """The rows of a streamed tile in shared memory. Few rows are multiplied by both warpgroups: only one stores
-        some."""
-        return ROWS if self.box_rows <= ROWS else self.tile_rows
-
-    @property
-    def reads_tiles(self) -> bool:
-        """Whether warps read such operands themselves: those of f32 elements."""
-        return any(segment.rows_map is not None and segment.nbytes == 4 for segment in self.segments())
 
     def segments(self) -> Iterator[Segment]:
         for product in self.products:

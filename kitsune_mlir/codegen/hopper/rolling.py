@@ -1,14 +1,13 @@
-"""Which loops over equal stages hand on a tile that is still being worked on (epilogue.py), and where they begin."""
+"""Which loops over equal stages hand on a tile that is still being worked on, and where they begin."""
 
 from __future__ import annotations
 
 from kitsune_mlir.codegen.pipeline.nests import PRODUCT
 
-from .epilogue import is_deferred
 from .equal_stages import feeds_alike
-from .operands import is_only_operand
+from .operands import is_deferred, is_only_operand
+from .product_plan import starts_from_zero
 from .program import Block, Program
-from .stage_code import starts_from_zero
 
 
 def rolls(block: Block, program: Program) -> bool:
@@ -20,7 +19,8 @@ def rolls(block: Block, program: Program) -> bool:
 
 def follows_alike(block: Block, program: Program) -> bool:
     """Whether the stage before a block that rolls leaves its tile as the block's own stages do, as if it were number -1
-    of them. Else the first of them stands before the loop, which takes up what that leaves."""
+    of them, but for where vectors lie. Else the first of them stands before the loop, which takes up what that
+    leaves."""
     index = program.blocks.index(block)
     if index == 0:
         return False
@@ -32,9 +32,7 @@ def follows_alike(block: Block, program: Program) -> bool:
         return False
     if not starts_from_zero(first.op) or not starts_from_zero(second.op):
         return False
-    places = [at - block.vector_step for at in block.vectors.values()]
-    only_vectors = len(block.stage.residents) == len(places) + 1  # and the weight
-    return only_vectors and [*before.vectors.values()] == places and feeds_alike(before.stage, block.stage)
+    return feeds_alike(before.stage, block.stage)
 
 
 def _leaves_unfinished(block: Block, program: Program) -> bool:

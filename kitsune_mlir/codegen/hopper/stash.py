@@ -8,49 +8,17 @@ take the same boxes, one product's after another's.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from kitsune_mlir.codegen.pipeline import device
-from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.nests import PRODUCT, REDUCTION
 from kitsune_mlir.dialects import kitsune
-from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
-from kitsune_mlir.traffic import element_bytes
 
-from . import tma, warps, wgmma
-from .fragments import Fragment
 from .operands import is_held, is_multiplied, row_bytes
 from .steps import steps
-from .stores import BOX_BYTES, Boxes, boxes_of
+from .stores import boxes_of
 
 MOST_BYTES = 256  # of a tile's row; wider ones are better kept where the next product wants them
 WIDE_BYTES = 512  # beyond so many a tile and the next product's sums do not both fit registers
-
-
-@dataclass
-class Stash:
-    """A tile in boxes of a warpgroup, which each has `room` bytes of; those of the first are at `start`. Only products
-    read it."""
-
-    start: Int
-    room: int
-
-    def box(self, number: int) -> Int:
-        """Where 128 bytes of its columns lie."""
-        own = device.mul(warps.consumer(), self.room)
-        return device.add(device.add(warps.here(self.start), own), number * BOX_BYTES)
-
-    def load(self, index: Sequence[Int]) -> ir.Value:
-        raise UnsupportedError("a warpgroup reads single elements of a tile that waits in shared memory")
-
-    def write(self, tile: Fragment, writer: Boxes) -> None:
-        """All threads of the warpgroup; products of the tile before have ended."""
-        warps.barrier(writer.barrier, wgmma.THREADS)
-        for number in range(boxes_of(tile.width, element_bytes(tile.element))):
-            writer.write(self.box(number), tile, number)
-        tma.fence()
-        warps.barrier(writer.barrier, wgmma.THREADS)
 
 
 def choose(blocks: Sequence, pieces: int) -> dict[int, int]:

@@ -40,12 +40,6 @@ class RingPlace:
     consumers: int
 
 
-def ring_places(pipeline: kitsune.PipelineOp) -> tuple[dict[str, RingPlace], int, int]:
-    """Where the rings of a pipeline lie, as `places`."""
-    queues = [queue for queue in pipeline.queues if crosses(queue)]
-    return places([(queue, queue.ring, len(queue.consumers)) for queue in queues])
-
-
 def places(rings: Sequence[tuple[ir.OpView, Ring, int]]) -> tuple[dict[str, RingPlace], int, int]:
     """Where rings lie in the workspace, of operations with a label, each with its type and so many consumers: by label;
     bytes of all counters, in all (codegen/pipeline/counters.py)."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen import index_checks
@@ -40,9 +39,6 @@ class _RingPlace:
 
 class PipelineKernel:
     """Builds the gpu.module of one pipeline. Raises UnsupportedError for what has no code here."""
-
-    padded: frozenset[int] = frozenset()  # tensors that the kernel wants widened: none
-    packed: ClassVar[dict[int, Any]] = {}  # or packed: none
 
     def __init__(self, pipeline: kitsune.PipelineOp, target: Target, wait_budget: int = 0):
         self.pipeline, self.waits = pipeline, Waits(wait_budget)

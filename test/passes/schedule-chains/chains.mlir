@@ -1,7 +1,6 @@
 // RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained tile-rows=128" --schedule-chains --split-input-file | filecheck %s
 // RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained tile-rows=128" --schedule-chains --verify-dataflow --split-input-file | filecheck %s
 // RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained tile-rows=64" --schedule-chains --verify-dataflow --split-input-file | filecheck %s --check-prefix=SHORT
-// RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=chained tile-rows=128" --schedule-chains=when=never --split-input-file | filecheck %s --check-prefix=NEVER
 
 // Two layers. The first one's operand is streamed, its sums are settled, what follows is computed and kept as a part,
 // which the second one multiplies. Weights come in boxes of as many rows as the product has columns.
@@ -51,8 +50,6 @@
 // CHECK:         %[[OUT:.*]] = "kitsune.result"(%[[P]]) {index = 0 : i64}
 // CHECK:         return %[[OUT]]
 
-// NEVER-LABEL: func.func @chain
-// NEVER:         kitsune.pipeline
 func.func @chain(%h0: tensor<300x128xbf16>, %w0: tensor<64x128xbf16>, %b0: tensor<64xbf16>, %w1: tensor<16x64xbf16>, %b1: tensor<16xbf16>) -> tensor<300x16xbf16> {
   %zero = arith.constant 0.0 : f32
   %e0 = tensor.empty() : tensor<300x64xf32>
