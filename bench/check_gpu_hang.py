@@ -24,8 +24,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import kitsune_mlir
 from examples.models.mlp import mlp
 from kitsune_mlir.codegen.hopper import cluster, mbarrier, tma
-from kitsune_mlir.codegen.hopper.exchange import Exchange
-from kitsune_mlir.codegen.hopper.rings import Rings
 from kitsune_mlir.codegen.hopper.tile_ring import TileRing
 from kitsune_mlir.codegen.hopper.tree import Tree
 from kitsune_mlir.codegen.pipeline.ring import Ring
@@ -84,9 +82,10 @@ def cases() -> list[Case]:
         Case("mma.sync: no tile is published", *plain, "spatial", Ring, "publish", silent, "of queue"),
         Case("L2: no tile is published", *halves, "spatial", TileRing, "publish", silent, "of queue"),
         Case("L2: no slot is released", *halves, "spatial", TileRing, "release", silent, "of queue"),
-        Case("shared memory: no slot is released", *halves, "chained", Rings, "release", silent, "slot of the ring"),
-        Case("cluster: no tile is released", wide, (x.to(half),), "chained", Exchange, "release", silent,
-             "the other CTAs to be done"),
+        Case("shared memory: no slot is released", *halves, "chained", mbarrier.Ring, "release", silent,
+             "slot of the ring"),
+        Case("cluster: no tile is released", wide, (x.to(half),), "chained", cluster, "remote_arrive", silent,
+             "slot of the ring of sent_1"),
         Case("split-K: sums over a part of k are not sent", nn.Linear(4096, 64).to(half),
              (torch.randn(16, 4096).to(half),), "auto", cluster, "send", silent, "their parts of k"),
         Case("tree: a partial sum is missing", Sum(), pair, "chained", Tree, "sync", one_more(Tree.sync),

@@ -240,7 +240,7 @@ def run_passes(module: ir.Module, *pipelines: str) -> None:
 
 # What no gpu.module holds, by dialect and by name; and operations that hold none of their own kind. Kernels are most of
 # a module at the end of a compilation, in which it is walked through twenty times.
-_ON_HOST = ("func.", "kitsune.", "linalg.", "tensor.", "tm_tensor.", "gpu.launch_func", "gpu.module")
+_ON_HOST = ("func.", "kitsune.", "linalg.", "tensor.", "tm_tensor.", "gpu.launch_func", "gpu.module", "memref.global")
 _APART = (
     frozenset({"func.func", "gpu.func", "llvm.func"}),
     frozenset({"gpu.module"}),
@@ -253,18 +253,22 @@ def walk(root: Any, *names: str) -> list[ir.Operation]:
     """The operations under `root` (pre-order), of the given names or all; safe to erase while iterating."""
     found: list[ir.Operation] = []
     wanted = frozenset(names)
-    on_host = bool(names) and all(name.startswith(_ON_HOST) for name in names)
-    apart = bool(names) and any(wanted <= kind for kind in _APART)
+    advance, skip = ir.WalkResult.ADVANCE, ir.WalkResult.SKIP
+    on_host = all(name.startswith(_ON_HOST) for name in names)
+    behind = skip if any(wanted <= kind for kind in _APART) else advance
+
+    def visit_any(op: ir.Operation) -> ir.WalkResult:
+        found.append(op)
+        return advance
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         name = op.name
-        if not names or name in wanted:
+        if name in wanted:
             found.append(op)
-            return ir.WalkResult.SKIP if apart else ir.WalkResult.ADVANCE
-        inside_kernels = on_host and name == "gpu.module" and op != root.operation
-        return ir.WalkResult.SKIP if inside_kernels else ir.WalkResult.ADVANCE
+            return behind
+        return skip if on_host and name == "gpu.module" and op != root.operation else advance
 
-    root.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    root.operation.walk(visit if names else visit_any, ir.WalkOrder.PRE_ORDER)
     return found
 
 

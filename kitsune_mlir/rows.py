@@ -76,8 +76,8 @@ class Structured:
             if op.name == "linalg.matmul":
                 self.iterators = ["parallel", "parallel", "reduction"]
             else:
-                kinds = ir.ArrayAttr(op.attributes["iterator_types"])
-                self.iterators = ["reduction" if "reduction" in str(kind) else "parallel" for kind in kinds]
+                kinds = str(op.attributes["iterator_types"]).split(">")[:-1]  # one print: each takes its time
+                self.iterators = ["reduction" if "reduction" in kind else "parallel" for kind in kinds]
 
     @property
     def body(self) -> ir.Block:

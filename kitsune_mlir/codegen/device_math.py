@@ -99,8 +99,9 @@ _BITS = {"math.ctlz": "llvm.ctlz", "math.ctpop": "llvm.ctpop", "math.cttz": "llv
 def expand_math(root: ir.Operation) -> None:
     """Rewrites, in place, every math operation (and arith.remf) under `root` on scalars and vectors."""
     simplify(root)
-    exact = {op for op in walk(root, "arith.divf") if is_rounded(op.results[0])}
-    for op in walk(root, *_EXACT, *_SPECIAL, *_NATIVE):
+    functions = walk(root, "arith.divf", *_EXACT, *_SPECIAL, *_NATIVE)
+    exact = {op for op in functions if op.name == "arith.divf" and is_rounded(op.results[0])}
+    for op in functions:
         with op.context, op.location, ir.InsertionPoint(op):
             kind = op.operands[0].type
             fast = _is_fast(op, kind.element_type if isinstance(kind, ir.VectorType) else kind)
@@ -110,15 +111,18 @@ def expand_math(root: ir.Operation) -> None:
                 _unroll(op, kind, fast)
             else:
                 _expand(op, fast)
-    for op in walk(root, *_SHORT):
-        if isinstance(op.results[0].type, ir.F32Type) and mark_of(op) == SHORT and op not in exact:
+    for op in walk(root, *_SHORT, *_NATIVE, *_BITS):
+        kind = op.results[0].type
+        if op.name in _SHORT and isinstance(kind, ir.F32Type) and mark_of(op) == SHORT and op not in exact:
             with op.context, op.location, ir.InsertionPoint(op):
                 short = approximate(_SHORT[op.name], *(Scalar(operand) for operand in op.operands))
             op.results[0].replace_all_uses_with(short.value)
             op.erase()
-    for op in walk(root, *_NATIVE, *_BITS):
+            continue
+        if op.name == "arith.divf":
+            continue
         with op.context, op.location, ir.InsertionPoint(op):
-            kind, operands = op.results[0].type, list(op.operands)
+            operands = list(op.operands)
             if op.name in ("math.ctlz", "math.cttz"):  # of 0: the width
                 operands.append(arith.constant(ir.IntegerType.get_signless(1), 0))
             name = f"{(_NATIVE | _BITS)[op.name]}.{_suffix(kind)}"

@@ -11,7 +11,7 @@ _TOKEN = re.compile(
     r"|(?<![\w%@.$-])(?:f0x(?P<hex>[0-9A-F]+)|(?P<decimal>[-+]?\d+\.\d+(?:e[-+]?\d+)?)"
     r"|(?P<special>[-+](?:inf|qnan|s?nan\(0x[0-9a-fA-F]+\))))"
 )
-_HINTS = ("f0x", ".", "inf", "nan")  # one of them is in every line with a float constant
+_CONSTANT = re.compile(r"f0x|\d\.\d|[-+](?:inf|qnan|s?nan)")  # is in every line with a float constant
 _INLINE_ASSEMBLY = re.compile(r"^(.* call .* asm sideeffect .*)$", re.MULTILINE)
 
 
@@ -23,7 +23,7 @@ def for_llvmlite(text: str) -> str:
     is not exact in decimal.
     """
     lines = text.split("\n")
-    text = "\n".join(_respell(line) if any(hint in line for hint in _HINTS) else line for line in lines)
+    text = "\n".join(_respell(line) if _CONSTANT.search(line) else line for line in lines)
     return _INLINE_ASSEMBLY.sub(r"\1 convergent", text)
 
 

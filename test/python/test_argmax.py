@@ -47,6 +47,7 @@ def scheduled(function, args, target):
     return program
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_runs_as_one_kernel(name, dtype, small_gpu, monkeypatch):
@@ -67,6 +68,7 @@ def test_runs_as_one_kernel(name, dtype, small_gpu, monkeypatch):
     assert found.dtype == wanted.dtype == torch.int64 and torch.equal(found, wanted)
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
 def test_ties_and_no_numbers(dtype, small_gpu):
     x = torch.tensor(HARD, dtype=dtype)

@@ -54,6 +54,7 @@ def test_bags_of_any_size(weights):
     assert not any(launch["kernel"].startswith("serial") for launch in plan["launches"])
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("place, wrong", [(-1, 13), (0, 1), (2, -1)])
 def test_wrong_offsets_are_reported(place, wrong):
     """One behind the last index, a first that is not 0, a negative one."""
@@ -70,6 +71,7 @@ class Means(nn.Module):
         return (F.embedding_bag(index, TABLE, offsets, mode="mean"),)
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_open_numbers_of_bags_and_indices():
     torch.manual_seed(3)
     n, b = torch.export.Dim("n", min=1), torch.export.Dim("b", min=2)
@@ -86,6 +88,7 @@ class Rows(nn.Module):
         return *kinds, *padded, F.embedding_bag(index, TABLE, mode="sum", per_sample_weights=weights)
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_bags_of_one_size():
     torch.manual_seed(4)
     index = torch.randint(0, 30, (7, 4))
@@ -93,5 +96,6 @@ def test_bags_of_one_size():
     check(Rows(), (index, torch.randn(7, 4)))
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_no_indices():
     check(Offsets(), bags([0, 0, 0]))

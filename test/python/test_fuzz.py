@@ -101,6 +101,7 @@ def check(net, seed, target):
     assert found.verdict == fuzz.RIGHT, f"python bench/fuzz.py --simulate --shrink {seed}\n{fuzz._line(found)}"
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("seed", range(FIXED))
 def test_fixed_nets(seed, target):
     check(draw_nets.draw(seed, fuzz.SIMULATED_ROWS), seed, target)
@@ -113,6 +114,7 @@ def test_fresh_nets(number, target):
     check(draw_nets.draw(seed, fuzz.SIMULATED_ROWS), seed, target)
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("name", ONCE_FAILED)
 def test_nets_that_once_failed(name, target):
     check(ONCE_FAILED[name], 256, target)

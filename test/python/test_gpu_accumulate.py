@@ -10,8 +10,6 @@ from torch import nn
 
 import kitsune_mlir
 
-pytestmark = pytest.mark.usefixtures("unassembled")
-
 TYPES = {torch.bfloat16: 2e-2, torch.float16: 4e-3}
 
 
@@ -42,6 +40,7 @@ def tensors(rows, m, n, dtype):
     return torch.randn(rows, m, dtype=dtype), torch.randn(rows, n, dtype=dtype)
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize(
     "m, n, rows, dtype",
     [
@@ -57,6 +56,7 @@ def test_widths_and_rows(m, n, rows, dtype, small_gpu):
     run(Product(), tensors(rows, m, n, dtype), small_gpu, TYPES[dtype])
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_in_any_order(small_gpu):
     run(Product(), tensors(900, 64, 192, torch.bfloat16), small_gpu, TYPES[torch.bfloat16], launches=8)
 
@@ -70,6 +70,7 @@ def product_and_tensors(rows, m, n):
     return Product(), tensors(rows, m, n, torch.bfloat16)
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("sums", SUMS)
 @pytest.mark.parametrize("m, n, rows", [(64, 64, 1), (200, 104, 1000)])
 def test_every_transport_of_partial_sums(m, n, rows, sums, small_gpu):
@@ -80,6 +81,7 @@ def test_every_transport_of_partial_sums(m, n, rows, sums, small_gpu):
     assert (launch["cluster"] > 1) == ("dsmem" in sums)
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_any_number_of_rows(small_gpu):
     """The sum of no rows is zero."""
     rows = torch.export.Dim("rows", min=0)
@@ -93,6 +95,7 @@ def test_any_number_of_rows(small_gpu):
     assert device.pipeline_launches == 4
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize(
     "after",
     [torch.relu, lambda sums: sums.float() * 0.5, lambda sums: (sums, sums + 1)],
@@ -139,6 +142,7 @@ GATES = {
 }
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("turned", [False, True], ids=["x^T g", "g^T x"])
 @pytest.mark.parametrize(
     "inputs, outputs, rows, dtype",
@@ -154,6 +158,7 @@ def test_one_tile_to_two_products(inputs, outputs, rows, turned, dtype, small_gp
     run(model, layer_tensors(rows, inputs, outputs, dtype), small_gpu, TYPES[dtype])
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("gate", GATES)
 def test_any_tile_to_two_products(gate, small_gpu):
     model = Layer(128, 72, gate=GATES[gate]).bfloat16().eval()
@@ -170,6 +175,7 @@ def layer_and_tensors(rows, turned):
     return Layer(256, 256, turned).bfloat16().eval(), tuple(layer_tensors(rows, 256, 256, torch.bfloat16))
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("rows, turned", [(1, False), (600, True)])
 def test_every_form_of_a_tile_to_two_products(rows, turned, form, small_gpu):
@@ -178,12 +184,14 @@ def test_every_form_of_a_tile_to_two_products(rows, turned, form, small_gpu):
     run(model, args, small_gpu, TYPES[torch.bfloat16], form.removeprefix("shape="), launches=1 if rows > 1 else 2)
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("form", ["chained tiles=dsmem", "chained tiles=l2"])
 def test_shares_of_a_narrow_tile(form, small_gpu):
     model = Layer(256, 128).bfloat16().eval()
     run(model, layer_tensors(300, 256, 128, torch.bfloat16), small_gpu, TYPES[torch.bfloat16], shape=form)
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("form", ["chained", "chained tiles=l2", "spatial"])
 def test_two_products_of_any_number_of_rows(form, small_gpu):
     rows = torch.export.Dim("rows", min=0)

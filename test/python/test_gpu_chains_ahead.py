@@ -47,6 +47,7 @@ def two(tmp_path_factory):
     return str(path)
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize(
     "model, widths, rows, tile_rows, ahead",
     [
@@ -70,6 +71,7 @@ def test_numbers(model, widths, rows, tile_rows, ahead, two):
         torch.testing.assert_close(torch.as_tensor(found), made(*args), rtol=2e-2, atol=2e-2)
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_any_number_of_rows(two):
     """Also none, and fewer than there are CTAs for."""
     model, given = Nodes(64, 32).bfloat16(), (torch.randn(300, 64).bfloat16(), torch.randn(300, 32))

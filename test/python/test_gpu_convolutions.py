@@ -86,12 +86,14 @@ CHAINS = {
 }
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("name", CHAINS)
 def test_several(name, small_gpu):
     make, shape, kernels = CHAINS[name]
     assert ran(make(), shape, small_gpu) == 2 * kernels
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("precision", ["highest", "high"])
 def test_pieces_of_f32(precision, small_gpu):
     module = nn.Sequential(nn.Conv2d(3, 64, 5, stride=2), nn.ReLU(), nn.Conv2d(64, 24, 3, padding=1))
@@ -102,11 +104,13 @@ def test_f16(small_gpu):
     assert ran(nn.Conv2d(64, 24, 3, padding=1), (1, 64, 9, 9), small_gpu, torch.float16) == 2
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_an_open_number_of_images(small_gpu):
     module = Residual(block(64, 64, 3, padding=1), block(64, 64, 3, padding=1))
     assert ran(module, (2, 64, 6, 8), small_gpu, calls=(1, 3), dynamic_shapes={"args": ({0: BATCH},)}) == 2 * 4
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_an_open_number_of_folded_images(small_gpu):
     module = nn.Sequential(block(3, 64, 7, stride=2, padding=3), block(64, 24, 1))
     assert ran(module, (2, 3, 20, 20), small_gpu, calls=(3,), dynamic_shapes={"args": ({0: BATCH},)}) == 2 * 3

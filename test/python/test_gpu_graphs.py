@@ -85,6 +85,7 @@ def test_messages(case, dtype, small_gpu):
         assert "scheduled chain" in forms
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("cluster, dtype", [(2, torch.bfloat16), (4, torch.float16), (2, torch.float32)])
 def test_messages_that_ctas_share(cluster, dtype, small_gpu):
     """Each CTA of a cluster adds the columns that it has, and takes those of rows that are multiplied before."""
@@ -118,6 +119,7 @@ class Summed(nn.Module):
         return table.index_add(0, receivers, self.net(e))
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("index", [torch.int64, torch.int32], ids=["i64", "i32"])
 @pytest.mark.parametrize("start", ["zeros", "table"])
 def test_sums(start, index, small_gpu):
@@ -172,6 +174,7 @@ class Looked(nn.Module):
         return self.last(torch.tanh(self.first(self.table(index))))
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("rows, count, width", [(20, 150, 40), (500, 100, 40), (500, 100, 300), (30, 150, 300)])
 def test_embeddings(rows, count, width, small_gpu):
     torch.manual_seed(3)
@@ -198,6 +201,7 @@ def test_exact_products_are_left_alone(small_gpu):
     assert launches
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("seed", range(3))
 def test_random_graphs(seed, small_gpu):
     rng = random.Random(seed)
@@ -211,6 +215,7 @@ def test_random_graphs(seed, small_gpu):
     run(model, (torch.randn(nodes, width, dtype=dtype), torch.randn(edges, own, dtype=dtype), *ends), small_gpu)
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_graphs_of_any_size(small_gpu):
     """Compiled once, for every number of nodes and edges, none among them."""
     torch.manual_seed(6)
@@ -244,6 +249,7 @@ class OneLayer(nn.Module):
         return torch.zeros_like(x).index_add(0, receivers, self.layer(e))
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("rows, width, outputs", [(700, 256, 256), (40, 1024, 384), (300, 64, 24), (130, 192, 520)])
 def test_single_products(rows, width, outputs, small_gpu):
     """In two sets of sums, of few rows split over k, of few columns, in several passes."""
@@ -252,6 +258,7 @@ def test_single_products(rows, width, outputs, small_gpu):
     run(OneLayer(width, outputs).bfloat16(), args, small_gpu)
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("rows, dtype", [(30, torch.bfloat16), (150, torch.float32)])
 def test_single_products_of_gathered_rows(rows, dtype, small_gpu):
     """Tiles of rows and of columns; boxes of few rows."""
@@ -261,6 +268,7 @@ def test_single_products_of_gathered_rows(rows, dtype, small_gpu):
     assert [launch["form"] for launch in launches] == ["scheduled chain"] and len(launches[0]["tile"]) == 2
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_sums_of_passes_begin_with_gathered_columns(small_gpu):
     torch.manual_seed(14)
     model, edges = Messages(300, 16, 33, 256, norm=False), 150
@@ -281,6 +289,7 @@ class Taken(nn.Module):
         return self.net(x[index[:, 0]] + x[index[:, 1]])
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("form", ["gather", "two rows"])
 def test_rows_of_each_column(form, small_gpu):
     torch.manual_seed(10)
@@ -308,6 +317,7 @@ def edges_between(nodes, edges):
     return Messages(64, 16, 32, 64).bfloat16(), args
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_rows_are_asked_for_a_tile_ahead(small_gpu, prefetched, monkeypatch):
     """The rows of both ends of each edge are asked for once; where the agent that asks does not say that it did,
     warpgroups wait for ever."""

@@ -33,6 +33,7 @@ def test_one_order_for_all_blocks(small_gpu):
     assert not [name for name in kernels if name.startswith("gather")]
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("dtype, index", [(torch.bfloat16, torch.int64), (torch.float32, torch.int32)], ids=str)
 def test_whatever_order_they_come_in(dtype, index, small_gpu):
     """Compiled once: isolated nodes, a hub, loops, sorted and reversed edges; sums of bf16 and of f32."""
@@ -53,6 +54,7 @@ def test_whatever_order_they_come_in(dtype, index, small_gpu):
         check(simulation, exact, (x, e, *(end.to(index) for end in ends)), BOUNDS[dtype])
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_open_sizes(small_gpu, tmp_path):
     """A layer whose rows are summed where the second of two ends says, one edge and none among them; a sum of all rows
     and the rows from the last to the first do not see the order. Ends are counted from the end where they are negative.
@@ -86,6 +88,7 @@ class Both(nn.Module):
         return *sums, m[others], m @ m.t(), m.mean(0), m
 
 
+@pytest.mark.usefixtures("unassembled")
 def test_what_leaves_the_row_space(small_gpu):
     """Rows that are read are counted from the end as well; one of the ends gives the order."""
     torch.manual_seed(3)
@@ -108,6 +111,7 @@ class Placed(nn.Module):
         return torch.zeros_like(places).index_add(0, to, m), torch.tanh(m)
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize(
     "dtype, width", [(torch.bfloat16, 24), (torch.float16, 200), (torch.bfloat16, 512), (torch.float32, 108)], ids=str
 )

@@ -39,7 +39,8 @@ def compiled(model, args, path, shape, dynamic_shapes=None, tile=16, convert=Non
     give(program.module, precision)
     placed = {"place-stages": f"shape={shape} tile-rows={tile} {place}"}
     gpu_steps.place(program.module, path, gpu_steps.SUMMED | placed)
-    gpu_steps.convert(program.module, path, convert)
+    declined = gpu_steps.convert(program.module, path, convert)
+    assert not declined or "chained" not in shape, declined
     return program, gpu.build(program.module, targets.load(path))
 
 

@@ -16,6 +16,8 @@ from kitsune_mlir.runtime.gpu import GpuRunner
 from kitsune_mlir.tools.gpusim import Simulation
 from kitsune_mlir.tools.gpusim.device import SimulatedDevice
 
+pytestmark = pytest.mark.usefixtures("unassembled")
+
 BOUNDS = {torch.bfloat16: 2e-2, torch.float16: 4e-3, "highest": 1e-6, "high": 5e-5}
 
 

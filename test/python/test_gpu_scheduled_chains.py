@@ -36,6 +36,7 @@ def machine(gpu_of):
     return gpu_of(2)
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize(
     "rows, widths, tile_rows",
     [
@@ -302,6 +303,7 @@ def test_what_waits_for_a_product_in_passes_is_given_back(machine):
             torch.testing.assert_close(torch.as_tensor(found), wanted, rtol=4e-3, atol=4e-3)
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("precision, bound", [("high", 2e-3), ("highest", 2e-6)])
 @pytest.mark.parametrize("form", ["streamed", "kept", "round a loop", "stowed"])
 def test_f32(form, precision, bound, machine):

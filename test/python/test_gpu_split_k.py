@@ -7,6 +7,8 @@ from test_gpu_scheduled import drawn, run
 
 from kitsune_mlir.passes import schedule_products
 
+pytestmark = pytest.mark.usefixtures("unassembled")
+
 BF16, F16 = torch.bfloat16, torch.float16
 
 

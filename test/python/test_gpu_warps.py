@@ -22,6 +22,8 @@ from kitsune_mlir.runtime.gpu import GpuRunner
 from kitsune_mlir.tools.gpusim import Deadlock, MemoryFault
 from kitsune_mlir.tools.gpusim.device import SimulatedDevice
 
+pytestmark = pytest.mark.usefixtures("unassembled")
+
 
 @pytest.fixture(scope="module")
 def few(gpu_of):
@@ -123,7 +125,6 @@ MUTANTS = {  # what takes the place of a function
 }
 
 
-@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("name", MUTANTS)
 def test_kernels_that_are_broken(name, few, monkeypatch):
     """Are found to be so, as a race, as a deadlock or by their numbers."""
@@ -133,7 +134,6 @@ def test_kernels_that_are_broken(name, few, monkeypatch):
         run(lambda x, y: x @ y.mT, drawn((200, 1000), (130, 1000)), few, 1)
 
 
-@pytest.mark.usefixtures("unassembled")
 def test_a_wait_in_vain_is_reported(few, monkeypatch):
     """With a budget the kernel ends, and says for which ring it waited."""
     monkeypatch.setattr(WarpCode, "_release", _not_again)

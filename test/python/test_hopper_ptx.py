@@ -24,7 +24,7 @@ def assembled(model: nn.Module, args: tuple, place: str, exact: str) -> list[tup
     program = program_of(model.eval(), tuple(args))
     precision.give(program.module, exact)
     gpu_steps.place(program.module, "sm_90a", gpu_steps.SUMMED | {"place-stages": place})
-    gpu_steps.convert(program.module, "sm_90a")
+    assert not gpu_steps.convert(program.module, "sm_90a")
     machine = target.load("sm_90a")
     texts = [ptx.to_ptx(kernel, machine) for kernel in gpu_steps.kernels(program.module)]
     return [(text, ptxas.assemble(text, machine)) for text in texts]

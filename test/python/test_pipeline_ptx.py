@@ -19,7 +19,7 @@ def assembled(name: str, dtype: torch.dtype, chip: str, shape: str = "auto") -> 
     _, _, program = imported(name, dtype)
     gpu_steps.place(program.module, chip, {"place-stages": f"shape={shape}"})
     names = {op.opview.label for op in mlir.walk(program.module, "kitsune.pipeline")}
-    gpu_steps.convert(program.module, chip)
+    assert not gpu_steps.convert(program.module, chip)
     machine = target.load(chip)
     kernels: dict[str, ptxas.KernelInfo] = {}
     for kernel in gpu_steps.kernels(program.module):

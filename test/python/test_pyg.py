@@ -43,6 +43,7 @@ def check(run, model, args):
         torch.testing.assert_close(run(*args), model(*args), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("name", [*LAYERS, *MODELS])
 def test_graphs_of_any_size(name, small_gpu):
     torch.manual_seed(1)
