@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from kitsune_mlir.errors import UserError
 from kitsune_mlir.frontend import import_model
 from kitsune_mlir.mlir import collect_remarks
 from kitsune_mlir.passes import pipeline
@@ -66,3 +67,13 @@ def test_our_own_plans_are_accepted(name, dtype):
     assert not refused
     columns = {int(n) for n in re.findall(r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k", str(program.module))}
     assert all(n % 8 == 0 and n <= 256 for n in columns)  # what an instruction has
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "f32"])
+def test_no_cluster_exchanges_a_single_column(dtype):
+    """A CTA would have a part of it, which is no column."""
+    model = nn.Sequential(nn.Linear(64, 64), nn.Mish(), nn.Linear(64, 1), nn.Linear(1, 64)).to(dtype)
+    program = import_model(model, (torch.empty(ROWS, 64, dtype=dtype),))
+    options = {"cut-pipelines": "whole=true", "place-stages": "shape=chained cluster=2"}
+    with pytest.raises(UserError, match="a cluster does not exchange tiles of one column"):
+        pipeline.run(program.module, [pipeline.make(step, options.get(step, ""), "sm_90a") for step in PASSES])
