@@ -12,7 +12,7 @@ from typing import TypeAlias
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.layout import LEAST_SLOTS, MOST_SLOTS, MOST_TILE_SLOTS
 from kitsune_mlir.codegen.hopper.operands import is_loaded
-from kitsune_mlir.codegen.hopper.program import Block, Program
+from kitsune_mlir.codegen.hopper.program import CLUSTERS, Block, Program
 from kitsune_mlir.codegen.hopper.stage_code import starts_from_zero
 from kitsune_mlir.codegen.pipeline.nests import PRODUCT
 from kitsune_mlir.codegen.schedule.reductions import row_combiner
@@ -49,14 +49,13 @@ Body: TypeAlias = Callable[["ChainKernel", ir.Value], None]
 
 
 class ChainKernel:
-    """Builds the kernel in the place of a placed pipeline. Raises UnsupportedError for what has no such kernel."""
+    """The kernel of a pipeline whose tiles have `tile_rows` rows, each shared by the CTAs of a cluster of so many.
+    Raises UnsupportedError for what has no such kernel; what it takes it builds, once the pipeline is placed so."""
 
-    def __init__(self, pipeline: kitsune.PipelineOp, target: Target):
-        self.pipeline, self.target = pipeline, target
-        shared = pipeline.cluster, None, pipeline.multicast
-        self.program = Program(pipeline, target.sms, *shared, pipeline.tile_rows)
-        self.cluster = self.program.cluster
-        self.tile_rows, self.copies = self.program.tile_rows, self.program.consumers
+    def __init__(self, pipeline: kitsune.PipelineOp, target: Target, cluster: int, tile_rows: int):
+        self.pipeline, self.target, self.cluster = pipeline, target, cluster
+        self.program = Program(pipeline, target.sms, cluster, tile_rows=tile_rows)
+        self.tile_rows, self.copies = tile_rows, self.program.consumers
         # Rows of a box of a streamed tile: those beyond a tensor's last cost the copy engine as much time as others.
         self.box_rows = self.program.box_rows if self.copies == 1 else self.tile_rows
         check(pipeline, self.program)
@@ -68,11 +67,9 @@ class ChainKernel:
         self.open: dict[str, ir.Value] = {}  # the slots of vectors, by their elements
         self.grid = self.program.grid_product
         self.column: ir.Value | None = None
-        self.asked = gathers_of(self.program) if self._tiles_each > 1 else []
-        self.keeps = not self.asked and self._may_keep()
         self.kept: list[tuple[Fill, ir.Value]] = []  # boxes of weights, with their slots
-        self.ahead = Ahead(self.program, self._tiles_each if self.grid is None else 0)
         self._sources: dict[int, ir.Value] = {}
+        self._check_room()
 
     def source(self, value: ir.Value) -> ir.Value:
         """A tensor as the copy engine reads it: rows of whole 16 bytes, columns of each part at such places."""
@@ -88,6 +85,9 @@ class ChainKernel:
     def build(self, body: Body) -> schedule.KernelOp:
         """The kernel, at the insertion point; `body` builds what a warpgroup does with its rows from an index on."""
         index = ir.IndexType.get()
+        self.asked = gathers_of(self.program) if self._tiles_each > 1 else []
+        self.keeps = not self.asked and self._may_keep()
+        self.ahead = Ahead(self.program, self._tiles_each if self.grid is None else 0)
         self.extent = self._extent()
         for weight in self._weights():
             self.source(weight)
@@ -232,6 +232,12 @@ class ChainKernel:
         room = self.target.shared_bytes - barriers - boxes - stowed - sent
         return room - sum(map(_aligned, self.vectors.nbytes()))
 
+    def _check_room(self) -> None:
+        """Raises UnsupportedError where shared memory does not hold two slots of weights, nor two of streamed tiles."""
+        streamed = LEAST_SLOTS * self.tile_rows * _SLOT_ROW if self.program.streams else 0
+        if self._room() - streamed < LEAST_SLOTS * self.program.weight_columns * _SLOT_ROW:
+            raise UnsupportedError("vectors and tiles leave no room for weights in shared memory")
+
     def _boxes(self) -> dict[int, int]:
         """How many boxes of weights there are, by their rows."""
         found: dict[int, int] = {}
@@ -361,10 +367,21 @@ def _aligned(nbytes: int) -> int:
     return -(-nbytes // _ALIGN) * _ALIGN
 
 
+def fit(pipeline: kitsune.PipelineOp, target: Target, cluster: int, tile_rows: int) -> Program:
+    """What the kernel of a pipeline does with a tile of so many rows, which `cluster` CTAs share, or, of 0, the fewest
+    whose registers and shared memory hold it. Raises UnsupportedError, with what stops the fewest, when none do."""
+    first: UnsupportedError | None = None
+    for ctas in (cluster,) if cluster else CLUSTERS:
+        try:
+            return ChainKernel(pipeline, target, ctas, tile_rows).program
+        except UnsupportedError as error:
+            first = first or error
+    assert first is not None
+    raise first
+
+
 def check(pipeline: kitsune.PipelineOp, program: Program) -> None:
     """Raises UnsupportedError for a pipeline that is not chained at the schedule level."""
-    if program.multicast > 1 or len({s.role for s in pipeline.stages}) > 1:
-        raise UnsupportedError("CTAs that share boxes of weights, or stages, are not scheduled")
     if len({product.nbytes for product in program.products}) > 1:
         raise UnsupportedError("products of 16 and of 32 bits in one chain are not scheduled")
     for segment in program.segments():
@@ -382,7 +399,7 @@ def check(pipeline: kitsune.PipelineOp, program: Program) -> None:
                 continue
             product = block.products[hash(nest.op.results[0])]
             if product.passes > 1:
-                check_leaves(nest)
+                check_leaves(nest, product)
             if product.passes > 1 and not starts_from_zero(nest.op):
                 check_begins(product)
 

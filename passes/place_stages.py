@@ -27,6 +27,7 @@ from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.flow import TRANSPORTS
 from kitsune_mlir.planning.place import CHAINED_ROWS, HEIGHTS, SHAPES, SHORT_ROWS, Chained, Placement, place
 
+from . import chain_kernel
 from .base import ModulePass
 from .single_products import single_price
 from .stage_body import clone_body
@@ -127,7 +128,11 @@ def chained_form(
         forms = []
         for height in heights:
             if height == heights[0] or _may_be_short(pipeline, target, forms[0]):
-                forms.append(_form_of(layout.fit(pipeline, target, cluster, multicast, height)))
+                if multicast > 1:
+                    program = layout.fit(pipeline, target, cluster, multicast, height)
+                else:
+                    program = chain_kernel.fit(pipeline, target, cluster, height)
+                forms.append(_form_of(program))
                 if (together := forms[-1].together) > target.sms:
                     raise UnsupportedError(f"{together} CTAs work together, {target.name} has {target.sms} SMs")
     except UnsupportedError as error:

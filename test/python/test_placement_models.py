@@ -1,12 +1,17 @@
 """What placement decides is accepted by the proof and by code generation, for networks of any widths and forms."""
 
+import dataclasses
 import re
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from kitsune_mlir.bench import draw_nets, random_nets
+from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.frontend import import_model
 from kitsune_mlir.mlir import collect_remarks
@@ -77,3 +82,20 @@ def test_no_cluster_exchanges_a_single_column(dtype):
     options = {"cut-pipelines": "whole=true", "place-stages": "shape=chained cluster=2"}
     with pytest.raises(UserError, match="a cluster does not exchange tiles of one column"):
         pipeline.run(program.module, [pipeline.make(step, options.get(step, ""), "sm_90a") for step in PASSES])
+
+
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 1 << 24), dtype=st.sampled_from([*random_nets.DTYPES]), tokens=st.sampled_from([0, 1, 4]))
+def test_every_chain_of_a_net_is_scheduled(seed, dtype, tokens):
+    """What placement takes for a chain has a kernel at the schedule level, but for sums over the rows."""
+    net = draw_nets.draw(seed, 300)
+    if any(step.kind == "gather" for step in net.steps):
+        tokens = 0
+    rows = max(tokens, net.rows // tokens * tokens) if tokens else net.rows
+    net = dataclasses.replace(net, dtype=dtype, tokens=tokens, rows=rows)
+    model, args = random_nets.build(net, seed)
+    program = import_model(model, args)
+    give(program.module, net.precision)
+    pipeline.run(program.module, [pipeline.make(step, target="sm_90a") for step in (*PASSES, "schedule-chains")])
+    left = [one for one in kitsune.pipelines(program.module) if not any(stage.accumulates for stage in one.stages)]
+    assert "chained" not in {one.shape for one in left}, str(net)
