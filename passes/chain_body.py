@@ -26,7 +26,7 @@ from kitsune_mlir.dialects.stow import StowOp
 from kitsune_mlir.dialects.write_rows import WriteRowsOp
 from kitsune_mlir.mlir import arith, ir, scf
 
-from .chain_columns import Columns, begun_columns, loaded_columns, take_columns
+from .chain_columns import Columns, computed_columns, is_computed, loaded_columns, take_columns
 from .chain_deferred import Deferred, defers
 from .chain_exchange import Exchanged, ShareCloner, joins_columns, total
 from .chain_fills import Fills, selected
@@ -496,13 +496,16 @@ class ChainBody(ChainProducts):
         value = product.op.operands[2]
         if product.passes == 1:
             return self._value(value)
-        shape = COPY_ROWS, product.pass_columns
-        return begun_columns(value, shape, self.first, partial(self._columns, product, self.first))
+        return self._columns(product, self.first, value, 1)
 
     def _columns(self, product: Product, first: ir.Value, value: ir.Value, dim: int | None) -> ir.Value:
-        """What an epilogue reads beside a pass's sums: the pass's columns of a tensor, from `first` on."""
+        """What stands beside a pass's sums: the pass's columns, from `first` on, of a tensor or of what the stage
+        computes by element."""
         if dim is None:
             return self._value(value)
+        if is_computed(value):
+            shape, leaf = (COPY_ROWS, product.pass_columns), partial(self._columns, product, first)
+            return computed_columns(value, shape, self._of_share(product, first), leaf)
         count, loaded = product.pass_columns, loaded_columns(value)
         whole, at = value, [constant_index(0)] * ir.RankedTensorType(value.type).rank
         at[dim] = self._of_share(product, first)

@@ -47,9 +47,9 @@ class Columns:
         return own if dim is None else _sliced(own, dim, first, count)
 
 
-def check_leaves(nest: Nest) -> None:
+def check_leaves(nest: Nest, product: Product) -> None:
     """Raises UnsupportedError where the epilogue of a product that is computed in passes reads columns of what its
-    stage computes: those of a tensor are read by themselves."""
+    stage computes, and a pass's are not computed by themselves."""
     assert nest.op is not None
     ops = _between(nest.op.results[0], nest.value)
     made = {hash(nest.op.results[0])} | {hash(op.results[0]) for op in ops}
@@ -57,12 +57,35 @@ def check_leaves(nest: Nest) -> None:
         s = rows.Structured(op)
         for i in range(s.inputs):
             value, has_columns = op.operands[i], any(rows.dim_of(expr) == 1 for expr in s.maps[i].results)
-            leaf = rows.producer(value)
-            in_stage = leaf is not None and leaf.parent.name == kitsune.StageOp.OPERATION_NAME
-            if has_columns and hash(value) not in made and in_stage and loaded_columns(value) is None:
-                raise UnsupportedError(
-                    "columns of what a stage computes, beside a product in passes, are not scheduled"
-                )
+            if has_columns and hash(value) not in made:
+                _check_pass(value, product)
+
+
+def check_begins(product: Product) -> None:
+    """Raises UnsupportedError where the columns of a pass, which the product's sums begin with, are not computed by
+    themselves."""
+    if product.n % product.pass_columns:
+        raise UnsupportedError("sums of a last, shorter pass do not begin with a tile")
+    _check_pass(product.op.operands[2], product)
+
+
+def _check_pass(value: ir.Value, product: Product) -> None:
+    """Raises UnsupportedError where columns of what a stage computes are not computed by themselves, for each pass of
+    a product: what is elementwise in what is loaded, or gathered, is."""
+    stack = [value]
+    while stack:
+        value = stack.pop()
+        op = rows.producer(value)
+        if op is None or op.parent.name != kitsune.StageOp.OPERATION_NAME or loaded_columns(value) is not None:
+            continue
+        s = rows.Structured(op) if op.name == "linalg.generic" else None
+        if s is None or s.iterators != ["parallel"] * 2 or s.maps[-1] != ir.AffineMap.get_identity(2):
+            raise UnsupportedError(f"columns of what {op.name} computes, beside a product in passes, are not scheduled")
+        check_numbered(op)
+        if product.n % product.pass_columns and _at_columns(s.body):
+            raise UnsupportedError("columns of a table beside a last, shorter pass are not scheduled")
+        columns = [any(rows.dim_of(expr) == 1 for expr in map_.results) for map_ in s.maps[: s.inputs]]
+        stack += [v for v, has_columns in zip(op.operands, columns) if rows.is_tensor(v) and has_columns]
 
 
 def loaded_columns(value: ir.Value) -> tuple[ir.Operation, int] | None:
@@ -74,24 +97,6 @@ def loaded_columns(value: ir.Value) -> tuple[ir.Operation, int] | None:
         )
         first, op = offsets[-1], rows.producer(op.operands[0]) if strides == [1, 1] and offsets[0] == 0 else None
     return (op, first) if op is not None and op.name == kitsune.LoadOp.OPERATION_NAME else None
-
-
-def check_begins(product: Product) -> None:
-    """Raises UnsupportedError where the columns of a pass, which the product's sums begin with, are not computed by
-    themselves."""
-    if product.n % product.pass_columns:
-        raise UnsupportedError("sums of a last, shorter pass do not begin with a tile")
-    stack = [product.op.operands[2]]
-    while stack:
-        value = stack.pop()
-        op = rows.producer(value)
-        if op is None or op.parent.name != kitsune.StageOp.OPERATION_NAME or op.name == kitsune.LoadOp.OPERATION_NAME:
-            continue
-        s = rows.Structured(op) if op.name == "linalg.generic" else None
-        if s is None or s.iterators != ["parallel"] * 2 or s.maps[-1] != ir.AffineMap.get_identity(2):
-            raise UnsupportedError(f"columns of what {op.name} computes, for a pass to begin with, are not scheduled")
-        check_numbered(op)
-        stack += [value for value in list(op.operands)[: s.inputs] if rows.is_tensor(value)]
 
 
 def check_numbered(op: ir.Operation) -> None:
@@ -107,23 +112,23 @@ def check_numbered(op: ir.Operation) -> None:
         raise UnsupportedError("numbers of columns are not scheduled where some columns are computed by themselves")
 
 
-def begun_columns(
+def computed_columns(
     value: ir.Value,
     shape: tuple[int, int],
     first: ir.Value,
     leaf: Callable[[ir.Value, int | None], ir.Value],
 ) -> ir.Value:
-    """Columns of a tile of a stage, from `first` on, rows and columns as `shape` says, where `check_begins` takes it.
-    `leaf` gives those of what the stage loads or is resident, of which one dimension (None: none) is the columns."""
+    """Columns of a tile that a stage computes, from `first` on, rows and columns as `shape` says, where they are
+    computed by themselves. `leaf` gives those of what the stage loads or is resident, of which one dimension (None:
+    none) is the columns."""
     op = rows.producer(value)
     assert op is not None
     s, kind = rows.Structured(op), ir.RankedTensorType(op.results[0].type)
     inputs = []
     for i in range(s.inputs):
         operand, dim = op.operands[i], next((d for d, e in enumerate(s.maps[i].results) if rows.dim_of(e) == 1), None)
-        made = rows.producer(operand)
-        computed = made is not None and made.name == "linalg.generic" and dim is not None
-        inputs.append(begun_columns(operand, shape, first, leaf) if computed else leaf(operand, dim))
+        computed = dim is not None and is_computed(operand)
+        inputs.append(computed_columns(operand, shape, first, leaf) if computed else leaf(operand, dim))
     start = tensor.empty(list(shape), kind.element_type)
     clone = op.clone(ir.InsertionPoint.current)
     for i, operand in enumerate([*inputs, start]):
@@ -131,6 +136,12 @@ def begun_columns(
     clone.results[0].set_type(start.type)
     take_columns(clone, first, shape[1])
     return clone.results[0]
+
+
+def is_computed(value: ir.Value) -> bool:
+    """Whether a stage computes a tile by element."""
+    op = rows.producer(value)
+    return op is not None and op.name == "linalg.generic" and op.parent.name == kitsune.StageOp.OPERATION_NAME
 
 
 def take_columns(op: ir.Operation, first: ir.Value, count: int) -> None:

@@ -13,6 +13,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.codegen.hopper.operands import is_loaded, is_multiplied_alone, is_streamed
 from kitsune_mlir.codegen.hopper.product_plan import starts_from_zero
 from kitsune_mlir.codegen.hopper.program import CLUSTERS, Block, Program
+from kitsune_mlir.codegen.pipeline.memory import element_of
 from kitsune_mlir.codegen.pipeline.nests import PRODUCT, kitsune_label
 from kitsune_mlir.codegen.schedule.reductions import row_combiner
 from kitsune_mlir.dialects import kitsune, schedule
@@ -273,6 +274,12 @@ class ChainKernel:
         room = self.target.shared_bytes - barriers - boxes - stowed - sent
         return room - sum(map(_aligned, self.vectors.nbytes()))
 
+    def _check_room(self) -> None:
+        """Raises UnsupportedError where shared memory does not hold two slots of weights, nor two of streamed tiles."""
+        streamed = LEAST_SLOTS * self.tile_rows * _SLOT_ROW if self.program.streams else 0
+        if self._room() - streamed < LEAST_SLOTS * self.program.weight_columns * _SLOT_ROW:
+            raise UnsupportedError("vectors and tiles leave no room for weights in shared memory")
+
     def _boxes(self) -> dict[int, int]:
         """How many boxes of weights there are, by their rows."""
         found: dict[int, int] = {}
@@ -447,6 +454,10 @@ def check(program: Program) -> None:
     for tile in (get.results[0] for get in gets if kitsune_label(get.operands[0]) not in program.on_chip):
         if not (is_streamed(tile) and is_multiplied_alone(tile)):
             raise UnsupportedError("tiles of other roles are operands of products alone, of rows of 16 bytes")
+    for op in (product.op for product in program.products):
+        left, right, sums = (element_of(value) for value in (*list(op.operands)[:2], op.results[0]))
+        if left != right or not isinstance(sums, ir.F32Type):
+            raise UnsupportedError(f"sums in {sums} of products of {left} and {right} are not scheduled")
     if len({product.nbytes for product in program.products}) > 1:
         raise UnsupportedError("products of 16 and of 32 bits in one chain are not scheduled")
     for segment in program.segments():
@@ -464,7 +475,7 @@ def check(program: Program) -> None:
                 continue
             product = block.products[hash(nest.op.results[0])]
             if product.passes > 1:
-                check_leaves(nest)
+                check_leaves(nest, product)
             if product.passes > 1 and not starts_from_zero(nest.op):
                 check_begins(product)
 

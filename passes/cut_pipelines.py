@@ -32,6 +32,7 @@ from kitsune_mlir.planning.cut import Cut, Run, cut, cut_everywhere, part_name
 from kitsune_mlir.planning.place import HEIGHTS, Chained
 
 from .base import ModulePass
+from .flat_tiles import flatten_tiles
 from .inline_pipeline import inline_pipeline
 from .pipeline_run import PipelineRun, whole_type
 from .place_stages import Chaining, row_count
@@ -63,6 +64,8 @@ class CutPipelines(ModulePass):
             warpgroups = target.products == "wgmma"
             if warpgroups and single_product(pipeline) is not None:
                 continue  # one kernel, whatever it is called
+            if warpgroups:
+                flatten_tiles(pipeline)
             if warpgroups and (self.stages or not chaining(pipeline)[0]):
                 turn_weights(pipeline)
             if not self.whole:

@@ -13,7 +13,9 @@
                                                          "kitsune.write"(%y, %row, %c0) })
                                                        {copies = 2, sym_name = "math"} })
 
-What is not scheduled stays a pipeline, which convert-kitsune-to-gpu compiles.
+Placement asks the same kernel whether there is one (place-stages), so every chain has one but those that sum over their
+rows, which stay pipelines. Stages with CTAs of their own are roles of such a kernel where warpgroups run each of them.
+What stays a pipeline convert-kitsune-to-gpu compiles.
 """
 
 from __future__ import annotations
@@ -21,20 +23,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kitsune_mlir import rows
-from kitsune_mlir.codegen.hopper.fragments import BLOCK
 from kitsune_mlir.codegen.hopper.program import TILE_ROWS
 from kitsune_mlir.dialects import kitsune, schedule
-from kitsune_mlir.dialects.spread import SpreadOp
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning import target as targets
 
 from .base import ModulePass
 from .chain_body import ChainBody
 from .chain_kernel import ChainKernel
 from .chain_roles import RolesKernel
-from .flat_loads import flatten_loads
 from .flow import target_of
 from .schedule_build import i64
 
@@ -55,16 +53,12 @@ class ScheduleChains(ModulePass):
                 self._schedule(pipeline, target)
 
     def _schedule(self, pipeline: kitsune.PipelineOp, target: targets.Target) -> None:
-        flatten_loads(pipeline)
         with pipeline.operation.location, ir.InsertionPoint(pipeline):
             try:
                 made = _kernel_of(pipeline, target)
             except UnsupportedError:
                 return
             kernel = made.build(lambda built, row: ChainBody(built, row).emit())
-            if any(map(_lies_elsewhere, walk(kernel.operation, "tensor.extract_slice", "linalg.generic"))):
-                kernel.operation.erase()
-                return
             for result in pipeline.result_ops:
                 type_ = result.results[0].type
                 taken = kitsune.ResultOp(kernel.results[0], i64(result.position), type_).results[0]
@@ -79,30 +73,3 @@ def _kernel_of(pipeline: kitsune.PipelineOp, target: targets.Target) -> ChainKer
     if pipeline.shape == "chained":
         return ChainKernel(pipeline, target, pipeline.cluster, pipeline.tile_rows)
     return RolesKernel(pipeline, target)
-
-
-def _lies_elsewhere(op: ir.Operation) -> bool:
-    """Whether an operation takes columns of a tile in registers from other threads of a row: by less than a block
-    beside their own, or one column that is not spread to all (kitsune.spread)."""
-    if op.name == "tensor.extract_slice":
-        at = list(ir.DenseI64ArrayAttr(op.attributes["static_offsets"]))[1:]
-        return len(at) == 1 and at[0] % BLOCK > 0 and _is_in_registers(op.operands[0], None)
-    if op.name != "linalg.generic":
-        return False
-    structured = rows.Structured(op)
-    constants = [[getattr(expr, "value", 0) for expr in map_.results] for map_ in structured.maps[: structured.inputs]]
-    return any(any(at) and _is_in_registers(op.operands[i], at[-1]) for i, at in enumerate(constants))
-
-
-def _is_in_registers(tile: ir.Value, column: int | None) -> bool:
-    """Whether columns of a tile, or the one, are some thread's, not computed anew from memory where they are read."""
-    op = rows.producer(tile)
-    if op is None:
-        return True
-    if op.name == SpreadOp.OPERATION_NAME:
-        return column not in list(ir.DenseI64ArrayAttr(op.attributes["columns"]))
-    if op.name == "linalg.generic":
-        structured = rows.Structured(op)
-        inputs = [value for value in list(op.operands)[: structured.inputs] if rows.is_tensor(value)]
-        return any(len(rows.shape_of(value)) == 2 and _is_in_registers(value, column) for value in inputs)
-    return op.name != schedule.ReadOp.OPERATION_NAME

@@ -164,11 +164,11 @@ class Program:
             k = shape_of(op.operands[0])[1] * tensor_work(op)
             chosen = choose_columns(n, k, self.row_tiles, self._sms)
             columns = min(-(-columns // BLOCK) * BLOCK, chosen)
-        if nbytes == 4:
-            return Product(op, n, columns, self._packed_segments(op))
         tiles = parts_of(op.operands[0])
         if self.cluster > 1 and any(shape_of(tile)[1:] == (1,) and not is_loaded(tile) for tile in tiles):
             raise UnsupportedError("a cluster does not exchange tiles of one column")
+        if nbytes == 4:
+            return Product(op, n, columns, self._packed_segments(op))
         packing = Packing(1, tuple(Columns(*at) for at in _columns_of(tiles)))
         whole = all(part.start % GROUP == 0 for part in packing.parts)
         self._lay_out(weight, None if whole else packing)
