@@ -1,4 +1,4 @@
-// RUN: kitsune-opt %s --split-input-file --place-stages=target=sm_90a --convert-kitsune-to-gpu | filecheck %s
+// RUN: kitsune-opt %s --split-input-file --place-stages=target=sm_90a --schedule-chains | filecheck %s
 
 // Weights of f32 products on warpgroups are laid out in front of the kernel's call: as two tf32 numbers, the upper bits
 // of all columns and then what is left of them, or as one, rounded. (n, piece, group of 8 columns, half, column of it).
@@ -7,8 +7,6 @@
 
 // CHECK-DAG: #[[LIES:.+]] = affine_map<(d0, d1, d2, d3, d4) -> (d0, d2 * 8 + d3 * 4 + d4)>
 // CHECK-DAG: #[[PAIRED:.+]] = affine_map<(d0, d1, d2, d3, d4) -> (d0, d2 * 8 + d4 * 2 + d3)>
-// CHECK: \22element\22: \22f32\22, \22dims\22: [128, 64], \22strides\22: [512], \22box\22: [32, 64], \22swizzle\22: 128
-// CHECK: wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: (%[[X:.+]]: tensor<512x64xf32>, %[[W0:.+]]: tensor<64x64xf32>, %[[W1:.+]]: tensor<8x64xf32>)
 // CHECK: %[[G0:.+]] = linalg.generic {indexing_maps = [#[[LIES]], {{.+}} ins(%[[W0]] : {{.+}} outs(%{{.+}} : tensor<64x2x8x2x4xf32>)
@@ -22,7 +20,11 @@
 // CHECK: %[[P0:.+]] = tensor.collapse_shape %[[G0]] {{\[\[0\], \[1, 2, 3, 4\]\]}} : {{.+}} into tensor<64x128xf32>
 // CHECK: %[[G1:.+]] = linalg.generic {indexing_maps = [#[[PAIRED]], {{.+}} ins(%[[W1]] : {{.+}} outs(%{{.+}} : tensor<8x2x8x2x4xf32>)
 // CHECK: %[[P1:.+]] = tensor.collapse_shape %[[G1]]
-// CHECK: call @mlp(%[[X]], %[[P0]], %[[P1]]) : (tensor<512x64xf32>, tensor<64x128xf32>, tensor<8x128xf32>)
+// CHECK: "kitsune.copy"(%{{.*}}, %[[X]], {{.*}} : (!kitsune.slot<tensor<64x32xf32>>,
+// CHECK: "kitsune.copy"(%{{.*}}, %[[P0]], {{.*}} : (!kitsune.slot<tensor<64x32xf32>>,
+// CHECK: "kitsune.copy"(%{{.*}}, %[[P1]], {{.*}} : (!kitsune.slot<tensor<8x32xf32>>,
+// CHECK: "kitsune.product"({{.*}} {engine = "wgmma", piece = "low"}
+// CHECK: "kitsune.product"({{.*}} {engine = "wgmma", piece = "high"}
 #x = affine_map<(i, j, k) -> (i, k)>
 #w = affine_map<(i, j, k) -> (j, k)>
 #y = affine_map<(i, j, k) -> (i, j)>
@@ -54,9 +56,6 @@ module {
 
 // CHECK-DAG: #[[ORDER:.+]] = affine_map<(d0, d1, d2, d3, d4) -> (d0, d2 * 8 + d4 * 2 + d3)>
 // CHECK: module attributes {kitsune.matmul_precision = "high"}
-// CHECK: \22element\22: \22f32\22, \22dims\22: [24, 64], \22strides\22: [96], \22box\22: [32, 64], \22swizzle\22: 128
-// CHECK: cvt.rn.tf32.f32
-// CHECK: wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32
 // CHECK-LABEL: func.func @main
 // CHECK: %[[ZEROS:.+]] = linalg.fill {{.+}} -> tensor<64x4xf32>
 // CHECK: %[[WHOLE:.+]] = tensor.concat dim(1) %{{.+}}, %[[ZEROS]] : {{.+}} -> tensor<64x24xf32>
@@ -68,7 +67,8 @@ module {
 // CHECK: arith.andi
 // CHECK: linalg.generic {indexing_maps = [#[[ORDER]], {{.+}} outs(%{{.+}} : tensor<8x1x8x2x4xf32>)
 // CHECK-NOT: arith.subf
-// CHECK: call @mlp(%{{.+}}, %{{.+}}, %{{.+}}) : (tensor<512x20xf32>, tensor<64x24xf32>, tensor<8x64xf32>)
+// CHECK: "kitsune.copy"({{.*}} : (!kitsune.slot<tensor<64x32xf32>>, tensor<64x24xf32>,
+// CHECK: "kitsune.product"({{.*}} {engine = "wgmma"} : (!kitsune.acc<tensor<64x64xf32>>, tensor<64x20xf32>,
 #x = affine_map<(i, j, k) -> (i, k)>
 #w = affine_map<(i, j, k) -> (j, k)>
 #y = affine_map<(i, j, k) -> (i, j)>
