@@ -2,7 +2,7 @@
 each, and which boxes of weights the products take in which order. Producer and consumers both follow it.
 
 In a cluster, each CTA computes its share of the columns of every product for the same rows. A tile that is a
-product's operand is then *exchanged*: every CTA gets the other shares into its shared memory (exchange.py).
+product's operand is then *exchanged*: every CTA gets the other shares into its shared memory (kitsune.send).
 
 Consecutive stages that differ only in what they name as residents form one block and one loop: ten
 equal layers are assembled once.
