@@ -3,7 +3,8 @@
     !kitsune.ring<tensor<?x256xf32>, 2>    =>    !kitsune.ring<tensor<64x256xf32>, 31>, transport = "l2"
     {kind = "tensor", sym_name = "s1"}     =>    {kind = "tensor", role = 1, replicas = 14, sym_name = "s1"}
 
-Every `?` of a stage body becomes the tile's rows; the pipeline gets `tile_rows`, `target`,
+Every `?` of a stage body becomes the tile's rows; where warpgroups multiply, tiles of more dimensions first become rows
+and columns (flat_tiles.py), if cut-pipelines has not made them so. The pipeline gets `tile_rows`, `target`,
 `predicted_us` and `limit`. The decisions are made in `kitsune_mlir/planning/place.py`. Paper: section 5.3.
 """
 
@@ -29,7 +30,8 @@ from kitsune_mlir.planning.place import CHAINED_ROWS, HEIGHTS, SHAPES, SHORT_ROW
 
 from . import chain_kernel
 from .base import ModulePass
-from .single_products import single_price
+from .flat_tiles import flatten_tiles
+from .single_products import single_price, single_product
 from .stage_body import clone_body
 from .stage_cost import queue_cost, stage_cost
 
@@ -70,6 +72,8 @@ class PlaceStages(ModulePass):
                 raise UserError(f"pipeline '{pipeline.label}' has no stages; run design-pipeline before place-stages")
             if pipeline.is_placed:
                 continue
+            if target.products == "wgmma" and single_product(pipeline) is None:
+                flatten_tiles(pipeline)
             stages = [stage_cost(stage) for stage in pipeline.stages]
             order = {stage.name: i for i, stage in enumerate(stages)}
             queues = [queue_cost(queue, order) for queue in pipeline.queues]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kitsune_mlir import mlir
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.dialects import schedule as dialect
-from kitsune_mlir.errors import UserError
+from kitsune_mlir.errors import InternalError, UserError
 from kitsune_mlir.passes import pipeline
 from kitsune_mlir.passes.schedule_events import Reading
 from kitsune_mlir.planning import schedule_proof, target
@@ -236,6 +236,16 @@ def test_what_is_scheduled_by_default():
     assert forms(300, (128, 256, 64)) == (1, 0)
     with pytest.raises(UserError, match="schedule-chains: when must be one of always, never, found 'often'"):
         forms(300, (128, 64, 64), "when=often")
+
+
+def test_what_is_placed_as_a_chain_and_is_none_is_a_bug():
+    module = mlir.parse(chain(300, (64, 72, 8)), mlir.context())
+    steps = [("partition-dataflow", ""), ("design-pipeline", ""), ("place-stages", "shape=chained tile-rows=128")]
+    pipeline.run(module, [pipeline.make(step, option, "sm_90a") for step, option in steps])
+    (placed,) = kitsune.pipelines(module)
+    placed.attributes["cluster"] = mlir.ir.IntegerAttr.get(mlir.ir.IntegerType.get_signless(64, module.context), 4)
+    with pytest.raises(InternalError, match="'pipeline0' is placed as a chain and has no kernel: 72 columns"):
+        pipeline.run(module, [pipeline.make("schedule-chains")])
 
 
 def test_mutants_of_who_asks():
