@@ -22,7 +22,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kitsune_mlir.codegen.hopper.kernel import CHAINED
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.errors import InternalError, UnsupportedError, UserError
 from kitsune_mlir.mlir import ir
@@ -40,7 +39,7 @@ WHEN = ("always", "never")
 @dataclass(frozen=True)
 class ScheduleChains(ModulePass):
     """target: what the pipelines were placed for when empty, else a name or the path of a description. when: "always"
-    schedules all that have a form, "never" none."""
+    schedules all chains, "never" none."""
 
     name: ClassVar[str] = "schedule-chains"
     target: str = ""
@@ -54,7 +53,7 @@ class ScheduleChains(ModulePass):
         for pipeline in kitsune.pipelines(module):
             target = target_of(pipeline, self.target, self.name)
             sums = any(stage.accumulates for stage in pipeline.stages)
-            if pipeline.is_placed and pipeline.shape == CHAINED and pipeline.multicast == 1 and not sums:
+            if pipeline.is_placed and pipeline.shape == "chained" and pipeline.multicast == 1 and not sums:
                 self._schedule(pipeline, target)
 
     def _schedule(self, pipeline: kitsune.PipelineOp, target: targets.Target) -> None:
