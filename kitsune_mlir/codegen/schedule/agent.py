@@ -3,37 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 
-from kitsune_mlir.codegen.gpu_reduction import Combiner
-from kitsune_mlir.codegen.hopper import bulk, cluster, mbarrier, tf32, tma, waits, warps, wgmma
-from kitsune_mlir.codegen.hopper.fragments import BLOCK, HALVES, Fragment, Lanes, PairedMemory, blocks_of, is_packed
-from kitsune_mlir.codegen.hopper.frame import when_reading
-from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
+from kitsune_mlir.codegen.hopper import cluster, waits, warps, wgmma
+from kitsune_mlir.codegen.hopper.fragments import BLOCK, HALVES, Fragment, Lanes, PairedMemory, blocks_of
 from kitsune_mlir.codegen.hopper.quads import QUAD
 from kitsune_mlir.codegen.hopper.stores import Boxes, Outbox
-from kitsune_mlir.codegen.hopper.tile_ring import TileRing
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
 from kitsune_mlir.dialects import schedule
-from kitsune_mlir.dialects.windows import in_memory, windows_of
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import arith, ir, location, vector, walk
+from kitsune_mlir.mlir import arith, ir, location, walk
 from kitsune_mlir.rows import Structured, producer, shape_of
 
 from . import parts, stores, whole_rows
-from .between import BetweenCode, TileSlot, is_between
+from .between import is_between
 from .boxes import GlobalBox
-from .exchanges import Totals
 from .extents import divisor, is_from_tiles, whole_of
-from .in_flight import Acc
-from .loops import TOTALS, Open, sent_to
-from .meetings import TURN, Meetings
+from .products import ProductCode
 from .reductions import own_part, row_combiner
 from .stores import Half, RowNumbers
-from .windows import first_of
 
 _ASYNCHRONOUS = ("acquire", "copy", "commit", "select", "rank")
 _LAZY = (  # computed where elements of them are used
@@ -47,48 +38,9 @@ _ARITHMETIC = {
 }
 
 
-@dataclass(frozen=True)
-class Ctas:
-    """The CTAs that run a part of a kernel: from number `first` on so many; all where that is not known."""
-
-    first: int = 0
-    count: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class KernelAround:
-    """What all agents use of the kernel around them."""
-
-    pointers: dict[int, ir.Value]  # tensor -> its address
-    outputs: dict[int, tuple[ir.Value, ir.Type]]  # output number -> its address and type
-    queues: dict[str, TileRing]  # between roles
-    maps: ir.Value | None
-    map_of: dict[ir.Operation, int]  # copy -> number of its tensor map
-    constant: dict[int, int]  # tensor that no kernel of the program writes -> its number
-    rows: ir.Value  # the size that is open until the call
-    base: ir.Value  # the address of shared memory
-    cluster: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Surroundings(KernelAround):
-    """What agents use of the kernel around them, and of the part of it that their CTA runs."""
-
-    ctas: Ctas
-    rings: dict[str, Ring]
-    scratch: Int  # the address of what is behind the rings
-    outboxes: Int  # that of the boxes through which tiles leave
-    meetings: Meetings | None  # of the agent whose copies meet those of other CTAs
-    totals: Totals | None  # of the agent whose copies tell those of other CTAs numbers
-
-
 @dataclass(kw_only=True)
-class AgentCode(BetweenCode):
+class AgentCode(ProductCode):
     """The code of one agent."""
-
-    agent: schedule.AgentOp
-    around: Surroundings
-    words: dict[tuple[int, ir.Block], list[list[ir.Value]]] = field(default_factory=dict)  # of f32, of the last operand
 
     def emit(self) -> None:
         body = [op.operation for op in walk(self.agent)][1:]
@@ -111,75 +63,6 @@ class AgentCode(BetweenCode):
             self._block(self.agent.block)
             if self.agent.outbox_bytes:
                 self._outbox().finish()
-
-    def _feed(self, rings: Sequence[str]) -> None:
-        """A thread fills the rings. Those into which only constant tensors are copied are filled by a thread that does
-        not wait for the kernel before (passes/overlap_launches.py), of another warp where there are others."""
-        sources: dict[str, set[int]] = {ring: set() for ring in rings}
-        maps = set(self.around.map_of.values())
-        for copy in walk(self.agent, schedule.CopyOp.OPERATION_NAME):
-            found = {hash(in_memory(source)) for source in schedule.candidates(copy.operands[1])}
-            sources[schedule.ring_of(copy.operands[0]).label] |= found
-            if found <= self.around.constant.keys():
-                maps.discard(self.around.map_of.get(copy))
-        early = [ring for ring in rings if sources[ring] <= self.around.constant.keys()]
-        late = [ring for ring in rings if ring not in early]
-        first, apart = device.equal(device.thread(), self.first), self.agent.warp_count > 1
-        if late and early and apart:
-            with device.when(first):
-                for number in sorted(maps):
-                    tma.prefetch_map(tma.map_pointer(self.around.maps, number))
-        if early and (apart or not late):
-            reads = {self.around.constant[source] for ring in early for source in sources[ring]}
-            thread = device.equal(device.thread(), self.first + warps.WARP) if late else first
-            with when_reading(thread, reads):
-                self._fill_rings(early)
-        else:
-            late = rings
-        if late:
-            with device.when(first):
-                self._fill_rings(late)
-
-    def _fill_rings(self, rings: Sequence[str]) -> None:
-        """The agent's operations on these rings."""
-        self.values = {hash(self.agent.block.arguments[0]): 0}
-        self.turns = {ring: self._ring_of(ring).start() for ring in rings}
-        self._block(self.agent.block)
-
-    def _ring_of(self, label: str) -> Ring | Meetings | Totals:
-        """What has turns of that name."""
-        of_cluster = {TURN: self.around.meetings, TOTALS: self.around.totals}
-        if (found := of_cluster.get(label)) is not None:
-            return found
-        return next(ring for name, ring in self.around.rings.items() if label in (name, sent_to(name)))
-
-    def _short_slots(self) -> dict[str, int]:
-        """The rings of left operands that are filled in their first rows only, and those rows."""
-        found = {}
-        for op in walk(self.agent, schedule.ProductOp.OPERATION_NAME):
-            left = op.operands[1]
-            if isinstance(left.type, schedule.Slot) and (ring := schedule.ring_of(left)) is not None:
-                rows = ir.RankedTensorType(ir.TypeAttr(left.type.elem).value).shape[0]
-                if rows < ring.tile.shape[0]:
-                    found[ring.label] = rows
-        return found
-
-    def _clear(self, label: str, rows: int) -> None:
-        """Zeros in the rows of a ring's slots that no copy reaches, before products read them."""
-        ring, (word, reached) = self.around.rings[label], (16, rows * wgmma.BOX_ROW)
-        zero = vector.from_elements(ir.VectorType.get([word // 4], device.i32()), [device.value(0)] * (word // 4))
-
-        def clear(i: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
-            for slot in range(ring.slots):
-                place = device.add(device.add(ring.data, slot * ring.slot_bytes + reached), device.mul(i, word))
-                device.store(zero, device.shared(place), align=word)
-            return []
-
-        thread = device.value(device.mod(device.thread(), wgmma.THREADS))
-        device.loop(thread, (ring.slot_bytes - reached) // word, wgmma.THREADS, clear)
-        tma.fence()
-        group = device.sub(device.div(device.thread(), wgmma.THREADS), self.first // wgmma.THREADS)
-        warps.barrier(device.add(group, 1), wgmma.THREADS)
 
     def _block(self, block: ir.Block) -> None:
         for op in block.operations:
@@ -250,204 +133,6 @@ class AgentCode(BetweenCode):
 
     def _rank(self, op: ir.Operation) -> None:
         self.values[hash(op.results[0])] = cluster.rank()
-
-    # ---- rings
-
-    def _opened(self, op: ir.Operation) -> tuple[Ring, Slot]:
-        ring = op.operands[0].owner.operation.opview
-        code, slot = self.around.rings[ring.label], self.turns[ring.label]
-        tile = ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value)
-        self.values[hash(op.results[0])] = Open(ring, slot, tile)
-        self.turns[ring.label] = code.advance(slot)
-        return code, slot
-
-    def _acquire(self, op: ir.Operation) -> None:
-        if is_between(op.operands[0]):
-            self._open_between(op)
-            return
-        if op.operands[0].owner.operation.opview.label not in self.turns:
-            return  # another thread fills it
-        ring, slot = self._opened(op)
-        ring.wait_empty(slot)
-        mbarrier.expect(ring.full(slot), self.values[hash(op.results[0])].nbytes)
-
-    def _wait(self, op: ir.Operation) -> None:
-        if is_between(op.operands[0]):
-            self._open_between(op)
-            return
-        ring, slot = self._opened(op)
-        opened = self.values[hash(op.results[0])].ring
-        if opened.memory == schedule.DSMEM:
-            self._received(opened, slot)
-        else:
-            ring.wait_full(slot)
-
-    def _commit(self, op: ir.Operation) -> None:
-        """The copies' bytes fill the slot; one between roles is told to be full."""
-        if isinstance(opened := self.values.get(hash(op.operands[0])), TileSlot):
-            self._commit_between(opened)
-
-    def _release(self, op: ir.Operation) -> None:
-        for token in list(op.operands)[1:]:
-            self.products.wait(self.values[hash(token)])
-        opened = self.values[hash(op.operands[0])]
-        if isinstance(opened, TileSlot):
-            self._release_between(op, opened)
-            return
-        if opened.ring.memory == schedule.DSMEM:
-            self._give_back(opened.ring, opened.slot)
-            return
-        if opened.ring.sharing == "own":
-            self.may_stow = False
-            return
-        ring = self.around.rings[opened.ring.label]
-        lane = device.mod(warps.thread(), warps.WARP)
-        ring.release(opened.slot, device.equal(lane, 0) if ring.by_warps else self._leader())
-
-    def _copy(self, op: ir.Operation) -> None:
-        copy, opened = op.opview, self.values.get(hash(op.operands[0]))
-        if opened is None:
-            return  # another thread's slot
-        ring, slot = self.around.rings[opened.ring.label], opened.slot
-        if copy.elements is not None:
-            nbytes = opened.tile.element_type.width // 8
-            place = device.add(ring.place(slot), copy.elements.start * nbytes)
-            bulk.load(self.around.pointers[hash(op.operands[1])], place, len(copy.elements) * nbytes, ring.full(slot))
-            return
-        number: Int = self.around.map_of[op]
-        if len(schedule.candidates(op.operands[1])) > 1:
-            number = device.add(number, self.number(op.operands[1].owner.operands[0]))
-        map_ = tma.map_pointer(self.around.maps, number)
-        at = [self.number(offset) for offset in list(op.operands)[2:]]
-        if isinstance(source := self.values.get(hash(op.operands[1])), TileSlot):
-            at[0] = device.add(at[0], source.ring.row(source.tile))
-        rows, columns = opened.tile.shape
-        along, length, across = (columns, columns, rows) if opened.ring.layout == "rows" else (rows, rows, columns)
-        axis = copy.axes[1 if opened.ring.layout == "rows" else 0]
-        nbytes = opened.tile.element_type.width // 8
-        each, matrix = wgmma.BOX_ROW // nbytes, windows_of(op.operands[1])
-        for number in range(length // each):
-            place = list(at)
-            place[axis] = device.add(at[axis], number * each)
-            target = device.add(ring.place(slot), number * across * wgmma.BOX_ROW)
-            if matrix is None:
-                tma.load(map_, place[::-1], target, ring.full(slot))
-            else:
-                begin, offsets = first_of(matrix, place)
-                tma.load_windows(map_, begin[::-1], offsets[::-1], target, ring.full(slot))
-
-    # ---- products
-
-    def _sums(self, op: ir.Operation) -> None:
-        _, columns = ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value).shape
-        over = [tile for value in op.operands if isinstance(tile := self.values.get(hash(value)), Fragment)]
-        found = parts.registers(over) if over and len(over) == len(op.operands) else None
-        if op.opview.begins:
-            if found is None:
-                raise UnsupportedError(f"{location(op.location)}: sums begin with wide parts of tiles")
-            self.values[hash(op.results[0])] = Acc(found)
-            return
-        made = Acc(found or wgmma.zeros(columns), is_new=True, is_zero=found is None)
-        self.values[hash(op.results[0])] = made
-
-    def _product(self, op: ir.Operation) -> None:
-        acc, left, right = (self.values[hash(operand)] for operand in op.operands)
-        b_place, b_across = self.around.rings[right.ring.label].place(right.slot), right.ring.layout == "columns"
-        b = wgmma.descriptor(b_place, wgmma.CHUNK * wgmma.BOX_ROW) if b_across else wgmma.descriptor(b_place)
-        element = str(right.ring.tile.element_type)
-        a: ir.Value | list[ir.Value]
-        if isinstance(left, Fragment) or element == "f32":
-            a = self._left_words(left, right.ring, op)
-            steps, a_across = len(a) // wgmma.STEPS, False
-        else:
-            a, a_across = self._left_box(left, right.ring, op)
-            steps = -(-left.tile.shape[1] // wgmma.STEP)
-        across = (a_across, b_across)
-        if op.opview.is_added_outside:
-            total = self.products.settle(acc)
-            sums = wgmma.multiply(element, wgmma.zeros(2 * len(total)), a, b, steps, False, across)
-            made = self.products.ended(wgmma.add(total, wgmma.wait_for(sums)))
-        else:
-            made = self.products.add(wgmma.multiply(element, acc.values, a, b, steps, acc.is_new, across))
-        self.values[hash(op.results[0])], self.values[hash(op.results[1])] = made
-
-    def _left_words(self, left: Fragment | Open, right: schedule.AllocRingOp, op: ir.Operation) -> list[ir.Value]:
-        """The left operand in registers; of f32 the tf32 numbers that are multiplied."""
-        if isinstance(left, Fragment) and is_packed(left.element):
-            return parts.left_words(left)
-        key, piece = (hash(op.operands[1]), ir.InsertionPoint.current.block), op.opview.piece
-        if key not in self.words:
-            words = parts.left_words(left) if isinstance(left, Fragment) else self._read_box(left, right, op)
-            words = self.products.unread(words, op)
-            self.words = {key: tf32.operands(words, 1 if piece is None else len(schedule.PIECES))}
-        return self.words[key][0 if piece is None else schedule.PIECES.index(piece)]
-
-    def _read_box(self, left: Open, right: schedule.AllocRingOp, op: ir.Operation) -> list[ir.Value]:
-        """A slot of f32, each warp its rows."""
-        self._check(left.ring, right, op)
-        place = self._left_place(left)
-        own, steps = Boxes.of(warps.thread(), self._leader()), -(-left.tile.shape[1] * 4 // wgmma.STEP_BYTES)
-        return [word for step in range(steps) for word in own.read(place, step)]
-
-    def _left_box(self, left: Open, right: schedule.AllocRingOp, op: ir.Operation) -> tuple[ir.Value, bool]:
-        """The descriptor of the left operand in a slot, the copy's part of it, and whether it lies across."""
-        self._check(left.ring, right, op)
-        place, box = self._left_place(left), wgmma.ROWS * wgmma.BOX_ROW
-        across = left.ring.layout == "columns"
-        return wgmma.descriptor(place, box) if across else wgmma.descriptor(place), across
-
-    def _left_place(self, left: Open) -> Int:
-        """Where the copy's rows of a slot begin, which its products read."""
-        if left.ring.memory == schedule.DSMEM:
-            return self._own_ring(left.ring).place(left.slot)
-        place = self.around.rings[left.ring.label].place(left.slot)
-        if left.ring.sharing == "own":
-            self._see()
-        return place if left.ring.sharing == "all" else device.add(place, self._own_part())
-
-    def _check(self, left: schedule.AllocRingOp, right: schedule.AllocRingOp, op: ir.Operation) -> None:
-        nbytes = left.tile.element_type.width // 8
-        if left.tile.shape[1] * nbytes != wgmma.BOX_ROW or nbytes == 4 and "columns" in (left.layout, right.layout):
-            raise UnsupportedError(
-                f"{location(op.location)}: wgmma takes chunks of {wgmma.BOX_ROW} bytes, of f32 along columns"
-            )
-        if right.layout == "columns" and right.tile.shape[0] % wgmma.CHUNK:
-            raise UnsupportedError(f"{location(op.location)}: boxes along columns are {wgmma.CHUNK} wide")
-        if left.tile.shape[0] != wgmma.ROWS * (1 if left.sharing == "all" else self.agent.count):
-            raise UnsupportedError(f"{location(op.location)}: a copy multiplies {wgmma.ROWS} rows")
-
-    def _settle(self, op: ir.Operation) -> None:
-        sums = self.products.settle(self._begun(self.values[hash(op.operands[0])]))
-        self._stand(op.results[0])
-        each = len(sums) // (len(self.halves) // len(HALVES))  # of 16 rows
-        for number, half in enumerate(self.halves):
-            tile, h = divmod(number, len(HALVES))
-            _know(half, hash(op.results[0]), sums[tile * each : (tile + 1) * each], self.lanes, h)
-        if len(self.halves) == len(HALVES):
-            self.values[hash(op.results[0])] = parts.of_sums(sums, op.results[0].type, self.lanes)
-
-    def _meet(self, op: ir.Operation) -> None:
-        kind, tile = ir.RankedTensorType(op.results[0].type), self.values[hash(op.operands[0])]
-        meetings, turn = self.around.meetings, self.turns[TURN]
-        sums = parts.registers([tile]) if isinstance(tile, Fragment) else None
-        if meetings is None or sums is None:
-            raise UnsupportedError(f"{location(op.location)}: what CTAs add up are sums that were settled")
-        group = self._group()
-        totals = meetings.add_up(sums, turn, group, self._leader(), device.add(group, 1))
-        self.turns[TURN] = meetings.advance(turn)
-        for h, half in enumerate(self.halves):
-            _know(half, hash(op.results[0]), totals, self.lanes, h)
-        self.values[hash(op.results[0])] = parts.of_sums(totals, kind, self.lanes)
-
-    def _total(self, op: ir.Operation) -> None:
-        value, totals, turn = op.operands[0], self.around.totals, self.turns[TOTALS]
-        assert totals is not None
-        combine = Combiner(op.opview.join_name, ir.F32Type.get())
-        index = [0] * (len(shape_of(value)) - 1)
-        numbers = [half.evaluator(value, [half.row, *index]) for half in self.halves]
-        own = Boxes.of(warps.thread(), self._leader())
-        self._know_rows(op, totals.joined(numbers, combine.join, turn, self._group(), own))
-        self.turns[TOTALS] = totals.advance(turn)
 
     def _stand(self, tile: ir.Value) -> None:
         """Finds, once, where the thread stands in tiles as sums have them."""
@@ -628,11 +313,3 @@ def _takes(op: ir.Operation) -> bool:
     if op.name == schedule.WaitOp.OPERATION_NAME:
         return is_between(op.operands[0])
     return op.name == schedule.ReleaseOp.OPERATION_NAME and schedule.ring_of(op.operands[0]).memory == schedule.L2
-
-
-def _know(half: Half, key: int, sums: list[ir.Value], lanes: Lanes, number: int) -> None:
-    """Tells what stands in registers, of one of a thread's rows, the first or second of 16."""
-    for i, x in enumerate(sums):
-        block, h, e = i // 4, i // 2 % 2, i % 2
-        if h == number:
-            half.evaluator.know_key(key, [half.row, lanes.column(block, e)], x)

@@ -4,7 +4,6 @@ protocol). A warpgroup fills its rows of it by tensor copies out of its boxes; a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from kitsune_mlir.codegen.hopper import waits, warps, wgmma
 from kitsune_mlir.codegen.hopper.fragments import Fragment
@@ -16,10 +15,8 @@ from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import arith, ir
 
 from . import parts
+from .around import Surroundings
 from .exchanges import ExchangeCode
-
-if TYPE_CHECKING:
-    from .agent import Surroundings
 
 
 def is_between(ring: ir.Value) -> bool:

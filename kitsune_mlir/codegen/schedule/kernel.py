@@ -29,7 +29,7 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, location, walk
 from kitsune_mlir.planning.target import Target
 
-from .agent import KernelAround
+from .around import KernelAround
 from .dots import multiplies_alone
 from .extents import constant
 from .part import PartCode

@@ -17,7 +17,8 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.target import Target
 
-from .agent import AgentCode, Ctas, KernelAround, Surroundings
+from .agent import AgentCode
+from .around import Ctas, KernelAround, Surroundings
 from .dots import DotsCode, multiplies_alone, stash_bytes
 from .exchanges import TOTAL_BARRIERS, Totals
 from .meetings import BARRIER_BYTES, Meetings

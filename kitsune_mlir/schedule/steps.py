@@ -1,0 +1,322 @@
+"""What the interpreter does for each operation of the schedule level (interpret.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+from functools import partial, reduce
+from typing import Any
+
+import numpy as np
+
+from kitsune_mlir.dialects import schedule as dialect
+from kitsune_mlir.dialects.types import Slot as SlotType
+from kitsune_mlir.mlir import ir
+
+from . import between, numeric
+from .between import TileSlot
+from .rings import Copy, Product, Ring, ScheduleFault, Slot, box, take_box, tf32_operand
+
+
+@dataclass
+class Output:
+    data: np.ndarray
+    written: np.ndarray
+
+
+@dataclass(eq=False)
+class Cluster:
+    ctas: list[Cta] = field(default_factory=list)
+    meetings: dict[tuple[str, int], list[list[np.ndarray]]] = field(default_factory=dict)  # what each CTA brought
+
+
+@dataclass(eq=False)
+class Cta:
+    rings: list[Ring]
+    outputs: list[Output]
+    rank: int
+    cluster: Cluster
+    copies: list[Copy] = field(default_factory=list)
+    products: list[Product] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class Sums:
+    shape: tuple[int, ...]
+    last: Product | None = None
+    start: np.ndarray | float = 0.0
+
+
+@dataclass(eq=False)
+class Frame:
+    """A copy of an agent in a CTA."""
+
+    cta: Cta
+    agent: str
+    number: int
+    copies: int
+    text: str
+    values: dict[int, Any]
+    waits: str = ""
+    tile: int = 0  # the turn's of the loop over tiles
+
+    def at(self, where: str) -> str:
+        return f"{where}: {self.text}"
+
+
+Run = Iterator[bool]  # false: blocked
+Step = Callable[[Frame], Run | None]
+
+
+def open_slot(name: str, where: str, ring: int, slot: int, tile: ir.RankedTensorType) -> Step:
+    side = "producer" if name == "kitsune.acquire" else "consumer"
+    what = "an empty" if side == "producer" else "a full"
+    rows, columns = tile.shape
+
+    def step(frame: Frame) -> Run:
+        found: Ring = frame.values[ring]
+        copies, copy = frame.copies, frame.number
+        if found.sharing == "own":
+            found, copies, copy = found.of_copy(copy, copies), 1, 0
+        found.claim(side, frame.agent, copies, frame.at(where))
+        while not found.may_open(side, copy):
+            frame.waits = f"{where}: waits for {what} slot of ring '{found.name}'"
+            yield False
+        frame.waits = ""
+        frame.values[slot] = found.take(side, copy, frame.at(where), rows, columns)
+        yield True
+
+    return step
+
+
+def close(name: str, where: str, operands: list[int]) -> Step:
+    def step(frame: Frame) -> Run:
+        slot, *tokens = [frame.values[o] for o in operands]
+        if isinstance(slot, TileSlot):
+            yield from between.closes(where, slot, frame)
+            return
+        close = slot.ring.commit if name == "kitsune.commit" else slot.ring.release
+        close(slot, tokens, frame.at(where))
+        yield True
+
+    return step
+
+
+def stow(op: ir.Operation, where: str, operands: list[int], results: list[int]) -> Step:
+    rows, columns = ir.RankedTensorType(op.operands[1].type).shape
+
+    def step(frame: Frame) -> Run:
+        found: Ring = frame.values[operands[0]].of_copy(frame.number, frame.copies)
+        for side in ("producer", "consumer"):
+            found.claim(side, frame.agent, 1, frame.at(where))
+        while not found.may_open("producer", 0):
+            frame.waits = f"{where}: waits for an empty slot of ring '{found.name}'"
+            yield False
+        frame.waits = ""
+        found.fill_with(frame.values[operands[1]], frame.at(where))
+        frame.values[results[0]] = found.take("consumer", 0, frame.at(where), rows, columns)
+        yield True
+
+    return step
+
+
+def copy(op: ir.Operation, where: str, operands: list[int], results: list[int]) -> Step:
+    elements, dims = op.opview.elements, op.opview.axes
+    tile = ir.RankedTensorType(ir.TypeAttr(op.operands[0].type.elem).value)
+
+    def step(frame: Frame) -> None:
+        slot, source, *at = [frame.values[o] for o in operands]
+        slot.check_open(frame.at(where), "producer")
+        if isinstance(source, TileSlot):
+            source.check_open(frame.at(where), "consumer")
+            copy = Copy(slot, lambda: take_box(source.buffer, at, dims, tile, 0.0))
+            source.copies.append(copy)
+        elif elements is None:
+            copy = Copy(slot, take_box(source, at, dims, tile, 0.0))
+        else:
+            copy = Copy(slot, source.reshape(-1), slice(elements.start, elements.stop))
+        slot.writers.append(copy)
+        frame.cta.copies.append(copy)
+        frame.values[results[0]] = copy
+
+    return step
+
+
+def sums(op: ir.Operation, operands: list[int], results: list[int]) -> Step:
+    shape = tuple(ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value).shape)
+
+    def step(frame: Frame) -> None:
+        tiles = [frame.values[o] for o in operands] if op.opview.begins else []
+        start = np.concatenate(tiles, axis=1).astype(np.float64) if tiles else 0.0
+        frame.values[results[0]] = Sums(shape, start=start)
+
+    return step
+
+
+def product(op: ir.Operation, where: str, operands: list[int], results: list[int]) -> Step:
+    in_f32 = op.opview.engine_name == "wgmma" and isinstance(_element_of(op.operands[2]), ir.F32Type)
+    paired = op.opview.is_from_registers or dialect.is_stowed(op.operands[1])
+    taken = partial(tf32_operand, op.opview.piece, paired) if in_f32 else None
+
+    def step(frame: Frame) -> Run:
+        sums, left, right = [frame.values[o] for o in operands]
+        slots = [right] if isinstance(left, np.ndarray) else list(dict.fromkeys((left, right)))
+        for slot in slots:
+            slot.check_open(frame.at(where), "consumer")
+        rows = slice(0, len(left)) if isinstance(left, np.ndarray) else _seen(left, frame)
+        fewer = frame.copies == 1 and rows.stop < sums.shape[0]
+        if not fewer and rows.stop - rows.start != sums.shape[0] or _seen(right, frame) != slice(0, len(right.buffer)):
+            names = " and ".join(f"'{slot.ring.name}'" for slot in slots)
+            raise ScheduleFault(
+                f"{frame.at(where)} multiplies slots of rings {names}, of which its copy sees other rows than its sums "
+                "have"
+            )
+        where_at, height = frame.at(where), sums.shape[0]
+        product = Product(sums.last, left, right, rows, where_at, height, start=sums.start, taken=taken)
+        for slot in slots:
+            slot.readers.append(product)
+        frame.cta.products.append(product)
+        frame.values[results[0]], frame.values[results[1]] = Sums(sums.shape, product), product
+        yield True
+
+    return step
+
+
+def _element_of(slot: ir.Value) -> ir.Type:
+    return ir.RankedTensorType(ir.TypeAttr(slot.type.elem).value).element_type
+
+
+def _seen(slot: Slot, frame: Frame) -> slice:
+    """The rows of a slot that a copy of the consuming agent sees."""
+    rows = len(slot.buffer)
+    if slot.ring.sharing != "split":
+        return slice(0, rows)
+    return slice(frame.number * rows // frame.copies, (frame.number + 1) * rows // frame.copies)
+
+
+def settle(op: ir.Operation, operands: list[int], results: list[int]) -> Step:
+    name = numeric.element(op.results[0].type)
+
+    def step(frame: Frame) -> None:
+        sums: Sums = frame.values[operands[0]]
+        if sums.last is None:
+            found = np.zeros(sums.shape) + sums.start
+        else:
+            sums.last.settle()
+            found = sums.last.value
+        frame.values[results[0]] = numeric.rounded(found, name)
+
+    return step
+
+
+def meet(where: str, cluster: int, tile: int, share: int) -> Step:
+    def step(frame: Frame) -> Run:
+        brought = yield from _brought("meet", frame, where, cluster, frame.values[tile])
+        total = sum(brought[1:], start=brought[0])
+        columns = total.shape[1] // cluster
+        frame.values[share] = total[:, frame.cta.rank * columns : (frame.cta.rank + 1) * columns]
+        yield True
+
+    return step
+
+
+def _brought(what: str, frame: Frame, where: str, cluster: int, tile: np.ndarray) -> Generator[bool, None, list]:
+    """The tiles of this turn of all CTAs, once they are there."""
+    key = f"{what} of {frame.agent}", frame.number
+    brought = frame.cta.cluster.meetings.setdefault(key, [[] for _ in range(cluster)])
+    own, turn = brought[frame.cta.rank], len(brought[frame.cta.rank])
+    own.append(tile)
+    while any(len(tiles) <= turn for tiles in brought):
+        frame.waits = f"{where}: waits for the other CTAs of its cluster"
+        yield False
+    frame.waits = ""
+    return [tiles[turn] for tiles in brought]
+
+
+def total(op: ir.Operation, where: str, cluster: int, part: int, total: int) -> Step:
+    join, name = numeric.FLOATS[op.opview.join_name], numeric.element(op.results[0].type)
+
+    def step(frame: Frame) -> Run:
+        brought = yield from _brought("total", frame, where, cluster, frame.values[part])
+        frame.values[total] = reduce(lambda a, b: numeric.rounded(join(a, b), name), brought)
+        yield True
+
+    return step
+
+
+def send(where: str, operands: list[int]) -> Step:
+    def step(frame: Frame) -> Run:
+        *rings, tile = [frame.values[o] for o in operands]
+        ctas, mine = frame.cta.cluster.ctas, [ring.name for ring in frame.cta.rings]
+        for number, ring in enumerate(rings, 1):
+            peer = ctas[(frame.cta.rank - number) % len(ctas)]
+            found = peer.rings[mine.index(ring.name)].of_copy(frame.number, frame.copies)
+            found.claim("producer", frame.agent, 1, frame.at(where))
+            while not found.may_open("producer", 0):
+                frame.waits = f"{where}: waits for an empty slot of ring '{found.name}' of another CTA"
+                yield False
+            frame.waits = ""
+            found.fill_with(tile, frame.at(where))
+        yield True
+
+    return step
+
+
+def read(op: ir.Operation, where: str, operands: list[int], results: list[int]) -> Step:
+    tile = ir.RankedTensorType(op.results[0].type)
+    dims = [] if isinstance(op.operands[0].type, SlotType) else op.opview.axes
+
+    def step(frame: Frame) -> None:
+        source, *at = [frame.values[o] for o in operands]
+        if isinstance(source, Slot):
+            source.check_open(frame.at(where), "consumer")
+            frame.values[results[0]] = source.read(frame.at(where))[0, at[0] : at[0] + tile.shape[0]].copy()
+            return
+        frame.values[results[0]] = take_box(source, at, dims, tile, np.nan)
+
+    return step
+
+
+def write(op: ir.Operation, where: str, operands: list[int]) -> Step:
+    dims, type_, index = op.opview.axes, ir.RankedTensorType(op.operands[0].type), op.opview.position
+    once = op.opview.is_once
+
+    def step(frame: Frame) -> None:
+        if once and frame.cta.rank:
+            return
+        tile, *at = [frame.values[o] for o in operands]
+        output = frame.cta.outputs[index]
+        inside, own = box(output.data, at, dims, type_)
+        part, done = output.data[inside], output.written[inside]
+        others = [d for d in range(output.data.ndim) if d not in dims]
+        order = [*others, *dims]
+        new = tile[own].reshape([part.shape[d] for d in order]).transpose(np.argsort(order))
+        if (done & ~((part == new) | (np.isnan(part) & np.isnan(new)))).any():
+            raise ScheduleFault(f"{frame.at(where)} writes elements of output {index} again, with other values")
+        output.data[inside], output.written[inside] = new, True
+
+    return step
+
+
+def write_rows(op: ir.Operation, where: str, operands: list[int]) -> Step:
+    index, adds = op.opview.position, op.opview.adds
+
+    def step(frame: Frame) -> None:
+        tile, to, first, count, column = [frame.values[o] for o in operands]
+        output = frame.cta.outputs[index]
+        columns = slice(column, column + tile.shape[1])
+        tile = tile[:, : output.data.shape[1] - column]
+        if adds and not output.written.any():
+            output.data[...], output.written[...] = 0.0, True  # it begins at zero
+        for row, place in zip(tile[: max(0, count - first)], to, strict=False):
+            if adds:
+                if 0 <= place < len(output.data):
+                    output.data[place, columns] += row
+                continue
+            if not 0 <= place < len(output.data) or output.written[place, columns].any():
+                raise ScheduleFault(
+                    f"{frame.at(where)} writes row {place} of output {index}, which is not there or was"
+                )
+            output.data[place, columns], output.written[place, columns] = row, True
+
+    return step
