@@ -387,6 +387,8 @@ def check(pipeline: kitsune.PipelineOp, program: Program) -> None:
 
 
 def _check_operation(op: ir.Operation) -> None:
+    if op.name == "linalg.matmul" and ir.RankedTensorType(op.results[0].type).element_type.width == 16:
+        raise UnsupportedError("products whose sums are of 16 bits are not scheduled")
     for value in op.results:
         if rows.is_tensor(value) and ir.RankedTensorType(value.type).rank > 2 and not _is_inside(value):
             raise UnsupportedError(f"tiles of type {value.type} are not scheduled but where threads compute with them")
