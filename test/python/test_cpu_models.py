@@ -1,4 +1,6 @@
-"""Every sample model runs on the CPU and agrees with torch: without pipelines in both data types, and pipelined."""
+"""Every sample model runs on the CPU and agrees with torch: pipelined in both data types, and without pipelines."""
+
+import itertools
 
 import numpy as np
 import pytest
@@ -23,8 +25,7 @@ PLAIN = ("prepare-linalg",)
 PIPELINED = (*PLAIN, "partition-dataflow", "design-pipeline", "place-stages", "convert-kitsune-to-cpu")
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name, dtype", list(zip(SMALL, itertools.cycle(TOLERANCE))), ids=str)
 def test_plain(name, dtype):
     section = check(name, dtype, PLAIN)
     assert section.manifest["pipelines"] == []

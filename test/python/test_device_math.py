@@ -185,8 +185,13 @@ KERNEL = """gpu.module @kernels {{
 }}"""
 
 
-@pytest.mark.parametrize("chip", ["sm_80", "sm_90a", "sm_120"])
-@pytest.mark.parametrize("kind", ["f32", "bf16", "f16", "f64"])
+@pytest.mark.parametrize(
+    "kind, chip",
+    [
+        *((kind, "sm_90a") for kind in ("f32", "bf16", "f16", "f64")),
+        *((kind, chip) for kind in ("f32", "bf16") for chip in ("sm_80", "sm_120")),
+    ],
+)
 def test_vectors_of_every_operation_assemble(kind, chip):
     names = [*UNARY, "absf", "ceil", "floor", "round", "roundeven", "sqrt", "trunc"]
     lines = [f"%v0 = arith.addf %x, %x : vector<4x{kind}>"]

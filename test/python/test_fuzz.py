@@ -14,7 +14,7 @@ import workers
 from kitsune_mlir.bench import draw_nets, random_nets, smaller_nets
 from kitsune_mlir.bench.random_nets import Net, Step
 
-FIXED, FRESH = 40, 10
+FIXED, FRESH = 28, 8
 # Small nets of causes that are mended, by what went wrong.
 ONCE_FAILED = {
     "what a tile is computed from again was overwritten": Net(
