@@ -58,11 +58,13 @@ class CopyOp(Kitsune.Operation, name="copy", traits=[RingEffect]):
             return fail(
                 self, f"has an attribute into where slots are dense, and there alone, found ring '{ring.label}'"
             )
-        if self.elements is not None:
-            return self._verify_dense(tile)
         source = self.operands[1]
+        if self.elements is not None and not isinstance(source.type, Slot):
+            return self._verify_dense(tile)
         if isinstance(source.type, Slot) and (taken := ring_of(source)) is not None and taken.memory != L2:
             return fail(self, f"copies out of tensors and of slots in {L2}, ring '{taken.label}' is in {taken.memory}")
+        if isinstance(source.type, Slot) and (self.axes != [0, 1] or ring is not None and ring.layout != "rows"):
+            return fail(self, f"copies rows and columns of a slot in {L2} into boxes along rows")
         whole = tile_of(source) if isinstance(source.type, Slot) else source.type
         return _verify_box(self, whole, tile, len(self.operands) - 2)
 

@@ -180,3 +180,10 @@ def verify_queue(queue: QueueOp, order: dict[str, int]) -> bool:
         if order[label] <= order[producer]:
             return fail(queue, f"is consumed by stage '{label}', which does not stand after its producer '{producer}'")
     return True
+
+
+def constant(value: ir.Value) -> int | None:
+    """The number that an index is; None where it is no constant."""
+    if not defined_by(value, "arith.constant"):
+        return None
+    return ir.IntegerAttr(value.owner.operation.attributes["value"]).value

@@ -10,7 +10,7 @@ from kitsune_mlir.mlir import ext, ir
 from .boxes import tile_of
 from .checks import check_integer, fail, integer, parent_of, string
 from .kernels import AgentOp, inside
-from .rings import is_stowed, ring_of
+from .rings import L2, is_stowed, ring_of
 from .types import Acc, Kitsune, Slot, Token
 
 BLOCK = 8  # columns that a row's four threads have together
@@ -87,6 +87,9 @@ class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
             return fail(self, f"engine must be one of {allowed}, found {self.attributes['engine']}")
         if not isinstance(self.operands[1].type, Slot | ir.RankedTensorType):
             return fail(self, f"multiplies a slot or a tile in registers, found {self.operands[1].type}")
+        for slot in (value for value in list(self.operands)[1:] if isinstance(value.type, Slot)):
+            if (ring := ring_of(slot)) is not None and ring.memory == L2:
+                return fail(self, f"multiplies what lies in shared memory, ring '{ring.label}' is in {L2}")
         sums, left, right = (ir.RankedTensorType(type_) for type_ in map(tile_of, self.operands))
         agent = parent_of(self, AgentOp.OPERATION_NAME)
         if agent is None:

@@ -6,7 +6,7 @@ from typing import Any
 from kitsune_mlir.mlir import ext, ir
 from kitsune_mlir.traffic import element_bytes
 
-from .checks import check_integer, fail, integer, parent_of, stands_in, string
+from .checks import check_integer, constant, fail, integer, parent_of, stands_in, string
 from .kernels import ALLOC, BOX_BYTES, AgentOp, KernelOp, TilesOp, standing_in, verify_part
 from .rings import L2, AllocRingOp, ring_of
 from .tiles import RingEffect
@@ -69,6 +69,10 @@ class FillOp(Kitsune.Operation, name="fill", traits=[RingEffect]):
         rows, columns = tile.shape
         if rows * agent.opview.count != whole.shape[0] or columns > whole.shape[1]:
             return fail(self, f"stores {tile} in a slot of {whole}, of {agent.opview.count} copies")
-        if columns < whole.shape[1] and columns * element_bytes(tile.element_type) % BOX_BYTES:
+        nbytes = element_bytes(tile.element_type)
+        if columns < whole.shape[1] and columns * nbytes % BOX_BYTES:
             return fail(self, f"stores boxes of {BOX_BYTES} bytes of each row, found {tile} for {whole}")
+        first = constant(self.operands[2])
+        if first is not None and (first * nbytes % BOX_BYTES or not 0 <= first < whole.shape[1]):
+            return fail(self, f"stores whole boxes of {BOX_BYTES} bytes of a slot's columns, found column {first}")
         return True

@@ -115,6 +115,8 @@ def _tensors_apart(one: Fill, other: Fill) -> int:
     """1 where two fills differ in their tensors, of one type, alone; else 0."""
     if len(one.sources) > 1 or len(other.sources) > 1 or one.sources[0].type != other.sources[0].type:
         return 0
+    if not isinstance(one.sources[0].type, ir.RankedTensorType):  # a ring between roles
+        return 0
     return int(one.sources != other.sources and replace(one, sources=other.sources) == other)
 
 

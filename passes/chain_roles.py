@@ -6,6 +6,7 @@ from __future__ import annotations
 from kitsune_mlir.codegen.hopper.tile_ring import crosses
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.dialects.roles import RoleOp
+from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.target import Target
 
@@ -18,6 +19,8 @@ class RolesKernel:
 
     def __init__(self, pipeline: kitsune.PipelineOp, target: Target):
         self.pipeline = pipeline
+        for queue in filter(crosses, pipeline.queues):
+            _check(queue)
         self.rings: dict[str, schedule.AllocRingOp] = {}
         numbers = sorted({stage.role for stage in pipeline.stages})
         self.roles = {
@@ -40,3 +43,10 @@ class RolesKernel:
                 with ir.InsertionPoint(made.regions[0].blocks.append()):
                     role.emit(body)
         return kernel
+
+
+def _check(queue: kitsune.QueueOp) -> None:
+    """Raises UnsupportedError for a queue that is no ring between roles, each of which takes it once."""
+    roles = [stage.role for stage in (*queue.producers, *queue.consumers)]
+    if len(set(roles)) < len(roles):
+        raise UnsupportedError(f"queue '{queue.label}' has two stages of one role")

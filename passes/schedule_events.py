@@ -9,6 +9,7 @@ from typing import TypeAlias
 from kitsune_mlir import mlir
 from kitsune_mlir.dialects import schedule as dialect
 from kitsune_mlir.dialects.captures import id_of
+from kitsune_mlir.dialects.checks import parent_of
 from kitsune_mlir.dialects.roles import RoleOp
 from kitsune_mlir.dialects.types import Acc, Slot, Token
 from kitsune_mlir.mlir import ir
@@ -49,6 +50,7 @@ _FOLDED = {
     "arith.maxsi": max,
 }
 _SCALAR = ("arith.", "affine.", "tensor.dim")
+OVER_TILES = "tiles#0 tiles#1 tiles#2"  # the bounds of a loop over tiles
 _SENT = -(1 << 70)  # from here down numbers stand for slots that have no names
 _BETWEEN = -(1 << 80)  # and from here down, of rings between roles
 Part: TypeAlias = dialect.KernelOp | RoleOp
@@ -74,23 +76,29 @@ class Reading:
 
     def _part(self, part: Part) -> Schedule:
         """What CTAs do that do the same."""
-        between = [ring for ring in self.kernel.rings if ring.memory == dialect.L2]
+        opened = mlir.walk(part, "kitsune.acquire", "kitsune.wait")
+        used = {op.operands[0].owner.operation.opview.label for op in opened if _is_between_roles(op.operands[0])}
+        between = [ring for ring in self.kernel.rings if ring.memory == dialect.L2 and ring.label in used]
         return Schedule(
             part.label,
             tuple(
                 Ring(ring.label, ring.slots, ring.slot_bytes, self._place(ring.operation), ring.sharing == "own")
                 for ring in part.rings
             )
-            + tuple(Ring(ring.label, ring.slots, 0, self._place(ring.operation), True) for ring in between),
+            + tuple(Ring(ring.label, ring.slots, 0, self._place(ring.operation), True, True) for ring in between),
             tuple(self._agent(agent) for agent in part.agents),
             self._place(part.operation),
             self.kernel.ctas_per_sm,
             sum(agent.outbox_bytes + agent.count * (agent.meeting_bytes + agent.total_bytes) for agent in part.agents),
+            OVER_TILES if self.kernel.has_roles else None,
         )
 
     def _tiles(self, part: Part) -> str:
         """How a part's tiles are dealt out."""
-        return f"{part.tiles.sizes} of {[self._known(extent) for extent in part.tiles.operands]}"
+        extents = [self._known(extent) for extent in part.tiles.operands]
+        if None in extents:
+            raise Refused(self._place(part.tiles.operation), "has extents that roles may not know alike")
+        return f"{part.tiles.sizes} of {extents}"
 
     def _ends(self, part: Part) -> Iterator[End]:
         """Where a role opens slots of rings between roles."""
@@ -98,7 +106,10 @@ class Reading:
             ring = op.operands[0].owner.operation.opview
             if ring.memory == dialect.L2:
                 side: Side = "producer" if op.name == "kitsune.acquire" else "consumer"
-                yield End(ring.label, side, self._place(op), _is_of_turn(op, part))
+                agent = parent_of(op, dialect.AgentOp.OPERATION_NAME).opview
+                names = {use.owner.operation.name for use in op.results[0].uses}
+                copied = ("kitsune.fill" if side == "producer" else "kitsune.copy") in names
+                yield End(ring.label, side, self._place(op), _is_of_turn(op, part), agent.count, copied)
 
     def _agent(self, agent: dialect.AgentOp) -> Agent:
         place = self._place(agent.operation)
@@ -314,6 +325,8 @@ def _is_of_turn(op: ir.Operation, part: Part) -> bool:
     """Whether each turn of the loop over a part's tiles opens a slot there, and closes it."""
     loop = op.parent.operation
     if loop.name != "scf.for" or list(loop.operands)[:3] != list(part.tiles.results):
+        return False
+    if loop.parent.operation.name != dialect.AgentOp.OPERATION_NAME:
         return False
     closes = [use.owner.operation for use in op.results[0].uses]
     closes = [use for use in closes if use.name in ("kitsune.commit", "kitsune.release")]

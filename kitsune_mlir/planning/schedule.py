@@ -25,13 +25,15 @@ class Place:
 
 @dataclass(frozen=True)
 class Ring:
-    """With `own` each copy of an agent fills and takes a part of every slot for itself: a ring of its own."""
+    """With `own` each copy of an agent fills and takes a part of every slot for itself: a ring of its own. One that is
+    `between` roles takes no shared memory."""
 
     name: str
     slots: int
     slot_bytes: int = 0
     place: Place = Place()
     own: bool = False
+    between: bool = False
 
 
 @dataclass(frozen=True)
@@ -191,6 +193,7 @@ class Schedule:
     place: Place = Place()
     ctas: int = 1  # that an SM is to hold at once
     outbox_bytes: int = 0  # shared memory of the boxes through which tiles leave, and of what CTAs send each other
+    tiles: str | None = None  # of a role: the bounds of loops over its tiles, which count as one loop
 
 
 @dataclass(frozen=True)

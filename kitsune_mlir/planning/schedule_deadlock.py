@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from .schedule import Event, Kind, Node, Place, Refused, Ring, Side, Turns, named
 
@@ -44,21 +45,36 @@ class _Vertex:
     text: str
 
 
-def check(bodies: Mapping[str, tuple[Node, ...]], rings: Mapping[str, Ring], ends: Mapping[str, Ends]) -> None:
-    """Raises Refused where agents may wait for each other for ever, or where that is not known."""
+def check(
+    bodies: Mapping[str, tuple[Node, ...]],
+    rings: Mapping[str, Ring],
+    ends: Mapping[str, Ends],
+    tiles: str | None = None,
+) -> None:
+    """Raises Refused where agents may wait for each other for ever, or where that is not known. Loops with the bounds
+    `tiles`, of which each agent has one at most, are one for all agents, though no ring joins them."""
     kinds = [(ring, kind) for ring in ends for kind in SIDES]
     levels = [_Level(dict(bodies), dict.fromkeys(kinds, 0), None)]
     while levels:
-        levels += _check_level(levels.pop(), rings, ends)
+        level = levels.pop()
+        levels += _check_level(level, rings, ends, None if level.loop else tiles)
 
 
-def _check_level(level: _Level, rings: Mapping[str, Ring], ends: Mapping[str, Ends]) -> list[_Level]:
+def _check_level(level: _Level, rings: Mapping[str, Ring], ends: Mapping[str, Ends], tiles: str | None) -> list[_Level]:
     touched = {name for body in level.bodies.values() for node in body for name in _rings(node)}
     names = [name for name in ends if name in touched]
     shared = _Shared()
     for name in names:
         _match_loops(level, name, ends[name], shared)
         _check_rates(level, name, rings[name], ends[name])
+    over_tiles = [
+        (agent, i)
+        for agent, body in level.bodies.items()
+        for i, node in enumerate(body)
+        if isinstance(node, Turns) and node.bounds == tiles
+    ]
+    for one, other in pairwise(over_tiles):
+        shared.join(one, other)
     group = shared.groups(level)
     vertices: dict[tuple[str, int], _Vertex] = {}
     after: dict[tuple[str, int], set[tuple[str, int]]] = {}

@@ -89,7 +89,7 @@ def _runs(schedule: Schedule) -> Iterator[Fault]:
                 faults.append(refused.fault)
         if not faults:
             try:
-                schedule_deadlock.check(bodies, rings, ends)
+                schedule_deadlock.check(bodies, rings, ends, schedule.tiles)
             except Refused as refused:
                 faults.append(refused.fault)
         if faults:
@@ -108,7 +108,8 @@ def _ends_of(schedule: Schedule) -> dict[str, Ends]:
 
 def shared_bytes(schedule: Schedule) -> int:
     """The shared memory of the rings in a CTA, with their barriers, and of the boxes through which tiles leave."""
-    slots = ((ring.slots, -(-ring.slot_bytes // SLOT_ALIGNMENT) * SLOT_ALIGNMENT) for ring in schedule.rings)
+    rings = (ring for ring in schedule.rings if not ring.between)
+    slots = ((ring.slots, -(-ring.slot_bytes // SLOT_ALIGNMENT) * SLOT_ALIGNMENT) for ring in rings)
     return schedule.outbox_bytes + sum(count * (nbytes + BARRIER_BYTES) for count, nbytes in slots)
 
 

@@ -19,13 +19,16 @@ DOES: dict[Side, str] = {"producer": "fills", "consumer": "takes"}
 
 @dataclass(frozen=True)
 class End:
-    """Where a role opens slots of a ring between roles. `in_turn`: in each turn of its loop over tiles once, if no
-    other end of the role does, and it closes them in that turn."""
+    """Where a role opens slots of a ring between roles, in an agent of so many copies. `in_turn`: in each turn of the
+    agent's loop over tiles once, if no other end of the role does, and it closes them in that turn. `copied`: something
+    is copied into them, or out of them."""
 
     ring: str
     side: Side
     place: Place
     in_turn: bool
+    copies: int = 1
+    copied: bool = True
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,11 @@ def _ends(role: Role) -> Iterator[Fault]:
                 f"{DOES[end.side]} ring '{end.ring}', between roles, elsewhere than in a turn of the loop over tiles, "
                 "which opens and closes the tile's slot",
             )
+        if end.side == "consumer" and end.copies > 1:
+            yield Fault(end.place, f"takes slots of ring '{end.ring}' in {end.copies} copies of an agent; wants one")
+        if not end.copied:
+            way = "into" if end.side == "producer" else "out of"
+            yield Fault(end.place, f"{DOES[end.side]} slots of ring '{end.ring}', {way} which nothing is copied")
         if (end.ring, end.side) in seen:
             yield Fault(end.place, f"{DOES[end.side]} the slot of ring '{end.ring}' again that is the turn's")
         seen.add((end.ring, end.side))

@@ -50,6 +50,7 @@ class TileSlot:
     tile: int
     rows: slice  # those that the copy has
     closed: str = ""
+    filled: np.ndarray | None = None  # which elements
     copies: list[Copy] = field(default_factory=list)  # out of it
 
     @property
@@ -80,7 +81,7 @@ def opens(name: str, where: str, ring: int, slot: int) -> _Step:
             rows = slice(frame.number * each, (frame.number + 1) * each)
         made = TileSlot(found, "producer" if fills else "consumer", frame.tile, rows)
         if fills:
-            made.buffer[...] = np.nan
+            made.buffer[...], made.filled = np.nan, np.zeros(made.buffer.shape, bool)
         frame.values[slot] = made
         yield True
 
@@ -94,6 +95,8 @@ def closes(where: str, slot: TileSlot, frame: Any) -> Iterator[bool]:
         frame.waits = f"{where}: waits for copies out of ring '{slot.ring.name}'"
         yield False
     frame.waits = ""
+    if slot.filled is not None and not slot.filled.all():
+        raise ScheduleFault(f"{frame.at(where)} commits a slot of ring '{slot.ring.name}' that is not filled whole")
     slot.closed = where
     (slot.ring.filled if slot.side == "producer" else slot.ring.taken)[slot.tile] += 1
     yield True
@@ -109,5 +112,6 @@ def fill(op: ir.Operation, where: str) -> _Step:
         first, new = frame.values[column], frame.values[tile]
         columns = into.buffer[:, first : first + new.shape[1]]
         columns[...] = new[:, : columns.shape[1]]
+        into.filled[:, first : first + new.shape[1]] = True
 
     return step

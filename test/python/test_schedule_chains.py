@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from kitsune_mlir import mlir
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.dialects import schedule as dialect
-from kitsune_mlir.errors import InternalError, UserError
 from kitsune_mlir.passes import pipeline
 from kitsune_mlir.passes.schedule_events import Reading
 from kitsune_mlir.planning import schedule_proof, target
@@ -221,31 +220,20 @@ def test_every_vector_is_copied(text):
     assert "commits a slot of ring 'vectors_bf16' without 256 of its elements" in fault
 
 
-def test_what_is_scheduled_by_default():
-    """All chains; none where none are to."""
-
-    def forms(rows, widths, option=""):
-        module = mlir.parse(chain(rows, widths), mlir.context())
-        steps = [("partition-dataflow", ""), ("design-pipeline", ""), ("place-stages", "shape=chained tile-rows=128")]
-        steps.append(("schedule-chains", option))
-        pipeline.run(module, [pipeline.make(step, text, "sm_90a") for step, text in steps])
-        return len(list(dialect.kernels(module))), len(list(kitsune.pipelines(module)))
-
-    assert forms(300, (128, 192, 64)) == (1, 0)
-    assert forms(300, (128, 192, 64), "when=never") == (0, 1)
-    assert forms(300, (128, 256, 64)) == (1, 0)
-    with pytest.raises(UserError, match="schedule-chains: when must be one of always, never, found 'often'"):
-        forms(300, (128, 64, 64), "when=often")
-
-
-def test_what_is_placed_as_a_chain_and_is_none_is_a_bug():
+def test_what_is_placed_as_a_chain_and_is_none_still_runs():
+    """Nothing that placement does; the pipeline is declined, and its operators run one at a time."""
     module = mlir.parse(chain(300, (64, 72, 8)), mlir.context())
     steps = [("partition-dataflow", ""), ("design-pipeline", ""), ("place-stages", "shape=chained tile-rows=128")]
     pipeline.run(module, [pipeline.make(step, option, "sm_90a") for step, option in steps])
     (placed,) = kitsune.pipelines(module)
     placed.attributes["cluster"] = mlir.ir.IntegerAttr.get(mlir.ir.IntegerType.get_signless(64, module.context), 4)
-    with pytest.raises(InternalError, match="'pipeline0' is placed as a chain and has no kernel: 72 columns"):
-        pipeline.run(module, [pipeline.make("schedule-chains")])
+    with mlir.collect_remarks() as remarks:
+        pipeline.run(
+            module, [pipeline.make(step, "", "sm_90a") for step in ("schedule-chains", "convert-kitsune-to-gpu")]
+        )
+    assert not list(kitsune.pipelines(module)) and not list(dialect.kernels(module))
+    (remark,) = remarks
+    assert "runs bulk-synchronously: it is a chain, of which schedule-chains makes a kernel" in remark.message
 
 
 def test_mutants_of_who_asks():

@@ -159,6 +159,151 @@ def test_what_is_proven_runs_and_nothing_else(drawn, tiles, seed):
         run(kernel, given_, seed=seed)
 
 
+def taking(ring, of):
+    """A turn of the agent that feeds, and one of who takes what it brings."""
+    q = f"!kitsune.ring<{TILE}, {of} : i64>"
+    feeds = [
+        f'%s{ring} = "kitsune.wait"(%{ring}) : ({q}) -> {SLOT}',
+        f'%e{ring} = "kitsune.acquire"(%x) : ({RING}) -> {SLOT}',
+        f'%d{ring} = "kitsune.copy"(%e{ring}, %s{ring}, %c0, %c0) {{{DIMS}}} :'
+        f" ({SLOT}, {SLOT}, index, index) -> !kitsune.token",
+        f'"kitsune.commit"(%e{ring}, %d{ring}) : ({SLOT}, !kitsune.token) -> ()',
+        f'"kitsune.release"(%s{ring}) : ({SLOT}) -> ()',
+    ]
+    uses = [f'%u{ring} = "kitsune.wait"(%x) : ({RING}) -> {SLOT}', f'"kitsune.release"(%u{ring}) : ({SLOT}) -> ()']
+    return feeds, uses
+
+
+def filling(ring, of):
+    return [
+        f'%f{ring} = "kitsune.acquire"(%{ring}) : (!kitsune.ring<{TILE}, {of} : i64>) -> {SLOT}',
+        f'"kitsune.fill"(%f{ring}, %A, %c0) : ({SLOT}, {TILE}, index) -> ()',
+        f'"kitsune.commit"(%f{ring}) : ({SLOT}) -> ()',
+    ]
+
+
+def kernel_of(rings, *roles):
+    """A kernel of these rings between roles, by their slots; of each role the bodies of its agents, feeding ones first."""
+    alloc = [
+        f'%{name} = "kitsune.alloc_ring"() {{box = "rows", share = "all", space = "{space}", sym_name = "{name}"}} :'
+        f" () -> !kitsune.ring<{TILE}, {slots} : i64>"
+        for name, slots, space in [*((name, slots, "l2") for name, slots in rings), ("x", 2, "smem")]
+    ]
+    *between, inside = alloc
+    tiles = '%lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)'
+    made = []
+    for number, bodies in enumerate(roles):
+        own = [inside] if len(bodies) > 1 else []
+        agents = [
+            line
+            for i, body in enumerate(bodies)
+            for line in ['"kitsune.agent"() ({', "^bb0(%copy: index):", *body,
+                         f'}}) {{copies = 1, registers = 24, sym_name = "a{i}", warps = 4}} : () -> ()']
+        ]  # fmt: skip
+        made += [
+            '"kitsune.role"() ({',
+            tiles,
+            *own,
+            *agents,
+            f'}}) {{replicas = 1, sym_name = "r{number}"}} : () -> ()',
+        ]
+    lines = [*between, *made]
+    return "\n".join([
+        f"func.func @main(%A: {TILE}, %m: index) {{", *(f"%c{i} = arith.constant {i} : index" for i in range(3)),
+        '%p = "kitsune.kernel"() ({', *lines, '}) {sym_name = "k", target = "sm_90a"} : () -> !kitsune.outputs',
+        "return", "}",
+    ])  # fmt: skip
+
+
+def over_tiles(*body, counter="i"):
+    return [f"scf.for %{counter} = %lo to %hi step %st {{", *body, "}"]
+
+
+def twice(*body):
+    return ["scf.for %o = %c0 to %c2 step %c1 {", *body, "}"]
+
+
+FEEDS_A, USES_A = taking("a", 1)
+FEEDS_B, USES_B = taking("b", 1)
+FILLS_A, FILLS_B = filling("a", 1), filling("b", 1)
+IF = ["%cond = arith.cmpi eq, %m, %c0 : index", "scf.if %cond {"]
+HANGS = {  # the rings' names, then roles; what the proof says
+    "one agent fills two rings in two loops": (
+        "ab",
+        ([*over_tiles(*FILLS_A), *over_tiles(*FILLS_B, counter="j")],),
+        (over_tiles(*FEEDS_A, *FEEDS_B), over_tiles(*USES_A, *USES_B)),
+        "are two loops of 'a0'",
+    ),
+    "one agent takes two rings in two loops": (
+        "ab",
+        (over_tiles(*FILLS_A, *FILLS_B),),
+        ([*over_tiles(*FEEDS_A), *over_tiles(*FEEDS_B)], [*over_tiles(*USES_A), *over_tiles(*USES_B)]),
+        "are two loops of 'a0'",
+    ),
+    "a loop over tiles goes round twice": (
+        "a",
+        (over_tiles(*FILLS_A),),
+        (twice(*over_tiles(*FEEDS_A)), twice(*over_tiles(*USES_A))),
+        "are two loops of 'a0'",
+    ),
+    "a loop over tiles that may be left out": (
+        "a",
+        (over_tiles(*FILLS_A),),
+        ([*IF, *over_tiles(*FEEDS_A), "}"], [*IF, *over_tiles(*USES_A), "}"]),
+        "elsewhere than in a turn of the loop over tiles",
+    ),
+    "nothing is stored in a slot": (
+        "a",
+        (over_tiles(FILLS_A[0], FILLS_A[2]),),
+        (over_tiles(*FEEDS_A), over_tiles(*USES_A)),
+        "fills slots of ring 'a', into which nothing is copied",
+    ),
+    "nothing is copied out of a slot": (
+        "a",
+        (over_tiles(*FILLS_A),),
+        (over_tiles(FEEDS_A[0], FEEDS_A[4]),),
+        "takes slots of ring 'a', out of which nothing is copied",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HANGS)
+def test_what_the_theorem_supposes_is_asked(name):
+    """Each hangs, or would on a GPU, and is refused."""
+    rings, *roles, said = HANGS[name]
+    module = mlir.parse(kernel_of([(ring, 1) for ring in rings], *roles), mlir.context())
+    (kernel,) = dialect.kernels(module)
+    faults = [fault.message for fault in schedule_proof.verify(Reading(kernel).schedule(), GPU)]
+    assert any(said in fault for fault in faults), faults
+
+
+class TwoSources(nn.Module):
+    """A role that takes what two others make, of one type."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two, self.head = nn.Linear(64, 256), nn.Linear(128, 256), nn.Linear(512, 64)
+
+    def forward(self, x, y):
+        return self.head(torch.cat([torch.relu(self.one(x)), torch.relu(self.two(y))], 1))
+
+
+@pytest.mark.parametrize(
+    "model, shapes, sms",
+    [
+        (nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 256)), [(36_000, 256)], 132),
+        (TwoSources(), [(36_000, 64), (36_000, 128)], 12),
+    ],
+    ids=["deep rings", "two sources"],
+)
+def test_rings_between_roles_take_no_shared_memory(model, shapes, sms, gpu_of):
+    """Of a whole GPU, with as many slots as it wants: what is scheduled is proven, and fits."""
+    args = tuple(torch.randn(shape, dtype=torch.bfloat16) for shape in shapes)
+    options = {"place-stages": "shape=spatial"}
+    compiled = kitsune_mlir.compile(model.bfloat16(), args, target=gpu_of(sms), options=options)
+    assert "scheduled roles" in {launch["form"] for launch in compiled.plan["launches"]}
+
+
 class TwoHeads(nn.Module):
     """One tile to two roles, of which each makes a result of its own."""
 

@@ -160,7 +160,7 @@ HANGS = {
     "a tile is not released": (
         lambda: apart(1500),
         (TileRing, "release"),
-        r"for (a free slot|the tile) of queue 'q\d': its counter is [02], wanted [24] \(.*\.py:\d+\)",
+        r"for (a free slot|the tile) of queue 'q\d': its counter is [02], wanted [124] \(.*\.py:\d+\)",
     ),
     "others are not told that a tile was used": (
         shared,

@@ -24,7 +24,6 @@ from kitsune_mlir.traffic import element_bytes
 from . import bulk, waits
 
 _ALIGN = 256
-GROUPS = 2  # warpgroups at each end of a queue
 
 
 @dataclass(frozen=True)
@@ -69,8 +68,8 @@ class TileRing:
     place: RingPlace
     workspace: ir.Value
     rows: int  # of a tile
-    makers: int = GROUPS
-    takers: int = GROUPS
+    makers: int
+    takers: int
 
     def row(self, tile: ir.Value) -> device.Int:
         """The first row of a tile's slot in the tensor of all slots."""

@@ -51,6 +51,8 @@ class AgentCode(ProductCode):
                 raise UnsupportedError(f"agent '{self.agent.label}' only copies, and has {self.agent.count} copies")
             self._feed(rings)
             return
+        if any(map(_takes, body)):
+            raise UnsupportedError(f"agent '{self.agent.label}' takes tiles of other roles, and does not only copy")
         self.turns = {ring: self._ring_of(ring).start() for ring in rings}
         self._begin_turns()
         if self.agent.warp_count * warps.WARP != wgmma.THREADS:
