@@ -227,10 +227,9 @@ def test_what_is_placed_as_a_chain_and_is_none_still_runs():
     pipeline.run(module, [pipeline.make(step, option, "sm_90a") for step, option in steps])
     (placed,) = kitsune.pipelines(module)
     placed.attributes["cluster"] = mlir.ir.IntegerAttr.get(mlir.ir.IntegerType.get_signless(64, module.context), 4)
+    steps = "schedule-chains", "convert-kitsune-to-gpu"
     with mlir.collect_remarks() as remarks:
-        pipeline.run(
-            module, [pipeline.make(step, "", "sm_90a") for step in ("schedule-chains", "convert-kitsune-to-gpu")]
-        )
+        pipeline.run(module, [pipeline.make(step, "", "sm_90a") for step in steps])
     assert not list(kitsune.pipelines(module)) and not list(dialect.kernels(module))
     (remark,) = remarks
     assert "runs bulk-synchronously: it is a chain, of which schedule-chains makes a kernel" in remark.message

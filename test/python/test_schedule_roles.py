@@ -183,7 +183,7 @@ def filling(ring, of):
 
 
 def kernel_of(rings, *roles):
-    """A kernel of these rings between roles, by their slots; of each role the bodies of its agents, feeding ones first."""
+    """A kernel of these rings between roles, with their slots; of each role the bodies of its agents."""
     alloc = [
         f'%{name} = "kitsune.alloc_ring"() {{box = "rows", share = "all", space = "{space}", sym_name = "{name}"}} :'
         f" () -> !kitsune.ring<{TILE}, {slots} : i64>"
