@@ -3114,3 +3114,68 @@ func.func @token_of_a_slot_in_l2(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, 
   }) {sym_name = "k"} : () -> !kitsune.outputs
   return
 }
+
+// -----
+
+func.func @fill_from_within_a_box(%A: tensor<64x64xbf16>, %m: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %p = "kitsune.kernel"() ({
+    %q = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "l2", sym_name = "q"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      %x = "kitsune.alloc_ring"() {box = "columns", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+      "kitsune.agent"() ({
+      ^bb0(%c: index):
+        %s = "kitsune.acquire"(%q) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+        // expected-error@+1 {{'kitsune.fill' op stores whole boxes of 128 bytes of a slot's columns, found column 1}}
+        "kitsune.fill"(%s, %A, %c1) : (!kitsune.slot<tensor<64x64xbf16>>, tensor<64x64xbf16>, index) -> ()
+      }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+    }) {replicas = 1, sym_name = "r"} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @copy_across_a_slot_in_l2(%A: tensor<64x64xbf16>, %m: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %p = "kitsune.kernel"() ({
+    %q = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "l2", sym_name = "q"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      %x = "kitsune.alloc_ring"() {box = "columns", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+      "kitsune.agent"() ({
+      ^bb0(%c: index):
+        %s = "kitsune.wait"(%q) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+        %e = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+        // expected-error@+1 {{'kitsune.copy' op copies rows and columns of a slot in l2 into boxes along rows}}
+        %d = "kitsune.copy"(%e, %s, %c0, %c0) {dims = array<i64: 1, 0>, engine = "tma"} : (!kitsune.slot<tensor<64x64xbf16>>, !kitsune.slot<tensor<64x64xbf16>>, index, index) -> !kitsune.token
+      }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+    }) {replicas = 1, sym_name = "r"} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @product_of_a_slot_in_l2(%A: tensor<64x64xbf16>, %m: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %p = "kitsune.kernel"() ({
+    %q = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "l2", sym_name = "q"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      %x = "kitsune.alloc_ring"() {box = "columns", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+      "kitsune.agent"() ({
+      ^bb0(%c: index):
+        %s = "kitsune.wait"(%q) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+        %z = "kitsune.sums"() : () -> !kitsune.acc<tensor<64x64xf32>>
+        // expected-error@+1 {{'kitsune.product' op multiplies what lies in shared memory, ring 'q' is in l2}}
+        %t:2 = "kitsune.product"(%z, %A, %s) {engine = "wgmma"} : (!kitsune.acc<tensor<64x64xf32>>, tensor<64x64xbf16>, !kitsune.slot<tensor<64x64xbf16>>) -> (!kitsune.acc<tensor<64x64xf32>>, !kitsune.token)
+      }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+    }) {replicas = 1, sym_name = "r"} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
