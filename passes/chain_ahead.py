@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kitsune_mlir import rows
+from kitsune_mlir.chains.pressure import REGISTERS, pressures, registers_of
+from kitsune_mlir.chains.program import Block, Program
 from kitsune_mlir.codegen.hopper.fragments import WIDE, is_packed
-from kitsune_mlir.codegen.hopper.pressure import REGISTERS, pressures, registers_of
-from kitsune_mlir.codegen.hopper.program import Block, Program
 from kitsune_mlir.codegen.hopper.wgmma import ROWS
 from kitsune_mlir.codegen.pipeline.nests import PRODUCT
 from kitsune_mlir.dialects import kitsune, schedule

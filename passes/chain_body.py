@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from functools import partial
 
 from kitsune_mlir import rows
+from kitsune_mlir.chains.operands import is_exchanged, is_held, is_loaded, is_operand, is_read_here, parts_of
+from kitsune_mlir.chains.product_plan import Product
+from kitsune_mlir.chains.program import Block
+from kitsune_mlir.chains.rolling import follows_alike, rolls
 from kitsune_mlir.codegen.hopper.fragments import BLOCK, is_packed
-from kitsune_mlir.codegen.hopper.operands import is_exchanged, is_held, is_loaded, is_operand, is_read_here, parts_of
-from kitsune_mlir.codegen.hopper.product_plan import Product
-from kitsune_mlir.codegen.hopper.program import Block
-from kitsune_mlir.codegen.hopper.rolling import follows_alike, rolls
 from kitsune_mlir.codegen.pipeline.nests import PRODUCT, REDUCTION, Nest, StageNests, kitsune_label
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.dialects.roles import FillOp

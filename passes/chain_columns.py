@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kitsune_mlir import rows
-from kitsune_mlir.codegen.hopper.product_plan import Product
+from kitsune_mlir.chains.product_plan import Product
 from kitsune_mlir.codegen.pipeline.nests import Nest
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError

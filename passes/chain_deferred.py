@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kitsune_mlir.codegen.hopper.operands import is_deferred
-from kitsune_mlir.codegen.hopper.product_plan import Product
+from kitsune_mlir.chains.operands import is_deferred
+from kitsune_mlir.chains.product_plan import Product
 from kitsune_mlir.codegen.pipeline.nests import Nest
 from kitsune_mlir.mlir import ir
 

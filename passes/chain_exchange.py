@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kitsune_mlir import rows
-from kitsune_mlir.codegen.hopper.operands import is_loaded, is_only_operand
+from kitsune_mlir.chains.operands import is_loaded, is_only_operand
 from kitsune_mlir.codegen.schedule.reductions import row_combiner
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.dialects.clusters import SendOp, TotalOp

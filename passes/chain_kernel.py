@@ -1,6 +1,6 @@
 """The kernel of a chained pipeline at the schedule level: rings of streamed tiles and of weights, an agent that fills
 them, and one of one or two warpgroups that carry 64 rows each of a tile through all stages in their registers
-(schedule_chains.py). What is multiplied in which order is the program's (codegen/hopper/program.py); what warpgroups do
+(schedule_chains.py). What is multiplied in which order is the program's (chains/program.py); what warpgroups do
 with it, piece by piece, chain_body.py's."""
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from math import inf
 from typing import TypeAlias
 
 from kitsune_mlir import rows
-from kitsune_mlir.codegen.hopper.operands import is_loaded, is_multiplied_alone, is_streamed
-from kitsune_mlir.codegen.hopper.product_plan import starts_from_zero
-from kitsune_mlir.codegen.hopper.program import CLUSTERS, Block, Program
+from kitsune_mlir.chains.operands import is_loaded, is_multiplied_alone, is_streamed
+from kitsune_mlir.chains.product_plan import starts_from_zero
+from kitsune_mlir.chains.program import CLUSTERS, Block, Program
 from kitsune_mlir.codegen.pipeline.memory import element_of
 from kitsune_mlir.codegen.pipeline.nests import PRODUCT, kitsune_label
 from kitsune_mlir.codegen.schedule.reductions import row_combiner

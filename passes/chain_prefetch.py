@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.codegen.hopper.operands import is_in_stage, is_loaded
-from kitsune_mlir.codegen.hopper.program import Program
+from kitsune_mlir.chains.operands import is_in_stage, is_loaded
+from kitsune_mlir.chains.program import Program
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.dialects.prefetch import PrefetchOp
 from kitsune_mlir.mlir import arith, ir, linalg, tensor

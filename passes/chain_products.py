@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from kitsune_mlir import rows
-from kitsune_mlir.codegen.hopper.packing import packed_width
-from kitsune_mlir.codegen.hopper.product_plan import Product, Segment, starts_from_zero
-from kitsune_mlir.codegen.hopper.program import Block
+from kitsune_mlir.chains.packing import packed_width
+from kitsune_mlir.chains.product_plan import Product, Segment, starts_from_zero
+from kitsune_mlir.chains.program import Block
 from kitsune_mlir.codegen.pipeline.nests import kitsune_label
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.mlir import ir, scf

@@ -1,4 +1,4 @@
-"""Tiles of a chain that wait in shared memory for a later product (codegen/hopper/stash.py says which): each chunk of
+"""Tiles of a chain that wait in shared memory for a later product (chains/stash.py says which): each chunk of
 columns is a slot of a ring that is each copy's own, opened when the tile is made and released behind the last product
 that reads it. Tiles whose lives do not meet take the slots of one ring, one tile's after another's."""
 
@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from kitsune_mlir.codegen.hopper.operands import row_bytes
-from kitsune_mlir.codegen.hopper.program import Program
-from kitsune_mlir.codegen.hopper.steps import steps
+from kitsune_mlir.chains.operands import row_bytes
+from kitsune_mlir.chains.program import Program
+from kitsune_mlir.chains.steps import steps
 from kitsune_mlir.codegen.hopper.stores import boxes_of
 from kitsune_mlir.mlir import ir
 

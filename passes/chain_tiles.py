@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from kitsune_mlir.codegen.hopper.operands import is_multiplied, row_bytes
-from kitsune_mlir.codegen.hopper.program import LEAST_ROW_BYTES
+from kitsune_mlir.chains.operands import is_multiplied, row_bytes
+from kitsune_mlir.chains.program import LEAST_ROW_BYTES
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
 from kitsune_mlir.traffic import element_bytes

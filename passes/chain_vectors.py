@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kitsune_mlir.codegen.hopper.program import MOST_VECTOR_BYTES, Block
+from kitsune_mlir.chains.program import MOST_VECTOR_BYTES, Block
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import ir
 

@@ -17,8 +17,8 @@ from functools import partial
 from typing import ClassVar
 
 from kitsune_mlir import rows
+from kitsune_mlir.chains.program import Program
 from kitsune_mlir.codegen.hopper import accumulate, spatial_sum
-from kitsune_mlir.codegen.hopper.program import Program
 from kitsune_mlir.codegen.pipeline import role
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError, UserError

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kitsune_mlir import determinism, rows
-from kitsune_mlir.codegen.hopper.operands import is_stored_whole
+from kitsune_mlir.chains.operands import is_stored_whole
 from kitsune_mlir.contraction import is_zero_filled
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import arith, ir, remark

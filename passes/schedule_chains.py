@@ -23,7 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kitsune_mlir.codegen.hopper.program import TILE_ROWS
+from kitsune_mlir.chains.program import TILE_ROWS
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir

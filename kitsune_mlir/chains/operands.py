@@ -5,14 +5,13 @@ from __future__ import annotations
 from math import prod
 
 from kitsune_mlir import rows
+from kitsune_mlir.codegen.hopper.fragments import is_packed
+from kitsune_mlir.codegen.hopper.tile_ring import crosses
 from kitsune_mlir.codegen.pipeline.memory import element_of, shape_of
 from kitsune_mlir.codegen.pipeline.nests import MAP, Nest, StageNests
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.traffic import element_bytes
-
-from .fragments import is_packed
-from .tile_ring import crosses
 
 STREAMED_BYTES = 256  # of a row: operands at least that wide come through shared memory
 # Rows that are no multiple of 16 bytes must be copied first: only when registers do not hold the operand.

@@ -15,6 +15,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from kitsune_mlir import rows
+from kitsune_mlir.codegen.hopper.fragments import BLOCK
 from kitsune_mlir.codegen.pipeline.loops import unflatten
 from kitsune_mlir.codegen.pipeline.memory import element_of, shape_of
 from kitsune_mlir.codegen.pipeline.nests import MAP, REDUCTION, Nest, StageNests
@@ -22,7 +23,6 @@ from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
 
-from .fragments import BLOCK
 from .operands import is_in_stage, is_loaded, parts_of
 
 if TYPE_CHECKING:

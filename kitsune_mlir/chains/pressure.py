@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from math import prod
 from typing import TYPE_CHECKING
 
+from kitsune_mlir.codegen.hopper.fragments import is_packed
 from kitsune_mlir.codegen.pipeline.memory import element_of, shape_of
 from kitsune_mlir.codegen.pipeline.nests import PRODUCT
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
 
-from .fragments import is_packed
 from .operands import is_held
 from .product_plan import Product
 from .steps import Step, steps

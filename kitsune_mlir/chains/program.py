@@ -16,6 +16,10 @@ from itertools import accumulate
 from math import prod
 
 from kitsune_mlir import rows
+from kitsune_mlir.codegen.hopper.fragments import BLOCK
+from kitsune_mlir.codegen.hopper.stores import boxes_of
+from kitsune_mlir.codegen.hopper.tile_ring import crosses
+from kitsune_mlir.codegen.hopper.wgmma import CHUNK, MOST_COLUMNS, ROWS, STEP
 from kitsune_mlir.codegen.pipeline.memory import element_of, shape_of
 from kitsune_mlir.codegen.pipeline.nests import PRODUCT, REDUCTION, Nest, StageNests, kitsune_label
 from kitsune_mlir.dialects import kitsune
@@ -28,7 +32,6 @@ from kitsune_mlir.traffic import element_bytes
 from . import stash
 from .chainable import check_stage
 from .equal_stages import equal_runs
-from .fragments import BLOCK
 from .operands import (
     is_exchanged,
     is_handed_on,
@@ -47,9 +50,6 @@ from .packing import GROUP, Columns, Packing
 from .pressure import check_pressure
 from .product_plan import Product, Segment
 from .steps import steps
-from .stores import boxes_of
-from .tile_ring import crosses
-from .wgmma import CHUNK, MOST_COLUMNS, ROWS, STEP
 
 SET_COLUMNS = 128  # products of more are computed in two sets of registers
 MOST_HELD_COLUMNS = 384  # of a product whose sums a warpgroup keeps in registers

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kitsune_mlir import rows
+from kitsune_mlir.codegen.hopper.wgmma import BOX_ROW
 from kitsune_mlir.codegen.pipeline.loops import is_zero
 from kitsune_mlir.mlir import ir
-
-from .wgmma import BOX_ROW
 
 Turn = tuple[int, ...]  # the sets of sums that a product's chunks are multiplied for, one after another
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kitsune_mlir.codegen.hopper import tf32
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
-
-from . import tf32
 
 GROUP = 8  # columns: 16 bytes of 16-bit elements, those of one instruction of tf32 numbers
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kitsune_mlir.codegen.hopper.stores import boxes_of
 from kitsune_mlir.codegen.pipeline.nests import PRODUCT, REDUCTION
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import ir
 
 from .operands import is_held, is_multiplied, row_bytes
 from .steps import steps
-from .stores import boxes_of
 
 MOST_BYTES = 256  # of a tile's row; wider ones are better kept where the next product wants them
 WIDE_BYTES = 512  # beyond so many a tile and the next product's sums do not both fit registers
