@@ -19,6 +19,7 @@ INIT, EXPECT, WAIT, ARRIVE = (
     "mbarrier.arrive.shared",
 )
 SIGNAL, COUNTER, STORED = "red.release.gpu.", "ld.acquire.gpu.", "cp.async.bulk.wait_group 0"
+FENCE = "fence.proxy.async"
 PENDING = re.compile(r"(wgmma\.wait_group\.sync\.aligned) (\d+)")
 BARRIERS = {"gpu.barrier": "barrier of the CTA", "nvvm.fence.mbarrier.init": "fence behind mbarrier.init"}
 Change = Callable[[ir.Operation], None]
@@ -74,6 +75,8 @@ def _ways(op: ir.Operation) -> list[tuple[str, Change]]:
         return [("no signal", _erase), ("a signal twice", _set_operand(1, 2))]
     if COUNTER in text:
         return [("no wait on a counter", _erase)]
+    if FENCE in text:
+        return [("no fence between proxies", _erase)]
     if STORED in text:
         return [("no wait for stores", _erase)]
     if found := PENDING.search(text):
