@@ -70,6 +70,6 @@ class ScheduleChains(ModulePass):
 
 
 def _kernel_of(pipeline: kitsune.PipelineOp, target: targets.Target) -> ChainKernel | RolesKernel:
-    if pipeline.shape == "chained":
+    if len({stage.role for stage in pipeline.stages}) == 1:
         return ChainKernel(pipeline, target, pipeline.cluster, pipeline.tile_rows)
     return RolesKernel(pipeline, target)

@@ -344,6 +344,19 @@ def test_kernels_in_the_simulator(name, rows, gpu_of):
             torch.testing.assert_close(result.float(), right.float(), atol=2e-2, rtol=2e-2)
 
 
+def test_a_stage_alone_is_no_role(gpu_of):
+    """A kernel without rings between roles has no workspace in which CTAs could count."""
+    torch.manual_seed(3)
+    model, x = (
+        nn.Sequential(nn.Linear(356, 24), nn.SiLU()).bfloat16().eval(),
+        torch.randn(63, 356, dtype=torch.bfloat16),
+    )
+    compiled = kitsune_mlir.compile(model, (x,), target=gpu_of(6), options={"place-stages": "shape=spatial"})
+    assert "kitsune.role" not in compiled.mlir("small:schedule-chains")
+    with torch.no_grad():
+        torch.testing.assert_close(Simulation(compiled, seed=1)(x).float(), model(x).float(), atol=2e-2, rtol=2e-2)
+
+
 def test_the_plan_says_what_runs(gpu_of):
     model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 64)).bfloat16()
     x = torch.randn(500, 64, dtype=torch.bfloat16)

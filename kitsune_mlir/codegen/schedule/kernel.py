@@ -244,7 +244,8 @@ class ScheduledKernel:
 
     def launch(self) -> str:
         """What the runtime needs to launch the kernel, JSON."""
-        workspace = max(self.ring_bytes, counters.FIRST_AT if self.waits.budget else 0)  # at least a report
+        counted = self.waits.budget or self.kernel.has_roles  # a report, or the CTAs that have ended
+        workspace = max(self.ring_bytes, counters.FIRST_AT if counted else 0)
         return json.dumps(
             {
                 "kernel": self.kernel.label,
