@@ -56,6 +56,11 @@ class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
         return ir.RankedTensorType(self.results[0].type.tile)
 
     @property
+    def is_between_roles(self) -> bool:
+        """Whether it lies in "l2"."""
+        return self.memory == L2
+
+    @property
     def slots(self) -> int:
         return self.results[0].type.slots
 

@@ -16,6 +16,7 @@ from typing import Any
 from kitsune_mlir import mlir
 from kitsune_mlir.codegen.kernel_work import work_of
 from kitsune_mlir.dialects import schedule
+from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.dialects.clusters import MeetOp
 from kitsune_mlir.dialects.dots import DotsOp
 from kitsune_mlir.errors import InternalError
@@ -46,7 +47,7 @@ def _scheduled(kernel: schedule.KernelOp) -> dict[str, Any]:
     chained = any(product.is_from_registers for product in products)
     pairs = sum(product.is_added_outside for product in products)
     others = len(mlir.walk(kernel, "linalg.generic"))
-    extents = [_constant(value) for value in tiles.operands]
+    extents = [constant(value) for value in tiles.operands]
     words = ["x".join("?" if extent is None else str(extent) for extent in extents)]
     if kernel.has_roles:
         words += [f"{' + '.join(str(part.cta_count) for part in parts)} CTAs", f"{len(products)} products of chunks"]
@@ -71,12 +72,6 @@ def _scheduled(kernel: schedule.KernelOp) -> dict[str, Any]:
         "predicted_us": kernel.predicted_us or 0.0,
         "limit": kernel.limit or LATENCY,
     }
-
-
-def _constant(value: ir.Value) -> int | None:
-    owner = None if isinstance(value.owner, ir.Block) else value.owner.operation
-    known = owner is not None and owner.name == "arith.constant"
-    return ir.IntegerAttr(owner.attributes["value"]).value if known else None
 
 
 def pipelined(pipelines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -88,7 +88,7 @@ class ChainKernel:
 
     def source(self, value: ir.Value) -> ir.Value:
         """A tensor as the copy engine reads it: rows of whole 16 bytes, columns of each part at such places."""
-        number = next(i for i, own in enumerate(self.program.tensors) if own == value)
+        number = self.program.numbers[hash(value)]
         if number not in self._sources:
             with ir.InsertionPoint(self.pipeline):
                 packing = self.program.packed.get(number)

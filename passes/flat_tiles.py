@@ -156,7 +156,7 @@ class _Stage:
                 result.operation.erase()
 
     def _reshape(self, op: ir.Operation) -> None:
-        """Of rows alone, or of rows and columns: other dimensions of the same elements."""
+        """Other dimensions of the same elements of each row are the same flat tile."""
         source, result = op.operands[0], op.results[0]
         if not ir.RankedTensorType(source.type).rank or rows.shape_of(source)[0] != rows.shape_of(result)[0]:
             return
@@ -170,7 +170,7 @@ class _Stage:
             self._replace(op, flat)
 
     def _slice(self, op: ir.Operation) -> None:
-        """Of the one dimension that has more than one column."""
+        """A slice of the one dimension that has more than one column is one of the flat tile."""
         source, result = op.operands[0], op.results[0]
         if len(rows.shape_of(source)) != len(rows.shape_of(result)) or not _are_rows(source, result):
             return
@@ -184,7 +184,7 @@ class _Stage:
         self._replace(op, tensor.ExtractSliceOp(type_, self._flat(source), [], sizes, [], *at).result)
 
     def _concat(self, op: ir.Operation) -> None:
-        """Of tiles whose dimensions in front have one column."""
+        """Tiles whose dimensions in front have one column are joined by their columns."""
         dim = ir.IntegerAttr(op.attributes["dim"]).value
         if dim and prod(rows.shape_of(op.results[0])[1:dim]) == 1:
             parts = [self._flat(value) for value in op.operands]

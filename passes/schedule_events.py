@@ -78,7 +78,7 @@ class Reading:
         """What CTAs do that do the same."""
         opened = mlir.walk(part, "kitsune.acquire", "kitsune.wait")
         used = {op.operands[0].owner.operation.opview.label for op in opened if _is_between_roles(op.operands[0])}
-        between = [ring for ring in self.kernel.rings if ring.memory == dialect.L2 and ring.label in used]
+        between = [ring for ring in self.kernel.rings if ring.label in used]
         return Schedule(
             part.label,
             tuple(
@@ -104,7 +104,7 @@ class Reading:
         """Where a role opens slots of rings between roles."""
         for op in mlir.walk(part, "kitsune.acquire", "kitsune.wait"):
             ring = op.operands[0].owner.operation.opview
-            if ring.memory == dialect.L2:
+            if ring.is_between_roles:
                 side: Side = "producer" if op.name == "kitsune.acquire" else "consumer"
                 agent = parent_of(op, dialect.AgentOp.OPERATION_NAME).opview
                 names = {use.owner.operation.name for use in op.results[0].uses}
@@ -312,13 +312,13 @@ class Reading:
 
 
 def _is_between_roles(ring: ir.Value) -> bool:
-    return ring.owner.operation.opview.memory == dialect.L2
+    return ring.owner.operation.opview.is_between_roles
 
 
 def _slot_between(slot: ir.Value) -> dialect.AllocRingOp | None:
     """The ring of a slot between roles; None of any other."""
     ring = dialect.ring_of(slot)
-    return ring if ring is not None and ring.memory == dialect.L2 else None
+    return ring if ring is not None and ring.is_between_roles else None
 
 
 def _is_of_turn(op: ir.Operation, part: Part) -> bool:

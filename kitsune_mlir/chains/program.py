@@ -77,8 +77,7 @@ class Block:
 
 
 class Program:
-    """`tensors` are the kernel's inputs, `results` its outputs. Raises UnsupportedError for what warpgroups cannot
-    chain."""
+    """`tensors` are the kernel's inputs. Raises UnsupportedError for what warpgroups cannot chain."""
 
     def __init__(
         self,
@@ -104,7 +103,6 @@ class Program:
         only = len(products) == len(stages) == 1 and cluster == 1 and not self.between
         self.alone = only and all(_follows(store.operands[0], products[0]) for store in stages[0].stores)
         self.tensors = [value for value in pipeline.inputs if rows.is_tensor(value)]
-        self.results = pipeline.result_ops
         self.numbers = {hash(value): number for number, value in enumerate(self.tensors)}
         self.padded: set[int] = set()  # numbers of tensors whose rows are to be made longer
         self._layouts: dict[int, Packing | None] = {}  # of weights, by their numbers

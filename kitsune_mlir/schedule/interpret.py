@@ -79,13 +79,7 @@ class Program:
             if ctas % self.kernel.cluster:
                 raise UserError(f"kernel '{self.kernel.label}' runs in clusters of {self.kernel.cluster} CTAs")
             shared = self._between(outside) if self.kernel.has_roles else []
-            frames = [
-                frame
-                for part in self._parts
-                for clusters in [[Cluster() for _ in range(part.op.cta_count or ctas)]]
-                for number in range(part.op.cta_count or ctas)
-                for frame in self._cta(part, number, part.op.cta_count or ctas, outside, outputs, clusters)
-            ]
+            frames = [frame for part in self._parts for frame in self._frames(part, ctas, outside, outputs)]
             _Launch(frames, random.Random(seed)).run()
             for ring in shared:
                 ring.check_end()
@@ -135,6 +129,15 @@ class Program:
                 outside.update(zip(map(hash, op.results), values, strict=True))
         return found
 
+    def _frames(
+        self, part: _Part, ctas: int, outside: dict[int, Any], outputs: list[Output]
+    ) -> Iterator[tuple[Frame, Run]]:
+        """The copies of all agents in all CTAs of a part, which says how many these are where it is a role."""
+        count = part.op.cta_count or ctas
+        clusters = [Cluster() for _ in range(count)]
+        for number in range(count):
+            yield from self._cta(part, number, count, outside, outputs, clusters)
+
     def _cta(
         self,
         part: _Part,
@@ -183,7 +186,7 @@ class Program:
             case "scf.if":
                 return self._if(op, operands, results)
             case "kitsune.acquire" | "kitsune.wait":
-                if op.operands[0].owner.operation.opview.memory == dialect.L2:
+                if op.operands[0].owner.operation.opview.is_between_roles:
                     return between.opens(op.name, where, operands[0], results[0])
                 tile = ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value)
                 return steps.open_slot(op.name, where, operands[0], results[0], tile)

@@ -69,29 +69,34 @@ DIMS = 'dims = array<i64: 0, 1>, engine = "tma"'
 RING, SLOT = f"!kitsune.ring<{TILE}, 2 : i64>", f"!kitsune.slot<{TILE}>"
 
 
+def taking(ring, of):
+    """A turn of the agent that feeds, and one of who takes what it brings."""
+    q = f"!kitsune.ring<{TILE}, {of} : i64>"
+    feeds = [
+        f'%s{ring} = "kitsune.wait"(%{ring}) : ({q}) -> {SLOT}',
+        f'%e{ring} = "kitsune.acquire"(%x) : ({RING}) -> {SLOT}',
+        f'%d{ring} = "kitsune.copy"(%e{ring}, %s{ring}, %c0, %c0) {{{DIMS}}} :'
+        f" ({SLOT}, {SLOT}, index, index) -> !kitsune.token",
+        f'"kitsune.commit"(%e{ring}, %d{ring}) : ({SLOT}, !kitsune.token) -> ()',
+        f'"kitsune.release"(%s{ring}) : ({SLOT}) -> ()',
+    ]
+    uses = [f'%u{ring} = "kitsune.wait"(%x) : ({RING}) -> {SLOT}', f'"kitsune.release"(%u{ring}) : ({SLOT}) -> ()']
+    return feeds, uses
+
+
+def filling(ring, of):
+    return [
+        f'%f{ring} = "kitsune.acquire"(%{ring}) : (!kitsune.ring<{TILE}, {of} : i64>) -> {SLOT}',
+        f'"kitsune.fill"(%f{ring}, %A, %c0) : ({SLOT}, {TILE}, index) -> ()',
+        f'"kitsune.commit"(%f{ring}) : ({SLOT}) -> ()',
+    ]
+
+
 def role(name, replicas, takes, fills):
     """A role that takes slots of rings, in this order, and fills others."""
-    waits, uses, fill = [], [], []
-    for ring, slots in takes:
-        q = f"!kitsune.ring<{TILE}, {slots} : i64>"
-        waits += [
-            f'%s{ring} = "kitsune.wait"(%{ring}) : ({q}) -> {SLOT}',
-            f'%e{ring} = "kitsune.acquire"(%x) : ({RING}) -> {SLOT}',
-            f'%d{ring} = "kitsune.copy"(%e{ring}, %s{ring}, %c0, %c0) {{{DIMS}}} :'
-            f" ({SLOT}, {SLOT}, index, index) -> !kitsune.token",
-            f'"kitsune.commit"(%e{ring}, %d{ring}) : ({SLOT}, !kitsune.token) -> ()',
-            f'"kitsune.release"(%s{ring}) : ({SLOT}) -> ()',
-        ]
-        uses += [
-            f'%u{ring} = "kitsune.wait"(%x) : ({RING}) -> {SLOT}',
-            f'"kitsune.release"(%u{ring}) : ({SLOT}) -> ()',
-        ]
-    for ring, slots in fills:
-        fill += [
-            f'%f{ring} = "kitsune.acquire"(%{ring}) : (!kitsune.ring<{TILE}, {slots} : i64>) -> {SLOT}',
-            f'"kitsune.fill"(%f{ring}, %A, %c0) : ({SLOT}, {TILE}, index) -> ()',
-            f'"kitsune.commit"(%f{ring}) : ({SLOT}) -> ()',
-        ]
+    turns = [taking(*ring) for ring in takes]
+    waits, uses = ([line for turn in turns for line in turn[side]] for side in (0, 1))
+    fill = [line for ring in fills for line in filling(*ring)]
     head = ['%lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)']
     feed = []
     if takes:
@@ -157,29 +162,6 @@ def test_what_is_proven_runs_and_nothing_else(drawn, tiles, seed):
             run(kernel, given_, seed=seed)
     else:
         run(kernel, given_, seed=seed)
-
-
-def taking(ring, of):
-    """A turn of the agent that feeds, and one of who takes what it brings."""
-    q = f"!kitsune.ring<{TILE}, {of} : i64>"
-    feeds = [
-        f'%s{ring} = "kitsune.wait"(%{ring}) : ({q}) -> {SLOT}',
-        f'%e{ring} = "kitsune.acquire"(%x) : ({RING}) -> {SLOT}',
-        f'%d{ring} = "kitsune.copy"(%e{ring}, %s{ring}, %c0, %c0) {{{DIMS}}} :'
-        f" ({SLOT}, {SLOT}, index, index) -> !kitsune.token",
-        f'"kitsune.commit"(%e{ring}, %d{ring}) : ({SLOT}, !kitsune.token) -> ()',
-        f'"kitsune.release"(%s{ring}) : ({SLOT}) -> ()',
-    ]
-    uses = [f'%u{ring} = "kitsune.wait"(%x) : ({RING}) -> {SLOT}', f'"kitsune.release"(%u{ring}) : ({SLOT}) -> ()']
-    return feeds, uses
-
-
-def filling(ring, of):
-    return [
-        f'%f{ring} = "kitsune.acquire"(%{ring}) : (!kitsune.ring<{TILE}, {of} : i64>) -> {SLOT}',
-        f'"kitsune.fill"(%f{ring}, %A, %c0) : ({SLOT}, {TILE}, index) -> ()',
-        f'"kitsune.commit"(%f{ring}) : ({SLOT}) -> ()',
-    ]
 
 
 def kernel_of(rings, *roles):

@@ -314,4 +314,4 @@ def _takes(op: ir.Operation) -> bool:
     """Whether it opens or gives back a slot between roles, to copy out of it."""
     if op.name == schedule.WaitOp.OPERATION_NAME:
         return is_between(op.operands[0])
-    return op.name == schedule.ReleaseOp.OPERATION_NAME and schedule.ring_of(op.operands[0]).memory == schedule.L2
+    return op.name == schedule.ReleaseOp.OPERATION_NAME and schedule.ring_of(op.operands[0]).is_between_roles

@@ -21,7 +21,7 @@ from .exchanges import ExchangeCode
 
 def is_between(ring: ir.Value) -> bool:
     """Whether a ring lies between roles."""
-    return ring.owner.operation.opview.memory == schedule.L2
+    return ring.owner.operation.opview.is_between_roles
 
 
 @dataclass(frozen=True)

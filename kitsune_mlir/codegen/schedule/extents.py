@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import gcd, prod
 
 from kitsune_mlir.dialects import schedule
+from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.dialects.clusters import RankOp
 from kitsune_mlir.mlir import ir
 
@@ -28,12 +29,6 @@ def divisor(index: ir.Value) -> int:
     if op is not None and op.name == "arith.addi":
         return gcd(*map(divisor, op.operands))
     return 1
-
-
-def constant(index: ir.Value) -> int | None:
-    """The number that an index is; None where it is no constant."""
-    op = None if isinstance(index.owner, ir.Block) else index.owner.operation
-    return ir.IntegerAttr(op.attributes["value"]).value if op is not None and op.name == "arith.constant" else None
 
 
 def whole_of(

@@ -23,7 +23,7 @@ from kitsune_mlir.codegen.hopper.tma import TensorMap
 from kitsune_mlir.codegen.pipeline import counters, device
 from kitsune_mlir.codegen.pipeline.watch import Waits
 from kitsune_mlir.dialects import schedule
-from kitsune_mlir.dialects.checks import parent_of
+from kitsune_mlir.dialects.checks import constant, parent_of
 from kitsune_mlir.dialects.windows import WindowsOp, in_memory, windows_of
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, location, walk
@@ -31,7 +31,6 @@ from kitsune_mlir.planning.target import Target
 
 from .around import KernelAround
 from .dots import multiplies_alone
-from .extents import constant
 from .part import PartCode
 from .warpgroups import threads_of
 

@@ -155,7 +155,7 @@ class PartCode:
         if not rest:
             emit()
             return
-        ends = first + sum(map(warps_of, group)) * warps.WARP
+        ends = first + threads_of(group)
         branch = device.scf.IfOp(device.less(device.thread(), ends), has_else=True)
         with ir.InsertionPoint(branch.then_block):
             emit()
@@ -188,8 +188,7 @@ class PartCode:
     def _ends(self, ring: schedule.AllocRingOp) -> tuple[int, int]:
         """Arrivals that fill a slot and that empty it. Of warpgroups a thread begins the copies, whose bytes count, and
         a thread of each copy of the agent that waits for it releases it; a slot without elements is filled by a thread
-        of each warp. Else all threads that copy, and a thread of
-        each warp."""
+        of each warp. Else all threads that copy, and a thread of each warp."""
         fills, takes = (self._agent_of(ring, op) for op in (schedule.AcquireOp, schedule.WaitOp))
         if self._has_warpgroups:
             full = 1 if ring.has_elements else warps_of(fills)
