@@ -10,7 +10,7 @@ from kitsune_mlir.traffic import element_bytes
 
 from .checks import check_integer, defined_by, fail, integer, parent_of, string
 from .kernels import BOX_BYTES, AgentOp, KernelOp, has_numbers, inside, numbers
-from .rings import L2, ring_of
+from .rings import L2, SMEM, ring_of
 from .tiles import RingEffect
 from .types import Kitsune, Slot, Token
 
@@ -105,7 +105,8 @@ class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
     where all do, and tell each other. Of a dense slot it is a tile of one dimension, of elements from `at` on. Elements
     are loaded where they are used: such a slot is released at the agent's end. With the unit attribute `ahead` those of
     a box of two dimensions are loaded where this stands, as far as threads load 16 bytes of a row together; beside
-    `together` all of them, of 32, 64, ... columns of 16 bits or f32: registers hold them, and loops may carry them."""
+    `together` all of them, of 32, 64, ... columns of 16 bits or f32: registers hold them, and loops may carry them. Of a
+    slot whose tile, of 16-bit elements, lies in boxes along its rows it is all of that tile, loaded where this stands."""
 
     source: ext.Operand[Any]
     at: Sequence[ext.Operand[ir.IndexType]]
@@ -117,7 +118,7 @@ class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
 
     def verify_region_invariants(self) -> bool:
         if isinstance(self.operands[0].type, Slot):
-            return self._verify_dense()
+            return self._verify_slot()
         whole, tile = self.operands[0].type, self.results[0].type
         if not _verify_box(self, whole, tile, len(self.operands) - 1):
             return False
@@ -129,11 +130,21 @@ class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
             return fail(self, f"is loaded ahead where it has rows and columns, found {tile}")
         return True
 
-    def _verify_dense(self) -> bool:
+    @property
+    def is_of_boxes(self) -> bool:
+        """Whether it is a tile that lies in boxes of a slot."""
+        return isinstance(self.operands[0].type, Slot) and len(self.operands) == 1
+
+    def _verify_slot(self) -> bool:
         slot, tile = ir.RankedTensorType(tile_of(self.operands[0])), self.results[0].type
-        ring = ring_of(self.operands[0])
+        ring, agent = ring_of(self.operands[0]), parent_of(self, AgentOp.OPERATION_NAME)
+        if ring is not None and ring.layout == "rows" and ring.memory == SMEM:
+            if not self.is_of_boxes or tile != slot or element_bytes(slot.element_type) != 2:
+                return fail(self, f"gives all of a slot of 16-bit elements, found {tile} of {slot}")
+            whole = agent is None or agent.opview.count == 1
+            return whole or fail(self, "gives all of a slot to an agent of one copy")
         if ring is not None and ring.layout != "dense":
-            return fail(self, f"reads tensors and dense slots, ring '{ring.label}' has {ring.layout}")
+            return fail(self, f"reads tensors, rows in boxes and dense slots, ring '{ring.label}' has {ring.layout}")
         if not isinstance(tile, ir.RankedTensorType) or tile.rank != 1 or tile.element_type != slot.element_type:
             return fail(self, f"gives elements of {slot} as {tile}")
         if len(self.operands) != 2 or tile.shape[0] > slot.shape[1]:

@@ -14,7 +14,7 @@ from .types import Kitsune, Outputs
 STOW, WRITE_ROWS = "kitsune.stow", "kitsune.write_rows"  # stow.py, write_rows.py
 SEND, TOTAL = "kitsune.send", "kitsune.total"  # clusters.py
 ROLE, FILL = "kitsune.role", "kitsune.fill"  # roles.py
-ALLOC, WRITE = "kitsune.alloc_ring", "kitsune.write"  # rings.py, boxes.py
+ALLOC, READ, WRITE = "kitsune.alloc_ring", "kitsune.read", "kitsune.write"  # rings.py, boxes.py
 BOX_BYTES = 128  # of each row of what the copy engine stores at once
 OUTBOX_BYTES = 2 * 64 * BOX_BYTES  # of shared memory for each copy of an agent whose tiles leave so
 WARP = 32  # threads
@@ -192,7 +192,8 @@ class AgentOp(Kitsune.Operation, name="agent", traits=[ir.NoTerminatorTrait]):
     def outbox_bytes(self) -> int:
         """Shared memory of the boxes through which its tiles leave."""
         writes = (op.opview for op in walk(self, WRITE))
-        leave = any(write.engine_name is not None for write in writes) or walk(self, WRITE_ROWS, SEND, FILL)
+        fills = [op for op in walk(self, FILL) if op.opview.is_between_roles]
+        leave = any(write.engine_name is not None for write in writes) or fills or walk(self, WRITE_ROWS, SEND)
         return self.count * OUTBOX_BYTES if leave else 0
 
     def verify_region_invariants(self) -> bool:

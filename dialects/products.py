@@ -45,7 +45,8 @@ class SumsOp(Kitsune.Operation, name="sums", traits=[ext.Pure]):
 
 class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
     """Begins to add left (m x k) times right (n x k), transposed, to sums (m x n), and gives them as they will be; of
-    `right` all rows, of `left` those of the copy. Left is a slot, or a tile in registers, made of `part`s. That, and a
+    `left` the copy's rows, of `right` all of them, or the copy's where its ring is "split". With the unit attribute
+    `turned` right is (k x n) and taken as it lies. Left is a slot, or a tile in registers, made of `part`s. That, and a
     tile that was stowed, may have fewer columns: there right's do not count. A slot that was opened for the first rows
     of a ring's tile gives those rows of the sums; others have no value that may be used. The engine is "wgmma", a
     copy's warps together, or "mma_sync", each warp a share of the copy's rows. Nothing but a product or `settle` may
@@ -66,6 +67,11 @@ class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
     @property
     def is_added_outside(self) -> bool:
         return "outside" in self.attributes
+
+    @property
+    def is_turned(self) -> bool:
+        """Whether the right operand is (k x n)."""
+        return "turned" in self.attributes
 
     @property
     def piece(self) -> str | None:
@@ -96,6 +102,8 @@ class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
             return fail(self, f"stands in no {AgentOp.OPERATION_NAME}")
         if self.piece is not None and (self.piece not in PIECES or not isinstance(left.element_type, ir.F32Type)):
             return fail(self, f"piece must be {' or '.join(PIECES)}, of f32, found {self.piece!r} of {left}")
+        if self.is_turned:
+            right = ir.RankedTensorType.get(list(right.shape)[::-1], right.element_type)
         copies = agent.opview.count
         narrow = self.is_from_registers or is_stowed(self.operands[1])
         widths_agree = left.shape[1] <= right.shape[1] if narrow else left.shape[1] == right.shape[1]
@@ -103,12 +111,13 @@ class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
             return fail(self, f"multiplies tiles of one type and width, found {left} and {right}")
         heights = (sums.shape[0],) if self.is_from_registers else (sums.shape[0], sums.shape[0] * copies)
         fewer = copies == 1 and not self.is_from_registers and left.shape[0] < sums.shape[0]
-        if right.shape[0] != sums.shape[1] or not fewer and left.shape[0] not in heights:
+        widths = (sums.shape[1],) if self.is_turned else (sums.shape[1], sums.shape[1] * copies)
+        if right.shape[0] not in widths or not fewer and left.shape[0] not in heights:
             return fail(self, f"adds {left} times {right} to sums of {sums}, whose sizes differ")
         if copies > 1:
             for value, wanted in (
                 (self.operands[1], ("split", "own") if left.shape[0] > sums.shape[0] else ("all",)),
-                (self.operands[2], ("all",)),
+                (self.operands[2], ("split",) if right.shape[0] > sums.shape[1] else ("all",)),
             ):
                 ring = ring_of(value) if isinstance(value.type, Slot) else None
                 if ring is not None and ring.sharing not in wanted:

@@ -7,12 +7,12 @@ from typing import Any
 from kitsune_mlir.mlir import ext, ir
 
 from .checks import defined_by, fail, parent_of, string
-from .kernels import ROLE, SEND, STOW, AgentOp, KernelOp, inside
+from .kernels import FILL, READ, ROLE, SEND, STOW, AgentOp, KernelOp, inside
 from .tiles import RingEffect
 from .types import Kitsune, Ring, Slot, Token
 
-DSMEM, L2 = "dsmem", "l2"
-SPACES = ("smem", DSMEM, L2)
+SMEM, DSMEM, L2 = "smem", "dsmem", "l2"
+SPACES = (SMEM, DSMEM, L2)
 BOXES = ("rows", "columns", "dense")
 SHARES = ("all", "split", "own")
 
@@ -20,7 +20,8 @@ SHARES = ("all", "split", "own")
 class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
     """A ring of slots in `space`. A slot's tile lies in swizzled boxes along its "rows" or its "columns": the dimension
     whose elements are neighbours there; or "dense", a row of elements one after another, which threads read.
-    Consumers' copies see all of a slot (`share` "all") or their part of its rows ("split"). Where each copy has its
+    Consumers' copies see all of a slot (`share` "all") or their part of its rows ("split"). An agent of one copy fills
+    it, by copies, or with a tile from its registers (`kitsune.fill`). Where each copy has its
     part to itself ("own") it fills it by itself, too, with tiles from its registers (`kitsune.stow`); or, where the
     space is "dsmem", another CTA of the cluster does (`kitsune.send`). A dense ring whose tiles have no elements passes
     turns: agents wait for one another there, and nothing is copied.
@@ -68,6 +69,23 @@ class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
     def slot_bytes(self) -> int:
         rows, columns = self.tile.shape
         return rows * columns * self.tile.element_type.width // 8
+
+    @property
+    def is_filled_by_threads(self) -> bool:
+        """Whether threads store what its slots in shared memory hold (`kitsune.fill`)."""
+        return self.memory == SMEM and bool(self._uses_of_slots(FILL))
+
+    @property
+    def is_read_by_threads(self) -> bool:
+        """Whether threads load tiles out of its boxes (`kitsune.read`)."""
+        return self.memory == SMEM and self.layout != "dense" and bool(self._uses_of_slots(READ))
+
+    def _uses_of_slots(self, name: str) -> list[ir.Operation]:
+        """The operations of a name that use slots where they were opened."""
+        opened = [use.owner.operation for use in self.results[0].uses]
+        opened = [op for op in opened if op.name in (AcquireOp.OPERATION_NAME, WaitOp.OPERATION_NAME)]
+        users = (use.owner.operation for op in opened for use in op.results[0].uses)
+        return [user for user in users if user.name == name]
 
     @property
     def has_elements(self) -> bool:

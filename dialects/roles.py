@@ -8,7 +8,7 @@ from kitsune_mlir.traffic import element_bytes
 
 from .checks import check_integer, constant, fail, integer, parent_of, stands_in, string
 from .kernels import ALLOC, BOX_BYTES, AgentOp, KernelOp, TilesOp, standing_in, verify_part
-from .rings import L2, AllocRingOp, ring_of
+from .rings import L2, SMEM, AllocRingOp, ring_of
 from .tiles import RingEffect
 from .types import Kitsune, Slot
 
@@ -50,29 +50,40 @@ class RoleOp(Kitsune.Operation, name="role", traits=[ir.NoTerminatorTrait]):
 
 
 class FillOp(Kitsune.Operation, name="fill", traits=[RingEffect]):
-    """Begins to store columns of a tile in registers, from `column` on, in the copy's rows of a slot in "l2", by way of
-    the copy's boxes in shared memory. They are whole boxes, or reach to the end of the slot's columns."""
+    """Stores columns of a tile in registers, from `column` on, in the copy's rows of a slot. Of one in "l2" it begins
+    to, by way of the copy's boxes in shared memory: whole boxes, or up to the end of the slot's columns. A slot in
+    shared memory, whose tile lies in boxes along its rows, is filled whole by an agent of one copy."""
 
     slot: ext.Operand[Slot]
     tile: ext.Operand[Any]
     column: ext.Operand[ir.IndexType]
+
+    @property
+    def is_between_roles(self) -> bool:
+        """Whether the slot lies in "l2"."""
+        ring = ring_of(self.operands[0])
+        return ring is not None and ring.is_between_roles
 
     def verify_region_invariants(self) -> bool:
         agent, ring = parent_of(self, AgentOp.OPERATION_NAME), ring_of(self.operands[0])
         if agent is None:
             return fail(self, f"stands in no {AgentOp.OPERATION_NAME}")
         whole, tile = ir.RankedTensorType(ir.TypeAttr(self.operands[0].type.elem).value), self.operands[1].type
-        if ring is not None and ring.memory != L2:
-            return fail(self, f"fills slots in {L2}, ring '{ring.label}' is in {ring.memory}")
+        if ring is not None and (ring.memory not in (SMEM, L2) or ring.layout != "rows" or ring.sharing == "own"):
+            return fail(self, f"fills rows of slots in {SMEM} or {L2}, ring '{ring.label}' is in {ring.memory}")
         if not isinstance(tile, ir.RankedTensorType) or tile.rank != 2 or tile.element_type != whole.element_type:
             return fail(self, f"stores numbers as those of {whole}, found {tile}")
         rows, columns = tile.shape
         if rows * agent.opview.count != whole.shape[0] or columns > whole.shape[1]:
             return fail(self, f"stores {tile} in a slot of {whole}, of {agent.opview.count} copies")
-        nbytes = element_bytes(tile.element_type)
+        first, nbytes = constant(self.operands[2]), element_bytes(tile.element_type)
+        if not self.is_between_roles:
+            alone = tile == whole and first == 0 and nbytes == 2
+            return alone or fail(
+                self, f"fills a slot of 16-bit elements in {SMEM} whole, found {tile} from column {first} for {whole}"
+            )
         if columns < whole.shape[1] and columns * nbytes % BOX_BYTES:
             return fail(self, f"stores boxes of {BOX_BYTES} bytes of each row, found {tile} for {whole}")
-        first = constant(self.operands[2])
         if first is not None and (first * nbytes % BOX_BYTES or not 0 <= first < whole.shape[1]):
             return fail(self, f"stores whole boxes of {BOX_BYTES} bytes of a slot's columns, found column {first}")
         return True

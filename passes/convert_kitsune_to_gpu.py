@@ -12,14 +12,11 @@ remark and becomes plain linalg again, which convert-linalg-to-gpu compiles.
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 from typing import ClassVar
 
 from kitsune_mlir import rows
 from kitsune_mlir.codegen import index_checks
-from kitsune_mlir.codegen.hopper.accumulate_kernel import AccumulateKernel
-from kitsune_mlir.codegen.hopper.spatial_sum import SpatialSumKernel
 from kitsune_mlir.codegen.pipeline.kernel import PipelineKernel
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError, UserError
@@ -46,18 +43,19 @@ class ConvertKitsuneToGpu(ModulePass):
     wait_budget: int = 0
 
     def run(self, module: ir.Module) -> None:
-        known: dict[Form, tuple[str, Kernel, ir.Operation]] = {}
+        known: dict[Form, tuple[str, ir.Operation]] = {}
         for pipeline in kitsune.pipelines(module):
             if not pipeline.is_placed:
                 raise UserError(f"pipeline '{pipeline.label}' is not placed; run place-stages before {self.name}")
             target = target_of(pipeline, self.target, self.name)
             form = pipeline_form(pipeline)
             with pipeline.operation.location:
+                operands, results = [value for value in pipeline.inputs if rows.is_tensor(value)], pipeline.result_ops
+                ends = [result.results[0] for result in results]
                 if form in known:
-                    name, kernel, gpu_module = known[form]
+                    name, gpu_module = known[form]
                     index_checks.add_places(gpu_module, pipeline)
-                    site = _Site(pipeline, kernel)
-                    call(pipeline, name, site.operands, site.results, site.ends)
+                    call(pipeline, name, operands, results, ends)
                     continue
                 try:
                     kernel, gpu_module = _build(pipeline, target, self.wait_budget)
@@ -65,44 +63,20 @@ class ConvertKitsuneToGpu(ModulePass):
                     remark(pipeline, f"pipeline '{pipeline.label}' runs bulk-synchronously: {error}")
                     inline_pipeline(pipeline)
                     continue
-                name, site = pipeline.label, _Site(pipeline, kernel)
-                declare(module, name, site.operands, site.ends, kernel, gpu_module)
+                name = pipeline.label
+                declare(module, name, operands, ends, kernel, gpu_module)
                 if not self.wait_budget:
-                    known[form] = name, kernel, gpu_module
-                call(pipeline, name, site.operands, site.results, site.ends)
+                    known[form] = name, gpu_module
+                call(pipeline, name, operands, results, ends)
 
 
-Kernel = PipelineKernel | AccumulateKernel
-
-
-def _build(pipeline: kitsune.PipelineOp, target: targets.Target, wait_budget: int) -> tuple[Kernel, ir.Operation]:
+def _build(
+    pipeline: kitsune.PipelineOp, target: targets.Target, wait_budget: int
+) -> tuple[PipelineKernel, ir.Operation]:
     """The kernel of a pipeline of this shape, and its module. Raises UnsupportedError when it has none."""
-
-    def built(kernel: Kernel) -> tuple[Kernel, ir.Operation]:
-        with index_checks.of_pipeline(pipeline) as checks:
-            made = kernel_call.built(kernel)
-            checks.write(made[1])
-        return made
-
-    sums = any(stage.accumulates for stage in pipeline.stages)
-    if pipeline.shape == "chained" and not sums:
-        raise UnsupportedError("it is a chain, of which schedule-chains makes a kernel")
     if pipeline.shape == "chained":
-        return built(AccumulateKernel(pipeline, target, wait_budget))
-    if target.products == "wgmma" and sums:
-        with contextlib.suppress(UnsupportedError):
-            return built(SpatialSumKernel(pipeline, target, wait_budget))
-    return built(PipelineKernel(pipeline, target, wait_budget))
-
-
-class _Site:
-    """Where a pipeline stands: what its kernel is called with, the pipeline's results, and `ends`: what the kernel's
-    outputs take the place of, these or what it makes of them besides."""
-
-    def __init__(self, pipeline: kitsune.PipelineOp, kernel: Kernel):
-        if isinstance(kernel, AccumulateKernel):
-            self.operands, self.results, self.ends = list(kernel.tensors), kernel.results, kernel.ends
-        else:
-            self.operands = [value for value in pipeline.inputs if rows.is_tensor(value)]
-            self.results = pipeline.result_ops
-            self.ends = [result.results[0] for result in self.results]
+        raise UnsupportedError("it is a chain, of which schedule-chains makes a kernel")
+    with index_checks.of_pipeline(pipeline) as checks:
+        made = kernel_call.built(PipelineKernel(pipeline, target, wait_budget))
+        checks.write(made[1])
+    return made

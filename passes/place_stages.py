@@ -18,15 +18,13 @@ from typing import ClassVar
 
 from kitsune_mlir import rows
 from kitsune_mlir.chains.program import Program
-from kitsune_mlir.codegen.hopper import accumulate, spatial_sum
 from kitsune_mlir.codegen.pipeline import role
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.form import Form, pipeline_form
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning import target as targets
-from kitsune_mlir.planning.flow import TRANSPORTS
-from kitsune_mlir.planning.place import CHAINED_ROWS, HEIGHTS, SHAPES, SHORT_ROWS, Chained, Placement, place
+from kitsune_mlir.planning.place import CHAINED_ROWS, HEIGHTS, SHAPES, SHORT_ROWS, TILE_ROWS, Chained, Placement, place
 
 from . import chain_kernel
 from .base import ModulePass
@@ -34,32 +32,24 @@ from .flat_tiles import flatten_tiles
 from .single_products import single_price, single_product
 from .stage_body import clone_body
 from .stage_cost import queue_cost, stage_cost
-
-SUM_CLUSTER = 2  # CTAs that add their partial sums up through dsmem
+from .sum_kernel import SumKernel
 
 
 @dataclass(frozen=True)
 class PlaceStages(ModulePass):
     """target: a name or the path of a description. shape: auto, chained, fused or spatial. tile_rows: 0 chooses.
-    cluster: CTAs that share a chained tile's columns, or add up partial sums through dsmem; 0 chooses. tiles: the
-    transport of queues of tiles, sums: that of partial sums; auto takes the fastest."""
+    cluster: CTAs that share a chained tile's columns; 0 chooses."""
 
     name: ClassVar[str] = "place-stages"
     target: str = "cpu"
     shape: str = "auto"
     tile_rows: int = 0
     cluster: int = 0
-    tiles: str = "auto"
-    sums: str = "auto"
 
     def run(self, module: ir.Module) -> None:
         target = targets.load(self.target)
         if self.shape not in SHAPES:
             raise UserError(f"place-stages: shape must be one of {', '.join(SHAPES)}, found '{self.shape}'")
-        for option in ("tiles", "sums"):
-            if (found := getattr(self, option)) not in ("auto", *TRANSPORTS):
-                known = ", ".join(("auto", *TRANSPORTS))
-                raise UserError(f"place-stages: {option} must be one of {known}, found '{found}'")
         if self.tile_rows < 0:
             raise UserError(f"place-stages: tile-rows must be 0 (chooses) or more, found {self.tile_rows}")
         if self.shape == "chained" and self.tile_rows not in (0, *HEIGHTS):
@@ -83,12 +73,9 @@ class PlaceStages(ModulePass):
             tile_rows = self.tile_rows or (
                 CHAINED_ROWS if self.shape == "spatial" and chains_apart(pipeline, target) else None
             )
-            count, transports = row_count(pipeline), (self.tiles, self.sums)
-            try:
-                shared = partial(shared_bytes, pipeline) if target.kind == "gpu" else None
-                placement = place(stages, queues, count, target, self.shape, tile_rows, chained, *transports, shared)
-            except UserError as error:
-                raise UserError(f"pipeline '{pipeline.label}' {error}") from error
+            shared = partial(shared_bytes, pipeline) if target.kind == "gpu" else None
+            count = row_count(pipeline)
+            placement = place(stages, queues, count, target, self.shape, tile_rows, chained, shared)
             if (price := single_price(pipeline, target)) is not None:
                 placement = dataclasses.replace(placement, predicted_us=price.us, limit=price.limit)
             _rewrite(pipeline, placement, target.name)
@@ -106,9 +93,9 @@ def chained_form(
         return (), f"{target.name} has no warpgroup products"
     try:
         if any(stage.accumulates for stage in pipeline.stages):
-            found = accumulate.fit(pipeline, target, cluster or SUM_CLUSTER)
-            form = Chained(cluster or SUM_CLUSTER, blocks=found.blocks, shares=found.share > 0)
-            return (dataclasses.replace(form, apart=_may_stand_apart(pipeline, target)),), ""
+            if cluster > 1:
+                raise UnsupportedError("no clusters of CTAs sum over the rows")
+            return (Chained(blocks=SumKernel(pipeline, target).plan.blocks, tile_rows=TILE_ROWS),), ""
         forms = []
         for height in heights:
             if height == heights[0] or _may_be_short(pipeline, target, forms[0]):
@@ -131,15 +118,6 @@ def _may_be_short(pipeline: kitsune.PipelineOp, target: targets.Target, form: Ch
     rows_known = row_count(pipeline)
     few = rows_known is not None and rows_known <= SHORT_ROWS * target.sms
     return few and form.cluster == 1
-
-
-def _may_stand_apart(pipeline: kitsune.PipelineOp, target: targets.Target) -> bool:
-    """Whether the stages of a sum over the rows can have CTAs of their own."""
-    try:
-        plan = spatial_sum.fit(pipeline, target)
-    except UnsupportedError:
-        return False
-    return 2 + plan.blocks <= target.sms
 
 
 def chains_apart(pipeline: kitsune.PipelineOp, target: targets.Target) -> bool:

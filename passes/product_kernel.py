@@ -20,10 +20,11 @@ from kitsune_mlir.rows import Structured, is_tensor
 from kitsune_mlir.traffic import type_bytes
 
 from .operand_layout import laid_out, weight_laid_out
+from .partial_sums import summed
 from .product_follows import Follows, tiled, vectors_of
 from .product_pingpong import PingPong, slot_type
 from .row_bodies import RowBody
-from .schedule_build import constant_index, empty_generic, i64
+from .schedule_build import constant_index, i64
 from .split_batches import INNER, Stored, inner_size, offsets_of
 
 _WARPS = 4
@@ -90,7 +91,7 @@ class ProductKernel:
             types = [ir.RankedTensorType.get([self.tiles.split, *whole.shape], ir.F32Type.get())]
         kernel = self._kernel(types).results[0]
         results = [kitsune.ResultOp(kernel, i64(number), kind).results[0] for number, kind in enumerate(types)]
-        return [self._summed(results[0], whole)] if self.tiles.split > 1 else results
+        return [summed(results[0])] if self.tiles.split > 1 else results
 
     def _kernel(self, types: Sequence[ir.Type]) -> schedule.KernelOp:
         """The kernel, whose results have about these types."""
@@ -408,25 +409,6 @@ class ProductKernel:
         *slots, done = chunk
         for slot in slots:
             schedule.ReleaseOp(slot, [done])
-
-    def _summed(self, parts: ir.Value, whole: ir.RankedTensorType) -> ir.Value:
-        """The sum of the parts over the first dimension, each a part's element an operand: so that what follows is
-        fused with it."""
-        rank, count = whole.rank, self.tiles.split
-        sizes = [
-            tensor.dim(parts, constant_index(d + 1)) if whole.is_dynamic_dim(d) else whole.shape[d] for d in range(rank)
-        ]
-        start = tensor.empty(sizes, whole.element_type)
-        dims = [ir.AffineDimExpr.get(d) for d in range(rank)]
-        maps = [ir.AffineMap.get(rank, 0, [ir.AffineConstantExpr.get(part), *dims]) for part in range(count)]
-        generic = empty_generic([parts] * count, [start], [*maps, ir.AffineMap.get_identity(rank)], ["parallel"] * rank)
-        with ir.InsertionPoint(generic.regions[0].blocks[0]):
-            *terms, _ = generic.regions[0].blocks[0].arguments
-            while len(terms) > 1:  # neighbours, then their sums
-                pairs = [arith.addf(a, b) for a, b in zip(terms[::2], terms[1::2])]
-                terms = [*pairs, *terms[2 * len(pairs) :]]
-            linalg.YieldOp(terms)
-        return generic.results[0]
 
 
 def _slot(ring: schedule.AllocRingOp) -> ir.Type:

@@ -35,6 +35,7 @@ from .chain_kernel import ChainKernel
 from .chain_roles import RolesKernel
 from .flow import target_of
 from .schedule_build import i64
+from .sum_kernel import SumKernel
 
 
 @dataclass(frozen=True)
@@ -48,9 +49,22 @@ class ScheduleChains(ModulePass):
         for pipeline in kitsune.pipelines(module):
             target = target_of(pipeline, self.target, self.name)
             apart = pipeline.shape == "spatial" and pipeline.tile_rows == TILE_ROWS
-            chains = (apart or pipeline.shape == "chained") and not any(stage.accumulates for stage in pipeline.stages)
-            if pipeline.is_placed and target.products == "wgmma" and chains:
+            chains = pipeline.is_placed and target.products == "wgmma" and (apart or pipeline.shape == "chained")
+            if chains and any(stage.accumulates for stage in pipeline.stages):
+                self._schedule_sums(pipeline, target)
+            elif chains:
                 self._schedule(pipeline, target)
+
+    def _schedule_sums(self, pipeline: kitsune.PipelineOp, target: targets.Target) -> None:
+        with pipeline.operation.location, ir.InsertionPoint(pipeline):
+            try:
+                made = SumKernel(pipeline, target)
+            except UnsupportedError:
+                return
+            made.build()
+        for result in pipeline.result_ops:
+            result.operation.erase()
+        pipeline.operation.erase()
 
     def _schedule(self, pipeline: kitsune.PipelineOp, target: targets.Target) -> None:
         with pipeline.operation.location, ir.InsertionPoint(pipeline):

@@ -131,8 +131,10 @@ class Reading:
                 return self._open_between(op, results[0])
             case "kitsune.commit" if (between := _slot_between(op.operands[0])) is not None:
                 return self._commit_between(op, operands[0], between)
-            case "kitsune.fill":
+            case "kitsune.fill" if op.opview.is_between_roles:
                 return [Use(self._place(op)), Touch(operands[0], "producer", self._place(op))]
+            case "kitsune.fill":
+                return [Use(self._place(op)), Done(operands[0], self._place(op), whole=True)]
             case "kitsune.acquire" | "kitsune.wait":
                 side = "producer" if op.name == "kitsune.acquire" else "consumer"
                 ring = op.operands[0].owner.operation.opview.label
@@ -151,6 +153,8 @@ class Reading:
                 return [Touch(operands[1], "consumer", copied.place), copied] if from_slot else [copied]
             case "kitsune.prefetch":
                 return [Done(operands[0], self._place(op))]
+            case "kitsune.read" if op.opview.is_of_boxes:
+                return [Touch(operands[0], "consumer", self._place(op))]
             case "kitsune.read" if isinstance(op.operands[0].type, Slot):
                 return [Read(operands[0], self._place(op))]
             case "kitsune.part" | "kitsune.spread" | "kitsune.write" | "kitsune.write_rows":

@@ -11,10 +11,7 @@ from dataclasses import dataclass
 
 from .target import Target
 
-# Measured on an H100 (docs/performance.md, queues): a handshake in a cluster, one through L2, what a CTA sends.
-CLUSTER_US, GRID_US = 0.5, 1.5
 START_US = 1.2  # until a pipeline's CTAs have barriers, vectors and their first tile, and behind their last
-DSMEM_BYTES_A_US = 41_000
 CYCLES_A_US = 1.7e3  # of an H100's SMs under load
 # What limits a kernel: a unit, memory, or its launch and the waits in it.
 TENSOR, ARITHMETIC, L1, L2, DRAM, LATENCY = "tensor cores", "arithmetic", "L1", "L2", "DRAM", "latency"
@@ -114,13 +111,6 @@ def at_tiles(us: float, assumed: int, tiles: int, ctas: int, target: Target) -> 
     return start + max(0.0, us - start) * turns / before
 
 
-def handover_us(nbytes: float, transport: str, target: Target) -> float:
-    """Microseconds from a CTA's having some bytes to another's having them, with nothing to do meanwhile."""
-    if transport == "dsmem":
-        return CLUSTER_US + nbytes / DSMEM_BYTES_A_US
-    return GRID_US + 2 * nbytes / (target.l2_gbps * 1e3 / target.sms) if transport == "l2" else 0.0
-
-
 def scattered_us(nbytes: float, table_bytes: float, ordered: bool, target: Target) -> float:
     """Microseconds that adding so many bytes to rows of a table takes beyond storing them one after another: what a
     table is too large for the L2 of is read besides being written. Rows in the order of the table's (`ordered`) meet in
@@ -131,10 +121,7 @@ def scattered_us(nbytes: float, table_bytes: float, ordered: bool, target: Targe
     return more / (target.dram_gbps * 1e3)
 
 
-def reduction_us(nbytes: float, partials: int, blocks: int, cluster: int, transport: str, target: Target) -> float:
-    """Microseconds from the last tile to the whole sum of `partials` partial sums of so many bytes, each in `blocks`
-    CTAs, of which those of a cluster are added first."""
-    left = 2 * nbytes * partials / cluster / (target.l2_gbps * 1e3)
-    if transport == "dsmem":
-        left += 2 * CLUSTER_US + nbytes / blocks / DSMEM_BYTES_A_US
-    return left + (start_us(target) if transport == "hbm" else GRID_US)
+def reduction_us(nbytes: float, parts: int, target: Target) -> float:
+    """Microseconds from the last tile to the whole sum of so many partial sums of so many bytes, which another kernel
+    adds up out of the L2."""
+    return 2 * nbytes * parts / (target.l2_gbps * 1e3) + start_us(target)

@@ -5,9 +5,6 @@ share CTAs only when there are more stages than SMs and queues lie in L2, *fused
 CTA runs all stages on its own tiles and queues lie in shared memory, and *chained*, which is fused with queues
 in the registers of warpgroups, where code generation can do that. Chained is taken where it exists, else
 the faster of the others. What memory cannot hold gets shallower queues or lies further out.
-
-A chained pipeline that sums over its rows has several forms, by the transports of its partial sums and of its tiles;
-the fastest is taken.
 """
 
 from __future__ import annotations
@@ -18,7 +15,7 @@ from dataclasses import dataclass
 
 from kitsune_mlir.errors import UserError
 
-from .cost import StageCost, handover_us, pipeline_price, reduction_us, tile_price
+from .cost import StageCost, pipeline_price, reduction_us, tile_price
 from .target import Target
 
 SHAPES = ("auto", "chained", "fused", "spatial")
@@ -29,7 +26,6 @@ UNKNOWN_ROWS = 65536  # rows assumed when they are open until the call
 TILE_ROWS = 64
 # The rows of a tile that two warpgroups, or one, carry in their registers.
 HEIGHTS = CHAINED_ROWS, SHORT_ROWS = 128, 64
-SHARED_SLOTS = 2  # in L2, for the tiles that CTAs of a partial sum share
 # Bytes of shared memory that a CTA wants: by each stage's role, the queues inside roles, and the rows of a tile.
 Shared = Callable[[Sequence[int], Sequence[str], int], int]
 
@@ -52,15 +48,11 @@ class Chained:
     """How a pipeline is chained: `cluster` CTAs share the columns of a tile, or `column_tiles` CTAs take a row tile's
     columns by themselves. CTAs that share a tile's columns hand the tiles of the `exchanged` queues to one another;
     those of other queues stay in registers. Where it sums over the rows, each CTA has one of `blocks` blocks of a
-    partial sum; `cluster` CTAs then add theirs up first; with `shares`, the CTAs of a partial sum can each compute a
-    share of a tile; with `apart`, the stage that computes tiles and the two that take them may have CTAs of their own.
-    A tile has `tile_rows` rows, 64 for each warpgroup."""
+    partial sum. A tile has `tile_rows` rows, 64 for each warpgroup."""
 
     cluster: int = 1
     column_tiles: int = 1
     blocks: int = 0
-    shares: bool = False
-    apart: bool = False
     exchanged: frozenset[str] = frozenset()
     tile_rows: int = CHAINED_ROWS
 
@@ -88,25 +80,13 @@ def place(
     shape: str = "auto",
     tile_rows: int | None = None,
     chained: Sequence[Chained] = (),
-    tiles: str = "auto",
-    sums: str = "auto",
     shared: Shared | None = None,
 ) -> Placement:
-    """The best placement of the shapes and transports asked for: `tiles` of queues of tiles, `sums` of those of partial
-    sums. `rows` is None when open until the call; `chained` are the pipeline's chained forms, none when it has none;
-    `shared` knows what code generation wants of shared memory for the other shapes, None estimates it. Raises UserError
-    when there is none of these transports."""
+    """The best placement of the shapes asked for. `rows` is None when open until the call; `chained` are the pipeline's
+    chained forms, none when it has none; `shared` knows what code generation wants of shared memory for the other
+    shapes, None estimates it."""
     room = shared or _estimate(stages)
-    found = [
-        placement
-        for placement in _placements(stages, queues, rows, target, shape, tile_rows, chained, room)
-        if all(
-            (sums if queue.accumulates else tiles) in ("auto", transport)
-            for queue, transport in zip(queues, placement.transports)
-        )
-    ]
-    if not found:
-        raise UserError(f"has no {shape} placement with tiles={tiles} sums={sums}")
+    found = _placements(stages, queues, rows, target, shape, tile_rows, chained, room)
     return min(found, key=lambda p: p.predicted_us)
 
 
@@ -130,10 +110,7 @@ def _placements(
     shared: Shared,
 ) -> list[Placement]:
     if chained and (shape == "chained" or shape == "auto" and tile_rows in (None, CHAINED_ROWS)):
-        apart = [_apart(stages, queues, rows, target, form) for form in chained if form.apart and shape == "auto"]
-        return [found for form in chained for found in _chained(stages, queues, rows, target, form)] + apart
-    if shape == "spatial" and any(form.apart for form in chained):
-        return [_apart(stages, queues, rows, target, form) for form in chained if form.apart]
+        return [_chained(stages, queues, rows, target, form) for form in chained]
     tile, rated, times = tile_rows or choose_tile_rows(rows, target), target, 1.0
     if tile_rows != CHAINED_ROWS:
         rated, times = unchained(target)
@@ -155,39 +132,36 @@ def _placements(
 
 def _chained(
     stages: Sequence[StageCost], queues: Sequence[QueueCost], rows: int | None, target: Target, form: Chained
-) -> list[Placement]:
+) -> Placement:
     """One role whose replicas are whole clusters."""
     height = form.tile_rows
     found = _placement("chained", [0] * len(stages), stages, queues, height, rows, target)
     tiles = target.sms if rows is None else max(1, -(-rows // height))
     if form.blocks:
-        return [
-            _accumulated(found, stages, queues, rows, target, dataclasses.replace(form, cluster=cluster), tile, sum_)
-            for tile, sum_, cluster in _accumulations(form)
-            if form.blocks * cluster <= target.sms
-        ]
+        return _accumulated(found, stages, queues, rows, target, form)
     clusters = min(tiles * form.column_tiles, target.sms // form.cluster)
     transports = tuple("dsmem" if queue.name in form.exchanged else "reg" for queue in queues)
     ctas, parts = clusters * form.cluster, form.cluster * form.column_tiles
     pieces = max(1, -(-(rows or UNKNOWN_ROWS) // height)) * parts
     price = pipeline_price([[stage.part(parts) for stage in stages]], [ctas], pieces, height, target, False)
-    return [
-        dataclasses.replace(
-            found,
-            replicas=(ctas,),
-            transports=transports,
-            predicted_us=price.us,
-            limit=price.limit,
-            cluster=form.cluster,
-        )
-    ]
+    return dataclasses.replace(
+        found,
+        replicas=(ctas,),
+        transports=transports,
+        predicted_us=price.us,
+        limit=price.limit,
+        cluster=form.cluster,
+    )
 
 
-def _accumulations(form: Chained) -> list[tuple[str, str, int]]:
-    """Transports of tiles and of partial sums, and how many partial sums a cluster adds up."""
-    found = [("smem", "l2", 1), ("smem", "hbm", 1)]
-    found += [("smem", "dsmem", form.cluster)] if form.cluster > 1 else []
-    return found + ([("dsmem", "l2", 1), ("l2", "l2", 1)] if form.shares else [])
+def parts_of(rows: int | None, tile_rows: int, blocks: int, target: Target) -> int:
+    """The parts of a sum over so many rows that groups of `blocks` CTAs make each, none of them empty where the rows
+    are known."""
+    groups = max(1, target.sms // blocks)
+    if rows is None:
+        return groups
+    tiles = max(1, -(-rows // tile_rows))
+    return -(-tiles // -(-tiles // groups))
 
 
 def _accumulated(
@@ -197,50 +171,22 @@ def _accumulated(
     rows: int | None,
     target: Target,
     form: Chained,
-    tile: str,
-    sum_: str,
 ) -> Placement:
-    """Groups of `blocks` CTAs leave a partial sum each, or `cluster` groups together, in L2; then all CTAs add up a
-    share of the elements. Tiles are computed by every CTA of a group ("smem"), or by shares, of which CTAs tell each
-    other."""
-    count = max(1, -(-(rows or UNKNOWN_ROWS) // TILE_ROWS))
-    groups = max(1, min(count, target.sms // form.blocks) // form.cluster) * form.cluster
-    ctas, ring = groups * form.blocks, groups * SHARED_SLOTS if tile == "l2" else 1
-    share = max((queue.row_bytes for queue in queues if not queue.accumulates), default=0) * TILE_ROWS / form.blocks
-    waiting = -(-count // groups) * handover_us(share, tile, target)
+    """Groups of `blocks` CTAs leave a partial sum each, which a kernel behind adds up. Tiles are computed by every CTA
+    of a group."""
+    parts, tiles = parts_of(rows, form.tile_rows, form.blocks, target), -(-(rows or UNKNOWN_ROWS) // form.tile_rows)
+    ctas = parts * form.blocks
     resident = [dataclasses.replace(stage, weight_bytes=0.0) for stage in stages]  # in shared memory all the time
-    price = pipeline_price([resident], [ctas], count, TILE_ROWS, target, False, waiting)
-    predicted = price.us
-    for queue in queues:
-        if queue.accumulates:
-            predicted += reduction_us(queue.row_bytes, groups, form.blocks, form.cluster, sum_, target)
+    price = pipeline_price([resident], [ctas], tiles, form.tile_rows, target, False)
+    sums = sum(reduction_us(queue.row_bytes, parts, target) for queue in queues if queue.accumulates)
     return dataclasses.replace(
         found,
         replicas=(ctas,),
-        transports=tuple(sum_ if queue.accumulates else tile for queue in queues),
-        depths=tuple(groups // form.cluster if queue.accumulates else ring for queue in queues),
-        predicted_us=predicted,
+        transports=tuple("hbm" if queue.accumulates else "smem" for queue in queues),
+        depths=tuple(parts if queue.accumulates else 1 for queue in queues),
+        predicted_us=price.us + sums,
         limit=price.limit,
-        cluster=form.blocks if tile == "dsmem" else form.cluster,
     )
-
-
-def _apart(
-    stages: Sequence[StageCost], queues: Sequence[QueueCost], rows: int | None, target: Target, form: Chained
-) -> Placement:
-    """A role for the stage that computes tiles, one for each of those that take them from a ring in L2; the second of
-    these has groups of CTAs as in `_accumulated`, whose every CTA takes whole tiles."""
-    count, sums = max(1, -(-(rows or UNKNOWN_ROWS) // TILE_ROWS)), queues[1]
-    made, taken, added = (dataclasses.replace(stage, weight_bytes=0.0) for stage in stages[:3])
-    added = dataclasses.replace(added, queue_bytes=added.queue_bytes * form.blocks)
-    times = [tile_price(stage, TILE_ROWS, target, queues_in_l2=True).us for stage in (made, taken, added)]
-    makers, takers, adders = allocate(times, target.sms - form.blocks + 1, count)
-    groups = max(1, adders // form.blocks)
-    replicas = (makers, takers, groups * form.blocks)
-    price = pipeline_price([[made], [taken], [added]], list(replicas), count, TILE_ROWS, target, queues_in_l2=True)
-    predicted = price.us + reduction_us(sums.row_bytes, groups, form.blocks, 1, "l2", target)
-    depths = (2 * makers + max(takers, groups), groups)
-    return Placement("spatial", TILE_ROWS, (0, 1, 2, 2), replicas, ("l2", "l2"), depths, predicted, price.limit)
 
 
 def choose_tile_rows(rows: int | None, target: Target) -> int:

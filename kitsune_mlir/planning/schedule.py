@@ -69,10 +69,12 @@ class Copy:
 
 @dataclass(frozen=True)
 class Done:
-    """Does, at once, what a slot that holds nothing stands for: who waits for it knows that it was done."""
+    """Does, at once, what a slot that holds nothing stands for: who waits for it knows that it was done. Or, `whole`,
+    stores all that the slot holds."""
 
     slot: Value
     place: Place = Place()
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Touch:
-    """Copies out of a slot, or into it, which its close waits for by itself."""
+    """Loads out of a slot, at once; or copies out of it or into it, which its close waits for by itself."""
 
     slot: Value
     side: Side

@@ -247,6 +247,8 @@ class _Walk:
             raise Refused(step.place, f"fills a slot of ring '{slot.ring}' opened to read, at {_at(slot)}")
         if slot.outside:
             raise Refused(step.place, f"fills, in a loop, a slot of ring '{slot.ring}' opened before it")
+        if step.whole and slot.written:
+            raise Refused(step.place, f"may write twice into the slot of ring '{slot.ring}' opened at {_at(slot)}")
         slot.written = True
 
     def _read(self, step: Read) -> None:

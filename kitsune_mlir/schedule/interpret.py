@@ -191,7 +191,7 @@ class Program:
                 tile = ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value)
                 return steps.open_slot(op.name, where, operands[0], results[0], tile)
             case "kitsune.fill":
-                return between.fill(op, where)
+                return between.fill(op, where) if op.opview.is_between_roles else steps.fill(where, operands)
             case "kitsune.commit" | "kitsune.release":
                 return steps.close(op.name, where, operands)
             case "kitsune.stow":

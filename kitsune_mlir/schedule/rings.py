@@ -53,6 +53,8 @@ class Product:
     settled: bool = False
     start: np.ndarray | float = 0.0  # what the first of the sums is added to
     taken: Callable[[np.ndarray], np.ndarray] | None = None  # what is multiplied of the left operand; None: it itself
+    columns: slice | None = None  # the rows of the right operand that are multiplied; None: all
+    turned: bool = False  # the right operand's columns do
 
     def finish(self) -> None:
         """Products of the same sums are done in order."""
@@ -65,6 +67,7 @@ class Product:
             left = product.left if isinstance(product.left, np.ndarray) else product.left.read(product.where)
             left = left if product.taken is None else product.taken(left)
             right = product.right.read(product.where).astype(np.float64)
+            right = right.T if product.turned else right[product.columns or slice(None)]
             value = left.astype(np.float64)[product.rows] @ right[:, : left.shape[1]].T
             if len(value) < product.height:
                 value = np.pad(value, ((0, product.height - len(value)), (0, 0)), constant_values=np.nan)
@@ -142,9 +145,13 @@ class Ring:
     def fill_with(self, tile: np.ndarray, where: str) -> None:
         """Fills the next slot, which is empty, at once."""
         slot = self.take("producer", 0, where, *tile.shape)
+        self.store(slot, tile)
+        self.commit(slot, [], where)
+
+    def store(self, slot: Slot, tile: np.ndarray) -> None:
+        """Threads store all that a slot holds."""
         slot.buffer[...] = tile
         self.written.add(slot.number % self.depth)
-        self.commit(slot, [], where)
 
     def claim(self, side: str, agent: str, copies: int, where: str) -> None:
         """One agent stands at each side, a producer in one copy."""

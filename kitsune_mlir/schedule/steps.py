@@ -156,7 +156,7 @@ def sums(op: ir.Operation, operands: list[int], results: list[int]) -> Step:
 def product(op: ir.Operation, where: str, operands: list[int], results: list[int]) -> Step:
     in_f32 = op.opview.engine_name == "wgmma" and isinstance(_element_of(op.operands[2]), ir.F32Type)
     paired = op.opview.is_from_registers or dialect.is_stowed(op.operands[1])
-    taken = partial(tf32_operand, op.opview.piece, paired) if in_f32 else None
+    taken, turned = partial(tf32_operand, op.opview.piece, paired) if in_f32 else None, op.opview.is_turned
 
     def step(frame: Frame) -> Run:
         sums, left, right = [frame.values[o] for o in operands]
@@ -165,14 +165,17 @@ def product(op: ir.Operation, where: str, operands: list[int], results: list[int
             slot.check_open(frame.at(where), "consumer")
         rows = slice(0, len(left)) if isinstance(left, np.ndarray) else _seen(left, frame)
         fewer = frame.copies == 1 and rows.stop < sums.shape[0]
-        if not fewer and rows.stop - rows.start != sums.shape[0] or _seen(right, frame) != slice(0, len(right.buffer)):
+        own = _seen(right, frame)
+        columns = right.buffer.shape[1] if turned else own.stop - own.start
+        if not fewer and rows.stop - rows.start != sums.shape[0] or columns != sums.shape[1]:
             names = " and ".join(f"'{slot.ring.name}'" for slot in slots)
             raise ScheduleFault(
                 f"{frame.at(where)} multiplies slots of rings {names}, of which its copy sees other rows than its sums "
                 "have"
             )
         where_at, height = frame.at(where), sums.shape[0]
-        product = Product(sums.last, left, right, rows, where_at, height, start=sums.start, taken=taken)
+        takes = {"taken": taken, "columns": own, "turned": turned}
+        product = Product(sums.last, left, right, rows, where_at, height, start=sums.start, **takes)
         for slot in slots:
             slot.readers.append(product)
         frame.cta.products.append(product)
@@ -265,14 +268,31 @@ def send(where: str, operands: list[int]) -> Step:
 def read(op: ir.Operation, where: str, operands: list[int], results: list[int]) -> Step:
     tile = ir.RankedTensorType(op.results[0].type)
     dims = [] if isinstance(op.operands[0].type, SlotType) else op.opview.axes
+    whole = op.opview.is_of_boxes
 
     def step(frame: Frame) -> None:
         source, *at = [frame.values[o] for o in operands]
         if isinstance(source, Slot):
             source.check_open(frame.at(where), "consumer")
+            if whole:
+                frame.values[results[0]] = source.read(frame.at(where)).copy()
+                return
             frame.values[results[0]] = source.read(frame.at(where))[0, at[0] : at[0] + tile.shape[0]].copy()
             return
         frame.values[results[0]] = take_box(source, at, dims, tile, np.nan)
+
+    return step
+
+
+def fill(where: str, operands: list[int]) -> Step:
+    """`kitsune.fill` of a slot in shared memory."""
+
+    def step(frame: Frame) -> None:
+        slot, tile, _ = [frame.values[o] for o in operands]
+        slot.check_open(frame.at(where), "producer")
+        if slot.number % slot.ring.depth in slot.ring.written:
+            raise ScheduleFault(f"{frame.at(where)} fills a slot of ring '{slot.ring.name}' again")
+        slot.ring.store(slot, tile)
 
     return step
 

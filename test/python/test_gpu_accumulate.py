@@ -1,7 +1,5 @@
 """Products that sum over the rows, on the stand-in GPU: partial sums in warpgroups, added up by a tree in L2."""
 
-import functools
-
 import pytest
 import torch
 from test_gpu_models import check
@@ -59,26 +57,6 @@ def test_widths_and_rows(m, n, rows, dtype, small_gpu):
 @pytest.mark.usefixtures("unassembled")
 def test_in_any_order(small_gpu):
     run(Product(), tensors(900, 64, 192, torch.bfloat16), small_gpu, TYPES[torch.bfloat16], launches=8)
-
-
-SUMS = ("sums=l2", "sums=dsmem", "sums=dsmem cluster=4", "sums=hbm")
-
-
-@functools.cache
-def product_and_tensors(rows, m, n):
-    """The same objects for every transport, so that torch exports them once."""
-    return Product(), tensors(rows, m, n, torch.bfloat16)
-
-
-@pytest.mark.usefixtures("unassembled")
-@pytest.mark.parametrize("sums", SUMS)
-@pytest.mark.parametrize("m, n, rows", [(64, 64, 1), (200, 104, 1000)])
-def test_every_transport_of_partial_sums(m, n, rows, sums, small_gpu):
-    """Rows for some groups of CTAs only, for all several times."""
-    _, _, device = run(*product_and_tensors(rows, m, n), small_gpu, 2e-2, shape=f"chained {sums}")
-    (launch,) = device.described
-    assert len(launch["then"]) == (sums == "sums=hbm")
-    assert (launch["cluster"] > 1) == ("dsmem" in sums)
 
 
 @pytest.mark.usefixtures("unassembled")
@@ -165,40 +143,13 @@ def test_any_tile_to_two_products(gate, small_gpu):
     run(model, layer_tensors(330, 128, 72, torch.bfloat16), small_gpu, TYPES[torch.bfloat16], launches=4)
 
 
-CHAINED = ("tiles=smem sums=l2", "tiles=smem sums=dsmem", "tiles=smem sums=hbm", "tiles=dsmem", "tiles=l2")
-FORMS = (*(f"shape=chained {form}" for form in CHAINED), "shape=spatial")
-
-
-@functools.cache
-def layer_and_tensors(rows, turned):
-    """The same objects for every form, so that torch exports them once."""
-    return Layer(256, 256, turned).bfloat16().eval(), tuple(layer_tensors(rows, 256, 256, torch.bfloat16))
-
-
 @pytest.mark.usefixtures("unassembled")
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("rows, turned", [(1, False), (600, True)])
-def test_every_form_of_a_tile_to_two_products(rows, turned, form, small_gpu):
-    """One row, more tiles than CTAs."""
-    model, args = layer_and_tensors(rows, turned)
-    run(model, args, small_gpu, TYPES[torch.bfloat16], form.removeprefix("shape="), launches=1 if rows > 1 else 2)
-
-
-@pytest.mark.usefixtures("unassembled")
-@pytest.mark.parametrize("form", ["chained tiles=dsmem", "chained tiles=l2"])
-def test_shares_of_a_narrow_tile(form, small_gpu):
-    model = Layer(256, 128).bfloat16().eval()
-    run(model, layer_tensors(300, 256, 128, torch.bfloat16), small_gpu, TYPES[torch.bfloat16], shape=form)
-
-
-@pytest.mark.usefixtures("unassembled")
-@pytest.mark.parametrize("form", ["chained", "chained tiles=l2", "spatial"])
-def test_two_products_of_any_number_of_rows(form, small_gpu):
+def test_two_products_of_any_number_of_rows(small_gpu):
     rows = torch.export.Dim("rows", min=0)
     model = Layer(256, 256, gate=GATES["not zero of zero"]).bfloat16().eval()
     args = layer_tensors(70, 256, 256, torch.bfloat16)
     shapes = {name: {0: rows} for name in ("x", "y", "dy")}
-    program, runner, device = runner_of(model, args, small_gpu, form, tile=0, dynamic_shapes=shapes)
+    program, runner, device = runner_of(model, args, small_gpu, "chained", tile=0, dynamic_shapes=shapes)
     for count in (1, 0, 300):
         args = layer_tensors(count, 256, 256, torch.bfloat16)
         with torch.no_grad():

@@ -22,6 +22,7 @@ from . import parts, stores, whole_rows
 from .between import is_between
 from .boxes import GlobalBox
 from .extents import divisor, is_from_tiles, whole_of
+from .loops import Open
 from .products import ProductCode
 from .reductions import own_part, row_combiner
 from .stores import Half, RowNumbers
@@ -174,6 +175,9 @@ class AgentCode(ProductCode):
 
     def _read(self, op: ir.Operation) -> None:
         read = op.opview
+        if read.is_of_boxes:
+            self._read_boxes(op)
+            return
         at = [self.number(offset) for offset in list(op.operands)[1:]]
         if isinstance(op.operands[0].type, schedule.Slot):
             opened, kind = self.values[hash(op.operands[0])], ir.RankedTensorType(op.results[0].type)
@@ -198,6 +202,34 @@ class AgentCode(ProductCode):
             self._stand(op.results[0])
             blocks = blocks_of(ir.RankedTensorType(op.results[0].type).shape[1])
             box.load_ahead([half.row for half in self.halves], [self.lanes.column(block, 0) for block in range(blocks)])
+
+    def _read_boxes(self, op: ir.Operation) -> None:
+        """The tile of a slot, each warp its rows."""
+        opened, kind = self.values[hash(op.operands[0])], ir.RankedTensorType(op.results[0].type)
+        self._stand(op.results[0])
+        own, tile = Boxes.of(warps.thread(), self._leader()), Fragment(self.lanes, kind.element_type, tuple(kind.shape))
+        for number, box in enumerate(self._boxes(opened)):
+            for step in range(wgmma.STEPS):
+                blocks = [len(HALVES) * (number * wgmma.STEPS + step) + i for i in (0, 1)]
+                places = [(block, h) for block in blocks for h in HALVES]
+                tile.words.update(zip(places, own.read(box, step), strict=True))
+        self._take_up(op.results[0], tile)
+
+    def _fill_boxes(self, op: ir.Operation) -> None:
+        """A slot gets a tile, of which each warp stores its rows."""
+        opened, value = self.values[hash(op.operands[0])], op.operands[1]
+        self._stand(value)
+        own = Boxes.of(warps.thread(), self._leader())
+        tile = parts.leaving(value, self.halves, self.lanes, self.values.get(hash(value)))
+        for number, box in enumerate(self._boxes(opened)):
+            own.write(box, tile, number)
+
+    def _boxes(self, opened: Open) -> list[Int]:
+        """Where the boxes of an open slot begin."""
+        first, (rows, columns) = self.around.rings[opened.ring.label].place(opened.slot), opened.tile.shape
+        if rows != wgmma.ROWS or columns % wgmma.CHUNK:
+            raise UnsupportedError(f"threads fill and read slots of {wgmma.ROWS} rows and whole boxes, not {opened.tile}")
+        return [device.add(first, number * rows * wgmma.BOX_ROW) for number in range(columns // wgmma.CHUNK)]
 
     def _outbox(self) -> Outbox:
         """The boxes of the thread's copy; feeding threads come before those of all copies."""

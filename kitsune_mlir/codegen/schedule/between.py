@@ -78,6 +78,9 @@ class BetweenCode(ExchangeCode):
             slot.ring.release(slot.tile)
 
     def _fill(self, op: ir.Operation) -> None:
+        if not op.opview.is_between_roles:
+            self._fill_boxes(op)
+            return
         slot, tile, column = self.values[hash(op.operands[0])], op.operands[1], self.number(op.operands[2])
         self.may_send = False
         self._stand(tile)

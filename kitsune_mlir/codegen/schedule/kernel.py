@@ -137,6 +137,8 @@ class ScheduledKernel:
                 self.map_of[write.operation] = len(self.maps)
                 self.maps.append(self._map_of_output(write))
         for fill in walk(self.kernel, schedule.FILL):
+            if not fill.opview.is_between_roles:
+                continue
             self.map_of[fill] = len(self.maps)
             self.maps.append(self._map_between(schedule.ring_of(fill.operands[0]), wgmma.ROWS))
 

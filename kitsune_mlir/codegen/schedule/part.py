@@ -181,17 +181,19 @@ class PartCode:
         return Ring(barriers, slots, ring.slots, ring.slot_bytes, ring.label, self._read_by_warps(ring))
 
     def _read_by_warps(self, ring: schedule.AllocRingOp) -> bool:
-        """Whether warps read a slot's boxes by themselves: f32 is multiplied out of registers."""
+        """Whether warps read a slot's boxes by themselves: f32 is multiplied out of registers, and of tiles that are
+        read something is computed."""
         by_copies = ring.sharing == "split" or ring.memory == schedule.DSMEM
-        return self._has_warpgroups and by_copies and isinstance(ring.tile.element_type, ir.F32Type)
+        of_f32 = by_copies and isinstance(ring.tile.element_type, ir.F32Type)
+        return self._has_warpgroups and (of_f32 or ring.is_read_by_threads)
 
     def _ends(self, ring: schedule.AllocRingOp) -> tuple[int, int]:
         """Arrivals that fill a slot and that empty it. Of warpgroups a thread begins the copies, whose bytes count, and
-        a thread of each copy of the agent that waits for it releases it; a slot without elements is filled by a thread
-        of each warp. Else all threads that copy, and a thread of each warp."""
+        a thread of each copy of the agent that waits for it releases it; a slot without elements, and one that
+        threads fill, is filled by a thread of each warp. Else all threads that copy, and a thread of each warp."""
         fills, takes = (self._agent_of(ring, op) for op in (schedule.AcquireOp, schedule.WaitOp))
         if self._has_warpgroups:
-            full = 1 if ring.has_elements else warps_of(fills)
+            full = 1 if ring.has_elements and not ring.is_filled_by_threads else warps_of(fills)
             return full, takes.count * (takes.warp_count if self._read_by_warps(ring) else 1)
         return fills.warp_count * warps.WARP, takes.count * takes.warp_count
 

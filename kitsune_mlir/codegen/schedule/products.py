@@ -48,7 +48,8 @@ class ProductCode(SlotCode):
 
     def _product(self, op: ir.Operation) -> None:
         acc, left, right = (self.values[hash(operand)] for operand in op.operands)
-        b_place, b_across = self.around.rings[right.ring.label].place(right.slot), right.ring.layout == "columns"
+        self._check_right(right.ring, op)
+        b_place, b_across = self._right_place(right), (right.ring.layout == "columns") != op.opview.is_turned
         b = wgmma.descriptor(b_place, wgmma.CHUNK * wgmma.BOX_ROW) if b_across else wgmma.descriptor(b_place)
         element = str(right.ring.tile.element_type)
         a: ir.Value | list[ir.Value]
@@ -92,6 +93,14 @@ class ProductCode(SlotCode):
         across = left.ring.layout == "columns"
         return wgmma.descriptor(place, box) if across else wgmma.descriptor(place), across
 
+    def _right_place(self, right: Open) -> Int:
+        """Where a slot begins, or the copy's part of it."""
+        place = self.around.rings[right.ring.label].place(right.slot)
+        if right.ring.sharing != "split":
+            return place
+        part = right.tile.shape[0] // self.agent.count * wgmma.BOX_ROW
+        return device.add(place, device.mul(self._group(), part))
+
     def _left_place(self, left: Open) -> Int:
         """Where the copy's rows of a slot begin, which its products read."""
         if left.ring.memory == schedule.DSMEM:
@@ -107,10 +116,17 @@ class ProductCode(SlotCode):
             raise UnsupportedError(
                 f"{location(op.location)}: wgmma takes chunks of {wgmma.BOX_ROW} bytes, of f32 along columns"
             )
-        if right.layout == "columns" and right.tile.shape[0] % wgmma.CHUNK:
-            raise UnsupportedError(f"{location(op.location)}: boxes along columns are {wgmma.CHUNK} wide")
         if left.tile.shape[0] != wgmma.ROWS * (1 if left.sharing == "all" else self.agent.count):
             raise UnsupportedError(f"{location(op.location)}: a copy multiplies {wgmma.ROWS} rows")
+
+    def _check_right(self, right: schedule.AllocRingOp, op: ir.Operation) -> None:
+        turned, (rows, columns) = op.opview.is_turned, right.tile.shape
+        if right.sharing == "split":
+            rows //= self.agent.count
+        if right.layout == "columns" and (rows % wgmma.CHUNK or turned):
+            raise UnsupportedError(f"{location(op.location)}: boxes along columns are {wgmma.CHUNK} wide")
+        if turned and (rows != wgmma.CHUNK or columns % wgmma.CHUNK or not is_packed(right.tile.element_type)):
+            raise UnsupportedError(f"{location(op.location)}: what is taken as it lies is {wgmma.CHUNK} rows of 16 bits")
 
     def _settle(self, op: ir.Operation) -> None:
         sums = self.products.settle(self._begun(self.values[hash(op.operands[0])]))

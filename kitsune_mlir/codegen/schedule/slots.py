@@ -114,7 +114,9 @@ class SlotCode(BetweenCode):
             return  # another thread fills it
         ring, slot = self._opened(op)
         ring.wait_empty(slot)
-        mbarrier.expect(ring.full(slot), self.values[hash(op.results[0])].nbytes)
+        opened = self.values[hash(op.results[0])]
+        if not opened.ring.is_filled_by_threads:
+            mbarrier.expect(ring.full(slot), opened.nbytes)
 
     def _wait(self, op: ir.Operation) -> None:
         if is_between(op.operands[0]):
@@ -128,9 +130,15 @@ class SlotCode(BetweenCode):
             ring.wait_full(slot)
 
     def _commit(self, op: ir.Operation) -> None:
-        """The copies' bytes fill the slot; one between roles is told to be full."""
+        """The copies' bytes fill the slot; one between roles is told to be full, and so is one that threads filled,
+        once products see what they stored (PTX ISA, fence.proxy.async)."""
         if isinstance(opened := self.values.get(hash(op.operands[0])), TileSlot):
             self._commit_between(opened)
+        elif opened is not None and opened.ring.is_filled_by_threads:
+            tma.fence()
+            warps.sync()
+            ring = self.around.rings[opened.ring.label]
+            mbarrier.arrive(ring.full(opened.slot), _is_first_of_warp())
 
     def _release(self, op: ir.Operation) -> None:
         for token in list(op.operands)[1:]:
@@ -146,8 +154,9 @@ class SlotCode(BetweenCode):
             self.may_stow = False
             return
         ring = self.around.rings[opened.ring.label]
-        lane = device.mod(warps.thread(), warps.WARP)
-        ring.release(opened.slot, device.equal(lane, 0) if ring.by_warps else self._leader())
+        if opened.ring.is_read_by_threads:
+            warps.sync()
+        ring.release(opened.slot, _is_first_of_warp() if ring.by_warps else self._leader())
 
     def _copy(self, op: ir.Operation) -> None:
         copy, opened = op.opview, self.values.get(hash(op.operands[0]))
@@ -180,3 +189,8 @@ class SlotCode(BetweenCode):
             else:
                 begin, offsets = first_of(matrix, place)
                 tma.load_windows(map_, begin[::-1], offsets[::-1], target, ring.full(slot))
+
+
+def _is_first_of_warp() -> ir.Value:
+    """Holds in one thread of each warp."""
+    return device.equal(device.mod(warps.thread(), warps.WARP), 0)
