@@ -12,7 +12,7 @@ import copy
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -25,7 +25,6 @@ import kitsune_mlir
 from examples.models.mlp import mlp
 from kitsune_mlir.codegen.hopper import cluster, mbarrier, tma
 from kitsune_mlir.codegen.hopper.tile_ring import TileRing
-from kitsune_mlir.codegen.hopper.tree import Tree
 from kitsune_mlir.codegen.pipeline.ring import Ring
 from kitsune_mlir.errors import InternalError
 
@@ -48,11 +47,6 @@ class Batched(nn.Module):
 
 def silent(*_: Any) -> None:
     """In place of a signal."""
-
-
-def one_more(sync: Callable[..., None]) -> Callable[..., None]:
-    """Waits for a partial sum that no CTA leaves."""
-    return lambda self, leader: sync(replace(self, ctas=self.ctas + 1), leader)
 
 
 @dataclass(frozen=True)
@@ -88,8 +82,8 @@ def cases() -> list[Case]:
              "slot of the ring of sent_1"),
         Case("split-K: sums over a part of k are not sent", nn.Linear(4096, 64).to(half),
              (torch.randn(16, 4096).to(half),), "auto", cluster, "send", silent, "their parts of k"),
-        Case("tree: a partial sum is missing", Sum(), pair, "chained", Tree, "sync", one_more(Tree.sync),
-             "the partial sums"),
+        Case("sum over the rows: no slot is released", Sum(), pair, "chained", mbarrier.Ring, "release", silent,
+             "slot of the ring of"),
         # The producer that finds no slot free and the consumer that finds none full both say what is true.
         Case("schedule: no slot is released", Batched(), batch, "auto", mbarrier.Ring, "release", silent,
              "slot of the ring of"),

@@ -105,8 +105,9 @@ class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
     where all do, and tell each other. Of a dense slot it is a tile of one dimension, of elements from `at` on. Elements
     are loaded where they are used: such a slot is released at the agent's end. With the unit attribute `ahead` those of
     a box of two dimensions are loaded where this stands, as far as threads load 16 bytes of a row together; beside
-    `together` all of them, of 32, 64, ... columns of 16 bits or f32: registers hold them, and loops may carry them. Of a
-    slot whose tile, of 16-bit elements, lies in boxes along its rows it is all of that tile, loaded where this stands."""
+    `together` all of them, of 32, 64, ... columns of 16 bits or f32: registers hold them, and loops may carry them.
+    Of a slot whose tile, of 16-bit elements, lies in boxes along its rows it is all of that tile, loaded where this
+    stands."""
 
     source: ext.Operand[Any]
     at: Sequence[ext.Operand[ir.IndexType]]

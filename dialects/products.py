@@ -102,22 +102,21 @@ class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
             return fail(self, f"stands in no {AgentOp.OPERATION_NAME}")
         if self.piece is not None and (self.piece not in PIECES or not isinstance(left.element_type, ir.F32Type)):
             return fail(self, f"piece must be {' or '.join(PIECES)}, of f32, found {self.piece!r} of {left}")
-        if self.is_turned:
-            right = ir.RankedTensorType.get(list(right.shape)[::-1], right.element_type)
+        count, width = list(right.shape)[::-1] if self.is_turned else list(right.shape)
         copies = agent.opview.count
         narrow = self.is_from_registers or is_stowed(self.operands[1])
-        widths_agree = left.shape[1] <= right.shape[1] if narrow else left.shape[1] == right.shape[1]
+        widths_agree = left.shape[1] <= width if narrow else left.shape[1] == width
         if not widths_agree or left.element_type != right.element_type:
             return fail(self, f"multiplies tiles of one type and width, found {left} and {right}")
         heights = (sums.shape[0],) if self.is_from_registers else (sums.shape[0], sums.shape[0] * copies)
         fewer = copies == 1 and not self.is_from_registers and left.shape[0] < sums.shape[0]
         widths = (sums.shape[1],) if self.is_turned else (sums.shape[1], sums.shape[1] * copies)
-        if right.shape[0] not in widths or not fewer and left.shape[0] not in heights:
+        if count not in widths or not fewer and left.shape[0] not in heights:
             return fail(self, f"adds {left} times {right} to sums of {sums}, whose sizes differ")
         if copies > 1:
             for value, wanted in (
                 (self.operands[1], ("split", "own") if left.shape[0] > sums.shape[0] else ("all",)),
-                (self.operands[2], ("split",) if right.shape[0] > sums.shape[1] else ("all",)),
+                (self.operands[2], ("split",) if count > sums.shape[1] else ("all",)),
             ):
                 ring = ring_of(value) if isinstance(value.type, Slot) else None
                 if ring is not None and ring.sharing not in wanted:

@@ -69,8 +69,8 @@ class FillOp(Kitsune.Operation, name="fill", traits=[RingEffect]):
         if agent is None:
             return fail(self, f"stands in no {AgentOp.OPERATION_NAME}")
         whole, tile = ir.RankedTensorType(ir.TypeAttr(self.operands[0].type.elem).value), self.operands[1].type
-        if ring is not None and (ring.memory not in (SMEM, L2) or ring.layout != "rows" or ring.sharing == "own"):
-            return fail(self, f"fills rows of slots in {SMEM} or {L2}, ring '{ring.label}' is in {ring.memory}")
+        if ring is not None and ring.layout != "rows":
+            return fail(self, f"fills rows of slots, ring '{ring.label}' has {ring.layout}")
         if not isinstance(tile, ir.RankedTensorType) or tile.rank != 2 or tile.element_type != whole.element_type:
             return fail(self, f"stores numbers as those of {whole}, found {tile}")
         rows, columns = tile.shape

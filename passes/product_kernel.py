@@ -10,7 +10,7 @@ from functools import partial
 from kitsune_mlir.contraction import Contraction
 from kitsune_mlir.dialects import clusters, kitsune, schedule
 from kitsune_mlir.dialects.windows import in_memory
-from kitsune_mlir.mlir import arith, ir, linalg, scf, tensor
+from kitsune_mlir.mlir import arith, ir, scf, tensor
 from kitsune_mlir.plan import DYNAMIC_SIZE
 from kitsune_mlir.planning.cost import DRAM, Price
 from kitsune_mlir.planning.kernel_cost import dram_us

@@ -24,14 +24,12 @@ TORCH_MODES = (*PLAIN_MODES, "reduce-overhead", "max-autotune")
 APPLICATIONS = "nerf-64k nerf-1m dlrm-2k dlrm-16k mgn mgn-small graphcast llama-tok-1 llama-tok-16 llama-ctx".split()
 PATTERN_ROWS = (4096, 16_384, 65_536)
 # Forms of the paper's patterns among which the planner chooses, each of which `PATTERN@FORM` asks for: options of
-# passes. "bulk" is our own bulk-synchronous code of the same tiles: a kernel a stage, one more to add partial sums up.
-_BULK = {"cut-pipelines": "stages=true", "place-stages": "sums=hbm"}
+# passes. "bulk" is our own bulk-synchronous code of the same tiles: a kernel a stage.
+_BULK = {"cut-pipelines": "stages=true"}
 _HIDDEN = {"l2": {"place-stages": "shape=spatial"}, "bulk": _BULK}
-_SUM = {sums.replace(" cluster=", "-"): {"place-stages": f"sums={sums}"} for sums in ("l2", "dsmem", "dsmem cluster=4")}
-_TILE = {tiles: {"place-stages": f"shape=chained tiles={tiles}"} for tiles in ("smem", "dsmem", "l2")}
 PATTERNS = {f"hidden-4096-{rows}": _HIDDEN for rows in PATTERN_ROWS} | {
-    "batch-reduction": _SUM | {"bulk": _BULK},
-    "multicast": _TILE | {"spatial": {"place-stages": "shape=spatial"}, "bulk": _BULK},
+    "batch-reduction": {},
+    "multicast": {"bulk": _BULK},
 }
 AS = "@"  # between a case and its form
 ZOOS = {"zoo": "medium", "zoo-small": "small", "zoo-large": "large"}  # suites, by the size of their cases

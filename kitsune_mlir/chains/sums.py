@@ -90,7 +90,9 @@ class Summation:
         width, element = shape_of(op.results[0])[1], element_of(store.operands[0])
         weight = op.operands[1]
         if not self.computes or tile_of(op.operands[0]) != self.right or weight not in stage.residents:
-            raise UnsupportedError("the product beside a sum over the rows is not one of its computed tile with a weight")
+            raise UnsupportedError(
+                "the product beside a sum over the rows is not one of its computed tile with a weight"
+            )
         if not _from_zero(op) or element_of(weight) != element_of(self.right) or not is_packed(element):
             raise UnsupportedError("the product beside a sum over the rows is not of the same 16-bit elements")
         if self.across > 1 or width % (self.down * COPIES * CHUNK):

@@ -13,8 +13,6 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kitsune_mlir.errors import UserError
-
 from .cost import StageCost, pipeline_price, reduction_us, tile_price
 from .target import Target
 

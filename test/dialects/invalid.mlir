@@ -2023,7 +2023,7 @@ func.func @copy_beyond_a_dense_slot(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>,
 
 // -----
 
-func.func @read_of_a_slot_of_boxes(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %F: tensor<100xf32>, %a: !kitsune.acc<tensor<64x64xf32>>, %m: index) {
+func.func @read_of_a_part_of_a_slot_of_boxes(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %F: tensor<100xf32>, %a: !kitsune.acc<tensor<64x64xf32>>, %m: index) {
   %p = "kitsune.kernel"() ({
     %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
     %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
@@ -2032,9 +2032,45 @@ func.func @read_of_a_slot_of_boxes(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, 
     ^bb0(%c: index):
       %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
       %d = "kitsune.acquire"(%v) : (!kitsune.ring<tensor<1x64xbf16>, 1 : i64>) -> !kitsune.slot<tensor<1x64xbf16>>
-      // expected-error@+1 {{'kitsune.read' op reads tensors and dense slots, ring 'x' has rows}}
+      // expected-error@+1 {{'kitsune.read' op gives all of a slot of 16-bit elements, found tensor<8xbf16> of tensor<64x64xbf16>}}
       %t = "kitsune.read"(%s, %m) : (!kitsune.slot<tensor<64x64xbf16>>, index) -> tensor<8xbf16>
     }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @read_of_a_slot_of_columns(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %F: tensor<100xf32>, %a: !kitsune.acc<tensor<64x64xf32>>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "columns", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    %v = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "v"} : () -> !kitsune.ring<tensor<1x64xbf16>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      %d = "kitsune.acquire"(%v) : (!kitsune.ring<tensor<1x64xbf16>, 1 : i64>) -> !kitsune.slot<tensor<1x64xbf16>>
+      // expected-error@+1 {{'kitsune.read' op reads tensors, rows in boxes and dense slots, ring 'x' has columns}}
+      %t = "kitsune.read"(%s) : (!kitsune.slot<tensor<64x64xbf16>>) -> tensor<64x64xbf16>
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @read_of_a_slot_by_two_copies(%A: tensor<64x64xbf16>, %B: tensor<64xbf16>, %F: tensor<100xf32>, %a: !kitsune.acc<tensor<64x64xf32>>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    %v = "kitsune.alloc_ring"() {box = "dense", share = "all", space = "smem", sym_name = "v"} : () -> !kitsune.ring<tensor<1x64xbf16>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      %d = "kitsune.acquire"(%v) : (!kitsune.ring<tensor<1x64xbf16>, 1 : i64>) -> !kitsune.slot<tensor<1x64xbf16>>
+      // expected-error@+1 {{'kitsune.read' op gives all of a slot to an agent of one copy}}
+      %t = "kitsune.read"(%s) : (!kitsune.slot<tensor<64x64xbf16>>) -> tensor<64x64xbf16>
+    }) {copies = 2, registers = 24, sym_name = "a", warps = 4} : () -> ()
   }) {sym_name = "k"} : () -> !kitsune.outputs
   return
 }
@@ -2992,7 +3028,7 @@ func.func @ring_of_a_cta_between_roles(%A: tensor<64x64xbf16>, %F: tensor<64x64x
 
 // -----
 
-func.func @fill_of_shared_memory(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %m: index) {
+func.func @fill_of_a_part_of_shared_memory(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %m: index) {
   %c0 = arith.constant 0 : index
   %p = "kitsune.kernel"() ({
     "kitsune.role"() ({
@@ -3001,7 +3037,26 @@ func.func @fill_of_shared_memory(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, 
       "kitsune.agent"() ({
       ^bb0(%c: index):
         %s = "kitsune.acquire"(%q) : (!kitsune.ring<tensor<64x128xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x128xbf16>>
-        // expected-error@+1 {{'kitsune.fill' op fills slots in l2, ring 'q' is in smem}}
+        // expected-error@+1 {{'kitsune.fill' op fills a slot of 16-bit elements in smem whole, found tensor<64x64xbf16> from column 0 for tensor<64x128xbf16>}}
+        "kitsune.fill"(%s, %A, %c0) : (!kitsune.slot<tensor<64x128xbf16>>, tensor<64x64xbf16>, index) -> ()
+      }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+    }) {replicas = 1, sym_name = "r"} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @fill_of_columns(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %m: index) {
+  %c0 = arith.constant 0 : index
+  %p = "kitsune.kernel"() ({
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      %q = "kitsune.alloc_ring"() {box = "columns", share = "all", space = "smem", sym_name = "q"} : () -> !kitsune.ring<tensor<64x128xbf16>, 2 : i64>
+      "kitsune.agent"() ({
+      ^bb0(%c: index):
+        %s = "kitsune.acquire"(%q) : (!kitsune.ring<tensor<64x128xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x128xbf16>>
+        // expected-error@+1 {{'kitsune.fill' op fills rows of slots, ring 'q' has columns}}
         "kitsune.fill"(%s, %A, %c0) : (!kitsune.slot<tensor<64x128xbf16>>, tensor<64x64xbf16>, index) -> ()
       }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
     }) {replicas = 1, sym_name = "r"} : () -> ()

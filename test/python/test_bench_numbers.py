@@ -121,7 +121,7 @@ def test_every_network_can_be_made_and_run(name):
 
 def test_a_form_is_asked_for_by_name():
     case = cases.find("multicast@bulk", None)
-    assert case.form == {"cut-pipelines": "stages=true", "place-stages": "sums=hbm"}
+    assert case.form == {"cut-pipelines": "stages=true"}
     assert not cases.find("multicast", None).form
     with pytest.raises(UserError, match="there is no case 'multicast@banana'"):
         cases.find("multicast@banana", None)

@@ -2,8 +2,6 @@
 
 import pytest
 import torch
-from test_gpu_accumulate import Product, tensors
-from test_gpu_accumulate import run as run_sum
 from test_gpu_chained import mlp, run
 from torch import nn
 
@@ -62,5 +60,3 @@ def test_a_rank_in_a_descriptor_is_found(small_gpu, monkeypatch):
     monkeypatch.setattr(wgmma, "_ADDRESS", -1)
     with pytest.raises(MemoryFault, match="is the CTA's rank in it"):
         run(mlp(torch.bfloat16, (64, 416, 416), nn.ReLU), (torch.randn(40, 64).bfloat16(),), small_gpu, 2e-2)
-    with pytest.raises(MemoryFault, match="is the CTA's rank in it"):
-        run_sum(Product(), tensors(200, 128, 128, torch.bfloat16), small_gpu, 2e-2, shape="chained sums=dsmem")

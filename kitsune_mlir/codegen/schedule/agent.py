@@ -60,7 +60,7 @@ class AgentCode(ProductCode):
             raise UnsupportedError(f"agent '{self.agent.label}' multiplies, and has {self.agent.warp_count} warps")
         group = device.div(device.sub(device.thread(), self.first), wgmma.THREADS)
         self.values[hash(self.agent.block.arguments[0])] = group
-        with waits.together(device.add(group, 1), wgmma.THREADS, self._leader()):
+        with waits.together(self._barrier(group), wgmma.THREADS, self._leader()):
             for ring, rows in self._short_slots().items():
                 self._clear(ring, rows)
             self._block(self.agent.block)
@@ -228,7 +228,9 @@ class AgentCode(ProductCode):
         """Where the boxes of an open slot begin."""
         first, (rows, columns) = self.around.rings[opened.ring.label].place(opened.slot), opened.tile.shape
         if rows != wgmma.ROWS or columns % wgmma.CHUNK:
-            raise UnsupportedError(f"threads fill and read slots of {wgmma.ROWS} rows and whole boxes, not {opened.tile}")
+            raise UnsupportedError(
+                f"threads fill and read slots of {wgmma.ROWS} rows and whole boxes, not {opened.tile}"
+            )
         return [device.add(first, number * rows * wgmma.BOX_ROW) for number in range(columns // wgmma.CHUNK)]
 
     def _outbox(self) -> Outbox:

@@ -126,7 +126,9 @@ class ProductCode(SlotCode):
         if right.layout == "columns" and (rows % wgmma.CHUNK or turned):
             raise UnsupportedError(f"{location(op.location)}: boxes along columns are {wgmma.CHUNK} wide")
         if turned and (rows != wgmma.CHUNK or columns % wgmma.CHUNK or not is_packed(right.tile.element_type)):
-            raise UnsupportedError(f"{location(op.location)}: what is taken as it lies is {wgmma.CHUNK} rows of 16 bits")
+            raise UnsupportedError(
+                f"{location(op.location)}: what is taken as it lies is {wgmma.CHUNK} rows of 16 bits"
+            )
 
     def _settle(self, op: ir.Operation) -> None:
         sums = self.products.settle(self._begun(self.values[hash(op.operands[0])]))

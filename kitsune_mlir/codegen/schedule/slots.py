@@ -96,7 +96,11 @@ class SlotCode(BetweenCode):
         device.loop(thread, (ring.slot_bytes - reached) // word, wgmma.THREADS, clear)
         tma.fence()
         group = device.sub(device.div(device.thread(), wgmma.THREADS), self.first // wgmma.THREADS)
-        warps.barrier(device.add(group, 1), wgmma.THREADS)
+        warps.barrier(self._barrier(group), wgmma.THREADS)
+
+    def _barrier(self, group: Int) -> Int:
+        """The number of the barrier that a copy of this number has alone, among all agents."""
+        return device.add(group, max(1, self.first // wgmma.THREADS))
 
     def _opened(self, op: ir.Operation) -> tuple[Ring, Slot]:
         ring = op.operands[0].owner.operation.opview

@@ -6,11 +6,18 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from kitsune_mlir.errors import UserError
 from kitsune_mlir.planning import target
 from kitsune_mlir.planning.cost import StageCost, pipeline_price, start_us, tile_price
 from kitsune_mlir.planning.flow import Flow, Queue, Stage
-from kitsune_mlir.planning.place import Chained, QueueCost, allocate, balanced_cuts, choose_tile_rows, place
+from kitsune_mlir.planning.place import (
+    Chained,
+    QueueCost,
+    allocate,
+    balanced_cuts,
+    choose_tile_rows,
+    parts_of,
+    place,
+)
 from kitsune_mlir.planning.verify import verify
 
 GPU, CPU = target.load("sm_90a"), target.load("cpu")
@@ -142,11 +149,12 @@ def test_a_stage_that_sums_has_a_role_of_its_own():
 def test_chained_ctas_share_the_blocks_of_a_sum():
     stages = [*CHAIN[:2], StageCost("sum", "simt")]
     queues = [QUEUES[0], QueueCost("t", 1, (2,), 65536.0, accumulates=True)]
-    found = place(stages, queues, 10**6, GPU, chained=(Chained(blocks=4),))
+    form = (Chained(blocks=4, tile_rows=64),)
+    found = place(stages, queues, 10**6, GPU, chained=form)
     assert found.shape == "chained" and found.roles == (0, 0, 0) and found.replicas == (132,)
-    assert found.transports == ("smem", "l2") and found.depths == (1, 33), "a partial sum for every four CTAs"
-    assert place(stages, queues, 100, GPU, chained=(Chained(blocks=4),)).replicas == (8,), "two tiles"
-    more = place(stages, queues, 10**7, GPU, chained=(Chained(blocks=4),))
+    assert found.transports == ("smem", "hbm") and found.depths == (1, 33), "a partial sum for every four CTAs"
+    assert place(stages, queues, 100, GPU, chained=form).replicas == (8,), "two tiles"
+    more = place(stages, queues, 10**7, GPU, chained=form)
     assert 5 * found.predicted_us < more.predicted_us < 10 * found.predicted_us
 
 
@@ -159,45 +167,12 @@ def test_chained_ctas_share_columns():
     assert columns.predicted_us < cluster.predicted_us < alone.predicted_us
 
 
-@pytest.mark.parametrize(
-    "tiles, sums, depths, ctas, cluster",
-    [
-        ("smem", "l2", (1, 66), 132, 1),
-        ("smem", "dsmem", (1, 16), 128, 4),
-        ("smem", "hbm", (1, 66), 132, 1),
-        ("dsmem", "l2", (1, 66), 132, 2),
-        ("l2", "l2", (132, 66), 132, 1),
-    ],
-)
-def test_forms_of_a_sum(tiles, sums, depths, ctas, cluster):
-    """Each is what it is asked to be, and none is faster than the one taken."""
-    stages = [*CHAIN[:2], StageCost("sum", "simt")]
-    queues = [QUEUES[0], QueueCost("t", 1, (2,), 65536.0, accumulates=True)]
-    form = (Chained(4, blocks=2, shares=True),)
-    found = place(stages, queues, 10**6, GPU, chained=form, tiles=tiles, sums=sums)
-    assert (found.transports, found.depths) == ((tiles, sums), depths)
-    assert (found.replicas, found.cluster) == ((ctas,), cluster)
-    assert place(stages, queues, 10**6, GPU, chained=form).predicted_us <= found.predicted_us
-
-
-@pytest.mark.parametrize("machine", [GPU, GPU.override(sms=4)])
-@pytest.mark.parametrize("rows", [None, 1, 10**6])
-def test_stages_around_a_sum_on_ctas_of_their_own(rows, machine):
-    stages = [*CHAIN, StageCost("sum", "simt")]
-    queues = [QueueCost("q", 0, (1, 2), 512.0), QueueCost("t", 2, (3,), 65536.0, accumulates=True)]
-    found = place(stages, queues, rows, machine, "spatial", chained=(Chained(2, blocks=2, apart=True),))
-    makers, takers, adders = found.replicas
-    assert (found.shape, found.roles, found.transports) == ("spatial", (0, 1, 2, 2), ("l2", "l2"))
-    assert sum(found.replicas) <= machine.sms and adders % 2 == 0
-    assert found.depths[0] >= makers + max(takers, adders // 2) and found.depths[1] == adders // 2
-
-
-@pytest.mark.parametrize("tiles, sums", [("reg", "auto"), ("auto", "smem"), ("dsmem", "hbm")])
-def test_no_such_form(tiles, sums):
-    stages = [*CHAIN[:2], StageCost("sum", "simt")]
-    queues = [QUEUES[0], QueueCost("t", 1, (2,), 65536.0, accumulates=True)]
-    with pytest.raises(UserError, match=f"no auto placement with tiles={tiles} sums={sums}"):
-        place(stages, queues, 1000, GPU, chained=(Chained(2, blocks=2, shares=True),), tiles=tiles, sums=sums)
+@given(st.integers(0, 10**7), st.integers(1, 132), st.sampled_from([64, 128]))
+def test_no_part_of_a_sum_is_empty(rows, blocks, tile):
+    parts = parts_of(rows, tile, blocks, GPU)
+    each = max(1, -(-rows // (parts * tile))) * tile  # rows of a part
+    assert 1 <= parts * blocks <= GPU.sms and (parts - 1) * each < max(1, rows) <= parts * each
+    assert parts_of(None, tile, blocks, GPU) == GPU.sms // blocks
 
 
 def test_wide_rings_lie_further_out():
