@@ -24,6 +24,7 @@ from kitsune_mlir.tools.gpusim.device import SimulatedDevice
 SCHEDULE = ["prepare-linalg", "schedule-products", "schedule-rows"]
 CHAINS = ["prepare-linalg", "partition-dataflow", "design-pipeline", "place-stages", "schedule-chains"]
 LOWER = ["lower-schedule", "convert-linalg-to-gpu"]
+CHAINED = {"kitsune.role": "spatial", "kitsune.fill": "chained"}  # shapes, by what the kernel must have
 BF16 = torch.bfloat16
 AS_GOOD = {"no wait on an mbarrier": 2, "no fence before products": 1}
 OF_ROLES = AS_GOOD | {
@@ -34,6 +35,12 @@ OF_ROLES = AS_GOOD | {
     "a wait for all products but": 1,
     "no barrier of the CTA": 1,
     "no fence between proxies": 3,
+}
+OF_SUMS = {
+    "no wait on an mbarrier": 4,
+    "a parity that is not flipped": 2,
+    "no fence before products": 3,
+    "a wait for all products but": 1,
 }
 KERNELS = {  # a function, shapes, a type, what the schedule must have, how many mutants are as good, by what they lack
     "product": (lambda x, y: torch.relu(x @ y), ((150, 320), (320, 128)), BF16, 'engine = "tma", index', AS_GOOD),
@@ -47,6 +54,13 @@ KERNELS = {  # a function, shapes, a type, what the schedule must have, how many
         BF16,
         "kitsune.role",
         OF_ROLES,
+    ),
+    "sums": (
+        lambda x, y, w: (torch.relu(y) @ w, x.t() @ torch.relu(y)),
+        ((700, 128), (700, 128), (128, 128)),
+        BF16,
+        "kitsune.fill",
+        OF_SUMS,
     ),
     "one statistic": (lambda x: x - x.amax(-1, keepdim=True), ((41, 5000),), BF16, "lanes = 128", {}),
 }
@@ -65,17 +79,20 @@ def test_each_broken_instruction_is_found(name, tiny_gpu, gpu_of, monkeypatch):
     of as many slots, knows that the product has ended that read both; and a fence before a product whose sums are in
     flight (PTX ISA, wgmma.fence). In roles also who gives vectors back, which nobody fills again; a release a product
     too early, of a slot that is not the next to be filled; and the barrier before counters are zeroed by the last CTA,
-    whose first thread has waited for all that others do with them. Fences between proxies for global memory (PTX ISA,
+    whose first thread has waited for all that others do with them. In sums what is true of weights, which are copied
+    once, and of a ring of as many slots as two turns fill, whose first slot of a turn is never its last; waits for empty
+    slots for who has waited for one of the left operand's; a wait for what two releases have waited for. Fences between proxies for global memory (PTX ISA,
     Async proxy) are not as good: the simulator knows of those for shared memory alone."""
     function, shapes, dtype, has, as_good = KERNELS[name]
-    tiny_gpu = gpu_of(2, shared_bytes=112 * 1024) if has == "kitsune.role" else tiny_gpu
+    chains = has in CHAINED
+    tiny_gpu = gpu_of(2, shared_bytes=(112 if has == "kitsune.role" else 160) * 1024) if chains else tiny_gpu
     monkeypatch.setattr(schedule_products, "is_faster", lambda *_: True)  # a row group is computed with its product
     torch.manual_seed(0)
     args = tuple(torch.randn(shape, dtype=dtype) for shape in shapes)
     program = import_model(Function(function), args)
     give(program.module, "high")
-    steps = CHAINS if has == "kitsune.role" else SCHEDULE
-    options = {"place-stages": "shape=spatial"}
+    steps = CHAINS if chains else SCHEDULE
+    options = {"place-stages": f"shape={CHAINED.get(has)}", "partition-dataflow": "min-summed=0"}
     pipeline.run(program.module, [pipeline.make(step, options.get(step, ""), tiny_gpu) for step in steps])
     (kernel,) = dialect.kernels(program.module)
     assert has in str(kernel), kernel
