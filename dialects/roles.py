@@ -8,7 +8,7 @@ from kitsune_mlir.traffic import element_bytes
 
 from .checks import check_integer, constant, fail, integer, parent_of, stands_in, string
 from .kernels import ALLOC, BOX_BYTES, AgentOp, KernelOp, TilesOp, standing_in, verify_part
-from .rings import L2, SMEM, AllocRingOp, ring_of
+from .rings import SMEM, AllocRingOp, ring_of
 from .tiles import RingEffect
 from .types import Kitsune, Slot
 

@@ -57,7 +57,7 @@ KERNELS = {  # a function, shapes, a type, what the schedule must have, how many
     ),
     "sums": (
         lambda x, y, w: (torch.relu(y) @ w, x.t() @ torch.relu(y)),
-        ((700, 128), (700, 128), (128, 128)),
+        ((380, 128), (380, 128), (128, 128)),
         BF16,
         "kitsune.fill",
         OF_SUMS,
@@ -80,9 +80,10 @@ def test_each_broken_instruction_is_found(name, tiny_gpu, gpu_of, monkeypatch):
     flight (PTX ISA, wgmma.fence). In roles also who gives vectors back, which nobody fills again; a release a product
     too early, of a slot that is not the next to be filled; and the barrier before counters are zeroed by the last CTA,
     whose first thread has waited for all that others do with them. In sums what is true of weights, which are copied
-    once, and of a ring of as many slots as two turns fill, whose first slot of a turn is never its last; waits for empty
-    slots for who has waited for one of the left operand's; a wait for what two releases have waited for. Fences between proxies for global memory (PTX ISA,
-    Async proxy) are not as good: the simulator knows of those for shared memory alone."""
+    once, and of a ring of as many slots as two turns fill, whose first slot of a turn is never its last; waits for
+    empty slots for who has waited for one of the left operand's; a wait for what two releases have waited for. Fences
+    between proxies for global memory (PTX ISA, Async proxy) are not as good: the simulator knows of those for shared
+    memory alone."""
     function, shapes, dtype, has, as_good = KERNELS[name]
     chains = has in CHAINED
     tiny_gpu = gpu_of(2, shared_bytes=(112 if has == "kitsune.role" else 160) * 1024) if chains else tiny_gpu

@@ -1,5 +1,5 @@
-"""Sums over the rows at the schedule level, without a GPU: the proof accepts them, the interpreter gives numpy's numbers,
-and what is broken in them is found."""
+"""Sums over the rows at the schedule level, without a GPU: the proof accepts them, the interpreter gives numpy's
+numbers, and what is broken in them is found."""
 
 import re
 
@@ -33,8 +33,8 @@ def zeros(name, kind):
 
 
 def model(rows, inputs, outputs, gated=True, turned=False, weight=None, factor="0.5"):
-    """x transposed times y, or, `turned`, the other way round; `gated`, times the larger of y and y times a factor; with
-    a `weight` ("k, n" or "n, k") also what is gated times that."""
+    """x transposed times y, or, `turned`, the other way round; `gated`, times the larger of y and y times a factor;
+    with a `weight` ("k, n" or "n, k") also what is gated times that."""
     x, y = f"tensor<{rows}x{inputs}xbf16>", f"tensor<{rows}x{outputs}xbf16>"
     m, n = (outputs, inputs) if turned else (inputs, outputs)
     total, text, g = f"tensor<{m}x{n}xf32>", "", "%y"
