@@ -178,31 +178,23 @@ class _Describer:
         return [self._operator(call)]
 
     def _pipeline(self, call: Pipeline) -> list[dict[str, Any]]:
-        """One launch, or several kernels one after another: the time is the first one's but for their launches. None
-        for no rows, unless they are summed."""
+        """One launch. None for no rows, unless they are summed."""
         entry, known = self._pipelines[call.name], self._described[call.name]
         launch = entry["launch"]
         rows = call.arguments[launch["streams"][0]].shape[0]
         if not rows and not launch.get("sums"):
             return []
-        us = self._predicted(known, rows, launch["ctas"])
-        names = [launch["kernel"], *launch.get("then", ())]
-        first = us - (len(names) - 1) * self._target.launch_us
-        found = []
-        for number, name in enumerate(names):
-            kernel = self._kernels[entry["module"], name]
-            found.append(
-                {
-                    "kernel": name,
-                    **{key: known[key] for key in ("form", "computes", "tile", "slots", "limit")},
-                    "ctas": launch["ctas"],
-                    "threads": launch["threads"],
-                    "registers": kernel["registers"],
-                    "shared_bytes": launch["shared_bytes"],
-                    "predicted_us": round(self._target.launch_us if number else first, 3),
-                }
-            )
-        return found
+        return [
+            {
+                "kernel": launch["kernel"],
+                **{key: known[key] for key in ("form", "computes", "tile", "slots", "limit")},
+                "ctas": launch["ctas"],
+                "threads": launch["threads"],
+                "registers": self._kernels[entry["module"], launch["kernel"]]["registers"],
+                "shared_bytes": launch["shared_bytes"],
+                "predicted_us": round(self._predicted(known, rows, launch["ctas"]), 3),
+            }
+        ]
 
     def _predicted(self, known: Mapping[str, Any], rows: int, ctas: int) -> float:
         """Microseconds at so many rows, where these were open; those of a launch where nothing is predicted."""

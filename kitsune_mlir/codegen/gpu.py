@@ -103,7 +103,7 @@ def _pipeline(op: ir.Operation, module: str, manifest: dict[str, Any]) -> None:
     pipeline, launch = (ir.StringAttr(op.attributes[key]).value for key in (PIPELINE, LAUNCH))
     found = json.loads(launch)
     if "kernel" in found:
-        found["kernel"], *found["then"] = manifest["modules"][module]
+        (found["kernel"],) = manifest["modules"][module]
     manifest["pipelines"][pipeline] = {"module": module, "launch": found}
 
 

@@ -40,8 +40,8 @@ class PipelineLauncher:
             raise InternalError(
                 f"pipeline '{launch['kernel']}' has {launch['ctas']} CTAs in clusters of {self._cluster}"
             )
-        kernels = [code.get_kernel(name) for name in (launch["kernel"], *launch.get("then", ()))]
-        self._kernel, self._functions = kernels[0], [driver.CUfunction(int(kernel.handle)) for kernel in kernels]
+        self._kernel = code.get_kernel(launch["kernel"])
+        self._function = driver.CUfunction(int(self._kernel.handle))
         self._maps = TensorMaps(driver, launch["maps"]) if launch.get("maps") else None
         self._configs: dict[tuple[int, bool], Any] = {}
         self._workspaces: dict[int, Any] = {}
@@ -85,10 +85,9 @@ class PipelineLauncher:
         driver, launch = self._driver, self._launch
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         nbytes, number = launch["shared_bytes"], driver.CUdevice(self._device.device_id)
-        for function in self._functions:
-            (error,) = driver.cuKernelSetAttribute(attribute, nbytes, driver.CUkernel(int(function)), number)
-            if int(error):
-                raise UnsupportedError(f"this GPU does not give {nbytes} bytes of shared memory to a CTA")
+        (error,) = driver.cuKernelSetAttribute(attribute, nbytes, driver.CUkernel(int(self._function)), number)
+        if int(error):
+            raise UnsupportedError(f"this GPU does not give {nbytes} bytes of shared memory to a CTA")
         needed = launch["ctas"] if launch["cooperative"] else self._cluster
         capacity = self._capacity()
         if capacity < needed:
@@ -105,7 +104,7 @@ class PipelineLauncher:
     def _capacity(self) -> int:
         """CTAs that this GPU holds at once, in whole clusters."""
         if self._cluster > 1:
-            clusters = call(self._driver, "cuOccupancyMaxActiveClusters", self._functions[0], self.config(0))
+            clusters = call(self._driver, "cuOccupancyMaxActiveClusters", self._function, self.config(0))
             return int(clusters) * self._cluster
         resident = self._kernel.occupancy.max_active_blocks_per_multiprocessor(
             self._launch["threads"], self._launch["shared_bytes"]
@@ -138,13 +137,10 @@ class PipelineLauncher:
             return int(self._workspaces[stream].handle)
 
     def put(self, stream: int, parameters: int, workspace: int, alone: bool) -> None:
-        """Launches, one kernel after another, with the parameters whose addresses lie at an address; `alone`: the first
-        begins when the work before it has ended."""
-        for number, function in enumerate(self._functions):
-            config = self.config(stream, alone and not number)
-            (status,) = self._driver.cuLaunchKernelEx(config, function, parameters, 0)
-            if status:
-                check(self._driver, "cuLaunchKernelEx", status)
+        """Launches with the parameters whose addresses lie at an address; `alone`: when the work before has ended."""
+        (status,) = self._driver.cuLaunchKernelEx(self.config(stream, alone), self._function, parameters, 0)
+        if status:
+            check(self._driver, "cuLaunchKernelEx", status)
         if self._launch["watched"]:
             call(self._driver, "cuStreamSynchronize", stream)
             self._raise_report(stream, workspace)

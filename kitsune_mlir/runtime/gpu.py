@@ -23,7 +23,7 @@ from .prepared import Prepared
 from .torch_call import TorchCall
 from .weight_steps import split
 
-VERSION = 4
+VERSION = 5
 OVERLAP = "KITSUNE_OVERLAP"  # an environment variable; "0" has a profiler see kernels one at a time
 EARLIER = ", in an earlier call"
 PLANS = 128  # sets of shapes to keep the plans of

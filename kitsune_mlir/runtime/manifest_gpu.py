@@ -36,7 +36,6 @@ _OPERAND = either(TEXT, whole(-(1 << 62), 1 << 62), FLAG)
 _SCALAR = either(TEXT, ANY_NUMBER, FLAG)
 _LAUNCH = {
     "kernel": TEXT,
-    "then?": [TEXT],
     "ctas": _COUNT,
     "cluster?": _COUNT,
     "threads": whole(1, 1024),
@@ -129,8 +128,7 @@ def check_gpu(section: Mapping[str, Any], files: Mapping[str, bytes], where: str
 
 
 def _check_launch(launch: Mapping[str, Any], kernels: list[str], where: str) -> None:
-    named = [launch["kernel"], *launch.get("then", ())]
-    expect(named == kernels, f"{where} must name the kernels of its module, found {', '.join(named)}")
+    expect([launch["kernel"]] == kernels, f"{where} must name the kernel of its module, found {launch['kernel']}")
     cluster = launch.get("cluster", 1)
     expect(launch["ctas"] % cluster == 0, f"{where}.ctas must be a multiple of {cluster}, found {launch['ctas']}")
     counted = launch.get("counter_bytes", 0)
@@ -292,11 +290,10 @@ class _Program:
             inside = map_["tensor"] < tensors or end <= launch["workspace_bytes"]
             expect(inside, f"{at} must have tensor maps within its workspace, found {end}")
         wanted = ([MAP_BYTES * len(maps)] if maps else []) + [0] * (tensors + 2 + len(launch.get("sizes", ())))
-        for kernel in (launch["kernel"], *launch.get("then", ())):
-            entry = self.entries[pipeline["module"]][kernel]
-            found = entry.parameters
-            expect(found == wanted, f"{at} must give kernel {kernel} the {len(found)} parameters that it takes")
-            expect(entry.threads in (None, launch["threads"]), f"{at} must have {entry.threads} threads")
+        entry = self.entries[pipeline["module"]][launch["kernel"]]
+        found = entry.parameters
+        expect(found == wanted, f"{at} must give kernel {launch['kernel']} the {len(found)} parameters that it takes")
+        expect(entry.threads in (None, launch["threads"]), f"{at} must have {entry.threads} threads")
 
     def _return(self, step: Mapping[str, Any], at: str) -> None:
         results = self.section["results"]

@@ -73,7 +73,7 @@ def run(
     described: list[Any] = [
         (memory.pointer, array.shape, _NAMES[array.dtype]) for memory, array in zip(memories, arrays, strict=True)
     ]
-    launcher = Launcher(gpu, description, NAME, [decoded], overlapped=False)
+    launcher = Launcher(gpu, description, NAME, decoded, overlapped=False)
     for _ in range(launches):
         launcher.launch(0, described[: len(inputs)], described[len(inputs) :])
     for memory, array in zip(memories[len(inputs) :], results, strict=True):

@@ -68,14 +68,6 @@ def test_a_kernel_that_waits_for_the_one_before_it(monkeypatch, cooperative, alo
         assert launch.config.attrs[0].value.programmaticStreamSerializationAllowed == 1
 
 
-def test_kernels_one_after_another(monkeypatch):
-    made, driver = launcher(monkeypatch, then=["q"])
-    run(made)
-    first, then = driver.launches
-    assert (first.values, first.rows) == (then.values, then.rows) == ([X, W, Y, 0], 100)
-    assert first.function != then.function
-
-
 def test_maps_go_first_and_by_value(monkeypatch):
     made, driver = launcher(monkeypatch, maps=[WEIGHTS, RESULT])
     run(made)

@@ -165,8 +165,7 @@ class SimulatedDevice:
 
     def pipeline(self, launch: dict[str, Any], code: str, overlapped: bool = False) -> Launcher:
         self.described.append(launch)
-        kernels = [decode(self._kernels[name]) for name in (launch["kernel"], *launch["then"])]
-        return Launcher(self, launch, code, kernels, overlapped)
+        return Launcher(self, launch, code, decode(self._kernels[launch["kernel"]]), overlapped)
 
     def array(self, value: Any, stream: int) -> None:
         return None

@@ -30,10 +30,8 @@ Tensor = tuple[int, tuple[int, ...], str]  # pointer, shape, dtype
 class Launcher:
     """Stands in for kitsune_mlir.runtime.cuda_pipeline.PipelineLauncher."""
 
-    def __init__(
-        self, device: SimulatedDevice, launch: dict[str, Any], code: str, kernels: Sequence[Op], overlapped: bool
-    ):
-        self._device, self._launch, self._kernels, self._overlapped = device, launch, kernels, overlapped
+    def __init__(self, device: SimulatedDevice, launch: dict[str, Any], code: str, kernel: Op, overlapped: bool):
+        self._device, self._launch, self._kernel, self._overlapped = device, launch, kernel, overlapped
         self._report = partial(device.report, code)
         self._workspaces: dict[int, SimulatedMemory] = {}
         self.workspace_bytes = launch["workspace_bytes"]
@@ -94,7 +92,7 @@ class Launcher:
         if launch.get("strided"):  # a GPU may hold fewer clusters than it was compiled for
             size = launch.get("cluster", 1)
             launch = launch | {"ctas": size * int(rng.integers(1, launch["ctas"] // size + 1))}
-        if launch.get("maps") or launch.get("specialised") or any(kernel.has_roles for kernel in self._kernels):
+        if launch.get("maps") or launch.get("specialised") or self._kernel.has_roles:
             places = [*pointers, place]
             maps = [
                 encode(described, places[described["tensor"]] + described.get("offset", 0), max(rows, 1))
@@ -103,14 +101,9 @@ class Launcher:
             execute = partial(run_warps, maps=maps, rng=rng)
         else:
             execute = partial(run, rng=rng)
-        released: list[int] = []
-        names = (self._launch["kernel"], *self._launch.get("then", ()))
-        for name, kernel in zip(names, self._kernels, strict=True):
-            with named(name), reported(self._report):
-                released += execute(kernel, values, memory, launch).released
-            for region in regions:
-                region.next_kernel()
-        with named(names[0]):
+        with named(self._launch["kernel"]), reported(self._report):
+            released = execute(self._kernel, values, memory, launch).released
+        with named(self._launch["kernel"]):
             if self._launch["watched"]:
                 self._look_at_report(content[REPORT_AT:].view(np.uint32))
             for address in released:

@@ -125,10 +125,6 @@ class Region:
         self._words: dict[int, np.ndarray] = {}
         self.pending = False  # whether a kernel before, which may not have ended, writes or reads it
 
-    def next_kernel(self) -> None:
-        """A kernel of the launch has ended: the next one comes after all it did."""
-        self._written, self._reads = np.minimum(self._written, 1), {}
-
     def words(self, nbytes: int) -> np.ndarray:
         """The bytes as words of so many; what is left at the end is not among them."""
         if nbytes not in self._words:

@@ -57,14 +57,13 @@ def build(
     threads: int,
     body: Body,
     ctas: int = 1,
-    then: Body | None = None,
     fast: bool = True,
     resident: int = 1,
     alone: bool = False,
 ) -> ir.Operation:
-    """The gpu.module `name`_kernel, at the insertion point, launched in clusters of `ctas`; `body` emits its code,
-    `then` that of a second kernel of the same parameters; `fast` says that functions need be good to 16-bit elements
-    only; registers are few enough for `resident` CTAs an SM; `alone`: it does not begin beside another kernel."""
+    """The gpu.module `name`_kernel, at the insertion point, launched in clusters of `ctas`; `body` emits its code;
+    `fast` says that functions need be good to 16-bit elements only; registers are few enough for `resident` CTAs an SM;
+    `alone`: it does not begin beside another kernel."""
     module = device.gpu.GPUModuleOp(f"{name}_kernel")
     module.operation.attributes["kitsune.scheduled"] = ir.UnitAttr.get()
     arguments = [ir.Type.parse("!llvm.ptr")] if maps else []
@@ -74,12 +73,10 @@ def build(
         linkage = ir.Attribute.parse("#llvm.linkage<external>")
         shared = ir.Type.parse("!llvm.array<0 x i8>")
         llvm.GlobalOp(shared, "shared", linkage, addr_space=device.SHARED, alignment=tma.ALIGN)
-        for label, emit in ((name, body), (f"{name}_then", then)):
-            if emit is not None:
-                kernel = _kernel(label, arguments, maps, threads, emit, ctas, resident)
-                kernel.attributes[FAST if fast else SHORT] = ir.UnitAttr.get()
-                if alone:
-                    kernel.attributes[BEGINS_ALONE] = ir.UnitAttr.get()
+        kernel = _kernel(name, arguments, maps, threads, body, ctas, resident)
+        kernel.attributes[FAST if fast else SHORT] = ir.UnitAttr.get()
+        if alone:
+            kernel.attributes[BEGINS_ALONE] = ir.UnitAttr.get()
     return module.operation
 
 
