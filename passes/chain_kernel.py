@@ -316,12 +316,6 @@ class ChainKernel:
             streamed = max(streamed, min(MOST_SLOTS, room // (slot + tile)))
         return streamed, min(MOST_SLOTS, (room - (streamed * tile if self.program.streams else 0)) // slot)
 
-    def _check_room(self) -> None:
-        """Raises UnsupportedError where shared memory does not hold two slots of weights, nor two of streamed tiles."""
-        streamed = LEAST_SLOTS * self.tile_rows * _SLOT_ROW if self.program.streams else 0
-        if self._room() - streamed < LEAST_SLOTS * self.program.weight_columns * _SLOT_ROW:
-            raise UnsupportedError("vectors and tiles leave no room for weights in shared memory")
-
     def _weights(self) -> list[ir.Value]:
         """What slots are filled from."""
         streamed = [segment.value for segment in self.program.segments() if segment.streams]

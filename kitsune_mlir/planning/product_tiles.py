@@ -25,7 +25,6 @@ _MOST_SLOTS = 8
 SETS = {256: (128, 128), 192: (128, 64)}  # the columns of a tile's two sets of sums, where these alternate
 GROUP = 2  # chunks that are multiplied for one set, then for the other
 _MOST_ALTERNATING = 12  # slots of either operand
-MOST_VECTORS = 16384  # bytes of vectors that shared memory holds besides
 # CTAs of a cluster that may share a tile's k, and on which part of the multiprocessors clusters of so many find places:
 # they do not straddle the chip's parts (an H100 of 132 holds 30 clusters of 4).
 PLACES = {2: 1.0, 4: 0.9, 8: 0.8}

@@ -11,8 +11,6 @@ from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.mlir import ir
 
-UNIT = 16  # bytes
-
 
 def load(source: ir.Value, destination: Int, nbytes: Int, barrier: Int) -> None:
     """One thread: global to shared memory; the bytes count on the mbarrier."""

@@ -13,8 +13,6 @@ from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.mlir import arith, ir, vector
 
-MOST_CTAS = 8  # of a cluster on every chip that has clusters
-
 
 def set_size(kernel: ir.OpView, ctas: int) -> None:
     """The kernel's (a gpu.func's) launches are of clusters of that many neighbouring CTAs."""

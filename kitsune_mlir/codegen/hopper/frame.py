@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from kitsune_mlir.codegen import index_checks
@@ -36,10 +36,6 @@ def when_reading(condition: ir.Value, tensors: Iterable[int]) -> Iterator[None]:
         branch = ir.InsertionPoint.current.block.owner
         branch.attributes[READS] = ir.DenseI64ArrayAttr.get(sorted(tensors))
         yield
-
-
-def pointer_count(tensors: Sequence[ir.Value], results: Sequence[ir.OpView]) -> int:
-    return len(tensors) + len(results)
 
 
 # On a branch (scf.if) of a kernel: the numbers of the kernel's tensors that its threads read. They write nothing, read
