@@ -24,8 +24,10 @@ from kitsune_mlir.dialects.kernels import COPY_ROWS, OUTBOX_BYTES
 from kitsune_mlir.dialects.roles import FillOp
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, scf, tensor
+from kitsune_mlir.planning.cost import reduction_us
 from kitsune_mlir.planning.place import parts_of
 from kitsune_mlir.planning.target import Target
+from kitsune_mlir.traffic import type_bytes
 
 from .chain_kernel import kernel_of
 from .operand_layout import weight_laid_out
@@ -98,10 +100,13 @@ class SumKernel:
         with ir.InsertionPoint(self.pipeline):
             self.weights = weight_laid_out(plan.beside.op.operands[1], 1)[0] if plan.beside is not None else None
         kernel = kernel_of(self.pipeline)
-        with ir.InsertionPoint(kernel.regions[0].blocks.append()):
-            self._emit()
         shape = [plan.n, plan.m] if plan.transposed else [plan.m, plan.n]
         kind = ir.RankedTensorType.get([self.parts, *shape], f32)
+        adding = reduction_us(type_bytes(plan.total.results[0].type, 0), self.parts, self.target)
+        alone = ir.FloatAttr(kernel.attributes["predicted_us"]).value - adding
+        kernel.attributes["predicted_us"] = ir.FloatAttr.get(ir.F64Type.get(), round(alone, 3))
+        with ir.InsertionPoint(kernel.regions[0].blocks.append()):
+            self._emit()
         parts = kitsune.ResultOp(kernel.results[0], i64(PARTIAL), kind).results[0]
         plan.total.results[0].replace_all_uses_with(summed(parts))
         if plan.beside is not None:
