@@ -25,7 +25,7 @@ from .section import Section, seal
 # On a pipeline's gpu.module: the function without a body whose calls it answers (symbols must differ, so it
 # has another name), and how it is launched, JSON that only the runtime of pipelines interprets.
 PIPELINE, LAUNCH = "kitsune.pipeline", "kitsune.launch"
-VERSION = 4
+VERSION = 5
 
 
 def build(module: ir.Module, target: Target) -> Section:
