@@ -6,16 +6,11 @@ with it, piece by piece, chain_body.py's."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import inf
 from typing import TypeAlias
 
 from kitsune_mlir import rows
-from kitsune_mlir.chains.operands import is_loaded, is_multiplied_alone, is_streamed
-from kitsune_mlir.chains.product_plan import starts_from_zero
 from kitsune_mlir.chains.program import CLUSTERS, Block, Program
-from kitsune_mlir.codegen.pipeline.memory import element_of
-from kitsune_mlir.codegen.pipeline.nests import PRODUCT, kitsune_label
-from kitsune_mlir.codegen.schedule.reductions import row_combiner
+from kitsune_mlir.codegen.pipeline.nests import kitsune_label
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.dialects.clusters import RankOp
 from kitsune_mlir.errors import UnsupportedError
@@ -23,12 +18,11 @@ from kitsune_mlir.mlir import arith, ir, scf, tensor
 from kitsune_mlir.planning.target import Target
 
 from .chain_ahead import Ahead
-from .chain_columns import check_begins, check_leaves
-from .chain_exchange import check_shared
+from .chain_checks import check
 from .chain_fills import Fill, Filling, Fills, place, rolled, selected
 from .chain_prefetch import gathers_of, prefetch
+from .chain_room import Room
 from .chain_stows import slots_of_stows
-from .chain_tiles import engine_of
 from .chain_vectors import Vectors
 from .operand_layout import laid_out, weight_laid_out
 from .schedule_build import constant_index, i64
@@ -37,14 +31,6 @@ COPY_ROWS = 64  # of a tile that a warpgroup has
 _REGISTERS = {1: (248, 248), 2: (24, 240)}  # of a thread that feeds, and multiplies, by warpgroups that multiply
 _ASKING = {1: (248, 248), 2: (40, 232)}  # the same where warps beside the one that feeds ask for rows of tables
 _WARPS = 4
-MOST_SLOTS, LEAST_SLOTS = 12, 2  # of weights that come while tiles are worked on
-MOST_TILE_SLOTS = 4  # of streamed tiles; at least as many as of weights
-LEAST_TILES = 3  # of a CTA, for weights to be kept
-_SLOT_ROW = 128  # bytes
-_ALIGN = 1024  # bytes, of a slot
-_BARRIER = 16  # bytes of a slot
-_NUMBER = 4  # bytes of a row's
-_SLOTS = 48  # at most, but for weights that are kept
 STREAMED, WEIGHTS, VECTORS, STOWED, SENT, TURN = "tiles", "weights", "vectors", "stowed", "sent", "turn"
 
 Body: TypeAlias = Callable[["ChainKernel", ir.Value], None]
@@ -84,7 +70,7 @@ class ChainKernel:
         self.kept: list[tuple[Fill, ir.Value]] = []  # boxes of weights, with their slots
         self._sources: dict[int, ir.Value] = {}
         self._taken: dict[int, ir.Value] = {}  # open slots of rings in L2, by these
-        self._check_room()
+        self.room = Room(pipeline, self.program, target, self.ctas, self.vectors, self.stows)
 
     def source(self, value: ir.Value) -> ir.Value:
         """A tensor as the copy engine reads it: rows of whole 16 bytes, columns of each part at such places."""
@@ -110,10 +96,10 @@ class ChainKernel:
     def prepare(self) -> None:
         """Decides what shared memory and registers hold beside the tiles, and makes what the kernel reads from around
         it."""
-        self.asked = gathers_of(self.program) if self._tiles_each > 1 else []
-        self.keeps = not self.asked and self._may_keep()
-        self.slots = self._slots()
-        self.ahead = Ahead(self.program, self._tiles_each if self.grid is None else 0)
+        self.asked = gathers_of(self.program) if self.room.tiles_each > 1 else []
+        self.keeps = not self.asked and self.room.may_keep()
+        self.slots = self.room.slots(self.keeps)
+        self.ahead = Ahead(self.program, self.room.tiles_each if self.grid is None else 0)
         self.extent = self._extent()
         for weight in self._weights():
             self.source(weight)
@@ -258,64 +244,6 @@ class ChainKernel:
         size = rows.shape_of(whole)[0]
         return tensor.dim(whole, constant_index(0)) if size == rows.DYNAMIC else constant_index(size)
 
-    def _room(self, kept: int = 0) -> int:
-        """Bytes of shared memory for tiles and weights, of which so many boxes are kept."""
-        stores = [store for stage in self.program.stages for store in stage.stores]
-        leave = self.program.moves_rows or self.cluster > 1 or any(engine_of(store.operands[0]) for store in stores)
-        leave = leave or bool(self.program.puts)
-        boxes = self.copies * schedule.OUTBOX_BYTES if leave else 0
-        stowed = self.tile_rows * _SLOT_ROW * sum(self.stows.values())
-        barriers = _aligned(_BARRIER * (_SLOTS + kept))
-        others = self.cluster - 1
-        sent = self.tile_rows * _SLOT_ROW * self.program.exchanged_boxes * others
-        if others:
-            barriers += _aligned(_BARRIER * self.copies * (self.program.exchanged_boxes * others + 1))
-            sent += _aligned(2 * self.cluster * self.tile_rows * _NUMBER)
-        room = self.target.shared_bytes - barriers - boxes - stowed - sent
-        return room - sum(map(_aligned, self.vectors.nbytes()))
-
-    def _check_room(self) -> None:
-        """Raises UnsupportedError where shared memory does not hold two slots of weights, nor two of streamed tiles."""
-        streamed = LEAST_SLOTS * self.tile_rows * _SLOT_ROW if self.program.streams else 0
-        if self._room() - streamed < LEAST_SLOTS * self.program.weight_columns * _SLOT_ROW:
-            raise UnsupportedError("vectors and tiles leave no room for weights in shared memory")
-
-    def _boxes(self) -> dict[int, int]:
-        """How many boxes of weights there are, by their rows."""
-        found: dict[int, int] = {}
-        for block in self.program.blocks:
-            for product in block.products.values():
-                count = product.sets * product.chunks * product.segments[0].pieces * len(block.stages)
-                found[product.columns] = found.get(product.columns, 0) + count
-        return found
-
-    @property
-    def _tiles_each(self) -> float:
-        """The tiles of a CTA, in the mean; as many as one likes where that is open until the call."""
-        whole = next(load.operands[0] for stage in self.pipeline.stages for load in stage.loads)
-        size = rows.shape_of(whole)[0]
-        if size == rows.DYNAMIC:
-            return inf
-        return size * (self.grid.passes if self.grid else 1) / (self.tile_rows * self.ctas)
-
-    def _may_keep(self) -> bool:
-        """Whether shared memory holds all weights, and a CTA has tiles enough for it to matter."""
-        streamed = MOST_TILE_SLOTS * self.tile_rows * _SLOT_ROW if self.program.streams else 0
-        weights = sum(count * _aligned(columns * _SLOT_ROW) for columns, count in self._boxes().items())
-        several = self.cluster == 1 and self._tiles_each >= LEAST_TILES
-        several = several and all(product.passes == 1 for product in self.program.products)
-        return several and weights + streamed <= self._room(sum(self._boxes().values()))
-
-    def _slots(self) -> tuple[int, int]:
-        """The slots of streamed tiles and, where these are not kept, of weights."""
-        slot, tile, room = self.program.weight_columns * _SLOT_ROW, self.tile_rows * _SLOT_ROW, self._room()
-        if self.keeps:
-            return MOST_TILE_SLOTS, 0
-        streamed = MOST_TILE_SLOTS if room - MOST_TILE_SLOTS * tile >= (LEAST_SLOTS + 1) * slot else LEAST_SLOTS
-        if self.program.alone:  # as many as of weights
-            streamed = max(streamed, min(MOST_SLOTS, room // (slot + tile)))
-        return streamed, min(MOST_SLOTS, (room - (streamed * tile if self.program.streams else 0)) // slot)
-
     def _weights(self) -> list[ir.Value]:
         """What slots are filled from."""
         streamed = [segment.value for segment in self.program.segments() if segment.streams]
@@ -344,7 +272,7 @@ class ChainKernel:
         if not self.keeps:
             self._alloc(WEIGHTS, program.weight_columns, "all", weights, element)
             return
-        for columns, count in self._boxes().items():
+        for columns, count in self.room.boxes().items():
             self._alloc(f"{WEIGHTS}_{columns}", columns, "all", count, element)
 
     def _alloc(
@@ -436,54 +364,3 @@ def kernel_of(pipeline: kitsune.PipelineOp) -> schedule.KernelOp:
 def ctas_of(pipeline: kitsune.PipelineOp, role: int) -> int:
     """The CTAs of a role."""
     return next(stage.replicas for stage in pipeline.stages if stage.role == role) or 1
-
-
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // _ALIGN) * _ALIGN
-
-
-def check(program: Program) -> None:
-    """Raises UnsupportedError for a pipeline that is not chained at the schedule level."""
-    gets = [get for stage in program.stages for get in stage.gets]
-    for tile in (get.results[0] for get in gets if kitsune_label(get.operands[0]) not in program.on_chip):
-        if not (is_streamed(tile) and is_multiplied_alone(tile)):
-            raise UnsupportedError("tiles of other roles are operands of products alone, of rows of 16 bytes")
-    for op in (product.op for product in program.products):
-        left, right, sums = (element_of(value) for value in (*list(op.operands)[:2], op.results[0]))
-        if left != right or not isinstance(sums, ir.F32Type):
-            raise UnsupportedError(f"sums in {sums} of products of {left} and {right} are not scheduled")
-    if len({product.nbytes for product in program.products}) > 1:
-        raise UnsupportedError("products of 16 and of 32 bits in one chain are not scheduled")
-    for segment in program.segments():
-        made = rows.producer(segment.value)
-        if made is not None and made.name in rows.SUPPORT:
-            raise UnsupportedError("products of tiles of one number everywhere are not scheduled")
-    for stage in program.stages:
-        for op in stage.block.operations:
-            _check_operation(op.operation)
-            if program.cluster > 1:
-                check_shared(op.operation)
-    for block in program.blocks:
-        for nest in block.nests:
-            if nest.op is None or nest.kind != PRODUCT:
-                continue
-            product = block.products[hash(nest.op.results[0])]
-            if product.passes > 1:
-                check_leaves(nest, product)
-            if product.passes > 1 and not starts_from_zero(nest.op):
-                check_begins(product)
-
-
-def _check_operation(op: ir.Operation) -> None:
-    for value in op.results:
-        if rows.is_tensor(value) and ir.RankedTensorType(value.type).rank > 2 and not _is_inside(value):
-            raise UnsupportedError(f"tiles of type {value.type} are not scheduled but where threads compute with them")
-    if op.name == "linalg.generic" and "reduction" in (s := rows.Structured(op)).iterators:
-        row_combiner(s)
-
-
-def _is_inside(value: ir.Value) -> bool:
-    """Whether each thread computes, of what is loaded, the elements of a tile that it needs."""
-    users = {use.owner.operation.name for use in value.uses}
-    alone = users <= {"linalg.generic", *rows.RESHAPES} and rows.producer(value).name != "tensor.concat"
-    return alone and is_loaded(value)

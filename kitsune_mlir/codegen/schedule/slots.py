@@ -142,7 +142,7 @@ class SlotCode(BetweenCode):
             tma.fence()
             warps.sync()
             ring = self.around.rings[opened.ring.label]
-            mbarrier.arrive(ring.full(opened.slot), _is_first_of_warp())
+            mbarrier.arrive(ring.full(opened.slot), device.equal(device.mod(warps.thread(), warps.WARP), 0))
 
     def _release(self, op: ir.Operation) -> None:
         for token in list(op.operands)[1:]:
@@ -158,9 +158,10 @@ class SlotCode(BetweenCode):
             self.may_stow = False
             return
         ring = self.around.rings[opened.ring.label]
+        lane = device.mod(warps.thread(), warps.WARP)
         if opened.ring.is_read_by_threads:
             warps.sync()
-        ring.release(opened.slot, _is_first_of_warp() if ring.by_warps else self._leader())
+        ring.release(opened.slot, device.equal(lane, 0) if ring.by_warps else self._leader())
 
     def _copy(self, op: ir.Operation) -> None:
         copy, opened = op.opview, self.values.get(hash(op.operands[0]))
@@ -193,8 +194,3 @@ class SlotCode(BetweenCode):
             else:
                 begin, offsets = first_of(matrix, place)
                 tma.load_windows(map_, begin[::-1], offsets[::-1], target, ring.full(slot))
-
-
-def _is_first_of_warp() -> ir.Value:
-    """Holds in one thread of each warp."""
-    return device.equal(device.mod(warps.thread(), warps.WARP), 0)
