@@ -3,8 +3,8 @@
 A kernel is a product, sums of several or two of them from one left operand, or a group of rows. Drawn are sizes,
 tiles, orders of the operands' dimensions, rings and their slots, which agent feeds which ring, how the loop over k goes
 (one by one, in pairs, in a loop in a loop, the slot before released behind the next product), whether the right operand
-stays in shared memory for all tiles, parts of k, CTAs on an SM, what follows. Inputs are small whole numbers, so that
-results are exact in any order of additions.
+stays in shared memory for all tiles, or is computed by an agent on the way, parts of k, CTAs on an SM, what follows.
+Inputs are small whole numbers, so that results are exact in any order of additions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .random_products import RandomProduct
 
 WARP = 32  # threads
 REGISTERS = 65_536  # of an SM
-_LINE = re.compile(r'"kitsune\.(acquire|commit|wait|release|copy|product|settle)"')
+_LINE = re.compile(r'"kitsune\.(acquire|commit|wait|release|copy|fill|product|settle)"')
 _TOKENS = re.compile(r'("kitsune\.release"\(%\w+)(?:, %\w+)+\) : \((!kitsune\.slot<[^>]*>>?)(?:, !kitsune\.token)+\)')
 
 

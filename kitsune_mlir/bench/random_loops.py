@@ -97,8 +97,9 @@ class ProductLoop:
     def _terms(self, before: list[Late]) -> None:
         of, text, rng = self.of, self.text, self.of.rng
         names = ("left1", "right1") if of.terms == 2 and not of.one_ring else ("left0", "right0")
+        begun = "left0", of.multiplied
         held: list[Late] = []  # till behind the next product
-        for pair in [("left0", "right0"), names][: of.terms]:
+        for pair in [begun, names][: of.terms]:
             taken = [(name, of.take(text, name)) for name in pair]
             token = self._multiply(0, *taken)
             self._release(before)
@@ -126,7 +127,8 @@ class ProductLoop:
     def _multiply(self, number: int, left: tuple[str, str], right: tuple[str, str]) -> str:
         of = self.of
         types = f"({self.acc}, {of.slot_type(left[0])}, {of.slot_type(right[0])}) -> ({self.acc}, !kitsune.token)"
-        attributes = f'{{engine = "{of.engines[1]}"{", outside" if of.outside else ""}}}'
+        ways = f"{', outside' if of.outside else ''}{', turned' if of.turned else ''}"
+        attributes = f'{{engine = "{of.engines[1]}"{ways}}}'
         operands = [self.sums[number], left[1], right[1]]
         self.sums[number], token = self.text.call("product", operands, attributes, types, 2)
         return token

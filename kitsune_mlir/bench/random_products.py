@@ -18,7 +18,7 @@ CHUNK, ROWS = (
 )  # columns of k in a slot, rows of a tile that a copy multiplies, or twice as many without warpgroups
 WARPGROUP = 128  # threads
 REGISTERS, SHARED = 65_536, 227 * 1024  # of an SM
-FEED_REGISTERS = 24
+FEED_REGISTERS, MAKE_REGISTERS = 24, 88
 LEAST_OTHERS = 72  # registers of a thread besides its sums
 LEAST_AT_LAUNCH = 26  # registers besides a product's sums that ptxas wants before agents share theirs out
 FORMS = ("plain", "plain", "relu", "bias", "residual", "less the largest")
@@ -66,6 +66,9 @@ class RandomProduct:
         self.m = -(-self.m // 8) * 8 if self.across["left"] else self.m
         self.is_open = not self.batch and self.split == 1 and not self.across["left"] and rng.random() < 0.3
         self.element_out = "f32" if self.split > 1 else self.output
+        alone = self.sums == self.terms == 1 and not self.stays
+        whole = self.across["right"] or self.columns == CHUNK
+        self.makes = self.warpgroups and alone and whole and rng.random() < 0.4
         self.rings = self._rings()
         self.feeds = 2 if len(self.rings) > 1 and rng.random() < 0.3 else 1
         self.loops = ("behind",) * 2 if not self.stays and rng.random() < 0.4 else (self._loop(), self._loop())
@@ -87,11 +90,13 @@ class RandomProduct:
         slots = {name: rng.choice([1, 2, 2, 3, 4, 5]) for name in names}
         if self.stays:
             slots["right0"] = self.chunks
+        if self.makes:
+            names["made"], slots["made"] = "right", rng.choice([1, 2, 3])
         return {name: (operand, slots[name]) for name, operand in names.items()}
 
     @property
     def threads(self) -> int:
-        return WARPGROUP * (self.feeds + self.copies)
+        return WARPGROUP * (self.feeds + self.copies + self.makes)
 
     def _fits(self) -> bool:
         nbytes = sum(slots * (self._slot_rows(operand) * 128 + 16) for operand, slots in self.rings.values())
@@ -102,7 +107,7 @@ class RandomProduct:
             enough = self.registers >= sums + LEAST_OTHERS * (2 if self.outside else 1)
             return (nbytes + 1024) * self.ctas <= self.target.shared_bytes and enough
         self.feed_registers = FEED_REGISTERS
-        rest = given * self.threads - self.feeds * WARPGROUP * FEED_REGISTERS
+        rest = given * self.threads - WARPGROUP * (self.feeds * FEED_REGISTERS + self.makes * MAKE_REGISTERS)
         self.registers = min(240, rest // (self.copies * WARPGROUP) // 8 * 8)
         sums *= 2 if self.outside or self.form != "plain" else 1
         enough = self.registers >= sums + LEAST_OTHERS and given >= self.columns // 2 + LEAST_AT_LAUNCH
@@ -171,7 +176,7 @@ class RandomProduct:
         self.counts = {role: -(-extents[role] // sizes[role]) for role in self.roles}
         self.sizes = sizes
         for name, (operand, _) in self.rings.items():
-            box = "columns" if self.across[operand] else "rows"
+            box = "columns" if self.across[operand] and not self._is_by_rows(name) else "rows"
             share = "split" if operand == "left" else "all"
             text.add(
                 f'%{name} = "kitsune.alloc_ring"() {{box = "{box}", share = "{share}", space = "smem", sym_name = '
@@ -186,19 +191,36 @@ class RandomProduct:
         for number, own in enumerate(feeds):
             self._agent(text, f"feed{number}", 1, self.feed_registers, lambda own=own: self._feed(text, own))
         self._agent(text, "math", self.copies, self.registers, lambda: self._math(text))
+        if self.makes:
+            self._agent(text, "make", 1, MAKE_REGISTERS, lambda: self._make(text))
 
     def _steps(self) -> list[tuple[str, int]]:
         """What is copied for a chunk, in order: (ring, number of the tensor)."""
         if self.one_ring:
             found = [("left0", "left0"), ("right0", "right0"), ("left0", "left1"), ("right0", "right1")]
         else:
-            found = [(name, name) for name in self.rings]
+            found = [(name, name) for name in self.rings if name != "made"]
         return [(ring, self.operands[name]) for ring, name in found]
+
+    def _is_by_rows(self, name: str) -> bool:
+        """Whether a ring's boxes lie along rows whichever way its operand does: threads read them, or fill them."""
+        return self.makes and self.rings[name][0] == "right"
+
+    @property
+    def turned(self) -> bool:
+        """Whether products take the right operand as it lies."""
+        return self.makes and self.across["right"]
+
+    @property
+    def multiplied(self) -> str:
+        """The ring out of which the right operand is multiplied first."""
+        return "made" if self.makes else "right0"
 
     def _tile_type(self, name: str) -> str:
         operand = self.rings[name][0]
         rows = self.copies * self.rows if operand == "left" else self.columns
-        return f"tensor<{rows}x{CHUNK}x{self.element}>"
+        shape = (CHUNK, rows) if operand == "right" and self.turned else (rows, CHUNK)
+        return f"tensor<{shape[0]}x{shape[1]}x{self.element}>"
 
     def _ring_type(self, name: str) -> str:
         return f"!kitsune.ring<{self._tile_type(name)}, {self.rings[name][1]} : i64>"
@@ -274,7 +296,8 @@ class RandomProduct:
         roles = [*("b" if self.batch else ""), *(["k", own] if self.across[operand] else [own, "k"])]
         (slot,) = text.call("acquire", [f"%{ring}"], "", f"({self._ring_type(ring)}) -> {slot_type}")
         offsets = [at[role] for role in roles]
-        attributes = f'{{dims = {numbers([roles.index(own), roles.index("k")])}, engine = "{self.engines[0]}"}}'
+        axes = ["k", own] if operand == "right" and self.turned else [own, "k"]
+        attributes = f'{{dims = {numbers([roles.index(role) for role in axes])}, engine = "{self.engines[0]}"}}'
         types = ", ".join([slot_type, self.types[number], *["index"] * len(offsets)])
         (token,) = text.call("copy", [slot, f"%A{number}", *offsets], attributes, f"({types}) -> !kitsune.token")
         text.call("commit", [slot, token], "", f"({slot_type}, !kitsune.token) -> ()", 0)
@@ -301,6 +324,35 @@ class RandomProduct:
         self._over_tiles(text, tile)
         for slot in kept:
             text.call("release", [slot], "", f"({self.slot_type('right0')}) -> ()", 0)
+
+    def _make(self, text: Text) -> None:
+        """Chunks of the right operand, of which what is negative is left out."""
+        slot, tile = self.slot_type("made"), self._tile_type("made")
+        first, late = self.rng.random() < 0.5, self.rng.random() < 0.5
+
+        def acquire() -> str:
+            return text.call("acquire", ["%made"], "", f"({self._ring_type('made')}) -> {slot}")[0]
+
+        def one(_: str) -> None:
+            into = acquire() if first else ""
+            taken = self.take(text, "right0")
+            (read,) = text.call("read", [taken], "", f"({slot}) -> {tile}")
+            if not late:
+                text.call("release", [taken], "", f"({slot}) -> ()", 0)
+            into = into or acquire()
+            lines = [
+                f"%w = arith.extf %x0 : {self.element} to f32",
+                "%m = arith.maximumf %w, %nothing : f32",
+                f"%t = arith.truncf %m : f32 to {self.element}",
+                f"linalg.yield %t : {self.element}",
+            ]
+            made = text.generic([(read, tile, "r, c")], "\n".join(lines), tile)
+            text.call("fill", [into, made, text.constant(0)], "", f"({slot}, {tile}, index) -> ()", 0)
+            text.call("commit", [into], "", f"({slot}) -> ()", 0)
+            if late:
+                text.call("release", [taken], "", f"({slot}) -> ()", 0)
+
+        self._over_tiles(text, lambda at: self._over_chunks(text, at, self.loops[0], PlainLoop(text, one)))
 
     def take(self, text: Text, ring: str) -> str:
         return text.call("wait", [f"%{ring}"], "", f"({self._ring_type(ring)}) -> {self.slot_type(ring)}")[0]

@@ -41,6 +41,8 @@ def test_what_is_drawn():
         '"reduction"',
         '"right1"',
         "index = 1",
+        '"make"',
+        "turned",
     ):
         assert any(form in text for text in texts), form
 

@@ -60,7 +60,7 @@ def model(rows, inputs, outputs, gated=True, turned=False, weight=None, factor="
   return %sum : {total}\n}}"""
     w = f"tensor<{outputs}x{inputs}xbf16>" if weight == "k, n" else f"tensor<{inputs}x{outputs}xbf16>"
     text += f"""{zeros("d", f"tensor<{rows}x{inputs}xf32>")}
-  %d = linalg.matmul indexing_maps = [{ALONG.format(weight=weight)}] ins(%g, %w : {y}, {w})
+  %d = linalg.matmul indexing_maps = [{ALONG.format(weight=weight)}] ins({g}, %w : {y}, {w})
     outs(%zd : tensor<{rows}x{inputs}xf32>) -> tensor<{rows}x{inputs}xf32>
   %eb = tensor.empty() : {x}
   %dx = linalg.generic {{indexing_maps = [{SAME}, {SAME}], {PARALLEL}}} ins(%d : tensor<{rows}x{inputs}xf32>)
