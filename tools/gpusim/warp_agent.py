@@ -295,14 +295,14 @@ class WarpAgent(Agent):
         warps = self.warps(mask)
         seen = self.clocks.seen[warps]
         seen[np.arange(len(warps)), warps] = self.clocks.now[warps]
-        return EngineClock(self.clocks, component, now, seen.min(0))
+        return EngineClock(self.clocks, self.number, component, now, seen.min(0))
 
     def unit(self, mask: np.ndarray) -> ProductUnit:
         if len(mask) != WARPGROUP or not self.lanes(mask).all:
             raise MemoryFault(f"CTA {self.number} has a warpgroup's operation that some of its threads do not reach")
         if self.first not in self.cta.units:
             name = f"a product of CTA {self.number} warpgroup {self.first // WARPGROUP}"
-            self.cta.units[self.first] = ProductUnit(self.clocks.component(name))
+            self.cta.units[self.first] = ProductUnit(self.clocks.component(name, self.number))
         return self.cta.units[self.first]
 
     def commit_products(self, mask: np.ndarray) -> None:
