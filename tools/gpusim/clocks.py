@@ -18,6 +18,7 @@ memory that is asked of what is read, not of slots that are filled again.
 from __future__ import annotations
 
 import bisect
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -77,7 +78,8 @@ class Clocks:
         self.phases = 0  # of mbarriers, that are complete
         # What relaxed arrivals of a warp release, for a fence stood before; what its relaxed waits found, for a fence.
         self.fenced, self.found = np.zeros(self.seen.shape, np.int64), np.zeros(self.seen.shape, np.int64)
-        self._fences: dict[str, dict[int, Fences]] = {space: {} for space in SPACES}  # by warp
+        # By space and CTA, then by warp.
+        self._fences: dict[tuple[str, int], dict[int, Fences]] = defaultdict(lambda: defaultdict(Fences))
 
     def component(self, name: str, cta: int) -> int:
         assert len(self.names) < self.size, "too many mbarriers for one launch here"
@@ -110,16 +112,14 @@ class Clocks:
         seen[np.arange(len(warps)), warps] = times
         self.now[warps] += 1
         for space in spaces:
+            fences = self._fences[space, int(warps[0]) // self.warps]
             for warp, time, row in zip(warps.tolist(), times.tolist(), seen, strict=True):
-                self._fences[space].setdefault(warp, Fences()).add(time, row)
+                fences[warp].add(time, row)
 
     def fenced_for(self, cta: int, seen: np.ndarray, space: str) -> np.ndarray:
         """Up to which clocks of components a copy or a product of a CTA, which comes after `seen`, is in order with
         them as its proxy has it."""
-        of = self._fences[space]
-        found = (
-            of[warp].before(int(seen[warp])) for warp in range(cta * self.warps, (cta + 1) * self.warps) if warp in of
-        )
+        found = [fences.before(int(seen[warp])) for warp, fences in self._fences[space, cta].items()]
         fenced = np.maximum.reduce([self.nothing, *(row for row in found if row is not None)])
         asynchronous = self.ctas[len(self.now) :]
         fenced[len(self.now) :][(asynchronous == cta) if space == "global" else (asynchronous >= 0)] = _EVER
