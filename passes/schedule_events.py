@@ -171,7 +171,9 @@ class Reading:
                 box = None if elements is None else (elements.start, elements.stop, tile.shape[1])
                 copied = Copy(operands[0], results[0], self._place(op), box)
                 from_slot = isinstance(op.operands[1].type, Slot)
-                return [Touch(operands[1], "consumer", copied.place), copied] if from_slot else [copied]
+                into = dialect.ring_of(op.operands[0])
+                touch = Touch(operands[1], "consumer", copied.place, into.label if into is not None else None)
+                return [touch, copied] if from_slot else [copied]
             case "kitsune.prefetch":
                 return [Done(operands[0], self._place(op))]
             case "kitsune.read" if isinstance(op.operands[0].type, Slot):

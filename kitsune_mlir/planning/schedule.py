@@ -85,11 +85,13 @@ class Read:
 
 @dataclass(frozen=True)
 class Touch:
-    """Copies out of a slot, or into it, which its close waits for by itself."""
+    """Copies out of a slot, or into it, which its close waits for by itself: out of it `into` a slot of a ring, or
+    into it from registers."""
 
     slot: Value
     side: Side
     place: Place = Place()
+    into: str | None = None
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,8 @@ class WarpAgent(Agent):
 
     def __str__(self) -> str:
         warps = self._cta_warps(self.mask)
-        return f"CTA {self.number} warps {warps[0]} to {warps[-1]}: {self.waits_for or self.polls}"
+        waits_for = self.polls if self.waits_for is self._counters else self.waits_for or self.polls
+        return f"CTA {self.number} warps {warps[0]} to {warps[-1]}: {waits_for}"
 
     def fork(self) -> WarpAgent:
         other = WarpAgent(

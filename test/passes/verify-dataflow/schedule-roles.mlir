@@ -1188,3 +1188,68 @@ func.func @where_memory_says(%A: tensor<64x64xbf16>, %B: tensor<64x128xbf16>, %m
   }) {sym_name = "k", target = "sm_90a"} : () -> !kitsune.outputs
   return
 }
+
+// -----
+
+// Who releases a slot waits for copies into the ring that it was copied to: all that have been begun, and one that has not.
+
+!r = !kitsune.ring<tensor<64x192xbf16>, 2 : i64>
+!q = !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+!w = !kitsune.slot<tensor<64x192xbf16>>
+!s = !kitsune.slot<tensor<64x64xbf16>>
+!t = !kitsune.token
+func.func @released_before_a_copy(%A: tensor<64x64xbf16>, %B: tensor<64x128xbf16>, %m: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %c3 = arith.constant 3 : index
+  %c4 = arith.constant 4 : index
+  %c64 = arith.constant 64 : index
+  %c128 = arith.constant 128 : index
+  %p = "kitsune.kernel"() ({
+    %q = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "l2", sym_name = "q"} : () -> !r
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      "kitsune.agent"() ({
+      ^bb0(%copy: index):
+        scf.for %i = %lo to %hi step %st {
+          %sq = "kitsune.acquire"(%q) : (!r) -> !w
+          scf.for %j = %c1 to %c3 step %c1 {
+            %at = arith.muli %j, %c64 : index
+            "kitsune.fill"(%sq, %A, %at) : (!w, tensor<64x64xbf16>, index) -> ()
+          }
+          "kitsune.fill"(%sq, %A, %c0) : (!w, tensor<64x64xbf16>, index) -> ()
+          "kitsune.commit"(%sq) : (!w) -> ()
+        }
+      }) {copies = 1, registers = 240, sym_name = "math", warps = 4} : () -> ()
+    }) {replicas = 2, sym_name = "first"} : () -> ()
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !q
+      "kitsune.agent"() ({
+      ^bb0(%copy: index):
+        scf.for %i = %lo to %hi step %st {
+          %sq = "kitsune.wait"(%q) : (!r) -> !w
+          %eq = "kitsune.acquire"(%x) : (!q) -> !s
+          %dq = "kitsune.copy"(%eq, %sq, %c0, %c64) {dims = array<i64: 0, 1>, engine = "tma"} : (!s, !w, index, index) -> !t
+          "kitsune.commit"(%eq, %dq) : (!s, !t) -> ()
+          %er = "kitsune.acquire"(%x) : (!q) -> !s
+          // expected-error@+1 {{'kitsune.release' op closes a slot of ring 'q', which is copied to ring 'x', before the slot opened at}}
+          "kitsune.release"(%sq) : (!w) -> ()
+          %dr = "kitsune.copy"(%er, %A, %c0, %c0) {dims = array<i64: 0, 1>, engine = "tma"} : (!s, tensor<64x64xbf16>, index, index) -> !t
+          "kitsune.commit"(%er, %dr) : (!s, !t) -> ()
+        }
+      }) {copies = 1, registers = 24, sym_name = "feed", warps = 4} : () -> ()
+      "kitsune.agent"() ({
+      ^bb0(%copy: index):
+        scf.for %i = %lo to %hi step %st {
+          %u = "kitsune.wait"(%x) : (!q) -> !s
+          "kitsune.release"(%u) : (!s) -> ()
+          %v = "kitsune.wait"(%x) : (!q) -> !s
+          "kitsune.release"(%v) : (!s) -> ()
+        }
+      }) {copies = 1, registers = 240, sym_name = "math", warps = 4} : () -> ()
+    }) {replicas = 2, sym_name = "second"} : () -> ()
+  }) {sym_name = "k", target = "sm_90a"} : () -> !kitsune.outputs
+  return
+}
