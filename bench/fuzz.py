@@ -4,11 +4,14 @@
     python bench/fuzz.py --seeds 0:50 --simulate        # without one: the kernels in the simulator, few rows
     python bench/fuzz.py --shrink 17 --simulate         # the smallest net that still fails as seed 17 does
     python bench/fuzz.py --kernels --json nets.jsonl    # each kernel's time beside the predicted one (calibrate.py)
+    python bench/fuzz.py --roles --simulate             # nets whose stages are to have CTAs of their own
 
 A net is that of one seed (kitsune_mlir/bench/draw_nets.py; `kitsune bench net-SEED` times it beside all of torch's
 modes). A result is wrong when its error (Frobenius norm, over that of the result) is more than twice torch's own in the
 same types, and more than FLOOR. A child that takes too long or dies is replaced. On a GPU each net is also timed, in
-one process beside torch's eager mode as a CUDA graph. Exits 1 when a net fails.
+one process beside torch's eager mode as a CUDA graph. With --roles nets are linear layers of 16 bits one behind another
+and side by side (draw_nets.draw_roles), compiled with place-stages=shape=spatial, which some cannot have: those are
+counted as declined, and do not fail. The summary says how many had kernels of roles. Exits 1 when a net fails.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,21 +36,24 @@ sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
 
 from workers import Lost, Worker, each  # noqa: E402
 
-from kitsune_mlir.bench.draw_nets import draw  # noqa: E402
+from kitsune_mlir.bench.draw_nets import draw, draw_roles  # noqa: E402
 from kitsune_mlir.bench.kernels import beside  # noqa: E402
 from kitsune_mlir.bench.random_nets import Net, arguments, build, is_net  # noqa: E402
 from kitsune_mlir.bench.smaller_nets import smaller  # noqa: E402
+from kitsune_mlir.errors import UnsupportedError, UserError  # noqa: E402
 from kitsune_mlir.planning.target import load  # noqa: E402
 
 FLOOR = {"f32": 5e-6, "bf16": 4e-3, "f16": 5e-4}  # errors below are never wrong: about a rounding of the result
 HIGH_FLOOR = 2e-3  # f32 whose products are of tf32, several after one another; a CPU's torch has none
 SIMULATED_ROWS, SIMULATED_SMS = 300, 4
+ROLE_ROWS, ROLE_SMS = 700, (4, 6, 9, 12)  # in the simulator: CTAs of several roles, which go round their rings
+ROLES = {"place-stages": "shape=spatial"}
 COMPILE_SECONDS, RUN_SECONDS = 180.0, 40.0
 PROFILED = 7  # runs
 RUNNERS = 2  # processes that have the GPU where nothing is timed
 REPEATED = 8  # runs whose results have the bits of the first's, half of them with the GPU behind the host
 LATE = 200_000  # cycles
-RIGHT = "right"
+RIGHT, DECLINED = "right", "declined"
 
 
 @dataclass
@@ -62,6 +68,7 @@ class Task:
     kernels: bool = False  # whether each kernel is timed by itself, too
     launches: int = 2  # in the simulator; the second finds what the first left
     times: float = 2.0  # torch's own error that ours may be
+    roles: bool = False  # whether stages are to have CTAs of their own
 
 
 @dataclass
@@ -77,7 +84,7 @@ class Found:
     ours_ms: float = 0.0
     torch_ms: float = 0.0
     predicted_ms: float = 0.0
-    forms: dict[str, int] = field(default_factory=dict)  # kernels of pipelines, kernels of single operators
+    forms: dict[str, int] = field(default_factory=dict)  # kernels of pipelines, of roles, of single operators
     kernels: list[dict[str, Any]] = field(default_factory=list)  # the plan's launches, measured
 
     @property
@@ -96,24 +103,33 @@ def main() -> int:
     parser.add_argument("--target", default="sm_90a", help="of the kernels on a GPU")
     parser.add_argument("--no-time", action="store_true", help="check only")
     parser.add_argument("--kernels", action="store_true", help="time each kernel by itself")
+    parser.add_argument("--roles", action="store_true", help="nets whose stages are to have CTAs of their own")
     parser.add_argument("--json", type=Path, help="writes a line a net")
     options = parser.parse_args()
     if options.kernels and not _may_time(options):
         parser.error("--kernels times kernels on an NVIDIA GPU, and either torch finds none here or nets are not timed")
     with tempfile.TemporaryDirectory() as folder:
-        small = load("sm_90a").override(name="small", sms=SIMULATED_SMS)
-        target = small.save(Path(folder, "small.json")) if options.simulate else options.target
-        most_rows = SIMULATED_ROWS if options.simulate else None
         timed = not (options.no_time or options.simulate)
 
         def task(seed: int) -> Task:
-            return Task(draw(seed, most_rows), seed, folder, target, timed, timed and options.kernels)
+            made = drawn(seed, folder, options.roles, None if options.simulate else options.target)
+            return replace(made, timed=timed, kernels=timed and options.kernels)
 
         if options.shrink is not None:
             return _shrink(task(options.shrink), options.simulate)
         first, _, end = options.seeds.partition(":")
         tasks = map(task, range(int(first), int(end or int(first) + 1)))
         return _report(_run(tasks, options.simulate, options.jobs, 1 if timed else RUNNERS), options.json)
+
+
+def drawn(seed: int, folder: str, roles: bool, target: str | None) -> Task:
+    """The net of a seed for a target, or for a small one in the simulator, which is written to the folder."""
+    if target is not None:
+        return Task(draw_roles(seed) if roles else draw(seed), seed, folder, target, roles=roles)
+    sms = ROLE_SMS[seed % len(ROLE_SMS)] if roles else SIMULATED_SMS
+    path = load("sm_90a").override(name="small", sms=sms).save(Path(folder, f"sms-{sms}.json"))
+    net = draw_roles(seed, ROLE_ROWS) if roles else draw(seed, SIMULATED_ROWS)
+    return Task(net, seed, folder, path, roles=roles)
 
 
 def _may_time(options: argparse.Namespace) -> bool:
@@ -155,7 +171,20 @@ def _compiled(task: Task, module: Any, args: Any) -> Any:
     import kitsune_mlir
 
     torch.set_num_threads(1)
-    return kitsune_mlir.compile(module, args, target=task.target, matmul_precision=task.net.precision)
+    options = ROLES if task.roles else {}
+    return kitsune_mlir.compile(module, args, target=task.target, matmul_precision=task.net.precision, options=options)
+
+
+def _refused(task: Task, error: Exception) -> Found:
+    """Nets may not be refused, but with stages on CTAs of their own for a reason."""
+    verdict = DECLINED if task.roles and isinstance(error, (UserError, UnsupportedError)) else "refused"
+    return Found(task, verdict, f"{type(error).__name__}: {error}")
+
+
+def _forms(plan: dict[str, Any]) -> dict[str, int]:
+    pipelined = sum(kernel.get("threads", 0) > 0 for kernel in plan["kernels"])
+    roles = sum(launch["form"] == "scheduled roles" for launch in plan["launches"])
+    return {"pipelines": pipelined, "roles": roles, "operators": len(plan["kernels"]) - pipelined}
 
 
 def compile_net(task: Task) -> Found:
@@ -165,10 +194,9 @@ def compile_net(task: Task) -> Found:
         compiled = _compiled(task, *build(task.net, task.seed))
         compiled.save(Path(task.folder, f"{task.seed}.kitsune"))
     except Exception as error:
-        return Found(task, "refused", f"{type(error).__name__}: {error}")
+        return _refused(task, error)
     plan = compiled.plan
-    pipelined = sum(kernel.get("threads", 0) > 0 for kernel in plan["kernels"])
-    forms = {"pipelines": pipelined, "operators": len(plan["kernels"]) - pipelined}
+    forms = _forms(plan)
     predicted = (plan.get("predicted_us") or 0.0) / 1e3
     return Found(task, RIGHT, seconds=time.perf_counter() - start, forms=forms, predicted_ms=predicted)
 
@@ -274,7 +302,8 @@ def simulate(task: Task) -> Found:
     try:
         compiled = _compiled(task, module, args)
     except Exception as error:
-        return Found(task, "refused", f"{type(error).__name__}: {error}")
+        return _refused(task, error)
+    found.forms = _forms(compiled.plan)
     args = arguments(task.net, task.seed + 2)
     try:
         simulation = Simulation(compiled, seed=task.seed)
@@ -330,7 +359,7 @@ def _report(results: Iterator[Found], path: Path | None) -> int:
     file = path.open("w") if path else None
     for found in results:
         everything.append(found)
-        if found.verdict != RIGHT:
+        if found.verdict not in (RIGHT, DECLINED):
             print(_line(found), flush=True)
         if file:
             line = {key: value for key, value in vars(found).items() if key != "task"}
@@ -339,10 +368,12 @@ def _report(results: Iterator[Found], path: Path | None) -> int:
     counts = Counter(found.verdict for found in everything)
     print(f"{len(everything)} nets in {time.perf_counter() - start:.0f} s: ", end="")
     print(", ".join(f"{count} {verdict}" for verdict, count in counts.most_common()))
+    if any(found.task.roles for found in everything):
+        print(f"{sum(found.forms.get('roles', 0) > 0 for found in everything)} have kernels of roles")
     timed = [found for found in everything if found.ours_ms]
     if timed:
         _times(timed)
-    return int(counts[RIGHT] < len(everything))
+    return int(counts[RIGHT] + counts[DECLINED] < len(everything))
 
 
 def _times(timed: list[Found]) -> None:
@@ -371,13 +402,13 @@ def _shrink(task: Task, simulated: bool) -> int:
     """Prints smaller and smaller nets that fail with the verdict of this one."""
 
     def checked(net: Net) -> Found:
-        return next(_run(iter([Task(net, task.seed, task.folder, task.target)]), simulated, 1, 1))
+        return next(_run(iter([replace(task, net=net, timed=False, kernels=False)]), simulated, 1, 1))
 
     if simulated:
         worker = Worker(simulate, COMPILE_SECONDS)
 
         def checked(net: Net) -> Found:  # noqa: F811  (one process for all of them)
-            one = Task(net, task.seed, task.folder, task.target)
+            one = replace(task, net=net, timed=False, kernels=False)
             try:
                 return worker.run(one)
             except Lost as error:

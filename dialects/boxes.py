@@ -8,7 +8,7 @@ from typing import Any
 from kitsune_mlir.mlir import ext, ir
 from kitsune_mlir.traffic import element_bytes
 
-from .checks import check_integer, defined_by, fail, integer, parent_of, string
+from .checks import check_integer, constant, defined_by, fail, integer, parent_of, string
 from .kernels import BOX_BYTES, AgentOp, KernelOp, has_numbers, inside, numbers
 from .rings import L2, SMEM, ring_of
 from .tiles import RingEffect
@@ -24,7 +24,8 @@ class CopyOp(Kitsune.Operation, name="copy", traits=[RingEffect]):
     all of a tensor, whose elements come to lie in the slot from element `into` on: several copies fill a dense slot.
     The box is the one at `at` (an offset for each dimension of the tensor), along dimensions `dims` the tile's first
     and second, of size 1 along the others. Elements beyond the tensor are zero, but for rows of a matrix of windows
-    (`kitsune.windows`), which nobody may use. The engine is "tma", which wants rows of multiples of 16 bytes."""
+    (`kitsune.windows`), which nobody may use. The engine is "tma", which wants rows of multiples of 16 bytes. Of a
+    slot in "l2" all of the box's rows are the slot's."""
 
     slot: ext.Operand[Slot]
     source: ext.Operand[Any]
@@ -66,7 +67,17 @@ class CopyOp(Kitsune.Operation, name="copy", traits=[RingEffect]):
         if isinstance(source.type, Slot) and (self.axes != [0, 1] or ring is not None and ring.layout != "rows"):
             return fail(self, f"copies rows and columns of a slot in {L2} into boxes along rows")
         whole = tile_of(source) if isinstance(source.type, Slot) else source.type
-        return _verify_box(self, whole, tile, len(self.operands) - 2)
+        if not _verify_box(self, whole, tile, len(self.operands) - 2):
+            return False
+        return not isinstance(source.type, Slot) or self._verify_rows(whole, tile)
+
+    def _verify_rows(self, whole: ir.RankedTensorType, tile: ir.RankedTensorType) -> bool:
+        """Behind the last row of a slot in "l2" the next slot begins, not nothing."""
+        first, rows = constant(self.operands[2]), tile.shape[0]
+        if first is not None and 0 <= first <= whole.shape[0] - rows:
+            return True
+        found = "from a row that is no constant" if first is None else f"from row {first}"
+        return fail(self, f"copies rows that a slot in {L2} has, found {rows} {found} of {whole}")
 
     def _verify_dense(self, tile: ir.RankedTensorType) -> bool:
         source = ir.RankedTensorType(self.operands[1].type)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -37,7 +38,7 @@ from kitsune_mlir.planning.schedule import (
     Use,
     Value,
 )
-from kitsune_mlir.planning.schedule_roles import End, Role, Roles
+from kitsune_mlir.planning.schedule_roles import End, Piece, Role, Roles
 
 LINEAR = (Slot, Token, Acc)
 _FOLDED = {
@@ -50,6 +51,7 @@ _FOLDED = {
     "arith.maxsi": max,
 }
 _SCALAR = ("arith.", "affine.", "tensor.dim")
+MOST_PIECES = 10_000  # of a slot, that are looked at: more than slots have columns
 OVER_TILES = "tiles#0 tiles#1 tiles#2"  # the bounds of a loop over tiles
 _SENT = -(1 << 70)  # from here down numbers stand for slots that have no names
 _BETWEEN = -(1 << 80)  # and from here down, of rings between roles
@@ -107,9 +109,30 @@ class Reading:
             if ring.is_between_roles:
                 side: Side = "producer" if op.name == "kitsune.acquire" else "consumer"
                 agent = parent_of(op, dialect.AgentOp.OPERATION_NAME).opview
-                names = {use.owner.operation.name for use in op.results[0].uses}
-                copied = ("kitsune.fill" if side == "producer" else "kitsune.copy") in names
-                yield End(ring.label, side, self._place(op), _is_of_turn(op, part), agent.count, copied)
+                copies = "kitsune.fill" if side == "producer" else "kitsune.copy"
+                users = [user for user in mlir.walk(agent, copies) if op.results[0] in user.operands]
+                columns, place, in_turn = ring.tile.shape[1], self._place(op), _is_of_turn(op, part)
+                pieces = tuple(piece for user in users for piece in self._pieces(user, op, columns))
+                yield End(ring.label, side, place, in_turn, agent.count, columns, pieces)
+
+    def _pieces(self, user: ir.Operation, opened: ir.Operation, columns: int) -> Iterator[Piece]:
+        """What an operation copies into a slot that was opened there, each time that it is done; of copies out of
+        slots no columns are asked for."""
+        place, loops = self._place(user), []
+        around = user.parent.operation
+        while around != opened.parent.operation:
+            loops.append(around)
+            around = around.parent.operation
+        bounds = [self._bounds(loop) if loop.name == "scf.for" else (None,) for loop in loops]
+        known = all(isinstance(bound, int) for loop in bounds for bound in loop) and all(loop[2] > 0 for loop in bounds)
+        if user.name != "kitsune.fill" or not known:
+            yield Piece(place, None)
+            return
+        counters = [id_of(loop.regions[0].blocks[0].arguments[0]) for loop in loops]
+        width = ir.RankedTensorType(user.operands[1].type).shape[1]
+        for turn in itertools.islice(itertools.product(*(range(*loop) for loop in bounds)), MOST_PIECES):
+            first = _folded(user.operands[2], dict(zip(counters, turn, strict=True)))
+            yield Piece(place, None if first is None else (first, min(first + width, columns)))
 
     def _agent(self, agent: dialect.AgentOp) -> Agent:
         place = self._place(agent.operation)
@@ -150,7 +173,9 @@ class Reading:
                 box = None if elements is None else (elements.start, elements.stop, tile.shape[1])
                 copied = Copy(operands[0], results[0], self._place(op), box)
                 from_slot = isinstance(op.operands[1].type, Slot)
-                return [Touch(operands[1], "consumer", copied.place), copied] if from_slot else [copied]
+                into = dialect.ring_of(op.operands[0])
+                touch = Touch(operands[1], "consumer", copied.place, into.label if into is not None else None)
+                return [touch, copied] if from_slot else [copied]
             case "kitsune.prefetch":
                 return [Done(operands[0], self._place(op))]
             case "kitsune.read" if op.opview.is_of_boxes:
@@ -313,6 +338,17 @@ class Reading:
                 return True
             op = op.operation.parent
         return False
+
+
+def _folded(value: ir.Value, counters: dict[int, int]) -> int | None:
+    """A number that is computed from constants and counters, where these have such values."""
+    if isinstance(value.owner, ir.Block):
+        return counters.get(id_of(value))
+    op = value.owner.operation
+    if op.name == "arith.constant":
+        return ir.IntegerAttr(op.attributes["value"]).value
+    operands = [_folded(operand, counters) for operand in op.operands] if op.name in _FOLDED else [None]
+    return None if None in operands or not operands[1] and "div" in op.name else _FOLDED[op.name](*operands)
 
 
 def _is_between_roles(ring: ir.Value) -> bool:

@@ -1,4 +1,5 @@
-"""Random networks (random_nets.py) drawn by a seed: a few blocks one after another, each a pattern of models."""
+"""Random networks (random_nets.py) drawn by a seed: a few blocks one after another, each a pattern of models; or a
+graph of linear layers, whose stages can have CTAs of their own."""
 
 from __future__ import annotations
 
@@ -65,6 +66,10 @@ class _Draft:
         if pick < 0.95:
             return self.random.randint(1, 400)
         return self.random.choice((1536, 2048, 2816, 4096))
+
+    def inputs_of(self, width: int) -> list[int]:
+        """The inputs that have so many columns."""
+        return [number for number, columns in enumerate(self.inputs) if columns == width]
 
     def any(self) -> int:
         return self.random.randrange(len(self.widths))
@@ -234,6 +239,37 @@ def draw(seed: int, most_rows: int | None = None) -> Net:
     precision = r.choice(("highest", "highest", "high")) if dtype == "f32" else "highest"
     joined = may_join and r.random() < 0.3
     return Net(rows, dtype, tuple(d.inputs), steps, tuple(outputs), precision, joined, tokens)
+
+
+ROLE_WIDTHS = (8, 16, 24, 64, 64, 72, 128, 128, 136, 200, 256, 320, 512, 600)  # rows of 16-bit elements by 16 bytes
+
+
+def draw_roles(seed: int, most_rows: int | None = None) -> Net:
+    """A net of a seed whose stages are most often roles where they are asked to be (place-stages=shape=spatial):
+    products of 16-bit elements, of whose tiles nothing but products reads what comes from other stages. With at most so
+    many rows."""
+    r = random.Random(seed)
+    rows = r.choice((1, 63, 128, 300, 700) if most_rows is not None else ROWS[1:])
+    rows = rows if most_rows is None else min(rows, most_rows)
+    d = _Draft(r, [r.choice((16, 64, 104, 128, 256)) for _ in range(r.choice((1, 1, 2)))])
+    d.widths, made, read = list(d.inputs), list(range(len(d.inputs))), set[int]()
+    for _ in range(r.randint(2, 4)):
+        sources = [made[-1]] if r.random() < 0.7 else r.sample(made, min(2, len(made)))
+        read.update(sources)
+        x = d.add("concat", *sources) if len(sources) > 1 else sources[0]
+        x = d.add("linear", x, size=r.choice(ROLE_WIDTHS), extra=int(r.random() < 0.7))
+        if r.random() < 0.8:
+            x = d.act(x)
+        if (kind := r.random()) < 0.15:
+            x = d.norm(x)
+        elif kind < 0.25:
+            x = d.add("mul", x, d.add("sigmoid", x))
+        elif kind < 0.35 and (same := d.inputs_of(d.widths[x])):
+            x = d.add("add", x, r.choice(same))
+        made.append(x)
+    ends = made[len(d.inputs) :]
+    outputs = tuple(value for value in ends if value not in read or r.random() < 0.15)
+    return Net(rows, r.choice(("bf16", "f16")), tuple(d.inputs), tuple(d.steps), outputs)
 
 
 def _with_gather(d: _Draft) -> tuple[Step, ...]:

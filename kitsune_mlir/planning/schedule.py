@@ -87,11 +87,13 @@ class Read:
 
 @dataclass(frozen=True)
 class Touch:
-    """Loads out of a slot, at once; or copies out of it or into it, which its close waits for by itself."""
+    """Loads out of a slot, at once; or copies out of it or into it, which its close waits for by itself: out of it
+    `into` a slot of a ring, or into it from registers."""
 
     slot: Value
     side: Side
     place: Place = Place()
+    into: str | None = None
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """The proof of a scheduled kernel whose CTAs differ in what they do: each role by itself, and the rings in L2 between
 them. `docs/proof.md` says why that is enough ("Roles").
 
-In a turn of its loop over tiles a role opens the tile's slot of a ring, and closes it. Wherever a wait leads, tile
+In a turn of its loop over tiles a role opens the tile's slot of a ring, fills each of its columns once or copies out of
+it, and closes it. Wherever a wait leads, tile
 numbers do not grow, and from a role to one that fills its rings they stay equal: so if no role fills, by way of others,
 a ring that it takes itself, nobody waits in a circle, however few slots there are.
 """
@@ -18,17 +19,27 @@ DOES: dict[Side, str] = {"producer": "fills", "consumer": "takes"}
 
 
 @dataclass(frozen=True)
+class Piece:
+    """Columns of a slot that each copy of an agent stores in its rows of it, or copies out of it: from one to before
+    another, or some that are not known."""
+
+    place: Place
+    columns: tuple[int, int] | None
+
+
+@dataclass(frozen=True)
 class End:
-    """Where a role opens slots of a ring between roles, in an agent of so many copies. `in_turn`: in each turn of the
-    agent's loop over tiles once, if no other end of the role does, and it closes them in that turn. `copied`: something
-    is copied into them, or out of them."""
+    """Where a role opens slots of a ring between roles, of so many columns, in an agent of so many copies. `in_turn`:
+    in each turn of the agent's loop over tiles once, if no other end of the role does, and it closes them in that turn.
+    `pieces` are what is copied into them, or out of them, in a turn."""
 
     ring: str
     side: Side
     place: Place
     in_turn: bool
     copies: int = 1
-    copied: bool = True
+    columns: int = 1
+    pieces: tuple[Piece, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,12 +91,42 @@ def _ends(role: Role) -> Iterator[Fault]:
             )
         if end.side == "consumer" and end.copies > 1:
             yield Fault(end.place, f"takes slots of ring '{end.ring}' in {end.copies} copies of an agent; wants one")
-        if not end.copied:
+        if not end.pieces:
             way = "into" if end.side == "producer" else "out of"
             yield Fault(end.place, f"{DOES[end.side]} slots of ring '{end.ring}', {way} which nothing is copied")
+        elif end.side == "producer":
+            yield from _filled(end)
         if (end.ring, end.side) in seen:
             yield Fault(end.place, f"{DOES[end.side]} the slot of ring '{end.ring}' again that is the turn's")
         seen.add((end.ring, end.side))
+
+
+def _filled(end: End) -> Iterator[Fault]:
+    """Each column of a slot is stored once: its rows are the copies', and each copy does the same."""
+    left, following = 0, end.columns  # columns that no piece has
+    for piece in sorted(end.pieces, key=lambda piece: piece.columns or (-1, -1)):
+        if piece.columns is None:
+            yield Fault(
+                piece.place,
+                f"fills columns of a slot of ring '{end.ring}' that are not known: they may be constants, or counted "
+                "by loops of constant bounds, in no branch of the turn",
+            )
+            return
+        first, last = piece.columns
+        if not 0 <= first < end.columns:
+            yield Fault(piece.place, f"fills column {first} of a slot of ring '{end.ring}', which has {end.columns}")
+            return
+        if first < left:
+            again = f"columns {first} to {min(left, last) - 1} of a slot of ring '{end.ring}'"
+            yield Fault(piece.place, f"fills {again}, which are filled already")
+            return
+        if left < first:
+            following = first
+            break
+        left = last
+    if left < end.columns:
+        missing = f"columns {left} to {following - 1} of {end.columns}"
+        yield Fault(end.place, f"fills slots of ring '{end.ring}' without {missing}")
 
 
 def _users(kernel: Roles, ring: Ring) -> Iterator[Fault]:

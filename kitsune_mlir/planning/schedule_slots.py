@@ -116,6 +116,7 @@ class _Slot:
     parts: list[tuple[int, int]] = field(default_factory=list)  # elements that copies write, where they share the slot
     missing: int = 0  # elements that none of those writes
     read: bool = False  # by threads, for as long as it is open
+    into: set[str] = field(default_factory=set)  # rings that it is copied to, whose copies its close waits for
     gone: str = ""  # why it can be used no more
     outside: Place | None = None  # the loop that it was opened before, and that does not carry it
     kept: list[_Work] = field(default_factory=list)  # of `pending`, what that loop has nothing to do with
@@ -201,6 +202,14 @@ class _Walk:
             raise Refused(step.place, f"commits a slot of ring '{ring}' into which nothing was copied")
         if slot.missing:
             raise Refused(step.place, f"commits a slot of ring '{ring}' without {slot.missing} of its elements")
+        for into in sorted(slot.into):
+            for other in self.queues.get((into, "producer"), []):
+                if not other.written or other.missing:
+                    raise Refused(
+                        step.place,
+                        f"closes a slot of ring '{ring}', which is copied to ring '{into}', before the slot opened at "
+                        f"{_at(other)} is filled there, which it would wait for",
+                    )
         if slot.read:
             if self.depth:
                 raise Refused(step.place, f"closes, in a loop, a slot of ring '{ring}' that tiles are read from")
@@ -240,6 +249,8 @@ class _Walk:
         slot = self._slot(step.slot, step.place)
         if slot.side != step.side:
             raise Refused(step.place, f"uses as {step.side} a slot of ring '{slot.ring}' opened as {slot.side}")
+        if step.into is not None:
+            slot.into.add(step.into)
 
     def _done(self, step: Done) -> None:
         slot = self._slot(step.slot, step.place)
@@ -324,6 +335,7 @@ class _Walk:
             self.run(step.body)
             for slot, stand_in in stands_for.items():
                 slot.read = slot.read or stand_in.read
+                slot.into |= stand_in.into
             yields = [self._thing(c.yielded, step.place) for c in step.carried]
             found = self._after_turn(before, inits, yields, stands_for, step)
             grown = {slot: _least(family | found[slot]) for slot, family in families.items()}

@@ -110,8 +110,11 @@ def fill(op: ir.Operation, where: str) -> _Step:
         into: TileSlot = frame.values[slot]
         into.check_open(frame.at(where), "producer")
         first, new = frame.values[column], frame.values[tile]
-        columns = into.buffer[:, first : first + new.shape[1]]
+        place = slice(first, first + new.shape[1])
+        if into.filled[:, place].any():
+            raise ScheduleFault(f"{frame.at(where)} fills elements of a slot of ring '{into.ring.name}' again")
+        columns = into.buffer[:, place]
         columns[...] = new[:, : columns.shape[1]]
-        into.filled[:, first : first + new.shape[1]] = True
+        into.filled[:, place] = True
 
     return step

@@ -3234,3 +3234,49 @@ func.func @product_of_a_slot_in_l2(%A: tensor<64x64xbf16>, %m: index) {
   }) {sym_name = "k"} : () -> !kitsune.outputs
   return
 }
+
+// -----
+
+func.func @copy_beyond_a_slot_in_l2(%A: tensor<64x64xbf16>, %m: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %p = "kitsune.kernel"() ({
+    %q = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "l2", sym_name = "q"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+      "kitsune.agent"() ({
+      ^bb0(%c: index):
+        %s = "kitsune.wait"(%q) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+        %e = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+        // expected-error@+1 {{'kitsune.copy' op copies rows that a slot in l2 has, found 64 from row 1 of tensor<64x64xbf16>}}
+        %d = "kitsune.copy"(%e, %s, %c1, %c0) {dims = array<i64: 0, 1>, engine = "tma"} : (!kitsune.slot<tensor<64x64xbf16>>, !kitsune.slot<tensor<64x64xbf16>>, index, index) -> !kitsune.token
+        "kitsune.release"(%s) : (!kitsune.slot<tensor<64x64xbf16>>) -> ()
+      }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+    }) {replicas = 1, sym_name = "r"} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @copy_somewhere_in_a_slot_in_l2(%A: tensor<64x64xbf16>, %m: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %p = "kitsune.kernel"() ({
+    %q = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "l2", sym_name = "q"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+      "kitsune.agent"() ({
+      ^bb0(%c: index):
+        %s = "kitsune.wait"(%q) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+        %e = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+        // expected-error@+1 {{'kitsune.copy' op copies rows that a slot in l2 has, found 64 from a row that is no constant of tensor<64x64xbf16>}}
+        %d = "kitsune.copy"(%e, %s, %m, %c0) {dims = array<i64: 0, 1>, engine = "tma"} : (!kitsune.slot<tensor<64x64xbf16>>, !kitsune.slot<tensor<64x64xbf16>>, index, index) -> !kitsune.token
+        "kitsune.release"(%s) : (!kitsune.slot<tensor<64x64xbf16>>) -> ()
+      }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+    }) {replicas = 1, sym_name = "r"} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}

@@ -1,5 +1,6 @@
 """Random networks (bench/fuzz.py) in the simulator: right, without races, deadlocks and refusals."""
 
+import dataclasses
 import os
 import sys
 import time
@@ -13,8 +14,10 @@ import workers
 
 from kitsune_mlir.bench import draw_nets, random_nets, smaller_nets
 from kitsune_mlir.bench.random_nets import Net, Step
+from kitsune_mlir.errors import InternalError, UserError
 
 FIXED, FRESH = 28, 8
+ROLE_SEEDS = (2, 3, 9)  # one row, and tiles side by side; two inputs and two results; a norm between
 # Small nets of causes that are mended, by what went wrong.
 ONCE_FAILED = {
     "what a tile is computed from again was overwritten": Net(
@@ -107,6 +110,26 @@ def test_fixed_nets(seed, target):
     check(draw_nets.draw(seed, fuzz.SIMULATED_ROWS), seed, target)
 
 
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("seed", ROLE_SEEDS)
+def test_nets_whose_stages_have_ctas_of_their_own(seed, tmp_path):
+    found = fuzz.simulate(dataclasses.replace(fuzz.drawn(seed, str(tmp_path), True, None), launches=1))
+    assert found.verdict == fuzz.RIGHT, f"python bench/fuzz.py --roles --simulate --shrink {seed}\n{fuzz._line(found)}"
+    assert found.forms["roles"] == 1
+
+
+def test_what_may_be_declined(tmp_path):
+    """A reason why stages cannot have CTAs of their own is counted; anything else, and nets without --roles, fails."""
+    plain, roles = (fuzz.drawn(0, str(tmp_path), roles, None) for roles in (False, True))
+    for task, error, verdict in (
+        (roles, UserError("132 SMs are too few"), fuzz.DECLINED),
+        (roles, InternalError("a bug"), "refused"),
+        (plain, UserError("132 SMs are too few"), "refused"),
+    ):
+        found = fuzz._refused(task, error)
+        assert found.verdict == verdict and fuzz._report(iter([found]), None) == (verdict != fuzz.DECLINED)
+
+
 @pytest.mark.parametrize("number", range(FRESH))
 def test_fresh_nets(number, target):
     """Others in each run: a failure names the seed."""
@@ -121,9 +144,10 @@ def test_nets_that_once_failed(name, target):
 
 
 def test_a_seed_is_one_net():
-    for seed in range(200):
-        net = draw_nets.draw(seed)
-        assert net == draw_nets.draw(seed) and random_nets.is_net(net) and str(net)
+    for draw in (draw_nets.draw, draw_nets.draw_roles):
+        for seed in range(200):
+            net = draw(seed)
+            assert net == draw(seed) and random_nets.is_net(net) and str(net)
 
 
 def test_smaller_nets_end_at_the_cause():

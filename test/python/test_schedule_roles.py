@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from test_schedule_chains import arguments, chain
 from torch import nn
@@ -257,6 +257,63 @@ def test_what_the_theorem_supposes_is_asked(name):
     (kernel,) = dialect.kernels(module)
     faults = [fault.message for fault in schedule_proof.verify(Reading(kernel).schedule(), GPU)]
     assert any(said in fault for fault in faults), faults
+
+
+WIDE, COLUMNS = "tensor<64x256xbf16>", 256
+
+
+def filled_by(pieces, rolled):
+    """A kernel of two roles, of which the first fills columns of each slot: from one on, so many. In loops if `rolled`,
+    whose counters say where."""
+    lines = ['%s = "kitsune.acquire"(%q) : (!q) -> !s']
+    for number, (first, width) in enumerate(pieces):
+        column = f"%c{first}"
+        if rolled:
+            column = f"%at{number}"
+            lines += [
+                f"scf.for %n{number} = %c{first // 64} to %c{first // 64 + 1} step %c1 {{",
+                f"{column} = arith.muli %n{number}, %c64 : index",
+            ]
+        lines.append(f'"kitsune.fill"(%s, %A{width}, {column}) : (!s, tensor<64x{width}xbf16>, index) -> ()')
+        lines += ["}"] * rolled
+    lines.append('"kitsune.commit"(%s) : (!s) -> ()')
+    feeds = [line.replace(f"({SLOT})", "(!s)") for line in FEEDS_A]
+    feeds = [line.replace(f"({SLOT}, {SLOT},", f"({SLOT}, !s,") for line in feeds]
+    feeds[0] = '%sa = "kitsune.wait"(%q) : (!q) -> !s'
+    roles = kernel_of([], (over_tiles(*lines),), (over_tiles(*feeds), over_tiles(*USES_A)))
+    ring = '%q = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "l2", sym_name = "q"} : () -> !q'
+    roles = roles.replace('%p = "kitsune.kernel"() ({', '%p = "kitsune.kernel"() ({\n' + ring)
+    constants = "\n".join(f"%c{i} = arith.constant {i} : index" for i in (3, 4, 64, 128, 192))
+    tiles = ", ".join(f"%A{width}: tensor<64x{width}xbf16>" for width in (64, 128, 256))
+    roles = roles.replace(f"(%A: {TILE}, %m: index) {{", f"({tiles}, %m: index) {{\n{constants}")
+    return f"!q = !kitsune.ring<{WIDE}, 1 : i64>\n!s = !kitsune.slot<{WIDE}>\n{roles}"
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from((0, 64, 128, 192)), st.sampled_from((64, 64, 128, 256))), min_size=1, max_size=4
+    ),
+    st.booleans(),
+)
+@example([(128, 128), (0, 128)], True)
+@example([(0, 128), (192, 64), (128, 64)], False)
+@example([(0, 64), (64, 256)], True)  # a piece that goes beyond the last column
+def test_slots_are_filled_once_and_whole(pieces, rolled):
+    """The proof and the interpreter agree on which are."""
+    module = mlir.parse(filled_by(pieces, rolled), mlir.context())
+    (kernel,) = dialect.kernels(module)
+    faults = [fault.message for fault in schedule_proof.verify(Reading(kernel).schedule(), GPU)]
+    given_ = [*(np.zeros((64, width), np.float32) for width in (64, 128, 256)), 150]
+    filled = np.zeros(COLUMNS, int)
+    for first, width in pieces:
+        filled[first : first + width] += 1
+    assert bool(faults) == bool((filled != 1).any()), faults
+    if faults:
+        with pytest.raises(ScheduleFault, match="not filled whole" if filled.max() == 1 else "again|not filled whole"):
+            run(kernel, given_, seed=0)
+    else:
+        run(kernel, given_, seed=0)
 
 
 class TwoSources(nn.Module):

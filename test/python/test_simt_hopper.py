@@ -223,3 +223,20 @@ def test_finds_broken_kernels(name, monkeypatch):
     monkeypatch.setattr(Kernel, method, broken)
     with pytest.raises(error, match=said):
         launch(Kernel(from_shared), 500)
+
+
+def test_zeros_that_no_product_was_added_to_are_f32():
+    """Sums that leave before the first product are stored as pairs of f32, which begin at 8 bytes."""
+    threads = 32
+
+    def body(x, y, workspace, rows):
+        pair = wgmma.zeros(4)
+        at = device.mul(device.thread(), 8)
+        device.assembly("st.shared.v2.f32 [$0], {$1, $2};", "r,f,f,~{memory}", [at, *pair], None)
+        stored = device.load(device.shared(device.add(at, 4)), ir.F32Type.get())
+        device.store(stored, device.offset(y, device.thread(), ir.F32Type.get()))
+        warps.sync()
+
+    y = np.ones((threads, 1), np.float32)
+    simt_case.run(body, [np.zeros((threads, 1), np.float32)], [y], ctas=1, threads=threads, shared_bytes=8 * threads)
+    assert not y.any()

@@ -29,8 +29,8 @@ race is found whether or not it shows in the numbers. Modelled are
   a random later time (copies.py, tma.py); `cp.async` of threads, done when an arrival waits for it (thread_copies.py);
 * wgmma: fragments, descriptors, fences, groups, sums that nobody may read before the wait (wgmma.py, products.py);
   mma.sync (mma.py), whose sums of tf32 are cut off as tensor cores do, and ldmatrix;
-* atomic operations and counters at GPU scope, which must be zero after a launch; the generic and the async proxy, and
-  the fences between them.
+* atomic operations and counters at GPU scope, which must be zero after a launch; the generic proxy and each CTA's async
+  proxy, in shared and in global memory, and the fences between them (clocks.py).
 
 Faults (faults.py) are races, accesses out of bounds or misaligned, reads of what nobody wrote, instructions that not
 all of the threads reach that must, CTAs that end while others use their shared memory; and deadlocks, with who waits,
@@ -41,7 +41,7 @@ makes of the code, registers and spills included; the CUDA runtime: streams (cop
 after another) and CUDA graphs. But a thread that has not waited for the kernel before (griddepcontrol) may not use what
 kernels of the run have written. The order in which a product adds is numpy's. Warps of a warpgroup that need not wait
 go in lockstep, and an arrival releases its whole warp; races between their threads are found all the same. Copies and
-products are one async proxy. One run is one random order: another `seed` is another.
+products of a CTA are one async proxy. One run is one random order: another `seed` is another.
 """
 
 from .faults import Deadlock, KernelFault, MemoryFault

@@ -139,7 +139,10 @@ def _settled(value: Any) -> Any:
 
 
 def _move(run: Assembler, mask: np.ndarray, to: str, value: Any) -> None:
-    run.write(to, run.read(value))
+    if isinstance(value, int) and to in run.op.assembly.floats:
+        run.write(to, np.array(value, np.uint32).view(np.float32))
+    else:
+        run.write(to, run.read(value))
 
 
 def _trap(run: Assembler, mask: np.ndarray) -> None:

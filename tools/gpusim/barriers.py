@@ -22,7 +22,7 @@ class MBarrier:
         if not 1 <= arrivals <= MOST_ARRIVALS:
             raise MemoryFault(f"{name} is made for {arrivals} arrivals")
         self.name, self.arrivals, self.pending, self.nbytes, self.completed = name, arrivals, arrivals, 0, 0
-        self.component = clocks.component(f"a copy that lands on {name}")
+        self.component = clocks.component(f"a copy that lands on {name}", by // clocks.warps)
         self.made = (by, int(clocks.now[by]))  # by a warp, at its clock
         self.announced = False
         self.seen_by: set[bytes] = set()  # warps that have seen it made, as they asked together

@@ -4,10 +4,21 @@ A component is a warp, a warpgroup's product unit, or the copies that land on on
 component's clock when it accessed memory; a warp has seen the accesses of a component up to some clock.
 A thread's own accesses are in order; between threads a barrier, or an arrival and a wait, puts them so
 (PTX ISA, Memory Consistency Model: causality order). An arrival is taken to release its whole warp.
+
+Copies and products reach memory by the async proxy, threads by the generic one. Accesses of two proxies, one of them a
+write, are in order only with a fence between (PTX ISA, Proxies; fence.proxy.async), and so are those of the async
+proxies of two CTAs, for a proxy is in order with itself inside a thread block only (proxy-preserved base causality
+order). The end of a copy or a product is such a fence (Async proxy): what waited for it needs none. So a fence is
+wanted before a copy or a product of what threads did, and in global memory of what copies of other CTAs did: by a
+thread of the CTA that issues it, behind that access and before the copy. Who wrote in another CTA cannot fence for it
+(Lustig, Cooksey and Giroux, Mixed-Proxy Extensions for the NVIDIA PTX Memory Consistency Model, section 5.4). In shared
+memory that is asked of what is read, not of slots that are filled again.
 """
 
 from __future__ import annotations
 
+import bisect
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,11 +33,33 @@ MOST = 80  # components of a CTA that are not warps
 
 
 GROUP = 4  # components, as the warps of a warpgroup, whose reads are kept together
+FENCES = 16  # of a warp, that are kept apart
+_EVER = np.iinfo(np.int64).max  # later than all clocks
 
 
 def in_groups(count: int) -> int:
     """So many components, or so many more that groups are whole."""
     return -(-count // GROUP) * GROUP
+
+
+class Fences:
+    """Those of a warp between proxies, in order: its clock at each, and up to which clocks of others it came after
+    them. Of many fences the older ones are taken for later ones, so that more passes, never less."""
+
+    def __init__(self) -> None:
+        self._times: list[int] = []
+        self._seen: list[np.ndarray] = []
+
+    def add(self, time: int, seen: np.ndarray) -> None:
+        if len(self._times) == FENCES:
+            del self._times[1 : FENCES // 2 : 2], self._seen[: FENCES // 2 : 2]
+        self._times.append(time)
+        self._seen.append(seen)
+
+    def before(self, time: int) -> np.ndarray | None:
+        """What the last one up to a clock of the warp came after."""
+        number = bisect.bisect_right(self._times, time)
+        return self._seen[number - 1] if number else None
 
 
 class Clocks:
@@ -37,17 +70,20 @@ class Clocks:
         self.size = in_groups(ctas * (warps + MOST))
         assert self.size <= _COMPONENT, "too many warps for one launch here"
         self.names = [f"CTA {cta} warp {warp}" for cta in range(ctas) for warp in range(warps)]
+        self.ctas = np.full(self.size, -1)  # of components
+        self.ctas[: ctas * warps] = np.arange(ctas * warps) // warps
         self.nothing = np.zeros(self.size, np.int64)  # the clock of what comes after nothing, never written
         self.seen = np.zeros((ctas * warps, self.size), np.int64)
         self.now = np.ones(ctas * warps, np.int64)
         self.phases = 0  # of mbarriers, that are complete
         # What relaxed arrivals of a warp release, for a fence stood before; what its relaxed waits found, for a fence.
         self.fenced, self.found = np.zeros(self.seen.shape, np.int64), np.zeros(self.seen.shape, np.int64)
-        # Accesses by instructions up to these clocks are visible to asynchronous copies and products.
-        self.proxied = {space: np.zeros(self.size, np.int64) for space in SPACES}
+        # By space and CTA, then by warp.
+        self._fences: dict[tuple[str, int], dict[int, Fences]] = defaultdict(lambda: defaultdict(Fences))
 
-    def component(self, name: str) -> int:
+    def component(self, name: str, cta: int) -> int:
         assert len(self.names) < self.size, "too many mbarriers for one launch here"
+        self.ctas[len(self.names)] = cta
         self.names.append(name)
         return len(self.names) - 1
 
@@ -71,10 +107,23 @@ class Clocks:
             self.acquire(warp, self.found[warp])
 
     def fence_proxy(self, warps: np.ndarray, spaces: Sequence[str]) -> None:
-        """What these warps did, or saw done, may be read by copies and products."""
-        released = self.release(warps)
+        """What each of these warps did, or saw done, comes before copies and products that come after its fence."""
+        seen, times = self.seen[warps], self.now[warps]
+        seen[np.arange(len(warps)), warps] = times
+        self.now[warps] += 1
         for space in spaces:
-            np.maximum(self.proxied[space], released, out=self.proxied[space])
+            fences = self._fences[space, int(warps[0]) // self.warps]
+            for warp, time, row in zip(warps.tolist(), times.tolist(), seen, strict=True):
+                fences[warp].add(time, row)
+
+    def fenced_for(self, cta: int, seen: np.ndarray, space: str) -> np.ndarray:
+        """Up to which clocks of components a copy or a product of a CTA, which comes after `seen`, is in order with
+        them as its proxy has it."""
+        found = [fences.before(int(seen[warp])) for warp, fences in self._fences[space, cta].items()]
+        fenced = np.maximum.reduce([self.nothing, *(row for row in found if row is not None)])
+        asynchronous = self.ctas[len(self.now) :]
+        fenced[len(self.now) :][(asynchronous == cta) if space == "global" else (asynchronous >= 0)] = _EVER
+        return fenced
 
     def who(self, stamp: int) -> str:
         thread, component = int(stamp) & MANY, (int(stamp) >> THREAD_BITS) & _COMPONENT
@@ -132,8 +181,9 @@ class WarpClock:
 class EngineClock:
     """One asynchronous copy or product of a component: what it came after is fixed when it is issued."""
 
-    def __init__(self, clocks: Clocks, component: int, now: int, seen: np.ndarray):
-        self.clocks, self.component, self.now, self.seen = clocks, component, now, seen
+    def __init__(self, clocks: Clocks, cta: int, component: int, now: int, seen: np.ndarray):
+        self.clocks, self.cta, self.component, self.now, self.seen = clocks, cta, component, now, seen
+        self._fenced: dict[str, np.ndarray] = {}
         self.stamp = int(stamp(np.int64(now), np.int64(component), np.int64(MANY)))
 
     def precedes(self, stamps: np.ndarray) -> np.ndarray:
@@ -144,11 +194,19 @@ class EngineClock:
     def clock_of(stamp: Any) -> Any:
         return clocks_of(stamp)
 
+    def fenced(self, space: str) -> np.ndarray:
+        """As Clocks.fenced_for."""
+        if space not in self._fenced:
+            self._fenced[space] = self.clocks.fenced_for(self.cta, self.seen, space)
+        return self._fenced[space]
+
     def proxied(self, stamps: np.ndarray, space: str) -> np.ndarray:
-        """Whether writes are visible to it: its like made them, or a proxy fence followed."""
+        """Whether accesses that come before it do so as its proxy has it."""
         stamps = _different(stamps)
         by = components(stamps)
-        return (by >= len(self.clocks.now)) | (clocks_of(stamps) <= self.clocks.proxied[space][by])
+        if space == "shared" and by.min() >= len(self.clocks.now):
+            return np.ones(len(by), np.bool_)
+        return clocks_of(stamps) <= self.fenced(space)[by]
 
     def who(self, stamp: int) -> str:
         return self.clocks.who(stamp)

@@ -227,7 +227,8 @@ def _store(run: Assembler, mask: np.ndarray, source: np.ndarray, region: Region,
     """[pieces, bytes of one]: from places in shared memory to as many in a region."""
     (thread,), cta, scheduler = run.agent.lanes(mask).threads.tolist(), run.cta, run.agent.scheduler
     if thread not in cta.bulk:
-        cta.bulk[thread] = BulkGroups(f"stores of CTA {cta.number} thread {thread}", run.agent.clocks)
+        name = f"stores of CTA {cta.number} thread {thread}"
+        cta.bulk[thread] = BulkGroups(name, run.agent.clocks, cta.number)
     groups = cta.bulk[thread]
     group = groups.closed + 1
     if len(places):

@@ -36,9 +36,9 @@ class ProductUnit:
 class BulkGroups:
     """The copies to global memory that one thread issued: how many groups it closed, and copies in flight by group."""
 
-    def __init__(self, name: str, clocks: Clocks):
+    def __init__(self, name: str, clocks: Clocks, cta: int):
         self.name, self.closed = name, 0
-        self.reads, self.writes = clocks.component(name), clocks.component(name)
+        self.reads, self.writes = clocks.component(name, cta), clocks.component(name, cta)
         self.in_flight: dict[int, int] = {}
         self.waiters: list[Any] = []
 

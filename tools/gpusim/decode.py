@@ -44,13 +44,14 @@ class Region:
 @dataclass(frozen=True)
 class Assembly:
     """Inline PTX. The first registers are the `outputs`, the others the `inputs`, which are its operands; `ties` gives
-    the operand that is an output's register too."""
+    the operand that is an output's register too, `floats` are the outputs of f32."""
 
     text: str
     statements: tuple[ptx.Statement, ...]
     outputs: int
     inputs: int
     ties: dict[int, int]
+    floats: frozenset[str]
 
     @cached_property
     def given(self) -> dict[Any, int]:
@@ -243,7 +244,8 @@ def _assembly(op: ir.Operation) -> Assembly:
     constraints = ir.StringAttr(op.attributes["constraints"]).value.split(",")
     outputs = sum(constraint.startswith("=") for constraint in constraints)
     ties = {int(tie): i for i, tie in enumerate(constraints[outputs:]) if tie.isdigit()}
-    return Assembly(text, ptx.parse(text), outputs, len(op.operands), ties)
+    floats = frozenset(f"${i}" for i, constraint in enumerate(constraints[:outputs]) if constraint.endswith("f"))
+    return Assembly(text, ptx.parse(text), outputs, len(op.operands), ties, floats)
 
 
 def kind_of(kind: ir.Type) -> Any:

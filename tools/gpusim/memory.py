@@ -276,13 +276,20 @@ class Region:
         self._check(
             clock.precedes(before), units, clock.stamp, clock, "writes what is written at the same time", before
         )
+        asks_for_fences, known, unfenced = self.space == "global", clock.seen, "with no proxy fence between"
+        if asks_for_fences:
+            known, proxied = np.minimum(known, clock.fenced(self.space)), clock.proxied(before, self.space)
+            self._check(proxied, units, clock.stamp, clock, f"writes what is written {unfenced}", before)
         low, high = ends(places)
         for reads in self._reads.values():
             if reads.low < high and low < reads.high:
                 readers, stamps, latest = reads.latest(units)
-                for row in (clock.clock_of(latest) > clock.seen[readers]).nonzero()[0]:
+                for row in (clock.clock_of(latest) > known[readers]).nonzero()[0]:
                     good, said = clock.precedes(stamps[row]), "writes what is read at the same time"
                     self._check(good, units, clock.stamp, clock, said, stamps[row])
+                    if asks_for_fences:
+                        good, said = clock.proxied(stamps[row], self.space), f"writes what is read {unfenced}"
+                        self._check(good, units, clock.stamp, clock, said, stamps[row])
         self._written[units] = clock.stamp
 
 

@@ -81,7 +81,7 @@ def arrive(run: Assembler, mask: np.ndarray, place: Any) -> None:
     cta.copied = [copies for copies in cta.copied if all(copies is not one for one in own)]
     count = agent.lanes(mask).count
     for copies in own:
-        clock = EngineClock(agent.clocks, barrier.component, barrier.completed + 1, copies.seen)
+        clock = EngineClock(agent.clocks, cta.number, barrier.component, barrier.completed + 1, copies.seen)
         cta.shared.engine_write((copies.places, NBYTES), clock)
         cta.reach(clock.component, clock.now)
 

@@ -54,7 +54,8 @@ class WarpAgent(Agent):
 
     def __str__(self) -> str:
         warps = self._cta_warps(self.mask)
-        return f"CTA {self.number} warps {warps[0]} to {warps[-1]}: {self.waits_for or self.polls}"
+        waits_for = self.polls if self.waits_for is self._counters else self.waits_for or self.polls
+        return f"CTA {self.number} warps {warps[0]} to {warps[-1]}: {waits_for}"
 
     def fork(self) -> WarpAgent:
         other = WarpAgent(
@@ -295,14 +296,14 @@ class WarpAgent(Agent):
         warps = self.warps(mask)
         seen = self.clocks.seen[warps]
         seen[np.arange(len(warps)), warps] = self.clocks.now[warps]
-        return EngineClock(self.clocks, component, now, seen.min(0))
+        return EngineClock(self.clocks, self.number, component, now, seen.min(0))
 
     def unit(self, mask: np.ndarray) -> ProductUnit:
         if len(mask) != WARPGROUP or not self.lanes(mask).all:
             raise MemoryFault(f"CTA {self.number} has a warpgroup's operation that some of its threads do not reach")
         if self.first not in self.cta.units:
             name = f"a product of CTA {self.number} warpgroup {self.first // WARPGROUP}"
-            self.cta.units[self.first] = ProductUnit(self.clocks.component(name))
+            self.cta.units[self.first] = ProductUnit(self.clocks.component(name, self.number))
         return self.cta.units[self.first]
 
     def commit_products(self, mask: np.ndarray) -> None:

@@ -721,3 +721,535 @@ func.func @a_role_that_hangs(%A: tensor<64x64xbf16>, %m: index) {
   }) {sym_name = "k", target = "sm_90a"} : () -> !kitsune.outputs
   return
 }
+
+// -----
+
+// A slot is filled by pieces of its columns, in any order, where constants and counters of loops say.
+
+!r = !kitsune.ring<tensor<64x192xbf16>, 2 : i64>
+!q = !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+!w = !kitsune.slot<tensor<64x192xbf16>>
+!s = !kitsune.slot<tensor<64x64xbf16>>
+!t = !kitsune.token
+func.func @whole_in_pieces(%A: tensor<64x64xbf16>, %B: tensor<64x128xbf16>, %m: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %c3 = arith.constant 3 : index
+  %c4 = arith.constant 4 : index
+  %c64 = arith.constant 64 : index
+  %c128 = arith.constant 128 : index
+  %p = "kitsune.kernel"() ({
+    %q = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "l2", sym_name = "q"} : () -> !r
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      "kitsune.agent"() ({
+      ^bb0(%copy: index):
+        scf.for %i = %lo to %hi step %st {
+          %sq = "kitsune.acquire"(%q) : (!r) -> !w
+          scf.for %j = %c1 to %c3 step %c1 {
+            %at = arith.muli %j, %c64 : index
+            "kitsune.fill"(%sq, %A, %at) : (!w, tensor<64x64xbf16>, index) -> ()
+          }
+          "kitsune.fill"(%sq, %A, %c0) : (!w, tensor<64x64xbf16>, index) -> ()
+          "kitsune.commit"(%sq) : (!w) -> ()
+        }
+      }) {copies = 1, registers = 240, sym_name = "math", warps = 4} : () -> ()
+    }) {replicas = 2, sym_name = "first"} : () -> ()
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !q
+      "kitsune.agent"() ({
+      ^bb0(%copy: index):
+        scf.for %i = %lo to %hi step %st {
+          %sq = "kitsune.wait"(%q) : (!r) -> !w
+          %eq = "kitsune.acquire"(%x) : (!q) -> !s
+          %dq = "kitsune.copy"(%eq, %sq, %c0, %c64) {dims = array<i64: 0, 1>, engine = "tma"} : (!s, !w, index, index) -> !t
+          "kitsune.commit"(%eq, %dq) : (!s, !t) -> ()
+          "kitsune.release"(%sq) : (!w) -> ()
+        }
+      }) {copies = 1, registers = 24, sym_name = "feed", warps = 4} : () -> ()
+      "kitsune.agent"() ({
+      ^bb0(%copy: index):
+        scf.for %i = %lo to %hi step %st {
+          %u = "kitsune.wait"(%x) : (!q) -> !s
+          "kitsune.release"(%u) : (!s) -> ()
+        }
+      }) {copies = 1, registers = 240, sym_name = "math", warps = 4} : () -> ()
+    }) {replicas = 2, sym_name = "second"} : () -> ()
+  }) {sym_name = "k", target = "sm_90a"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+// Columns of a slot that nothing is stored in.
+
+!r = !kitsune.ring<tensor<64x192xbf16>, 2 : i64>
+!q = !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+!w = !kitsune.slot<tensor<64x192xbf16>>
+!s = !kitsune.slot<tensor<64x64xbf16>>
+!t = !kitsune.token
+func.func @a_piece_left_out(%A: tensor<64x64xbf16>, %B: tensor<64x128xbf16>, %m: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %c3 = arith.constant 3 : index
+  %c4 = arith.constant 4 : index
+  %c64 = arith.constant 64 : index
+  %c128 = arith.constant 128 : index
+  %p = "kitsune.kernel"() ({
+    %q = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "l2", sym_name = "q"} : () -> !r
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      "kitsune.agent"() ({
+      ^bb0(%copy: index):
+        scf.for %i = %lo to %hi step %st {
+          // expected-error@+1 {{'kitsune.acquire' op fills slots of ring 'q' without columns 64 to 127 of 192}}
+          %sq = "kitsune.acquire"(%q) : (!r) -> !w
+          "kitsune.fill"(%sq, %A, %c0) : (!w, tensor<64x64xbf16>, index) -> ()
+          "kitsune.fill"(%sq, %A, %c128) : (!w, tensor<64x64xbf16>, index) -> ()
+          "kitsune.commit"(%sq) : (!w) -> ()
+        }
+      }) {copies = 1, registers = 240, sym_name = "math", warps = 4} : () -> ()
+    }) {replicas = 2, sym_name = "first"} : () -> ()
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !q
+      "kitsune.agent"() ({
+      ^bb0(%copy: index):
+        scf.for %i = %lo to %hi step %st {
+          %sq = "kitsune.wait"(%q) : (!r) -> !w
+          %eq = "kitsune.acquire"(%x) : (!q) -> !s
+          %dq = "kitsune.copy"(%eq, %sq, %c0, %c64) {dims = array<i64: 0, 1>, engine = "tma"} : (!s, !w, index, index) -> !t
+          "kitsune.commit"(%eq, %dq) : (!s, !t) -> ()
+          "kitsune.release"(%sq) : (!w) -> ()
+        }
+      }) {copies = 1, registers = 24, sym_name = "feed", warps = 4} : () -> ()
+      "kitsune.agent"() ({
+      ^bb0(%copy: index):
+        scf.for %i = %lo to %hi step %st {
+          %u = "kitsune.wait"(%x) : (!q) -> !s
+          "kitsune.release"(%u) : (!s) -> ()
+        }
+      }) {copies = 1, registers = 240, sym_name = "math", warps = 4} : () -> ()
+    }) {replicas = 2, sym_name = "second"} : () -> ()
+  }) {sym_name = "k", target = "sm_90a"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+// A loop over pieces that ends too early.
+
+!r = !kitsune.ring<tensor<64x192xbf16>, 2 : i64>
+!q = !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+!w = !kitsune.slot<tensor<64x192xbf16>>
+!s = !kitsune.slot<tensor<64x64xbf16>>
+!t = !kitsune.token
+func.func @a_turn_left_out(%A: tensor<64x64xbf16>, %B: tensor<64x128xbf16>, %m: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %c3 = arith.constant 3 : index
+  %c4 = arith.constant 4 : index
+  %c64 = arith.constant 64 : index
+  %c128 = arith.constant 128 : index
+  %p = "kitsune.kernel"() ({
+    %q = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "l2", sym_name = "q"} : () -> !r
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      "kitsune.agent"() ({
+      ^bb0(%copy: index):
+        scf.for %i = %lo to %hi step %st {
+          // expected-error@+1 {{'kitsune.acquire' op fills slots of ring 'q' without columns 128 to 191 of 192}}
+          %sq = "kitsune.acquire"(%q) : (!r) -> !w
+          scf.for %j = %c0 to %c2 step %c1 {
+            %at = arith.muli %j, %c64 : index
+            "kitsune.fill"(%sq, %A, %at) : (!w, tensor<64x64xbf16>, index) -> ()
+          }
+          "kitsune.commit"(%sq) : (!w) -> ()
+        }
+      }) {copies = 1, registers = 240, sym_name = "math", warps = 4} : () -> ()
+    }) {replicas = 2, sym_name = "first"} : () -> ()
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !q
+      "kitsune.agent"() ({
+      ^bb0(%copy: index):
+        scf.for %i = %lo to %hi step %st {
+          %sq = "kitsune.wait"(%q) : (!r) -> !w
+          %eq = "kitsune.acquire"(%x) : (!q) -> !s
+          %dq = "kitsune.copy"(%eq, %sq, %c0, %c64) {dims = array<i64: 0, 1>, engine = "tma"} : (!s, !w, index, index) -> !t
+          "kitsune.commit"(%eq, %dq) : (!s, !t) -> ()
+          "kitsune.release"(%sq) : (!w) -> ()
+        }
+      }) {copies = 1, registers = 24, sym_name = "feed", warps = 4} : () -> ()
+      "kitsune.agent"() ({
+      ^bb0(%copy: index):
+        scf.for %i = %lo to %hi step %st {
+          %u = "kitsune.wait"(%x) : (!q) -> !s
+          "kitsune.release"(%u) : (!s) -> ()
+        }
+      }) {copies = 1, registers = 240, sym_name = "math", warps = 4} : () -> ()
+    }) {replicas = 2, sym_name = "second"} : () -> ()
+  }) {sym_name = "k", target = "sm_90a"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+// Two stores in one place, of which either may be the last.
+
+!r = !kitsune.ring<tensor<64x192xbf16>, 2 : i64>
+!q = !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+!w = !kitsune.slot<tensor<64x192xbf16>>
+!s = !kitsune.slot<tensor<64x64xbf16>>
+!t = !kitsune.token
+func.func @a_piece_twice(%A: tensor<64x64xbf16>, %B: tensor<64x128xbf16>, %m: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %c3 = arith.constant 3 : index
+  %c4 = arith.constant 4 : index
+  %c64 = arith.constant 64 : index
+  %c128 = arith.constant 128 : index
+  %p = "kitsune.kernel"() ({
+    %q = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "l2", sym_name = "q"} : () -> !r
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      "kitsune.agent"() ({
+      ^bb0(%copy: index):
+        scf.for %i = %lo to %hi step %st {
+          %sq = "kitsune.acquire"(%q) : (!r) -> !w
+          "kitsune.fill"(%sq, %A, %c0) : (!w, tensor<64x64xbf16>, index) -> ()
+          "kitsune.fill"(%sq, %A, %c64) : (!w, tensor<64x64xbf16>, index) -> ()
+          // expected-error@+1 {{'kitsune.fill' op fills columns 64 to 127 of a slot of ring 'q', which are filled already}}
+          "kitsune.fill"(%sq, %A, %c64) : (!w, tensor<64x64xbf16>, index) -> ()
+          "kitsune.fill"(%sq, %A, %c128) : (!w, tensor<64x64xbf16>, index) -> ()
+          "kitsune.commit"(%sq) : (!w) -> ()
+        }
+      }) {copies = 1, registers = 240, sym_name = "math", warps = 4} : () -> ()
+    }) {replicas = 2, sym_name = "first"} : () -> ()
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !q
+      "kitsune.agent"() ({
+      ^bb0(%copy: index):
+        scf.for %i = %lo to %hi step %st {
+          %sq = "kitsune.wait"(%q) : (!r) -> !w
+          %eq = "kitsune.acquire"(%x) : (!q) -> !s
+          %dq = "kitsune.copy"(%eq, %sq, %c0, %c64) {dims = array<i64: 0, 1>, engine = "tma"} : (!s, !w, index, index) -> !t
+          "kitsune.commit"(%eq, %dq) : (!s, !t) -> ()
+          "kitsune.release"(%sq) : (!w) -> ()
+        }
+      }) {copies = 1, registers = 24, sym_name = "feed", warps = 4} : () -> ()
+      "kitsune.agent"() ({
+      ^bb0(%copy: index):
+        scf.for %i = %lo to %hi step %st {
+          %u = "kitsune.wait"(%x) : (!q) -> !s
+          "kitsune.release"(%u) : (!s) -> ()
+        }
+      }) {copies = 1, registers = 240, sym_name = "math", warps = 4} : () -> ()
+    }) {replicas = 2, sym_name = "second"} : () -> ()
+  }) {sym_name = "k", target = "sm_90a"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+// A piece that begins in the one before it.
+
+!r = !kitsune.ring<tensor<64x192xbf16>, 2 : i64>
+!q = !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+!w = !kitsune.slot<tensor<64x192xbf16>>
+!s = !kitsune.slot<tensor<64x64xbf16>>
+!t = !kitsune.token
+func.func @a_wrong_offset(%A: tensor<64x64xbf16>, %B: tensor<64x128xbf16>, %m: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %c3 = arith.constant 3 : index
+  %c4 = arith.constant 4 : index
+  %c64 = arith.constant 64 : index
+  %c128 = arith.constant 128 : index
+  %p = "kitsune.kernel"() ({
+    %q = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "l2", sym_name = "q"} : () -> !r
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      "kitsune.agent"() ({
+      ^bb0(%copy: index):
+        scf.for %i = %lo to %hi step %st {
+          %sq = "kitsune.acquire"(%q) : (!r) -> !w
+          // expected-error@+1 {{'kitsune.fill' op fills columns 64 to 127 of a slot of ring 'q', which are filled already}}
+          "kitsune.fill"(%sq, %A, %c64) : (!w, tensor<64x64xbf16>, index) -> ()
+          "kitsune.fill"(%sq, %B, %c0) : (!w, tensor<64x128xbf16>, index) -> ()
+          "kitsune.commit"(%sq) : (!w) -> ()
+        }
+      }) {copies = 1, registers = 240, sym_name = "math", warps = 4} : () -> ()
+    }) {replicas = 2, sym_name = "first"} : () -> ()
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !q
+      "kitsune.agent"() ({
+      ^bb0(%copy: index):
+        scf.for %i = %lo to %hi step %st {
+          %sq = "kitsune.wait"(%q) : (!r) -> !w
+          %eq = "kitsune.acquire"(%x) : (!q) -> !s
+          %dq = "kitsune.copy"(%eq, %sq, %c0, %c64) {dims = array<i64: 0, 1>, engine = "tma"} : (!s, !w, index, index) -> !t
+          "kitsune.commit"(%eq, %dq) : (!s, !t) -> ()
+          "kitsune.release"(%sq) : (!w) -> ()
+        }
+      }) {copies = 1, registers = 24, sym_name = "feed", warps = 4} : () -> ()
+      "kitsune.agent"() ({
+      ^bb0(%copy: index):
+        scf.for %i = %lo to %hi step %st {
+          %u = "kitsune.wait"(%x) : (!q) -> !s
+          "kitsune.release"(%u) : (!s) -> ()
+        }
+      }) {copies = 1, registers = 240, sym_name = "math", warps = 4} : () -> ()
+    }) {replicas = 2, sym_name = "second"} : () -> ()
+  }) {sym_name = "k", target = "sm_90a"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+// A counter that goes beyond the slot's columns.
+
+!r = !kitsune.ring<tensor<64x192xbf16>, 2 : i64>
+!q = !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+!w = !kitsune.slot<tensor<64x192xbf16>>
+!s = !kitsune.slot<tensor<64x64xbf16>>
+!t = !kitsune.token
+func.func @beyond_the_columns(%A: tensor<64x64xbf16>, %B: tensor<64x128xbf16>, %m: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %c3 = arith.constant 3 : index
+  %c4 = arith.constant 4 : index
+  %c64 = arith.constant 64 : index
+  %c128 = arith.constant 128 : index
+  %p = "kitsune.kernel"() ({
+    %q = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "l2", sym_name = "q"} : () -> !r
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      "kitsune.agent"() ({
+      ^bb0(%copy: index):
+        scf.for %i = %lo to %hi step %st {
+          %sq = "kitsune.acquire"(%q) : (!r) -> !w
+          scf.for %j = %c0 to %c4 step %c1 {
+            %at = arith.muli %j, %c64 : index
+            // expected-error@+1 {{'kitsune.fill' op fills column 192 of a slot of ring 'q', which has 192}}
+            "kitsune.fill"(%sq, %A, %at) : (!w, tensor<64x64xbf16>, index) -> ()
+          }
+          "kitsune.commit"(%sq) : (!w) -> ()
+        }
+      }) {copies = 1, registers = 240, sym_name = "math", warps = 4} : () -> ()
+    }) {replicas = 2, sym_name = "first"} : () -> ()
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !q
+      "kitsune.agent"() ({
+      ^bb0(%copy: index):
+        scf.for %i = %lo to %hi step %st {
+          %sq = "kitsune.wait"(%q) : (!r) -> !w
+          %eq = "kitsune.acquire"(%x) : (!q) -> !s
+          %dq = "kitsune.copy"(%eq, %sq, %c0, %c64) {dims = array<i64: 0, 1>, engine = "tma"} : (!s, !w, index, index) -> !t
+          "kitsune.commit"(%eq, %dq) : (!s, !t) -> ()
+          "kitsune.release"(%sq) : (!w) -> ()
+        }
+      }) {copies = 1, registers = 24, sym_name = "feed", warps = 4} : () -> ()
+      "kitsune.agent"() ({
+      ^bb0(%copy: index):
+        scf.for %i = %lo to %hi step %st {
+          %u = "kitsune.wait"(%x) : (!q) -> !s
+          "kitsune.release"(%u) : (!s) -> ()
+        }
+      }) {copies = 1, registers = 240, sym_name = "math", warps = 4} : () -> ()
+    }) {replicas = 2, sym_name = "second"} : () -> ()
+  }) {sym_name = "k", target = "sm_90a"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+// A piece that may be left out.
+
+!r = !kitsune.ring<tensor<64x192xbf16>, 2 : i64>
+!q = !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+!w = !kitsune.slot<tensor<64x192xbf16>>
+!s = !kitsune.slot<tensor<64x64xbf16>>
+!t = !kitsune.token
+func.func @in_a_branch(%A: tensor<64x64xbf16>, %B: tensor<64x128xbf16>, %m: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %c3 = arith.constant 3 : index
+  %c4 = arith.constant 4 : index
+  %c64 = arith.constant 64 : index
+  %c128 = arith.constant 128 : index
+  %p = "kitsune.kernel"() ({
+    %q = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "l2", sym_name = "q"} : () -> !r
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      "kitsune.agent"() ({
+      ^bb0(%copy: index):
+        scf.for %i = %lo to %hi step %st {
+          %sq = "kitsune.acquire"(%q) : (!r) -> !w
+          "kitsune.fill"(%sq, %B, %c0) : (!w, tensor<64x128xbf16>, index) -> ()
+          %last = arith.cmpi eq, %m, %c128 : index
+          scf.if %last {
+            // expected-error@+1 {{'kitsune.fill' op fills columns of a slot of ring 'q' that are not known: they may be constants, or counted by loops of constant bounds, in no branch of the turn}}
+            "kitsune.fill"(%sq, %A, %c128) : (!w, tensor<64x64xbf16>, index) -> ()
+          }
+          "kitsune.commit"(%sq) : (!w) -> ()
+        }
+      }) {copies = 1, registers = 240, sym_name = "math", warps = 4} : () -> ()
+    }) {replicas = 2, sym_name = "first"} : () -> ()
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !q
+      "kitsune.agent"() ({
+      ^bb0(%copy: index):
+        scf.for %i = %lo to %hi step %st {
+          %sq = "kitsune.wait"(%q) : (!r) -> !w
+          %eq = "kitsune.acquire"(%x) : (!q) -> !s
+          %dq = "kitsune.copy"(%eq, %sq, %c0, %c64) {dims = array<i64: 0, 1>, engine = "tma"} : (!s, !w, index, index) -> !t
+          "kitsune.commit"(%eq, %dq) : (!s, !t) -> ()
+          "kitsune.release"(%sq) : (!w) -> ()
+        }
+      }) {copies = 1, registers = 24, sym_name = "feed", warps = 4} : () -> ()
+      "kitsune.agent"() ({
+      ^bb0(%copy: index):
+        scf.for %i = %lo to %hi step %st {
+          %u = "kitsune.wait"(%x) : (!q) -> !s
+          "kitsune.release"(%u) : (!s) -> ()
+        }
+      }) {copies = 1, registers = 240, sym_name = "math", warps = 4} : () -> ()
+    }) {replicas = 2, sym_name = "second"} : () -> ()
+  }) {sym_name = "k", target = "sm_90a"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+// Columns that depend on what is not known.
+
+!r = !kitsune.ring<tensor<64x192xbf16>, 2 : i64>
+!q = !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+!w = !kitsune.slot<tensor<64x192xbf16>>
+!s = !kitsune.slot<tensor<64x64xbf16>>
+!t = !kitsune.token
+func.func @where_memory_says(%A: tensor<64x64xbf16>, %B: tensor<64x128xbf16>, %m: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %c3 = arith.constant 3 : index
+  %c4 = arith.constant 4 : index
+  %c64 = arith.constant 64 : index
+  %c128 = arith.constant 128 : index
+  %p = "kitsune.kernel"() ({
+    %q = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "l2", sym_name = "q"} : () -> !r
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      "kitsune.agent"() ({
+      ^bb0(%copy: index):
+        scf.for %i = %lo to %hi step %st {
+          %sq = "kitsune.acquire"(%q) : (!r) -> !w
+          // expected-error@+1 {{'kitsune.fill' op fills columns of a slot of ring 'q' that are not known: they may be constants, or counted by loops of constant bounds, in no branch of the turn}}
+          "kitsune.fill"(%sq, %A, %m) : (!w, tensor<64x64xbf16>, index) -> ()
+          "kitsune.fill"(%sq, %B, %c0) : (!w, tensor<64x128xbf16>, index) -> ()
+          "kitsune.commit"(%sq) : (!w) -> ()
+        }
+      }) {copies = 1, registers = 240, sym_name = "math", warps = 4} : () -> ()
+    }) {replicas = 2, sym_name = "first"} : () -> ()
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !q
+      "kitsune.agent"() ({
+      ^bb0(%copy: index):
+        scf.for %i = %lo to %hi step %st {
+          %sq = "kitsune.wait"(%q) : (!r) -> !w
+          %eq = "kitsune.acquire"(%x) : (!q) -> !s
+          %dq = "kitsune.copy"(%eq, %sq, %c0, %c64) {dims = array<i64: 0, 1>, engine = "tma"} : (!s, !w, index, index) -> !t
+          "kitsune.commit"(%eq, %dq) : (!s, !t) -> ()
+          "kitsune.release"(%sq) : (!w) -> ()
+        }
+      }) {copies = 1, registers = 24, sym_name = "feed", warps = 4} : () -> ()
+      "kitsune.agent"() ({
+      ^bb0(%copy: index):
+        scf.for %i = %lo to %hi step %st {
+          %u = "kitsune.wait"(%x) : (!q) -> !s
+          "kitsune.release"(%u) : (!s) -> ()
+        }
+      }) {copies = 1, registers = 240, sym_name = "math", warps = 4} : () -> ()
+    }) {replicas = 2, sym_name = "second"} : () -> ()
+  }) {sym_name = "k", target = "sm_90a"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+// Who releases a slot waits for copies into the ring that it was copied to: all that have been begun, and one that has not.
+
+!r = !kitsune.ring<tensor<64x192xbf16>, 2 : i64>
+!q = !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+!w = !kitsune.slot<tensor<64x192xbf16>>
+!s = !kitsune.slot<tensor<64x64xbf16>>
+!t = !kitsune.token
+func.func @released_before_a_copy(%A: tensor<64x64xbf16>, %B: tensor<64x128xbf16>, %m: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %c3 = arith.constant 3 : index
+  %c4 = arith.constant 4 : index
+  %c64 = arith.constant 64 : index
+  %c128 = arith.constant 128 : index
+  %p = "kitsune.kernel"() ({
+    %q = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "l2", sym_name = "q"} : () -> !r
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      "kitsune.agent"() ({
+      ^bb0(%copy: index):
+        scf.for %i = %lo to %hi step %st {
+          %sq = "kitsune.acquire"(%q) : (!r) -> !w
+          scf.for %j = %c1 to %c3 step %c1 {
+            %at = arith.muli %j, %c64 : index
+            "kitsune.fill"(%sq, %A, %at) : (!w, tensor<64x64xbf16>, index) -> ()
+          }
+          "kitsune.fill"(%sq, %A, %c0) : (!w, tensor<64x64xbf16>, index) -> ()
+          "kitsune.commit"(%sq) : (!w) -> ()
+        }
+      }) {copies = 1, registers = 240, sym_name = "math", warps = 4} : () -> ()
+    }) {replicas = 2, sym_name = "first"} : () -> ()
+    "kitsune.role"() ({
+      %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+      %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !q
+      "kitsune.agent"() ({
+      ^bb0(%copy: index):
+        scf.for %i = %lo to %hi step %st {
+          %sq = "kitsune.wait"(%q) : (!r) -> !w
+          %eq = "kitsune.acquire"(%x) : (!q) -> !s
+          %dq = "kitsune.copy"(%eq, %sq, %c0, %c64) {dims = array<i64: 0, 1>, engine = "tma"} : (!s, !w, index, index) -> !t
+          "kitsune.commit"(%eq, %dq) : (!s, !t) -> ()
+          %er = "kitsune.acquire"(%x) : (!q) -> !s
+          // expected-error@+1 {{'kitsune.release' op closes a slot of ring 'q', which is copied to ring 'x', before the slot opened at}}
+          "kitsune.release"(%sq) : (!w) -> ()
+          %dr = "kitsune.copy"(%er, %A, %c0, %c0) {dims = array<i64: 0, 1>, engine = "tma"} : (!s, tensor<64x64xbf16>, index, index) -> !t
+          "kitsune.commit"(%er, %dr) : (!s, !t) -> ()
+        }
+      }) {copies = 1, registers = 24, sym_name = "feed", warps = 4} : () -> ()
+      "kitsune.agent"() ({
+      ^bb0(%copy: index):
+        scf.for %i = %lo to %hi step %st {
+          %u = "kitsune.wait"(%x) : (!q) -> !s
+          "kitsune.release"(%u) : (!s) -> ()
+          %v = "kitsune.wait"(%x) : (!q) -> !s
+          "kitsune.release"(%v) : (!s) -> ()
+        }
+      }) {copies = 1, registers = 240, sym_name = "math", warps = 4} : () -> ()
+    }) {replicas = 2, sym_name = "second"} : () -> ()
+  }) {sym_name = "k", target = "sm_90a"} : () -> !kitsune.outputs
+  return
+}
