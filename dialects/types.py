@@ -1,11 +1,20 @@
 """The kitsune dialect itself and its types; `kitsune.py` has the operations."""
 # No `from __future__ import annotations` here: the field declarations are read as raw annotations.
 
-from kitsune_mlir.mlir import ext, ir
+from kitsune_mlir.mlir import bytecode, ext, ir
 
 
 class Kitsune(ext.Dialect, name="kitsune"):
     """The dialect."""
+
+    _definition: bytes = b""  # in IRDL, as the first context had it built
+
+    @classmethod
+    def _emit_module(cls) -> ir.Module:
+        """Reading what was built takes half as long as building it, which every context would do again."""
+        if not cls._definition:
+            cls._definition = bytecode(super()._emit_module())
+        return ir.Module.parse(cls._definition)
 
 
 class Ring(Kitsune.Type, name="ring"):

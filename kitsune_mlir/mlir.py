@@ -48,6 +48,10 @@ PassManager = passmanager.PassManager
 _DIALECTS = frozenset(
     ("arith", "bufferization", "func", "gpu", "linalg", "llvm", "math", "memref", "nvvm", "scf", "tensor", "vector")
 )
+# What a context loads when it is made, for operations of it are made here or in our dialect's definition. The other
+# dialects take twice as long to load, and every canonicalization asks each loaded one for its patterns; parsing loads
+# them, and passes that make their operations.
+_LOADED = sorted(_DIALECTS | {"irdl"})
 
 # Each look-up of a class of the dialect imports its module by name until that succeeds: without this
 # prefix every one searches the path in vain, which makes verifying twenty times slower.
@@ -72,6 +76,7 @@ __all__ = [
     "remark",
     "run_passes",
     "torch_context",
+    "upstream_context",
     "walk",
 ]
 
@@ -89,7 +94,7 @@ def __getattr__(name: str) -> Any:
 
 
 def context() -> ir.Context:
-    """A context with every upstream dialect, torch-mlir's, and the kitsune dialect loaded.
+    """A context that knows every upstream dialect, with torch-mlir's and the kitsune dialect loaded.
 
     Multithreading stays off: Python-defined interfaces deadlock under it.
     """
@@ -103,11 +108,16 @@ def context() -> ir.Context:
 
 
 def torch_context() -> ir.Context:
-    """A context with every upstream dialect and torch-mlir's, for IR that cannot have an operation of ours: it takes a
-    third of the time to make."""
-    ctx = ir.Context()
+    """A context that knows every upstream dialect, with torch-mlir's loaded, for IR that cannot have an operation of
+    ours: it takes a third of the time to make."""
+    ctx = upstream_context()
     _torchMlir.register_dialect(ctx)
     return ctx
+
+
+def upstream_context() -> ir.Context:
+    """A context that knows every upstream dialect."""
+    return ir.Context(load_on_create_dialects=_LOADED)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import llvmlite.binding as llvm_binding
 from kitsune_mlir.codegen.device_math import expand_math
 from kitsune_mlir.codegen.llvm_text import for_llvmlite
 from kitsune_mlir.codegen.streamed_loads import expand_streamed_loads
-from kitsune_mlir.mlir import PassManager, first_line, ir, llvm, walk
+from kitsune_mlir.mlir import PassManager, first_line, ir, llvm, upstream_context, walk
 
 # Memref arguments become expanded descriptors (codegen/host_program.py passes them so).
 LOWER = (
@@ -103,7 +103,7 @@ def to_assembly(text: str, chip: str, features: str, optimise: bool) -> str:
 def answer(request: dict[str, Any]) -> dict[str, str]:
     """Serves one request: {"module": one gpu.module in MLIR's binary form, "chip": "sm_90a", "features": "+ptx86",
     "emit": "llvm" or "ptx"}. Gives {"text": ...} or {"error": one line}."""
-    context = ir.Context()
+    context = upstream_context()
     context.allow_unregistered_dialects = True  # attributes of the kitsune dialect mean nothing here
     try:
         with context, ir.Location.unknown():

@@ -3,7 +3,8 @@
 `ExportedProgram.run_decompositions` lists the composite operators that torch knows, and for the time of the trace
 gives each of the five hundred that no table names a dozen Python kernels, so that they stay whole. Nothing of that
 depends on the graph, and it takes as long as a small model's whole import. Here the list is made again when operators
-have been registered since, and the kernels of an operator are made when it has others than it had before.
+have been registered since, and the kernels of an operator are made when it has others than it had before. A table of
+decompositions is divided, into rules of composite operators and others, when it is another than the last one.
 """
 
 from __future__ import annotations
@@ -39,26 +40,30 @@ class _Kernels:
 
 _kernels: dict[Any, _Kernels] = {}
 _listed: tuple[Any, frozenset[Any]] = None, frozenset()
+_divided: tuple[Any, tuple[Rules, ...]] = None, ()
 
 
 _torch_ruled = getattr(exported_program, "_override_composite_implicit_decomp", None)
 _torch_operators = getattr(exported_program, "_collect_all_valid_cia_ops", None)
+_torch_divided = getattr(exported_program, "_split_decomp_table_to_cia_and_python_decomp", None)
 
 
 @contextlib.contextmanager
 def kept() -> Iterator[None]:
-    """Within the `with`, torch takes what is kept, if it is a torch that has these two functions. For one thread at a
-    time, as all tracing."""
-    if _torch_ruled is None or _torch_operators is None:
+    """Within the `with`, torch takes what is kept, if it is a torch that has these functions. For one thread at a time,
+    as all tracing."""
+    if _torch_ruled is None or _torch_operators is None or _torch_divided is None:
         yield
         return
     exported_program._override_composite_implicit_decomp = _ruled
     exported_program._collect_all_valid_cia_ops = _operators
+    exported_program._split_decomp_table_to_cia_and_python_decomp = _divide
     try:
         yield
     finally:
         exported_program._override_composite_implicit_decomp = _torch_ruled
         exported_program._collect_all_valid_cia_ops = _torch_operators
+        exported_program._split_decomp_table_to_cia_and_python_decomp = _torch_divided
 
 
 def _operators() -> frozenset[Any]:
@@ -68,6 +73,15 @@ def _operators() -> frozenset[Any]:
         listed = frozenset(_torch_operators())
         _listed = _registered(), listed  # asked again, for listing them opens namespaces
     return _listed[1]
+
+
+def _divide(table: Rules) -> tuple[Rules, ...]:
+    """The rules of composite operators, and the others. Lists are compared by identity, which hashes no operator."""
+    global _divided
+    key = list(table), list(table.values()), _operators()
+    if _divided[0] != key:
+        _divided = key, _torch_divided(dict(table))
+    return tuple(map(dict, _divided[1]))
 
 
 def _registered() -> Any:
