@@ -20,7 +20,7 @@ from .chain_exchange import Exchanged
 from .chain_fills import Fill, Filling, Fills
 from .chain_kernel import COPY_ROWS, STREAMED, WEIGHTS, ChainKernel
 from .chain_stows import Stowed
-from .chain_tiles import Pieces, added, beside, part, zeros
+from .chain_tiles import Pieces, beside, part, zeros
 from .schedule_build import constant_index
 
 Operand: TypeAlias = tuple[ir.Value, tuple[ir.Value, ...]]
@@ -81,6 +81,10 @@ class ChainProducts:
 
     def _value(self, value: ir.Value) -> ir.Value:
         """A stage's value on the copy's rows."""
+        raise NotImplementedError
+
+    def _exact(self, product: Product, operands: list[Operand], ready: Callable[[int, ir.Value], None]) -> None:
+        """Products of f32 in full precision."""
         raise NotImplementedError
 
     def _run(self, product: Product, operands: list[Operand], ready: Callable[[int, ir.Value], None]) -> None:
@@ -198,7 +202,7 @@ class ChainProducts:
             chunks = [
                 (segment, value, source, behind, chunk, closes_it and turn is turns[-1])
                 for segment, (value, source), closes_it in zip(product.segments, operands, closes, strict=True)
-                for behind, chunk in _order(segment)
+                for behind, chunk in order(segment)
             ]
             places = len(chunks) if turn is not turns[0] else product.undisturbed
             for number, (segment, value, source, behind, chunk, closes_it) in enumerate(chunks):
@@ -311,37 +315,6 @@ class ChainProducts:
         assert used is not None
         return Used(used.weight, tokens, slot)
 
-    # ---- f32 in full precision
-
-    def _exact(self, product: Product, operands: list[Operand], ready: Callable[[int, ir.Value], None]) -> None:
-        """Products of f32 as three of tf32 numbers, small terms first; the sums of chunks are added outside of tensor
-        cores. Of streamed operands with many chunks, a loop over those behind the first."""
-        self._settle_background()
-        closes = self._closes(product, operands)
-        total = None if starts_from_zero(product.op) else self._first_sums(product, 0)
-        for segment, (value, source), closes_it in zip(product.segments, operands, closes, strict=True):
-            chunk = 0
-            if segment.streams and segment.chunks > LONG and not self.kernel.keeps:
-                total = self._exact_chunk(product, segment, value, source, 0, total, self.filling, closes_it)
-                body: Filling = []
-                bounds = self.kernel.chunk, segment.chunks * self.kernel.chunk, self.kernel.chunk
-                self.filling.append(Fills("chunks", *bounds, body))
-                total = part(total, 0, product.columns, wide=True)
-                loop = scf.ForOp(*map(constant_index, bounds), [total])
-                with ir.InsertionPoint(loop.body):
-                    self.free.clear()
-                    inner = loop.inner_iter_args[0]
-                    scf.yield_([self._exact_chunk(product, segment, value, source, None, inner, body, closes_it)])
-                self.free.clear()
-                total, chunk = loop.results[0], segment.chunks
-            if not segment.streams:
-                self._keep_all(product, operands)
-            for behind, number in () if chunk else _order(segment):
-                at = number, total, self.filling, closes_it, behind
-                total = self._exact_chunk(product, segment, value, source, *at)
-        assert total is not None
-        ready(0, total)
-
     def _first_sums(self, product: Product, number: int) -> ir.Value:
         """What the sums of a set begin with; behind the tile's columns, zero."""
         tile, width = self._beginning(product), product.columns * product.sets
@@ -352,50 +325,6 @@ class ChainProducts:
     def _beginning(self, product: Product) -> ir.Value:
         """The tile that a product's sums begin with; of a product in passes the pass's columns."""
         raise NotImplementedError
-
-    def _exact_chunk(
-        self,
-        product: Product,
-        segment: Segment,
-        value: ir.Value,
-        source: tuple[ir.Value, ...],
-        chunk: int | None,
-        total: ir.Value | None,
-        into: Filling,
-        closes_it: bool,
-        behind: int = 0,
-    ) -> ir.Value:
-        """Multiplies a chunk, and adds its sums to the total."""
-        slot = None
-        if segment.streams:
-            left = slot = self.kernel.wait(self._streamed(value, chunk), into)
-        elif behind:
-            assert chunk is not None
-            left = self._received(value, behind, chunk)
-            slot = left if closes_it else None
-        elif (stowed := self.stowed.get(hash(value))) is not None:
-            assert chunk is not None
-            left = stowed.slots[chunk]
-            slot = left if closes_it else None
-        else:
-            assert chunk is not None
-            left = self._left(segment, value, chunk)
-        weights = [self._weight(product, segment, source, 0, chunk, piece, behind) for piece in (0, 1)]
-        rights = [self.kernel.wait(weight, into) for weight in weights]
-        sums = self._new_sums(product, 0)
-        for piece, right in (("low", 0), ("high", 1), ("high", 0)):
-            made = schedule.ProductOp(sums, left, rights[right], self.wgmma, sums.type, schedule.Token.get())
-            made.attributes["piece"] = ir.StringAttr.get(piece)
-            sums = made.results[0]
-        tile = schedule.SettleOp(sums, ir.TypeAttr(sums.type.elem).value).results[0]
-        for right in () if self.kernel.keeps else rights:
-            schedule.ReleaseOp(right, [])
-        if slot is not None:
-            schedule.ReleaseOp(slot, [])
-        if total is None:
-            return tile
-        self.free[0] = lambda: [tile]
-        return part(added(total, tile), 0, product.columns, wide=True)
 
     # ---- the background
 
@@ -408,7 +337,7 @@ class ChainProducts:
         self._advance(1)
 
 
-def _order(segment: Segment) -> list[tuple[int, int]]:
+def order(segment: Segment) -> list[tuple[int, int]]:
     """The chunks of an operand in the order of the products: how far behind the CTA is that has each, and its number
     there."""
     return [(behind, chunk) for leg in segment.legs for behind in range(segment.parts) for chunk in leg]

@@ -12,15 +12,15 @@ from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.mlir import ir
 
 from .chain_columns import take_columns
+from .chain_exact import ChainExact
 from .chain_exchange import ShareCloner, joins_columns, total
 from .chain_fills import selected
 from .chain_kernel import COPY_ROWS, ChainKernel
-from .chain_products import ChainProducts
 from .chain_tiles import Pieces, one_column, part
 from .schedule_build import constant_index
 
 
-class ChainValues(ChainProducts):
+class ChainValues(ChainExact):
     """Values by those of the `block` of stages that is worked on, of a tile whose first row is at `row`."""
 
     block: Block

@@ -7,8 +7,6 @@ the same place in another CTA's. A CTA must not end while others may still reach
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.mlir import arith, ir, vector
@@ -83,10 +81,3 @@ def send(destination: ir.Value, words: ir.Value, barrier: ir.Value) -> None:
     each = [vector.extract(words, [], [i]) for i in range(4)]
     text = "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [$0], {$1, $2, $3, $4}, [$5];"
     device.assembly(text, "r,r,r,r,r,r,~{memory}", [destination, *each, barrier], None)
-
-
-def store(destination: ir.Value, words: Sequence[ir.Value]) -> None:
-    """Stores 2 or 4 f32 as one aligned word to a `remote` place; a `barrier` shows them to its CTA."""
-    places = ", ".join(f"${1 + i}" for i in range(len(words)))
-    text = f"st.shared::cluster.v{len(words)}.f32 [$0], {{{places}}};"
-    device.assembly(text, "r," + "f," * len(words) + "~{memory}", [destination, *words], None)

@@ -40,17 +40,6 @@ class ClusterSum:
         """Blocks that a CTA adds."""
         return self.blocks // self.ctas
 
-    def first(self) -> Int:
-        """The first block of the own share."""
-        return device.mul(self.rank, self.share)
-
-    def exchange(self, sums: Sequence[ir.Value]) -> None:
-        """All the threads: hands each CTA its share. The room may be in use until the CTA comes here; threads that
-        do not come must end."""
-        cluster.barrier()
-        self.hand_out(sums, lambda _, place, words: cluster.store(place, words))
-        cluster.barrier()
-
     def hand_out(self, sums: Sequence[ir.Value], store: Callable[[int, ir.Value, Sequence[ir.Value]], None]) -> None:
         """Calls `store` for every word: with the CTA that adds it, its `remote` place there, and the word's sums."""
         own = device.add(self._place(self.rank, 0), device.mul(self.thread, _WORD))
