@@ -56,6 +56,8 @@ class SumKernel:
                 f"a sum of {self.plan.m} by {self.plan.n} has more blocks than {target.name} has SMs"
             )
         self.rows = rows.shape_of(whole_of(self.plan.left))[0]
+        if not self.rows:
+            raise UnsupportedError("there are no rows to sum over")
         self.chunks = self.plan.columns // CHUNK if self.plan.computes else 1
         self.slots = self._slots()
 
@@ -155,7 +157,7 @@ class SumKernel:
         if self.rows == rows.DYNAMIC:
             each = arith.muli(arith.ceildivui(self.extent, constant_index(self.parts * TILE_ROWS)), tile)
         else:
-            each = constant_index(-(-max(1, self.rows) // (self.parts * TILE_ROWS)) * TILE_ROWS)
+            each = constant_index(-(-self.rows // (self.parts * TILE_ROWS)) * TILE_ROWS)
         first = arith.muli(number, each)
         self.range = first, arith.minui(arith.addi(first, each), self.extent), tile
 
@@ -211,7 +213,7 @@ class SumKernel:
     def _overlaps(self) -> bool:
         """Whether a product alone goes on beside the next one, whose slots are released behind that: the first then
         stands before the loop over the others, of which there is one in each part where rows are known."""
-        return not self.plan.computes and self.rows != rows.DYNAMIC and self.rows > 0
+        return not self.plan.computes and self.rows != rows.DYNAMIC
 
     def _copy(self, name: str, source: ir.Value, at: Sequence[ir.Value], by_rows: bool) -> None:
         """Copies a box into the next slot, the tensor's first dimension the tile's first where it is `by_rows`."""

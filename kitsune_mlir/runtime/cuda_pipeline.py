@@ -119,7 +119,7 @@ class PipelineLauncher:
             raise UserError(f"inputs that are streamed together must have the same number of rows, found {found}")
         (rows,) = counts
         sizes = [prod(shape) * numpy_dtype(dtype).itemsize for shape, dtype in arguments]
-        maps = self._maps.bind(max(rows, 1)) if self._maps else None
+        maps = self._maps.bind(rows) if self._maps else None
         tables = {number: arguments[number] for number in self._launch.get("sizes", ())}
         numbers = [rows, *(shape[0] for shape, _ in tables.values())]
         rowless = {n: prod(s[1:]) * numpy_dtype(dtype).itemsize for n, (s, dtype) in tables.items() if not s[0]}
@@ -223,7 +223,7 @@ class BoundPipeline:
         with self._lock:
             self._slots[: self._tensors] = pointers
             self._slots[self._tensors] = workspace
-            if self._maps and self._rows:  # of no rows nothing is copied
+            if self._maps:
                 self._maps.point([*pointers, workspace])
             self._launcher.put(stream, self._address, workspace, alone)
 

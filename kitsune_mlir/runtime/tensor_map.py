@@ -66,7 +66,8 @@ class TensorMaps:
         self._functions = _Functions(driver)
 
     def bind(self, rows: int) -> BoundMaps:
-        """The maps for calls of so many rows."""
+        """The maps for calls of so many rows; of none there are none of tensors of rows, out of which nothing is copied
+        then."""
         return BoundMaps(self._functions, self._maps, rows)
 
 
@@ -92,6 +93,7 @@ class BoundMaps:
         start = ctypes.addressof(self._memory)
         self.address = start + -start % ALIGNMENT
         self._tensors = [entry["tensor"] for entry in maps]
+        self._used = [rows > 0 or None not in entry["dims"] for entry in maps]
         self._of_windows = ["steps" in entry for entry in maps]
         self._offsets = [entry.get("offset", 0) for entry in maps]
         self._bases: list[int | None] = [None] * len(maps)  # of the tensors that the maps are encoded for
@@ -103,7 +105,7 @@ class BoundMaps:
         return self._enum("DataType", "DATA_TYPE", _ELEMENTS[entry["element"]]), len(entry["dims"])
 
     def _layout(self, entry: dict[str, Any], rows: int) -> tuple[Any, ...]:
-        dims = [rows if size is None else size for size in entry["dims"]]
+        dims = [max(rows, 1) if size is None else size for size in entry["dims"]]
         rank = len(dims)
         box: tuple[Any, ...] = ((_U32 * rank)(*entry["box"]), (_U32 * rank)(*[1] * rank))
         if "steps" in entry:
@@ -124,7 +126,7 @@ class BoundMaps:
         driver says."""
         for i, tensor in enumerate(self._tensors):
             base = pointers[tensor] + self._offsets[i]
-            if base != self._bases[i]:
+            if base != self._bases[i] and self._used[i]:
                 self._point(i, base)
 
     def _point(self, i: int, base: int) -> None:

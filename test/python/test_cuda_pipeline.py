@@ -272,6 +272,14 @@ def test_no_rows_no_launch(monkeypatch):
     assert not driver.launches and not driver.encoded
 
 
+def test_a_sum_over_no_rows_has_maps_of_its_weights_alone(monkeypatch):
+    made, driver = launcher(monkeypatch, maps=[WEIGHTS, RESULT], sums=True)
+    run(made, rows=0, x=0)
+    assert len(driver.launches) == 1 and len(driver.encoded) == 1
+    run(made, rows=100)
+    assert len(driver.launches) == 2 and len(driver.encoded) == 3
+
+
 def test_rows_must_agree(monkeypatch):
     made, _ = launcher(monkeypatch, streams=[0, 1])
     with pytest.raises(UserError, match="found 100 and 512"):

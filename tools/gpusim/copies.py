@@ -73,6 +73,8 @@ def tensor_map(run: Assembler, mask: np.ndarray, operand: Any) -> Box:
     number, rest = divmod(run.number(operand, mask) - MAPS_AT, MAP_BYTES)
     if rest or not 0 <= number < len(run.cta.maps):
         raise MemoryFault(f"there is no tensor map {number}")
+    if run.cta.maps[number] is None:
+        raise MemoryFault(f"{run.agent} uses tensor map {number}, of a tensor without rows")
     return run.cta.maps[number]
 
 

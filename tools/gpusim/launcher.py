@@ -17,7 +17,7 @@ from .faults import Deadlock, MemoryFault, named
 from .index_reports import reported
 from .memory import Region
 from .space import Space
-from .tma import encode
+from .tma import Box, encode
 from .warp_kernel import run_warps
 
 if TYPE_CHECKING:
@@ -94,10 +94,7 @@ class Launcher:
             launch = launch | {"ctas": size * int(rng.integers(1, launch["ctas"] // size + 1))}
         if launch.get("maps") or launch.get("specialised") or self._kernel.has_roles:
             places = [*pointers, place]
-            maps = [
-                encode(described, places[described["tensor"]] + described.get("offset", 0), max(rows, 1))
-                for described in launch.get("maps", [])
-            ]
+            maps = [_encoded(described, places, rows) for described in launch.get("maps", [])]
             execute = partial(run_warps, maps=maps, rng=rng)
         else:
             execute = partial(run, rng=rng)
@@ -121,6 +118,13 @@ class Launcher:
         for number, (pointer, nbytes) in enumerate(seen.items()):
             content = self._device.bytes_of(pointer, nbytes) if nbytes else np.zeros(0, np.uint8)
             yield Region(f"{kind} {number}", pointer, content, writable, tracked=writable)
+
+
+def _encoded(described: dict[str, Any], places: Sequence[int], rows: int) -> Box | None:
+    """A tensor map; None of a tensor without rows, for which the runtime makes none."""
+    if not rows and None in described["dims"]:
+        return None
+    return encode(described, places[described["tensor"]] + described.get("offset", 0), rows)
 
 
 def _nbytes(shape: tuple[int, ...], dtype: str) -> int:
