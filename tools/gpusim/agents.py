@@ -19,7 +19,7 @@ from kitsune_mlir import mlir
 from .decode import Op
 from .faults import MemoryFault
 from .instructions import Exit, Instructions
-from .lanes import spread
+from .lanes import some, spread
 
 _ENDS = frozenset(("scf.yield", "scf.condition", "gpu.return"))
 
@@ -127,7 +127,7 @@ class Agent(Instructions):
             other.frames[-1].at -= 1  # it comes to the branch itself
             then, mask = frame.mask & condition, frame.mask
         sides = [then, mask & ~condition]
-        state = [condition, [None, None], [i for i in (1, 0) if len(op.regions[i].blocks) and sides[i].any()], sides]
+        state = [condition, [None, None], [i for i in (1, 0) if len(op.regions[i].blocks) and some(sides[i])], sides]
         return self._next_side(op, state)
 
     def _next_side(self, op: Op, state: list[Any]) -> bool:
@@ -135,7 +135,7 @@ class Agent(Instructions):
         condition, found, left, sides = state
         while left:
             side = left.pop()
-            if (mask := sides[side] & self.mask).any():
+            if some(mask := sides[side] & self.mask):
                 self.frames.append(Frame(op.regions[side].blocks[0].operations, mask, op, 0, [side, state]))
                 return True
         if op.results:
@@ -164,7 +164,7 @@ class Agent(Instructions):
         if op.waits and (other := self._part(active, self.frames[-1])):
             other._results(op, carried)
             active = active & self.mask
-        if not active.any():
+        if not some(active):
             self._results(op, carried)
             return False
         body = op.regions[0].blocks[0]
@@ -199,7 +199,7 @@ class Agent(Instructions):
         active = frame.mask
         out = passed if out is None else [_merged(active, a, b) for a, b in zip(passed, out, strict=True)]
         active = active & condition
-        if not active.any():
+        if not some(active):
             self._results(frame.op, out)
             return
         after = frame.op.regions[1].blocks[0]
@@ -211,10 +211,12 @@ class Agent(Instructions):
 
     # Agents part and come together.
 
-    def _part(self, some: np.ndarray, frame: Frame) -> Agent | None:
-        """Where `some` threads go where they may wait: the agent that the warps without such threads become."""
-        stay = np.repeat(some.reshape(-1, 32).any(1), 32)
-        if not some.any() or not (frame.mask & ~stay).any():
+    def _part(self, there: np.ndarray, frame: Frame) -> Agent | None:
+        """The threads that go `there` may wait: the agent that the warps without such threads become."""
+        if not some(there):
+            return None
+        stay = there.reshape(-1, 32).any(1).repeat(32)
+        if not some(frame.mask & ~stay):
             return None
         other = self.fork()
         other.restrict(~stay)

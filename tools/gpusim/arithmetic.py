@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math as pymath
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,8 @@ import ml_dtypes
 import numpy as np
 
 from kitsune_mlir.mlir import ir
+
+from .lanes import some
 
 DTYPES = {
     "f64": np.float64,
@@ -50,7 +53,7 @@ def _safe(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def apply(a: Any, b: Any) -> Any:
         zero = np.equal(b, 0)
-        return function(a, np.where(zero, np.ones_like(b), b) if zero.any() else b)
+        return function(a, np.where(zero, np.ones_like(b), b) if some(zero) else b)
 
     return apply
 
@@ -154,11 +157,13 @@ _FLOAT_COMPARE = [np.equal, np.greater, np.greater_equal, np.less, np.less_equal
 _INT_COMPARE = [np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal]
 
 
+@functools.cache
 def int_compare(predicate: int) -> Callable[..., Any]:
     """arith.cmpi."""
     return _INT_COMPARE[predicate] if predicate < 6 else _unsigned(_INT_COMPARE[predicate - 4])
 
 
+@functools.cache
 def float_compare(predicate: int) -> Callable[..., Any]:
     """arith.cmpf."""
 
@@ -175,6 +180,7 @@ def float_compare(predicate: int) -> Callable[..., Any]:
     return compare
 
 
+@functools.cache
 def cast(name: str, kind: np.dtype) -> Callable[..., Any]:
     """An operation of arith named in CASTS, to a kind of number."""
     takes_bits = name in ("arith.extui", "arith.index_castui", "arith.uitofp")
@@ -192,6 +198,7 @@ def cast(name: str, kind: np.dtype) -> Callable[..., Any]:
     return convert
 
 
+@functools.cache
 def arithmetic(name: str, kind: np.dtype) -> Callable[..., Any]:
     """An operation named in BINARY or UNARY, which gives a kind of number."""
     function = BINARY.get(name) or UNARY[name]

@@ -16,7 +16,7 @@ from .barriers import MBarrier, known
 from .clocks import SPACES
 from .decode import Op
 from .faults import MemoryFault, unknown
-from .lanes import spread
+from .lanes import some, spread
 from .mma import to_tf32
 from .ptx import Statement
 
@@ -76,7 +76,7 @@ class Assembler:
         if statement.guard:
             holds = spread(self.read(statement.guard), mask.shape)
             mask = mask & (holds ^ statement.inverted)
-            if not mask.any():
+            if not some(mask):
                 return
         _meaning(statement.opcode)(self, mask, *statement.operands)
 

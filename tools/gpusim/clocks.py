@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from .lanes import some
+
 THREAD_BITS, COMPONENT_BITS = 12, 16  # of a stamp; the clock is above them
 MANY = (1 << THREAD_BITS) - 1  # several threads, or none
 _COMPONENT = (1 << COMPONENT_BITS) - 1
@@ -168,4 +170,4 @@ def clocks_of(stamps: np.ndarray) -> np.ndarray:
 
 def _different(stamps: np.ndarray) -> np.ndarray:
     """One of them if all are the same: what a copy wrote, most often."""
-    return stamps[:1] if (stamps == stamps[0]).all() else stamps
+    return stamps if some(stamps != stamps[0]) else stamps[:1]

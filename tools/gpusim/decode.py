@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -72,10 +72,24 @@ class Assembly:
         first, *more = self.statements
         return not more and first.opcode.startswith(("mma.", "ld.acquire.", "red.", "atom."))
 
-    @property
+    @cached_property
     def waits(self) -> bool:
         waiting = ("mbarrier.try_wait", "mbarrier.test_wait", "bar.sync", "barrier.cluster.wait", "bra")
         return any(statement.opcode.startswith(waiting) for statement in self.statements)
+
+
+class once:
+    """functools.cached_property without the lock that it takes in Python 3.11: there are thousands of operations."""
+
+    def __init__(self, function: Callable[[Any], Any]):
+        self.function = function
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, op: Any, owner: type) -> Any:
+        found = op.__dict__[self.name] = self.function(op)
+        return found
 
 
 @dataclass(eq=False)
@@ -110,12 +124,12 @@ class Op:
         found = (op for op in mlir.walk(self.source, "arith.constant"))
         return {hash(op.results[0]): _constant(op) for op in found}
 
-    @cached_property
+    @once
     def method(self) -> str:
         """The name of an interpreter's method that runs it."""
         return "_" + self.name.replace(".", "_")
 
-    @cached_property
+    @once
     def function(self) -> Callable[..., Any] | None:
         """From its operands to its result, if it depends on nothing else."""
         if self.name in BINARY or self.name in UNARY:
@@ -133,7 +147,7 @@ class Op:
         """The operands' types as text."""
         return [str(value.type) for value in self.source.operands]
 
-    @cached_property
+    @once
     def step(self) -> Callable[[dict[int, Any]], None] | None:
         """`function` from values to values."""
         function, operands = self.function, self.operands
@@ -240,10 +254,16 @@ class _Decoder:
 
 def _assembly(op: ir.Operation) -> Assembly:
     text = ir.StringAttr(op.attributes["asm_string"]).value
-    constraints = ir.StringAttr(op.attributes["constraints"]).value.split(",")
+    return _read(text, ir.StringAttr(op.attributes["constraints"]).value, len(op.operands))
+
+
+@cache
+def _read(text: str, said: str, inputs: int) -> Assembly:
+    """A kernel has few texts, each many times."""
+    constraints = said.split(",")
     outputs = sum(constraint.startswith("=") for constraint in constraints)
     ties = {int(tie): i for i, tie in enumerate(constraints[outputs:]) if tie.isdigit()}
-    return Assembly(text, ptx.parse(text), outputs, len(op.operands), ties)
+    return Assembly(text, ptx.parse(text), outputs, inputs, ties)
 
 
 def kind_of(kind: ir.Type) -> Any:

@@ -15,13 +15,23 @@ class Lanes:
         self.count, self.all = len(self.places), len(self.places) == len(mask)
         self.threads = thread_id[mask]
         by_warp = mask.reshape(-1, 32) if len(mask) % 32 == 0 else mask[None]
-        some = by_warp.any(1)
-        self.warps = int(thread_id[0]) // 32 + np.flatnonzero(some)  # of the CTA, with active threads
-        self.whole_warps = bool((by_warp.all(1) == some).all())
+        active = by_warp.any(1)
+        self.warps = int(thread_id[0]) // 32 + np.flatnonzero(active)  # of the CTA, with active threads
+        self.whole_warps = bool((by_warp.all(1) == active).all())
 
     def of(self, values: np.ndarray) -> np.ndarray:
         """Those of the active threads."""
         return values if self.all else values[self.places]
+
+
+def some(flags: np.ndarray) -> bool:
+    """Whether one of them holds: numpy counts those of a few threads four times as fast as it asks for any."""
+    return np.count_nonzero(flags) != 0
+
+
+def every(flags: np.ndarray) -> bool:
+    """Whether all of them hold."""
+    return np.count_nonzero(flags) == flags.size
 
 
 def spread(value: Any, shape: tuple[int, ...]) -> np.ndarray:

@@ -14,6 +14,7 @@ import numpy as np
 
 from .clocks import GROUP, EngineClock, WarpClock, in_groups
 from .faults import MemoryFault
+from .lanes import every, some
 
 THREAD_BITS, CTA_BITS = 12, 12  # of a stamp; the clock is above them
 MANY = (1 << THREAD_BITS) - 1  # several threads of a CTA
@@ -164,7 +165,7 @@ class Region:
             return
         units, own, times = self._access(starts, nbytes, clock, threads)
         written = self._written[units]
-        if not initial and not written.all():
+        if not initial and np.count_nonzero(written) < len(written):
             self._check(written != 0, units, own, clock, "reads what nobody wrote")
         if not _come_before(written, own, clock, threads):
             said = "reads what is written at the same time"
@@ -214,7 +215,7 @@ class Region:
         shared = stamps[places] != own
         if clock.clock_of(int(before.max())) > clock.own_seen(threads):
             shared |= ~clock.precedes(before, own)
-        if shared.any():
+        if some(shared):
             stamps[places[shared]] |= MANY
 
     def write(self, starts: np.ndarray, nbytes: int, clock: AnyClock, threads: np.ndarray) -> None:
@@ -246,7 +247,7 @@ class Region:
         others: np.ndarray | None = None,
     ) -> None:
         """Raises MemoryFault for the first unit that is not good; `own` is the stamp of all of them, or of each."""
-        if good.all():
+        if every(good):
             return
         i = int(np.argmin(good))
         unit = units.start + i if isinstance(units, slice) else units[i]
@@ -294,7 +295,7 @@ def _come_before(stamps: np.ndarray, own: np.ndarray, clock: AnyClock, threads: 
     """Whether accesses of these stamps all come before those of `own`, where that is seen at once: there is one
     stamp. False says nothing."""
     first = stamps[0]
-    return bool((stamps == first).all()) and clock.all_come_after(int(first), threads)
+    return not some(stamps != first) and clock.all_come_after(int(first), threads)
 
 
 def ends(places: Places) -> tuple[int, int]:

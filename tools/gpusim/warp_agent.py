@@ -17,7 +17,7 @@ from .cta import RANK_BITS, CtaState, ProductUnit
 from .decode import Op
 from .faults import MemoryFault
 from .instructions import Counters
-from .lanes import Lanes, spread
+from .lanes import Lanes, some, spread
 from .space import Space
 
 WARPGROUP = 128
@@ -91,7 +91,7 @@ class WarpAgent(Agent):
         if value.ndim == 0:
             return int(value)
         found = self.lanes(mask).of(value)
-        if len(found) > 1 and (found != found[0]).any():
+        if len(found) > 1 and some(found != found[0]):
             raise MemoryFault(f"{what} differs between threads of a warpgroup")
         return int(found[0])
 
@@ -134,7 +134,7 @@ class WarpAgent(Agent):
             self.scheduler.add(_joined(barrier.fewer(self.cta.alive(), self.clocks)))
 
     def _all_of_it(self, mask: np.ndarray, what: str) -> None:
-        if mask is not self.mask and (mask != self.mask).any():
+        if mask is not self.mask and some(mask != self.mask):
             missing = self.thread_id[np.argmax(self.mask & ~mask)]
             raise MemoryFault(f"CTA {self.number} has {what} that thread {missing} does not reach")
 
@@ -285,7 +285,7 @@ class WarpAgent(Agent):
         by, now = barrier.made
         warps = self.warps(mask)
         if (asked := warps.tobytes()) not in barrier.seen_by:
-            if ((self.clocks.seen[warps, by] < now) & (warps != by)).any():
+            if some((self.clocks.seen[warps, by] < now) & (warps != by)):
                 raise MemoryFault(f"{barrier.name} is used while it is made")
             barrier.seen_by.add(asked)
         return barrier
