@@ -19,6 +19,7 @@ from kitsune_mlir.mlir import ir
 from . import index_reports
 from .arithmetic import BINARY, CASTS, UNARY, arithmetic, cast, dtype_of, float_compare, int_compare
 from .faults import MemoryFault, unknown
+from .lanes import some, spread
 
 TOGETHER = 1 << 16  # threads that run at once
 # By the number of arith.AtomicRMWKind: addf, addi, andi, ori, maximumf, maxnumf, maxs, minimumf, minnumf, mins.
@@ -26,6 +27,11 @@ _ATOMICS = {
     **{0: np.add, 1: np.add, 2: np.bitwise_and, 14: np.bitwise_or},
     **{4: np.maximum, 5: np.fmax, 6: np.maximum, 8: np.minimum, 9: np.fmin, 10: np.minimum},
 }
+
+
+def _outside(indices: np.ndarray, size: int) -> np.ndarray:
+    """Which are negative, or at least a size: negative ones are large without a sign."""
+    return indices.view(np.uint64) >= np.uint64(size)
 
 
 @dataclass
@@ -40,12 +46,12 @@ class MemRef:
     def address(self, indices: Sequence[Any], mask: np.ndarray) -> np.ndarray:
         total = np.full(mask.shape, self.offset, np.int64)
         for index, size, stride in zip(indices, self.shape, self.strides, strict=True):
-            index = np.broadcast_to(index, mask.shape)
-            if np.any(mask & ((index < 0) | (index >= size))):
+            index = spread(index, mask.shape).astype(np.int64, copy=False)
+            if some(mask & _outside(index, size)):
                 raise MemoryFault(f"index {index[mask].min()}..{index[mask].max()} in a dimension of {size}")
-            total = total + index * stride
-        total = np.where(mask, total, 0)
-        if np.any(mask & ((total < 0) | (total >= self.data.size))):
+            total += index if stride == 1 else index * stride
+        total *= mask
+        if some(mask & _outside(total, self.data.size)):
             raise MemoryFault(f"element {total.max()} of a buffer of {self.data.size}")
         return total
 
@@ -93,7 +99,7 @@ class Shared(MemRef):
     def _check(writer: np.ndarray, mask: np.ndarray) -> None:
         threads = np.arange(len(mask))
         own = (writer == -1) | (writer == threads) | (writer == -2 - threads // 32)
-        if np.any(mask & ~own):
+        if some(mask & ~own):
             raise MemoryFault("shared memory that another thread wrote is read before a barrier")
 
 
@@ -103,6 +109,7 @@ class Lockstep:
     def __init__(self, function: ir.Operation, arguments: Sequence[Any], grid: Sequence[int], block: Sequence[int]):
         assert tuple(block[1:]) == (1, 1) and tuple(grid[1:]) == (1, 1)
         self.function, self.arguments, self.blocks, self.threads = function, arguments, grid[0], block[0]
+        self._kinds: dict[ir.Type, np.dtype] = {}
 
     def run(self) -> None:
         step = max(1, TOGETHER // self.threads)
@@ -138,13 +145,20 @@ class Lockstep:
 
     def _operation(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         if op.name in BINARY or op.name in UNARY:
-            return [arithmetic(op.name, dtype_of(op.results[0].type))(*self._all(op.operands))]
+            return [arithmetic(op.name, self._kind(op))(*self._all(op.operands))]
         if op.name.removeprefix("arith.") in CASTS:
-            return [cast(op.name, dtype_of(op.results[0].type))(self._see(op.operands[0]))]
+            return [cast(op.name, self._kind(op))(self._see(op.operands[0]))]
         method = getattr(self, "_" + op.name.replace(".", "_"), None)
         if method is None:
             raise unknown(op.name)
         return method(op, mask)
+
+    def _kind(self, op: ir.Operation) -> np.dtype:
+        """Of its result. Types are few, and asked for often."""
+        kind = op.results[0].type
+        if kind not in self._kinds:
+            self._kinds[kind] = dtype_of(kind)
+        return self._kinds[kind]
 
     def _arith_constant(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         attribute, kind = op.attributes["value"], op.results[0].type
@@ -304,7 +318,7 @@ class Lockstep:
         condition = np.broadcast_to(self._see(op.operands[0]), mask.shape)
         found = []
         for region, side in zip(op.regions, (mask & condition, mask & ~condition), strict=True):
-            run = len(region.blocks) and np.any(side)
+            run = len(region.blocks) and some(side)
             found.append(self._block(region.blocks[0], side) if run else None)
         if not op.results:
             return []
@@ -315,7 +329,7 @@ class Lockstep:
     def _scf_for(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         index, end, step, *state = self._all(op.operands)
         body = op.regions[0].blocks[0]
-        while np.any(active := mask & (index < end)):
+        while some(active := mask & (index < end)):
             for argument, value in zip(body.arguments, [index, *state], strict=True):
                 self.values[hash(argument)] = value
             new = self._block(body, active)
@@ -332,7 +346,7 @@ class Lockstep:
             condition, *passed = self._block(before, active)
             out = passed if out is None else [np.where(active, a, b) for a, b in zip(passed, out, strict=True)]
             active = active & condition
-            if not np.any(active):
+            if not some(active):
                 return out
             for argument, value in zip(after.arguments, passed, strict=True):
                 self.values[hash(argument)] = value
@@ -341,7 +355,7 @@ class Lockstep:
 
 def _whole_warps(mask: np.ndarray, what: str) -> None:
     lanes = mask.reshape(-1, 32)
-    if not np.all(lanes == lanes[:, :1]):
+    if some(lanes != lanes[:, :1]):
         raise MemoryFault(f"{what} that some lanes of a warp do not reach")
 
 
