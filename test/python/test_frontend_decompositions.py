@@ -21,7 +21,7 @@ def decomposed(function, *args):
         def forward(self, *values):
             return function(*values)
 
-    with torch.no_grad():
+    with torch.no_grad(), composite_operators.kept():
         exported = torch.export.export(Model(), args, strict=False).run_decompositions(table())
         operators = [str(node.target) for node in exported.graph.nodes if node.op == "call_function"]
         return function(*args), exported.module()(*args), operators
