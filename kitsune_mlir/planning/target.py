@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -91,9 +92,14 @@ def load(name: str) -> Target:
     return Target(**found)
 
 
+@cache
+def _kinds() -> dict[str, Any]:
+    return get_type_hints(Target)
+
+
 def _problems(found: dict[str, Any]) -> Iterator[str]:
     """What is wrong with the fields of a target file, a phrase each."""
-    kinds = get_type_hints(Target)
+    kinds = _kinds()
     for field in dataclasses.fields(Target):
         if field.name not in found and field.default is dataclasses.MISSING:
             yield f"the field '{field.name}' is missing"
