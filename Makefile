@@ -6,6 +6,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 RUNTIME := $(wildcard runtime/*.cpp runtime/*.h)
 
+# Tests start dozens of Pythons, each of which would compile the package's sources again.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test lit pytest lint install clean
 
