@@ -43,7 +43,7 @@ def form_of(ops: Iterable[ir.Operation | ir.OpView]) -> Form:
 
 
 def pipeline_form(pipeline: kitsune.PipelineOp) -> Form:
-    """The form of a pipeline with its results: on one target, those of equal form chain alike and have equal kernels."""
+    """The form of a pipeline with its results: on one target, those of equal form have equal kernels."""
     return form_of([pipeline]), tuple(result.position for result in pipeline.result_ops)
 
 
