@@ -26,6 +26,8 @@ TILE_ROWS = 64  # that are summed over at once
 CHUNK = 64  # columns of a box of 16-bit elements
 MOST_COLUMNS = 256  # of a block
 MOST_SUMS = 160  # of a thread
+MOST_BESIDE = 128  # columns of the product beside of a warpgroup: a box has 256 rows at most, a weight's of both
+MOST_LOADS = 3  # that a tile is computed from: registers hold a chunk of each
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,10 @@ class Summation:
         self.down, self.across = -(-self.m // BLOCK_ROWS), -(-self.n // MOST_COLUMNS)
         self.columns = -(-self.n // (self.across * CHUNK)) * CHUNK
         self.beside = self._beside(pipeline, [stage for stage in stages if stage != last[0]])
+        if {str(element_of(load)) for load in self.loads} != {str(element_of(right))}:
+            raise UnsupportedError("a tile of other elements than what it is computed from is not summed")
+        if len(self.loads) > MOST_LOADS:
+            raise UnsupportedError(f"registers do not hold the {len(self.loads)} tiles that one is computed from")
         if self.computes and not is_finite_of_zeros(right):
             raise UnsupportedError("a tile that is not finite where all that it is computed from is zero is not summed")
 
@@ -98,7 +104,7 @@ class Summation:
         if self.across > 1 or width % (self.down * COPIES * CHUNK):
             raise UnsupportedError(f"{width} columns beside a sum of {self.m} by {self.n} are not shared evenly")
         columns = width // (self.down * COPIES)
-        if (columns + self.columns) // 2 > MOST_SUMS:
+        if columns > MOST_BESIDE or (columns + self.columns) // 2 > MOST_SUMS:
             raise UnsupportedError("the sums of two products are more than a thread of a warpgroup has registers")
         _check_epilogue(store.operands[0], op.results[0], stage)
         turned = _positions(op)[1] == [1, 2]

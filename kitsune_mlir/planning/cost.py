@@ -122,6 +122,11 @@ def scattered_us(nbytes: float, table_bytes: float, ordered: bool, target: Targe
 
 
 def reduction_us(nbytes: float, parts: int, target: Target) -> float:
-    """Microseconds from the last tile to the whole sum of so many partial sums of so many bytes, which another kernel
-    adds up out of the L2."""
-    return 2 * nbytes * parts / (target.l2_gbps * 1e3) + start_us(target)
+    """Microseconds from the last tile to the whole sum of so many partial sums of so many bytes: they go to the L2, and
+    another kernel adds them up."""
+    return nbytes * parts / (target.l2_gbps * 1e3) + adding_us(nbytes, parts, target)
+
+
+def adding_us(nbytes: float, parts: int, target: Target) -> float:
+    """What that kernel takes."""
+    return nbytes * parts / (target.l2_gbps * 1e3) + start_us(target)

@@ -2,11 +2,12 @@
 
 import pytest
 import torch
-from test_gpu_models import check
+from test_gpu_models import Function, check
 from test_gpu_pipelines import runner_of
 from torch import nn
 
 import kitsune_mlir
+from kitsune_mlir.tools.gpusim import Simulation
 
 TYPES = {torch.bfloat16: 2e-2, torch.float16: 4e-3}
 
@@ -175,3 +176,48 @@ def test_registers(m, n):
 def test_registers_of_two_products(gate, turned):
     model = Layer(256, 256, turned, GATES[gate]).bfloat16().eval()
     assert not spilled(model, layer_tensors(4096, 256, 256, torch.bfloat16))
+
+
+def shaped(*shapes, dtype=torch.bfloat16):
+    return tuple(torch.randn(shape, dtype=dtype) for shape in shapes)
+
+
+def many(x, *others):
+    total = others[0]
+    for other in others[1:]:
+        total = total + other
+    return x.t() @ total
+
+
+OTHERS = {  # what has no such kernel, or one with fewer tiles: each found by drawing models
+    "wide beside": (
+        lambda x, y, w: (torch.relu(y) @ w, x.t() @ torch.relu(y)),
+        shaped((200, 128), (200, 64), (64, 512)),
+    ),
+    "a box of 384 rows": (
+        lambda x, y, w: (torch.relu(y) @ w.t(), x.t() @ torch.relu(y)),
+        shaped((200, 128), (200, 64), (384, 64)),
+    ),
+    "two types": (lambda x, y: x.t() @ y.half().bfloat16().relu(), shaped((200, 64), (200, 64))),
+    "a cast of what is loaded": (
+        lambda x, y: x.t() @ y.to(torch.bfloat16),
+        (*shaped((200, 64)), *shaped((200, 64), dtype=torch.float16)),
+    ),
+    "six tiles": (many, shaped(*[(200, 64)] * 7)),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_others_have_kernels_that_do_not_spill(name):
+    function, args = OTHERS[name]
+    found = kitsune_mlir.compile(
+        Function(function), args, target="sm_90a", options={"partition-dataflow": "min-summed=0"}
+    )
+    assert not sum(kernel["spill_stores"] + kernel["spill_loads"] for kernel in found.plan["kernels"])
+    simulated = Simulation(found)
+    for one, other in zip(leaves(simulated(*args)), leaves(function(*args)), strict=True):
+        torch.testing.assert_close(one.float(), other.float(), rtol=2e-2, atol=0.5)
+
+
+def leaves(results):
+    return torch.utils._pytree.tree_leaves(results)

@@ -54,6 +54,10 @@ class AgentCode(ProductCode):
             return
         if any(map(_takes, body)):
             raise UnsupportedError(f"agent '{self.agent.label}' takes tiles of other roles, and does not only copy")
+        if "copy" in names:
+            raise UnsupportedError(f"agent '{self.agent.label}' copies, and does not only that")
+        if self.first % wgmma.THREADS:
+            raise UnsupportedError(f"agent '{self.agent.label}' is warpgroups, and begins at thread {self.first}")
         self.turns = {ring: self._ring_of(ring).start() for ring in rings}
         self._begin_turns()
         if self.agent.warp_count * warps.WARP != wgmma.THREADS:

@@ -81,12 +81,19 @@ class ScheduledKernel:
                 raise UnsupportedError(f"ring '{ring.label}' is each copy's own, which wants warpgroups")
             if not ring.has_elements and not self._has_warpgroups:
                 raise UnsupportedError(f"ring '{ring.label}' passes turns alone, which wants warpgroups")
+            by_threads = ring.is_filled_by_threads or ring.is_read_by_threads
+            if by_threads and not self._has_warpgroups:
+                raise UnsupportedError(f"threads fill or read slots of ring '{ring.label}', which wants warpgroups")
         for op in walk(self.kernel, schedule.CopyOp.OPERATION_NAME, schedule.ProductOp.OPERATION_NAME):
             wanted = copy if op.name == schedule.CopyOp.OPERATION_NAME else product
             if (found := op.opview.engine_name) != wanted:
                 raise UnsupportedError(
                     f'{location(op.location)}: {op.name} has the engine "{found}", {self.target.name} wants "{wanted}"'
                 )
+        for op in walk(self.kernel, schedule.ProductOp.OPERATION_NAME):
+            ring = schedule.ring_of(op.operands[2])
+            if not self._has_warpgroups and (op.opview.is_turned or ring is not None and ring.sharing == "split"):
+                raise UnsupportedError(f"{location(op.location)}: a right operand of this order wants warpgroups")
 
     def _check_registers(self) -> None:
         """ptxas (C7602) does not count on what an agent's threads take of others' registers. Without warpgroups nobody

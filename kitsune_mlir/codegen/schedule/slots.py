@@ -159,7 +159,8 @@ class SlotCode(BetweenCode):
             return
         ring = self.around.rings[opened.ring.label]
         lane = device.mod(warps.thread(), warps.WARP)
-        if opened.ring.is_read_by_threads:
+        if opened.ring.is_read_by_threads:  # before copies write there, in another proxy; loads may not have ended
+            tma.fence()
             warps.sync()
         ring.release(opened.slot, device.equal(lane, 0) if ring.by_warps else self._leader())
 
