@@ -26,7 +26,7 @@ from typing import ClassVar
 from kitsune_mlir.chains.program import TILE_ROWS
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.mlir import ir, walk
 from kitsune_mlir.planning import target as targets
 
 from .base import ModulePass
@@ -73,6 +73,9 @@ class ScheduleChains(ModulePass):
             except UnsupportedError:
                 return
             kernel = made.build(lambda built, row: ChainBody(built, row).emit())
+            if walk(kernel, "linalg.matmul"):  # a tile that is read before its product: left to who declines it
+                kernel.operation.erase()
+                return
             for result in pipeline.result_ops:
                 type_ = result.results[0].type
                 taken = kitsune.ResultOp(kernel.results[0], i64(result.position), type_).results[0]

@@ -89,6 +89,22 @@ ONCE_FAILED = {
     "flags that a product's epilogue makes had zeros of floats": Net(
         130, "bf16", (64,), (Step("linear", (0,), 64, 1), Step("linear", (1,), 1, 1), Step("mask", (1, 2))), (3,)
     ),
+    "a column of a tile was read before the product that makes it": Net(
+        70,
+        "bf16",
+        (348,),
+        (
+            Step("linear", (0,), 32, 1),
+            Step("sigmoid", (1,)),
+            Step("linear", (2,), 1, 1),
+            Step("mul", (2, 3)),
+            Step("slice", (4,), 11, 1),
+            Step("layernorm", (5,)),
+            Step("linear", (6,), 184),
+            Step("linear", (7,), 64),
+        ),
+        (8,),
+    ),
 }
 
 
