@@ -200,7 +200,8 @@ class AgentCode(ProductCode):
         box = GlobalBox(pointer, op.operands[0].type, self.around.rows, at, read.axes, whole)
         box.pair = self.lanes.pair if self.lanes else None
         if read.axes:
-            box.aligned = divisor(list(op.operands)[1 + read.axes[-1]]) % BLOCK == 0
+            first = divisor(list(op.operands)[1 + read.axes[-1]])
+            box.aligned, box.even = first % BLOCK == 0, first % 2 == 0
         self.memories[hash(op.results[0])] = box
         if "ahead" in op.attributes:
             self._stand(op.results[0])

@@ -21,6 +21,7 @@ class GlobalBox:
 
     pair: ir.Value | None = None
     aligned = False  # the box's columns begin at a multiple of a block
+    even = True  # at an even one, so that pairs of them lie at multiples of their size
 
     def __init__(
         self,
@@ -85,7 +86,13 @@ class GlobalBox:
     def load(self, index: Sequence[Int]) -> ir.Value:
         """The element at an index in the box, of the compute type."""
         last = index[-1] if index else None
-        if isinstance(last, Offset) and self.pair is not None and last.base == self.pair and self.takes_pairs:
+        if (
+            isinstance(last, Offset)
+            and self.pair is not None
+            and last.base == self.pair
+            and self.takes_pairs
+            and self.even
+        ):
             return widened(self._load_of_pair(index[:-1], last), self.element)
         place = self._place([self._clamped(dim, i) for dim, i in enumerate(index)])
         return widened(device.load(place, storage_type(self.element)), self.element)
