@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import partial
 
 from kitsune_mlir import rows
-from kitsune_mlir.chains.operands import is_exchanged, is_held, is_loaded, is_operand, is_read_here, parts_of
+from kitsune_mlir.chains.operands import is_exchanged, is_loaded, is_operand, is_read_here, parts_of
 from kitsune_mlir.chains.product_plan import Product
 from kitsune_mlir.chains.program import Block
 from kitsune_mlir.chains.rolling import follows_alike, rolls
@@ -61,8 +61,8 @@ class ChainBody(ChainPasses):
         stage, products, self.block = block.stages[number], block.products.values(), block
         self.firsts = {}
         gets = [get for get in stage.gets if kitsune_label(get.operands[0]) not in self.kernel.queues]
-        for get, first in zip(stage.gets, block.stage.gets, strict=True):
-            self.alike[hash(get.results[0])] = hash(first.results[0])
+        for op, first in zip(stage.block.operations, block.stage.block.operations, strict=True):
+            self.alike.update(zip(map(hash, op.operation.results), map(hash, first.operation.results), strict=True))
         nests = block.nests if number == 0 else StageNests(stage, self.program.on_chip)
         for get in gets:
             tile = self.queues[kitsune_label(get.operands[0])]
@@ -76,7 +76,6 @@ class ChainBody(ChainPasses):
                 self.exchanged[hash(get.results[0])] = self.exchanged[hash(tile)]
             self._spread(get.results[0])
         plans = iter(products)
-        self.alike.update((hash(nest.value), hash(first.value)) for nest, first in zip(nests, block.nests, strict=True))
         for nest in nests:
             with (nest.op or nest.value.owner).location:
                 if nest.kind == PRODUCT:
@@ -87,7 +86,7 @@ class ChainBody(ChainPasses):
                     self._spread(nest.value)
                 elif nest.kind == REDUCTION:
                     self._value(nest.value)
-                elif is_held(nest) and nest.local and (self.cluster == 1 or self.program.holds(nest)):
+                elif nest.local and self.program.holds(nest):
                     self._hold(nest.value)
                     self._send_all(nest)
                     self._spread(nest.value)
@@ -107,7 +106,7 @@ class ChainBody(ChainPasses):
 
     def _spread(self, value: ir.Value) -> None:
         """Has all threads of a row have the columns of a tile that are read all over it."""
-        columns = self.block.spread.get(self.alike.get(hash(value), hash(value)), ())
+        columns = self.block.columns.spread.get(self.alike.get(hash(value), hash(value)), ())
         if columns and ir.RankedTensorType(value.type).rank == 2:
             tile = self._value(value)
             spread = SpreadOp(tile, tile.type)

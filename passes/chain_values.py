@@ -110,7 +110,7 @@ class ChainValues(ChainExact):
             found = Pieces(width, each, lambda number: part(tile, number * each, min(each, width - number * each)))
             whole = found.columns(0, width)
             self.tiles[hash(value)] = found
-            if not _is_sliced(value):  # in memory other threads' columns are there, too
+            if self.alike.get(hash(value), hash(value)) not in self.block.columns.elsewhere:
                 self.cloner[value] = whole
         return self.tiles[hash(value)]
 
@@ -144,12 +144,3 @@ def _column_of(op: ir.Operation, in_parts: bool) -> int | None:
         return None
     column = list(ir.DenseI64ArrayAttr(op.attributes["static_offsets"]))[1]
     return column if column % BLOCK or in_parts else None
-
-
-def _is_sliced(tile: ir.Value) -> bool:
-    """Whether a tile is in memory, and its stage takes slices of what is there."""
-    load = rows.producer(tile)
-    if load is None or load.name != kitsune.LoadOp.OPERATION_NAME:
-        return False
-    slices = (op.operation for op in load.parent.regions[0].blocks[0] if op.operation.name == "tensor.extract_slice")
-    return any(is_loaded(op.operands[0]) for op in slices)

@@ -10,7 +10,7 @@ can be spread there, too.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -44,32 +44,51 @@ WORD_BITS = 32
 
 @dataclass(frozen=True)
 class Read:
-    """A tile in registers that is read at `at`, for a tile that is `width` columns wide."""
+    """A tile that is read at `at`, for one that is `width` columns wide: `held` in registers, or computed there."""
 
     value: ir.Value
     at: Place
     width: int
+    held: bool
 
 
-def spread_columns(program: Program, nests: StageNests) -> dict[int, set[int]]:
-    """The columns of tiles in registers that a stage reads all over a row, by the tile's key. Raises UnsupportedError
-    for a stage in which a thread would read what others hold."""
-    found: dict[int, set[int]] = {}
+@dataclass(frozen=True)
+class ColumnsRead:
+    """How a stage reads tiles, by their keys. `spread` are the columns of tiles in registers that are read all over a
+    row. `elsewhere` are tiles that are computed from what is loaded where they are read, and are read at columns that
+    other threads have: such a tile is not read in registers, although a product may have it there."""
+
+    spread: dict[int, set[int]] = field(default_factory=dict)
+    elsewhere: set[int] = field(default_factory=set)
+
+
+def columns_read(program: Program, nests: StageNests) -> ColumnsRead:
+    """How a stage reads tiles. Raises UnsupportedError for a stage in which a thread would read what others hold."""
+    found = ColumnsRead()
     for nest in nests:
         for read in _reads(program, nest, nests):
             width = _width(read.value)
             if read.at == OWN and width == read.width:
                 continue
+            if not read.held:
+                if not _is_own(program, read.at):
+                    found.elsewhere.add(hash(read.value))
+                continue
             column = 0 if width == 1 else _column(program, read.at)
             if column is not None:
                 _check_word(read.value)
-                found.setdefault(hash(read.value), set()).add(column)
+                found.spread.setdefault(hash(read.value), set()).add(column)
     return found
+
+
+def _is_own(program: Program, at: Place) -> bool:
+    """Whether each thread reads columns of a wider tile that it holds."""
+    return program.cluster == 1 and at is not None and at.own and at.column % BLOCK == 0
 
 
 def _column(program: Program, at: Place) -> int | None:
     """The column of a wider tile that is read all over a row; None where each thread reads its own."""
-    if program.cluster > 1 or at is None or at.own and at.column % BLOCK:
+    if program.cluster > 1 or at is None or at.own and not _is_own(program, at):
         raise UnsupportedError("a warpgroup reads columns of a tile in registers that lie in other threads")
     return None if at.own else at.column
 
@@ -107,7 +126,7 @@ def _roots(program: Program, nest: Nest) -> Iterator[tuple[ir.Value, Place, int]
 
 
 def _reads(program: Program, nest: Nest, nests: StageNests) -> Iterator[Read]:
-    """The tiles in registers that a nest is computed from."""
+    """The tiles that a nest is computed from, up to those in registers."""
     for root, start, width in _roots(program, nest):
         stack, seen = [(root, start)], set[tuple[int, Place]]()
         while stack:
@@ -122,8 +141,9 @@ def _reads(program: Program, nest: Nest, nests: StageNests) -> Iterator[Read]:
                 if nest.kind != REDUCTION and at != OWN:
                     raise UnsupportedError("a warpgroup reads sums of a product that lie in other threads")
             elif op.name == kitsune.GetOp.OPERATION_NAME or value != nest.value and _is_held(program, value, nests):
-                yield Read(value, at, width)
+                yield Read(value, at, width, held=True)
             else:
+                yield Read(value, at, width, held=False)
                 stack += _operands(op, value, at)
 
 

@@ -45,7 +45,7 @@ from .operands import (
     reads_held,
     row_bytes,
 )
-from .own_columns import spread_columns
+from .own_columns import ColumnsRead, columns_read
 from .packing import GROUP, Columns, Packing
 from .pressure import check_pressure
 from .product_plan import Product, Segment
@@ -63,13 +63,13 @@ CLUSTERS = (1, 2, 4)  # CTAs that may share a tile's columns
 
 @dataclass
 class Block:
-    """Equal stages, run as a loop when there are several; `products` by the key of their result in the first. `spread`
-    are the columns of tiles in registers that are read all over a row, by the tile's key (own_columns.py)."""
+    """Equal stages, run as a loop when there are several; `products` by the key of their result in the first. `columns`
+    says at which columns they read tiles (own_columns.py)."""
 
     stages: list[kitsune.StageOp]
     nests: StageNests
     products: dict[int, Product] = field(default_factory=dict)
-    spread: dict[int, set[int]] = field(default_factory=dict)
+    columns: ColumnsRead = field(default_factory=ColumnsRead)
 
     @property
     def stage(self) -> kitsune.StageOp:
@@ -112,7 +112,7 @@ class Program:
             check_stage(stage)
         self.blocks = [self._block(group) for group in equal_runs(stages)]
         for block in self.blocks:
-            block.spread = spread_columns(self, block.nests)
+            block.columns = columns_read(self, block.nests)
         self.moves_rows = any(not isinstance(store, kitsune.StoreOp) for stage in stages for store in stage.stores)
         self.puts = [put for stage in stages for put in stage.puts if kitsune_label(put.operands[0]) in self.between]
         self.stashes = stash.choose(self.blocks, self.pieces) if cluster == 1 else {}

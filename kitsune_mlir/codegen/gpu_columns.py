@@ -20,7 +20,9 @@ from .gpu_reduction import Combiner
 
 MOST_WARPS = 32  # of a block
 TURNS = 4  # of a warp in the loop, at least: loads that are on their way together
-MOST_TURNS = 64  # of a warp, beyond which more blocks are wanted
+MOST_OPERATIONS = 192  # of a thread in the loop, beyond which a second kernel is worth it
+PART_OPERATIONS = 64  # of a thread in a part: there is a second kernel anyway
+COSTLY = {"arith.divf": 8, "math": 16}  # operations that an operation, or any of a dialect, is about as long as
 MOST_RESULTS = 1 << 15  # with more, a thread each keeps the GPU busy
 BLOCKS = 256  # that do
 
@@ -52,8 +54,17 @@ def shares(generic: Generic) -> Shares | None:
     warps = min(MOST_WARPS, length // TURNS)
     if not 0 < results < MOST_RESULTS or warps < 2:
         return None
-    parts = max(1, min(BLOCKS // columns, length // (warps * MOST_TURNS)))
+    turns, each = length // warps, _operations(generic)
+    parts = 1
+    if turns * each > MOST_OPERATIONS:
+        parts = max(1, min(BLOCKS // columns, turns // max(TURNS, PART_OPERATIONS // each)))
     return Shares(loop, results, warps, parts)
+
+
+def _operations(generic: Generic) -> int:
+    """About how many operations an element takes: its loads, and its body's."""
+    names = (op.operation.name for op in generic.block.operations)
+    return len(generic.inputs) + sum(COSTLY.get(name, COSTLY.get(name.partition(".")[0], 1)) for name in names)
 
 
 def lower(

@@ -5,7 +5,7 @@ One thread computes one element of the result, or a word of neighbours where an 
 their sums in registers. Where a reduction runs along the memory of its inputs, a warp computes one
 element: its lanes read consecutive addresses and join their partial results by shuffles. A long reduction to few
 elements is done in parts, whose results a second kernel joins; one across the memory of its inputs, to neighbouring
-elements, by all warps of a block, which each take some of the rows (gpu_gpu_columns.py).
+elements, by all warps of a block, which each take some of the rows (gpu_columns.py).
 """
 
 from __future__ import annotations

@@ -105,6 +105,23 @@ ONCE_FAILED = {
         ),
         (8,),
     ),
+    "what is loaded stood in registers as an operand, and was read at columns of other threads": Net(
+        70, "bf16", (15, 15), (Step("concat", (0, 1)), Step("concat", (1, 2)), Step("linear", (3,), 64, 1)), (2, 4)
+    ),
+    "a slice of an operand was read at columns of other threads": Net(
+        70,
+        "bf16",
+        (64,),
+        (
+            Step("slice", (0,), 3, 21),
+            Step("concat", (1, 0)),
+            Step("linear", (2,), 64, 1),
+            Step("concat", (1, 3, 1)),
+            Step("concat", (4, 0)),
+            Step("linear", (5,), 48),
+        ),
+        (6, 4),
+    ),
 }
 
 
