@@ -107,6 +107,8 @@ def _fitting(block: Block, room: int, product: ir.Operation | None = None) -> li
         users = [use.owner.operation for use in load.results[0].uses]
         if not all(op in users_of and _is_elementwise(op, load.results[0]) for op in users if op.name != "tensor.dim"):
             continue
+        if hash(load.results[0]) in block.columns.elsewhere:
+            continue
         if _registers([*found, load]) <= room:
             found.append(load)
     return found

@@ -42,6 +42,7 @@ from kitsune_mlir.codegen.gpu_scatter import lower_scatter
 from kitsune_mlir.codegen.gpu_serial import check_host, keep_loaded, lower_serial
 from kitsune_mlir.codegen.gpu_views import erase_unread, layout_of
 from kitsune_mlir.codegen.host_program import scalar_name
+from kitsune_mlir.codegen.math_marks import mark_narrowed
 from kitsune_mlir.errors import UserError
 from kitsune_mlir.mlir import func, ir, memref, run_passes, walk
 from kitsune_mlir.planning import target as targets
@@ -91,6 +92,8 @@ class ConvertLinalgToGpu(ModulePass):
             run_passes(module, _TO_LOOPS)
             keep_loaded(main, kernels)
             write_in_place(main)
+            for op in walk(main, "linalg.generic"):
+                mark_narrowed(op.regions[0].blocks[0])
             fills = Fills()
             operations = [op.operation for op in main.body.blocks[0].operations]
             done: set[int] = set()

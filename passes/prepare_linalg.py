@@ -37,6 +37,7 @@ from kitsune_mlir.mlir import ir, linalg, run_passes, tensor, walk
 from .absorb_casts import absorb_cast
 from .base import ModulePass
 from .broadcast_reads import read_plainly
+from .centred_rows import centre_again
 from .generic_operands import indexing_maps, inline_constants, prune, splat_of
 from .plain_products import concatenate_collapsed, plain_products
 from .row_scatters import SCATTER, scatter_rows
@@ -81,6 +82,8 @@ class PrepareLinalg(ModulePass):
                 simplify(op)
                 _fill_of(op)
             run_passes(module, "builtin.module(canonicalize,cse)")
+            for op in walk(module, "linalg.generic"):
+                centre_again(op)
 
 
 def _is_idle(op: ir.Operation) -> bool:

@@ -17,12 +17,12 @@ from .gpu_generic import Generic
 from .gpu_kernel import WARP, Kernel, Kernels, as_value, ceildiv, delinearize, only_if, product
 from .gpu_points import Point, Walk, reduce, start, store
 from .gpu_reduction import Combiner
+from .kernel_work import instructions_of
 
 MOST_WARPS = 32  # of a block
 TURNS = 4  # of a warp in the loop, at least: loads that are on their way together
 MOST_OPERATIONS = 192  # of a thread in the loop, beyond which a second kernel is worth it
 PART_OPERATIONS = 64  # of a thread in a part: there is a second kernel anyway
-COSTLY = {"arith.divf": 8, "math": 16}  # operations that an operation, or any of a dialect, is about as long as
 MOST_RESULTS = 1 << 15  # with more, a thread each keeps the GPU busy
 BLOCKS = 256  # that do
 
@@ -63,8 +63,7 @@ def shares(generic: Generic) -> Shares | None:
 
 def _operations(generic: Generic) -> int:
     """About how many operations an element takes: its loads, and its body's."""
-    names = (op.operation.name for op in generic.block.operations)
-    return len(generic.inputs) + sum(COSTLY.get(name, COSTLY.get(name.partition(".")[0], 1)) for name in names)
+    return len(generic.inputs) + sum(instructions_of(op.operation) for op in generic.block.operations)
 
 
 def lower(

@@ -16,14 +16,16 @@ from typing import Any
 
 import numpy as np
 
+from kitsune_mlir.codegen.math_simplify import FAST
 from kitsune_mlir.mlir import attr_int, ir
 from kitsune_mlir.planning.kernel_cost import (
     ADDRESSED,
     BY_CONSTANT,
-    DEAR,
     DIVISION,
+    EXACT,
     LINE,
     SECTOR,
+    SHORT,
     WARP,
     BlockWork,
     KernelWork,
@@ -99,6 +101,15 @@ def work_of(function: ir.Operation, launch: Launch, registers: int) -> KernelWor
     reader = _Reader(function, launch)
     blocks, threads = launch.grid[0] * launch.grid[1] * launch.grid[2], launch.block[0]
     return whole(reader.work, blocks, threads, registers, reader.sizes)
+
+
+def instructions_of(op: ir.Operation) -> int:
+    """About how many instructions an operation of a kernel's body is."""
+    if op.name.startswith(_DIVISIONS) and not op.name.endswith("f"):
+        owner = op.operands[1].owner
+        constant = not isinstance(owner, ir.Block) and owner.operation.name == "arith.constant"
+        return BY_CONSTANT if constant else DIVISION
+    return (SHORT if FAST in op.attributes else EXACT).get(op.name, 1)
 
 
 @dataclass(frozen=True)
@@ -192,7 +203,7 @@ class _Reader:
                     for block in region.blocks:
                         thread.inner += self._run(block, turn)
                 if op.name not in _FREE:
-                    thread.instructions += self._weight(op)
+                    thread.instructions += instructions_of(op)
                 if len(op.results) == 1:
                     self._values[hash(op.results[0])] = self._computed(op)
 
@@ -287,13 +298,6 @@ class _Reader:
         if isinstance(view, View):
             moved[view.buffer] = moved.get(view.buffer, 0.0) + turn.times * missed * SECTOR
         return min(1.0, missed / max(1.0, lines / turns))
-
-    def _weight(self, op: ir.Operation) -> float:
-        if op.name.startswith(_DIVISIONS) and not op.name.endswith("f"):
-            owner = op.operands[1].owner
-            constant = not isinstance(owner, ir.Block) and owner.operation.name == "arith.constant"
-            return BY_CONSTANT if constant else DIVISION
-        return DEAR.get(op.name, 1)
 
     def _computed(self, op: ir.Operation) -> Any:
         """An operation's only result, where it is followed."""

@@ -25,6 +25,38 @@ DEAR: Mapping[str, int] = {
     "math.cos": 100,
     "arith.divf": 8,
 }
+EXACT: Mapping[str, int] = {  # instructions of a kernel of the plain path whose results are f32
+    "arith.divf": 8,
+    "math.cos": 100,
+    "math.erf": 45,
+    "math.erfc": 45,
+    "math.exp": 6,
+    "math.expm1": 20,
+    "math.log": 25,
+    "math.log10": 25,
+    "math.log1p": 45,
+    "math.log2": 25,
+    "math.powf": 60,
+    "math.sin": 100,
+    "math.tan": 120,
+    "math.tanh": 12,
+}
+SHORT: Mapping[str, int] = {  # the same of one whose results are only rounded to bf16
+    "arith.divf": 2,
+    "math.cos": 15,
+    "math.erf": 12,
+    "math.erfc": 12,
+    "math.exp": 2,
+    "math.expm1": 8,
+    "math.log": 2,
+    "math.log10": 2,
+    "math.log1p": 8,
+    "math.log2": 2,
+    "math.powf": 5,
+    "math.sin": 15,
+    "math.tan": 25,
+    "math.tanh": 1,
+}
 DIVISION, BY_CONSTANT = 30, 5  # instructions of an integer's division, and of one by a number that is known
 ADDRESSED = 2  # instructions of a load or store, its address included
 

@@ -108,6 +108,13 @@ ONCE_FAILED = {
     "what is loaded stood in registers as an operand, and was read at columns of other threads": Net(
         70, "bf16", (15, 15), (Step("concat", (0, 1)), Step("concat", (1, 2)), Step("linear", (3,), 64, 1)), (2, 4)
     ),
+    "rows that are loaded a tile ahead were sliced further on": Net(
+        700,
+        "bf16",
+        (256,),
+        (Step("relu", (0,)), Step("slice", (1,), 131, 115), Step("linear", (2,), 16), Step("linear", (2,), 24)),
+        (2, 3, 4),
+    ),
     "a slice of an operand was read at columns of other threads": Net(
         70,
         "bf16",
