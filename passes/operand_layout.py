@@ -1,7 +1,12 @@
-"""Operands of products as tensor copies and 16-bit products take them: long rows, numbers of f32 as pieces of bf16."""
+"""Operands of products as tensor copies and products take them: long rows, numbers of f32 as pieces of bf16, or as tf32
+along k."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from kitsune_mlir.codegen.hopper import tf32
+from kitsune_mlir.contraction import Roles
 from kitsune_mlir.dialects.windows import WindowsOp, windows_of
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
 from kitsune_mlir.weights import is_weight
@@ -26,6 +31,27 @@ def weight_laid_out(whole: ir.Value, pieces: int) -> list[ir.Value]:
     the L2, the longer ones at every other: 19,490 x 104 times 104 x 512 took 18.6 us with rows of 208 bytes and 12.2
     with rows of 256 (H200)."""
     return _of_rows(whole, pieces, weight_granule(whole))
+
+
+def words_laid_out(whole: ir.Value, roles: Roles, granule: int, is_rounded: bool) -> ir.Value:
+    """A tensor of f32 as products in tf32 take it: its rows are along k, and multiples of so many bytes; its numbers
+    rounded to tf32 where they are asked to be, for tensor cores cut off what is read from shared memory. The tensor
+    itself where it is so already."""
+    kind, at = ir.RankedTensorType(whole.type), roles.index("k")
+    order = [*(d for d in range(kind.rank) if d != at), at]
+    columns = kind.shape[at]
+    extra = -columns % (granule // 4)
+    if order == sorted(order) and not extra and not is_rounded:
+        return whole
+    sizes = [tensor.dim(whole, constant_index(d)) if kind.is_dynamic_dim(d) else kind.shape[d] for d in order]
+    start = tensor.empty([*sizes[:-1], columns + extra], kind.element_type)
+    turned = ir.AffineMap.get(kind.rank, 0, [ir.AffineDimExpr.get(order.index(d)) for d in range(kind.rank)])
+    inputs, maps = ([], []) if extra else ([whole], [turned])
+    generic = empty_generic(inputs, [start], [*maps, ir.AffineMap.get_identity(kind.rank)], ["parallel"] * kind.rank)
+    with ir.InsertionPoint(generic.regions[0].blocks[0]):
+        x = _padded(whole, columns, order) if extra else generic.regions[0].blocks[0].arguments[0]
+        linalg.YieldOp([tf32.piece_of(x, 1, at) if is_rounded else x])
+    return generic.results[0]
 
 
 def weight_granule(whole: ir.Value) -> int:
@@ -72,16 +98,18 @@ def _laid_out(whole: ir.Value, pieces: int, granule: int) -> list[ir.Value]:
     if extra and pieces == 1:
         generic.attributes[PADDED] = ir.UnitAttr.get()
     with ir.InsertionPoint(generic.regions[0].blocks[0]):
-        x = _padded(whole, columns) if extra else generic.regions[0].blocks[0].arguments[0]
+        x = _padded(whole, columns, range(kind.rank)) if extra else generic.regions[0].blocks[0].arguments[0]
         linalg.YieldOp(_pieces(x, pieces) if pieces > 1 else [x])
     return list(generic.results)
 
 
-def _padded(whole: ir.Value, columns: int) -> ir.Value:
-    """In a linalg body: the element of the tensor there, zero behind its last column."""
+def _padded(whole: ir.Value, columns: int, order: Sequence[int]) -> ir.Value:
+    """In the body of a linalg.generic over a tensor's dimensions in this order: its element there, zero behind the last
+    of these `columns`."""
     kind = ir.RankedTensorType(whole.type)
     *outer, last = [linalg.IndexOp(d).result for d in range(kind.rank)]
-    x = tensor.extract(whole, [*outer, arith.minui(last, constant_index(columns - 1))])
+    inside = [*outer, arith.minui(last, constant_index(columns - 1))]
+    x = tensor.extract(whole, [inside[order.index(d)] for d in range(kind.rank)])
     inside = arith.cmpi(arith.CmpIPredicate.ult, last, constant_index(columns))
     zero = arith.ConstantOp(kind.element_type, ir.FloatAttr.get(kind.element_type, 0.0)).result
     return arith.select(inside, x, zero)

@@ -19,7 +19,7 @@ from kitsune_mlir.planning.target import Target
 from kitsune_mlir.rows import Structured, is_tensor
 from kitsune_mlir.traffic import type_bytes
 
-from .operand_layout import laid_out, weight_laid_out
+from .operand_layout import GRANULE, laid_out, weight_granule, weight_laid_out, words_laid_out
 from .partial_sums import summed
 from .product_follows import Follows, tiled, vectors_of
 from .product_pingpong import PingPong, slot_type
@@ -35,7 +35,8 @@ _DOWN = 16  # tiles of rows whose tiles of columns are taken together
 @dataclass(frozen=True)
 class Asked:
     """The product that a kernel is built for: the operation and what it multiplies, the kernel's name, and by role the
-    product's sizes, None where one is open until the call. Each operand is `pieces` numbers of 16 bits, or one."""
+    product's sizes, None where one is open until the call. Each operand is `pieces` numbers of 16 bits, or one, or
+    `words` of f32 that are multiplied as tf32."""
 
     op: ir.Operation
     found: Contraction
@@ -43,6 +44,7 @@ class Asked:
     name: str
     sizes: dict[str, int | None]
     pieces: int
+    words: bool = False
 
 
 class ProductKernel:
@@ -60,14 +62,23 @@ class ProductKernel:
         self.copies, self.products = map(ir.StringAttr.get, schedule.engines(of.target.products))
         found = of.found
         self.operands = {"left": found.left_roles, "right": found.right_roles}
-        values = {"left": found.left, "right": found.right}
-        lay = {"left": laid_out, "right": weight_laid_out}
-        self.pieces = {name: lay[name](value, of.pieces) for name, value in values.items()}
+        if of.words:
+            right = words_laid_out(found.right, found.right_roles, weight_granule(found.right), is_rounded=True)
+            left = words_laid_out(found.left, found.left_roles, GRANULE, is_rounded=False)
+            self.pieces = {"left": [left], "right": [right]}
+            along = {name: tuple(role for role in roles if role != "k") for name, roles in self.operands.items()}
+            self.operands = {name: (*roles, "k") for name, roles in along.items()}
+        else:
+            self.pieces = {
+                "left": laid_out(found.left, of.pieces),
+                "right": weight_laid_out(found.right, of.pieces),
+            }
         self.vectors: list[ir.Value] = []  # what follows reads a row of: in shared memory throughout
         if tiles.copied and (of.sizes["n"] or 0) % tiles.columns == 0:
             self.vectors = vectors_of(follows, of.sizes["n"] or 0)
         self.extents = {role: self._extent(role) for role in of.sizes}
         self.element = ir.RankedTensorType(self.pieces["left"][0].type).element_type
+        self.chunk = CHUNK // 2 if of.words else CHUNK  # columns of k that a slot holds
 
     def _extent(self, role: str) -> ir.Value:
         size = self.of.sizes[role]
@@ -173,7 +184,7 @@ class ProductKernel:
         if agent == "math":
             return [schedule.WaitOp(rings[name].results[0], _slot(rings[name])).results[0] for _ in range(self._chunks)]
         zero = constant_index(0)
-        loop = scf.ForOp(zero, self.extents["k"], constant_index(CHUNK))
+        loop = scf.ForOp(zero, self.extents["k"], constant_index(self.chunk))
         with ir.InsertionPoint(loop.body):
             place = dict.fromkeys("bmn", zero) | {"k": loop.induction_variable}
             self.copy(name, rings[name], self.pieces[name][0], place)
@@ -183,7 +194,7 @@ class ProductKernel:
     @property
     def _chunks(self) -> int:
         """The chunks of the whole sum."""
-        return -(-(self.of.sizes["k"] or 0) // CHUNK)
+        return -(-(self.of.sizes["k"] or 0) // self.chunk)
 
     def _price(self, types: Sequence[ir.Type]) -> Price:
         """The kernel's price: its tiles', or DRAM's where that is slower."""
@@ -200,7 +211,7 @@ class ProductKernel:
 
     def _ring(self, name: str, count: int) -> schedule.AllocRingOp:
         roles = self.operands[name]
-        tile = ir.RankedTensorType.get([count, CHUNK], self.element)
+        tile = ir.RankedTensorType.get([count, self.chunk], self.element)
         box = "rows" if roles[-1] == "k" else "columns"
         share = "split" if name == "left" and self._short is None else "all"
         names = map(ir.StringAttr.get, (name, "smem", box, share))
@@ -243,12 +254,12 @@ class ProductKernel:
         """The bounds and the step of the loop over k: the tile's part of it. Of a cluster all CTAs have equally many
         turns, of which the last CTA's may be behind the end: each adds `_own_part`."""
         if self.tiles.cluster > 1:
-            return constant_index(0), constant_index(self.tiles.part), constant_index(CHUNK)
+            return constant_index(0), constant_index(self.tiles.part), constant_index(self.chunk)
         if "s" not in at:
-            return constant_index(0), self.extents["k"], constant_index(CHUNK)
+            return constant_index(0), self.extents["k"], constant_index(self.chunk)
         first = arith.muli(at["s"], constant_index(self.tiles.part))
         last = arith.minui(arith.addi(first, constant_index(self.tiles.part)), self.extents["k"])
-        return first, last, constant_index(CHUNK)
+        return first, last, constant_index(self.chunk)
 
     @property
     def _overlaps(self) -> bool:

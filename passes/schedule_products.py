@@ -32,6 +32,7 @@ from math import inf, prod
 from typing import ClassVar
 
 from kitsune_mlir.contraction import NAMES, Contraction, is_zero_filled, match_product
+from kitsune_mlir.dialects.windows import in_memory
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.mlir import arith, ir, linalg, remark, tensor, walk
 from kitsune_mlir.plan import DYNAMIC_SIZE
@@ -147,7 +148,7 @@ class _Scheduler:
             return False
         self._check()
         plain, self.found = self.found, with_split_batches(self.found)
-        across = self.found.right_roles[-1] == "n"
+        across = self.found.right_roles[-1] == "n" and not self.words
         sizes = known.get("b", 1), known["m"], known["n"], known["k"]
         follows = follows_of(self.op)
         tiles = self._tiles(sizes, across, follows)
@@ -179,6 +180,7 @@ class _Scheduler:
         chosen = partial(
             choose,
             *(*sizes, across, len(PAIRS[self.pieces]), self.target),
+            words=self.words,
             most_split=MOST_SPLIT if known else 1,
             work=work_of(follows),
             shared=self._shared(),
@@ -205,7 +207,7 @@ class _Scheduler:
         if plan is None or not plan.moves_less:
             return None
         b, m, n, k = (DYNAMIC_SIZE if self.sizes[role] is None else self.sizes[role] for role in "bmnk")
-        tiles = choose(b, m, n, k, False, len(PAIRS[self.pieces]), self.target)
+        tiles = choose(b, m, n, k, False, len(PAIRS[self.pieces]), self.target, words=self.words)
         alone = min((us for us in (thin, tiles and tiles.microseconds) if us is not None), default=inf)
         return plan if plan.form.price.us < alone + plan.saved_us(self.target) else None
 
@@ -223,7 +225,8 @@ class _Scheduler:
         plan = self.rows.of(self.op, shape, n)
         if plan is None:
             return False
-        tiles = choose(*sizes, across, len(PAIRS[self.pieces]), self.target, work=plan.counts().work, whole=True)
+        pairs, work = len(PAIRS[self.pieces]), plan.counts().work
+        tiles = choose(*sizes, across, pairs, self.target, work=work, whole=True, words=self.words)
         if tiles is None or not is_faster(tiles, alone, plan, self.target):
             return False
         self.rows.take(self.op, plan)
@@ -245,14 +248,27 @@ class _Scheduler:
         return frozenset(name for name in known if not {"b", OUTER} & {*roles[name]} or self.sizes["b"] == 1)
 
     def _asked(self) -> Asked:
-        return Asked(self.op, self.found, self.target, self.name, self.sizes, self.pieces)
+        return Asked(self.op, self.found, self.target, self.name, self.sizes, self.pieces, self.words)
 
     @property
     def pieces(self) -> int:
-        """How many numbers of bf16 stand for one of the operands; 1 where these have 16 bits."""
-        if not isinstance(ir.RankedTensorType(self.found.left.type).element_type, ir.F32Type):
-            return 1
-        return tf32_pieces(self.op) + 1
+        """How many numbers of bf16 stand for one of the operands; 1 where these have 16 bits, or are multiplied as they
+        are."""
+        return tf32_pieces(self.op) + 1 if self._is_wide and not self.words else 1
+
+    @property
+    def words(self) -> bool:
+        """Whether operands of f32 are multiplied as tf32 numbers, from rows along k."""
+        found = self.found
+        operands = ((found.left, found.left_roles), (found.right, found.right_roles))
+        if not self._is_wide or tf32_pieces(self.op) > 1 or self.target.products != "wgmma" or self.sizes["k"] is None:
+            return False
+        plain = all(in_memory(value) == value for value, _ in operands)
+        return plain and all(roles[-1] == "k" or OUTER not in roles for _, roles in operands)
+
+    @property
+    def _is_wide(self) -> bool:
+        return isinstance(ir.RankedTensorType(self.found.left.type).element_type, ir.F32Type)
 
     def _read_sizes(self) -> None:
         found = self.found

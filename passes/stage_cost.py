@@ -137,9 +137,10 @@ def _product(op: ir.Operation) -> ProductCost | None:
     along_k = maps[1].results[1] == maps[0].results[1]
     owner = rows.producer(op.operands[1])
     turned = owner is not None and owner.name == "linalg.transpose"
-    pieces = tf32_pieces(op) + 1 if left.element_type.width == 32 else 1
+    wide = left.element_type.width == 32
+    pieces, words = (tf32_pieces(op) + 1, tf32_pieces(op) == 1) if wide else (1, False)
     k, columns = left.shape[1], row_elements(op.results[0].type)
-    return ProductCost(columns, k, along_k == turned, len(PAIRS[pieces]))
+    return ProductCost(columns, k, along_k == turned, len(PAIRS[pieces]), words)
 
 
 def queue_cost(queue: kitsune.QueueOp, order: dict[str, int]) -> QueueCost:

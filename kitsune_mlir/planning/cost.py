@@ -20,12 +20,14 @@ TENSOR, ARITHMETIC, L1, L2, DRAM, LATENCY = "tensor cores", "arithmetic", "L1", 
 @dataclass(frozen=True)
 class ProductCost:
     """A product of a row of `k` elements with a matrix of `columns` columns, whose elements along a column are
-    neighbours in memory unless `across`. `pairs` products of 16-bit pieces make one."""
+    neighbours in memory unless `across`. `pairs` products of 16-bit pieces make one; of `words` of f32 one in tf32 is
+    as good, where a target has it."""
 
     columns: int
     k: int
     across: bool = True
     pairs: int = 1
+    words: bool = False
 
     @property
     def element_bytes(self) -> int:

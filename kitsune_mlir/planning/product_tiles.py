@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from math import ceil, gcd
@@ -181,6 +181,7 @@ def choose(
     clusters: tuple[int, ...] = (1,),
     aligned: bool = False,
     by_rows: bool = False,
+    words: bool = False,
 ) -> ProductTiles | None:
     """The fastest tiles for a product of these sizes, or None when none fits. `across`: the columns of the right
     operand are neighbours in memory, so that it comes in boxes of 64. `pairs` products of 16-bit pieces make one; of
@@ -190,23 +191,27 @@ def choose(
     throughout the batch, whose chunks may be kept. The copy engine stores the results, of `stored_bytes` an element,
     where these are not 0; shared memory then holds `vector_bytes` of what follows besides. `widths` are the columns
     that a tile may have, `clusters` the numbers of CTAs that may share the sum over k of one. `aligned`: the right
-    operand's rows begin at whole lines of the L2. `by_rows`: warps store the results, from shared memory, too."""
+    operand's rows begin at whole lines of the L2. `by_rows`: warps store the results, from shared memory, too. `words`:
+    operands are of f32, multiplied as tf32, which takes as long as twice the `k` of 16 bits; the left one goes through
+    registers, which the next chunk's wait for."""
     on = engine(target)
+    k *= 2 if words else 1
     found = [
         tiles
         for copies, copy_rows, columns in product((1, 2), on.copy_rows, widths)
         if on.fits(copies, copy_rows, columns, pairs, whole) and not (across and columns % 64)
-        for form in _forms(m, n, k, copies * copy_rows, columns, across, pairs, on, most_split, whole, shared)
+        for form in _forms(m, n, k, copies * copy_rows, columns, across, pairs, on, most_split, whole, shared, words)
         if (not form.alternates or stored_bytes) and form.cluster in clusters
         if not whole or columns == n and copies in on.whole_copies and copy_rows == COPY_ROWS
         if (
             tiles := _tiles(
                 *(b, m, n, k, copies, copy_rows, columns, form, across, pairs, on, work, stored_bytes, vector_bytes),
-                *(aligned, by_rows),
+                *(aligned, by_rows, words),
             )
         )
     ]
-    return min(found, key=lambda tiles: (tiles.microseconds, tiles.split, tiles.rows * tiles.columns), default=None)
+    best = min(found, key=lambda tiles: (tiles.microseconds, tiles.split, tiles.rows * tiles.columns), default=None)
+    return replace(best, part=best.part // 2) if best and words else best
 
 
 @dataclass(frozen=True)
@@ -231,6 +236,7 @@ def _forms(
     most_split: int,
     whole: bool,
     shared: frozenset[str],
+    words: bool,
 ) -> Iterator[_Form]:
     """The forms that tiles of so many rows and columns may have."""
     yield _Form()
@@ -242,12 +248,12 @@ def _forms(
     if pairs > 1:
         return
     for kept, size, tile in (("left", m, rows), ("right", n, columns)):
-        if kept in shared and size <= tile and k <= on.most_kept * CHUNK:
+        if kept in shared and size <= tile and k <= on.most_kept * CHUNK and not words:
             yield _Form(kept=kept)
     if not isinstance(on, Warpgroups):
         return
     equal = len(set(SETS.get(columns, ()))) == 1  # slots of boxes across have all their columns
-    if columns in SETS and k > CHUNK and (equal or not across):
+    if columns in SETS and k > CHUNK and (equal or not across) and not words:
         yield _Form(alternates=True)
     if columns <= _MOST_MET:
         for ctas in PLACES:
@@ -283,6 +289,7 @@ def _tiles(
     vector_bytes: int,
     aligned: bool,
     by_rows: bool,
+    words: bool,
 ) -> ProductTiles | None:
     rows, target, kept, split = copies * copy_rows, on.target, form.kept, form.split
     chunks = {"left": rows * CHUNK * 2, "right": columns * CHUNK * 2}
@@ -318,7 +325,7 @@ def _tiles(
         leaves += _UNEQUAL * columns if len(set(SETS[columns])) > 1 else 0.0
     if form.cluster > 1:
         leaves += _MEETS + _HANDED * columns * copies
-    waits = turns * (on.tile + count * (on.turn if pairs == 1 else on.added) + leaves)
+    waits = turns * (on.tile + count * (on.turn if pairs == 1 and not words else on.added) + leaves)
     once = on.start + last + (ceil(k / CHUNK) * chunks[kept] / on.loaded if kept is not None else 0.0)
     us = target.launch_us + (products + waits + once) / CYCLES_A_US
     limit = LATENCY if 2 * products / CYCLES_A_US < us else TENSOR if multiplied >= loaded else L2
