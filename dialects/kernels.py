@@ -15,6 +15,7 @@ STOW, WRITE_ROWS = "kitsune.stow", "kitsune.write_rows"  # stow.py, write_rows.p
 SEND, TOTAL = "kitsune.send", "kitsune.total"  # clusters.py
 ROLE, FILL = "kitsune.role", "kitsune.fill"  # roles.py
 ALLOC, READ, WRITE = "kitsune.alloc_ring", "kitsune.read", "kitsune.write"  # rings.py, boxes.py
+PRODUCT = "kitsune.product"  # products.py
 BOX_BYTES = 128  # of each row of what the copy engine stores at once
 OUTBOX_BYTES = 2 * 64 * BOX_BYTES  # of shared memory for each copy of an agent whose tiles leave so
 WARP = 32  # threads

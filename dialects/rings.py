@@ -7,7 +7,7 @@ from typing import Any
 from kitsune_mlir.mlir import ext, ir
 
 from .checks import defined_by, fail, parent_of, string
-from .kernels import FILL, READ, ROLE, SEND, STOW, AgentOp, KernelOp, inside
+from .kernels import FILL, PRODUCT, READ, ROLE, SEND, STOW, AgentOp, KernelOp, inside
 from .tiles import RingEffect
 from .types import Kitsune, Ring, Slot, Token
 
@@ -73,19 +73,24 @@ class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
     @property
     def is_filled_by_threads(self) -> bool:
         """Whether threads store what its slots in shared memory hold (`kitsune.fill`)."""
-        return self.memory == SMEM and bool(self._uses_of_slots(FILL))
+        return self.memory == SMEM and any(use.owner.operation.name == FILL for use in self._uses_of_slots())
 
     @property
     def is_read_by_threads(self) -> bool:
         """Whether threads load tiles out of its boxes (`kitsune.read`)."""
-        return self.memory == SMEM and self.layout != "dense" and bool(self._uses_of_slots(READ))
+        boxes = self.memory == SMEM and self.layout != "dense"
+        return boxes and any(use.owner.operation.name == READ for use in self._uses_of_slots())
 
-    def _uses_of_slots(self, name: str) -> list[ir.Operation]:
-        """The operations of a name that use slots where they were opened."""
+    @property
+    def is_left_operand(self) -> bool:
+        """Whether products take its slots as their left operand."""
+        return any(use.owner.operation.name == PRODUCT and use.operand_number == 1 for use in self._uses_of_slots())
+
+    def _uses_of_slots(self) -> list[ir.OpOperand]:
+        """The uses of slots where they were opened."""
         opened = [use.owner.operation for use in self.results[0].uses]
         opened = [op for op in opened if op.name in (AcquireOp.OPERATION_NAME, WaitOp.OPERATION_NAME)]
-        users = (use.owner.operation for op in opened for use in op.results[0].uses)
-        return [user for user in users if user.name == name]
+        return [use for op in opened for use in op.results[0].uses]
 
     @property
     def has_elements(self) -> bool:

@@ -55,6 +55,7 @@ SET_COLUMNS = 128  # products of more are computed in two sets of registers
 MOST_HELD_COLUMNS = 384  # of a product whose sums a warpgroup keeps in registers
 MOST_F32_COLUMNS = 256  # of a product of f32 elements; in full precision every piece takes its part of the registers
 MOST_READ_COLUMNS = 320  # the same where more than products read the tile, as f32
+MOST_REDUCED_COLUMNS = 1024  # of a row: a thread has half as many elements, of which each is code of its own
 LEAST_ROW_BYTES = 64  # of an output that leaves row by row
 MOST_VECTOR_BYTES = 16384  # of one resident kept in shared memory
 TILE_ROWS = 128
@@ -232,7 +233,9 @@ class Program:
         for block in self.blocks:
             for nest in block.nests:
                 for value in [nest.op.operands[0]] if nest.kind == REDUCTION else nest.values:
-                    self.share(prod(shape_of(value)[1:]))
+                    width = self.share(prod(shape_of(value)[1:]))
+                    if nest.kind == REDUCTION and width > MOST_REDUCED_COLUMNS:
+                        raise UnsupportedError(f"a warpgroup's threads do not reduce {width} columns of a row")
 
     def _check_exchanges(self) -> int:
         """The most boxes of a share that is exchanged. There is room for one exchanged tile at a time: each must

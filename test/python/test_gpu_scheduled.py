@@ -18,7 +18,7 @@ from kitsune_mlir.tools.gpusim.device import SimulatedDevice
 
 pytestmark = pytest.mark.usefixtures("unassembled")
 
-BOUNDS = {torch.bfloat16: 2e-2, torch.float16: 4e-3, "highest": 1e-6, "high": 5e-5}
+BOUNDS = {torch.bfloat16: 2e-2, torch.float16: 4e-3, "highest": 1e-6, "high": 4e-4}
 
 
 class Function(torch.nn.Module):
@@ -149,7 +149,7 @@ def test_any_number_of_rows(function, small_gpu):
 
 @pytest.mark.parametrize("precision", ["highest", "high"])
 @pytest.mark.parametrize("sizes", [(2, 70, 130, 200), (1, 30, 40, 3000)], ids=str)
-def test_f32_in_pieces(sizes, precision, small_gpu):
+def test_f32(sizes, precision, small_gpu):
     b, m, n, k = sizes
     x, y, bias = drawn((b, m, k), (b, k, n), (n,), dtype=torch.float32)
     device = run(lambda x, y, bias: torch.bmm(x, y) + bias, (x, y, bias), small_gpu, 1, precision=precision)
@@ -178,7 +178,8 @@ def test_infinities_and_no_numbers(precision, small_gpu):
     finite = torch.isfinite(wanted)
     assert torch.equal(torch.isnan(found), torch.isnan(wanted))
     assert torch.equal(found[torch.isinf(wanted)], wanted[torch.isinf(wanted)])
-    torch.testing.assert_close(found[finite], wanted[finite], rtol=1e-3, atol=1e-3)
+    off = 1e-3 if precision == "highest" else 2e-2
+    torch.testing.assert_close(found[finite], wanted[finite], rtol=off, atol=off)
 
 
 def attended(q, k, v):
