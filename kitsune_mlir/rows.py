@@ -337,9 +337,9 @@ class RowCloner:
         return list(new.results)
 
     def _reshape(self, op: ir.Operation, p: int) -> ir.Value:
-        source = self[op.operands[0]]
         groups = _groups(op)
         rows = operand_rows(op, p)
+        source = self._input(op.operands[0], rows[0])
         if op.name == "tensor.collapse_shape" and (single := _single_columns(op, p)):
             return tensor.CollapseShapeOp(self.type_of(op.results[0].type, p), source, [list(range(single + 1))]).result
         leading = p if op.name == "tensor.collapse_shape" else rows[0]
@@ -364,7 +364,7 @@ class RowCloner:
         size = self.rows if isinstance(self.rows, int) else DYNAMIC
         type_ = self.type_of(op.results[0].type, p)
         return tensor.ExtractSliceOp(
-            type_, self[op.operands[0]], [], dynamic, [],
+            type_, self._input(op.operands[0], p), [], dynamic, [],
             [0, *offsets[p:]], [size, *sizes[p:]], [1, *strides[p:]],
         ).result  # fmt: skip
 

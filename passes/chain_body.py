@@ -244,7 +244,7 @@ class ChainBody(ChainPasses):
     def _hold(self, value: ir.Value) -> None:
         """Computes a tile and keeps it, in registers or where it waits for a product."""
         first = self.program.stashes.get(self.alike.get(hash(value), hash(value)))
-        if first is None:
+        if first is None or hash(value) in self.tiles:  # a product before has it in registers
             self._keep(value)
             return
         tile, ring, width = self._value(value), self.kernel.rings[f"{STOWED}_{first}"], rows.shape_of(value)[1]

@@ -215,6 +215,8 @@ def _sliced(op: ir.Operation, shape: tuple[int, ...], at: Place) -> Place:
     offsets, strides = (
         list(ir.DenseI64ArrayAttr(op.attributes[f"static_{name}"]))[1:] for name in ("offsets", "strides")
     )
+    if at is not None and at.own and len(shape) == len(source) == 2 and shape[1] == 1 and offsets[0] % BLOCK:
+        return At(offsets[0])  # wherever it is put again: each row's first thread has it (chain_values._column_of)
     if at is None or len(shape) != len(source):
         return None
     if not at.own:

@@ -124,7 +124,8 @@ def _is_only_returned(buffer: ir.Value, but: ir.Operation) -> bool:
         target = user.operands[1].owner if _may_move(user) else None
         if target is None or isinstance(target, ir.Block) or target.operation.name != "memref.alloc":
             return False
-        if target.operation.results[0] == buffer or moved_by(target.operation) != user:
+        move = None if target.operation.results[0] == buffer else moved_by(target.operation)
+        if move is None or move != user:
             return False
     return True
 

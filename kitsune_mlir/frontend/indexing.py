@@ -139,6 +139,12 @@ def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accum
     return torch.where(mask.view(shape), x + values if accumulate else values, x)
 
 
+def index(x: Tensor, indices: Sequence[Tensor | None]) -> Any:
+    if not any(i is not None and i.dtype == torch.int32 for i in indices):
+        return NotImplemented
+    return aten.index.Tensor(x, [i if i is None or i.dtype == torch.bool else i.to(torch.int64) for i in indices])
+
+
 def constant_pad(x: Tensor, padding: Sequence[Any], value: Any = 0) -> Any:
     """Paddings below zero cut, before the others are added."""
     if all(not isinstance(size, int) or size >= 0 for size in padding):
@@ -151,6 +157,7 @@ def constant_pad(x: Tensor, padding: Sequence[Any], value: Any = 0) -> Any:
 
 
 INDEXING = {
+    aten.index.Tensor: index,
     aten._embedding_bag.default: embedding_bag,
     aten._embedding_bag_forward_only.default: embedding_bag,
     aten.index_put.default: index_put,

@@ -1,0 +1,113 @@
+"""Models that other generators than our own drew, and that were refused, or crashed, or gave kernels that do not run: as
+small as they still did. Each is right in the simulator."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import kitsune_mlir
+from kitsune_mlir.tools.gpusim import Simulation
+
+
+class Model(nn.Module):
+    def __init__(self, function, **parts):
+        super().__init__()
+        self.function = function
+        for name, part in parts.items():
+            setattr(self, name, part)
+
+    def forward(self, *args):
+        return self.function(self, *args)
+
+
+def joined_again(m, x):
+    """One column sliced off a layer and put beside the others again, as NeRF's density is."""
+    v = m.a(x)
+    return torch.cat([v[:, :3].sigmoid(), v[:, 3:].relu()], -1)
+
+
+def beside_its_own_product(m, x, y):
+    return m.b(torch.cat([x, y, m.a(torch.cat([x, y], -1))], -1))
+
+
+def with_a_filled_part(m, x, y):
+    return torch.cat([y, m.a(x), torch.ones_like(x), x], -1)
+
+
+def returned_and_read(m, x):
+    v = m.a(x.transpose(1, 2)).transpose(1, 2)
+    return v, v * torch.linspace(0, 1, 14)
+
+
+def normal(*shape, dtype=torch.float32):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape))).to(dtype)
+
+
+BF16 = torch.bfloat16
+CASES = {  # a model and its arguments
+    "a column joined again": lambda: (Model(joined_again, a=nn.Linear(16, 4)), normal(169, 16)),
+    "a column joined again, bf16": lambda: (
+        Model(joined_again, a=nn.Linear(16, 4)).to(BF16),
+        normal(169, 16, dtype=BF16),
+    ),
+    "tiles beside their own product": lambda: (
+        Model(beside_its_own_product, a=nn.Linear(32, 3), b=nn.Linear(35, 22)),
+        *(normal(4, 5, 8), normal(4, 5, 24)),
+    ),
+    "an einsum behind a layer": lambda: (
+        Model(
+            lambda m, x: torch.einsum("...i,oi->...o", m.a(x), m.w) + m.b,
+            a=nn.Linear(272, 544, bias=False),
+            w=nn.Parameter(0.1 * normal(272, 544)),
+            b=nn.Parameter(normal(272)),
+        ).to(BF16),
+        normal(43, 3, 272, dtype=BF16),
+    ),
+    "ones beside a layer": lambda: (
+        Model(with_a_filled_part, a=nn.Linear(1, 4, bias=False)),
+        *(normal(127, 1, 1), normal(127, 1, 4)),
+    ),
+    "a view that is returned and read": lambda: (Model(returned_and_read, a=nn.Linear(1, 1)), normal(3, 1, 14)),
+    "int32 indices": lambda: (
+        Model(lambda m, x, i: x[i]),
+        *(normal(17, 17), torch.arange(12, dtype=torch.int32) * 5 % 17),
+    ),
+    "columns in turn": lambda: (
+        Model(lambda m, x: torch.roll(m.a(x), 3, dims=-1), a=nn.Linear(25, 1, bias=False)),
+        normal(32, 25),
+    ),
+    "an einsum of one token, beside what it reads": lambda: (
+        Model(
+            lambda m, x, y: x * (torch.einsum("...i,oi->...o", y, m.w) + m.b) + y,
+            w=nn.Parameter(normal(1, 8)),
+            b=nn.Parameter(normal(1)),
+        ),
+        *(normal(9, 1, 8), normal(9, 1, 8)),
+    ),
+    "a sort of what is repeated": lambda: (
+        Model(lambda m, x: torch.sort(x.repeat(1, 2), dim=-1).values),
+        normal(5, 14),
+    ),
+    "a mean of rows beside them": lambda: (
+        Model(lambda m, x: torch.cat([x, F.relu(x.sum(0, keepdim=True)).expand_as(x)], -1)),
+        normal(96, 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_models_that_once_failed(name, gpu_of):
+    torch.manual_seed(0)
+    model, *args = CASES[name]()
+    compiled = kitsune_mlir.compile(model, tuple(args), target=gpu_of(4))
+    with torch.no_grad():
+        wanted = copy.deepcopy(model).double()(*(x.double() if x.is_floating_point() else x for x in args))
+        found = Simulation(compiled, seed=1)(*args)
+    bound = 2e-2 if args[0].dtype == BF16 else 1e-5
+    pairs = zip(*(value if isinstance(value, tuple) else (value,) for value in (found, wanted)), strict=True)
+    for value, exact in pairs:
+        value = torch.as_tensor(value).double()
+        assert value.shape == exact.shape and (value - exact).norm() <= bound * exact.norm()
