@@ -91,11 +91,14 @@ class _Designer:
     def _fill(self, ops: list[ir.Operation]) -> rows.RowCloner:
         """Gets and loads what the operators read, then their clones on the row tile."""
         cloner = rows.RowCloner(rows.DYNAMIC)
+        tiles: dict[tuple[int, int], ir.Value] = {}  # by tensor and how many of its dimensions are rows
         for op in ops:
             reading = rows.operand_rows(op, p) if (p := self.graph.rows[op]) else rows.reduces_rows(op)
             for value, rows_in in zip(op.operands, reading):
-                if rows_in and cloner[value] == value and rows.init_of(value).tensor is not None:
-                    cloner.tiles[hash(value)] = self._tile(op, value, rows_in)
+                if rows_in and cloner.whole(value) == value and rows.init_of(value).tensor is not None:
+                    if (hash(value), rows_in) not in tiles:
+                        tiles[hash(value), rows_in] = self._tile(op, value, rows_in)
+                    cloner.tiles[hash(value)] = tiles[hash(value), rows_in]
             if cloner.rows == rows.DYNAMIC:
                 zero = arith.ConstantOp.create_index(0)
                 cloner.rows = tensor.DimOp(next(iter(cloner.tiles.values())), zero).result

@@ -346,6 +346,28 @@ def total(x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, *,
     return x.float().sum(list(range(x.dim())) if dim is None else dim, keepdim=keepdim).to(x.dtype)
 
 
+def roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
+    """Two slices one behind the other. torch-mlir's own has slices of no elements where nothing is shifted."""
+    if not dims:
+        return roll(x.reshape(-1), shifts, [0]).reshape(x.shape) if isinstance(x.numel(), int) else NotImplemented
+    if not all(isinstance(x.shape[d], int) and isinstance(shift, int) for shift, d in zip(shifts, dims)):
+        return NotImplemented
+    for shift, d in zip(shifts, dims):
+        size = x.shape[d]
+        if size and (first := -shift % size):
+            x = torch.cat([x.narrow(d, first, size - first), x.narrow(d, 0, first)], d)
+    return x.clone()
+
+
+def bilinear(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
+    """A product with all weights, whose columns are weighed by `y` and summed: torch multiplies and adds up three
+    factors number by number."""
+    outputs, left, right = weight.shape
+    whole = x @ weight.permute(1, 0, 2).reshape(left, outputs * right)
+    found = (whole.unflatten(-1, (outputs, right)) * y.unsqueeze(-2)).sum(-1)
+    return found if bias is None else found + bias
+
+
 def empty(size: Sequence[int], *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Tensor:
     """Zeros: whatever is there will do. torch leaves such tensors where fused operators had results nobody uses."""
     return torch.full(size, 0, dtype=dtype or torch.get_default_dtype(), device=device)
@@ -372,6 +394,8 @@ _OWN: Table = {
     aten.elu.default: elu,
     aten.mish.default: mish,
     aten.pow.Tensor_Scalar: power,
+    aten.roll.default: roll,
+    aten.bilinear.default: bilinear,
     aten.sum.dim_IntList: total,
     aten.sum.default: lambda x, *, dtype=None: total(x, dtype=dtype),
     aten.adaptive_max_pool2d.default: adaptive_max_pool,

@@ -156,6 +156,10 @@ class Instructions(Lockstep):
             found[:, i] = element
         return [found]
 
+    def _vector_broadcast(self, op: Op, mask: np.ndarray) -> list[Any]:
+        dtype, count = op.results[0].type
+        return [np.repeat(spread(self._see(op.operands[0]), mask.shape)[:, None], count, 1).astype(dtype)]
+
     def _vector_bitcast(self, op: Op, mask: np.ndarray) -> list[Any]:
         dtype, _ = op.results[0].type
         return [np.ascontiguousarray(self._see(op.operands[0])).view(dtype)]

@@ -285,6 +285,10 @@ class Lockstep:
     def _vector_from_elements(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
         return [np.stack([np.broadcast_to(x, mask.shape) for x in self._all(op.operands)], 1)]
 
+    def _vector_broadcast(self, op: ir.Operation, mask: np.ndarray) -> list[Any]:
+        (count,) = ir.VectorType(op.results[0].type).shape
+        return [np.repeat(np.broadcast_to(self._see(op.operands[0]), mask.shape)[:, None], count, 1)]
+
     @staticmethod
     def _elements(
         op: ir.Operation, buffer: MemRef, indices: Sequence[Any], mask: np.ndarray, kind: ir.Type
