@@ -119,13 +119,15 @@ def _expanded(target: ir.Value, collapse: ir.Operation) -> ir.Value:
         [ir.IntegerAttr(d).value for d in ir.ArrayAttr(group)]
         for group in ir.ArrayAttr(collapse.attributes["reassociation"])
     ]
-    strides, offset = kind.get_strides_and_offset()
-    found = [0] * wanted.rank
-    for group, stride in zip(groups, strides):
-        for d in reversed(group):
-            found[d] = stride
-            stride *= wanted.shape[d]
-    layout = ir.StridedLayoutAttr.get(offset, found)
+    layout = None
+    if kind.affine_map != ir.AffineMap.get_identity(kind.rank):
+        strides, offset = kind.get_strides_and_offset()
+        found = [0] * wanted.rank
+        for group, stride in zip(groups, strides):
+            for d in reversed(group):
+                found[d] = stride
+                stride *= wanted.shape[d]
+        layout = ir.StridedLayoutAttr.get(offset, found)
     sizes = [memref.dim(target, as_value(0))] if wanted.is_dynamic_dim(0) else []
     result = ir.MemRefType.get(wanted.shape, wanted.element_type, layout)
     return memref.ExpandShapeOp(result, target, collapse.attributes["reassociation"], sizes, wanted.shape).result
