@@ -151,9 +151,9 @@ def _apart_us(stage: StageCost, known: int | None, target: Target) -> float:
     total, columns = 0.0, sum(product.columns for product in stage.products or ())
     work = float(round(stage.simt_ops / columns)) if columns else 0.0
     for product in stage.products or ():
-        sizes, words = (1, rows, product.columns, product.k), product.words and target.products == "wgmma"
+        size, words = (1, rows, product.columns, product.k), product.words and target.products == "wgmma"
         across, pairs = (False, 1) if words else (product.across, product.pairs)
-        tiles = choose(*sizes, across, pairs, target, work=work, words=words)
+        tiles = choose(*size, across, pairs, target, work=work, words=words)
         nbytes = 2 * rows * (product.k + product.columns)  # that go through DRAM, which tiles have no price for
         moved_us = target.launch_us + nbytes / (target.dram_gbps * 1e3)
         us = max(tiles.microseconds, moved_us) if tiles else math.inf

@@ -1,5 +1,5 @@
-"""Models that other generators than our own drew, and that were refused, or crashed, or gave kernels that do not run: as
-small as they still did. Each is right in the simulator."""
+"""Models that another generator than our own drew, and that were refused, or crashed, or gave kernels that do not run:
+as small as they still did. Each is right in the simulator."""
 
 import copy
 
