@@ -25,7 +25,9 @@ def launches_of(module, x, target):
     return [(launch["kernel"], launch["ctas"]) for launch in compiled.plan["launches"]]
 
 
-@pytest.mark.parametrize(("function", "dtype"), [(torch.amax, torch.bfloat16), (torch.amin, torch.float16)], ids=str)
+@pytest.mark.parametrize(
+    ("function", "dtype"), [(torch.amax, torch.bfloat16), (torch.amin, torch.float16)], ids=["max", "min"]
+)
 def test_the_largest_of_16_bits(function, dtype, gpu_of):
     """It is shared by the warps of a block, long ones by blocks, as sums of f32 are. NaN and infinities come out."""
     torch.manual_seed(0)
