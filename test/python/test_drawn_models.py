@@ -91,6 +91,15 @@ CASES = {  # a model and its arguments
         Model(lambda m, x: torch.sort(x.repeat(1, 2), dim=-1).values),
         normal(5, 14),
     ),
+    "heads of which an einsum is stored first": lambda: (  # and was not written at all
+        Model(
+            lambda m, x: torch.stack([m.a(x), m.b(x), torch.einsum("...i,oi->...o", x, m.w) + m.d, m.c(x)], 1),
+            **{"a": nn.Linear(128, 15), "b": nn.Linear(128, 15, bias=False), "c": nn.Linear(128, 15)},
+            w=nn.Parameter(0.1 * normal(15, 128)),
+            d=nn.Parameter(normal(15)),
+        ),
+        normal(1, 1, 128),
+    ),
     "a mean of rows beside them": lambda: (
         Model(lambda m, x: torch.cat([x, F.relu(x.sum(0, keepdim=True)).expand_as(x)], -1)),
         normal(96, 1),

@@ -166,6 +166,7 @@ class AgentCode(ProductCode):
         self._take_up(op.results[0], parts.part(op.opview, self.halves, self.lanes))
 
     def _spread(self, op: ir.Operation) -> None:
+        self._stand(op.operands[0])
         tile = parts.leaving(op.operands[0], self.halves, self.lanes, self.values.get(hash(op.operands[0])))
         self._take_up(op.results[0], parts.spread(tile, op.opview.columns))
 
@@ -315,6 +316,7 @@ class AgentCode(ProductCode):
 
     def _write_rows(self, op: ir.Operation) -> None:
         write, tile, to = op.opview, op.operands[0], op.operands[1]
+        self._stand(tile)
         first, count, column = map(self.number, list(op.operands)[2:])
         exists = [device.less(device.add(first, half.row), count) for half in self.halves]
         output, type_ = self.around.outputs[write.position]
@@ -327,9 +329,9 @@ class AgentCode(ProductCode):
     def _write(self, op: ir.Operation) -> None:
         write, tile = op.opview, op.operands[0]
         offsets = list(op.operands)[1:]
+        self._stand(tile)
         if write.engine_name is not None:
             self.may_send = False
-            self._stand(tile)
             row, column = map(self.number, offsets)
             found = parts.leaving(tile, self.halves, self.lanes, self.values.get(hash(tile)))
             if write.engine_name == schedule.BY_ROWS:

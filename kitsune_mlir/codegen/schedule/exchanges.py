@@ -72,6 +72,7 @@ class ExchangeCode(StowCode):
 
     def _send(self, op: ir.Operation) -> None:
         *rings, value = op.operands
+        self._stand(value)
         opviews = [ring.owner.operation.opview for ring in rings]
         key = sent_to(opviews[0].label)
         turn, ctas = self.turns[key], self.around.cluster

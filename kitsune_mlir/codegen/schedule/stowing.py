@@ -43,6 +43,7 @@ class StowCode(LoopCode):
         ring, slot = self._opened(op)
         own = Boxes.of(warps.thread(), self._leader())
         value = op.operands[1]
+        self._stand(value)
         tile = parts.leaving(value, self.halves, self.lanes, self.values.get(hash(value)))
         if not self.may_stow:
             warps.barrier(own.barrier, wgmma.THREADS)
