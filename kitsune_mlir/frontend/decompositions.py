@@ -368,6 +368,20 @@ def bilinear(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None = None) -
     return found if bias is None else found + bias
 
 
+def in_f32(operator: Any) -> Callable[..., Any]:
+    """A rule for an operator that sums numbers of 16 bits: it does so in f32, as torch does."""
+
+    def summed(x: Tensor, *args: Any, dtype: Any = None, **options: Any) -> Any:
+        if x.dtype not in NARROW or dtype not in (None, x.dtype):
+            return NotImplemented
+        return operator(x.float(), *args, **options).to(x.dtype)
+
+    return summed
+
+
+_SUMMING = (aten.avg_pool2d.default, aten.avg_pool3d.default, aten.cumsum.default, aten.cumprod.default)
+
+
 def empty(size: Sequence[int], *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Tensor:
     """Zeros: whatever is there will do. torch leaves such tensors where fused operators had results nobody uses."""
     return torch.full(size, 0, dtype=dtype or torch.get_default_dtype(), device=device)
@@ -398,6 +412,7 @@ _OWN: Table = {
     aten.bilinear.default: bilinear,
     aten.sum.dim_IntList: total,
     aten.sum.default: lambda x, *, dtype=None: total(x, dtype=dtype),
+    **{operator: in_f32(operator) for operator in _SUMMING},
     aten.adaptive_max_pool2d.default: adaptive_max_pool,
     aten.adaptive_max_pool3d.default: adaptive_max_pool,
     aten.mean.dim: mean,
