@@ -368,6 +368,13 @@ def bilinear(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None = None) -
     return found if bias is None else found + bias
 
 
+def arange(start: Any, end: Any, step: Any = 1, *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
+    """Of 16 bits by f32, rounded: torch-mlir rounds the end first, which may be another number of elements."""
+    if dtype not in NARROW:
+        return NotImplemented
+    return torch.arange(start, end, step, dtype=torch.float32, device=device).to(dtype)
+
+
 def in_f32(operator: Any) -> Callable[..., Any]:
     """A rule for an operator that sums numbers of 16 bits: it does so in f32, as torch does."""
 
@@ -379,7 +386,14 @@ def in_f32(operator: Any) -> Callable[..., Any]:
     return summed
 
 
-_SUMMING = (aten.avg_pool2d.default, aten.avg_pool3d.default, aten.cumsum.default, aten.cumprod.default)
+def averaged(operator: Any, dims: int) -> Callable[..., Any]:
+    """The same of a pooling over so many dimensions, of one image without a batch too."""
+    summed = in_f32(operator)
+
+    def pooled(x: Tensor, *args: Any, **options: Any) -> Any:
+        return operator(x[None], *args, **options)[0] if x.dim() == dims + 1 else summed(x, *args, **options)
+
+    return pooled
 
 
 def empty(size: Sequence[int], *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Tensor:
@@ -408,11 +422,15 @@ _OWN: Table = {
     aten.elu.default: elu,
     aten.mish.default: mish,
     aten.pow.Tensor_Scalar: power,
+    aten.arange.start_step: arange,
     aten.roll.default: roll,
     aten.bilinear.default: bilinear,
     aten.sum.dim_IntList: total,
     aten.sum.default: lambda x, *, dtype=None: total(x, dtype=dtype),
-    **{operator: in_f32(operator) for operator in _SUMMING},
+    aten.avg_pool2d.default: averaged(aten.avg_pool2d.default, 2),
+    aten.avg_pool3d.default: averaged(aten.avg_pool3d.default, 3),
+    aten.cumsum.default: in_f32(aten.cumsum.default),
+    aten.cumprod.default: in_f32(aten.cumprod.default),
     aten.adaptive_max_pool2d.default: adaptive_max_pool,
     aten.adaptive_max_pool3d.default: adaptive_max_pool,
     aten.mean.dim: mean,

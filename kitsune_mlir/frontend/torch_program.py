@@ -27,7 +27,7 @@ from kitsune_mlir.signature import CONSTANTS, Tree, describe
 from . import composite_operators, empty_tensors, result_memory
 from .broadcasts import share_sizes
 from .decompositions import table
-from .graph_rewrites import rewritten, settle
+from .graph_rewrites import rewritten, settle, views_that_copy
 from .lower_torch import lower_torch
 from .narrow_integers import widen_narrow_integers
 from .numbers import numbers_as_tensors
@@ -71,7 +71,8 @@ def import_exported(exported: torch.export.ExportedProgram, name: str) -> Progra
     with tracing(), composite_operators.kept(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch's, about its own trees
         try:
-            exported = rewritten(on_cpu(without_selections(exported))).run_decompositions(table())
+            with views_that_copy(rewritten(on_cpu(without_selections(exported)))) as whole:
+                exported = whole.run_decompositions(table())
         except RuntimeError as error:
             reason = mlir.first_line(error)
             raise UnsupportedError(

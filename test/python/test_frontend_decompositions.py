@@ -8,8 +8,9 @@ from torch import nn
 from torch.nn import functional as F
 
 import kitsune_mlir
-from kitsune_mlir.frontend import composite_operators
+from kitsune_mlir.frontend import composite_operators, decompositions, torch_program
 from kitsune_mlir.frontend.decompositions import table
+from kitsune_mlir.tools.gpusim import Simulation
 
 aten = torch.ops.aten
 
@@ -130,6 +131,44 @@ QUERY, KEY, VALUE = torch.randn(2, 4, 5, 8), torch.randn(2, 4, 7, 8), torch.rand
 def test_attention(options):
     operators = check(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, **options), QUERY, KEY, VALUE)
     assert operators.count("aten.bmm.default") == 2 and "aten.max.dim" not in operators
+
+
+def test_views_of_what_lies_otherwise_than_torchs_own(monkeypatch, gpu_of):
+    """A rule's result that has no view where torch's own has one, as attention of torch 2.11."""
+    rule = decompositions.attention
+    turned = lambda *args, **options: rule(*args, **options).transpose(-3, -2).contiguous().transpose(-3, -2)  # noqa: E731
+    monkeypatch.setitem(decompositions._OWN, aten.scaled_dot_product_attention.default, turned)
+    monkeypatch.setattr(torch_program, "table", decompositions.table.__wrapped__)
+
+    class Model(nn.Module):
+        def forward(self, q, k, v):
+            return F.scaled_dot_product_attention(q, k, v).view(q.shape[0] * q.shape[1], -1)
+
+    args = tuple(torch.randn(2, 4, 16, 8) for _ in range(3))
+    found = Simulation(kitsune_mlir.compile(Model(), args, target=gpu_of(4)), seed=1)(*args)
+    torch.testing.assert_close(torch.as_tensor(found), Model()(*args), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: F.local_response_norm(x, 3),
+        lambda x: F.avg_pool2d(x[None], 3, 2, 1),
+        lambda x: F.avg_pool2d(x, 3, 2, 1),
+        lambda x: x.cumsum(-1),
+        lambda x: x + torch.arange(2047, dtype=x.dtype)[-16:],
+        lambda x: torch.roll(x, (3, 1), (-1, 0)),
+    ],
+    ids=["local response norm", "average", "average of one image", "running sum", "numbers", "rolled"],
+)
+def test_16_bit_sums_do_not_overflow(function, gpu_of):
+    class Model(nn.Module):
+        def forward(self, x):
+            return function(x)
+
+    x = (150 + 10 * torch.randn(2, 6, 16, generator=torch.Generator().manual_seed(1))).half()  # three squares overflow
+    found = torch.as_tensor(Simulation(kitsune_mlir.compile(Model(), (x,), target=gpu_of(4)), seed=1)(x))
+    torch.testing.assert_close(found.double(), function(x.double()), rtol=2e-3, atol=0.3)
 
 
 def test_grouped_queries_multiply_each_key_once():
