@@ -97,3 +97,17 @@ def test_two_sets_of_sums_for_large_products_that_the_copy_engine_stores():
     assert held <= GPU.shared_bytes
     direct = choose(1, 16384, 1024, 1024, False, 1, GPU)
     assert not direct.alternates and not direct.copied and tiles.price.us < direct.price.us
+
+
+@given(SIZES, SIZES, SIZES, SIZES)
+def test_words_of_f32_are_priced_as_twice_the_k(b, m, n, k):
+    """But for what 16 bits alone can do: keep an operand, and let two sets of sums alternate."""
+    tiles, alike = choose(b, m, n, k, False, 1, GPU, words=True), choose(b, m, n, 2 * k, False, 1, GPU)
+    assert tiles.kept is None and not tiles.alternates and tiles.split * tiles.cluster * tiles.part >= k
+    assert tiles.microseconds >= alike.microseconds - 1e-6
+
+
+def test_rows_behind_the_last_have_a_price():
+    """A tile of 128 rows of which 127 are no tensor's is dearer than the same of all rows."""
+    whole, ragged = (choose(1, m, 64, 4096, False, 1, GPU, 1, widths=(64,)) for m in (256, 129))
+    assert whole.microseconds < ragged.microseconds or ragged.rows < whole.rows
