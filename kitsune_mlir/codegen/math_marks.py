@@ -2,14 +2,14 @@
 
 torch computes an elementary function of bf16 in f32 and rounds. Where nothing but such a rounding reads what an
 operation gives, through others of which that is true, more than the 8 bits of bf16 are lost with it. What is compared
-is exact: the other side of a limit is another value.
+or rounded to a whole number is exact: the other side of a limit is another value.
 """
 
 from __future__ import annotations
 
 from kitsune_mlir.mlir import ir
 
-from .math_simplify import FAST, SHORT
+from .math_simplify import FAST, ROUNDING, SHORT
 
 
 def mark_narrowed(block: ir.Block) -> None:
@@ -27,6 +27,8 @@ def mark_narrowed(block: ir.Block) -> None:
 
 
 def _mark_of_use(user: ir.Operation, marks: dict[int, str | None]) -> str | None:
+    if user.name in ROUNDING:
+        return None
     if user.name == "arith.truncf":
         kind = user.results[0].type
         return FAST if isinstance(kind, ir.BF16Type) else SHORT if isinstance(kind, ir.F16Type) else None

@@ -29,8 +29,8 @@ from kitsune_mlir.codegen import math_fast
 from kitsune_mlir.codegen.scalar import Scalar, fma, rounded
 from kitsune_mlir.mlir import ir, walk
 
-_ROUNDING = {f"math.{name}" for name in ("ceil", "floor", "round", "roundeven", "trunc")}
-_ROUNDING |= {"arith.fptosi", "arith.fptoui", "arith.remf"}
+ROUNDING = {f"math.{name}" for name in ("ceil", "floor", "round", "roundeven", "trunc")}
+ROUNDING |= {"arith.fptosi", "arith.fptoui", "arith.remf"}
 FAST, SHORT = MARKS = ("kitsune.fast_math", "kitsune.short_math")
 _CONTRACTED = ("arith.addf", "arith.mulf", "arith.subf")
 
@@ -74,7 +74,7 @@ def is_rounded(value: ir.Value) -> bool:
     while left:
         for use in left.pop().uses:
             user = use.owner.operation
-            if user.name in _ROUNDING:
+            if user.name in ROUNDING:
                 return True
             if user.name.startswith(("arith.", "math.")) and user not in seen:
                 seen.add(user)
