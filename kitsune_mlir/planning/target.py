@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from kitsune_mlir.errors import UserError
+from kitsune_mlir.files import output
 
 FOLDER = Path(__file__).resolve().parents[1] / "targets"
 if not FOLDER.is_dir():  # an editable install keeps the folder at the top of the checkout
@@ -67,7 +68,8 @@ class Target:
         """Writes a file that `load` reads; gives its path, which stands for the target wherever a name does."""
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         fields = {name: value for name, value in vars(self).items() if value != defaults[name]}
-        path.write_text(json.dumps(fields))
+        with output(path) as file:  # others may read it at this moment, as it was
+            file.write(json.dumps(fields).encode())
         return str(path)
 
 
