@@ -324,7 +324,6 @@ def _compare(found: Found, module: Any, args: Any, results: Any) -> None:
     """Puts the worst result's error, torch's own and the verdict into `found`."""
     import torch
 
-    net = found.task.net
     with torch.no_grad():
         own = _leaves(module(*args))
         exact = copy.deepcopy(module).double()
@@ -336,7 +335,7 @@ def _compare(found: Found, module: Any, args: Any, results: Any) -> None:
         error, torch_error = _error(a, c), _error(b, c)
         if error >= found.error:
             found.error, found.torch_error = error, torch_error
-        if not error <= found.task.times * max(torch_error, _floor(net) / TIMES):
+        if not error <= _bound(found.task, torch_error):
             found.verdict, found.error, found.torch_error = WRONG, error, torch_error
             return
 
@@ -351,12 +350,14 @@ def _compare_on_average(found: Found, module: Any, compiled: Any) -> None:
         _compare(one, module, args, compiled(*args))
         squares = [total + error**2 for total, error in zip(squares, (one.error, one.torch_error))]
     found.error, found.torch_error = (math.sqrt(total / DRAWS) for total in squares)
-    if found.error <= found.task.times * max(found.torch_error, _floor(found.task.net) / TIMES):
+    if found.error <= _bound(found.task, found.torch_error):
         found.verdict = RIGHT
 
 
-def _floor(net: Net) -> float:
-    return HIGH_FLOOR if net.precision != "highest" else FLOOR[net.dtype]
+def _bound(task: Task, torch_error: float) -> float:
+    """What an error may be where torch's own is so large."""
+    floor = HIGH_FLOOR if task.net.precision != "highest" else FLOOR[task.net.dtype]
+    return task.times * max(torch_error, floor / TIMES)
 
 
 def _error(value: Any, wanted: Any) -> float:

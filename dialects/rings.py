@@ -73,24 +73,23 @@ class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
     @property
     def is_filled_by_threads(self) -> bool:
         """Whether threads store what its slots in shared memory hold (`kitsune.fill`)."""
-        return self.memory == SMEM and any(use.owner.operation.name == FILL for use in self._uses_of_slots())
+        return self.memory == SMEM and bool(self._uses_of_slots(FILL))
 
     @property
     def is_read_by_threads(self) -> bool:
         """Whether threads load tiles out of its boxes (`kitsune.read`)."""
-        boxes = self.memory == SMEM and self.layout != "dense"
-        return boxes and any(use.owner.operation.name == READ for use in self._uses_of_slots())
+        return self.memory == SMEM and self.layout != "dense" and bool(self._uses_of_slots(READ))
 
     @property
     def is_left_operand(self) -> bool:
         """Whether products take its slots as their left operand."""
-        return any(use.owner.operation.name == PRODUCT and use.operand_number == 1 for use in self._uses_of_slots())
+        return any(use.operand_number == 1 for use in self._uses_of_slots(PRODUCT))
 
-    def _uses_of_slots(self) -> list[ir.OpOperand]:
-        """The uses of slots where they were opened."""
+    def _uses_of_slots(self, name: str) -> list[ir.OpOperand]:
+        """Where operations of a name use slots as they were opened."""
         opened = [use.owner.operation for use in self.results[0].uses]
         opened = [op for op in opened if op.name in (AcquireOp.OPERATION_NAME, WaitOp.OPERATION_NAME)]
-        return [use for op in opened for use in op.results[0].uses]
+        return [use for op in opened for use in op.results[0].uses if use.owner.operation.name == name]
 
     @property
     def has_elements(self) -> bool:

@@ -176,8 +176,10 @@ def _between(start: ir.Value, end: ir.Value) -> list[ir.Operation]:
 
     def visit(value: ir.Value) -> bool:
         op = rows.producer(value)
-        if value == start or op is None or op in found:
-            return value == start or op is not None and op in found
+        if value == start or op is None:
+            return value == start
+        if op in found:
+            return True
         if op.parent != rows.producer(start).parent or op.name != "linalg.generic":
             return False
         reached = [visit(operand) for operand in list(op.operands)[: rows.Structured(op).inputs]]

@@ -108,8 +108,8 @@ def _padded(whole: ir.Value, columns: int, order: Sequence[int]) -> ir.Value:
     of these `columns`."""
     kind = ir.RankedTensorType(whole.type)
     *outer, last = [linalg.IndexOp(d).result for d in range(kind.rank)]
-    inside = [*outer, arith.minui(last, constant_index(columns - 1))]
-    x = tensor.extract(whole, [inside[order.index(d)] for d in range(kind.rank)])
+    at = [*outer, arith.minui(last, constant_index(columns - 1))]
+    x = tensor.extract(whole, [at[order.index(d)] for d in range(kind.rank)])
     inside = arith.cmpi(arith.CmpIPredicate.ult, last, constant_index(columns))
     zero = arith.ConstantOp(kind.element_type, ir.FloatAttr.get(kind.element_type, 0.0)).result
     return arith.select(inside, x, zero)

@@ -66,13 +66,12 @@ class ProductKernel:
             right = words_laid_out(found.right, found.right_roles, weight_granule(found.right), is_rounded=True)
             left = words_laid_out(found.left, found.left_roles, GRANULE, is_rounded=False)
             self.pieces = {"left": [left], "right": [right]}
-            along = {name: tuple(role for role in roles if role != "k") for name, roles in self.operands.items()}
-            self.operands = {name: (*roles, "k") for name, roles in along.items()}
+            self.operands = {
+                name: tuple(sorted(roles, key="k".__eq__)) for name, roles in self.operands.items()
+            }  # last
         else:
-            self.pieces = {
-                "left": laid_out(found.left, of.pieces),
-                "right": weight_laid_out(found.right, of.pieces),
-            }
+            left, right = laid_out(found.left, of.pieces), weight_laid_out(found.right, of.pieces)
+            self.pieces = {"left": left, "right": right}
         self.vectors: list[ir.Value] = []  # what follows reads a row of: in shared memory throughout
         if tiles.copied and (of.sizes["n"] or 0) % tiles.columns == 0:
             self.vectors = vectors_of(follows, of.sizes["n"] or 0)

@@ -229,7 +229,8 @@ class Program:
         return is_held(nest) and not (in_parts and is_loaded(nest.value) and not is_handed_on(nest.value))
 
     def _check_shares(self) -> None:
-        """Raises UnsupportedError for a tile, computed column by column, whose columns CTAs do not share."""
+        """Raises UnsupportedError for a tile, computed column by column, whose columns CTAs do not share, and for rows
+        that are reduced over more columns than threads have code for."""
         for block in self.blocks:
             for nest in block.nests:
                 for value in [nest.op.operands[0]] if nest.kind == REDUCTION else nest.values:

@@ -21,11 +21,11 @@ from kitsune_mlir.mlir import attr_int, ir
 from kitsune_mlir.planning.kernel_cost import (
     ADDRESSED,
     BY_CONSTANT,
+    DEAR_EXACT,
+    DEAR_FAST,
     DIVISION,
-    EXACT,
     LINE,
     SECTOR,
-    SHORT,
     WARP,
     BlockWork,
     KernelWork,
@@ -109,7 +109,7 @@ def instructions_of(op: ir.Operation) -> int:
         owner = op.operands[1].owner
         constant = not isinstance(owner, ir.Block) and owner.operation.name == "arith.constant"
         return BY_CONSTANT if constant else DIVISION
-    return (SHORT if FAST in op.attributes else EXACT).get(op.name, 1)
+    return (DEAR_FAST if FAST in op.attributes else DEAR_EXACT).get(op.name, 1)
 
 
 @dataclass(frozen=True)

@@ -339,11 +339,8 @@ def mean(x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, *, 
     return (working(x if dtype is None else x.to(dtype)).sum(dims, keepdim=keepdim) * scale).to(dtype or x.dtype)
 
 
-def total(x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    """Sums of 16-bit numbers accumulate in f32."""
-    if x.dtype not in NARROW or dtype not in (None, x.dtype):
-        return NotImplemented
-    return x.float().sum(list(range(x.dim())) if dim is None else dim, keepdim=keepdim).to(x.dtype)
+def total(x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+    return x.sum(list(range(x.dim())) if dim is None else dim, keepdim=keepdim)
 
 
 def roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
@@ -426,8 +423,8 @@ _OWN: Table = {
     torch.ops.prims.copy_strided.default: lambda x, _: x.clone(),  # how a copy lies in memory is not ours to keep
     aten.roll.default: roll,
     aten.bilinear.default: bilinear,
-    aten.sum.dim_IntList: total,
-    aten.sum.default: lambda x, *, dtype=None: total(x, dtype=dtype),
+    aten.sum.dim_IntList: in_f32(total),
+    aten.sum.default: in_f32(total),
     aten.avg_pool2d.default: averaged(aten.avg_pool2d.default, 2),
     aten.avg_pool3d.default: averaged(aten.avg_pool3d.default, 3),
     aten.cumsum.default: in_f32(aten.cumsum.default),

@@ -25,23 +25,19 @@ DEAR: Mapping[str, int] = {
     "math.cos": 100,
     "arith.divf": 8,
 }
-EXACT: Mapping[str, int] = {  # instructions of a kernel of the plain path whose results are f32
-    "arith.divf": 8,
-    "math.cos": 100,
+DEAR_EXACT = {  # the same in a kernel of the plain path whose results are f32
+    **DEAR,
     "math.erf": 45,
     "math.erfc": 45,
-    "math.exp": 6,
     "math.expm1": 20,
     "math.log": 25,
     "math.log10": 25,
     "math.log1p": 45,
     "math.log2": 25,
     "math.powf": 60,
-    "math.sin": 100,
     "math.tan": 120,
-    "math.tanh": 12,
 }
-SHORT: Mapping[str, int] = {  # the same of one whose results are only rounded to bf16
+DEAR_FAST: Mapping[str, int] = {  # the same of one whose results are only rounded to bf16
     "arith.divf": 2,
     "math.cos": 15,
     "math.erf": 12,
