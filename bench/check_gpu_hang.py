@@ -28,7 +28,7 @@ from kitsune_mlir.codegen.hopper.tile_ring import TileRing
 from kitsune_mlir.codegen.pipeline.ring import Ring
 from kitsune_mlir.errors import InternalError
 
-BUDGET = {name: "wait-budget=1000000" for name in ("convert-kitsune-to-gpu", "lower-schedule")}
+BUDGET = {name: "wait-budget=1000000" for name in ("convert-kitsune-to-gpu", "convert-kitsune-to-gpu")}
 
 
 class Sum(nn.Module):

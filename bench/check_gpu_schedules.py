@@ -128,7 +128,7 @@ def check(task: Task) -> tuple[str, str]:
     except ScheduleFault as found:
         return "proven though faulty", str(found)
     types = [element_of(result) for result in scheduled.result_ops]
-    for name in ("lower-schedule", "convert-linalg-to-gpu"):
+    for name in ("convert-kitsune-to-gpu", "convert-linalg-to-gpu"):
         pipeline.run(module, [pipeline.make(name, "", path)])
     section = gpu.build(module, targets.load(path))
     device = simulated(module, task.seed) if task.simulated else None
@@ -163,7 +163,7 @@ def refused(kernel: Any, path: str) -> str | None:
 
 def is_lowered(module: Any, path: str) -> bool:
     try:
-        pipeline.run(module, [pipeline.make("lower-schedule", "", path)])
+        pipeline.run(module, [pipeline.make("convert-kitsune-to-gpu", "", path)])
     except mlir.ir.MLIRError:
         return False
     return True

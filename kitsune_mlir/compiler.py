@@ -38,16 +38,15 @@ CONVERT = {
     "gpu": (
         "single-products",
         "schedule-chains",
-        "convert-kitsune-to-gpu",
         "convolutions-to-products",
         "schedule-products",
         "schedule-rows",
-        "lower-schedule",
+        "convert-kitsune-to-gpu",
         "convert-linalg-to-gpu",
         "overlap-launches",
     ),
 }
-LOWER = "lower-schedule"  # after it nothing shows what the scheduled kernels hold
+LOWER = "convert-kitsune-to-gpu"  # after it nothing shows what the scheduled kernels hold
 
 Progress = Callable[[str], None]
 

@@ -2,7 +2,7 @@
 
 They are those of the host program at given sizes of the inputs, read as the runtime reads it (runtime/host_program.py,
 weight_steps.py). What a launch holds is read where it stands last: a pipeline's in the plan, a scheduled kernel's
-in its IR before lower-schedule, an operator's in the code of its kernel.
+in its IR before convert-kitsune-to-gpu, an operator's in the code of its kernel.
 """
 
 from __future__ import annotations

@@ -77,7 +77,8 @@ class ChainExact(ChainProducts):
         rights = [self.kernel.wait(weight, into) for weight in weights]
         sums = self._new_sums(product, 0)
         for piece, right in (("low", 0), ("high", 1), ("high", 0)):
-            made = schedule.ProductOp(sums, left, rights[right], self.wgmma, sums.type, schedule.Token.get())
+            engine = self.kernel.product_engine
+            made = schedule.ProductOp(sums, left, rights[right], engine, sums.type, schedule.Token.get())
             made.attributes["piece"] = ir.StringAttr.get(piece)
             sums = made.results[0]
         tile = schedule.SettleOp(sums, ir.TypeAttr(sums.type.elem).value).results[0]

@@ -54,10 +54,12 @@ class ChainKernel:
         self.pipeline, self.target, self.queues = pipeline, target, {} if queues is None else queues
         self.cluster, self.tile_rows = cluster, tile_rows
         self.ctas = target.sms if role is None else ctas_of(pipeline, role)
-        self.program = Program(pipeline, target.sms, cluster, role, tile_rows)
+        self.program = Program(pipeline, target, cluster, role, tile_rows)
+        self.copy_engine, self.product_engine = map(ir.StringAttr.get, schedule.engines(target.products))
         self.copies = self.program.consumers
         # Rows of a box of a streamed tile: those beyond a tensor's last cost the copy engine as much time as others.
-        self.box_rows = self.program.box_rows if self.copies == 1 else self.tile_rows
+        short = self.copies == 1 and target.has_warpgroups
+        self.box_rows = self.program.box_rows if short else self.tile_rows
         check(self.program)
         self.chunk = self.program.products[0].segments[0].chunk_columns  # columns of a slot
         self.filling: Filling = []
@@ -96,7 +98,8 @@ class ChainKernel:
     def prepare(self) -> None:
         """Decides what shared memory and registers hold beside the tiles, and makes what the kernel reads from around
         it."""
-        self.asked = gathers_of(self.program) if self.room.tiles_each > 1 else []
+        asks = self.room.tiles_each > 1 and self.target.has_warpgroups
+        self.asked = gathers_of(self.program) if asks else []
         self.keeps = not self.asked and self.room.may_keep()
         self.slots = self.room.slots(self.keeps)
         self.ahead = Ahead(self.program, self.room.tiles_each if self.grid is None else 0)
@@ -209,7 +212,7 @@ class ChainKernel:
             done = []
             for value, first in placed:
                 source = self._padded[hash(value)]
-                copy = schedule.CopyOp(slot, source, [], ir.StringAttr.get("tma"), schedule.Token.get())
+                copy = schedule.CopyOp(slot, source, [], self.copy_engine, schedule.Token.get())
                 copy.attributes["dims"], copy.attributes["into"] = ir.DenseI64ArrayAttr.get([]), i64(first)
                 done.append(copy.results[0])
             schedule.CommitOp(slot, done)
@@ -329,7 +332,7 @@ class ChainKernel:
             source = selected(fill.sources, counters.get("layers"))
             if (slot_taken := self._taken.get(hash(source))) is not None:
                 source, row = slot_taken, constant_index(0)
-            copy = schedule.CopyOp(slot, source, [row, column], ir.StringAttr.get("tma"), schedule.Token.get())
+            copy = schedule.CopyOp(slot, source, [row, column], self.copy_engine, schedule.Token.get())
             copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([0, 1])
             schedule.CommitOp(slot, [copy.results[0]])
 
@@ -343,7 +346,7 @@ def fit(pipeline: kitsune.PipelineOp, target: Target, cluster: int, tile_rows: i
     """What the kernel of a pipeline does with a tile of so many rows, which `cluster` CTAs share, or, of 0, the fewest
     whose registers and shared memory hold it. Raises UnsupportedError, with what stops the fewest, when none do."""
     first: UnsupportedError | None = None
-    for ctas in (cluster,) if cluster else CLUSTERS:
+    for ctas in (cluster,) if cluster else CLUSTERS[: 3 if target.has_warpgroups else 1]:
         try:
             return ChainKernel(pipeline, target, ctas, tile_rows).program
         except UnsupportedError as error:

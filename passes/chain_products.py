@@ -73,7 +73,6 @@ class ChainProducts:
         self.layers: LoopOfLayers | None = None
         self.stowed: dict[int, Stowed] = {}  # tiles that wait in shared memory
         self.exchanged: dict[int, Exchanged] = {}  # those that the CTAs of a cluster share
-        self.wgmma = ir.StringAttr.get("wgmma")
 
     def _keep(self, value: ir.Value) -> Pieces:
         """Computes a tile and keeps it in registers."""
@@ -146,7 +145,9 @@ class ChainProducts:
         self, product: Product, sums: ir.Value, left: ir.Value, weight: Fill, into: Filling
     ) -> tuple[ir.Value, Used]:
         right = self.kernel.wait(weight, into)
-        total, token = schedule.ProductOp(sums, left, right, self.wgmma, sums.type, schedule.Token.get()).results
+        total, token = schedule.ProductOp(
+            sums, left, right, self.kernel.product_engine, sums.type, schedule.Token.get()
+        ).results
         return total, Used(None if self.kernel.keeps else right, [token])
 
     def _weight(

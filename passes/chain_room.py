@@ -48,7 +48,9 @@ class Room:
         """Bytes for tiles and weights, of which so many boxes are kept."""
         program = self.program
         stores = [store for stage in program.stages for store in stage.stores]
-        leave = program.moves_rows or self.cluster > 1 or any(engine_of(store.operands[0]) for store in stores)
+        leave = (
+            program.moves_rows or self.cluster > 1 or any(engine_of(store.operands[0], self.target) for store in stores)
+        )
         leave = leave or bool(program.puts)
         boxes = self.copies * schedule.OUTBOX_BYTES if leave else 0
         stowed = self.tile_rows * SLOT_ROW * sum(self.stows.values())

@@ -9,6 +9,7 @@ from kitsune_mlir.chains.operands import is_multiplied, row_bytes
 from kitsune_mlir.chains.program import LEAST_ROW_BYTES
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
+from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import element_bytes
 
 from .schedule_build import empty_generic, i64
@@ -90,12 +91,12 @@ def one_column(tile: ir.Value, column: int) -> ir.Value:
     return made.results[0]
 
 
-def engine_of(tile: ir.Value, columns: int | None = None) -> str | None:
+def engine_of(tile: ir.Value, target: Target, columns: int | None = None) -> str | None:
     """What stores a tile, or so many of its columns at a time: the copy engine where its rows are whole 16 bytes, else
-    warps, but for narrow ones; threads do where columns that are stored by themselves are no whole boxes, for the rest
-    of the last box belongs to others."""
+    warps, but for narrow ones. Threads do on chips without such an engine, and where columns that are stored by
+    themselves are no whole boxes, for the rest of the last box belongs to others."""
     kind = ir.RankedTensorType(tile.type)
-    if kind.rank != 2 or not is_multiplied(kind.element_type):
+    if not target.has_warpgroups or kind.rank != 2 or not is_multiplied(kind.element_type):
         return None
     alone = columns is not None and columns < kind.shape[1]
     if alone and columns * element_bytes(kind.element_type) % schedule.BOX_BYTES:

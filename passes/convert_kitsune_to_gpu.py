@@ -1,82 +1,101 @@
-"""convert-kitsune-to-gpu: a placed pipeline becomes one persistent kernel and a call of it.
+"""convert-kitsune-to-gpu: a kernel at the schedule level becomes a gpu.module and a call of it.
 
-    %p = "kitsune.pipeline"() ({...})              func.func private @pipeline0(tensor<?x64xf32> {bufferization.
-      {sym_name = "pipeline0", tile_rows = 64}       access = "read"}, ...) -> tensor<?x8xf32>
-    %y = "kitsune.result"(%p) {index = 0}     =>   %y = func.call @pipeline0(%x, %w0, ...)
-                                                   gpu.module @pipeline0_kernel attributes {kitsune.launch = "{...}",
-                                                     kitsune.pipeline = "pipeline0"} { gpu.func @pipeline0(...) kernel }
+    %p = "kitsune.kernel"() ({...})                func.func private @product0(tensor<8x100x64xbf16> {bufferization.
+    %y = "kitsune.result"(%p) {index = 0}     =>     access = "read"}, ...) -> tensor<8x100x72xf32>
+                                                   %y = func.call @product0(%a, %b)
+                                                   gpu.module @product0_kernel attributes {kitsune.launch = "{...}",
+                                                     kitsune.pipeline = "product0"} { gpu.func @product0(...) kernel }
 
-Pipelines of equal form are calls of the first one's kernel. A pipeline that has no kernel form is declined with a
-remark and becomes plain linalg again, which convert-linalg-to-gpu compiles.
+Nothing is lowered that verify-dataflow does not prove. Kernels of equal form are calls of the first one's.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kitsune_mlir import rows
 from kitsune_mlir.codegen import index_checks
-from kitsune_mlir.codegen.pipeline.kernel import PipelineKernel
-from kitsune_mlir.dialects import kitsune
-from kitsune_mlir.errors import UnsupportedError, UserError
-from kitsune_mlir.form import Form, pipeline_form
-from kitsune_mlir.mlir import ir, remark
+from kitsune_mlir.codegen.schedule.kernel import ScheduledKernel, tensors_of
+from kitsune_mlir.dialects import kitsune, schedule
+from kitsune_mlir.dialects.windows import WindowsOp
+from kitsune_mlir.errors import UserError
+from kitsune_mlir.form import Form, form_of
+from kitsune_mlir.mlir import ir, walk
 from kitsune_mlir.planning import target as targets
+from kitsune_mlir.rows import RESHAPES
+from kitsune_mlir.weights import is_weight
 
-from . import kernel_call
 from .base import ModulePass
-from .flow import target_of
-from .inline_pipeline import inline_pipeline
-from .kernel_call import call, declare
+from .kernel_call import built, call, declare
+from .verify_dataflow import VerifyDataflow
 
 
 @dataclass(frozen=True)
 class ConvertKitsuneToGpu(ModulePass):
-    """target: what the pipelines were placed for when empty, else a name or the path of a description.
+    """target: what the kernels are for, a name or the path of a description.
     wait_budget: for debugging, how often a wait asks before the kernel gives up and the call ends in an error that says
     what was waited for; 0 for ever.
     """
 
     name: ClassVar[str] = "convert-kitsune-to-gpu"
-    target: str = ""
+    target: str = "sm_90a"
     wait_budget: int = 0
 
     def run(self, module: ir.Module) -> None:
-        known: dict[Form, tuple[str, ir.Operation]] = {}
         for pipeline in kitsune.pipelines(module):
-            if not pipeline.is_placed:
-                raise UserError(f"pipeline '{pipeline.label}' is not placed; run place-stages before {self.name}")
-            target = target_of(pipeline, self.target, self.name)
-            form = pipeline_form(pipeline)
-            with pipeline.operation.location:
-                operands, results = [value for value in pipeline.inputs if rows.is_tensor(value)], pipeline.result_ops
-                ends = [result.results[0] for result in results]
-                if form in known:
-                    name, gpu_module = known[form]
-                    index_checks.add_places(gpu_module, pipeline)
-                    call(pipeline, name, operands, results, ends)
-                    continue
-                try:
-                    kernel, gpu_module = _build(pipeline, target, self.wait_budget)
-                except UnsupportedError as error:
-                    remark(pipeline, f"pipeline '{pipeline.label}' runs bulk-synchronously: {error}")
-                    inline_pipeline(pipeline)
-                    continue
-                name = pipeline.label
-                declare(module, name, operands, ends, kernel, gpu_module)
-                if not self.wait_budget:
-                    known[form] = name, gpu_module
-                call(pipeline, name, operands, results, ends)
+            raise UserError(f"pipeline '{pipeline.label}' has no schedule; run schedule-chains before {self.name}")
+        target = targets.load(self.target)
+        VerifyDataflow(self.target).run(module)
+        known: dict[object, str] = {}
+        kernels = [(kernel, form_of([kernel])) for kernel in schedule.kernels(module)]
+        constant = _constant(kernels)
+        for kernel, form in kernels:
+            with kernel.operation.location:
+                with index_checks.of_pipeline(kernel) as checks:
+                    code = ScheduledKernel(kernel, target, self.wait_budget, constant[form])
+                    ends = [_end(result.results[0]) for result in code.results]
+                    positions = [result.position for result in code.results]
+                    key = form, tuple(end.type for end in ends), tuple(positions)
+                    name = known.get(key)
+                    if name is None:
+                        name = kernel.label
+                        made, gpu_module = built(code)
+                        checks.write(gpu_module)
+                        declare(module, name, code.tensors, ends, made, gpu_module)
+                        if not self.wait_budget and not checks.places:  # else a report names the kernel's own lines
+                            known[key] = name
+                call(kernel, name, code.tensors, code.results, ends)
+        for matrix in walk(module, WindowsOp.OPERATION_NAME):
+            if not list(matrix.results[0].uses):
+                matrix.erase()
 
 
-def _build(
-    pipeline: kitsune.PipelineOp, target: targets.Target, wait_budget: int
-) -> tuple[PipelineKernel, ir.Operation]:
-    """The kernel of a pipeline of this shape, and its module. Raises UnsupportedError when it has none."""
-    if pipeline.shape == "chained":
-        raise UnsupportedError("it is a chain, of which schedule-chains makes a kernel")
-    with index_checks.of_pipeline(pipeline) as checks:
-        made = kernel_call.built(PipelineKernel(pipeline, target, wait_budget))
-        checks.write(made[1])
-    return made
+def _constant(kernels: Sequence[tuple[schedule.KernelOp, Form]]) -> dict[Form, frozenset[int]]:
+    """By form the numbers of the tensors that are the program's arguments, or computed of its weights alone, wherever a
+    kernel of that form stands."""
+    found: dict[Form, frozenset[int]] = {}
+    for kernel, form in kernels:
+        given = frozenset(number for number, value in enumerate(tensors_of(kernel)) if _is_constant(value))
+        found[form] = found.get(form, given) & given
+    return found
+
+
+def _is_constant(value: ir.Value) -> bool:
+    if is_weight(value):
+        return True
+    while not isinstance(value.owner, ir.Block) and value.owner.operation.name in RESHAPES:
+        value = value.owner.operation.operands[0]
+    return isinstance(value.owner, ir.Block)
+
+
+def _end(value: ir.Value) -> ir.Value:
+    """What a result is where all that reads it gives it another shape: a kernel writes elements one after another. The
+    first size of one that is open until the call is the kernel's own."""
+    while (
+        ir.RankedTensorType(value.type).has_static_shape
+        and len(uses := list(value.uses)) == 1
+        and uses[0].owner.operation.name in RESHAPES
+    ):
+        value = uses[0].owner.operation.results[0]
+    return value

@@ -1,4 +1,4 @@
-"""cut-pipelines: a pipeline that warpgroups cannot chain as a whole becomes consecutive ones that they can.
+"""cut-pipelines: a pipeline that cannot be chained as a whole becomes consecutive ones that can.
 
     %p = "kitsune.pipeline"() ({               %p0 = "kitsune.pipeline"() ({
       %q = "kitsune.queue"()                     "kitsune.stage"() ({ ... "kitsune.store"(%h) {index = 0} }) {s0}
@@ -10,11 +10,9 @@
       }) {sym_name = "s1"}                       }) {sym_name = "s1"}
     }) {sym_name = "net"}                      }) {sym_name = "net_part1"}
 
-A remark says why the pipeline does not chain whole. A queue across a cut goes through DRAM as a whole tensor. What the
-cut leaves without a product becomes plain linalg again. Weights are first brought into the order that chains
-(turned_weights.py). On GPUs without warpgroup products nothing chains: what is cut off there are sums over the rows,
-which have no kernel, and products that are faster as kernels of their own. CPUs are left alone. The decisions are made
-in `kitsune_mlir/planning/cut.py`.
+A remark says why the pipeline does not chain whole. A queue across a cut goes through DRAM as a whole tensor. What does
+not chain, or is faster one operator at a time, becomes plain linalg again. Weights are first brought into the order
+that chains (turned_weights.py). CPUs are left alone. The decisions are made in `kitsune_mlir/planning/cut.py`.
 """
 
 from __future__ import annotations
@@ -61,12 +59,11 @@ class CutPipelines(ModulePass):
                 raise UserError(f"pipeline '{pipeline.label}' has no stages; run design-pipeline before {self.name}")
             if pipeline.is_placed:
                 continue
-            warpgroups = target.products == "wgmma"
-            if warpgroups and single_product(pipeline) is not None:
+            if target.has_tensor_cores and single_product(pipeline) is not None:
                 continue  # one kernel, whatever it is called
-            if warpgroups:
+            if target.has_tensor_cores:
                 flatten_tiles(pipeline)
-            if warpgroups and (self.stages or not chaining(pipeline)[0]):
+            if target.has_tensor_cores and (self.stages or not chaining(pipeline)[0]):
                 turn_weights(pipeline)
             if not self.whole:
                 _Cutter(pipeline, target, chaining, cut_everywhere if self.stages else cut).run()
@@ -85,15 +82,12 @@ class _Cutter:
 
     def run(self) -> None:
         found = self.plan()
-        if len(found.runs) == 1 and not found.runs[0].apart:
+        if len(found.runs) == 1 and found.runs[0].chains:
             return
         reason = self.chaining(self.pipeline)[1] or "asked for"
-        sums = any(stage.accumulates for stage in self.stages)
-        if all(run.apart for run in found.runs):
+        priced = all(stage_cost(stage).products is not None for stage in self.stages)
+        if priced and not any(run.chains for run in found.runs):
             reason = "its operators are predicted to be faster one by one"
-        elif self.target.products != "wgmma":
-            reason = "some of its operators are predicted to be faster one by one"
-            reason = f"sums over the rows have no kernel on {self.target.name}" if sums else reason
         remark(self.pipeline, f"is cut into {len(found.runs)} {'parts' if len(found.runs) > 1 else 'part'}: {reason}")
         wholes: dict[int, ir.Value] = {}
         parts = []
@@ -106,7 +100,7 @@ class _Cutter:
                 parts.append((run, part.pipeline))
         self.pipeline.operation.erase()
         for run, part in parts:
-            if run.apart or not run.chains and not any(stage_cost(stage).product_flops for stage in part.stages):
+            if not run.chains:
                 inline_pipeline(part)
 
     def plan(self) -> Cut:

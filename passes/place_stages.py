@@ -13,22 +13,21 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar
 
 from kitsune_mlir import rows
 from kitsune_mlir.chains.program import Program
-from kitsune_mlir.codegen.pipeline import role
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.form import Form, pipeline_form
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.mlir import ir, remark
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.place import CHAINED_ROWS, HEIGHTS, SHAPES, SHORT_ROWS, TILE_ROWS, Chained, Placement, place
 
 from . import chain_kernel
 from .base import ModulePass
 from .flat_tiles import flatten_tiles
+from .inline_pipeline import inline_pipeline
 from .single_products import single_price, single_product
 from .stage_body import clone_body
 from .stage_cost import queue_cost, stage_cost
@@ -52,33 +51,38 @@ class PlaceStages(ModulePass):
             raise UserError(f"place-stages: shape must be one of {', '.join(SHAPES)}, found '{self.shape}'")
         if self.tile_rows < 0:
             raise UserError(f"place-stages: tile-rows must be 0 (chooses) or more, found {self.tile_rows}")
-        if self.shape == "chained" and self.tile_rows not in (0, *HEIGHTS):
+        if target.kind == "gpu" and self.shape == "fused":
+            raise UserError("place-stages: fused pipelines are for CPUs; on a GPU ask for auto, chained or spatial")
+        if target.kind == "gpu" and self.tile_rows not in (0, *HEIGHTS):
             known = " or ".join(map(str, sorted(HEIGHTS)))
-            raise UserError(f"place-stages: chained tiles have {known} rows, found tile-rows={self.tile_rows}")
-        heights = (self.tile_rows,) if self.shape == "chained" and self.tile_rows else HEIGHTS
-        chaining = Chaining(target, self.cluster, heights)
+            raise UserError(f"place-stages: tiles of a GPU have {known} rows, found tile-rows={self.tile_rows}")
+        chaining = Chaining(target, self.cluster, (self.tile_rows,) if self.tile_rows else HEIGHTS)
         for pipeline in kitsune.pipelines(module):
             if not pipeline.is_designed:
                 raise UserError(f"pipeline '{pipeline.label}' has no stages; run design-pipeline before place-stages")
-            if pipeline.is_placed:
-                continue
-            if target.products == "wgmma" and single_product(pipeline) is None:
-                flatten_tiles(pipeline)
-            stages = [stage_cost(stage) for stage in pipeline.stages]
-            order = {stage.name: i for i, stage in enumerate(stages)}
-            queues = [queue_cost(queue, order) for queue in pipeline.queues]
-            chained, reason = chaining(pipeline)
-            if self.shape == "chained" and reason:
-                raise UserError(f"pipeline '{pipeline.label}' cannot be chained: {reason}; use shape=auto")
-            tile_rows = self.tile_rows or (
-                CHAINED_ROWS if self.shape == "spatial" and chains_apart(pipeline, target) else None
-            )
-            shared = partial(shared_bytes, pipeline) if target.kind == "gpu" else None
-            count = row_count(pipeline)
-            placement = place(stages, queues, count, target, self.shape, tile_rows, chained, shared)
-            if (price := single_price(pipeline, target)) is not None:
-                placement = dataclasses.replace(placement, predicted_us=price.us, limit=price.limit)
-            _rewrite(pipeline, placement, target.name)
+            if not pipeline.is_placed:
+                self._place(pipeline, target, chaining)
+
+    def _place(self, pipeline: kitsune.PipelineOp, target: targets.Target, chaining: Chaining) -> None:
+        price = single_price(pipeline, target)
+        if target.has_tensor_cores and single_product(pipeline) is None:
+            flatten_tiles(pipeline)
+        chained, reason = chaining(pipeline) if self.shape != "spatial" else ((), roles_refused(pipeline, target))
+        if self.shape == "chained" and reason:
+            raise UserError(f"pipeline '{pipeline.label}' cannot be chained: {reason}; use shape=auto")
+        if price is not None and self.shape != "spatial":
+            chained, reason = chained or (Chained(tile_rows=SHORT_ROWS),), ""
+        if target.kind == "gpu" and reason:
+            remark(pipeline, f"pipeline '{pipeline.label}' runs bulk-synchronously: {reason}")
+            inline_pipeline(pipeline)
+            return
+        stages = [stage_cost(stage) for stage in pipeline.stages]
+        order = {stage.name: i for i, stage in enumerate(stages)}
+        queues = [queue_cost(queue, order) for queue in pipeline.queues]
+        placement = place(stages, queues, row_count(pipeline), target, self.shape, self.tile_rows or None, chained)
+        if price is not None:
+            placement = dataclasses.replace(placement, predicted_us=price.us, limit=price.limit)
+        _rewrite(pipeline, placement, target.name)
 
 
 def chained_form(
@@ -89,16 +93,20 @@ def chained_form(
 ) -> tuple[tuple[Chained, ...], str]:
     """The ways in which CTAs, `cluster` to a tile or as few as can, carry tiles of one of these `heights` through all
     stages in the registers of warpgroups; none, and the reason, when they cannot."""
-    if target.products != "wgmma":
-        return (), f"{target.name} has no warpgroup products"
+    if not target.has_tensor_cores:
+        return (), f"{target.name} has no tensor cores"
     try:
+        if cluster > 1 and not target.clusters:
+            raise UnsupportedError(f"{target.name} has no clusters of CTAs")
         if any(stage.accumulates for stage in pipeline.stages):
+            if not target.has_warpgroups:
+                raise UnsupportedError(f"sums over the rows have no kernel on {target.name}")
             if cluster > 1:
                 raise UnsupportedError("no clusters of CTAs sum over the rows")
             return (Chained(blocks=SumKernel(pipeline, target).plan.blocks, tile_rows=TILE_ROWS),), ""
         forms = []
-        for height in heights:
-            if height == heights[0] or _may_be_short(pipeline, target, forms[0]):
+        for height in heights if target.has_warpgroups else (SHORT_ROWS,):
+            if not forms or _may_be_short(pipeline, target, forms[0]):
                 forms.append(_form_of(chain_kernel.fit(pipeline, target, cluster, height)))
                 if (ctas := forms[-1].cluster) > target.sms:
                     raise UnsupportedError(f"{ctas} CTAs work together, {target.name} has {target.sms} SMs")
@@ -120,17 +128,17 @@ def _may_be_short(pipeline: kitsune.PipelineOp, target: targets.Target, form: Ch
     return few and form.cluster == 1
 
 
-def chains_apart(pipeline: kitsune.PipelineOp, target: targets.Target) -> bool:
-    """Whether warpgroups can run the stages on CTAs of their own: each has a product of 16-bit elements."""
-    products = [
-        {
-            op.operation.operands[0].type.element_type.width
-            for op in stage.block.operations
-            if op.operation.name == "linalg.matmul"
-        }
-        for stage in pipeline.stages
-    ]
-    return target.products == "wgmma" and all(widths == {16} for widths in products)
+def roles_refused(pipeline: kitsune.PipelineOp, target: targets.Target) -> str:
+    """Why the stages do not run on CTAs of their own; empty where they do: each has a product of 16-bit elements."""
+    if target.kind != "gpu":
+        return ""
+    if not target.has_warpgroups:
+        return f"{target.name} has no warpgroups, which stages with CTAs of their own want"
+    for stage in pipeline.stages:
+        products = [op.operation for op in stage.block.operations if op.operation.name == "linalg.matmul"]
+        if {op.operands[0].type.element_type.width for op in products} != {16}:
+            return f"stage '{stage.label}' has no product of 16 bits, which CTAs of its own want"
+    return ""
 
 
 class Chaining:
@@ -150,15 +158,6 @@ class Chaining:
         if form not in self._known:
             self._known[form] = chained_form(pipeline, self._target, *self._asked)
         return self._known[form]
-
-
-def shared_bytes(pipeline: kitsune.PipelineOp, roles: Sequence[int], local: Sequence[str], tile_rows: int) -> int:
-    """Bytes of shared memory that a CTA wants in a kernel of roles (codegen/pipeline), at most, for tiles of so many
-    rows; the `local` queues stay in it."""
-    members: dict[int, list[kitsune.StageOp]] = {}
-    for stage, number in zip(pipeline.stages, roles):
-        members.setdefault(number, []).append(stage)
-    return max(role.shared_bytes(stages, set(local), tile_rows) for stages in members.values())
 
 
 def row_count(pipeline: kitsune.PipelineOp) -> int | None:

@@ -12,6 +12,7 @@ from kitsune_mlir.codegen.hopper.fragments import is_packed
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import ir, tensor
 from kitsune_mlir.planning.kernel_cost import DEAR
+from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import element_bytes, type_bytes
 
 from .chain_tiles import engine_of
@@ -167,13 +168,13 @@ def stored_bytes(op: ir.Operation, follows: Follows) -> int:
     return 0 if others or kind.rank != 2 or kind.shape[1] * nbytes % GRANULE else nbytes
 
 
-def leaves_by_rows(op: ir.Operation, follows: Follows) -> bool:
+def leaves_by_rows(op: ir.Operation, follows: Follows, target: Target) -> bool:
     """Whether what becomes of a product is one tensor of 16-bit rows that the copy engine does not store."""
     (*others, last) = follows.stored or [op]
     kind = ir.RankedTensorType(last.results[0].type)
     if others or kind.rank != 2 or kind.is_dynamic_dim(1) or not is_packed(kind.element_type):
         return False
-    return engine_of(last.results[0]) == schedule.BY_ROWS
+    return engine_of(last.results[0], target) == schedule.BY_ROWS
 
 
 def work_of(follows: Follows) -> float:

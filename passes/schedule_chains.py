@@ -13,9 +13,9 @@
                                                          "kitsune.write"(%y, %row, %c0) })
                                                        {copies = 2, sym_name = "math"} })
 
-Placement asks the same kernel whether there is one (place-stages), so every chain has one but those that sum over their
-rows, which stay pipelines. Stages with CTAs of their own are roles of such a kernel where warpgroups run each of them.
-What stays a pipeline convert-kitsune-to-gpu compiles.
+Placement asks the same kernel whether there is one (place-stages), so every chain has one. Stages with CTAs of their
+own are roles of such a kernel where warpgroups run each of them. A pipeline that has no kernel becomes plain linalg
+again, with a remark.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kitsune_mlir.chains.program import TILE_ROWS
 from kitsune_mlir.dialects import kitsune, schedule
-from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.errors import UnsupportedError, UserError
+from kitsune_mlir.mlir import ir, remark, walk
 from kitsune_mlir.planning import target as targets
 
 from .base import ModulePass
@@ -34,6 +33,7 @@ from .chain_body import ChainBody
 from .chain_kernel import ChainKernel
 from .chain_roles import RolesKernel
 from .flow import target_of
+from .inline_pipeline import inline_pipeline
 from .schedule_build import i64
 from .sum_kernel import SumKernel
 
@@ -48,34 +48,30 @@ class ScheduleChains(ModulePass):
     def run(self, module: ir.Module) -> None:
         for pipeline in kitsune.pipelines(module):
             target = target_of(pipeline, self.target, self.name)
-            apart = pipeline.shape == "spatial" and pipeline.tile_rows == TILE_ROWS
-            chains = pipeline.is_placed and target.products == "wgmma" and (apart or pipeline.shape == "chained")
-            if chains and any(stage.accumulates for stage in pipeline.stages):
-                self._schedule_sums(pipeline, target)
-            elif chains:
-                self._schedule(pipeline, target)
+            if target.kind != "gpu":
+                continue
+            if not pipeline.is_placed:
+                raise UserError(f"pipeline '{pipeline.label}' is not placed; run place-stages before {self.name}")
+            sums = any(stage.accumulates for stage in pipeline.stages)
+            try:
+                (self._schedule_sums if sums else self._schedule)(pipeline, target)
+            except UnsupportedError as error:
+                remark(pipeline, f"pipeline '{pipeline.label}' runs bulk-synchronously: {error}")
+                inline_pipeline(pipeline)
 
     def _schedule_sums(self, pipeline: kitsune.PipelineOp, target: targets.Target) -> None:
         with pipeline.operation.location, ir.InsertionPoint(pipeline):
-            try:
-                made = SumKernel(pipeline, target)
-            except UnsupportedError:
-                return
-            made.build()
+            SumKernel(pipeline, target).build()
         for result in pipeline.result_ops:
             result.operation.erase()
         pipeline.operation.erase()
 
     def _schedule(self, pipeline: kitsune.PipelineOp, target: targets.Target) -> None:
         with pipeline.operation.location, ir.InsertionPoint(pipeline):
-            try:
-                made = _kernel_of(pipeline, target)
-            except UnsupportedError:
-                return
-            kernel = made.build(lambda built, row: ChainBody(built, row).emit())
-            if walk(kernel, "linalg.matmul"):  # a tile that is read before its product: left to who declines it
+            kernel = _kernel_of(pipeline, target).build(lambda built, row: ChainBody(built, row).emit())
+            if walk(kernel, "linalg.matmul"):
                 kernel.operation.erase()
-                return
+                raise UnsupportedError("a tile is read before the product that makes it")
             for result in pipeline.result_ops:
                 type_ = result.results[0].type
                 taken = kitsune.ResultOp(kernel.results[0], i64(result.position), type_).results[0]

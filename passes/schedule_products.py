@@ -187,7 +187,7 @@ class _Scheduler:
             stored_bytes=stored_bytes(self.op, follows) if known and self.pieces == 1 else 0,
             vector_bytes=vector_bytes(follows, sizes[2]),
             aligned=is_weight(self.found.right),
-            by_rows=known and self.pieces == 1 and leaves_by_rows(self.op, follows),
+            by_rows=known and self.pieces == 1 and leaves_by_rows(self.op, follows, self.target),
         )
         if NAME in self.op.attributes:
             shared = CLUSTERS if known else (1,)

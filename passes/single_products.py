@@ -50,7 +50,7 @@ class SingleProducts(ModulePass):
     def run(self, module: ir.Module) -> None:
         for pipeline in kitsune.pipelines(module):
             target = target_of(pipeline, self.target, self.name)
-            if target.products == "wgmma" and (product := single_product(pipeline)) is not None:
+            if target.has_tensor_cores and (product := single_product(pipeline)) is not None:
                 product.attributes[NAME] = ir.StringAttr.get(pipeline.label, product.context)
                 inline_pipeline(pipeline)
 
@@ -73,7 +73,7 @@ def single_price(pipeline: kitsune.PipelineOp, target: Target) -> Price | None:
     """What the kernel of a designed pipeline of one product takes; None of others, and where CTAs were asked to share
     boxes."""
     product = single_product(pipeline)
-    if product is None or target.products != "wgmma":
+    if product is None or not target.has_tensor_cores:
         return None
     (cost,) = stage_cost(pipeline.stages[0]).products or ()
     follows = follows_of(product)
@@ -91,7 +91,7 @@ def single_price(pipeline: kitsune.PipelineOp, target: Target) -> Price | None:
         widths=single_widths(cost.columns),
         most_split=1,
         aligned=is_weight(product.operands[1]),
-        by_rows=leaves_by_rows(product, follows),
+        by_rows=leaves_by_rows(product, follows, target),
     )
     if tiles is None:
         return None

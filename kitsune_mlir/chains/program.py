@@ -26,6 +26,7 @@ from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.columns import choose_columns
+from kitsune_mlir.planning.target import Target
 from kitsune_mlir.precision import tensor_work, tf32_pieces
 from kitsune_mlir.traffic import element_bytes
 
@@ -59,6 +60,7 @@ MOST_REDUCED_COLUMNS = 1024  # of a row: a thread has half as many elements, of 
 LEAST_ROW_BYTES = 64  # of an output that leaves row by row
 MOST_VECTOR_BYTES = 16384  # of one resident kept in shared memory
 TILE_ROWS = 128
+PAIR = 16  # columns of a product of warps: two blocks of 8
 CLUSTERS = (1, 2, 4)  # CTAs that may share a tile's columns
 
 
@@ -83,7 +85,7 @@ class Program:
     def __init__(
         self,
         pipeline: kitsune.PipelineOp,
-        sms: int,
+        target: Target,
         cluster: int = 1,
         role: int | None = None,
         tile_rows: int = TILE_ROWS,
@@ -93,7 +95,7 @@ class Program:
         self.cluster = cluster
         self.tile_rows = tile_rows
         self.between = {queue.label for queue in pipeline.queues if crosses(queue)}  # roles
-        self._sms, rows_known = sms, _row_count(stages)
+        self._target, rows_known = target, _row_count(stages)
         self.row_tiles = None if rows_known is None else -(-rows_known // tile_rows)
         # Rows of a box of a streamed tile: those beyond a tensor's last cost the copy engine as much time as others.
         self.box_rows = tile_rows
@@ -152,7 +154,8 @@ class Program:
         passes, sets = -(-n // most), 1
         if passes > 1 and kept:
             raise UnsupportedError(f"{n} columns of a product are more than a warpgroup keeps in registers")
-        unit = BLOCK if passes == 1 else CHUNK
+        block = BLOCK if self._target.has_warpgroups else PAIR
+        unit = block if passes == 1 else CHUNK
         # Alone, nothing runs beside the first set: a second is for what one instruction does not multiply.
         if passes == 1 and n > (MOST_COLUMNS if self.alone else SET_COLUMNS) and nbytes == 2:
             sets = 2
@@ -161,8 +164,8 @@ class Program:
             columns = _pass_columns(n, passes)
         if self.alone and not kept and n > CHUNK:
             k = shape_of(op.operands[0])[1] * tensor_work(op)
-            chosen = choose_columns(n, k, self.row_tiles, self._sms)
-            columns = min(-(-columns // BLOCK) * BLOCK, chosen)
+            chosen = choose_columns(n, k, self.row_tiles, self._target.sms)
+            columns = min(-(-columns // block) * block, chosen)
         tiles = parts_of(op.operands[0])
         if self.cluster > 1 and any(shape_of(tile)[1:] == (1,) and not is_loaded(tile) for tile in tiles):
             raise UnsupportedError("a cluster does not exchange tiles of one column")

@@ -1,8 +1,8 @@
-"""Where to cut a designed pipeline into consecutive ones that warpgroups can chain, and into stages whose operators run
-one at a time, apart (pure planning).
+"""Where to cut a designed pipeline into consecutive ones that can be chained, and into stages whose operators run one
+at a time, apart (pure planning).
 
-A chained pipeline runs at the full rate of the tensor cores, and so does a product apart, any other pipeline at a
-fraction of it; a cut costs a launch, and every queue that it severs a store and a load. A dynamic program over the cuts
+A chained pipeline runs at the full rate of the tensor cores, and so does a product apart, where it has such a kernel; a
+cut costs a launch, and every queue that it severs a store and a load. A dynamic program over the cuts
 finds the cheapest.
 """
 
@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
 from .cost import StageCost, pipeline_price
-from .place import TILE_ROWS, UNKNOWN_ROWS, Chained, QueueCost, place, unchained
+from .place import TILE_ROWS, UNKNOWN_ROWS, Chained, QueueCost, place
 from .product_tiles import choose
 from .target import Target
 from .thin_products import THIN_BY, thin_us
@@ -23,8 +23,7 @@ from .thin_products import THIN_BY, thin_us
 KERNEL_US = 0.6  # of a kernel of one operator that moves little, besides its launch
 PLAIN_DRAM = 0.8  # of DRAM's rate, that such kernels reach
 APART_BY = 0.75  # of what else stages would take, below which their operators run apart: pipelines' prices are rougher
-PLAIN_RATE = 0.005  # that products in no pipeline reach
-SHORTER = (TILE_ROWS, 32, 16)  # rows of a tile of a pipeline of mma.sync, as placement chooses them
+PLAIN_RATE = 0.005  # of the tensor cores, that products without kernels there reach
 # The ways in which the stages from the first to the last, both included, chain; none where they do not.
 Chains = Callable[[int, int], Sequence[Chained]]
 
@@ -45,13 +44,12 @@ def whole_name(part: str) -> str:
 
 @dataclass(frozen=True)
 class Run:
-    """Consecutive stages, `first` to `last`, that become one pipeline, chained in one of `forms` where there are any;
-    or, `apart`, one whose operators run one at a time, each product a kernel on tensor cores."""
+    """Consecutive stages, `first` to `last`, that become one pipeline, chained in one of `forms`; or, where there are
+    none, whose operators run one at a time."""
 
     first: int
     last: int
     forms: tuple[Chained, ...] = ()
-    apart: bool = False
 
     @property
     def chains(self) -> bool:
@@ -73,20 +71,14 @@ def cut(
     stages: Sequence[StageCost], queues: Sequence[QueueCost], rows: int | None, target: Target, chains: Chains
 ) -> Cut:
     """The cheapest cut. `rows` is None when open until the call. A pipeline that chains as a whole is cut only into
-    stages that run apart, all of them; one of which nothing chains and nothing can run apart stays whole unless it sums
-    over its rows: no kernel but a chained one does. `chains` is asked about runs with products only, and not about
-    longer ones than one that it denied."""
+    stages that run apart, all of them. `chains` is asked about runs with products only, and not about longer ones than
+    one that it denied."""
     count, ask = len(stages), cache(chains)
     whole = Run(0, count - 1, tuple(ask(0, count - 1)) if _has_product(stages, 0, count - 1) else ())
-    runs = [whole] if whole.chains else list(_runs(stages, queues, ask))
-    apart = (
-        []
-        if target.products not in ("wgmma", "mma")
-        else [Run(i, i, apart=True) for i in range(count) if stages[i].products is not None]
-    )
-    if not any(run.chains for run in runs) and not apart and not any(queue.accumulates for queue in queues):
-        runs = [whole]
-    runs += apart
+    every = list(_runs(stages, queues, ask))
+    runs = [whole] if whole.chains else [run for run in every if run.chains]
+    runs += [Run(run.first, run.last) for run in _shortest(every)]
+    runs += [Run(i, i) for i in range(count) if stages[i].products is not None]
     best: dict[int, Cut] = {0: Cut((), 0.0)}  # by how many stages are dealt with
     for run in sorted(runs, key=lambda run: run.last):
         if run.first not in best:
@@ -103,7 +95,7 @@ def cut_everywhere(
 ) -> Cut:
     """Every queue of tiles severed: the bulk-synchronous form, a stage a kernel."""
     runs: list[Run] = []
-    for run in _runs(stages, queues, chains):  # shorter ones first
+    for run in _shortest(_runs(stages, queues, chains)):
         if run.first == (runs[-1].last + 1 if runs else 0):
             runs.append(run)
     return Cut(tuple(runs), sum(run_us(run, stages, queues, rows, target) for run in runs))
@@ -113,11 +105,10 @@ def run_us(
     run: Run, stages: Sequence[StageCost], queues: Sequence[QueueCost], rows: int | None, target: Target
 ) -> float:
     """Predicted microseconds of one run, whose severed queues lie in DRAM."""
-    count = rows or UNKNOWN_ROWS
-    if run.apart:
-        return _apart_us(stages[run.first], rows, target) / APART_BY
-    severed = _severed(run, queues)
     members = list(stages[run.first : run.last + 1])
+    if not run.chains and all(stage.products is not None for stage in members):
+        return sum(_apart_us(stage, rows, target) for stage in members) / APART_BY
+    severed = _severed(run, queues)
     members[0] = dataclasses.replace(members[0], dram_bytes=members[0].dram_bytes + severed)
     if run.chains:
         inside = [
@@ -127,19 +118,16 @@ def run_us(
             for queue in queues
             if queue.producer in run and all(consumer in run for consumer in queue.consumers)
         ]
-        price, times = place(members, inside, rows, target, "chained", chained=run.forms).predicted_us, 1.0
+        price = place(members, inside, rows, target, "chained", chained=run.forms).predicted_us
     else:
-        sums = any(queue.accumulates and queue.producer in run for queue in queues)
-        rated, times = unchained(target)
-        rated = target.override(tensor_tflops=target.tensor_tflops * PLAIN_RATE) if sums else rated
-        heights: tuple[int, ...] = (TILE_ROWS,) if target.products == "wgmma" else SHORTER
-        price = min(_tiled_us(members, count, tile, rated) for tile in heights)
+        rated = target.override(tensor_tflops=target.tensor_tflops * PLAIN_RATE)
+        price = _tiled_us(members, rows or UNKNOWN_ROWS, TILE_ROWS, rated)
     weights = sum(stage.weight_bytes for stage in stages[run.first : run.last + 1])
-    return times * max(price, weights / (target.dram_gbps * 1e3))
+    return max(price, weights / (target.dram_gbps * 1e3))
 
 
 def _tiled_us(members: list[StageCost], rows: int, tile: int, target: Target) -> float:
-    """Predicted microseconds of stages on tiles of so many rows, that do not chain."""
+    """Predicted microseconds of stages on tiles of so many rows, one after another."""
     tiles = max(1, -(-rows // tile))
     return pipeline_price([members], [min(tiles, target.sms)], tiles, tile, target, queues_in_l2=False).us
 
@@ -151,7 +139,7 @@ def _apart_us(stage: StageCost, known: int | None, target: Target) -> float:
     total, columns = 0.0, sum(product.columns for product in stage.products or ())
     work = float(round(stage.simt_ops / columns)) if columns else 0.0
     for product in stage.products or ():
-        size, words = (1, rows, product.columns, product.k), product.words and target.products == "wgmma"
+        size, words = (1, rows, product.columns, product.k), product.words and target.has_warpgroups
         across, pairs = (False, 1) if words else (product.across, product.pairs)
         tiles = choose(*size, across, pairs, target, work=work, words=words)
         nbytes = 2 * rows * (product.k + product.columns)  # that go through DRAM, which tiles have no price for
@@ -189,6 +177,15 @@ def _runs(stages: Sequence[StageCost], queues: Sequence[QueueCost], chains: Chai
             run = Run(first, last, forms)
             if all((producer in run) == (consumer in run) for producer, consumer in sums):
                 yield run
+
+
+def _shortest(runs: Iterable[Run]) -> Iterator[Run]:
+    """Of those that begin with the same stage, which come shortest first, the first."""
+    begun: set[int] = set()
+    for run in runs:
+        if run.first not in begun:
+            begun.add(run.first)
+            yield run
 
 
 def _has_product(stages: Sequence[StageCost], first: int, last: int) -> bool:

@@ -1,31 +1,26 @@
 """Placement: tile rows, roles, replicas, transports and depths for a designed pipeline (pure planning).
 
-There are three shapes: *spatial*, in which consecutive stages
-share CTAs only when there are more stages than SMs and queues lie in L2, *fused*, in which every
-CTA runs all stages on its own tiles and queues lie in shared memory, and *chained*, which is fused with queues
-in the registers of warpgroups, where code generation can do that. Chained is taken where it exists, else
-the faster of the others. What memory cannot hold gets shallower queues or lies further out.
+There are three shapes: *spatial*, in which consecutive stages share CTAs only when there are more stages than SMs and
+queues lie in L2; of CPUs *fused*, in which every core runs all stages on its own tiles; and of GPUs *chained*, in which
+every CTA does, queues in registers, where code generation can do that. Chained is taken where it exists, else the
+faster of the others. What memory cannot hold gets shallower queues or lies further out.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .cost import StageCost, pipeline_price, reduction_us, tile_price
 from .target import Target
 
 SHAPES = ("auto", "chained", "fused", "spatial")
-UNCHAINED_RATE = 0.1  # of the tensor cores, that products outside warpgroups reach on a chip that has these
-UNCHAINED_TIMES = 5.0  # as long as predicted is what such a kernel takes there, in the median of random networks
-UNCHAINED_SM_TFLOPS = 1.45  # that such a kernel reaches on an SM at best (a NeRF on an H100), whatever the chip
 UNKNOWN_ROWS = 65536  # rows assumed when they are open until the call
 TILE_ROWS = 64
+_STEP = 8  # rows of which a CPU's tiles are multiples
 # The rows of a tile that two warpgroups, or one, carry in their registers.
 HEIGHTS = CHAINED_ROWS, SHORT_ROWS = 128, 64
-# Bytes of shared memory that a CTA wants: by each stage's role, the queues inside roles, and the rows of a tile.
-Shared = Callable[[Sequence[int], Sequence[str], int], int]
 
 
 @dataclass(frozen=True)
@@ -78,23 +73,11 @@ def place(
     shape: str = "auto",
     tile_rows: int | None = None,
     chained: Sequence[Chained] = (),
-    shared: Shared | None = None,
 ) -> Placement:
     """The best placement of the shapes asked for. `rows` is None when open until the call; `chained` are the pipeline's
-    chained forms, none when it has none; `shared` knows what code generation wants of shared memory for the other
-    shapes, None estimates it."""
-    room = shared or _estimate(stages)
-    found = _placements(stages, queues, rows, target, shape, tile_rows, chained, room)
+    chained forms, none when it has none."""
+    found = _placements(stages, queues, rows, target, shape, tile_rows, chained)
     return min(found, key=lambda p: p.predicted_us)
-
-
-def unchained(target: Target) -> tuple[Target, float]:
-    """The target at the rate that pipelines of mma.sync reach, and how many times as long as predicted they take."""
-    if target.products == "wgmma":
-        return target.override(tensor_tflops=target.tensor_tflops * UNCHAINED_RATE), UNCHAINED_TIMES
-    if target.kind != "gpu" or target.products != "mma":
-        return target, 1.0
-    return target.override(tensor_tflops=min(target.tensor_tflops, UNCHAINED_SM_TFLOPS * target.sms)), 1.0
 
 
 def _placements(
@@ -105,27 +88,16 @@ def _placements(
     shape: str,
     tile_rows: int | None,
     chained: Sequence[Chained],
-    shared: Shared,
 ) -> list[Placement]:
     if chained and (shape == "chained" or shape == "auto" and tile_rows in (None, CHAINED_ROWS)):
         return [_chained(stages, queues, rows, target, form) for form in chained]
-    tile, rated, times = tile_rows or choose_tile_rows(rows, target), target, 1.0
-    if tile_rows != CHAINED_ROWS:
-        rated, times = unchained(target)
-    found = []
-    if shape in ("fused", "auto"):
-        roles = _fused(stages, queues)
-        fitting, fits = _fitting(tile, tile_rows is None, roles, queues, target, shared)
-        if fits or shape == "fused":
-            tiles = [fitting]
-            while target.kind == "gpu" and tile_rows is None and tiles[-1] > 16:  # shorter ones are more
-                tiles.append(tiles[-1] // 32 * 16)
-            found += [_placement("fused", roles, stages, queues, rows_, rows, rated) for rows_ in tiles]
+    tile, found = tile_rows or choose_tile_rows(rows, target), []
+    if shape == "fused" or shape == "auto" and target.kind == "cpu":
+        found.append(_placement("fused", _fused(stages, queues), stages, queues, tile, rows, target))
     if shape in ("spatial", "auto"):
         roles = _spatial(stages, queues, tile, target)
-        fitting, _ = _fitting(tile, tile_rows is None, roles, queues, target, shared)
-        found.append(_placement("spatial", roles, stages, queues, fitting, rows, rated))
-    return [dataclasses.replace(one, predicted_us=times * one.predicted_us) for one in found]
+        found.append(_placement("spatial", roles, stages, queues, tile, rows, target))
+    return found
 
 
 def _chained(
@@ -188,40 +160,12 @@ def _accumulated(
 
 
 def choose_tile_rows(rows: int | None, target: Target) -> int:
-    """64 rows, or as few as hold them all: a multiple of 16 on a GPU, of 8 on a CPU."""
-    step = 16 if target.kind == "gpu" else 8
+    """Those of two warpgroups on a GPU; on a CPU 64, or as few as hold them all, a multiple of 8."""
+    if target.kind == "gpu":
+        return CHAINED_ROWS
     if rows is None or rows >= TILE_ROWS:
         return TILE_ROWS
-    if target.kind == "cpu" and rows < step:
-        return max(1, rows)
-    return -(-rows // step) * step
-
-
-def _fitting(
-    tile: int, may_halve: bool, roles: Sequence[int], queues: Sequence[QueueCost], target: Target, shared: Shared
-) -> tuple[int, bool]:
-    """Half the rows, and half again, while a CTA's shared memory does not hold the tiles of its stages with the rings
-    between them; at least 16. And whether it holds them then."""
-    local = [queue.name for queue in queues if _is_local(queue, roles)]
-
-    def fits(rows: int) -> bool:
-        return _rings_fit(queues, roles, rows, target) and shared(roles, local, rows) <= target.shared_bytes
-
-    while target.kind == "gpu" and may_halve and tile > 16 and not fits(tile):
-        tile = tile // 32 * 16
-    return tile, fits(tile)
-
-
-def _estimate(stages: Sequence[StageCost]) -> Shared:
-    """The widest stage's tiles, all of them at once."""
-    return lambda roles, local, tile: int(max(stage.row_bytes for stage in stages) * tile)
-
-
-def _rings_fit(queues: Sequence[QueueCost], roles: Sequence[int], tile: int, target: Target) -> bool:
-    """Whether shared memory holds, at any stage, the rings between stages of its role."""
-    spans = [(q.producer, max(q.consumers), q.row_bytes * tile) for q in queues if _is_local(q, roles)]
-    alive = (sum(size for first, last, size in spans if first <= i <= last) for i in range(len(roles)))
-    return max(alive) <= target.shared_bytes
+    return max(1, rows) if rows < _STEP else -(-rows // _STEP) * _STEP
 
 
 def _is_local(queue: QueueCost, roles: Sequence[int]) -> bool:
@@ -308,11 +252,7 @@ def _placement(
                 replicas[roles[consumer]] = 1
     transports, depths = [], []
     for queue in queues:
-        local = _is_local(queue, roles)
-        if local and (target.kind == "cpu" or shape == "chained"):
-            transports.append("reg")
-        else:
-            transports.append("smem" if local and _rings_fit(queues, roles, tile, target) else "l2")
+        transports.append("reg" if _is_local(queue, roles) else "l2")
         depths.append(1 if transports[-1] != "l2" else _depth(queue, roles, replicas))
     if target.kind == "gpu":
         _fit_l2(queues, replicas, roles, transports, depths, tile, target)

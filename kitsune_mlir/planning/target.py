@@ -46,6 +46,16 @@ class Target:
     tma: bool = False
 
     @property
+    def has_tensor_cores(self) -> bool:
+        """Whether products are multiplied by tensor cores."""
+        return self.kind == "gpu" and self.products in ("wgmma", "mma")
+
+    @property
+    def has_warpgroups(self) -> bool:
+        """Whether warpgroups multiply together, out of what the copy engine brings; else warps do, by themselves."""
+        return self.products == "wgmma"
+
+    @property
     def overlaps_launches(self) -> bool:
         """Whether a kernel may take its places while the one before it ends (PTX ISA, griddepcontrol: sm_90 on)."""
         return self._is_of(90)

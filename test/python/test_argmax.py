@@ -57,7 +57,7 @@ def test_runs_as_one_kernel(name, dtype, small_gpu, monkeypatch):
     program = scheduled(function, args, small_gpu)
     kernels = list(dialect.kernels(program.module))
     assert len(kernels) == 1
-    steps = ["lower-schedule", "convert-linalg-to-gpu"]
+    steps = ["convert-kitsune-to-gpu", "convert-linalg-to-gpu"]
     pipeline.run(program.module, [pipeline.make(step, "", small_gpu) for step in steps])
     section = gpu.build(program.module, targets.load(small_gpu))
     device = SimulatedDevice(program.module, 0)

@@ -62,7 +62,7 @@ def test_warps_that_multiply_have_the_registers_of_a_launch():
     assert "registers = 168" in text
     with pytest.raises(UnsupportedError, match="has 160 registers of a thread, wants 168"):
         module = checks.parsed(text.replace("registers = 168", "registers = 160"))
-        pipeline.run(module, [pipeline.make("lower-schedule", "", "sm_80")])
+        pipeline.run(module, [pipeline.make("convert-kitsune-to-gpu", "", "sm_80")])
 
 
 OPEN = """func.func @main(%x: tensor<2x?xf32>) -> tensor<2x?xf32> {
@@ -86,4 +86,4 @@ OPEN = """func.func @main(%x: tensor<2x?xf32>) -> tensor<2x?xf32> {
 def test_a_size_that_is_open_is_the_first():
     module = checks.parsed(OPEN)
     with pytest.raises(UnsupportedError, match="open until the call is not its first"):
-        pipeline.run(module, [pipeline.make("lower-schedule", "", "sm_90a")])
+        pipeline.run(module, [pipeline.make("convert-kitsune-to-gpu", "", "sm_90a")])

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import kitsune_mlir
-from kitsune_mlir.passes import lower_schedule, overlap_launches
+from kitsune_mlir.passes import convert_kitsune_to_gpu, overlap_launches
 from kitsune_mlir.tools.gpusim import MemoryFault, Simulation
 
 
@@ -42,7 +42,7 @@ def test_weights_are_fetched_before_the_wait():
 
 
 def test_what_a_kernel_writes_is_not(monkeypatch):
-    monkeypatch.setattr(lower_schedule, "_is_constant", lambda value: True)
+    monkeypatch.setattr(convert_kitsune_to_gpu, "_is_constant", lambda value: True)
     everything = {name: set(range(100)) for name in ("pipeline0_part0", "pipeline1")}
     monkeypatch.setattr(overlap_launches, "constant_tensors", lambda module: everything)
     _, x, made = compiled()

@@ -23,7 +23,7 @@ from kitsune_mlir.tools.gpusim.device import SimulatedDevice
 
 SCHEDULE = ["prepare-linalg", "schedule-products", "schedule-rows"]
 CHAINS = ["prepare-linalg", "partition-dataflow", "design-pipeline", "place-stages", "schedule-chains"]
-LOWER = ["lower-schedule", "convert-linalg-to-gpu"]
+LOWER = ["convert-kitsune-to-gpu", "convert-linalg-to-gpu"]
 CHAINED = {"kitsune.role": "spatial", "kitsune.fill": "chained"}  # shapes, by what the kernel must have
 BF16 = torch.bfloat16
 AS_GOOD = {"no wait on an mbarrier": 2, "no fence before products": 1}

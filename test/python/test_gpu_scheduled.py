@@ -37,7 +37,7 @@ def run(function, args, target, launches=2, dynamic_shapes=None, calls=(), preci
     model = Function(function)
     program = import_model(model, args, dynamic_shapes=dynamic_shapes)
     give(program.module, precision)
-    steps = ["prepare-linalg", "convolutions-to-products", "schedule-products", "lower-schedule"]
+    steps = ["prepare-linalg", "convolutions-to-products", "schedule-products", "convert-kitsune-to-gpu"]
     steps.append("convert-linalg-to-gpu")
     pipeline.run(program.module, [pipeline.make(name, "", target) for name in steps])
     section = gpu.build(program.module, targets.load(target))
@@ -167,7 +167,7 @@ def test_infinities_and_no_numbers(precision, small_gpu):
     model, target = Function(torch.bmm), targets.load(small_gpu)
     program = import_model(model, (x, y))
     give(program.module, precision)
-    steps = ["prepare-linalg", "schedule-products", "lower-schedule", "convert-linalg-to-gpu"]
+    steps = ["prepare-linalg", "schedule-products", "convert-kitsune-to-gpu", "convert-linalg-to-gpu"]
     pipeline.run(program.module, [pipeline.make(name, "", small_gpu) for name in steps])
     section = gpu.build(program.module, target)
     runner = GpuRunner(

@@ -13,7 +13,6 @@ pytestmark = pytest.mark.usefixtures("unassembled")
 FORCED = {
     "reg": ("chained", '"cluster": 1, "threads": 256'),
     "dsmem": ("chained cluster=2", '"cluster": 2, "threads": 384'),
-    "smem": ("fused", '"threads": 256'),
     "l2": ("spatial", '"cooperative": true'),
 }
 
@@ -26,7 +25,7 @@ def test_same_numbers(transport, widths, rows, small_gpu):
     args = (torch.randn(rows, widths[0], dtype=torch.bfloat16),)
     with torch.no_grad():
         wanted = model(*args)
-    program, runner, device = runner_of(model, args, small_gpu, shape, tile=0)
+    program, runner, device = runner_of(model, args, small_gpu, shape)
     for _ in range(2):
         check(program, runner, args, wanted, 2e-2)
     assert device.pipeline_launches

@@ -139,8 +139,8 @@ def test_a_wait_in_vain_is_reported(few, monkeypatch):
     monkeypatch.setattr(WarpCode, "_release", _not_again)
     args = drawn((64, 1000), (64, 1000))
     program = import_model(Function(lambda x, y: x @ y.mT), args)
-    for name in ("prepare-linalg", "schedule-products", "lower-schedule", "convert-linalg-to-gpu"):
-        options = "wait-budget=20" if name == "lower-schedule" else ""
+    for name in ("prepare-linalg", "schedule-products", "convert-kitsune-to-gpu", "convert-linalg-to-gpu"):
+        options = "wait-budget=20" if name == "convert-kitsune-to-gpu" else ""
         pipeline.run(program.module, [pipeline.make(name, options, few)])
     section = gpu.build(program.module, targets.load(few))
     constants = interface_of(program).constants()

@@ -14,12 +14,12 @@ MODELS = ("mlp", "nerf", "transformer", "meshgraphnets", "llama-prefill")
 MOST_SPILLED = 64  # bytes a thread: a few values at the register limit of a launch of 1024 threads
 
 
-def assembled(name: str, dtype: torch.dtype, chip: str, shape: str = "auto") -> dict[str, ptxas.KernelInfo]:
+def assembled(name: str, dtype: torch.dtype, chip: str) -> dict[str, ptxas.KernelInfo]:
     """The kernels of the model's pipelines, none of which may be declined; those of equal form share one."""
     _, _, program = imported(name, dtype)
-    gpu_steps.place(program.module, chip, {"place-stages": f"shape={shape}"})
+    gpu_steps.place(program.module, chip)
     names = {op.opview.label for op in mlir.walk(program.module, "kitsune.pipeline")}
-    assert not gpu_steps.convert(program.module, chip)
+    assert names and not gpu_steps.convert(program.module, chip)
     machine = target.load(chip)
     kernels: dict[str, ptxas.KernelInfo] = {}
     for kernel in gpu_steps.kernels(program.module):
@@ -40,15 +40,15 @@ def needs_ptxas():
         pytest.skip("there is no ptxas")
 
 
-@pytest.mark.parametrize("dtype, shape", [(torch.float32, "auto"), (torch.bfloat16, "spatial")], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", MODELS)
-def test_assembles(name, dtype, shape):
-    for label, kernel in assembled(name, dtype, "sm_90a", shape).items():
+def test_assembles(name, dtype):
+    for label, kernel in assembled(name, dtype, "sm_90a").items():
         assert 0 < kernel.registers <= 255
         assert kernel.spill_stores <= MOST_SPILLED, f"{label} spills {kernel.spill_stores} bytes"
 
 
-@pytest.mark.parametrize("chip", ["sm_80", "sm_89", "sm_100a", "sm_120"])
+@pytest.mark.parametrize("chip", ["sm_80", "sm_86", "sm_89", "sm_100a", "sm_120"])
 @pytest.mark.parametrize("name", ["nerf", "transformer"])
 def test_assembles_for_other_gpus(name, chip):
     for label, kernel in assembled(name, torch.bfloat16, chip).items():

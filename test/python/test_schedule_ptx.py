@@ -20,7 +20,7 @@ from kitsune_mlir.passes import pipeline
 from kitsune_mlir.planning import target
 
 pytestmark = pytest.mark.skipif(ptxas.find() is None, reason="there is no ptxas")
-LOWER = ["lower-schedule", "convert-linalg-to-gpu"]
+LOWER = ["convert-kitsune-to-gpu", "convert-linalg-to-gpu"]
 BF16, F32 = torch.bfloat16, torch.float32
 FORMS = {  # a function, shapes, type, whether a product is issued before the one before it has ended
     "large": (torch.bmm, ((2, 4096, 4096), (2, 4096, 4096)), BF16, True),
@@ -90,4 +90,4 @@ def test_sums_that_ptxas_has_no_registers_for(monkeypatch):
     module = checks.parsed(checks.draw(91).text)
     said = "a product of 224 columns wants 138 registers of a thread, 512 threads are given 128"
     with pytest.raises(UnsupportedError, match=said):
-        pipeline.run(module, [pipeline.make("lower-schedule", "", "sm_90a")])
+        pipeline.run(module, [pipeline.make("convert-kitsune-to-gpu", "", "sm_90a")])

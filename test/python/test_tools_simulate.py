@@ -9,11 +9,11 @@ from torch import nn
 
 import kitsune_mlir
 from kitsune_mlir.codegen.hopper import mbarrier
-from kitsune_mlir.codegen.pipeline.kernel import PipelineKernel
-from kitsune_mlir.codegen.pipeline.ring import Ring
+from kitsune_mlir.codegen.hopper.tile_ring import TileRing
+from kitsune_mlir.codegen.pipeline import counters
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.tools import kitsune
-from kitsune_mlir.tools.gpusim import Deadlock, KernelFault, MemoryFault, Simulation, instructions, lockstep
+from kitsune_mlir.tools.gpusim import Deadlock, KernelFault, MemoryFault, Simulation, lockstep
 
 
 def chain():
@@ -146,22 +146,16 @@ def test_only_a_gpus_kernels_are_simulated(compiled, tmp_path):
 @pytest.mark.parametrize(
     ("owner", "method", "error", "sentence"),
     [
-        (Ring, "publish", Deadlock, r"deadlocks: CTA \d+ waits: byte \d+ of the workspace is 0, at .*\.py:\d+"),
-        (
-            Ring,
-            "wait_full",
-            MemoryFault,
-            r"is faulty: CTA \d+ .* reads what nobody wrote: byte \d+ of .*, at .*\.py:\d+",
-        ),
-        (PipelineKernel, "_finish", MemoryFault, r"is faulty: a launch left a counter that is not zero"),
+        (TileRing, "publish", Deadlock, r"deadlocks: CTA \d+ .*byte \d+ of the workspace is 0, at .*\.py:\d+"),
+        (counters, "finish", MemoryFault, r"is faulty: a launch left a counter that is not zero"),
     ],
 )
 def test_faults_name_the_kernel_and_the_place(owner, method, error, sentence, monkeypatch):
     """A pipeline with a ring in L2 is broken, and the fault is said with its kernel."""
     monkeypatch.setattr(owner, method, nothing)
-    model, _ = small()
-    x = torch.randn(150, 8)
-    options = {"place-stages": "shape=spatial tile-rows=16"}
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64)).bfloat16()
+    x = torch.randn(150, 64, dtype=torch.bfloat16)
+    options = {"place-stages": "shape=spatial"}
     simulation = Simulation(kitsune_mlir.compile(model, (x,), target="sm_90a", options=options))
     with pytest.raises(error, match=rf"^kernel \w+ {sentence}") as found:
         simulation(x)
@@ -175,6 +169,5 @@ def test_many_that_wait_are_counted():
 
 def test_an_unknown_operation_is_not_a_fault(compiled, monkeypatch):
     monkeypatch.delattr(lockstep.Lockstep, "_gpu_thread_id")
-    monkeypatch.delattr(instructions.Instructions, "_nvvm_read_ptx_sreg_tid_x")
-    with pytest.raises(UnsupportedError, match="the simulator does not know nvvm.read.ptx.sreg.tid.x"):
+    with pytest.raises(UnsupportedError, match="the simulator does not know gpu.thread_id"):
         Simulation(compiled, "sm_80")(*small()[1])

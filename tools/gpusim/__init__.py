@@ -8,16 +8,14 @@
 `kitsune run --simulate MODEL` is the same on the command line. What runs is not PTX but the IR that PTX is translated
 from, after the last pass (`convert-linalg-to-gpu`), with the inline PTX in it. An artifact does not hold that IR.
 
-There are three kinds of kernels, each with a model of its own:
+There are two kinds of kernels, each with a model of its own:
 
 * A kernel of a single operator (lockstep.py): the threads of many CTAs at once, in lockstep. Accesses are checked
   against the bounds of their buffers, not for races.
-* A persistent kernel of mma.sync (cta_kernel.py): each CTA is a coroutine whose threads go in lockstep, and CTAs take
-  turns in random order at atomic operations and loops that wait.
 * A kernel whose warps take roles (warp_kernel.py, warp_agent.py, assembler.py): warps that go together are an agent,
   which parts where some of them may wait and joins where they meet. Agents and copies in flight take turns at random.
 
-In the last two every byte that is written during a launch, in shared memory, in results and in the workspace, has the
+In the latter every byte that is written during a launch, in shared memory, in results and in the workspace, has the
 stamps of who wrote and read it (memory.py), and vector clocks (clocks.py) say what comes before what: barriers,
 mbarriers, releases and acquires make order as the PTX ISA's memory consistency model says, and nothing else does. So a
 race is found whether or not it shows in the numbers. Modelled are

@@ -352,6 +352,7 @@ _INSTRUCTIONS: dict[str, Callable[..., None]] = {
     "stmatrix.sync.aligned.m8n8.x4.shared.b16": _store_matrices,
     "ldmatrix.sync.aligned.m8n8.x4.shared.b16": _load_matrices,
     "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16": partial(_load_matrices, turns=True),
+    "st.shared.b32": _store_cluster,
     "st.shared.v2.f32": _store_cluster,
     "add.f32": _add_numbers,
     "red.relaxed.gpu.global.add.v4.f32": _add_rows,

@@ -114,12 +114,6 @@ class Op:
         return self.source.location
 
     @cached_property
-    def has_roles(self) -> bool:
-        """Whether warps of a kernel go apart: they meet at mbarriers, or not at all."""
-        texts = (ir.StringAttr(op.attributes["asm_string"]).value for op in mlir.walk(self.source, "llvm.inline_asm"))
-        return any("mbarrier." in text or "bar.warp.sync" in text for text in texts)
-
-    @cached_property
     def constants(self) -> dict[int, np.ndarray]:
         """Those that it contains, by key. No block has them among its operations."""
         found = (op for op in mlir.walk(self.source, "arith.constant"))

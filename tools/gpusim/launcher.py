@@ -11,7 +11,6 @@ import numpy as np
 from kitsune_mlir.runtime.cuda_pipeline import REPORT, REPORT_AT, said
 
 from .arithmetic import DTYPES
-from .cta_kernel import run
 from .decode import Op
 from .faults import Deadlock, MemoryFault, named
 from .index_reports import reported
@@ -92,14 +91,10 @@ class Launcher:
         if launch.get("strided"):  # a GPU may hold fewer clusters than it was compiled for
             size = launch.get("cluster", 1)
             launch = launch | {"ctas": size * int(rng.integers(1, launch["ctas"] // size + 1))}
-        if launch.get("maps") or launch.get("specialised") or self._kernel.has_roles:
-            places = [*pointers, place]
-            maps = [_encoded(described, places, rows) for described in launch.get("maps", [])]
-            execute = partial(run_warps, maps=maps, rng=rng)
-        else:
-            execute = partial(run, rng=rng)
+        places = [*pointers, place]
+        maps = [_encoded(described, places, rows) for described in launch.get("maps", [])]
         with named(self._launch["kernel"]), reported(self._report):
-            released = execute(self._kernel, values, memory, launch).released
+            released = run_warps(self._kernel, values, memory, launch, maps, rng).released
         with named(self._launch["kernel"]):
             if self._launch["watched"]:
                 self._look_at_report(content[REPORT_AT:].view(np.uint32))

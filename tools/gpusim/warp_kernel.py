@@ -27,7 +27,8 @@ def run_warps(
     maps: Sequence[Box],
     rng: np.random.Generator,
 ) -> Counters:
-    """One launch, as cta_kernel.run; a kernel with tensor maps has their place as its first parameter."""
+    """One launch; pointer arguments are addresses in `memory`. A kernel with tensor maps has their place as its first
+    parameter. Gives the counters that it used. Raises MemoryFault, or Deadlock with who waits for what."""
     assert launch["threads"] % 32 == 0
     clocks = Clocks(launch["ctas"], launch["threads"] // 32)
     counters, scheduler = Counters(clocks.size), Scheduler(int(rng.integers(1 << 62)))

@@ -4,13 +4,15 @@ D[16 x 8] += A[16 x k] B[k x 8], all in registers. Lane 4g + q holds of D the ro
 sum [2h + e] is at row g + 8h, column 2q + e. For 16-bit elements k is 16: A is four words of two neighbouring columns,
 (g, 2q), (g + 8, 2q), (g, 2q + 8), (g + 8, 2q + 8), B two, at (2q, g) and (2q + 8, g). For tf32 k is 8.
 
+What ldmatrix loads of rows of 16 bytes lies so for either: a granule has 8 columns of 16 bits or 4 of tf32.
+
 A warp's product of 16 `tiles` rows and any number of blocks of 8 columns has its sums tile by tile, block by block: the
 order that a warpgroup's product (hopper/wgmma.py) has, tile by tile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.mlir import arith, ir, llvm
@@ -18,7 +20,9 @@ from kitsune_mlir.mlir import arith, ir, llvm
 from .ldmatrix import STEPS, Boxes
 
 ROWS, BLOCK = 16, 8  # of one instruction
+WORDS, DEPTH = 4, 16  # a lane's of A, and columns of k of 16 bits, in one instruction
 SUMS = 4  # of a lane, in one instruction
+Left = Callable[[int, int], Sequence[ir.Value]]  # the words of A of a tile of 16 rows and a step
 
 
 def add(shape: str, words: Sequence[ir.Value], sums: Sequence[ir.Value]) -> list[ir.Value]:
@@ -41,36 +45,47 @@ def zeros(count: int) -> list[ir.Value]:
     return [arith.constant(ir.F32Type.get(), 0.0)] * count
 
 
-def multiply(element: str, sums: Sequence[ir.Value], a: Boxes, b: Boxes, tiles: int) -> list[ir.Value]:
-    """Adds a chunk of 64 columns of k, of 16-bit elements in shared memory, to a warp's sums of `tiles` times 16 rows.
-    Of B two blocks are loaded together."""
+def add_step(element: str, a: Sequence[ir.Value], b: Sequence[ir.Value], sums: Sequence[ir.Value]) -> list[ir.Value]:
+    """A step of 32 bytes of k: 16 columns of "bf16" or "f16", or 8 of "f32", whose words are tf32 numbers."""
+    if element != "f32":
+        return add_16_bit(element, a, b, sums)
+    return add("m16n8k8.row.col.f32.tf32.tf32.f32", [*a, *b], sums)
+
+
+def multiply(
+    element: str, sums: Sequence[ir.Value], a: Left, b: Boxes, tiles: int, steps: int = STEPS
+) -> list[ir.Value]:
+    """Adds so many steps of a chunk of 128 bytes of k to a warp's sums of `tiles` times 16 rows. Of B two blocks are
+    loaded together."""
     found = list(sums)
     each = len(found) // tiles
-    for step in range(STEPS):
-        left = [a.load(tile, step) for tile in range(tiles)]
+    for step in range(steps):
+        left = [a(tile, step) for tile in range(tiles)]
         for pair in range(each // (2 * SUMS)):
             words = b.load(pair, step)
             for half in (0, 1):
                 for tile, own in enumerate(left):
                     at = tile * each + (2 * pair + half) * SUMS
-                    found[at : at + SUMS] = add_16_bit(
+                    found[at : at + SUMS] = add_step(
                         element, own, words[2 * half : 2 * half + 2], found[at : at + SUMS]
                     )
     return found
 
 
-def multiply_outside(element: str, total: Sequence[ir.Value], a: Boxes, b: Boxes, tiles: int) -> list[ir.Value]:
+def multiply_outside(
+    element: str, total: Sequence[ir.Value], a: Left, b: Boxes, tiles: int, steps: int = STEPS
+) -> list[ir.Value]:
     """The same, but tensor cores, which cut off what they add, begin at zero: what they give is added behind them."""
     found = list(total)
     each = len(found) // tiles
-    left = [[a.load(tile, step) for step in range(STEPS)] for tile in range(tiles)]
+    left = [[a(tile, step) for step in range(steps)] for tile in range(tiles)]
     for pair in range(each // (2 * SUMS)):
-        words = [b.load(pair, step) for step in range(STEPS)]
+        words = [b.load(pair, step) for step in range(steps)]
         for half in (0, 1):
             for tile, own in enumerate(left):
                 new = zeros(SUMS)
-                for step in range(STEPS):
-                    new = add_16_bit(element, own[step], words[step][2 * half : 2 * half + 2], new)
+                for step in range(steps):
+                    new = add_step(element, own[step], words[step][2 * half : 2 * half + 2], new)
                 at = tile * each + (2 * pair + half) * SUMS
                 found[at : at + SUMS] = _added(found[at : at + SUMS], new)
     return found

@@ -80,6 +80,26 @@ stmatrix.sync.aligned.m8n8.x4.shared.b16 [place], {{$1, $2, $3, $4}};
             words = tile.step(number * STEPS + step)
             device.assembly(text, "r,r,r,r,r,~{memory}", [place, *words], None)
 
+    def write_words(self, box: Int, tile: Fragment, number: int) -> None:
+        """The same, word by word, on chips without such an instruction."""
+        row, granule = device.mod(self.own_row, BLOCK), SWIZZLED
+        within = device.add(device.mul(row, granule), device.mul(self.pair, WORD // 2))
+        place = device.add(device.add(box, device.mul(self.own_row, BOX_ROW)), within)
+        for step in range(STEPS):
+            text = f"""{{
+.reg .b32 place;
+xor.b32 place, $0, {step * STEP_BYTES};
+st.shared.b32 [place], $1;
+add.s32 place, place, {BLOCK * BOX_ROW};
+st.shared.b32 [place], $2;
+xor.b32 place, place, {granule};
+st.shared.b32 [place], $4;
+sub.s32 place, place, {BLOCK * BOX_ROW};
+st.shared.b32 [place], $3;
+}}"""
+            words = tile.step(number * STEPS + step)
+            device.assembly(text, "r,r,r,r,r,~{memory}", [device.value(place), *words], None)
+
     def write_whole(self, box: Int, tile: Fragment, number: int) -> None:
         """The same with f32 columns in their own order."""
         if is_packed(tile.element):

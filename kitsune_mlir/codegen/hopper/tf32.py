@@ -16,10 +16,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kitsune_mlir.codegen.pipeline import device
-from kitsune_mlir.codegen.pipeline.products import split, split_words
 from kitsune_mlir.mlir import arith, ir, linalg, llvm
 
-_UPPER = -8192  # a tf32's bits of a word
+HIGH, LOW = range(2)  # parts of f32 elements, as `split` gives them
+LARGEST = (2 - 2**-10) * 2.0**127  # tf32 number
+_UPPER = -8192  # a tf32's bits of a word: without the 13 that it drops
 
 
 def piece_of(x: ir.Value, pieces: int, dimension: int) -> ir.Value:
@@ -40,12 +41,27 @@ def piece_of(x: ir.Value, pieces: int, dimension: int) -> ir.Value:
 
 def operands(words: Sequence[ir.Value], pieces: int) -> list[list[ir.Value]]:
     """What f32 elements, `words` in steps of four, are multiplied as: rounded, or in the parts that `split` makes."""
-    if pieces == 1:
-        return [[_rounded(word) for word in words]]
-    return split_words([arith.bitcast(ir.F32Type.get(), word) for word in words])
+    numbers = [arith.bitcast(ir.F32Type.get(), word) for word in words]
+    return [list(map(rounded, numbers))] if pieces == 1 else split_words(numbers)
 
 
-def _rounded(word: ir.Value) -> ir.Value:
-    """To the nearest tf32 (PTX ISA, cvt)."""
-    x = arith.bitcast(ir.F32Type.get(), word)
-    return llvm.InlineAsmOp(device.i32(), [x], "cvt.rn.tf32.f32 $0, $1;", "=r,f", has_side_effects=False).results[0]
+def rounded(x: ir.Value) -> ir.Value:
+    """x as the nearest tf32 number (PTX ISA, cvt)."""
+    return llvm.InlineAsmOp(device.i32(), [x], "cvt.rna.tf32.f32 $0, $1;", "=r,f", has_side_effects=False).results[0]
+
+
+def split(x: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """An f32 as a sum of two tf32 numbers, its upper bits and what is left of it, neither of the other sign. Those of
+    an infinity are the largest number and the infinity: low parts meet upper bits alone, which are 0 only of 0 and of
+    numbers too small for tf32 (below 2^-136). Such a one times an infinity is not a number, as 0 times it is."""
+    f32, i32 = ir.F32Type.get(), device.i32()
+    least, most = (arith.constant(f32, sign * LARGEST) for sign in (-1, 1))
+    bounded = arith.minimumf(arith.maximumf(x, least), most)
+    upper = arith.andi(arith.bitcast(i32, bounded), arith.constant(i32, _UPPER))
+    high = arith.bitcast(f32, upper)
+    return high, arith.subf(x, high)
+
+
+def split_words(numbers: list[ir.Value]) -> list[list[ir.Value]]:
+    """Each part that `split` makes of f32 numbers, as 32-bit words."""
+    return [[arith.bitcast(device.i32(), x) for x in part] for part in zip(*map(split, numbers))]

@@ -8,7 +8,6 @@ row reductions, what several operators need) stands in `memories`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from kitsune_mlir import rows
@@ -23,22 +22,11 @@ from .memory import Memory, compute_type, element_of, shape_of
 _CASTS = ("arith.extf", "arith.truncf")
 
 
-@dataclass(frozen=True)
-class Recomputed:
-    """In a tile's place among the memories: it is stored later, in these 16-bit elements. Who reads it before computes
-    it again, rounded as it will be stored: a mean, say, of the numbers that deviations from it are taken of."""
-
-    element: ir.Type
-
-    def rounded(self, x: ir.Value) -> ir.Value:
-        return arith.extf(x.type, arith.truncf(self.element, x))
-
-
 class Evaluator:
     """Elements of one loop nest. A nest's code asks at indices that are SSA values or numbers; asking twice
     for one element computes it once within a region. In a `nested` one not all threads of a warp may be."""
 
-    def __init__(self, memories: Mapping[int, Memory | Recomputed], nested: bool = False):
+    def __init__(self, memories: Mapping[int, Memory], nested: bool = False):
         self.memories, self._nested = memories, nested
         self._known: dict[tuple[int, tuple[tuple[str, Int], ...]], ir.Value] = {}
         self._scalars: dict[tuple[int, tuple[ir.Value, ...]], ir.Value] = {}  # of bodies that gather
@@ -68,8 +56,6 @@ class Evaluator:
 
     def _compute(self, value: ir.Value, index: list[Int]) -> ir.Value:
         memory = self.memories.get(hash(value))
-        if isinstance(memory, Recomputed):
-            return memory.rounded(self._anew(value, index))
         if memory is None:
             return self._anew(value, index)
         together = None if self._nested else getattr(memory, "load_together", None)

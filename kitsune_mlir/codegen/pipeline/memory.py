@@ -51,16 +51,12 @@ def storage_type(element: ir.Type) -> ir.Type:
 
 @dataclass
 class Memory:
-    """A tensor of `shape` at `pointer`. `stride` elements lie between rows; `valid` rows exist (None: all).
-
-    Reads beyond the valid rows give the last one; writes there are dropped.
-    """
+    """A tensor of `shape` at `pointer`. `stride` elements lie between rows."""
 
     pointer: ir.Value
     element: ir.Type
     shape: tuple[int, ...]
     stride: int
-    valid: ir.Value | None = None
 
     @property
     def columns(self) -> int:
@@ -77,7 +73,7 @@ class Memory:
         """The element at `index`, of the compute type."""
         if not self.shape:
             return widened(device.load(self.pointer, storage_type(self.element)), self.element)
-        place = self.place(self.existing(index[0]), self._column(index[1:]))
+        place = self.place(index[0], self._column(index[1:]))
         return widened(device.load(place, storage_type(self.element)), self.element)
 
     def from_row(self, row: ir.Value) -> Memory:
@@ -98,24 +94,10 @@ class Memory:
         """`load` where all threads of a warp are."""
         return self.load(index)
 
-    def existing(self, row: Int) -> Int:
-        """The row, or the last valid one in place of a row beyond."""
-        return row if self.valid is None else device.least(row, device.sub(self.valid, 1))
-
     def place(self, row: Int, column: Int) -> ir.Value:
         """The address of an element at a flattened column."""
         at = device.add(device.mul(row, self.stride), column)
         return device.offset(self.pointer, at, storage_type(self.element))
-
-    def store(self, row: Int, column: Int, x: ir.Value) -> None:
-        """Stores an element of the compute type at a flattened column."""
-        x = narrowed(x, self.element)
-        place = self.place(row, column)
-        if self.valid is None:
-            device.store(x, place)
-        else:
-            with device.when(device.less(row, self.valid)):
-                device.store(x, place)
 
 
 def shape_of(value: ir.Value) -> tuple[int, ...]:

@@ -19,7 +19,6 @@ from .device import Int
 # The report's words, after the flag that it is there: `wait` is the wait's number among the kernel's, the last two
 # are what its sentence has in the places {0} and {1}.
 FIELDS = ("wait", "cta", "tile", "first", "second")
-FLAG_BYTES = 16  # of shared memory, for a CTA whose threads leave together
 PATIENCE = 64  # questions after which a thread heeds another's report: longer than copies take that are under way
 
 Answer = tuple[ir.Value, ir.Value]  # i1: the wait is over; a word of what was seen, i32
@@ -89,33 +88,6 @@ class Watch:
         with device.when(device.equal(before, 0)):
             for i, x in enumerate(fields):
                 device.store(device.value(x), device.offset(self.report, i + 1, device.i32()))
-
-
-@dataclass(frozen=True)
-class QueueWatch:
-    """The watch of one queue, for a CTA whose threads all wait for what one of them sees. Reports call the queue `name`
-    and `location`; `flag` points to a word of shared memory that nothing else uses."""
-
-    watch: Watch
-    name: str
-    location: str
-    flag: ir.Value
-
-    def ask(self, question: Callable[[], Answer], awaited: str, tile: ir.Value, wanted: Int) -> None:
-        """One thread: waits, reports a wait in vain, and tells the CTA whether it was."""
-        sentence = f"{awaited} of queue '{self.name}': its counter is {{0}}, wanted {{1}}"
-        over, seen = self.watch.ask(question)
-        late = _not(over)
-        device.store(arith.extui(device.i32(), late), self.flag)
-        with device.when(late):
-            self.watch.tell([self.watch.waits.number(sentence, self.location), device.cta(), tile, seen, wanted])
-
-    def leave_if_late(self) -> None:
-        """All threads, after a barrier: ends them if the wait was in vain."""
-        late = device.load(self.flag, device.i32())
-        device.barrier()
-        with device.when(_not(device.equal(late, 0))):
-            device.assembly("exit;", "~{memory}", [], None)
 
 
 def _not(x: ir.Value) -> ir.Value:

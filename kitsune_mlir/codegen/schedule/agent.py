@@ -166,8 +166,7 @@ class AgentCode(ProductCode):
         self._take_up(op.results[0], parts.part(op.opview, self.halves, self.lanes))
 
     def _spread(self, op: ir.Operation) -> None:
-        self._stand(op.operands[0])
-        tile = parts.leaving(op.operands[0], self.halves, self.lanes, self.values.get(hash(op.operands[0])))
+        tile = self._leaving(op.operands[0])
         self._take_up(op.results[0], parts.spread(tile, op.opview.columns))
 
     def _tensor_concat(self, op: ir.Operation) -> None:
@@ -223,10 +222,8 @@ class AgentCode(ProductCode):
 
     def _fill_boxes(self, op: ir.Operation) -> None:
         """A slot gets a tile, of which each warp stores its rows."""
-        opened, value = self.values[hash(op.operands[0])], op.operands[1]
-        self._stand(value)
+        opened, tile = self.values[hash(op.operands[0])], self._leaving(op.operands[1])
         own = Boxes.of(warps.thread(), self._leader())
-        tile = parts.leaving(value, self.halves, self.lanes, self.values.get(hash(value)))
         for number, box in enumerate(self._boxes(opened)):
             own.write(box, tile, number)
 
@@ -321,7 +318,7 @@ class AgentCode(ProductCode):
         exists = [device.less(device.add(first, half.row), count) for half in self.halves]
         output, type_ = self.around.outputs[write.position]
         numbers = [half.evaluator(to, [half.row]) for half in self.halves]
-        found = parts.leaving(tile, self.halves, self.lanes, self.values.get(hash(tile)))
+        found = self._leaving(tile)
         self.may_send = False
         kind = ir.RankedTensorType(type_)
         whole_rows.write_to(op, output, kind, column, numbers, exists, found, self._outbox())
@@ -333,7 +330,7 @@ class AgentCode(ProductCode):
         if write.engine_name is not None:
             self.may_send = False
             row, column = map(self.number, offsets)
-            found = parts.leaving(tile, self.halves, self.lanes, self.values.get(hash(tile)))
+            found = self._leaving(tile)
             if write.engine_name == schedule.BY_ROWS:
                 pointer, type_ = self.around.outputs[write.position]
                 whole_rows.write(pointer, type_, self.around.rows, (row, column), self._outbox(), found)

@@ -14,7 +14,6 @@ from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import arith, ir
 
-from . import parts
 from .around import Surroundings
 from .exchanges import ExchangeCode
 
@@ -83,8 +82,7 @@ class BetweenCode(ExchangeCode):
             return
         slot, tile, column = self.values[hash(op.operands[0])], op.operands[1], self.number(op.operands[2])
         self.may_send = False
-        self._stand(tile)
-        found = parts.leaving(tile, self.halves, self.lanes, self.values.get(hash(tile)))
+        found = self._leaving(tile)
         row = device.add(slot.ring.row(slot.tile), Boxes.of(device.thread(), self._leader()).first_row)
         self._depart(self.around.map_of[op], found, (column, row))
 

@@ -23,7 +23,6 @@ from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.evaluate import Evaluator
 from kitsune_mlir.codegen.pipeline.memory import Memory
-from kitsune_mlir.codegen.pipeline.products import Fragment, fragments, multiplied
 from kitsune_mlir.dialects.dots import DotsOp, StashOp
 from kitsune_mlir.dialects.schedule import AgentOp, ReadOp, WriteOp
 from kitsune_mlir.errors import UnsupportedError
@@ -34,6 +33,7 @@ from kitsune_mlir.rows import Structured, shape_of
 
 from .agent import AgentCode
 from .boxes import GlobalBox
+from .quads import Fragment, fragments, multiplied
 from .row_sources import LaneRows, sources
 
 QUAD, LOAD = 4, 16  # lanes that have a row together, bytes that one loads of it

@@ -77,8 +77,6 @@ class ScheduledKernel:
     def _check_engines(self) -> None:
         copy, product = schedule.engines(self.target.products)
         for ring in self._rings:
-            if ring.sharing == "own" and not self._has_warpgroups:
-                raise UnsupportedError(f"ring '{ring.label}' is each copy's own, which wants warpgroups")
             if not ring.has_elements and not self._has_warpgroups:
                 raise UnsupportedError(f"ring '{ring.label}' passes turns alone, which wants warpgroups")
             by_threads = ring.is_filled_by_threads or ring.is_read_by_threads

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kitsune_mlir.codegen.hopper import tma, warps, wgmma
+from kitsune_mlir.codegen.hopper.fragments import Fragment
 from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
 from kitsune_mlir.codegen.hopper.stores import Boxes
 from kitsune_mlir.codegen.pipeline import device
@@ -42,13 +43,16 @@ class StowCode(LoopCode):
         """The warps write their rows, once none of them reads what was there."""
         ring, slot = self._opened(op)
         own = Boxes.of(warps.thread(), self._leader())
-        value = op.operands[1]
-        self._stand(value)
-        tile = parts.leaving(value, self.halves, self.lanes, self.values.get(hash(value)))
+        tile = self._leaving(op.operands[1])
         if not self.may_stow:
             warps.barrier(own.barrier, wgmma.THREADS)
         self.may_stow = self.unseen = True
         own.write(device.add(ring.place(slot), self._own_part()), tile, 0)
+
+    def _leaving(self, value: ir.Value) -> Fragment:
+        """A tile that leaves the registers."""
+        self._stand(value)
+        return parts.leaving(value, self.halves, self.lanes, self.values.get(hash(value)))
 
     def _own_part(self) -> Int:
         """Where the copy's rows begin in a slot of which each copy has a part."""

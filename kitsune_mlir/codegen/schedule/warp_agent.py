@@ -8,11 +8,14 @@ Every thread of a producer waits and copies; a consumer's warps release a slot o
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from kitsune_mlir.codegen.ampere import cp_async, ldmatrix, mma_sync
 from kitsune_mlir.codegen.hopper import waits, warps
-from kitsune_mlir.codegen.hopper.fragments import BLOCK
+from kitsune_mlir.codegen.hopper.fragments import BLOCK, Fragment
 from kitsune_mlir.codegen.hopper.stores import Boxes
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
@@ -25,11 +28,11 @@ from .agent import AgentCode
 from .extents import whole_of
 from .granules import TensorGranules, WindowGranules
 from .in_flight import Acc, InFlight, NoneInFlight
+from .loops import Open
 
 WARPS = 4  # of a copy
 THREADS = WARPS * warps.WARP
 _GRANULES = ldmatrix.BOX_ROW // ldmatrix.GRANULE  # of a box's row
-_ELEMENTS = ldmatrix.GRANULE // 2  # of a granule
 
 
 def tiles_of(acc: ir.Type) -> int:
@@ -71,8 +74,10 @@ class WarpCode(AgentCode):
         cp_async.arrive(self.around.rings[opened.ring.label].full(opened.slot))
 
     def _release(self, op: ir.Operation) -> None:
-        """A warp's products have ended: those that read the slot have its words."""
+        """A warp's products have ended: those that read the slot have its words. What a warp stowed it reads alone."""
         opened = self.values[hash(op.operands[0])]
+        if opened.ring.sharing == "own":
+            return
         warps.sync()
         leader = device.equal(device.mod(warps.thread(), warps.WARP), 0)
         self.around.rings[opened.ring.label].release(opened.slot, leader)
@@ -80,15 +85,18 @@ class WarpCode(AgentCode):
     def _copy(self, op: ir.Operation) -> None:
         """Thread t has of each row the granule t mod 8, and every 16th row from row t / 8 on."""
         copy, opened = op.opview, self.values[hash(op.operands[0])]
-        if copy.elements is not None or opened.tile != opened.ring.tile:
-            raise UnsupportedError(f"{location(op.location)}: threads copy boxes of whole slots")
+        if copy.elements is not None:
+            self._copy_vector(copy, opened)
+            return
         ring = opened.ring
         by_rows = ring.layout == "rows"
-        rows, columns = ring.tile.shape
+        rows, columns = opened.tile.shape
         along, length, across = (columns, columns, rows) if by_rows else (rows, rows, columns)
         outer, inner = copy.axes if by_rows else copy.axes[::-1]
-        if ring.tile.element_type.width != 16 or length % ldmatrix.CHUNK or across % (THREADS // _GRANULES):
-            raise UnsupportedError(f"{location(op.location)}: ring '{ring.label}' has no boxes of 64 times 16 elements")
+        nbytes = ring.tile.element_type.width // 8
+        each = ldmatrix.BOX_ROW // nbytes
+        if length % each or across % (THREADS // _GRANULES):
+            raise UnsupportedError(f"{location(op.location)}: ring '{ring.label}' has no boxes of 16 rows of 128 bytes")
         at = [self.number(offset) for offset in list(op.operands)[2:]]
         thread = device.sub(warps.thread(), self.first)
         own_row, granule = device.div(thread, _GRANULES), device.mod(thread, _GRANULES)
@@ -96,56 +104,106 @@ class WarpCode(AgentCode):
         place = device.add(device.mul(own_row, ldmatrix.BOX_ROW), device.mul(swizzled, ldmatrix.GRANULE))
         place = device.value(device.add(self.around.rings[ring.label].place(opened.slot), place))
         source = self._source(copy, at, outer, inner)
-        for number in range(length // ldmatrix.CHUNK):
-            column = device.add(device.mul(granule, _ELEMENTS), number * ldmatrix.CHUNK)
+        for number in range(length // each):
+            column = device.add(device.mul(granule, ldmatrix.GRANULE // nbytes), number * each)
             first = source.column(own_row, column)
             for row in range(0, across, THREADS // _GRANULES):
                 to = device.add(place, (number * across + row) * ldmatrix.BOX_ROW)
                 cp_async.copy(to, *source.row(own_row, row, first))
 
+    def _copy_vector(self, copy: schedule.CopyOp, opened: Open) -> None:
+        """Neighbouring elements, to their place in a slot."""
+        nbytes = opened.tile.element_type.width // 8
+        place = device.add(self.around.rings[opened.ring.label].place(opened.slot), copy.elements.start * nbytes)
+        pointer, thread = self._pointer(copy.operands[1]), device.sub(warps.thread(), self.first)
+        granules, byte = -(-len(copy.elements) * nbytes // cp_async.NBYTES), ir.IntegerType.get_signless(8)
+        for first in range(0, granules, THREADS):
+            number = device.value(device.add(thread, first))
+            at = device.mul(number, cp_async.NBYTES)
+            whole = first + THREADS <= granules
+            with contextlib.nullcontext() if whole else device.when(device.less(number, granules)):
+                cp_async.copy(device.add(place, at), device.offset(pointer, at, byte))
+
     def _source(self, copy: schedule.CopyOp, at: list[Int], outer: int, inner: int) -> TensorGranules | WindowGranules:
         tensor, tile = copy.operands[1], schedule.ring_of(copy.operands[0]).tile
-        pointer, rows = self.around.pointers[hash(in_memory(tensor))], self.around.rows
+        rows = self.around.rows
         if (matrix := windows_of(tensor)) is not None:
             if copy.axes != [len(at) - 2, len(at) - 1] or outer > inner:
                 raise UnsupportedError(f"{location(copy.location)}: a box of windows does not lie along their columns")
-            images = ir.RankedTensorType(matrix.operands[0].type)
+            images, pointer = (
+                ir.RankedTensorType(matrix.operands[0].type),
+                self.around.pointers[hash(in_memory(tensor))],
+            )
             return WindowGranules(matrix, pointer, rows if images.is_dynamic_dim(0) else images.shape[0], at)
         whole = whole_of(self.agent, tensor.type, list(copy.operands)[2:], copy.axes, tile)
         kind = ir.RankedTensorType(tensor.type)
-        return TensorGranules(pointer, kind, rows, at, outer, inner, [copy.axes[dim] for dim in whole])
+        return TensorGranules(self._pointer(tensor), kind, rows, at, outer, inner, [copy.axes[dim] for dim in whole])
+
+    # ---- tiles that wait
+
+    def _stow(self, op: ir.Operation) -> None:
+        """A warp writes its rows, which no other reads."""
+        ring, slot = self._opened(op)
+        tile = self._leaving(op.operands[1])
+        warps.sync()
+        own = Boxes.of(warps.thread(), self._leader())
+        own.write_words(device.add(ring.place(slot), self._own_part()), tile, 0)
+        self.unseen = True
+
+    def _see(self) -> None:
+        if self.unseen:
+            warps.sync()
+        self.unseen = False
 
     # ---- products
 
     def _sums(self, op: ir.Operation) -> None:
+        if op.operands:
+            super()._sums(op)
+            return
         rows, columns = ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value).shape
         self.values[hash(op.results[0])] = Acc(mma_sync.zeros(rows * columns // THREADS))
 
     def _product(self, op: ir.Operation) -> None:
         acc, left, right = (self.values[hash(operand)] for operand in op.operands)
-        if op.opview.is_from_registers:
-            raise UnsupportedError(f"{location(op.location)}: warps multiply out of slots, not tiles in registers")
-        tiles = tiles_of(op.operands[0].type)
-        self._check_tiles(left.ring, right.ring, op)
-        thread = warps.thread()
-        lane, warp = device.mod(thread, warps.WARP), device.div(device.sub(thread, self.first), warps.WARP)
-        if left.ring.sharing != "split":
-            warp = device.mod(warp, WARPS)
-        first = device.mul(warp, tiles * mma_sync.ROWS)
-        a_place, b_place = (self.around.rings[o.ring.label].place(o.slot) for o in (left, right))
-        a = ldmatrix.left(a_place, first, lane, left.ring.layout == "columns")
+        tiles, element = tiles_of(op.operands[0].type), str(right.ring.tile.element_type)
+        lane = device.mod(warps.thread(), warps.WARP)
+        if isinstance(left, Fragment) or element == "f32":
+            words = self._left_words(left, right.ring, op)
+            steps, a = len(words) // mma_sync.WORDS, partial(_words, words)
+            if tiles > 1:
+                raise UnsupportedError(f"{location(op.location)}: warps multiply 16 rows of a tile in registers")
+        else:
+            steps, a = self._left_steps(left, tiles, op)
+        self._check_sums(op)
+        b_place = self.around.rings[right.ring.label].place(right.slot)
         b = ldmatrix.right(b_place, lane, right.ring.layout == "columns")
         multiply = mma_sync.multiply_outside if op.opview.is_added_outside else mma_sync.multiply
-        sums = multiply(str(left.ring.tile.element_type), acc.values, a, b, tiles)
+        sums = multiply(element, self._begun(acc).values, a, b, tiles, steps)
         self.values[hash(op.results[0])], self.values[hash(op.results[1])] = self.products.ended(sums)
 
-    @staticmethod
-    def _check_tiles(left: schedule.AllocRingOp, right: schedule.AllocRingOp, op: ir.Operation) -> None:
-        acc = ir.RankedTensorType(ir.TypeAttr(op.operands[0].type.elem).value)
-        if left.tile.shape[1] != ldmatrix.CHUNK or left.tile.element_type.width != 16:
+    def _left_steps(self, left: Open, tiles: int, op: ir.Operation) -> tuple[int, mma_sync.Left]:
+        """The steps of a left operand in a slot, and the words of each."""
+        if left.ring.tile.shape[1] != ldmatrix.CHUNK or left.ring.tile.element_type.width != 16:
             raise UnsupportedError(
-                f"{location(op.location)}: warps take chunks of {ldmatrix.CHUNK} columns of 16 bits, found {left.tile}"
+                f"{location(op.location)}: warps take chunks of {ldmatrix.CHUNK} columns of 16 bits, found "
+                f"{left.ring.tile}"
             )
+        if left.ring.sharing == "own":
+            self._see()
+        thread = warps.thread()
+        lane, warp = device.mod(thread, warps.WARP), device.div(device.sub(thread, self.first), warps.WARP)
+        if left.ring.sharing == "all":
+            warp = device.mod(warp, WARPS)
+        first = device.mul(warp, tiles * mma_sync.ROWS)
+        place = self.around.rings[left.ring.label].place(left.slot)
+        boxes = ldmatrix.left(place, first, lane, left.ring.layout == "columns")
+        along = left.tile.shape[1] if left.ring.sharing == "own" else ldmatrix.CHUNK
+        return -(-along // mma_sync.DEPTH), boxes.load
+
+    @staticmethod
+    def _check_sums(op: ir.Operation) -> None:
+        acc = ir.RankedTensorType(ir.TypeAttr(op.operands[0].type.elem).value)
         if acc.shape[0] not in (64, 128) or acc.shape[1] % 16:
             raise UnsupportedError(f"{location(op.location)}: a copy multiplies 64 or 128 rows and 16 columns, each")
 
@@ -155,3 +213,8 @@ class WarpCode(AgentCode):
         lane_row = device.mod(own.own_row, BLOCK)
         first = device.add(device.mul(own.warp, tiles * mma_sync.ROWS), lane_row)
         return tuple(device.value(device.add(first, further * BLOCK)) for further in range(2 * tiles))
+
+
+def _words(words: Sequence[ir.Value], tile: int, step: int) -> Sequence[ir.Value]:
+    """The words of a step of a left operand in registers."""
+    return words[mma_sync.WORDS * step : mma_sync.WORDS * (step + 1)]

@@ -1,4 +1,4 @@
-// RUN: kitsune-opt %s --lower-schedule | filecheck %s
+// RUN: kitsune-opt %s --convert-kitsune-to-gpu | filecheck %s
 
 // A kernel becomes a function of gpu and nvvm. A tile leaves by the copy engine before any sums are settled: threads find
 // there where they stand in it.

@@ -1,5 +1,5 @@
 // RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=spatial" --schedule-chains --verify-dataflow | filecheck %s
-// RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=spatial" --schedule-chains --lower-schedule | filecheck %s --check-prefix=LOWERED
+// RUN: kitsune-opt %s --partition-dataflow --design-pipeline --place-stages="target=sm_90a shape=spatial" --schedule-chains --convert-kitsune-to-gpu | filecheck %s --check-prefix=LOWERED
 
 // Stages with CTAs of their own: a role for each, and a ring in L2 between them. Warpgroups of the one fill the slot of
 // the turn's tile; the thread that feeds the other copies it into shared memory, chunk by chunk, and gives it back.

@@ -15,7 +15,7 @@
 // CHECK:           "kitsune.write"(%[[SHARE]]
 // CHECK:       {cluster = 8 : i64,
 
-// RUN: kitsune-opt %t.mlir --lower-schedule | filecheck %s --check-prefix=GPU
+// RUN: kitsune-opt %t.mlir --convert-kitsune-to-gpu | filecheck %s --check-prefix=GPU
 // GPU: kitsune.launch = "{{.*}}\22ctas\22: 8, \22cluster\22: 8
 // GPU: nvvm.cluster_dim = array<i32: 8, 1, 1>
 // GPU: st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32
