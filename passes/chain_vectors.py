@@ -26,7 +26,8 @@ class Vectors:
     def _place(self, block: Block, value: ir.Value) -> None:
         kind = ir.RankedTensorType(value.type)
         element = str(kind.element_type)
-        first = self._at[id(block), hash(value)] = self.ends.get(element, 0)
+        first = self.ends.get(element, 0)
+        self._at.setdefault((id(block), hash(value)), first)  # one that equal stages share lies there for each of them
         self.placed.setdefault(element, []).append((value, first))
         self.ends[element] = first + padded_size(kind)
 

@@ -269,10 +269,11 @@ class _Rewriter:
         if key not in self.last:
             extra = -of.channels % GROUP
             around = [0, extra, *[0] * of.rank]
-            images = self._padded(of.image, [0] * len(around), around)
-            flat = reshaped(images, [of.batch, of.channels + extra, _count(of.sizes)])
-            turned = _transposed(flat, [0, 2, 1])
-            turned = reshaped(turned, [of.batch, *of.sizes, of.channels + extra])
+            with _behind(of.image):
+                images = self._padded(of.image, [0] * len(around), around)
+                flat = reshaped(images, [of.batch, of.channels + extra, _count(of.sizes)])
+                turned = _transposed(flat, [0, 2, 1])
+                turned = reshaped(turned, [of.batch, *of.sizes, of.channels + extra])
             if extra:
                 return self.around.setdefault((key, "channels"), turned)
             self.last[key] = turned
@@ -284,8 +285,9 @@ class _Rewriter:
         key = (hash(of.image), folded.high, of.low, folded.channels)
         if key not in self.around:
             more = folded.channels - of.channels
-            images = self._padded(of.image, [0, 0, *of.low], [0, more, *folded.high])
-            self.around[key] = _transposed(images, [0, *range(2, 2 + of.rank), 1])
+            with _behind(of.image):
+                images = self._padded(of.image, [0, 0, *of.low], [0, more, *folded.high])
+                self.around[key] = _transposed(images, [0, *range(2, 2 + of.rank), 1])
         return self.around[key]
 
     def _filters(self, of: Convolution) -> ir.Value:
@@ -338,6 +340,12 @@ class _Rewriter:
         with ir.InsertionPoint(generic.regions[0].blocks[0]):
             linalg.YieldOp([body(list(generic.regions[0].blocks[0].arguments))])
         return generic.results[0]
+
+
+def _behind(images: ir.Value) -> ir.InsertionPoint:
+    """Where other convolutions of these images find what is made of them, wherever each is rewritten."""
+    owner = images.owner
+    return ir.InsertionPoint.at_block_begin(owner) if isinstance(owner, ir.Block) else ir.InsertionPoint.after(owner)
 
 
 def _turned(result: ir.Value, of: Convolution) -> ir.Operation | None:

@@ -60,15 +60,21 @@ def choose(blocks: Sequence, pieces: int) -> dict[int, int]:
 
 
 def _only_products_read(value: ir.Value) -> bool:
+    """Whether a tile is an operand of products alone, here or in other stages. One that it is a part of, and that is
+    handed on, is made of it."""
     for use in value.uses:
         op = use.owner.operation
-        if op.name == "tensor.concat":
-            if not _only_products_read(op.results[0]):
-                return False
-        elif op.name == kitsune.PutOp.OPERATION_NAME:
+        if op.name == kitsune.PutOp.OPERATION_NAME:
             taken = (other.owner.operation for other in op.operands[0].uses)
             if not all(_only_products_read(get.results[0]) for get in taken if get != op):
                 return False
-        elif op.name not in ("linalg.matmul", "tensor.dim"):
+        elif not _is_operand(op):
             return False
     return True
+
+
+def _is_operand(op: ir.Operation) -> bool:
+    """Whether an operation takes a tile as a product's operand, or puts it beside others to be one."""
+    if op.name == "tensor.concat":
+        return all(_is_operand(use.owner.operation) for use in op.results[0].uses)
+    return op.name in ("linalg.matmul", "tensor.dim")

@@ -75,9 +75,10 @@ def cut(
     one that it denied."""
     count, ask = len(stages), cache(chains)
     whole = Run(0, count - 1, tuple(ask(0, count - 1)) if _has_product(stages, 0, count - 1) else ())
-    every = list(_runs(stages, queues, ask))
-    runs = [whole] if whole.chains else [run for run in every if run.chains]
-    runs += [Run(run.first, run.last) for run in _shortest(every)]
+    runs = [whole]
+    if not whole.chains:
+        every = list(_runs(stages, queues, ask))
+        runs = [run for run in every if run.chains] + [Run(run.first, run.last) for run in _shortest(every)]
     runs += [Run(i, i) for i in range(count) if stages[i].products is not None]
     best: dict[int, Cut] = {0: Cut((), 0.0)}  # by how many stages are dealt with
     for run in sorted(runs, key=lambda run: run.last):
