@@ -24,6 +24,7 @@ from bench.queue_cases import (
     WORD,
     Case,
 )
+from bench.queue_ring import CounterRing, QueueWatch
 from bench.queue_words import Words, byte, make_vector, mix, wrapped
 from kitsune_mlir.codegen.hopper import bulk, cluster, mbarrier, queue, tma, waits, warps
 from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
@@ -32,9 +33,9 @@ from kitsune_mlir.codegen.hopper.queue_l2 import GlobalReceiver, GlobalRing, Glo
 from kitsune_mlir.codegen.hopper.queue_registers import hand
 from kitsune_mlir.codegen.hopper.queue_smem import SharedQueue
 from kitsune_mlir.codegen.pipeline import device
-from kitsune_mlir.codegen.pipeline import ring as old_ring
+from kitsune_mlir.codegen.pipeline.counters import COUNTER_BYTES
 from kitsune_mlir.codegen.pipeline.device import Int
-from kitsune_mlir.codegen.pipeline.watch import QueueWatch, Waits, Watch
+from kitsune_mlir.codegen.pipeline.watch import Waits, Watch
 from kitsune_mlir.mlir import arith, ir, llvm
 
 WRITERS, READERS = 1, 2  # named barriers
@@ -243,9 +244,8 @@ class QueueKernel:
         shared = llvm.AddressOfOp(device.pointer_type(device.SHARED), "shared").result
         data = device.offset(self.ring, _wide(self.pair, case.ring_bytes), byte())
         counters = device.offset(self.counters, device.mul(self.pair, COUNTERS_BYTES), byte())
-        shape = (case.slot_bytes // 4, 1)
         watch = QueueWatch(self.watch, case.name, "no model", shared) if self.watch is not None else None
-        ring = old_ring.Ring(data, counters, case.depth, 1, shape, device.i32(), watch)
+        ring = CounterRing(data, counters, case.depth, 1, case.slot_bytes // 4, watch)
         synchronised = case.mode != FREE
         if case.sides != "receive":
             with device.when(device.equal(self.side, 0)):
@@ -253,7 +253,7 @@ class QueueKernel:
                 def send(tile: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
                     if synchronised:
                         ring.wait_empty(tile)
-                    self.words.fill(ring.slot(tile).pointer, tile)
+                    self.words.fill(ring.slot(tile), tile)
                     if synchronised:
                         ring.publish(tile)
                     return []
@@ -267,14 +267,14 @@ class QueueKernel:
                 def receive(tile: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
                     if synchronised:
                         ring.wait_full(tile)
-                    sums = self.words.total(ring.slot(tile).pointer, carried[0])
+                    sums = self.words.total(ring.slot(tile), carried[0])
                     if synchronised:
                         ring.release(tile)
                     return [sums]
 
                 self._store_sums(device.loop(0, self.count, 1, receive, [device.value(0)])[0])
 
-    def _reset(self, ring: old_ring.Ring, counters: ir.Value) -> None:
+    def _reset(self, ring: CounterRing, counters: ir.Value) -> None:
         """The sender, once every slot was released for the last time."""
 
         def one(tile: ir.Value, _: list[ir.Value]) -> list[ir.Value]:
@@ -284,7 +284,7 @@ class QueueKernel:
         device.loop(self.count, device.add(self.count, self.case.depth), 1, one)
         device.barrier()
         with device.when(device.less(device.thread(), 2 * self.case.depth)):
-            at = device.mul(device.thread(), old_ring.COUNTER_BYTES // 4)
+            at = device.mul(device.thread(), COUNTER_BYTES // 4)
             device.store(device.value(0), device.offset(counters, at, device.i32()))
 
     # Registers.

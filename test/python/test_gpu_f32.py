@@ -82,8 +82,8 @@ def test_skip_and_concatenation(precision, small_gpu):
 
 
 @pytest.mark.parametrize("precision", BOUNDS)
-@pytest.mark.parametrize("shape, tile", [("chained", 0), ("fused", 16)])
-def test_infinities_and_no_numbers(shape, tile, precision, small_gpu):
+@pytest.mark.parametrize("chip", ["sm_90a", "sm_80"])
+def test_infinities_and_no_numbers(chip, precision, gpu_of):
     """Of rows and of weights, where they meet zeros, numbers of either sign, with a low part and without, and each
     other: come out where torch has them, and nowhere else."""
     inf, nan = float("inf"), float("nan")
@@ -96,18 +96,18 @@ def test_infinities_and_no_numbers(shape, tile, precision, small_gpu):
         w[0, 3], w[1, 5], w[2, 9], w[3, 11], w[4, 11], w[5, 3] = inf, inf, -inf, inf, nan, 0
         w[6, 20:22], w[7, 5] = inf, -inf
         wanted = model(x)
-    program, runner, _ = runner_of(model, (x,), small_gpu, shape, tile=tile, precision=precision)
+    program, runner, _ = runner_of(model, (x,), gpu_of(8, chip), "chained", precision=precision)
     found, finite = program_result(program, runner, x), wanted.isfinite()
     assert torch.equal(found.isnan(), wanted.isnan()) and torch.equal(found[wanted.isinf()], wanted[wanted.isinf()])
     assert (found - wanted)[finite].norm() <= BOUNDS[precision] * wanted[finite].norm()
 
 
-def test_mma_sync_as_tf32(small_gpu):
+def test_mma_sync_as_tf32(gpu_of):
     """Neither more nor less precise."""
     model, x = mlp((24, 40, 8)).eval(), torch.randn(40, 24)
     with torch.no_grad():
         wanted = model.double()(x.double())
-    program, runner, _ = runner_of(model.float(), (x,), small_gpu, "fused", precision="high")
+    program, runner, _ = runner_of(model.float(), (x,), gpu_of(8, "sm_80"), "chained", precision="high")
     error = (program_result(program, runner, x) - wanted).norm() / wanted.norm()
     assert 1e-5 < error <= BOUNDS["high"]
 

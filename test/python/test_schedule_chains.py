@@ -232,7 +232,7 @@ def test_what_is_placed_as_a_chain_and_is_none_still_runs():
         pipeline.run(module, [pipeline.make(step, "", "sm_90a") for step in steps])
     assert not list(kitsune.pipelines(module)) and not list(dialect.kernels(module))
     (remark,) = remarks
-    assert "runs bulk-synchronously: it is a chain, of which schedule-chains makes a kernel" in remark.message
+    assert "runs bulk-synchronously: 72 columns are not shared evenly by a cluster of 4" in remark.message
 
 
 def test_mutants_of_who_asks():

@@ -18,9 +18,11 @@ from collections.abc import Sequence
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.mlir import arith, ir, linalg, llvm
 
+EVEN, AWAY = "rn", "rna"
 HIGH, LOW = range(2)  # parts of f32 elements, as `split` gives them
 LARGEST = (2 - 2**-10) * 2.0**127  # tf32 number
 _UPPER = -8192  # a tf32's bits of a word: without the 13 that it drops
+_HALF = 1 << 12  # of the last of those bits
 
 
 def piece_of(x: ir.Value, pieces: int, dimension: int) -> ir.Value:
@@ -29,7 +31,7 @@ def piece_of(x: ir.Value, pieces: int, dimension: int) -> ir.Value:
     left."""
     if pieces == 1:
         bits = arith.bitcast(device.i32(), x)
-        up = arith.andi(arith.addi(bits, device.value(1 << 12)), device.value(_UPPER))
+        up = arith.andi(arith.addi(bits, device.value(_HALF)), device.value(_UPPER))
         size = arith.bitcast(x.type, arith.andi(bits, device.value(0x7FFFFFFF)))
         finite = arith.cmpf(arith.CmpFPredicate.OLT, size, arith.constant(x.type, float("inf")))
         return arith.select(finite, arith.bitcast(x.type, up), x)
@@ -39,27 +41,33 @@ def piece_of(x: ir.Value, pieces: int, dimension: int) -> ir.Value:
     return arith.select(first, high, low)
 
 
-def operands(words: Sequence[ir.Value], pieces: int) -> list[list[ir.Value]]:
+def operands(words: Sequence[ir.Value], pieces: int, ties: str = EVEN) -> list[list[ir.Value]]:
     """What f32 elements, `words` in steps of four, are multiplied as: rounded, or in the parts that `split` makes."""
     numbers = [arith.bitcast(ir.F32Type.get(), word) for word in words]
-    return [list(map(rounded, numbers))] if pieces == 1 else split_words(numbers)
+    return [[rounded(x, ties) for x in numbers]] if pieces == 1 else split_words(numbers)
 
 
-def rounded(x: ir.Value) -> ir.Value:
-    """x as the nearest tf32 number (PTX ISA, cvt)."""
-    return llvm.InlineAsmOp(device.i32(), [x], "cvt.rna.tf32.f32 $0, $1;", "=r,f", has_side_effects=False).results[0]
+def rounded(x: ir.Value, ties: str = AWAY) -> ir.Value:
+    """x as the nearest tf32 number (PTX ISA, cvt); of two the even one (sm_90 on), or that farther from zero."""
+    return llvm.InlineAsmOp(device.i32(), [x], f"cvt.{ties}.tf32.f32 $0, $1;", "=r,f", has_side_effects=False).results[
+        0
+    ]
 
 
 def split(x: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """An f32 as a sum of two tf32 numbers, its upper bits and what is left of it, neither of the other sign. Those of
-    an infinity are the largest number and the infinity: low parts meet upper bits alone, which are 0 only of 0 and of
-    numbers too small for tf32 (below 2^-136). Such a one times an infinity is not a number, as 0 times it is."""
+    """An f32 as a sum of two tf32 numbers: its upper bits, and what is left of it, rounded, for tensor cores would cut
+    it off and so make every product a little smaller. Neither has the other sign. Those of an infinity are the largest
+    number and the infinity: low parts meet upper bits alone, which are 0 only of 0 and of numbers too small for tf32
+    (below 2^-136). Such a one times an infinity is not a number, as 0 times it is."""
     f32, i32 = ir.F32Type.get(), device.i32()
     least, most = (arith.constant(f32, sign * LARGEST) for sign in (-1, 1))
     bounded = arith.minimumf(arith.maximumf(x, least), most)
     upper = arith.andi(arith.bitcast(i32, bounded), arith.constant(i32, _UPPER))
     high = arith.bitcast(f32, upper)
-    return high, arith.subf(x, high)
+    left = arith.bitcast(i32, arith.subf(x, high))
+    return high, arith.bitcast(
+        f32, arith.andi(arith.addi(left, arith.constant(i32, _HALF)), arith.constant(i32, _UPPER))
+    )
 
 
 def split_words(numbers: list[ir.Value]) -> list[list[ir.Value]]:

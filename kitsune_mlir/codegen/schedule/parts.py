@@ -79,6 +79,7 @@ def joined(parts: Sequence[Fragment], type_: ir.Type) -> Fragment | None:
     for tile in parts:
         found.words.update(((first + block, h), word) for (block, h), word in tile.words.items())
         found.values.update(((first + block, h, e), x) for (block, h, e), x in tile.values.items())
+        found.spread.update(((BLOCK * first + column, h), x) for (column, h), x in tile.spread.items())
         first += blocks_of(tile.width)
     return found
 

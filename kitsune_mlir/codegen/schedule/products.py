@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from kitsune_mlir.codegen.gpu_reduction import Combiner
 from kitsune_mlir.codegen.hopper import tf32, warps, wgmma
@@ -28,6 +29,7 @@ from .stores import Half
 class ProductCode(SlotCode):
     """The code of an agent, as far as it is about products."""
 
+    TIES: ClassVar[str] = tf32.EVEN  # how f32 is rounded
     words: dict[tuple[int, ir.Block], list[list[ir.Value]]] = field(default_factory=dict)  # of f32, of the last operand
 
     def _know_rows(self, op: ir.Operation, numbers: Sequence[ir.Value]) -> None:
@@ -76,7 +78,7 @@ class ProductCode(SlotCode):
         if key not in self.words:
             words = parts.left_words(left) if isinstance(left, Fragment) else self._read_box(left, right, op)
             words = self.products.unread(words, op)
-            self.words = {key: tf32.operands(words, 1 if piece is None else len(schedule.PIECES))}
+            self.words = {key: tf32.operands(words, 1 if piece is None else len(schedule.PIECES), self.TIES)}
         return self.words[key][0 if piece is None else schedule.PIECES.index(piece)]
 
     def _read_box(self, left: Open, right: schedule.AllocRingOp, op: ir.Operation) -> list[ir.Value]:

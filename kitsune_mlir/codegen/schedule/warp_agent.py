@@ -12,9 +12,10 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import ClassVar
 
 from kitsune_mlir.codegen.ampere import cp_async, ldmatrix, mma_sync
-from kitsune_mlir.codegen.hopper import waits, warps
+from kitsune_mlir.codegen.hopper import tf32, waits, warps
 from kitsune_mlir.codegen.hopper.fragments import BLOCK, Fragment
 from kitsune_mlir.codegen.hopper.stores import Boxes
 from kitsune_mlir.codegen.pipeline import device
@@ -45,6 +46,7 @@ def tiles_of(acc: ir.Type) -> int:
 class WarpCode(AgentCode):
     """The code of one agent, whose threads begin at `first`."""
 
+    TIES: ClassVar[str] = tf32.AWAY
     products: InFlight = field(default_factory=NoneInFlight, kw_only=True)
 
     def emit(self) -> None:
