@@ -47,11 +47,11 @@ class ScheduleChains(ModulePass):
 
     def run(self, module: ir.Module) -> None:
         for pipeline in kitsune.pipelines(module):
+            if not pipeline.is_placed:
+                raise UserError(f"pipeline '{pipeline.label}' is not placed; run place-stages before {self.name}")
             target = target_of(pipeline, self.target, self.name)
             if target.kind != "gpu":
                 continue
-            if not pipeline.is_placed:
-                raise UserError(f"pipeline '{pipeline.label}' is not placed; run place-stages before {self.name}")
             sums = any(stage.accumulates for stage in pipeline.stages)
             try:
                 (self._schedule_sums if sums else self._schedule)(pipeline, target)

@@ -1,4 +1,4 @@
-// RUN: kitsune-opt %s --place-stages=target=sm_90a --convert-kitsune-to-gpu | filecheck %s
+// RUN: kitsune-opt %s --place-stages=target=sm_90a --schedule-chains --convert-kitsune-to-gpu | filecheck %s
 
 // Pipelines that differ in the tensors they name are calls of one kernel; another constant or another use of the
 // tensors makes another kernel.
@@ -7,11 +7,11 @@
 // CHECK: gpu.module @p2_kernel
 // CHECK-NOT: gpu.module @p1_kernel
 // CHECK: gpu.module @p0_kernel
-// CHECK: func.func @main(%[[X:.+]]: tensor<96x16xf32>, %[[U:.+]]: tensor<16x16xf32>, %[[V:.+]]: tensor<16x16xf32>)
-// CHECK: %[[A:.+]] = call @p0(%[[X]], %[[U]])
-// CHECK: %[[B:.+]] = call @p0(%[[A]], %[[V]])
-// CHECK: %[[C:.+]] = call @p2(%[[B]], %[[U]])
-// CHECK: %[[D:.+]] = call @p3(%[[C]], %[[V]])
+// CHECK: func.func @main(%[[X:.+]]: tensor<96x16xf32>, %{{.+}}: tensor<16x16xf32>, %{{.+}}: tensor<16x16xf32>)
+// CHECK: %[[A:.+]] = call @p0(%{{.+}}, %[[X]])
+// CHECK: %[[B:.+]] = call @p0(%{{.+}}, %[[A]])
+// CHECK: %[[C:.+]] = call @p2(%{{.+}}, %[[B]])
+// CHECK: %[[D:.+]] = call @p3(%{{.+}}, %[[C]])
 // CHECK: return %[[D]]
 
 #id = affine_map<(i, j) -> (i, j)>
@@ -27,7 +27,7 @@ func.func @main(%x: tensor<96x16xf32>, %u: tensor<16x16xf32>, %v: tensor<16x16xf
       %rows = tensor.dim %t, %c0 : tensor<?x16xf32>
       %e = tensor.empty(%rows) : tensor<?x16xf32>
       %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x16xf32>) -> tensor<?x16xf32>
-      %h = linalg.matmul ins(%t, %u : tensor<?x16xf32>, tensor<16x16xf32>) outs(%f : tensor<?x16xf32>) -> tensor<?x16xf32>
+      %h = linalg.matmul indexing_maps = [affine_map<(m,n,k)->(m,k)>, affine_map<(m,n,k)->(n,k)>, affine_map<(m,n,k)->(m,n)>] ins(%t, %u : tensor<?x16xf32>, tensor<16x16xf32>) outs(%f : tensor<?x16xf32>) -> tensor<?x16xf32>
       %s = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
           ins(%h : tensor<?x16xf32>) outs(%e : tensor<?x16xf32>) {
       ^bb0(%n: f32, %out: f32):
@@ -45,7 +45,7 @@ func.func @main(%x: tensor<96x16xf32>, %u: tensor<16x16xf32>, %v: tensor<16x16xf
       %rows = tensor.dim %t, %c0 : tensor<?x16xf32>
       %e = tensor.empty(%rows) : tensor<?x16xf32>
       %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x16xf32>) -> tensor<?x16xf32>
-      %h = linalg.matmul ins(%t, %v : tensor<?x16xf32>, tensor<16x16xf32>) outs(%f : tensor<?x16xf32>) -> tensor<?x16xf32>
+      %h = linalg.matmul indexing_maps = [affine_map<(m,n,k)->(m,k)>, affine_map<(m,n,k)->(n,k)>, affine_map<(m,n,k)->(m,n)>] ins(%t, %v : tensor<?x16xf32>, tensor<16x16xf32>) outs(%f : tensor<?x16xf32>) -> tensor<?x16xf32>
       %s = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
           ins(%h : tensor<?x16xf32>) outs(%e : tensor<?x16xf32>) {
       ^bb0(%n: f32, %out: f32):
@@ -63,7 +63,7 @@ func.func @main(%x: tensor<96x16xf32>, %u: tensor<16x16xf32>, %v: tensor<16x16xf
       %rows = tensor.dim %t, %c0 : tensor<?x16xf32>
       %e = tensor.empty(%rows) : tensor<?x16xf32>
       %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x16xf32>) -> tensor<?x16xf32>
-      %h = linalg.matmul ins(%t, %u : tensor<?x16xf32>, tensor<16x16xf32>) outs(%f : tensor<?x16xf32>) -> tensor<?x16xf32>
+      %h = linalg.matmul indexing_maps = [affine_map<(m,n,k)->(m,k)>, affine_map<(m,n,k)->(n,k)>, affine_map<(m,n,k)->(m,n)>] ins(%t, %u : tensor<?x16xf32>, tensor<16x16xf32>) outs(%f : tensor<?x16xf32>) -> tensor<?x16xf32>
       %s = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
           ins(%h : tensor<?x16xf32>) outs(%e : tensor<?x16xf32>) {
       ^bb0(%n: f32, %out: f32):
@@ -81,7 +81,7 @@ func.func @main(%x: tensor<96x16xf32>, %u: tensor<16x16xf32>, %v: tensor<16x16xf
       %rows = tensor.dim %t, %c0 : tensor<?x16xf32>
       %e = tensor.empty(%rows) : tensor<?x16xf32>
       %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x16xf32>) -> tensor<?x16xf32>
-      %h = linalg.matmul ins(%t, %v : tensor<?x16xf32>, tensor<16x16xf32>) outs(%f : tensor<?x16xf32>) -> tensor<?x16xf32>
+      %h = linalg.matmul indexing_maps = [affine_map<(m,n,k)->(m,k)>, affine_map<(m,n,k)->(n,k)>, affine_map<(m,n,k)->(m,n)>] ins(%t, %v : tensor<?x16xf32>, tensor<16x16xf32>) outs(%f : tensor<?x16xf32>) -> tensor<?x16xf32>
       %s = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
           ins(%h, %t : tensor<?x16xf32>, tensor<?x16xf32>) outs(%e : tensor<?x16xf32>) {
       ^bb0(%n: f32, %i: f32, %out: f32):

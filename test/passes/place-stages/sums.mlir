@@ -1,18 +1,18 @@
-// RUN: kitsune-opt %s --place-stages='target=sm_90a shape=fused' --verify-dataflow | filecheck %s
+// RUN: kitsune-opt %s --place-stages='shape=fused' --verify-dataflow | filecheck %s
 
 // Rows that are open until the call, a sum over them, and tensors without a row dimension, which keep their sizes.
 
 #id = affine_map<(i, j) -> (i, j)>
 #column = affine_map<(i, j) -> (j)>
 
-// CHECK: "kitsune.queue"() {sym_name = "q", transport = "smem"} : () -> !kitsune.ring<tensor<64x16xf32>, 1 : i64>
-// CHECK: "kitsune.queue"() {sym_name = "sums", transport = "l2"} : () -> !kitsune.ring<tensor<16xf32>, [[#CTAS:]] : i64>
+// CHECK: "kitsune.queue"() {sym_name = "q", transport = "reg"} : () -> !kitsune.ring<tensor<64x16xf32>, 1 : i64>
+// CHECK: "kitsune.queue"() {sym_name = "sums", transport = "l2"} : () -> !kitsune.ring<tensor<16xf32>, [[#THREADS:]] : i64>
 // CHECK: "kitsune.load"(%arg0) : (tensor<?x8xf32>) -> tensor<64x8xf32>
-// CHECK: replicas = [[#CTAS]] : i64, role = 0 : i64, sym_name = "up"
+// CHECK: replicas = [[#THREADS]] : i64, role = 0 : i64, sym_name = "up"
 // CHECK: outs(%{{.+}} : tensor<16xf32>)
-// CHECK: "kitsune.accumulate"(%{{.+}}, %{{.+}}) : (!kitsune.ring<tensor<16xf32>, [[#CTAS]] : i64>, tensor<16xf32>) -> ()
-// CHECK: replicas = [[#CTAS]] : i64, role = 0 : i64, sym_name = "terms"
-// CHECK: "kitsune.reduce"(%{{.+}}) : (!kitsune.ring<tensor<16xf32>, [[#CTAS]] : i64>) -> tensor<16xf32>
+// CHECK: "kitsune.accumulate"(%{{.+}}, %{{.+}}) : (!kitsune.ring<tensor<16xf32>, [[#THREADS]] : i64>, tensor<16xf32>) -> ()
+// CHECK: replicas = [[#THREADS]] : i64, role = 0 : i64, sym_name = "terms"
+// CHECK: "kitsune.reduce"(%{{.+}}) : (!kitsune.ring<tensor<16xf32>, [[#THREADS]] : i64>) -> tensor<16xf32>
 // CHECK: replicas = 1 : i64, role = 1 : i64, sym_name = "total"
 func.func @main(%x: tensor<?x8xf32>, %w: tensor<8x16xf32>) -> tensor<16xf32> {
   %zero = arith.constant 0.0 : f32
