@@ -1,1 +1,1 @@
-"""Placed pipelines as persistent GPU kernels: roles by CTA, tiles in shared memory, queues in L2."""
+"""What the code of GPU kernels is made of, whatever they do: words, elements, memory, counters, waits with a budget."""

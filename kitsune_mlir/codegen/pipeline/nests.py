@@ -1,7 +1,7 @@
-"""What a stage stores and in which order: its body as a list of loop nests.
+"""What a stage holds and in which order: its body as a list of loop nests.
 
-Products, row reductions, operands of products, and what leaves the stage are stored; everything else is
-computed where it is used (`evaluate.py`). A product takes its elementwise consumers along as its
+Products, row reductions, operands of products, and what leaves the stage are held, in registers or beside them;
+everything else is computed where it is used (`evaluate.py`). A product takes its elementwise consumers along as its
 epilogue as long as all uses go through one value.
 """
 
@@ -18,12 +18,12 @@ PRODUCT, REDUCTION, MAP = "product", "reduction", "map"
 
 @dataclass
 class Nest:
-    """Stores `value` (a reduction: all results of `op`). `op` is the product or reduction."""
+    """Makes `value` (a reduction: all results of `op`). `op` is the product or reduction."""
 
     kind: str
     value: ir.Value
     op: ir.Operation | None = None
-    local: bool = False  # kept in shared memory
+    local: bool = False  # held in the CTA
     puts: list[kitsune.PutOp] = field(default_factory=list)
     stores: list[kitsune.OutputOp] = field(default_factory=list)
 
@@ -79,13 +79,13 @@ class StageNests:
         return self.nests.get(hash(value)) or self._add(Nest(MAP, value))
 
     def _operand(self, value: ir.Value, on_chip: set[str]) -> None:
-        """What a product streams lies in shared memory; the tile of an on-chip queue does already."""
+        """What a product streams is held; the tile of an on-chip queue is already."""
         op = rows.producer(value)
         if op is None or op.name != kitsune.GetOp.OPERATION_NAME or kitsune_label(op.operands[0]) not in on_chip:
             self._nest(value).local = True
 
     def _product(self, op: ir.Operation) -> None:
-        """The product with its epilogue; stored locally when anything but a put or store reads the end."""
+        """The product with its epilogue; held when anything but a put or store reads the end."""
         value = self._end_of_epilogue(op)
         readers = [use.owner.operation.name for use in value.uses]
         outward = (kitsune.PutOp.OPERATION_NAME, *kitsune.OUTPUTS)

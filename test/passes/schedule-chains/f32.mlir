@@ -12,7 +12,9 @@
 // CHECK: %[[G0:.+]] = linalg.generic {indexing_maps = [#[[LIES]], {{.+}} ins(%[[W0]] : {{.+}} outs(%{{.+}} : tensor<64x2x8x2x4xf32>)
 // CHECK: ^bb0(%[[IN:.+]]: f32, %{{.+}}: f32):
 // CHECK: %[[HIGH:.+]] = arith.bitcast %{{.+}} : i32 to f32
-// CHECK: %[[LOW:.+]] = arith.subf %[[IN]], %[[HIGH]]
+// CHECK: arith.subf %[[IN]], %[[HIGH]]
+// CHECK: arith.addi
+// CHECK: %[[LOW:.+]] = arith.bitcast %{{.+}} : i32 to f32
 // CHECK: %[[PIECE:.+]] = linalg.index 1
 // CHECK: %[[FIRST:.+]] = arith.cmpi eq, %[[PIECE]]
 // CHECK: %[[OUT:.+]] = arith.select %[[FIRST]], %[[HIGH]], %[[LOW]]
