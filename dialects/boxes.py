@@ -13,10 +13,12 @@ from .kernels import BOX_BYTES, AgentOp, KernelOp, has_numbers, inside, numbers
 from .rings import L2, SMEM, ring_of
 from .tiles import RingEffect
 from .types import Kitsune, Slot, Token
+from .windows import windows_of
 
 COPIED, BY_ROWS = "tma", "warps"  # the engines of writes that leave through boxes in shared memory
 COPY_ENGINES = ("tma", "cp_async")
 GRANULE = 16  # bytes that a copy to a dense slot moves together
+PATTERN = 8  # rows of a box after which its swizzle repeats
 
 
 class CopyOp(Kitsune.Operation, name="copy", traits=[RingEffect]):
@@ -25,7 +27,11 @@ class CopyOp(Kitsune.Operation, name="copy", traits=[RingEffect]):
     The box is the one at `at` (an offset for each dimension of the tensor), along dimensions `dims` the tile's first
     and second, of size 1 along the others. Elements beyond the tensor are zero, but for rows of a matrix of windows
     (`kitsune.windows`), which nobody may use. The engine is "tma", which wants rows of multiples of 16 bytes. Of a
-    slot in "l2" all of the box's rows are the slot's."""
+    slot in "l2" all of the box's rows are the slot's.
+
+    With `last`, a box that reaches behind the tensor's last row (of the first dimension of `dims`) has its first `last`
+    rows alone, for rows that are not there take the copy engine longer than others. The slot's other rows hold anything
+    then: products alone may read them, whose sums have them in rows or columns that are written nowhere."""
 
     slot: ext.Operand[Slot]
     source: ext.Operand[Any]
@@ -49,6 +55,11 @@ class CopyOp(Kitsune.Operation, name="copy", traits=[RingEffect]):
         first = integer(self, "into") or 0
         return range(first, first + prod(ir.RankedTensorType(self.operands[1].type).shape))
 
+    @property
+    def last_rows(self) -> int | None:
+        """The rows of a box that reaches behind the tensor's last row; None where these are all of the tile's."""
+        return integer(self, "last")
+
     def verify_region_invariants(self) -> bool:
         if string(self, "engine") not in COPY_ENGINES:
             return fail(self, f"engine must be one of {', '.join(COPY_ENGINES)}, found {self.attributes['engine']}")
@@ -67,9 +78,26 @@ class CopyOp(Kitsune.Operation, name="copy", traits=[RingEffect]):
         if isinstance(source.type, Slot) and (self.axes != [0, 1] or ring is not None and ring.layout != "rows"):
             return fail(self, f"copies rows and columns of a slot in {L2} into boxes along rows")
         whole = tile_of(source) if isinstance(source.type, Slot) else source.type
-        if not _verify_box(self, whole, tile, len(self.operands) - 2):
+        if not _verify_box(self, whole, tile, len(self.operands) - 2) or not self._verify_last(whole, tile):
             return False
         return not isinstance(source.type, Slot) or self._verify_rows(whole, tile)
+
+    def _verify_last(self, whole: ir.RankedTensorType, tile: ir.RankedTensorType) -> bool:
+        """A shorter box has whole patterns of the swizzle, and its rows are none that a product sums over."""
+        if not check_integer(self, "last", 1):
+            return False
+        if (last := self.last_rows) is None:
+            return True
+        if last % PATTERN or last >= tile.shape[0]:
+            return fail(self, f"last must be a multiple of {PATTERN} and less than the rows of {tile}, found {last}")
+        source, ring = self.operands[1], ring_of(self.operands[0])
+        if isinstance(source.type, Slot) or windows_of(source) is not None or whole.is_dynamic_dim(self.axes[0]):
+            return fail(self, f"has last rows of a tensor whose rows are known, found {source.type}")
+        if self.engine_name != "tma" or ring is not None and ring.layout != "rows":
+            return fail(self, "has last rows where the copy engine fills boxes along rows")
+        if ring is not None and not ring.has_rows_of_products:
+            return fail(self, f"has last rows where products alone read them, and do not sum over them: '{ring.label}'")
+        return True
 
     def _verify_rows(self, whole: ir.RankedTensorType, tile: ir.RankedTensorType) -> bool:
         """Behind the last row of a slot in "l2" the next slot begins, not nothing."""

@@ -85,6 +85,13 @@ class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
         """Whether products take its slots as their left operand."""
         return any(use.operand_number == 1 for use in self._uses_of_slots(PRODUCT))
 
+    @property
+    def has_rows_of_products(self) -> bool:
+        """Whether nobody but products reads its slots, and none of these sums over their rows."""
+        products = [use for use in self._uses_of_slots(PRODUCT) if use.operand_number == 2]
+        turned = any(use.owner.operation.opview.is_turned for use in products)
+        return not turned and not self.is_read_by_threads
+
     def _uses_of_slots(self, name: str) -> list[ir.OpOperand]:
         """Where operations of a name use slots as they were opened."""
         opened = [use.owner.operation for use in self.results[0].uses]

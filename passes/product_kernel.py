@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from kitsune_mlir.codegen.schedule.extents import rows_left
 from kitsune_mlir.contraction import Contraction
 from kitsune_mlir.dialects import clusters, kitsune, schedule
 from kitsune_mlir.dialects.windows import in_memory
@@ -212,27 +213,12 @@ class ProductKernel:
         roles = self.operands[name]
         tile = ir.RankedTensorType.get([count, self.chunk], self.element)
         box = "rows" if roles[-1] == "k" else "columns"
-        share = "split" if name == "left" and self._short is None else "all"
+        share = "split" if name == "left" else "all"
         names = map(ir.StringAttr.get, (name, "smem", box, share))
         slots = self._chunks if name == self.tiles.kept else self.tiles.slots
         if name == "right" and self.tiles.alternates:
             slots = self.tiles.right_slots
         return schedule.AllocRingOp(*names, kitsune.ring_type(tile, slots))
-
-    @property
-    def _short(self) -> int | None:
-        """The rows that the left operand's boxes have where they are fewer than a tile's: rows beyond a tensor's last
-        take the copy engine as much time as others."""
-        m, roles = self.of.sizes["m"], self.operands["left"]
-        warpgroups = self.products.value == "wgmma" and self.tiles.copies == 1
-        windows = any(in_memory(value) != value for value in self.pieces["left"])  # whose boxes have all rows
-        if m is None or not warpgroups or roles[-1] != "k" or self.tiles.kept == "left" or windows:
-            return None
-        return short_rows(m) if short_rows(m) < self.tiles.rows else None
-
-    def _rows_of(self, name: str) -> int | None:
-        """The rows of an operand's slots, where these are not all."""
-        return self._short if name == "left" else None
 
     def _place(
         self, number: ir.Value, roles: Sequence[str], extents: Sequence[ir.Value], sizes: dict[str, int]
@@ -294,7 +280,7 @@ class ProductKernel:
         for pair in PAIRS[self.of.pieces]:
             for (name, ring), piece in zip(rings.items(), pair):
                 if name != self.tiles.kept:
-                    self.copy(name, ring, self.pieces[name][piece], place, self._rows_of(name))
+                    self.copy(name, ring, self.pieces[name][piece], place)
 
     def copy(
         self,
@@ -304,21 +290,32 @@ class ProductKernel:
         place: dict[str, ir.Value],
         count: int | None = None,
     ) -> None:
-        """A chunk of an operand's piece into the next slot, `count` rows of it where that is not all."""
+        """A chunk of an operand's piece into the next slot, which is opened for `count` rows where that is not all."""
         roles, own = self.operands[name], "m" if name == "left" else "n"
         slot = schedule.AcquireOp(ring.results[0], slot_type(ring, count)).results[0]
         offsets = offsets_of(roles, inner_size(value, roles), place)
         copy = schedule.CopyOp(slot, value, offsets, self.copies, schedule.Token.get())
         copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index(own), roles.index("k")])
+        if self.copies.value == "tma" and name in self.tiles.short:
+            self._shorten(copy, own)
         schedule.CommitOp(slot, [copy.results[0]])
+
+    def _shorten(self, copy: schedule.CopyOp, own: str) -> None:
+        """Where the last tile has fewer rows of a role than others, has the boxes that reach behind the tensor's last
+        row end with it, as far as whole patterns of a box do."""
+        rows, axis = ir.RankedTensorType(ir.TypeAttr(copy.operands[0].type.elem).value).shape[0], copy.axes[0]
+        size = self.of.sizes[own] or 0
+        left = rows_left(size, rows, copy.operands[2 + axis]) if size % self._tile_sizes()[own] else None
+        if left is not None and short_rows(left) < rows:
+            copy.attributes["last"] = i64(short_rows(left))
 
     def _summed_with(self, rings: dict[str, schedule.AllocRingOp], kept: Sequence[ir.Value], acc: ir.Type) -> ir.Value:
         """The sums of a tile, one operand's chunks being kept: of the other's each is released behind the next
         product, so that two run at a time."""
         sums, before = schedule.SumsOp([], acc).results[0], None
-        ((name, other),) = ((name, ring) for name, ring in rings.items() if name != self.tiles.kept)
+        (other,) = (ring for name, ring in rings.items() if name != self.tiles.kept)
         for chunk in kept:
-            slot = schedule.WaitOp(other.results[0], slot_type(other, self._rows_of(name))).results[0]
+            slot = schedule.WaitOp(other.results[0], _slot(other)).results[0]
             pair = (chunk, slot) if self.tiles.kept == "left" else (slot, chunk)
             multiplied = schedule.ProductOp(sums, *pair, self.products, acc, schedule.Token.get())
             if before is not None:
@@ -404,10 +401,7 @@ class ProductKernel:
 
     def _product(self, rings: dict[str, schedule.AllocRingOp], sums: ir.Value) -> list[ir.Value]:
         """Multiplies the next chunk: the sums, the slots that are read, the product's token."""
-        slots = [
-            schedule.WaitOp(ring.results[0], slot_type(ring, self._rows_of(name))).results[0]
-            for name, ring in rings.items()
-        ]
+        slots = [schedule.WaitOp(ring.results[0], _slot(ring)).results[0] for ring in rings.values()]
         multiplied = schedule.ProductOp(sums, *slots, self.products, sums.type, schedule.Token.get())
         if self.of.pieces > 1:
             multiplied.attributes["outside"] = ir.UnitAttr.get()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from kitsune_mlir import mlir
+from kitsune_mlir.codegen.schedule.extents import rows_left
 from kitsune_mlir.dialects import schedule as dialect
 from kitsune_mlir.dialects.captures import id_of
 from kitsune_mlir.dialects.checks import parent_of
@@ -171,7 +172,7 @@ class Reading:
             case "kitsune.copy":
                 elements, tile = op.opview.elements, ir.RankedTensorType(ir.TypeAttr(op.operands[0].type.elem).value)
                 box = None if elements is None else (elements.start, elements.stop, tile.shape[1])
-                copied = Copy(operands[0], results[0], self._place(op), box)
+                copied = Copy(operands[0], results[0], self._place(op), box, _last(op.opview, tile))
                 from_slot = isinstance(op.operands[1].type, Slot)
                 into = dialect.ring_of(op.operands[0])
                 touch = Touch(operands[1], "consumer", copied.place, into.label if into is not None else None)
@@ -349,6 +350,16 @@ def _folded(value: ir.Value, counters: dict[int, int]) -> int | None:
         return ir.IntegerAttr(op.attributes["value"]).value
     operands = [_folded(operand, counters) for operand in op.operands] if op.name in _FOLDED else [None]
     return None if None in operands or not operands[1] and "div" in op.name else _FOLDED[op.name](*operands)
+
+
+def _last(copy: dialect.CopyOp, tile: ir.RankedTensorType) -> tuple[int, int] | None:
+    """The rows of a copy's boxes that reach behind the tensor's last row, and the most that the tensor has left there;
+    None where they have all of the tile's."""
+    if (rows := copy.last_rows) is None:
+        return None
+    axis = copy.axes[0]
+    size = ir.RankedTensorType(copy.operands[1].type).shape[axis]
+    return rows, rows_left(size, tile.shape[0], copy.operands[2 + axis]) or 0
 
 
 def _is_between_roles(ring: ir.Value) -> bool:

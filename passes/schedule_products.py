@@ -26,6 +26,7 @@ that is the same for all tiles may be copied once and kept in shared memory, whe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from math import inf, prod
@@ -188,6 +189,7 @@ class _Scheduler:
             vector_bytes=vector_bytes(follows, sizes[2]),
             aligned=is_weight(self.found.right),
             by_rows=known and self.pieces == 1 and leaves_by_rows(self.op, follows, self.target),
+            short=self._short(follows.ops),
         )
         if NAME in self.op.attributes:
             shared = CLUSTERS if known else (1,)
@@ -207,7 +209,8 @@ class _Scheduler:
         if plan is None or not plan.moves_less:
             return None
         b, m, n, k = (DYNAMIC_SIZE if self.sizes[role] is None else self.sizes[role] for role in "bmnk")
-        tiles = choose(b, m, n, k, False, len(PAIRS[self.pieces]), self.target, words=self.words)
+        pairs, short = len(PAIRS[self.pieces]), self._short(follows.ops)
+        tiles = choose(b, m, n, k, False, pairs, self.target, words=self.words, short=short)
         alone = min((us for us in (thin, tiles and tiles.microseconds) if us is not None), default=inf)
         return plan if plan.form.price.us < alone + plan.saved_us(self.target) else None
 
@@ -226,7 +229,8 @@ class _Scheduler:
         if plan is None:
             return False
         pairs, work = len(PAIRS[self.pieces]), plan.counts().work
-        tiles = choose(*sizes, across, pairs, self.target, work=work, whole=True, words=self.words)
+        given = {"whole": True, "words": self.words, "short": self._short()}
+        tiles = choose(*sizes, across, pairs, self.target, work=work, **given)
         if tiles is None or not is_faster(tiles, alone, plan, self.target):
             return False
         self.rows.take(self.op, plan)
@@ -246,6 +250,20 @@ class _Scheduler:
         own = {"left": "m", "right": "n"}
         known = [name for name in roles if self.sizes[own[name]] is not None and self.sizes["k"] is not None]
         return frozenset(name for name in known if not {"b", OUTER} & {*roles[name]} or self.sizes["b"] == 1)
+
+    def _short(self, follows: Sequence[ir.Operation] = ()) -> frozenset[str]:
+        """The operands whose boxes may end with the tensor's last row: where their rows are rows of boxes, of a number
+        that is known, in memory, and where no number that is computed of what lies behind is a row of a table."""
+        inner = (inner.operation.name for op in follows for inner in op.regions[0].blocks[0].operations)
+        if "tensor.extract" in inner:
+            return frozenset()
+        operands = {"left": (self.found.left, "m"), "right": (self.found.right, "n")}
+        roles = {"left": self.found.left_roles, "right": self.found.right_roles}
+        return frozenset(
+            name
+            for name, (value, own) in operands.items()
+            if self.sizes[own] is not None and in_memory(value) == value and (self.words or roles[name][-1] == "k")
+        )
 
     def _asked(self) -> Asked:
         return Asked(self.op, self.found, self.target, self.name, self.sizes, self.pieces, self.words)

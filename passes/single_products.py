@@ -92,6 +92,7 @@ def single_price(pipeline: kitsune.PipelineOp, target: Target) -> Price | None:
         most_split=1,
         aligned=is_weight(product.operands[1]),
         by_rows=leaves_by_rows(product, follows, target),
+        short=frozenset(name for name, is_so in (("left", known), ("right", not cost.across)) if is_so),
     )
     if tiles is None:
         return None

@@ -142,7 +142,8 @@ def _apart_us(stage: StageCost, known: int | None, target: Target) -> float:
     for product in stage.products or ():
         size, words = (1, rows, product.columns, product.k), product.words and target.has_warpgroups
         across, pairs = (False, 1) if words else (product.across, product.pairs)
-        tiles = choose(*size, across, pairs, target, work=work, words=words)
+        short = frozenset(("left",) if across else ("left", "right"))
+        tiles = choose(*size, across, pairs, target, work=work, words=words, short=short)
         nbytes = 2 * rows * (product.k + product.columns)  # that go through DRAM, which tiles have no price for
         moved_us = target.launch_us + nbytes / (target.dram_gbps * 1e3)
         us = max(tiles.microseconds, moved_us) if tiles else math.inf

@@ -41,7 +41,9 @@ _ISSUED = 64.0  # instructions of a copy's threads a cycle
 _SUMMED = 1000.0  # bytes of partial sums a cycle, all SMs together, there and back
 # Cycles for each row of a box that is behind a tensor's last, besides those that any row takes: 129 x 4096 times 4096 x
 # 4096 took 37 us in tiles of 128 rows, 160 rows 32, 200 rows 27, 256 rows 19 (H200). Tiles that alternate take none.
+# Boxes that end with the tensor (`short`) have at most 7.
 _BEYOND = 4.0
+_PATTERN = 8  # rows of a box after which its swizzle repeats
 _LINE = 128  # bytes of a line of the L2, and of a box's rows
 
 _WARPS, _THREADS = 4, 128  # of a copy, and of the agent that feeds it
@@ -137,8 +139,9 @@ class ProductTiles:
     or "right", are the same for all tiles, and lie in shared memory throughout. Where a tile `alternates`, its columns
     are those of two sets of sums (SETS), of which each leaves while the other is multiplied: `slots` are then those of
     the left operand, `right_slots` those of the right one. Of a `cluster` each CTA sums `part` of k for the same tile.
-    Where it is `copied`, the copy engine stores it, from shared memory; `by_rows` warps do from there. `price` is the
-    kernel's; `microseconds` are with the sum of the parts, which is another's."""
+    Where it is `copied`, the copy engine stores it, from shared memory; `by_rows` warps do from there. Boxes of
+    operands that are `short` end with the tensor's last row. `price` is the kernel's; `microseconds` are with the sum
+    of the parts, which is another's."""
 
     copies: int
     columns: int
@@ -154,6 +157,7 @@ class ProductTiles:
     cluster: int = 1
     copied: bool = False
     by_rows: bool = False
+    short: frozenset[str] = frozenset()
 
     @property
     def rows(self) -> int:
@@ -185,6 +189,7 @@ def choose(
     aligned: bool = False,
     by_rows: bool = False,
     words: bool = False,
+    short: frozenset[str] = frozenset(),
 ) -> ProductTiles | None:
     """The fastest tiles for a product of these sizes, or None when none fits. `across`: the columns of the right
     operand are neighbours in memory, so that it comes in boxes of 64. `pairs` products of 16-bit pieces make one; of
@@ -196,8 +201,10 @@ def choose(
     that a tile may have, `clusters` the numbers of CTAs that may share the sum over k of one. `aligned`: the right
     operand's rows begin at whole lines of the L2. `by_rows`: warps store the results, from shared memory, too. `words`:
     operands are of f32, multiplied as tf32, which takes as long as twice the `k` of 16 bits; the left one goes through
-    registers, which the next chunk's wait for."""
+    registers, which the next chunk's wait for. `short` are operands, "left" and "right", whose boxes end with the
+    tensor's last row, as what threads copy does."""
     on = engine(target)
+    short = short if isinstance(on, Warpgroups) else frozenset(("left", "right"))
     k *= 2 if words else 1
     found = [
         tiles
@@ -209,7 +216,7 @@ def choose(
         if (
             tiles := _tiles(
                 *(b, m, n, k, copies, copy_rows, columns, form, across, pairs, on, work, stored_bytes, vector_bytes),
-                *(aligned, by_rows, words),
+                *(aligned, by_rows, words, short),
             )
         )
     ]
@@ -293,6 +300,7 @@ def _tiles(
     aligned: bool,
     by_rows: bool,
     words: bool,
+    short: frozenset[str],
 ) -> ProductTiles | None:
     rows, target, kept, split = copies * copy_rows, on.target, form.kept, form.split
     chunks = {"left": rows * CHUNK * 2, "right": columns * CHUNK * 2}
@@ -315,8 +323,9 @@ def _tiles(
     split = max(1, ceil(k / part)) if part and split > 1 else 1
     tiles = b * ceil(m / rows) * ceil(n / columns) * split
     multiplied = max(rows * columns * CHUNK / on.multiplied, on.read_cycles(copies, copy_rows, columns))
-    read = chunks | {"left": chunks["left"] * min(1.0, short_rows(m) / rows)} if copies == 1 else chunks
-    loaded = sum(read[name] * lines[name] for name in streamed) / on.loaded
+    sizes = {"left": (m, rows), "right": (n, columns)}
+    boxes = {name: min(short_rows(size), tile) if name in short else tile for name, (size, tile) in sizes.items()}
+    loaded = sum(boxes[name] * CHUNK * 2 * lines[name] for name in streamed) / on.loaded
     places = target.sms if form.cluster == 1 else max(1, int(target.sms * PLACES[form.cluster]) // form.cluster)
     turns, count = ceil(tiles / places), ceil(part / CHUNK) * pairs
     products = turns * count * max(multiplied, loaded)
@@ -331,8 +340,8 @@ def _tiles(
     waits = turns * (on.tile + count * (on.turn if pairs == 1 and not words else on.added) + leaves)
     once = on.start + last + (ceil(k / CHUNK) * chunks[kept] / on.loaded if kept is not None else 0.0)
     if isinstance(on, Warpgroups) and not form.alternates:
-        short = copies == 1 and m < rows
-        beyond = {"left": 0 if short else -m % rows, "right": 0 if across else -n % columns}
+        beyond = {name: -size % (_PATTERN if name in short else tile) for name, (size, tile) in sizes.items()}
+        beyond["right"] = 0 if across else beyond["right"]
         last_loaded = loaded + _BEYOND * sum(beyond[name] for name in streamed)
         once += count * (max(multiplied, last_loaded) - max(multiplied, loaded))
     us = target.launch_us + (products + waits + once) / CYCLES_A_US
@@ -341,7 +350,7 @@ def _tiles(
     price, two = Price(us, limit), form.alternates
     return ProductTiles(
         *(copies, columns, slots, split, part, price, us + summed, kept, copy_rows, two, right_slots, form.cluster),
-        *(copied, by_rows),
+        *(copied, by_rows, short),
     )
 
 
@@ -354,8 +363,8 @@ def single_widths(n: int) -> tuple[int, ...]:
 
 
 def short_rows(m: int) -> int:
-    """Rows of a box of few rows, a multiple of 8."""
-    return max(8, ceil(m / 8) * 8)
+    """Rows of a box of few rows, which whole patterns of its swizzle are."""
+    return max(_PATTERN, ceil(m / _PATTERN) * _PATTERN)
 
 
 def _alternating_slots(copies: int, columns: int, room: int) -> tuple[int, int]:

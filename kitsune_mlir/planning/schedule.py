@@ -59,12 +59,14 @@ class Close:
 
 @dataclass(frozen=True)
 class Copy:
-    """Begins to write a slot: all of it, or the elements of `part`: first, end, and how many the slot has."""
+    """Begins to write a slot: all of it, or the elements of `part`: first, end, and how many the slot has. With `last`
+    a box that reaches behind a tensor's last row has so many rows alone, and the tensor at most so many left there."""
 
     slot: Value
     token: Value
     place: Place = Place()
     part: tuple[int, int, int] | None = None
+    last: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)

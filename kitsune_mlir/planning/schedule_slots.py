@@ -240,6 +240,11 @@ class _Walk:
             slot.missing = count - sum(end - first for first, end in slot.parts)
         elif slot.written or slot.outside:
             raise Refused(step.place, f"may copy twice into the slot of ring '{slot.ring}' opened at {_at(slot)}")
+        if step.last is not None and step.last[0] < step.last[1]:
+            rows, left = step.last
+            raise Refused(
+                step.place, f"copies {rows} last rows to a slot of ring '{slot.ring}' where the tensor may have {left}"
+            )
         token = _Token()
         slot.written = True
         slot.pending.append(_Work(frozenset([token]), frozenset(), step.place))

@@ -121,7 +121,7 @@ def stow(op: ir.Operation, where: str, operands: list[int], results: list[int]) 
 
 
 def copy(op: ir.Operation, where: str, operands: list[int], results: list[int]) -> Step:
-    elements, dims = op.opview.elements, op.opview.axes
+    elements, dims, last = op.opview.elements, op.opview.axes, op.opview.last_rows
     tile = ir.RankedTensorType(ir.TypeAttr(op.operands[0].type.elem).value)
 
     def step(frame: Frame) -> None:
@@ -132,7 +132,10 @@ def copy(op: ir.Operation, where: str, operands: list[int], results: list[int]) 
             copy = Copy(slot, lambda: take_box(source.buffer, at, dims, tile, 0.0))
             source.copies.append(copy)
         elif elements is None:
-            copy = Copy(slot, take_box(source, at, dims, tile, 0.0))
+            found = take_box(source, at, dims, tile, 0.0)
+            if last is not None and at[dims[0]] + tile.shape[0] > source.shape[dims[0]]:
+                found[last:] = np.nan
+            copy = Copy(slot, found)
         else:
             copy = Copy(slot, source.reshape(-1), slice(elements.start, elements.stop))
         slot.writers.append(copy)

@@ -1308,6 +1308,123 @@ func.func @copy_to_another_element_type(%A: tensor<64x64xf32>, %m: index) {
 
 // -----
 
+func.func @last_rows_in_part_of_a_pattern(%A: tensor<100x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      // expected-error@+1 {{'kitsune.copy' op last must be a multiple of 8 and less than the rows of tensor<64x64xbf16>, found 36}}
+      %d = "kitsune.copy"(%s, %A, %m, %m) {dims = array<i64: 0, 1>, engine = "tma", last = 36 : i64} : (!kitsune.slot<tensor<64x64xbf16>>, tensor<100x64xbf16>, index, index) -> !kitsune.token
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @last_rows_that_are_all(%A: tensor<100x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      // expected-error@+1 {{'kitsune.copy' op last must be a multiple of 8 and less than the rows of tensor<64x64xbf16>, found 64}}
+      %d = "kitsune.copy"(%s, %A, %m, %m) {dims = array<i64: 0, 1>, engine = "tma", last = 64 : i64} : (!kitsune.slot<tensor<64x64xbf16>>, tensor<100x64xbf16>, index, index) -> !kitsune.token
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @last_rows_that_are_none(%A: tensor<100x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      // expected-error@+1 {{'kitsune.copy' op last must be an integer from 1 to 2147483647, found 0 : i64}}
+      %d = "kitsune.copy"(%s, %A, %m, %m) {dims = array<i64: 0, 1>, engine = "tma", last = 0 : i64} : (!kitsune.slot<tensor<64x64xbf16>>, tensor<100x64xbf16>, index, index) -> !kitsune.token
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @last_rows_of_any_number(%A: tensor<?x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      // expected-error@+1 {{'kitsune.copy' op has last rows of a tensor whose rows are known, found tensor<?x64xbf16>}}
+      %d = "kitsune.copy"(%s, %A, %m, %m) {dims = array<i64: 0, 1>, engine = "tma", last = 40 : i64} : (!kitsune.slot<tensor<64x64xbf16>>, tensor<?x64xbf16>, index, index) -> !kitsune.token
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @last_rows_along_columns(%A: tensor<100x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "columns", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      // expected-error@+1 {{'kitsune.copy' op has last rows where the copy engine fills boxes along rows}}
+      %d = "kitsune.copy"(%s, %A, %m, %m) {dims = array<i64: 0, 1>, engine = "tma", last = 40 : i64} : (!kitsune.slot<tensor<64x64xbf16>>, tensor<100x64xbf16>, index, index) -> !kitsune.token
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @last_rows_that_threads_copy(%A: tensor<100x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      // expected-error@+1 {{'kitsune.copy' op has last rows where the copy engine fills boxes along rows}}
+      %d = "kitsune.copy"(%s, %A, %m, %m) {dims = array<i64: 0, 1>, engine = "cp_async", last = 40 : i64} : (!kitsune.slot<tensor<64x64xbf16>>, tensor<100x64xbf16>, index, index) -> !kitsune.token
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @last_rows_that_threads_read(%A: tensor<100x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      // expected-error@+1 {{'kitsune.copy' op has last rows where products alone read them, and do not sum over them: 'x'}}
+      %d = "kitsune.copy"(%s, %A, %m, %m) {dims = array<i64: 0, 1>, engine = "tma", last = 40 : i64} : (!kitsune.slot<tensor<64x64xbf16>>, tensor<100x64xbf16>, index, index) -> !kitsune.token
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %r = "kitsune.wait"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      %t = "kitsune.read"(%r) {dims = array<i64>} : (!kitsune.slot<tensor<64x64xbf16>>) -> tensor<64x64xbf16>
+    }) {copies = 1, registers = 24, sym_name = "b", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
 func.func @sums_without_agent(%A: tensor<64x64xbf16>, %m: index) {
   // expected-error@+1 {{'kitsune.sums' op stands in no kitsune.agent}}
   %z = "kitsune.sums"() : () -> !kitsune.acc<tensor<64x64xf32>>

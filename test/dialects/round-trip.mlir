@@ -72,8 +72,8 @@ func.func @every_operation_of_a_schedule(%a: tensor<64x64xbf16>, %b: tensor<64x6
     ^bb0(%copy: index):
       // CHECK: %{{.*}} = "kitsune.acquire"(%{{.*}}) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
       %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
-      // CHECK: %{{.*}} = "kitsune.copy"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {dims = array<i64: 0, 1>, engine = "tma"} : (!kitsune.slot<tensor<64x64xbf16>>, tensor<64x64xbf16>, index, index) -> !kitsune.token
-      %d = "kitsune.copy"(%s, %a, %m, %m) {dims = array<i64: 0, 1>, engine = "tma"} : (!kitsune.slot<tensor<64x64xbf16>>, tensor<64x64xbf16>, index, index) -> !kitsune.token
+      // CHECK: %{{.*}} = "kitsune.copy"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {dims = array<i64: 0, 1>, engine = "tma", last = 40 : i64} : (!kitsune.slot<tensor<64x64xbf16>>, tensor<64x64xbf16>, index, index) -> !kitsune.token
+      %d = "kitsune.copy"(%s, %a, %m, %m) {dims = array<i64: 0, 1>, engine = "tma", last = 40 : i64} : (!kitsune.slot<tensor<64x64xbf16>>, tensor<64x64xbf16>, index, index) -> !kitsune.token
       // CHECK: "kitsune.commit"(%{{.*}}, %{{.*}}) : (!kitsune.slot<tensor<64x64xbf16>>, !kitsune.token) -> ()
       "kitsune.commit"(%s, %d) : (!kitsune.slot<tensor<64x64xbf16>>, !kitsune.token) -> ()
     // CHECK: }) {copies = 1 : i64, registers = 40 : i64, sym_name = "load", warps = 1 : i64} : () -> ()

@@ -22,6 +22,7 @@ from kitsune_mlir.planning import target
 pytestmark = pytest.mark.skipif(ptxas.find() is None, reason="there is no ptxas")
 LOWER = ["convert-kitsune-to-gpu", "convert-linalg-to-gpu"]
 BF16, F32 = torch.bfloat16, torch.float32
+LAST = {"last rows": BF16, "last rows of pieces": F32}  # of which boxes are shorter than others
 FORMS = {  # a function, shapes, type, whether a product is issued before the one before it has ended
     "large": (torch.bmm, ((2, 4096, 4096), (2, 4096, 4096)), BF16, True),
     "one chunk": (torch.bmm, ((512, 128, 64), (512, 64, 128)), BF16, False),
@@ -29,6 +30,7 @@ FORMS = {  # a function, shapes, type, whether a product is issued before the on
     "row group": (lambda x, y: (x @ y).softmax(-1), ((8192, 256), (256, 256)), BF16, True),
     "parts of k": (lambda x, y: x.t() @ y, ((70000, 142), (70000, 512)), BF16, True),
     "pieces": (torch.bmm, ((2, 512, 512), (2, 512, 512)), F32, False),
+    **{name: (lambda x, y: x @ y.mT, ((200, 4096), (4096, 4096)), kind, kind == BF16) for name, kind in LAST.items()},
 }
 
 
@@ -66,6 +68,7 @@ def texts_of(name, machine):
 def test_products(name):
     texts = texts_of(name, "sm_90a")
     assert ("wgmma.wait_group.sync.aligned \t1;" in texts[0]) == FORMS[name][3]
+    assert "mbarrier.complete_tx" in texts[0] or name not in LAST
 
 
 @pytest.mark.parametrize("name", FORMS)

@@ -104,6 +104,18 @@ def load_box(rank: int, run: Assembler, mask: np.ndarray, to: Any, source: list[
     if len(read[0]) and region.tracked:
         region.engine_read(ascending(pieces(*read)), _clock(run, mask, barrier))
     _start(run, mask, owner, slice(place, place + len(content)), content, barrier, None)
+    barrier.behind = owner, place + len(content)
+
+
+def complete(run: Assembler, mask: np.ndarray, signal: Any, size: Any) -> None:
+    """[mbarrier], bytes. They count as landed, though no copy brings them: those behind the last box that came for the
+    mbarrier, which may hold anything from here on. They are no numbers, so that whatever is made of them shows."""
+    run.one(mask)
+    barrier, nbytes = run.mbarrier(signal, mask), run.number(size, mask)
+    if barrier.behind is None:
+        raise MemoryFault(f"{nbytes} bytes count as landed at {barrier}, where no box was copied before")
+    owner, place = barrier.behind
+    _start(run, mask, owner, slice(place, place + nbytes), np.full(nbytes, 0xFF, np.uint8), barrier, None)
 
 
 def load_windows(
@@ -273,6 +285,7 @@ INSTRUCTIONS: dict[str, Callable[..., None]] = {
     f"cp.async.bulk.shared::cluster.global{_BULK}.L2::cache_hint": bulk_load,
     f"cp.async.bulk.shared::cluster.shared::cta{_BULK}": bulk_send,
     "cp.async.bulk.global.shared::cta.bulk_group": bulk_store,
+    "mbarrier.complete_tx.relaxed.cta.shared::cta.b64": complete,
     "cp.async.bulk.commit_group": commit_stores,
     "cp.async.bulk.wait_group": partial(wait_stores, False),
     "cp.async.bulk.wait_group.read": partial(wait_stores, True),

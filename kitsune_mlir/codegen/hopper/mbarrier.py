@@ -53,6 +53,15 @@ def expect_where(barrier: Int, nbytes: int, condition: ir.Value) -> None:
     device.assembly(text, "r,r,~{memory}", _values(barrier, flag), None)
 
 
+def complete_where(barrier: Int, nbytes: int, condition: ir.Value) -> None:
+    """Counts bytes as if they had landed, which no copy brings though they are expected, of each thread in which
+    `condition` (i1) holds (PTX ISA, mbarrier.complete_tx). They are those behind the box that it copied last."""
+    counts = f"@p mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [$0], {nbytes};"
+    text = f"{{\n.reg .pred p;\nsetp.ne.b32 p, $1, 0;\n{counts}\n}}"
+    flag = arith.extui(device.i32(), condition)
+    device.assembly(text, "r,r,~{memory}", _values(barrier, flag), None)
+
+
 def _values(*numbers: Int) -> list[ir.Value]:
     return [device.value(number) for number in numbers]
 

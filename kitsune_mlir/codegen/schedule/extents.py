@@ -53,6 +53,18 @@ def _has(size: int, box: int, start: ir.Value, behind: int) -> bool:
     return behind == 1 and further + box <= step and size % step == 0
 
 
+def rows_left(size: int, rows: int, start: ir.Value) -> int | None:
+    """The most rows that a tensor of so many has left where a box of `rows` that begins at an index reaches behind its
+    last; None where none does. A tile begins within the tensor, a box behind the tile's start may not."""
+    variable, further = _split(start)
+    first = max(0, size - rows + 1)  # the first index at which a box reaches behind
+    step = gcd(*map(divisor, variable))
+    begins = first + (further - first) % step if step else further
+    if begins < first or begins >= size and not further:
+        return None
+    return max(0, size - begins)
+
+
 def _split(index: ir.Value) -> tuple[list[ir.Value], int]:
     """The terms of a sum that are no constants, and the sum of those that are."""
     number = constant(index)

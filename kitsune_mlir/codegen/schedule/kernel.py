@@ -127,12 +127,14 @@ class ScheduledKernel:
     def _make_maps(self) -> None:
         self.maps: list[TensorMap] = []
         self.map_of: dict[ir.Operation, int] = {}  # by copy
-        known: dict[tuple[TensorMap, ...], int] = {}  # those of a copy, one behind the other
+        known: dict[tuple[TensorMap, ...], int] = {}  # those of a copy, one behind the other, then of its shorter boxes
         for copy in walk(self.kernel, schedule.CopyOp.OPERATION_NAME):
             if copy.opview.engine_name != "tma" or copy.opview.elements is not None:
                 continue
             sources = schedule.candidates(copy.operands[1])
             maps = tuple(self._map(copy.opview, source) for source in sources)
+            if (last := copy.opview.last_rows) is not None:
+                maps += tuple(self._map(copy.opview, source, last) for source in sources)
             if maps not in known:
                 known[maps] = len(self.maps)
                 self.maps += maps
@@ -167,8 +169,8 @@ class ScheduledKernel:
         box, element = (tma.SWIZZLE // nbytes, wgmma.ROWS), str(kind.element_type)
         return TensorMap(len(self.tensors) + number, element, dims, (width * nbytes,), box)
 
-    def _map(self, copy: schedule.CopyOp, source: ir.Value) -> TensorMap:
-        """The map of one of the tensors that a copy may mean."""
+    def _map(self, copy: schedule.CopyOp, source: ir.Value, last: int | None = None) -> TensorMap:
+        """The map of one of the tensors that a copy may mean; of its boxes of `last` rows, where these are given."""
         if isinstance(source.type, schedule.Slot):
             rows = ir.RankedTensorType(ir.TypeAttr(copy.operands[0].type.elem).value).shape[0]
             return self._map_between(schedule.ring_of(source), rows)
@@ -185,6 +187,7 @@ class ScheduledKernel:
         if along != kind.rank - 1:
             raise UnsupportedError(f"the boxes of ring '{ring.label}' do not lie along the last dimension of {kind}")
         box[along] = tma.SWIZZLE // nbytes
+        box[copy.axes[0]] = last or box[copy.axes[0]]
         strides, stride = [], nbytes
         for size in reversed(dims[1:]):
             stride *= size

@@ -12,7 +12,7 @@ from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.windows import in_memory, windows_of
-from kitsune_mlir.mlir import ir, vector, walk
+from kitsune_mlir.mlir import arith, ir, vector, walk
 
 from .around import Surroundings
 from .between import BetweenCode, TileSlot, is_between
@@ -37,8 +37,8 @@ class SlotCode(BetweenCode):
         for copy in walk(self.agent, schedule.CopyOp.OPERATION_NAME):
             found = {hash(in_memory(source)) for source in schedule.candidates(copy.operands[1])}
             sources[schedule.ring_of(copy.operands[0]).label] |= found
-            if found <= self.around.constant.keys():
-                maps.discard(self.around.map_of.get(copy))
+            own = self._maps_of(copy)
+            maps = maps - own if found <= self.around.constant.keys() else maps | own
         early = [ring for ring in rings if sources[ring] <= self.around.constant.keys()]
         late = [ring for ring in rings if ring not in early]
         first, apart = device.equal(device.thread(), self.first), self.agent.warp_count > 1
@@ -57,6 +57,14 @@ class SlotCode(BetweenCode):
             with device.when(first):
                 self._fill_rings(late)
 
+    def _maps_of(self, copy: ir.Operation) -> set[int]:
+        """The numbers of a copy's first tensor map, and of that of its shorter boxes."""
+        first = self.around.map_of.get(copy)
+        if first is None:
+            return set()
+        short = {first + len(schedule.candidates(copy.operands[1]))} if copy.opview.last_rows is not None else set()
+        return {first} | short
+
     def _fill_rings(self, rings: Sequence[str]) -> None:
         """The agent's operations on these rings."""
         self.values = {hash(self.agent.block.arguments[0]): 0}
@@ -71,7 +79,7 @@ class SlotCode(BetweenCode):
         return next(ring for name, ring in self.around.rings.items() if label in (name, sent_to(name)))
 
     def _short_slots(self) -> dict[str, int]:
-        """The rings of left operands that are filled in their first rows only, and those rows."""
+        """The rings of left operands whose slots are opened for their first rows only, and those rows."""
         found = {}
         for op in walk(self.agent, schedule.ProductOp.OPERATION_NAME):
             left = op.operands[1]
@@ -177,8 +185,12 @@ class SlotCode(BetweenCode):
         number: Int = self.around.map_of[op]
         if len(schedule.candidates(op.operands[1])) > 1:
             number = device.add(number, self.number(op.operands[1].owner.operands[0]))
-        map_ = tma.map_pointer(self.around.maps, number)
         at = [self.number(offset) for offset in list(op.operands)[2:]]
+        last = self._is_last(copy, opened, at)
+        if last is not None:  # the maps of shorter boxes come behind those of the others
+            behind = arith.select(last, *map(device.value, (len(schedule.candidates(op.operands[1])), 0)))
+            number = device.add(number, behind)
+        map_ = tma.map_pointer(self.around.maps, number)
         if isinstance(source := self.values.get(hash(op.operands[1])), TileSlot):
             at[0] = device.add(at[0], source.ring.row(source.tile))
         rows, columns = opened.tile.shape
@@ -192,6 +204,18 @@ class SlotCode(BetweenCode):
             target = device.add(ring.place(slot), number * across * wgmma.BOX_ROW)
             if matrix is None:
                 tma.load(map_, place[::-1], target, ring.full(slot))
+                if last is not None:
+                    missing = (rows - (copy.last_rows or rows)) * wgmma.BOX_ROW
+                    mbarrier.complete_where(ring.full(slot), missing, last)
             else:
                 begin, offsets = first_of(matrix, place)
                 tma.load_windows(map_, begin[::-1], offsets[::-1], target, ring.full(slot))
+
+    @staticmethod
+    def _is_last(copy: schedule.CopyOp, opened: Open, at: Sequence[Int]) -> ir.Value | None:
+        """Whether (i1) a box reaches behind the tensor's last row, and is shorter then; None where none is."""
+        if copy.last_rows is None:
+            return None
+        axis = copy.axes[0]
+        size = ir.RankedTensorType(copy.operands[1].type).shape[axis]
+        return device.less(size - opened.tile.shape[0], at[axis])

@@ -7,7 +7,7 @@
 // CHECK:         "kitsune.agent"
 // CHECK:           %[[RANK:.*]] = "kitsune.rank"
 // CHECK:           %[[PART:.*]] = arith.muli %[[RANK]], %c512
-// CHECK:           "kitsune.acquire"({{.*}}) : {{.*}} -> !kitsune.slot<tensor<40x64xbf16>>
+// CHECK:           "kitsune.copy"({{.*}} last = 40 : i64
 // CHECK:         "kitsune.agent"
 // CHECK:           %[[TILE:.*]] = "kitsune.settle"
 // CHECK:           %[[SHARE:.*]] = "kitsune.meet"(%[[TILE]]) : (tensor<64x64xf32>) -> tensor<64x8xf32>
