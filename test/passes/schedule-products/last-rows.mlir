@@ -21,7 +21,7 @@
 // CHECK-NOT:     last =
 
 // A tensor map more, one of two for each box, and the bytes that no box brings.
-// RUN: kitsune-opt %t.mlir --lower-schedule | filecheck %s --check-prefix=GPU
+// RUN: kitsune-opt %t.mlir --convert-kitsune-to-gpu | filecheck %s --check-prefix=GPU
 // GPU:       \22product0\22{{.*}}\22box\22: [64, 128]{{.*}}\22box\22: [64, 8]{{.*}}\22box\22: [64, 96]{{.*}}\22box\22: [64, 64]
 // GPU:       mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [$0], 15360;
 // GPU:       mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [$0], 4096;
