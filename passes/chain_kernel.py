@@ -346,7 +346,8 @@ def fit(pipeline: kitsune.PipelineOp, target: Target, cluster: int, tile_rows: i
     """What the kernel of a pipeline does with a tile of so many rows, which `cluster` CTAs share, or, of 0, the fewest
     whose registers and shared memory hold it. Raises UnsupportedError, with what stops the fewest, when none do."""
     first: UnsupportedError | None = None
-    for ctas in (cluster,) if cluster else CLUSTERS[: 3 if target.has_warpgroups else 1]:
+    asked = CLUSTERS if target.clusters and target.has_warpgroups else (1,)
+    for ctas in (cluster,) if cluster else asked:
         try:
             return ChainKernel(pipeline, target, ctas, tile_rows).program
         except UnsupportedError as error:

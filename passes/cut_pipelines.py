@@ -27,7 +27,7 @@ from kitsune_mlir.errors import UserError
 from kitsune_mlir.mlir import arith, ir, remark, tensor
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.cut import Cut, Run, cut, cut_everywhere, part_name
-from kitsune_mlir.planning.place import HEIGHTS, Chained
+from kitsune_mlir.planning.place import Chained
 
 from .base import ModulePass
 from .flat_tiles import flatten_tiles
@@ -53,7 +53,7 @@ class CutPipelines(ModulePass):
         target = targets.load(self.target)
         if target.kind != "gpu":
             return
-        chaining = Chaining(target, heights=HEIGHTS)
+        chaining = Chaining(target)
         for pipeline in kitsune.pipelines(module):
             if not pipeline.is_designed:
                 raise UserError(f"pipeline '{pipeline.label}' has no stages; run design-pipeline before {self.name}")

@@ -53,10 +53,11 @@ class PlaceStages(ModulePass):
             raise UserError(f"place-stages: tile-rows must be 0 (chooses) or more, found {self.tile_rows}")
         if target.kind == "gpu" and self.shape == "fused":
             raise UserError("place-stages: fused pipelines are for CPUs; on a GPU ask for auto, chained or spatial")
-        if target.kind == "gpu" and self.tile_rows not in (0, *HEIGHTS):
-            known = " or ".join(map(str, sorted(HEIGHTS)))
-            raise UserError(f"place-stages: tiles of a GPU have {known} rows, found tile-rows={self.tile_rows}")
-        chaining = Chaining(target, self.cluster, (self.tile_rows,) if self.tile_rows else HEIGHTS)
+        heights = heights_of(target, self.shape)
+        if target.kind == "gpu" and self.tile_rows not in (0, *heights):
+            known = " or ".join(map(str, sorted(heights)))
+            raise UserError(f"place-stages: tiles of {target.name} have {known} rows, found tile-rows={self.tile_rows}")
+        chaining = Chaining(target, self.cluster, (self.tile_rows,) if self.tile_rows else heights)
         for pipeline in kitsune.pipelines(module):
             if not pipeline.is_designed:
                 raise UserError(f"pipeline '{pipeline.label}' has no stages; run design-pipeline before place-stages")
@@ -89,10 +90,10 @@ def chained_form(
     pipeline: kitsune.PipelineOp,
     target: targets.Target,
     cluster: int = 0,
-    heights: Sequence[int] = (CHAINED_ROWS,),
+    heights: Sequence[int] = (),
 ) -> tuple[tuple[Chained, ...], str]:
-    """The ways in which CTAs, `cluster` to a tile or as few as can, carry tiles of one of these `heights` through all
-    stages in the registers of warpgroups; none, and the reason, when they cannot."""
+    """The ways in which CTAs, `cluster` to a tile or as few as can, carry tiles of one of these `heights`, or of any,
+    through all stages in registers; none, and the reason, when they cannot."""
     if not target.has_tensor_cores:
         return (), f"{target.name} has no tensor cores"
     try:
@@ -105,7 +106,7 @@ def chained_form(
                 raise UnsupportedError("no clusters of CTAs sum over the rows")
             return (Chained(blocks=SumKernel(pipeline, target).plan.blocks, tile_rows=TILE_ROWS),), ""
         forms = []
-        for height in heights if target.has_warpgroups else (SHORT_ROWS,):
+        for height in heights or heights_of(target):
             if not forms or _may_be_short(pipeline, target, forms[0]):
                 forms.append(_form_of(chain_kernel.fit(pipeline, target, cluster, height)))
                 if (ctas := forms[-1].cluster) > target.sms:
@@ -113,6 +114,14 @@ def chained_form(
     except UnsupportedError as error:
         return (), str(error)
     return tuple(forms), ""
+
+
+def heights_of(target: targets.Target, shape: str = "auto") -> tuple[int, ...]:
+    """The rows that a tile may have on a GPU: a warpgroup multiplies 64, and there are one or two; warps by themselves
+    have 16 each, and there are four."""
+    if shape == "spatial":
+        return (CHAINED_ROWS,)
+    return HEIGHTS if target.has_warpgroups else (SHORT_ROWS,)
 
 
 def _form_of(program: Program) -> Chained:
@@ -148,7 +157,7 @@ class Chaining:
         self,
         target: targets.Target,
         cluster: int = 0,
-        heights: Sequence[int] = (CHAINED_ROWS,),
+        heights: Sequence[int] = (),
     ):
         self._target, self._asked = target, (cluster, heights)
         self._known: dict[Form, tuple[tuple[Chained, ...], str]] = {}

@@ -89,7 +89,7 @@ def _placements(
     tile_rows: int | None,
     chained: Sequence[Chained],
 ) -> list[Placement]:
-    if chained and (shape == "chained" or shape == "auto" and tile_rows in (None, CHAINED_ROWS)):
+    if chained and shape in ("chained", "auto"):
         return [_chained(stages, queues, rows, target, form) for form in chained]
     tile, found = tile_rows or choose_tile_rows(rows, target), []
     if shape == "fused" or shape == "auto" and target.kind == "cpu":

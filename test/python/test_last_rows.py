@@ -25,7 +25,13 @@ from kitsune_mlir.schedule import run
 from kitsune_mlir.tools.gpusim.device import SimulatedDevice
 from kitsune_mlir.tools.gpusim.faults import Deadlock
 
-STEPS = ("prepare-linalg", "convolutions-to-products", "schedule-products", "convert-kitsune-to-gpu", "convert-linalg-to-gpu")
+STEPS = (
+    "prepare-linalg",
+    "convolutions-to-products",
+    "schedule-products",
+    "convert-kitsune-to-gpu",
+    "convert-linalg-to-gpu",
+)
 
 
 def lasts(module):

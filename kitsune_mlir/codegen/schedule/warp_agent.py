@@ -132,10 +132,8 @@ class WarpCode(AgentCode):
         if (matrix := windows_of(tensor)) is not None:
             if copy.axes != [len(at) - 2, len(at) - 1] or outer > inner:
                 raise UnsupportedError(f"{location(copy.location)}: a box of windows does not lie along their columns")
-            images, pointer = (
-                ir.RankedTensorType(matrix.operands[0].type),
-                self.around.pointers[hash(in_memory(tensor))],
-            )
+            images = ir.RankedTensorType(matrix.operands[0].type)
+            pointer = self.around.pointers[hash(in_memory(tensor))]
             return WindowGranules(matrix, pointer, rows if images.is_dynamic_dim(0) else images.shape[0], at)
         whole = whole_of(self.agent, tensor.type, list(copy.operands)[2:], copy.axes, tile)
         kind = ir.RankedTensorType(tensor.type)
