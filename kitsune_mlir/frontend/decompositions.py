@@ -9,7 +9,7 @@ torch-mlir's table is the base. What is different, and why:
 - batch norm of a trained model is one scale and one shift a channel;
 - powers by small numbers are products and roots; the tanh of a GELU has the full constant;
 - attention has rules in `attention`; what torch-mlir computes otherwise than torch, or not at all, in `arithmetic`,
-  `indexing`, `pooling`, `sums` and `sums_by_index`.
+  `indexing`, `norms`, `pooling`, `scans`, `sums` and `sums_by_index`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from kitsune_mlir import mlir
 from .arithmetic import ARITHMETIC, integer_power
 from .attention import ATTENTION
 from .indexing import INDEXING
+from .norms import NORMS
 from .pooling import adaptive_max_pool
+from .scans import SCANS
 from .sums import SUMS
 from .sums_by_index import SUMS_BY_INDEX
 from .working import NARROW, working
@@ -271,7 +273,7 @@ _OWN: Table = {
     aten.adaptive_max_pool3d.default: adaptive_max_pool,
 }
 
-_BY_SUBJECT = (ARITHMETIC, ATTENTION, INDEXING, SUMS, SUMS_BY_INDEX)
+_BY_SUBJECT = (ARITHMETIC, ATTENTION, INDEXING, NORMS, SCANS, SUMS, SUMS_BY_INDEX)
 
 _WHOLE = (aten.addmm, aten.baddbmm, aten._unsafe_index_put)  # operators torch-mlir's table should not have taken apart
 

@@ -1,4 +1,4 @@
-"""Decompositions of sums: 16-bit numbers are added up in f32 and rounded once, as torch does it."""
+"""Decompositions of sums and products: 16-bit numbers are added up in f32 and rounded once, as torch does it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def total(x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False) ->
 
 
 def in_f32(operator: Any) -> Callable[..., Any]:
-    """A rule for an operator that sums numbers of 16 bits: it does so in f32, as torch does."""
+    """A rule for an operator that sums or multiplies numbers of 16 bits: it does so in f32, as torch does."""
 
     def summed(x: Tensor, *args: Any, dtype: Any = None, **options: Any) -> Any:
         if x.dtype not in NARROW or dtype not in (None, x.dtype):
@@ -57,4 +57,6 @@ SUMS = {
     aten.avg_pool3d.default: averaged(aten.avg_pool3d.default, 3),
     aten.cumsum.default: in_f32(aten.cumsum.default),
     aten.cumprod.default: in_f32(aten.cumprod.default),
+    aten.prod.default: in_f32(aten.prod.default),
+    aten.prod.dim_int: in_f32(aten.prod.dim_int),
 }
