@@ -9,7 +9,7 @@ torch-mlir's table is the base. What is different, and why:
 - batch norm of a trained model is one scale and one shift a channel;
 - powers by small numbers are products and roots; the tanh of a GELU has the full constant;
 - attention has rules in `attention`; what torch-mlir computes otherwise than torch, or not at all, in `arithmetic`,
-  `indexing`, `norms`, `pooling`, `scans`, `sums` and `sums_by_index`.
+  `convolutions`, `indexing`, `medians`, `norms`, `pooling`, `scans`, `special_functions`, `sums` and `sums_by_index`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,13 @@ from kitsune_mlir import mlir
 
 from .arithmetic import ARITHMETIC, integer_power
 from .attention import ATTENTION
+from .convolutions import CONVOLUTIONS
 from .indexing import INDEXING
+from .medians import MEDIANS
 from .norms import NORMS
 from .pooling import adaptive_max_pool
 from .scans import SCANS
+from .special_functions import SPECIAL_FUNCTIONS
 from .sums import SUMS
 from .sums_by_index import SUMS_BY_INDEX
 from .working import NARROW, working
@@ -237,6 +240,16 @@ def bilinear(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None = None) -
     return found if bias is None else found + bias
 
 
+def addmv(x: Tensor, matrix: Tensor, vector: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    column = x.expand(matrix.shape[0]).unsqueeze(1)
+    return torch.addmm(column, matrix, vector.unsqueeze(1), beta=beta, alpha=alpha).squeeze(1)
+
+
+def addbmm(x: Tensor, left: Tensor, right: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """A sum of products is the product of the matrices side by side and those one below the other."""
+    return torch.addmm(x, left.transpose(0, 1).flatten(1), right.flatten(0, 1), beta=beta, alpha=alpha)
+
+
 def arange(start: Any, end: Any, step: Any = 1, *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
     """Of 16 bits by f32, rounded: torch-mlir rounds the end first, which may be another number of elements."""
     if dtype not in NARROW:
@@ -269,11 +282,15 @@ _OWN: Table = {
     torch.ops.prims.copy_strided.default: lambda x, _: x.clone(),  # how a copy lies in memory is not ours to keep
     aten.roll.default: roll,
     aten.bilinear.default: bilinear,
+    aten.addmv.default: addmv,
+    aten.addbmm.default: addbmm,
     aten.adaptive_max_pool2d.default: adaptive_max_pool,
     aten.adaptive_max_pool3d.default: adaptive_max_pool,
 }
 
-_BY_SUBJECT = (ARITHMETIC, ATTENTION, INDEXING, NORMS, SCANS, SUMS, SUMS_BY_INDEX)
+_BY_SUBJECT = (
+    ARITHMETIC, ATTENTION, CONVOLUTIONS, INDEXING, MEDIANS, NORMS, SCANS, SPECIAL_FUNCTIONS, SUMS, SUMS_BY_INDEX,
+)  # fmt: skip
 
 _WHOLE = (aten.addmm, aten.baddbmm, aten._unsafe_index_put)  # operators torch-mlir's table should not have taken apart
 
