@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .sums import mean
 from .working import NARROW, working
 
 aten = torch.ops.aten
@@ -70,7 +69,7 @@ def variance_and_mean(
     if x.dtype not in NARROW:
         return NotImplemented
     variance = aten.var.correction(x, dim, correction=correction, keepdim=keepdim)
-    return variance, mean(x, dim, keepdim)
+    return variance, aten.mean.dim(x, dim, keepdim)
 
 
 NORMS = {

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .working import working
+from .working import NARROW, working
 
 aten = torch.ops.aten
 
@@ -59,11 +59,14 @@ def running_extremum(is_later: Callable[[Tensor, Tensor], Tensor]) -> Callable[.
 
 
 def logcumsumexp(x: Tensor, dim: int) -> Any:
-    """log(exp a + exp b) = max + log1p(exp(min - max)), which does not overflow."""
+    """log(exp a + exp b) = max + log1p(exp(min - max)), which does not overflow. How many steps an open size takes is
+    not known: of that it is torch-mlir's logarithm of a running sum, in f32."""
     if not x.dim():
         return x.clone()
-    if not isinstance(x.shape[dim], int) or not x.is_floating_point():
+    if not x.is_floating_point():
         return NotImplemented
+    if not isinstance(x.shape[dim], int):
+        return aten.logcumsumexp(x.float(), dim).to(x.dtype) if x.dtype in NARROW else NotImplemented
     return _scan((working(x),), dim, _join_exponentials)[0].to(x.dtype)
 
 

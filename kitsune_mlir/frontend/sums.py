@@ -17,10 +17,13 @@ aten = torch.ops.aten
 def mean(x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     dims = list(range(x.dim())) if not dim else [d % x.dim() for d in dim if x.dim()]
     count = math.prod(x.shape[d] for d in dims)
-    if not isinstance(count, int) or not (dtype or x.dtype).is_floating_point:
+    kind = dtype or x.dtype
+    if not kind.is_floating_point:
         return NotImplemented
+    if not isinstance(count, int):
+        return aten.mean.dim(x.float(), dims, keepdim).to(kind) if kind in NARROW else NotImplemented
     scale = 1 / count if count else math.nan
-    return (working(x if dtype is None else x.to(dtype)).sum(dims, keepdim=keepdim) * scale).to(dtype or x.dtype)
+    return (working(x.to(kind)).sum(dims, keepdim=keepdim) * scale).to(kind)
 
 
 def total(x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False) -> Tensor:

@@ -4,8 +4,10 @@ import math
 
 import pytest
 import torch
-from decomposed_functions import TARGETS, check_error, results
+from decomposed_functions import TARGETS, check_error, error, results
 from torch.nn import functional as F
+
+import kitsune_mlir
 
 NARROW = [torch.bfloat16, torch.float16]
 
@@ -71,3 +73,15 @@ def test_norms_of_nan_and_infinity():
     for p in (1, 2, 3, math.inf):
         function = lambda x, p=p: torch.linalg.vector_norm(x, p, -1)  # noqa: E731
         torch.testing.assert_close(results(function, x, target="cpu")[0], function(x), equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", NARROW, ids=str)
+def test_of_as_many_rows_as_there_are(dtype):
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return x.mean(0), torch.var_mean(x, 0)[1], x.norm(dim=0), x.prod(0), x.logcumsumexp(0)
+
+    x = (1 + COLUMNS[:, :40] / 64).to(dtype)
+    model = torch.export.export(Model(), (x[:48],), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},), strict=False)
+    for found, torchs, exact in zip(kitsune_mlir.compile(model, target="cpu")(x), Model()(x), Model()(x.double())):
+        assert error(found, exact) <= 2 * error(torchs, exact)
