@@ -5,18 +5,18 @@ torch-mlir's table is the base. What is different, and why:
 - products stay whole: its `addmm` casts bf16 operands to f32 before the product;
 - norms work in f32 with as few passes over the rows as there are reductions (torch-mlir's mean goes
   through f64), and say "times 1/n", not "divided by n";
-- softmax and attention carry neither max-with-indices nor the f64 chain of torch's safe softmax, and
-  grouped-query attention multiplies each key once instead of repeating it;
+- softmax carries neither max-with-indices nor the f64 chain of torch's safe softmax;
 - batch norm of a trained model is one scale and one shift a channel;
 - powers by small numbers are products and roots; the tanh of a GELU has the full constant;
-- what torch-mlir computes otherwise than torch, or not at all, has rules in `arithmetic`, `indexing`,
-  `sums_by_index` and `pooling`.
+- attention has rules in `attention`; what torch-mlir computes otherwise than torch, or not at all, in `arithmetic`,
+  `convolutions`, `indexing`, `medians`, `norms`, `pooling`, `scans`, `special_functions`, `sums` and `sums_by_index`.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,8 +26,15 @@ from torch import Tensor
 from kitsune_mlir import mlir
 
 from .arithmetic import ARITHMETIC, integer_power
+from .attention import ATTENTION
+from .convolutions import CONVOLUTIONS
 from .indexing import INDEXING
+from .medians import MEDIANS
+from .norms import NORMS
 from .pooling import adaptive_max_pool
+from .scans import SCANS
+from .special_functions import SPECIAL_FUNCTIONS
+from .sums import SUMS
 from .sums_by_index import SUMS_BY_INDEX
 from .working import NARROW, working
 
@@ -62,125 +69,6 @@ def argmax(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     none = torch.scalar_tensor(size, dtype=torch.int32, device=x.device)
     found = (x == x.amax(-1, keepdim=True)) | (x != x)
     return torch.where(found, places, none).amin(-1, keepdim=keepdim).long()
-
-
-def attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    *,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> Any:
-    """[..., heads, T, D] x [..., heads / group, S, D]: products of three dimensions, rows being group x T."""
-    if dropout_p > 0.0 or query.dim() < 3 or query.shape[:-3] != key.shape[:-3]:
-        return NotImplemented
-    return _attention(query, key, value, attn_mask, is_causal, scale)[0]
-
-
-def attention_for_cpu(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    *,
-    attn_mask: Tensor | None = None,
-    scale: float | None = None,
-) -> Any:
-    """What AOTAutograd has left of attention; the second result is the log of each row's sum of exponentials.
-
-    torch's own decomposition returns the weights there, which makes gradients wrong.
-    """
-    if dropout_p > 0.0 or query.shape[:-3] != key.shape[:-3]:
-        return NotImplemented
-    return _attention(query, key, value, attn_mask, is_causal, scale)
-
-
-def _attention(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool, scale: float | None
-) -> tuple[Tensor, Tensor]:
-    *_, heads, length, width = query.shape
-    cached, out_width = key.shape[-2], value.shape[-1]
-    group = heads // key.shape[-3]
-    batch = math.prod(query.shape[:-2]) // group
-    scale = 1 / math.sqrt(width) if scale is None else scale
-    rows = query.reshape(batch, group * length, width)
-    scores = torch.bmm(rows, key.reshape(batch, cached, width).transpose(1, 2))
-    scores = working(scores) * scale
-    if is_causal or mask is not None:
-        scores = scores.view(*query.shape[:-1], cached)
-        # A tensor: of a plain number torch makes a constant of f64 on a GPU.
-        never = torch.scalar_tensor(float("-inf"), dtype=scores.dtype, device=scores.device)
-        if is_causal:
-            steps, own = torch.arange(cached, device=query.device), torch.arange(length, device=query.device)
-            scores = torch.where(steps <= own[:, None], scores, never)
-        if mask is not None and mask.dtype == torch.bool:
-            scores = torch.where(mask, scores, never)
-        elif mask is not None:
-            scores = scores + mask
-        scores = scores.view(batch, group * length, cached)
-    largest = scores.amax(-1, keepdim=True)
-    if mask is not None:  # so that a row masked throughout gives zeros, as torch's does
-        largest = largest.clamp(min=torch.finfo(largest.dtype).min)
-    weights = (scores - largest).exp()
-    total = weights.sum(-1, keepdim=True)
-    if mask is not None:
-        total = total.clamp(min=torch.finfo(total.dtype).tiny)
-    weights = (weights / total).to(value.dtype)
-    out = torch.bmm(weights, value.reshape(batch, cached, out_width)).view(*query.shape[:-1], out_width)
-    return out, (largest + total.log()).view(query.shape[:-1])
-
-
-def flash_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    return_debug_mask: bool = False,
-    *,
-    scale: float | None = None,
-) -> Any:
-    return cudnn_attention(query, key, value, None, False, dropout_p, is_causal, scale=scale)
-
-
-def cudnn_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_bias: Tensor | None,
-    compute_log_sumexp: bool,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    return_debug_mask: bool = False,
-    *,
-    scale: float | None = None,
-) -> Any:
-    """What AOTAutograd has left of attention on a GPU. Results after the second serve torch's backward pass only."""
-    if dropout_p > 0.0 or query.shape[:-3] != key.shape[:-3]:
-        return NotImplemented
-    out, log_sums = _attention(query, key, value, attn_bias, is_causal, scale)
-    unused = query.new_empty((0,))
-    return out, log_sums, unused, unused, query.shape[-2], key.shape[-2], unused, unused, unused
-
-
-def efficient_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_bias: Tensor | None,
-    compute_log_sumexp: bool,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    *,
-    scale: float | None = None,
-) -> Any:
-    results = cudnn_attention(query, key, value, attn_bias, False, dropout_p, is_causal, scale=scale)
-    return results if results is NotImplemented else results[:4]
 
 
 def fused_lstm_cell(
@@ -330,19 +218,6 @@ def power(x: Tensor, exponent: float) -> Any:
     return forms[exponent]() if exponent in forms else NotImplemented
 
 
-def mean(x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    dims = list(range(x.dim())) if not dim else [d % x.dim() for d in dim if x.dim()]
-    count = math.prod(x.shape[d] for d in dims)
-    if not isinstance(count, int) or not (dtype or x.dtype).is_floating_point:
-        return NotImplemented
-    scale = 1 / count if count else math.nan
-    return (working(x if dtype is None else x.to(dtype)).sum(dims, keepdim=keepdim) * scale).to(dtype or x.dtype)
-
-
-def total(x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
-    return x.sum(list(range(x.dim())) if dim is None else dim, keepdim=keepdim)
-
-
 def roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
     """Two slices one behind the other. torch-mlir's own has slices of no elements where nothing is shifted."""
     if not dims:
@@ -365,32 +240,21 @@ def bilinear(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None = None) -
     return found if bias is None else found + bias
 
 
+def addmv(x: Tensor, matrix: Tensor, vector: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    column = x.expand(matrix.shape[0]).unsqueeze(1)
+    return torch.addmm(column, matrix, vector.unsqueeze(1), beta=beta, alpha=alpha).squeeze(1)
+
+
+def addbmm(x: Tensor, left: Tensor, right: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """A sum of products is the product of the matrices side by side and those one below the other."""
+    return torch.addmm(x, left.transpose(0, 1).flatten(1), right.flatten(0, 1), beta=beta, alpha=alpha)
+
+
 def arange(start: Any, end: Any, step: Any = 1, *, dtype: Any = None, device: Any = None, **_: Any) -> Any:
     """Of 16 bits by f32, rounded: torch-mlir rounds the end first, which may be another number of elements."""
     if dtype not in NARROW:
         return NotImplemented
     return torch.arange(start, end, step, dtype=torch.float32, device=device).to(dtype)
-
-
-def in_f32(operator: Any) -> Callable[..., Any]:
-    """A rule for an operator that sums numbers of 16 bits: it does so in f32, as torch does."""
-
-    def summed(x: Tensor, *args: Any, dtype: Any = None, **options: Any) -> Any:
-        if x.dtype not in NARROW or dtype not in (None, x.dtype):
-            return NotImplemented
-        return operator(x.float(), *args, **options).to(x.dtype)
-
-    return summed
-
-
-def averaged(operator: Any, dims: int) -> Callable[..., Any]:
-    """The same of a pooling over so many dimensions, of one image without a batch too."""
-    summed = in_f32(operator)
-
-    def pooled(x: Tensor, *args: Any, **options: Any) -> Any:
-        return operator(x[None], *args, **options)[0] if x.dim() == dims + 1 else summed(x, *args, **options)
-
-    return pooled
 
 
 def empty(size: Sequence[int], *, dtype: torch.dtype | None = None, device: Any = None, **_: Any) -> Tensor:
@@ -403,11 +267,6 @@ _OWN: Table = {
     aten._softmax.default: softmax,
     aten.argmax.default: argmax,
     aten._log_softmax.default: log_softmax,
-    aten.scaled_dot_product_attention.default: attention,
-    aten._scaled_dot_product_flash_attention_for_cpu.default: attention_for_cpu,
-    aten._scaled_dot_product_flash_attention.default: flash_attention,
-    aten._scaled_dot_product_cudnn_attention.default: cudnn_attention,
-    aten._scaled_dot_product_efficient_attention.default: efficient_attention,
     aten._thnn_fused_lstm_cell.default: fused_lstm_cell,
     aten._thnn_fused_gru_cell.default: fused_gru_cell,
     aten.layer_norm.default: layer_norm,
@@ -423,17 +282,15 @@ _OWN: Table = {
     torch.ops.prims.copy_strided.default: lambda x, _: x.clone(),  # how a copy lies in memory is not ours to keep
     aten.roll.default: roll,
     aten.bilinear.default: bilinear,
-    aten.sum.dim_IntList: in_f32(total),
-    aten.sum.default: in_f32(total),
-    aten.avg_pool2d.default: averaged(aten.avg_pool2d.default, 2),
-    aten.avg_pool3d.default: averaged(aten.avg_pool3d.default, 3),
-    aten.cumsum.default: in_f32(aten.cumsum.default),
-    aten.cumprod.default: in_f32(aten.cumprod.default),
+    aten.addmv.default: addmv,
+    aten.addbmm.default: addbmm,
     aten.adaptive_max_pool2d.default: adaptive_max_pool,
     aten.adaptive_max_pool3d.default: adaptive_max_pool,
-    aten.mean.dim: mean,
-    aten.mean.default: lambda x, *, dtype=None: mean(x, dtype=dtype),
 }
+
+_BY_SUBJECT = (
+    ARITHMETIC, ATTENTION, CONVOLUTIONS, INDEXING, MEDIANS, NORMS, SCANS, SPECIAL_FUNCTIONS, SUMS, SUMS_BY_INDEX,
+)  # fmt: skip
 
 _WHOLE = (aten.addmm, aten.baddbmm, aten._unsafe_index_put)  # operators torch-mlir's table should not have taken apart
 
@@ -443,4 +300,4 @@ def table() -> Table:
     """Operator overload -> decomposition, for `ExportedProgram.run_decompositions`."""
     base = mlir.importer("fx_decomp_util").get_decomposition_table()
     kept = {op: rule for op, rule in base.items() if getattr(op, "_overloadpacket", None) not in _WHOLE}
-    return kept | ARITHMETIC | INDEXING | SUMS_BY_INDEX | _OWN
+    return functools.reduce(operator.or_, (*_BY_SUBJECT, _OWN), kept)

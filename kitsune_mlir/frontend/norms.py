@@ -1,0 +1,85 @@
+"""Norms of vectors and matrices, and variances with means. As `sums` says, 16-bit numbers are added up in f32 and
+rounded once; torch-mlir adds them up in their own type, and squares them by a power function."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .working import NARROW, working
+
+aten = torch.ops.aten
+
+
+def vector_norm(
+    x: Tensor, ord: float = 2, dim: Sequence[int] | None = None, keepdim: bool = False, *, dtype: Any = None
+) -> Any:
+    """The norm of numbers over some dimensions, or over all of them."""
+    if not x.is_floating_point():
+        return NotImplemented
+    kind = dtype or x.dtype
+    y = working(x.to(kind))
+    dims = list(dim or range(x.dim()))
+    if math.isinf(ord):
+        return (y.abs().amax if ord > 0 else y.abs().amin)(dims, keepdim=keepdim).to(kind)
+    if ord == 0:
+        return (y != 0).to(y.dtype).sum(dims, keepdim=keepdim).to(kind)
+    if ord == 1:
+        return y.abs().sum(dims, keepdim=keepdim).to(kind)
+    if ord == 2:
+        return (y * y).sum(dims, keepdim=keepdim).sqrt().to(kind)
+    return y.abs().pow(ord).sum(dims, keepdim=keepdim).pow(1 / ord).to(kind)
+
+
+def norm(
+    x: Tensor, p: float | None = 2, dim: Sequence[int] = (), keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
+    return aten.linalg_vector_norm(x, 2 if p is None else p, dim or None, keepdim, dtype=dtype)
+
+
+def linalg_norm(
+    x: Tensor,
+    ord: float | str | None = None,
+    dim: Sequence[int] | None = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+) -> Tensor:
+    """Without an order the norm of a vector, whatever the dimensions; with one that of vectors or of matrices."""
+    if ord is None:
+        return aten.linalg_vector_norm(x, 2, dim, keepdim, dtype=dtype)
+    dims = list(range(x.dim())) if dim is None else dim
+    if len(dims) == 1:
+        return aten.linalg_vector_norm(x, ord, dims, keepdim, dtype=dtype)
+    return torch.linalg.matrix_norm(x, ord, tuple(dims), keepdim, dtype=dtype)
+
+
+def distance(x: Tensor, y: Tensor, p: float = 2) -> Tensor:
+    return aten.linalg_vector_norm(x - y, p)
+
+
+def variance_and_mean(
+    x: Tensor, dim: Sequence[int] | None = None, *, correction: float | None = None, keepdim: bool = False
+) -> Any:
+    """torch-mlir computes the variance of 16-bit numbers in f64, and their mean in 16 bits."""
+    if x.dtype not in NARROW:
+        return NotImplemented
+    variance = aten.var.correction(x, dim, correction=correction, keepdim=keepdim)
+    return variance, aten.mean.dim(x, dim, keepdim)
+
+
+NORMS = {
+    aten.linalg_vector_norm.default: vector_norm,
+    aten.linalg_norm.default: linalg_norm,
+    aten.linalg_norm.ord_str: linalg_norm,
+    aten.norm.Scalar: norm,
+    aten.norm.ScalarOpt_dim: norm,
+    aten.norm.ScalarOpt_dtype: norm,
+    aten.norm.ScalarOpt_dim_dtype: norm,
+    aten.dist.default: distance,
+    aten.var_mean.correction: variance_and_mean,
+}

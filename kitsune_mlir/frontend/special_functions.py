@@ -1,0 +1,137 @@
+"""Functions of mathematics that torch-mlir has not: hypot, erfc and its like, those of the gamma function."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .working import working
+
+aten = torch.ops.aten
+
+# By type: beyond which size, or below its inverse, squares may overflow or vanish, and a power of two to scale by.
+_LARGE = {torch.float32: (2.0**60, 2.0**100), torch.float64: (2.0**400, 2.0**600)}
+
+# erfc(x) = t exp(P(t) - x^2) for t = 1 / (1 + x / 2), x >= 0, with a relative error of 1.2e-7 at most (Press et al.,
+# Numerical Recipes, 6.2). The coefficients of P from the lowest on.
+_ERFC = (
+    -1.26551223, 1.00002368, 0.37409196, 0.09678418, -0.18628806,
+    0.27886807, -1.13520398, 1.48851587, -0.82215223, 0.17087277,
+)  # fmt: skip
+_SPLITTER = 4097.0  # x times this parts the 24 bits of a number into two halves, whose products are exact (Dekker)
+
+# The series in 1 / x^2 behind Stirling's formula, Abramowitz and Stegun 6.1.41 and 6.3.18: good to the last digit of
+# f64 from _FAR on.
+_FAR = 8
+_STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
+_DIGAMMA = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
+
+
+def hypot(x: Tensor, y: Tensor) -> Any:
+    """The root of a sum of squares; of an infinity and NaN, the infinity."""
+    kind = torch.result_type(x, y)
+    if not kind.is_floating_point:
+        return NotImplemented
+    x, y = working(x.to(kind)).abs(), working(y.to(kind)).abs()
+    if kind == torch.float16:
+        root = (x * x + y * y).sqrt()
+    else:
+        scale = _scale(torch.maximum(x, y))
+        root = ((x * scale) ** 2 + (y * scale) ** 2).sqrt() / scale
+    return torch.where((x == math.inf) | (y == math.inf), _number(math.inf, x), root).to(kind)
+
+
+def _scale(size: Tensor) -> Tensor:
+    """A power of two that brings very large and very small numbers near 1."""
+    large, power = _LARGE[size.dtype]
+    scale = torch.where(size > large, _number(1 / power, size), _number(1.0, size))
+    return torch.where(size < 1 / large, _number(power, size), scale)
+
+
+def erfc(x: Tensor) -> Any:
+    """1 - erf(x), with digits where that is small."""
+    if x.dtype == torch.float64:
+        return NotImplemented
+    y = _real(x)
+    z = y.clamp(0.5, 20.0)  # erfc(20) is 0
+    t = 1 / (1 + 0.5 * z)
+    multiple = z * _SPLITTER
+    high = multiple - (multiple - z)
+    tail = t * _polynomial(_ERFC, t).exp() * (-high * high).exp() * ((high - z) * (high + z)).exp()
+    return torch.where(y < 0.5, 1 - y.erf(), tail).to(_kind(x))
+
+
+def lgamma(x: Tensor) -> Tensor:
+    """The logarithm of the gamma function's size, in f64: by steps to the far side of Stirling's series, and by
+    reflection from the negative side."""
+    y = _real(x).double()
+    mirrored = y < 0.5
+    z = torch.where(mirrored, 1 - y, y)
+    near = z < _FAR
+    far = torch.where(near, z + _FAR, z)
+    steps = functools.reduce(torch.mul, [z.clamp(max=_FAR) + k for k in range(_FAR)])
+    inverse = 1 / far
+    found = (far - 0.5) * far.log() - far + 0.5 * math.log(2 * math.pi)
+    found = found + inverse * _polynomial(_STIRLING, inverse * inverse)
+    found = torch.where(near, found - steps.log(), found)
+    reflected = (math.pi / (_turn(y) * math.pi).sin().abs()).log() - found
+    found = torch.where(mirrored, reflected, found)
+    found = torch.where((y == 1) | (y == 2), _number(0.0, y), found)
+    return torch.where(y.abs() == math.inf, _number(math.inf, y), found).to(_kind(x))
+
+
+def digamma(x: Tensor) -> Tensor:
+    """The derivative of the logarithm of the gamma function, in f64 as that. NaN at negative integers."""
+    y = _real(x).double()
+    mirrored = y < 0.5
+    z = torch.where(mirrored, 1 - y, y)
+    near = z < _FAR
+    far = torch.where(near, z + _FAR, z)
+    steps = functools.reduce(torch.add, [1 / (z + k) for k in range(_FAR)])
+    inverse = 1 / far
+    square = inverse * inverse
+    found = far.log() - 0.5 * inverse - square * _polynomial(_DIGAMMA, square)
+    found = torch.where(near, found - steps, found)
+    angle = _turn(y) * math.pi
+    reflected = found - math.pi * angle.cos() / angle.sin()
+    reflected = torch.where((angle == 0) & (y != 0), _number(math.nan, y), reflected)
+    return torch.where(mirrored, reflected, found).to(_kind(x))
+
+
+def _turn(x: Tensor) -> Tensor:
+    """What is left of a number beside the nearest integer; zeros keep their sign."""
+    return torch.where(x.abs() < 0.5, x, x - x.round())
+
+
+def _polynomial(coefficients: Sequence[float], x: Tensor) -> Tensor:
+    *lower, highest = coefficients
+    value = x * highest + lower.pop()
+    for coefficient in reversed(lower):
+        value = value * x + coefficient
+    return value
+
+
+def _kind(x: Tensor) -> torch.dtype:
+    return x.dtype if x.is_floating_point() else torch.get_default_dtype()
+
+
+def _real(x: Tensor) -> Tensor:
+    return working(x.to(_kind(x)))
+
+
+def _number(value: float, like: Tensor) -> Tensor:
+    """A tensor: of a plain number torch makes a constant of f64 on a GPU."""
+    return torch.scalar_tensor(value, dtype=like.dtype, device=like.device)
+
+
+SPECIAL_FUNCTIONS = {
+    aten.hypot.default: hypot,
+    aten.erfc.default: erfc,
+    aten.lgamma.default: lgamma,
+    aten.digamma.default: digamma,
+}

@@ -1,0 +1,65 @@
+"""Decompositions of sums and products: 16-bit numbers are added up in f32 and rounded once, as torch does it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .working import NARROW, working
+
+aten = torch.ops.aten
+
+
+def mean(x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    dims = list(range(x.dim())) if not dim else [d % x.dim() for d in dim if x.dim()]
+    count = math.prod(x.shape[d] for d in dims)
+    kind = dtype or x.dtype
+    if not kind.is_floating_point:
+        return NotImplemented
+    if not isinstance(count, int):
+        return aten.mean.dim(x.float(), dims, keepdim).to(kind) if kind in NARROW else NotImplemented
+    scale = 1 / count if count else math.nan
+    return (working(x.to(kind)).sum(dims, keepdim=keepdim) * scale).to(kind)
+
+
+def total(x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+    return x.sum(list(range(x.dim())) if dim is None else dim, keepdim=keepdim)
+
+
+def in_f32(operator: Any) -> Callable[..., Any]:
+    """A rule for an operator that sums or multiplies numbers of 16 bits: it does so in f32, as torch does."""
+
+    def summed(x: Tensor, *args: Any, dtype: Any = None, **options: Any) -> Any:
+        if x.dtype not in NARROW or dtype not in (None, x.dtype):
+            return NotImplemented
+        return operator(x.float(), *args, **options).to(x.dtype)
+
+    return summed
+
+
+def averaged(operator: Any, dims: int) -> Callable[..., Any]:
+    """The same of a pooling over so many dimensions, of one image without a batch too."""
+    summed = in_f32(operator)
+
+    def pooled(x: Tensor, *args: Any, **options: Any) -> Any:
+        return operator(x[None], *args, **options)[0] if x.dim() == dims + 1 else summed(x, *args, **options)
+
+    return pooled
+
+
+SUMS = {
+    aten.sum.dim_IntList: in_f32(total),
+    aten.sum.default: in_f32(total),
+    aten.mean.dim: mean,
+    aten.mean.default: lambda x, *, dtype=None: mean(x, dtype=dtype),
+    aten.avg_pool2d.default: averaged(aten.avg_pool2d.default, 2),
+    aten.avg_pool3d.default: averaged(aten.avg_pool3d.default, 3),
+    aten.cumsum.default: in_f32(aten.cumsum.default),
+    aten.cumprod.default: in_f32(aten.cumprod.default),
+    aten.prod.default: in_f32(aten.prod.default),
+    aten.prod.dim_int: in_f32(aten.prod.dim_int),
+}

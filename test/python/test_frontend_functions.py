@@ -1,0 +1,128 @@
+"""Functions that torch-mlir has not, or has wrong: running extrema, medians, special functions, some convolutions."""
+
+import math
+
+import pytest
+import torch
+from decomposed_functions import TARGETS, check_error, results
+from torch.nn import functional as F
+
+FLOATS = [torch.float32, torch.bfloat16, torch.float16]
+SPECIAL = [0.0, -0.0, 1, 2, -1, -2, 0.5, 1e-30, -1e-30, 1e30, -3e38, 1e-42, math.inf, -math.inf, math.nan]
+
+
+def normal(*shape):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0))
+
+
+def ties():
+    """Few numbers, NaN among the first and the later ones, infinities."""
+    x = torch.randint(-3, 4, (5, 37), generator=torch.Generator().manual_seed(0)).float()
+    x[1, [7, 20]], x[2, [3, 30]], x[3, 0], x[4] = math.nan, math.inf, -math.inf, -math.inf
+    return x
+
+
+RUNS = {
+    "ties": (-1, ties()),
+    "ties of bf16": (-1, ties().bfloat16()),
+    "columns": (0, ties()),
+    "in between": (1, normal(3, 17, 4)),
+    "integers": (1, torch.arange(60).view(3, 20) % 7),
+    "truth": (1, torch.arange(60).view(3, 20) % 7 > 5),
+    "a number": (0, torch.tensor(2.0)),
+    "one": (1, normal(3, 1)),
+    "long": (1, normal(2, 20011)),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("operator", [torch.cummax, torch.cummin], ids=["max", "min"])
+@pytest.mark.parametrize("name", RUNS)
+def test_running_extrema(name, operator, target):
+    dim, x = RUNS[name]
+    for found, wanted in zip(
+        results(lambda x: tuple(operator(x, dim)), x, target=target), operator(x, dim), strict=True
+    ):
+        torch.testing.assert_close(found, wanted, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_running_logarithms_of_sums_do_not_overflow(target):
+    x = ties() * 100
+    found = results(lambda x: x.logcumsumexp(-1), x, target=target)[0]
+    torch.testing.assert_close(found, x.logcumsumexp(-1), rtol=1e-6, atol=1e-6, equal_nan=True)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("length", [7, 8])
+@pytest.mark.parametrize("operator", [torch.median, torch.nanmedian], ids=["median", "without NaN"])
+def test_medians(operator, length, target):
+    x = normal(5, length)
+    x[1, 3], x[2], x[3, 0], x[4, [0, 6]] = math.nan, math.nan, math.inf, math.nan
+    values, places, whole = results(lambda x: (*operator(x, 1), operator(x)), x, target=target)
+    for found, wanted in ((values, operator(x, 1)[0]), (whole, operator(x))):
+        torch.testing.assert_close(found, wanted, rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(x.gather(1, places[:, None])[:, 0], values, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_medians_of_integers(target):
+    x = torch.arange(24).view(4, 6) * 7 % 11
+    assert torch.equal(results(lambda x: x.median(1, True)[0], x, target=target)[0], x.median(1, True)[0])
+
+
+def check_digits(function, *args, target, digits):
+    """Each number is good to so many of its type's epsilons, and zero, infinite or NaN where the exact one is."""
+    found, exact = results(function, *args, target=target)[0], function(*(x.double() for x in args))
+    kind = torch.finfo(found.dtype)
+    for condition in (torch.isnan, torch.isposinf, torch.isneginf):
+        assert torch.equal(condition(found), condition(exact.to(found.dtype)))
+    finite = exact.to(found.dtype).isfinite()
+    off = (found.double() - exact)[finite].abs()
+    assert (off <= digits * kind.eps * exact[finite].abs() + kind.smallest_normal * kind.eps).all()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.float64], ids=str)
+def test_hypot(dtype, target):
+    sizes = torch.logspace(-37, 37, 300, dtype=torch.float64) * normal(300)
+    left, right = torch.meshgrid(torch.tensor(SPECIAL), torch.tensor(SPECIAL), indexing="ij")
+    x, y = torch.cat([sizes, left.flatten()]), torch.cat([sizes * normal(300).roll(1), right.flatten()])
+    check_digits(torch.hypot, x.to(dtype), y.to(dtype), target=target, digits=1)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("function", [torch.erfc, torch.lgamma, torch.digamma], ids=["erfc", "lgamma", "digamma"])
+def test_special_functions(function, dtype, target):
+    x = torch.cat([torch.tensor(SPECIAL), torch.linspace(-12, 9, 2001)]).to(dtype)
+    check_digits(function, x, target=target, digits=6 if function is torch.erfc and dtype == torch.float32 else 1)
+
+
+TRANSPOSED = {
+    "plain": {},
+    "strides": {"stride": 2, "padding": 1, "output_padding": 1},
+    "all": {"stride": 3, "dilation": 2, "padding": 2, "output_padding": 2},
+    "cut": {"stride": 2, "padding": 3},
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dims", [1, 2])
+@pytest.mark.parametrize("name", TRANSPOSED)
+def test_transposed_convolutions_of_one_channel_a_group(name, dims, target):
+    function = {1: F.conv_transpose1d, 2: F.conv_transpose2d}[dims]
+    x, weight, bias = normal(2, 4, *(9, 7)[:dims]), normal(4, 1, *(3, 2)[:dims]), normal(4)
+    for dtype in (torch.float32, torch.bfloat16):
+        args = [part.to(dtype) for part in (x, weight, bias)]
+        check_error(lambda *args: function(*args, groups=4, **TRANSPOSED[name]), *args, target=target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_products_that_are_added(dtype, target):
+    matrix, vector = normal(6, 300).to(dtype), normal(300).to(dtype)
+    added = lambda z, x, y: torch.addmv(z, x, y, beta=2, alpha=3)  # noqa: E731
+    check_error(added, vector[:6].clone(), matrix, vector, target=target)
+    stacks = normal(4, 5).to(dtype), normal(3, 4, 60).to(dtype), normal(3, 60, 5).to(dtype)
+    check_error(lambda z, x, y: torch.addbmm(z, x, y, beta=2, alpha=3), *stacks, target=target)
