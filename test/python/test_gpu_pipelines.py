@@ -216,14 +216,15 @@ def test_finds_broken_kernels(name, small_gpus, monkeypatch):
 
 
 def test_a_debug_kernel_that_hangs_ends_with_a_report(small_gpus, monkeypatch):
-    model, x, convert = waiting(128), torch.randn(2000, 40), gpu_steps.watched(1000)
+    model, convert = waiting(320).bfloat16(), gpu_steps.watched(1000)
+    x = torch.randn(300, 40, dtype=torch.bfloat16)
     program, runner, _ = runner_of(model, (x,), small_gpus["sm_80"], "chained", convert=convert)
-    check(program, runner, (x,), model(x).detach(), 1e-5)
+    check(program, runner, (x,), model(x).detach(), 1e-2)
     monkeypatch.setattr(Ring, "release", nothing(None))
     program, runner, _ = runner_of(model, (x,), small_gpus["sm_80"], "chained", convert=convert)
-    report = r"reported: .*for a free slot of the ring of \w+: slot \d, parity [01] \(.*test_gpu_pipelines.py:\d+\)"
+    report = r"reported: .*for a free slot of the ring of \w+: slot \d, parity [01] \(.*\.py:\d+\)"
     with pytest.raises(Deadlock, match=report):
-        check(program, runner, (x,), model(x).detach(), 1e-5)
+        check(program, runner, (x,), model(x).detach(), 1e-2)
 
 
 def test_long_sums_of_f32_are_not_cut_off(small_gpus):

@@ -55,7 +55,7 @@ def test_the_runtime_knows_what_a_debug_kernel_waits_for():
     section = compiled(BUDGET, "sm_80")._content.sections["sm_80"]
     watched = section.manifest["pipelines"]["pipeline0"]["launch"]["watched"]
     assert {wait["awaited"].split(":")[0] for wait in watched} >= {
-        f"a {slot} slot of the ring of {ring}" for slot in ("free", "full") for ring in ("tiles", "weights")
+        f"a {slot} slot of the ring of {ring}" for slot in ("free", "full") for ring in ("vectors_bf16", "weights")
     }
     assert all("mlp.py" in wait["location"] for wait in watched)
 

@@ -112,8 +112,9 @@ def complete(run: Assembler, mask: np.ndarray, signal: Any, size: Any) -> None:
     mbarrier, which may hold anything from here on. They are no numbers, so that whatever is made of them shows."""
     run.one(mask)
     barrier, nbytes = run.mbarrier(signal, mask), run.number(size, mask)
-    if barrier.behind is None:
-        raise MemoryFault(f"{nbytes} bytes count as landed at {barrier}, where no box was copied before")
+    if barrier.behind is None:  # no box was copied before
+        run.agent.scheduler.add(barrier.land(nbytes, None, False))
+        return
     owner, place = barrier.behind
     _start(run, mask, owner, slice(place, place + nbytes), np.full(nbytes, 0xFF, np.uint8), barrier, None)
 
