@@ -42,6 +42,31 @@ def returned_and_read(m, x):
     return v, v * torch.linspace(0, 1, 14)
 
 
+def tied(m, x):
+    """Equal layers that share one weight and one bias."""
+    h = m.a(x)
+    for _ in range(6):
+        h = h + torch.tanh(m.b(h)) / 6
+    return h
+
+
+def handed_on_in_another(m, x):
+    """A tile that products alone read, and that is a part of one that is handed on."""
+    v = torch.cat([x, F.leaky_relu(m.a(x))], -1)
+    v = torch.cat([v, F.leaky_relu(m.b(v))], -1)
+    v = F.layer_norm(m.c(v) * m.d(v), [10])
+    v = torch.cat([v, F.silu(m.e(v))], -1)
+    return torch.cat([v, F.silu(m.f(v))], -1)
+
+
+def far_column(m, x):
+    """Layers side by side, of which all threads read the last column."""
+    v = x
+    for layer in (m.a, m.b, m.c):
+        v = torch.cat([v, F.relu(layer(v))], -1)
+    return v[:, :40], v[:, -1:]
+
+
 def normal(*shape, dtype=torch.float32):
     return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape))).to(dtype)
 
@@ -99,6 +124,33 @@ CASES = {  # a model and its arguments
             d=nn.Parameter(normal(15)),
         ),
         normal(1, 1, 128),
+    ),
+    "tied layers": lambda: (Model(tied, a=nn.Linear(1, 32), b=nn.Linear(32, 32)), normal(128, 1)),
+    "tied layers, bf16": lambda: (
+        Model(tied, a=nn.Linear(40, 32), b=nn.Linear(32, 32)).to(BF16),
+        normal(200, 40, dtype=BF16),
+    ),
+    "a part of what is handed on": lambda: (
+        Model(
+            handed_on_in_another,
+            **{"a": nn.Linear(8, 1, bias=False), "b": nn.Linear(9, 1), "c": nn.Linear(10, 10, bias=False)},
+            **{"d": nn.Linear(10, 10, bias=False), "e": nn.Linear(10, 1), "f": nn.Linear(11, 1)},
+        ).to(BF16),
+        normal(2, 63, 8, dtype=BF16),
+    ),
+    "a column of layers side by side": lambda: (
+        Model(far_column, a=nn.Linear(48, 16), b=nn.Linear(64, 16), c=nn.Linear(80, 16)),
+        normal(100, 48),
+    ),
+    "two convolutions of one image": lambda: (
+        Model(lambda m, x: m.a(x) + m.b(x), a=nn.Conv2d(32, 32, 3, padding=1), b=nn.Conv2d(32, 32, 3, padding=1)),
+        normal(2, 32, 7, 7),
+    ),
+    "two convolutions of one image with zeros around it": lambda: (
+        Model(
+            lambda m, x: m.a(x).sigmoid() * m.b(x), a=nn.Conv2d(3, 32, 3, padding=1), b=nn.Conv2d(3, 32, 5, padding=2)
+        ),
+        normal(2, 3, 9, 9),
     ),
     "a mean of rows beside them": lambda: (
         Model(lambda m, x: torch.cat([x, F.relu(x.sum(0, keepdim=True)).expand_as(x)], -1)),
