@@ -43,7 +43,7 @@ def main() -> int:
     torch.backends.cudnn.allow_tf32 = False  # a torch.compile that falls back would compare cuDNN's LSTM in tf32
     print(torch.cuda.get_device_name())
     for dtype in (torch.float32, torch.bfloat16):
-        for shape in ("fused", "spatial"):
+        for shape in ("auto", "spatial"):
             _sizes_streams_graphs(dtype, shape)
     _torch_compile()
     _weights_on_the_gpu()

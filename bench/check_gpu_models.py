@@ -43,7 +43,7 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     make = commands.add_parser("make", help="compile the sample models and record torch's results")
     make.add_argument("folder", type=Path)
-    make.add_argument("--shape", default="auto", choices=("auto", "fused", "spatial"), help="of pipelines")
+    make.add_argument("--shape", default="auto", choices=("auto", "spatial"), help="of pipelines")
     make.add_argument("--models", nargs="*", help="names in examples/models; default: all small ones")
     run = commands.add_parser("run", help="check artifacts on this machine's GPU")
     run.add_argument("artifacts", type=Path, nargs="+")

@@ -24,14 +24,15 @@ from bench.queue_cases import (
     WORD,
     Case,
 )
+from bench.queue_dsmem import ClusterQueue
+from bench.queue_l2 import GlobalReceiver, GlobalRing, GlobalSender
 from bench.queue_ring import CounterRing, QueueWatch
+from bench.queue_sides import Receiver, Sender
+from bench.queue_smem import SharedQueue
 from bench.queue_words import Words, byte, make_vector, mix, wrapped
-from kitsune_mlir.codegen.hopper import bulk, cluster, mbarrier, queue, tma, waits, warps
+from kitsune_mlir.codegen.hopper import bulk, cluster, mbarrier, tma, waits, warps
+from kitsune_mlir.codegen.hopper.hand import hand
 from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
-from kitsune_mlir.codegen.hopper.queue_dsmem import ClusterQueue
-from kitsune_mlir.codegen.hopper.queue_l2 import GlobalReceiver, GlobalRing, GlobalSender
-from kitsune_mlir.codegen.hopper.queue_registers import hand
-from kitsune_mlir.codegen.hopper.queue_smem import SharedQueue
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.counters import COUNTER_BYTES
 from kitsune_mlir.codegen.pipeline.device import Int
@@ -102,7 +103,7 @@ class QueueKernel:
         if case.transport == "dsmem":
             cluster.barrier()
 
-    def _ends(self, slots: Ring) -> tuple[queue.Sender, queue.Receiver]:
+    def _ends(self, slots: Ring) -> tuple[Sender, Receiver]:
         case = self.case
         if case.transport == "smem":
             both = SharedQueue(slots)
@@ -136,7 +137,7 @@ class QueueKernel:
         if self.case.touch == "all":
             warps.barrier(number, GROUP)
 
-    def _send(self, sender: queue.Sender) -> None:
+    def _send(self, sender: Sender) -> None:
         case = self.case
 
         def piece(number: ir.Value, state: list[ir.Value]) -> list[ir.Value]:
@@ -164,7 +165,7 @@ class QueueKernel:
         elif case.transport == "l2":
             bulk.wait(0)
 
-    def _receive(self, receiver: queue.Receiver) -> None:
+    def _receive(self, receiver: Receiver) -> None:
         case = self.case
 
         def piece(number: ir.Value, state: list[ir.Value]) -> list[ir.Value]:
@@ -201,7 +202,7 @@ class QueueKernel:
 
     # Bounds: what transports do without waits and signals.
 
-    def _send_freely(self, slot: Slot, number: ir.Value, sender: queue.Sender) -> None:
+    def _send_freely(self, slot: Slot, number: ir.Value, sender: Sender) -> None:
         if self.case.transport == "smem":
             self.words.fill(device.shared(sender.place(slot)), number)
             return
@@ -223,7 +224,7 @@ class QueueKernel:
         start = self.slots.start()
         device.loop(0, count, 1, piece, [start.number, start.parity])
 
-    def _send_batch(self, slot: Slot, sender: queue.Sender) -> None:
+    def _send_batch(self, slot: Slot, sender: Sender) -> None:
         """Copies that no one waits for one by one: the bytes of a whole batch count on one phase of a barrier."""
         assert isinstance(sender, ClusterQueue)
         sender.wait_free(slot)

@@ -97,7 +97,7 @@ def compile(
     (torch.get_float32_matmul_precision). `deterministic` has a GPU add rows up by index, and write them, in a fixed
     order, so that each call gives the same bits, at a cost that the report gives; None is torch's own setting
     (torch.use_deterministic_algorithms). `options` gives passes options of their own, as kitsune-opt takes them:
-    {"place-stages": "shape=spatial tile-rows=64"}. `progress` is told the name of each step as it begins.
+    {"place-stages": "shape=chained tile-rows=64"}. `progress` is told the name of each step as it begins.
 
     Raises UserError for what is wrong with the request, UnsupportedError for what cannot be compiled
     (never because it cannot be pipelined), InternalError for a bug of ours.
@@ -200,8 +200,7 @@ def _for_target(
     section = steps.run(f"{prefix}generate code", lambda: _build(copy, converted, target))
     found["kernels"] = _kernels(section)
     if target.kind == "gpu":
-        described = launches.pipelined(running) | scheduled
-        steps.run(f"{prefix}predict", lambda: _predict(found, section, program, copy, described, target))
+        steps.run(f"{prefix}predict", lambda: _predict(found, section, program, copy, scheduled, target))
     return section, found
 
 

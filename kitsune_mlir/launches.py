@@ -1,8 +1,8 @@
 """What a call of a compiled model launches, in order, and what each launch is predicted to take: the plan's `launches`.
 
 They are those of the host program at given sizes of the inputs, read as the runtime reads it (runtime/host_program.py,
-weight_steps.py). What a launch holds is read where it stands last: a pipeline's in the plan, a scheduled kernel's
-in its IR before convert-kitsune-to-gpu, an operator's in the code of its kernel.
+weight_steps.py). What a launch holds is read where it stands last: a scheduled kernel's in its IR before
+convert-kitsune-to-gpu, an operator's in the code of its kernel.
 """
 
 from __future__ import annotations
@@ -74,22 +74,6 @@ def _scheduled(kernel: schedule.KernelOp) -> dict[str, Any]:
     }
 
 
-def pipelined(pipelines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The same of the plan's pipelines."""
-    return {
-        pipeline["name"]: {
-            "form": pipeline["shape"] or "pipeline",
-            "computes": ", ".join(stage["computes"] for stage in pipeline["stages"]),
-            "tile": [pipeline["tile_rows"]],
-            "extents": [pipeline["rows"]],
-            "slots": None,
-            "predicted_us": pipeline["predicted_us"] or 0.0,
-            "limit": pipeline["limit"] or LATENCY,
-        }
-        for pipeline in pipelines
-    }
-
-
 def launches(
     manifest: dict[str, Any],
     module: ir.Module,
@@ -102,7 +86,7 @@ def launches(
     """The launches of a call with inputs of these sizes (of each argument of @main).
 
     `module` is that after convert-linalg-to-gpu which the manifest was generated from, `kernels` are the plan's,
-    `described` what pipelines and scheduled kernels hold, by name; `bound` says which arguments are weights. None
+    `described` what scheduled kernels hold, by name; `bound` says which arguments are weights. None
     where the host program cannot be run for the sizes.
     """
     parts = split(manifest, bound)

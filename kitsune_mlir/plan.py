@@ -14,8 +14,8 @@ predicted_us   estimate for one call: the sum over `launches`, and the call itse
                code generation) pipelines as placed, other operators at DRAM speed
 launches       [{kernel, form, computes, location, ctas, threads, tile, slots, registers, shared_bytes, predicted_us,
                  limit, work}]: what a call launches on a GPU, in order (kitsune_mlir.launches). `kernel` is the name
-               that profilers show, `form` "chained", "fused", "spatial", "scheduled product", "scheduled dots",
-               "operator" or "copy", `tile` what a CTA takes at once, `limit` what the time is due to
+               that profilers show, `form` "scheduled chain", "scheduled roles", "scheduled product", "scheduled rows",
+               "scheduled dots", "operator" or "copy", `tile` what a CTA takes at once, `limit` what the time is due to
                (planning/cost.py); the `work` of an operator or a copy is what its time is predicted from
                (planning/kernel_cost.py)
 launch_sizes   the inputs' sizes that launches are predicted at, where some are open until the call

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import simt_case
 
-from bench import queue_cases, queue_kernels
+from bench import queue_cases, queue_dsmem, queue_kernels, queue_l2, queue_smem
 from bench.queue_cases import BATCHED, FREE, GROUP, PAIRS, WORD, Case
 from kitsune_mlir import mlir
 from kitsune_mlir.codegen import ptx, ptxas
-from kitsune_mlir.codegen.hopper import queue_dsmem, queue_l2, queue_smem, tma
+from kitsune_mlir.codegen.hopper import tma
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.watch import Waits
 from kitsune_mlir.mlir import ir

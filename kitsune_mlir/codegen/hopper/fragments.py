@@ -19,8 +19,8 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, llvm, vector
 
 from . import warps
+from .hand import hand
 from .quads import QUAD, transposed
-from .queue_registers import hand
 
 BLOCK = 8  # columns
 WIDE = QUAD * BLOCK  # columns that the threads of a row load together, 16 bytes each

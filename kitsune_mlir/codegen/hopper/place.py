@@ -15,7 +15,7 @@ from kitsune_mlir.traffic import element_bytes
 
 from . import warps
 from .fragments import BLOCK, ROW_THREADS, Fragment
-from .queue_registers import hand
+from .hand import hand
 from .stores import SWIZZLED, WARP_ROWS, Boxes, Outbox, boxes_of
 from .wgmma import BOX_ROW
 

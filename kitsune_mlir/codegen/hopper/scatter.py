@@ -18,7 +18,7 @@ from kitsune_mlir.mlir import arith, ir, vector
 
 from . import warps
 from .fragments import BLOCK, HALVES, ROW_THREADS, Fragment, blocks_of
-from .queue_registers import hand
+from .hand import hand
 from .stores import BOX_BYTES, BOXES, WARP_ROWS, Boxes, Outbox
 from .wgmma import BOX_ROW
 

@@ -10,20 +10,19 @@ through it with `mbarrier.Slot`; `leader` (i1) holds in one thread of an agent, 
         send(slot, number, leader)           release(slot, leader)
     the leader: finish(count)            a thread beside the readers, if `fetches`: fetch(count)
 
-Transports, a file each: queue_smem (one CTA), queue_dsmem (two CTAs of a cluster), queue_l2 (any two CTAs),
-queue_registers (the agents are the same threads). A queue lives for one launch; counters in global memory are zero
-before and after it, so launches need nothing between them and can be captured into a graph.
+Transports, a file each: queue_smem (one CTA), queue_dsmem (two CTAs of a cluster), queue_l2 (any two CTAs); registers,
+where the agents are the same threads, are in queue_kernels. A queue lives for one launch; counters in global memory
+are zero before and after it, so launches need nothing between them and can be captured into a graph.
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
+from kitsune_mlir.codegen.hopper import waits
+from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.mlir import ir
-
-from . import waits
-from .mbarrier import Ring, Slot
 
 
 class Sender(Protocol):

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bench.queue_sides import SlotQueue
+from kitsune_mlir.codegen.hopper import cluster, mbarrier, waits
+from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.mlir import ir
-
-from . import cluster, mbarrier, waits
-from .mbarrier import Ring, Slot
-from .queue import SlotQueue
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,4 @@
-"""A queue between agents that are the same threads: a payload is a few words in each thread's registers.
-
-Where sender and receiver want a word in the same thread nothing is moved; where they differ within a warp, words move
-by shuffles (PTX ISA, shfl.sync).
-"""
+"""Words that go from thread to thread of a warp (PTX ISA, shfl.sync)."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ _WARP = "0x1f, 0xffffffff"  # lanes may come from the whole warp; all threads ta
 
 
 def hand(words: Sequence[ir.Value], lane: Int | None = None) -> list[ir.Value]:
-    """All threads of a warp: each thread's payload is that of `lane`; None means its own. Words are i32."""
+    """All threads of a warp: each gets the words of `lane`; None means its own. Words are i32."""
     if lane is None:
         return list(words)
     text = f"shfl.sync.idx.b32 $0, $1, $2, {_WARP};"

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from kitsune_mlir.codegen.hopper import bulk, mbarrier, tma, waits
+from kitsune_mlir.codegen.hopper.mbarrier import Ring, Slot
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.mlir import arith, ir
-
-from . import bulk, mbarrier, tma, waits
-from .mbarrier import Ring, Slot
 
 COUNTER_BYTES = 128  # a cache line: no false sharing
 COUNTERS_BYTES = 2 * COUNTER_BYTES
