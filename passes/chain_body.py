@@ -242,7 +242,10 @@ class ChainBody(ChainPasses):
                 exchanged.send(tile.columns(first, first + each))
 
     def _hold(self, value: ir.Value) -> None:
-        """Computes a tile and keeps it, in registers or where it waits for a product."""
+        """Computes a tile and keeps it, in registers or where it waits for a product; a number a row is as it is."""
+        if len(rows.shape_of(value)) != 2:
+            self._value(value)
+            return
         first = self.program.stashes.get(self.alike.get(hash(value), hash(value)))
         if first is None or hash(value) in self.tiles:  # a product before has it in registers
             self._keep(value)

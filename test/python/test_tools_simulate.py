@@ -13,7 +13,7 @@ from kitsune_mlir.codegen.hopper.tile_ring import TileRing
 from kitsune_mlir.codegen.pipeline import counters
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.tools import kitsune
-from kitsune_mlir.tools.gpusim import Deadlock, KernelFault, MemoryFault, Simulation, lockstep
+from kitsune_mlir.tools.gpusim import Deadlock, KernelFault, MemoryFault, Simulation, clocks, lockstep
 
 
 def chain():
@@ -160,6 +160,15 @@ def test_faults_name_the_kernel_and_the_place(owner, method, error, sentence, mo
     with pytest.raises(error, match=rf"^kernel \w+ {sentence}") as found:
         simulation(x)
     assert isinstance(found.value, KernelFault)
+
+
+def test_more_ctas_than_there_are_clocks_for():
+    """As many as the simulator's clocks have numbers for take turns at the rows."""
+    model, x = nn.Linear(100, 400), torch.randn(16, 100)
+    compiled = kitsune_mlir.compile(model, (x,), target="sm_90a")
+    launch = max(compiled.plan["launches"], key=lambda launch: launch["ctas"] or 0)
+    torch.testing.assert_close(Simulation(compiled)(x), model(x).detach(), rtol=1e-4, atol=1e-5)
+    assert launch["ctas"] > clocks.most_ctas(launch["threads"] // 32)
 
 
 def test_many_that_wait_are_counted():

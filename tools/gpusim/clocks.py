@@ -24,6 +24,8 @@ from typing import Any
 
 import numpy as np
 
+from kitsune_mlir.errors import UnsupportedError
+
 from .lanes import some
 
 THREAD_BITS, COMPONENT_BITS = 12, 16  # of a stamp; the clock is above them
@@ -42,6 +44,11 @@ _EVER = np.iinfo(np.int64).max  # later than all clocks
 def in_groups(count: int) -> int:
     """So many components, or so many more that groups are whole."""
     return -(-count // GROUP) * GROUP
+
+
+def most_ctas(warps: int) -> int:
+    """How many CTAs of so many warps a launch may have here, for clocks have numbers of so many bits."""
+    return (_COMPONENT - GROUP) // (warps + MOST)
 
 
 class Fences:
@@ -70,7 +77,10 @@ class Clocks:
     def __init__(self, ctas: int, warps: int):
         self.warps = warps
         self.size = in_groups(ctas * (warps + MOST))
-        assert self.size <= _COMPONENT, "too many warps for one launch here"
+        if self.size > _COMPONENT:
+            raise UnsupportedError(
+                f"the simulator runs at most {most_ctas(warps)} CTAs of {warps} warps at once, not {ctas}"
+            )
         self.names = [f"CTA {cta} warp {warp}" for cta in range(ctas) for warp in range(warps)]
         self.ctas = np.full(self.size, -1)  # of components
         self.ctas[: ctas * warps] = np.arange(ctas * warps) // warps

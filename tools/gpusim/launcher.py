@@ -11,6 +11,7 @@ import numpy as np
 from kitsune_mlir.runtime.cuda_pipeline import REPORT, REPORT_AT, said
 
 from .arithmetic import DTYPES
+from .clocks import most_ctas
 from .decode import Op
 from .faults import Deadlock, MemoryFault, named
 from .index_reports import reported
@@ -89,8 +90,8 @@ class Launcher:
         values = [*pointers, place if len(content) else 0, np.int32(rows), *tables]
         memory, launch, rng = Space(regions), self._launch, self._device.rng
         if launch.get("strided"):  # a GPU may hold fewer clusters than it was compiled for
-            size = launch.get("cluster", 1)
-            launch = launch | {"ctas": size * int(rng.integers(1, launch["ctas"] // size + 1))}
+            size, most = launch.get("cluster", 1), min(launch["ctas"], most_ctas(launch["threads"] // 32))
+            launch = launch | {"ctas": size * int(rng.integers(1, most // size + 1))}
         places = [*pointers, place]
         maps = [_encoded(described, places, rows) for described in launch.get("maps", [])]
         with named(self._launch["kernel"]), reported(self._report):
