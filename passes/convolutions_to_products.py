@@ -49,7 +49,7 @@ class ConvolutionsToProducts(ModulePass):
 
     def run(self, module: ir.Module) -> None:
         target = targets.load(self.target)
-        if target.kind != "gpu" or target.products not in ("wgmma", "mma"):
+        if not target.has_tensor_cores:
             return
         for function in walk(module, "func.func"):
             for block in function.regions[0].blocks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune
-from kitsune_mlir.mlir import arith, ir, linalg, tensor
+from kitsune_mlir.mlir import arith, ir, linalg, remark, tensor
 
 from .scatter_outputs import scatter_rows
 from .stage_body import clone_operation
@@ -19,6 +19,12 @@ def inline_pipeline(pipeline: kitsune.PipelineOp) -> None:
     for result in pipeline.result_ops:
         result.operation.erase()
     pipeline.operation.erase()
+
+
+def decline(pipeline: kitsune.PipelineOp, reason: object) -> None:
+    """Inlines a pipeline that has no kernel, with a remark that says why."""
+    remark(pipeline, f"pipeline '{pipeline.label}' runs bulk-synchronously: {reason}")
+    inline_pipeline(pipeline)
 
 
 def whole_values(pipeline: kitsune.PipelineOp) -> rows.RowCloner:

@@ -20,14 +20,14 @@ from kitsune_mlir.chains.program import Program
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.form import Form, pipeline_form
-from kitsune_mlir.mlir import ir, remark
+from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.place import CHAINED_ROWS, HEIGHTS, SHAPES, SHORT_ROWS, TILE_ROWS, Chained, Placement, place
 
 from . import chain_kernel
 from .base import ModulePass
 from .flat_tiles import flatten_tiles
-from .inline_pipeline import inline_pipeline
+from .inline_pipeline import decline
 from .single_products import single_price, single_product
 from .stage_body import clone_body
 from .stage_cost import queue_cost, stage_cost
@@ -74,8 +74,7 @@ class PlaceStages(ModulePass):
         if price is not None and self.shape != "spatial":
             chained, reason = chained or (Chained(tile_rows=SHORT_ROWS),), ""
         if target.kind == "gpu" and reason:
-            remark(pipeline, f"pipeline '{pipeline.label}' runs bulk-synchronously: {reason}")
-            inline_pipeline(pipeline)
+            decline(pipeline, reason)
             return
         stages = [stage_cost(stage) for stage in pipeline.stages]
         order = {stage.name: i for i, stage in enumerate(stages)}

@@ -163,7 +163,7 @@ class ProductKernel:
             if is_tensor(value) and ir.RankedTensorType(value.type).rank > 1
         }
         made = {op.results[0] for op in [self.of.op, *self.follows.ops]}
-        return self.of.target.products == "wgmma" and columns * len(matrices - made) <= _AHEAD
+        return self.of.target.has_warpgroups and columns * len(matrices - made) <= _AHEAD
 
     def own_row(self, row: ir.Value) -> ir.Value:
         """The first row of the agent's copy, of a tile that begins at a row."""

@@ -47,7 +47,7 @@ class ScatterOutputs(ModulePass):
 
     def run(self, module: ir.Module) -> None:
         target = targets.load(self.target)
-        if target.products != "wgmma" or determinism.of(module):
+        if not target.has_warpgroups or determinism.of(module):
             return
         for pipeline in kitsune.pipelines(module):
             if pipeline.shape == "chained" and not any(stage.accumulates for stage in pipeline.stages):

@@ -25,7 +25,7 @@ from typing import ClassVar
 
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.errors import UnsupportedError, UserError
-from kitsune_mlir.mlir import ir, remark, walk
+from kitsune_mlir.mlir import ir, walk
 from kitsune_mlir.planning import target as targets
 
 from .base import ModulePass
@@ -33,7 +33,7 @@ from .chain_body import ChainBody
 from .chain_kernel import ChainKernel
 from .chain_roles import RolesKernel
 from .flow import target_of
-from .inline_pipeline import inline_pipeline
+from .inline_pipeline import decline
 from .schedule_build import i64
 from .sum_kernel import SumKernel
 
@@ -56,8 +56,7 @@ class ScheduleChains(ModulePass):
             try:
                 (self._schedule_sums if sums else self._schedule)(pipeline, target)
             except UnsupportedError as error:
-                remark(pipeline, f"pipeline '{pipeline.label}' runs bulk-synchronously: {error}")
-                inline_pipeline(pipeline)
+                decline(pipeline, error)
 
     def _schedule_sums(self, pipeline: kitsune.PipelineOp, target: targets.Target) -> None:
         with pipeline.operation.location, ir.InsertionPoint(pipeline):

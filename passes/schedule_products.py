@@ -80,7 +80,7 @@ class ScheduleProducts(ModulePass):
             known = ", ".join(map(str, (0, *CLUSTERS)))
             raise UserError(f"{self.name}: split-k must be one of {known}, found {self.split_k}")
         target = targets.load(self.target)
-        if target.kind != "gpu" or target.products not in ("wgmma", "mma"):
+        if not target.has_tensor_cores:
             return
         flatten_follows(module)
         number, rows = 0, cache(Followings)
@@ -279,7 +279,7 @@ class _Scheduler:
         """Whether operands of f32 are multiplied as tf32 numbers, from rows along k."""
         found = self.found
         operands = ((found.left, found.left_roles), (found.right, found.right_roles))
-        if not self._is_wide or tf32_pieces(self.op) > 1 or self.target.products != "wgmma" or self.sizes["k"] is None:
+        if not self._is_wide or tf32_pieces(self.op) > 1 or not self.target.has_warpgroups or self.sizes["k"] is None:
             return False
         plain = all(in_memory(value) == value for value, _ in operands)
         return plain and all(roles[-1] == "k" or OUTER not in roles for _, roles in operands)

@@ -30,7 +30,7 @@ class RandomProduct:
     def __init__(self, rng: random.Random, sms: int, turns: int, target: Target):
         self.rng, self.target = rng, target
         self.engines = engines(target.products)
-        self.warpgroups = target.products == "wgmma"
+        self.warpgroups = target.has_warpgroups
         while True:
             self._draw(sms, turns)
             if self._fits():

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .working import working
+from .working import number, working
 
 aten = torch.ops.aten
 
@@ -63,8 +63,7 @@ def _attention(
     scores = working(scores) * scale
     if is_causal or mask is not None:
         scores = scores.view(*query.shape[:-1], cached)
-        # A tensor: of a plain number torch makes a constant of f64 on a GPU.
-        never = torch.scalar_tensor(float("-inf"), dtype=scores.dtype, device=scores.device)
+        never = number(float("-inf"), scores)
         if is_causal:
             steps, own = torch.arange(cached, device=query.device), torch.arange(length, device=query.device)
             scores = torch.where(steps <= own[:, None], scores, never)

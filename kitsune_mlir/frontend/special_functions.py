@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .working import working
+from .working import number, working
 
 aten = torch.ops.aten
 
@@ -43,14 +43,14 @@ def hypot(x: Tensor, y: Tensor) -> Any:
     else:
         scale = _scale(torch.maximum(x, y))
         root = ((x * scale) ** 2 + (y * scale) ** 2).sqrt() / scale
-    return torch.where((x == math.inf) | (y == math.inf), _number(math.inf, x), root).to(kind)
+    return torch.where((x == math.inf) | (y == math.inf), number(math.inf, x), root).to(kind)
 
 
 def _scale(size: Tensor) -> Tensor:
     """A power of two that brings very large and very small numbers near 1."""
     large, power = _LARGE[size.dtype]
-    scale = torch.where(size > large, _number(1 / power, size), _number(1.0, size))
-    return torch.where(size < 1 / large, _number(power, size), scale)
+    scale = torch.where(size > large, number(1 / power, size), number(1.0, size))
+    return torch.where(size < 1 / large, number(power, size), scale)
 
 
 def erfc(x: Tensor) -> Any:
@@ -69,11 +69,7 @@ def erfc(x: Tensor) -> Any:
 def lgamma(x: Tensor) -> Tensor:
     """The logarithm of the gamma function's size, in f64: by steps to the far side of Stirling's series, and by
     reflection from the negative side."""
-    y = _real(x).double()
-    mirrored = y < 0.5
-    z = torch.where(mirrored, 1 - y, y)
-    near = z < _FAR
-    far = torch.where(near, z + _FAR, z)
+    y, mirrored, z, near, far = _far_side(x)
     steps = functools.reduce(torch.mul, [z.clamp(max=_FAR) + k for k in range(_FAR)])
     inverse = 1 / far
     found = (far - 0.5) * far.log() - far + 0.5 * math.log(2 * math.pi)
@@ -81,17 +77,13 @@ def lgamma(x: Tensor) -> Tensor:
     found = torch.where(near, found - steps.log(), found)
     reflected = (math.pi / (_turn(y) * math.pi).sin().abs()).log() - found
     found = torch.where(mirrored, reflected, found)
-    found = torch.where((y == 1) | (y == 2), _number(0.0, y), found)
-    return torch.where(y.abs() == math.inf, _number(math.inf, y), found).to(_kind(x))
+    found = torch.where((y == 1) | (y == 2), number(0.0, y), found)
+    return torch.where(y.abs() == math.inf, number(math.inf, y), found).to(_kind(x))
 
 
 def digamma(x: Tensor) -> Tensor:
     """The derivative of the logarithm of the gamma function, in f64 as that. NaN at negative integers."""
-    y = _real(x).double()
-    mirrored = y < 0.5
-    z = torch.where(mirrored, 1 - y, y)
-    near = z < _FAR
-    far = torch.where(near, z + _FAR, z)
+    y, mirrored, z, near, far = _far_side(x)
     steps = functools.reduce(torch.add, [1 / (z + k) for k in range(_FAR)])
     inverse = 1 / far
     square = inverse * inverse
@@ -99,8 +91,18 @@ def digamma(x: Tensor) -> Tensor:
     found = torch.where(near, found - steps, found)
     angle = _turn(y) * math.pi
     reflected = found - math.pi * angle.cos() / angle.sin()
-    reflected = torch.where((angle == 0) & (y != 0), _number(math.nan, y), reflected)
+    reflected = torch.where((angle == 0) & (y != 0), number(math.nan, y), reflected)
     return torch.where(mirrored, reflected, found).to(_kind(x))
+
+
+def _far_side(x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """A number in f64; whether it is mirrored at 1/2, and that one; whether that is near, and where its series is good:
+    _FAR steps further if it is."""
+    y = _real(x).double()
+    mirrored = y < 0.5
+    z = torch.where(mirrored, 1 - y, y)
+    near = z < _FAR
+    return y, mirrored, z, near, torch.where(near, z + _FAR, z)
 
 
 def _turn(x: Tensor) -> Tensor:
@@ -122,11 +124,6 @@ def _kind(x: Tensor) -> torch.dtype:
 
 def _real(x: Tensor) -> Tensor:
     return working(x.to(_kind(x)))
-
-
-def _number(value: float, like: Tensor) -> Tensor:
-    """A tensor: of a plain number torch makes a constant of f64 on a GPU."""
-    return torch.scalar_tensor(value, dtype=like.dtype, device=like.device)
 
 
 SPECIAL_FUNCTIONS = {

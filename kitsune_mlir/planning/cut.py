@@ -2,8 +2,8 @@
 at a time, apart (pure planning).
 
 A chained pipeline runs at the full rate of the tensor cores, and so does a product apart, where it has such a kernel; a
-cut costs a launch, and every queue that it severs a store and a load. A dynamic program over the cuts
-finds the cheapest.
+cut costs a launch, and every queue that it severs a store and a load. A dynamic program over the cuts finds the
+cheapest.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ class Warps:
 
 def engine(target: Target) -> Warpgroups | Warps:
     """What a target multiplies with, whose `products` are "wgmma" or "mma"."""
-    return Warpgroups(target) if target.products == "wgmma" else Warps(target)
+    return Warpgroups(target) if target.has_warpgroups else Warps(target)
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,7 @@ def _resources(schedule: Schedule, target: Target) -> Iterator[Fault]:
     # A launch gives all threads equally many, a multiple of 8; agents of warpgroups give up or take of those (PTX ISA,
     # setmaxnreg), others keep them.
     given = REGISTERS // (threads * schedule.ctas) // 8 * 8
-    if target.products != "wgmma":
+    if not target.has_warpgroups:
         for agent in schedule.agents:
             if agent.registers > given:
                 yield Fault(

@@ -40,6 +40,11 @@ def add_16_bit(element: str, a: Sequence[ir.Value], b: Sequence[ir.Value], sums:
     return add(f"m16n8k16.row.col.f32.{element}.{element}.f32", [*a, *b], sums)
 
 
+def add_tf32(a: Sequence[ir.Value], b: Sequence[ir.Value], sums: Sequence[ir.Value]) -> list[ir.Value]:
+    """A step of 8 columns of k, of tf32 numbers."""
+    return add("m16n8k8.row.col.f32.tf32.tf32.f32", [*a, *b], sums)
+
+
 def zeros(count: int) -> list[ir.Value]:
     """So many sums before a product starts."""
     return [arith.constant(ir.F32Type.get(), 0.0)] * count
@@ -47,9 +52,7 @@ def zeros(count: int) -> list[ir.Value]:
 
 def add_step(element: str, a: Sequence[ir.Value], b: Sequence[ir.Value], sums: Sequence[ir.Value]) -> list[ir.Value]:
     """A step of 32 bytes of k: 16 columns of "bf16" or "f16", or 8 of "f32", whose words are tf32 numbers."""
-    if element != "f32":
-        return add_16_bit(element, a, b, sums)
-    return add("m16n8k8.row.col.f32.tf32.tf32.f32", [*a, *b], sums)
+    return add_tf32(a, b, sums) if element == "f32" else add_16_bit(element, a, b, sums)
 
 
 def multiply(

@@ -55,7 +55,6 @@ class ScheduledKernel:
         for value in (*self.tensors, *(result.results[0] for result in self.results)):
             _check_open(ir.RankedTensorType(value.type))
         self._numbers = {hash(value): number for number, value in enumerate(self.tensors)}
-        self._has_warpgroups = target.products == "wgmma"
         self._check_engines()
         self._check_registers()
         self._place_parts()
@@ -77,10 +76,10 @@ class ScheduledKernel:
     def _check_engines(self) -> None:
         copy, product = schedule.engines(self.target.products)
         for ring in self._rings:
-            if not ring.has_elements and not self._has_warpgroups:
+            if not ring.has_elements and not self.target.has_warpgroups:
                 raise UnsupportedError(f"ring '{ring.label}' passes turns alone, which wants warpgroups")
             by_threads = ring.is_filled_by_threads or ring.is_read_by_threads
-            if by_threads and not self._has_warpgroups:
+            if by_threads and not self.target.has_warpgroups:
                 raise UnsupportedError(f"threads fill or read slots of ring '{ring.label}', which wants warpgroups")
         for op in walk(self.kernel, schedule.CopyOp.OPERATION_NAME, schedule.ProductOp.OPERATION_NAME):
             wanted = copy if op.name == schedule.CopyOp.OPERATION_NAME else product
@@ -90,13 +89,13 @@ class ScheduledKernel:
                 )
         for op in walk(self.kernel, schedule.ProductOp.OPERATION_NAME):
             ring = schedule.ring_of(op.operands[2])
-            if not self._has_warpgroups and (op.opview.is_turned or ring is not None and ring.sharing == "split"):
+            if not self.target.has_warpgroups and (op.opview.is_turned or ring is not None and ring.sharing == "split"):
                 raise UnsupportedError(f"{location(op.location)}: a right operand of this order wants warpgroups")
 
     def _check_registers(self) -> None:
         """ptxas (C7602) does not count on what an agent's threads take of others' registers. Without warpgroups nobody
         takes any: all threads have what the launch gives."""
-        if not self._has_warpgroups:
+        if not self.target.has_warpgroups:
             for agent in self._agents:
                 if agent.register_count != self._given:
                     raise UnsupportedError(
@@ -163,7 +162,7 @@ class ScheduledKernel:
         number, type_ = next((n, r.results[0].type) for n, r in enumerate(self.results) if r.position == write.position)
         kind = ir.RankedTensorType(type_)
         nbytes, width = kind.element_type.width // 8, kind.shape[-1]
-        if not self._has_warpgroups or kind.rank != 2 or width * nbytes % 16:
+        if not self.target.has_warpgroups or kind.rank != 2 or width * nbytes % 16:
             raise UnsupportedError(f"{location(write.location)}: {type_} is not stored by tensor copies")
         dims = (width, None if kind.is_dynamic_dim(0) else kind.shape[0])
         box, element = (tma.SWIZZLE // nbytes, wgmma.ROWS), str(kind.element_type)
@@ -291,7 +290,7 @@ class ScheduledKernel:
     def _watched(self, frame: Frame) -> None:
         watch = self.waits.watch(frame.workspace)
         barriers = self.kernel.cluster > 1
-        with waits.watched(watch, barriers) if self._has_warpgroups else waits.watched(watch, drain=_drain):
+        with waits.watched(watch, barriers) if self.target.has_warpgroups else waits.watched(watch, drain=_drain):
             self._body(frame)
 
     def _body(self, frame: Frame) -> None:

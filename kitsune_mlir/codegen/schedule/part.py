@@ -45,7 +45,6 @@ class PartCode:
 
     def __init__(self, op: schedule.KernelOp | RoleOp, kernel: schedule.KernelOp, target: Target, first: int = 0):
         self.op, self.kernel, self.target, self.first = op, kernel, target, first
-        self._has_warpgroups = target.products == "wgmma"
         self._lay_out()
 
     @property
@@ -65,7 +64,7 @@ class PartCode:
             at += ring.slots * ring.slot_bytes
         meeting = [agent for agent in self.op.agents if agent.meeting_bytes]
         self.meeting = meeting[0] if meeting else None
-        if len(meeting) > 1 or meeting and not self._has_warpgroups:
+        if len(meeting) > 1 or meeting and not self.target.has_warpgroups:
             raise UnsupportedError(f"CTAs of kernel '{self.kernel.label}' meet in {len(meeting)} agents")
         self.rooms = self.meeting_barriers = at
         if self.meeting is not None:
@@ -112,7 +111,7 @@ class PartCode:
                     meetings.init(self.meeting.count)
                 if totals is not None:
                     totals.init(self.telling.count)
-                if self._has_warpgroups:
+                if self.target.has_warpgroups:
                     mbarrier.fence_init()
             device.barrier() if self.kernel.cluster == 1 else cluster.barrier()
         around = Surroundings(
@@ -147,7 +146,7 @@ class PartCode:
 
         def emit() -> None:
             whole = len(group) > 1 or group[0].warp_count % WARPGROUP == 0
-            if self._has_warpgroups and whole and registers != {given}:
+            if self.target.has_warpgroups and whole and registers != {given}:
                 (count,) = registers
                 warps.set_registers(count, grow=count > given)
             each(group, first, lambda agent, own: self._code(agent)(agent=agent, around=around, first=own).emit())
@@ -172,7 +171,7 @@ class PartCode:
             return DotsCode
         if asks(agent):
             return PrefetchCode
-        return AgentCode if self._has_warpgroups else WarpCode
+        return AgentCode if self.target.has_warpgroups else WarpCode
 
     def _ring(self, ring: schedule.AllocRingOp, base: ir.Value) -> Ring:
         """Of a ring in distributed shared memory places are counted from the first byte on (exchanges.py)."""
@@ -186,14 +185,14 @@ class PartCode:
         its own products (PTX ISA, wgmma.wait_group) have read what was there."""
         by_copies = ring.sharing == "split" or ring.memory == schedule.DSMEM or ring.is_left_operand
         of_f32 = by_copies and isinstance(ring.tile.element_type, ir.F32Type)
-        return self._has_warpgroups and (of_f32 or ring.is_read_by_threads or ring.is_filled_by_threads)
+        return self.target.has_warpgroups and (of_f32 or ring.is_read_by_threads or ring.is_filled_by_threads)
 
     def _ends(self, ring: schedule.AllocRingOp) -> tuple[int, int]:
         """Arrivals that fill a slot and that empty it. Of warpgroups a thread begins the copies, whose bytes count, and
         a thread of each copy of the agent that waits for it releases it; a slot without elements, and one that
         threads fill, is filled by a thread of each warp. Else all threads that copy, and a thread of each warp."""
         fills, takes = (self._agent_of(ring, op) for op in (schedule.AcquireOp, schedule.WaitOp))
-        if self._has_warpgroups:
+        if self.target.has_warpgroups:
             full = 1 if ring.has_elements and not ring.is_filled_by_threads else warps_of(fills)
             return full, takes.count * (takes.warp_count if self._read_by_warps(ring) else 1)
         return fills.warp_count * warps.WARP, takes.count * takes.warp_count

@@ -46,5 +46,5 @@ def _mma_f32(a: list[Fragment], b: Fragment, sums: list[ir.Value]) -> list[ir.Va
         steps.append((parts, [part[s : s + 2] for part in b]))
     for left, right in ((tf32.LOW, tf32.HIGH), (tf32.HIGH, tf32.LOW), (tf32.HIGH, tf32.HIGH)) if exact else ((0, 0),):
         for parts, b_parts in steps:
-            found = mma_sync.add("m16n8k8.row.col.f32.tf32.tf32.f32", [*parts[left], *b_parts[right]], found)
+            found = mma_sync.add_tf32(parts[left], b_parts[right], found)
     return [arith.addf(total, new) for total, new in zip(sums, found)] if exact else found
