@@ -9,6 +9,7 @@ from kitsune_mlir.mlir import ext, ir, walk
 
 from .captures import captures
 from .checks import check_integer, check_kind, fail, integer, number, parent_of, string
+from .columns import is_among_columns, misplaced
 from .types import Kitsune, Outputs
 
 STOW, WRITE_ROWS = "kitsune.stow", "kitsune.write_rows"  # stow.py, write_rows.py
@@ -119,11 +120,20 @@ class KernelOp(Kitsune.Operation, name="kernel", traits=[ir.NoTerminatorTrait]):
         for result in self.result_ops:
             if result.position not in written:
                 return fail(result, f"takes output {result.position}, which its kitsune.kernel does not write")
+            if reason := misplaced(result.results[0].type) or self._misplaces(result):
+                return fail(result, reason)
         if not all(check_integer(self, name, 1) for name in ("ctas", "cluster")):
             return False
         if not check_kind(self, "limit", ir.StringAttr, "the name of a unit"):
             return False
         return check_kind(self, "predicted_us", ir.FloatAttr, "a number of microseconds")
+
+    def _misplaces(self, result: ir.OpView) -> str:
+        """Why an output is not written among the columns of longer rows as its type has it; empty where it is."""
+        if not is_among_columns(result.results[0].type):
+            return ""
+        boxes = all(op.opview.position != result.position for op in walk(self, WRITE_ROWS))
+        return "" if boxes else f"lies among the columns of longer rows where {WRITE}s alone make it"
 
     def _verify_roles(self) -> bool:
         if self.agents or standing_in(self, TilesOp.OPERATION_NAME):

@@ -41,6 +41,7 @@ CONVERT = {
         "convolutions-to-products",
         "schedule-products",
         "schedule-rows",
+        "place-columns",
         "convert-kitsune-to-gpu",
         "convert-linalg-to-gpu",
         "overlap-launches",

@@ -25,6 +25,7 @@ PASSES = (
     "convolutions-to-products",
     "schedule-products",
     "schedule-rows",
+    "place-columns",
     "convert-kitsune-to-gpu",
     "convert-linalg-to-gpu",
     "overlap-launches",

@@ -6,7 +6,8 @@
                                                    gpu.module @product0_kernel attributes {kitsune.launch = "{...}",
                                                      kitsune.pipeline = "product0"} { gpu.func @product0(...) kernel }
 
-Nothing is lowered that verify-dataflow does not prove. Kernels of equal form are calls of the first one's.
+Nothing is lowered that verify-dataflow does not prove. Kernels of equal form are calls of the first one's. Tensors that
+lie among the columns of longer rows (place-columns) are marked at the functions, their types become plain ones.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from kitsune_mlir.codegen import index_checks
+from kitsune_mlir.codegen import gpu_placed, index_checks
 from kitsune_mlir.codegen.schedule.kernel import ScheduledKernel, tensors_of
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.dialects.windows import WindowsOp
@@ -66,6 +67,7 @@ class ConvertKitsuneToGpu(ModulePass):
                         if not self.wait_budget and not checks.places:  # else a report names the kernel's own lines
                             known[key] = name
                 call(kernel, name, code.tensors, code.results, ends)
+        gpu_placed.mark(module)
         for matrix in walk(module, WindowsOp.OPERATION_NAME):
             if not list(matrix.results[0].uses):
                 matrix.erase()

@@ -29,6 +29,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from kitsune_mlir.codegen import gpu_placed
 from kitsune_mlir.codegen.bufferize import bufferize
 from kitsune_mlir.codegen.gpu_buffers import Fills
 from kitsune_mlir.codegen.gpu_in_order import InOrder
@@ -81,6 +82,7 @@ class ConvertLinalgToGpu(ModulePass):
             bufferize(module)
             hoist(module)
             main = _main(module)
+            gpu_placed.place(module, main)
             _place_results(main)
             run_passes(module, _GENERALIZE, _TIDY)
             kernels = Kernels(module, targets.load(self.target).adds_words)

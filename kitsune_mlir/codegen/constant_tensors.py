@@ -59,6 +59,8 @@ def _of_run(steps: Sequence[Step], arguments: int) -> list[tuple[str, set[int]]]
                 written |= {_root(roots, step["args"][number]) for number in step["writes"]}
             case "copy":
                 written.add(_root(roots, step["into"]))
+            case "pipeline":
+                written |= {_root(roots, result["into"]) for result in step["results"] if "into" in result}
     constant -= written
     return [
         (step["name"], {number for number, name in enumerate(step["args"]) if _root(roots, name) in constant})

@@ -49,7 +49,7 @@ def write_in_place(main: func.FuncOp) -> None:
             continue
         own = views[0].operands[0] if views else source
         writer = _writer(own, {copy, *views})
-        brought = None if writer is None else _needed(target, order[writer], order)
+        brought = None if writer is None else needed(target, order[writer], order)
         if writer is None or brought is None or not _is_untouched(target, block, order[writer], order[copy]):
             continue
         for op in brought:
@@ -81,7 +81,7 @@ def _writer(own: ir.Value, others: set[ir.Operation]) -> ir.Operation | None:
     return users[0] if alone else None
 
 
-def _needed(value: ir.Value, place: int, order: dict[ir.Operation, int]) -> list[ir.Operation] | None:
+def needed(value: ir.Value, place: int, order: dict[ir.Operation, int]) -> list[ir.Operation] | None:
     """The views and allocations that must come to stand before operation number `place` for `value` to be there, in
     order; None when something else would have to."""
     found: dict[ir.Operation, int] = {}

@@ -16,6 +16,7 @@ for an earlier `to`; the arguments of @main are "a0", "a1", ....
     {"op": "launch", "kernel": name, "grid": [x, y, z], "block": [x, y, z], "args": [buffer or [dtype, number] ..],
      "writes": [positions in args]}
     {"op": "pipeline", "name": name, "args": [buffer..], "results": [{"to": b, "dtype": .., "shape": ..}..]}
+                                                            {"into": buffer} for a result that it writes among others
     {"op": "return", "values": [buffer..]}
 
 A buffer argument of a kernel of the plain path is passed as its expanded memref descriptor: pointer twice,
@@ -32,6 +33,7 @@ from kitsune_mlir.mlir import attr_int, func, ir, location, run_passes, walk
 from kitsune_mlir.runtime.host_arithmetic import OPERATIONS
 
 from .gpu_buffers import VIEWS, root_of
+from .gpu_placed import into_of
 
 Step = dict[str, Any]
 Operand = int | float | str
@@ -156,7 +158,8 @@ class _Translation:
         rows = None
         if ROWS_FROM in self._functions[name].attributes:
             rows = self._name_rows(op.operands[attr_int(self._functions[name].operation, ROWS_FROM)])
-        arguments = self._all(op.operands)
+        places = into_of(self._functions[name].operation)
+        arguments = self._all(op.operands)[: len(op.operands) - sum(place is not None for place in places)]
         results = []
         for result in op.results:
             kind = ir.MemRefType(result.type)
@@ -165,6 +168,9 @@ class _Translation:
                 raise InternalError(f"a result of pipeline {name} has a dynamic size that {ROWS_FROM} does not give")
             shape = [rows if d in dynamic else size for d, size in enumerate(kind.shape)]
             results.append({"to": self._name(result), "dtype": dtype(kind), "shape": shape})
+        for number, place in enumerate(places):
+            if place is not None:
+                results.insert(number, {"into": self._see(op.operands[place])})
         self._step("pipeline", name=name, args=arguments, results=results)
 
     def _name_rows(self, value: ir.Value) -> Operand:

@@ -198,11 +198,17 @@ class _Tracer:
             self.plan.calls.append(Launch(step["kernel"], grid, block, arguments))
 
     def _pipeline_step(self, step: Step) -> None:
-        results = tuple(self._dense("arena", r["dtype"], self._all(r["shape"])) for r in step["results"])
-        self._values.update({r["to"]: view for r, view in zip(step["results"], results, strict=True)})
+        results = tuple(map(self._result, step["results"]))
+        self._values.update({r["to"]: view for r, view in zip(step["results"], results, strict=True) if "to" in r})
         zeroed = self._pipelines[step["name"]]["launch"].get("zeroed", ())
         self.plan.calls += [Fill((results[number],)) for number in zeroed if results[number].nbytes]
         self.plan.calls.append(Pipeline(step["name"], self._all(step["args"]), results))
+
+    def _result(self, described: dict[str, Any]) -> View:
+        """Where a pipeline writes a result: into a buffer of its own, or into one that is there."""
+        if "into" in described:
+            return self._see(described["into"])
+        return self._dense("arena", described["dtype"], self._all(described["shape"]))
 
     def _return_step(self, step: Step) -> None:
         self.plan.results = list(self._all(step["values"]))

@@ -73,6 +73,7 @@ _KERNEL = {
     **dict.fromkeys(("stack?", "spill_stores?", "spill_loads?"), SIZE),
 }
 _RESULT = {"to": TEXT, "dtype": among(BYTES), "shape": [_OPERAND]}
+_PLACED = {"into": TEXT}  # a result of a pipeline that lies among others in a buffer
 _ARGUMENT = Kind("a name or [dtype, number]", lambda v: isinstance(v, str) or _is_number(v))
 _STEPS: dict[str, dict[str, Any]] = {
     "dim": {"to": TEXT, "of": TEXT, "dim": _OPERAND},
@@ -82,7 +83,7 @@ _STEPS: dict[str, dict[str, Any]] = {
     "metadata": {"of": TEXT, "base": TEXT, "offset": TEXT, "sizes": [TEXT], "strides": [TEXT]},
     "copy": {"from": TEXT, "into": TEXT},
     "launch": {"kernel": TEXT, "grid": [_OPERAND], "block": [_OPERAND], "args": [_ARGUMENT], "writes": [SIZE]},
-    "pipeline": {"name": TEXT, "args": [TEXT], "results": [_RESULT]},
+    "pipeline": {"name": TEXT, "args": [TEXT], "results": [Kind("a result", lambda v: isinstance(v, dict))]},
     "return": {"values": [TEXT]},
     **{name: {"to": TEXT, "args": [_SCALAR], "types": [among(BYTES)]} for name in OPERATIONS},
 }
@@ -281,8 +282,13 @@ class _Program:
             expect(sized, f"{at} must have the sizes of tensors that it gets, found number {number}")
         for number in launch.get("zeroed", ()):
             expect(number < len(step["results"]), f"{at} must fill results that it has, found number {number}")
-        for result in step["results"]:
-            self._made(result, at)
+        for number, result in enumerate(step["results"]):
+            check(result, _PLACED if "into" in result else _RESULT, f"{at}.results[{number}]")
+            if "into" not in result:
+                self._made(result, at)
+                continue
+            self._tensor(result["into"], at)
+            expect(number not in launch.get("zeroed", ()), f"{at} must fill results of its own, found number {number}")
         tensors, maps = len(arguments) + len(step["results"]), launch.get("maps", [])
         for map_ in maps:
             expect(map_["tensor"] <= tensors, f"{at} must have tensor maps of its tensors, found {map_['tensor']}")

@@ -60,13 +60,18 @@ def _rest(program: list[Step], constant: set[int], buffers: _Buffers, numbers: d
         if step["op"] == "alloc" and step["to"] in numbers:
             yield {"op": "kept", "to": step["to"], "argument": numbers[step["to"]]}
         elif step["op"] == "pipeline" and n in constant:
-            for result in step["results"]:
+            for result in own_results(step):
                 if result["to"] in numbers:
                     yield {"op": "kept", "to": result["to"], "argument": numbers[result["to"]]}
                 else:
                     yield {"op": "alloc", "to": result["to"], **buffers.described(result["to"])}
         elif n not in constant:
             yield step
+
+
+def own_results(step: Step) -> list[dict[str, Any]]:
+    """The results of a pipeline that are buffers of their own."""
+    return [result for result in step["results"] if "into" not in result]
 
 
 class _Buffers:
@@ -88,7 +93,7 @@ class _Buffers:
                 case "global":
                     self._root(step["to"], manifest["globals"][step["name"]], source=True)
                 case "pipeline":
-                    for result in step["results"]:
+                    for result in own_results(step):
                         self._root(result["to"], result)
                 case "metadata":
                     self._view(step["base"], step["of"])
@@ -140,7 +145,7 @@ class _Call:
         elif step["op"] == "copy":
             named, written = [step["from"], step["into"]], [step["into"]]
         else:
-            written = [result["to"] for result in step["results"]]
+            written = [result.get("into") or result["to"] for result in step["results"]]
             named = [*step["args"], *written]
         self.touched = {buffers.roots[name] for name in named}
         self.written = {buffers.roots[name] for name in written}

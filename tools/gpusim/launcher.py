@@ -76,7 +76,9 @@ class Launcher:
                 spare.append(self._device.memory(_nbytes((1, *shape), dtype)))
                 given[number] = spare[-1].pointer, (1, *shape), dtype
         arguments = given
-        regions = list(self._regions("argument", arguments, writable=False))
+        written = {pointer for pointer, _, _ in results}  # others' columns of what it writes columns of are read there
+        read = [tensor for tensor in arguments if tensor[0] not in written]
+        regions = list(self._regions("argument", read, writable=False))
         regions += self._regions("result", [t for t in results if t[0] not in zeroed], writable=True)
         for region in self._regions("zeroed result", [t for t in results if t[0] in zeroed], writable=True):
             region.tracked = False  # written already, and by atomic operations alone

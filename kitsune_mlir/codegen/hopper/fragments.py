@@ -204,13 +204,20 @@ def unpack(word: ir.Value, e: int, element: ir.Type) -> ir.Value:
 
 
 class PairedMemory(Memory):
-    """A tensor in memory whose neighbouring columns are read together. `lanes` gives the rows that exist."""
+    """A tensor in memory whose neighbouring columns are read together. `lanes` gives the rows that exist; `step`, by
+    default the stride, divides the place of each row's first element."""
 
     def __init__(
-        self, pointer: ir.Value, element: ir.Type, shape: tuple[int, ...], stride: int, lanes: Lanes | None = None
+        self,
+        pointer: ir.Value,
+        element: ir.Type,
+        shape: tuple[int, ...],
+        stride: int,
+        lanes: Lanes | None = None,
+        step: int | None = None,
     ):
         super().__init__(pointer, element, shape, stride)
-        self._lanes = lanes
+        self._lanes, self.step = lanes, stride if step is None else step
         self._read: dict[tuple[ir.Block, Int, Int], ir.Value] = {}
         self._words: dict[tuple[ir.Block, Int, ir.Value, int], ir.Value] = {}  # by block of columns
 
@@ -241,7 +248,7 @@ class PairedMemory(Memory):
             or len(self.shape) != 2
             or not is_packed(self.element)
             or width % WIDE
-            or self.stride % BLOCK
+            or self.step % BLOCK
         ):
             return self.load(index)
         if self._lanes is not None and isinstance(row, ir.Value):
@@ -268,7 +275,8 @@ class PairedMemory(Memory):
     def load_rows(self, lanes: Lanes) -> LoadedRows:
         """Loads a thread's part of all columns of its rows now."""
         (_, width), words = self.shape, list[ir.Value]()
-        if width % WIDE or not is_packed(self.element) and not isinstance(self.element, ir.F32Type):
+        step = BLOCK if is_packed(self.element) else 2
+        if width % WIDE or self.step % step or not is_packed(self.element) and not isinstance(self.element, ir.F32Type):
             raise UnsupportedError(f"rows of {width} columns of {self.element} are not held as they are loaded")
         for row in self._lanes.loaded if self._lanes is not None else lanes.rows:
             if is_packed(self.element):
@@ -301,7 +309,7 @@ class PairedMemory(Memory):
     def _pairs(self, column: Offset, width: int) -> bool:
         """Whether a column and its neighbour lie in one aligned word; where rows have an even number of columns, either
         both exist or neither."""
-        if self.stride % 2 or not isinstance(self.element, ir.FloatType) or self.element.width not in (16, 32):
+        if self.step % 2 or not isinstance(self.element, ir.FloatType) or self.element.width not in (16, 32):
             return False
         return width % 2 == 0 or device.is_less(column, width - 1) is True
 

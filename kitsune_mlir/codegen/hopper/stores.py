@@ -14,7 +14,7 @@ from kitsune_mlir.mlir import arith, ir, llvm, scf
 from kitsune_mlir.traffic import element_bytes
 
 from . import tma, warps
-from .fragments import BLOCK, HALVES, Fragment, is_packed
+from .fragments import BLOCK, HALVES, Fragment, PairedMemory, is_packed
 from .wgmma import BOX_ROW, ROWS, STEP_BYTES, STEPS, THREADS
 
 BOXES = 2
@@ -175,7 +175,7 @@ class Outbox:
             sent += 1
         return sent
 
-    def store_rows(self, tile: Fragment, memory: Memory, columns: int, start: Int, valid: ir.Value) -> None:
+    def store_rows(self, tile: Fragment, memory: PairedMemory, columns: int, start: Int, valid: ir.Value) -> None:
         """Writes `columns` columns of a tile, from column `start` on, to rows that tensor copies do not store: each
         warp lays its 16 rows out in shared memory, then writes them one after another, neighbouring columns at once.
         The first `valid` rows of the tile exist."""
@@ -186,12 +186,10 @@ class Outbox:
             self._write_rows(tile, memory, box, columns, start, valid)
 
     def _write_rows(
-        self, tile: Fragment, memory: Memory, number: int, columns: int, start: Int, valid: ir.Value
+        self, tile: Fragment, memory: PairedMemory, number: int, columns: int, start: Int, valid: ir.Value
     ) -> None:
         nbytes = element_bytes(tile.element)
-        together = (
-            WORD // nbytes if memory.stride % (WORD // nbytes) == 0 else 1
-        )  # columns that a thread stores at once
+        together = WORD // nbytes if memory.step % (WORD // nbytes) == 0 else 1  # columns that a thread stores at once
         type_ = ir.IntegerType.get_signless(8 * together * nbytes)
         lane, first = self.boxes.lane, device.add(self.boxes.first_row, device.mul(self.boxes.warp, WARP_ROWS))
         box = device.add(self.box(number), device.mul(self.boxes.warp, WARP_ROWS * BOX_ROW))

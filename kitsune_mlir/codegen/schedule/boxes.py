@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from math import gcd
 from types import MappingProxyType
 
 from kitsune_mlir.codegen.hopper.fragments import BLOCK, is_packed, pack, unpack
@@ -11,11 +12,12 @@ from kitsune_mlir.codegen.hopper.quads import QUAD, transposed
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int, Offset
 from kitsune_mlir.codegen.pipeline.memory import narrowed, storage_type, widened
+from kitsune_mlir.dialects.columns import is_among_columns, place_of, strides_of
 from kitsune_mlir.mlir import arith, ir, vector
 
 
 class GlobalBox:
-    """The box at `at` of a dense tensor, `axes` the dimensions of the box; `rows` is its first size where that is open.
+    """The box at `at` of a tensor, `axes` the dimensions of the box; `rows` is its first size where that is open.
     The tensor has all of the box along its dimensions in `whole`, which gives their sizes. Reads beyond the tensor give
     its last element. An even column is `pair` and an even number: who reads it gets the next one with it."""
 
@@ -36,10 +38,12 @@ class GlobalBox:
         kind = ir.RankedTensorType(type_)
         self.element, self._at, self._axes = kind.element_type, list(at), list(axes)
         self._sizes: list[Int] = [rows if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
-        self._strides = [1] * kind.rank
-        for d in reversed(range(kind.rank - 1)):
-            self._strides[d] = self._strides[d + 1] * kind.shape[d + 1]
+        self._strides = strides_of(kind)
+        self._step = 0  # divides the place of each row's first element among longer rows; 0: the tensor is dense
         self._pointer = pointer
+        if is_among_columns(kind):
+            self._step = place_of(kind).step
+            self._pointer = device.offset(pointer, place_of(kind).first, storage_type(self.element))
         self._bases: dict[tuple[ir.Block, Int | None], ir.Value] = {}
         self._moved_on: dict[tuple[ir.Block, int, ir.Value], ir.Value] = {}  # where a thread's columns begin
         self._pairs: dict[tuple[ir.Block, Int, int], ir.Value] = {}
@@ -50,14 +54,15 @@ class GlobalBox:
         """Whether 16 bytes of elements along the box's last dimension are stored together, at multiples of them."""
         last = self._axes[-1]
         size, count = self._sizes[last], 16 * 8 // storage_type(self.element).width
-        return is_packed(self.element) and isinstance(size, int) and size % count == 0 and self._strides[last] == 1
+        whole = isinstance(size, int) and size % count == 0 and self._step % count == 0
+        return is_packed(self.element) and whole and self._strides[last] == 1
 
     @property
     def takes_pairs(self) -> bool:
         """Whether two elements along the box's last dimension are stored together: neighbours, the first at an address
         that is a multiple of both."""
         last = self._axes[-1]
-        even = isinstance(self._sizes[last], int) and self._sizes[last] % 2 == 0
+        even = isinstance(self._sizes[last], int) and self._sizes[last] % 2 == 0 and self._step % 2 == 0
         return even and self._strides[last] == 1 and (is_packed(self.element) or self.element.width == 32)
 
     def surely_has(self, dim: int, index: Int) -> bool:
@@ -179,7 +184,7 @@ class GlobalBox:
 
     def _accesses(self, count: int) -> list[tuple[int, int]]:
         """Neighbours that are accessed together: the first's number and how many, of 16 bytes at most."""
-        width = min(count, 16 * 8 // storage_type(self.element).width)
+        width = gcd(min(count, 16 * 8 // storage_type(self.element).width), self._step)
         return [(start, width) for start in range(0, count, width)]
 
     def _further(self, base: ir.Value, column: Int) -> ir.Value:

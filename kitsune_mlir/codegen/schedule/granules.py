@@ -10,6 +10,7 @@ from functools import reduce
 from kitsune_mlir.codegen.ampere.cp_async import NBYTES
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
+from kitsune_mlir.dialects.columns import place_of, strides_of
 from kitsune_mlir.dialects.windows import WindowsOp
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir
@@ -34,13 +35,13 @@ class TensorGranules:
 
     def __post_init__(self) -> None:
         nbytes = self.type_.element_type.width // 8
-        if self.inner != self.type_.rank - 1 or self.type_.shape[-1] * nbytes % NBYTES:
+        if self.inner != self.type_.rank - 1 or place_of(self.type_).step * nbytes % NBYTES:
             raise UnsupportedError(f"rows of {self.type_} are no multiples of {NBYTES} bytes that a box lies along")
 
     def column(self, own_row: Int, column: Int) -> list[Granule]:
         """What `row` is given: a thread's granule in its first row."""
-        strides = self._strides()
-        place = self.pointer
+        strides = strides_of(self.type_)
+        place = device.offset(self.pointer, place_of(self.type_).first, self.type_.element_type)
         for dim, (start, stride) in enumerate(zip(self.at, strides, strict=True)):
             index = start
             if dim == self.outer:
@@ -48,29 +49,29 @@ class TensorGranules:
             elif dim == self.inner:
                 index = device.add(start, column)
             place = _moved(place, index, stride, self.type_.element_type)
-        inside = None
-        if self.inner not in self.whole:
-            inside = device.less(device.add(self.at[self.inner], column), self.type_.shape[-1])
-        return [(place, inside)]
+        return [(place, None if self.inner in self.whole else self._there(column))]
+
+    def _there(self, column: Int) -> ir.Value:
+        """How many bytes of a granule the tensor's rows have."""
+        columns, nbytes = self.type_.shape[-1], self.type_.element_type.width // 8
+        first = device.add(self.at[self.inner], column)
+        if columns * nbytes % NBYTES == 0:
+            return _bytes_where(device.less(first, columns), device.value(NBYTES))
+        left = device.mul(device.sub(columns, first), nbytes)
+        return arith.maxsi(device.value(device.least(left, NBYTES)), device.value(0))
 
     def row(self, own_row: Int, row: int, first: list[Granule]) -> Granule:
         """The granule so many rows further."""
-        ((place, inside),) = first
-        place = device.offset(place, row * self._strides()[self.outer], self.type_.element_type)
+        ((place, there),) = first
+        place = device.offset(place, row * strides_of(self.type_)[self.outer], self.type_.element_type)
         if self.outer not in self.whole:
             start = device.add(self.at[self.outer], own_row)
             here = device.less(start, device.sub(self._size(self.outer), row))
-            inside = here if inside is None else arith.andi(here, inside)
-        return place, None if inside is None else _bytes_where(inside, device.value(NBYTES))
+            there = _bytes_where(here, device.value(NBYTES) if there is None else there)
+        return place, there
 
     def _size(self, dim: int) -> Int:
         return self.rows if self.type_.is_dynamic_dim(dim) else self.type_.shape[dim]
-
-    def _strides(self) -> list[int]:
-        found = [1]
-        for size in self.type_.shape[:0:-1]:
-            found.insert(0, found[0] * size)
-        return found
 
 
 @dataclass(frozen=True)

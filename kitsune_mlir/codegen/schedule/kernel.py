@@ -24,6 +24,7 @@ from kitsune_mlir.codegen.pipeline import counters, device
 from kitsune_mlir.codegen.pipeline.watch import Waits
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.checks import constant, parent_of
+from kitsune_mlir.dialects.columns import is_among_columns, place_of, strides_of
 from kitsune_mlir.dialects.windows import WindowsOp, in_memory, windows_of
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, location, walk
@@ -54,6 +55,7 @@ class ScheduledKernel:
             raise UnsupportedError(f"an output of kernel '{kernel.label}' is taken out twice")
         for value in (*self.tensors, *(result.results[0] for result in self.results)):
             _check_open(ir.RankedTensorType(value.type))
+        self._check_readers()
         self._numbers = {hash(value): number for number, value in enumerate(self.tensors)}
         self._check_engines()
         self._check_registers()
@@ -72,6 +74,14 @@ class ScheduledKernel:
     def _given(self) -> int:
         """The registers of a thread at launch."""
         return min(_MOST_REGISTERS, REGISTERS // (self.threads * self.kernel.ctas_per_sm)) // 8 * 8
+
+    def _check_readers(self) -> None:
+        """Of tensors that lie among the columns of longer rows boxes alone are read."""
+        for value in filter(lambda value: is_among_columns(value.type), self.tensors):
+            for op in walk(self.kernel):
+                reads = any(operand == value for operand in op.operands)
+                if reads and op.name not in (schedule.CopyOp.OPERATION_NAME, schedule.ReadOp.OPERATION_NAME):
+                    raise UnsupportedError(f"{location(op.location)}: {op.name} reads {value.type}")
 
     def _check_engines(self) -> None:
         copy, product = schedule.engines(self.target.products)
@@ -161,12 +171,13 @@ class ScheduledKernel:
         """The map of an output that the copy engine stores: a warpgroup's rows of a box's columns."""
         number, type_ = next((n, r.results[0].type) for n, r in enumerate(self.results) if r.position == write.position)
         kind = ir.RankedTensorType(type_)
-        nbytes, width = kind.element_type.width // 8, kind.shape[-1]
-        if not self.target.has_warpgroups or kind.rank != 2 or width * nbytes % 16:
+        nbytes, place = kind.element_type.width // 8, place_of(kind)
+        if not self.target.has_warpgroups or kind.rank != 2 or place.step * nbytes % 16:
             raise UnsupportedError(f"{location(write.location)}: {type_} is not stored by tensor copies")
-        dims = (width, None if kind.is_dynamic_dim(0) else kind.shape[0])
+        dims = (kind.shape[-1], None if kind.is_dynamic_dim(0) else kind.shape[0])
         box, element = (tma.SWIZZLE // nbytes, wgmma.ROWS), str(kind.element_type)
-        return TensorMap(len(self.tensors) + number, element, dims, (width * nbytes,), box)
+        number, first = len(self.tensors) + number, place.first * nbytes
+        return TensorMap(number, element, dims, (place.pitch * nbytes,), box, offset=first)
 
     def _map(self, copy: schedule.CopyOp, source: ir.Value, last: int | None = None) -> TensorMap:
         """The map of one of the tensors that a copy may mean; of its boxes of `last` rows, where these are given."""
@@ -187,12 +198,9 @@ class ScheduledKernel:
             raise UnsupportedError(f"the boxes of ring '{ring.label}' do not lie along the last dimension of {kind}")
         box[along] = tma.SWIZZLE // nbytes
         box[copy.axes[0]] = last or box[copy.axes[0]]
-        strides, stride = [], nbytes
-        for size in reversed(dims[1:]):
-            stride *= size
-            strides.append(stride)
-        number = self._numbers[hash(source)]
-        return TensorMap(number, str(kind.element_type), tuple(dims[::-1]), tuple(strides), tuple(box[::-1]))
+        strides = tuple(stride * nbytes for stride in strides_of(kind)[-2::-1])
+        number, first = self._numbers[hash(source)], place_of(kind).first * nbytes
+        return TensorMap(number, str(kind.element_type), tuple(dims[::-1]), strides, tuple(box[::-1]), offset=first)
 
     def _map_of_windows(self, copy: schedule.CopyOp, matrix: WindowsOp) -> TensorMap:
         ring, windows, images = schedule.ring_of(copy.operands[0]), matrix.windows, matrix.operands[0]

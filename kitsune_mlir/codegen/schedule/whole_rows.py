@@ -12,6 +12,7 @@ from kitsune_mlir.codegen.hopper.stores import Boxes, Outbox
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.memory import storage_type
+from kitsune_mlir.dialects.columns import place_of
 from kitsune_mlir.mlir import arith, ir
 
 
@@ -36,7 +37,11 @@ def write(
     first = device.sub(row, outbox.boxes.first_row)
     memory = _from_row(pointer, type_, first, tile.lanes)
     outbox.store_rows(
-        _as_wide(tile, memory.stride), memory, tile.width, column, device.value(device.sub(_count(type_, rows), first))
+        _as_wide(tile, memory.shape[1]),
+        memory,
+        tile.width,
+        column,
+        device.value(device.sub(_count(type_, rows), first)),
     )
 
 
@@ -77,7 +82,9 @@ def _count(type_: ir.Type, rows: ir.Value) -> Int:
 
 def _from_row(pointer: ir.Value, type_: ir.Type, first: Int, lanes: Lanes) -> PairedMemory:
     """A tensor of two dimensions from a row on."""
-    kind, i64 = ir.RankedTensorType(type_), ir.IntegerType.get_signless(64)
-    far = arith.muli(arith.extui(i64, device.value(first)), arith.constant(i64, kind.shape[1]))
+    kind, place, i64 = ir.RankedTensorType(type_), place_of(type_), ir.IntegerType.get_signless(64)
+    far = arith.muli(arith.extui(i64, device.value(first)), arith.constant(i64, place.pitch))
     begin = device.offset(pointer, far, storage_type(kind.element_type))
-    return PairedMemory(begin, kind.element_type, tuple(kind.shape), kind.shape[1], lanes)
+    if place.first:
+        begin = device.offset(begin, place.first, storage_type(kind.element_type))
+    return PairedMemory(begin, kind.element_type, tuple(kind.shape), place.pitch, lanes, place.step)

@@ -1,0 +1,86 @@
+"""Tensors that lie among the columns of longer rows: an encoding of their types, at the schedule level alone."""
+# No `from __future__ import annotations` here: the field declarations are read as raw annotations.
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd
+
+from kitsune_mlir.mlir import ir
+
+from .types import Kitsune
+
+
+class Columns(Kitsune.Attribute, name="columns"):
+    """`#kitsune.columns<FIRST, OF>`: the rows of a tensor of rows and columns are the columns from FIRST on of a tensor
+    in memory whose rows have OF elements, each an i64. A tensor type without such an encoding lies dense.
+
+    What lies beside the columns is others': a kernel reads and writes none of it. The address that a kernel is given
+    is that of the longer rows.
+    """
+
+    first: ir.IntegerAttr
+    of: ir.IntegerAttr
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the rows of a tensor lie in memory, in elements: `first` is the place of the first element, and rows begin
+    `pitch` apart. A tensor of another rank than 2 is one row after another, its last dimension the row."""
+
+    first: int
+    pitch: int
+
+    @property
+    def step(self) -> int:
+        """A number of elements that divides the place of each row's first one."""
+        return gcd(self.first, self.pitch)
+
+
+def columns_of(kind: ir.Type, first: int, pitch: int) -> ir.RankedTensorType:
+    """The type of a tensor that lies among rows of `pitch` elements, from number `first` of each on."""
+    kind, i64 = ir.RankedTensorType(kind), ir.IntegerType.get_signless(64)
+    layout = Columns.get(*(ir.IntegerAttr.get(i64, number) for number in (first, pitch)))
+    return ir.RankedTensorType.get(kind.shape, kind.element_type, layout)
+
+
+def is_among_columns(kind: ir.Type) -> bool:
+    """Whether a type is that of a tensor among longer rows."""
+    return isinstance(kind, ir.RankedTensorType) and kind.encoding is not None
+
+
+def place_of(kind: ir.Type) -> Place:
+    """Where the rows of a tensor of this type lie."""
+    kind = ir.RankedTensorType(kind)
+    if kind.encoding is None:
+        return Place(0, kind.shape[-1] if kind.rank else 1)
+    first, of = Columns(kind.encoding).first, Columns(kind.encoding).of
+    return Place(ir.IntegerAttr(first).value, ir.IntegerAttr(of).value)
+
+
+def strides_of(kind: ir.Type) -> Sequence[int]:
+    """The elements between neighbours along each dimension."""
+    kind, found = ir.RankedTensorType(kind), [1]
+    for size in [place_of(kind).pitch, *kind.shape[-2:0:-1]][: kind.rank - 1]:
+        found.insert(0, found[0] * size)
+    return found[: kind.rank]
+
+
+def dense(kind: ir.Type) -> ir.RankedTensorType:
+    """The type of the same tensor where it lies dense."""
+    kind = ir.RankedTensorType(kind)
+    return ir.RankedTensorType.get(kind.shape, kind.element_type)
+
+
+def misplaced(kind: ir.Type) -> str:
+    """Why a tensor cannot lie as its type says; empty where it can."""
+    if not is_among_columns(kind):
+        return ""
+    kind = ir.RankedTensorType(kind)
+    if not isinstance(kind.encoding, Columns):
+        return f"a tensor's encoding is #kitsune.columns, found {kind.encoding}"
+    place = place_of(kind)
+    if kind.rank != 2 or kind.is_dynamic_dim(1):
+        return f"lies among the columns of longer rows where it has rows and columns, found {kind}"
+    if place.first < 0 or place.first + kind.shape[1] > place.pitch:
+        return f"has {kind.shape[1]} columns from {place.first} on of rows of {place.pitch} elements"
+    return ""
