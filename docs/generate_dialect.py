@@ -57,6 +57,8 @@ def page() -> str:
         *(_operation(op) for op in scheduled),
         "## Types",
         *(_type(cls) for cls in sorted(kitsune.Kitsune.types, key=lambda cls: cls.type_name)),
+        "## Attributes",
+        *(_attribute(cls) for cls in kitsune.Kitsune.attributes),
         "## Transports of a queue",
         _table(("transport", "where the ring lies"), [(f"`{name}`", text) for name, text in TRANSPORTS.items()]),
         "## Kinds of stage",
@@ -104,6 +106,12 @@ def _type(cls: typing.Any) -> str:
     rows = [("parameter", f"`{field.name}`", _sort(field.constraint)) for field in cls._fields]
     heading = f"### `!{cls.type_name}`\n\n{inspect.cleandoc(cls.__doc__ or '')}"
     return f"{heading}\n\n{_table(('part', 'name', 'type'), rows)}" if rows else heading
+
+
+def _attribute(cls: typing.Any) -> str:
+    rows = [("parameter", f"`{field.name}`", _sort(field.constraint)) for field in cls._fields]
+    heading = f"### `#{cls.attr_name}`\n\n{inspect.cleandoc(cls.__doc__ or '')}"
+    return f"{heading}\n\n{_table(('part', 'name', 'type'), rows)}"
 
 
 def _example(name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from kitsune_mlir.codegen.gpu_placed import ROWS_FROM
 from kitsune_mlir.mlir import func, ir
 
 
@@ -31,7 +32,7 @@ def declare(
         type_ = ir.FunctionType.get([value.type for value in operands], [end.type for end in ends])
         function = func.FuncOp(name, type_, visibility="private")
         i64 = ir.IntegerType.get_signless(64)
-        function.attributes["kitsune.rows_from"] = ir.IntegerAttr.get(i64, kernel.streams()[0])
+        function.attributes[ROWS_FROM] = ir.IntegerAttr.get(i64, kernel.streams()[0])
         ir.InsertionPoint.current.insert(gpu_module)
 
 

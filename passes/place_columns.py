@@ -17,26 +17,29 @@ that moves what has just been written. Here the kernel that computes a tensor gi
 wanted: what lies behind a row's end nobody reads, for a copy's box ends with the tensor. Kernels that read such a
 tensor find its rows there; other operators read a view (codegen/gpu_placed.py allocates what all of it lies in).
 
-A tensor is placed once, by the first concatenation that takes it once, else where it is padded. It stays as it is where
-something reads it that wants it dense: @main's caller, a gather, a copy whose boxes would begin at no multiple of 16
-bytes. A store by the copy engine at such places becomes one by warps, unless products are in flight beside it.
+Columns that are sliced off a tensor are read where they lie, too. A tensor is placed once, by the first concatenation
+that takes it once, else where it is padded. It stays as it is where something reads it that wants it dense: @main's
+caller, a gather, a copy whose boxes would begin at no multiple of 16 bytes. A store by the copy engine at such places
+becomes one by warps, unless products are in flight beside it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from kitsune_mlir.chains.program import LEAST_ROW_BYTES
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.checks import parent_of
-from kitsune_mlir.dialects.columns import Place, columns_of, is_among_columns
+from kitsune_mlir.dialects.columns import Place, columns_of, is_among_columns, place_of
 from kitsune_mlir.dialects.kitsune import ResultOp
 from kitsune_mlir.mlir import ir, tensor, walk
 from kitsune_mlir.traffic import element_bytes
 
 from .base import ModulePass
 from .operand_layout import PADDED
+from .schedule_build import constant_index
 
 _COPY, _READ = schedule.CopyOp.OPERATION_NAME, schedule.ReadOp.OPERATION_NAME
 
@@ -48,44 +51,143 @@ class PlaceColumns(ModulePass):
     name: ClassVar[str] = "place-columns"
 
     def run(self, module: ir.Module) -> None:
+        padded = [op for op in walk(module, "linalg.generic") if _is_padded(op)]
+        for op in padded:
+            if _is_concatenation(_source(op).owner):
+                _pad_concatenation(op)
         for op in walk(module, "tensor.concat"):
-            if op.parent.name == "func.func":
-                _place_parts(op)
+            if op.parent.name == "func.func" and _is_concatenation(op):
+                parts = [(op, number) for number in range(len(op.operands))]
+                _place_parts(parts, ir.RankedTensorType(op.results[0].type).shape[1])
         for op in walk(module, "linalg.generic"):
-            if PADDED in op.attributes and op.parent.name == "func.func":
+            if _is_padded(op):
                 _place_padded(op)
+        for op in walk(module, "tensor.extract_slice"):
+            if op.parent.name == "func.func":
+                _read_in_place(op)
 
 
-def _place_parts(concat: ir.Operation) -> None:
-    """Has what a concatenation takes written where it belongs."""
-    whole = ir.RankedTensorType(concat.results[0].type)
-    if ir.IntegerAttr(concat.attributes["dim"]).value != 1 or whole.rank != 2 or whole.is_dynamic_dim(1):
-        return
-    first = 0
-    for number, kind in enumerate([ir.RankedTensorType(value.type) for value in concat.operands]):
-        value, place = concat.operands[number], Place(first, whole.shape[1])
-        once = [operand for operand in concat.operands if operand == value] == [value]
-        if once and _may_lie(value, place, concat):
-            _move(value, place)
+def _is_padded(op: ir.Operation) -> bool:
+    """Whether it copies a tensor of rows and columns to longer rows, for copies into slots."""
+    padded = PADDED in op.attributes and op.parent.name == "func.func" and len(walk(op, "tensor.extract")) == 1
+    rank = ir.RankedTensorType(op.results[0].type).rank
+    return padded and rank == 2 and all(use.owner.name == _COPY for use in op.results[0].uses)
+
+
+def _source(padded: ir.Operation) -> ir.Value:
+    (extract,) = walk(padded, "tensor.extract")
+    return extract.operands[0]
+
+
+def _is_concatenation(op: ir.Operation | ir.Block) -> bool:
+    """Whether it puts the columns of tensors side by side."""
+    if isinstance(op, ir.Block) or op.name != "tensor.concat":
+        return False
+    whole = ir.RankedTensorType(op.results[0].type)
+    return ir.IntegerAttr(op.attributes["dim"]).value == 1 and whole.rank == 2 and not whole.is_dynamic_dim(1)
+
+
+def _place_parts(parts: Sequence[tuple[ir.Operation, int]], pitch: int) -> None:
+    """Has operands, which become columns side by side in rows of `pitch` elements, written where they belong."""
+    first, values = 0, [op.operands[number] for op, number in parts]
+    kinds = [ir.RankedTensorType(value.type) for value in values]
+    once = [sum(other == value for other in values) == 1 for value in values]
+    for (op, number), kind, alone in zip(parts, kinds, once, strict=True):
+        place = Place(first, pitch)
+        if alone and _may_lie(op.operands[number], place, op):
+            _move(op.operands[number], place)
         first += kind.shape[1]
 
 
-def _place_padded(generic: ir.Operation) -> None:
-    """Has a tensor written with the rows that its reader wants, in the place of a copy of it with such rows."""
-    extracts = walk(generic, "tensor.extract")
-    padded, kind = generic.results[0], ir.RankedTensorType(generic.results[0].type)
-    uses = list(padded.uses)
-    if len(extracts) != 1 or kind.rank != 2 or any(use.owner.name != _COPY for use in uses):
+def _pad_concatenation(padded: ir.Operation) -> None:
+    """Has a concatenation lie in longer rows at once:
+
+    %c = tensor.concat dim(1) %a, %b               %1 = tensor.insert_slice %a into %0[0, 0] [65, 300] [1, 1]
+    %p = linalg.generic {kitsune.padded} ... %c => %2 = tensor.insert_slice %b into %1[0, 300] [65, 254] [1, 1]
+    "kitsune.copy"(%s, %p, ...)                    %c = tensor.extract_slice %2[0, 0] [65, 554] [1, 1]
+                                                        : tensor<65x560xbf16> to tensor<65x554xbf16, #...>
+                                                   "kitsune.copy"(%s, %c, ...)
+    """
+    concat, pitch = _source(padded).owner.operation, ir.RankedTensorType(padded.results[0].type).shape[1]
+    place, dense = Place(0, pitch), ir.RankedTensorType(concat.results[0].type)
+    (extract,) = walk(padded, "tensor.extract")
+    others = [use for use in concat.results[0].uses if use.owner.operation != extract]
+    if not all(_reads(use, place) for use in others):
         return
-    value, place = extracts[0].operands[0], Place(0, kind.shape[1])
+    with concat.location, ir.InsertionPoint(concat):
+        open_ = dense.is_dynamic_dim(0)
+        rows = [tensor.dim(concat.operands[0], constant_index(0))] if open_ else []
+        whole, first = tensor.empty([*rows, pitch] if open_ else [dense.shape[0], pitch], dense.element_type), 0
+        parts = []
+        for value in concat.operands:
+            size = ir.RankedTensorType(value.type).shape[1]
+            static = [[0, first], [dense.shape[0], size], [1, 1]]
+            whole = tensor.InsertSliceOp(value, whole, [], rows, [], *static).result
+            parts.append((whole.owner.operation, 0))
+            first += size
+        static = [[0, 0], list(dense.shape), [1, 1]]
+        found = tensor.ExtractSliceOp(columns_of(dense, 0, pitch), whole, [], rows, [], *static).result
+        view = tensor.cast(dense, found)
+    _replace(concat.results[0], found, view)
+    padded.results[0].replace_all_uses_with(found)
+    padded.erase()
+    concat.erase()
+    _place_parts(parts, pitch)
+
+
+def _replace(value: ir.Value, placed: ir.Value, view: ir.Value) -> None:
+    """Has kernels read a tensor where it lies, other operators a view of it."""
+    for use in list(value.uses):
+        inside = parent_of(use.owner, schedule.KernelOp.OPERATION_NAME) is not None
+        use.owner.operands[use.operand_number] = placed if inside else view
+    if not list(view.uses):
+        view.owner.erase()
+
+
+def _place_padded(padded: ir.Operation) -> None:
+    """Has a tensor written with the rows that its reader wants, in the place of a copy of it with such rows."""
+    place, (extract,) = Place(0, ir.RankedTensorType(padded.results[0].type).shape[1]), walk(padded, "tensor.extract")
+    value = _lying(extract.operands[0])
     if not is_among_columns(value.type):
-        if not _may_lie(value, place, extracts[0]):
+        if not _may_lie(value, place, extract):
             return
         value = _move(value, place)
-    elif not all(_reads(use, place) for use in uses):
+    elif not all(_reads(use, place_of(value.type)) for use in padded.results[0].uses):
         return
-    padded.replace_all_uses_with(value)
-    generic.erase()
+    padded.results[0].replace_all_uses_with(value)
+    padded.erase()
+
+
+def _read_in_place(op: ir.Operation) -> None:
+    """Has kernels read columns of a tensor where they lie, which for a kernel would be copied."""
+    source, kind = _lying(op.operands[0]).type, ir.RankedTensorType(op.results[0].type)
+    offsets, sizes, steps = (
+        list(ir.DenseI64ArrayAttr(op.attributes[f"static_{name}"])) for name in ("offsets", "sizes", "strides")
+    )
+    whole = ir.RankedTensorType(source)
+    if whole.rank != 2 or kind.rank != 2 or steps != [1, 1] or offsets[0] != 0 or sizes[0] != whole.shape[0]:
+        return  # of all rows, in neighbouring columns; an open number of rows is a size that no attribute has
+    if is_among_columns(kind) or any(part == ir.ShapedType.get_dynamic_size() for part in (*offsets, *sizes)):
+        return
+    around = place_of(source)
+    place = Place(around.first + offsets[1], around.pitch)
+    uses = [use for use in op.results[0].uses if parent_of(use.owner, schedule.KernelOp.OPERATION_NAME) is not None]
+    if not uses or not all(_reads(use, place) for use in uses):
+        return
+    with op.location, ir.InsertionPoint(op):
+        static = [offsets, sizes, steps]
+        placed = columns_of(kind, place.first, place.pitch)
+        found = tensor.ExtractSliceOp(placed, op.operands[0], [], [], [], *static).result
+    for use in uses:
+        use.owner.operands[use.operand_number] = found
+
+
+def _lying(value: ir.Value) -> ir.Value:
+    """What a view is of, where it is one of a tensor among longer rows."""
+    owner = None if isinstance(value.owner, ir.Block) else value.owner.operation
+    if owner is not None and owner.name == "tensor.cast" and is_among_columns(owner.operands[0].type):
+        return owner.operands[0]
+    return value
 
 
 def _may_lie(value: ir.Value, place: Place, wanted_by: ir.Operation) -> bool:
@@ -150,12 +252,8 @@ def _move(value: ir.Value, place: Place) -> ir.Value:
         placed = ResultOp(made.operands[0], made.attributes["index"], kind)
     with made.location, ir.InsertionPoint.after(placed):
         view = tensor.cast(dense, placed.results[0])
-    for use in list(value.uses):
-        inside = parent_of(use.owner, schedule.KernelOp.OPERATION_NAME) is not None
-        use.owner.operands[use.operand_number] = placed.results[0] if inside else view
+    _replace(value, placed.results[0], view)
     made.erase()
-    if not list(view.uses):
-        view.owner.erase()
     for write in stores:
         _choose_engine(write, dense, place)
     return placed.results[0]

@@ -17,12 +17,13 @@ from collections.abc import Iterator
 
 from kitsune_mlir.dialects.columns import Place, dense, is_among_columns, place_of
 from kitsune_mlir.errors import InternalError
-from kitsune_mlir.mlir import func, ir, location, memref, walk
+from kitsune_mlir.mlir import attr_int, func, ir, location, memref, walk
 
 from .gpu_buffers import root_of
 from .gpu_kernel import as_value
-from .gpu_parts import are_apart, needed
+from .gpu_parts import are_apart, is_dense, needed
 
+ROWS_FROM = "kitsune.rows_from"  # of a function, the number of the operand whose first size is that of the call
 # Attributes of functions: numbers of operands and results, each with the columns' first and the rows' length.
 _READ, _WRITTEN = "kitsune.reads_columns", "kitsune.writes_columns"
 INTO = "kitsune.into"  # for each result of a kernel the number of the operand that it lies in, or -1
@@ -41,7 +42,7 @@ def mark(module: ir.Module) -> None:
         if function.is_external and plain != [list(part) for part in kinds]:
             type_ = ir.FunctionType.get(*plain, context=module.context)
             function.attributes["function_type"] = ir.TypeAttr.get(type_)
-    for op in walk(module, "func.call", "tensor.cast"):
+    for op in walk(module, "func.call", "tensor.cast", "tensor.extract_slice"):
         for value in op.results:
             if is_among_columns(value.type):
                 value.set_type(dense(value.type))
@@ -80,11 +81,15 @@ def _places(function: func.FuncOp, name: str) -> dict[int, Place]:
 def _place_call(call: ir.Operation, function: func.FuncOp) -> None:
     read, written = _places(function, _READ), _places(function, _WRITTEN)
     given, kept = list(call.operands), [n for n in range(len(call.results)) if n not in written]
+    unread: list[ir.Operation] = []
     with call.location:
+        _ask_operand(call, attr_int(function.operation, ROWS_FROM))
         for number, place in read.items():
-            given[number] = _around(given[number], place, call)
+            copies = [] if (copy := _copied(given[number])) is None else [copy, given[number].owner.operation]
+            unread += copies  # a view that was made dense for the call
+            given[number] = _around(copies[0].operands[0] if copies else given[number], place, call)
         for number, place in written.items():
-            part = _target(call, number, place) or _alone(call, number, place)
+            part = _target(call, number, place) or _alone(call, number, place, attr_int(function.operation, ROWS_FROM))
             given.append(part.owner.operands[0])
             result = call.results[number]
             for copy in [use.owner.operation for use in result.uses if use.owner.name == "memref.copy"]:
@@ -96,15 +101,27 @@ def _place_call(call: ir.Operation, function: func.FuncOp) -> None:
             made = func.CallOp([call.results[n].type for n in kept], function.name.value, given)
     for number, value in zip(kept, made.results):
         call.results[number].replace_all_uses_with(value)
-    call.erase()
+    for op in (call, *unread):
+        op.erase()
 
 
 def _around(value: ir.Value, place: Place, call: ir.Operation) -> ir.Value:
     """The longer rows that a tensor lies in."""
-    op = None if isinstance(value.owner, ir.Block) else value.owner.operation
-    if op is None or op.name != "memref.subview" or not _lies(value, place):
+    whole = value
+    while not isinstance(whole.owner, ir.Block) and whole.owner.name == "memref.subview":
+        whole = whole.owner.operands[0]
+    if not _lies(value, place) or not is_dense(whole.type) or list(whole.type.shape)[1:] != [place.pitch]:
         raise InternalError(f"{location(call.location)}: {value.type} does not lie in rows of {place.pitch} elements")
-    return op.operands[0]
+    return whole
+
+
+def _copied(value: ir.Value) -> ir.Operation | None:
+    """What fills an allocation, where that is one copy, and a call alone reads it."""
+    if isinstance(value.owner, ir.Block) or value.owner.name != "memref.alloc":
+        return None
+    users = [use.owner.operation for use in value.uses]
+    copies = [user for user in users if user.name == "memref.copy" and user.operands[1] == value]
+    return copies[0] if len(copies) == 1 and len(users) == 2 else None
 
 
 def _lies(value: ir.Value, place: Place) -> bool:
@@ -146,23 +163,28 @@ def _leaves(op: ir.Operation, target: ir.Value) -> bool:
     return all(root_of(value) != root_of(target) or are_apart(value.type, target.type) for value in touched)
 
 
-def _alone(call: ir.Operation, number: int, place: Place) -> ir.Value:
+def _ask_operand(call: ir.Operation, number: int) -> None:
+    """Has the rows of a call's results asked of its operand of that number, so that they are known before it."""
+    dims = [use.owner.operation for result in call.results for use in result.uses if use.owner.name == "memref.dim"]
+    if dims:
+        with ir.InsertionPoint(call):
+            rows = memref.dim(call.operands[number], as_value(0))
+    for dim in dims:  # a kernel's other sizes are known, and no operations
+        dim.results[0].replace_all_uses_with(rows)
+        dim.erase()
+
+
+def _alone(call: ir.Operation, number: int, place: Place, rows_from: int) -> ir.Value:
     """A part of a buffer of its own."""
     kind = ir.MemRefType(call.results[number].type)
     with ir.InsertionPoint(call):
         open_ = kind.is_dynamic_dim(0)
-        rows = [memref.dim(call.operands[_rows_from(call)], as_value(0))] if open_ else []
+        rows = [memref.dim(call.operands[rows_from], as_value(0))] if open_ else []
         whole = memref.AllocOp(ir.MemRefType.get([kind.shape[0], place.pitch], kind.element_type), rows, []).result
         layout = ir.StridedLayoutAttr.get(place.first, [place.pitch, 1])
         part = ir.MemRefType.get(kind.shape, kind.element_type, layout)
         static = [[0, place.first], [kind.shape[0], kind.shape[1]], [1, 1]]
         return memref.SubViewOp(part, whole, [], rows, [], *static).result
-
-
-def _rows_from(call: ir.Operation) -> int:
-    """The operand of a call whose first size is the call's."""
-    kinds = [value.type for value in call.operands]
-    return next(n for n, kind in enumerate(kinds) if kind.rank and ir.MemRefType(kind).is_dynamic_dim(0))
 
 
 def _retype(function: func.FuncOp) -> None:

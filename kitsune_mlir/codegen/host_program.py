@@ -33,12 +33,11 @@ from kitsune_mlir.mlir import attr_int, func, ir, location, run_passes, walk
 from kitsune_mlir.runtime.host_arithmetic import OPERATIONS
 
 from .gpu_buffers import VIEWS, root_of
-from .gpu_placed import into_of
+from .gpu_placed import ROWS_FROM, into_of
 
 Step = dict[str, Any]
 Operand = int | float | str
 
-ROWS_FROM = "kitsune.rows_from"
 _SIZES = "func.func(expand-strided-metadata,lower-affine,canonicalize,cse)"
 
 

@@ -3397,3 +3397,63 @@ func.func @copy_somewhere_in_a_slot_in_l2(%A: tensor<64x64xbf16>, %m: index) {
   }) {sym_name = "k"} : () -> !kitsune.outputs
   return
 }
+
+// -----
+
+func.func @result_among_other_columns(%A: tensor<64x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      "kitsune.write"(%A, %m, %m) {dims = array<i64: 0, 1>, index = 0 : i64} : (tensor<64x64xbf16>, index, index) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  // expected-error@+1 {{'kitsune.result' op has 64 columns from 8 on of rows of 71 elements}}
+  %o = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<64x64xbf16, #kitsune.columns<8 : i64, 71 : i64>>
+  return
+}
+
+// -----
+
+func.func @result_of_another_encoding(%A: tensor<64x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      "kitsune.write"(%A, %m, %m) {dims = array<i64: 0, 1>, index = 0 : i64} : (tensor<64x64xbf16>, index, index) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  // expected-error@+1 {{'kitsune.result' op a tensor's encoding is #kitsune.columns, found "rows"}}
+  %o = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<64x64xbf16, "rows">
+  return
+}
+
+// -----
+
+func.func @vector_among_columns(%A: tensor<64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      "kitsune.write"(%A, %m) {dims = array<i64: 0>, index = 0 : i64} : (tensor<64xbf16>, index) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  // expected-error@+1 {{'kitsune.result' op lies among the columns of longer rows where it has rows and columns, found tensor<64xbf16, #kitsune.columns<0 : i64, 64 : i64>>}}
+  %o = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<64xbf16, #kitsune.columns<0 : i64, 64 : i64>>
+  return
+}
+
+// -----
+
+func.func @rows_of_a_table_among_columns(%A: tensor<64x64xbf16>, %to: tensor<64xi32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      "kitsune.write_rows"(%A, %to, %m, %m, %m) {index = 0 : i64} : (tensor<64x64xbf16>, tensor<64xi32>, index, index, index) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  // expected-error@+1 {{'kitsune.result' op lies among the columns of longer rows where kitsune.writes alone make it}}
+  %o = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<64x64xbf16, #kitsune.columns<0 : i64, 128 : i64>>
+  return
+}
