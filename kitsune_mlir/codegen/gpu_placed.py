@@ -19,7 +19,7 @@ from kitsune_mlir.dialects.columns import Place, dense, is_among_columns, place_
 from kitsune_mlir.errors import InternalError
 from kitsune_mlir.mlir import attr_int, func, ir, location, memref, walk
 
-from .gpu_buffers import root_of
+from .gpu_buffers import VIEWS, root_of
 from .gpu_kernel import as_value
 from .gpu_parts import are_apart, is_dense, needed
 
@@ -59,7 +59,7 @@ def place(module: ir.Module, main: func.FuncOp) -> None:
         for call in [op.operation for op in main.body.blocks[0].operations if op.operation.name == "func.call"]:
             function = functions[ir.FlatSymbolRefAttr(call.attributes["callee"]).value]
             if _READ in function.attributes or _WRITTEN in function.attributes:
-                _place_call(call, function)
+                _place_call(call, function, functions)
         for function in functions.values():
             if _READ in function.attributes or _WRITTEN in function.attributes:
                 _retype(function)
@@ -78,7 +78,7 @@ def _places(function: func.FuncOp, name: str) -> dict[int, Place]:
     return {flat[i]: Place(flat[i + 1], flat[i + 2]) for i in range(0, len(flat), 3)}
 
 
-def _place_call(call: ir.Operation, function: func.FuncOp) -> None:
+def _place_call(call: ir.Operation, function: func.FuncOp, functions: dict[str, func.FuncOp]) -> None:
     read, written = _places(function, _READ), _places(function, _WRITTEN)
     given, kept = list(call.operands), [n for n in range(len(call.results)) if n not in written]
     unread: list[ir.Operation] = []
@@ -95,14 +95,54 @@ def _place_call(call: ir.Operation, function: func.FuncOp) -> None:
             for copy in [use.owner.operation for use in result.uses if use.owner.name == "memref.copy"]:
                 if list(copy.operands) == [result, part]:
                     copy.erase()
-            for use in list(result.uses):
-                use.owner.operands[use.operand_number] = part
+            _hand_on(result, part, functions)
         with ir.InsertionPoint(call):
             made = func.CallOp([call.results[n].type for n in kept], function.name.value, given)
     for number, value in zip(kept, made.results):
         call.results[number].replace_all_uses_with(value)
     for op in (call, *unread):
         op.erase()
+
+
+def _hand_on(result: ir.Value, part: ir.Value, functions: dict[str, func.FuncOp]) -> None:
+    """Has what reads a kernel's result read the part of a buffer that it is: kernels that know where it lies, and
+    operators; columns of it are columns of the buffer. Anything else is given a copy that is dense."""
+    copied: ir.Value | None = None
+    for use in list(result.uses):
+        op, number = use.owner.operation, use.operand_number
+        if op.name == "memref.subview" and (made := _columns(op, part)) is not None:
+            _hand_on(op.results[0], made, functions)
+            op.erase()
+        elif op.name in VIEWS or op.name == "func.call" and not _finds(op, number, functions):
+            if copied is None:
+                with ir.InsertionPoint.after(result.owner):
+                    kind = ir.MemRefType(result.type)
+                    rows = [memref.dim(part, as_value(0))] if kind.is_dynamic_dim(0) else []
+                    copied = memref.AllocOp(kind, rows, []).result
+                    memref.CopyOp(part, copied)
+            op.operands[number] = copied
+        else:
+            op.operands[number] = part
+
+
+def _finds(call: ir.Operation, number: int, functions: dict[str, func.FuncOp]) -> bool:
+    """Whether the kernel that a call is of knows that an operand lies among longer rows."""
+    return number in _places(functions[ir.FlatSymbolRefAttr(call.attributes["callee"]).value], _READ)
+
+
+def _columns(op: ir.Operation, part: ir.Value) -> ir.Value | None:
+    """The view of a part of a buffer that a view of some of a dense tensor's columns is; None where it is another."""
+    offsets, sizes, steps = (
+        list(ir.DenseI64ArrayAttr(op.attributes[f"static_{name}"])) for name in ("offsets", "sizes", "strides")
+    )
+    mark, kind = ir.ShapedType.get_dynamic_size(), ir.MemRefType(op.results[0].type)
+    if mark in (*offsets, *sizes, *steps) or steps != [1, 1] or kind.rank != 2:
+        return None
+    (pitch, _), first = ir.MemRefType(part.type).get_strides_and_offset()
+    layout = ir.StridedLayoutAttr.get(first + offsets[0] * pitch + offsets[1], [pitch, 1])
+    with op.location, ir.InsertionPoint(op):
+        type_ = ir.MemRefType.get(sizes, kind.element_type, layout)
+        return memref.SubViewOp(type_, part, [], [], [], offsets, sizes, steps).result
 
 
 def _around(value: ir.Value, place: Place, call: ir.Operation) -> ir.Value:

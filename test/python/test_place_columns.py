@@ -58,6 +58,13 @@ def twice(layers, x):
     return torch.cat([a, b, a], -1), b
 
 
+def sliced(layers, x):
+    """Columns of a part are put beside something else, by a copy."""
+    a, b = layers
+    h = a(x).relu()
+    return torch.cat([h, b(x)], -1), torch.cat([h[:, 5:21], x], -1)
+
+
 def normed(layers, x):
     """A row group reads one part and writes another."""
     a, b = layers
@@ -73,6 +80,7 @@ FORMS = {  # function, layers, arguments' columns; whether nothing is moved
     "of both": (of_both, [(256, 300), (256, 254), (554, 320)], [256], False),
     "of columns": (of_columns, [(256, 512), (248, 640), (264, 128)], [256, 300], True),
     "twice": (twice, [(256, 320), (256, 321)], [256], False),
+    "sliced": (sliced, [(256, 384), (256, 501)], [256], False),
     "normed": (normed, [(256, 384), (384, 500)], [256], False),
 }
 
