@@ -53,8 +53,8 @@ class PlaceColumns(ModulePass):
     def run(self, module: ir.Module) -> None:
         padded = [op for op in walk(module, "linalg.generic") if _is_padded(op)]
         for op in padded:
-            if _is_concatenation(_source(op).owner):
-                _pad_concatenation(op)
+            if (made := _source(op).owner) and (_is_concatenation(made) or _is_generic(made)):
+                _pad(op, list(made.operands) if _is_concatenation(made) else [_source(op)])
         for op in walk(module, "tensor.concat"):
             if op.parent.name == "func.func" and _is_concatenation(op):
                 parts = [(op, number) for number in range(len(op.operands))]
@@ -87,6 +87,11 @@ def _is_concatenation(op: ir.Operation | ir.Block) -> bool:
     return ir.IntegerAttr(op.attributes["dim"]).value == 1 and whole.rank == 2 and not whole.is_dynamic_dim(1)
 
 
+def _is_generic(op: ir.Operation | ir.Block) -> bool:
+    """Whether it is an operator that a kernel of its own computes, which writes where it is told."""
+    return not isinstance(op, ir.Block) and op.name == "linalg.generic" and PADDED not in op.attributes
+
+
 def _place_parts(parts: Sequence[tuple[ir.Operation, int]], pitch: int) -> None:
     """Has operands, which become columns side by side in rows of `pitch` elements, written where they belong."""
     first, values = 0, [op.operands[number] for op, number in parts]
@@ -99,8 +104,8 @@ def _place_parts(parts: Sequence[tuple[ir.Operation, int]], pitch: int) -> None:
         first += kind.shape[1]
 
 
-def _pad_concatenation(padded: ir.Operation) -> None:
-    """Has a concatenation lie in longer rows at once:
+def _pad(padded: ir.Operation, values: Sequence[ir.Value]) -> None:
+    """Has a concatenation of `values`, or one that an operator computes, lie in longer rows at once:
 
     %c = tensor.concat dim(1) %a, %b               %1 = tensor.insert_slice %a into %0[0, 0] [65, 300] [1, 1]
     %p = linalg.generic {kitsune.padded} ... %c => %2 = tensor.insert_slice %b into %1[0, 300] [65, 254] [1, 1]
@@ -108,18 +113,18 @@ def _pad_concatenation(padded: ir.Operation) -> None:
                                                         : tensor<65x560xbf16> to tensor<65x554xbf16, #...>
                                                    "kitsune.copy"(%s, %c, ...)
     """
-    concat, pitch = _source(padded).owner.operation, ir.RankedTensorType(padded.results[0].type).shape[1]
-    place, dense = Place(0, pitch), ir.RankedTensorType(concat.results[0].type)
+    source, pitch = _source(padded), ir.RankedTensorType(padded.results[0].type).shape[1]
+    place, dense = Place(0, pitch), ir.RankedTensorType(source.type)
     (extract,) = walk(padded, "tensor.extract")
-    others = [use for use in concat.results[0].uses if use.owner.operation != extract]
+    others = [use for use in source.uses if use.owner.operation != extract]
     if not all(_reads(use, place) for use in others):
         return
-    with concat.location, ir.InsertionPoint(concat):
+    with padded.location, ir.InsertionPoint.after(source.owner):
         open_ = dense.is_dynamic_dim(0)
-        rows = [tensor.dim(concat.operands[0], constant_index(0))] if open_ else []
+        rows = [tensor.dim(values[0], constant_index(0))] if open_ else []
         whole, first = tensor.empty([*rows, pitch] if open_ else [dense.shape[0], pitch], dense.element_type), 0
         parts = []
-        for value in concat.operands:
+        for value in values:
             size = ir.RankedTensorType(value.type).shape[1]
             static = [[0, first], [dense.shape[0], size], [1, 1]]
             whole = tensor.InsertSliceOp(value, whole, [], rows, [], *static).result
@@ -128,16 +133,17 @@ def _pad_concatenation(padded: ir.Operation) -> None:
         static = [[0, 0], list(dense.shape), [1, 1]]
         found = tensor.ExtractSliceOp(columns_of(dense, 0, pitch), whole, [], rows, [], *static).result
         view = tensor.cast(dense, found)
-    _replace(concat.results[0], found, view)
     padded.results[0].replace_all_uses_with(found)
     padded.erase()
-    concat.erase()
+    _replace([use for use in source.uses if use.owner.operation not in [op for op, _ in parts]], found, view)
+    if source not in values:
+        source.owner.erase()
     _place_parts(parts, pitch)
 
 
-def _replace(value: ir.Value, placed: ir.Value, view: ir.Value) -> None:
+def _replace(uses: Sequence[ir.OpOperand], placed: ir.Value, view: ir.Value) -> None:
     """Has kernels read a tensor where it lies, other operators a view of it."""
-    for use in list(value.uses):
+    for use in uses:
         inside = parent_of(use.owner, schedule.KernelOp.OPERATION_NAME) is not None
         use.owner.operands[use.operand_number] = placed if inside else view
     if not list(view.uses):
@@ -252,7 +258,7 @@ def _move(value: ir.Value, place: Place) -> ir.Value:
         placed = ResultOp(made.operands[0], made.attributes["index"], kind)
     with made.location, ir.InsertionPoint.after(placed):
         view = tensor.cast(dense, placed.results[0])
-    _replace(value, placed.results[0], view)
+    _replace(list(value.uses), placed.results[0], view)
     made.erase()
     for write in stores:
         _choose_engine(write, dense, place)

@@ -16,8 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kitsune_mlir.dialects.columns import Place, dense, is_among_columns, place_of
-from kitsune_mlir.errors import InternalError
-from kitsune_mlir.mlir import attr_int, func, ir, location, memref, walk
+from kitsune_mlir.mlir import attr_int, func, ir, memref, walk
 
 from .gpu_buffers import VIEWS, root_of
 from .gpu_kernel import as_value
@@ -146,13 +145,17 @@ def _columns(op: ir.Operation, part: ir.Value) -> ir.Value | None:
 
 
 def _around(value: ir.Value, place: Place, call: ir.Operation) -> ir.Value:
-    """The longer rows that a tensor lies in."""
+    """The longer rows that a tensor lies in, or is copied into where it lies elsewhere after all, as of a single row a
+    view may."""
     whole = value
     while not isinstance(whole.owner, ir.Block) and whole.owner.name == "memref.subview":
         whole = whole.owner.operands[0]
-    if not _lies(value, place) or not is_dense(whole.type) or list(whole.type.shape)[1:] != [place.pitch]:
-        raise InternalError(f"{location(call.location)}: {value.type} does not lie in rows of {place.pitch} elements")
-    return whole
+    if _lies(value, place) and is_dense(whole.type) and list(whole.type.shape)[1:] == [place.pitch]:
+        return whole
+    with ir.InsertionPoint(call):
+        part = _part_of_new(value, place, value)
+        memref.CopyOp(value, part)
+    return part.owner.operands[0]
 
 
 def _copied(value: ir.Value) -> ir.Operation | None:
@@ -216,15 +219,19 @@ def _ask_operand(call: ir.Operation, number: int) -> None:
 
 def _alone(call: ir.Operation, number: int, place: Place, rows_from: int) -> ir.Value:
     """A part of a buffer of its own."""
-    kind = ir.MemRefType(call.results[number].type)
     with ir.InsertionPoint(call):
-        open_ = kind.is_dynamic_dim(0)
-        rows = [memref.dim(call.operands[rows_from], as_value(0))] if open_ else []
-        whole = memref.AllocOp(ir.MemRefType.get([kind.shape[0], place.pitch], kind.element_type), rows, []).result
-        layout = ir.StridedLayoutAttr.get(place.first, [place.pitch, 1])
-        part = ir.MemRefType.get(kind.shape, kind.element_type, layout)
-        static = [[0, place.first], [kind.shape[0], kind.shape[1]], [1, 1]]
-        return memref.SubViewOp(part, whole, [], rows, [], *static).result
+        return _part_of_new(call.results[number], place, call.operands[rows_from])
+
+
+def _part_of_new(like: ir.Value, place: Place, rows_of: ir.Value) -> ir.Value:
+    """A part of a new buffer, of the shape of a buffer, with as many rows as another where these are open."""
+    kind = ir.MemRefType(like.type)
+    rows = [memref.dim(rows_of, as_value(0))] if kind.is_dynamic_dim(0) else []
+    whole = memref.AllocOp(ir.MemRefType.get([kind.shape[0], place.pitch], kind.element_type), rows, []).result
+    layout = ir.StridedLayoutAttr.get(place.first, [place.pitch, 1])
+    part = ir.MemRefType.get(kind.shape, kind.element_type, layout)
+    static = [[0, place.first], [kind.shape[0], kind.shape[1]], [1, 1]]
+    return memref.SubViewOp(part, whole, [], rows, [], *static).result
 
 
 def _retype(function: func.FuncOp) -> None:
