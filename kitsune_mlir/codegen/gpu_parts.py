@@ -135,8 +135,8 @@ def _expanded(target: ir.Value, collapse: ir.Operation) -> ir.Value:
 
 def parts_from(operations: Sequence[ir.Operation], first: int) -> list[int]:
     """Where in a block the copies and elementwise operators stand that follow one another from `first` on into parts of
-    one buffer, of which no two have an element in common and none reads this buffer. Into other buffers a copy may be
-    done once, when weights are loaded, or in each call."""
+    one buffer, of which no two have an element in common and none reads this buffer; or one that reads another part of
+    it. Into other buffers a copy may be done once, when weights are loaded, or in each call."""
     found: list[int] = []
     root: ir.Value | None = None
     for number in range(first, len(operations)):
@@ -146,7 +146,10 @@ def parts_from(operations: Sequence[ir.Operation], first: int) -> list[int]:
             others = [operand for operand in _read(op) if isinstance(operand.type, ir.MemRefType)]
             before = [_target(operations[other]).type for other in found]
             own = root is None or root_of(target) == root
-            if not own or any(root_of(other) == root_of(target) for other in others):
+            within = [other for other in others if root_of(other) == root_of(target)]
+            if within and not found and all(are_apart(target.type, other.type) for other in within):
+                return [number]
+            if not own or within:
                 break
             if not all(are_apart(target.type, kind) for kind in before):
                 break

@@ -33,6 +33,7 @@ from kitsune_mlir.mlir import attr_int, func, ir, location, run_passes, walk
 from kitsune_mlir.runtime.host_arithmetic import OPERATIONS
 
 from .gpu_buffers import VIEWS, root_of
+from .gpu_parts import is_dense
 from .gpu_placed import ROWS_FROM, into_of
 
 Step = dict[str, Any]
@@ -105,6 +106,8 @@ class _Translation:
             case "memref.extract_strided_metadata":
                 self._metadata(op)
             case "memref.copy":
+                if not all(is_dense(value.type) for value in op.operands):
+                    raise InternalError(f"{location(op.location)}: no kernel copies {op.operands[0].type}")
                 source, target = self._all(op.operands)
                 self._step("copy", **{"from": source, "into": target})
             case "gpu.launch_func":

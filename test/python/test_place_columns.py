@@ -65,6 +65,13 @@ def sliced(layers, x):
     return torch.cat([h, b(x)], -1), torch.cat([h[:, 5:21], x], -1)
 
 
+def within(layers, x):
+    """Columns of a part are another part of the same concatenation."""
+    (a,) = layers
+    h = a(x).relu()
+    return torch.cat([h, h[:, 47:56], x], -1)
+
+
 def normed(layers, x):
     """A row group reads one part and writes another."""
     a, b = layers
@@ -81,6 +88,7 @@ FORMS = {  # function, layers, arguments' columns; whether nothing is moved
     "of columns": (of_columns, [(256, 512), (248, 640), (264, 128)], [256, 300], True),
     "twice": (twice, [(256, 320), (256, 321)], [256], False),
     "sliced": (sliced, [(256, 384), (256, 501)], [256], False),
+    "within": (within, [(256, 264)], [256], False),
     "normed": (normed, [(256, 384), (384, 500)], [256], False),
 }
 
