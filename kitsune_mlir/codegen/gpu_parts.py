@@ -201,7 +201,9 @@ def _squeezed(kind: ir.MemRefType) -> tuple[list[int], list[int], int]:
 
 
 def is_dense(kind: ir.MemRefType) -> bool:
-    return ir.MemRefType(kind).layout == ir.AffineMapAttr.get(ir.AffineMap.get_identity(ir.MemRefType(kind).rank))
+    kind = ir.MemRefType(kind)
+    with kind.context:
+        return kind.layout == ir.AffineMapAttr.get(ir.AffineMap.get_identity(kind.rank))
 
 
 def lower_parts(ops: Sequence[ir.Operation], kernels: Kernels) -> None:
