@@ -144,7 +144,8 @@ class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
     where all do, and tell each other. Of a dense slot it is a tile of one dimension, of elements from `at` on. Elements
     are loaded where they are used: such a slot is released at the agent's end. With the unit attribute `ahead` those of
     a box of two dimensions are loaded where this stands, as far as threads load 16 bytes of a row together; beside
-    `together` all of them, of 32, 64, ... columns of 16 bits or f32: registers hold them, and loops may carry them.
+    `together` all of them, of 32, 64, ... columns of 16 bits or f32, which may then be some of the tensor's, from a
+    multiple of 16 bytes on: registers hold them, and loops may carry them.
     Of a slot whose tile, of 16-bit elements, lies in boxes along its rows it is all of that tile, loaded where this
     stands."""
 
@@ -162,8 +163,9 @@ class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
         whole, tile = self.operands[0].type, self.results[0].type
         if not _verify_box(self, whole, tile, len(self.operands) - 1):
             return False
+        some = "ahead" in self.attributes
         if "together" in self.attributes and (
-            tile.rank != 2 or self.axes != [0, 1] or tile.shape[1:] != whole.shape[1:]
+            tile.rank != 2 or self.axes != [0, 1] or (tile.shape[1:] != whole.shape[1:] and not some)
         ):
             return fail(self, f"is loaded together where it is rows of a tensor, found {tile} of {whole}")
         if "ahead" in self.attributes and tile.rank != 2:

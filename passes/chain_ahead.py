@@ -4,6 +4,9 @@ nothing else.
 What the stages before a chain's first product read is loaded a tile ahead, and goes round the loop over tiles in
 registers. What a product's epilogue reads is loaded beside the product. Loads stand where a product is issued and not
 waited for: it takes a while until many of them are under way.
+
+Where rows leave for those of a table before a stage reads more, half of that, as far as registers hold it, is loaded in
+front of what brings them there, which takes a while, and the rest behind that, before the first of it is used.
 """
 
 from __future__ import annotations
@@ -20,20 +23,29 @@ from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.mlir import arith, ir
 
 from .chain_deferred import defers
+from .chain_tiles import beside
 from .schedule_build import constant_index
+
+_LEAVING = 56  # registers of a thread that rows take which leave by number, beside their tile
 
 
 class Ahead:
     """What a chain loads ahead of whose tiles a CTA has so many: `tiles` are loaded a tile ahead, `_beside` beside the
-    product of this key. `next` are those of the tile behind the one that is worked on, as far as they were loaded."""
+    product of this key, `_around` what has rows leave in these stages, by their blocks. `next` are those of the tile
+    behind the one that is worked on, as far as they were loaded."""
 
     def __init__(self, program: Program, tiles_each: float):
         self.tiles: list[kitsune.LoadOp] = []
         self._beside: dict[int, list[kitsune.LoadOp]] = {}
+        self._around: dict[int, list[kitsune.LoadOp]] = {}
+        self._cluster = program.cluster
         self._here: Sequence[ir.Value] = ()
         self.next: list[ir.Value] = []
         at_once = all(product.passes == product.segments[0].pieces == 1 for product in program.products)
-        if program.cluster > 1 or not at_once:
+        if not at_once:
+            return
+        self._load_around(program)
+        if program.cluster > 1:
             return
         pressure: dict[int, int] = {}
         for step, registers in pressures(program):
@@ -47,6 +59,20 @@ class Ahead:
                 if nest.op is not None and nest.kind == PRODUCT and not defers(nest, *block.products.values()):
                     room = REGISTERS - pressure[id(block)] - _registers(self.tiles)
                     self._beside[hash(nest.op.results[0])] = _fitting(block, room, nest.op)
+
+    def _load_around(self, program: Program) -> None:
+        """Finds what stages read behind a product whose rows leave by number: as much as registers hold beside its
+        tile, half of that beside what such rows take."""
+        for block in program.blocks if program.moves_rows else ():
+            products = [nest.op for nest in block.nests if nest.kind == PRODUCT and nest.op is not None]
+            stores = (store for nest in block.nests for store in nest.stores)
+            if len(products) == len(block.stages) == 1 and any(not isinstance(s, kitsune.StoreOp) for s in stores):
+                (product,) = block.products.values()
+                room = min(
+                    REGISTERS - product.pass_columns // 2, 2 * (REGISTERS - _LEAVING - product.pass_columns // 2)
+                )
+                found = _fitting(block, room, products[0], program.cluster)
+                self._around[id(block)] = [load for load in found if _is_whole(load, 2 * program.cluster)]
 
     def load(self, number: ir.Value, end: ir.Value, row: Callable[[ir.Value], ir.Value]) -> list[ir.Value]:
         """What goes round the loop over tiles, of the tile of a number, whose first row `row` gives; of the last tile
@@ -69,6 +95,33 @@ class Ahead:
         """Behind the stage of a block: where all that goes round has been used, the next tile's may be loaded."""
         self._is_used = self._is_used or bool(self.tiles) and self.tiles[-1] in block.stage.loads
 
+    def around(self, block: Block, cloner: rows.RowCloner) -> list[kitsune.LoadOp]:
+        """What is to be loaded around what has a stage's rows leave, and is not there."""
+        return [load for load in self._around.pop(id(block), []) if hash(load.results[0]) not in cloner.values]
+
+    def leaves(
+        self,
+        loads: Sequence[kitsune.LoadOp],
+        cloner: rows.RowCloner,
+        row: ir.Value,
+        first: Callable[[int], ir.Value],
+    ) -> Callable[[], None]:
+        """Rows of a tile are to leave, of which a CTA has so many columns each from `first` on. What is given says that
+        they have."""
+        halves = [self._half(load, row, first, 0) for load in loads]
+
+        def left() -> None:
+            for load, half in zip(loads, halves, strict=True):
+                cloner[load.results[0]] = beside([half, self._half(load, row, first, 1)])
+
+        return left
+
+    def _half(self, load: kitsune.LoadOp, row: ir.Value, first: Callable[[int], ir.Value], number: int) -> ir.Value:
+        """Half of the columns that a CTA has of a warpgroup's rows, loaded now."""
+        width = rows.shape_of(load.results[0])[1] // self._cluster
+        at = first(width) if self._cluster > 1 else constant_index(0)
+        return _rows(load, row, arith.addi(at, constant_index(width // 2)) if number else at, 2 * self._cluster)
+
     def issued(self, product: ir.Operation, cloner: rows.RowCloner, row: ir.Value) -> None:
         """A product is issued and not waited for: loads what its epilogue reads, and the next tile's. Before it would
         be issued, the warps would wait until the loads are."""
@@ -78,11 +131,11 @@ class Ahead:
             self.next = self._load_next()
 
 
-def _rows(load: kitsune.LoadOp, row: ir.Value) -> ir.Value:
-    """A warpgroup's rows of a tensor, loaded now."""
+def _rows(load: kitsune.LoadOp, row: ir.Value, first: ir.Value | None = None, parts: int = 1) -> ir.Value:
+    """A warpgroup's rows of a tensor, loaded now; of so many parts of the columns the one that begins at `first`."""
     kind = ir.RankedTensorType(load.results[0].type)
-    type_ = ir.RankedTensorType.get([ROWS, kind.shape[1]], kind.element_type)
-    read = schedule.ReadOp(load.operands[0], [row, constant_index(0)], type_)
+    type_ = ir.RankedTensorType.get([ROWS, kind.shape[1] // parts], kind.element_type)
+    read = schedule.ReadOp(load.operands[0], [row, constant_index(0) if first is None else first], type_)
     read.attributes["dims"] = ir.DenseI64ArrayAttr.get([0, 1])
     read.attributes["ahead"] = read.attributes["together"] = ir.UnitAttr.get()
     return read.results[0]
@@ -98,18 +151,20 @@ def _before_products(program: Program) -> list[Block]:
     return found
 
 
-def _fitting(block: Block, room: int, product: ir.Operation | None = None) -> list[kitsune.LoadOp]:
-    """Loads of a stage that so many registers hold, all of whose elements are used in their own places; those that are
-    used behind a product."""
+def _fitting(block: Block, room: int, product: ir.Operation | None = None, parts: int = 1) -> list[kitsune.LoadOp]:
+    """Loads of a stage of which so many registers hold one of `parts` of the columns, all of whose elements are used in
+    their own places; those that are used behind a product."""
     order, found = [op.operation for op in block.stage.block.operations], list[kitsune.LoadOp]()
     users_of = order if product is None else order[order.index(product) + 1 :]
-    for load in filter(_is_whole, block.stage.loads):
+    for load in block.stage.loads:
+        if not _is_whole(load, parts):
+            continue
         users = [use.owner.operation for use in load.results[0].uses]
         if not all(op in users_of and _is_elementwise(op, load.results[0]) for op in users if op.name != "tensor.dim"):
             continue
         if hash(load.results[0]) in block.columns.elsewhere:
             continue
-        if _registers([*found, load]) <= room:
+        if _registers([*found, load]) // parts <= room:
             found.append(load)
     return found
 
@@ -119,11 +174,12 @@ def _registers(loads: Sequence[kitsune.LoadOp]) -> int:
     return sum(registers_of(load.results[0]) for load in loads)
 
 
-def _is_whole(load: kitsune.LoadOp) -> bool:
-    """Whether threads load whole rows in words: of 16-bit elements 16 bytes together, of f32 pairs."""
+def _is_whole(load: kitsune.LoadOp, parts: int) -> bool:
+    """Whether threads load rows, or so many parts of them, in words: of 16-bit elements 16 bytes together, of f32
+    pairs."""
     kind = ir.RankedTensorType(load.results[0].type)
     words = is_packed(kind.element_type) or isinstance(kind.element_type, ir.F32Type)
-    return words and kind.rank == 2 and not kind.is_dynamic_dim(1) and kind.shape[1] % WIDE == 0
+    return words and kind.rank == 2 and not kind.is_dynamic_dim(1) and kind.shape[1] % (WIDE * parts) == 0
 
 
 def _is_elementwise(op: ir.Operation, value: ir.Value) -> bool:

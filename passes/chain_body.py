@@ -269,7 +269,13 @@ class ChainBody(ChainPasses):
         if is_share := rank == 2 and rows.shape_of(tile)[1] < rows.shape_of(value)[1]:
             offsets[1] = self._first(rows.shape_of(tile)[1])
         if not isinstance(store, kitsune.StoreOp):
+            loads = self.kernel.ahead.around(self.block, self.cloner) if rank == 2 else []
+            if loads:  # behind all that makes the tile
+                self._keep_wide(value)
+                tile = self.cloner[value]
+            left = self.kernel.ahead.leaves(loads, self.cloner, self.row, self._first)
             self._write_rows(tile, store, offsets[1])
+            left()
             return
         write = schedule.WriteOp(tile, offsets, i64(store.position))
         write.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(rank)))

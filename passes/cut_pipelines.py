@@ -59,7 +59,7 @@ class CutPipelines(ModulePass):
                 raise UserError(f"pipeline '{pipeline.label}' has no stages; run design-pipeline before {self.name}")
             if pipeline.is_placed:
                 continue
-            if target.has_tensor_cores and single_product(pipeline) is not None:
+            if target.has_tensor_cores and single_product(pipeline, target) is not None:
                 continue  # one kernel, whatever it is called
             if target.has_tensor_cores:
                 flatten_tiles(pipeline)

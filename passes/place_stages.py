@@ -66,7 +66,7 @@ class PlaceStages(ModulePass):
 
     def _place(self, pipeline: kitsune.PipelineOp, target: targets.Target, chaining: Chaining) -> None:
         price = single_price(pipeline, target)
-        if target.has_tensor_cores and single_product(pipeline) is None:
+        if target.has_tensor_cores and single_product(pipeline, target) is None:
             flatten_tiles(pipeline)
         chained, reason = chaining(pipeline) if self.shape != "spatial" else ((), roles_refused(pipeline, target))
         if self.shape == "chained" and reason:

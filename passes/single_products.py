@@ -9,7 +9,8 @@
 
 Its operands come from memory, and what follows is computed by element: then tiles of rows and columns, and parts of k,
 go to all multiprocessors. The kernel has the pipeline's name. Products of f32, and those whose operand the stage
-computes, stay pipelines, whose kernels split or compute it in registers.
+computes, stay pipelines, whose kernels split or compute it in registers. So do those of rows that tensor copies do not
+read, where a kernel that makes them longer would take memory's time: threads of a chain read them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from math import prod
 from typing import ClassVar
 
 from kitsune_mlir import rows
+from kitsune_mlir.chains.operands import is_read_by_threads
+from kitsune_mlir.codegen.hopper.wgmma import MOST_COLUMNS
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.plan import DYNAMIC_SIZE
@@ -50,14 +53,14 @@ class SingleProducts(ModulePass):
     def run(self, module: ir.Module) -> None:
         for pipeline in kitsune.pipelines(module):
             target = target_of(pipeline, self.target, self.name)
-            if target.has_tensor_cores and (product := single_product(pipeline)) is not None:
+            if target.has_tensor_cores and (product := single_product(pipeline, target)) is not None:
                 product.attributes[NAME] = ir.StringAttr.get(pipeline.label, product.context)
                 inline_pipeline(pipeline)
 
 
-def single_product(pipeline: kitsune.PipelineOp) -> ir.Operation | None:
-    """The product that a designed pipeline is, with elementwise operators behind it; None where it is more, or where
-    CTAs were asked to share its columns."""
+def single_product(pipeline: kitsune.PipelineOp, target: Target) -> ir.Operation | None:
+    """The product that a designed pipeline is, with elementwise operators behind it; None where it is more, where CTAs
+    were asked to share its columns, or where threads had better read its operand."""
     stages = pipeline.stages
     if pipeline.cluster > 1:
         return None
@@ -66,13 +69,13 @@ def single_product(pipeline: kitsune.PipelineOp) -> ir.Operation | None:
     ]
     if len(stages) != 1 or len(products) != 1 or not _is_plain(stages[0], products[0]):
         return None
-    return products[0]
+    return None if _is_better_held(products[0], target) else products[0]
 
 
 def single_price(pipeline: kitsune.PipelineOp, target: Target) -> Price | None:
     """What the kernel of a designed pipeline of one product takes; None of others, and where CTAs were asked to share
     boxes."""
-    product = single_product(pipeline)
+    product = single_product(pipeline, target)
     if product is None or not target.has_tensor_cores:
         return None
     (cost,) = stage_cost(pipeline.stages[0]).products or ()
@@ -101,6 +104,17 @@ def single_price(pipeline: kitsune.PipelineOp, target: Target) -> Price | None:
     nbytes = sum(type_bytes(value.type, count) for value in moved)
     from_dram = Price(target.launch_us + dram_us(nbytes, target), DRAM)
     return max(Price(tiles.microseconds, tiles.price.limit), from_dram, key=lambda price: price.us)
+
+
+def _is_better_held(product: ir.Operation, target: Target) -> bool:
+    """Whether a kernel that makes the rows of a product's operand longer would go through DRAM, and warpgroups can read
+    them as they are, once."""
+    left = product.operands[0]
+    if not target.has_warpgroups or not is_read_by_threads(left):
+        return False
+    whole = rows.producer(left).operands[0]
+    longer = dram_us(2 * type_bytes(whole.type, DYNAMIC_SIZE), target)
+    return longer > 0 and rows.shape_of(product.results[0])[1] <= MOST_COLUMNS
 
 
 def _is_plain(stage: kitsune.StageOp, product: ir.Operation) -> bool:

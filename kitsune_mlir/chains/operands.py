@@ -14,8 +14,9 @@ from kitsune_mlir.mlir import ir
 from kitsune_mlir.traffic import element_bytes
 
 STREAMED_BYTES = 256  # of a row: operands at least that wide come through shared memory
-# Rows that are no multiple of 16 bytes must be copied first: only when registers do not hold the operand.
-MOST_HELD_BYTES = 512
+# Rows that are no multiple of 16 bytes must be copied first: only when registers do not hold the operand. Those of an
+# argument take a kernel of their own for that, what another kernel makes it may make longer.
+MOST_HELD_BYTES, MOST_HELD_OF_ARGUMENT = 512, 704
 
 
 def parts_of(value: ir.Value) -> list[ir.Value]:
@@ -35,7 +36,15 @@ def is_streamed(value: ir.Value) -> bool:
         return crosses(rows.producer(op.operands[0]).opview) and nbytes % 16 == 0
     if op.name != kitsune.LoadOp.OPERATION_NAME or nbytes < STREAMED_BYTES:
         return False
-    return nbytes % 16 == 0 or nbytes > MOST_HELD_BYTES and _can_be_widened(op)
+    most = MOST_HELD_OF_ARGUMENT if isinstance(op.operands[0].owner, ir.Block) else MOST_HELD_BYTES
+    return nbytes % 16 == 0 or nbytes > most and _can_be_widened(op)
+
+
+def is_read_by_threads(value: ir.Value) -> bool:
+    """Whether threads read a wide tile, from a tensor of rows that tensor copies do not read."""
+    op, nbytes = rows.producer(value), row_bytes(value)
+    is_load = op is not None and op.name == kitsune.LoadOp.OPERATION_NAME
+    return is_load and nbytes >= STREAMED_BYTES and nbytes % 16 > 0 and not is_streamed(value)
 
 
 def is_multiplied(element: ir.Type) -> bool:

@@ -129,7 +129,7 @@ def test_forms(name, small_gpu):
 
 @pytest.mark.parametrize(
     "inputs, hidden, outputs",
-    [(64, 64, 1), (64, 64, 7), (64, 64, 250), (1, 64, 8), (3, 1, 8), (130, 13, 9)],
+    [(64, 64, 1), (64, 64, 7), (64, 64, 250), (1, 64, 8), (3, 1, 8), (130, 13, 9), (316, 72, 8), (351, 256, 8)],
 )
 def test_widths(inputs, hidden, outputs, small_gpu):
     torch.manual_seed(1)

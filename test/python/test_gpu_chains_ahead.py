@@ -1,5 +1,6 @@
 """Chains that load rows ahead, in the simulator: CTAs with several tiles and with one, copies whose rows end first."""
 
+import copy
 import json
 import re
 
@@ -98,3 +99,47 @@ def test_loads_stand_beside_products():
     order = " ".join(re.findall(words, compiled.ptx))
     for loads in (" ld.global.v2" * 32, " ld.global.v4" * 8):
         assert order.count(f"wgmma.commit_group{loads} bar.warp.sync wgmma.wait_group") == 1
+
+
+class Messages(nn.Module):
+    """An edge network of a graph: what is summed at nodes leaves before the edges' own rows are added."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.first, self.last = nn.Linear(width, width), nn.Linear(width, width)
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, edges, nodes, receivers):
+        messages = self.norm(self.last(torch.relu(self.first(edges))))
+        return edges + messages, torch.zeros_like(nodes).index_add(0, receivers, messages)
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("width, rows", [(512, 300), (256, 330), (128, 200)])
+def test_rows_are_read_around_those_that_leave(width, rows, two):
+    """In two halves, where the registers of a product do not hold them: those that a CTA of a cluster has, or all."""
+    torch.manual_seed(0)
+    model, nodes = Messages(width).bfloat16(), 20
+    args = torch.randn(rows, width).bfloat16(), torch.randn(nodes, width).bfloat16(), torch.randint(0, nodes, (rows,))
+    compiled = kitsune_mlir.compile(model, args, target=two, options={"place-stages": "tile-rows=128"})
+    text = compiled.mlir("two:schedule-chains")
+    share = min(width, 256)
+    before, behind = text.split('"kitsune.write_rows"')
+    halves = [part.count(f"together}} : (tensor<{rows}x{width}xbf16>") for part in (before, behind)]
+    assert halves == ([1, 1] if width > 128 else [1, 0])
+    assert text.count(f"tensor<64x{share // 2}xbf16>\n") >= 2 * (width > 128)
+    found = Simulation(compiled, seed=1)(*args)
+    exact = copy.deepcopy(model).double()
+    with torch.no_grad():
+        for one, wanted in zip(found, exact(*(x.double() if x.is_floating_point() else x for x in args)), strict=True):
+            assert (torch.as_tensor(one).double() - wanted).norm() <= 5e-3 * wanted.norm()
+
+
+@pytest.mark.parametrize("width", [256, 512])
+def test_registers_hold_rows_around_those_that_leave(width):
+    model, edges = Messages(width).bfloat16(), 60_000
+    args = torch.zeros(edges, width).bfloat16(), torch.zeros(2_000, width).bfloat16(), torch.zeros(edges).long()
+    compiled = kitsune_mlir.compile(model, args, target="sm_90a")
+    assert compiled.mlir("sm_90a:schedule-chains").count("together}") == 2
+    kernels = [kernel for kernel in compiled.plan["kernels"] if kernel["name"].startswith("pipeline")]
+    assert [kernel["spill_stores"] for kernel in kernels] == [0]

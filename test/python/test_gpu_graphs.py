@@ -9,6 +9,7 @@ from torch import nn
 
 import kitsune_mlir
 from kitsune_mlir.codegen.schedule.prefetch import PrefetchCode
+from kitsune_mlir.passes import single_products
 from kitsune_mlir.tools.gpusim.faults import Deadlock
 from kitsune_mlir.tools.gpusim.simulation import Simulation
 from kitsune_mlir.tools.gpusim.space import Space
@@ -256,6 +257,17 @@ def test_single_products(rows, width, outputs, small_gpu):
     torch.manual_seed(9)
     args = torch.randn(rows, width).bfloat16(), torch.randint(0, 30, (rows,)), torch.randn(30, outputs).bfloat16()
     run(OneLayer(width, outputs).bfloat16(), args, small_gpu)
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("width", [132, 316, 351])
+def test_single_products_of_rows_that_threads_read(width, small_gpu, monkeypatch):
+    """As of so many rows that DRAM would take long for longer ones."""
+    torch.manual_seed(11)
+    monkeypatch.setattr(single_products, "dram_us", lambda *_: 1.0)
+    model = nn.Sequential(nn.Linear(width, 256), nn.ReLU()).bfloat16()
+    (launch,) = run(model, (torch.randn(600, width).bfloat16(),), small_gpu)
+    assert len(launch["tile"]) == 1
 
 
 @pytest.mark.usefixtures("unassembled")

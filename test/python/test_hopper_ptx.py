@@ -78,6 +78,8 @@ def chain(widths: tuple[int, ...], between: type[nn.Module], dtype: torch.dtype)
         ((384,) * 4, nn.GELU, F16),
         ((320,) * 3, nn.LayerNorm, BF16),
         ((64, 256, 128, 64), nn.ReLU, BF16),
+        ((316, 256), nn.ReLU, BF16),  # rows of 632 bytes, which threads read
+        ((350, 256, 256), nn.SiLU, BF16),
     ],
     ids=str,
 )

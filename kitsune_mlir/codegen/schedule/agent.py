@@ -192,9 +192,15 @@ class AgentCode(ProductCode):
             return
         pointer = self._pointer(op.operands[0])
         if "together" in op.attributes:
+            if divisor(op.operands[2]) * ir.RankedTensorType(op.results[0].type).element_type.width % 128:
+                raise UnsupportedError(
+                    f"{location(op.location)}: rows are loaded together from no multiple of 16 bytes on"
+                )
             self._stand(op.results[0])
             own = Boxes.of(warps.thread(), self._leader())
-            self._take_up(op.results[0], whole_rows.read(op, pointer, self.around.rows, at[0], own, self.lanes))
+            self._take_up(
+                op.results[0], whole_rows.read(op, pointer, self.around.rows, (at[0], at[1]), own, self.lanes)
+            )
             return
         whole = self._whole(op.operands[0].type, list(op.operands)[1:], read.axes, op.results[0].type)
         box = GlobalBox(pointer, op.operands[0].type, self.around.rows, at, read.axes, whole)

@@ -17,15 +17,17 @@ from kitsune_mlir.mlir import arith, ir
 
 
 def read(
-    op: ir.Operation, pointer: ir.Value, rows: ir.Value, row: Int, own: Boxes, lanes: Lanes
+    op: ir.Operation, pointer: ir.Value, rows: ir.Value, at: tuple[Int, Int], own: Boxes, lanes: Lanes
 ) -> PairedMemory | LoadedRows:
-    """The copy's rows of the tensor that `op` reads, from `row` on; in the place of those beyond it the last. `rows` is
-    its first size where that is open. Those that are read ahead are loaded here, others where they are used."""
-    type_ = op.operands[0].type
+    """The copy's rows of the tensor that `op` reads, from a row and a column on; in the place of those beyond it the
+    last. `rows` is its first size where that is open. Those that are read ahead are loaded here, others where they are
+    used."""
+    type_, (row, column) = op.operands[0].type, at
     first = device.sub(row, own.first_row)  # the first of all copies, which the tensor has
     last = device.sub(device.sub(_count(type_, rows), first), 1)
     loaded = tuple(device.least(device.add(one, own.first_row), last) for one in lanes.rows)
-    memory = _from_row(pointer, type_, first, Lanes(lanes.rows, loaded, lanes.pair))
+    width = ir.RankedTensorType(op.results[0].type).shape[1]
+    memory = _from_row(pointer, type_, first, Lanes(lanes.rows, loaded, lanes.pair), column, width)
     return memory.load_rows(lanes) if "ahead" in op.attributes else memory
 
 
@@ -80,11 +82,14 @@ def _count(type_: ir.Type, rows: ir.Value) -> Int:
     return rows if kind.is_dynamic_dim(0) else kind.shape[0]
 
 
-def _from_row(pointer: ir.Value, type_: ir.Type, first: Int, lanes: Lanes) -> PairedMemory:
-    """A tensor of two dimensions from a row on."""
+def _from_row(
+    pointer: ir.Value, type_: ir.Type, first: Int, lanes: Lanes, column: Int = 0, width: int | None = None
+) -> PairedMemory:
+    """A tensor of two dimensions from a row and a column on, so many columns of it; the column is a multiple of 16
+    bytes."""
     kind, place, i64 = ir.RankedTensorType(type_), place_of(type_), ir.IntegerType.get_signless(64)
     far = arith.muli(arith.extui(i64, device.value(first)), arith.constant(i64, place.pitch))
     begin = device.offset(pointer, far, storage_type(kind.element_type))
-    if place.first:
-        begin = device.offset(begin, place.first, storage_type(kind.element_type))
-    return PairedMemory(begin, kind.element_type, tuple(kind.shape), place.pitch, lanes, place.step)
+    begin = device.offset(begin, device.add(column, place.first), storage_type(kind.element_type))
+    shape = kind.shape[0], kind.shape[1] if width is None else width
+    return PairedMemory(begin, kind.element_type, shape, place.pitch, lanes, place.step)

@@ -63,3 +63,55 @@ func.func @of_f32(%x: tensor<4096x128xf32>, %w: tensor<256x128xf32>) -> tensor<4
     outs(%f : tensor<4096x256xf32>) -> tensor<4096x256xf32>
   return %h : tensor<4096x256xf32>
 }
+
+// Threads read rows that tensor copies do not, where a kernel that makes them longer would go through DRAM.
+
+// CHECK-LABEL: func.func @held
+// CHECK:         "kitsune.pipeline"
+func.func @held(%x: tensor<100000x316xbf16>, %w: tensor<256x316xbf16>) -> tensor<100000x256xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<100000x256xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<100000x256xf32>) -> tensor<100000x256xf32>
+  %h = linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>,
+    affine_map<(m, n, k) -> (m, n)>] ins(%x, %w : tensor<100000x316xbf16>, tensor<256x316xbf16>)
+    outs(%f : tensor<100000x256xf32>) -> tensor<100000x256xf32>
+  return %h : tensor<100000x256xf32>
+}
+
+// Fewer rows stay in the L2; registers hold no longer ones, and columns of one tile only are computed of rows read once.
+
+// CHECK-LABEL: func.func @few
+// CHECK:         linalg.matmul {{.*}}kitsune.pipeline
+func.func @few(%x: tensor<10000x316xbf16>, %w: tensor<256x316xbf16>) -> tensor<10000x256xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<10000x256xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<10000x256xf32>) -> tensor<10000x256xf32>
+  %h = linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>,
+    affine_map<(m, n, k) -> (m, n)>] ins(%x, %w : tensor<10000x316xbf16>, tensor<256x316xbf16>)
+    outs(%f : tensor<10000x256xf32>) -> tensor<10000x256xf32>
+  return %h : tensor<10000x256xf32>
+}
+
+// CHECK-LABEL: func.func @long
+// CHECK:         linalg.matmul {{.*}}kitsune.pipeline
+func.func @long(%x: tensor<100000x356xbf16>, %w: tensor<256x356xbf16>) -> tensor<100000x256xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<100000x256xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<100000x256xf32>) -> tensor<100000x256xf32>
+  %h = linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>,
+    affine_map<(m, n, k) -> (m, n)>] ins(%x, %w : tensor<100000x356xbf16>, tensor<256x356xbf16>)
+    outs(%f : tensor<100000x256xf32>) -> tensor<100000x256xf32>
+  return %h : tensor<100000x256xf32>
+}
+
+// CHECK-LABEL: func.func @wide
+// CHECK:         linalg.matmul {{.*}}kitsune.pipeline
+func.func @wide(%x: tensor<100000x316xbf16>, %w: tensor<264x316xbf16>) -> tensor<100000x264xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<100000x264xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<100000x264xf32>) -> tensor<100000x264xf32>
+  %h = linalg.matmul indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>,
+    affine_map<(m, n, k) -> (m, n)>] ins(%x, %w : tensor<100000x316xbf16>, tensor<264x316xbf16>)
+    outs(%f : tensor<100000x264xf32>) -> tensor<100000x264xf32>
+  return %h : tensor<100000x264xf32>
+}

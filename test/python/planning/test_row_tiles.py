@@ -40,5 +40,12 @@ def test_few_rows_are_shared_by_many_threads():
     assert choose(group(8, 1024), GPU).lanes > choose(group(1 << 16, 1024), GPU).lanes
 
 
+def test_blocks_that_begin_one_after_another_are_few():
+    """Products of 17 rows, 256 columns and k 256: larger blocks do as well, of which there are fewer."""
+    rows = group(17 * 256, 256)
+    tiles = choose(rows, GPU)
+    assert -(-rows.rows // tiles.rows) <= 8 * GPU.sms
+
+
 def test_few_rows_need_few_ctas():
     assert choose(group(100, 1024), GPU).ctas == 1
