@@ -86,7 +86,7 @@ def _place_call(call: ir.Operation, function: func.FuncOp, functions: dict[str, 
         for number, place in read.items():
             copies = [] if (copy := _copied(given[number])) is None else [copy, given[number].owner.operation]
             unread += copies  # a view that was made dense for the call
-            given[number] = _around(copies[0].operands[0] if copies else given[number], place, call)
+            given[number] = _around(copies[0].operands[0] if copies else given[number], place, call, functions)
         for number, place in written.items():
             part = _target(call, number, place) or _alone(call, number, place, attr_int(function.operation, ROWS_FROM))
             given.append(part.owner.operands[0])
@@ -104,56 +104,90 @@ def _place_call(call: ir.Operation, function: func.FuncOp, functions: dict[str, 
 
 
 def _hand_on(result: ir.Value, part: ir.Value, functions: dict[str, func.FuncOp]) -> None:
-    """Has what reads a kernel's result read the part of a buffer that it is: kernels that know where it lies, and
+    """Has what reads a dense tensor read the part of a buffer that it is: kernels that know where it lies, and
     operators; columns of it are columns of the buffer. Anything else is given a copy that is dense."""
-    copied: ir.Value | None = None
     for use in list(result.uses):
-        op, number = use.owner.operation, use.operand_number
-        if op.name == "memref.subview" and (made := _columns(op, part)) is not None:
+        op = use.owner.operation
+        view = _is_columns(op) or _is_column(op)
+        if view and _finds(use, functions):
+            made = _columns(op, part) if _is_columns(op) else _column(op, part)
             _hand_on(op.results[0], made, functions)
             op.erase()
-        elif op.name in VIEWS or op.name == "func.call" and not _finds(op, number, functions):
-            if copied is None:
-                with ir.InsertionPoint.after(result.owner):
-                    kind = ir.MemRefType(result.type)
-                    rows = [memref.dim(part, as_value(0))] if kind.is_dynamic_dim(0) else []
-                    copied = memref.AllocOp(kind, rows, []).result
-                    memref.CopyOp(part, copied)
-            op.operands[number] = copied
+        elif _finds(use, functions):
+            op.operands[use.operand_number] = part
         else:
-            op.operands[number] = part
+            with op.location, ir.InsertionPoint(op):
+                kind = ir.MemRefType(result.type)
+                rows = [memref.dim(part, as_value(0))] if kind.is_dynamic_dim(0) else []
+                op.operands[use.operand_number] = memref.AllocOp(kind, rows, []).result
+                memref.CopyOp(part, op.operands[use.operand_number])
 
 
-def _finds(call: ir.Operation, number: int, functions: dict[str, func.FuncOp]) -> bool:
-    """Whether the kernel that a call is of knows that an operand lies among longer rows."""
-    return number in _places(functions[ir.FlatSymbolRefAttr(call.attributes["callee"]).value], _READ)
+def _finds(use: ir.OpOperand, functions: dict[str, func.FuncOp]) -> bool:
+    """Whether what reads a tensor finds it among longer rows: a kernel that knows where it lies, any operator, and what
+    reads a view of columns; but no other view, whose type says where elements lie."""
+    op = use.owner.operation
+    if _is_columns(op) or _is_column(op):
+        return all(_finds(one, functions) for one in op.results[0].uses)
+    if op.name == "func.call":
+        function = functions[ir.FlatSymbolRefAttr(op.attributes["callee"]).value]
+        return use.operand_number in _places(function, _READ)
+    return op.name == "memref.dim" or op.name not in VIEWS
 
 
-def _columns(op: ir.Operation, part: ir.Value) -> ir.Value | None:
-    """The view of a part of a buffer that a view of some of a dense tensor's columns is; None where it is another."""
-    offsets, sizes, steps = (
-        list(ir.DenseI64ArrayAttr(op.attributes[f"static_{name}"])) for name in ("offsets", "sizes", "strides")
-    )
-    mark, kind = ir.ShapedType.get_dynamic_size(), ir.MemRefType(op.results[0].type)
-    if mark in (*offsets, *sizes, *steps) or steps != [1, 1] or kind.rank != 2:
-        return None
+def _is_columns(op: ir.Operation) -> bool:
+    """Whether it is a view of some neighbouring columns of a tensor of rows and columns, all sizes known."""
+    if op.name != "memref.subview" or ir.MemRefType(op.results[0].type).rank != 2:
+        return False
+    names = ("static_offsets", "static_sizes", "static_strides")
+    offsets, sizes, steps = (list(ir.DenseI64ArrayAttr(op.attributes[name])) for name in names)
+    return steps == [1, 1] and ir.ShapedType.get_dynamic_size() not in (*offsets, *sizes)
+
+
+def _is_column(op: ir.Operation) -> bool:
+    """Whether it is a view of a tensor of one column as a vector."""
+    if op.name != "memref.collapse_shape" or ir.MemRefType(op.results[0].type).rank != 1:
+        return False
+    return list(ir.MemRefType(op.operands[0].type).shape)[1:] == [1]
+
+
+def _column(op: ir.Operation, part: ir.Value) -> ir.Value:
+    """The same view of a part of a buffer."""
+    (pitch, _), first = ir.MemRefType(part.type).get_strides_and_offset()
+    kind = ir.MemRefType(op.results[0].type)
+    type_ = ir.MemRefType.get(kind.shape, kind.element_type, ir.StridedLayoutAttr.get(first, [pitch]))
+    with op.location, ir.InsertionPoint(op):
+        return memref.CollapseShapeOp(type_, part, op.attributes["reassociation"]).result
+
+
+def _columns(op: ir.Operation, part: ir.Value) -> ir.Value:
+    """The same view of a part of a buffer."""
+    offsets, sizes = (list(ir.DenseI64ArrayAttr(op.attributes[f"static_{name}"])) for name in ("offsets", "sizes"))
     (pitch, _), first = ir.MemRefType(part.type).get_strides_and_offset()
     layout = ir.StridedLayoutAttr.get(first + offsets[0] * pitch + offsets[1], [pitch, 1])
     with op.location, ir.InsertionPoint(op):
-        type_ = ir.MemRefType.get(sizes, kind.element_type, layout)
-        return memref.SubViewOp(type_, part, [], [], [], offsets, sizes, steps).result
+        type_ = ir.MemRefType.get(sizes, ir.MemRefType(part.type).element_type, layout)
+        return memref.SubViewOp(type_, part, [], [], [], offsets, sizes, [1, 1]).result
 
 
-def _around(value: ir.Value, place: Place, call: ir.Operation) -> ir.Value:
-    """The longer rows that a tensor lies in, or is copied into where it lies elsewhere after all, as of a single row a
-    view may."""
+def _around(value: ir.Value, place: Place, call: ir.Operation, functions: dict[str, func.FuncOp]) -> ir.Value:
+    """The longer rows that a tensor lies in. An allocation that others fill is made to lie so. What lies elsewhere for
+    all that, as of a single row a view may, is copied."""
+    if _may_move(value, place):
+        alloc = value.owner.operation
+        with alloc.location, ir.InsertionPoint(alloc):
+            part = _part_of_new(value, place, list(alloc.operands))
+        _hand_on(value, part, functions)
+        alloc.erase()
+        value = part
     whole = value
     while not isinstance(whole.owner, ir.Block) and whole.owner.name == "memref.subview":
         whole = whole.owner.operands[0]
     if _lies(value, place) and is_dense(whole.type) and list(whole.type.shape)[1:] == [place.pitch]:
         return whole
     with ir.InsertionPoint(call):
-        part = _part_of_new(value, place, value)
+        open_ = ir.MemRefType(value.type).is_dynamic_dim(0)
+        part = _part_of_new(value, place, [memref.dim(value, as_value(0))] if open_ else [])
         memref.CopyOp(value, part)
     return part.owner.operands[0]
 
@@ -165,6 +199,19 @@ def _copied(value: ir.Value) -> ir.Operation | None:
     users = [use.owner.operation for use in value.uses]
     copies = [user for user in users if user.name == "memref.copy" and user.operands[1] == value]
     return copies[0] if len(copies) == 1 and len(users) == 2 else None
+
+
+def _may_move(value: ir.Value, place: Place) -> bool:
+    """Whether a tensor is an allocation whose rows may be longer: nobody returns it."""
+    if place.first or isinstance(value.owner, ir.Block) or value.owner.name != "memref.alloc":
+        return False
+    waiting = [value]
+    while waiting:
+        for use in waiting.pop().uses:
+            if use.owner.name == "func.return":
+                return False
+            waiting += use.owner.results if use.owner.name in VIEWS else []
+    return True
 
 
 def _lies(value: ir.Value, place: Place) -> bool:
@@ -220,13 +267,14 @@ def _ask_operand(call: ir.Operation, number: int) -> None:
 def _alone(call: ir.Operation, number: int, place: Place, rows_from: int) -> ir.Value:
     """A part of a buffer of its own."""
     with ir.InsertionPoint(call):
-        return _part_of_new(call.results[number], place, call.operands[rows_from])
+        open_ = ir.MemRefType(call.results[number].type).is_dynamic_dim(0)
+        rows = [memref.dim(call.operands[rows_from], as_value(0))] if open_ else []
+        return _part_of_new(call.results[number], place, rows)
 
 
-def _part_of_new(like: ir.Value, place: Place, rows_of: ir.Value) -> ir.Value:
-    """A part of a new buffer, of the shape of a buffer, with as many rows as another where these are open."""
+def _part_of_new(like: ir.Value, place: Place, rows: list[ir.Value]) -> ir.Value:
+    """A part of a new buffer, of the shape of a buffer; `rows` are its rows where these are open."""
     kind = ir.MemRefType(like.type)
-    rows = [memref.dim(rows_of, as_value(0))] if kind.is_dynamic_dim(0) else []
     whole = memref.AllocOp(ir.MemRefType.get([kind.shape[0], place.pitch], kind.element_type), rows, []).result
     layout = ir.StridedLayoutAttr.get(place.first, [place.pitch, 1])
     part = ir.MemRefType.get(kind.shape, kind.element_type, layout)

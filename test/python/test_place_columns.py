@@ -65,6 +65,14 @@ def sliced(layers, x):
     return torch.cat([h, b(x)], -1), torch.cat([h[:, 5:21], x], -1)
 
 
+def column_of(layers, x):
+    """A column of a part is a vector for a row group; rows that are gathered are an operand of two products."""
+    a, b = layers
+    v = x[:, torch.arange(x.shape[1] - 1, -1, -1)]
+    h = torch.cat([a(v).sigmoid(), b(v)], -1)
+    return nn.functional.layer_norm(h, [h.shape[1]]) - b(v)[:, 239:240]
+
+
 def within(layers, x):
     """Columns of a part are another part of the same concatenation."""
     (a,) = layers
@@ -88,6 +96,7 @@ FORMS = {  # function, layers, arguments' columns; whether nothing is moved
     "of columns": (of_columns, [(256, 512), (248, 640), (264, 128)], [256, 300], True),
     "twice": (twice, [(256, 320), (256, 321)], [256], False),
     "sliced": (sliced, [(256, 384), (256, 501)], [256], False),
+    "a column of": (column_of, [(369, 512), (369, 368)], [369], False),
     "within": (within, [(256, 264)], [256], False),
     "normed": (normed, [(256, 384), (384, 500)], [256], False),
 }
