@@ -169,7 +169,7 @@ class ChainKernel:
             self._take_turn()
             self.ahead.begin(loop.inner_iter_args, lambda: self.ahead.load(arith.addi(number, step), end, row))
             body(self, first)
-            scf.yield_(self.ahead.next)
+            scf.yield_(self.ahead.ended())
         for slot in [*self.open.values(), *(slot for _, slot in self.kept)]:
             schedule.ReleaseOp(slot, [])
 

@@ -73,6 +73,41 @@ def test_numbers(model, widths, rows, tile_rows, ahead, two):
         torch.testing.assert_close(torch.as_tensor(found), made(*args), rtol=2e-2, atol=2e-2)
 
 
+def layers(*widths, between=nn.ReLU):
+    """Linear layers with `between` behind all but the last."""
+    pairs = zip(widths, widths[1:])
+    parts = [
+        part for a, b in pairs for part in (nn.Linear(a, b), nn.LayerNorm(b) if between is nn.LayerNorm else between())
+    ]
+    return nn.Sequential(*parts[:-1]).bfloat16()
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize(
+    "widths, between, rows, ahead",
+    [
+        ((64, 96, 96, 96, 96, 8), nn.ReLU, 1000, 2),  # beside the product behind a loop over layers
+        ((96, 64, 64, 64, 64), nn.LayerNorm, 700, 2),
+        ((64, 64, 64), nn.SiLU, 330, 2),  # weights that are kept
+        ((96, 256, 256, 64), nn.ReLU, 700, 2),  # two sets of sums
+        ((40, 64, 64), nn.ReLU, 700, 0),  # rows that threads do not load together
+        ((128, 64, 64), nn.ReLU, 700, 0),  # comes through shared memory
+        ((64, 64), nn.ReLU, 700, 0),  # nothing beside which it would be loaded
+        ((64, 64, 64), nn.ReLU, 200, 0),  # a CTA has one tile
+    ],
+    ids=str,
+)
+def test_the_first_operand(widths, between, rows, ahead, two):
+    torch.manual_seed(0)
+    model, x = layers(*widths, between=between), torch.randn(rows, widths[0]).bfloat16()
+    compiled = kitsune_mlir.compile(model, (x,), target=two, options=CHAINED)
+    assert compiled.mlir("two:schedule-chains").count("ahead,") == ahead
+    exact = copy.deepcopy(model).double()
+    with torch.no_grad():
+        wanted = exact(x.double())
+    assert (torch.as_tensor(Simulation(compiled, seed=1)(x)).double() - wanted).norm() <= 2e-2 * wanted.norm()
+
+
 @pytest.mark.usefixtures("unassembled")
 def test_any_number_of_rows(two):
     """Also none, and fewer than there are CTAs for."""
