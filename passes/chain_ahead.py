@@ -1,9 +1,9 @@
 """Rows of tensors that a chain's threads load long before they use them: a warpgroup that waits for memory issues
 nothing else.
 
-What the stages before a chain's first product read is loaded a tile ahead, and goes round the loop over tiles in
-registers. What a product's epilogue reads is loaded beside the product. Loads stand where a product is issued and not
-waited for: it takes a while until many of them are under way.
+What the stages before a chain's first product read, and its operand where that is loaded into registers as it is, is
+loaded a tile ahead, and goes round the loop over tiles in registers. What a product's epilogue reads is loaded beside
+the product. Loads stand where a product is issued and not waited for: it takes a while until many are under way.
 
 Where rows leave for those of a table before a stage reads more, half of that, as far as registers hold it, is loaded in
 front of what brings them there, which takes a while, and the rest behind that, before the first of it is used.
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kitsune_mlir import rows
+from kitsune_mlir.chains.operands import is_only_operand, is_streamed
 from kitsune_mlir.chains.pressure import REGISTERS, pressures, registers_of
 from kitsune_mlir.chains.program import Block, Program
 from kitsune_mlir.codegen.hopper.fragments import WIDE, is_packed
@@ -54,6 +55,8 @@ class Ahead:
         for block in _before_products(program) if tiles_each > 1 else ():
             self.tiles += (found := _fitting(block, room))
             room -= _registers(found)
+        if tiles_each > 1:
+            self.tiles += _operands(program, room)
         for block in program.blocks:
             for nest in block.nests if len(block.products) == 1 else ():
                 if nest.op is not None and nest.kind == PRODUCT and not defers(nest, *block.products.values()):
@@ -85,6 +88,11 @@ class Ahead:
     def begin(self, here: Sequence[ir.Value], load_next: Callable[[], list[ir.Value]]) -> None:
         """A tile begins, of which that goes round."""
         self._here, self.next, self._load_next, self._is_used = here, [], load_next, False
+
+    def ended(self) -> list[ir.Value]:
+        """The tile has ended: what goes round, which is loaded now where it was not before."""
+        self.next = self.next or self._load_next()
+        return self.next
 
     def take_up(self, cloner: rows.RowCloner) -> None:
         """What was loaded a tile ahead is known."""
@@ -122,12 +130,12 @@ class Ahead:
         at = first(width) if self._cluster > 1 else constant_index(0)
         return _rows(load, row, arith.addi(at, constant_index(width // 2)) if number else at, 2 * self._cluster)
 
-    def issued(self, product: ir.Operation, cloner: rows.RowCloner, row: ir.Value) -> None:
-        """A product is issued and not waited for: loads what its epilogue reads, and the next tile's. Before it would
-        be issued, the warps would wait until the loads are."""
+    def issued(self, product: ir.Operation, cloner: rows.RowCloner, row: ir.Value, in_loop: bool) -> None:
+        """A product is issued and not waited for: loads what its epilogue reads, and, where it is in no loop over
+        layers, the next tile's. Before it would be issued, the warps would wait until the loads are."""
         for load in self._beside.pop(hash(product.results[0]), ()):
             cloner[load.results[0]] = _rows(load, row)
-        if self._is_used and not self.next:
+        if self._is_used and not self.next and not in_loop:
             self.next = self._load_next()
 
 
@@ -149,6 +157,26 @@ def _before_products(program: Program) -> list[Block]:
             break
         found.append(block)
     return found
+
+
+def _operands(program: Program, room: int) -> list[kitsune.LoadOp]:
+    """Of a chain's first product, a stage of its own, the operand that is loaded as it is, into registers: so many hold
+    it while others are multiplied, one of which, in no loop, it is loaded beside."""
+    first, *others = [block for block in program.blocks if block.products]
+    beside_any = any(len(block.stages) == 1 for block in others)
+    if len(first.stages) > 1 or len(first.products) > 1 or not beside_any:
+        return []
+    (product,) = first.products.values()
+    return [
+        load
+        for load in first.stage.loads
+        if load.results[0] == product.op.operands[0]
+        and is_only_operand(load.results[0])
+        and is_packed(ir.RankedTensorType(load.results[0].type).element_type)
+        and not is_streamed(load.results[0])
+        and _is_whole(load, 1)
+        and _registers([load]) <= room
+    ]
 
 
 def _fitting(block: Block, room: int, product: ir.Operation | None = None, parts: int = 1) -> list[kitsune.LoadOp]:

@@ -313,7 +313,7 @@ class ChainBody(ChainPasses):
             self.cloner[nest.value] = self._packed(self._value(nest.value))
 
     def _settled(self, number: int, sums: ir.Value) -> ir.Value:
-        self.issued()
+        self.issued(self.layers is not None)
         return super()._settled(number, sums)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import inf
 
 from kitsune_mlir import rows
-from kitsune_mlir.chains.program import Program
+from kitsune_mlir.chains.program import Block, Program
+from kitsune_mlir.codegen.pipeline.nests import REDUCTION
 from kitsune_mlir.dialects import kitsune, schedule
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.planning.target import Target
@@ -82,10 +83,13 @@ class Room:
         return size * (grid.passes if grid else 1) / (self.tile_rows * self.ctas)
 
     def may_keep(self) -> bool:
-        """Whether it holds all weights, and a CTA has tiles enough for it to matter."""
+        """Whether it holds all weights, and a CTA has tiles enough for it to matter. Equal stages that reduce rows
+        stay a loop, whose weights are streamed: what they compute takes longer than that, and is long code many times
+        over."""
         streamed = MOST_TILE_SLOTS * self.tile_rows * SLOT_ROW if self.program.streams else 0
         weights = sum(count * _aligned(columns * SLOT_ROW) for columns, count in self.boxes().items())
         several = self.cluster == 1 and self.tiles_each >= LEAST_TILES
+        several = several and not any(len(block.stages) > 1 and _reduces(block) for block in self.program.blocks)
         several = several and all(product.passes == 1 for product in self.program.products)
         return several and weights + streamed <= self._free(sum(self.boxes().values()))
 
@@ -98,6 +102,10 @@ class Room:
         if self.program.alone:  # as many as of weights
             streamed = max(streamed, min(MOST_SLOTS, room // (slot + tile)))
         return streamed, min(MOST_SLOTS, (room - (streamed * tile if self.program.streams else 0)) // slot)
+
+
+def _reduces(block: Block) -> bool:
+    return any(nest.kind == REDUCTION for nest in block.nests)
 
 
 def _aligned(nbytes: int) -> int:

@@ -507,3 +507,15 @@ def test_ptxas_has_no_complaint_of_tf32(rows, width, columns):
     (ptx,) = (text for text in re.split(r"(?=^\.version)", compiled.ptx, flags=re.MULTILINE) if "wgmma" in text)
     assembled = ptxas.assemble(ptx, target.load("sm_90a"))
     assert not assembled.warnings and not any(info.spill_stores for info in assembled.kernels.values())
+
+
+@pytest.mark.parametrize("between, kept", [(nn.ReLU, True), (nn.LayerNorm, False)])
+def test_equal_layers_that_reduce_rows_stay_a_loop(between, kept):
+    """Others' weights stay in shared memory, each layer code of its own."""
+    layers = [
+        part for _ in range(6) for part in (nn.Linear(64, 64), between(*([64] if between is nn.LayerNorm else [])))
+    ]
+    x = torch.zeros(100_000, 64).bfloat16()
+    compiled = kitsune_mlir.compile(nn.Sequential(*layers).bfloat16(), (x,), target="sm_90a")
+    products = compiled.mlir("sm_90a:schedule-chains").count('"kitsune.product"')
+    assert products == 6 if kept else products < 6
