@@ -1,10 +1,14 @@
 """Two products of one operand that meet in elementwise operators, as one kernel, on the stand-in GPU."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from test_gpu_models import check, interface_of
 from test_gpu_scheduled import BOUNDS
+from test_schedule_products import refused
 
 from kitsune_mlir import mlir, weights
 from kitsune_mlir.codegen import gpu
@@ -13,6 +17,7 @@ from kitsune_mlir.frontend import import_model
 from kitsune_mlir.passes import pipeline
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.runtime.gpu import GpuRunner
+from kitsune_mlir.schedule import run as interpret
 from kitsune_mlir.tools.gpusim.device import SimulatedDevice
 
 pytestmark = pytest.mark.usefixtures("unassembled")
@@ -146,3 +151,39 @@ def test_long_sums_of_few_rows_are_left():
     model = Gated(4096, 64, swiglu).bfloat16()
     _, kernels = scheduled(model, (torch.randn(1, 4096, dtype=torch.bfloat16),))
     assert not kernels
+
+
+def kernel_of(sizes):
+    """A module with the kernel of a gate of random numbers of these rows, columns and sums, proven, and its gate."""
+    m, n, k = sizes
+    text = Path(__file__).parents[1] / "passes" / "gated-products" / "layers.mlir"
+    found = text.read_text().split("func.func @apart")[0]
+    for old, new in (("300x", f"{m}x"), ("x256x", f"x{n}x"), ("<256x", f"<{n}x"), ("128x", f"{k}x")):
+        found = found.replace(old, new)
+    module = mlir.parse(found, mlir.context())
+    pipeline.run(module, [pipeline.make(step, "", "sm_90a") for step in ("gated-products", "verify-dataflow")])
+    return module
+
+
+@pytest.mark.parametrize("sizes", [(300, 256, 128), (70, 40, 264), (257, 136, 72)], ids=str)
+def test_the_interpreter_agrees(sizes):
+    m, n, k = sizes
+    module = kernel_of(sizes)  # kept: the kernel goes with it
+    (kernel,) = schedule.kernels(module)
+    rng = np.random.default_rng(0)
+    x, w, v = (np.float32(rng.integers(-3, 4, shape)) for shape in ((m, k), (n, k), (n, k)))
+    (found,) = interpret(kernel, [x, w, v], ctas=3, seed=1)
+    wanted = torch.tensor((x @ w.T) * (x @ v.T)).bfloat16().float().numpy()
+    np.testing.assert_allclose(found, wanted, rtol=1e-2)
+
+
+def test_the_left_slot_waits_for_both_products():
+    """The proof refuses a kernel that gives it back behind the first one."""
+    module = kernel_of((300, 256, 128))
+    releases = [op for op in mlir.walk(module, "kitsune.release") if len(op.operands) == 3]
+    assert len(releases) == 2
+    for op in releases:
+        with op.location, mlir.ir.InsertionPoint(op):
+            schedule.ReleaseOp(op.operands[0], [op.operands[1]])
+        op.erase()
+    assert "without the token of the product" in refused(module)
