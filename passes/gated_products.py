@@ -59,16 +59,18 @@ class GatedProducts(ModulePass):
         if not target.has_tensor_cores:
             return
         flatten_follows(module)
-        pairs = []
+        halved = []
         for product in _products(module):
             halves = halves_of(product)
             if halves is not None and _are_faster(halves, target):
-                pairs.append(tuple(halve(halves)))
+                halved.append(tuple(halve(halves)))
         flatten_follows(module)
+        pairs = [(True, *pair) for pair in halved]
+        pairs += [(False, *pair) for pair in _beside(module, {op for pair in halved for op in pair})]
         number = 0
-        for first, second in [*pairs, *_beside(module, {op for pair in pairs for op in pair})]:
+        for is_chosen, first, second in pairs:
             pair = _Pair.of(first, second, target)
-            if pair is not None and ((first, second) in pairs or pair.is_faster()):
+            if pair is not None and (is_chosen or pair.is_faster()):
                 pair.build(f"gated{number}")
                 number += 1
 

@@ -41,6 +41,17 @@ class Gated(torch.nn.Module):
         return self.join(value, gate, *more)
 
 
+class Beside(torch.nn.Module):
+    """The sum of what two modules make of one input."""
+
+    def __init__(self, *parts):
+        super().__init__()
+        self.parts = torch.nn.ModuleList(parts)
+
+    def forward(self, x):
+        return sum(part(x) for part in self.parts)
+
+
 def scheduled(model, args, target="sm_90a", dynamic_shapes=None):
     """The program of a model, its products scheduled and proven, and the kernels' products."""
     program = import_model(model, args, dynamic_shapes=dynamic_shapes)
@@ -151,6 +162,14 @@ def test_long_sums_of_few_rows_are_left():
     model = Gated(4096, 64, swiglu).bfloat16()
     _, kernels = scheduled(model, (torch.randn(1, 4096, dtype=torch.bfloat16),))
     assert not kernels
+
+
+def test_a_gate_behind_another():
+    """Two layers of halves, and two pairs of layers of one input, each pair a kernel."""
+    model = torch.nn.Sequential(Gated(128, 96, swiglu, True), Gated(96, 136, swiglu, True)).bfloat16()
+    right(model, (torch.randn(130, 128, dtype=torch.bfloat16),), kernels=2)
+    both = Beside(Gated(96, 136, swiglu), Gated(96, 136, swiglu)).bfloat16()
+    right(both, (torch.randn(130, 96, dtype=torch.bfloat16),), kernels=2)
 
 
 def kernel_of(sizes):
