@@ -11,9 +11,10 @@
 
 So gates of layers (SwiGLU and its kin) read their input once, and neither product's result goes through memory. Where
 one product's columns are halves that meet (chunk, GLU), it is first made two of halves of the weight
-(halved_products.py). Both is done where one kernel is predicted to be faster than what it replaces. The operands have
-16 bits; tiles have one set of sums of either product, up to 128 columns, of all of k. What else reads a product, or
-its half, before they meet, leaves them to schedule-products, as products of few rows that are sums over their rows.
+(halved_products.py). Both are done where one kernel is predicted to be faster than what it replaces. Operands have 16
+bits. A tile has one set of sums of either product, up to 128 columns each, of all of k. Left to schedule-products are
+products that something else reads as they are, those of which more than two results are needed elsewhere, and those of
+few rows that are faster as sums over rows.
 """
 
 from __future__ import annotations
