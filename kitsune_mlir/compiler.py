@@ -39,6 +39,7 @@ CONVERT = {
         "single-products",
         "schedule-chains",
         "convolutions-to-products",
+        "gated-products",
         "schedule-products",
         "schedule-rows",
         "place-columns",

@@ -23,6 +23,7 @@ PASSES = (
     "single-products",
     "schedule-chains",
     "convolutions-to-products",
+    "gated-products",
     "schedule-products",
     "schedule-rows",
     "place-columns",

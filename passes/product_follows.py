@@ -37,7 +37,7 @@ def follows_of(product: ir.Operation) -> Follows:
     are summed behind it, no more than a chain of operators, each the only reader of the one before: what they are
     summed of is then computed where that is done."""
     chain = chain_of(product, lambda op, _: op.block == product.block)
-    found = _all(product)
+    found = _all([product])
     if len(found.ops) <= len(chain) or any(is_reduced(op.results[0]) for op in found.stored):
         return Follows(chain, chain[-1:])
     return found
@@ -58,9 +58,26 @@ def chain_of(first: ir.Operation, accepts: Callable[[ir.Operation, ir.Value], bo
     return found
 
 
-def _all(product: ir.Operation) -> Follows:
-    order = {hash(op.operation): number for number, op in enumerate(product.block.operations)}
-    values, taken, seen = [product.results[0]], [], set[int]()
+def joined_follows(products: Sequence[ir.Operation]) -> Follows | None:
+    """The elementwise operators that a kernel of several products of equal sizes computes with them, one of which takes
+    elements of all of them: None where there is none. Where rows are summed of what becomes of them, that operator is
+    the last."""
+    found = _all(products)
+    behind = [{product.results[0]} for product in products]
+    for number, op in enumerate(found.ops):
+        for values in behind:
+            if any(operand in values for operand in op.operands):
+                values.add(op.results[0])
+        if all(op.results[0] in values for values in behind):
+            is_last = not any(is_reduced(end.results[0]) for end in found.stored)
+            ends = found if is_last else _stored_ones(products, found.ops[: number + 1])
+            return ends if len(ends.ops) > number else None
+    return None
+
+
+def _all(products: Sequence[ir.Operation]) -> Follows:
+    order = {hash(op.operation): number for number, op in enumerate(products[0].block.operations)}
+    values, taken, seen = [product.results[0] for product in products], [], set[int]()
     left: list[tuple[int, ir.Operation]] = []  # a heap: an operator comes behind all that it takes
 
     def see(value: ir.Value) -> None:
@@ -70,22 +87,30 @@ def _all(product: ir.Operation) -> Follows:
                 seen.add(number)
                 heappush(left, (number, op))
 
-    see(product.results[0])
+    for product in products:
+        see(product.results[0])
     while left:
         _, op = heappop(left)
         if is_elementwise(op, [value for value in values if any(value == operand for operand in op.operands)]):
             taken.append(op)
             values.append(op.results[0])
             see(op.results[0])
+    return _stored_ones(products, taken)
+
+
+def _stored_ones(products: Sequence[ir.Operation], taken: list[ir.Operation]) -> Follows:
+    """As many of the operators, the first ones, as can be computed with products."""
+    order = {hash(op.operation): number for number, op in enumerate(products[0].block.operations)}
+    taken, made = list(taken), [product.results[0] for product in products]
     while taken:
         last = order[hash(taken[-1])]
         outside = {
             value: [op for use in value.uses if (op := use.owner.operation) not in taken]
-            for value in (product.results[0], *(op.results[0] for op in taken))
+            for value in (*made, *(op.results[0] for op in taken))
         }
         stored = [op for op in taken if outside[op.results[0]]]
         before = any(_place(user, order) < last for users in outside.values() for user in users)
-        few = len(stored) <= MOST_STORED and not outside[product.results[0]]
+        few = len(stored) <= MOST_STORED and not any(outside[value] for value in made)
         if few and not before and all(map(is_stored, stored)):
             return Follows(taken, stored)
         taken.pop()

@@ -37,7 +37,8 @@ _DOWN = 16  # tiles of rows whose tiles of columns are taken together
 class Asked:
     """The product that a kernel is built for: the operation and what it multiplies, the kernel's name, and by role the
     product's sizes, None where one is open until the call. Each operand is `pieces` numbers of 16 bits, or one, or
-    `words` of f32 that are multiplied as tf32."""
+    `words` of f32 that are multiplied as tf32. `beside` are products of the same left operand, of as many columns,
+    whose tiles the kernel has beside the first one's: what follows takes all of them."""
 
     op: ir.Operation
     found: Contraction
@@ -46,6 +47,7 @@ class Asked:
     sizes: dict[str, int | None]
     pieces: int
     words: bool = False
+    beside: tuple[tuple[ir.Operation, Contraction], ...] = ()
 
 
 class ProductKernel:
@@ -73,6 +75,10 @@ class ProductKernel:
         else:
             left, right = laid_out(found.left, of.pieces), weight_laid_out(found.right, of.pieces)
             self.pieces = {"left": left, "right": right}
+        self.made = [of.op, *(op for op, _ in of.beside)]  # products, whose tiles lie beside each other
+        for number, (_, other) in enumerate(of.beside):
+            self.operands[f"right{number}"] = other.right_roles
+            self.pieces[f"right{number}"] = weight_laid_out(other.right, of.pieces)
         self.vectors: list[ir.Value] = []  # what follows reads a row of: in shared memory throughout
         if tiles.copied and (of.sizes["n"] or 0) % tiles.columns == 0:
             self.vectors = vectors_of(follows, of.sizes["n"] or 0)
@@ -121,11 +127,11 @@ class ProductKernel:
             index = ir.IndexType.get()
             dealt = schedule.TilesOp(extents, index, index, index)
             dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get([sizes[role] for role in roles])
-            counts = (("left", tiles.rows), ("right", max(tiles.sets)))
-            rings = {name: self._ring(name, count) for name, count in counts}
+            counts = {"left": tiles.rows}
+            rings = {name: self._ring(name, counts.get(name, max(tiles.sets))) for name in self.operands}
             vectors = {value: self._vector_ring(value, i) for i, value in enumerate(self.vectors)}
-            counts = zip((1, tiles.copies), engine(self.of.target).registers(tiles.copies), strict=True)
-            for name, (copies, registers) in zip(("feed", "math"), counts, strict=True):
+            agents = zip((1, tiles.copies), engine(self.of.target).registers(tiles.copies), strict=True)
+            for name, (copies, registers) in zip(("feed", "math"), agents, strict=True):
                 agent = schedule.AgentOp(ir.StringAttr.get(name), *map(i64, (copies, _WARPS, registers)))
                 with ir.InsertionPoint(agent.regions[0].blocks.append(index)):
                     self.copy_number = agent.regions[0].blocks[0].arguments[0]
@@ -162,7 +168,7 @@ class ProductKernel:
             for value in list(op.operands)[: Structured(op).inputs]
             if is_tensor(value) and ir.RankedTensorType(value.type).rank > 1
         }
-        made = {op.results[0] for op in [self.of.op, *self.follows.ops]}
+        made = {op.results[0] for op in [*self.made, *self.follows.ops]}
         return self.of.target.has_warpgroups and columns * len(matrices - made) <= _AHEAD
 
     def own_row(self, row: ir.Value) -> ir.Value:
@@ -278,9 +284,9 @@ class ProductKernel:
     def _copies(self, rings: dict[str, schedule.AllocRingOp], place: dict[str, ir.Value]) -> None:
         """A chunk of the operands that are not kept, once for each pair of pieces, into the next slots."""
         for pair in PAIRS[self.of.pieces]:
-            for (name, ring), piece in zip(rings.items(), pair):
+            for name, ring in rings.items():
                 if name != self.tiles.kept:
-                    self.copy(name, ring, self.pieces[name][piece], place)
+                    self.copy(name, ring, self.pieces[name][pair[name != "left"]], place)
 
     def copy(
         self,
@@ -296,7 +302,7 @@ class ProductKernel:
         offsets = offsets_of(roles, inner_size(value, roles), place)
         copy = schedule.CopyOp(slot, value, offsets, self.copies, schedule.Token.get())
         copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index(own), roles.index("k")])
-        if self.copies.value == "tma" and name in self.tiles.short:
+        if self.copies.value == "tma" and ("left" if name == "left" else "right") in self.tiles.short:
             self._shorten(copy, own)
         schedule.CommitOp(slot, [copy.results[0]])
 
@@ -338,12 +344,13 @@ class ProductKernel:
         tile = ir.RankedTensorType.get([self.tiles.copy_rows, self.tiles.columns], ir.F32Type.get())
         acc = schedule.Acc.get(tile)
         if kept:
-            total, last = self._summed_with(rings, kept, acc), []
+            totals, last = [self._summed_with(rings, kept, acc)], []
         else:
-            sums = schedule.SumsOp([], acc).results[0]
-            total, *last = (self._overlapped if self._overlaps else self._one_by_one)(rings, at, sums)
+            sums = [schedule.SumsOp([], acc).results[0] for _ in self.made]
+            found = (self._overlapped if self._overlaps else self._one_by_one)(rings, at, sums)
+            totals, last = found[: len(sums)], found[len(sums) :]
         at = at or place()[0]
-        value = schedule.SettleOp(total, tile).results[0]
+        value, *others = [schedule.SettleOp(total, tile).results[0] for total in totals]
         if last:
             self._release(*last)
         own = at | {"m": self.own_row(at["m"])}
@@ -359,7 +366,8 @@ class ProductKernel:
             self.rows.given = {before: value}
             self.rows.emit([own[role] for role in "bm" if role in own], constant_index(0))
             return
-        made, ahead = {before: value}, self.reads_ahead(tile.shape[1])
+        made, ahead = {before: value}, self.reads_ahead(tile.shape[1] * len(totals))
+        made |= {op.results[0]: other for op, other in zip(self.made[1:], others, strict=True)}
         for op in self.follows.ops:
             made[op.results[0]] = tiled(op, made, own, slots, ahead)
         roles = tuple(role for role in "sbmn" if role in own) if self.stored is None else self.stored.roles
@@ -373,46 +381,52 @@ class ProductKernel:
                 write.attributes["engine"] = ir.StringAttr.get(schedule.BY_ROWS)
 
     def _overlapped(
-        self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value], sums: ir.Value
+        self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value], sums: list[ir.Value]
     ) -> list[ir.Value]:
-        """The sums of all chunks, each chunk's slots released when the next one's product has been issued; and, of the
-        last chunk, the slots and its product's token."""
+        """The sums of all chunks, each chunk's slots released when the next one's products have been issued; and, of
+        the last chunk, the slots and its products' tokens."""
         chunk = self._product(rings, sums)
         loop = scf.ForOp(*self._rest(at), chunk)
         with ir.InsertionPoint(loop.body):
-            sums, *before = loop.inner_iter_args
-            chunk = self._product(rings, sums)
-            self._release(*before)
+            carried = list(loop.inner_iter_args)
+            chunk = self._product(rings, carried[: len(sums)])
+            self._release(*carried[len(sums) :])
             scf.yield_(chunk)
         return list(loop.results)
 
     def _one_by_one(
-        self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value], sums: ir.Value
+        self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value], sums: list[ir.Value]
     ) -> list[ir.Value]:
-        """The sums, each chunk's slots released behind its own product."""
-        loop = scf.ForOp(*self._rest(at), [sums])
+        """The sums, each chunk's slots released behind its own products."""
+        loop = scf.ForOp(*self._rest(at), sums)
         with ir.InsertionPoint(loop.body):
-            sums = loop.inner_iter_args[0]
+            totals = list(loop.inner_iter_args)
             for _ in PAIRS[self.of.pieces]:
-                sums, *chunk = self._product(rings, sums)
-                self._release(*chunk)
-            scf.yield_([sums])
+                chunk = self._product(rings, totals)
+                totals = chunk[: len(sums)]
+                self._release(*chunk[len(sums) :])
+            scf.yield_(totals)
         return list(loop.results)
 
-    def _product(self, rings: dict[str, schedule.AllocRingOp], sums: ir.Value) -> list[ir.Value]:
-        """Multiplies the next chunk: the sums, the slots that are read, the product's token."""
-        slots = [schedule.WaitOp(ring.results[0], _slot(ring)).results[0] for ring in rings.values()]
-        multiplied = schedule.ProductOp(sums, *slots, self.products, sums.type, schedule.Token.get())
-        if self.of.pieces > 1:
-            multiplied.attributes["outside"] = ir.UnitAttr.get()
-        total, done = multiplied.results
-        return [total, *slots, done]
+    def _product(self, rings: dict[str, schedule.AllocRingOp], sums: Sequence[ir.Value]) -> list[ir.Value]:
+        """Multiplies the next chunk: the sums, the slots that are read, the left one first, the products' tokens."""
+        left, *rights = [schedule.WaitOp(ring.results[0], _slot(ring)).results[0] for ring in rings.values()]
+        totals, tokens = [], []
+        for before, right in zip(sums, rights, strict=True):
+            multiplied = schedule.ProductOp(before, left, right, self.products, before.type, schedule.Token.get())
+            if self.of.pieces > 1:
+                multiplied.attributes["outside"] = ir.UnitAttr.get()
+            totals.append(multiplied.results[0])
+            tokens.append(multiplied.results[1])
+        return [*totals, left, *rights, *tokens]
 
-    @staticmethod
-    def _release(*chunk: ir.Value) -> None:
-        *slots, done = chunk
-        for slot in slots:
-            schedule.ReleaseOp(slot, [done])
+    def _release(self, *chunk: ir.Value) -> None:
+        """The left slot is free behind all products, each right one behind its own."""
+        left, *rest = chunk
+        rights, tokens = rest[: len(self.made)], rest[len(self.made) :]
+        schedule.ReleaseOp(left, tokens)
+        for right, token in zip(rights, tokens, strict=True):
+            schedule.ReleaseOp(right, [token])
 
 
 def _slot(ring: schedule.AllocRingOp) -> ir.Type:

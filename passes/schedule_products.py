@@ -26,14 +26,12 @@ that is the same for all tiles may be copied once and kept in shared memory, whe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cache, partial
+from dataclasses import dataclass
+from functools import cache
 from math import inf, prod
 from typing import ClassVar
 
-from kitsune_mlir.contraction import NAMES, Contraction, is_zero_filled, match_product
-from kitsune_mlir.dialects.windows import in_memory
+from kitsune_mlir.contraction import NAMES, is_zero_filled, match_product
 from kitsune_mlir.errors import UnsupportedError, UserError
 from kitsune_mlir.mlir import arith, ir, linalg, remark, tensor, walk
 from kitsune_mlir.plan import DYNAMIC_SIZE
@@ -41,28 +39,24 @@ from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.product_tiles import (
     CLUSTERS,
     COPY_ROWS,
-    MOST_SPLIT,
     PAIRS,
     ProductTiles,
     choose,
-    single_widths,
 )
-from kitsune_mlir.planning.target import Target
 from kitsune_mlir.planning.thin_products import THIN_BY
-from kitsune_mlir.precision import tf32_pieces
-from kitsune_mlir.weights import is_weight
 
 from . import dots
 from .base import ModulePass
 from .flat_follows import flatten_follows
-from .product_follows import Follows, follows_of, leaves_by_rows, stored_bytes, vector_bytes, work_of
+from .priced_product import PricedProduct
+from .product_follows import Follows, follows_of
 from .product_kernel import Asked, ProductKernel
 from .product_rows import MOST_IN_PIECES, Followings, Rows, is_faster
 from .row_bodies import RowBody, erase, gather
 from .row_bodies import replace as replace_group
 from .schedule_build import constant_index, empty_generic
 from .single_products import LEAST, NAME
-from .split_batches import OUTER, stored_apart, with_split_batches
+from .split_batches import stored_apart, with_split_batches
 from .thin_products import by_rows, predicted_us
 
 
@@ -94,7 +88,8 @@ class ScheduleProducts(ModulePass):
             try:
                 with op.location:
                     name = ir.StringAttr(op.attributes[NAME]).value if NAME in op.attributes else f"product{number}"
-                    number += _Scheduler(op, found, target, name, rows(op.block), self).schedule()
+                    given = {"op": op, "found": found, "target": target}
+                    number += _Scheduler(**given, name=name, rows=rows(op.block), asked=self).schedule()
             except UnsupportedError as error:
                 remark(op, f"is no product on tensor cores: {error}")
 
@@ -119,21 +114,17 @@ def _stands_alone(op: ir.Operation) -> bool:
     return op.parent.name == "func.func"
 
 
-@dataclass
-class _Scheduler:
+@dataclass(kw_only=True)
+class _Scheduler(PricedProduct):
     """Puts a kernel in the place of one product."""
 
-    op: ir.Operation
-    found: Contraction
-    target: Target
     name: str
     rows: Followings
     asked: ScheduleProducts
-    sizes: dict[str, int | None] = field(default_factory=dict)  # by role; None is open until the call
 
     def schedule(self) -> bool:
         """Whether it did. Raises UnsupportedError for a product worth a kernel that has no such form."""
-        self._read_sizes()
+        self.read_sizes()
         known = {role: DYNAMIC_SIZE if size is None else size for role, size in self.sizes.items()}
         thin = predicted_us(self.found, self.sizes, self.target) if is_zero_filled(self.found.init) else None
         if (small := self._dots(thin)) is not None:
@@ -147,19 +138,17 @@ class _Scheduler:
         if thin is not None and known.get("b", 1) > self.target.sms and 1 in (known["m"], known["n"]):
             self._by_rows()
             return False
-        self._check()
+        self.check()
         plain, self.found = self.found, with_split_batches(self.found)
-        across = self.found.right_roles[-1] == "n" and not self.words
-        sizes = known.get("b", 1), known["m"], known["n"], known["k"]
         follows = follows_of(self.op)
-        tiles = self._tiles(sizes, across, follows)
+        tiles = self.tiles(follows, self.asked.split_k)
         if thin is not None and (tiles is None or thin < THIN_BY * tiles.microseconds):
             self.found = plain
             self._by_rows()
             return False
         if tiles is None:
             raise UnsupportedError(f"no tiles of it fit the {self.target.shared_bytes} bytes of shared memory")
-        if self._with_rows(sizes, across, tiles):
+        if self._with_rows(tiles):
             return True
         follows = Follows() if tiles.split > 1 else follows
         self.rows.forget(follows.ops)
@@ -176,30 +165,6 @@ class _Scheduler:
             op.erase()
         return True
 
-    def _tiles(self, sizes: tuple[int, int, int, int], across: bool, follows: Follows) -> ProductTiles | None:
-        known = self.sizes["k"] is not None  # parts of an open length would be open too
-        chosen = partial(
-            choose,
-            *(*sizes, across, len(PAIRS[self.pieces]), self.target),
-            words=self.words,
-            most_split=MOST_SPLIT if known else 1,
-            work=work_of(follows),
-            shared=self._shared(),
-            stored_bytes=stored_bytes(self.op, follows) if known and self.pieces == 1 else 0,
-            vector_bytes=vector_bytes(follows, sizes[2]),
-            aligned=is_weight(self.found.right),
-            by_rows=known and self.pieces == 1 and leaves_by_rows(self.op, follows, self.target),
-            short=self._short(follows.ops),
-        )
-        if NAME in self.op.attributes:
-            shared = CLUSTERS if known else (1,)
-            chosen = partial(chosen, widths=single_widths(sizes[2]), most_split=1, clusters=shared)
-        if self.asked.split_k and known:
-            asked = chosen(most_split=1, clusters=(self.asked.split_k,))
-            if asked is not None:
-                return asked
-        return chosen()
-
     def _dots(self, thin: float | None) -> dots.Plan | None:
         """The kernel of warps that takes the product's place, and that of gathers around it, where it is faster. `thin`
         is what the product takes as sums over rows, None where it is none."""
@@ -209,7 +174,7 @@ class _Scheduler:
         if plan is None or not plan.moves_less:
             return None
         b, m, n, k = (DYNAMIC_SIZE if self.sizes[role] is None else self.sizes[role] for role in "bmnk")
-        pairs, short = len(PAIRS[self.pieces]), self._short(follows.ops)
+        pairs, short = len(PAIRS[self.pieces]), self.short(follows.ops)
         tiles = choose(b, m, n, k, False, pairs, self.target, words=self.words, short=short)
         alone = min((us for us in (thin, tiles and tiles.microseconds) if us is not None), default=inf)
         return plan if plan.form.price.us < alone + plan.saved_us(self.target) else None
@@ -219,7 +184,7 @@ class _Scheduler:
         self.op.results[0].replace_all_uses_with(by_rows(self.op, self.found))
         self.op.erase()
 
-    def _with_rows(self, sizes: tuple[int, int, int, int], across: bool, alone: ProductTiles) -> bool:
+    def _with_rows(self, alone: ProductTiles) -> bool:
         """Puts a kernel in the place of the product and of the row group behind it, where that is one and faster."""
         b, m, n, _ = (self.sizes.get(role, 1) for role in "bmnk")
         if n is None or (self.pieces > 1 and n > MOST_IN_PIECES):
@@ -229,8 +194,8 @@ class _Scheduler:
         if plan is None:
             return False
         pairs, work = len(PAIRS[self.pieces]), plan.counts().work
-        given = {"whole": True, "words": self.words, "short": self._short()}
-        tiles = choose(*sizes, across, pairs, self.target, work=work, **given)
+        given = {"whole": True, "words": self.words, "short": self.short()}
+        tiles = choose(*self.known, self.across, pairs, self.target, work=work, **given)
         if tiles is None or not is_faster(tiles, alone, plan, self.target):
             return False
         self.rows.take(self.op, plan)
@@ -244,79 +209,5 @@ class _Scheduler:
         erase(self.op)
         return True
 
-    def _shared(self) -> frozenset[str]:
-        """The operands that are the same throughout the batch, and of a length that is known."""
-        roles = {"left": self.found.left_roles, "right": self.found.right_roles}
-        own = {"left": "m", "right": "n"}
-        known = [name for name in roles if self.sizes[own[name]] is not None and self.sizes["k"] is not None]
-        return frozenset(name for name in known if not {"b", OUTER} & {*roles[name]} or self.sizes["b"] == 1)
-
-    def _short(self, follows: Sequence[ir.Operation] = ()) -> frozenset[str]:
-        """The operands whose boxes may end with the tensor's last row: where their rows are rows of boxes, of a number
-        that is known, in memory, and where no number that is computed of what lies behind is a row of a table."""
-        inner = (inner.operation.name for op in follows for inner in op.regions[0].blocks[0].operations)
-        if "tensor.extract" in inner:
-            return frozenset()
-        operands = {"left": (self.found.left, "m"), "right": (self.found.right, "n")}
-        roles = {"left": self.found.left_roles, "right": self.found.right_roles}
-        return frozenset(
-            name
-            for name, (value, own) in operands.items()
-            if self.sizes[own] is not None and in_memory(value) == value and (self.words or roles[name][-1] == "k")
-        )
-
     def _asked(self) -> Asked:
         return Asked(self.op, self.found, self.target, self.name, self.sizes, self.pieces, self.words)
-
-    @property
-    def pieces(self) -> int:
-        """How many numbers of bf16 stand for one of the operands; 1 where these have 16 bits, or are multiplied as they
-        are."""
-        return tf32_pieces(self.op) + 1 if self._is_wide and not self.words else 1
-
-    @property
-    def words(self) -> bool:
-        """Whether operands of f32 are multiplied as tf32 numbers, from rows along k."""
-        found = self.found
-        operands = ((found.left, found.left_roles), (found.right, found.right_roles))
-        if not self._is_wide or tf32_pieces(self.op) > 1 or not self.target.has_warpgroups or self.sizes["k"] is None:
-            return False
-        plain = all(in_memory(value) == value for value, _ in operands)
-        return plain and all(roles[-1] == "k" or OUTER not in roles for _, roles in operands)
-
-    @property
-    def _is_wide(self) -> bool:
-        return isinstance(ir.RankedTensorType(self.found.left.type).element_type, ir.F32Type)
-
-    def _read_sizes(self) -> None:
-        found = self.found
-        for value, roles in ((found.left, found.left_roles), (found.right, found.right_roles)):
-            kind = ir.RankedTensorType(value.type)
-            for d, role in enumerate(roles):
-                self.sizes[role] = None if kind.is_dynamic_dim(d) else kind.shape[d]
-
-    def _check(self) -> None:
-        left, right = (ir.RankedTensorType(value.type) for value in (self.found.left, self.found.right))
-        element = left.element_type
-        if not isinstance(element, ir.BF16Type | ir.F16Type | ir.F32Type) or right.element_type != element:
-            raise UnsupportedError(f"it multiplies {left.element_type} with {right.element_type}")
-        if not isinstance(ir.RankedTensorType(self.op.results[0].type).element_type, ir.F32Type):
-            raise UnsupportedError("its sums are no f32")
-        if not is_zero_filled(self.found.init):
-            raise UnsupportedError("its sums do not begin at zero")
-        if (self.sizes.get("b", 1) or DYNAMIC_SIZE) > self.target.sms and 1 in (self.sizes["m"], self.sizes["n"]):
-            raise UnsupportedError("it multiplies a vector for each of many numbers of a batch, and a tile is 64 rows")
-        if 0 in self.sizes.values():
-            raise UnsupportedError("it multiplies nothing")
-        if sum(size is None for size in self.sizes.values()) > 1:
-            raise UnsupportedError("two of its sizes are open until the call")
-        for value, roles in ((left, self.found.left_roles), (right, self.found.right_roles)):
-            if not {"m", "n", "k"} & {roles[-1]}:
-                raise UnsupportedError("the last dimension of an operand is its batch")
-            _check_open(value)
-        _check_open(ir.RankedTensorType(self.op.results[0].type))
-
-
-def _check_open(kind: ir.RankedTensorType) -> None:
-    if any(kind.is_dynamic_dim(d) for d in range(1, kind.rank)):
-        raise UnsupportedError(f"a size of {kind} that is open until the call is not its first")

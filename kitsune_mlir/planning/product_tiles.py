@@ -190,6 +190,7 @@ def choose(
     by_rows: bool = False,
     words: bool = False,
     short: frozenset[str] = frozenset(),
+    rights: int = 1,
 ) -> ProductTiles | None:
     """The fastest tiles for a product of these sizes, or None when none fits. `across`: the columns of the right
     operand are neighbours in memory, so that it comes in boxes of 64. `pairs` products of 16-bit pieces make one; of
@@ -202,21 +203,23 @@ def choose(
     operand's rows begin at whole lines of the L2. `by_rows`: warps store the results, from shared memory, too. `words`:
     operands are of f32, multiplied as tf32, which takes as long as twice the `k` of 16 bits; the left one goes through
     registers, which the next chunk's wait for. `short` are operands, "left" and "right", whose boxes end with the
-    tensor's last row, as what threads copy does."""
+    tensor's last row, as what threads copy does. `rights` are the right operands of as many columns each that one left
+    operand is multiplied with: a tile then has the same columns of each of their products, and one result of them."""
     on = engine(target)
     short = short if isinstance(on, Warpgroups) else frozenset(("left", "right"))
     k *= 2 if words else 1
     found = [
         tiles
         for copies, copy_rows, columns in product((1, 2), on.copy_rows, widths)
-        if on.fits(copies, copy_rows, columns, pairs, whole) and not (across and columns % 64)
+        if on.fits(copies, copy_rows, columns * rights, pairs, whole) and not (across and columns % 64)
         for form in _forms(m, n, k, copies * copy_rows, columns, across, pairs, on, most_split, whole, shared, words)
+        if rights == 1 or form == _Form()
         if (not form.alternates or stored_bytes) and form.cluster in clusters
         if not whole or columns == n and copies in on.whole_copies and copy_rows == COPY_ROWS
         if (
             tiles := _tiles(
                 *(b, m, n, k, copies, copy_rows, columns, form, across, pairs, on, work, stored_bytes, vector_bytes),
-                *(aligned, by_rows, words, short),
+                *(aligned, by_rows, words, short, rights),
             )
         )
     ]
@@ -301,9 +304,11 @@ def _tiles(
     by_rows: bool,
     words: bool,
     short: frozenset[str],
+    rights: int,
 ) -> ProductTiles | None:
     rows, target, kept, split = copies * copy_rows, on.target, form.kept, form.split
-    chunks = {"left": rows * CHUNK * 2, "right": columns * CHUNK * 2}
+    operands = {"left": 1, "right": rights}
+    chunks = {"left": rows * CHUNK * 2, "right": rights * columns * CHUNK * 2}
     lines = {"left": _lines(k), "right": 1.0 if aligned else _lines(n if across else k)}
     held = ceil(k / CHUNK) * chunks[kept] if kept is not None else 0
     held += rows * columns * 4 if form.cluster > 1 else 0
@@ -322,10 +327,11 @@ def _tiles(
     part = ceil(ceil(k / (split * form.cluster)) / CHUNK) * CHUNK
     split = max(1, ceil(k / part)) if part and split > 1 else 1
     tiles = b * ceil(m / rows) * ceil(n / columns) * split
-    multiplied = max(rows * columns * CHUNK / on.multiplied, on.read_cycles(copies, copy_rows, columns))
+    wide = rights * columns  # columns of all sums
+    multiplied = max(rows * wide * CHUNK / on.multiplied, on.read_cycles(copies, copy_rows, wide))
     sizes = {"left": (m, rows), "right": (n, columns)}
     boxes = {name: min(short_rows(size), tile) if name in short else tile for name, (size, tile) in sizes.items()}
-    loaded = sum(boxes[name] * CHUNK * 2 * lines[name] for name in streamed) / on.loaded
+    loaded = sum(operands[name] * boxes[name] * CHUNK * 2 * lines[name] for name in streamed) / on.loaded
     places = target.sms if form.cluster == 1 else max(1, int(target.sms * PLACES[form.cluster]) // form.cluster)
     turns, count = ceil(tiles / places), ceil(part / CHUNK) * pairs
     products = turns * count * max(multiplied, loaded)
@@ -342,7 +348,7 @@ def _tiles(
     if isinstance(on, Warpgroups) and not form.alternates:
         beyond = {name: -size % (_PATTERN if name in short else tile) for name, (size, tile) in sizes.items()}
         beyond["right"] = 0 if across else beyond["right"]
-        last_loaded = loaded + _BEYOND * sum(beyond[name] for name in streamed)
+        last_loaded = loaded + _BEYOND * sum(operands[name] * beyond[name] for name in streamed)
         once += count * (max(multiplied, last_loaded) - max(multiplied, loaded))
     us = target.launch_us + (products + waits + once) / CYCLES_A_US
     limit = LATENCY if 2 * products / CYCLES_A_US < us else TENSOR if multiplied >= loaded else L2

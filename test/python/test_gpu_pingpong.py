@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from test_gpu_scheduled import drawn, run
 
-from kitsune_mlir.passes import schedule_products
+from kitsune_mlir.passes import priced_product
 
 pytestmark = pytest.mark.usefixtures("unassembled")
 
@@ -19,9 +19,9 @@ def checked(small_gpu, monkeypatch):
     """Runs a function, in tiles as wide as asked for where few rows would get narrow ones. Gives what was launched."""
 
     def check(columns, function, args):
-        every = schedule_products.choose.__wrapped__
+        every = priced_product.choose.__wrapped__
         asked = partial(every, widths=(columns,))
-        monkeypatch.setattr(schedule_products, "choose", asked)
+        monkeypatch.setattr(priced_product, "choose", asked)
         device = run(function, args, small_gpu, launches=1)
         (launch,) = device.described
         return launch

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from test_gpu_scheduled import drawn, run
 
-from kitsune_mlir.passes import schedule_products
+from kitsune_mlir.passes import priced_product
 
 pytestmark = pytest.mark.usefixtures("unassembled")
 
@@ -17,9 +17,9 @@ def checked(small_gpu, monkeypatch):
     """Runs a function whose product is shared by so many CTAs, in tiles of so many columns. Gives what was launched."""
 
     def check(ctas, columns, function, args, launches=2):
-        every = schedule_products.choose.__wrapped__
+        every = priced_product.choose.__wrapped__
         asked = {"clusters": (ctas,), "most_split": 1, "widths": (columns,)}
-        monkeypatch.setattr(schedule_products, "choose", lambda *args, **given: every(*args, **given | asked))
+        monkeypatch.setattr(priced_product, "choose", lambda *args, **given: every(*args, **given | asked))
         device = run(function, args, small_gpu, launches=launches)
         launch = device.described[0]
         assert launch["cluster"] == ctas

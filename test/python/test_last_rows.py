@@ -16,7 +16,7 @@ from kitsune_mlir.codegen.schedule.extents import rows_left
 from kitsune_mlir.dialects import schedule as dialect
 from kitsune_mlir.frontend import import_model
 from kitsune_mlir.mlir import arith, ir
-from kitsune_mlir.passes import pipeline, product_kernel, schedule_events, schedule_products
+from kitsune_mlir.passes import pipeline, priced_product, product_kernel, schedule_events
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.product_tiles import choose
 from kitsune_mlir.precision import give
@@ -55,7 +55,7 @@ def asked(monkeypatch):
     """A function that has tiles chosen as it is told."""
 
     def ask(**given):
-        monkeypatch.setattr(schedule_products, "choose", lambda *args, **own: choose(*args, **own | given))
+        monkeypatch.setattr(priced_product, "choose", lambda *args, **own: choose(*args, **own | given))
 
     return ask
 

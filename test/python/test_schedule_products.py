@@ -9,7 +9,7 @@ from kitsune_mlir import mlir
 from kitsune_mlir.dialects import clusters
 from kitsune_mlir.dialects import schedule as dialect
 from kitsune_mlir.mlir import arith, ir, scf
-from kitsune_mlir.passes import pipeline, schedule_products
+from kitsune_mlir.passes import pipeline, priced_product
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.cost import DRAM, L2, LATENCY, TENSOR
 from kitsune_mlir.planning.thin_products import MOST_ROWS
@@ -164,8 +164,8 @@ FORMS = {  # what choose is asked for, sizes, CTAs
 def formed(request, monkeypatch):
     """A module with a kernel of one of the forms, proven; its arguments, what it should give, and CTAs."""
     asked, (m, n, k), ctas = FORMS[request.param]
-    every = schedule_products.choose.__wrapped__
-    monkeypatch.setattr(schedule_products, "choose", lambda *args, **given: every(*args, **given | asked))
+    every = priced_product.choose.__wrapped__
+    monkeypatch.setattr(priced_product, "choose", lambda *args, **given: every(*args, **given | asked))
     module = mlir.parse(LINEAR.format(m=m, n=n, k=-(-k // 8) * 8), mlir.context())
     pipeline.run(module, [pipeline.make(name, "", "sm_90a") for name in ("schedule-products", "verify-dataflow")])
     rng = np.random.default_rng(0)

@@ -94,3 +94,20 @@ def test_sums_that_ptxas_has_no_registers_for(monkeypatch):
     said = "a product of 224 columns wants 138 registers of a thread, 512 threads are given 128"
     with pytest.raises(UnsupportedError, match=said):
         pipeline.run(module, [pipeline.make("convert-kitsune-to-gpu", "", "sm_90a")])
+
+
+def gate(x, w, v, bias, residual):
+    """Two products of one operand, with what takes both."""
+    return torch.nn.functional.gelu(x @ w.mT + bias) * (x @ v.mT) + residual
+
+
+@pytest.mark.parametrize("machine", ["sm_90a", "sm_80", "sm_120"])
+@pytest.mark.parametrize("m, n, k", [(8192, 1408, 1024), (300, 200, 72), (2000, 51, 130)], ids=str)
+def test_gates(m, n, k, machine):
+    """Wide tiles, and sizes that divide none: the sums of both products, and what follows, fit the registers."""
+    shapes = ((m, k), (n, k), (n, k), (n,), (m, n))
+    program = import_model(Function(gate), tuple(torch.randn(shape, dtype=BF16) for shape in shapes))
+    steps = ["prepare-linalg", "gated-products", "schedule-products"]
+    pipeline.run(program.module, [pipeline.make(step, "", machine) for step in steps])
+    (text,) = check(program.module, target.load(machine))
+    assert ("wgmma.wait_group.sync.aligned \t2;" in text) == (machine == "sm_90a" and k > 64)

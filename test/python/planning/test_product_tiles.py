@@ -111,3 +111,16 @@ def test_rows_behind_the_last_have_a_price():
     """A tile of 128 rows of which 127 are no tensor's is dearer than the same of all rows."""
     whole, ragged = (choose(1, m, 64, 4096, False, 1, GPU, 1, widths=(64,)) for m in (256, 129))
     assert whole.microseconds < ragged.microseconds or ragged.rows < whole.rows
+
+
+@pytest.mark.parametrize("chip", CHIPS, ids=lambda chip: chip.name)
+@pytest.mark.parametrize("m, n, k", [(7425, 440, 17), (8192, 2816, 1024), (300, 51, 4000)])
+def test_two_products_of_one_operand(chip, m, n, k):
+    """Their tiles fit; they take about as long as one product of all columns, no less than one of half of them."""
+    pair = choose(1, m, n, k, False, 1, chip, rights=2)
+    half, whole = (choose(1, m, columns, k, False, 1, chip, most_split=1) for columns in (n, 2 * n))
+    slot = (pair.rows + 2 * pair.columns) * CHUNK * 2
+    assert pair.slots >= 2 and pair.slots * slot < chip.shared_bytes
+    assert engine(chip).registers(pair.copies)[1] >= pair.copy_rows * 2 * pair.columns // THREADS + BESIDE_SUMS
+    assert (pair.split, pair.kept, pair.alternates, pair.cluster) == (1, None, False, 1)
+    assert half.microseconds <= pair.microseconds <= 1.3 * whole.microseconds

@@ -1,0 +1,199 @@
+"""A product whose columns are read in two halves, and the two products of the halves of its weight.
+
+    %y = linalg.matmul ins(%x, %w : tensor<300x128xbf16>, tensor<512x128xbf16>) ...
+    %b = linalg.generic {...} ins(%y, %bias : ..., tensor<512xbf16>)
+    %v = tensor.extract_slice %b[0, 0] [300, 256] [1, 1]
+    %g = tensor.extract_slice %b[0, 256] [300, 256] [1, 1]
+  =>
+    %w0 = tensor.extract_slice %w[0, 0] [256, 128] [1, 1]
+    %w1 = tensor.extract_slice %w[256, 0] [256, 128] [1, 1]
+    %y0 = linalg.matmul ins(%x, %w0) ...         %y1 = linalg.matmul ins(%x, %w1) ...
+    %v = linalg.generic {...} ins(%y0, %bias0)   %g = linalg.generic {...} ins(%y1, %bias1)
+
+The halves of weights are computed once, when the program is loaded. Between the product and its halves there may be
+elementwise operators that read nothing but weights besides, and what gives rows the dimensions of the model's input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kitsune_mlir import rows
+from kitsune_mlir.contraction import Contraction, match_product
+from kitsune_mlir.mlir import arith, ir, linalg, tensor
+from kitsune_mlir.weights import is_weight
+
+from .product_follows import is_elementwise
+from .schedule_build import clone_body, constant_index, empty_generic
+
+
+@dataclass(frozen=True)
+class Halves:
+    """A product, elementwise operators behind it, in their order, the expansion of their rows, where there is one, and
+    what takes the halves out of that: the first half, the second one."""
+
+    product: ir.Operation
+    found: Contraction
+    chain: list[ir.Operation]
+    expansion: ir.Operation | None
+    slices: tuple[ir.Operation, ir.Operation]
+
+    @property
+    def columns(self) -> int:
+        """The columns of a half."""
+        return ir.RankedTensorType(self.product.results[0].type).shape[1] // 2
+
+
+def halves_of(product: ir.Operation) -> Halves | None:
+    """The halves that are all that is read of a product with a weight; None of other products."""
+    found, kind = match_product(product), ir.RankedTensorType(product.results[0].type)
+    if found is None or kind.rank != 2 or kind.is_dynamic_dim(1) or kind.shape[1] % 2:
+        return None
+    if found.right != product.operands[1] or not is_weight(found.right):
+        return None
+    value, chain, expansion = product.results[0], [], None
+    while (op := _only_reader(value)) is not None and is_elementwise(op, [value]) and _is_of_weights(op, value):
+        chain.append(op)
+        value = op.results[0]
+    if op is not None and op.name == "tensor.expand_shape" and _keeps_columns(op):
+        expansion, value = op, op.results[0]
+    slices = [use.owner.operation for use in value.uses]
+    firsts = [_first_column(op, value, kind.shape[1] // 2) for op in slices]
+    if sorted(firsts, key=str) != ["0", str(kind.shape[1] // 2)]:
+        return None
+    low, high = sorted(slices, key=lambda op: firsts[slices.index(op)] != "0")
+    return Halves(product, found, chain, expansion, (low, high))
+
+
+def _only_reader(value: ir.Value) -> ir.Operation | None:
+    uses = list(value.uses)
+    return uses[0].owner.operation if len(uses) == 1 else None
+
+
+def _is_of_weights(op: ir.Operation, value: ir.Value) -> bool:
+    """Whether all else that an operator reads, and that has columns, is a weight."""
+    s = rows.Structured(op)
+    last = ir.AffineDimExpr.get(len(s.iterators) - 1)
+    others = ((s.maps[i], op.operands[i]) for i in range(s.inputs) if op.operands[i] != value)
+    return all(last not in list(map_.results) or is_weight(operand) for map_, operand in others)
+
+
+def _keeps_columns(expansion: ir.Operation) -> bool:
+    groups = ir.ArrayAttr(expansion.attributes["reassociation"])
+    return len(groups) == 2 and len(ir.ArrayAttr(groups[1])) == 1
+
+
+def _first_column(op: ir.Operation, value: ir.Value, columns: int) -> str:
+    """The first column of an operation that takes so many columns of all rows of a tensor, as text; none of others."""
+    if op.name != "tensor.extract_slice":
+        return ""
+    offsets, sizes, strides = (
+        list(ir.DenseI64ArrayAttr(op.attributes[f"static_{name}"])) for name in ("offsets", "sizes", "strides")
+    )
+    kind = ir.RankedTensorType(value.type)
+    *outer, taken = sizes
+    if any(offsets[:-1]) or set(strides) != {1} or taken != columns or outer != list(kind.shape)[:-1]:
+        return ""
+    whole = all(_is_size_of(size, value) for size in list(op.operands)[1:])
+    return str(offsets[-1]) if whole and ir.RankedTensorType(op.results[0].type).rank == kind.rank else ""
+
+
+def _is_size_of(size: ir.Value, value: ir.Value) -> bool:
+    """Whether an open size is that of the tensor's first dimension."""
+    if size == _open_size(value):
+        return True
+    op = rows.producer(size)
+    if op is None or op.name != "tensor.dim":
+        return False
+    return op.operands[0] == value or _open_size(op.operands[0]) in (size, _open_size(value))
+
+
+def _open_size(value: ir.Value) -> ir.Value | None:
+    """The number that the first size of an operator's result is, where what it begins with was made of that many."""
+    op = rows.producer(value)
+    while op is not None and (op.name in ("linalg.fill", "linalg.generic", "linalg.matmul")):
+        op = rows.producer(op.operands[len(op.operands) - 1])
+    return op.operands[0] if op is not None and op.name == "tensor.empty" and len(op.operands) == 1 else None
+
+
+def halve(halves: Halves) -> list[ir.Operation]:
+    """Puts the products of both halves of the weight in the place of a product, which are returned."""
+    made, whole, axis = [], ir.RankedTensorType(halves.product.results[0].type), halves.found.left_roles.index("m")
+    with halves.product.location, ir.InsertionPoint(halves.product):
+        left = halves.found.left
+        count = tensor.dim(left, constant_index(axis)) if whole.is_dynamic_dim(0) else whole.shape[0]
+    for number, taken in enumerate(halves.slices):
+        first = number * halves.columns
+        with halves.product.location, ir.InsertionPoint(halves.product):
+            made.append(_product(halves, count, first))
+        before, value = halves.product.results[0], made[-1].results[0]
+        for op in halves.chain:
+            with op.location, ir.InsertionPoint(op):
+                value = _elementwise(op, {before: value}, [count, halves.columns], first)
+            before = op.results[0]
+        if halves.expansion is not None:
+            with halves.expansion.location, ir.InsertionPoint(halves.expansion):
+                value = _expanded(halves.expansion, value)
+        taken.results[0].replace_all_uses_with(value)
+    expansion = [halves.expansion] if halves.expansion is not None else []
+    for op in [*halves.slices, *expansion, *reversed(halves.chain), halves.product]:
+        op.erase()
+    return made
+
+
+def _product(halves: Halves, count: int | ir.Value, first: int) -> ir.Operation:
+    """The product of some columns, of so many rows."""
+    op, found = halves.product, halves.found
+    whole = ir.RankedTensorType(op.results[0].type)
+    element = whole.element_type
+    zero = arith.ConstantOp(element, ir.FloatAttr.get(element, 0.0)).result
+    start = linalg.fill(zero, outs=[tensor.empty([count, halves.columns], element)])
+    right = _columns(found.right, found.right_roles.index("n"), first, halves.columns)
+    made = op.clone().operation
+    made.operands[1], made.operands[2] = right, start
+    made.results[0].set_type(ir.RankedTensorType.get([whole.shape[0], halves.columns], element))
+    return made
+
+
+def _columns(value: ir.Value, axis: int, first: int, count: int) -> ir.Value:
+    """So many elements of a tensor along one dimension, all along the others."""
+    kind = ir.RankedTensorType(value.type)
+    offsets, sizes = [0] * kind.rank, list(kind.shape)
+    offsets[axis], sizes[axis] = first, count
+    type_ = ir.RankedTensorType.get(sizes, kind.element_type)
+    return tensor.ExtractSliceOp(type_, value, [], [], [], offsets, sizes, [1] * kind.rank).result
+
+
+def _elementwise(
+    op: ir.Operation, given: Mapping[ir.Value, ir.Value], sizes: Sequence[int | ir.Value], first: int
+) -> ir.Value:
+    """An operator on some columns, so that its result has these sizes; `given` are those of what it reads of the
+    product."""
+    s = rows.Structured(op)
+    last, inputs = ir.AffineDimExpr.get(len(s.iterators) - 1), []
+    for map_, operand in zip(s.maps[: s.inputs], op.operands):
+        axes = [axis for axis, expr in enumerate(map_.results) if expr == last]
+        if operand in given:
+            inputs.append(given[operand])
+        else:
+            inputs.append(_columns(operand, axes[0], first, sizes[1]) if axes else operand)
+    start = tensor.empty(list(sizes), ir.RankedTensorType(op.results[0].type).element_type)
+    made = empty_generic(inputs, [start], s.maps, ["parallel"] * 2)
+    clone_body(s.body, made)
+    return made.results[0]
+
+
+def _expanded(expansion: ir.Operation, value: ir.Value) -> ir.Value:
+    kind, columns = ir.RankedTensorType(expansion.results[0].type), ir.RankedTensorType(value.type).shape[1]
+    sizes: Sequence[int] = [*list(kind.shape)[:-1], columns]
+    attributes = {name: expansion.attributes[name] for name in expansion.attributes}
+    if "static_output_shape" in attributes:
+        attributes["static_output_shape"] = ir.DenseI64ArrayAttr.get(sizes)
+    made = ir.Operation.create(
+        expansion.name,
+        results=[ir.RankedTensorType.get(sizes, ir.RankedTensorType(value.type).element_type)],
+        operands=[value, *list(expansion.operands)[1:]],
+        attributes=attributes,
+    )
+    return made.results[0]

@@ -1,0 +1,145 @@
+"""A product outside pipelines, with what its kernel's price depends on (schedule_products.py, gated_products.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from kitsune_mlir.contraction import Contraction, is_zero_filled
+from kitsune_mlir.dialects.windows import in_memory
+from kitsune_mlir.errors import UnsupportedError
+from kitsune_mlir.mlir import ir
+from kitsune_mlir.plan import DYNAMIC_SIZE
+from kitsune_mlir.planning.product_tiles import CLUSTERS, MOST_SPLIT, PAIRS, ProductTiles, choose, single_widths
+from kitsune_mlir.planning.target import Target
+from kitsune_mlir.precision import tf32_pieces
+from kitsune_mlir.weights import is_weight
+
+from .product_follows import Follows, leaves_by_rows, stored_bytes, vector_bytes, work_of
+from .single_products import NAME
+from .split_batches import OUTER
+
+
+@dataclass(kw_only=True)
+class PricedProduct:
+    """What an operation multiplies, on which target, and by role the sizes, None where one is open until the call."""
+
+    op: ir.Operation
+    found: Contraction
+    target: Target
+    sizes: dict[str, int | None] = field(default_factory=dict)
+
+    def read_sizes(self) -> None:
+        """Fills `sizes`."""
+        found = self.found
+        for value, roles in ((found.left, found.left_roles), (found.right, found.right_roles)):
+            kind = ir.RankedTensorType(value.type)
+            for d, role in enumerate(roles):
+                self.sizes[role] = None if kind.is_dynamic_dim(d) else kind.shape[d]
+
+    @property
+    def known(self) -> tuple[int, int, int, int]:
+        """The sizes of batch, rows, columns and the sum, those that are open until the call as they are taken to be."""
+        found = {role: DYNAMIC_SIZE if size is None else size for role, size in self.sizes.items()}
+        return found.get("b", 1), found["m"], found["n"], found["k"]
+
+    @property
+    def across(self) -> bool:
+        """Whether the columns of the right operand are neighbours in memory, and are copied so."""
+        return self.found.right_roles[-1] == "n" and not self.words
+
+    def tiles(self, follows: Follows, split_k: int = 0, **form: Any) -> ProductTiles | None:
+        """The fastest tiles of the product with what follows it; those of clusters of `split_k` CTAs, which share the
+        sum over k, where there are such. `form` is asked of the choice besides."""
+        known = self.sizes["k"] is not None  # parts of an open length would be open too
+        chosen = partial(
+            choose,
+            *(*self.known, self.across, len(PAIRS[self.pieces]), self.target),
+            words=self.words,
+            most_split=MOST_SPLIT if known else 1,
+            work=work_of(follows),
+            shared=self.shared(),
+            stored_bytes=stored_bytes(self.op, follows) if known and self.pieces == 1 else 0,
+            vector_bytes=vector_bytes(follows, self.known[2]),
+            aligned=is_weight(self.found.right),
+            by_rows=known and self.pieces == 1 and leaves_by_rows(self.op, follows, self.target),
+            short=self.short(follows.ops),
+        )
+        if NAME in self.op.attributes:
+            shared = CLUSTERS if known else (1,)
+            chosen = partial(chosen, widths=single_widths(self.known[2]), most_split=1, clusters=shared)
+        if split_k and known:
+            asked = chosen(most_split=1, clusters=(split_k,))
+            if asked is not None:
+                return asked
+        return chosen(**form)
+
+    def shared(self) -> frozenset[str]:
+        """The operands that are the same throughout the batch, and of a length that is known."""
+        roles = {"left": self.found.left_roles, "right": self.found.right_roles}
+        own = {"left": "m", "right": "n"}
+        known = [name for name in roles if self.sizes[own[name]] is not None and self.sizes["k"] is not None]
+        return frozenset(name for name in known if not {"b", OUTER} & {*roles[name]} or self.sizes["b"] == 1)
+
+    def short(self, follows: Sequence[ir.Operation] = ()) -> frozenset[str]:
+        """The operands whose boxes may end with the tensor's last row: where their rows are rows of boxes, of a number
+        that is known, in memory, and where no number that is computed of what lies behind is a row of a table."""
+        inner = (inner.operation.name for op in follows for inner in op.regions[0].blocks[0].operations)
+        if "tensor.extract" in inner:
+            return frozenset()
+        operands = {"left": (self.found.left, "m"), "right": (self.found.right, "n")}
+        roles = {"left": self.found.left_roles, "right": self.found.right_roles}
+        return frozenset(
+            name
+            for name, (value, own) in operands.items()
+            if self.sizes[own] is not None and in_memory(value) == value and (self.words or roles[name][-1] == "k")
+        )
+
+    @property
+    def pieces(self) -> int:
+        """How many numbers of bf16 stand for one of the operands; 1 where these have 16 bits, or are multiplied as they
+        are."""
+        return tf32_pieces(self.op) + 1 if self._is_wide and not self.words else 1
+
+    @property
+    def words(self) -> bool:
+        """Whether operands of f32 are multiplied as tf32 numbers, from rows along k."""
+        found = self.found
+        operands = ((found.left, found.left_roles), (found.right, found.right_roles))
+        if not self._is_wide or tf32_pieces(self.op) > 1 or not self.target.has_warpgroups or self.sizes["k"] is None:
+            return False
+        plain = all(in_memory(value) == value for value, _ in operands)
+        return plain and all(roles[-1] == "k" or OUTER not in roles for _, roles in operands)
+
+    @property
+    def _is_wide(self) -> bool:
+        return isinstance(ir.RankedTensorType(self.found.left.type).element_type, ir.F32Type)
+
+    def check(self) -> None:
+        """Raises UnsupportedError where it has no kernel on tensor cores."""
+        left, right = (ir.RankedTensorType(value.type) for value in (self.found.left, self.found.right))
+        element = left.element_type
+        if not isinstance(element, ir.BF16Type | ir.F16Type | ir.F32Type) or right.element_type != element:
+            raise UnsupportedError(f"it multiplies {left.element_type} with {right.element_type}")
+        if not isinstance(ir.RankedTensorType(self.op.results[0].type).element_type, ir.F32Type):
+            raise UnsupportedError("its sums are no f32")
+        if not is_zero_filled(self.found.init):
+            raise UnsupportedError("its sums do not begin at zero")
+        if (self.sizes.get("b", 1) or DYNAMIC_SIZE) > self.target.sms and 1 in (self.sizes["m"], self.sizes["n"]):
+            raise UnsupportedError("it multiplies a vector for each of many numbers of a batch, and a tile is 64 rows")
+        if 0 in self.sizes.values():
+            raise UnsupportedError("it multiplies nothing")
+        if sum(size is None for size in self.sizes.values()) > 1:
+            raise UnsupportedError("two of its sizes are open until the call")
+        for value, roles in ((left, self.found.left_roles), (right, self.found.right_roles)):
+            if not {"m", "n", "k"} & {roles[-1]}:
+                raise UnsupportedError("the last dimension of an operand is its batch")
+            _check_open(value)
+        _check_open(ir.RankedTensorType(self.op.results[0].type))
+
+
+def _check_open(kind: ir.RankedTensorType) -> None:
+    if any(kind.is_dynamic_dim(d) for d in range(1, kind.rank)):
+        raise UnsupportedError(f"a size of {kind} that is open until the call is not its first")
