@@ -101,12 +101,14 @@ def _first_column(op: ir.Operation, value: ir.Value, columns: int) -> str:
 
 def _is_size_of(size: ir.Value, value: ir.Value) -> bool:
     """Whether an open size is that of the tensor's first dimension."""
-    if size == _open_size(value):
+    own = _open_size(value)
+    if own is not None and size == own:
         return True
     op = rows.producer(size)
     if op is None or op.name != "tensor.dim":
         return False
-    return op.operands[0] == value or _open_size(op.operands[0]) in (size, _open_size(value))
+    other = _open_size(op.operands[0])
+    return op.operands[0] == value or other is not None and (other == size or own is not None and other == own)
 
 
 def _open_size(value: ir.Value) -> ir.Value | None:
