@@ -42,6 +42,7 @@ from .generic_operands import indexing_maps, inline_constants, prune, splat_of
 from .plain_products import concatenate_collapsed, plain_products
 from .row_scatters import SCATTER, scatter_rows
 from .scalar_bodies import constant_of, simplify, widen
+from .sliced_parts import slice_part
 
 _PRODUCTS = ("linalg.matmul", "linalg.batch_matmul")
 
@@ -62,6 +63,8 @@ class PrepareLinalg(ModulePass):
             plain_products(module)
             for op in walk(module, "tensor.concat"):
                 concatenate_collapsed(op)
+            for op in walk(module, "tensor.extract_slice"):
+                slice_part(op)
             for op in walk(module, "arith.constant"):
                 _fill_instead(op)
             for op in walk(module, *_PRODUCTS):

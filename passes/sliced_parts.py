@@ -1,0 +1,49 @@
+"""What is sliced off one part of a concatenation is sliced off that part (by prepare-linalg):
+
+%c = tensor.concat dim(1) %a, %b : (tensor<?x3xf32>, tensor<?x5xf32>) -> tensor<?x8xf32>
+%s = tensor.extract_slice %c[0, 4] [%n, 2] [1, 1]       =>      %s = tensor.extract_slice %b[0, 1] [%n, 2] [1, 1]
+"""
+
+from __future__ import annotations
+
+from kitsune_mlir.mlir import ir, tensor
+
+
+def slice_part(op: ir.Operation) -> None:
+    """Slices the part of a concatenation, or of one within it, that has all that a tensor.extract_slice takes."""
+    while (part := _part(op)) is not None:
+        value, offsets = part
+        sizes, steps = (ir.DenseI64ArrayAttr(op.attributes[f"static_{name}"]) for name in ("sizes", "strides"))
+        segments = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
+        rest, dynamic = iter(list(op.operands)[1:]), []
+        for count in segments[1:]:
+            dynamic.append([next(rest) for _ in range(count)])
+        with op.location, ir.InsertionPoint(op):
+            made = tensor.ExtractSliceOp(op.results[0].type, value, *dynamic, offsets, list(sizes), list(steps))
+        op.results[0].replace_all_uses_with(made.result)
+        op.erase()
+        op = made.operation
+
+
+def _part(op: ir.Operation) -> tuple[ir.Value, list[int]] | None:
+    """The part of the concatenation that a slice is of, and the offsets in it; None where it is of several, or of
+    something else."""
+    owner = op.operands[0].owner
+    if isinstance(owner, ir.Block) or owner.name != "tensor.concat":
+        return None
+    along = ir.IntegerAttr(owner.attributes["dim"]).value
+    offsets, sizes, steps = (
+        list(ir.DenseI64ArrayAttr(op.attributes[f"static_{name}"])) for name in ("offsets", "sizes", "strides")
+    )
+    mark, first = ir.ShapedType.get_dynamic_size(), 0
+    if mark in (offsets[along], sizes[along], steps[along]):
+        return None
+    last = offsets[along] + (sizes[along] - 1) * steps[along]
+    for value in owner.operands:
+        size = ir.RankedTensorType(value.type).shape[along]
+        if size == mark:
+            return None
+        if first <= offsets[along] and last < first + size:
+            return value, [offset - first if d == along else offset for d, offset in enumerate(offsets)]
+        first += size
+    return None

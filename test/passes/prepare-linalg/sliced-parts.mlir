@@ -1,0 +1,20 @@
+// What is sliced off one part of a concatenation is sliced off that part; of two parts it stays. Parts that nobody reads
+// any more go.
+
+// RUN: kitsune-opt %s --prepare-linalg | filecheck %s
+// CHECK-LABEL: func.func @main
+// CHECK-SAME:    %[[A:.*]]: tensor<?x3xf32>, %[[B:.*]]: tensor<?x5xf32>, %[[N:.*]]: index
+// CHECK-NEXT:  %[[C:.*]] = tensor.concat dim(1) %[[A]], %[[B]]
+// CHECK-DAG:   %[[S:.*]] = tensor.extract_slice %[[B]][0, 1] [%[[N]], 2] [1, 1]
+// CHECK-DAG:   %[[T:.*]] = tensor.extract_slice %[[A]][0, 0] [%[[N]], 2] [1, 2]
+// CHECK-DAG:   %[[U:.*]] = tensor.extract_slice %[[C]][0, 2] [%[[N]], 2] [1, 1]
+// CHECK:       return %[[S]], %[[T]], %[[U]]
+
+func.func @main(%a: tensor<?x3xf32>, %b: tensor<?x5xf32>, %n: index) -> (tensor<?x2xf32>, tensor<?x2xf32>, tensor<?x2xf32>) {
+  %c = tensor.concat dim(1) %a, %b : (tensor<?x3xf32>, tensor<?x5xf32>) -> tensor<?x8xf32>
+  %d = tensor.concat dim(1) %c, %b : (tensor<?x8xf32>, tensor<?x5xf32>) -> tensor<?x13xf32>
+  %s = tensor.extract_slice %d[0, 4] [%n, 2] [1, 1] : tensor<?x13xf32> to tensor<?x2xf32>
+  %t = tensor.extract_slice %c[0, 0] [%n, 2] [1, 2] : tensor<?x8xf32> to tensor<?x2xf32>
+  %u = tensor.extract_slice %c[0, 2] [%n, 2] [1, 1] : tensor<?x8xf32> to tensor<?x2xf32>
+  return %s, %t, %u : tensor<?x2xf32>, tensor<?x2xf32>, tensor<?x2xf32>
+}
