@@ -77,6 +77,13 @@ def far_column(m, x):
     return v[:, :40], v[:, -1:]
 
 
+def column_beside(m, x):
+    """A slice of columns side by side, each a layer's, that is one of them."""
+    v = torch.tanh(m.b(F.relu(m.a(x))))
+    u = m.c(v)
+    return torch.cat([m.d(u), u, u], -1)[:, :1]
+
+
 def normal(*shape, dtype=torch.float32):
     return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape))).to(dtype)
 
@@ -160,6 +167,12 @@ CASES = {  # a model and its arguments
             n=nn.Parameter(torch.ones(1)),
         ).half(),
         normal(1, dtype=torch.float16),
+    ),
+    "a column of columns side by side": lambda: (
+        Model(column_beside, a=nn.Linear(320, 312), b=nn.Linear(312, 160), c=nn.Linear(160, 1), d=nn.Linear(1, 1)).to(
+            BF16
+        ),
+        normal(1, 320, dtype=BF16),
     ),
     "two convolutions of one image": lambda: (
         Model(lambda m, x: m.a(x) + m.b(x), a=nn.Conv2d(32, 32, 3, padding=1), b=nn.Conv2d(32, 32, 3, padding=1)),
