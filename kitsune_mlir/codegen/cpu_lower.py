@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kitsune_mlir.errors import InternalError, UnsupportedError
-from kitsune_mlir.mlir import ExecutionEngine, ir, run_passes, walk
+from kitsune_mlir.mlir import ExecutionEngine, arith, ir, run_passes, walk
 from kitsune_mlir.runtime import cpu_features
 
 from .bufferize import bufferize, results_to_out_params
@@ -34,9 +34,9 @@ _TO_LOOPS = (
     "fold-memref-alias-ops,func.func(math-extend-to-supported-types),"
     "arith-emulate-unsupported-floats{source-types=bf16,f16 target-type=f32},canonicalize,cse)"
 )
+_TIDY = "builtin.module(canonicalize,cse,loop-invariant-code-motion)"
 _TO_LLVM = (
-    "builtin.module(canonicalize,cse,loop-invariant-code-motion,"
-    "func.func(refback-expand-ops-for-llvm,memref-expand,arith-expand{include-bf16=1}),expand-strided-metadata,"
+    "builtin.module(func.func(refback-expand-ops-for-llvm,memref-expand,arith-expand{include-bf16=1}),expand-strided-metadata,"
     "convert-vector-to-scf,lower-affine,convert-scf-to-cf,func.func(convert-math-to-llvm),convert-math-to-libm,"
     "convert-vector-to-llvm,finalize-memref-to-llvm,func.func(convert-arith-to-llvm),convert-index-to-llvm,"
     "convert-ub-to-llvm,convert-func-to-llvm,convert-cf-to-llvm,reconcile-unrealized-casts,canonicalize,cse)"
@@ -68,6 +68,8 @@ def lower_to_llvm(module: ir.Module) -> tuple[list[dict[str, Any]], int]:
     run_passes(module, _TO_LOOPS)
     _let_sums_reorder(module)  # before the expansions, which count on the order they are written in
     expand_math(module)
+    run_passes(module, _TIDY)
+    _through_f32(module)  # which tidying would undo
     run_passes(module, _TO_LLVM)
     for name, types in entries.items():
         add_entry(module, name, types)
@@ -75,6 +77,19 @@ def lower_to_llvm(module: ir.Module) -> tuple[list[dict[str, Any]], int]:
         for stage in plan["stages"]:
             stage["scratch"] = scratch[stage["symbol"]]
     return plans, scratch["main"]
+
+
+def _through_f32(module: ir.Module) -> None:
+    """Makes numbers of bf16 of f32 alone, which is expanded to plain arithmetic: of anything else LLVM calls a function
+    of the compiler's own library, unless the CPU has instructions for bf16."""
+    for op in walk(module, "arith.sitofp", "arith.uitofp", "arith.truncf"):
+        kind, f32 = op.results[0].type, ir.F32Type.get(module.context)
+        if kind != ir.BF16Type.get(module.context) or op.operands[0].type == f32:
+            continue
+        with op.location, ir.InsertionPoint(op):
+            number = ir.Operation.create(op.name, [f32], [op.operands[0]]).results[0]
+            op.results[0].replace_all_uses_with(arith.truncf(kind, number))
+        op.erase()
 
 
 def _let_sums_reorder(module: ir.Module) -> None:

@@ -11,7 +11,7 @@ from kitsune_mlir.mlir import arith, ir, math, run_passes, walk
 
 LOWER = (
     "builtin.module(convert-linalg-to-loops,expand-strided-metadata,lower-affine,convert-vector-to-scf,"
-    "convert-scf-to-cf,func.func(math-extend-to-supported-types,memref-expand,arith-expand{include-bf16=0}),"
+    "convert-scf-to-cf,func.func(math-extend-to-supported-types,memref-expand,arith-expand{include-bf16=1}),"
     "func.func(convert-math-to-llvm),"
     "convert-math-to-libm,finalize-memref-to-llvm,func.func(convert-arith-to-llvm),convert-vector-to-llvm,"
     "convert-index-to-llvm,convert-ub-to-llvm,convert-func-to-llvm,convert-cf-to-llvm,reconcile-unrealized-casts)"

@@ -110,3 +110,11 @@ def test_f32(name):
 def test_other_floats(name, dtype):
     function, *args = FLOATS[name]
     check(function, tuple(args), dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8, torch.float64], ids=str)
+@pytest.mark.parametrize("to", [torch.bfloat16, torch.float16], ids=str)
+def test_numbers_of_other_types_become_16_bits(dtype, to):
+    """On a CPU without instructions for them, too."""
+    x = torch.arange(0, 300, 7).to(dtype)
+    check(lambda value: (value.to(to), value.to(to) * 2), (x,), dtype if dtype.is_floating_point else to)
