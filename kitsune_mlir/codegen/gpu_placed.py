@@ -173,7 +173,7 @@ def _columns(op: ir.Operation, part: ir.Value) -> ir.Value:
 def _around(value: ir.Value, place: Place, call: ir.Operation, functions: dict[str, func.FuncOp]) -> ir.Value:
     """The longer rows that a tensor lies in. An allocation that others fill is made to lie so. What lies elsewhere for
     all that, as of a single row a view may, is copied."""
-    if _may_move(value, place):
+    if _may_move(value, place, functions):
         alloc = value.owner.operation
         with alloc.location, ir.InsertionPoint(alloc):
             part = _part_of_new(value, place, list(alloc.operands))
@@ -201,9 +201,12 @@ def _copied(value: ir.Value) -> ir.Operation | None:
     return copies[0] if len(copies) == 1 and len(users) == 2 else None
 
 
-def _may_move(value: ir.Value, place: Place) -> bool:
-    """Whether a tensor is an allocation whose rows may be longer: nobody returns it."""
+def _may_move(value: ir.Value, place: Place, functions: dict[str, func.FuncOp]) -> bool:
+    """Whether a tensor is an allocation whose rows may be longer: nobody returns it, and no kernel writes a part of it
+    or wants it dense."""
     if place.first or isinstance(value.owner, ir.Block) or value.owner.name != "memref.alloc":
+        return False
+    if not all(_finds(use, functions) for use in value.uses):
         return False
     waiting = [value]
     while waiting:

@@ -73,6 +73,12 @@ def column_of(layers, x):
     return nn.functional.layer_norm(h, [h.shape[1]]) - b(v)[:, 239:240]
 
 
+def in_place(layers, x):
+    """A concatenation that kernels write, an operator changes where it lies, and a product reads in longer rows."""
+    a, b, c = layers
+    return c(torch.cat([a(x), b(x)], -1).sigmoid())
+
+
 def within(layers, x):
     """Columns of a part are another part of the same concatenation."""
     (a,) = layers
@@ -97,6 +103,7 @@ FORMS = {  # function, layers, arguments' columns; whether nothing is moved
     "twice": (twice, [(256, 320), (256, 321)], [256], False),
     "sliced": (sliced, [(256, 384), (256, 501)], [256], False),
     "a column of": (column_of, [(369, 512), (369, 368)], [369], False),
+    "in place": (in_place, [(256, 300), (256, 81), (381, 320)], [256], False),
     "within": (within, [(256, 264)], [256], False),
     "normed": (normed, [(256, 384), (384, 500)], [256], False),
 }
