@@ -20,7 +20,7 @@ from kitsune_mlir.planning.target import Target
 from .chain_ahead import Ahead
 from .chain_checks import check
 from .chain_fills import Fill, Filling, Fills, place, rolled, selected
-from .chain_prefetch import gathers_of, is_wide, prefetch
+from .chain_prefetch import gathers_of, prefetch
 from .chain_room import Room
 from .chain_stows import slots_of_stows
 from .chain_vectors import Vectors
@@ -99,7 +99,6 @@ class ChainKernel:
         """Decides what shared memory and registers hold beside the tiles, and makes what the kernel reads from around
         it."""
         asks = self.room.tiles_each > 1 and self.target.has_warpgroups
-        asks = asks and not (is_wide(self.program) and self.room.may_keep())
         self.asked = gathers_of(self.program) if asks else []
         self.keeps = not self.asked and self.room.may_keep()
         self.slots = self.room.slots(self.keeps)
@@ -118,7 +117,7 @@ class ChainKernel:
         sizes = [self.tile_rows, *([self.grid.pass_columns] if self.grid else [])]
         dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get(sizes)
         self._alloc_rings()
-        feeds, multiplies = (_ASKING if self.asked and not is_wide(self.program) else _REGISTERS)[self.copies]
+        feeds, multiplies = (_ASKING if self.asked else _REGISTERS)[self.copies]
         feed = schedule.AgentOp(ir.StringAttr.get("feed"), *map(i64, (1, 1 if self.asked else _WARPS, feeds)))
         if self.asked:
             self._ask(schedule.AgentOp(ir.StringAttr.get("ask"), *map(i64, (1, _WARPS - 1, feeds))), dealt)

@@ -33,8 +33,7 @@ from .chain_columns import is_column
 from .schedule_build import constant_index, empty_generic
 
 LEAST_BYTES = 64  # of a row: fewer are not worth a request
-MOST_COLUMNS = 192  # of a product: the sums of more take all registers, and those who ask have as few as who feeds
-MOST_TABLES = 2  # whose rows are asked for with so few
+MOST_COLUMNS = 192  # of a product: the sums of more take all registers, and those who ask have some of them
 _UNIT = 16  # bytes that a request is a multiple of
 
 
@@ -55,18 +54,15 @@ class Gather:
 
 
 def gathers_of(program: Program) -> list[Gather]:
-    """Those of a program whose rows are asked for ahead: rows that a request may name."""
+    """Those of a program whose rows are asked for ahead: where its products leave registers to who asks, rows that a
+    request may name."""
+    if any(product.n > MOST_COLUMNS for product in program.products):
+        return []
     known = {hash(value) for number, value in enumerate(program.tensors) if number not in program.padded}
     stages = [block.stage for block in program.blocks if len(block.stages) == 1]
     ops = [op.operation for stage in stages for op in stage.block.operations if op.operation.name == "linalg.generic"]
     found = [gather for op in ops if (gather := _gather(op)) is not None and hash(gather.table) in known]
-    asked = [gather for gather in found if _is_of_rows(gather)]
-    return asked[:MOST_TABLES] if is_wide(program) else asked
-
-
-def is_wide(program: Program) -> bool:
-    """Whether a program's products take all registers that those who ask can do without."""
-    return any(product.n > MOST_COLUMNS for product in program.products)
+    return [gather for gather in found if _is_of_rows(gather)]
 
 
 def _gather(op: ir.Operation) -> Gather | None:

@@ -99,8 +99,8 @@ def _place_parts(parts: Sequence[tuple[ir.Operation, int]], pitch: int) -> None:
     once = [sum(other == value for other in values) == 1 for value in values]
     for (op, number), kind, alone in zip(parts, kinds, once, strict=True):
         place = Place(first, pitch)
-        if alone and _may_lie(op.operands[number], place, op):
-            _move(op.operands[number], place)
+        if alone and _may_lie(op.operands[number], place, op, beside=True):
+            _move(op.operands[number], place, beside=True)
         first += kind.shape[1]
 
 
@@ -196,8 +196,8 @@ def _lying(value: ir.Value) -> ir.Value:
     return value
 
 
-def _may_lie(value: ir.Value, place: Place, wanted_by: ir.Operation) -> bool:
-    """Whether a tensor is a kernel's result that may lie there."""
+def _may_lie(value: ir.Value, place: Place, wanted_by: ir.Operation, beside: bool = False) -> bool:
+    """Whether a tensor is a kernel's result that may lie there, `beside` others or alone in its rows."""
     made = None if isinstance(value.owner, ir.Block) else value.owner.operation
     if made is None or made.name != ResultOp.OPERATION_NAME or is_among_columns(value.type):
         return False
@@ -205,7 +205,8 @@ def _may_lie(value: ir.Value, place: Place, wanted_by: ir.Operation) -> bool:
     if kernel.name != schedule.KernelOp.OPERATION_NAME or kernel.opview.has_roles:
         return False
     others = [use for use in value.uses if use.owner.operation != wanted_by]
-    return all(_writes(op, place) for op in _stores(value)) and all(_reads(use, place) for use in others)
+    writes = all(_writes(op, value.type, place, beside) for op in _stores(value))
+    return writes and all(_reads(use, place) for use in others)
 
 
 def _stores(value: ir.Value) -> list[ir.Operation]:
@@ -216,16 +217,24 @@ def _stores(value: ir.Value) -> list[ir.Operation]:
     return [op for op in ops if op.opview.position == result.position]
 
 
-def _writes(op: ir.Operation, place: Place) -> bool:
-    """Whether what writes a tensor may write it there."""
+def _writes(op: ir.Operation, kind: ir.Type, place: Place, beside: bool) -> bool:
+    """Whether what writes a tensor of this type may write it there."""
     if op.name != schedule.WriteOp.OPERATION_NAME or op.opview.is_once:
         return False
-    return op.opview.engine_name != schedule.COPIED or _is_copied(op.operands[0].type, place) or _is_last(op)
+    return op.opview.engine_name != schedule.COPIED or _is_stored(kind, place, beside) or _is_last(op)
 
 
 def _is_copied(kind: ir.Type, place: Place) -> bool:
     """Whether the copy engine takes boxes of a tensor there."""
     return place.step * element_bytes(ir.RankedTensorType(kind).element_type) % schedule.GRANULE == 0
+
+
+def _is_stored(kind: ir.Type, place: Place, beside: bool) -> bool:
+    """Whether the copy engine stores a tensor of this type there. It stores 16 bytes at a time: of rows that end within
+    such, it overwrites what lies behind them (an H100 did; the simulator has it so)."""
+    kind = ir.RankedTensorType(kind)
+    whole = kind.shape[1] * element_bytes(kind.element_type) % schedule.GRANULE == 0
+    return _is_copied(kind, place) and (whole or not beside)
 
 
 def _is_last(write: ir.Operation) -> bool:
@@ -250,8 +259,8 @@ def _reads(use: ir.OpOperand, place: Place) -> bool:
     return op.name == _READ and aligned
 
 
-def _move(value: ir.Value, place: Place) -> ir.Value:
-    """Lays a kernel's result there. Gives it, of the type that says so."""
+def _move(value: ir.Value, place: Place, beside: bool = False) -> ir.Value:
+    """Lays a kernel's result there, `beside` others or alone. Gives it, of the type that says so."""
     stores, made = _stores(value), value.owner.operation
     dense, kind = ir.RankedTensorType(value.type), columns_of(value.type, place.first, place.pitch)
     with made.location, ir.InsertionPoint(made):
@@ -261,21 +270,21 @@ def _move(value: ir.Value, place: Place) -> ir.Value:
     _replace(list(value.uses), placed.results[0], view)
     made.erase()
     for write in stores:
-        _choose_engine(write, dense, place)
+        _choose_engine(write, dense, _is_stored(dense, place, beside))
     return placed.results[0]
 
 
-def _choose_engine(write: ir.Operation, whole: ir.RankedTensorType, place: Place) -> None:
+def _choose_engine(write: ir.Operation, whole: ir.RankedTensorType, is_stored: bool) -> None:
     """Has the copy engine store what warps have stored because of the place, and the other way round."""
     engine, tile = write.opview.engine_name, ir.RankedTensorType(write.operands[0].type)
     if engine is None:
         return
     row = tile.shape[1] * element_bytes(tile.element_type)
-    if engine == schedule.COPIED and not _is_copied(tile, place):
+    if engine == schedule.COPIED and not is_stored:
         if row >= LEAST_ROW_BYTES:
             write.attributes["engine"] = ir.StringAttr.get(schedule.BY_ROWS)
         else:
             del write.attributes["engine"]
-    elif engine == schedule.BY_ROWS and _is_copied(tile, place):
+    elif engine == schedule.BY_ROWS and is_stored:
         if tile.shape[1] >= whole.shape[1] or row % schedule.BOX_BYTES == 0:
             write.attributes["engine"] = ir.StringAttr.get(schedule.COPIED)

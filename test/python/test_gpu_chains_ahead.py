@@ -11,7 +11,6 @@ from torch import nn
 
 import kitsune_mlir
 from kitsune_mlir.codegen import ptxas
-from kitsune_mlir.passes import chain_prefetch
 from kitsune_mlir.planning import target
 from kitsune_mlir.tools.gpusim import Simulation
 
@@ -179,58 +178,3 @@ def test_registers_hold_rows_around_those_that_leave(width):
     assert compiled.mlir("sm_90a:schedule-chains").count("together}") == 2
     kernels = [kernel for kernel in compiled.plan["kernels"] if kernel["name"].startswith("pipeline")]
     assert [kernel["spill_stores"] for kernel in kernels] == [0]
-
-
-class Edges(nn.Module):
-    """Messages of wide rows: sums of a product begin with rows that are gathered from several tables."""
-
-    def __init__(self, width, tables):
-        super().__init__()
-        self.projections = nn.ModuleList(nn.Linear(width, width) for _ in range(tables))
-        self.messages = Messages(width)
-
-    def forward(self, edges, nodes, *ends):
-        given = self.messages.first(edges)
-        for projection, end in zip(self.projections, ends, strict=True):
-            given = given + projection(nodes)[end if end.dtype == torch.int32 else (3 * end + 1) % len(nodes)]
-        messages = self.messages.norm(self.messages.last(torch.relu(given)))
-        return edges + messages, torch.zeros_like(nodes).index_add(0, ends[0], messages)
-
-
-def edges_of(width, nodes, edges, tables):
-    """Such a model, whose rows' numbers are computed and not, in turns, and its inputs."""
-    torch.manual_seed(0)
-    ends = [torch.randint(0, nodes, (edges,), dtype=[torch.int64, torch.int32][i % 2]) for i in range(tables)]
-    return Edges(width, tables).bfloat16(), (
-        torch.randn(edges, width).bfloat16(),
-        torch.randn(nodes, width).bfloat16(),
-        *ends,
-    )
-
-
-@pytest.mark.usefixtures("unassembled")
-@pytest.mark.parametrize("width", [256, 512])
-def test_wide_rows_are_asked_for(width, two):
-    """By warps that have the registers of those who feed."""
-    model, args = edges_of(width, 30, 700, 2)
-    compiled = kitsune_mlir.compile(model, args, target=two, options={"place-stages": "tile-rows=128"})
-    text = compiled.mlir("two:schedule-chains")
-    assert text.count('"kitsune.prefetch"') == 2 and 'registers = 24 : i64, sym_name = "ask"' in text
-    found, exact = Simulation(compiled, seed=1)(*args), copy.deepcopy(model).double()
-    with torch.no_grad():
-        for one, wanted in zip(found, exact(*(x.double() if x.is_floating_point() else x for x in args)), strict=True):
-            assert (torch.as_tensor(one).double() - wanted).norm() <= 1e-2 * wanted.norm()
-
-
-@pytest.mark.parametrize("width", [256, 512])
-def test_few_registers_are_enough_to_ask(width, monkeypatch):
-    """For rows of two tables, of which there are three; nothing is spilled that is not without."""
-    given, spilled = edges_of(width, 2_000, 60_000, 3), []
-    for asked in (2, 0):
-        monkeypatch.setattr(chain_prefetch, "MOST_TABLES", asked)
-        compiled = kitsune_mlir.compile(*given, target="sm_90a")
-        assert compiled.mlir("sm_90a:schedule-chains").count('"kitsune.prefetch"') == asked
-        spilled.append([kernel["spill_stores"] for kernel in compiled.plan["kernels"]])
-        texts = re.split(r"(?=\n\.version)", compiled.ptx)[1:]
-        assert not any(ptxas.assemble(text, target.load("sm_90a")).warnings for text in texts)
-    assert spilled[0] == spilled[1]

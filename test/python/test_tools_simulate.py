@@ -164,7 +164,7 @@ def test_faults_name_the_kernel_and_the_place(owner, method, error, sentence, mo
 
 def test_more_ctas_than_there_are_clocks_for():
     """As many as the simulator's clocks have numbers for take turns at the rows."""
-    model, x = nn.Linear(100, 400), torch.randn(16, 100)
+    model, x = nn.Linear(100, 2000), torch.randn(16, 100)
     compiled = kitsune_mlir.compile(model, (x,), target="sm_90a")
     launch = max(compiled.plan["launches"], key=lambda launch: launch["ctas"] or 0)
     torch.testing.assert_close(Simulation(compiled)(x), model(x).detach(), rtol=1e-4, atol=1e-5)
