@@ -73,6 +73,13 @@ def column_of(layers, x):
     return nn.functional.layer_norm(h, [h.shape[1]]) - b(v)[:, 239:240]
 
 
+def behind(layers, x):
+    """The first part, which ends within 16 bytes, is written behind the second."""
+    a, b = layers
+    h = a(x).relu()
+    return torch.cat([b(h), h], -1)
+
+
 def in_place(layers, x):
     """A concatenation that kernels write, an operator changes where it lies, and a product reads in longer rows."""
     a, b, c = layers
@@ -97,6 +104,7 @@ FORMS = {  # function, layers, arguments' columns; whether nothing is moved
     "beside": (beside, [(256, 512), (256, 360)], [256], True),
     "beside, at odd columns": (beside, [(256, 301), (256, 360), (256, 75)], [256], True),
     "beside, narrow": (beside, [(256, 5), (256, 130), (256, 1)], [256], False),
+    "beside what ends within 16 bytes": (behind, [(256, 128), (128, 347)], [256], False),
     "in a row": (in_a_row, [(256, 401), (401, 397), (397, 410)], [256], True),
     "of both": (of_both, [(256, 300), (256, 254), (554, 320)], [256], False),
     "of columns": (of_columns, [(256, 512), (248, 640), (264, 128)], [256, 300], True),

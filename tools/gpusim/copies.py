@@ -14,7 +14,7 @@ from .cta import BulkGroups, CtaState
 from .faults import MemoryFault
 from .lanes import spread
 from .memory import Places, Region, ascending, each_byte, ends, pieces
-from .tma import MAP_BYTES, Box, box_places, laid_out, read_box
+from .tma import MAP_BYTES, Box, laid_out, read_box, stored_places
 
 if TYPE_CHECKING:
     from .assembler import Assembler
@@ -223,7 +223,7 @@ def store_box(rank: int, run: Assembler, mask: np.ndarray, to: list[Any], source
     box, at = _box(run, mask, rank, to, place)
     region = run.agent.memory.find(box.pointer)
     first = _within(run.cta.shared, place, box.nbytes)
-    starts, exists, piece = box_places(region, box, at)
+    starts, exists, piece = stored_places(region, box, at)
     source = first + laid_out(box, piece)[exists]  # what is beyond the tensor need not be there
     _store(run, mask, source, region, pieces(starts, piece))
 

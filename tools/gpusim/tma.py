@@ -131,6 +131,20 @@ def box_places(region: Region, box: Box, at: Sequence[int]) -> tuple[np.ndarray,
     return found, exists, piece
 
 
+def stored_places(region: Region, box: Box, at: Sequence[int]) -> tuple[np.ndarray, np.ndarray, int]:
+    """The same of pieces that a store writes: of a row that ends within 16 bytes all of these, as an H100 does."""
+    taken, exists, piece = box_places(region, box, at)
+    if piece == CHUNK or box.steps:
+        return taken, exists, piece
+    places = np.zeros(len(exists), np.int64)
+    places[exists] = taken
+    first = places.reshape(-1, CHUNK // piece)[:, :1]
+    begun = exists.reshape(-1, CHUNK // piece)[:, :1]
+    places = first + piece * np.arange(CHUNK // piece)
+    written = (begun & (places + piece <= len(region.bytes))).reshape(-1)
+    return places.reshape(-1)[written], written, piece
+
+
 def read_box(region: Region, box: Box, at: Sequence[int]) -> tuple[np.ndarray, tuple[np.ndarray, int]]:
     """The bytes as they lie in shared memory, and which the region's are: where pieces begin, and the bytes of one."""
     taken, exists, piece = box_places(region, box, at)

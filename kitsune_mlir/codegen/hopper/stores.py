@@ -189,7 +189,8 @@ class Outbox:
         self, tile: Fragment, memory: PairedMemory, number: int, columns: int, start: Int, valid: ir.Value
     ) -> None:
         nbytes = element_bytes(tile.element)
-        together = WORD // nbytes if memory.step % (WORD // nbytes) == 0 else 1  # columns that a thread stores at once
+        words = memory.step % (WORD // nbytes) == tile.width % (WORD // nbytes) == 0
+        together = WORD // nbytes if words else 1  # columns that a thread stores at once
         type_ = ir.IntegerType.get_signless(8 * together * nbytes)
         lane, first = self.boxes.lane, device.add(self.boxes.first_row, device.mul(self.boxes.warp, WARP_ROWS))
         box = device.add(self.box(number), device.mul(self.boxes.warp, WARP_ROWS * BOX_ROW))
