@@ -231,7 +231,7 @@ def _is_copied(kind: ir.Type, place: Place) -> bool:
 
 def _is_stored(kind: ir.Type, place: Place, beside: bool) -> bool:
     """Whether the copy engine stores a tensor of this type there. It stores 16 bytes at a time: of rows that end within
-    such, it overwrites what lies behind them (an H100 did; the simulator has it so)."""
+    such, it overwrites what lies behind them (so two nets on an H100 say; the simulator has it so)."""
     kind = ir.RankedTensorType(kind)
     whole = kind.shape[1] * element_bytes(kind.element_type) % schedule.GRANULE == 0
     return _is_copied(kind, place) and (whole or not beside)

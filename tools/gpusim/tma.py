@@ -132,7 +132,7 @@ def box_places(region: Region, box: Box, at: Sequence[int]) -> tuple[np.ndarray,
 
 
 def stored_places(region: Region, box: Box, at: Sequence[int]) -> tuple[np.ndarray, np.ndarray, int]:
-    """The same of pieces that a store writes: of a row that ends within 16 bytes all of these, as an H100 does."""
+    """The same of pieces that a store writes: of a row that ends within 16 bytes all of these (causes.md)."""
     taken, exists, piece = box_places(region, box, at)
     if piece == CHUNK or box.steps:
         return taken, exists, piece
