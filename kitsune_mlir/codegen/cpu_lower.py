@@ -8,6 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from kitsune_mlir.errors import InternalError, UnsupportedError
 from kitsune_mlir.mlir import ExecutionEngine, arith, ir, run_passes, walk
 from kitsune_mlir.runtime import cpu_features
@@ -71,6 +73,7 @@ def lower_to_llvm(module: ir.Module) -> tuple[list[dict[str, Any]], int]:
     run_passes(module, _TIDY)
     _through_f32(module)  # which tidying would undo
     run_passes(module, _TO_LLVM)
+    _bf16_as_bits(module)
     for name, types in entries.items():
         add_entry(module, name, types)
     for plan in plans:
@@ -90,6 +93,20 @@ def _through_f32(module: ir.Module) -> None:
             number = ir.Operation.create(op.name, [f32], [op.operands[0]]).results[0]
             op.results[0].replace_all_uses_with(arith.truncf(kind, number))
         op.erase()
+
+
+def _bf16_as_bits(module: ir.Module) -> None:
+    """Numbers of bf16, of which only moves and bit casts are left, become the integers of their bits: a number of bf16
+    that lives on in another block LLVM widens to f32, and calls a function to narrow it, as `_through_f32` says."""
+    bf16, i16 = ir.BF16Type.get(module.context), ir.IntegerType.get_signless(16, module.context)
+    for op in walk(module):
+        values = [*op.results, *(argument for region in op.regions for block in region for argument in block.arguments)]
+        for value in values:
+            if value.type == bf16:
+                value.set_type(i16)
+        if op.name == "llvm.mlir.constant" and op.attributes["value"].type == bf16:
+            bits = np.float32(ir.FloatAttr(op.attributes["value"]).value).view(np.uint32) >> 16
+            op.attributes["value"] = ir.IntegerAttr.get(i16, int(np.uint16(bits).view(np.int16)))
 
 
 def _let_sums_reorder(module: ir.Module) -> None:
