@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kitsune_mlir.dialects import kitsune
-from kitsune_mlir.mlir import ir, linalg, tensor
+from kitsune_mlir.mlir import ir, linalg, slice_of, tensor
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 RESIDENT = None
@@ -224,9 +224,7 @@ def _single_columns(op: ir.Operation, p: int) -> int:
 
 
 def _slice_rows(op: ir.Operation, p: int) -> list[int | None] | str:
-    offsets, sizes, strides = (
-        list(ir.DenseI64ArrayAttr(op.attributes[f"static_{name}"])) for name in ("offsets", "sizes", "strides")
-    )
+    offsets, sizes, strides = slice_of(op)
     source = shape_of(op.operands[0])
     if len(shape_of(op.results[0])) != len(source):
         return "drops dimensions"
@@ -357,9 +355,7 @@ class RowCloner:
         return tensor.ExpandShapeOp(type_, source, reassociation, dynamic, list(type_.shape)).result
 
     def _slice(self, op: ir.Operation, p: int) -> ir.Value:
-        offsets, sizes, strides = (
-            list(ir.DenseI64ArrayAttr(op.attributes[f"static_{name}"])) for name in ("offsets", "sizes", "strides")
-        )
+        offsets, sizes, strides = slice_of(op)
         dynamic = [] if isinstance(self.rows, int) else [self.rows]
         size = self.rows if isinstance(self.rows, int) else DYNAMIC
         type_ = self.type_of(op.results[0].type, p)

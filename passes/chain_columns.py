@@ -9,7 +9,7 @@ from kitsune_mlir.chains.product_plan import Product
 from kitsune_mlir.codegen.pipeline.nests import Nest
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import ir, tensor
+from kitsune_mlir.mlir import ir, slice_of, tensor
 
 
 class Columns:
@@ -92,9 +92,7 @@ def loaded_columns(value: ir.Value) -> tuple[ir.Operation, int] | None:
     """The load that a tile is, or whose columns it is from one on; None where it is neither."""
     op, first = rows.producer(value), 0
     if op is not None and op.name == "tensor.extract_slice" and len(rows.shape_of(value)) == 2:
-        offsets, strides = (
-            list(ir.DenseI64ArrayAttr(op.attributes[f"static_{name}"])) for name in ("offsets", "strides")
-        )
+        offsets, _, strides = slice_of(op)
         first, op = offsets[-1], rows.producer(op.operands[0]) if strides == [1, 1] and offsets[0] == 0 else None
     return (op, first) if op is not None and op.name == kitsune.LoadOp.OPERATION_NAME else None
 

@@ -9,7 +9,7 @@ from kitsune_mlir.chains.operands import is_loaded
 from kitsune_mlir.chains.program import Block
 from kitsune_mlir.codegen.hopper.fragments import BLOCK, is_packed
 from kitsune_mlir.dialects import kitsune, schedule
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.mlir import ir, slice_of
 
 from .chain_columns import take_columns
 from .chain_exact import ChainExact
@@ -142,5 +142,5 @@ def _column_of(op: ir.Operation, in_parts: bool) -> int | None:
     shapes = [rows.shape_of(op.operands[0]), rows.shape_of(op.results[0])] if op.name == "tensor.extract_slice" else []
     if [len(shape) for shape in shapes] != [2, 2] or shapes[1][1] != 1:
         return None
-    column = list(ir.DenseI64ArrayAttr(op.attributes["static_offsets"]))[1]
+    column = slice_of(op).offsets[1]
     return column if column % BLOCK or in_parts else None

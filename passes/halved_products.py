@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from kitsune_mlir import rows
 from kitsune_mlir.contraction import Contraction, match_product
-from kitsune_mlir.mlir import arith, ir, linalg, tensor
+from kitsune_mlir.mlir import arith, ir, linalg, slice_of, tensor
 from kitsune_mlir.weights import is_weight
 
 from .product_follows import is_elementwise
@@ -88,9 +88,7 @@ def _first_column(op: ir.Operation, value: ir.Value, columns: int) -> str:
     """The first column of an operation that takes so many columns of all rows of a tensor, as text; none of others."""
     if op.name != "tensor.extract_slice":
         return ""
-    offsets, sizes, strides = (
-        list(ir.DenseI64ArrayAttr(op.attributes[f"static_{name}"])) for name in ("offsets", "sizes", "strides")
-    )
+    offsets, sizes, strides = slice_of(op)
     kind = ir.RankedTensorType(value.type)
     *outer, taken = sizes
     if any(offsets[:-1]) or set(strides) != {1} or taken != columns or outer != list(kind.shape)[:-1]:

@@ -34,7 +34,7 @@ from kitsune_mlir.dialects import schedule
 from kitsune_mlir.dialects.checks import parent_of
 from kitsune_mlir.dialects.columns import Place, columns_of, is_among_columns, place_of
 from kitsune_mlir.dialects.kitsune import ResultOp
-from kitsune_mlir.mlir import ir, tensor, walk
+from kitsune_mlir.mlir import ir, slice_of, tensor, walk
 from kitsune_mlir.traffic import element_bytes
 
 from .base import ModulePass
@@ -167,9 +167,7 @@ def _place_padded(padded: ir.Operation) -> None:
 def _read_in_place(op: ir.Operation) -> None:
     """Has kernels read columns of a tensor where they lie, which for a kernel would be copied."""
     source, kind = _lying(op.operands[0]).type, ir.RankedTensorType(op.results[0].type)
-    offsets, sizes, steps = (
-        list(ir.DenseI64ArrayAttr(op.attributes[f"static_{name}"])) for name in ("offsets", "sizes", "strides")
-    )
+    offsets, sizes, steps = slice_of(op)
     whole = ir.RankedTensorType(source)
     if whole.rank != 2 or kind.rank != 2 or steps != [1, 1] or offsets[0] != 0 or sizes[0] != whole.shape[0]:
         return  # of all rows, in neighbouring columns; an open number of rows is a size that no attribute has

@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import attr_int, ir, linalg, tensor
+from kitsune_mlir.mlir import attr_int, ir, linalg, slice_of, tensor
 
 from .schedule_build import constant_index
 
@@ -71,7 +71,7 @@ def _spread(at: ir.Value, columns: int) -> _Spread | None:
     inner = rows.producer(outer.operands[1]) if outer is not None and outer.name == "tensor.insert_slice" else None
     if outer is None or inner is None or inner.name != "tensor.insert_slice":
         return None
-    if [list(ir.DenseI64ArrayAttr(op.attributes["static_offsets"])) for op in (inner, outer)] != [[0, 0], [0, 1]]:
+    if [slice_of(op).offsets for op in (inner, outer)] != [[0, 0], [0, 1]]:
         return None
     first, second = inner.operands[0], outer.operands[0]
     op = rows.producer(first)

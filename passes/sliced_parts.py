@@ -6,20 +6,20 @@
 
 from __future__ import annotations
 
-from kitsune_mlir.mlir import ir, tensor
+from kitsune_mlir.mlir import ir, slice_of, tensor
 
 
 def slice_part(op: ir.Operation) -> None:
     """Slices the part of a concatenation, or of one within it, that has all that a tensor.extract_slice takes."""
     while (part := _part(op)) is not None:
         value, offsets = part
-        sizes, steps = (ir.DenseI64ArrayAttr(op.attributes[f"static_{name}"]) for name in ("sizes", "strides"))
+        _, sizes, steps = slice_of(op)
         segments = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
         rest, dynamic = iter(list(op.operands)[1:]), []
         for count in segments[1:]:
             dynamic.append([next(rest) for _ in range(count)])
         with op.location, ir.InsertionPoint(op):
-            made = tensor.ExtractSliceOp(op.results[0].type, value, *dynamic, offsets, list(sizes), list(steps))
+            made = tensor.ExtractSliceOp(op.results[0].type, value, *dynamic, offsets, sizes, steps)
         op.results[0].replace_all_uses_with(made.result)
         op.erase()
         op = made.operation
@@ -32,9 +32,7 @@ def _part(op: ir.Operation) -> tuple[ir.Value, list[int]] | None:
     if isinstance(owner, ir.Block) or owner.name != "tensor.concat":
         return None
     along = ir.IntegerAttr(owner.attributes["dim"]).value
-    offsets, sizes, steps = (
-        list(ir.DenseI64ArrayAttr(op.attributes[f"static_{name}"])) for name in ("offsets", "sizes", "strides")
-    )
+    offsets, sizes, steps = slice_of(op)
     mark, first = ir.ShapedType.get_dynamic_size(), 0
     if mark in (offsets[along], sizes[along], steps[along]):
         return None

@@ -21,7 +21,7 @@ from kitsune_mlir.codegen.pipeline.memory import element_of, shape_of
 from kitsune_mlir.codegen.pipeline.nests import MAP, REDUCTION, Nest, StageNests
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import ir
+from kitsune_mlir.mlir import ir, slice_of
 
 from .operands import is_in_stage, is_loaded, parts_of
 
@@ -212,9 +212,8 @@ def _generic_operands(
 def _sliced(op: ir.Operation, shape: tuple[int, ...], at: Place) -> Place:
     """The place in what a slice is taken of."""
     source = shape_of(op.operands[0])
-    offsets, strides = (
-        list(ir.DenseI64ArrayAttr(op.attributes[f"static_{name}"]))[1:] for name in ("offsets", "strides")
-    )
+    taken = slice_of(op)
+    offsets, strides = taken.offsets[1:], taken.strides[1:]
     if at is not None and at.own and len(shape) == len(source) == 2 and shape[1] == 1 and offsets[0] % BLOCK:
         return At(offsets[0])  # wherever it is put again: each row's first thread has it (chain_values._column_of)
     if at is None or len(shape) != len(source):

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kitsune_mlir.dialects.columns import Place, dense, is_among_columns, place_of
-from kitsune_mlir.mlir import attr_int, func, ir, memref, walk
+from kitsune_mlir.mlir import attr_int, func, ir, memref, slice_of, walk
 
 from .gpu_buffers import VIEWS, root_of
 from .gpu_kernel import as_value
@@ -139,8 +139,7 @@ def _is_columns(op: ir.Operation) -> bool:
     """Whether it is a view of some neighbouring columns of a tensor of rows and columns, all sizes known."""
     if op.name != "memref.subview" or ir.MemRefType(op.results[0].type).rank != 2:
         return False
-    names = ("static_offsets", "static_sizes", "static_strides")
-    offsets, sizes, steps = (list(ir.DenseI64ArrayAttr(op.attributes[name])) for name in names)
+    offsets, sizes, steps = slice_of(op)
     return steps == [1, 1] and ir.ShapedType.get_dynamic_size() not in (*offsets, *sizes)
 
 
@@ -162,12 +161,9 @@ def _column(op: ir.Operation, part: ir.Value) -> ir.Value:
 
 def _columns(op: ir.Operation, part: ir.Value) -> ir.Value:
     """The same view of a part of a buffer."""
-    offsets, sizes = (list(ir.DenseI64ArrayAttr(op.attributes[f"static_{name}"])) for name in ("offsets", "sizes"))
-    (pitch, _), first = ir.MemRefType(part.type).get_strides_and_offset()
-    layout = ir.StridedLayoutAttr.get(first + offsets[0] * pitch + offsets[1], [pitch, 1])
+    offsets, sizes, steps = slice_of(op)
     with op.location, ir.InsertionPoint(op):
-        type_ = ir.MemRefType.get(sizes, ir.MemRefType(part.type).element_type, layout)
-        return memref.SubViewOp(type_, part, [], [], [], offsets, sizes, [1, 1]).result
+        return memref.subview(part, offsets, sizes, steps)
 
 
 def _around(value: ir.Value, place: Place, call: ir.Operation, functions: dict[str, func.FuncOp]) -> ir.Value:

@@ -15,7 +15,7 @@ import numpy as np
 
 from kitsune_mlir.dialects.captures import captures
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import ir, location
+from kitsune_mlir.mlir import ir, location, slice_of
 from kitsune_mlir.rows import loops_of
 
 from . import windows
@@ -332,8 +332,7 @@ def _reshape(op: ir.Operation) -> Function:
 
 def _slice(op: ir.Operation) -> Function:
     """A slice whose sizes are constants."""
-    names = ("static_offsets", "static_sizes", "static_strides")
-    places, sizes, steps = (list(ir.DenseI64ArrayAttr(op.attributes[name])) for name in names)
+    places, sizes, steps = slice_of(op)
     if _DYNAMIC in (*sizes, *steps):
         raise UnsupportedError(f"{location(op.location)}: a slice whose sizes are no constants")
     shape = list(ir.RankedTensorType(op.results[0].type).shape)

@@ -13,7 +13,7 @@ from math import prod
 from kitsune_mlir import rows
 from kitsune_mlir.codegen import index_checks
 from kitsune_mlir.errors import UnsupportedError
-from kitsune_mlir.mlir import arith, ir
+from kitsune_mlir.mlir import arith, ir, slice_of
 
 from . import device
 from .device import Int, Offset
@@ -72,9 +72,7 @@ class Evaluator:
         if op.name == "tensor.concat":
             return self._concat(op, index)
         if op.name == "tensor.extract_slice":
-            offsets, strides = (
-                list(ir.DenseI64ArrayAttr(op.attributes[f"static_{name}"])) for name in ("offsets", "strides")
-            )
+            offsets, _, strides = slice_of(op)
             moved = [device.add(device.mul(i, s), o) for i, s, o in zip(index, strides, offsets)]
             return self(op.operands[0], moved)
         if op.name in rows.RESHAPES:
