@@ -235,10 +235,6 @@ def _load_pair(pairs: ir.Value, row: ir.Value) -> list[ir.Value]:
     return [vector.extract(pair, [], [i]) for i in range(2)]
 
 
-def _plus(size: Size, more: int) -> Size:
-    return size + more if isinstance(size, int) else arith.addi(size, as_value(more))
-
-
 def _alloc(*sizes: Size, kind: ir.Type | None = None) -> ir.Value:
     """A buffer of such numbers, of 32 bits where nothing is said."""
     open_ = ir.ShapedType.get_dynamic_size()

@@ -91,15 +91,6 @@ class Checks:
             gpu_module.attributes[CHECKS] = ir.ArrayAttr.get([ir.StringAttr.get(place) for place in self.places])
 
 
-def add_places(gpu_module: ir.Operation, pipeline: ir.OpView) -> None:
-    """A pipeline runs the kernel of an equal one: reports name the lines of both."""
-    if CHECKS in gpu_module.attributes:
-        with of_pipeline(pipeline) as checks:
-            both = alternatives(places_of(gpu_module), checks.places)
-        with gpu_module.context:
-            gpu_module.attributes[CHECKS] = ir.ArrayAttr.get([ir.StringAttr.get(place) for place in both])
-
-
 def places_of(gpu_module: ir.Operation) -> list[str]:
     """Where in the model the checks of a gpu.module stand, by number."""
     if CHECKS not in gpu_module.attributes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable
 
 from kitsune_mlir import worker
 from kitsune_mlir.errors import InternalError
@@ -17,11 +16,6 @@ def to_ptx(gpu_module: ir.Operation, target: Target) -> str:
     Raises InternalError, with the path of a reproducer, when it does not lower.
     """
     return _emit(gpu_module, target, "ptx")
-
-
-def to_ptx_all(gpu_modules: Iterable[ir.Operation], target: Target) -> list[str]:
-    """`to_ptx` of several modules."""
-    return [to_ptx(module, target) for module in gpu_modules]
 
 
 def to_llvm(gpu_module: ir.Operation, target: Target) -> str:
