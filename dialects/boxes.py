@@ -9,6 +9,7 @@ from kitsune_mlir.mlir import ext, ir
 from kitsune_mlir.traffic import element_bytes
 
 from .checks import check_integer, constant, defined_by, fail, integer, parent_of, string
+from .columns import place_of
 from .kernels import BOX_BYTES, AgentOp, KernelOp, has_numbers, inside, numbers
 from .rings import L2, SMEM, ring_of
 from .tiles import RingEffect
@@ -241,10 +242,24 @@ class WriteOp(Kitsune.Operation, name="write", traits=[RingEffect]):
             return fail(self, reason)
         for result in kernel.opview.result_ops:
             if result.position == self.position:
-                if self.engine_name == COPIED and (reason := _overlap(self.operands[0].type, result.results[0].type)):
+                kinds = self.operands[0].type, result.results[0].type
+                if self.engine_name == COPIED and (reason := _overlap(*kinds) or overwrites(kinds[1])):
                     return fail(self, reason)
                 return _verify_box(self, result.results[0].type, self.operands[0].type, len(self.operands) - 1)
         return check_integer(self, "index", 0)
+
+
+def overwrites(output: ir.Type) -> str:
+    """Why the copy engine does not store a tensor of this type where it lies, or would store over what lies beside it;
+    empty where it stores it. It stores 16 bytes at a time: of rows that end within such, it overwrites what lies behind
+    them (so two nets on an H100 say; the simulator has it so)."""
+    kind, place = ir.RankedTensorType(output), place_of(output)
+    element, columns = kind.element_type, kind.shape[1]
+    if place.step * element_bytes(element) % GRANULE:
+        return f"is stored at multiples of {GRANULE} bytes, as columns from {place.first} on of {place.pitch} are not"
+    if place.shared and columns * element_bytes(element) % GRANULE:
+        return f"is stored {GRANULE} bytes at a time, beyond {columns} columns of {element} beside others"
+    return ""
 
 
 def _overlap(tile: ir.Type, output: ir.Type) -> str:

@@ -11,24 +11,27 @@ from .types import Kitsune
 
 
 class Columns(Kitsune.Attribute, name="columns"):
-    """`#kitsune.columns<FIRST, OF>`: the rows of a tensor of rows and columns are the columns from FIRST on of a tensor
-    in memory whose rows have OF elements, each an i64. A tensor type without such an encoding lies dense.
+    """`#kitsune.columns<FIRST, OF, SHARED>`: the rows of a tensor of rows and columns are the columns from FIRST on of
+    a tensor in memory whose rows have OF elements, each an i64. A tensor type without such an encoding lies dense.
 
-    What lies beside the columns is others': a kernel reads and writes none of it. The address that a kernel is given
-    is that of the longer rows.
+    What lies beside the columns is other tensors' where SHARED, of i1, says so: a kernel reads and writes none of it.
+    Elsewhere nobody reads it. The address that a kernel is given is that of the longer rows.
     """
 
     first: ir.IntegerAttr
     of: ir.IntegerAttr
+    shared: ir.IntegerAttr
 
 
 @dataclass(frozen=True)
 class Place:
     """Where the rows of a tensor lie in memory, in elements: `first` is the place of the first element, and rows begin
-    `pitch` apart. A tensor of another rank than 2 is one row after another, its last dimension the row."""
+    `pitch` apart, in which other tensors lie too where they are `shared`. A tensor of another rank than 2 is one row
+    after another, its last dimension the row."""
 
     first: int
     pitch: int
+    shared: bool = False
 
     @property
     def step(self) -> int:
@@ -36,10 +39,11 @@ class Place:
         return gcd(self.first, self.pitch)
 
 
-def columns_of(kind: ir.Type, first: int, pitch: int) -> ir.RankedTensorType:
-    """The type of a tensor that lies among rows of `pitch` elements, from number `first` of each on."""
+def columns_of(kind: ir.Type, place: Place) -> ir.RankedTensorType:
+    """The type of a tensor that lies there, among the columns of longer rows."""
     kind, i64 = ir.RankedTensorType(kind), ir.IntegerType.get_signless(64)
-    layout = Columns.get(*(ir.IntegerAttr.get(i64, number) for number in (first, pitch)))
+    numbers = (ir.IntegerAttr.get(i64, number) for number in (place.first, place.pitch))
+    layout = Columns.get(*numbers, ir.BoolAttr.get(place.shared))
     return ir.RankedTensorType.get(kind.shape, kind.element_type, layout)
 
 
@@ -53,8 +57,8 @@ def place_of(kind: ir.Type) -> Place:
     kind = ir.RankedTensorType(kind)
     if kind.encoding is None:
         return Place(0, kind.shape[-1] if kind.rank else 1)
-    first, of = Columns(kind.encoding).first, Columns(kind.encoding).of
-    return Place(ir.IntegerAttr(first).value, ir.IntegerAttr(of).value)
+    layout = Columns(kind.encoding)
+    return Place(ir.IntegerAttr(layout.first).value, ir.IntegerAttr(layout.of).value, ir.BoolAttr(layout.shared).value)
 
 
 def strides_of(kind: ir.Type) -> Sequence[int]:

@@ -16,7 +16,7 @@ parities, no fences, no numbers of outstanding products. A *slot* is opened once
 Bodies are linalg on tiles.
 """
 
-from .boxes import BY_ROWS, COPIED, COPY_ENGINES, GRANULE, CopyOp, ReadOp, SelectOp, WriteOp, candidates
+from .boxes import BY_ROWS, COPIED, COPY_ENGINES, GRANULE, CopyOp, ReadOp, SelectOp, WriteOp, candidates, overwrites
 from .kernels import (
     BOX_BYTES,
     FILL,
@@ -75,6 +75,7 @@ __all__ = [
     "distance",
     "is_stowed",
     "kernels",
+    "overwrites",
     "ring_of",
     "engines",
 ]

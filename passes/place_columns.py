@@ -98,9 +98,9 @@ def _place_parts(parts: Sequence[tuple[ir.Operation, int]], pitch: int) -> None:
     kinds = [ir.RankedTensorType(value.type) for value in values]
     once = [sum(other == value for other in values) == 1 for value in values]
     for (op, number), kind, alone in zip(parts, kinds, once, strict=True):
-        place = Place(first, pitch)
-        if alone and _may_lie(op.operands[number], place, op, beside=True):
-            _move(op.operands[number], place, beside=True)
+        place = Place(first, pitch, shared=True)
+        if alone and _may_lie(op.operands[number], place, op):
+            _move(op.operands[number], place)
         first += kind.shape[1]
 
 
@@ -131,7 +131,7 @@ def _pad(padded: ir.Operation, values: Sequence[ir.Value]) -> None:
             parts.append((whole.owner.operation, 0))
             first += size
         static = [[0, 0], list(dense.shape), [1, 1]]
-        found = tensor.ExtractSliceOp(columns_of(dense, 0, pitch), whole, [], rows, [], *static).result
+        found = tensor.ExtractSliceOp(columns_of(dense, place), whole, [], rows, [], *static).result
         view = tensor.cast(dense, found)
     padded.results[0].replace_all_uses_with(found)
     padded.erase()
@@ -174,14 +174,13 @@ def _read_in_place(op: ir.Operation) -> None:
     if is_among_columns(kind) or any(part == ir.ShapedType.get_dynamic_size() for part in (*offsets, *sizes)):
         return
     around = place_of(source)
-    place = Place(around.first + offsets[1], around.pitch)
+    place = Place(around.first + offsets[1], around.pitch, shared=True)
     uses = [use for use in op.results[0].uses if parent_of(use.owner, schedule.KernelOp.OPERATION_NAME) is not None]
     if not uses or not all(_reads(use, place) for use in uses):
         return
     with op.location, ir.InsertionPoint(op):
         static = [offsets, sizes, steps]
-        placed = columns_of(kind, place.first, place.pitch)
-        found = tensor.ExtractSliceOp(placed, op.operands[0], [], [], [], *static).result
+        found = tensor.ExtractSliceOp(columns_of(kind, place), op.operands[0], [], [], [], *static).result
     for use in uses:
         use.owner.operands[use.operand_number] = found
 
@@ -194,8 +193,8 @@ def _lying(value: ir.Value) -> ir.Value:
     return value
 
 
-def _may_lie(value: ir.Value, place: Place, wanted_by: ir.Operation, beside: bool = False) -> bool:
-    """Whether a tensor is a kernel's result that may lie there, `beside` others or alone in its rows."""
+def _may_lie(value: ir.Value, place: Place, wanted_by: ir.Operation) -> bool:
+    """Whether a tensor is a kernel's result that may lie there."""
     made = None if isinstance(value.owner, ir.Block) else value.owner.operation
     if made is None or made.name != ResultOp.OPERATION_NAME or is_among_columns(value.type):
         return False
@@ -203,7 +202,7 @@ def _may_lie(value: ir.Value, place: Place, wanted_by: ir.Operation, beside: boo
     if kernel.name != schedule.KernelOp.OPERATION_NAME or kernel.opview.has_roles:
         return False
     others = [use for use in value.uses if use.owner.operation != wanted_by]
-    writes = all(_writes(op, value.type, place, beside) for op in _stores(value))
+    writes = all(_writes(op, value.type, place) for op in _stores(value))
     return writes and all(_reads(use, place) for use in others)
 
 
@@ -215,11 +214,11 @@ def _stores(value: ir.Value) -> list[ir.Operation]:
     return [op for op in ops if op.opview.position == result.position]
 
 
-def _writes(op: ir.Operation, kind: ir.Type, place: Place, beside: bool) -> bool:
+def _writes(op: ir.Operation, kind: ir.Type, place: Place) -> bool:
     """Whether what writes a tensor of this type may write it there."""
     if op.name != schedule.WriteOp.OPERATION_NAME or op.opview.is_once:
         return False
-    return op.opview.engine_name != schedule.COPIED or _is_stored(kind, place, beside) or _is_last(op)
+    return op.opview.engine_name != schedule.COPIED or _is_stored(kind, place) or _is_last(op)
 
 
 def _is_copied(kind: ir.Type, place: Place) -> bool:
@@ -227,12 +226,9 @@ def _is_copied(kind: ir.Type, place: Place) -> bool:
     return place.step * element_bytes(ir.RankedTensorType(kind).element_type) % schedule.GRANULE == 0
 
 
-def _is_stored(kind: ir.Type, place: Place, beside: bool) -> bool:
-    """Whether the copy engine stores a tensor of this type there. It stores 16 bytes at a time: of rows that end within
-    such, it overwrites what lies behind them (so two nets on an H100 say; the simulator has it so)."""
-    kind = ir.RankedTensorType(kind)
-    whole = kind.shape[1] * element_bytes(kind.element_type) % schedule.GRANULE == 0
-    return _is_copied(kind, place) and (whole or not beside)
+def _is_stored(kind: ir.Type, place: Place) -> bool:
+    """Whether the copy engine stores a tensor of this type there."""
+    return not schedule.overwrites(columns_of(kind, place))
 
 
 def _is_last(write: ir.Operation) -> bool:
@@ -257,10 +253,10 @@ def _reads(use: ir.OpOperand, place: Place) -> bool:
     return op.name == _READ and aligned
 
 
-def _move(value: ir.Value, place: Place, beside: bool = False) -> ir.Value:
-    """Lays a kernel's result there, `beside` others or alone. Gives it, of the type that says so."""
+def _move(value: ir.Value, place: Place) -> ir.Value:
+    """Lays a kernel's result there. Gives it, of the type that says so."""
     stores, made = _stores(value), value.owner.operation
-    dense, kind = ir.RankedTensorType(value.type), columns_of(value.type, place.first, place.pitch)
+    dense, kind = ir.RankedTensorType(value.type), columns_of(value.type, place)
     with made.location, ir.InsertionPoint(made):
         placed = ResultOp(made.operands[0], made.attributes["index"], kind)
     with made.location, ir.InsertionPoint.after(placed):
@@ -268,7 +264,7 @@ def _move(value: ir.Value, place: Place, beside: bool = False) -> ir.Value:
     _replace(list(value.uses), placed.results[0], view)
     made.erase()
     for write in stores:
-        _choose_engine(write, dense, _is_stored(dense, place, beside))
+        _choose_engine(write, dense, _is_stored(dense, place))
     return placed.results[0]
 
 

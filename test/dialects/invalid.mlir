@@ -3409,7 +3409,7 @@ func.func @result_among_other_columns(%A: tensor<64x64xbf16>, %m: index) {
     }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
   }) {sym_name = "k"} : () -> !kitsune.outputs
   // expected-error@+1 {{'kitsune.result' op has 64 columns from 8 on of rows of 71 elements}}
-  %o = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<64x64xbf16, #kitsune.columns<8 : i64, 71 : i64>>
+  %o = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<64x64xbf16, #kitsune.columns<8 : i64, 71 : i64, true>>
   return
 }
 
@@ -3438,8 +3438,8 @@ func.func @vector_among_columns(%A: tensor<64xbf16>, %m: index) {
       "kitsune.write"(%A, %m) {dims = array<i64: 0>, index = 0 : i64} : (tensor<64xbf16>, index) -> ()
     }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
   }) {sym_name = "k"} : () -> !kitsune.outputs
-  // expected-error@+1 {{'kitsune.result' op lies among the columns of longer rows where it has rows and columns, found tensor<64xbf16, #kitsune.columns<0 : i64, 64 : i64>>}}
-  %o = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<64xbf16, #kitsune.columns<0 : i64, 64 : i64>>
+  // expected-error@+1 {{'kitsune.result' op lies among the columns of longer rows where it has rows and columns, found tensor<64xbf16, #kitsune.columns<0 : i64, 64 : i64, true>>}}
+  %o = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<64xbf16, #kitsune.columns<0 : i64, 64 : i64, true>>
   return
 }
 
@@ -3454,6 +3454,36 @@ func.func @rows_of_a_table_among_columns(%A: tensor<64x64xbf16>, %to: tensor<64x
     }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
   }) {sym_name = "k"} : () -> !kitsune.outputs
   // expected-error@+1 {{'kitsune.result' op lies among the columns of longer rows where kitsune.writes alone make it}}
-  %o = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<64x64xbf16, #kitsune.columns<0 : i64, 128 : i64>>
+  %o = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<64x64xbf16, #kitsune.columns<0 : i64, 128 : i64, true>>
+  return
+}
+
+// -----
+
+func.func @stored_at_no_multiple_of_16_bytes(%A: tensor<64x56xbf16>, %B: tensor<64x60xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.write' op is stored at multiples of 16 bytes, as columns from 4 on of 128 are not}}
+      "kitsune.write"(%A, %m, %m) {dims = array<i64: 0, 1>, engine = "tma", index = 0 : i64} : (tensor<64x56xbf16>, index, index) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  %o = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<64x56xbf16, #kitsune.columns<4 : i64, 128 : i64, true>>
+  return
+}
+
+// -----
+
+func.func @stored_over_what_lies_beside(%A: tensor<64x56xbf16>, %B: tensor<64x60xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.write' op is stored 16 bytes at a time, beyond 60 columns of bf16 beside others}}
+      "kitsune.write"(%B, %m, %m) {dims = array<i64: 0, 1>, engine = "tma", index = 0 : i64} : (tensor<64x60xbf16>, index, index) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  %o = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<64x60xbf16, #kitsune.columns<0 : i64, 128 : i64, true>>
   return
 }

@@ -314,8 +314,8 @@ func.func @windows(%x: tensor<2x7x9x64xbf16>) -> (tensor<2x28x384xbf16>, tensor<
 // CHECK-LABEL: func.func private @types(!kitsune.ring<tensor<?x3x5xi8>, 7 : i64>, !kitsune.outputs, !kitsune.slot<tensor<2x3xf32>>, !kitsune.acc<f32>, !kitsune.token)
 func.func private @types(!kitsune.ring<tensor<?x3x5xi8>, 7 : i64>, !kitsune.outputs, !kitsune.slot<tensor<2x3xf32>>, !kitsune.acc<f32>, !kitsune.token)
 
-// CHECK-LABEL: func.func private @columns(tensor<?x369xbf16, #kitsune.columns<0 : i64, 376 : i64>>)
-func.func private @columns(tensor<?x369xbf16, #kitsune.columns<0 : i64, 376 : i64>>)
+// CHECK-LABEL: func.func private @columns(tensor<?x369xbf16, #kitsune.columns<0 : i64, 376 : i64, false>>)
+func.func private @columns(tensor<?x369xbf16, #kitsune.columns<0 : i64, 376 : i64, false>>)
 
 // LOC-DAG: #[[QUEUE]] = loc("model.py":12:3)
 // LOC-DAG: #[[FORWARD:loc[0-9]*]] = loc("model.py":20:1)

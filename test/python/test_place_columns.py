@@ -100,6 +100,14 @@ def normed(layers, x):
     return torch.cat([h, nn.functional.layer_norm(b(h) * 2, [b.out_features])], -1)
 
 
+def onto(layers, x):
+    """A product of one part is written beside it, by the same kernel that reads it."""
+    first, a, b, c = layers
+    h = nn.functional.mish(a(nn.functional.layer_norm(first(x).tanh() + x, [x.shape[1]])))
+    y = c(torch.cat([h, b(h)], -1))
+    return y - y.amax(-1, keepdim=True)
+
+
 FORMS = {  # function, layers, arguments' columns; whether nothing is moved
     "beside": (beside, [(256, 512), (256, 360)], [256], True),
     "beside, at odd columns": (beside, [(256, 301), (256, 360), (256, 75)], [256], True),
@@ -113,6 +121,7 @@ FORMS = {  # function, layers, arguments' columns; whether nothing is moved
     "a column of": (column_of, [(369, 512), (369, 368)], [369], False),
     "in place": (in_place, [(256, 300), (256, 81), (381, 320)], [256], False),
     "within": (within, [(256, 264)], [256], False),
+    "onto": (onto, [(128, 128), (128, 512), (512, 48), (560, 77)], [128], False),
     "normed": (normed, [(256, 384), (384, 500)], [256], False),
 }
 
@@ -172,8 +181,9 @@ def test_types():
     with mlir.context() as context, ir.Location.unknown():
         kitsune.load(context)
         plain = ir.RankedTensorType.get([16, 512], ir.BF16Type.get())
-        among = columns.columns_of(plain, 12, 1030)
-        assert columns.place_of(among) == columns.Place(12, 1030) and columns.place_of(among).step == 2
+        place = columns.Place(12, 1030, shared=True)
+        among = columns.columns_of(plain, place)
+        assert columns.place_of(among) == place and place.step == 2
         assert columns.strides_of(among) == [1030, 1] and columns.dense(among) == plain
         assert columns.place_of(plain) == columns.Place(0, 512) and not columns.is_among_columns(plain)
         three = ir.RankedTensorType.get([4, 16, 512], ir.BF16Type.get())

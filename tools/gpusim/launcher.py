@@ -76,10 +76,14 @@ class Launcher:
                 spare.append(self._device.memory(_nbytes((1, *shape), dtype)))
                 given[number] = spare[-1].pointer, (1, *shape), dtype
         arguments = given
-        written = {pointer for pointer, _, _ in results}  # others' columns of what it writes columns of are read there
+        written = {pointer for pointer, _, _ in results}
         read = [tensor for tensor in arguments if tensor[0] not in written]
+        shared = {pointer for pointer, _, _ in arguments} & written  # columns of these are others'
         regions = list(self._regions("argument", read, writable=False))
         regions += self._regions("result", [t for t in results if t[0] not in zeroed], writable=True)
+        for region in regions:
+            if region.start in shared:
+                region.fill()
         for region in self._regions("zeroed result", [t for t in results if t[0] in zeroed], writable=True):
             region.tracked = False  # written already, and by atomic operations alone
             regions.append(region)

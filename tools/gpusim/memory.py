@@ -126,6 +126,10 @@ class Region:
         self._words: dict[int, np.ndarray] = {}
         self.pending = False  # whether a kernel before, which may not have ended, writes or reads it
 
+    def fill(self) -> None:
+        """What it holds was written before the launch."""
+        self._written[:] = MANY
+
     def words(self, nbytes: int) -> np.ndarray:
         """The bytes as words of so many; what is left at the end is not among them."""
         if nbytes not in self._words:

@@ -3,10 +3,10 @@
 
 // RUN: kitsune-opt %s --schedule-products --place-columns --verify-dataflow > %t.mlir
 // RUN: filecheck %s < %t.mlir
-// CHECK:       %[[A:.*]] = "kitsune.result"({{.*}} -> tensor<200x512xbf16, #kitsune.columns<0 : i64, 872 : i64>>
+// CHECK:       %[[A:.*]] = "kitsune.result"({{.*}} -> tensor<200x512xbf16, #kitsune.columns<0 : i64, 872 : i64, true>>
 // CHECK-NEXT:  %[[X:.*]] = tensor.cast %[[A]] : {{.*}} to tensor<200x512xbf16>
-// CHECK:       "kitsune.copy"({{.*}}, %[[A]], {{.*}} tensor<200x512xbf16, #kitsune.columns<0 : i64, 872 : i64>>
-// CHECK:       %[[B:.*]] = "kitsune.result"({{.*}} -> tensor<200x360xbf16, #kitsune.columns<512 : i64, 872 : i64>>
+// CHECK:       "kitsune.copy"({{.*}}, %[[A]], {{.*}} tensor<200x512xbf16, #kitsune.columns<0 : i64, 872 : i64, true>>
+// CHECK:       %[[B:.*]] = "kitsune.result"({{.*}} -> tensor<200x360xbf16, #kitsune.columns<512 : i64, 872 : i64, true>>
 // CHECK-NEXT:  %[[Y:.*]] = tensor.cast %[[B]]
 // CHECK:       tensor.concat dim(1) %[[X]], %[[Y]]
 

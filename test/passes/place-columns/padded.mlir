@@ -3,7 +3,7 @@
 
 // RUN: kitsune-opt %s --schedule-products --place-columns --verify-dataflow | filecheck %s
 // CHECK:       "kitsune.write"({{.*}}engine = "tma"
-// CHECK:       %[[A:.*]] = "kitsune.result"({{.*}} -> tensor<?x369xbf16, #kitsune.columns<0 : i64, 376 : i64>>
+// CHECK:       %[[A:.*]] = "kitsune.result"({{.*}} -> tensor<?x369xbf16, #kitsune.columns<0 : i64, 376 : i64, false>>
 // CHECK-NOT:   linalg.generic{{.*}}tensor<?x376xbf16>
 // CHECK:       "kitsune.copy"({{.*}}, %[[A]], {{.*}}engine = "tma"
 // CHECK:       "kitsune.result"({{.*}} -> tensor<?x369xbf16>{{$}}
