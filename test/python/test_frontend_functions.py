@@ -126,3 +126,19 @@ def test_products_that_are_added(dtype, target):
     check_error(added, vector[:6].clone(), matrix, vector, target=target)
     stacks = normal(4, 5).to(dtype), normal(3, 4, 60).to(dtype), normal(3, 60, 5).to(dtype)
     check_error(lambda z, x, y: torch.addbmm(z, x, y, beta=2, alpha=3), *stacks, target=target)
+
+
+PAIRS = {
+    "Euclid's, near one another": lambda x, y: torch.cdist(x + 100, y + 100),
+    "Euclid's, by a product": lambda x, y: torch.cdist(x, y, compute_mode="use_mm_for_euclid_dist"),
+    "Euclid's, many": lambda x, y: torch.cdist(x.repeat(1, 8, 1), y),
+    "Manhattan's": lambda x, y: torch.cdist(x, y, p=1),
+    "the third": lambda x, y: torch.cdist(x, y, p=3),
+    "the largest": lambda x, y: torch.cdist(x, y, p=math.inf),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", PAIRS)
+def test_distances_of_pairs(name, target):
+    check_error(PAIRS[name], normal(2, 4, 5), normal(2, 3, 5) + 1, target=target)
