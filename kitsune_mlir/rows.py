@@ -198,12 +198,13 @@ def _is_sum(s: Structured) -> bool:
     return last is not None and last.name == "arith.addf" and len(uses) == 1 and uses[0].owner.operation == last
 
 
-def _groups(op: ir.Operation) -> list[list[int]]:
+def groups_of(op: ir.Operation) -> list[list[int]]:
+    """Which dimensions of the longer shape a reshape makes each of the shorter one of."""
     return [[ir.IntegerAttr(d).value for d in ir.ArrayAttr(g)] for g in ir.ArrayAttr(op.attributes["reassociation"])]
 
 
 def _reshape_rows(op: ir.Operation, p: int) -> list[int | None] | str:
-    groups = _groups(op)
+    groups = groups_of(op)
     if op.name == "tensor.collapse_shape":
         return [sum(len(group) for group in groups[:p]) - _single_columns(op, p)]
     sizes = [0]
@@ -216,7 +217,7 @@ def _reshape_rows(op: ir.Operation, p: int) -> list[int | None] | str:
 
 def _single_columns(op: ir.Operation, p: int) -> int:
     """Dimensions of size 1 behind the rows of what a tensor.collapse_shape makes a tensor of rows alone of."""
-    groups, shape = _groups(op), shape_of(op.operands[0])
+    groups, shape = groups_of(op), shape_of(op.operands[0])
     if len(groups) != p or p == 0:
         return 0
     units = [d for d in groups[-1][1:] if shape[d] == 1]
@@ -337,7 +338,7 @@ class RowCloner:
         return list(new.results)
 
     def _reshape(self, op: ir.Operation, p: int) -> ir.Value:
-        groups = _groups(op)
+        groups = groups_of(op)
         rows = operand_rows(op, p)
         source = self._input(op.operands[0], rows[0])
         if op.name == "tensor.collapse_shape" and (single := _single_columns(op, p)):
