@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kitsune_mlir.dialects import kitsune
-from kitsune_mlir.mlir import ir, linalg, tensor
+from kitsune_mlir.mlir import attr_int, ir, linalg, tensor
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 RESIDENT = None
@@ -106,6 +106,22 @@ class Structured:
 
     def gathers(self) -> bool:
         return bool(self.tables())
+
+    def asks_for_sizes(self) -> bool:
+        """Whether the body takes from around it what is made of open sizes, other than the rows of its own tables, from
+        whose end it may count."""
+        asked = [op.operation.results[0] for op in self.body.operations if op.operation.name == "tensor.dim"]
+        return any(self._is_of_sizes(value) for value in [*kitsune.captures(self.op), *asked])
+
+    def _is_of_sizes(self, number: ir.Value) -> bool:
+        op = producer(number)
+        if is_tensor(number) or op is None:
+            return False
+        if op.name == "tensor.dim":
+            axis = producer(op.operands[1])
+            first = axis is not None and axis.name == "arith.constant" and attr_int(axis, "value") == 0
+            return not first or op.operands[0] not in self.tables()
+        return op.name.startswith("arith.") and any(map(self._is_of_sizes, op.operands))
 
     def tables(self) -> list[ir.Value]:
         """The tensors that the body takes elements out of, of whatever row it says; one for each element."""
