@@ -4,12 +4,14 @@
   remainder taken off, not a quotient rounded down.
 - `x == x` is false for NaN: torch-mlir folds it to true.
 - Integers are raised to powers by squaring, and bounded by real numbers as real numbers.
+- Bits are combined with numbers, and shifted by and of them, as with tensors.
 - The sign of a zero is read off its reciprocal; that of NaN is not seen.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -135,6 +137,21 @@ def threshold_backward(gradient: Tensor, x: Tensor, threshold: Number) -> Tensor
     return torch.where(x <= threshold, 0, gradient).to(torch.result_type(gradient, x))
 
 
+def bitwise(operator: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Any, Any], Tensor]:
+    """The operator of two tensors, for a tensor and a number in either order."""
+
+    def of(x: Any, y: Any) -> Tensor:
+        kind = torch.result_type(x, y)
+        device = next(each.device for each in (x, y) if isinstance(each, Tensor))
+        both = (
+            each.to(kind) if isinstance(each, Tensor) else torch.full((), each, dtype=kind, device=device)
+            for each in (x, y)
+        )
+        return operator(*both)
+
+    return of
+
+
 ARITHMETIC = {
     aten.div.Tensor_mode: divide,
     aten.div.Scalar_mode: divide,
@@ -154,4 +171,12 @@ ARITHMETIC = {
     aten.pow.Tensor_Tensor: power_of_tensors,
     aten.pow.Scalar: power_of_tensors,
     aten.threshold_backward.default: threshold_backward,
+    aten.bitwise_or.Scalar: bitwise(aten.bitwise_or.Tensor),
+    aten.bitwise_or.Scalar_Tensor: bitwise(aten.bitwise_or.Tensor),
+    aten.bitwise_xor.Scalar: bitwise(aten.bitwise_xor.Tensor),
+    aten.bitwise_xor.Scalar_Tensor: bitwise(aten.bitwise_xor.Tensor),
+    aten.__lshift__.Tensor: bitwise(aten.bitwise_left_shift.Tensor),
+    aten.__rshift__.Tensor: bitwise(aten.bitwise_right_shift.Tensor),
+    aten.bitwise_left_shift.Scalar_Tensor: bitwise(aten.bitwise_left_shift.Tensor),
+    aten.bitwise_right_shift.Scalar_Tensor: bitwise(aten.bitwise_right_shift.Tensor),
 }

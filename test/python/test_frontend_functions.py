@@ -142,3 +142,38 @@ PAIRS = {
 @pytest.mark.parametrize("name", PAIRS)
 def test_distances_of_pairs(name, target):
     check_error(PAIRS[name], normal(2, 4, 5), normal(2, 3, 5) + 1, target=target)
+
+
+BITS = {
+    "or": lambda i, j, b: (i | 3, b | False),
+    "xor": lambda i, j, b: (i ^ 3, 5 ^ i, b ^ True),
+    "shifts": lambda i, j, b: (i << j, i >> j, 1 << j, 1024 >> j),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", BITS)
+def test_bits_and_numbers(name, target):
+    args = torch.arange(-20, 20, dtype=torch.int32), torch.arange(40) % 7, torch.arange(40) % 3 > 0
+    for found, wanted in zip(results(BITS[name], *args, target=target), BITS[name](*args), strict=True):
+        assert found.dtype == wanted.dtype and torch.equal(found, wanted)
+
+
+SEARCHES = {
+    "one row of boundaries": lambda x, rows: torch.searchsorted(rows[0], x),
+    "each row its own": lambda x, rows: torch.searchsorted(rows, x),
+    "from the right": lambda x, rows: torch.searchsorted(rows, x, right=True, out_int32=True),
+    "side": lambda x, rows: torch.searchsorted(rows[0].contiguous(), x, side="right"),
+    "in an order": lambda x, rows: torch.searchsorted(rows.flip(-1), x, sorter=torch.arange(6).flip(0).expand(3, 6)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*non-contiguous")
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", SEARCHES)
+def test_places_among_boundaries(name, target):
+    """Some elements are boundaries, before the first and behind the last; one is NaN."""
+    rows = torch.tensor([[-2.0, -1, 0, 0, 1, 2]]) + torch.arange(3.0)[:, None]
+    x = torch.tensor([[-3.0, -2, 0, 0.5, 2, 9, math.nan]]).repeat(3, 1)
+    found, wanted = results(SEARCHES[name], x, rows, target=target)[0], SEARCHES[name](x, rows)
+    assert found.dtype == wanted.dtype and torch.equal(found, wanted)
