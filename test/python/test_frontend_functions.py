@@ -177,3 +177,17 @@ def test_places_among_boundaries(name, target):
     x = torch.tensor([[-3.0, -2, 0, 0.5, 2, 9, math.nan]]).repeat(3, 1)
     found, wanted = results(SEARCHES[name], x, rows, target=target)[0], SEARCHES[name](x, rows)
     assert found.dtype == wanted.dtype and torch.equal(found, wanted)
+
+
+@pytest.mark.parametrize("value", [1, 2.5, True])
+@pytest.mark.parametrize("number", [1, 1.5, -1, True])
+def test_constants_compared_with_numbers(value, number):
+    """A tensor that the model makes, and numbers of its own kind and of others."""
+
+    def compared(x):
+        constant = torch.full((4,), value)
+        return tuple(each(constant, number) for each in (torch.eq, torch.ne, torch.lt, torch.le, torch.gt, torch.ge))
+
+    x = normal(4)
+    for found, wanted in zip(results(compared, x, target="cpu"), compared(x), strict=True):
+        assert torch.equal(found, wanted)
