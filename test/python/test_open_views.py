@@ -41,6 +41,19 @@ def there_and_back(x):
     return rows.sum(1).view(batch, -1, 4) + rows.reshape(batch, length, 16)[..., :4]
 
 
+class Pairs(nn.Module):
+    """A network of each row beside each other one of its batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+
+    def forward(self, x):
+        length = x.shape[1]
+        both = [x.unsqueeze(2).expand(-1, -1, length, -1), x.unsqueeze(1).expand(-1, length, -1, -1)]
+        return self.net(torch.cat(both, -1)).squeeze(-1).softmax(-1) @ x
+
+
 VIEWS = {
     "flattened": ((16,), lambda x: x.flatten(0, 1) + 1),
     "flattened, columns too": ((2, 8), lambda x: x.view(-1, 16) + 1),
@@ -67,3 +80,9 @@ def test_transformer(norm_first, target):
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(16, 2, 24, dropout=0.0, batch_first=True, norm_first=norm_first)
     check(layer, (16,), target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_pairs(target):
+    torch.manual_seed(0)
+    check(Pairs(), (4,), target)
