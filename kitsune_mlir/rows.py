@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kitsune_mlir.dialects import kitsune
-from kitsune_mlir.mlir import ir, linalg, slice_of, tensor
+from kitsune_mlir.mlir import attr_int, ir, linalg, slice_of, tensor
 
 DYNAMIC = ir.ShapedType.get_dynamic_size()
 RESIDENT = None
@@ -107,6 +107,22 @@ class Structured:
     def gathers(self) -> bool:
         return bool(self.tables())
 
+    def asks_for_sizes(self) -> bool:
+        """Whether the body takes from around it what is made of open sizes, other than the rows of its own tables, from
+        whose end it may count."""
+        asked = [op.operation.results[0] for op in self.body.operations if op.operation.name == "tensor.dim"]
+        return any(self._is_of_sizes(value) for value in [*kitsune.captures(self.op), *asked])
+
+    def _is_of_sizes(self, number: ir.Value) -> bool:
+        op = producer(number)
+        if is_tensor(number) or op is None:
+            return False
+        if op.name == "tensor.dim":
+            axis = producer(op.operands[1])
+            first = axis is not None and axis.name == "arith.constant" and attr_int(axis, "value") == 0
+            return not first or op.operands[0] not in self.tables()
+        return op.name.startswith("arith.") and any(map(self._is_of_sizes, op.operands))
+
     def tables(self) -> list[ir.Value]:
         """The tensors that the body takes elements out of, of whatever row it says; one for each element."""
         return [op.operation.operands[0] for op in self.body.operations if op.operation.name == "tensor.extract"]
@@ -198,12 +214,13 @@ def _is_sum(s: Structured) -> bool:
     return last is not None and last.name == "arith.addf" and len(uses) == 1 and uses[0].owner.operation == last
 
 
-def _groups(op: ir.Operation) -> list[list[int]]:
+def groups_of(op: ir.Operation) -> list[list[int]]:
+    """Which dimensions of the longer shape a reshape makes each of the shorter one of."""
     return [[ir.IntegerAttr(d).value for d in ir.ArrayAttr(g)] for g in ir.ArrayAttr(op.attributes["reassociation"])]
 
 
 def _reshape_rows(op: ir.Operation, p: int) -> list[int | None] | str:
-    groups = _groups(op)
+    groups = groups_of(op)
     if op.name == "tensor.collapse_shape":
         return [sum(len(group) for group in groups[:p]) - _single_columns(op, p)]
     sizes = [0]
@@ -216,7 +233,7 @@ def _reshape_rows(op: ir.Operation, p: int) -> list[int | None] | str:
 
 def _single_columns(op: ir.Operation, p: int) -> int:
     """Dimensions of size 1 behind the rows of what a tensor.collapse_shape makes a tensor of rows alone of."""
-    groups, shape = _groups(op), shape_of(op.operands[0])
+    groups, shape = groups_of(op), shape_of(op.operands[0])
     if len(groups) != p or p == 0:
         return 0
     units = [d for d in groups[-1][1:] if shape[d] == 1]
@@ -335,7 +352,7 @@ class RowCloner:
         return list(new.results)
 
     def _reshape(self, op: ir.Operation, p: int) -> ir.Value:
-        groups = _groups(op)
+        groups = groups_of(op)
         rows = operand_rows(op, p)
         source = self._input(op.operands[0], rows[0])
         if op.name == "tensor.collapse_shape" and (single := _single_columns(op, p)):

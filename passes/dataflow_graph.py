@@ -196,6 +196,8 @@ def _operand_rows(op: ir.Operation, p: int, min_summed: int) -> list[int | None]
         return "gathers more of a row for a product than registers hold"
     if is_ordered(op) and len(rows.shape_of(op.results[0])) == 1:
         return "is put into order once, for all that read it"
+    if op.name == "linalg.generic" and rows.Structured(op).asks_for_sizes():
+        return "reads a number that is known at the call only"
     if any(rows.DYNAMIC in rows.shape_of(result)[p:] for result in op.results):
         return "has a dynamic dimension besides its rows"
     streams = rows.operand_rows(op, p)

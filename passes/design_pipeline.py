@@ -163,9 +163,46 @@ class _Designer:
             type_ = _flat_type(value.type, p) if p > 1 else value.type
             whole = kitsune.ResultOp(self.new.results[0], result.attributes["index"], type_).results[0]
             if p > 1:
-                whole = _unflatten(whole, value.type, p)
+                several = rows.shape_of(value)[:p].count(rows.DYNAMIC) > 1
+                sizes = self._row_sizes(value, p) if several else _one_open(whole, rows.shape_of(value)[:p])
+                whole = _unflatten(whole, value.type, sizes)
         result.results[0].replace_all_uses_with(whole)
         result.operation.erase()
+
+    def _row_sizes(self, value: ir.Value, p: int) -> list[int | ir.Value]:
+        """The p leading sizes, read off tensors from around the pipeline where they are open."""
+        shape = rows.shape_of(value)[:p]
+        if rows.DYNAMIC not in shape:
+            return shape
+        op = rows.producer(value)
+        if op not in self.graph.rows:
+            return [tensor.DimOp(value, _index(d)).result if n == rows.DYNAMIC else n for d, n in enumerate(shape)]
+        reading = rows.operand_rows(op, p)
+        if op.name not in rows.RESHAPES:
+            return self._row_sizes(next(v for v, rows_in in zip(op.operands, reading) if rows_in == p), p)
+        source = self._row_sizes(op.operands[0], reading[0])
+        groups = rows.groups_of(op)
+        if op.name == "tensor.collapse_shape":
+            return [_product([source[d] for d in group if d < len(source)]) for group in groups[:p]]
+        named = iter(list(op.operands)[1:])
+        sizes = [next(named) if size == rows.DYNAMIC else size for size in shape]
+        for whole, group in zip(source, groups):
+            if [shape[d] for d in group].count(rows.DYNAMIC) == 1:
+                known = math.prod(shape[d] for d in group if shape[d] != rows.DYNAMIC)
+                at = next(d for d in group if shape[d] == rows.DYNAMIC)
+                sizes[at] = whole if known == 1 else arith.divui(whole, _index(known))
+        return sizes
+
+
+def _index(number: int) -> ir.Value:
+    return arith.ConstantOp.create_index(number).result
+
+
+def _product(sizes: list[int | ir.Value]) -> int | ir.Value:
+    product: int | ir.Value = math.prod(size for size in sizes if isinstance(size, int))
+    for size in (size for size in sizes if not isinstance(size, int)):
+        product = size if product == 1 else arith.muli(_index(product) if isinstance(product, int) else product, size)
+    return product
 
 
 def _flat_type(type_: ir.Type, p: int) -> ir.RankedTensorType:
@@ -174,13 +211,17 @@ def _flat_type(type_: ir.Type, p: int) -> ir.RankedTensorType:
     return ir.RankedTensorType.get([size, *shape[p:]], ir.RankedTensorType(type_).element_type)
 
 
-def _unflatten(whole: ir.Value, type_: ir.Type, p: int) -> ir.Value:
-    """Splits dimension 0 into the p leading sizes of `type_`, of which at most one is dynamic."""
-    shape = list(ir.RankedTensorType(type_).shape)
+def _one_open(whole: ir.Value, shape: list[int]) -> list[int | ir.Value]:
+    """The sizes that dimension 0 of a tensor is split into, at most one of them open: the others say which."""
+    if rows.DYNAMIC not in shape:
+        return list(shape)
+    known = math.prod(size for size in shape if size != rows.DYNAMIC)
+    open_size = arith.divui(tensor.DimOp(whole, _index(0)).result, _index(known))
+    return [open_size if size == rows.DYNAMIC else size for size in shape]
+
+
+def _unflatten(whole: ir.Value, type_: ir.Type, sizes: list[int | ir.Value]) -> ir.Value:
+    """Splits dimension 0 into the leading sizes of `type_`."""
+    shape, p = list(ir.RankedTensorType(type_).shape), len(sizes)
     groups = [list(range(p)), *([d] for d in range(p, len(shape)))]
-    dynamic = []
-    if rows.DYNAMIC in shape[:p]:
-        known = math.prod(size for size in shape[:p] if size != rows.DYNAMIC)
-        total = tensor.DimOp(whole, arith.ConstantOp.create_index(0)).result
-        dynamic = [arith.divui(total, arith.ConstantOp.create_index(known).result)]
-    return tensor.ExpandShapeOp(type_, whole, groups, dynamic, shape).result
+    return tensor.ExpandShapeOp(type_, whole, groups, [n for n in sizes if not isinstance(n, int)], shape).result

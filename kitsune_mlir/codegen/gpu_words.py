@@ -204,7 +204,7 @@ def store_word(values: Sequence[ir.Value], buffer: ir.Value, at: Sequence[ir.Val
 def load_word(buffer: ir.Value, at: Sequence[ir.Value], count: int, once: bool = False) -> list[ir.Value]:
     """The neighbouring elements from a place on, one by one where they make no word; `once`: nobody reads them
     again."""
-    if keeps_words(ir.MemRefType(buffer.type), count) and count * bytes_of(buffer.type) <= WORD:
+    if keeps_words(ir.MemRefType(buffer.type), count) and 0 < count * bytes_of(buffer.type) <= WORD:
         word = _word_at(buffer, at, count, once)
         return [vector.extract(word, [], [e]) for e in range(count)]
     steps = [arith.ConstantOp.create_index(e).result for e in range(count)]

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
+from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, llvm, location, walk
 from kitsune_mlir.runtime.index_reports import FIRST, WORD
 
@@ -143,6 +144,14 @@ def know_sizes(values: Sequence[ir.Value]) -> None:
     now = _NOW.get()
     if now is not None:
         now.sizes = {hash(table): value for table, value in zip(now.tables, values, strict=True)}
+
+
+def open_rows(table: ir.Value) -> ir.Value:
+    """The rows (an index) of a table that has any number of them, such as a negative row number is counted from."""
+    now = _NOW.get()
+    if now is None or hash(table) not in now.sizes:
+        raise UnsupportedError("a stage asks for the size of what it takes no rows of; a GPU pipeline is not given it")
+    return arith.index_cast(ir.IndexType.get(), now.sizes[hash(table)])
 
 
 def sizes(pipeline: ir.OpView, tensors: Sequence[ir.Value]) -> dict[str, list[int]]:

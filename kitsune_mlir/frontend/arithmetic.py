@@ -2,14 +2,17 @@
 
 - An integer floor division is exact: torch-mlir's goes through f64. That of real numbers is torch's, which is a
   remainder taken off, not a quotient rounded down.
-- `x == x` is false for NaN: torch-mlir folds it to true.
+- `x == x` is false for NaN: torch-mlir folds it to true. It folds `torch.ones(n) == 1`, a real number and an integer,
+  to false.
 - Integers are raised to powers by squaring, and bounded by real numbers as real numbers.
+- Bits are combined with numbers, and shifted by and of them, as with tensors.
 - The sign of a zero is read off its reciprocal; that of NaN is not seen.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -64,6 +67,21 @@ def remainder_of_number(x: Number, y: Tensor) -> Tensor:
 
 def equal(x: Tensor, y: Tensor) -> Any:
     return torch.logical_not(torch.ne(x, y)) if torch.result_type(x, y).is_floating_point else NotImplemented
+
+
+def compare(operator: Callable[[Tensor, Number], Tensor]) -> Callable[[Tensor, Any], Any]:
+    """The comparison of a tensor with a number of its own kind. With one of another torch-mlir gives something else, or
+    dies, where the tensor is a constant."""
+
+    def of(x: Tensor, y: Any) -> Any:
+        if not isinstance(y, Number):
+            return NotImplemented  # one that is read from a tensor, or a size
+        kind = torch.result_type(x, y)
+        kind = torch.int64 if kind == torch.bool else kind
+        number = float(y) if kind.is_floating_point else int(y)
+        return NotImplemented if kind == x.dtype and type(number) is type(y) else operator(x.to(kind), number)
+
+    return of
 
 
 def is_finite(x: Tensor) -> Tensor:
@@ -135,6 +153,21 @@ def threshold_backward(gradient: Tensor, x: Tensor, threshold: Number) -> Tensor
     return torch.where(x <= threshold, 0, gradient).to(torch.result_type(gradient, x))
 
 
+def bitwise(operator: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Any, Any], Tensor]:
+    """The operator of two tensors, for a tensor and a number in either order."""
+
+    def of(x: Any, y: Any) -> Tensor:
+        kind = torch.result_type(x, y)
+        device = next(each.device for each in (x, y) if isinstance(each, Tensor))
+        both = (
+            each.to(kind) if isinstance(each, Tensor) else torch.full((), each, dtype=kind, device=device)
+            for each in (x, y)
+        )
+        return operator(*both)
+
+    return of
+
+
 ARITHMETIC = {
     aten.div.Tensor_mode: divide,
     aten.div.Scalar_mode: divide,
@@ -144,6 +177,7 @@ ARITHMETIC = {
     aten.fmod.Tensor: fmod,
     aten.remainder.Scalar_Tensor: remainder_of_number,
     aten.eq.Tensor: equal,
+    **{each.Scalar: compare(each.Scalar) for each in (aten.eq, aten.ne, aten.lt, aten.le, aten.gt, aten.ge)},
     aten.isfinite.default: is_finite,
     aten.isclose.default: is_close,
     aten.signbit.default: sign_bit,
@@ -154,4 +188,12 @@ ARITHMETIC = {
     aten.pow.Tensor_Tensor: power_of_tensors,
     aten.pow.Scalar: power_of_tensors,
     aten.threshold_backward.default: threshold_backward,
+    aten.bitwise_or.Scalar: bitwise(aten.bitwise_or.Tensor),
+    aten.bitwise_or.Scalar_Tensor: bitwise(aten.bitwise_or.Tensor),
+    aten.bitwise_xor.Scalar: bitwise(aten.bitwise_xor.Tensor),
+    aten.bitwise_xor.Scalar_Tensor: bitwise(aten.bitwise_xor.Tensor),
+    aten.__lshift__.Tensor: bitwise(aten.bitwise_left_shift.Tensor),
+    aten.__rshift__.Tensor: bitwise(aten.bitwise_right_shift.Tensor),
+    aten.bitwise_left_shift.Scalar_Tensor: bitwise(aten.bitwise_left_shift.Tensor),
+    aten.bitwise_right_shift.Scalar_Tensor: bitwise(aten.bitwise_right_shift.Tensor),
 }

@@ -1,7 +1,7 @@
 """Sizes of inputs that are open until the call: which are equal, and those of index_put's broadcasts.
 
 Inputs' sizes of one symbol are equal in every call: `share_sizes` has one of them asked for in place of all, so that
-what is made of two inputs is seen to have one size.
+what is made of two inputs is seen to have one size. What takes rows out of an input counts from the end of that one.
 
 torch-mlir takes the sizes of index_put's broadcasts to be at least 1: no row would become one.
 
@@ -47,7 +47,7 @@ def share_sizes(module: ir.Module, specs: Sequence[TensorSpec]) -> None:
                 first.setdefault(symbol, (number, axis))
     for op in walk(module, "tensor.dim"):
         index = _maker(op.operands[1], "arith.constant")
-        if index is None or op.operands[0] not in arguments:
+        if index is None or op.operands[0] not in arguments or op.parent.name == "linalg.generic":
             continue
         number, axis = arguments.index(op.operands[0]), attr_int(index, "value")
         symbols = specs[number].symbols

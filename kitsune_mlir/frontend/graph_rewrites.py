@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import operator
 from collections.abc import Iterator
 
 import torch
@@ -60,8 +61,10 @@ def settle(graph: torch.fx.Graph) -> None:
     """What decompositions could not say of a graph that they took apart. `_unsafe_index_put` is what became of
     `index_put` when its row numbers were counted from the start. Numbers of rows that were expanded over the elements
     of rows, and of which one column is taken again (`rows_of_index` in sums_by_index.py), are taken from what was
-    expanded."""
+    expanded. Powers of open sizes, such as of rows that are paired with each other, are products."""
     for node in graph.nodes:
+        if node.target is operator.pow and isinstance(node.args[1], int) and node.args[1] > 0:
+            _multiply(node)
         if node.op == "call_function" and node.target is aten._unsafe_index_put.default:
             node.target = aten.index_put.default
         source = node
@@ -80,6 +83,17 @@ def settle(graph: torch.fx.Graph) -> None:
         taken.meta |= {"stack_trace": node.stack_trace, "val": value.view(-1)}
         node.replace_all_uses_with(taken)
     graph.eliminate_dead_code()
+
+
+def _multiply(power: Node) -> None:
+    size, exponent = power.args
+    product = size
+    with power.graph.inserting_before(power):
+        for _ in range(exponent - 1):
+            value = product.meta["val"] * size.meta["val"]
+            product = power.graph.call_function(operator.mul, (product, size))
+            product.meta |= {"stack_trace": power.stack_trace, "val": value}
+    power.replace_all_uses_with(product)
 
 
 def _is_ours(node: Node) -> bool:

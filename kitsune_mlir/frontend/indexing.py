@@ -1,4 +1,5 @@
-"""Decompositions of operators that move elements: bags of embeddings, assignments under a mask, paddings that cut."""
+"""Decompositions of operators that move elements, or find their places: bags of embeddings, assignments under a mask,
+searches among boundaries, paddings that cut."""
 
 from __future__ import annotations
 
@@ -145,6 +146,28 @@ def index(x: Tensor, indices: Sequence[Tensor | None]) -> Any:
     return aten.index.Tensor(x, [i if i is None or i.dtype == torch.bool else i.to(torch.int64) for i in indices])
 
 
+def searchsorted(
+    boundaries: Tensor,
+    x: Tensor,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:
+    """How many boundaries are less than each element or, from the right, no greater. NaN is greater than all."""
+    if sorter is not None:
+        boundaries = boundaries.gather(-1, sorter)
+    kind = torch.promote_types(boundaries.dtype, x.dtype)
+    bound, element = boundaries.to(kind), x.to(kind).unsqueeze(-1)
+    bound = bound if bound.dim() == 1 else bound.unsqueeze(-2)  # one row for all elements, or each row's own
+    if right or side == "right":
+        passed = ~(bound > element)
+    else:
+        passed = (bound < element) | ((element != element) & (bound == bound))
+    return passed.sum(-1, dtype=torch.int32 if out_int32 else torch.int64)
+
+
 def constant_pad(x: Tensor, padding: Sequence[Any], value: Any = 0) -> Any:
     """Paddings below zero cut, before the others are added."""
     if all(not isinstance(size, int) or size >= 0 for size in padding):
@@ -162,4 +185,5 @@ INDEXING = {
     aten._embedding_bag_forward_only.default: embedding_bag,
     aten.index_put.default: index_put,
     aten.constant_pad_nd.default: constant_pad,
+    aten.searchsorted.Tensor: searchsorted,
 }

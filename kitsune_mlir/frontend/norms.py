@@ -14,6 +14,8 @@ from .working import NARROW, working
 
 aten = torch.ops.aten
 
+_FEW_ROWS = 25  # of which torch takes differences
+
 
 def vector_norm(
     x: Tensor, ord: float = 2, dim: Sequence[int] | None = None, keepdim: bool = False, *, dtype: Any = None
@@ -62,6 +64,16 @@ def distance(x: Tensor, y: Tensor, p: float = 2) -> Tensor:
     return aten.linalg_vector_norm(x - y, p)
 
 
+def distances(x: Tensor, y: Tensor, p: float, compute_mode: int | None = None) -> Tensor:
+    """Those of all pairs of rows. As torch does, Euclid's by a product where there are many rows, or where one is asked
+    for (mode 1), and by differences, which are exact for rows near one another, elsewhere or where that is (mode 2)."""
+    many = any(not isinstance(rows, int) or rows > _FEW_ROWS for rows in (x.shape[-2], y.shape[-2]))
+    if p != 2 or compute_mode == 2 or not (many or compute_mode == 1):
+        return aten.linalg_vector_norm(x.unsqueeze(-2) - y.unsqueeze(-3), p, [-1])
+    squares = [(each * each).sum(-1, keepdim=True) for each in (x, y)]
+    return (squares[0] - 2 * (x @ y.mT) + squares[1].mT).clamp(min=0).sqrt()
+
+
 def variance_and_mean(
     x: Tensor, dim: Sequence[int] | None = None, *, correction: float | None = None, keepdim: bool = False
 ) -> Any:
@@ -81,5 +93,6 @@ NORMS = {
     aten.norm.ScalarOpt_dtype: norm,
     aten.norm.ScalarOpt_dim_dtype: norm,
     aten.dist.default: distance,
+    aten._cdist_forward.default: distances,
     aten.var_mean.correction: variance_and_mean,
 }

@@ -26,7 +26,9 @@ def scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
     """A row's number, expanded over its elements, is that of a whole row."""
     if (rows := rows_of_index(x, dim, index, source)) is not None:
         return index_add(x, dim, rows, source)
-    return aten.scatter_add(x.float(), dim, index, source.float()).to(x.dtype) if x.dtype in NARROW else NotImplemented
+    if x.dtype in NARROW:
+        return aten.scatter_add(x.float(), dim, index, source.float()).to(x.dtype)
+    return aten.scatter_add(x, dim + x.dim(), index, source) if dim < 0 < x.dim() else NotImplemented
 
 
 def rows_of_index(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor | None:
@@ -47,7 +49,10 @@ def rows_of_index(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor 
 def scatter_reduce(
     x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Any:
-    """Sums and products of 16-bit numbers in f32; means of integers are rounded down."""
+    """Sums and products of 16-bit numbers in f32; means of integers are rounded down. Of dimensions that count from the
+    end torch-mlir dies."""
+    if dim < 0 < x.dim():
+        return aten.scatter_reduce(x, dim + x.dim(), index, source, reduce, include_self=include_self)
     if reduce == "sum" and include_self:
         return aten.scatter_add(x, dim, index, source)
     if x.dtype in NARROW and reduce in ("sum", "mean", "prod"):

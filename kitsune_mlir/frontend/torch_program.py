@@ -31,6 +31,7 @@ from .graph_rewrites import rewritten, settle, views_that_copy
 from .lower_torch import lower_torch
 from .narrow_integers import widen_narrow_integers
 from .numbers import numbers_as_tensors
+from .open_views import part_open_views
 from .selections import without_selections
 
 DTYPES = {
@@ -208,6 +209,7 @@ def lower_graph(graph: torch.fx.Graph, name: str) -> mlir.ir.Module:
                 "give it a fixed size, such as a mask instead of a selection"
             )
     settle(graph)
+    part_open_views(graph)
     empty_tensors.fill(graph)
     widen_narrow_integers(graph)
     context = mlir.context()

@@ -126,3 +126,68 @@ def test_products_that_are_added(dtype, target):
     check_error(added, vector[:6].clone(), matrix, vector, target=target)
     stacks = normal(4, 5).to(dtype), normal(3, 4, 60).to(dtype), normal(3, 60, 5).to(dtype)
     check_error(lambda z, x, y: torch.addbmm(z, x, y, beta=2, alpha=3), *stacks, target=target)
+
+
+PAIRS = {
+    "Euclid's, near one another": lambda x, y: torch.cdist(x + 100, y + 100),
+    "Euclid's, by a product": lambda x, y: torch.cdist(x, y, compute_mode="use_mm_for_euclid_dist"),
+    "Euclid's, many": lambda x, y: torch.cdist(x.repeat(1, 8, 1), y),
+    "Manhattan's": lambda x, y: torch.cdist(x, y, p=1),
+    "the third": lambda x, y: torch.cdist(x, y, p=3),
+    "the largest": lambda x, y: torch.cdist(x, y, p=math.inf),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", PAIRS)
+def test_distances_of_pairs(name, target):
+    check_error(PAIRS[name], normal(2, 4, 5), normal(2, 3, 5) + 1, target=target)
+
+
+BITS = {
+    "or": lambda i, j, b: (i | 3, b | False),
+    "xor": lambda i, j, b: (i ^ 3, 5 ^ i, b ^ True),
+    "shifts": lambda i, j, b: (i << j, i >> j, 1 << j, 1024 >> j),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", BITS)
+def test_bits_and_numbers(name, target):
+    args = torch.arange(-20, 20, dtype=torch.int32), torch.arange(40) % 7, torch.arange(40) % 3 > 0
+    for found, wanted in zip(results(BITS[name], *args, target=target), BITS[name](*args), strict=True):
+        assert found.dtype == wanted.dtype and torch.equal(found, wanted)
+
+
+SEARCHES = {
+    "one row of boundaries": lambda x, rows: torch.searchsorted(rows[0], x),
+    "each row its own": lambda x, rows: torch.searchsorted(rows, x),
+    "from the right": lambda x, rows: torch.searchsorted(rows, x, right=True, out_int32=True),
+    "side": lambda x, rows: torch.searchsorted(rows[0].contiguous(), x, side="right"),
+    "in an order": lambda x, rows: torch.searchsorted(rows.flip(-1), x, sorter=torch.arange(6).flip(0).expand(3, 6)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*non-contiguous")
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", SEARCHES)
+def test_places_among_boundaries(name, target):
+    """Some elements are boundaries, before the first and behind the last; one is NaN."""
+    rows = torch.tensor([[-2.0, -1, 0, 0, 1, 2]]) + torch.arange(3.0)[:, None]
+    x = torch.tensor([[-3.0, -2, 0, 0.5, 2, 9, math.nan]]).repeat(3, 1)
+    found, wanted = results(SEARCHES[name], x, rows, target=target)[0], SEARCHES[name](x, rows)
+    assert found.dtype == wanted.dtype and torch.equal(found, wanted)
+
+
+@pytest.mark.parametrize("value", [1, 2.5, True])
+@pytest.mark.parametrize("number", [1, 1.5, -1, True])
+def test_constants_compared_with_numbers(value, number):
+    """A tensor that the model makes, and numbers of its own kind and of others."""
+
+    def compared(x):
+        constant = torch.full((4,), value)
+        return tuple(each(constant, number) for each in (torch.eq, torch.ne, torch.lt, torch.le, torch.gt, torch.ge))
+
+    x = normal(4)
+    for found, wanted in zip(results(compared, x, target="cpu"), compared(x), strict=True):
+        assert torch.equal(found, wanted)

@@ -209,7 +209,7 @@ def clone_scalar(op: ir.Operation, values: dict[int, ir.Value]) -> None:
     """Clones one scalar operation of a body in compute types."""
     if op.regions and len(op.regions):
         raise UnsupportedError(f"{op.name} in an operator's body is not computed in pipelines on a GPU")
-    if op.name == "arith.constant":
+    if op.name in ("arith.constant", "tensor.dim"):
         values[hash(op.results[0])] = constant(op.results[0])
         return
     operands = [_use(values, operand) for operand in op.operands]
@@ -227,10 +227,14 @@ def _use(values: dict[int, ir.Value], operand: ir.Value) -> ir.Value:
 
 
 def constant(scalar: ir.Value) -> ir.Value:
-    """A copy, in the kernel, of a scalar constant from around it."""
+    """A copy, in the kernel, of a scalar constant from around it, or the rows of a table that has any number."""
     op = rows.producer(scalar)
     if op is not None and op.name == "arith.constant":
         return _constant_attribute(op.attributes["value"])
+    if op is not None and op.name == "tensor.dim":
+        return index_checks.open_rows(op.operands[0])
+    if op is not None and op.name == "arith.index_cast":
+        return arith.index_cast(scalar.type, constant(op.operands[0]))
     if op is not None and op.name in _CASTS:
         inner = constant(op.operands[0])
         type_ = compute_type(scalar.type)

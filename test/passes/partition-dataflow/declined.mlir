@@ -129,3 +129,35 @@ func.func @rows(%x: tensor<64x8xf32>, %w: tensor<8x8xf32>) -> (tensor<32x8xf32>,
   } -> tensor<64x8xf32>
   return %half, %both, %number : tensor<32x8xf32>, tensor<128x8xf32>, tensor<64x8xf32>
 }
+
+// -----
+
+// A number that is known at the call only, such as how many rows there are, is no part of a kernel.
+
+#id = affine_map<(i, j) -> (i, j)>
+
+// CHECK-LABEL: func.func @counted
+// CHECK: "kitsune.pipeline"() ({
+// CHECK-NEXT: tensor.empty
+// CHECK-NEXT: linalg.fill
+// CHECK-NEXT: linalg.matmul
+// CHECK-NEXT: "kitsune.store"
+// CHECK-NEXT: })
+func.func @counted(%x: tensor<?x8xf32>, %w: tensor<8x8xf32>) -> tensor<?x8xf32> {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0.0 : f32
+  %rows = tensor.dim %x, %c0 : tensor<?x8xf32>
+  %whole = arith.index_cast %rows : index to i64
+  %count = arith.sitofp %whole : i64 to f32
+  %e = tensor.empty(%rows) : tensor<?x8xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?x8xf32>) -> tensor<?x8xf32>
+  %y = linalg.matmul ins(%x, %w : tensor<?x8xf32>, tensor<8x8xf32>) outs(%f : tensor<?x8xf32>) -> tensor<?x8xf32>
+  // expected-remark @below {{stays outside pipelines: reads a number that is known at the call only}}
+  %mean = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%y : tensor<?x8xf32>) outs(%e : tensor<?x8xf32>) {
+  ^bb0(%v: f32, %out: f32):
+    %p = arith.divf %v, %count : f32
+    linalg.yield %p : f32
+  } -> tensor<?x8xf32>
+  return %mean : tensor<?x8xf32>
+}

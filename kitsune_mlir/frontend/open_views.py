@@ -1,0 +1,163 @@
+"""Views between shapes of which several sizes are open until the call.
+
+torch-mlir pairs the sizes of such a view from the left, and takes two open ones at the same place for equal: of
+[b, t, 16] viewed as [b * t, 16] it keeps b rows. Which sizes become which, torch's symbols say. Here each dimension is
+split into the factors that the view puts together otherwise, and these are collapsed: [b, 16] viewed as [b * 2, 8] is
+[b, 2, 8] in between. Both are operators that leave nothing to pair.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+aten, prims = torch.ops.aten, torch.ops.prims
+
+_VIEWS = {aten.view.default, aten.reshape.default, aten._unsafe_view.default}
+
+Size = Any  # an int, or a torch.SymInt
+Factors = list[list[Size]]  # of each dimension
+
+
+def part_open_views(graph: Graph) -> None:
+    """Puts split and collapsed dimensions in the place of each view that has two open sizes on one side."""
+    for node in list(graph.nodes):
+        if node.op != "call_function" or node.target not in _VIEWS:
+            continue
+        before, after = list(node.args[0].meta["val"].shape), list(node.meta["val"].shape)
+        if before and after and max(_open(before), _open(after)) > 1:
+            with graph.inserting_before(node):
+                node.replace_all_uses_with(_Steps(node).all(before, after))
+            graph.erase_node(node)
+
+
+class _Steps:
+    """The operators that make a view, from its last dimensions to the first: those before are then not moved."""
+
+    def __init__(self, view: Node):
+        self.view, self.made = view, view.args[0]
+
+    def all(self, before: list[Size], after: list[Size]) -> Node:
+        first = [len(before), len(after)]
+        for dims, parts in reversed(list(_runs(before, after))):
+            first = [first[0] - dims, first[1] - parts]
+            run, wanted = before[first[0] : first[0] + dims], after[first[1] : first[1] + parts]
+            factors = _factors(run, wanted)
+            if factors is None or not all(self._is_known(size) for sizes in factors[0] for size in sizes[:-1]):
+                self._collapse(first[0], dims)  # into one dimension, whatever they are
+                factors = [wanted], [[size] for size in wanted]
+            self._split(first[0], factors[0])
+            self._join(first[0], factors[1])
+        return self.made
+
+    def _split(self, first: int, factors: Factors) -> None:
+        """torch-mlir's split_dim makes one open size at most."""
+        for place, sizes in reversed(list(enumerate(factors, first))):
+            if _open(sizes) > 1:
+                self._make(aten.unflatten.int, place, [self._number(size, place, sizes) for size in sizes])
+                continue
+            for number, size in enumerate(sizes[:-1]):
+                self._make(prims.split_dim.default, place + number, self._number(size, place + number, sizes[number:]))
+
+    def _join(self, first: int, factors: Factors) -> None:
+        for place, sizes in enumerate(factors, first):
+            self._collapse(place, len(sizes))
+
+    def _collapse(self, first: int, count: int) -> None:
+        if count > 1:
+            self._make(prims.collapse.default, first, first + count - 1)
+
+    def _number(self, size: Size, place: int, factors: Sequence[Size]) -> int | Node:
+        """The size as an operand: the one that the view is given, or, where that is -1, the dimension over the other
+        factors that it is made of."""
+        if isinstance(size, int):
+            return size
+        if (given := self._given(size)) is not None:
+            return given
+        number = self._call(aten.sym_size.int, self.made, place)
+        for other in factors:
+            if other is not size:
+                number = self._call(operator.floordiv, number, self._given(other) or other)
+        return number
+
+    def _is_known(self, size: Size) -> bool:
+        return isinstance(size, int) or self._given(size) is not None
+
+    def _given(self, size: Size) -> Node | None:
+        for given, its in zip(self.view.args[1], self.view.meta["val"].shape, strict=True):
+            if isinstance(given, Node) and statically_known_true(its == size):
+                return given
+        return None
+
+    def _make(self, target: Any, *rest: Any) -> None:
+        self.made = self._call(target, self.made, *rest)
+
+    def _call(self, target: Any, *args: Any) -> Node:
+        made = self.view.graph.call_function(target, args)
+        value = target(*torch.fx.node.map_arg(args, lambda node: node.meta["val"]))
+        made.meta |= {"stack_trace": self.view.stack_trace, "val": value}
+        return made
+
+
+def _open(shape: Sequence[Size]) -> int:
+    return sum(not isinstance(size, int) for size in shape)
+
+
+def _runs(before: Sequence[Size], after: Sequence[Size]) -> Iterator[tuple[int, int]]:
+    """How many dimensions become how many, in order, as few as symbols can tell; the last run has what is left over."""
+    first = 0, 0
+    while found := _shortest(before[first[0] :], after[first[1] :]):
+        end = first[0] + found[0], first[1] + found[1]
+        if not _shortest(before[end[0] :], after[end[1] :]):
+            end = len(before), len(after)
+        yield end[0] - first[0], end[1] - first[1]
+        first = end
+
+
+def _shortest(before: Sequence[Size], after: Sequence[Size]) -> tuple[int, int] | None:
+    lengths = ((i, j) for i in range(1, len(before) + 1) for j in range(1, len(after) + 1))
+    for i, j in sorted(lengths, key=sum):
+        if statically_known_true(math.prod(before[:i]) == math.prod(after[:j])):
+            return i, j
+    return None
+
+
+def _factors(before: Sequence[Size], after: Sequence[Size]) -> tuple[Factors, Factors] | None:
+    """Sizes that make up those of both shapes, by the dimension of either that they are in; None where there are none,
+    or symbols do not tell."""
+    sides: list[list[Size]] = [list(before), list(after)]
+    found: list[Factors] = [[[]], [[]]]
+    while all(sides):
+        ends = [side.pop() for side in sides]
+        divided = _divided(*ends)
+        if divided is None:
+            return None
+        factor, left = divided
+        for side, factors, rest in zip(sides, found, left, strict=True):
+            factors[0].insert(0, factor)
+            if rest is not None:
+                side.append(rest)
+            elif side:
+                factors.insert(0, [])
+    return None if any(sides) else (found[0], found[1])
+
+
+def _divided(a: Size, b: Size) -> tuple[Size, tuple[Size | None, Size | None]] | None:
+    """The smaller of two sizes, and what is left of either when it is taken out; None where it does not divide."""
+    if statically_known_true(a == b):
+        return a, (None, None)
+    if _divides(b, a):
+        return b, (a // b, None)
+    return (a, (None, b // a)) if _divides(a, b) else None
+
+
+def _divides(small: Size, large: Size) -> bool:
+    if isinstance(small, int) and small == 0:
+        return False
+    return bool(statically_known_true(large % small == 0))

@@ -1,0 +1,72 @@
+"""Sizes that are open until the call, as numbers that models compute with, on a CPU and in the GPU simulator."""
+
+import pytest
+import torch
+from decomposed_functions import error
+from torch import nn
+
+import kitsune_mlir
+from kitsune_mlir.tools.gpusim import Simulation
+
+BOUNDS = {torch.bfloat16: 1e-2, torch.float32: 1e-6}
+
+
+class Counted(nn.Module):
+    """Each result by the number of rows, behind a product, in front of one, and alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(16, 16)
+
+    def forward(self, x):
+        count = x.shape[0]
+        return torch.relu(self.layer(x)) / count, self.layer(x * count), (x / count).softmax(-1)
+
+
+class Ends(nn.Module):
+    """Nodes with features and places, read at the ends of edges, whose numbers may count from the end."""
+
+    def __init__(self):
+        super().__init__()
+        self.edge, self.node = nn.Linear(2 * 16 + 2 * 3, 24), nn.Linear(24, 16)
+
+    def forward(self, x, places, ends):
+        sender, receiver = ends
+        found = torch.cat([x[sender], x[receiver], places[sender], places[receiver]], -1)
+        return torch.relu(self.node(torch.relu(self.edge(found))))
+
+
+def check(model, arguments, shapes, sizes, dtype, gpu):
+    torch.manual_seed(0)
+    model = model.to(dtype).eval()
+    with torch.no_grad():
+        compiled = kitsune_mlir.compile(model, arguments(*sizes[0]), target=["cpu", gpu], dynamic_shapes=shapes)
+        wanted = [[x.double() if x.is_floating_point() else x for x in arguments(*each)] for each in sizes]
+        model = model.double()
+        for run in (compiled, Simulation(compiled, seed=1)):
+            for args in wanted:
+                found, exact = run(*(x.to(dtype) if x.is_floating_point() else x for x in args)), model(*args)
+                pairs = zip(*(each if isinstance(each, tuple) else (each,) for each in (found, exact)), strict=True)
+                assert all(error(torch.as_tensor(a), b) <= BOUNDS[dtype] for a, b in pairs)
+
+
+@pytest.mark.parametrize("like", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize("dtype", BOUNDS, ids=str)
+def test_counts(dtype, like, gpu_of):
+    def arguments(rows):
+        return (torch.randn(rows, 16).to(dtype),)
+
+    shapes = ({0: torch.export.Dim("rows", min=2)},)
+    check(Counted(), arguments, shapes, ((300,), (5,)), dtype, gpu_of(4, like))
+
+
+@pytest.mark.parametrize("like", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize("dtype", BOUNDS, ids=str)
+def test_rows_from_the_end_of_tables_of_any_size(dtype, like, gpu_of):
+    def arguments(nodes, edges):
+        ends = torch.randint(-nodes, nodes, (2, edges))
+        return torch.randn(nodes, 16).to(dtype), torch.randn(nodes, 3).to(dtype), ends
+
+    nodes, edges = torch.export.Dim("nodes", min=2), torch.export.Dim("edges", min=2)
+    shapes = ({0: nodes}, {0: nodes}, {1: edges})
+    check(Ends(), arguments, shapes, ((20, 600), (50, 3)), dtype, gpu_of(4, like))

@@ -1,0 +1,88 @@
+"""Views of tensors of which two sizes are open until the call, on a CPU and in the GPU simulator."""
+
+import pytest
+import torch
+from decomposed_functions import TARGETS
+from torch import nn
+
+import kitsune_mlir
+from kitsune_mlir.tools.gpusim import Simulation
+
+BATCH, LENGTH = torch.export.Dim("batch", min=2, max=64), torch.export.Dim("length", min=2, max=64)
+SIZES = ((3, 7), (2, 13), (5, 3))
+
+
+class Function(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+def check(model, shape, target):
+    """The model of a tensor [batch, length, *shape], at the sizes of the example and at others."""
+    model = model.eval()
+    example = torch.randn(*SIZES[0], *shape)
+    with torch.no_grad():
+        exported = torch.export.export(model, (example,), dynamic_shapes=({0: BATCH, 1: LENGTH},))
+        compiled = kitsune_mlir.compile(exported, target=target)
+        run = compiled if target == "cpu" else Simulation(compiled, seed=1)
+        for sizes in SIZES:
+            x = torch.randn(*sizes, *shape)
+            torch.testing.assert_close(torch.as_tensor(run(x)), model(x), rtol=1e-5, atol=1e-5)
+
+
+def there_and_back(x):
+    """Rows of batches and lengths together, then apart again, with columns parted otherwise."""
+    batch, length = x.shape[:2]
+    rows = x.reshape(batch * length, 4, 4) * 2
+    return rows.sum(1).view(batch, -1, 4) + rows.reshape(batch, length, 16)[..., :4]
+
+
+class Pairs(nn.Module):
+    """A network of each row beside each other one of its batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+
+    def forward(self, x):
+        length = x.shape[1]
+        both = [x.unsqueeze(2).expand(-1, -1, length, -1), x.unsqueeze(1).expand(-1, length, -1, -1)]
+        return self.net(torch.cat(both, -1)).squeeze(-1).softmax(-1) @ x
+
+
+VIEWS = {
+    "flattened": ((16,), lambda x: x.flatten(0, 1) + 1),
+    "flattened, columns too": ((2, 8), lambda x: x.view(-1, 16) + 1),
+    "one behind the other": ((2, 8), lambda x: x.reshape(-1) + 1),
+    "heads beside lengths": ((16,), lambda x: x.view(x.shape[0], x.shape[1] * 2, 8) + 1),
+    "heads beside batches": ((2, 8), lambda x: x.permute(0, 2, 1, 3).reshape(x.shape[0] * 2, x.shape[1], 8) + 1),
+    "lengths and columns": ((16,), lambda x: x.view(x.shape[0], -1) + 1),
+    "there and back": ((16,), there_and_back),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", VIEWS)
+def test_views(name, target):
+    torch.manual_seed(0)
+    shape, function = VIEWS[name]
+    check(Function(function), shape, target)
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_transformer(norm_first, target):
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(16, 2, 24, dropout=0.0, batch_first=True, norm_first=norm_first)
+    check(layer, (16,), target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_pairs(target):
+    torch.manual_seed(0)
+    check(Pairs(), (4,), target)
