@@ -1,8 +1,10 @@
-"""Casts between f32 and 16-bit types: into the generics beside them, so that none stands alone.
+"""Casts between f32 and 16-bit types, and of integers to wider ones: into the generics beside them, so that none stands
+alone.
 
 A cast on its own is a pass over a tensor for nothing. A consumer's body can cast what it reads, a
 producer's what it yields; `scalar_bodies.widen` then drops a rounding that is undone at once. A tensor of which only
-parts are read is cast part by part, by their readers.
+parts are read is cast part by part, by their readers. Integers are cast by who reads them, such as gathers whose row
+numbers have 32 bits.
 """
 
 from __future__ import annotations
@@ -10,6 +12,9 @@ from __future__ import annotations
 from kitsune_mlir.mlir import arith, ir, tensor
 
 from .generic_operands import indexing_maps, input_count
+
+_WIDENING = ("arith.extf", "arith.extsi")
+_CASTS = (*_WIDENING, "arith.truncf")
 
 
 def absorb_cast(cast: ir.Operation) -> None:
@@ -25,14 +30,14 @@ def absorb_cast(cast: ir.Operation) -> None:
         for use in uses:
             _read(use.owner.operation, use.operand_number, source, cast)
         cast.erase()
-    elif _can_yield(source, cast):
+    elif _scalar_cast(cast).name != "arith.extsi" and _can_yield(source, cast):
         _yield(source.owner, cast)
 
 
 def _is_cast(generic: ir.Operation) -> bool:
-    """Whether all it does is `arith.extf` or `arith.truncf` element by element, in place."""
+    """Whether all it does is a cast element by element, in place."""
     operations = list(generic.regions[0].blocks[0].operations)
-    if len(generic.operands) != 2 or len(operations) != 2 or operations[0].name not in ("arith.extf", "arith.truncf"):
+    if len(generic.operands) != 2 or len(operations) != 2 or operations[0].name not in _CASTS:
         return False
     argument = generic.regions[0].blocks[0].arguments[0]
     maps = indexing_maps(generic)
@@ -41,7 +46,7 @@ def _is_cast(generic: ir.Operation) -> bool:
 
 
 def _widens(cast: ir.Operation) -> bool:
-    return _scalar_cast(cast).name == "arith.extf"
+    return _scalar_cast(cast).name in _WIDENING
 
 
 def _sink(cast: ir.Operation, part: ir.Operation) -> ir.Operation:

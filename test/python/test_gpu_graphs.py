@@ -34,8 +34,14 @@ def run(model, args, target, **options):
     return compiled.plan["launches"]
 
 
+def indexed(x, _, numbers):
+    return x[numbers]
+
+
 class Messages(nn.Module):
-    """A network on edges and the nodes at their ends, whose results are summed at the receivers."""
+    """A network on edges and the nodes at their ends, which `take` takes, whose results are summed at the receivers."""
+
+    take = staticmethod(torch.index_select)
 
     def __init__(self, nodes, edges, width, inner, norm=True):
         super().__init__()
@@ -43,7 +49,7 @@ class Messages(nn.Module):
         self.norm = nn.LayerNorm(width) if norm else nn.Identity()
 
     def forward(self, x, e, senders, receivers):
-        ends = torch.index_select(x, 0, senders), torch.index_select(x, 0, receivers)
+        ends = self.take(x, 0, senders), self.take(x, 0, receivers)
         messages = self.norm(self.last(torch.relu(self.first(torch.cat([e, *ends], 1)))))
         total = torch.zeros(len(x), messages.shape[1], dtype=x.dtype).index_add(0, receivers, messages)
         return total, messages
@@ -95,6 +101,18 @@ def test_messages_that_ctas_share(cluster, dtype, small_gpu):
     args = torch.randn(50, 256, dtype=dtype), torch.randn(300, 64, dtype=dtype), *graph("any", 50, 300)
     launches = run(model, args, small_gpu, **{"place-stages": place})
     assert f"columns shared by {cluster} CTAs" in ", ".join(launch["computes"] for launch in launches)
+
+
+@pytest.mark.parametrize("index", [torch.int64, torch.int32], ids=["i64", "i32"])
+def test_rows_that_python_indexes_are_gathered_in_the_kernel(index, small_gpu):
+    """Numbers of 32 bits, which torch makes wider, and such as count from the end."""
+    torch.manual_seed(11)
+    model = Messages(64, 64, 64, 64).bfloat16()
+    model.take = indexed
+    ends = (numbers.to(index) for numbers in graph("any", 40, 200))
+    args = torch.randn(40, 64).bfloat16(), torch.randn(200, 64).bfloat16(), *ends
+    args[2][:5] -= 40
+    assert [launch["form"] for launch in run(model, args, small_gpu)] == ["fill", "scheduled chain", "operator"]
 
 
 def test_a_graph_is_one_kernel(small_gpu):

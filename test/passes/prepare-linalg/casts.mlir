@@ -97,3 +97,28 @@ func.func @parts(%x: tensor<?x16xbf16>, %rows: index) -> tensor<?x8xf32> {
   } -> tensor<?x8xf32>
   return %y : tensor<?x8xf32>
 }
+
+// A gather takes row numbers of 32 bits, and makes them wider.
+
+// CHECK-LABEL: func.func @row_numbers
+// CHECK-NOT: tensor<?xi64>
+// CHECK: linalg.generic {{.*}} ins(%arg1 : tensor<?xi32>)
+// CHECK: arith.index_cast %{{.+}} : i32 to index
+// CHECK: tensor.extract %arg0
+func.func @row_numbers(%x: tensor<9x16xf32>, %i: tensor<?xi32>, %count: index) -> tensor<?x16xf32> {
+  %e = tensor.empty(%count) : tensor<?xi64>
+  %wide = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} ins(%i : tensor<?xi32>) outs(%e : tensor<?xi64>) {
+  ^bb0(%in: i32, %out: i64):
+    %0 = arith.extsi %in : i32 to i64
+    linalg.yield %0 : i64
+  } -> tensor<?xi64>
+  %h = tensor.empty(%count) : tensor<?x16xf32>
+  %y = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0)>, #id], iterator_types = ["parallel", "parallel"]} ins(%wide : tensor<?xi64>) outs(%h : tensor<?x16xf32>) {
+  ^bb0(%in: i64, %out: f32):
+    %row = arith.index_cast %in : i64 to index
+    %column = linalg.index 1 : index
+    %0 = tensor.extract %x[%row, %column] : tensor<9x16xf32>
+    linalg.yield %0 : f32
+  } -> tensor<?x16xf32>
+  return %y : tensor<?x16xf32>
+}
