@@ -222,9 +222,7 @@ def run_net(found: Found) -> Found:
             _poison(module, args)
             results = compiled(*args)
             torch.cuda.synchronize()
-            _compare(found, module, args, results)
-            if found.verdict == WRONG and net.rows <= FEW_ROWS and math.isfinite(found.error):
-                _compare_on_average(found, module, compiled)
+            _judge(found, module, args, results, compiled)
             if found.verdict != RIGHT:
                 found.said = f"{'second' if again else 'first'} run"
                 return found
@@ -314,10 +312,17 @@ def simulate(task: Task) -> Found:
         simulation = Simulation(compiled, seed=task.seed)
         for _ in range(task.launches):
             with torch.no_grad():
-                _compare(found, module, args, simulation(*args))
+                _judge(found, module, args, simulation(*args), simulation)
     except Exception as error:
         found.verdict, found.said = type(error).__name__, str(error)[:500]
     return found
+
+
+def _judge(found: Found, module: Any, args: Any, results: Any, run: Callable[..., Any]) -> None:
+    """Compares results; of few rows on average over more runs, where those of these arguments are wrong."""
+    _compare(found, module, args, results)
+    if found.verdict == WRONG and found.task.net.rows <= FEW_ROWS and math.isfinite(found.error):
+        _compare_on_average(found, module, run, args[0].device)
 
 
 def _compare(found: Found, module: Any, args: Any, results: Any) -> None:
@@ -340,14 +345,14 @@ def _compare(found: Found, module: Any, args: Any, results: Any) -> None:
             return
 
 
-def _compare_on_average(found: Found, module: Any, compiled: Any) -> None:
+def _compare_on_average(found: Found, module: Any, run: Callable[..., Any], device: Any) -> None:
     """The same over other arguments: of few rows one number that is a little off, which all others are multiplied by,
     is one sample of a rounding's error, torch's another."""
     squares = [0.0, 0.0]
     for number in range(DRAWS):
-        args = tuple(value.cuda() for value in arguments(found.task.net, found.task.seed + 3 + number))
+        args = tuple(value.to(device) for value in arguments(found.task.net, found.task.seed + 3 + number))
         one = replace(found, verdict=RIGHT, error=0.0, torch_error=0.0)
-        _compare(one, module, args, compiled(*args))
+        _compare(one, module, args, run(*args))
         squares = [total + error**2 for total, error in zip(squares, (one.error, one.torch_error))]
     found.error, found.torch_error = (math.sqrt(total / DRAWS) for total in squares)
     if found.error <= _bound(found.task, found.torch_error):

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 import fuzz
@@ -194,6 +195,21 @@ def test_fresh_nets(number, target):
 @pytest.mark.parametrize("name", ONCE_FAILED)
 def test_nets_that_once_failed(name, target):
     check(ONCE_FAILED[name], 256, target)
+
+
+@pytest.mark.parametrize(
+    "rows, always, verdict", [(2, False, fuzz.RIGHT), (2, True, fuzz.WRONG), (40, False, fuzz.WRONG)]
+)
+def test_few_rows_are_judged_by_several_arguments(rows, always, verdict):
+    """A single number that is off says little, unless it is off for other arguments too."""
+    task = fuzz.Task(Net(rows, "f32", (8,), (Step("linear", (0,), 4),), (1,)), 0, "", "")
+    module, args = random_nets.build(task.net, task.seed)
+    found = fuzz.Found(task, fuzz.RIGHT)
+    with torch.no_grad():
+        fuzz._judge(
+            found, module, args, module(*args) * 1.01, lambda *others: module(*others) * (1.01 if always else 1)
+        )
+    assert found.verdict == verdict
 
 
 def test_a_seed_is_one_net():
