@@ -45,8 +45,9 @@ def lower_torch(module: ir.Module, model: str, pipelines: tuple[str, ...] = FROM
         answer = _run(module, pipelines)
     except worker.Died as death:
         raise InternalError(*_explain_death(module, model, pipelines, str(death))) from death
-    if answer["errors"]:
-        raise UnsupportedError(explain(model, answer["errors"]))
+    if errors := answer["errors"]:
+        culprit = None if _named(errors) else _culprit(module, pipelines, dies=False)
+        raise UnsupportedError(explain(model, errors, culprit))
     lowered = mlir.parse(answer["module"], module.context)
     put_back(lowered, constants)
     allow_no_rows(lowered)
@@ -94,22 +95,30 @@ def _where(location: ir.Location) -> str:
     return f"node '{name.group(1)}'" if name else mlir.location(location)
 
 
-def explain(model: str, errors: list[tuple[str, str]]) -> str:
-    """One sentence for torch-mlir's diagnostics, given as (file:line, message) pairs."""
-    for where, message in errors:
-        if match := _OPERATOR.search(message):
-            operator = next(group for group in match.groups() if group)
-            return (
-                f"{model}: torch-mlir cannot lower the operator {operator} at {where}; "
-                "compute it outside the model or write it with other operators"
-            )
+def explain(model: str, errors: list[tuple[str, str]], culprit: ir.Operation | None = None) -> str:
+    """One sentence for torch-mlir's diagnostics, given as (file:line, message) pairs, of which none may name the
+    operator: then it is `culprit`, where that is known."""
+    named = _named(errors) or (culprit and (_operator(culprit), _where(culprit.location)))
+    if named:
+        return (
+            f"{model}: torch-mlir cannot lower the operator {named[0]} at {named[1]}; "
+            "compute it outside the model or write it with other operators"
+        )
     where, message = errors[0]
     return f"{model}: torch-mlir cannot lower what is at {where}: {message.splitlines()[0][:200]}"
 
 
+def _named(errors: list[tuple[str, str]]) -> tuple[str, str] | None:
+    """The first operator that a diagnostic names, and where it stands."""
+    for where, message in errors:
+        if match := _OPERATOR.search(message):
+            return next(group for group in match.groups() if group), where
+    return None
+
+
 def _explain_death(module: ir.Module, model: str, pipelines: tuple[str, ...], death: str) -> tuple[str, str]:
     """A sentence on the operator that torch-mlir dies of, and the path of a file that shows it."""
-    culprit = _culprit(module, pipelines)
+    culprit = _culprit(module, pipelines, dies=True)
     at = f"the operator {_operator(culprit)} at {_where(culprit.location)}" if culprit else "it"
     with tempfile.NamedTemporaryFile("w", prefix="kitsune-", suffix=".mlir", delete=False) as file:
         file.write(f"// kitsune compile {file.name}\n{module.operation.get_asm(enable_debug_info=True)}")
@@ -120,8 +129,8 @@ def _explain_death(module: ir.Module, model: str, pipelines: tuple[str, ...], de
     )
 
 
-def _culprit(module: ir.Module, pipelines: tuple[str, ...]) -> ir.Operation | None:
-    """The first operator that torch-mlir dies of when it is given nothing else."""
+def _culprit(module: ir.Module, pipelines: tuple[str, ...], dies: bool) -> ir.Operation | None:
+    """The first operator that torch-mlir dies of, or has errors for, when it is given nothing else."""
     tried: set[str] = set()
     for op in mlir.walk(module, *sorted({op.name for op in mlir.walk(module) if op.name.startswith("torch.")})):
         if not any(_is_tensor(result) for result in op.results):
@@ -131,8 +140,10 @@ def _culprit(module: ir.Module, pipelines: tuple[str, ...]) -> ir.Operation | No
             continue
         tried.add(str(alone))
         try:
-            _run(alone, pipelines, _PATIENCE_FOR_ONE_S)
+            fails = bool(_run(alone, pipelines, _PATIENCE_FOR_ONE_S)["errors"]) and not dies
         except worker.Died:
+            fails = dies
+        if fails:
             return op
     return None
 

@@ -40,6 +40,23 @@ def test_truncated_pt2(tmp_path):
             import_model(path)
 
 
+CONSTANT_FAILS = """func.func @main(%x: !torch.vtensor<[4],si64>) -> !torch.vtensor<[4],si64> {
+  %three = torch.constant.int 3
+  %0 = torch.aten.fmod.Scalar %x, %three : !torch.vtensor<[4],si64>, !torch.int -> !torch.vtensor<[4],si64>
+  %1 = torch.aten.abs %0 : !torch.vtensor<[4],si64> -> !torch.vtensor<[4],si64>
+  return %1 : !torch.vtensor<[4],si64>
+}
+"""
+
+
+def test_an_operator_whose_constants_alone_are_complained_of(tmp_path):
+    """torch-mlir's diagnostic says "failed to legalize operation 'torch.constant.int'", and is no help."""
+    path = tmp_path / "m.mlir"
+    path.write_text(CONSTANT_FAILS)
+    with pytest.raises(UnsupportedError, match=r"the operator aten.fmod.Scalar at .*m\.mlir:3; compute it outside"):
+        import_model(path)
+
+
 @pytest.mark.parametrize("name", ["gone.pt2", "gone.onnx", "gone.mlir"])
 def test_missing_file(name):
     with pytest.raises(UserError, match=f"there is no model file '{name}'"):
