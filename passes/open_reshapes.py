@@ -1,34 +1,97 @@
-"""Reshapes that torch-mlir writes for sizes that are open until the call, where one dimension is split.
+"""Reshapes that torch-mlir writes for sizes that are open until the call, as what pipelines and GPUs take.
 
 %s = tensor.from_elements %b, %t, %c16                         %0 = arith.index_cast %b, %1 = arith.index_cast %t
 %y = tensor.reshape %x(%s)                               =>    %y = tensor.expand_shape %x [[0, 1], [2]]
      : (tensor<?x16xf32>, ...) -> tensor<?x?x16xf32>                output_shape [%0, %1, 16]
+
+%y = tensor.reshape %x(%s)                               =>    %y = tensor.collapse_shape %x [[0], [1, 2]]
+     : (tensor<?x32x16xf32>, ...) -> tensor<?x512xf32>
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
+
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import arith, ir, tensor
 
+from .schedule_build import constant_index
 
-def expand_instead(reshape: ir.Operation) -> None:
-    """Says which dimension is split, where it is the only one of the tensor whose size is open."""
+
+def reassociate(reshape: ir.Operation) -> None:
+    """Says which dimensions are split or put together, where only one of the tensor's sizes is open."""
     source, shape = reshape.operands
+    before, kind = rows.shape_of(source), ir.RankedTensorType(reshape.results[0].type)
+    after = list(kind.shape)
+    if before.count(rows.DYNAMIC) != 1:
+        return
+    with ir.InsertionPoint(reshape), reshape.location:
+        if after.count(rows.DYNAMIC) == 1 and _known(before) == _known(after) != 0:
+            made = _of_one_size(source, kind)
+        else:
+            made = _split_open(source, shape, kind)
+    if made is not None:
+        reshape.results[0].replace_all_uses_with(made)
+        reshape.erase()
+
+
+def _known(shape: Sequence[int]) -> int:
+    return prod(size for size in shape if size != rows.DYNAMIC)
+
+
+def _of_one_size(source: ir.Value, kind: ir.RankedTensorType) -> ir.Value | None:
+    """The reshape to a tensor with one open size too, which is the same: so many elements have both."""
+    before, after = rows.shape_of(source), list(kind.shape)
+    if before == after:
+        return source
+    if len(after) < len(before):
+        groups = _groups(before, after)
+        return None if groups is None else tensor.CollapseShapeOp(kind, source, groups).result
+    groups = _groups(after, before)
+    if groups is None:
+        return None
+    size = tensor.dim(source, constant_index(before.index(rows.DYNAMIC)))
+    return tensor.ExpandShapeOp(kind, source, groups, [size], after).result
+
+
+def _groups(longer: Sequence[int], shorter: Sequence[int]) -> list[list[int]] | None:
+    """Which dimensions of the longer shape each of the shorter one is made of; None where they are not so."""
+    groups: list[list[int]] = []
+    at, end = 0, len(longer)
+    for size in shorter:
+        first = at
+        if size == rows.DYNAMIC:
+            while at < end and longer[at] == 1:
+                at += 1
+            if at == end or longer[at] != rows.DYNAMIC:
+                return None
+            at += 1
+        else:
+            while at < end and longer[at] != rows.DYNAMIC and (at == first or prod(longer[first:at]) < size):
+                at += 1
+            if at == first or prod(longer[first:at]) != size:
+                return None
+        groups.append(list(range(first, at)))
+    while at < end and longer[at] == 1 and groups:
+        groups[-1].append(at)
+        at += 1
+    return groups if at == end else None
+
+
+def _split_open(source: ir.Value, shape: ir.Value, kind: ir.RankedTensorType) -> ir.Value | None:
+    """The reshape that splits the dimension of the open size, into sizes of which several may be open."""
     elements = rows.producer(shape)
-    before, after = rows.shape_of(source), rows.shape_of(reshape.results[0])
-    more = len(after) - len(before)
-    if elements is None or elements.name != "tensor.from_elements" or more < 1 or before.count(rows.DYNAMIC) != 1:
-        return
-    split = before.index(rows.DYNAMIC)
+    before, after = rows.shape_of(source), list(kind.shape)
+    more, split = len(after) - len(before), before.index(rows.DYNAMIC)
+    if elements is None or elements.name != "tensor.from_elements" or more < 1:
+        return None
     if after[:split] != before[:split] or after[split + more + 1 :] != before[split + 1 :]:
-        return
+        return None
     ends = range(split, split + more + 1)
     groups = [*([d] for d in range(split)), list(ends), *([d + more] for d in range(split + 1, len(before)))]
-    with ir.InsertionPoint(reshape), reshape.location:
-        sizes = [_as_index(elements.operands[d]) for d in ends if after[d] == rows.DYNAMIC]
-        expanded = tensor.ExpandShapeOp(reshape.results[0].type, source, groups, sizes, after).result
-        reshape.results[0].replace_all_uses_with(expanded)
-    reshape.erase()
+    sizes = [_as_index(elements.operands[d]) for d in ends if after[d] == rows.DYNAMIC]
+    return tensor.ExpandShapeOp(kind, source, groups, sizes, after).result
 
 
 def _as_index(size: ir.Value) -> ir.Value:

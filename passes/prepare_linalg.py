@@ -39,7 +39,7 @@ from .base import ModulePass
 from .broadcast_reads import read_plainly
 from .centred_rows import centre_again
 from .generic_operands import indexing_maps, inline_constants, prune, splat_of
-from .open_reshapes import expand_instead
+from .open_reshapes import reassociate
 from .plain_products import concatenate_collapsed, plain_products
 from .row_scatters import SCATTER, scatter_rows
 from .scalar_bodies import constant_of, simplify, widen
@@ -62,7 +62,7 @@ class PrepareLinalg(ModulePass):
                 _pass_by(op)
             run_passes(module, "builtin.module(canonicalize,cse)")
             for op in walk(module, "tensor.reshape"):
-                expand_instead(op)
+                reassociate(op)
             plain_products(module)
             for op in walk(module, "tensor.concat"):
                 concatenate_collapsed(op)

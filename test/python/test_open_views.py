@@ -86,3 +86,17 @@ def test_transformer(norm_first, target):
 def test_pairs(target):
     torch.manual_seed(0)
     check(Pairs(), (4,), target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_columns_repeated(target):
+    """torch-mlir says the result's sizes at the call, and that one of them is the rows' it does not see."""
+    torch.manual_seed(0)
+    layer = nn.Linear(32, 16)
+    model, rows = Function(lambda x: layer(x.repeat(1, 8))).eval(), torch.export.Dim("rows", min=1, max=100)
+    with torch.no_grad():
+        compiled = kitsune_mlir.compile(model, (torch.randn(5, 4),), target=target, dynamic_shapes=({0: rows},))
+        run = compiled if target == "cpu" else Simulation(compiled, seed=1)
+        for count in (5, 1, 40):
+            x = torch.randn(count, 4)
+            torch.testing.assert_close(torch.as_tensor(run(x)), model(x), rtol=1e-5, atol=1e-5)

@@ -1,4 +1,5 @@
-// A reshape that splits the only open dimension of its tensor says so; where another is open, too, it stays.
+// A reshape that splits the only open dimension of its tensor says so, and one that splits the others or puts them
+// together; where another is open, too, it stays.
 
 // RUN: kitsune-opt %s --prepare-linalg | filecheck %s
 // CHECK-LABEL: func.func @main
@@ -17,4 +18,15 @@ func.func @main(%x: tensor<4x?x16xf32>, %y: tensor<?x?xf32>, %b: i64, %t: i64) -
   %r = tensor.from_elements %b, %t, %t : tensor<3xi64>
   %u = tensor.reshape %y(%r) : (tensor<?x?xf32>, tensor<3xi64>) -> tensor<?x?x?xf32>
   return %v, %u : tensor<4x?x?x16xf32>, tensor<?x?x?xf32>
+}
+
+// CHECK-LABEL: func.func @of_one_size
+// CHECK:       tensor.collapse_shape %arg0 {{\[}}[0, 1], [2, 3]] : tensor<1x?x32x16xf32> into tensor<?x512xf32>
+// CHECK:       tensor.expand_shape %arg1 {{\[}}[0], [1, 2]] output_shape [%{{.+}}, 32, 16] : tensor<?x512xf32> into tensor<?x32x16xf32>
+// CHECK:       tensor.reshape %arg2
+func.func @of_one_size(%x: tensor<1x?x32x16xf32>, %y: tensor<?x512xf32>, %z: tensor<?x6x4xf32>, %s: tensor<2xi64>, %t: tensor<3xi64>) -> (tensor<?x512xf32>, tensor<?x32x16xf32>, tensor<4x?x6xf32>) {
+  %a = tensor.reshape %x(%s) : (tensor<1x?x32x16xf32>, tensor<2xi64>) -> tensor<?x512xf32>
+  %b = tensor.reshape %y(%t) : (tensor<?x512xf32>, tensor<3xi64>) -> tensor<?x32x16xf32>
+  %c = tensor.reshape %z(%t) : (tensor<?x6x4xf32>, tensor<3xi64>) -> tensor<4x?x6xf32>
+  return %a, %b, %c : tensor<?x512xf32>, tensor<?x32x16xf32>, tensor<4x?x6xf32>
 }
