@@ -69,17 +69,19 @@ def equal(x: Tensor, y: Tensor) -> Any:
     return torch.logical_not(torch.ne(x, y)) if torch.result_type(x, y).is_floating_point else NotImplemented
 
 
-def compare(operator: Callable[[Tensor, Number], Tensor]) -> Callable[[Tensor, Any], Any]:
+def compare(name: str) -> Callable[[Tensor, Any], Any]:
     """The comparison of a tensor with a number of its own kind. With one of another torch-mlir gives something else, or
-    dies, where the tensor is a constant."""
+    dies, where the tensor is a constant; with any real number it compares in f64, where torch rounds the number."""
+    operator = getattr(aten, name)
 
     def of(x: Tensor, y: Any) -> Any:
         if not isinstance(y, Number):
             return NotImplemented  # one that is read from a tensor, or a size
         kind = torch.result_type(x, y)
+        if kind.is_floating_point:
+            return operator.Tensor(x.to(kind), torch.full((), float(y), dtype=kind, device=x.device))
         kind = torch.int64 if kind == torch.bool else kind
-        number = float(y) if kind.is_floating_point else int(y)
-        return NotImplemented if kind == x.dtype and type(number) is type(y) else operator(x.to(kind), number)
+        return NotImplemented if kind == x.dtype and type(y) is int else operator.Scalar(x.to(kind), int(y))
 
     return of
 
@@ -177,7 +179,7 @@ ARITHMETIC = {
     aten.fmod.Tensor: fmod,
     aten.remainder.Scalar_Tensor: remainder_of_number,
     aten.eq.Tensor: equal,
-    **{each.Scalar: compare(each.Scalar) for each in (aten.eq, aten.ne, aten.lt, aten.le, aten.gt, aten.ge)},
+    **{getattr(aten, name).Scalar: compare(name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
     aten.isfinite.default: is_finite,
     aten.isclose.default: is_close,
     aten.signbit.default: sign_bit,

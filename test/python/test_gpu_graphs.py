@@ -34,14 +34,8 @@ def run(model, args, target, **options):
     return compiled.plan["launches"]
 
 
-def indexed(x, _, numbers):
-    return x[numbers]
-
-
 class Messages(nn.Module):
-    """A network on edges and the nodes at their ends, which `take` takes, whose results are summed at the receivers."""
-
-    take = staticmethod(torch.index_select)
+    """A network on edges and the nodes at their ends, whose results are summed at the receivers."""
 
     def __init__(self, nodes, edges, width, inner, norm=True):
         super().__init__()
@@ -49,10 +43,18 @@ class Messages(nn.Module):
         self.norm = nn.LayerNorm(width) if norm else nn.Identity()
 
     def forward(self, x, e, senders, receivers):
-        ends = self.take(x, 0, senders), self.take(x, 0, receivers)
+        ends = self.take(x, senders), self.take(x, receivers)
         messages = self.norm(self.last(torch.relu(self.first(torch.cat([e, *ends], 1)))))
-        total = torch.zeros(len(x), messages.shape[1], dtype=x.dtype).index_add(0, receivers, messages)
+        total = torch.zeros(x.shape[0], messages.shape[1], dtype=x.dtype).index_add(0, receivers, messages)
         return total, messages
+
+    def take(self, x, numbers):
+        return torch.index_select(x, 0, numbers)
+
+
+class Indexed(Messages):
+    def take(self, x, numbers):
+        return x[numbers]
 
 
 def graph(kind, nodes, edges):
@@ -107,8 +109,7 @@ def test_messages_that_ctas_share(cluster, dtype, small_gpu):
 def test_rows_that_python_indexes_are_gathered_in_the_kernel(index, small_gpu):
     """Numbers of 32 bits, which torch makes wider, and such as count from the end."""
     torch.manual_seed(11)
-    model = Messages(64, 64, 64, 64).bfloat16()
-    model.take = indexed
+    model = Indexed(64, 64, 64, 64).bfloat16()
     ends = (numbers.to(index) for numbers in graph("any", 40, 200))
     args = torch.randn(40, 64).bfloat16(), torch.randn(200, 64).bfloat16(), *ends
     args[2][:5] -= 40
