@@ -179,6 +179,18 @@ def test_places_among_boundaries(name, target):
     assert found.dtype == wanted.dtype and torch.equal(found, wanted)
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_numbers_are_rounded_before_they_are_compared(kind):
+    """0.1 of f32 is not 0.1 of f64; 1e6 is infinite in f16."""
+    x = torch.tensor([0.1, 0.5, -2.0, torch.inf, torch.nan]).to(kind)
+
+    def compared(x):
+        return x == 0.1, x != 0.1, x <= 0.1, x < 1e6, x == 1e6, x > -0.3
+
+    for found, wanted in zip(results(compared, x, target="cpu"), compared(x), strict=True):
+        assert torch.equal(found, wanted)
+
+
 @pytest.mark.parametrize("value", [1, 2.5, True])
 @pytest.mark.parametrize("number", [1, 1.5, -1, True])
 def test_constants_compared_with_numbers(value, number):
