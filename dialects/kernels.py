@@ -18,7 +18,8 @@ ROLE, FILL = "kitsune.role", "kitsune.fill"  # roles.py
 ALLOC, READ, WRITE = "kitsune.alloc_ring", "kitsune.read", "kitsune.write"  # rings.py, boxes.py
 PRODUCT = "kitsune.product"  # products.py
 BOX_BYTES = 128  # of each row of what the copy engine stores at once
-OUTBOX_BYTES = 2 * 64 * BOX_BYTES  # of shared memory for each copy of an agent whose tiles leave so
+OUTBOX_BYTES = 64 * BOX_BYTES  # of shared memory for a box of a copy's rows
+MOST_OUTBOXES = 2  # of a copy of an agent whose tiles leave so: one is written while the other leaves
 WARP = 32  # threads
 COPY_ROWS = 64  # of a tile that a warpgroup has
 
@@ -200,12 +201,19 @@ class AgentOp(Kitsune.Operation, name="agent", traits=[ir.NoTerminatorTrait]):
         return 2 * ctas * COPY_ROWS * 4 if walk(self, TOTAL) else 0
 
     @property
+    def outboxes(self) -> int:
+        """The boxes of each copy through which its tiles leave: one where all are stored as they are, and no wider."""
+        writes = [write for write in (op.opview for op in walk(self, WRITE)) if write.engine_name is not None]
+        fills = [op for op in walk(self, FILL) if op.opview.is_between_roles]
+        if fills or walk(self, WRITE_ROWS, SEND):
+            return MOST_OUTBOXES
+        tiles = (ir.RankedTensorType(write.operands[0].type) for write in writes)
+        return max(map(outboxes_of, tiles), default=0)
+
+    @property
     def outbox_bytes(self) -> int:
         """Shared memory of the boxes through which its tiles leave."""
-        writes = (op.opview for op in walk(self, WRITE))
-        fills = [op for op in walk(self, FILL) if op.opview.is_between_roles]
-        leave = any(write.engine_name is not None for write in writes) or fills or walk(self, WRITE_ROWS, SEND)
-        return self.count * OUTBOX_BYTES if leave else 0
+        return self.count * self.outboxes * OUTBOX_BYTES
 
     def verify_region_invariants(self) -> bool:
         if not all(check_integer(self, name, 1) for name in ("copies", "warps", "registers")):
@@ -280,6 +288,12 @@ def verify_part(op: Any) -> bool:
     if len(standing_in(op, TilesOp.OPERATION_NAME)) != 1:
         return fail(op, "deals out its tiles by one kitsune.tiles")
     return unique(op, "ring", op.rings) and unique(op, "agent", op.agents)
+
+
+def outboxes_of(tile: ir.RankedTensorType) -> int:
+    """The boxes through which tiles of this type leave, of each copy."""
+    wide = tile.shape[-1] * tile.element_type.width > BOX_BYTES * 8
+    return MOST_OUTBOXES if wide else 1
 
 
 def inside(op: Any, name: str) -> bool:

@@ -20,6 +20,7 @@ from .boxes import BY_ROWS, COPIED, COPY_ENGINES, GRANULE, CopyOp, ReadOp, Selec
 from .kernels import (
     BOX_BYTES,
     FILL,
+    MOST_OUTBOXES,
     OUTBOX_BYTES,
     ROLE,
     SEND,
@@ -51,6 +52,7 @@ __all__ = [
     "GRANULE",
     "KernelOp",
     "L2",
+    "MOST_OUTBOXES",
     "OUTBOX_BYTES",
     "PIECES",
     "PRODUCT_ENGINES",

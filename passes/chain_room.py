@@ -53,7 +53,7 @@ class Room:
             program.moves_rows or self.cluster > 1 or any(engine_of(store.operands[0], self.target) for store in stores)
         )
         leave = leave or bool(program.puts)
-        boxes = self.copies * schedule.OUTBOX_BYTES if leave else 0
+        boxes = self.copies * schedule.MOST_OUTBOXES * schedule.OUTBOX_BYTES if leave else 0
         stowed = self.tile_rows * SLOT_ROW * sum(self.stows.values())
         barriers = _aligned(_BARRIER * (_SLOTS + kept))
         others = self.cluster - 1

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from kitsune_mlir import rows
 from kitsune_mlir.chains.sums import BLOCK_ROWS, CHUNK, COPIES, TILE_ROWS, Summation, whole_of
 from kitsune_mlir.dialects import kitsune, schedule
-from kitsune_mlir.dialects.kernels import COPY_ROWS, OUTBOX_BYTES
+from kitsune_mlir.dialects.kernels import COPY_ROWS, OUTBOX_BYTES, outboxes_of
 from kitsune_mlir.dialects.roles import FillOp
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, scf, tensor
@@ -40,7 +40,8 @@ _REGISTERS = (24, 240)  # of a thread that feeds, that multiplies
 _MAKING = (24, 200, 88)  # the same, and that computes tiles
 _BOX_BYTES = TILE_ROWS * CHUNK * 2
 _BARRIERS = 2048  # bytes
-MOST_SLOTS = {"left": 4, "right": 6, "load": 4, "made": 8}
+# What is loaded to be computed with comes first: with as many bytes as may be on their way from memory.
+MOST_SLOTS = {"left": 4, "right": 6, "load": 12, "made": 4}
 LEAST_SLOTS = 2
 PARTIAL, BESIDE = 0, 1  # the kernel's outputs
 
@@ -76,7 +77,7 @@ class SumKernel:
         else:
             sizes["right"] = plan.columns // CHUNK * _BOX_BYTES
         if plan.beside is not None:
-            room -= COPIES * OUTBOX_BYTES + self.chunks * self._weight_rows * CHUNK * 2
+            room -= COPIES * self._outboxes * OUTBOX_BYTES + self.chunks * self._weight_rows * CHUNK * 2
         found = dict.fromkeys(sizes, LEAST_SLOTS)
         room -= LEAST_SLOTS * sum(sizes.values())
         if room < 0:
@@ -89,6 +90,13 @@ class SumKernel:
                     found[kind], room, grows = found[kind] + 1, room - sizes[kind], True
                     break
         return found
+
+    @property
+    def _outboxes(self) -> int:
+        """The boxes through which rows of the product beside leave."""
+        assert self.plan.beside is not None
+        element = ir.RankedTensorType(self.plan.beside.stored.type).element_type
+        return outboxes_of(ir.RankedTensorType.get([COPY_ROWS, self.plan.beside.columns], element))
 
     @property
     def _weight_rows(self) -> int:

@@ -52,6 +52,7 @@ from .pressure import check_pressure
 from .product_plan import Product, Segment
 from .steps import steps
 
+LEAST_PASS_COLUMNS = 128  # of fewer, shared memory would be read for longer than they are multiplied
 SET_COLUMNS = 128  # products of more are computed in two sets of registers
 MOST_HELD_COLUMNS = 384  # of a product whose sums a warpgroup keeps in registers
 MOST_F32_COLUMNS = 256  # of a product of f32 elements; in full precision every piece takes its part of the registers
@@ -113,7 +114,9 @@ class Program:
         self.on_chip = {queue.label for queue in pipeline.queues} - self.between
         for stage in stages:
             check_stage(stage)
-        self.blocks = [self._block(group) for group in equal_runs(stages)]
+        self.blocks: list[Block] = []
+        for group in equal_runs(stages):
+            self.blocks.append(self._block(group))
         for block in self.blocks:
             block.columns = columns_read(self, block.nests)
         self.moves_rows = any(not isinstance(store, kitsune.StoreOp) for stage in stages for store in stage.stores)
@@ -160,8 +163,8 @@ class Program:
         if passes == 1 and n > (MOST_COLUMNS if self.alone else SET_COLUMNS) and nbytes == 2:
             sets = 2
         columns = -(-n // (passes * sets * unit)) * unit
-        if self.cluster > 1 and passes > 1:
-            columns = _pass_columns(n, passes)
+        if passes > 1:
+            columns = _pass_columns(n, passes) if self.cluster > 1 else self._streamed_columns(n, most)
         if self.alone and not kept and n > CHUNK:
             k = shape_of(op.operands[0])[1] * tensor_work(op)
             chosen = choose_columns(n, k, self.row_tiles, self._target.sms)
@@ -179,6 +182,15 @@ class Program:
             parts = self.cluster if self.cluster > 1 and not is_loaded(value) else 1
             segments.append(Segment(value, start, width // parts, self._streams(value), parts))
         return Product(op, n, columns, segments, sets)
+
+    def _streamed_columns(self, n: int, most: int) -> int:
+        """Columns of each pass over n, at most so many: those of which the fewest beyond n are multiplied; and of these
+        the most that fit the slots of weights of the products before."""
+        counts = range(min(most, LEAST_PASS_COLUMNS), most + 1, CHUNK)
+        least = min(-(-n // count) * count for count in counts)
+        counts = [count for count in counts if -(-n // count) * count == least]
+        before = max((product.columns for product in self.products), default=0)
+        return max([count for count in counts if count <= before] or counts)
 
     def _packed_segments(self, op: ir.Operation) -> list[Segment]:
         """The segments of a product of f32 elements, and how its weight is laid out for it. In full precision a product

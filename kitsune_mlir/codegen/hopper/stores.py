@@ -1,6 +1,6 @@
 """Swizzled boxes in shared memory, 128 bytes of each of a warpgroup's rows, written from and read into registers; and
 tiles that leave through them: one thread has the copy engine store a box. Two boxes a warpgroup, so that one is written
-while the other leaves.
+while the other leaves; one where tiles are no wider.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ BOX_BYTES = ROWS * BOX_ROW
 WARP_ROWS = ROWS * warps.WARP // THREADS
 WORD = 4  # bytes
 SWIZZLED = 16  # bytes of a row that stay together
-BYTES = BOXES * BOX_BYTES  # of a warpgroup
 
 
 def boxes_of(columns: int, nbytes: int = 2) -> int:
@@ -147,18 +146,19 @@ ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{$0, $1, $2, $3}}, [place];
 
 @dataclass
 class Outbox:
-    """A warpgroup's boxes in shared memory; those of the first, after the producer's, are at `start`."""
+    """A warpgroup's boxes in shared memory, so `many`; those of the first, after the producer's, are at `start`."""
 
     maps: ir.Value
     start: Int
     boxes: Boxes
+    many: int = BOXES
 
     def store(self, map_: int, tile: Fragment, columns: int, at: tuple[Int, Int]) -> None:
         """Sends `columns` columns of a tile to the column and row `at` of an output, when no products are in flight. It
         branches: without, ptxas lacks registers for a loop over layers before it (C7512)."""
         for box in range(boxes_of(columns, element_bytes(tile.element))):
             with device.when(self.boxes.leader):
-                tma.wait_read(BOXES - 1 if box else 0)
+                tma.wait_read(self.many - 1 if box else 0)
             warps.barrier(self.boxes.barrier, THREADS)
             self.write(tile, box)
             self._depart(map_, tile, box, self.box(box), at)
@@ -167,8 +167,8 @@ class Outbox:
         """Sends a tile while products are in flight, which branches would end. `sent` boxes have been sent before that
         are known of, 0 where others may have been; gives how many there are with the tile's."""
         for box in range(boxes_of(tile.width, element_bytes(tile.element))):
-            place = device.add(self._place, sent % BOXES * BOX_BYTES)
-            tma.wait_read(BOXES - 1 if sent else 0)  # the leader alone has stored
+            place = device.add(self._place, sent % self.many * BOX_BYTES)
+            tma.wait_read(self.many - 1 if sent else 0)  # the leader alone has stored
             warps.barrier(self.boxes.barrier, THREADS)
             self.boxes.write_whole(place, tile, box)
             self._depart(map_, tile, box, place, at)
@@ -224,11 +224,11 @@ class Outbox:
 
     def box(self, number: int) -> Int:
         """Where box `number` of a tile lies."""
-        return device.add(self._place, number % BOXES * BOX_BYTES)
+        return device.add(self._place, number % self.many * BOX_BYTES)
 
     @property
     def _place(self) -> Int:
-        return device.add(warps.here(self.start), device.mul(warps.consumer(), BYTES))
+        return device.add(warps.here(self.start), device.mul(warps.consumer(), self.many * BOX_BYTES))
 
     def finish(self) -> None:
         """Before the kernel ends: shared memory lives until all boxes are read."""

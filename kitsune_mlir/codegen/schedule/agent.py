@@ -246,7 +246,8 @@ class AgentCode(ProductCode):
         """The boxes of the thread's copy; feeding threads come before those of all copies."""
         if self.first != wgmma.THREADS:
             raise UnsupportedError(f"the tiles of agent '{self.agent.label}' do not leave through boxes")
-        return Outbox(self.around.maps, self.around.outboxes, Boxes.of(warps.thread(), self._leader()))
+        boxes = Boxes.of(warps.thread(), self._leader())
+        return Outbox(self.around.maps, self.around.outboxes, boxes, self.agent.outboxes)
 
     def _whole(self, kind: ir.Type, at: Sequence[ir.Value], axes: Sequence[int], tile: ir.Type) -> dict[int, int]:
         """`whole_of` with the box's sizes, but for dimensions that end within a block: a thread's columns go on to its
