@@ -93,6 +93,20 @@ def verify_endpoint(op, tile: ir.Type) -> bool:
     return stands_in(op, "kitsune.stage")
 
 
+def verify_like(op, like: list[ir.Value]) -> bool:
+    """That the operands which say how many rows an output has, if any, are one tensor."""
+    if len(like) > 1 or any(not isinstance(value.type, ir.RankedTensorType) or not value.type.rank for value in like):
+        return fail(op, f"has as many rows as one tensor, found {', '.join(str(value.type) for value in like)}")
+    return True
+
+
+def has_its_rows(op, output: ir.Type, like: list[ir.Value]) -> bool:
+    """Whether a tensor says how many rows an output has if these are open."""
+    if ir.RankedTensorType(output).is_dynamic_dim(0) == bool(like):
+        return True
+    return fail(op, f"has rows of {output} {'and' if like else 'without'} a tensor that has as many")
+
+
 def defined_by(value: ir.Value, *names: str) -> bool:
     """Whether an operation of one of these names, not a block argument, makes the value."""
     return isinstance(value.owner, ir.Operation | ir.OpView) and value.owner.operation.name in names
@@ -112,7 +126,7 @@ def verify_result(result: ResultOp, stores: list[StoreOp], count: int | None) ->
         fits = isinstance(whole, ir.RankedTensorType) and whole.element_type == tile.element_type
         if not fits or list(whole.shape)[1:] != list(tile.shape)[1:]:
             return fail(result, f"type {whole} does not have rows as the scattered tiles {tile}")
-        return True
+        return has_its_rows(store, whole, store.like)
     stage = parent_of(store, "kitsune.stage")
     if stage is not None and not stage.opview.fires_once:
         if not is_row_tile(tile, whole):

@@ -1,11 +1,12 @@
 """The operations through which a stage touches tiles: get, put, accumulate, reduce, load, store, scatter, place."""
 # No `from __future__ import annotations` here: the field declarations are read as raw annotations.
 
+from collections.abc import Sequence
 from typing import Any
 
 from kitsune_mlir.mlir import ext, ir
 
-from .checks import check_integer, fail, integer, is_row_tile, stands_in, verify_endpoint
+from .checks import check_integer, fail, integer, is_row_tile, stands_in, verify_endpoint, verify_like
 from .types import Kitsune, Ring
 
 _STAGE, _PIPELINE = "kitsune.stage", "kitsune.pipeline"
@@ -101,18 +102,27 @@ class StoreOp(Kitsune.Operation, name="store", traits=[RingEffect]):
 
 class ScatterOp(Kitsune.Operation, name="scatter", traits=[RingEffect]):
     """Adds each row of the stage's row tile to the row of output `index` that `rows` names, for each row of the tile an
-    integer. The output begins at zero; rows that meet are added in any order."""
+    integer. The output begins at zero; rows that meet are added in any order. An output with an open number of rows has
+    as many as the tensor `sized`; any other has no such operand."""
 
     tile: ext.Operand[Any]
     rows: ext.Operand[Any]
+    sized: Sequence[ext.Operand[Any]]
     index: ir.IntegerAttr
+
+    @property
+    def like(self) -> list[ir.Value]:
+        """The tensor that has as many rows as the output, where that number is open."""
+        return list(self.operands)[2:]
 
     @property
     def position(self) -> int:
         return integer(self, "index")
 
     def verify_region_invariants(self) -> bool:
-        tile, rows = (value.type for value in self.operands)
+        tile, rows = (value.type for value in list(self.operands)[:2])
+        if not verify_like(self, self.like):
+            return False
         if not isinstance(tile, ir.RankedTensorType) or tile.rank != 2 or not isinstance(tile.element_type, ir.F32Type):
             return fail(self, f"scatters tiles of f32 of two dimensions, found {tile}")
         return _check_rows(self)
@@ -141,7 +151,7 @@ class PlaceOp(Kitsune.Operation, name="place", traits=[RingEffect]):
 
 def _check_rows(op: ScatterOp | PlaceOp) -> bool:
     """What names a row of an output for each row of a tile does so by integers."""
-    tile, rows = (value.type for value in op.operands)
+    tile, rows = (value.type for value in list(op.operands)[:2])
     if not isinstance(rows, ir.RankedTensorType) or not isinstance(rows.element_type, ir.IntegerType):
         return fail(op, f"takes a tensor of integers as rows, found {rows}")
     if list(rows.shape) != list(tile.shape)[:1]:

@@ -119,8 +119,9 @@ class ChainPasses(ChainValues):
     def _write_rows(self, tile: ir.Value, store: kitsune.ScatterOp | kitsune.PlaceOp, column: ir.Value) -> None:
         """Writes, or adds, columns from `column` on to rows by number."""
         to = self._value(store.operands[1])
+        like = store.like if isinstance(store, kitsune.ScatterOp) else []
         with store.operation.location:
-            left = WriteRowsOp(tile, to, self.row, self.kernel.extent, column, i64(store.position))
+            left = WriteRowsOp(tile, to, self.row, self.kernel.extent, column, like, i64(store.position))
         if isinstance(store, kitsune.ScatterOp):
             left.attributes["adds"] = ir.UnitAttr.get()
 

@@ -7,6 +7,7 @@ from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import arith, ir, linalg, remark, tensor
 
 from .scatter_outputs import scatter_rows
+from .schedule_build import constant_index
 from .stage_body import clone_operation
 
 
@@ -77,6 +78,9 @@ def _whole(result: kitsune.ResultOp, cloner: rows.RowCloner) -> ir.Value:
     )
     kind = ir.RankedTensorType(result.results[0].type)
     zero = arith.ConstantOp(kind.element_type, 0.0).result
-    sizes = [cloner.rows if kind.is_dynamic_dim(0) else kind.shape[0], columns]
+    sizes = [kind.shape[0], columns]
+    if kind.is_dynamic_dim(0):
+        like = store.like if isinstance(store, kitsune.ScatterOp) else []
+        sizes[0] = tensor.dim(like[0], constant_index(0)) if like else cloner.rows
     start = linalg.fill(zero, outs=[tensor.EmptyOp(sizes, kind.element_type).result])
     return scatter_rows(updates, numbers, start, adds=isinstance(store, kitsune.ScatterOp))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kitsune_mlir.codegen.gpu_placed import ROWS_FROM
+from kitsune_mlir.codegen.gpu_placed import RESULT_ROWS, ROWS_FROM
 from kitsune_mlir.mlir import func, ir
 
 
@@ -33,6 +33,9 @@ def declare(
         function = func.FuncOp(name, type_, visibility="private")
         i64 = ir.IntegerType.get_signless(64)
         function.attributes[ROWS_FROM] = ir.IntegerAttr.get(i64, kernel.streams()[0])
+        if others := kernel.result_rows():
+            numbers = [others.get(number, -1) for number in range(len(ends))]
+            function.attributes[RESULT_ROWS] = ir.DenseI64ArrayAttr.get(numbers)
         ir.InsertionPoint.current.insert(gpu_module)
 
 

@@ -23,6 +23,7 @@ from kitsune_mlir import determinism, rows
 from kitsune_mlir.chains.operands import is_stored_whole
 from kitsune_mlir.contraction import is_zero_filled
 from kitsune_mlir.dialects import kitsune
+from kitsune_mlir.dialects.checks import constant
 from kitsune_mlir.mlir import arith, ir, remark
 from kitsune_mlir.plan import LEAVES
 from kitsune_mlir.planning import target as targets
@@ -70,10 +71,13 @@ def _scatter(pipeline: kitsune.PipelineOp, result: kitsune.ResultOp, use: ir.OpO
     tile, to, table = store.operands[0], rows_alone(scatter.operands[1]), scatter.results[0].type
     if to is None or rows_alone(expanded.results[0]) is None or not leaves_by_additions(tile, to, table):
         return False
-    if not ir.RankedTensorType(table).has_static_shape or not _stands_before(to, pipeline):
+    like = None if ir.RankedTensorType(table).has_static_shape else _sized(scatter.operands[2])
+    if not ir.RankedTensorType(table).has_static_shape and not _may_size(like, pipeline):
+        return False
+    if not _stands_before(to, pipeline):
         return False
     with scatter.location:
-        whole = _leave(kitsune.ScatterOp, pipeline, result, to, table)
+        whole = _leave(kitsune.ScatterOp, pipeline, result, to, table, [] if like is None else [like])
     updates = type_bytes(result.results[0].type, UNKNOWN_ROWS)
     more = scattered_us(updates, type_bytes(table, UNKNOWN_ROWS), _is_in_order(to), target)
     _price(pipeline, max(0.0, more))  # fewer bytes of DRAM are no gain where the L2 is busy with all of them
@@ -107,15 +111,16 @@ def _leave(
     result: kitsune.ResultOp,
     to: ir.Value,
     whole: ir.Type,
+    *like: list[ir.Value],
 ) -> ir.Value:
-    """A new output of a pipeline, which takes the rows of a result's tiles by their numbers in front of the store. Its
-    line in the model is the current location."""
+    """A new output of a pipeline, which takes the rows of a result's tiles by their numbers in front of the store;
+    `like` is a scatter's. Its line in the model is the current location."""
     store, i64 = result.store, ir.IntegerType.get_signless(64)
     index = ir.IntegerAttr.get(i64, len(pipeline.stores))
     with ir.InsertionPoint(store):
         element = ir.RankedTensorType(to.type).element_type
         numbers = kitsune.LoadOp(to, ir.RankedTensorType.get([pipeline.tile_rows], element)).results[0]
-        kind(store.operands[0], numbers, index)
+        kind(store.operands[0], numbers, *like, index)
     with ir.InsertionPoint.after(result):
         return kitsune.ResultOp(pipeline.results[0], index, whole).results[0]
 
@@ -191,6 +196,24 @@ def leaves_by_additions(tile: ir.Value, to: ir.Value, table: ir.Type) -> bool:
         and kind.shape[1] >= LEAST_COLUMNS
         and kind.shape[1] % _COLUMNS == 0
     )
+
+
+def _sized(zeros: ir.Value) -> ir.Value | None:
+    """The tensor of whose rows a tensor of zeros has as many, with its first dimension alone open."""
+    start = rows.producer(rows.producer(zeros).operands[1])
+    if start is None or start.name != "tensor.empty" or len(start.operands) != 1:
+        return None
+    dim = rows.producer(start.operands[0])
+    if dim is None or dim.name != "tensor.dim" or not ir.RankedTensorType(zeros.type).is_dynamic_dim(0):
+        return None
+    return dim.operands[0] if constant(dim.operands[1]) == 0 else None
+
+
+def _may_size(like: ir.Value | None, pipeline: kitsune.PipelineOp) -> bool:
+    """Whether a pipeline may be told the rows of a tensor: one whose rows it does not stream."""
+    if like is None or not _stands_before(like, pipeline):
+        return False
+    return all(load.operands[0] != like for stage in pipeline.stages for load in stage.loads)
 
 
 def _stands_before(value: ir.Value, pipeline: kitsune.PipelineOp) -> bool:

@@ -23,6 +23,9 @@ from .gpu_kernel import as_value
 from .gpu_parts import are_apart, is_dense, needed
 
 ROWS_FROM = "kitsune.rows_from"  # of a function, the number of the operand whose first size is that of the call
+RESULT_ROWS = (
+    "kitsune.result_rows"  # for each result the number of the operand whose first size it has, or -1: the call's
+)
 # Attributes of functions: numbers of operands and results, each with the columns' first and the rows' length.
 _READ, _WRITTEN = "kitsune.reads_columns", "kitsune.writes_columns"
 INTO = "kitsune.into"  # for each result of a kernel the number of the operand that it lies in, or -1
@@ -72,6 +75,14 @@ def into_of(function: ir.Operation) -> list[int | None]:
     return [None if number < 0 else number for number in ir.DenseI64ArrayAttr(function.attributes[INTO])]
 
 
+def rows_from(function: ir.Operation, result: int) -> int | None:
+    """The number of the operand whose first size is that of a result of the kernel that a function stands for."""
+    others = list(ir.DenseI64ArrayAttr(function.attributes[RESULT_ROWS])) if RESULT_ROWS in function.attributes else []
+    if others and others[result] >= 0:
+        return others[result]
+    return attr_int(function, ROWS_FROM) if ROWS_FROM in function.attributes else None
+
+
 def _places(function: func.FuncOp, name: str) -> dict[int, Place]:
     flat = list(ir.DenseI64ArrayAttr(function.attributes[name])) if name in function.attributes else []
     return {flat[i]: Place(flat[i + 1], flat[i + 2]) for i in range(0, len(flat), 3)}
@@ -82,7 +93,7 @@ def _place_call(call: ir.Operation, function: func.FuncOp, functions: dict[str, 
     given, kept = list(call.operands), [n for n in range(len(call.results)) if n not in written]
     unread: list[ir.Operation] = []
     with call.location:
-        _ask_operand(call, attr_int(function.operation, ROWS_FROM))
+        _ask_operands(call, function)
         for number, place in read.items():
             copies = [] if (copy := _copied(given[number])) is None else [copy, given[number].owner.operation]
             unread += copies  # a view that was made dense for the call
@@ -252,15 +263,16 @@ def _leaves(op: ir.Operation, target: ir.Value) -> bool:
     return all(root_of(value) != root_of(target) or are_apart(value.type, target.type) for value in touched)
 
 
-def _ask_operand(call: ir.Operation, number: int) -> None:
-    """Has the rows of a call's results asked of its operand of that number, so that they are known before it."""
-    dims = [use.owner.operation for result in call.results for use in result.uses if use.owner.name == "memref.dim"]
-    if dims:
-        with ir.InsertionPoint(call):
-            rows = memref.dim(call.operands[number], as_value(0))
-    for dim in dims:  # a kernel's other sizes are known, and no operations
-        dim.results[0].replace_all_uses_with(rows)
-        dim.erase()
+def _ask_operands(call: ir.Operation, function: func.FuncOp) -> None:
+    """Has the rows of a call's results asked of its operands, so that they are known before it."""
+    for number, result in enumerate(call.results):
+        dims = [use.owner.operation for use in result.uses if use.owner.name == "memref.dim"]
+        if dims:
+            with ir.InsertionPoint(call):
+                rows = memref.dim(call.operands[rows_from(function.operation, number)], as_value(0))
+        for dim in dims:  # a kernel's other sizes are known, and no operations
+            dim.results[0].replace_all_uses_with(rows)
+            dim.erase()
 
 
 def _alone(call: ir.Operation, number: int, place: Place, rows_from: int) -> ir.Value:
@@ -291,6 +303,11 @@ def _retype(function: func.FuncOp) -> None:
     kept = [kind for n, kind in enumerate(results) if n not in written]
     function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kinds, kept))
     if written:
+        if RESULT_ROWS in function.attributes:
+            rows = list(ir.DenseI64ArrayAttr(function.attributes[RESULT_ROWS]))
+            function.attributes[RESULT_ROWS] = ir.DenseI64ArrayAttr.get(
+                [rows[n] for n in range(len(rows)) if n not in written]
+            )
         function.attributes[INTO] = ir.DenseI64ArrayAttr.get([numbers.get(n, -1) for n in range(len(results))])
     for name in (_READ, _WRITTEN):
         if name in function.attributes:

@@ -34,7 +34,7 @@ from kitsune_mlir.runtime.host_arithmetic import OPERATIONS
 
 from .gpu_buffers import VIEWS, root_of
 from .gpu_parts import is_dense
-from .gpu_placed import ROWS_FROM, into_of
+from .gpu_placed import ROWS_FROM, into_of, rows_from
 
 Step = dict[str, Any]
 Operand = int | float | str
@@ -157,18 +157,19 @@ class _Translation:
 
     def _pipeline(self, op: ir.Operation) -> None:
         name = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
-        rows = None
-        if ROWS_FROM in self._functions[name].attributes:
-            rows = self._name_rows(op.operands[attr_int(self._functions[name].operation, ROWS_FROM)])
         places = into_of(self._functions[name].operation)
         arguments = self._all(op.operands)[: len(op.operands) - sum(place is not None for place in places)]
-        results = []
-        for result in op.results:
+        results: list[dict[str, Any]] = []
+        rows: dict[int, Operand] = {}
+        for number, result in enumerate(op.results):
             kind = ir.MemRefType(result.type)
             dynamic = [d for d in range(kind.rank) if kind.is_dynamic_dim(d)]
-            if dynamic and (dynamic != [0] or rows is None):
+            source = rows_from(self._functions[name].operation, number)
+            if dynamic and (dynamic != [0] or source is None):
                 raise InternalError(f"a result of pipeline {name} has a dynamic size that {ROWS_FROM} does not give")
-            shape = [rows if d in dynamic else size for d, size in enumerate(kind.shape)]
+            if dynamic and source not in rows:
+                rows[source] = self._name_rows(op.operands[source])
+            shape = [rows[source] if d in dynamic else size for d, size in enumerate(kind.shape)]
             results.append({"to": self._name(result), "dtype": dtype(kind), "shape": shape})
         for number, place in enumerate(places):
             if place is not None:

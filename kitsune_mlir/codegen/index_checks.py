@@ -117,8 +117,8 @@ def of_pipeline(pipeline: ir.OpView) -> Iterator[Checks]:
         if adds or op.name == "tensor.extract" and _checked(op):
             checks.numbers[_key(op)] = len(checks.places)
             checks.places.append(location(op.location))
-            if op.name == "tensor.extract" and _is_open(op.operands[0]) and op.operands[0] not in checks.tables:
-                checks.tables.append(op.operands[0])
+            tables = op.opview.like if adds else [op.operands[0]]
+            checks.tables += [table for table in tables if _is_open(table) and table not in checks.tables]
     token = _NOW.set(checks)
     try:
         yield checks
@@ -195,11 +195,13 @@ def rows_inside(row: ir.Value, size: ir.Value, checks: Sequence[tuple[ir.Operati
 
 
 def may_add(scatter: ir.Operation, row: ir.Value, rows: int, exists: ir.Value) -> ir.Value:
-    """In a pipeline: whether a row (i64) of a tile that `exists` (i1) is added to a table of so many rows."""
+    """In a pipeline: whether a row (i64) of a tile that `exists` (i1) is added to a table, of so many rows or else of
+    as many as the tensor that the scatter names."""
     now = _NOW.get()
     if now is None:
         return exists
-    inside = arith.andi(exists, _is_inside(row, None, rows))
+    size = next((now.sizes[hash(table)] for table in scatter.opview.like), None)
+    inside = arith.andi(exists, _is_inside(row, size, rows))
     now.report(arith.andi(exists, _not(inside)), now.numbers[_key(scatter)])
     return inside
 

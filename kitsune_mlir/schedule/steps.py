@@ -325,7 +325,7 @@ def write_rows(op: ir.Operation, where: str, operands: list[int]) -> Step:
     index, adds = op.opview.position, op.opview.adds
 
     def step(frame: Frame) -> None:
-        tile, to, first, count, column = [frame.values[o] for o in operands]
+        tile, to, first, count, column = [frame.values[o] for o in operands[:5]]
         output = frame.cta.outputs[index]
         columns = slice(column, column + tile.shape[1])
         tile = tile[:, : output.data.shape[1] - column]

@@ -440,6 +440,35 @@ func.func @scatter_to_rows_of_rows(%x: tensor<64x8xf32>, %to: tensor<64x1xi64>) 
 
 // -----
 
+func.func @scatter_of_numbers_as_many(%x: tensor<64x8xf32>, %to: tensor<64xi64>, %n: index) {
+  "kitsune.pipeline"() ({
+    "kitsune.stage"() ({
+      %t = "kitsune.load"(%x) : (tensor<64x8xf32>) -> tensor<?x8xf32>
+      %r = "kitsune.load"(%to) : (tensor<64xi64>) -> tensor<?xi64>
+      // expected-error@+1 {{'kitsune.scatter' op has as many rows as one tensor, found index}}
+      "kitsune.scatter"(%t, %r, %n) {index = 0 : i64} : (tensor<?x8xf32>, tensor<?xi64>, index) -> ()
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @scatter_to_any_rows(%x: tensor<64x8xf32>, %to: tensor<64xi64>) {
+  %p = "kitsune.pipeline"() ({
+    "kitsune.stage"() ({
+      %t = "kitsune.load"(%x) : (tensor<64x8xf32>) -> tensor<?x8xf32>
+      %r = "kitsune.load"(%to) : (tensor<64xi64>) -> tensor<?xi64>
+      // expected-error@+1 {{'kitsune.scatter' op has rows of tensor<?x8xf32> without a tensor that has as many}}
+      "kitsune.scatter"(%t, %r) {index = 0 : i64} : (tensor<?x8xf32>, tensor<?xi64>) -> ()
+    }) {kind = "simt", sym_name = "s"} : () -> ()
+  }) {sym_name = "p"} : () -> !kitsune.outputs
+  %y = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<?x8xf32>
+  return
+}
+
+// -----
+
 func.func @scatter_into_other_columns(%x: tensor<64x8xf32>, %to: tensor<64xi64>) {
   %p = "kitsune.pipeline"() ({
     "kitsune.stage"() ({
@@ -2773,6 +2802,21 @@ func.func @rows_without_numbers(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %
   }) {sym_name = "k"} : () -> !kitsune.outputs
   %y = "kitsune.result"(%p) {index = 0} : (!kitsune.outputs) -> tensor<100x64xbf16>
   return %y : tensor<100x64xbf16>
+}
+
+// -----
+
+func.func @rows_without_a_size(%F: tensor<64x64xf32>, %I: tensor<64xi32>, %m: index) -> tensor<?x64xf32> {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      // expected-error@+1 {{'kitsune.write_rows' op has rows of tensor<?x64xf32> without a tensor that has as many}}
+      "kitsune.write_rows"(%F, %I, %m, %m, %m) {adds, index = 0} : (tensor<64x64xf32>, tensor<64xi32>, index, index, index) -> ()
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  %y = "kitsune.result"(%p) {index = 0} : (!kitsune.outputs) -> tensor<?x64xf32>
+  return %y : tensor<?x64xf32>
 }
 
 // -----

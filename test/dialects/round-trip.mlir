@@ -336,6 +336,20 @@ func.func @scattered(%x: tensor<64x8xf32>, %to: tensor<64xi64>) -> tensor<5x8xf3
   return %r : tensor<5x8xf32>
 }
 
+// CHECK-LABEL: func.func @scattered_to_any_rows
+func.func @scattered_to_any_rows(%x: tensor<64x8xf32>, %to: tensor<64xi64>, %like: tensor<?x3xf32>) -> tensor<?x8xf32> {
+  %p = "kitsune.pipeline"() ({
+    "kitsune.stage"() ({
+      %tile = "kitsune.load"(%x) : (tensor<64x8xf32>) -> tensor<16x8xf32>
+      %rows = "kitsune.load"(%to) : (tensor<64xi64>) -> tensor<16xi64>
+      // CHECK: "kitsune.scatter"(%{{.*}}, %{{.*}}, %{{.*}}) {index = 0 : i64} : (tensor<16x8xf32>, tensor<16xi64>, tensor<?x3xf32>) -> ()
+      "kitsune.scatter"(%tile, %rows, %like) {index = 0 : i64} : (tensor<16x8xf32>, tensor<16xi64>, tensor<?x3xf32>) -> ()
+    }) {kind = "simt", replicas = 1 : i64, role = 0 : i64, sym_name = "add"} : () -> ()
+  }) {sym_name = "p", target = "sm_90a", tile_rows = 16 : i64} : () -> !kitsune.outputs
+  %r = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<?x8xf32>
+  return %r : tensor<?x8xf32>
+}
+
 // CHECK-LABEL: func.func @ordered
 func.func @ordered(%keys: tensor<?xi64>, %count: index, %with: tensor<?xi64>) -> (tensor<?xi32>, tensor<?xi32>) {
   // CHECK: %{{.*}}:3 = "kitsune.order"(%{{.*}}, %{{.*}}, %{{.*}}) : (tensor<?xi64>, index, tensor<?xi64>) -> (tensor<?xi32>, tensor<?xi32>, tensor<?xi64>)

@@ -249,6 +249,7 @@ def test_graphs_of_any_size(small_gpu):
 
     with torch.no_grad():
         compiled = kitsune_mlir.compile(model, arguments(20, 70), target=small_gpu, dynamic_shapes=shapes)
+    assert [launch["form"] for launch in compiled.plan["launches"]] == ["fill", "scheduled chain", "operator"]
     simulation, exact = Simulation(compiled), copy.deepcopy(model).double()
     for sizes in ((20, 70), (7, 300), (50, 3), (5, 0)):
         args = arguments(*sizes)

@@ -79,6 +79,29 @@ def test_a_pipeline_that_scatters_alone(small_gpu):
         case.refuses(1, wrong, "index_add")
 
 
+class SumsLike(Sums):
+    def forward(self, e, receivers, x):
+        return torch.zeros(x.shape[0], 64, dtype=e.dtype).index_add(0, receivers, torch.relu(self.net(e)))
+
+
+def test_a_pipeline_that_scatters_to_any_number_of_rows(small_gpu):
+    """It takes no other part in what has as many: whose rows it is told is in the manifest."""
+
+    def args(nodes, edges):
+        receivers = torch.randint(0, nodes, (edges,)) if nodes else torch.zeros(0, dtype=torch.int64)
+        return torch.randn(edges, 32).bfloat16(), receivers, torch.randn(nodes, 5)
+
+    x, e = torch.export.Dim("nodes", min=2), torch.export.Dim("edges", min=2)
+    case = Simulated(SumsLike().bfloat16(), args(30, 130), small_gpu, dynamic_shapes=({0: e}, {0: e}, {0: x}))
+    (pipeline,) = case.manifest["pipelines"].values()
+    assert pipeline["launch"]["sizes"] and pipeline["launch"]["zeroed"] == [0]
+    for nodes, edges in ((30, 130), (9, 200), (400, 7), (6, 0)):
+        case.args = args(nodes, edges)
+        case.check(case.args)
+        for wrong in (nodes, -1) if edges else ():
+            case.refuses(1, wrong, "index_add")
+
+
 def test_a_pipeline_of_mma_sync():
     case = Simulated(*messages(), "sm_80")
     assert any("pipeline" in module for module in case.manifest["checks"])

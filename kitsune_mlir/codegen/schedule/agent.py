@@ -321,7 +321,7 @@ class AgentCode(ProductCode):
     def _write_rows(self, op: ir.Operation) -> None:
         write, tile, to = op.opview, op.operands[0], op.operands[1]
         self._stand(tile)
-        first, count, column = map(self.number, list(op.operands)[2:])
+        first, count, column = map(self.number, list(op.operands)[2:5])
         exists = [device.less(device.add(first, half.row), count) for half in self.halves]
         output, type_ = self.around.outputs[write.position]
         numbers = [half.evaluator(to, [half.row]) for half in self.halves]

@@ -242,6 +242,12 @@ class ScheduledKernel:
         adding = {op.opview.position for op in walk(self.kernel, schedule.WRITE_ROWS) if op.opview.adds}
         return [number for number, result in enumerate(self.results) if result.position in adding]
 
+    def result_rows(self) -> dict[int, int]:
+        """The numbers of results that do not have the call's rows, and of the tensors whose rows these have."""
+        adding = [op.opview for op in walk(self.kernel, schedule.WRITE_ROWS)]
+        like = {op.position: self.tensors.index(tensor) for op in adding for tensor in op.like}
+        return {n: like[result.position] for n, result in enumerate(self.results) if result.position in like}
+
     @property
     def ctas(self) -> int:
         """Those of all roles; else as many as the target holds at once, whole clusters, and no more of these than tiles
