@@ -97,9 +97,10 @@ class _Outliner:
 
     def __init__(self, graph: DataflowGraph, group: Group):
         self.ops = [graph.ops[index] for index in group.nodes]
-        self.inside = self.ops  # no set: the hash of an operation changes with its operands
+        self.inside = self.ops  # the same list; no set: the hash of an operation changes with its operands
 
     def outline(self, name: str) -> None:
+        self._leave_views()
         first = self.ops[0]
         with first.location, ir.InsertionPoint(first):
             pipeline = kitsune.PipelineOp(ir.StringAttr.get(name), kitsune.Outputs.get())
@@ -121,6 +122,18 @@ class _Outliner:
                     anchor = kitsune.ResultOp(pipeline.results[0], _i64(index), value.type)
                 for use in outside:
                     use.owner.operands[use.operand_number] = anchor.results[0]
+
+    def _leave_views(self) -> None:
+        """Views of what comes from outside stay there where others use them too, and are not stored again."""
+        for op in list(self.ops):
+            if op.name not in rows.RESHAPES:
+                continue
+            source = rows.producer(op.operands[0])
+            of_outside = source is None or source not in self.inside
+            if of_outside and len(self.ops) > 1 and any(self._outside(use) for use in op.results[0].uses):
+                if op != self.ops[0]:
+                    op.move_before(self.ops[0])
+                self.ops.remove(op)
 
     def _outputs(self) -> list[ir.Value]:
         """Results that are used outside the group."""

@@ -59,6 +59,43 @@ def test_graphs_of_any_size(name, small_gpu):
             check(run, model, args)
 
 
+class Edges(pyg.MessagePassing):
+    """A network on edges, as users write one: its messages are summed where they are computed."""
+
+    def __init__(self, nodes, edges, width):
+        super().__init__(aggr="add")
+        self.net = torch.nn.Sequential(
+            torch.nn.Linear(2 * nodes + edges, width), torch.nn.SiLU(), torch.nn.Linear(width, nodes)
+        )
+
+    def forward(self, x, edge_index, e):
+        return x + self.propagate(edge_index, x=x, e=e)
+
+    def message(self, x_i, x_j, e):
+        return self.net(torch.cat([x_i, x_j, e], 1))
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("open_", [True, False])
+def test_messages_are_summed_where_they_are_computed(open_, small_gpu):
+    torch.manual_seed(3)
+    model = Edges(16, 8, 48).eval()
+    nodes, edges = torch.export.Dim("nodes", min=2), torch.export.Dim("edges", min=2)
+    shapes = {"x": {0: nodes}, "edge_index": {1: edges}, "e": {0: edges}} if open_ else None
+
+    def args(nodes, edges, kind="any"):
+        return *graph(nodes, edges, kind), torch.randn(edges, 8)
+
+    with torch.no_grad():
+        compiled = kitsune_mlir.compile(model, args(37, 150), target=["cpu", small_gpu], dynamic_shapes=shapes)
+    kernels = [launch["kernel"] for launch in compiled.plans["small"]["launches"]]
+    assert "pipeline0" in kernels and not any(kernel.startswith("scatter") for kernel in kernels)
+    simulation = Simulation(compiled)
+    for sizes in ((37, 150), (20, 90, "hub"), (90, 7), (3, 0))[: 4 if open_ else 1]:
+        for run in (compiled, simulation):
+            check(run, model, args(*sizes))
+
+
 def test_a_graph_of_one_size_and_weights_of_edges(small_gpu):
     torch.manual_seed(2)
     model, args = MODELS["GCN"]().eval(), (*graph(37, 150), torch.rand(150))

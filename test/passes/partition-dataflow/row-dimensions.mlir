@@ -131,3 +131,25 @@ func.func @sizes(%x: tensor<?x9x32xf32>, %w: tensor<32x8xf32>) -> tensor<?x9x8xf
   } -> tensor<?x9x8xf32>
   return %s : tensor<?x9x8xf32>
 }
+
+// -----
+
+// A view of what comes from outside, which something else reads too, stays there: a pipeline would store it again.
+
+// CHECK-LABEL: func.func @shared_view
+// CHECK: %[[FLAT:.+]] = tensor.collapse_shape %arg0
+// CHECK: "kitsune.pipeline"() ({
+// CHECK-NOT: tensor.collapse_shape
+// CHECK: linalg.matmul
+// CHECK: "kitsune.store"(%{{.+}}) {index = 0 : i64} : (tensor<64x8xf32>) -> ()
+// CHECK-NEXT: })
+// CHECK: %[[Y:.+]] = "kitsune.result"
+// CHECK: return %[[Y]], %[[FLAT]]
+func.func @shared_view(%x: tensor<4x16x32xf32>, %w: tensor<32x8xf32>) -> (tensor<64x8xf32>, tensor<64x32xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %flat = tensor.collapse_shape %x [[0, 1], [2]] : tensor<4x16x32xf32> into tensor<64x32xf32>
+  %e = tensor.empty() : tensor<64x8xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<64x8xf32>) -> tensor<64x8xf32>
+  %y = linalg.matmul ins(%flat, %w : tensor<64x32xf32>, tensor<32x8xf32>) outs(%f : tensor<64x8xf32>) -> tensor<64x8xf32>
+  return %y, %flat : tensor<64x8xf32>, tensor<64x32xf32>
+}
