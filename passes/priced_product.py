@@ -64,6 +64,7 @@ class PricedProduct:
             stored_bytes=stored_bytes(self.op, follows) if known and self.pieces == 1 else 0,
             vector_bytes=vector_bytes(follows, self.known[2]),
             aligned=is_weight(self.found.right),
+            results=max(1, len(follows.stored)),
             by_rows=known and self.pieces == 1 and leaves_by_rows(self.op, follows, self.target),
             short=self.short(follows.ops),
         )

@@ -184,22 +184,30 @@ def tiled(
     return generic.results[0]
 
 
+def matrices_of(products: Sequence[ir.Operation], follows: Follows) -> list[ir.Value]:
+    """Tensors of more than one dimension that what follows products reads besides them."""
+    made = {op.results[0] for op in [*products, *follows.ops]}
+    read = (value for op in follows.ops for value in list(op.operands)[: rows.Structured(op).inputs])
+    wanted = (value for value in read if rows.is_tensor(value) and ir.RankedTensorType(value.type).rank > 1)
+    return list(dict.fromkeys(value for value in wanted if value not in made))
+
+
 def stored_bytes(op: ir.Operation, follows: Follows) -> int:
-    """The bytes of an element of what becomes of a product, where that is one tensor that the copy engine stores; 0
-    where it is not."""
-    (*others, last) = follows.stored or [op]
-    kind = ir.RankedTensorType(last.results[0].type)
-    nbytes = element_bytes(kind.element_type)
-    return 0 if others or kind.rank != 2 or kind.shape[1] * nbytes % GRANULE else nbytes
+    """The bytes of an element of what becomes of a product, where that are tensors of such elements that the copy
+    engine stores; 0 where it is not."""
+    kinds = [ir.RankedTensorType(one.results[0].type) for one in follows.stored or [op]]
+    sizes = {element_bytes(kind.element_type) for kind in kinds}
+    copied = len(sizes) == 1 and all(kind.rank == 2 and not kind.shape[1] * min(sizes) % GRANULE for kind in kinds)
+    return min(sizes) if copied else 0
 
 
 def leaves_by_rows(op: ir.Operation, follows: Follows, target: Target) -> bool:
-    """Whether what becomes of a product is one tensor of 16-bit rows that the copy engine does not store."""
-    (*others, last) = follows.stored or [op]
-    kind = ir.RankedTensorType(last.results[0].type)
-    if others or kind.rank != 2 or kind.is_dynamic_dim(1) or not is_packed(kind.element_type):
+    """Whether what becomes of a product are tensors of 16-bit rows that the copy engine does not store."""
+    values = [one.results[0] for one in follows.stored or [op]]
+    kinds = [ir.RankedTensorType(value.type) for value in values]
+    if any(kind.rank != 2 or kind.is_dynamic_dim(1) or not is_packed(kind.element_type) for kind in kinds):
         return False
-    return engine_of(last.results[0], target) == schedule.BY_ROWS
+    return all(engine_of(value, target) == schedule.BY_ROWS for value in values)
 
 
 def work_of(follows: Follows) -> float:

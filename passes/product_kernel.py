@@ -17,12 +17,11 @@ from kitsune_mlir.planning.cost import DRAM, Price
 from kitsune_mlir.planning.kernel_cost import dram_us
 from kitsune_mlir.planning.product_tiles import CHUNK, PAIRS, ProductTiles, engine, short_rows
 from kitsune_mlir.planning.target import Target
-from kitsune_mlir.rows import Structured, is_tensor
 from kitsune_mlir.traffic import type_bytes
 
 from .operand_layout import GRANULE, laid_out, weight_granule, weight_laid_out, words_laid_out
 from .partial_sums import summed
-from .product_follows import Follows, tiled, vectors_of
+from .product_follows import Follows, matrices_of, tiled, vectors_of
 from .product_pingpong import PingPong, slot_type
 from .row_bodies import RowBody
 from .schedule_build import constant_index, i64
@@ -162,14 +161,7 @@ class ProductKernel:
         """Whether all that follows reads of so many columns of a tile is asked for at once: where it fits the registers
         beside the sums. A part at a time a multiprocessor has too few bytes on their way: 16,384 x 512 numbers that are
         added to a product took 10 us, and 5 are what memory takes (H200)."""
-        matrices = {
-            value
-            for op in self.follows.ops
-            for value in list(op.operands)[: Structured(op).inputs]
-            if is_tensor(value) and ir.RankedTensorType(value.type).rank > 1
-        }
-        made = {op.results[0] for op in [*self.made, *self.follows.ops]}
-        return self.of.target.has_warpgroups and columns * len(matrices - made) <= _AHEAD
+        return self.of.target.has_warpgroups and columns * len(matrices_of(self.made, self.follows)) <= _AHEAD
 
     def own_row(self, row: ir.Value) -> ir.Value:
         """The first row of the agent's copy, of a tile that begins at a row."""
@@ -204,7 +196,9 @@ class ProductKernel:
 
     def _price(self, types: Sequence[ir.Type]) -> Price:
         """The kernel's price: its tiles', or DRAM's where that is slower."""
-        kinds = [*(in_memory(value).type for pieces in self.pieces.values() for value in pieces), *types]
+        operands = [in_memory(value) for pieces in self.pieces.values() for value in pieces]
+        read = [value for value in matrices_of(self.made, self.follows) if value not in operands]
+        kinds = [*(value.type for value in (*operands, *read)), *types]
         nbytes = sum(type_bytes(kind, DYNAMIC_SIZE) for kind in kinds)
         moved = Price(self.of.target.launch_us + dram_us(nbytes, self.of.target), DRAM)
         return max(self.tiles.price, moved, key=lambda price: price.us)

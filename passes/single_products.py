@@ -35,7 +35,7 @@ from kitsune_mlir.weights import is_weight
 from .base import ModulePass
 from .flow import target_of
 from .inline_pipeline import inline_pipeline
-from .product_follows import follows_of, leaves_by_rows, stored_bytes, vector_bytes, work_of
+from .product_follows import follows_of, leaves_by_rows, matrices_of, stored_bytes, vector_bytes, work_of
 from .stage_cost import row_elements, stage_cost
 
 NAME = "kitsune.pipeline"  # on a product, whose kernel has the name of the pipeline that it was
@@ -94,13 +94,14 @@ def single_price(pipeline: kitsune.PipelineOp, target: Target) -> Price | None:
         widths=single_widths(cost.columns),
         most_split=1,
         aligned=is_weight(product.operands[1]),
+        results=max(1, len(follows.stored)),
         by_rows=leaves_by_rows(product, follows, target),
         short=frozenset(name for name, is_so in (("left", known), ("right", not cost.across)) if is_so),
     )
     if tiles is None:
         return None
     ends = [op.results[0] for op in follows.stored] or [product.results[0]]
-    moved = [*product.operands[:2], *ends]
+    moved = dict.fromkeys([*product.operands[:2], *matrices_of([product], follows), *ends])
     nbytes = sum(type_bytes(value.type, count) for value in moved)
     from_dram = Price(target.launch_us + dram_us(nbytes, target), DRAM)
     return max(Price(tiles.microseconds, tiles.price.limit), from_dram, key=lambda price: price.us)

@@ -191,6 +191,7 @@ def choose(
     words: bool = False,
     short: frozenset[str] = frozenset(),
     rights: int = 1,
+    results: int = 1,
 ) -> ProductTiles | None:
     """The fastest tiles for a product of these sizes, or None when none fits. `across`: the columns of the right
     operand are neighbours in memory, so that it comes in boxes of 64. `pairs` products of 16-bit pieces make one; of
@@ -204,7 +205,8 @@ def choose(
     operands are of f32, multiplied as tf32, which takes as long as twice the `k` of 16 bits; the left one goes through
     registers, which the next chunk's wait for. `short` are operands, "left" and "right", whose boxes end with the
     tensor's last row, as what threads copy does. `rights` are the right operands of as many columns each that one left
-    operand is multiplied with: a tile then has the same columns of each of their products, and one result of them."""
+    operand is multiplied with: a tile then has the same columns of each of their products, and one result of them. So
+    many `results` become of a product."""
     on = engine(target)
     short = short if isinstance(on, Warpgroups) else frozenset(("left", "right"))
     k *= 2 if words else 1
@@ -214,7 +216,7 @@ def choose(
         if on.fits(copies, copy_rows, columns * rights, pairs, whole) and not (across and columns % 64)
         for form in _forms(m, n, k, copies * copy_rows, columns, across, pairs, on, most_split, whole, shared, words)
         if rights == 1 or form == _Form()
-        if (not form.alternates or stored_bytes) and form.cluster in clusters
+        if (not form.alternates or stored_bytes and results == 1) and form.cluster in clusters
         if not whole or columns == n and copies in on.whole_copies and copy_rows == COPY_ROWS
         if (
             tiles := _tiles(

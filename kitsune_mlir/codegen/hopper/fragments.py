@@ -72,7 +72,8 @@ def blocks_of(width: int) -> int:
 @dataclass
 class Fragment:
     """A tile in registers; reads like memory. `compute`, called with a block, makes the values of one that is asked for
-    before they are there. `spread` are elements that all four threads of a row have."""
+    before they are there. `spread` are elements that all four threads of a row have. `loads`: its values are computed
+    of what is loaded then, which is asked for by boxes."""
 
     lanes: Lanes
     element: ir.Type
@@ -81,6 +82,7 @@ class Fragment:
     values: dict[tuple[int, int, int], ir.Value] = field(default_factory=dict)  # (block, half, e)
     compute: Callable[[int], None] | None = None
     spread: dict[tuple[int, int], ir.Value] = field(default_factory=dict)  # (column, half)
+    loads: bool = False
 
     @property
     def held(self) -> dict:
@@ -137,6 +139,11 @@ class Fragment:
         if (block, half, e) in self.values:
             return self.values[block, half, e]
         return unpack(self.word(block, half), e, self.element)
+
+    def compute_all(self, blocks: Iterable[int]) -> None:
+        """Computes those of these blocks that the tile has."""
+        for block in blocks:
+            self.make(block)
 
     def step(self, number: int) -> list[ir.Value]:
         """The four words of a product's step; zeros beyond the tile. Of f32 elements the step's 8 columns come as 0, 2,

@@ -69,7 +69,9 @@ class Boxes:
     def write(self, box: Int, tile: Fragment, number: int) -> None:
         """Box `number` of a tile as products read it, zeros beyond the tile: a step of four words at once (PTX ISA,
         stmatrix)."""
-        place = self._place(box)
+        place, blocks = self._place(box), len(HALVES) * STEPS
+        if tile.loads:  # no load may pass what stores: all that the box takes is asked for before
+            tile.compute_all(range(number * blocks, (number + 1) * blocks))
         for step in range(STEPS):
             text = f"""{{
 .reg .b32 place;
@@ -104,6 +106,8 @@ st.shared.b32 [place], $3;
         if is_packed(tile.element):
             self.write(box, tile, number)
             return
+        if tile.loads:
+            tile.compute_all(range(number * STEPS, (number + 1) * STEPS))
         row = device.mod(self.own_row, BLOCK)  # of both of a thread's rows, modulo 8
         chunk = arith.xori(device.value(device.div(self.pair, 4)), device.value(row))
         within = device.add(device.mul(chunk, 16), device.mul(device.mod(self.pair, 4), 4))

@@ -338,6 +338,7 @@ class AgentCode(ProductCode):
             self.may_send = False
             row, column = map(self.number, offsets)
             found = self._leaving(tile)
+            found.loads = parts.is_of_tensors(tile)
             if write.engine_name == schedule.BY_ROWS:
                 pointer, type_ = self.around.outputs[write.position]
                 whole_rows.write(pointer, type_, self.around.rows, (row, column), self._outbox(), found)

@@ -9,6 +9,7 @@ from kitsune_mlir.codegen.hopper.fragments import BLOCK, HALVES, Fragment, Lanes
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import arith, ir
+from kitsune_mlir.rows import Structured, producer
 
 from .stores import Half
 
@@ -61,6 +62,15 @@ def leaving(value: ir.Value, halves: Sequence[Half], lanes: Lanes, known: object
 
     tile.compute = compute
     return tile
+
+
+def is_of_tensors(value: ir.Value) -> bool:
+    """Whether a tile is computed by element of what threads load out of rows of tensors where it is used."""
+    op = producer(value)
+    if op is None or op.name == schedule.ReadOp.OPERATION_NAME:
+        tensor = op is not None and not isinstance(op.operands[0].type, schedule.Slot)
+        return tensor and ir.RankedTensorType(value.type).rank == 2 and "together" not in op.attributes
+    return op.name == "linalg.generic" and any(map(is_of_tensors, list(op.operands)[: Structured(op).inputs]))
 
 
 def spread(tile: Fragment, columns: Sequence[int]) -> Fragment:

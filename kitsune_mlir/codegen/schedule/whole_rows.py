@@ -73,7 +73,7 @@ def write_to(
 def _as_wide(tile: Fragment, width: int) -> Fragment:
     """The columns of a tile as those of one that is as wide as a tensor."""
     whole = Fragment(tile.lanes, tile.element, (tile.shape[0], width), compute=tile.make)
-    whole.words, whole.values = tile.words, tile.values
+    whole.words, whole.values, whole.loads = tile.words, tile.values, tile.loads
     return whole
 
 
