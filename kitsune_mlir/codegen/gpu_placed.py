@@ -28,6 +28,7 @@ RESULT_ROWS = (
 )
 # Attributes of functions: numbers of operands and results, each with the columns' first and the rows' length.
 _READ, _WRITTEN = "kitsune.reads_columns", "kitsune.writes_columns"
+_STORES = ("memref.copy", "memref.store")
 INTO = "kitsune.into"  # for each result of a kernel the number of the operand that it lies in, or -1
 
 
@@ -243,7 +244,7 @@ def _target(call: ir.Operation, number: int, place: Place) -> ir.Value | None:
         whole = subview.operands[0]
         if brought is None or subview.name != "memref.subview" or list(whole.type.shape)[1:] != [place.pitch]:
             continue
-        if all(_leaves(op, target) for op in _between(call, copy)):
+        if all(_leaves(op, target) for op in _between(call, copy)) and _is_kept(call.results[number], copy, target):
             for op in brought:
                 op.move_before(call)
             return target
@@ -253,6 +254,35 @@ def _target(call: ir.Operation, number: int, place: Place) -> ir.Value | None:
 def _between(first: ir.Operation, last: ir.Operation) -> Iterator[ir.Operation]:
     operations = [op.operation for op in first.block.operations]
     yield from operations[operations.index(first) : operations.index(last)]
+
+
+def _is_kept(result: ir.Value, copy: ir.Operation, target: ir.Value) -> bool:
+    """Whether the part of a buffer that a result is copied to stays what it is until the result has been read last: the
+    buffer may be written again when nobody needs all of it any more."""
+    block = copy.block
+    operations = [op.operation for op in block.operations]
+    readers, waiting = [operations.index(copy)], [result]
+    while waiting:
+        for use in waiting.pop().uses:
+            op = use.owner.operation
+            waiting += op.results if op.name in VIEWS else []
+            while op.block != block:
+                op = op.parent
+            readers.append(operations.index(op))
+    behind = operations[operations.index(copy) + 1 : max(readers)]
+    return not any(_writes(inner, target) for op in behind for inner in walk(op))
+
+
+def _writes(op: ir.Operation, target: ir.Value) -> bool:
+    """Whether an operation may write a part of a buffer; kernels write what is theirs."""
+    if op.name in ("func.call", *VIEWS) or op.name.startswith("memref.") and op.name not in _STORES:
+        return False
+    outputs = list(op.operands)
+    if op.name == "memref.copy" or op.name.startswith("linalg."):  # others, as scatters, are not asked
+        segments = op.attributes["operandSegmentSizes"] if "operandSegmentSizes" in op.attributes else None
+        outputs = outputs[-1 if segments is None else list(ir.DenseI32ArrayAttr(segments))[0] :]
+    touched = [value for value in outputs if isinstance(value.type, ir.MemRefType)]
+    return any(root_of(value) == root_of(target) and not are_apart(value.type, target.type) for value in touched)
 
 
 def _leaves(op: ir.Operation, target: ir.Value) -> bool:

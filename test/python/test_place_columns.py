@@ -166,6 +166,24 @@ def test_f32(form, tmp_path):
     check(form, torch.float32, small(tmp_path, "sm_90a"), 70)
 
 
+def masked(layers, x, z):
+    a, b = layers
+    h, v = a(x).relu(), b(x).square()
+    return v, torch.where(z[..., 5:6] > 0, torch.cat([h, v, h], -1), 0)
+
+
+def test_a_part_that_is_a_result(tmp_path):
+    """The concatenation that it lies in is changed where it lies, before the part is copied out."""
+    torch.manual_seed(0)
+    model = Model(masked, [(256, 512), (256, 11)]).bfloat16().eval()
+    args = torch.randn(100, 1, 256).bfloat16(), torch.randn(100, 1, 64).bfloat16()
+    found = Simulation(kitsune_mlir.compile(model, args, target=small(tmp_path, "sm_90a")), seed=1)(*args)
+    with torch.no_grad():
+        wanted = copy.deepcopy(model).double()(*(arg.double() for arg in args))
+    for a, b in zip(found, wanted, strict=True):
+        assert (a.double() - b).norm() <= ROUNDING[torch.bfloat16] * b.norm()
+
+
 @pytest.mark.parametrize("form", ["beside", "of both"])
 def test_an_open_number_of_rows(form, tmp_path):
     compiled = check(form, torch.bfloat16, small(tmp_path, "sm_90a"), 150, dynamic=True)
