@@ -23,9 +23,7 @@ from .gpu_kernel import as_value
 from .gpu_parts import are_apart, is_dense, needed
 
 ROWS_FROM = "kitsune.rows_from"  # of a function, the number of the operand whose first size is that of the call
-RESULT_ROWS = (
-    "kitsune.result_rows"  # for each result the number of the operand whose first size it has, or -1: the call's
-)
+RESULT_ROWS = "kitsune.result_rows"  # the same for each result, -1 where its first size is that of the call
 # Attributes of functions: numbers of operands and results, each with the columns' first and the rows' length.
 _READ, _WRITTEN = "kitsune.reads_columns", "kitsune.writes_columns"
 _STORES = ("memref.copy", "memref.store")
@@ -335,9 +333,8 @@ def _retype(function: func.FuncOp) -> None:
     if written:
         if RESULT_ROWS in function.attributes:
             rows = list(ir.DenseI64ArrayAttr(function.attributes[RESULT_ROWS]))
-            function.attributes[RESULT_ROWS] = ir.DenseI64ArrayAttr.get(
-                [rows[n] for n in range(len(rows)) if n not in written]
-            )
+            left = [row for number, row in enumerate(rows) if number not in written]
+            function.attributes[RESULT_ROWS] = ir.DenseI64ArrayAttr.get(left)
         function.attributes[INTO] = ir.DenseI64ArrayAttr.get([numbers.get(n, -1) for n in range(len(results))])
     for name in (_READ, _WRITTEN):
         if name in function.attributes:

@@ -66,11 +66,19 @@ def leaving(value: ir.Value, halves: Sequence[Half], lanes: Lanes, known: object
 
 def is_of_tensors(value: ir.Value) -> bool:
     """Whether a tile is computed by element of what threads load out of rows of tensors where it is used."""
-    op = producer(value)
-    if op is None or op.name == schedule.ReadOp.OPERATION_NAME:
-        tensor = op is not None and not isinstance(op.operands[0].type, schedule.Slot)
-        return tensor and ir.RankedTensorType(value.type).rank == 2 and "together" not in op.attributes
-    return op.name == "linalg.generic" and any(map(is_of_tensors, list(op.operands)[: Structured(op).inputs]))
+    waiting, seen = [value], set[ir.Value]()
+    while waiting:
+        value = waiting.pop()
+        op = producer(value)
+        if op is None or value in seen:
+            continue
+        seen.add(value)
+        if op.name == "linalg.generic":
+            waiting += list(op.operands)[: Structured(op).inputs]
+        elif op.name == schedule.ReadOp.OPERATION_NAME and not isinstance(op.operands[0].type, schedule.Slot):
+            if ir.RankedTensorType(value.type).rank == 2 and "together" not in op.attributes:
+                return True
+    return False
 
 
 def spread(tile: Fragment, columns: Sequence[int]) -> Fragment:
