@@ -71,13 +71,11 @@ def _scatter(pipeline: kitsune.PipelineOp, result: kitsune.ResultOp, use: ir.OpO
     tile, to, table = store.operands[0], rows_alone(scatter.operands[1]), scatter.results[0].type
     if to is None or rows_alone(expanded.results[0]) is None or not leaves_by_additions(tile, to, table):
         return False
-    like = None if ir.RankedTensorType(table).has_static_shape else _sized(scatter.operands[2])
-    if not ir.RankedTensorType(table).has_static_shape and not _may_size(like, pipeline):
-        return False
-    if not _stands_before(to, pipeline):
+    like = [] if ir.RankedTensorType(table).has_static_shape else [_sized(scatter.operands[2])]
+    if not _stands_before(to, pipeline) or not all(_may_size(tensor, pipeline) for tensor in like):
         return False
     with scatter.location:
-        whole = _leave(kitsune.ScatterOp, pipeline, result, to, table, [] if like is None else [like])
+        whole = _leave(kitsune.ScatterOp, pipeline, result, to, table, like)
     updates = type_bytes(result.results[0].type, UNKNOWN_ROWS)
     more = scattered_us(updates, type_bytes(table, UNKNOWN_ROWS), _is_in_order(to), target)
     _price(pipeline, max(0.0, more))  # fewer bytes of DRAM are no gain where the L2 is busy with all of them

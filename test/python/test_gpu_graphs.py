@@ -282,7 +282,7 @@ def test_single_products(rows, width, outputs, small_gpu):
 @pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("width", [132, 316, 351])
 def test_single_products_of_rows_that_threads_read(width, small_gpu, monkeypatch):
-    """As of so many rows that DRAM would take long for longer ones."""
+    """Threads read rows as they are, where DRAM would take long for a copy of them with longer ones."""
     torch.manual_seed(11)
     monkeypatch.setattr(single_products, "dram_us", lambda *_: 1.0)
     model = nn.Sequential(nn.Linear(width, 256), nn.ReLU()).bfloat16()

@@ -95,7 +95,7 @@ class Case:
 
 
 class Between(Case):
-    """From one CTA to another."""
+    """A tile goes from one CTA to another."""
 
     def __init__(self, written: str, read: str, *fences: str):
         super().__init__(*fences)
@@ -112,7 +112,7 @@ class Between(Case):
 
 
 class Within(Case):
-    """From threads of a CTA to its copy engine."""
+    """A tile goes from threads of a CTA to its copy engine."""
 
     def hand_on(self) -> None:
         self.write(THREAD)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.memory import Memory
+from kitsune_mlir.dialects.kernels import MOST_OUTBOXES
 from kitsune_mlir.mlir import arith, ir, llvm, scf
 from kitsune_mlir.traffic import element_bytes
 
@@ -17,7 +18,7 @@ from . import tma, warps
 from .fragments import BLOCK, HALVES, Fragment, PairedMemory, is_packed
 from .wgmma import BOX_ROW, ROWS, STEP_BYTES, STEPS, THREADS
 
-BOXES = 2
+BOXES = MOST_OUTBOXES
 BOX_BYTES = ROWS * BOX_ROW
 WARP_ROWS = ROWS * warps.WARP // THREADS
 WORD = 4  # bytes
