@@ -28,7 +28,8 @@ class KernelOp(Kitsune.Operation, name="kernel", traits=[ir.NoTerminatorTrait]):
     """A persistent launch: rings, `kitsune.tiles`, and agents that run at the same time in every CTA. `target` is the
     name of the target that it was scheduled for; `predicted_us` its time, in microseconds, and `limit` what that is due
     to. As many CTAs as `ctas` says run on an SM at once; one where it says nothing. Those of a `cluster`, so many
-    neighbours, have the same tiles, and rings each of its own."""
+    neighbours, have the same tiles, and rings each of its own. Numbers of f32 may be multiplied as several of 16
+    bits: then so many `pairs` of these make a product."""
 
     sym_name: ir.StringAttr
     outputs: ext.Result[Outputs]
@@ -50,6 +51,11 @@ class KernelOp(Kitsune.Operation, name="kernel", traits=[ir.NoTerminatorTrait]):
     def cluster(self) -> int:
         """CTAs that work on a tile together."""
         return integer(self, "cluster") or 1
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of pieces of f32 numbers that make a product; 1 where numbers are whole."""
+        return integer(self, "pairs") or 1
 
     @property
     def predicted_us(self) -> float | None:

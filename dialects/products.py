@@ -50,8 +50,7 @@ class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
     tile that was stowed, may have fewer columns: there right's do not count. A slot that was opened for the first rows
     of a ring's tile gives those rows of the sums; others have no value that may be used. The engine is "wgmma", a
     copy's warps together, or "mma_sync", each warp a share of the copy's rows. Nothing but a product or `settle` may
-    take sums. Tensor cores cut off what they add: with the unit attribute `outside` they begin at zero, and what they
-    give is added elsewhere.
+    take sums.
 
     By wgmma f32 is multiplied as tf32: the left operand's numbers rounded or, as `piece` says, the "high" or the "low"
     part of each. Of a tile in registers, or stowed, each 8 columns lie in the order 0, 2, 4, 6, 1, 3, 5, 7: so must
@@ -63,10 +62,6 @@ class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
     engine: ir.StringAttr
     total: ext.Result[Acc]
     done: ext.Result[Token]
-
-    @property
-    def is_added_outside(self) -> bool:
-        return "outside" in self.attributes
 
     @property
     def is_turned(self) -> bool:

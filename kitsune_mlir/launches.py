@@ -45,7 +45,6 @@ def _scheduled(kernel: schedule.KernelOp) -> dict[str, Any]:
     parts, tiles = kernel.parts, kernel.parts[0].tiles
     products = [op.opview for op in mlir.walk(kernel, schedule.ProductOp.OPERATION_NAME)]
     chained = any(product.is_from_registers for product in products)
-    pairs = sum(product.is_added_outside for product in products)
     others = len(mlir.walk(kernel, "linalg.generic"))
     extents = [constant(value) for value in tiles.operands]
     words = ["x".join("?" if extent is None else str(extent) for extent in extents)]
@@ -58,7 +57,7 @@ def _scheduled(kernel: schedule.KernelOp) -> dict[str, Any]:
         words += [f"k {'?' if source.is_dynamic_dim(axis) else source.shape[axis]}"]
     shared = "k split over" if mlir.walk(kernel, MeetOp.OPERATION_NAME) else "columns shared by"
     words += [f"{shared} {kernel.cluster} CTAs"] if kernel.cluster > 1 else []
-    words += [f"{pairs} pairs of pieces"] if pairs else []
+    words += [f"{kernel.pairs} pairs of pieces"] if kernel.pairs > 1 else []
     words += [f"{len(products)} products of chunks"] if chained and not kernel.has_roles else []
     words += [f"{others} other{'s' if others > 1 else ''}"] if others else []
     of_warps = [op.opview for op in mlir.walk(kernel, DotsOp.OPERATION_NAME)]

@@ -19,6 +19,7 @@ from kitsune_mlir.planning.product_tiles import CHUNK, PAIRS, ProductTiles, engi
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import type_bytes
 
+from .chain_tiles import added, part, zeros
 from .operand_layout import GRANULE, laid_out, weight_granule, weight_laid_out, words_laid_out
 from .partial_sums import summed
 from .product_follows import Follows, matrices_of, tiled, vectors_of
@@ -119,6 +120,8 @@ class ProductKernel:
         kernel.attributes["limit"] = ir.StringAttr.get(price.limit)
         if tiles.cluster > 1:
             kernel.attributes["cluster"] = i64(tiles.cluster)
+        if self.of.pieces > 1:
+            kernel.attributes["pairs"] = i64(len(PAIRS[self.of.pieces]))
         with ir.InsertionPoint(kernel.regions[0].blocks.append()):
             sizes = self._tile_sizes()
             roles = [role for role in "sbmn" if role in sizes]
@@ -276,11 +279,11 @@ class ProductKernel:
         return arith.muli(clusters.RankOp(ir.IndexType.get()).results[0], constant_index(self.tiles.part))
 
     def _copies(self, rings: dict[str, schedule.AllocRingOp], place: dict[str, ir.Value]) -> None:
-        """A chunk of the operands that are not kept, once for each pair of pieces, into the next slots."""
-        for pair in PAIRS[self.of.pieces]:
+        """A chunk of each piece of the operands that are not kept, into the next slots."""
+        for piece in range(self.of.pieces):
             for name, ring in rings.items():
                 if name != self.tiles.kept:
-                    self.copy(name, ring, self.pieces[name][pair[name != "left"]], place)
+                    self.copy(name, ring, self.pieces[name][piece], place)
 
     def copy(
         self,
@@ -337,14 +340,19 @@ class ProductKernel:
         at = place()[0] if self.tiles.split > 1 else {}
         tile = ir.RankedTensorType.get([self.tiles.copy_rows, self.tiles.columns], ir.F32Type.get())
         acc = schedule.Acc.get(tile)
-        if kept:
-            totals, last = [self._summed_with(rings, kept, acc)], []
+        last: list[ir.Value] = []
+        if self.of.pieces > 1:
+            totals = self._in_pieces(rings, at, acc)
+        elif kept:
+            totals = [self._summed_with(rings, kept, acc)]
         else:
             sums = [schedule.SumsOp([], acc).results[0] for _ in self.made]
             found = (self._overlapped if self._overlaps else self._one_by_one)(rings, at, sums)
             totals, last = found[: len(sums)], found[len(sums) :]
         at = at or place()[0]
-        value, *others = [schedule.SettleOp(total, tile).results[0] for total in totals]
+        if self.of.pieces == 1:
+            totals = [schedule.SettleOp(total, tile).results[0] for total in totals]
+        value, *others = totals
         if last:
             self._release(*last)
         own = at | {"m": self.own_row(at["m"])}
@@ -394,11 +402,36 @@ class ProductKernel:
         """The sums, each chunk's slots released behind its own products."""
         loop = scf.ForOp(*self._rest(at), sums)
         with ir.InsertionPoint(loop.body):
-            totals = list(loop.inner_iter_args)
-            for _ in PAIRS[self.of.pieces]:
-                chunk = self._product(rings, totals)
-                totals = chunk[: len(sums)]
-                self._release(*chunk[len(sums) :])
+            chunk = self._product(rings, list(loop.inner_iter_args))
+            self._release(*chunk[len(sums) :])
+            scf.yield_(chunk[: len(sums)])
+        return list(loop.results)
+
+    def _in_pieces(
+        self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value], acc: ir.Type
+    ) -> list[ir.Value]:
+        """The sums of all chunks, as tiles. Tensor cores cut off what they add: each chunk's sums begin at zero, small
+        terms first, and are added to the others outside of them."""
+        rows, columns = ir.RankedTensorType(ir.TypeAttr(acc.elem).value).shape
+        nothing = [part(zeros(rows, columns), 0, columns, wide=True) for _ in self.made]
+        loop = scf.ForOp(*self._rest(at), nothing)
+        with ir.InsertionPoint(loop.body):
+            slots: dict[str, list[ir.Value]] = {name: [] for name in rings}
+            for _ in range(self.of.pieces):
+                for name, ring in rings.items():
+                    slots[name].append(schedule.WaitOp(ring.results[0], _slot(ring)).results[0])
+            lefts, *rights = slots.values()
+            totals = []
+            for total, own in zip(loop.inner_iter_args, rights, strict=True):
+                sums = schedule.SumsOp([], acc).results[0]
+                for left, right in PAIRS[self.of.pieces]:
+                    token = schedule.Token.get()
+                    made = schedule.ProductOp(sums, lefts[left], own[right], self.products, acc, token)
+                    sums = made.results[0]
+                tile = schedule.SettleOp(sums, ir.TypeAttr(acc.elem).value).results[0]
+                totals.append(part(added(total, tile), 0, columns, wide=True))
+            for slot in (slot for taken in zip(*slots.values(), strict=True) for slot in taken):
+                schedule.ReleaseOp(slot, [])
             scf.yield_(totals)
         return list(loop.results)
 
@@ -408,8 +441,6 @@ class ProductKernel:
         totals, tokens = [], []
         for before, right in zip(sums, rights, strict=True):
             multiplied = schedule.ProductOp(before, left, right, self.products, before.type, schedule.Token.get())
-            if self.of.pieces > 1:
-                multiplied.attributes["outside"] = ir.UnitAttr.get()
             totals.append(multiplied.results[0])
             tokens.append(multiplied.results[1])
         return [*totals, left, *rights, *tokens]

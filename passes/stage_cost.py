@@ -38,7 +38,7 @@ def row_bytes(type_: ir.Type) -> int:
 
 def stage_cost(stage: kitsune.StageOp) -> StageCost:
     """What the stage does for one row; the tile's rows must still be `?`."""
-    flops = simt = plain = gathered = held = 0.0
+    flops = added = simt = plain = gathered = held = 0.0
     kernels, products = 0, []
     groups = [group for group in find(Order(stage.block)) if group.space.columns <= WIDEST]
     for group in groups:  # a kernel, beside what makes its inputs and what takes its outputs
@@ -49,7 +49,9 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
         if op.name == "linalg.matmul":
             k = rows.Structured(op).maps[0].results
             contracted = [size for size, expr in zip(rows.shape_of(op.operands[0]), k) if "d2" in str(expr)]
-            flops += 2 * row_elements(op.results[0].type) * max(1, contracted[0]) * tensor_work(op)
+            operations = 2 * row_elements(op.results[0].type) * max(1, contracted[0]) * tensor_work(op)
+            flops += operations
+            added += operations if tensor_work(op) > 2 else 0.0  # of f32 in more than one piece
             products.append(_product(op))
             held += sum(row_bytes(part.type) for part in parts_of(op.operands[0]) if is_read_by_threads(part))
             if row_bytes(op.operands[0].type) % GRANULE:  # first a kernel that pads its rows
@@ -83,6 +85,7 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
         name=stage.label,
         unit=stage.unit,
         product_flops=flops,
+        added_flops=added,
         simt_ops=simt,
         weight_bytes=sum(row_bytes(value.type) for value in stage.residents if value not in tables),
         dram_bytes=loads + stores + gathered + (HELD - 1) * held,

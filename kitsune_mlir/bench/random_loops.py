@@ -127,7 +127,7 @@ class ProductLoop:
     def _multiply(self, number: int, left: tuple[str, str], right: tuple[str, str]) -> str:
         of = self.of
         types = f"({self.acc}, {of.slot_type(left[0])}, {of.slot_type(right[0])}) -> ({self.acc}, !kitsune.token)"
-        ways = f"{', outside' if of.outside else ''}{', turned' if of.turned else ''}"
+        ways = ", turned" if of.turned else ""
         attributes = f'{{engine = "{of.engines[1]}"{ways}}}'
         operands = [self.sums[number], left[1], right[1]]
         self.sums[number], token = self.text.call("product", operands, attributes, types, 2)

@@ -51,7 +51,6 @@ class RandomProduct:
         self.one_ring = self.terms == 2 and rng.random() < 0.5
         self.element = rng.choice(["bf16", "f16"])
         self.output = rng.choice(["f32", self.element])
-        self.outside = rng.random() < 0.1
         self.chunks = rng.choice([1, 2, 3, 3, 5, 8])
         self.stays = self.chunks <= 3 and self.sums == self.terms == 1 and rng.random() < 0.2
         self.split = rng.choice([2, 3]) if not self.stays and self.form == "plain" and rng.random() < 0.3 else 1
@@ -104,12 +103,12 @@ class RandomProduct:
         sums = self.sums * self.columns * self.rows // WARPGROUP
         if not self.warpgroups:
             self.registers = self.feed_registers = min(248, given)
-            enough = self.registers >= sums + LEAST_OTHERS * (2 if self.outside else 1)
+            enough = self.registers >= sums + LEAST_OTHERS
             return (nbytes + 1024) * self.ctas <= self.target.shared_bytes and enough
         self.feed_registers = FEED_REGISTERS
         rest = given * self.threads - WARPGROUP * (self.feeds * FEED_REGISTERS + self.makes * MAKE_REGISTERS)
         self.registers = min(240, rest // (self.copies * WARPGROUP) // 8 * 8)
-        sums *= 2 if self.outside or self.form != "plain" else 1
+        sums *= 2 if self.form != "plain" else 1
         enough = self.registers >= sums + LEAST_OTHERS and given >= self.columns // 2 + LEAST_AT_LAUNCH
         return (nbytes + 1024) * self.ctas <= SHARED and enough
 

@@ -16,7 +16,7 @@ from functools import cache
 
 from .cost import StageCost, pipeline_price
 from .place import TILE_ROWS, UNKNOWN_ROWS, Chained, QueueCost, place
-from .product_tiles import choose
+from .product_tiles import PIECES, choose
 from .target import Target
 from .thin_products import THIN_BY, thin_us
 
@@ -144,15 +144,26 @@ def _apart_us(stage: StageCost, known: int | None, target: Target) -> float:
         across, pairs = (False, 1) if words else (product.across, product.pairs)
         short = frozenset(("left",) if across else ("left", "right"))
         tiles = choose(*size, across, pairs, target, work=work, words=words, short=short)
-        nbytes = 2 * rows * (product.k + product.columns)  # that go through DRAM, which tiles have no price for
+        read = product.k * (2 * PIECES[pairs] if pairs > 1 else product.element_bytes)
+        nbytes = rows * (read + product.columns * product.element_bytes)  # through DRAM: tiles have no price for it
         moved_us = target.launch_us + nbytes / (target.dram_gbps * 1e3)
         us = max(tiles.microseconds, moved_us) if tiles else math.inf
         sizes = sorted((known or 0, product.columns))
         thin = None if product.across else thin_us(*sizes, product.k, product.element_bytes, target)
-        total += thin if thin is not None and thin < THIN_BY * us else us
+        total += (
+            thin if thin is not None and thin < THIN_BY * us else us + _in_pieces_us(rows, product.k, pairs, target)
+        )
     total = max(total, stage.weight_bytes / (target.dram_gbps * 1e3))
     moved = rows * stage.plain_bytes / (PLAIN_DRAM * target.dram_gbps * 1e3)
     return total + stage.kernels * (KERNEL_US + target.launch_us) + moved
+
+
+def _in_pieces_us(rows: int, k: int, pairs: int, target: Target) -> float:
+    """Predicted microseconds of the kernel that makes so many rows of f32 pieces, where they are multiplied so."""
+    if pairs == 1:
+        return 0.0
+    nbytes = rows * k * (4 + 2 * PIECES[pairs])
+    return KERNEL_US + target.launch_us + nbytes / (PLAIN_DRAM * target.dram_gbps * 1e3)
 
 
 def _severed(run: Run, queues: Sequence[QueueCost]) -> float:

@@ -19,6 +19,7 @@ PAIRS = {  # of pieces of the operands that are multiplied, small terms first, b
     2: ((1, 0), (0, 1), (0, 0)),
     3: ((2, 0), (0, 2), (1, 1), (1, 0), (0, 1), (0, 0)),
 }
+PIECES = {len(pairs): pieces for pieces, pairs in PAIRS.items()}
 _COLUMNS = (16, 32, 64, 96, 128, 192, 256)
 _BARRIERS = 1024  # bytes of shared memory in front of the slots
 _MOST_SLOTS = 8
@@ -64,7 +65,7 @@ class Warpgroups:
     multiplied = 1700.0  # multiply-adds a cycle; tensor cores have 2048
     loaded = 57.0  # bytes a cycle and SM from L2, of whole lines
     turn = 10.0  # of a chunk, besides
-    added = 90.0  # the same where sums are added outside of tensor cores
+    added = 200.0  # the same where its sums are added outside of tensor cores
     start = 1550.0  # until the first tile's first chunk is there
     tile = 150.0  # of a tile, besides
     stored = 4.0  # instructions of a thread for an element that leaves, besides those of what is done to it
@@ -113,12 +114,12 @@ class Warps:
 
     def fits(self, copies: int, copy_rows: int, columns: int, pairs: int, whole: bool) -> bool:
         """Whether registers hold it. What follows wants a register for each of a thread's columns, unless tiles have
-        exactly all, of f32 two; for sums that are added outside tensor cores operands of a whole chunk are held."""
-        wanted = copy_rows * columns // _THREADS + self._BESIDE_SUMS
+        exactly all, of f32 two; sums that are added outside tensor cores take another set, of 16 rows a warp."""
+        if pairs > 1 and copy_rows > COPY_ROWS:
+            return False
+        wanted = copy_rows * columns // _THREADS * (1 if pairs == 1 else 2) + self._BESIDE_SUMS
         if not whole:
             wanted += columns // 4 * (1 if pairs == 1 else 2)
-        if pairs > 1:
-            wanted += CHUNK // 4 * (copy_rows // COPY_ROWS + 1)
         return wanted <= self.registers(copies)[1]
 
     def read_cycles(self, copies: int, copy_rows: int, columns: int) -> float:
@@ -260,20 +261,18 @@ def _forms(
     for parts in _splits(k)[1:]:
         if parts <= most_split:
             yield _Form(split=parts)
+    if isinstance(on, Warpgroups) and columns <= _MOST_MET:
+        for ctas in PLACES:
+            if columns % (ctas * _BLOCK) == 0 and ctas * 2 * CHUNK <= k and ctas <= on.target.sms:
+                yield _Form(cluster=ctas)
     if pairs > 1:
         return
     for kept, size, tile in (("left", m, rows), ("right", n, columns)):
         if kept in shared and size <= tile and k <= on.most_kept * CHUNK and not words:
             yield _Form(kept=kept)
-    if not isinstance(on, Warpgroups):
-        return
     equal = len(set(SETS.get(columns, ()))) == 1  # slots of boxes across have all their columns
-    if columns in SETS and k > CHUNK and (equal or not across) and not words:
+    if isinstance(on, Warpgroups) and columns in SETS and k > CHUNK and (equal or not across) and not words:
         yield _Form(alternates=True)
-    if columns <= _MOST_MET:
-        for ctas in PLACES:
-            if columns % (ctas * _BLOCK) == 0 and ctas * 2 * CHUNK <= k and ctas <= on.target.sms:
-                yield _Form(cluster=ctas)
 
 
 def _splits(k: int) -> list[int]:
@@ -324,18 +323,19 @@ def _tiles(
     slots, right_slots = min(_MOST_SLOTS, (target.shared_bytes - _BARRIERS - held) // slot), 0
     if form.alternates:
         slots, right_slots = _alternating_slots(copies, columns, target.shared_bytes - _BARRIERS - held)
-    if slots < 2:
+    pieces = PIECES[pairs]
+    if slots < pieces + 1:  # those of a chunk are multiplied together
         return None
     part = ceil(ceil(k / (split * form.cluster)) / CHUNK) * CHUNK
     split = max(1, ceil(k / part)) if part and split > 1 else 1
     tiles = b * ceil(m / rows) * ceil(n / columns) * split
     wide = rights * columns  # columns of all sums
-    multiplied = max(rows * wide * CHUNK / on.multiplied, on.read_cycles(copies, copy_rows, wide))
+    multiplied = pairs * max(rows * wide * CHUNK / on.multiplied, on.read_cycles(copies, copy_rows, wide))
     sizes = {"left": (m, rows), "right": (n, columns)}
     boxes = {name: min(short_rows(size), tile) if name in short else tile for name, (size, tile) in sizes.items()}
-    loaded = sum(operands[name] * boxes[name] * CHUNK * 2 * lines[name] for name in streamed) / on.loaded
+    loaded = pieces * sum(operands[name] * boxes[name] * CHUNK * 2 * lines[name] for name in streamed) / on.loaded
     places = target.sms if form.cluster == 1 else max(1, int(target.sms * PLACES[form.cluster]) // form.cluster)
-    turns, count = ceil(tiles / places), ceil(part / CHUNK) * pairs
+    turns, count = ceil(tiles / places), ceil(part / CHUNK)
     products = turns * count * max(multiplied, loaded)
     element = rows * columns / (_ISSUED * copies * form.cluster)  # one instruction for each element of a tile
     leaves, last = element * (on.stored + work), element * on.last
@@ -350,7 +350,7 @@ def _tiles(
     if isinstance(on, Warpgroups) and not form.alternates:
         beyond = {name: -size % (_PATTERN if name in short else tile) for name, (size, tile) in sizes.items()}
         beyond["right"] = 0 if across else beyond["right"]
-        last_loaded = loaded + _BEYOND * sum(operands[name] * beyond[name] for name in streamed)
+        last_loaded = loaded + pieces * _BEYOND * sum(operands[name] * beyond[name] for name in streamed)
         once += count * (max(multiplied, last_loaded) - max(multiplied, loaded))
     us = target.launch_us + (products + waits + once) / CYCLES_A_US
     limit = LATENCY if 2 * products / CYCLES_A_US < us else TENSOR if multiplied >= loaded else L2

@@ -34,7 +34,6 @@ def test_what_is_drawn():
         'box = "columns"',
         "ctas = 2",
         "copies = 3",
-        "outside",
         '"feed1"',
         "tensor.dim",
         "arith.minui",
@@ -58,7 +57,7 @@ def test_broken_code_is_found(monkeypatch):
 
 
 def test_warps_that_multiply_have_the_registers_of_a_launch():
-    text = draw(11, 3, "sm_80").text
+    text = draw(6, 3, "sm_80").text
     assert "registers = 168" in text
     with pytest.raises(UnsupportedError, match="has 160 registers of a thread, wants 168"):
         module = checks.parsed(text.replace("registers = 168", "registers = 160"))

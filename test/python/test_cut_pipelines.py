@@ -5,6 +5,7 @@ import torch
 from cpu_case import runner
 from torch import nn
 
+import kitsune_mlir
 from kitsune_mlir import mlir
 from kitsune_mlir.codegen import cpu
 from kitsune_mlir.frontend import import_model
@@ -72,3 +73,11 @@ def test_cut_models_agree_with_torch(name, dynamic, monkeypatch):
     for a, b in zip(found, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
         a = torch.from_numpy(a).view(torch.bfloat16).double()
         assert (a - b.double()).norm() <= 2e-2 * b.double().norm()
+
+
+@pytest.mark.parametrize("rows, apart", [(65, True), (16_384, False)])
+def test_layers_of_f32_are_multiplied_in_pieces_where_few_rows_sum_over_many_columns(rows, apart):
+    """A chain has too few tiles then, each a long sum; pieces of many rows would go through DRAM."""
+    compiled = kitsune_mlir.compile(nn.Linear(1440, 512), (torch.randn(rows, 1440),), target="sm_90a")
+    computes = [launch["computes"] for launch in compiled.plan["launches"]]
+    assert any("6 pairs of pieces" in one for one in computes) == apart, computes

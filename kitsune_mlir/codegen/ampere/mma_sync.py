@@ -75,31 +75,6 @@ def multiply(
     return found
 
 
-def multiply_outside(
-    element: str, total: Sequence[ir.Value], a: Left, b: Boxes, tiles: int, steps: int = STEPS
-) -> list[ir.Value]:
-    """The same, but tensor cores, which cut off what they add, begin at zero: what they give is added behind them."""
-    found = list(total)
-    each = len(found) // tiles
-    left = [[a(tile, step) for step in range(steps)] for tile in range(tiles)]
-    for pair in range(each // (2 * SUMS)):
-        words = [b.load(pair, step) for step in range(steps)]
-        for half in (0, 1):
-            for tile, own in enumerate(left):
-                new = zeros(SUMS)
-                for step in range(steps):
-                    new = add_step(element, own[step], words[step][2 * half : 2 * half + 2], new)
-                at = tile * each + (2 * pair + half) * SUMS
-                found[at : at + SUMS] = _added(found[at : at + SUMS], new)
-    return found
-
-
-def _added(total: Sequence[ir.Value], sums: Sequence[ir.Value]) -> list[ir.Value]:
-    """Adds sums, as code that stays where it is: put off, it would keep them all in registers."""
-    text = "\n".join(f"add.f32 ${i}, ${i}, ${SUMS + i};" for i in range(SUMS))
-    return _given_back(text, [*["f"] * SUMS, *map(str, range(SUMS))], [*sums, *total])
-
-
 def _given_back(text: str, constraints: Sequence[str], operands: Sequence[ir.Value]) -> list[ir.Value]:
     """What a text leaves in its first registers."""
     f32 = ir.F32Type.get()

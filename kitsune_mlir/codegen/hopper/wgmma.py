@@ -111,13 +111,6 @@ def zeros(columns: int) -> list[ir.Value]:
     return _sums(text, ["=f"] * count, [], count)
 
 
-def add(total: Sequence[ir.Value], sums: Sequence[ir.Value]) -> list[ir.Value]:
-    """Adds sums of products that ended, as code that stays where it is: put off, it would keep them in registers."""
-    count = len(total)
-    text = "\n".join(f"add.f32 ${i}, ${i}, ${2 * count + i};" for i in range(count))
-    return _sums(text, [*_tied(count), *["f"] * count], [*total, *sums], count)
-
-
 def wait(pending: int) -> None:
     """Until at most so many groups are in flight."""
     nvvm.WgmmaWaitGroupSyncOp(pending)

@@ -52,7 +52,7 @@ class InFlight:
         return Acc(sums, self.issued), Token(self.issued)
 
     def ended(self, sums: list[ir.Value]) -> tuple[Acc, Token]:
-        """A product was issued and waited for; the sums are those that it was added to outside of tensor cores."""
+        """A product was issued and waited for."""
         self.issued += 1
         self.waited = self.issued
         return Acc(sums), Token(self.issued)
@@ -125,7 +125,7 @@ def _issued_behind(yielded: ir.Value) -> int | None:
         return 0
     products = _products(owner.operation)
     behind = products[products.index(owner.operation) :]
-    if owner.operation.opview.is_added_outside or any(_is_waited_for(product) for product in behind):
+    if any(_is_waited_for(product) for product in behind):
         return None
     return len(behind) - 1
 

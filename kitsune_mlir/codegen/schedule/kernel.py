@@ -294,9 +294,7 @@ class ScheduledKernel:
         pointers = len(self.tensors) + len(self.results)
         boxes = [ring for ring in self._rings if ring.layout != "dense"]
         tiles = [ring.tile for ring in boxes] or [result.results[0].type for result in self.results]
-        products = [op.opview for op in walk(self.kernel, schedule.ProductOp.OPERATION_NAME)]
-        in_pieces = any(product.is_added_outside for product in products)
-        fast = all(is_packed(tile.element_type) for tile in tiles) and not in_pieces
+        fast = all(is_packed(tile.element_type) for tile in tiles) and self.kernel.pairs == 1
         resident, alone = self.kernel.ctas_per_sm, any(map(multiplies_alone, self._agents))
         named = self.kernel.label, pointers, len(self.maps), self.threads, self._watched, self.kernel.cluster
         return build(*named, fast=fast, resident=resident, alone=alone)

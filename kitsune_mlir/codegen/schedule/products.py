@@ -62,12 +62,7 @@ class ProductCode(SlotCode):
             a, a_across = self._left_box(left, right.ring, op)
             steps = -(-left.tile.shape[1] // wgmma.STEP)
         across = (a_across, b_across)
-        if op.opview.is_added_outside:
-            total = self.products.settle(acc)
-            sums = wgmma.multiply(element, wgmma.zeros(2 * len(total)), a, b, steps, False, across)
-            made = self.products.ended(wgmma.add(total, wgmma.wait_for(sums)))
-        else:
-            made = self.products.add(wgmma.multiply(element, acc.values, a, b, steps, acc.is_new, across))
+        made = self.products.add(wgmma.multiply(element, acc.values, a, b, steps, acc.is_new, across))
         self.values[hash(op.results[0])], self.values[hash(op.results[1])] = made
 
     def _left_words(self, left: Fragment | Open, right: schedule.AllocRingOp, op: ir.Operation) -> list[ir.Value]:

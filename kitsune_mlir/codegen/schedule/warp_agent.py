@@ -178,8 +178,7 @@ class WarpCode(AgentCode):
         self._check_sums(op)
         b_place = self.around.rings[right.ring.label].place(right.slot)
         b = ldmatrix.right(b_place, lane, right.ring.layout == "columns")
-        multiply = mma_sync.multiply_outside if op.opview.is_added_outside else mma_sync.multiply
-        sums = multiply(element, self._begun(acc).values, a, b, tiles, steps)
+        sums = mma_sync.multiply(element, self._begun(acc).values, a, b, tiles, steps)
         self.values[hash(op.results[0])], self.values[hash(op.results[1])] = self.products.ended(sums)
 
     def _left_steps(self, left: Open, tiles: int, op: ir.Operation) -> tuple[int, mma_sync.Left]:

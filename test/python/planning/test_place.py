@@ -207,3 +207,11 @@ def test_time_of_a_pipeline():
     loads = StageCost("s", "simt", dram_bytes=GPU.dram_gbps * 1e3)
     dram = pipeline_price([[loads]], [1000000], 7, 1, GPU.override(l2_gbps=1e30), False)
     assert dram.us == pytest.approx(start_us(GPU) + 7) and dram.limit == "DRAM"
+
+
+def test_sums_that_are_added_outside_of_tensor_cores_take_longer():
+    """Less where another warpgroup multiplies meanwhile."""
+    flops = GPU.tensor_tflops * 1e6 / GPU.sms
+    plain, added = (StageCost("s", "tensor", flops, added) for added in (0.0, flops))
+    assert tile_price(plain, 64, GPU, False).us < tile_price(added, 64, GPU, False).us
+    assert tile_price(added, 128, GPU, False).us < 2 * tile_price(added, 64, GPU, False).us

@@ -1,0 +1,226 @@
+"""Many cases beside torch, compiled side by side and timed one at a time: ours, eager mode and torch.compile.
+
+    python bench/beside_torch.py --suite zoo-small --suite zoo --suite zoo-large --seeds 0:100 --jobs 14
+    python bench/beside_torch.py zoo/geglu net-17 --json cases.jsonl
+
+`kitsune bench` makes each side ready in the process that times it, one after another, which takes some ten seconds a
+case for torch.compile. Here processes compile ours and torch's first, the latter for its cache; a few others take both
+from there, and have the GPU by turns. All run as CUDA graphs: torch.compile's code is captured in one, as its mode
+reduce-overhead does it, without what that mode's host code takes at each call. Times are the shortest of several
+rounds, in which the sides take turns, for others compile on the GPU meanwhile. "Best" is the faster of torch's two.
+Results are compared with float64 as `kitsune bench` does. Exits 1 when one is wrong or has not run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
+
+from workers import Lost, each  # noqa: E402
+
+from kitsune_mlir.bench import cases  # noqa: E402
+
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # there are as many processes as cores already
+SECONDS = 240.0  # for a case to be compiled, or to be timed
+RUNNERS = 4  # processes that take what is compiled
+ROUNDS = 15
+WARM_UP = 3
+
+
+@dataclass(frozen=True)
+class Task:
+    """A case, what it is compiled for, and the folder for its artifact."""
+
+    case: str
+    target: str
+    folder: str
+
+    @property
+    def artifact(self) -> Path:
+        return Path(self.folder, f"{self.case.replace('/', '-')}.kitsune")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="*", metavar="CASE", help="as `kitsune bench` takes them")
+    parser.add_argument("--suite", action="append", default=[], choices=cases.SUITES)
+    parser.add_argument("--seeds", metavar="FIRST:END", help="of random nets")
+    parser.add_argument("--jobs", type=int, default=2, help="processes that compile")
+    parser.add_argument("--target", default="sm_90a", help="of our kernels")
+    parser.add_argument("--json", type=Path, help="writes a line a case")
+    options = parser.parse_args()
+    names = [*options.cases, *(name for suite in options.suite for name in cases.suite(suite))]
+    if options.seeds:
+        first, _, end = options.seeds.partition(":")
+        names += [f"net-{seed}" for seed in range(int(first), int(end or int(first) + 1))]
+    with tempfile.TemporaryDirectory() as folder:
+        tasks = iter([Task(name, options.target, folder) for name in names])
+        return _report(_run(tasks, options.jobs), options.json)
+
+
+def _run(tasks: Iterator[Task], jobs: int) -> Iterator[dict[str, Any]]:
+    failed: list[dict[str, Any]] = []
+
+    def compiled() -> Iterator[tuple[Task, dict[str, Any]]]:
+        for task, found in each(prepare, tasks, jobs, SECONDS):
+            if isinstance(found, Lost) or "said" in found:
+                failed.append({"case": task.case, "said": str(found) if isinstance(found, Lost) else found["said"]})
+            else:
+                yield task, found
+
+    for (task, found), timed in each(time_case, compiled(), RUNNERS, SECONDS):
+        task.artifact.unlink(missing_ok=True)
+        said = {"said": str(timed)} if isinstance(timed, Lost) else timed
+        yield {"case": task.case, **found, **said}
+    yield from failed
+
+
+def prepare(task: Task) -> dict[str, Any]:
+    """A child's work: our artifact of a case, and torch.compile's code in its cache. {predicted: ms} or {said}."""
+    import torch
+
+    import kitsune_mlir
+    from kitsune_mlir.bench.measure import Settings, make
+    from kitsune_mlir.bench.sides import matmul_precision
+
+    torch.set_num_threads(1)
+    with matmul_precision(None):
+        try:
+            case = cases.find(task.case, None)
+            module, args, shapes = make(case, Settings())
+            compiled = kitsune_mlir.compile(
+                module, args, target=task.target, dynamic_shapes=shapes, options={**case.form}
+            )
+            compiled.save(task.artifact)
+            _fused(*_moved(module, args))
+            torch.cuda.empty_cache()
+        except Exception as error:
+            return {"said": f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"}
+    return {"predicted": (compiled.plan["predicted_us"] or 0.0) / 1e3}
+
+
+def _moved(module: Any, args: Any) -> tuple[Any, Any]:
+    import torch
+    from torch.utils._pytree import tree_map
+
+    return module.cuda(), tree_map(lambda leaf: leaf.cuda() if isinstance(leaf, torch.Tensor) else leaf, args)
+
+
+def _fused(module: Any, args: Any) -> Callable[..., Any] | None:
+    """torch.compile's code, which has run; None where it can't."""
+    import torch
+
+    torch.compiler.reset()
+    function = torch.compile(module, dynamic=False)
+    try:
+        with torch.no_grad():
+            function(*args)
+        torch.cuda.synchronize()
+    except torch._dynamo.exc.TorchDynamoException:
+        return None
+    return function
+
+
+def time_case(prepared: tuple[Task, Any]) -> dict[str, Any]:
+    """A child's work: milliseconds of each side, ours' error and the largest that is right; {said} besides when it is
+    wrong or fails."""
+    import torch
+
+    import kitsune_mlir
+    from kitsune_mlir.bench.device import Gpu
+    from kitsune_mlir.bench.measure import Settings, make
+    from kitsune_mlir.bench.sides import matmul_precision, tensors
+
+    task, gpu = prepared[0], Gpu()
+    with matmul_precision(None), torch.no_grad(), Path(task.folder, "lock").open("w") as lock:
+        module, args = _moved(*make(cases.find(task.case, None), Settings())[:2])
+        ways = {"eager": module, "compiled": _fused(module, args), "ours": kitsune_mlir.load(task.artifact)}
+        calls = {name: lambda way=way: tensors(way(*args)) for name, way in ways.items() if way is not None}
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        found: dict[str, Any] = _checked(calls, module, args)
+        graphs = {
+            name: gpu.capture(lambda call=call: [call() for _ in range(WARM_UP)], call) for name, call in calls.items()
+        }
+        times: dict[str, list[float]] = {name: [] for name in graphs}
+        for _ in range(ROUNDS):
+            for name, graph in graphs.items():
+                times[name].append(gpu.time(graph, cold=False))
+        del graphs
+        gpu.clear()
+    return found | {name: min(taken) for name, taken in times.items()}
+
+
+def _checked(calls: dict[str, Any], module: Any, args: Any) -> dict[str, Any]:
+    """Ours beside float64, of other inputs than it was compiled with."""
+    from kitsune_mlir.bench import check
+    from kitsune_mlir.bench.sides import tensors
+
+    check.refresh(args, 1)
+    wanted, _ = check.reference(module, args)
+    keep = [*tensors(args), *module.parameters(), *module.buffers()]
+    eager = check.relative_error(calls["eager"](), wanted)
+    results = check.poisoned_run(calls["ours"], keep)
+    error, bound = check.relative_error(results, wanted), check.bound(results, eager)
+    said = {} if error <= bound else {"said": f"wrong: relative error {error:.1e}, allowed {bound:.1e}"}
+    return {"error": error, "bound": bound} | said
+
+
+def _report(results: Iterator[dict[str, Any]], path: Path | None) -> int:
+    everything, failed = [], 0
+    file = path.open("w") if path else None
+    for result in results:
+        everything.append(result)
+        if file:
+            file.write(json.dumps(result) + "\n")
+            file.flush()
+        if "said" in result:
+            failed += 1
+            print(f"{result['case']}: {result['said']}", flush=True)
+    timed = [result for result in everything if "ours" in result]
+    print(f"{len(everything)} cases, {failed} failed")
+    for name, ones in _groups(timed).items():
+        _summary(name, ones)
+    return int(failed > 0)
+
+
+def _groups(timed: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for one in timed:
+        groups.setdefault("random nets" if one["case"].startswith("net-") else "cases", []).append(one)
+    return groups
+
+
+def _summary(name: str, timed: list[dict[str, Any]]) -> None:
+    def ratios(side: str) -> list[float]:
+        return [one[side] / one["ours"] for one in timed if side in one]
+
+    for one in timed:
+        one["best"] = min(one["eager"], one.get("compiled", one["eager"]))
+    best = ratios("best")
+    means = ", ".join(
+        f"{side} {statistics.geometric_mean(ratios(side)):.2f}"
+        for side in ("eager", "compiled", "best")
+        if ratios(side)
+    )
+    print(f"{len(timed)} {name}: torch over ours, geometric means: {means}")
+    under = ", ".join(f"{sum(ratio < bound for ratio in best)} under {bound}" for bound in (0.7, 0.9, 1.0))
+    told = statistics.median(one["predicted"] / one["ours"] for one in timed)
+    print(f"    best: median {statistics.median(best):.2f}, {under}; predicted over measured {told:.2f}")
+    for one in sorted(timed, key=lambda one: one["best"] / one["ours"])[:10]:
+        print(f"    {one['best'] / one['ours']:.2f} ({one['ours']:.4f} ms), {one['case']}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
