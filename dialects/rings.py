@@ -15,6 +15,7 @@ SMEM, DSMEM, L2 = "smem", "dsmem", "l2"
 SPACES = (SMEM, DSMEM, L2)
 BOXES = ("rows", "columns", "dense")
 SHARES = ("all", "split", "own")
+STEP_BYTES = 32  # of a row, that tensor cores multiply at a time
 
 
 class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
@@ -125,7 +126,8 @@ class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
 
 class AcquireOp(Kitsune.Operation, name="acquire", traits=[RingEffect]):
     """The producer's: waits for the next slot to be empty. Where tiles lie in boxes along rows, a turn may have fewer
-    rows than the ring's tile: those of the slot's type, at both ends; a second copy has no part of them."""
+    rows than the ring's tile: those of the slot's type, at both ends; a second copy has no part of them. So may it have
+    fewer columns, of multiples of 32 bytes."""
 
     ring: ext.Operand[Ring]
     slot: ext.Result[Slot]
@@ -204,7 +206,7 @@ def _verify_opened(op: Any) -> bool:
         return fail(op, f"opens a slot of ring '{ring.label}', which {does} alone does")
     if ring.memory == DSMEM and _is_narrower(tile, ring.tile):
         return inside(op, AgentOp.OPERATION_NAME)
-    if tile != ring.tile and not _is_first_rows(tile, ring):
+    if tile != ring.tile and not _is_first_rows(tile, ring) and not _is_first_columns(tile, ring):
         return fail(op, f"gives a slot of type {op.results[0].type}, of a ring of type {op.operands[0].type}")
     return inside(op, AgentOp.OPERATION_NAME)
 
@@ -222,6 +224,12 @@ def _is_first_rows(tile: ir.Type, ring: AllocRingOp) -> bool:
         return False
     same = tile.element_type == ring.tile.element_type and tile.shape[1] == ring.tile.shape[1]
     return same and 0 < tile.shape[0] <= ring.tile.shape[0]
+
+
+def _is_first_columns(tile: ir.Type, ring: AllocRingOp) -> bool:
+    """Whether a tile is the first columns, whole steps of a product, of those of a ring whose boxes lie along rows."""
+    along = ring.layout == "rows" and ring.memory == SMEM and _is_narrower(tile, ring.tile)
+    return along and tile.shape[1] * tile.element_type.width // 8 % STEP_BYTES == 0
 
 
 def _verify_closed(op: Any) -> bool:

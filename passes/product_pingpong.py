@@ -239,10 +239,10 @@ class PingPong:
         write.attributes["engine"] = ir.StringAttr.get(schedule.COPIED)
 
 
-def slot_type(ring: schedule.AllocRingOp, count: int | None) -> ir.Type:
-    """The type of a ring's slot, or of one that is opened for its first `count` rows."""
-    rows_of, columns = ring.tile.shape
-    return schedule.Slot.get(ir.RankedTensorType.get([count or rows_of, columns], ring.tile.element_type))
+def slot_type(ring: schedule.AllocRingOp, count: int | None = None, columns: int | None = None) -> ir.Type:
+    """The type of a ring's slot, or of one that is opened for its first `count` rows, or its first columns."""
+    shape = [count or ring.tile.shape[0], columns or ring.tile.shape[1]]
+    return schedule.Slot.get(ir.RankedTensorType.get(shape, ring.tile.element_type))
 
 
 def _carried(used: Used) -> list[ir.Value]:

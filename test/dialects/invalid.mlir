@@ -1231,8 +1231,8 @@ func.func @slot_of_another_type(%A: tensor<64x64xbf16>, %m: index) {
     %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
     "kitsune.agent"() ({
     ^bb0(%c: index):
-      // expected-error@+1 {{'kitsune.wait' op gives a slot of type !kitsune.slot<tensor<64x32xbf16>>, of a ring of type !kitsune.ring<tensor<64x64xbf16>, 2 : i64>}}
-      %s = "kitsune.wait"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x32xbf16>>
+      // expected-error@+1 {{'kitsune.wait' op gives a slot of type !kitsune.slot<tensor<64x24xbf16>>, of a ring of type !kitsune.ring<tensor<64x64xbf16>, 2 : i64>}}
+      %s = "kitsune.wait"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x24xbf16>>
     }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
   }) {sym_name = "k"} : () -> !kitsune.outputs
   return

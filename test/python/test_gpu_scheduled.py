@@ -147,6 +147,15 @@ def test_any_number_of_rows(function, small_gpu):
     assert device.pipeline_launches == 1 + len(calls)
 
 
+@pytest.mark.parametrize("k", [8, 24, 40, 56])
+@pytest.mark.parametrize("m, n, dtype", [(900, 96, torch.bfloat16), (70, 130, torch.float32)], ids=str)
+def test_short_sums(m, n, k, dtype, small_gpu):
+    """Boxes have no more columns than steps of a product; beside them nobody may read, as the simulator checks. The
+    last tile has fewer rows."""
+    device = run(lambda x, w: x @ w.T, drawn((m, k), (n, k), dtype=dtype), small_gpu)
+    assert device.pipeline_launches == 2
+
+
 @pytest.mark.parametrize("precision", ["highest", "high"])
 @pytest.mark.parametrize("sizes", [(2, 70, 130, 200), (1, 30, 40, 3000)], ids=str)
 def test_f32(sizes, precision, small_gpu):

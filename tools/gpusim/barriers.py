@@ -27,7 +27,7 @@ class MBarrier:
         self.announced = False
         self.seen_by: set[bytes] = set()  # warps that have seen it made, as they asked together
         self.waiters: list[Any] = []
-        self.behind: tuple[Any, int] | None = None  # the CTA, and the byte behind, of the last box copied for it
+        self.behind: tuple[Any, int, Any] | None = None  # the CTA, the byte behind, and the map, of the last box for it
         self._clocks, self._coming = clocks, np.zeros(clocks.size, np.int64)
         self._near = self._coming  # the same until another CTA releases something
         self.clock = self.near = clocks.nothing

@@ -43,10 +43,12 @@ def _start(
     barrier: MBarrier,
     source: Any,
     released: np.ndarray | None = None,
+    nbytes: int | None = None,
 ) -> None:
     """A copy to places in shared memory, that counts on an mbarrier. `source`: the CTA it comes from, or
-    None. `released`: what came before it is seen with it."""
-    agent, nbytes = run.agent, len(content)
+    None. `released`: what came before it is seen with it. `nbytes` are the bytes that count, where these are not all:
+    not what lies beside rows that are narrower than a swizzle."""
+    agent, nbytes = run.agent, len(content) if nbytes is None else nbytes
     first, end = ends(places)
     if first < 0 or end > len(to.shared.bytes):
         raise MemoryFault(f"a copy to {first:#x} goes beyond the end of shared memory")
@@ -103,8 +105,8 @@ def load_box(rank: int, run: Assembler, mask: np.ndarray, to: Any, source: list[
     content, read = read_box(region, box, at)
     if len(read[0]) and region.tracked:
         region.engine_read(ascending(pieces(*read)), _clock(run, mask, barrier))
-    _start(run, mask, owner, slice(place, place + len(content)), content, barrier, None)
-    barrier.behind = owner, place + len(content)
+    _start(run, mask, owner, slice(place, place + len(content)), content, barrier, None, nbytes=box.nbytes)
+    barrier.behind = owner, place + len(content), box
 
 
 def complete(run: Assembler, mask: np.ndarray, signal: Any, size: Any) -> None:
@@ -115,8 +117,9 @@ def complete(run: Assembler, mask: np.ndarray, signal: Any, size: Any) -> None:
     if barrier.behind is None:  # no box was copied before
         run.agent.scheduler.add(barrier.land(nbytes, None, False))
         return
-    owner, place = barrier.behind
-    _start(run, mask, owner, slice(place, place + nbytes), np.full(nbytes, 0xFF, np.uint8), barrier, None)
+    owner, place, box = barrier.behind
+    room = nbytes // box.row * box.pitch
+    _start(run, mask, owner, slice(place, place + room), np.full(room, 0xFF, np.uint8), barrier, None, nbytes=nbytes)
 
 
 def load_windows(

@@ -39,6 +39,21 @@ class Box:
         return prod(self.box) * self.itemsize
 
     @property
+    def row(self) -> int:
+        """Bytes of a row."""
+        return self.box[0] * self.itemsize
+
+    @property
+    def pitch(self) -> int:
+        """Bytes from one row to the next in shared memory."""
+        return max(self.row, self.swizzle)
+
+    @property
+    def room(self) -> int:
+        """Bytes from the box's first in shared memory to behind its last row's."""
+        return self.nbytes // self.row * self.pitch
+
+    @property
     def align(self) -> int:
         """What its place in shared memory is a multiple of: a swizzle's pattern repeats after as many rows of 128
         bytes."""
@@ -63,7 +78,7 @@ def encode(described: dict[str, Any], pointer: int, rows: int) -> Box:
     assert pointer % 16 == 0 and all(stride % 16 == 0 and stride < 1 << 40 for stride in strides[1:])
     assert all(1 <= size <= 1 << 32 for size in dims) and min(box) >= 1 and box[0] <= 256 and inner % 16 == 0
     assert swizzle in (0, 32, 64, 128)
-    assert swizzle in (0, inner), f"rows of {inner} bytes in a box with a swizzle of {swizzle} are not known here"
+    assert not swizzle or inner <= swizzle, f"rows of {inner} bytes in a box with a swizzle of {swizzle}"
     return Box(pointer, itemsize, dims, strides, box, swizzle, *corners)
 
 
@@ -115,10 +130,14 @@ def _elements_of_windows(box: Box, at: Sequence[int]) -> tuple[np.ndarray, np.nd
 
 
 @functools.cache
-def swizzled(nbytes: int, swizzle: int) -> np.ndarray:
-    """Where each 16-byte chunk of a box lies, counted in chunks: address bits 4.. change by bits 7.. ."""
+def swizzled(nbytes: int, swizzle: int, row: int) -> np.ndarray:
+    """Where each 16-byte chunk of a box lies, counted in chunks: address bits 4.. change by bits 7.. . A `row` of
+    fewer bytes than the swizzle leaves room for these."""
     chunk = np.arange(nbytes // CHUNK)
-    return chunk ^ (chunk >> 3 & swizzle // 16 - 1) if swizzle else chunk
+    if not swizzle:
+        return chunk
+    chunk = chunk // (row // CHUNK) * (swizzle // CHUNK) + chunk % (row // CHUNK)
+    return chunk ^ (chunk >> 3 & swizzle // 16 - 1)
 
 
 def box_places(region: Region, box: Box, at: Sequence[int]) -> tuple[np.ndarray, np.ndarray, int]:
@@ -155,12 +174,12 @@ def read_box(region: Region, box: Box, at: Sequence[int]) -> tuple[np.ndarray, t
     else:
         pieces[exists] = region.bytes[taken[:, None] + np.arange(piece)]
     chunks = pieces.reshape(-1, CHUNK)
-    content = np.empty_like(chunks)
-    content[swizzled(box.nbytes, box.swizzle)] = chunks
+    content = np.full((box.room // CHUNK, CHUNK), 0xFF, np.uint8)  # beside narrow rows nobody may read
+    content[swizzled(box.nbytes, box.swizzle, box.row)] = chunks
     return content.reshape(-1), (taken, piece)
 
 
 def laid_out(box: Box, piece: int) -> np.ndarray:
     """[pieces, bytes of one]: where the pieces of the box lie in shared memory, from its start."""
-    places = swizzled(box.nbytes, box.swizzle)[:, None] * CHUNK + np.arange(CHUNK)
+    places = swizzled(box.nbytes, box.swizzle, box.row)[:, None] * CHUNK + np.arange(CHUNK)
     return places.reshape(-1, piece)

@@ -196,7 +196,7 @@ class ScheduledKernel:
         along = copy.axes[1 if ring.layout == "rows" else 0]
         if along != kind.rank - 1:
             raise UnsupportedError(f"the boxes of ring '{ring.label}' do not lie along the last dimension of {kind}")
-        box[along] = tma.SWIZZLE // nbytes
+        box[along] = tma.SWIZZLE // nbytes if ring.layout == "columns" else min(tma.SWIZZLE // nbytes, tile.shape[1])
         box[copy.axes[0]] = last or box[copy.axes[0]]
         strides = tuple(stride * nbytes for stride in strides_of(kind)[-2::-1])
         number, first = self._numbers[hash(source)], place_of(kind).first * nbytes

@@ -198,14 +198,14 @@ class SlotCode(BetweenCode):
         axis = copy.axes[1 if opened.ring.layout == "rows" else 0]
         nbytes = opened.tile.element_type.width // 8
         each, matrix = wgmma.BOX_ROW // nbytes, windows_of(op.operands[1])
-        for number in range(length // each):
+        for number in range(-(-length // each)):
             place = list(at)
             place[axis] = device.add(at[axis], number * each)
             target = device.add(ring.place(slot), number * across * wgmma.BOX_ROW)
             if matrix is None:
                 tma.load(map_, place[::-1], target, ring.full(slot))
                 if last is not None:
-                    missing = (rows - (copy.last_rows or rows)) * wgmma.BOX_ROW
+                    missing = (rows - (copy.last_rows or rows)) * min(length * nbytes, wgmma.BOX_ROW)
                     mbarrier.complete_where(ring.full(slot), missing, last)
             else:
                 begin, offsets = first_of(matrix, place)
