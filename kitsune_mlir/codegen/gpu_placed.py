@@ -256,7 +256,8 @@ def _between(first: ir.Operation, last: ir.Operation) -> Iterator[ir.Operation]:
 
 def _is_kept(result: ir.Value, copy: ir.Operation, target: ir.Value) -> bool:
     """Whether the part of a buffer that a result is copied to stays what it is until the result has been read last: the
-    buffer may be written again when nobody needs all of it any more."""
+    buffer may be written again when nobody needs all of it any more, also by the last who reads the result, whose
+    threads may read elements that others of them have written."""
     block = copy.block
     operations = [op.operation for op in block.operations]
     readers, waiting = [operations.index(copy)], [result]
@@ -267,7 +268,7 @@ def _is_kept(result: ir.Value, copy: ir.Operation, target: ir.Value) -> bool:
             while op.block != block:
                 op = op.parent
             readers.append(operations.index(op))
-    behind = operations[operations.index(copy) + 1 : max(readers)]
+    behind = operations[operations.index(copy) + 1 : max(readers) + 1]
     return not any(_writes(inner, target) for op in behind for inner in walk(op))
 
 

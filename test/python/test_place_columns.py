@@ -2,6 +2,8 @@
 gone, and numbers in the simulator, on chips with and without a copy engine, at places of every alignment."""
 
 import copy
+import json
+import zipfile
 
 import pytest
 import torch
@@ -182,6 +184,32 @@ def test_a_part_that_is_a_result(tmp_path):
         wanted = copy.deepcopy(model).double()(*(arg.double() for arg in args))
     for a, b in zip(found, wanted, strict=True):
         assert (a.double() - b).norm() <= ROUNDING[torch.bfloat16] * b.norm()
+
+
+def shifted(layers, x, z):
+    """A column of a part, which is computed where it lies, is added to all of the concatenation where that lies."""
+    part = torch.nn.functional.silu(layers[0](x))
+    return torch.cat([part, z], -1) + part[:, 5:6]
+
+
+def test_no_kernel_writes_over_what_its_threads_read(tmp_path):
+    """Each of them would find the column as it was or as it has become."""
+    torch.manual_seed(0)
+    model = Model(shifted, [(256, 512)]).bfloat16().eval()
+    args = torch.randn(100, 256).bfloat16(), torch.randn(100, 3).bfloat16()
+    compiled = kitsune_mlir.compile(model, args, target=small(tmp_path, "sm_90a"))
+    compiled.save(tmp_path / "model.kitsune")
+    with zipfile.ZipFile(tmp_path / "model.kitsune") as files:
+        (target,) = json.loads(files.read("manifest.json"))["targets"].values()
+    roots = {step["to"]: step["of"] for step in target["section"]["program"] if step["op"] == "view"}
+    for step in target["section"]["program"]:
+        if step["op"] == "launch":
+            given = [roots.get(arg, arg) for arg in step["args"]]
+            written = {given[number] for number in step["writes"]}
+            assert written.isdisjoint(arg for n, arg in enumerate(given) if n not in step["writes"]), step
+    wanted = copy.deepcopy(model).double()(*(arg.double() for arg in args))
+    found = Simulation(compiled, seed=1)(*args)
+    assert (found.double() - wanted).norm() <= ROUNDING[torch.bfloat16] * wanted.norm()
 
 
 @pytest.mark.parametrize("form", ["beside", "of both"])
