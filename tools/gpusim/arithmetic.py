@@ -204,11 +204,21 @@ def arithmetic(name: str, kind: np.dtype) -> Callable[..., Any]:
     function = BINARY.get(name) or UNARY[name]
     if not name.startswith("math.") or kind.itemsize >= 4:
 
-        def computed(*arguments: Any) -> Any:
-            found = function(*arguments)
+        def settled(found: Any) -> np.ndarray:
             if type(found) is not np.ndarray:
                 found = np.asarray(found)
-            return found if found.dtype is kind or found.dtype == kind else found.astype(kind)
+            return found if found.dtype == kind else found.astype(kind)
+
+        if name in UNARY:
+
+            def computed(a: Any) -> Any:
+                found = function(a)
+                return found if type(found) is np.ndarray and found.dtype is kind else settled(found)
+        else:
+
+            def computed(a: Any, b: Any) -> Any:
+                found = function(a, b)
+                return found if type(found) is np.ndarray and found.dtype is kind else settled(found)
 
         return computed
 

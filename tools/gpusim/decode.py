@@ -17,9 +17,9 @@ from .arithmetic import BINARY, CASTS, DTYPES, UNARY, arithmetic, cast, float_co
 from .index_reports import is_report
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Result:
-    """A value by its key. `type` is a numpy dtype where there is one."""
+    """A value by its key. `type` is a numpy dtype where there is one. Not frozen, which would take longer to make."""
 
     key: int
     type: Any
@@ -63,6 +63,11 @@ class Assembly:
     def results(self) -> tuple[str, ...]:
         """The registers of the outputs."""
         return tuple(f"${i}" for i in range(self.outputs))
+
+    @cached_property
+    def tied(self) -> int:
+        """How many of the first outputs are operands too."""
+        return next(i for i in range(self.outputs + 1) if i not in self.ties)
 
     @cached_property
     def is_plain(self) -> bool:
@@ -232,7 +237,8 @@ class _Decoder:
         regions = [Region([self.block(block) for block in region.blocks]) for region in op.regions]
         assembly = _assembly(op) if name == "llvm.inline_asm" else None
         waits = name in ("gpu.barrier", "nvvm.cluster.wait", "scf.while") or (assembly is not None and assembly.waits)
-        waits = waits or any(x.waits for region in regions for block in region.blocks for x in block.operations)
+        if regions and not waits:
+            waits = any(x.waits for region in regions for block in region.blocks for x in block.operations)
         results = [Result(hash(value), self.kind(value.type)) for value in op.results]
         return Op(name, [hash(value) for value in op.operands], results, regions, assembly, waits, op)
 
@@ -242,9 +248,10 @@ class _Decoder:
         return Block([hash(value) for value in block.arguments], decoded)
 
     def kind(self, kind: ir.Type) -> Any:
-        if kind not in self.kinds:
-            self.kinds[kind] = kind_of(kind)
-        return self.kinds[kind]
+        found = self.kinds.get(kind)
+        if found is None:
+            found = self.kinds[kind] = kind_of(kind)
+        return found
 
 
 def _assembly(op: ir.Operation) -> Assembly:

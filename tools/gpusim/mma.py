@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -28,13 +29,14 @@ def parse(text: str) -> dict[str, str] | None:
 def mma(kind: str, k: int, a: Sequence[np.ndarray], b: Sequence[np.ndarray], c: Sequence[np.ndarray]) -> np.ndarray:
     """Words of A (4) and B (2) and sums (4), each [warps * 32]; gives the new sums, [4, warps * 32]."""
     assert k == _K[kind] and len(a) == 4 and len(b) == 2 and len(c) == 4
-    left, right, total = _matrix(_unpack(kind, a), *_a_places(k)), _matrix(_unpack(kind, b), *_b_places(k)), None
-    rows, columns = _sum_places()
-    total = _matrix(np.stack(c, -1)[:, :, None], rows[..., None], columns[..., None])
-    result = left @ right + total
+    places = _Places.of(k)
+    left, right = (_matrix(kind, words, *place) for words, place in ((a, places.a), (b, places.b)))
+    total = _matrix("f32", c, *places.sums)
     if kind == "tf32":  # sums are cut off, never rounded
         result = cut_off(left.astype(np.float64) @ right + total)
-    return np.moveaxis(result[:, rows, columns], -1, 0).reshape(4, -1)
+    else:
+        result = left @ right + total
+    return result.reshape(len(result), -1).take(places.out, 1).swapaxes(0, 1).reshape(4, -1)
 
 
 def cut_off(x: np.ndarray) -> np.ndarray:
@@ -51,22 +53,55 @@ def to_tf32(x: np.ndarray, ties_up: bool) -> np.ndarray:
     return np.where(np.isfinite(x), rounded, bits).view(np.int32)
 
 
-def _unpack(kind: str, words: Sequence[np.ndarray]) -> np.ndarray:
-    """[warps * 32, registers, elements of a register] as f32."""
-    bits = np.ascontiguousarray(np.stack(words, -1)).astype(np.int32).view(np.uint32)
-    if kind == "tf32":  # the low 13 bits are not used
-        return (bits & np.uint32(0xFFFFE000)).view(np.float32)[..., None]
-    if kind == "f16":
-        return bits[..., None].view(np.float16).astype(np.float32)
-    return np.stack([bits << np.uint32(16), bits & np.uint32(0xFFFF0000)], -1).view(np.float32)
+def _matrix(kind: str, words: Sequence[np.ndarray], shape: tuple[int, int], source: np.ndarray) -> np.ndarray:
+    """[warps, rows, columns] as f32, from a word of each lane in each register; `source` says which of a warp's
+    elements each of the matrix is, counted register by register, lane by lane."""
+    packed = np.empty((len(words[0]) // LANES, len(words), LANES), np.float32 if kind == "f32" else np.int32)
+    for register, word in enumerate(words):
+        packed[:, register] = word.reshape(-1, LANES)
+    elements = packed.view(_ELEMENTS[kind]).reshape(len(packed), -1).take(source, 1)
+    if kind == "bf16":
+        elements = (elements.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    elif kind == "tf32":  # the low 13 bits are not used
+        elements = (elements & np.uint32(0xFFFFE000)).view(np.float32)
+    elif kind == "f16":
+        elements = elements.astype(np.float32)
+    return elements.reshape(-1, *shape)
 
 
-def _matrix(elements: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """[warps, rows, columns] from [warps * 32, registers, elements], placed by [32, registers, elements]."""
-    warps = elements.reshape(-1, *rows.shape)
-    matrix = np.full((len(warps), rows.max() + 1, columns.max() + 1), np.nan, np.float32)
-    matrix[:, rows, columns] = warps
-    return matrix
+_ELEMENTS = {"bf16": np.uint16, "f16": np.float16, "tf32": np.uint32, "f32": np.float32}
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Of A, B and sums: the shape, and where each element of a warp's matrix is among those in its registers (see
+    _matrix). `out`: where in the matrix each lane of each register finds its sum."""
+
+    a: tuple[tuple[int, int], np.ndarray]
+    b: tuple[tuple[int, int], np.ndarray]
+    sums: tuple[tuple[int, int], np.ndarray]
+    out: np.ndarray
+
+    @staticmethod
+    @functools.cache
+    def of(k: int) -> _Places:
+        rows, columns = _sum_places()
+        return _Places(
+            _sources((16, k), *_a_places(k)),
+            _sources((k, 8), *_b_places(k)),
+            _sources((16, 8), rows[..., None], columns[..., None]),
+            (rows * 8 + columns).T,
+        )
+
+
+def _sources(shape: tuple[int, int], rows: np.ndarray, columns: np.ndarray) -> tuple[tuple[int, int], np.ndarray]:
+    """From the rows and columns [32, registers, elements] of all elements of a matrix."""
+    if rows.ndim == 2:
+        rows, columns = rows[..., None], columns[..., None]
+    places = np.moveaxis(rows * shape[1] + columns, 1, 0).reshape(-1)
+    found = np.argsort(places)
+    assert np.array_equal(places[found], np.arange(shape[0] * shape[1]))
+    return shape, found
 
 
 def _places(rows: Sequence[np.ndarray], columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

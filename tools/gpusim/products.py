@@ -26,7 +26,7 @@ def queue(run: Assembler, shape: wgmma.Shape, operands: Sequence[Any]) -> None:
     if signs != [1, 1] or len(orders) != wanted or not set(orders) <= {0, 1}:
         raise AssertionError(f"no such product here: {flags}")
     across = (orders[0], orders[-1]) if orders else (0, 0)
-    assert d == _sums(shape.n // 2) and run.op.assembly.ties.keys() >= set(range(len(d))), "sums that are not tied"
+    assert d == _sums(shape.n // 2) and len(d) <= run.op.assembly.tied, "sums that are not tied"
     left = [run.read(word) for word in a] if isinstance(a, tuple) else run.number(a, run.mask)
     if isinstance(a, tuple):
         run.left.update((run.register(word), value) for word, value in zip(a, left, strict=True))
