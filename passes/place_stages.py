@@ -65,14 +65,15 @@ class PlaceStages(ModulePass):
                 self._place(pipeline, target, chaining)
 
     def _place(self, pipeline: kitsune.PipelineOp, target: targets.Target, chaining: Chaining) -> None:
-        price = single_price(pipeline, target)
+        price = single_price(pipeline, target) if self.cluster <= 1 else None
         if target.has_tensor_cores and single_product(pipeline, target) is None:
             flatten_tiles(pipeline)
         chained, reason = chaining(pipeline) if self.shape != "spatial" else ((), roles_refused(pipeline, target))
         if self.shape == "chained" and reason:
             raise UserError(f"pipeline '{pipeline.label}' cannot be chained: {reason}; use shape=auto")
-        if price is not None and self.shape != "spatial":
-            chained, reason = chained or (Chained(tile_rows=SHORT_ROWS),), ""
+        if price is not None and self.shape != "spatial":  # a kernel of its own, whose CTAs share no columns
+            alone = tuple(form for form in chained if form.cluster == 1)
+            chained, reason = alone or (Chained(tile_rows=SHORT_ROWS),), ""
         if target.kind == "gpu" and reason:
             decline(pipeline, reason)
             return

@@ -81,3 +81,23 @@ def test_layers_of_f32_are_multiplied_in_pieces_where_few_rows_sum_over_many_col
     compiled = kitsune_mlir.compile(nn.Linear(1440, 512), (torch.randn(rows, 1440),), target="sm_90a")
     computes = [launch["computes"] for launch in compiled.plan["launches"]]
     assert any("6 pairs of pieces" in one for one in computes) == apart, computes
+
+
+class Gated(nn.Module):
+    """A product whose result is an output and meets its operand."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.layer = nn.Linear(width, width)
+
+    def forward(self, x):
+        y = self.layer(x)
+        return y, x * torch.sigmoid(y)
+
+
+@pytest.mark.parametrize("width", [256, 1024])
+def test_a_product_of_two_results_is_a_kernel_of_its_own(width):
+    """However wide: as a chain's, its columns would be shared by a cluster of few CTAs. The kernel is priced as it is."""
+    compiled = kitsune_mlir.compile(Gated(width).bfloat16(), (torch.randn(72, width).bfloat16(),), target="sm_90a")
+    (launch,) = compiled.plan["launches"]
+    assert "columns shared" not in launch["computes"] and launch["ctas"] >= width // 64, launch
