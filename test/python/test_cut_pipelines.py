@@ -97,7 +97,7 @@ class Gated(nn.Module):
 
 @pytest.mark.parametrize("width", [256, 1024])
 def test_a_product_of_two_results_is_a_kernel_of_its_own(width):
-    """However wide: as a chain's, its columns would be shared by a cluster of few CTAs. The kernel is priced as it is."""
+    """However wide: as a chain's, its columns would be shared by a cluster of few CTAs."""
     compiled = kitsune_mlir.compile(Gated(width).bfloat16(), (torch.randn(72, width).bfloat16(),), target="sm_90a")
     (launch,) = compiled.plan["launches"]
     assert "columns shared" not in launch["computes"] and launch["ctas"] >= width // 64, launch
