@@ -61,6 +61,8 @@ def main() -> int:
     parser.add_argument("--target", default="sm_90a", help="of our kernels")
     parser.add_argument("--json", type=Path, help="writes a line a case")
     options = parser.parse_args()
+    if not _has_gpu():
+        parser.error("cases are timed on an NVIDIA GPU, and torch finds none here")
     names = [*options.cases, *(name for suite in options.suite for name in cases.suite(suite))]
     if options.seeds:
         first, _, end = options.seeds.partition(":")
@@ -68,6 +70,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         tasks = iter([Task(name, options.target, folder) for name in names])
         return _report(_run(tasks, options.jobs), options.json)
+
+
+def _has_gpu() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
 
 
 def _run(tasks: Iterator[Task], jobs: int) -> Iterator[dict[str, Any]]:
