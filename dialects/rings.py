@@ -15,7 +15,7 @@ SMEM, DSMEM, L2 = "smem", "dsmem", "l2"
 SPACES = (SMEM, DSMEM, L2)
 BOXES = ("rows", "columns", "dense")
 SHARES = ("all", "split", "own")
-STEP_BYTES = 32  # of a row, that tensor cores multiply at a time
+STEP_BYTES = 32  # of k that tensor cores multiply at a time, whatever the elements
 
 
 class AllocRingOp(Kitsune.Operation, name="alloc_ring"):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from kitsune_mlir.codegen.hopper.wgmma import STEP
 from kitsune_mlir.codegen.schedule.extents import rows_left
 from kitsune_mlir.contraction import Contraction
 from kitsune_mlir.dialects import clusters, kitsune, schedule
@@ -29,7 +30,6 @@ from .schedule_build import constant_index, i64
 from .split_batches import INNER, Stored, inner_size, offsets_of
 
 _WARPS = 4
-_STEP = 16  # columns of 16 bits that tensor cores multiply at a time
 _AHEAD = 128  # columns of 16-bit numbers that are loaded ahead, a register for four of them
 _DOWN = 16  # tiles of rows whose tiles of columns are taken together
 
@@ -96,7 +96,7 @@ class ProductKernel:
         of_windows = in_memory(self.of.found.left) != self.of.found.left
         if k is None or k >= self.chunk or self.copies.value != "tma" or not along or self.of.words or of_windows:
             return self.chunk
-        return -(-k // _STEP) * _STEP
+        return -(-k // STEP) * STEP
 
     def _extent(self, role: str) -> ir.Value:
         size = self.of.sizes[role]
@@ -469,15 +469,11 @@ class ProductKernel:
             schedule.ReleaseOp(right, [token])
 
 
-def _slot(ring: schedule.AllocRingOp) -> ir.Type:
-    return schedule.Slot.get(ring.tile)
-
-
 def _open_vector(agent: str, ring: schedule.AllocRingOp, value: ir.Value) -> ir.Value:
     """The slot of a vector, which is filled once."""
     if agent == "math":
-        return schedule.WaitOp(ring.results[0], _slot(ring)).results[0]
-    slot = schedule.AcquireOp(ring.results[0], _slot(ring)).results[0]
+        return schedule.WaitOp(ring.results[0], slot_type(ring)).results[0]
+    slot = schedule.AcquireOp(ring.results[0], slot_type(ring)).results[0]
     copy = schedule.CopyOp(slot, value, [], ir.StringAttr.get("tma"), schedule.Token.get())
     copy.attributes["dims"], copy.attributes["into"] = ir.DenseI64ArrayAttr.get([]), i64(0)
     schedule.CommitOp(slot, [copy.results[0]])

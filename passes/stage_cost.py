@@ -49,9 +49,10 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
         if op.name == "linalg.matmul":
             k = rows.Structured(op).maps[0].results
             contracted = [size for size, expr in zip(rows.shape_of(op.operands[0]), k) if "d2" in str(expr)]
-            operations = 2 * row_elements(op.results[0].type) * max(1, contracted[0]) * tensor_work(op)
+            work = tensor_work(op)
+            operations = 2 * row_elements(op.results[0].type) * max(1, contracted[0]) * work
             flops += operations
-            added += operations if tensor_work(op) > 2 else 0.0  # of f32 in more than one piece
+            added += operations if work > 2 else 0.0  # of f32 in more than one piece
             products.append(_product(op))
             held += sum(row_bytes(part.type) for part in parts_of(op.operands[0]) if is_read_by_threads(part))
             if row_bytes(op.operands[0].type) % GRANULE:  # first a kernel that pads its rows

@@ -16,7 +16,7 @@ from functools import cache
 
 from .cost import StageCost, pipeline_price
 from .place import TILE_ROWS, UNKNOWN_ROWS, Chained, QueueCost, place
-from .product_tiles import PIECES, choose
+from .product_tiles import PIECES_OF, choose
 from .target import Target
 from .thin_products import THIN_BY, thin_us
 
@@ -144,7 +144,7 @@ def _apart_us(stage: StageCost, known: int | None, target: Target) -> float:
         across, pairs = (False, 1) if words else (product.across, product.pairs)
         short = frozenset(("left",) if across else ("left", "right"))
         tiles = choose(*size, across, pairs, target, work=work, words=words, short=short)
-        read = product.k * (2 * PIECES[pairs] if pairs > 1 else product.element_bytes)
+        read = product.k * (2 * PIECES_OF[pairs] if pairs > 1 else product.element_bytes)
         nbytes = rows * (read + product.columns * product.element_bytes)  # through DRAM: tiles have no price for it
         moved_us = target.launch_us + nbytes / (target.dram_gbps * 1e3)
         us = max(tiles.microseconds, moved_us) if tiles else math.inf
@@ -162,7 +162,7 @@ def _in_pieces_us(rows: int, k: int, pairs: int, target: Target) -> float:
     """Predicted microseconds of the kernel that makes so many rows of f32 pieces, where they are multiplied so."""
     if pairs == 1:
         return 0.0
-    nbytes = rows * k * (4 + 2 * PIECES[pairs])
+    nbytes = rows * k * (4 + 2 * PIECES_OF[pairs])
     return KERNEL_US + target.launch_us + nbytes / (PLAIN_DRAM * target.dram_gbps * 1e3)
 
 

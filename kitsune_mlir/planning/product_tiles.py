@@ -19,7 +19,7 @@ PAIRS = {  # of pieces of the operands that are multiplied, small terms first, b
     2: ((1, 0), (0, 1), (0, 0)),
     3: ((2, 0), (0, 2), (1, 1), (1, 0), (0, 1), (0, 0)),
 }
-PIECES = {len(pairs): pieces for pieces, pairs in PAIRS.items()}
+PIECES_OF = {len(pairs): pieces for pieces, pairs in PAIRS.items()}
 _COLUMNS = (16, 32, 64, 96, 128, 192, 256)
 _BARRIERS = 1024  # bytes of shared memory in front of the slots
 _MOST_SLOTS = 8
@@ -65,6 +65,7 @@ class Warpgroups:
     multiplied = 1700.0  # multiply-adds a cycle; tensor cores have 2048
     loaded = 57.0  # bytes a cycle and SM from L2, of whole lines
     turn = 10.0  # of a chunk, besides
+    rounded = 90.0  # the same of f32 as tf32, whose left operand goes through registers
     added = 200.0  # the same where its sums are added outside of tensor cores
     start = 1550.0  # until the first tile's first chunk is there
     tile = 150.0  # of a tile, besides
@@ -93,7 +94,7 @@ class Warps:
     copy_rows = (COPY_ROWS, 2 * COPY_ROWS)
     most_kept = 4
     whole_copies = (1,)  # else threads have too few registers for what is kept of a row
-    turn = added = 150.0
+    turn = rounded = added = 150.0
     start, tile = 0.0, 1500.0
     stored, last = 9.0, 0.0
     _BESIDE_SUMS = 64  # registers
@@ -261,18 +262,20 @@ def _forms(
     for parts in _splits(k)[1:]:
         if parts <= most_split:
             yield _Form(split=parts)
-    if isinstance(on, Warpgroups) and columns <= _MOST_MET:
-        for ctas in PLACES:
-            if columns % (ctas * _BLOCK) == 0 and ctas * 2 * CHUNK <= k and ctas <= on.target.sms:
-                yield _Form(cluster=ctas)
     if pairs > 1:
         return
     for kept, size, tile in (("left", m, rows), ("right", n, columns)):
         if kept in shared and size <= tile and k <= on.most_kept * CHUNK and not words:
             yield _Form(kept=kept)
+    if not isinstance(on, Warpgroups):
+        return
     equal = len(set(SETS.get(columns, ()))) == 1  # slots of boxes across have all their columns
-    if isinstance(on, Warpgroups) and columns in SETS and k > CHUNK and (equal or not across) and not words:
+    if columns in SETS and k > CHUNK and (equal or not across) and not words:
         yield _Form(alternates=True)
+    if columns <= _MOST_MET:
+        for ctas in PLACES:
+            if columns % (ctas * _BLOCK) == 0 and ctas * 2 * CHUNK <= k and ctas <= on.target.sms:
+                yield _Form(cluster=ctas)
 
 
 def _splits(k: int) -> list[int]:
@@ -323,7 +326,7 @@ def _tiles(
     slots, right_slots = min(_MOST_SLOTS, (target.shared_bytes - _BARRIERS - held) // slot), 0
     if form.alternates:
         slots, right_slots = _alternating_slots(copies, columns, target.shared_bytes - _BARRIERS - held)
-    pieces = PIECES[pairs]
+    pieces = PIECES_OF[pairs]
     if slots < pieces + 1:  # those of a chunk are multiplied together
         return None
     part = ceil(ceil(k / (split * form.cluster)) / CHUNK) * CHUNK
@@ -345,7 +348,8 @@ def _tiles(
         leaves += _UNEQUAL * columns if len(set(SETS[columns])) > 1 else 0.0
     if form.cluster > 1:
         leaves += _MEETS + _HANDED * columns * copies
-    waits = turns * (on.tile + count * (on.turn if pairs == 1 and not words else on.added) + leaves)
+    turn = on.rounded if words else on.turn if pairs == 1 else on.added
+    waits = turns * (on.tile + count * turn + leaves)
     once = on.start + last + (ceil(k / CHUNK) * chunks[kept] / on.loaded if kept is not None else 0.0)
     if isinstance(on, Warpgroups) and not form.alternates:
         beyond = {name: -size % (_PATTERN if name in short else tile) for name, (size, tile) in sizes.items()}

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
+from kitsune_mlir.dialects.rings import STEP_BYTES
 from kitsune_mlir.mlir import arith, ir, llvm, nvvm
 
 ROWS = 64  # of a product
@@ -32,7 +33,6 @@ _STEP_WORDS = STEP * 2 // 16  # a descriptor counts in 16 bytes
 _ACROSS_STEP_WORDS = STEP * CHUNK * 2 // 16  # where k runs across the box's rows
 FENCE = "wgmma.fence.sync.aligned;"  # orders writes to registers before the products that use them
 BOX_ROW = 128  # bytes of a box's row
-STEP_BYTES = 32  # of k in one instruction, whatever the elements
 STEPS = BOX_ROW // STEP_BYTES  # of a box
 _ADDRESS = 0x3FFFF  # the bits of an address in a descriptor; those above say which CTA of a cluster
 # Descriptor: stride of 8 rows 1024 bytes, 128-byte swizzle.
