@@ -9,7 +9,7 @@ from kitsune_mlir.chains.operands import is_read_by_threads, parts_of
 from kitsune_mlir.dialects import kitsune
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.planning.cost import ProductCost, StageCost
-from kitsune_mlir.planning.kernel_cost import DEAR
+from kitsune_mlir.planning.kernel_cost import DEAR, DEAR_FAST
 from kitsune_mlir.planning.place import QueueCost
 from kitsune_mlir.planning.product_tiles import PAIRS
 from kitsune_mlir.planning.row_tiles import WIDEST
@@ -19,10 +19,12 @@ from kitsune_mlir.traffic import element_bytes
 from .operand_layout import GRANULE
 from .row_groups import Order, find
 
-# Times its bytes: a product's wide operand that threads read. 1,048,576 rows of 632 bytes times 316 x 256 took 0.75 ms,
-# memory takes 0.4 (H100).
-HELD = 2.6
-MOVED = 4.0  # times its bytes: what a chained kernel takes from a table or a tensor and only stores (measured)
+HELD = 14.0  # operations of an element of a product's wide operand that threads read (H100, rows of 131 elements)
+MOVED = 4.0  # times its bytes: what a chained kernel takes from a table and only stores (measured)
+# Operations of an element that is added to others of its row, for threads hand these to one another; and those that are
+# nothing where neighbours are converted together, or another operation takes a sign (H100, chains with norms).
+REDUCED = 7.0
+FREE = frozenset(("linalg.yield", "arith.extf", "arith.truncf", "arith.negf"))
 _SCHEDULED = ir.BF16Type | ir.F16Type | ir.F32Type  # elements of products that may be kernels of their own
 
 
@@ -38,8 +40,8 @@ def row_bytes(type_: ir.Type) -> int:
 
 def stage_cost(stage: kitsune.StageOp) -> StageCost:
     """What the stage does for one row; the tile's rows must still be `?`."""
-    flops = added = simt = plain = gathered = held = 0.0
-    kernels, products = 0, []
+    flops = added = simt = plain_ops = plain = gathered = 0.0
+    kernels, products, dear = 0, [], DEAR_FAST if _is_of_bf16(stage) else DEAR
     groups = [group for group in find(Order(stage.block)) if group.space.columns <= WIDEST]
     for group in groups:  # a kernel, beside what makes its inputs and what takes its outputs
         kernels += 1
@@ -54,27 +56,28 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
             flops += operations
             added += operations if work > 2 else 0.0  # of f32 in more than one piece
             products.append(_product(op))
-            held += sum(row_bytes(part.type) for part in parts_of(op.operands[0]) if is_read_by_threads(part))
+            held = sum(row_elements(part.type) for part in parts_of(op.operands[0]) if is_read_by_threads(part))
+            simt += HELD * held
             if row_bytes(op.operands[0].type) % GRANULE:  # first a kernel that pads its rows
                 kernels += 1
                 plain += 2 * row_bytes(op.operands[0].type)
         elif op.name == "linalg.generic":
             widest = max(row_elements(value.type) for value in op.operands if rows.is_tensor(value))
-            simt += widest * sum(DEAR.get(inner.operation.name, 1) for inner in op.regions[0].blocks[0].operations)
+            names = [inner.operation.name for inner in op.regions[0].blocks[0].operations]
+            plain_ops += widest * sum(DEAR.get(name, 1) for name in names)
+            reduces = "reduction" in str(op.attributes["iterator_types"])
+            simt += widest * sum(dear.get(name, 1) for name in names if name not in FREE) * (REDUCED if reduces else 1)
             if (taken := _gathered_bytes(op)) > 0:
                 gathered += MOVED * taken if _is_part(op) and not _is_part_of_operand(op) else taken
                 if not _is_part(op):
                     kernels += 1
                     plain += 2 * taken
-            alone = "reduction" in str(op.attributes["iterator_types"]) and not any(group.has(op) for group in groups)
-            if alone:  # one kernel for it, one for what it is used in
+            if reduces and not any(group.has(op) for group in groups):  # one kernel for it, one for what it is used in
                 kernels += 2
                 plain += 3 * max(row_bytes(value.type) for value in op.operands if rows.is_tensor(value))
-        elif op.name == "tensor.concat":
-            kernels += 1
-            plain += 2 * row_bytes(op.results[0].type)
-            if any(isinstance(use.owner.operation.opview, kitsune.StoreOp) for use in op.results[0].uses):
-                gathered += (MOVED - 1) * _moved_bytes(op)
+        elif op.name == "tensor.concat" and (copied := [part for part in op.operands if _is_loaded(part)]):
+            kernels += 1  # what the pipeline computes is written in its place
+            plain += 2 * sum(row_bytes(part.type) for part in copied)
     apart = None not in products and not stage.accumulates and not stage.reduces
     tiles = [op.results[0].type for op in (*stage.gets, *stage.loads)]
     tiles += [op.operands[1].type for op in stage.puts] + [op.operands[0].type for op in stage.stores]
@@ -88,8 +91,9 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
         product_flops=flops,
         added_flops=added,
         simt_ops=simt,
+        plain_ops=plain_ops,
         weight_bytes=sum(row_bytes(value.type) for value in stage.residents if value not in tables),
-        dram_bytes=loads + stores + gathered + (HELD - 1) * held,
+        dram_bytes=loads + stores + gathered,
         queue_bytes=sum(row_bytes(type_) for type_ in queues),
         row_bytes=sum(row_bytes(type_) for type_ in tiles),
         products=tuple(products) if apart else None,
@@ -98,23 +102,23 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
     )
 
 
+def _is_of_bf16(stage: kitsune.StageOp) -> bool:
+    """Whether its kernel has the forms of functions that are good to bf16."""
+    tiles = [op.results[0].type for op in (*stage.gets, *stage.loads)]
+    return any(isinstance(ir.RankedTensorType(type_).element_type, ir.BF16Type) for type_ in tiles)
+
+
 def _gathered_bytes(op: ir.Operation) -> float:
     """Bytes that a linalg.generic takes out of tables for one row."""
     elements = row_elements(op.results[0].type)
     return sum(elements * element_bytes(ir.RankedTensorType(table.type).element_type) for table in _taken_of(op))
 
 
-def _moved_bytes(concat: ir.Operation) -> float:
-    """Bytes of a concatenation's row that are as they were loaded: a store moves them thread by thread."""
-    loaded = [value for value in concat.operands if _is_loaded(value)]
-    return sum(row_bytes(value.type) for value in loaded)
-
-
 def _is_loaded(value: ir.Value) -> bool:
     op = rows.producer(value)
     while op is not None and op.name in rows.RESHAPES:
         op = rows.producer(op.operands[0])
-    return op is not None and op.name in (kitsune.LoadOp.OPERATION_NAME, kitsune.GetOp.OPERATION_NAME)
+    return op is not None and op.name == kitsune.LoadOp.OPERATION_NAME
 
 
 def _is_part(op: ir.Operation) -> bool:
@@ -156,7 +160,4 @@ def queue_cost(queue: kitsune.QueueOp, order: dict[str, int]) -> QueueCost:
     producer = queue.producers[0]
     accumulates = any(op.operands[0] == queue.results[0] for op in producer.accumulates)
     consumers = tuple(order[stage.label] for stage in queue.consumers)
-    tiles = [put.operands[1] for put in producer.puts if put.operands[0] == queue.results[0]]
-    joined = [op for op in map(rows.producer, tiles) if op is not None and op.name == "tensor.concat"]
-    stored = row_bytes(queue.ring.tile) + (MOVED - 1) * sum(map(_moved_bytes, joined))
-    return QueueCost(queue.label, order[producer.label], consumers, row_bytes(queue.ring.tile), accumulates, stored)
+    return QueueCost(queue.label, order[producer.label], consumers, row_bytes(queue.ring.tile), accumulates)

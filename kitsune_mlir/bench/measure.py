@@ -54,11 +54,12 @@ def measure(case: Case, machine: Machine, settings: Settings, say: Callable[[str
 
 def make(case: Case, settings: Settings) -> tuple[Any, tuple[Any, ...], Any]:
     """The case's model, its weights and inputs as the seed gives them. From here on torch, and what is compiled for its
-    setting, computes products of f32 as asked for."""
+    setting, computes products of f32 as asked for, those of convolutions too: cuDNN's are in tf32 unless told."""
     torch.manual_seed(settings.seed)
     made = case.make()
     if settings.matmul_precision is not None:
         torch.set_float32_matmul_precision(settings.matmul_precision)
+    torch.backends.cudnn.allow_tf32 = torch.get_float32_matmul_precision() != "highest"
     return made
 
 

@@ -36,13 +36,14 @@ def tensors(value: Any) -> list[torch.Tensor]:
 @contextlib.contextmanager
 def matmul_precision(asked: str | None) -> Iterator[None]:
     """torch's own precision of f32 products, which all sides follow, set to what is asked for, if anything is. At the
-    end it is as before, whatever was set meanwhile."""
-    before = torch.get_float32_matmul_precision()
+    end it is as before, whatever was set meanwhile, and so is cuDNN's."""
+    before, convolved = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     torch.set_float32_matmul_precision(asked or before)
     try:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+        torch.backends.cudnn.allow_tf32 = convolved
 
 
 def torch_builders(

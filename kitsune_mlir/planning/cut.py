@@ -138,7 +138,7 @@ def _apart_us(stage: StageCost, known: int | None, target: Target) -> float:
     Infinite where a product has no such kernel. `known` is the number of rows, None when open until the call."""
     rows = known or UNKNOWN_ROWS
     total, columns = 0.0, sum(product.columns for product in stage.products or ())
-    work = float(round(stage.simt_ops / columns)) if columns else 0.0
+    work = float(round(stage.plain_ops / columns)) if columns else 0.0
     for product in stage.products or ():
         size, words = (1, rows, product.columns, product.k), product.words and target.has_warpgroups
         across, pairs = (False, 1) if words else (product.across, product.pairs)
@@ -173,7 +173,7 @@ def _severed(run: Run, queues: Sequence[QueueCost]) -> float:
         inside = [consumer in run for consumer in queue.consumers]
         leaves = queue.producer in run and not all(inside)
         enters = queue.producer not in run and any(inside)
-        total += max(queue.row_bytes, queue.stored_bytes) * leaves + queue.row_bytes * enters
+        total += queue.row_bytes * (leaves + enters)
     return total
 
 

@@ -19,6 +19,9 @@ SECTOR, LINE = 32, 128  # bytes that L2 hands over, and that an SM's cache looks
 # Instructions of what is dear, as expanded for a GPU (codegen/device_math.py).
 DEAR: Mapping[str, int] = {
     "math.exp": 6,
+    "math.expm1": 12,
+    "math.log": 12,
+    "math.log1p": 20,
     "math.tanh": 12,
     "math.erf": 24,
     "math.sin": 100,

@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .cost import StageCost, pipeline_price, reduction_us, tile_price
+from .cost import EXCHANGE_US, StageCost, pipeline_price, reduction_us, role_price
 from .target import Target
 
 SHAPES = ("auto", "chained", "fused", "spatial")
@@ -25,15 +25,13 @@ HEIGHTS = CHAINED_ROWS, SHORT_ROWS = 128, 64
 
 @dataclass(frozen=True)
 class QueueCost:
-    """One intermediate: stage positions of its ends, and the bytes of a row of it; `stored_bytes` are what storing one
-    in DRAM is worth, where that is more."""
+    """One intermediate: stage positions of its ends, and the bytes of a row of it."""
 
     name: str
     producer: int
     consumers: tuple[int, ...]
     row_bytes: float
     accumulates: bool = False
-    stored_bytes: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -113,7 +111,9 @@ def _chained(
     transports = tuple("dsmem" if queue.name in form.exchanged else "reg" for queue in queues)
     ctas, parts = clusters * form.cluster, form.cluster * form.column_tiles
     pieces = max(1, -(-(rows or UNKNOWN_ROWS) // height)) * parts
-    price = pipeline_price([[stage.part(parts) for stage in stages]], [ctas], pieces, height, target, False)
+    waiting_us = EXCHANGE_US * sum(stage.product_count for stage in stages) if form.cluster > 1 else 0.0
+    members = [stage.part(parts) for stage in stages]
+    price = pipeline_price([members], [ctas], pieces, height, target, False, waiting_us)
     return dataclasses.replace(
         found,
         replicas=(ctas,),
@@ -187,7 +187,7 @@ def _spatial(stages: Sequence[StageCost], queues: Sequence[QueueCost], tile: int
     if len(stages) <= target.sms:
         return list(range(len(stages)))
     once = _fires_once(queues)
-    times = [tile_price(stage, tile, target, queues_in_l2=True).us for i, stage in enumerate(stages) if i not in once]
+    times = [role_price([stage], tile, target, True).us for i, stage in enumerate(stages) if i not in once]
     cuts = balanced_cuts(times, max(1, target.sms - len(once)))
     streaming, last = iter(cuts), iter(range(cuts[-1] + 1, len(stages)))
     return [next(last if i in once else streaming) for i in range(len(stages))]
@@ -244,7 +244,7 @@ def _placement(
     tiles = max(1, -(-(rows or UNKNOWN_ROWS) // tile))
     members = [[stage for stage, role in zip(stages, roles) if role == r] for r in range(max(roles) + 1)]
     in_l2 = len(members) > 1
-    times = [sum(tile_price(stage, tile, target, in_l2).us for stage in group) for group in members]
+    times = [role_price(group, tile, target, in_l2).us for group in members]
     replicas = allocate(times, target.sms, tiles)
     for queue in queues:  # a stage that fires once runs on one CTA
         if queue.accumulates:

@@ -63,12 +63,12 @@ def test_a_record_has_every_side_and_compares_the_best():
 @pytest.mark.parametrize("asked", [None, "highest", "medium"])
 def test_all_sides_compute_f32_alike(asked, of_the_file, monkeypatch):
     """As was asked for, else as the model's file has set torch; afterwards torch is as it was."""
-    ours, theirs = [], set()
+    ours, theirs, convolved = [], set(), torch.backends.cudnn.allow_tf32
 
     class Watched(nn.Linear):
         def forward(self, x):
             if not torch.compiler.is_exporting():
-                theirs.add(torch.get_float32_matmul_precision())
+                theirs.add((torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32))
             return super().forward(x)
 
     def make():
@@ -79,10 +79,11 @@ def test_all_sides_compute_f32_alike(asked, of_the_file, monkeypatch):
     settings = Settings(**vars(CPU) | {"modes": ("eager",), "repeat": 1, "matmul_precision": asked})
     record = run(Clocked(3.0, 0.5), settings, cases.Case("watched", make))
     used = asked or of_the_file
-    assert record["matmul_precision"] == used and theirs == {used} and ours[-1] == used
+    assert record["matmul_precision"] == used and ours[-1] == used
+    assert theirs == {(used, used != "highest")}, "cuDNN's convolutions too"
     assert record["bound"] == (1e-5 if used == "highest" else 5e-4)
     assert ("float32 in" in table.case_text(record)) == (used != "highest")
-    assert torch.get_float32_matmul_precision() == "highest"
+    assert torch.get_float32_matmul_precision() == "highest" and torch.backends.cudnn.allow_tf32 == convolved
 
 
 def test_a_case_leaves_no_memory_behind():
