@@ -202,10 +202,10 @@ def stored_bytes(op: ir.Operation, follows: Follows) -> int:
 
 
 def leaves_by_rows(op: ir.Operation, follows: Follows, target: Target) -> bool:
-    """Whether what becomes of a product are tensors of 16-bit rows that the copy engine does not store."""
+    """Whether what becomes of a product are tensors of rows that the copy engine does not store."""
     values = [one.results[0] for one in follows.stored or [op]]
     kinds = [ir.RankedTensorType(value.type) for value in values]
-    if any(kind.rank != 2 or kind.is_dynamic_dim(1) or not is_packed(kind.element_type) for kind in kinds):
+    if any(kind.rank != 2 or kind.is_dynamic_dim(1) for kind in kinds):
         return False
     return all(engine_of(value, target) == schedule.BY_ROWS for value in values)
 

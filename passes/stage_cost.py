@@ -23,7 +23,7 @@ HELD = 14.0  # operations of an element of a product's wide operand that threads
 MOVED = 4.0  # times its bytes: what a chained kernel takes from a table and only stores (measured)
 # Operations of an element that is added to others of its row, for threads hand these to one another; and those that are
 # nothing where neighbours are converted together, or another operation takes a sign (H100, chains with norms).
-REDUCED = 7.0
+REDUCED = 6.0
 FREE = frozenset(("linalg.yield", "arith.extf", "arith.truncf", "arith.negf"))
 _SCHEDULED = ir.BF16Type | ir.F16Type | ir.F32Type  # elements of products that may be kernels of their own
 
@@ -40,8 +40,8 @@ def row_bytes(type_: ir.Type) -> int:
 
 def stage_cost(stage: kitsune.StageOp) -> StageCost:
     """What the stage does for one row; the tile's rows must still be `?`."""
-    flops = added = simt = plain_ops = plain = gathered = 0.0
-    kernels, products, dear = 0, [], DEAR_FAST if _is_of_bf16(stage) else DEAR
+    flops = wide = simt = plain_ops = plain = gathered = 0.0
+    kernels, products, dear = 0, [], DEAR_FAST if _is_of_16_bits(stage) else DEAR
     groups = [group for group in find(Order(stage.block)) if group.space.columns <= WIDEST]
     for group in groups:  # a kernel, beside what makes its inputs and what takes its outputs
         kernels += 1
@@ -54,7 +54,7 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
             work = tensor_work(op)
             operations = 2 * row_elements(op.results[0].type) * max(1, contracted[0]) * work
             flops += operations
-            added += operations if work > 2 else 0.0  # of f32 in more than one piece
+            wide += operations if work > 1 else 0.0
             products.append(_product(op))
             held = sum(row_elements(part.type) for part in parts_of(op.operands[0]) if is_read_by_threads(part))
             simt += HELD * held
@@ -89,11 +89,12 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
         name=stage.label,
         unit=stage.unit,
         product_flops=flops,
-        added_flops=added,
+        wide_flops=wide,
         simt_ops=simt,
         plain_ops=plain_ops,
         weight_bytes=sum(row_bytes(value.type) for value in stage.residents if value not in tables),
         dram_bytes=loads + stores + gathered,
+        stored_bytes=stores,
         queue_bytes=sum(row_bytes(type_) for type_ in queues),
         row_bytes=sum(row_bytes(type_) for type_ in tiles),
         products=tuple(products) if apart else None,
@@ -102,10 +103,10 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
     )
 
 
-def _is_of_bf16(stage: kitsune.StageOp) -> bool:
-    """Whether its kernel has the forms of functions that are good to bf16."""
+def _is_of_16_bits(stage: kitsune.StageOp) -> bool:
+    """Whether its kernel has forms of functions that are good to 16 bits: f16's and bf16's take as long (H100)."""
     tiles = [op.results[0].type for op in (*stage.gets, *stage.loads)]
-    return any(isinstance(ir.RankedTensorType(type_).element_type, ir.BF16Type) for type_ in tiles)
+    return any(isinstance(ir.RankedTensorType(type_).element_type, ir.BF16Type | ir.F16Type) for type_ in tiles)
 
 
 def _gathered_bytes(op: ir.Operation) -> float:

@@ -13,19 +13,19 @@ from dataclasses import dataclass
 
 from .target import Target
 
-START_US = 1.4  # until a pipeline's CTAs have barriers, vectors and their first tile, and behind their last
+START_US = 1.2  # until a pipeline's CTAs have barriers, vectors and their first tile, and behind their last
 CYCLES_A_US = 1.7e3  # of an H100's SMs under load
-# How many times as long products of f32 in pieces take warpgroups, one and two of them beside each other, as tensor
-# cores: a chunk's sums are added to the others before the next one's products begin. Of 118 kernels of random nets, the
-# long ones of the latter 1.0 to 1.3 (H100).
-_ADDED_ALONE, _ADDED = 2.0, 1.15
-_ALONE_ROWS = 64
-# The numbers below are of 93 kernels of a chain each (H100): off by 7 % in the median, by 19 % at the ninth decile.
-_TURN_US, _PRODUCT_US = 0.42, 0.15  # of a GPU's tile, and of each product of it, besides
+# The numbers below are of 136 kernels of a chain each (H100): off by 7 % in the median, by 23 % at the ninth decile.
+_TURN_US, _PRODUCT_US = 0.42, 0.1  # of a GPU's tile, and of each product of it, besides
 EXCHANGE_US = 0.3  # of a product whose operand's columns lie in several CTAs, besides
-_ISSUED = {"gpu": 0.32, "cpu": 1.0}  # operations that warps, or a core, do in the time of one of `simt_tflops`
+# How many times as long products of f32 take warpgroups, one and two of them beside each other, as tensor cores: pieces
+# of the left operand are made by threads, and of several the sums are added up before the next chunk's products begin.
+_WIDE_ALONE, _WIDE = 2.0, 1.4
+_ALONE_ROWS = 64
+_ISSUED = {"gpu": 0.33, "cpu": 1.0}  # operations that warps, or a core, do in the time of one of `simt_tflops`
+_STORED = 22.0  # bytes a cycle that a GPU's tile leaves its CTA with, before the next one's sums take the registers
 _STREAMED = 0.89  # of DRAM's rate, that a GPU's pipelines reach
-_PASSED = 0.5  # of L2's work for a byte of weights, what one takes that DRAM gives
+_PASSED = 0.3  # of L2's work for a byte of weights, what one takes that DRAM gives
 _FEW = 2.0  # times its share of L2's rate that one SM can draw where others rest
 # What limits a kernel: a unit, memory, or its launch and the waits in it.
 TENSOR, ARITHMETIC, L1, L2, DRAM, LATENCY = "tensor cores", "arithmetic", "L1", "L2", "DRAM", "latency"
@@ -55,11 +55,12 @@ class StageCost:
     name: str
     unit: str  # "tensor" or "simt"
     product_flops: float = 0.0  # a multiply-add is two
-    added_flops: float = 0.0  # of these, those of chunks whose sums are added outside of tensor cores
+    wide_flops: float = 0.0  # of these, those of f32 elements
     simt_ops: float = 0.0
     plain_ops: float = 0.0  # the same as kernels of products count what they do to their results
     weight_bytes: float = 0.0  # resident tensors, read once a tile, whatever its rows
     dram_bytes: float = 0.0  # loads and stores, a row
+    stored_bytes: float = 0.0  # of these, stores
     queue_bytes: float = 0.0  # tiles got and put, a row
     row_bytes: float = 0.0  # the widest set of tiles alive at once, a row
     products: tuple[ProductCost, ...] | None = None  # as kernels of their own; None where these have no such form
@@ -72,7 +73,7 @@ class StageCost:
 
     def part(self, parts: int) -> StageCost:
         """What the stage does in one of so many CTAs that share the columns."""
-        shared = ("product_flops", "added_flops", "simt_ops", "weight_bytes", "dram_bytes")
+        shared = ("product_flops", "wide_flops", "simt_ops", "weight_bytes", "dram_bytes", "stored_bytes")
         return dataclasses.replace(self, **{name: getattr(self, name) / parts for name in shared})
 
 
@@ -89,17 +90,16 @@ def role_price(
 ) -> Price:
     """What a tile of `rows` rows takes one of `ctas` CTAs, by default as many as SMs, that run these stages one by
     one. `waiting_us` is what it waits for other CTAs."""
-    added = (_ADDED_ALONE if rows <= _ALONE_ROWS else _ADDED) - 1 if target.has_warpgroups else 0.0
-    flops = sum(stage.product_flops + added * stage.added_flops for stage in role) * rows
+    wide = (_WIDE_ALONE if rows <= _ALONE_ROWS else _WIDE) - 1 if target.has_warpgroups else 0.0
+    flops = sum(stage.product_flops + wide * stage.wide_flops for stage in role) * rows
     passed = sum(stage.queue_bytes if queues_in_l2 else 0.0 for stage in role)
     passed += sum(stage.dram_bytes for stage in role) * (_PASSED if target.kind == "gpu" else 1.0)
     l2_bytes = sum(stage.weight_bytes for stage in role) + rows * passed
+    issued = _ISSUED[target.kind] * target.simt_tflops * 1e6 / target.sms
     terms = {
         TENSOR: flops / (target.tensor_tflops * 1e6 / target.sms),
-        ARITHMETIC: sum(stage.simt_ops for stage in role)
-        * rows
-        / (_ISSUED[target.kind] * target.simt_tflops * 1e6 / target.sms),
-        LATENCY: waiting_us + (_turn_us(role) if target.kind == "gpu" else 0.0),
+        ARITHMETIC: sum(stage.simt_ops for stage in role) * rows / issued,
+        LATENCY: waiting_us + (_turn_us(role, rows) if target.kind == "gpu" else 0.0),
     }
     limit, work = max(terms, key=terms.__getitem__), sum(terms.values())
     share = min(_FEW, target.sms / ctas) if ctas and target.kind == "gpu" else 1.0
@@ -107,8 +107,10 @@ def role_price(
     return Price(l2_us, L2) if l2_us > work else Price(work, limit)
 
 
-def _turn_us(role: Sequence[StageCost]) -> float:
-    return _TURN_US + _PRODUCT_US * sum(stage.product_count for stage in role)
+def _turn_us(role: Sequence[StageCost], rows: int) -> float:
+    """What a GPU's tile waits: for its first chunk and each product's sums, and until it has left."""
+    stored = rows * sum(stage.stored_bytes for stage in role) / (_STORED * CYCLES_A_US)
+    return _TURN_US + _PRODUCT_US * sum(stage.product_count for stage in role) + stored
 
 
 def pipeline_price(

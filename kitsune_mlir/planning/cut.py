@@ -22,7 +22,6 @@ from .thin_products import THIN_BY, thin_us
 
 KERNEL_US = 0.6  # of a kernel of one operator that moves little, besides its launch
 PLAIN_DRAM = 0.8  # of DRAM's rate, that such kernels reach
-APART_BY = 0.75  # of what else stages would take, below which their operators run apart: pipelines' prices are rougher
 PLAIN_RATE = 0.005  # of the tensor cores, that products without kernels there reach
 # The ways in which the stages from the first to the last, both included, chain; none where they do not.
 Chains = Callable[[int, int], Sequence[Chained]]
@@ -108,7 +107,7 @@ def run_us(
     """Predicted microseconds of one run, whose severed queues lie in DRAM."""
     members = list(stages[run.first : run.last + 1])
     if not run.chains and all(stage.products is not None for stage in members):
-        return sum(_apart_us(stage, rows, target) for stage in members) / APART_BY
+        return sum(_apart_us(stage, rows, target) for stage in members)
     severed = _severed(run, queues)
     members[0] = dataclasses.replace(members[0], dram_bytes=members[0].dram_bytes + severed)
     if run.chains:

@@ -230,7 +230,10 @@ def test_columns_behind_the_last_tile(gpu_of):
     assert "tile = array<i64: 64, 256>" in layer(225, 896, 2, gpu_of(4))
 
 
-@pytest.mark.parametrize("columns, rows, dtype", [(380, 300, torch.bfloat16), (381, 130, torch.float16)])
+@pytest.mark.parametrize(
+    "columns, rows, dtype",
+    [(380, 300, torch.bfloat16), (381, 130, torch.float16), (131, 130, torch.float32), (254, 70, torch.float32)],
+)
 def test_rows_that_warps_store(columns, rows, dtype, gpu_of):
     """Rows of no multiple of 16 bytes, of which tiles have more or less."""
     assert 'engine = "warps"' in layer(64, columns, rows, gpu_of(4), dtype)

@@ -35,8 +35,9 @@ def after_a_layer(function, kind):
 
 
 @pytest.mark.parametrize("function", [torch.tanh, torch.exp, torch.log1p, torch.sin])
-def test_functions_are_cheaper_where_they_are_rounded_to_bf16(function):
-    assert 0 < 2 * after_a_layer(function, torch.bfloat16) <= after_a_layer(function, torch.float32)
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+def test_functions_are_cheaper_where_they_are_rounded_to_16_bits(function, kind):
+    assert 0 < 2 * after_a_layer(function, kind) <= after_a_layer(function, torch.float32)
 
 
 def test_conversions_are_not_counted():

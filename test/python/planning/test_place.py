@@ -203,7 +203,7 @@ NOTHING = _us(StageCost("s", "simt"))
 
 def test_warps_multiply_and_compute_by_turns():
     multiplies = StageCost("s", "tensor", product_flops=GPU.tensor_tflops * 1e6 / GPU.sms)
-    computes = StageCost("s", "simt", simt_ops=0.32 * GPU.simt_tflops * 1e6 / GPU.sms)
+    computes = StageCost("s", "simt", simt_ops=0.33 * GPU.simt_tflops * 1e6 / GPU.sms)
     assert _us(computes) == pytest.approx(NOTHING + 64)
     assert _us(multiplies, computes) == pytest.approx(_us(multiplies) + 64)
     assert _us(multiplies) > NOTHING + 64, "a product waits for its first sums"
@@ -235,9 +235,14 @@ def test_time_of_a_pipeline():
     assert dram.us >= start_us(GPU) + 7 and dram.limit == "DRAM"
 
 
-def test_sums_that_are_added_outside_of_tensor_cores_take_longer():
+def test_products_of_f32_take_longer():
     """Less where another warpgroup multiplies meanwhile."""
     flops = GPU.tensor_tflops * 1e6 / GPU.sms
-    plain, added = (StageCost("s", "tensor", flops, added) for added in (0.0, flops))
-    assert _us(plain) < _us(added)
-    assert _us(added, rows=128) < 2 * _us(added)
+    plain, wide = (StageCost("s", "tensor", flops, of_f32) for of_f32 in (0.0, flops))
+    assert _us(plain) < _us(wide)
+    assert _us(wide, rows=128) < 2 * _us(wide)
+
+
+def test_a_tile_leaves_before_the_next_takes_its_place():
+    loads, stores = (StageCost("s", "simt", dram_bytes=1000.0, stored_bytes=of_it) for of_it in (0.0, 1000.0))
+    assert _us(stores) > _us(loads)
