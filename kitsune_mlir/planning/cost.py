@@ -15,7 +15,7 @@ from .target import Target
 
 START_US = 1.2  # until a pipeline's CTAs have barriers, vectors and their first tile, and behind their last
 CYCLES_A_US = 1.7e3  # of an H100's SMs under load
-# The numbers below are of 136 kernels of a chain each (H100): off by 7 % in the median, by 23 % at the ninth decile.
+# The numbers below are of 136 kernels of a chain each (H100): off by 7 % in the median, by 21 % at the ninth decile.
 _TURN_US, _PRODUCT_US = 0.42, 0.1  # of a GPU's tile, and of each product of it, besides
 EXCHANGE_US = 0.3  # of a product whose operand's columns lie in several CTAs, besides
 # How many times as long products of f32 take warpgroups, one and two of them beside each other, as tensor cores: pieces
@@ -95,10 +95,11 @@ def role_price(
     passed = sum(stage.queue_bytes if queues_in_l2 else 0.0 for stage in role)
     passed += sum(stage.dram_bytes for stage in role) * (_PASSED if target.kind == "gpu" else 1.0)
     l2_bytes = sum(stage.weight_bytes for stage in role) + rows * passed
+    computed = max(rows, 2 * _ALONE_ROWS) if target.has_warpgroups else rows  # one warpgroup has half the lanes
     issued = _ISSUED[target.kind] * target.simt_tflops * 1e6 / target.sms
     terms = {
         TENSOR: flops / (target.tensor_tflops * 1e6 / target.sms),
-        ARITHMETIC: sum(stage.simt_ops for stage in role) * rows / issued,
+        ARITHMETIC: sum(stage.simt_ops for stage in role) * computed / issued,
         LATENCY: waiting_us + (_turn_us(role, rows) if target.kind == "gpu" else 0.0),
     }
     limit, work = max(terms, key=terms.__getitem__), sum(terms.values())

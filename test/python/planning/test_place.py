@@ -204,8 +204,9 @@ NOTHING = _us(StageCost("s", "simt"))
 def test_warps_multiply_and_compute_by_turns():
     multiplies = StageCost("s", "tensor", product_flops=GPU.tensor_tflops * 1e6 / GPU.sms)
     computes = StageCost("s", "simt", simt_ops=0.33 * GPU.simt_tflops * 1e6 / GPU.sms)
-    assert _us(computes) == pytest.approx(NOTHING + 64)
-    assert _us(multiplies, computes) == pytest.approx(_us(multiplies) + 64)
+    assert _us(computes, rows=128) == pytest.approx(NOTHING + 128)
+    assert _us(computes, rows=64) == _us(computes, rows=128), "one warpgroup has half of the lanes' rate"
+    assert _us(multiplies, computes, rows=128) == pytest.approx(_us(multiplies, rows=128) + 128)
     assert _us(multiplies) > NOTHING + 64, "a product waits for its first sums"
 
 
@@ -226,9 +227,10 @@ def test_a_core_has_no_latencies():
 
 def test_time_of_a_pipeline():
     stage = StageCost("s", "simt", simt_ops=GPU.simt_tflops * 1e6 / GPU.sms)
-    one = _us(stage, rows=1)
-    assert pipeline_price([[stage], [stage]], [2, 3], 7, 1, GPU, False).us == pytest.approx(start_us(GPU) + 5 * one)
-    waiting = pipeline_price([[stage]], [1], 7, 1, GPU, False, EXCHANGE_US)
+    one = _us(stage, rows=128)
+    two = pipeline_price([[stage], [stage]], [2, 3], 7, 128, GPU, False)
+    assert two.us == pytest.approx(start_us(GPU) + 5 * one)
+    waiting = pipeline_price([[stage]], [1], 7, 128, GPU, False, EXCHANGE_US)
     assert waiting.us == pytest.approx(start_us(GPU) + 7 * (one + EXCHANGE_US))
     loads = StageCost("s", "simt", dram_bytes=GPU.dram_gbps * 1e3)
     dram = pipeline_price([[loads]], [1000000], 7, 1, GPU.override(l2_gbps=1e30), False)
