@@ -95,6 +95,7 @@ def stage_cost(stage: kitsune.StageOp) -> StageCost:
         weight_bytes=sum(row_bytes(value.type) for value in stage.residents if value not in tables),
         dram_bytes=loads + stores + gathered,
         stored_bytes=stores,
+        loaded={hash(op.operands[0]): row_bytes(op.results[0].type) for op in stage.loads},
         queue_bytes=sum(row_bytes(type_) for type_ in queues),
         row_bytes=sum(row_bytes(type_) for type_ in tiles),
         products=tuple(products) if apart else None,

@@ -8,8 +8,8 @@ and queue tiles that pass through L2 come meanwhile: a role takes the longer of 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from .target import Target
 
@@ -61,6 +61,7 @@ class StageCost:
     weight_bytes: float = 0.0  # resident tensors, read once a tile, whatever its rows
     dram_bytes: float = 0.0  # loads and stores, a row
     stored_bytes: float = 0.0  # of these, stores
+    loaded: Mapping[int, float] = field(default_factory=dict)  # of these, what is loaded of a tensor, by its number
     queue_bytes: float = 0.0  # tiles got and put, a row
     row_bytes: float = 0.0  # the widest set of tiles alive at once, a row
     products: tuple[ProductCost, ...] | None = None  # as kernels of their own; None where these have no such form
@@ -74,7 +75,8 @@ class StageCost:
     def part(self, parts: int) -> StageCost:
         """What the stage does in one of so many CTAs that share the columns."""
         shared = ("product_flops", "wide_flops", "simt_ops", "weight_bytes", "dram_bytes", "stored_bytes")
-        return dataclasses.replace(self, **{name: getattr(self, name) / parts for name in shared})
+        loaded = {tensor: nbytes / parts for tensor, nbytes in self.loaded.items()}
+        return dataclasses.replace(self, loaded=loaded, **{name: getattr(self, name) / parts for name in shared})
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def role_price(
     wide = (_WIDE_ALONE if rows <= _ALONE_ROWS else _WIDE) - 1 if target.has_warpgroups else 0.0
     flops = sum(stage.product_flops + wide * stage.wide_flops for stage in role) * rows
     passed = sum(stage.queue_bytes if queues_in_l2 else 0.0 for stage in role)
-    passed += sum(stage.dram_bytes for stage in role) * (_PASSED if target.kind == "gpu" else 1.0)
+    passed += dram_bytes(role) * (_PASSED if target.kind == "gpu" else 1.0)
     l2_bytes = sum(stage.weight_bytes for stage in role) + rows * passed
     computed = max(rows, 2 * _ALONE_ROWS) if target.has_warpgroups else rows  # one warpgroup has half the lanes
     issued = _ISSUED[target.kind] * target.simt_tflops * 1e6 / target.sms
@@ -106,6 +108,16 @@ def role_price(
     share = min(_FEW, target.sms / ctas) if ctas and target.kind == "gpu" else 1.0
     l2_us = l2_bytes / (target.l2_gbps * 1e3 / target.sms * share)
     return Price(l2_us, L2) if l2_us > work else Price(work, limit)
+
+
+def dram_bytes(role: Sequence[StageCost]) -> float:
+    """Bytes that a row of a tile is loaded and stored with. What several stages of a role load is loaded once."""
+    total = 0.0
+    seen: set[int] = set()
+    for stage in role:
+        total += stage.dram_bytes - sum(nbytes for tensor, nbytes in stage.loaded.items() if tensor in seen)
+        seen |= stage.loaded.keys()
+    return total
 
 
 def _turn_us(role: Sequence[StageCost], rows: int) -> float:
@@ -131,7 +143,7 @@ def pipeline_price(
     busy = [-(-tiles // count) * time for time, count in zip(times, replicas)]
     slowest, filling = max(busy), sum(times) - max(times)
     rate = target.dram_gbps * (_STREAMED if target.kind == "gpu" else 1.0)
-    dram = sum(stage.dram_bytes for role in roles for stage in role) * rows * tiles / (rate * 1e3)
+    dram = sum(map(dram_bytes, roles)) * rows * tiles / (rate * 1e3)
     limit = DRAM if dram > slowest else prices[busy.index(slowest)].limit
     start = start_us(target)
     if start + filling > max(slowest, dram):

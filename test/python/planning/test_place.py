@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kitsune_mlir.planning import target
-from kitsune_mlir.planning.cost import EXCHANGE_US, StageCost, pipeline_price, role_price, start_us
+from kitsune_mlir.planning.cost import EXCHANGE_US, StageCost, dram_bytes, pipeline_price, role_price, start_us
 from kitsune_mlir.planning.flow import Flow, Queue, Stage
 from kitsune_mlir.planning.place import (
     Chained,
@@ -235,6 +235,13 @@ def test_time_of_a_pipeline():
     loads = StageCost("s", "simt", dram_bytes=GPU.dram_gbps * 1e3)
     dram = pipeline_price([[loads]], [1000000], 7, 1, GPU.override(l2_gbps=1e30), False)
     assert dram.us >= start_us(GPU) + 7 and dram.limit == "DRAM"
+
+
+def test_what_several_stages_load_is_loaded_once():
+    x, y = ({tensor: 600.0} for tensor in (1, 2))
+    first, again, other = (StageCost("s", "simt", dram_bytes=1000.0, loaded=loaded) for loaded in (x, x, y))
+    assert dram_bytes([first, again]) == 1400 and dram_bytes([first, other]) == 2000
+    assert dram_bytes([first.part(2), again.part(2)]) == 700
 
 
 def test_products_of_f32_take_longer():
