@@ -43,11 +43,14 @@ FILL = 4096  # thread blocks' worth of results from which on that still leaves w
 Blocking = dict[int, int]  # points computed together, by loop
 
 
-def lower_generic(op: ir.Operation, kernels: Kernels, fills: Fills) -> None:
-    """Puts the kernel's launch in the place of `op`."""
-    generic = Generic(op)
+def lower_generic(op: ir.Operation, kernels: Kernels, fills: Fills, after: ir.Operation | None = None) -> None:
+    """Puts the kernel's launch in the place of `op`, and of the operator `after` it (gpu_follow.py)."""
+    if after is not None:
+        op.move_before(after)
+    generic = Generic(op, None if after is None else Generic(after))
     initial = [fills.take(op, buffer) if generic.reads(i) else None for i, buffer in enumerate(generic.outputs)]
-    fills.seen(op)
+    for one in (op,) if after is None else (op, after):
+        fills.seen(one)
     if not any(value is not None for value in initial) and (part := gpu_turned.part(generic)) is not None:
         kernel = Kernel(kernels, op, generic.label())
         with kernel.body():

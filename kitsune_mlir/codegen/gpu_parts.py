@@ -24,8 +24,8 @@ from .gpu_generic import Generic
 from .gpu_kernel import Kernel, Kernels, Size, as_value
 from .gpu_turned import part as words_of
 
-# What may stand between parts that become one kernel: nothing that reads or writes a buffer.
-_IDLE = (*VIEWS, "memref.alloc", "memref.dim", "arith.constant", "affine.apply")
+# What may stand between operators that become one kernel: nothing that reads or writes a buffer.
+IDLE = (*VIEWS, "memref.alloc", "memref.dim", "arith.constant", "affine.apply")
 
 
 class Part(Protocol):
@@ -106,7 +106,7 @@ def _is_untouched(target: ir.Value, block: ir.Block, first: int, last: int) -> b
         if own is not None and root_of(own) == root and are_apart(own.type, target.type):
             touched = _read(op)
         else:
-            touched = [operand for one in walk(op) for operand in one.operands] if op.name not in _IDLE else []
+            touched = [operand for one in walk(op) for operand in one.operands] if op.name not in IDLE else []
         if any(root_of(value) == root for value in touched):
             return False
     return True
@@ -155,7 +155,7 @@ def parts_from(operations: Sequence[ir.Operation], first: int) -> list[int]:
                 break
             found.append(number)
             root = root_of(target)
-        elif op.name not in _IDLE:
+        elif op.name not in IDLE:
             break
     return found
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from kitsune_mlir.mlir import arith, ir, memref, scf
 
 from .affine_index import evaluate
 from .gpu_clone import clone_into
-from .gpu_generic import Generic
+from .gpu_generic import Generic, dims_of
 from .gpu_kernel import Kernel, as_value
 from .gpu_reduction import Combiner
 
@@ -67,13 +68,21 @@ def _listed(dims: dict[int, ir.Value], generic: Generic) -> list[ir.Value]:
 
 
 def store(generic: Generic, kernel: Kernel, points: Sequence[Point], values: Sequence[ir.Value]) -> None:
-    """Stores the outputs of each point, one point after the other in `values`."""
+    """Stores the outputs of each point, one point after the other in `values`; in the place of one that an operator
+    behind takes, what that makes of it."""
     rest = iter(values)
     for point in points:
         guard = None if point.inside is None else scf.IfOp(point.inside)
         with contextlib.nullcontext() if guard is None else ir.InsertionPoint(guard.then_block):
-            for buffer, map_ in zip(generic.outputs, generic.out_maps, strict=True):
-                memref.store(next(rest), kernel.inside(buffer), evaluate(map_, _listed(point.dims, generic)))
+            found, indices, last = [next(rest) for _ in generic.outputs], _listed(point.dims, generic), generic
+            if (after := generic.after) is not None:
+                position = after.inputs.index(generic.outputs[0])
+                at = evaluate(generic.out_maps[0], indices)
+                by_loop = dict(zip(dims_of(after.maps[position]), at, strict=True))
+                indices, last = _listed(by_loop, after), after
+                found = _clone_body(after, kernel, by_loop, [None] * len(after.outputs), {position: found[0]})
+            for value, buffer, map_ in zip(found, last.outputs, last.out_maps, strict=True):
+                memref.store(value, kernel.inside(buffer), evaluate(map_, indices))
             if guard is not None:
                 scf.yield_([])
 
@@ -128,13 +137,19 @@ def _is_rounded(combine: Sequence[Combiner], size: int | None, step: int) -> boo
 
 
 def _clone_body(
-    generic: Generic, kernel: Kernel, dims: dict[int, ir.Value], state: list[ir.Value | None]
+    generic: Generic,
+    kernel: Kernel,
+    dims: dict[int, ir.Value],
+    state: list[ir.Value | None],
+    held: Mapping[int, ir.Value] = MappingProxyType({}),
 ) -> list[ir.Value]:
-    """The body's values at one point of the loops."""
+    """The body's values at one point of the loops. Of some inputs, by number, the element is held."""
     indices = _listed(dims, generic)
-    values: dict[int, ir.Value] = {}
-    for argument, operand, map_ in zip(generic.block.arguments, generic.inputs, generic.maps, strict=False):
-        if not list(argument.uses):
+    values = {hash(generic.block.arguments[number]): value for number, value in held.items()}
+    for number, (argument, operand, map_) in enumerate(
+        zip(generic.block.arguments, generic.inputs, generic.maps, strict=False)
+    ):
+        if number in held or not list(argument.uses):
             continue
         brought = kernel.inside(operand)
         is_buffer = isinstance(operand.type, ir.MemRefType)
