@@ -14,6 +14,7 @@ from .gpu_clone import clone_into
 from .gpu_generic import Generic, dims_of
 from .gpu_kernel import Kernel, as_value
 from .gpu_reduction import Combiner
+from .gpu_words import neighbours
 
 PART = 128  # numbers that are summed one by one before they are added to the others
 
@@ -95,17 +96,18 @@ def reduce(
     state: list[ir.Value | None],
     combine: Sequence[Combiner] | None = None,
     walks: Mapping[int, Walk] | None = None,
+    words: int = 1,
 ) -> list[ir.Value]:
     """The outputs at each point after the loops in `loops`, from the state before them, one point after the
     other; loops are gone through as `walks` says, else whole. Where outputs are joined by `combine`, long sums of f32
-    are summed in parts."""
+    are summed in parts. At a point are so many `words` of neighbours, one after the other."""
     if not loops:
-        outs = len(generic.outputs)
+        outs = len(generic.outputs) * words
         parts = [state[k * outs : (k + 1) * outs] for k in range(len(points))]
         return [
             value
             for dims, part in zip(points, parts, strict=True)
-            for value in _clone_body(generic, kernel, dims, part)
+            for value in (_clone_words if words > 1 else _clone_body)(generic, kernel, dims, part)
         ]
     walk = (walks or {}).get(loops[0]) or Walk.whole(generic, kernel, loops[0])
 
@@ -115,7 +117,7 @@ def reduce(
             values = iter(loop.inner_iter_args)
             inner = [None if value is None else next(values) for value in before]
             entered = [{**dims, loops[0]: loop.induction_variable} for dims in points]
-            found = reduce(generic, kernel, entered, loops[1:], inner, combine, walks)
+            found = reduce(generic, kernel, entered, loops[1:], inner, combine, walks, words)
             scf.yield_([new for new, old in zip(found, before, strict=True) if old is not None])
         results = iter(loop.results)
         return [new if old is None else next(results) for new, old in zip(found, before, strict=True)]
@@ -134,6 +136,16 @@ def reduce(
 def _is_rounded(combine: Sequence[Combiner], size: int | None, step: int) -> bool:
     """Whether a loop of so many turns adds up numbers of f32 one by one, each sum a little off."""
     return (size is None or size > 2 * PART * step) and all(one.name == "arith.addf" for one in combine)
+
+
+def _clone_words(
+    generic: Generic, kernel: Kernel, dims: dict[int, ir.Value], state: list[ir.Value | None]
+) -> list[ir.Value]:
+    """The same of neighbours along the last parallel loop, as many as there are states of all outputs."""
+    outs, first = len(generic.outputs), len(generic.inputs)
+    held = {first + k: state[k::outs] for k in range(outs)}
+    found, _ = neighbours(generic, kernel, dims, len(state) // outs, held)
+    return [value for one in found for value in one]
 
 
 def _clone_body(

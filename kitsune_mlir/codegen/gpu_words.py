@@ -128,7 +128,7 @@ def neighbours(
     each the values of its results; and these indices in the order of the loops. Of some operands, by number, a thread
     has held their elements since before."""
     last = generic.parallel[-1]
-    order = [dims[d] for d in range(len(generic.parallel))]
+    order = [dims[d] for d in range(len(dims))]
     places = []
     for e in range(count):
         column = arith.addi(dims[last], arith.ConstantOp.create_index(e).result) if e else dims[last]

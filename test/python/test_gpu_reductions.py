@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import kitsune_mlir
+from kitsune_mlir.codegen import gpu_columns
 from kitsune_mlir.tools.gpusim import Simulation
 
 
@@ -45,3 +46,61 @@ def test_sums_of_what_is_long_to_compute_have_more_parts(gpu_of):
         parts.append([launch["ctas"] for launch in compiled.plan["launches"] if "reduce" in launch["kernel"]])
     plain, long = parts
     assert plain == [2] and len(long) == 2 and long[0] > 8
+
+
+def close(function, args, compiled, *others):
+    """Holds a compiled function's results for these arguments, and others, against those in f32."""
+    for given in (args, *others):
+        found = Simulation(compiled, seed=1)(*given)
+        wanted = function(*(x.float() for x in given))
+        torch.testing.assert_close(torch.as_tensor(found).float(), wanted, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "dtype", "word"),
+    [(4000, 256, "bf16", 8), (4001, 96, "bf16", 2), (4000, 256, "f32", 4), (4000, 75, "bf16", 1), (4000, 40, "f16", 1)],
+)
+def test_lanes_have_words_of_long_sums(rows, columns, dtype, word, gpu_of, monkeypatch):
+    monkeypatch.setattr(gpu_columns, "BLOCKS", 8)
+    torch.manual_seed(0)
+    x = torch.randn(rows, columns).to({"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}[dtype])
+    model = Reduced(torch.sum, 0)
+    compiled = kitsune_mlir.compile(model, (x,), target=gpu_of(4))
+    loaded = f"vector<{word}x{dtype}>" if word > 1 else f": memref<{rows}x{columns}x{dtype}>"
+    assert loaded in compiled.mlir("small:convert-linalg-to-gpu")
+    close(model, (x,), compiled)
+
+
+def test_rows_that_are_open_are_shared_too(gpu_of):
+    torch.manual_seed(0)
+    rows = torch.export.Dim("rows", min=0, max=4096)
+    args, *others = ((torch.randn(count, 64).bfloat16(),) for count in (300, 0, 1, 77))
+    model = Reduced(torch.sum, 0)
+    compiled = kitsune_mlir.compile(model, args, target=gpu_of(4), dynamic_shapes=({0: rows},))
+    assert [launch["kernel"] for launch in compiled.plan["launches"]] == ["reduce_0", "reduce_1"]
+    close(model, args, compiled, *others)
+
+
+class Function(torch.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args):
+        return self.function(*args)
+
+
+@pytest.mark.parametrize(
+    ("function", "kernels"),
+    [
+        (lambda x, w: x.float().sum(0) * w + 1, ["reduce_0"]),
+        (lambda x, w: torch.nn.functional.gelu(x.float().sum(1)).mT, ["reduce_0"]),
+        (lambda x, w: x / x.float().sum(0), ["reduce_0", "elementwise_0"]),  # not element by element
+    ],
+)
+def test_what_follows_a_reduction_is_in_its_kernel(function, kernels, gpu_of):
+    torch.manual_seed(0)
+    args = torch.rand(5, 300, 40).bfloat16() + 0.5, torch.randn(40)
+    compiled = kitsune_mlir.compile(Function(function), args, target=gpu_of(4))
+    assert [launch["kernel"] for launch in compiled.plan["launches"]] == kernels
+    close(function, args, compiled)
