@@ -1,9 +1,11 @@
-"""Reductions across the memory of their inputs, as sums over rows: a warp has neighbouring results, its lanes one or a
-word each, the warps of a block share the reduced loop, and join what they found in shared memory. Where the results
-give too few blocks, the loop is cut into parts that blocks take, and a second kernel of the same kind joins these.
+"""Reductions across the memory of their inputs, as sums over rows: the lanes of a warp have words of neighbouring
+results, or several lanes the same of other rows; they and the warps of a block share the reduced loop, and join what
+they found by shuffles and in shared memory. Where the results give too few blocks, the loop is cut into parts that
+blocks take, and a second kernel of the same kind joins these.
 
-    thread (warp w, lane c):   for row in w, w + W, ...:  sum[0 .. n] += x[row, (32 block + c) n .. + n]
-                               shared[w][c n ..] = sum;  barrier;  the first warps add up shared[0 .. W][c]
+    thread (warp w of W, lane c S + s):   for row in w S + s, + W S, ...:  sum[0 .. n] += x[row, first + c n .. + n]
+                                          sum of S lanes;  shared[w][c n ..] = sum;  barrier;  a thread a column:
+                                          sum of shared[0 .. W][column]
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from kitsune_mlir.mlir import arith, gpu, ir, memref, scf
+from kitsune_mlir.planning.kernel_cost import SECTOR
 
 from .gpu_generic import Generic
 from .gpu_kernel import WARP, Kernel, Kernels, as_value, ceildiv, delinearize, only_if, product
@@ -27,61 +30,81 @@ MOST_OPERATIONS = 192  # of a thread in the loop, beyond which a second kernel i
 PART_OPERATIONS = 64  # of a thread in a part: there is a second kernel anyway
 MOST_RESULTS = 1 << 15  # with more, a thread each keeps the GPU busy
 BLOCKS = 2 * 132  # that do
+BYTES = 4  # of what a part's sum is
 LONG = 1 << 16  # turns that a loop is taken to have whose size is open until the call
 
 
 @dataclass(frozen=True)
 class Shares:
-    """How a reduction to `results` elements is shared: `loop` by `parts` blocks and by `warps` of each; a lane has
-    `words` neighbours."""
+    """How a reduction to `results` elements is shared: its loop by `parts` blocks, by `warps` of each and by `slots`
+    neighbouring lanes of a warp; a lane has `words` neighbours."""
 
-    loop: int
     results: int
     warps: int
-    parts: int
+    parts: int = 1
     words: int = 1
+    slots: int = 1
+
+    @property
+    def wide(self) -> int:
+        """Neighbours of a block."""
+        return WARP // self.slots * self.words
 
     @property
     def columns(self) -> int:
         """Blocks beside one another."""
-        return ceildiv(self.results, WARP * self.words)
+        return ceildiv(self.results, self.wide)
 
 
-def shares(generic: Generic) -> Shares | None:
-    """None for a reduction that is not one across memory, that threads by themselves do as fast, or of which another
-    size than that of one reduced loop is open until the call."""
+def divide(results: int, length: int, nbytes: int, words: int, each: float) -> Shares:
+    """How a loop of so many turns is shared whose elements have so many bytes and make words of so many, where an
+    element takes `each` operations. By one kernel, a block of which has a sector of a row, or more where blocks would
+    be many; by two where a thread would have long to do."""
+    wide, few = max(min(SECTOR // nbytes, _power(results)), _power(ceildiv(results, BLOCKS))), 1
+    while few < words and (few * WARP < wide or length > TURNS * MOST_WARPS * (few * WARP // wide)):
+        few *= 2
+    alone = _shared(results, length, wide, few, MOST_WARPS)
+    if length // (alone.warps * alone.slots) * each * few <= MOST_OPERATIONS:
+        return alone
+    found = list[Shares]()
+    while words:
+        own = _shared(results, length, _power(results), words, WORD_WARPS if words > 1 else MOST_WARPS)
+        turns = length // (own.warps * own.slots)
+        parts = min(BLOCKS // own.columns, int(turns // max(TURNS, PART_OPERATIONS // (each * words))))
+        found.append(replace(own, parts=max(1, parts)))
+        words //= 2
+    return max(found, key=lambda own: (min(own.parts * own.columns, BLOCKS // 2), own.words))
+
+
+def _shared(results: int, length: int, wide: int, words: int, most: int) -> Shares:
+    """Blocks of so many neighbours, or what a warp's words have, and of `most` warps, or what gives each thread a few
+    turns, and each neighbour a thread."""
+    slots = min(WARP, max(1, WARP * words // wide))
+    warps = max(min(most, ceildiv(length, TURNS * slots)), words // slots)
+    return Shares(results, warps, 1, words, slots)
+
+
+def _power(number: int) -> int:
+    """The least power of two that is no less."""
+    return 1 << max(0, number - 1).bit_length()
+
+
+def shares(generic: Generic) -> tuple[int, Shares] | None:
+    """The loop that is shared, and how. None for a reduction that is not one across memory, that threads by themselves
+    do as fast, or of which another size than that of one reduced loop is open until the call."""
     sizes = [generic.known_size(d) for d in generic.parallel]
     lengths = {d: generic.known_size(d) for d in generic.reduction}
     if not generic.across_memory() or None in sizes or [*lengths.values()].count(None) > (len(lengths) == 1):
         return None
     results, (loop, length) = product(sizes), max(((d, n or LONG) for d, n in lengths.items()), key=lambda one: one[1])
-    warps = min(MOST_WARPS, length // TURNS)
-    if not 0 < results < MOST_RESULTS or warps < 2:
+    if not 0 < results < MOST_RESULTS or length < 2 * TURNS:
         return None
-    turns, each = length // warps, _operations(generic)
-    alone = Shares(loop, results, warps, 1)
-    if turns * each <= MOST_OPERATIONS:
-        return alone
-    words = _words(generic, results, warps)
-    while words:
-        own = Shares(loop, results, min(warps, WORD_WARPS if words > 1 else MOST_WARPS), 1, words)
-        parts = min(BLOCKS // own.columns, length // own.warps // max(TURNS, PART_OPERATIONS // (each * words)))
-        if 2 * own.columns * parts > BLOCKS or words == 1:
-            return replace(own, parts=max(1, parts))
+    kinds = [v.type for v, m in zip(generic.inputs, generic.maps) if lies_along(v, m, generic.parallel[-1])]
+    nbytes = max(map(bytes_of, kinds), default=WORD)
+    words = min(WORD // nbytes, MOST_SUMS // len(generic.outputs))
+    while words > 1 and not all(keeps_words(kind, words) for kind in kinds):
         words //= 2
-    return alone
-
-
-def _words(generic: Generic, results: int, warps: int) -> int:
-    """How many neighbours a lane may have: words of the inputs that are reduced, results enough for a warp of them, and
-    as many threads in so many warps."""
-    last = generic.parallel[-1]
-    kinds = [v.type for v, m in zip(generic.inputs, generic.maps) if lies_along(v, m, last)]
-    count = min(WORD // bytes_of(kind) for kind in kinds) if kinds else 1
-    fits = min(results // WARP, warps, MOST_SUMS // len(generic.outputs))
-    while count > 1 and (count > fits or not all(keeps_words(kind, count) for kind in kinds)):
-        count //= 2
-    return count
+    return loop, divide(results, length, nbytes, words, _operations(generic))
 
 
 def _operations(generic: Generic) -> int:
@@ -90,19 +113,24 @@ def _operations(generic: Generic) -> int:
 
 
 def lower(
-    generic: Generic, kernels: Kernels, initial: list[ir.Value | None], joined: list[Combiner], shares: Shares
+    generic: Generic,
+    kernels: Kernels,
+    initial: list[ir.Value | None],
+    joined: list[Combiner],
+    shared: tuple[int, Shares],
 ) -> None:
     """Puts the kernels' launches before the operation. `initial` are what its outputs hold before, where that is one
     scalar; `joined` says how each is accumulated."""
+    loop, shares = shared
     op, partial = generic.op, list[ir.Value]()
     sizes = [generic.known_size(d) for d in generic.parallel]
 
     def dims_of(column: ir.Value) -> dict[int, ir.Value]:
         return dict(zip(generic.parallel, delinearize(column, sizes), strict=True))
 
-    def sums(kernel: Kernel, part: ir.Value, column: ir.Value, warp: ir.Value) -> list[ir.Value]:
-        whole, each = Walk.whole(generic, kernel, shares.loop), joined * shares.words
-        walks = {shares.loop: whole.part(part, shares.parts).shared(warp, shares.warps)}
+    def sums(kernel: Kernel, part: ir.Value, column: ir.Value, row: ir.Value) -> list[ir.Value]:
+        whole, each = Walk.whole(generic, kernel, loop), joined * shares.words
+        walks = {loop: whole.part(part, shares.parts).shared(row, shares.warps * shares.slots)}
         neutral = [one.neutral() for one in each]
         return reduce(generic, kernel, [dims_of(column)], generic.reduction, neutral, each, walks, shares.words)
 
@@ -116,12 +144,11 @@ def lower(
         for buffer, value in zip(partial, found, strict=True):
             memref.store(value, kernel.inside(buffer), [part, column])
 
-    def again(kernel: Kernel, _: ir.Value, column: ir.Value, warp: ir.Value) -> list[ir.Value]:
+    def again(kernel: Kernel, _: ir.Value, column: ir.Value, row: ir.Value) -> list[ir.Value]:
         buffers = [kernel.inside(buffer) for buffer in partial]
-        return _join_rows(joined, buffers, Walk(warp, as_value(shares.parts), followers), column)
+        return _join_rows(joined, buffers, Walk(row, as_value(shares.parts), whole.warps * whole.slots), column)
 
-    followers = min(MOST_WARPS, ceildiv(shares.parts, TURNS))
-    whole = replace(shares, parts=1, warps=followers, words=1)
+    whole = _shared(shares.results, shares.parts, SECTOR // BYTES, 1, MOST_WARPS)
     if shares.parts == 1:
         _kernel(generic, kernels, joined, shares, sums, lambda k, _, c, found: finish(k, c, found))
     else:
@@ -149,21 +176,25 @@ def _kernel(
     sums: Callable[[Kernel, ir.Value, ir.Value, ir.Value], list[ir.Value]],
     then: Callable[[Kernel, ir.Value, ir.Value, list[ir.Value]], None],
 ) -> None:
-    """`sums` gives what a warp finds in its part of a lane's columns, from one on; `then`, a column a thread, takes
-    what all warps found together."""
-    warps, wide = shares.warps, WARP * shares.words
+    """`sums` gives what a thread finds of its part's columns, from one on, in rows from a number on; `then`, a column a
+    thread, takes what all found together."""
+    warps, wide, slots = shares.warps, shares.wide, shares.slots
     kernel = Kernel(kernels, generic.op, generic.label(), threads=warps * WARP)
     with kernel.body():
         thread, block = gpu.thread_id(gpu.Dimension.x), gpu.block_id(gpu.Dimension.x)
         warp, lane = arith.divui(thread, as_value(WARP)), arith.remui(thread, as_value(WARP))
         part, first = delinearize(block, [shares.parts, shares.columns])
-        first, own = arith.muli(first, as_value(wide)), arith.muli(lane, as_value(shares.words))
+        own, slot = arith.divui(lane, as_value(slots)), arith.remui(lane, as_value(slots))
+        first, own = arith.muli(first, as_value(wide)), arith.muli(own, as_value(shares.words))
         last = as_value(shares.results - shares.words)  # all threads come to the barrier
-        found = sums(kernel, part, arith.minui(arith.addi(first, own), last), warp)
+        row = arith.addi(arith.muli(warp, as_value(slots)), slot)
+        found = sums(kernel, part, arith.minui(arith.addi(first, own), last), row)
+        found = [one.across_warp(x, slots) for one, x in zip(joined * shares.words, found, strict=True)]
         buffers = [kernel.shared([warps, wide], one.kind) for one in joined]
-        for number, value in enumerate(found):
-            e, output = divmod(number, len(joined))
-            memref.store(value, buffers[output], [warp, arith.addi(own, as_value(e))])
+        with only_if(slot, 1):
+            for number, value in enumerate(found):
+                e, output = divmod(number, len(joined))
+                memref.store(value, buffers[output], [warp, arith.addi(own, as_value(e))])
         gpu.barrier()
         column = arith.addi(first, thread)
         with only_if(thread, wide), only_if(column, shares.results):

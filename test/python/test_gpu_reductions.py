@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import kitsune_mlir
-from kitsune_mlir.codegen import gpu_columns
+from kitsune_mlir.codegen.gpu_columns import Shares, divide
 from kitsune_mlir.tools.gpusim import Simulation
 
 
@@ -32,7 +32,7 @@ def launches_of(module, x, target):
 def test_the_largest_of_16_bits(function, dtype, gpu_of):
     """It is shared by the warps of a block, long ones by blocks, as sums of f32 are. NaN and infinities come out."""
     torch.manual_seed(0)
-    blocks = {(2, 300, 70): [("reduce_0", 5)], (5000, 20): [("reduce_0", 15), ("reduce_1", 1)]}
+    blocks = {(2, 300, 70): [("reduce_0", 9)], (5000, 20): [("reduce_0", 31), ("reduce_1", 3)]}
     for shape, wanted in blocks.items():
         x = torch.randn(shape).to(dtype)
         x[0], x[1, 1] = float("-inf"), float("nan")
@@ -42,10 +42,10 @@ def test_the_largest_of_16_bits(function, dtype, gpu_of):
 def test_sums_of_what_is_long_to_compute_have_more_parts(gpu_of):
     parts = []
     for function in (torch.sum, lambda x, dim: torch.nn.functional.softplus(x).sum(dim)):
-        compiled = kitsune_mlir.compile(Reduced(function, 0), (torch.randn(1000, 64),), target=gpu_of(4))
+        compiled = kitsune_mlir.compile(Reduced(function, 0), (torch.randn(4000, 64),), target=gpu_of(4))
         parts.append([launch["ctas"] for launch in compiled.plan["launches"] if "reduce" in launch["kernel"]])
     plain, long = parts
-    assert plain == [2] and len(long) == 2 and long[0] > 8
+    assert plain == [8] and len(long) == 2 and long[0] > 8
 
 
 def close(function, args, compiled, *others):
@@ -58,10 +58,16 @@ def close(function, args, compiled, *others):
 
 @pytest.mark.parametrize(
     ("rows", "columns", "dtype", "word"),
-    [(4000, 256, "bf16", 8), (4001, 96, "bf16", 2), (4000, 256, "f32", 4), (4000, 75, "bf16", 1), (4000, 40, "f16", 1)],
+    [
+        (4000, 256, "bf16", 4),
+        (2000, 16, "bf16", 8),
+        (4001, 90, "bf16", 2),
+        (4000, 256, "f32", 4),
+        (4000, 75, "bf16", 1),
+        (900, 3, "f16", 1),
+    ],
 )
-def test_lanes_have_words_of_long_sums(rows, columns, dtype, word, gpu_of, monkeypatch):
-    monkeypatch.setattr(gpu_columns, "BLOCKS", 8)
+def test_lanes_have_words_of_long_sums(rows, columns, dtype, word, gpu_of):
     torch.manual_seed(0)
     x = torch.randn(rows, columns).to({"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}[dtype])
     model = Reduced(torch.sum, 0)
@@ -69,6 +75,22 @@ def test_lanes_have_words_of_long_sums(rows, columns, dtype, word, gpu_of, monke
     loaded = f"vector<{word}x{dtype}>" if word > 1 else f": memref<{rows}x{columns}x{dtype}>"
     assert loaded in compiled.mlir("small:convert-linalg-to-gpu")
     close(model, (x,), compiled)
+
+
+@pytest.mark.parametrize(
+    ("results", "length", "nbytes", "words", "found"),
+    [
+        (1024, 1000, 2, 8, Shares(1024, 32, 1, 4, 8)),  # 64 blocks have a sector of a row; four turns a thread
+        (1024, 262_144, 2, 8, Shares(1024, 16, 66, 8, 1)),  # two blocks an SM, words of 16 bytes
+        (16, 1 << 20, 2, 8, Shares(16, 16, 264, 8, 16)),  # 16 rows a warp
+        (128, 64, 4, 4, Shares(128, 4, 1, 1, 4)),
+        (5, 20_000, 2, 1, Shares(5, 32, 7, 1, 4)),
+        (32_000, 1000, 4, 4, Shares(32_000, 16, 1, 4, 1)),
+    ],
+)
+def test_how_a_loop_is_shared(results, length, nbytes, words, found):
+    shares = divide(results, length, nbytes, words, 3)
+    assert shares == found and shares.wide <= 32 * shares.warps
 
 
 def test_rows_that_are_open_are_shared_too(gpu_of):
