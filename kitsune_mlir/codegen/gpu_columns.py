@@ -100,9 +100,9 @@ def shares(generic: Generic) -> tuple[int, Shares] | None:
     if not 0 < results < MOST_RESULTS or length < 2 * TURNS:
         return None
     kinds = [v.type for v, m in zip(generic.inputs, generic.maps) if lies_along(v, m, generic.parallel[-1])]
-    nbytes = max(map(bytes_of, kinds), default=WORD)
+    nbytes = max(map(bytes_of, kinds), default=1)
     words = min(WORD // nbytes, MOST_SUMS // len(generic.outputs))
-    while words > 1 and not all(keeps_words(kind, words) for kind in kinds):
+    while words > 1 and not (kinds and all(keeps_words(kind, words) for kind in kinds)):
         words //= 2
     return loop, divide(results, length, nbytes, words, _operations(generic))
 

@@ -61,7 +61,7 @@ def lower_generic(op: ir.Operation, kernels: Kernels, fills: Fills, after: ir.Op
         return
     if generic.reduction:
         _contract(generic.block)
-    joined = combiners(generic.block, len(generic.inputs), narrow=True) if generic.reduction else None
+    joined = combiners(generic.block, len(generic.inputs), other=True) if generic.reduction else None
     by_warps = joined is not None and generic.along_memory() and _is_long(generic)
     if joined is not None and (shares := gpu_columns.shares(generic)) is not None:
         gpu_columns.lower(generic, kernels, initial, joined, shares)

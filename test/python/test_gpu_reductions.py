@@ -103,6 +103,27 @@ def test_rows_that_are_open_are_shared_too(gpu_of):
     close(model, args, compiled, *others)
 
 
+@pytest.mark.parametrize(
+    ("function", "dtype", "kernels"),
+    [
+        (lambda x, dim: x.sum(dim), torch.int64, 1),
+        (lambda x, dim: (x > 0).sum(dim), torch.float32, 1),
+        (lambda x, dim: x.amin(dim), torch.int16, 1),
+        (lambda x, dim: (x > -3).all(dim), torch.float32, 1),
+        (lambda x, dim: x.amax(dim), torch.float64, 1),
+    ],
+    ids=["i64", "count", "i16", "all", "f64"],
+)
+@pytest.mark.parametrize("dim", [0, 1])
+def test_other_widths_are_shared_by_warps_too(function, dtype, kernels, dim, gpu_of):
+    torch.manual_seed(0)
+    x = (torch.randn(300, 40) * 100).to(dtype)
+    compiled = kitsune_mlir.compile(Reduced(function, dim), (x,), target=gpu_of(4))
+    shuffles = compiled.mlir("small:convert-linalg-to-gpu").count("gpu.shuffle")
+    assert shuffles and len(compiled.plan["launches"]) == kernels
+    assert torch.equal(torch.as_tensor(Simulation(compiled, seed=1)(x)), function(x, dim))
+
+
 class Function(torch.nn.Module):
     def __init__(self, function):
         super().__init__()
