@@ -42,6 +42,7 @@ from kitsune_mlir.codegen.gpu_parts import IDLE, lower_parts, parts_from, write_
 from kitsune_mlir.codegen.gpu_pooling import pool_inside
 from kitsune_mlir.codegen.gpu_scatter import lower_scatter
 from kitsune_mlir.codegen.gpu_serial import check_host, keep_loaded, lower_serial
+from kitsune_mlir.codegen.gpu_transposes import fuse_transposes
 from kitsune_mlir.codegen.gpu_views import erase_unread, layout_of
 from kitsune_mlir.codegen.host_program import scalar_name
 from kitsune_mlir.codegen.math_marks import mark_narrowed
@@ -78,6 +79,9 @@ class ConvertLinalgToGpu(ModulePass):
             pool_inside(_main(module))
         run_passes(module, _FUSE)
         with _kernels_aside(module):
+            main = _main(module)
+            with main.context, main.location:
+                fuse_transposes(main, [number == OWN_MEMORY for number in _memory(main, len(main.type.results))])
             outline_orders(module, _main(module))
             _own_outputs(_main(module))
             bufferize(module)

@@ -2,12 +2,16 @@
 
 import numpy as np
 import pytest
+import torch
 from test_gpu_copies import run
+from test_gpu_models import Function
 
+import kitsune_mlir
 from kitsune_mlir import mlir
 from kitsune_mlir.codegen import gpu_turned, gpu_words
 from kitsune_mlir.codegen.gpu_turned import Side, rectangle
 from kitsune_mlir.passes import pipeline
+from kitsune_mlir.tools.gpusim import Simulation
 
 TRANSPOSE = """
 func.func @main(%x: tensor<{before}x{a}x{b}x{dtype}>) -> tensor<{before}x{b}x{a}x{dtype}> {{
@@ -102,3 +106,27 @@ def test_rows_that_are_no_words_are_read_as_words():
 )
 def test_rectangles_of_threads(count, deep, nbytes, words, lines, wide, long):
     assert rectangle(count, deep, nbytes, words, lines) == (wide, long)
+
+
+X, Y = torch.randn(64, 200), torch.randn(200, 64)
+BESIDE = {  # and the kernels that they are
+    "read": (lambda x, y: x.mT + y, 1),
+    "read twice": (lambda x, y: (x.mT * x.mT).contiguous() + y, 1),
+    "written": (lambda x, y: torch.relu(x).mT.contiguous(), 1),
+    "written, a column's number": (lambda x, y: (x - y[:, 0]).mT.contiguous(), 1),
+    "between two": (lambda x, y: torch.relu(x).mT + y, 2),
+    "two readers": (lambda x, y: (x.mT + y, x.mT * 2.0), 3),
+    "a view of what is written": (lambda x, y: torch.relu(x).mT, 1),
+    "read for several": (lambda x, y: x.mT + torch.stack([y, y]), 3),
+    "summed": (lambda x, y: (x.mT * y).sum(0), 2),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_transposes_beside_elementwise_operators(name, blocks):
+    function, kernels = BESIDE[name]
+    compiled = kitsune_mlir.compile(Function(function), (X, Y), target="sm_90a")
+    assert len(compiled.plan["launches"]) == kernels
+    found = Simulation(compiled, seed=1)(X, Y)
+    for one, wanted in zip(found if isinstance(found, tuple) else [found], [function(X, Y)], strict=False):
+        torch.testing.assert_close(torch.as_tensor(one), wanted[0] if isinstance(wanted, tuple) else wanted)
