@@ -26,8 +26,8 @@ from .kernel_work import instructions_of
 MOST_WARPS = 32  # of a block
 WORD_WARPS, MOST_SUMS = 16, 16  # of one whose lanes have words; sums of a lane, which take registers
 TURNS = 4  # of a warp in the loop, at least: loads that are on their way together
-MOST_OPERATIONS = 192  # of a thread in the loop, beyond which a second kernel is worth it
-PART_OPERATIONS = 64  # of a thread in a part: there is a second kernel anyway
+MOST_TURNS, MOST_OPERATIONS = 24, 192  # of a thread in the loop, beyond which a second kernel is worth it
+PART_OPERATIONS = 32  # of a thread in a part: there is a second kernel anyway
 MOST_RESULTS = 1 << 15  # with more, a thread each keeps the GPU busy
 BLOCKS = 2 * 132  # that do
 BYTES = 4  # of what a part's sum is
@@ -64,7 +64,8 @@ def divide(results: int, length: int, nbytes: int, words: int, each: float) -> S
     while few < words and (few * WARP < wide or length > TURNS * MOST_WARPS * (few * WARP // wide)):
         few *= 2
     alone = _shared(results, length, wide, few, MOST_WARPS)
-    if length // (alone.warps * alone.slots) * each * few <= MOST_OPERATIONS:
+    turns = length // (alone.warps * alone.slots)
+    if turns <= MOST_TURNS and turns * each * few <= MOST_OPERATIONS:
         return alone
     found = list[Shares]()
     while words:

@@ -145,7 +145,7 @@ def test_long_sums_of_f32_are_summed_in_parts(shape):
 ACROSS = {  # and the kernels that a sum and a maximum take
     "few rows": ((126, 89), (0,), 2),
     "no more rows than warps have turns": ((16, 40), (0,), 2),
-    "parts that a second kernel joins": ((12_000, 33), (0,), 4),
+    "parts that a second kernel joins": ((5000, 33), (0,), 4),
     "two loops": ((5, 40, 70), (0, 1), 3),  # of the sum; a maximum has a kernel for each
     "rows in the middle": ((3, 60, 34), (1,), 2),
 }
