@@ -27,9 +27,10 @@ COPY_ROWS = 64  # of a tile that a warpgroup has
 class KernelOp(Kitsune.Operation, name="kernel", traits=[ir.NoTerminatorTrait]):
     """A persistent launch: rings, `kitsune.tiles`, and agents that run at the same time in every CTA. `target` is the
     name of the target that it was scheduled for; `predicted_us` its time, in microseconds, and `limit` what that is due
-    to. As many CTAs as `ctas` says run on an SM at once; one where it says nothing. Those of a `cluster`, so many
-    neighbours, have the same tiles, and rings each of its own. Numbers of f32 may be multiplied as several of 16
-    bits: then so many `pairs` of these make a product."""
+    to. As many CTAs as `ctas` says run on an SM at once; one where it says nothing. They go round the tiles; where each
+    has a `single` one, there are as many as tiles. Those of a `cluster`, so many neighbours, have the same tiles, and
+    rings each of its own. Numbers of f32 may be multiplied as several of 16 bits: then so many `pairs` of these make a
+    product."""
 
     sym_name: ir.StringAttr
     outputs: ext.Result[Outputs]
@@ -46,6 +47,11 @@ class KernelOp(Kitsune.Operation, name="kernel", traits=[ir.NoTerminatorTrait]):
     @property
     def ctas_per_sm(self) -> int:
         return integer(self, "ctas") or 1
+
+    @property
+    def has_single_tiles(self) -> bool:
+        """Whether each tile has a CTA of its own."""
+        return "single" in self.attributes
 
     @property
     def cluster(self) -> int:
@@ -133,6 +139,8 @@ class KernelOp(Kitsune.Operation, name="kernel", traits=[ir.NoTerminatorTrait]):
             return False
         if not check_kind(self, "limit", ir.StringAttr, "the name of a unit"):
             return False
+        if not check_kind(self, "single", ir.UnitAttr, "said without a value"):
+            return False
         return check_kind(self, "predicted_us", ir.FloatAttr, "a number of microseconds")
 
     def _misplaces(self, result: ir.OpView) -> str:
@@ -145,8 +153,8 @@ class KernelOp(Kitsune.Operation, name="kernel", traits=[ir.NoTerminatorTrait]):
     def _verify_roles(self) -> bool:
         if self.agents or standing_in(self, TilesOp.OPERATION_NAME):
             return fail(self, f"has {ROLE}s beside agents or tiles of its own")
-        if self.cluster > 1 or self.ctas_per_sm > 1:
-            return fail(self, f"has {ROLE}s, whose CTAs are one an SM and in no cluster")
+        if self.cluster > 1 or self.ctas_per_sm > 1 or self.has_single_tiles:
+            return fail(self, f"has {ROLE}s, whose CTAs are one an SM and in no cluster, and go round the tiles")
         return unique(self, "ring", self.rings) and unique(self, "role", self.parts)
 
 

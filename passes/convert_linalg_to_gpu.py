@@ -32,15 +32,17 @@ from typing import ClassVar
 from kitsune_mlir.codegen import gpu_placed
 from kitsune_mlir.codegen.bufferize import bufferize
 from kitsune_mlir.codegen.gpu_buffers import Fills
+from kitsune_mlir.codegen.gpu_follow import follower
 from kitsune_mlir.codegen.gpu_in_order import InOrder
 from kitsune_mlir.codegen.gpu_kernel import Kernels, extent
 from kitsune_mlir.codegen.gpu_linalg import lower_generic
 from kitsune_mlir.codegen.gpu_loops import hoist, unroll
 from kitsune_mlir.codegen.gpu_order import lower_orders, outline_orders
-from kitsune_mlir.codegen.gpu_parts import lower_parts, parts_from, write_in_place
+from kitsune_mlir.codegen.gpu_parts import IDLE, lower_parts, parts_from, write_in_place
 from kitsune_mlir.codegen.gpu_pooling import pool_inside
 from kitsune_mlir.codegen.gpu_scatter import lower_scatter
 from kitsune_mlir.codegen.gpu_serial import check_host, keep_loaded, lower_serial
+from kitsune_mlir.codegen.gpu_transposes import fuse_transposes
 from kitsune_mlir.codegen.gpu_views import erase_unread, layout_of
 from kitsune_mlir.codegen.host_program import scalar_name
 from kitsune_mlir.codegen.math_marks import mark_narrowed
@@ -77,6 +79,9 @@ class ConvertLinalgToGpu(ModulePass):
             pool_inside(_main(module))
         run_passes(module, _FUSE)
         with _kernels_aside(module):
+            main = _main(module)
+            with main.context, main.location:
+                fuse_transposes(main, [number == OWN_MEMORY for number in _memory(main, len(main.type.results))])
             outline_orders(module, _main(module))
             _own_outputs(_main(module))
             bufferize(module)
@@ -109,7 +114,11 @@ class ConvertLinalgToGpu(ModulePass):
                         fills.seen(operations[part])
                     lower_parts([operations[part] for part in parts], kernels)
                 else:
-                    _lower(op, kernels, fills)
+                    after = follower(operations, number, IDLE)
+                    _lower(op, kernels, fills, None if after is None else operations[after])
+                    if after is not None:
+                        operations[after].erase()
+                        done.add(after)
             check_host(main)
             kernels.prune(module)
             run_passes(module, _TIDY)
@@ -197,10 +206,10 @@ def _reshaped(value: ir.Value) -> ir.Value:
     return value
 
 
-def _lower(op: ir.Operation, kernels: Kernels, fills: Fills) -> None:
-    """Replaces one operation of the host function, unless it may stay there."""
+def _lower(op: ir.Operation, kernels: Kernels, fills: Fills, after: ir.Operation | None) -> None:
+    """Replaces one operation of the host function, unless it may stay there, and the one `after` a reduction."""
     if op.name == "linalg.generic":
-        lower_generic(op, kernels, fills)
+        lower_generic(op, kernels, fills, after)
         return
     fills.seen(op)
     if op.name == "memref.store" or not (op.name.startswith(_HOST) or scalar_name(op) in OPERATIONS):

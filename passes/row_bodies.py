@@ -87,6 +87,7 @@ class RowPlan:
             work=work,
             reductions=sum(member.kind == "reduction" for member in self.group.ordered),
             shared_bytes=shared * space.columns,
+            is_open=space.is_open,
         )
 
 

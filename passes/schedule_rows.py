@@ -98,6 +98,8 @@ class _Builder:
         kernel.attributes["predicted_us"] = ir.FloatAttr.get(f32, tiles.microseconds)
         kernel.attributes["target"] = ir.StringAttr.get(self.target.name)
         kernel.attributes["ctas"] = i64(tiles.ctas)
+        if tiles.single:
+            kernel.attributes["single"] = ir.UnitAttr.get()
         with ir.InsertionPoint(kernel.regions[0].blocks.append()):
             dealt = schedule.TilesOp(extents, index, index, index)
             dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get([1] * (len(extents) - 1) + [tiles.rows])

@@ -1,64 +1,111 @@
-"""Reductions across the memory of their inputs, as sums over rows: a warp has 32 neighbouring results, the warps of a
-block share the reduced loop, and join what they found in shared memory. Where the results give too few blocks, the
-loop is cut into parts that blocks take, and a second kernel of the same kind joins these.
+"""Reductions across the memory of their inputs, as sums over rows: the lanes of a warp have words of neighbouring
+results, or several lanes the same of other rows; they and the warps of a block share the reduced loop, and join what
+they found by shuffles and in shared memory. Where the results give too few blocks, the loop is cut into parts that
+blocks take, and a second kernel of the same kind joins these.
 
-    thread (warp w, lane c):   for row in w, w + W, ...:  sum += x[row, 32 block + c]
-                               shared[w][c] = sum;  barrier;  the first warp adds up shared[0 .. W][c]
+    thread (warp w of W, lane c S + s):   for row in w S + s, + W S, ...:  sum[0 .. n] += x[row, first + c n .. + n]
+                                          sum of S lanes;  shared[w][c n ..] = sum;  barrier;  a thread a column:
+                                          sum of shared[0 .. W][column]
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kitsune_mlir.mlir import arith, gpu, ir, memref, scf
+from kitsune_mlir.planning.kernel_cost import SECTOR
 
 from .gpu_generic import Generic
 from .gpu_kernel import WARP, Kernel, Kernels, as_value, ceildiv, delinearize, only_if, product
 from .gpu_points import Point, Walk, reduce, start, store
 from .gpu_reduction import Combiner
+from .gpu_words import WORD, bytes_of, keeps_words, lies_along
 from .kernel_work import instructions_of
 
 MOST_WARPS = 32  # of a block
+WORD_WARPS, MOST_SUMS = 16, 16  # of one whose lanes have words; sums of a lane, which take registers
 TURNS = 4  # of a warp in the loop, at least: loads that are on their way together
-MOST_OPERATIONS = 192  # of a thread in the loop, beyond which a second kernel is worth it
-PART_OPERATIONS = 64  # of a thread in a part: there is a second kernel anyway
+MOST_TURNS, MOST_OPERATIONS = 24, 192  # of a thread in the loop, beyond which a second kernel is worth it
+PART_OPERATIONS = 32  # of a thread in a part: there is a second kernel anyway
 MOST_RESULTS = 1 << 15  # with more, a thread each keeps the GPU busy
-BLOCKS = 256  # that do
+BLOCKS = 2 * 132  # that do
+BYTES = 4  # of what a part's sum is
+LONG = 1 << 16  # turns that a loop is taken to have whose size is open until the call
 
 
 @dataclass(frozen=True)
 class Shares:
-    """How a reduction to `results` elements is shared: `loop` by `parts` blocks and by `warps` of each."""
+    """How a reduction to `results` elements is shared: its loop by `parts` blocks, by `warps` of each and by `slots`
+    neighbouring lanes of a warp; a lane has `words` neighbours."""
 
-    loop: int
     results: int
     warps: int
-    parts: int
+    parts: int = 1
+    words: int = 1
+    slots: int = 1
+
+    @property
+    def wide(self) -> int:
+        """Neighbours of a block."""
+        return WARP // self.slots * self.words
 
     @property
     def columns(self) -> int:
         """Blocks beside one another."""
-        return ceildiv(self.results, WARP)
+        return ceildiv(self.results, self.wide)
 
 
-def shares(generic: Generic) -> Shares | None:
-    """None for a reduction that is not one across memory, that threads by themselves do as fast, or whose sizes are
-    open until the call."""
+def divide(results: int, length: int, nbytes: int, words: int, each: float) -> Shares:
+    """How a loop of so many turns is shared whose elements have so many bytes and make words of so many, where an
+    element takes `each` operations. By one kernel, a block of which has a sector of a row, or more where blocks would
+    be many; by two where a thread would have long to do."""
+    wide, few = max(min(SECTOR // nbytes, _power(results)), _power(ceildiv(results, BLOCKS))), 1
+    while few < words and (few * WARP < wide or length > TURNS * MOST_WARPS * (few * WARP // wide)):
+        few *= 2
+    alone = _shared(results, length, wide, few, MOST_WARPS)
+    turns = length // (alone.warps * alone.slots)
+    if turns <= MOST_TURNS and turns * each * few <= MOST_OPERATIONS:
+        return alone
+    found = list[Shares]()
+    while words:
+        own = _shared(results, length, _power(results), words, WORD_WARPS if words > 1 else MOST_WARPS)
+        turns = length // (own.warps * own.slots)
+        parts = min(BLOCKS // own.columns, int(turns // max(TURNS, PART_OPERATIONS // (each * words))))
+        found.append(replace(own, parts=max(1, parts)))
+        words //= 2
+    return max(found, key=lambda own: (min(own.parts * own.columns, BLOCKS // 2), own.words))
+
+
+def _shared(results: int, length: int, wide: int, words: int, most: int) -> Shares:
+    """Blocks of so many neighbours, or what a warp's words have, and of `most` warps, or what gives each thread a few
+    turns, and each neighbour a thread."""
+    slots = min(WARP, max(1, WARP * words // wide))
+    warps = max(min(most, ceildiv(length, TURNS * slots)), words // slots)
+    return Shares(results, warps, 1, words, slots)
+
+
+def _power(number: int) -> int:
+    """The least power of two that is no less."""
+    return 1 << max(0, number - 1).bit_length()
+
+
+def shares(generic: Generic) -> tuple[int, Shares] | None:
+    """The loop that is shared, and how. None for a reduction that is not one across memory, that threads by themselves
+    do as fast, or of which another size than that of one reduced loop is open until the call."""
     sizes = [generic.known_size(d) for d in generic.parallel]
     lengths = {d: generic.known_size(d) for d in generic.reduction}
-    if not generic.across_memory() or None in sizes or None in lengths.values():
+    if not generic.across_memory() or None in sizes or [*lengths.values()].count(None) > (len(lengths) == 1):
         return None
-    results, loop = product(sizes), max(lengths, key=lengths.__getitem__)
-    columns, length = ceildiv(results, WARP), lengths[loop]
-    warps = min(MOST_WARPS, length // TURNS)
-    if not 0 < results < MOST_RESULTS or warps < 2:
+    results, (loop, length) = product(sizes), max(((d, n or LONG) for d, n in lengths.items()), key=lambda one: one[1])
+    if not 0 < results < MOST_RESULTS or length < 2 * TURNS:
         return None
-    turns, each = length // warps, _operations(generic)
-    parts = 1
-    if turns * each > MOST_OPERATIONS:
-        parts = max(1, min(BLOCKS // columns, turns // max(TURNS, PART_OPERATIONS // each)))
-    return Shares(loop, results, warps, parts)
+    kinds = [v.type for v, m in zip(generic.inputs, generic.maps) if lies_along(v, m, generic.parallel[-1])]
+    nbytes = max(map(bytes_of, kinds), default=1)
+    words = min(WORD // nbytes, MOST_SUMS // len(generic.outputs))
+    while words > 1 and not (kinds and all(keeps_words(kind, words) for kind in kinds)):
+        words //= 2
+    return loop, divide(results, length, nbytes, words, _operations(generic))
 
 
 def _operations(generic: Generic) -> int:
@@ -67,21 +114,26 @@ def _operations(generic: Generic) -> int:
 
 
 def lower(
-    generic: Generic, kernels: Kernels, initial: list[ir.Value | None], joined: list[Combiner], shares: Shares
+    generic: Generic,
+    kernels: Kernels,
+    initial: list[ir.Value | None],
+    joined: list[Combiner],
+    shared: tuple[int, Shares],
 ) -> None:
     """Puts the kernels' launches before the operation. `initial` are what its outputs hold before, where that is one
     scalar; `joined` says how each is accumulated."""
+    loop, shares = shared
     op, partial = generic.op, list[ir.Value]()
     sizes = [generic.known_size(d) for d in generic.parallel]
 
     def dims_of(column: ir.Value) -> dict[int, ir.Value]:
         return dict(zip(generic.parallel, delinearize(column, sizes), strict=True))
 
-    def sums(kernel: Kernel, part: ir.Value, column: ir.Value, warp: ir.Value) -> list[ir.Value]:
-        whole = Walk.whole(generic, kernel, shares.loop)
-        walks = {shares.loop: whole.part(part, shares.parts).shared(warp, shares.warps)}
-        neutral = [one.neutral() for one in joined]
-        return reduce(generic, kernel, [dims_of(column)], generic.reduction, neutral, joined, walks)
+    def sums(kernel: Kernel, part: ir.Value, column: ir.Value, row: ir.Value) -> list[ir.Value]:
+        whole, each = Walk.whole(generic, kernel, loop), joined * shares.words
+        walks = {loop: whole.part(part, shares.parts).shared(row, shares.warps * shares.slots)}
+        neutral = [one.neutral() for one in each]
+        return reduce(generic, kernel, [dims_of(column)], generic.reduction, neutral, each, walks, shares.words)
 
     def finish(kernel: Kernel, column: ir.Value, found: list[ir.Value]) -> None:
         dims = dims_of(column)
@@ -93,19 +145,19 @@ def lower(
         for buffer, value in zip(partial, found, strict=True):
             memref.store(value, kernel.inside(buffer), [part, column])
 
-    def again(kernel: Kernel, _: ir.Value, column: ir.Value, warp: ir.Value) -> list[ir.Value]:
+    def again(kernel: Kernel, _: ir.Value, column: ir.Value, row: ir.Value) -> list[ir.Value]:
         buffers = [kernel.inside(buffer) for buffer in partial]
-        return _join_rows(joined, buffers, Walk(warp, as_value(shares.parts), followers), column)
+        return _join_rows(joined, buffers, Walk(row, as_value(shares.parts), whole.warps * whole.slots), column)
 
-    followers = min(MOST_WARPS, ceildiv(shares.parts, TURNS))
+    whole = _shared(shares.results, shares.parts, SECTOR // BYTES, 1, MOST_WARPS)
     if shares.parts == 1:
-        _kernel(generic, kernels, joined, shares, (1, shares.warps), sums, lambda k, _, c, found: finish(k, c, found))
+        _kernel(generic, kernels, joined, shares, sums, lambda k, _, c, found: finish(k, c, found))
     else:
         with op.context, op.location, ir.InsertionPoint(op):
             kinds = [ir.MemRefType.get([shares.parts, shares.results], one.kind) for one in joined]
             partial += [memref.alloc(kind, [], []) for kind in kinds]
-        _kernel(generic, kernels, joined, shares, (shares.parts, shares.warps), sums, keep)
-        _kernel(generic, kernels, joined, shares, (1, followers), again, lambda k, _, c, found: finish(k, c, found))
+        _kernel(generic, kernels, joined, shares, sums, keep)
+        _kernel(generic, kernels, joined, whole, again, lambda k, _, c, found: finish(k, c, found))
 
 
 def _join_rows(joined: list[Combiner], buffers: list[ir.Value], walk: Walk, column: ir.Value) -> list[ir.Value]:
@@ -122,25 +174,30 @@ def _kernel(
     kernels: Kernels,
     joined: list[Combiner],
     shares: Shares,
-    sizes: tuple[int, int],
     sums: Callable[[Kernel, ir.Value, ir.Value, ir.Value], list[ir.Value]],
     then: Callable[[Kernel, ir.Value, ir.Value, list[ir.Value]], None],
 ) -> None:
-    """A kernel of so many parts and warps. `sums` gives what a warp finds of its part of a column; `then`, in one warp,
-    takes what all of them found together."""
-    parts, warps = sizes
+    """`sums` gives what a thread finds of its part's columns, from one on, in rows from a number on; `then`, a column a
+    thread, takes what all found together."""
+    warps, wide, slots = shares.warps, shares.wide, shares.slots
     kernel = Kernel(kernels, generic.op, generic.label(), threads=warps * WARP)
     with kernel.body():
         thread, block = gpu.thread_id(gpu.Dimension.x), gpu.block_id(gpu.Dimension.x)
         warp, lane = arith.divui(thread, as_value(WARP)), arith.remui(thread, as_value(WARP))
-        part, first = delinearize(block, [parts, shares.columns])
-        column = arith.addi(arith.muli(first, as_value(WARP)), lane)
-        inside = arith.minui(column, as_value(shares.results - 1))  # all threads come to the barrier
-        found = sums(kernel, part, inside, warp)
-        buffers = [kernel.shared([warps, WARP], one.kind) for one in joined]
-        for buffer, value in zip(buffers, found, strict=True):
-            memref.store(value, buffer, [warp, lane])
+        part, first = delinearize(block, [shares.parts, shares.columns])
+        own, slot = arith.divui(lane, as_value(slots)), arith.remui(lane, as_value(slots))
+        first, own = arith.muli(first, as_value(wide)), arith.muli(own, as_value(shares.words))
+        last = as_value(shares.results - shares.words)  # all threads come to the barrier
+        row = arith.addi(arith.muli(warp, as_value(slots)), slot)
+        found = sums(kernel, part, arith.minui(arith.addi(first, own), last), row)
+        found = [one.across_warp(x, slots) for one, x in zip(joined * shares.words, found, strict=True)]
+        buffers = [kernel.shared([warps, wide], one.kind) for one in joined]
+        with only_if(slot, 1):
+            for number, value in enumerate(found):
+                e, output = divmod(number, len(joined))
+                memref.store(value, buffers[output], [warp, arith.addi(own, as_value(e))])
         gpu.barrier()
-        with only_if(thread, WARP), only_if(column, shares.results):
-            then(kernel, part, column, _join_rows(joined, buffers, Walk(as_value(0), as_value(warps)), lane))
-    kernel.launch(parts * shares.columns)
+        column = arith.addi(first, thread)
+        with only_if(thread, wide), only_if(column, shares.results):
+            then(kernel, part, column, _join_rows(joined, buffers, Walk(as_value(0), as_value(warps)), thread))
+    kernel.launch(shares.parts * shares.columns)

@@ -11,10 +11,11 @@ from .gpu_kernel import Size, extent
 
 
 class Generic:
-    """A linalg.generic on memrefs and what its parts are called here."""
+    """A linalg.generic on memrefs and what its parts are called here. Its only result is but the input of `after`,
+    element by element, if there is one."""
 
-    def __init__(self, op: ir.Operation):
-        self.op = op
+    def __init__(self, op: ir.Operation, after: Generic | None = None):
+        self.op, self.after = op, after
         self.block = op.regions[0].blocks[0]
         counts = list(ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"]))
         self.maps = [ir.AffineMapAttr(map_).value for map_ in ir.ArrayAttr(op.attributes["indexing_maps"])]

@@ -1,7 +1,7 @@
 """linalg.generic on memrefs -> a kernel.
 
 One thread computes one element of the result, or a word of neighbours where an elementwise operator has such
-(gpu_words.py); consecutive threads the last dimension. Reductions keep
+(gpu_words.py, gpu_turned.py); consecutive threads the last dimension. Reductions keep
 their sums in registers. Where a reduction runs along the memory of its inputs, a warp computes one
 element: its lanes read consecutive addresses and join their partial results by shuffles. A long reduction to few
 elements is done in parts, whose results a second kernel joins; one across the memory of its inputs, to neighbouring
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from kitsune_mlir.mlir import arith, gpu, ir, memref, scf
 
-from . import gpu_columns, gpu_words
+from . import gpu_columns, gpu_turned
 from .gpu_buffers import Fills
 from .gpu_generic import Generic
 from .gpu_kernel import (
@@ -43,18 +43,25 @@ FILL = 4096  # thread blocks' worth of results from which on that still leaves w
 Blocking = dict[int, int]  # points computed together, by loop
 
 
-def lower_generic(op: ir.Operation, kernels: Kernels, fills: Fills) -> None:
-    """Puts the kernel's launch in the place of `op`."""
-    generic = Generic(op)
+def lower_generic(op: ir.Operation, kernels: Kernels, fills: Fills, after: ir.Operation | None = None) -> None:
+    """Puts the kernel's launch in the place of `op`, and of the operator `after` it (gpu_follow.py)."""
+    if after is not None:
+        op.move_before(after)
+    generic = Generic(op, None if after is None else Generic(after))
     initial = [fills.take(op, buffer) if generic.reads(i) else None for i, buffer in enumerate(generic.outputs)]
-    fills.seen(op)
-    if not any(value is not None for value in initial) and (count := gpu_words.width(generic)) > 1:
-        kernel, blocks = gpu_words.word_kernel(generic, kernels, count)
+    for one in (op,) if after is None else (op, after):
+        fills.seen(one)
+    if not any(value is not None for value in initial) and (part := gpu_turned.part(generic)) is not None:
+        kernel = Kernel(kernels, op, generic.label())
+        with kernel.body():
+            part.emit(gpu.block_id(gpu.Dimension.x), kernel)
+        with op.context, op.location, ir.InsertionPoint(op):
+            blocks = part.blocks(lambda value: value)
         _launched(generic, kernel.launch(blocks), fills)
         return
     if generic.reduction:
         _contract(generic.block)
-    joined = combiners(generic.block, len(generic.inputs), narrow=True) if generic.reduction else None
+    joined = combiners(generic.block, len(generic.inputs), other=True) if generic.reduction else None
     by_warps = joined is not None and generic.along_memory() and _is_long(generic)
     if joined is not None and (shares := gpu_columns.shares(generic)) is not None:
         gpu_columns.lower(generic, kernels, initial, joined, shares)

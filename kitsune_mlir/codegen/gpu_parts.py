@@ -22,10 +22,10 @@ from .gpu_buffers import VIEWS, root_of
 from .gpu_copy import Copy
 from .gpu_generic import Generic
 from .gpu_kernel import Kernel, Kernels, Size, as_value
-from .gpu_words import Words, width
+from .gpu_turned import part as words_of
 
-# What may stand between parts that become one kernel: nothing that reads or writes a buffer.
-_IDLE = (*VIEWS, "memref.alloc", "memref.dim", "arith.constant", "affine.apply")
+# What may stand between operators that become one kernel: nothing that reads or writes a buffer.
+IDLE = (*VIEWS, "memref.alloc", "memref.dim", "arith.constant", "affine.apply")
 
 
 class Part(Protocol):
@@ -106,7 +106,7 @@ def _is_untouched(target: ir.Value, block: ir.Block, first: int, last: int) -> b
         if own is not None and root_of(own) == root and are_apart(own.type, target.type):
             touched = _read(op)
         else:
-            touched = [operand for one in walk(op) for operand in one.operands] if op.name not in _IDLE else []
+            touched = [operand for one in walk(op) for operand in one.operands] if op.name not in IDLE else []
         if any(root_of(value) == root for value in touched):
             return False
     return True
@@ -155,7 +155,7 @@ def parts_from(operations: Sequence[ir.Operation], first: int) -> list[int]:
                 break
             found.append(number)
             root = root_of(target)
-        elif op.name not in _IDLE:
+        elif op.name not in IDLE:
             break
     return found
 
@@ -167,7 +167,7 @@ def _target(op: ir.Operation) -> ir.Value | None:
     if op.name != "linalg.generic":
         return None
     generic = Generic(op)
-    if len(generic.outputs) != 1 or generic.reduction or generic.reads(0) or width(generic, few=True) == 1:
+    if len(generic.outputs) != 1 or generic.reduction or generic.reads(0) or words_of(generic, few=True) is None:
         return None
     return None if is_dense(generic.outputs[0].type) else generic.outputs[0]
 
@@ -231,7 +231,7 @@ def lower_parts(ops: Sequence[ir.Operation], kernels: Kernels) -> None:
 
 def _parts(ops: Sequence[ir.Operation]) -> list[Part]:
     generics = {op: Generic(op) for op in ops if op.name == "linalg.generic"}
-    return [Words(generics[op], width(generics[op], few=True)) if op in generics else Copy(*op.operands) for op in ops]
+    return [words_of(generics[op], few=True) if op in generics else Copy(*op.operands) for op in ops]
 
 
 def _branch(parts: Sequence[Part], starts: Sequence[Size], block: ir.Value, kernel: Kernel) -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from kitsune_mlir.mlir import arith, ir, memref, scf
 
 from .affine_index import evaluate
 from .gpu_clone import clone_into
-from .gpu_generic import Generic
+from .gpu_generic import Generic, dims_of
 from .gpu_kernel import Kernel, as_value
 from .gpu_reduction import Combiner
+from .gpu_words import neighbours
 
 PART = 128  # numbers that are summed one by one before they are added to the others
 
@@ -67,13 +69,21 @@ def _listed(dims: dict[int, ir.Value], generic: Generic) -> list[ir.Value]:
 
 
 def store(generic: Generic, kernel: Kernel, points: Sequence[Point], values: Sequence[ir.Value]) -> None:
-    """Stores the outputs of each point, one point after the other in `values`."""
+    """Stores the outputs of each point, one point after the other in `values`; in the place of one that an operator
+    behind takes, what that makes of it."""
     rest = iter(values)
     for point in points:
         guard = None if point.inside is None else scf.IfOp(point.inside)
         with contextlib.nullcontext() if guard is None else ir.InsertionPoint(guard.then_block):
-            for buffer, map_ in zip(generic.outputs, generic.out_maps, strict=True):
-                memref.store(next(rest), kernel.inside(buffer), evaluate(map_, _listed(point.dims, generic)))
+            found, indices, last = [next(rest) for _ in generic.outputs], _listed(point.dims, generic), generic
+            if (after := generic.after) is not None:
+                position = after.inputs.index(generic.outputs[0])
+                at = evaluate(generic.out_maps[0], indices)
+                by_loop = dict(zip(dims_of(after.maps[position]), at, strict=True))
+                indices, last = _listed(by_loop, after), after
+                found = _clone_body(after, kernel, by_loop, [None] * len(after.outputs), {position: found[0]})
+            for value, buffer, map_ in zip(found, last.outputs, last.out_maps, strict=True):
+                memref.store(value, kernel.inside(buffer), evaluate(map_, indices))
             if guard is not None:
                 scf.yield_([])
 
@@ -86,17 +96,18 @@ def reduce(
     state: list[ir.Value | None],
     combine: Sequence[Combiner] | None = None,
     walks: Mapping[int, Walk] | None = None,
+    words: int = 1,
 ) -> list[ir.Value]:
     """The outputs at each point after the loops in `loops`, from the state before them, one point after the
     other; loops are gone through as `walks` says, else whole. Where outputs are joined by `combine`, long sums of f32
-    are summed in parts."""
+    are summed in parts. At a point are so many `words` of neighbours, one after the other."""
     if not loops:
-        outs = len(generic.outputs)
+        outs = len(generic.outputs) * words
         parts = [state[k * outs : (k + 1) * outs] for k in range(len(points))]
         return [
             value
             for dims, part in zip(points, parts, strict=True)
-            for value in _clone_body(generic, kernel, dims, part)
+            for value in (_clone_words if words > 1 else _clone_body)(generic, kernel, dims, part)
         ]
     walk = (walks or {}).get(loops[0]) or Walk.whole(generic, kernel, loops[0])
 
@@ -106,7 +117,7 @@ def reduce(
             values = iter(loop.inner_iter_args)
             inner = [None if value is None else next(values) for value in before]
             entered = [{**dims, loops[0]: loop.induction_variable} for dims in points]
-            found = reduce(generic, kernel, entered, loops[1:], inner, combine, walks)
+            found = reduce(generic, kernel, entered, loops[1:], inner, combine, walks, words)
             scf.yield_([new for new, old in zip(found, before, strict=True) if old is not None])
         results = iter(loop.results)
         return [new if old is None else next(results) for new, old in zip(found, before, strict=True)]
@@ -127,14 +138,30 @@ def _is_rounded(combine: Sequence[Combiner], size: int | None, step: int) -> boo
     return (size is None or size > 2 * PART * step) and all(one.name == "arith.addf" for one in combine)
 
 
-def _clone_body(
+def _clone_words(
     generic: Generic, kernel: Kernel, dims: dict[int, ir.Value], state: list[ir.Value | None]
 ) -> list[ir.Value]:
-    """The body's values at one point of the loops."""
+    """The same of neighbours along the last parallel loop, as many as there are states of all outputs."""
+    outs, first = len(generic.outputs), len(generic.inputs)
+    held = {first + k: state[k::outs] for k in range(outs)}
+    found, _ = neighbours(generic, kernel, dims, len(state) // outs, held)
+    return [value for one in found for value in one]
+
+
+def _clone_body(
+    generic: Generic,
+    kernel: Kernel,
+    dims: dict[int, ir.Value],
+    state: list[ir.Value | None],
+    held: Mapping[int, ir.Value] = MappingProxyType({}),
+) -> list[ir.Value]:
+    """The body's values at one point of the loops. Of some inputs, by number, the element is held."""
     indices = _listed(dims, generic)
-    values: dict[int, ir.Value] = {}
-    for argument, operand, map_ in zip(generic.block.arguments, generic.inputs, generic.maps, strict=False):
-        if not list(argument.uses):
+    values = {hash(generic.block.arguments[number]): value for number, value in held.items()}
+    for number, (argument, operand, map_) in enumerate(
+        zip(generic.block.arguments, generic.inputs, generic.maps, strict=False)
+    ):
+        if number in held or not list(argument.uses):
             continue
         brought = kernel.inside(operand)
         is_buffer = isinstance(operand.type, ir.MemRefType)

@@ -1,4 +1,4 @@
-"""Reductions that may be split: an associative operation that joins partial results."""
+"""Reductions that may be split: an associative operation that joins partial results, of any width."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ JOINS = (*_FLOAT, *_INTEGER)
 
 @dataclass(frozen=True)
 class Combiner:
-    """`name` joins two values of `kind`: a 32-bit type, or for what is one of the two a float of 16 bits."""
+    """`name` joins two values of `kind`: an integer, a float of 32 or 64 bits, or for what is one of the two one of
+    16."""
 
     name: str
     kind: ir.Type
@@ -32,44 +33,61 @@ class Combiner:
         """Joined with x it gives x."""
         if self.name in _FLOAT:
             return arith.constant(self.kind, _FLOAT[self.name])
-        numbers = {"muli": 1, "maxsi": -(2**31), "minsi": 2**31 - 1, "andi": -1}
+        most = 2 ** (self.kind.width - 1)
+        numbers = {"muli": 1, "maxsi": -most, "minsi": most - 1, "andi": -1}
         return arith.constant(self.kind, numbers.get(self.name.removeprefix("arith."), 0))
 
     def join(self, a: ir.Value, b: ir.Value) -> ir.Value:
         """a joined with b."""
-        if self.kind.width == WORD:
+        if not _is_narrow(self.kind):
             return ir.Operation.create(self.name, results=[self.kind], operands=[a, b]).result
         wide = [arith.extf(ir.F32Type.get(), x) for x in (a, b)]
         return arith.truncf(self.kind, ir.Operation.create(self.name, results=[wide[0].type], operands=wide).result)
 
     def across_warp(self, value: ir.Value, lanes: int = 32) -> ir.Value:
         """The values of `lanes` neighbouring lanes joined, in each of them. All 32 lanes must be here."""
-        i32 = ir.IntegerType.get_signless(32)
-        width = arith.constant(i32, 32)
         for distance in (d for d in (16, 8, 4, 2, 1) if d < lanes):
-            word = value if self.kind.width == WORD else arith.extf(ir.F32Type.get(), value)
-            other = gpu.shuffle(word, arith.constant(i32, distance), width, gpu.ShuffleMode.XOR)[0]
-            value = self.join(value, other if self.kind.width == WORD else arith.truncf(self.kind, other))
+            value = self.join(value, self._from(distance, value))
         return value
 
+    def _from(self, distance: int, value: ir.Value) -> ir.Value:
+        """What the lane so far away has."""
+        if self.kind.width == WORD:
+            return _shuffled(distance, value)
+        if _is_narrow(self.kind):
+            return arith.truncf(self.kind, _shuffled(distance, arith.extf(ir.F32Type.get(), value)))
+        i32, i64 = (ir.IntegerType.get_signless(width) for width in (WORD, 2 * WORD))
+        if self.kind.width < WORD:
+            return arith.trunci(self.kind, _shuffled(distance, arith.extui(i32, value)))
+        bits, far = value if self.kind == i64 else arith.bitcast(i64, value), arith.constant(i64, WORD)
+        parts = [_shuffled(distance, arith.trunci(i32, x)) for x in (bits, arith.shrui(bits, far))]
+        low, high = (arith.extui(i64, part) for part in parts)
+        found = arith.ori(low, arith.shli(high, far))
+        return found if self.kind == i64 else arith.bitcast(self.kind, found)
 
-def combiners(block: ir.Block, inputs: int, narrow: bool = False) -> list[Combiner] | None:
+
+def _shuffled(distance: int, word: ir.Value) -> ir.Value:
+    i32 = ir.IntegerType.get_signless(32)
+    return gpu.shuffle(word, arith.constant(i32, distance), arith.constant(i32, 32), gpu.ShuffleMode.XOR)[0]
+
+
+def combiners(block: ir.Block, inputs: int, other: bool = False) -> list[Combiner] | None:
     """For each output of a linalg body, how it is accumulated; None unless each is joined, by an associative 32-bit
-    operation and nothing else, with a value that no output goes into. Where asked for also the larger, or smaller, of
-    two `narrow` floats, of 16 bits: one of the two, in whatever type they are compared."""
+    operation and nothing else, with a value that no output goes into. Where asked for also `other` types: integers,
+    f64, and the larger, or smaller, of two floats of 16 bits: one of the two, in whatever type they are compared."""
     *_, terminator = block.operations
     outs = list(block.arguments)[inputs:]
     found = []
     for value, argument in zip(terminator.operands, outs, strict=True):
         owner, used = _maker(value), argument
-        if narrow and _is_narrow(argument.type):
+        if other and _is_narrow(argument.type):
             if owner is None or owner.name != "arith.truncf" or (used := _widened(argument)) is None:
                 return None
             owner = _maker(owner.operands[0])
         uses = list(used.uses)
         if owner is None or owner.name not in JOINS or len(uses) != 1 or len(list(owner.results[0].uses)) != 1:
             return None
-        if uses[0].owner.operation != owner or not _is_word(used.type):
+        if uses[0].owner.operation != owner or not _is_word(used.type, other):
             return None
         if used != argument and owner.name not in _ONE_OF_TWO:
             return None
@@ -91,5 +109,8 @@ def _is_narrow(kind: ir.Type) -> bool:
     return isinstance(kind, ir.BF16Type | ir.F16Type)
 
 
-def _is_word(kind: ir.Type) -> bool:
-    return isinstance(kind, ir.F32Type) or (isinstance(kind, ir.IntegerType) and kind.width == WORD)
+def _is_word(kind: ir.Type, other: bool) -> bool:
+    """Whether a type has 32 bits, or is one of `other` widths."""
+    if isinstance(kind, ir.IntegerType):
+        return other or kind.width == WORD
+    return isinstance(kind, (ir.F32Type, ir.F64Type) if other else ir.F32Type)

@@ -2,26 +2,25 @@
 
 One thread computes as many neighbours along the last dimension of the results as make a word of the widest element. An
 operand that lies along it, or a row of a table, is loaded as words, one that does not know it once for all, any other
-element by element. Where an operand lies along a loop of its own (a transpose) a warp is a rectangle of threads, which
-has whole sectors of both as far as sizes allow.
+element by element; see gpu_turned.py for one that lies along a loop of its own, as a transpose's.
 Buffers begin at multiples of 16 bytes: allocations do, and the runtime copies arguments that do not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import gcd, prod
+from math import prod
+from types import MappingProxyType
 
 from kitsune_mlir.mlir import arith, attr_int, gpu, ir, memref, vector, walk
 
 from .affine_index import evaluate
 from .gpu_clone import clone_into
 from .gpu_generic import Generic, dims_of
-from .gpu_kernel import THREADS, WARP, Kernel, Kernels, Size, as_value, ceildiv, delinearize, only_if, product
+from .gpu_kernel import THREADS, Kernel, Size, as_value, ceildiv, delinearize, only_if, product
 
 WORD = 16  # bytes
-SECTOR = 32  # bytes that memory moves together
 ENOUGH = 132 * THREADS  # threads below which elements are better shared by more of them
 
 
@@ -34,7 +33,7 @@ def width(generic: Generic, few: bool = False) -> int:
     tables = _tables(generic)
     if tables is None:
         return 1
-    along = [(v, m) for v, m in zip(generic.op.operands, generic.maps, strict=True) if _lies_along(v, m, last)]
+    along = [(v, m) for v, m in zip(generic.op.operands, generic.maps, strict=True) if lies_along(v, m, last)]
     if sizes[-1] is None or not all((v, m) in along for v, m in zip(generic.outputs, generic.out_maps)):
         return 1
     kinds = [value.type for value in (*(value for value, _ in along), *(load.operands[0] for load in tables))]
@@ -52,15 +51,6 @@ def keeps_words(kind: ir.MemRefType, count: int) -> bool:
     strides, offset = kind.get_strides_and_offset()
     known = [*strides[:-1], offset, kind.shape[-1]]
     return strides[-1] == 1 and all(x >= 0 and x % count == 0 for x in known)
-
-
-def word_kernel(generic: Generic, kernels: Kernels, count: int) -> tuple[Kernel, Size]:
-    """The kernel of an elementwise operator, `count` neighbours a thread, and how many blocks it wants."""
-    kernel, words = Kernel(kernels, generic.op, generic.label()), Words(generic, count)
-    with kernel.body():
-        words.emit(gpu.block_id(gpu.Dimension.x), kernel)
-    with generic.op.context, generic.op.location, ir.InsertionPoint(generic.op):
-        return kernel, words.blocks(lambda value: value)
 
 
 @dataclass(frozen=True)
@@ -82,10 +72,9 @@ class Words:
     def emit(self, block: ir.Value, kernel: Kernel) -> None:
         """The words of block number `block`."""
         generic, last = self.generic, self.generic.parallel[-1]
-        turned = _turned(generic, self.count)
         index = arith.addi(arith.muli(block, as_value(THREADS)), gpu.thread_id(gpu.Dimension.x))
         with only_if(index, product(self.groups(kernel.inside))):
-            dims = _places(generic, index, self.groups(kernel.inside), turned)
+            dims = dict(zip(generic.parallel, delinearize(index, self.groups(kernel.inside)), strict=True))
             dims[last] = arith.muli(dims[last], arith.ConstantOp.create_index(self.count).result)
             _compute(generic, kernel, dims, self.count)
 
@@ -121,39 +110,6 @@ def _tables(generic: Generic) -> list[ir.Operation] | None:
     return found
 
 
-def _turned(generic: Generic, count: int) -> tuple[int, int, int] | None:
-    """For a transpose: the loop that lies along an operand's memory, how many of its neighbours a warp has, and how
-    many words of results beside each other. None where no operand lies so, or sizes are no multiples."""
-    last = generic.parallel[-1]
-    with generic.op.context, generic.op.location, ir.InsertionPoint(generic.op):
-        sizes = {d: generic.size(d, lambda value: value) for d in generic.parallel}
-    for value, map_ in zip(generic.inputs, generic.maps):
-        loops = [d for d in generic.parallel if d != last and last in dims_of(map_) and _lies_along(value, map_, d)]
-        if loops and isinstance(sizes[loops[0]], int) and isinstance(sizes[last], int):
-            along = gcd(sizes[loops[0]], SECTOR // bytes_of(value.type))
-            beside = WARP // along
-            if along > 1 and sizes[last] // count % beside == 0:
-                return loops[0], along, beside
-    return None
-
-
-def _places(
-    generic: Generic, index: ir.Value, groups: list[Size], turned: tuple[int, int, int] | None
-) -> dict[int, ir.Value]:
-    """By loop, where a thread is; of the last loop, which word."""
-    order = list(generic.parallel)
-    if turned is None:
-        return dict(zip(order, delinearize(index, groups), strict=True))
-    loop, along, beside = turned
-    own = {loop: along, order[-1]: beside}
-    outer = [size // own[d] if d in own else size for d, size in zip(order, groups, strict=True)]
-    *found, inner, word = delinearize(index, [*outer, along, beside])
-    dims = dict(zip(order, found, strict=True))
-    for d, part in ((loop, inner), (order[-1], word)):
-        dims[d] = arith.addi(arith.muli(dims[d], arith.ConstantOp.create_index(own[d]).result), part)
-    return dims
-
-
 def _compute(generic: Generic, kernel: Kernel, dims: dict[int, ir.Value], count: int) -> None:
     """The neighbours from the indices `dims` on."""
     found, first = neighbours(generic, kernel, dims, count)
@@ -162,19 +118,30 @@ def _compute(generic: Generic, kernel: Kernel, dims: dict[int, ir.Value], count:
 
 
 def neighbours(
-    generic: Generic, kernel: Kernel, dims: dict[int, ir.Value], count: int
+    generic: Generic,
+    kernel: Kernel,
+    dims: dict[int, ir.Value],
+    count: int,
+    held: Mapping[int, list[ir.Value]] = MappingProxyType({}),
 ) -> tuple[list[list[ir.Value]], list[ir.Value]]:
     """What a generic of words of `width` computes for `count` neighbours, from the indices `dims` (by loop) on: for
-    each the values of its results; and these indices in the order of the loops."""
+    each the values of its results; and these indices in the order of the loops. Of some operands, by number, a thread
+    has held their elements since before."""
     last = generic.parallel[-1]
-    order = [dims[d] for d in range(len(generic.parallel))]
+    order = [dims[d] for d in range(len(dims))]
     places = []
     for e in range(count):
         column = arith.addi(dims[last], arith.ConstantOp.create_index(e).result) if e else dims[last]
         places.append([column if d == last else index for d, index in enumerate(order)])
     given = [
-        _elements(value, map_, last, kernel, places) if list(argument.uses) else [None] * count
-        for argument, value, map_ in zip(generic.block.arguments, generic.op.operands, generic.maps, strict=True)
+        held[number]
+        if number in held
+        else _elements(value, map_, last, kernel, places)
+        if list(argument.uses)
+        else [None] * count
+        for number, (argument, value, map_) in enumerate(
+            zip(generic.block.arguments, generic.op.operands, generic.maps, strict=True)
+        )
     ]
     tables = _tables(generic) or []
     loaded: dict[int, ir.Value] = {}  # words of tables, by the load
@@ -186,7 +153,7 @@ def neighbours(
             if op not in tables:
                 return None
             if hash(op) not in loaded:
-                word = _word_at(operands[0], operands[1:], count)
+                word = word_at(operands[0], operands[1:], count)
                 loaded[hash(op)] = kernel.check_load(op, word.owner)
             return vector.extract(loaded[hash(op)], [], [e])
 
@@ -205,13 +172,14 @@ def load_word(buffer: ir.Value, at: Sequence[ir.Value], count: int, once: bool =
     """The neighbouring elements from a place on, one by one where they make no word; `once`: nobody reads them
     again."""
     if keeps_words(ir.MemRefType(buffer.type), count) and 0 < count * bytes_of(buffer.type) <= WORD:
-        word = _word_at(buffer, at, count, once)
+        word = word_at(buffer, at, count, once)
         return [vector.extract(word, [], [e]) for e in range(count)]
     steps = [arith.ConstantOp.create_index(e).result for e in range(count)]
     return [memref.load(buffer, [*at[:-1], arith.addi(at[-1], step)]) for step in steps]
 
 
-def _word_at(buffer: ir.Value, indices: Sequence[ir.Value], count: int, once: bool = False) -> ir.Value:
+def word_at(buffer: ir.Value, indices: Sequence[ir.Value], count: int, once: bool = False) -> ir.Value:
+    """A vector of so many elements; see `load_word`."""
     kind = ir.VectorType.get([count], ir.MemRefType(buffer.type).element_type)
     return vector.load(kind, buffer, indices, nontemporal=once or None, alignment=count * bytes_of(buffer.type))
 
@@ -223,15 +191,15 @@ def _elements(
     brought = kernel.inside(value)
     if not isinstance(value.type, ir.MemRefType):
         return [brought] * len(places)
-    if _lies_along(value, map_, last) and keeps_words(value.type, len(places)):
-        word = _word_at(brought, evaluate(map_, places[0]), len(places))
+    if lies_along(value, map_, last) and keeps_words(value.type, len(places)):
+        word = word_at(brought, evaluate(map_, places[0]), len(places))
         return [vector.extract(word, [], [e]) for e in range(len(places))]
     if last not in dims_of(map_):
         return [memref.load(brought, evaluate(map_, places[0]))] * len(places)
     return [memref.load(brought, evaluate(map_, place)) for place in places]
 
 
-def _lies_along(value: ir.Value, map_: ir.AffineMap, last: int) -> bool:
+def lies_along(value: ir.Value, map_: ir.AffineMap, last: int) -> bool:
     """Whether neighbours along a loop are neighbours in memory, of elements that make words."""
     if not isinstance(value.type, ir.MemRefType) or not value.type.rank or not bytes_of(value.type):
         return False

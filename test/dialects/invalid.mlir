@@ -1701,6 +1701,19 @@ func.func @no_ctas(%m: index) {
 
 // -----
 
+// expected-error@+2 {{'kitsune.kernel' op single must be said without a value, found 1 : i64}}
+func.func @single_tiles_are_said(%m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 2>} : (index) -> (index, index, index)
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+    }) {copies = 1, registers = 64, sym_name = "a", warps = 4} : () -> ()
+  }) {single = 1, sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
 func.func @windows(%x: tensor<*xbf16>) {
   // expected-error@+1 {{'kitsune.windows' op makes a ranked tensor of one, found tensor<*xbf16> and tensor<2x9x192xbf16>}}
   %m = "kitsune.windows"(%x) {dilations = array<i64: 1>, filter = array<i64: 3>, low = array<i64: 1>, places = array<i64: 9>, strides = array<i64: 1>} : (tensor<*xbf16>) -> tensor<2x9x192xbf16>
@@ -3040,7 +3053,7 @@ func.func @roles_beside_agents(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %m
 
 func.func @roles_in_clusters(%A: tensor<64x64xbf16>, %F: tensor<64x64xf32>, %m: index) {
   %c0 = arith.constant 0 : index
-  // expected-error@+1 {{'kitsune.kernel' op has kitsune.roles, whose CTAs are one an SM and in no cluster}}
+  // expected-error@+1 {{'kitsune.kernel' op has kitsune.roles, whose CTAs are one an SM and in no cluster, and go round the tiles}}
   %p = "kitsune.kernel"() ({
     "kitsune.role"() ({
       %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)

@@ -100,8 +100,8 @@ func.func @every_operation_of_a_schedule(%a: tensor<64x64xbf16>, %b: tensor<64x6
       "kitsune.write"(%w, %m, %m) {dims = array<i64: 0, 1>, index = 0 : i64} : (tensor<64x64xf32>, index, index) -> ()
     // CHECK: }) {copies = 1 : i64, registers = 232 : i64, sym_name = "math", warps = 4 : i64} : () -> ()
     }) {copies = 1 : i64, registers = 232 : i64, sym_name = "math", warps = 4 : i64} : () -> ()
-  // CHECK: }) {limit = "L2", predicted_us = 1.500000e+00 : f64, sym_name = "k", target = "sm_90a"} : () -> !kitsune.outputs
-  }) {limit = "L2", predicted_us = 1.500000e+00 : f64, sym_name = "k", target = "sm_90a"} : () -> !kitsune.outputs
+  // CHECK: }) {limit = "L2", predicted_us = 1.500000e+00 : f64, single, sym_name = "k", target = "sm_90a"} : () -> !kitsune.outputs
+  }) {limit = "L2", predicted_us = 1.500000e+00 : f64, single, sym_name = "k", target = "sm_90a"} : () -> !kitsune.outputs
   // CHECK: %{{.*}} = "kitsune.result"(%{{.*}}) {index = 0 : i64} : (!kitsune.outputs) -> tensor<64x64xf32>
   %y = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<64x64xf32>
   return %y : tensor<64x64xf32>

@@ -82,7 +82,7 @@ def test_parts_that_are_apart(a, b, apart):
 
 
 def test_an_elementwise_operator_computes_words():
-    """Four neighbours a thread; a column's number is loaded once for them, a transposed operand one by one."""
+    """Two rows of four neighbours a thread; two rows' numbers are a word, a transposed operand is loaded by words."""
     text = """
     #id = affine_map<(d0, d1) -> (d0, d1)>
     func.func @main(%x: tensor<512x512xf32>, %y: tensor<512x512xf32>, %r: tensor<512xf32>) -> tensor<512x512xf32> {
@@ -102,7 +102,8 @@ def test_an_elementwise_operator_computes_words():
     section, (found,) = run(text, x, y, r)
     np.testing.assert_array_equal(found, (x + y.T) * r[:, None])
     ptx = section.files["kernels.ptx"].decode()
-    assert ptx.count("ld.global.v4") == ptx.count("st.global.v4") == 1 and ptx.count("ld.global.b32") == 5
+    assert ptx.count("ld.global.v4") == ptx.count("st.global.v4") == 2
+    assert ptx.count("ld.global.v2") == 5 and ptx.count("ld.global.b32") == 0
 
 
 def test_inputs_between_words_are_copied():

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import kitsune_mlir
+from kitsune_mlir.codegen.gpu_columns import Shares, divide
 from kitsune_mlir.tools.gpusim import Simulation
 
 
@@ -31,7 +32,7 @@ def launches_of(module, x, target):
 def test_the_largest_of_16_bits(function, dtype, gpu_of):
     """It is shared by the warps of a block, long ones by blocks, as sums of f32 are. NaN and infinities come out."""
     torch.manual_seed(0)
-    blocks = {(2, 300, 70): [("reduce_0", 5)], (5000, 20): [("reduce_0", 15), ("reduce_1", 1)]}
+    blocks = {(2, 300, 70): [("reduce_0", 9)], (5000, 20): [("reduce_0", 39), ("reduce_1", 3)]}
     for shape, wanted in blocks.items():
         x = torch.randn(shape).to(dtype)
         x[0], x[1, 1] = float("-inf"), float("nan")
@@ -41,7 +42,108 @@ def test_the_largest_of_16_bits(function, dtype, gpu_of):
 def test_sums_of_what_is_long_to_compute_have_more_parts(gpu_of):
     parts = []
     for function in (torch.sum, lambda x, dim: torch.nn.functional.softplus(x).sum(dim)):
-        compiled = kitsune_mlir.compile(Reduced(function, 0), (torch.randn(1000, 64),), target=gpu_of(4))
+        compiled = kitsune_mlir.compile(Reduced(function, 0), (torch.randn(4000, 64),), target=gpu_of(4))
         parts.append([launch["ctas"] for launch in compiled.plan["launches"] if "reduce" in launch["kernel"]])
     plain, long = parts
-    assert plain == [2] and len(long) == 2 and long[0] > 8
+    assert plain == [8] and len(long) == 2 and long[0] > 8
+
+
+def close(function, args, compiled, *others):
+    """Holds a compiled function's results for these arguments, and others, against those in f32."""
+    for given in (args, *others):
+        found = Simulation(compiled, seed=1)(*given)
+        wanted = function(*(x.float() for x in given))
+        torch.testing.assert_close(torch.as_tensor(found).float(), wanted, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "dtype", "word"),
+    [
+        (4000, 256, "bf16", 2),
+        (2000, 16, "bf16", 8),
+        (4001, 90, "bf16", 2),
+        (4000, 256, "f32", 4),
+        (4000, 75, "bf16", 1),
+        (900, 3, "f16", 1),
+    ],
+)
+def test_lanes_have_words_of_long_sums(rows, columns, dtype, word, gpu_of):
+    torch.manual_seed(0)
+    x = torch.randn(rows, columns).to({"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}[dtype])
+    model = Reduced(torch.sum, 0)
+    compiled = kitsune_mlir.compile(model, (x,), target=gpu_of(4))
+    loaded = f"vector<{word}x{dtype}>" if word > 1 else f": memref<{rows}x{columns}x{dtype}>"
+    assert loaded in compiled.mlir("small:convert-linalg-to-gpu")
+    close(model, (x,), compiled)
+
+
+@pytest.mark.parametrize(
+    ("results", "length", "nbytes", "words", "found"),
+    [
+        (1024, 1000, 2, 8, Shares(1024, 32, 1, 4, 8)),  # 64 blocks have a sector of a row; four turns a thread
+        (1024, 262_144, 2, 8, Shares(1024, 16, 66, 8, 1)),  # two blocks an SM, words of 16 bytes
+        (16, 1 << 20, 2, 8, Shares(16, 16, 264, 8, 16)),  # 16 rows a warp
+        (128, 64, 4, 4, Shares(128, 4, 1, 1, 4)),
+        (5, 20_000, 2, 1, Shares(5, 32, 15, 1, 4)),
+        (32_000, 1000, 4, 4, Shares(32_000, 16, 1, 4, 1)),
+    ],
+)
+def test_how_a_loop_is_shared(results, length, nbytes, words, found):
+    shares = divide(results, length, nbytes, words, 3)
+    assert shares == found and shares.wide <= 32 * shares.warps
+
+
+def test_rows_that_are_open_are_shared_too(gpu_of):
+    torch.manual_seed(0)
+    rows = torch.export.Dim("rows", min=0, max=4096)
+    args, *others = ((torch.randn(count, 64).bfloat16(),) for count in (300, 0, 1, 77))
+    model = Reduced(torch.sum, 0)
+    compiled = kitsune_mlir.compile(model, args, target=gpu_of(4), dynamic_shapes=({0: rows},))
+    assert [launch["kernel"] for launch in compiled.plan["launches"]] == ["reduce_0", "reduce_1"]
+    close(model, args, compiled, *others)
+
+
+@pytest.mark.parametrize(
+    ("function", "dtype", "kernels"),
+    [
+        (lambda x, dim: x.sum(dim), torch.int64, 1),
+        (lambda x, dim: (x > 0).sum(dim), torch.float32, 1),
+        (lambda x, dim: x.amin(dim), torch.int16, 1),
+        (lambda x, dim: (x > -3).all(dim), torch.float32, 1),
+        (lambda x, dim: x.amax(dim), torch.float64, 1),
+    ],
+    ids=["i64", "count", "i16", "all", "f64"],
+)
+@pytest.mark.parametrize("dim", [0, 1])
+def test_other_widths_are_shared_by_warps_too(function, dtype, kernels, dim, gpu_of):
+    torch.manual_seed(0)
+    x = (torch.randn(300, 40) * 100).to(dtype)
+    compiled = kitsune_mlir.compile(Reduced(function, dim), (x,), target=gpu_of(4))
+    shuffles = compiled.mlir("small:convert-linalg-to-gpu").count("gpu.shuffle")
+    assert shuffles and len(compiled.plan["launches"]) == kernels
+    assert torch.equal(torch.as_tensor(Simulation(compiled, seed=1)(x)), function(x, dim))
+
+
+class Function(torch.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args):
+        return self.function(*args)
+
+
+@pytest.mark.parametrize(
+    ("function", "kernels"),
+    [
+        (lambda x, w: x.float().sum(0) * w + 1, ["reduce_0"]),
+        (lambda x, w: torch.nn.functional.gelu(x.float().sum(1)).mT, ["reduce_0"]),
+        (lambda x, w: x / x.float().sum(0), ["reduce_0", "elementwise_0"]),  # not element by element
+    ],
+)
+def test_what_follows_a_reduction_is_in_its_kernel(function, kernels, gpu_of):
+    torch.manual_seed(0)
+    args = torch.rand(5, 300, 40).bfloat16() + 0.5, torch.randn(40)
+    compiled = kitsune_mlir.compile(Function(function), args, target=gpu_of(4))
+    assert [launch["kernel"] for launch in compiled.plan["launches"]] == kernels
+    close(function, args, compiled)

@@ -6,12 +6,14 @@ import torch
 from test_gpu_models import Function, check, interface_of
 from torch.nn import functional as F
 
+import kitsune_mlir
 from kitsune_mlir.codegen import gpu
 from kitsune_mlir.dialects import schedule as dialect
 from kitsune_mlir.frontend import import_model
 from kitsune_mlir.mlir import walk
 from kitsune_mlir.passes import pipeline
 from kitsune_mlir.passes.stage_cost import stage_cost
+from kitsune_mlir.planning import row_tiles
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.precision import give
 from kitsune_mlir.runtime.gpu import GpuRunner
@@ -77,6 +79,17 @@ def test_a_group_is_one_kernel(name, dtype, small_gpu):
     extra = [(7, 100)] if "residual" in name else [(100,)] * more
     device = run(function, drawn((7, 100), *extra, dtype=dtype), small_gpu)
     assert (device.pipeline_launches, device.launches) == (1, 0)
+
+
+@pytest.mark.parametrize("rows", [1, 60, 61])
+def test_ctas_of_a_single_tile(rows, small_gpu, monkeypatch):
+    """As many as tiles, whatever a GPU holds; they do not wait one by one for the kernel before."""
+    monkeypatch.setattr(row_tiles, "_LARGE", 0)
+    compiled = kitsune_mlir.compile(Function(norm), drawn((rows, 72), (72,), (72,)), target=small_gpu)
+    (launch,) = compiled.plan["launches"]
+    assert launch["ctas"] == -(-rows // launch["tile"][0])
+    assert "griddepcontrol.wait" not in str(compiled.ptx)
+    run(norm, drawn((rows, 72), (72,), (72,)), small_gpu)
 
 
 @pytest.mark.parametrize("columns", [1, 2, 3, 8, 100, 513, 2048, 5000, 16384])

@@ -67,13 +67,13 @@ def test_elementwise_reads_and_writes_everything_once():
     assert found.sent == 512 * 256 / 32
 
 
-@pytest.mark.parametrize("size, whole", [(512, True), (508, False)])
-def test_a_transposed_operand_is_read_across_memory(size, whole):
-    """By a rectangle of threads, where sizes are multiples of it, that reads whole sectors."""
+@pytest.mark.parametrize("size", [512, 508])
+def test_a_transposed_operand_is_read_across_memory(size):
+    """By a rectangle of threads, which reads whole sectors."""
     along = work([(size, size)] * 3, ["d0, d1"] * 3, PARALLEL, ADD)
     across = work([(size, size)] * 3, ["d0, d1", "d1, d0", "d0, d1"], PARALLEL, ADD)
-    assert (across.lines < 3 * along.lines) == whole
-    assert (across.l2_bytes < 1.1 * along.l2_bytes) == whole
+    assert across.lines < 3 * along.lines and across.sent < 2 * along.sent
+    assert across.l2_bytes < 1.1 * along.l2_bytes
     assert across.read_bytes == along.read_bytes  # each byte once from DRAM
 
 

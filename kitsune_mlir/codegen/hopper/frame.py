@@ -41,7 +41,8 @@ def when_reading(condition: ir.Value, tensors: Iterable[int]) -> Iterator[None]:
 # On a branch (scf.if) of a kernel: the numbers of the kernel's tensors that its threads read. They write nothing, read
 # nothing else that other kernels write, and need not have waited for these where all of the tensors are constant.
 READS = "kitsune.reads"
-# On a gpu.func: its loads want an SM's whole cache, so it is not launched before the kernel before it has ended.
+# On a gpu.func: its loads want an SM's whole cache, or it has a great many CTAs, each of which would wait for a moment;
+# so it is not launched before the kernel before it has ended.
 BEGINS_ALONE = "kitsune.begins_alone"
 Body = Callable[[Frame], None]
 

@@ -251,11 +251,13 @@ class ScheduledKernel:
     @property
     def ctas(self) -> int:
         """Those of all roles; else as many as the target holds at once, whole clusters, and no more of these than tiles
-        where that is known."""
+        where that is known; as many as tiles where each has its own."""
         if self.kernel.has_roles:
             return sum(part.op.cta_count for part in self.parts)
         tiles, most = self._tiles, self.target.sms * self.kernel.ctas_per_sm // self.kernel.cluster
-        return (most if tiles is None else max(1, min(most, tiles))) * self.kernel.cluster
+        if tiles is not None:
+            most = max(1, tiles if self.kernel.has_single_tiles else min(most, tiles))
+        return most * self.kernel.cluster
 
     @property
     def _tiles(self) -> int | None:
@@ -278,7 +280,7 @@ class ScheduledKernel:
                 "workspace_bytes": workspace,
                 "counter_bytes": min(workspace, self.counter_bytes),
                 "cooperative": self.kernel.has_roles,
-                "strided": not self.kernel.has_roles,
+                "strided": not (self.kernel.has_roles or self.kernel.has_single_tiles),
                 "watched": self.waits.described,
                 "streams": self.streams(),
                 "tile_rows": 1,
@@ -295,7 +297,8 @@ class ScheduledKernel:
         boxes = [ring for ring in self._rings if ring.layout != "dense"]
         tiles = [ring.tile for ring in boxes] or [result.results[0].type for result in self.results]
         fast = all(is_packed(tile.element_type) for tile in tiles) and self.kernel.pairs == 1
-        resident, alone = self.kernel.ctas_per_sm, any(map(multiplies_alone, self._agents))
+        resident = self.kernel.ctas_per_sm
+        alone = self.kernel.has_single_tiles or any(map(multiplies_alone, self._agents))
         named = self.kernel.label, pointers, len(self.maps), self.threads, self._watched, self.kernel.cluster
         return build(*named, fast=fast, resident=resident, alone=alone)
 

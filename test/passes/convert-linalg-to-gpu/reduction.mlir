@@ -1,6 +1,7 @@
 // RUN: kitsune-opt --convert-linalg-to-gpu %s | filecheck %s
 
-// A sum along memory is a warp's; one across it is shared by the warps of a block, 16 for 64 rows. Both start from the fill's value: no fill is launched.
+// A sum along memory is a warp's; one across it is shared by four lanes of each warp and by the warps of a block, 4 for
+// 64 rows. Both start from the fill's value: no fill is launched.
 
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
@@ -10,7 +11,7 @@
 // CHECK-NOT: fill
 // CHECK: gpu.launch_func @kernels::@reduce_0 blocks in (%c8,
 // CHECK-NOT: fill
-// CHECK: gpu.launch_func @kernels::@reduce_1 blocks in (%c4, {{.+}} threads in (%c512,
+// CHECK: gpu.launch_func @kernels::@reduce_1 blocks in (%c16, {{.+}} threads in (%c128,
 // CHECK: return
 func.func @main(%x: tensor<64x128xf32>) -> (tensor<64xf32>, tensor<128xf32>) {
   %zero = arith.constant 0.0 : f32
@@ -37,10 +38,10 @@ func.func @main(%x: tensor<64x128xf32>) -> (tensor<64xf32>, tensor<128xf32>) {
 // CHECK: %[[PART:.+]] = scf.for {{.+}} iter_args(%{{.+}} = %{{.+}}) -> (f32)
 // CHECK-COUNT-5: gpu.shuffle xor
 // CHECK: memref.store
-// CHECK: gpu.func @reduce_1({{.+}}) workgroup(%[[SHARED:.+]] : memref<16x32xf32, #gpu.address_space<workgroup>> {llvm.align = 16 : i64})
-// CHECK-NOT: gpu.shuffle
-// CHECK: %[[SUM:.+]] = scf.for {{.+}} iter_args
-// CHECK: memref.store %[[SUM]], %[[SHARED]]
+// CHECK: gpu.func @reduce_1({{.+}}) workgroup(%[[SHARED:.+]] : memref<4x8xf32, #gpu.address_space<workgroup>> {llvm.align = 16 : i64})
+// CHECK: scf.for {{.+}} iter_args
+// CHECK-COUNT-2: gpu.shuffle xor
+// CHECK: memref.store %{{.+}}, %[[SHARED]]
 // CHECK: gpu.barrier
 // CHECK: scf.for {{.+}} iter_args
 // CHECK: memref.load %[[SHARED]]

@@ -1,5 +1,7 @@
 """Who has which columns of a row: what a plan promises code generation, over many sizes."""
 
+from dataclasses import replace
+
 import pytest
 
 from kitsune_mlir.planning import target as targets
@@ -49,3 +51,19 @@ def test_blocks_that_begin_one_after_another_are_few():
 
 def test_few_rows_need_few_ctas():
     assert choose(group(100, 1024), GPU).ctas == 1
+
+
+def test_many_rows_have_ctas_of_their_own():
+    """Of a few warps each. Not where the rows are open, or L2 holds much of them."""
+    large = group(1 << 18, 1024)
+    tiles, around = choose(large, GPU), choose(replace(large, is_open=True), GPU)
+    assert tiles.single and tiles.copies * WARP <= 128 and tiles.lanes == around.lanes
+    assert not around.single and tiles.microseconds < around.microseconds
+    assert not choose(group(1 << 14, 1024), GPU).single
+    assert choose(group(1 << 16, 16384, live=1.5), GPU).single  # rows of several warps
+
+
+def test_ctas_of_their_own_want_enough_to_do():
+    """Rows of 16 columns: blocks would begin more slowly than they are done."""
+    tiles = choose(group(1 << 23, 16), GPU)
+    assert not tiles.single or tiles.rows >= 64

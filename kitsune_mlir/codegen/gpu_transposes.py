@@ -1,0 +1,70 @@
+"""Transposes beside elementwise operators are done by these: they read what is transposed, or write their result so.
+
+    %t = linalg.transpose ins(%x) permutation = [1, 0]
+    %y = linalg.generic ins(%t) {(d0, d1) -> (d0, d1)}     =>     %y = linalg.generic ins(%x) {(d0, d1) -> (d1, d0)}
+
+A tensor goes through memory once less. What is computed of weights alone stays apart: it is done once, when the program
+is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kitsune_mlir import rows
+from kitsune_mlir.mlir import ir, walk
+from kitsune_mlir.weights import is_weight
+
+
+def fuse_transposes(main: ir.Operation, own: Sequence[bool]) -> None:
+    """`own` says of each result of @main whether it is a tensor of its own, not a view of another."""
+    for op in walk(main, "linalg.transpose"):
+        uses = list(op.results[0].uses)
+        users = [use.owner.operation for use in uses]
+        if not users or any(user != users[0] for user in users) or is_weight(op.operands[0]):
+            continue
+        order, maker = list(ir.DenseI64ArrayAttr(op.attributes["permutation"])), rows.producer(op.operands[0])
+        if _is_elementwise(users[0]) and all(_is_read_whole(users[0], use.operand_number) for use in uses):
+            places = [use.operand_number for use in uses]
+            _turn(users[0], {place: [order.index(d) for d in range(len(order))] for place in places})
+            for place in places:
+                users[0].operands[place] = op.operands[0]
+            op.erase()
+        elif maker is not None and _is_elementwise(maker) and _is_made_for(maker, op):
+            if users[0].name == "func.return" and not all(own[use.operand_number] for use in uses):
+                continue
+            maker.move_before(op)
+            _turn(maker, {len(maker.operands) - 1: order})
+            maker.operands[len(maker.operands) - 1] = op.operands[1]
+            maker.results[0].set_type(op.results[0].type)
+            op.results[0].replace_all_uses_with(maker.results[0])
+            op.erase()
+
+
+def _is_elementwise(op: ir.Operation) -> bool:
+    """Whether one tensor is computed element by element, of none whose elements a body asks for."""
+    if op.name != "linalg.generic" or len(op.results) != 1 or walk(op, "tensor.extract"):
+        return False
+    return set(rows.Structured(op).iterators) <= {"parallel"}
+
+
+def _is_read_whole(op: ir.Operation, place: int) -> bool:
+    """Whether an operand is an input of which each point of the loops has an element of its own."""
+    s = rows.Structured(op)
+    loops = [rows.dim_of(result) for result in s.maps[place].results]
+    return place < s.inputs and None not in loops and sorted(set(loops)) == list(range(len(s.iterators)))
+
+
+def _is_made_for(maker: ir.Operation, op: ir.Operation) -> bool:
+    """Whether an operator's result is read by a transpose alone, and overwrites what its output began with."""
+    readers = [use.owner.operation for use in maker.results[0].uses]
+    return readers == [op] and not list(maker.regions[0].blocks[0].arguments[-1].uses)
+
+
+def _turn(op: ir.Operation, orders: Mapping[int, Sequence[int]]) -> None:
+    """Gives operands, by number, the indices that they had in another order."""
+    maps = rows.Structured(op).maps
+    for place, order in orders.items():
+        results = list(maps[place].results)
+        maps[place] = ir.AffineMap.get(maps[place].n_dims, 0, [results[d] for d in order])
+    op.attributes["indexing_maps"] = ir.ArrayAttr.get([ir.AffineMapAttr.get(map_) for map_ in maps])

@@ -1,0 +1,178 @@
+"""Elementwise operators of which an operand lies along another loop than the results: transposes.
+
+    thread:   for e in 0 .. count:   word[e] = x[column + e, row .. row + deep]
+              for j in 0 .. deep:    y[row + j, column .. column + count] = word[0 .. count][j]
+
+A thread has a block of elements: it loads words of the operand, exchanges elements in registers, and stores words of
+the results. All its loads are on their way together. The threads of a block are a rectangle, which has whole lines of
+both where sizes allow. Blocks that follow one another go along the operand's memory: DRAM reads what lies together, and
+what is written waits in L2 for its neighbours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from math import prod
+
+from kitsune_mlir.mlir import arith, gpu, ir, vector
+from kitsune_mlir.planning.kernel_cost import LINE, SECTOR
+
+from .affine_index import evaluate
+from .gpu_generic import Generic, dims_of
+from .gpu_kernel import THREADS, Kernel, Size, as_value, ceildiv, delinearize, only_if, product
+from .gpu_words import WORD, Words, bytes_of, keeps_words, lies_along, neighbours, store_word, width, word_at
+from .kernel_work import instructions_of
+
+DEEPEST = 8  # words of results of a thread
+ENOUGH = 132 * 128  # threads below which a thread is better given fewer words
+MOST_CODE = 1024  # operations of a thread
+
+
+@dataclass(frozen=True)
+class Side:
+    """The threads of a block along one loop, each of which has `each` neighbours of it. Of neighbouring threads
+    `sector` have what memory moves together, and `line` a line of it."""
+
+    each: int
+    threads: int
+    sector: int
+    line: int
+
+    @staticmethod
+    def of(each: int, threads: int, nbytes: int) -> Side:
+        sector, line = (min(threads, max(1, size // (each * nbytes))) for size in (SECTOR, LINE))
+        return Side(each, threads, sector, line)
+
+
+def rectangle(count: int, deep: int, nbytes: int, words: int | None, lines: int | None) -> tuple[Side, Side]:
+    """The sides of a block, along the results' memory and along the operand's, of threads which have `deep` words of
+    `count` elements of so many bytes: of the operand a line, or as much as of the results where that is less. The
+    results have so many such `words` in a row, the operand `lines` of `deep` elements, as far as that is known."""
+    square = 1 << ((THREADS * count * deep * nbytes**2).bit_length() - 1) // 2  # bytes along both, if as many
+    wide = min(THREADS // max(1, min(LINE, square) // (deep * nbytes)), THREADS if words is None else _power(words))
+    long = min(THREADS // wide, THREADS if lines is None else _power(lines))
+    return Side.of(count, wide, nbytes), Side.of(deep, long, nbytes)
+
+
+def _power(number: int) -> int:
+    """The least power of two that is no less."""
+    return 1 << max(0, number - 1).bit_length()
+
+
+@dataclass(frozen=True)
+class Turned:
+    """Such an operator, an operand of which lies along `loop`: how threads lie along the results, and along that."""
+
+    generic: Generic
+    loop: int
+    wide: Side
+    long: Side
+
+    @staticmethod
+    def of(generic: Generic, few: bool = False) -> Turned | None:
+        """None for an operator that reads no operand so, or rows shorter than a sector, which neighbours share. `few`
+        as for `width`."""
+        if generic.reduction or not generic.parallel:
+            return None
+        last = generic.parallel[-1]
+        if not all(lies_along(v, m, last) for v, m in zip(generic.outputs, generic.out_maps, strict=True)):
+            return None
+        for value, map_ in zip(generic.inputs, generic.maps):
+            loops = [d for d in generic.parallel if d != last and last in dims_of(map_) and lies_along(value, map_, d)]
+            if loops and not any(_is_short(generic, d, bytes_of(value.type)) for d in (loops[0], last)):
+                return _turned(generic, loops[0], few)
+        return None
+
+    def _groups(self, see: object) -> dict[int, Size]:
+        """The sizes of the loops, those of the sides in what a thread has."""
+        each = {self.generic.parallel[-1]: self.wide.each, self.loop: self.long.each}
+        sizes = {d: self.generic.size(d, see) for d in self.generic.parallel}
+        return {d: size // each[d] if each.get(d, 1) > 1 else size for d, size in sizes.items()}
+
+    def _layout(self, see: object) -> list[tuple[int, Size]]:
+        """Where threads go from one to the next, the fastest last: along which loop, and how far. Words
+        of 16 bytes eight threads store at once, so these have whole sectors; a warp has as whole lines as it can."""
+        groups, last, wide, long = self._groups(see), self.generic.parallel[-1], self.wide, self.long
+        return [
+            *((d, size) for d, size in groups.items() if d not in (last, self.loop)),
+            (last, ceildiv(groups[last], wide.threads)),
+            (self.loop, ceildiv(groups[self.loop], long.threads)),
+            (last, wide.threads // wide.line),
+            (self.loop, long.threads // long.sector),
+            (last, wide.line // wide.sector),
+            (self.loop, long.sector),
+            (last, wide.sector),
+        ]
+
+    def blocks(self, see: object) -> Size:
+        """Thread blocks that it wants."""
+        return ceildiv(product([size for _, size in self._layout(see)]), THREADS)
+
+    def emit(self, block: ir.Value, kernel: Kernel) -> None:
+        """What block number `block` does."""
+        layout, groups = self._layout(kernel.inside), self._groups(kernel.inside)
+        sizes = [size for _, size in layout]
+        index = arith.addi(arith.muli(block, as_value(THREADS)), gpu.thread_id(gpu.Dimension.x))
+        with contextlib.ExitStack() as inside:
+            inside.enter_context(only_if(index, product(sizes)))
+            dims: dict[int, ir.Value] = {}
+            for (d, size), number in zip(layout, delinearize(index, sizes), strict=True):
+                dims[d] = arith.addi(arith.muli(dims[d], as_value(size)), number) if d in dims else number
+            for d, side in ((self.generic.parallel[-1], self.wide), (self.loop, self.long)):
+                if not isinstance(groups[d], int) or groups[d] % side.threads:
+                    inside.enter_context(only_if(dims[d], groups[d]))
+                dims[d] = arith.muli(dims[d], as_value(side.each))
+            self._compute(kernel, dims)
+
+    def _compute(self, kernel: Kernel, dims: dict[int, ir.Value]) -> None:
+        """A thread's block of elements, from the indices `dims` on."""
+        generic, count, deep = self.generic, self.wide.each, self.long.each
+        words = {
+            number: [word_at(kernel.inside(value), evaluate(map_, self._at(dims, e, 0)), deep) for e in range(count)]
+            for number, (value, map_) in enumerate(zip(generic.inputs, generic.maps))
+            if lies_along(value, map_, self.loop)
+        }
+        found = []
+        for j in range(deep):
+            known = {number: [vector.extract(word, [], [j]) for word in own] for number, own in words.items()}
+            found.append(neighbours(generic, kernel, dict(enumerate(self._at(dims, 0, j))), count, known))
+        for values, first in found:
+            for number, (buffer, map_) in enumerate(zip(generic.outputs, generic.out_maps, strict=True)):
+                store_word([one[number] for one in values], kernel.inside(buffer), evaluate(map_, first))
+
+    def _at(self, dims: dict[int, ir.Value], e: int, j: int) -> list[ir.Value]:
+        """The indices of an element of the block, in the order of the loops."""
+        moved = {self.generic.parallel[-1]: e, self.loop: j}
+        order = range(len(dims))
+        return [arith.addi(dims[d], as_value(moved[d])) if moved.get(d) else dims[d] for d in order]
+
+
+def part(generic: Generic, few: bool = False) -> Words | Turned | None:
+    """How threads have words of an operator; None where each has an element. `few` as for `width`."""
+    count = width(generic, few)
+    return Turned.of(generic, few) or (Words(generic, count) if count > 1 else None)
+
+
+def _is_short(generic: Generic, loop: int, nbytes: int) -> bool:
+    size = generic.known_size(loop)
+    return size is not None and size * nbytes < SECTOR
+
+
+def _turned(generic: Generic, loop: int, few: bool) -> Turned:
+    count, size, last = width(generic, few), generic.known_size(loop), generic.known_size(generic.parallel[-1])
+    kinds = [v.type for v, m in zip(generic.inputs, generic.maps) if lies_along(v, m, loop)]
+    nbytes = max(map(bytes_of, kinds))
+    sizes = [generic.known_size(d) for d in generic.parallel]
+    code = count * sum(instructions_of(op.operation) for op in generic.block.operations)
+    deep = min(DEEPEST, WORD // nbytes)
+    while deep > 1 and (
+        size is None
+        or size % deep
+        or not all(keeps_words(kind, deep) for kind in kinds)
+        or (None not in sizes and not few and prod(sizes) // (count * deep) < ENOUGH)
+        or code * deep > MOST_CODE
+    ):
+        deep //= 2
+    words, lines = (None if n is None else n // by for n, by in ((last, count), (size, deep)))
+    return Turned(generic, loop, *rectangle(count, deep, nbytes, words, lines))
