@@ -38,7 +38,6 @@ from kitsune_mlir.codegen.gpu_linalg import lower_generic
 from kitsune_mlir.codegen.gpu_loops import hoist, unroll
 from kitsune_mlir.codegen.gpu_order import lower_orders, outline_orders
 from kitsune_mlir.codegen.gpu_parts import lower_parts, parts_from, write_in_place
-from kitsune_mlir.codegen.gpu_pooling import pool_inside
 from kitsune_mlir.codegen.gpu_scatter import lower_scatter
 from kitsune_mlir.codegen.gpu_serial import check_host, keep_loaded, lower_serial
 from kitsune_mlir.codegen.gpu_views import erase_unread, layout_of
@@ -51,6 +50,7 @@ from kitsune_mlir.program import MEMORY, OWN_MEMORY
 from kitsune_mlir.runtime.host_arithmetic import OPERATIONS
 
 from .base import ModulePass
+from .window_reads import read_windows
 
 _FUSE = "builtin.module(canonicalize,cse,func.func(linalg-fuse-elementwise-ops),canonicalize,cse)"
 _GENERALIZE = "builtin.module(func.func(linalg-generalize-named-ops))"
@@ -73,9 +73,9 @@ class ConvertLinalgToGpu(ModulePass):
 
     def run(self, module: ir.Module) -> None:
         unroll(_main(module))
-        with module.context:
-            pool_inside(_main(module))
         run_passes(module, _FUSE)
+        with module.context:
+            read_windows(_main(module))
         with _kernels_aside(module):
             outline_orders(module, _main(module))
             _own_outputs(_main(module))
