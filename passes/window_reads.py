@@ -12,9 +12,10 @@ one in the body of an elementwise operator, and what lies outside is in no memor
     }
 
 Windows are those of convolutions a channel at a time and of pooling, of up to MOST elements: any reduction that runs
-through windows of a tensor, whose results read windows of their own. So are elementwise operators and transposes of a
-tensor with zeros around it, whose windows have one element. A tensor that is only widened is read as it was before.
-Which elements lie beside one another in memory is said by COLUMN, so that neighbours share words (gpu_words.py).
+through windows of a tensor, whose results read windows of their own. Windows of one element are those of elementwise
+operators and transposes of a tensor with zeros around it. Transposes also become one with the elementwise operator that
+follows. A tensor that is only widened is read as it was before. Which elements lie beside one another in memory is said
+by COLUMN, so that neighbours share words (gpu_words.py).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from kitsune_mlir.codegen.gpu_generic import COLUMN
 from kitsune_mlir.codegen.gpu_linalg import contract
 from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
 
-from .schedule_build import constant_index, empty_generic
+from .schedule_build import cloned, constant_index, empty_generic
 
 MOST = 64  # elements of a window
 
@@ -79,7 +80,10 @@ class _Windows:
 
     @property
     def is_worth_it(self) -> bool:
-        """Whether a tensor is read through windows or has something around it, and each result has its own window."""
+        """Whether a tensor is read through windows or has something around it, and each result has its own window; or
+        it is moved for what follows."""
+        if self.op.name == "linalg.transpose" and self.follower is not None:
+            return True
         special = [read for read in self.reads if read.is_padded or _is_window(read.map)]
         own = all(set(self.order) <= set(_loops(read.map)) for read in special)
         return bool(special) and own and prod(self.elements.values()) <= MOST
@@ -122,10 +126,12 @@ class _Windows:
             with ir.InsertionPoint(made.regions[0].blocks[0]):
                 first = self._first() if begin is None else next(given)
                 values = self._computed(first, {i: next(given) for i in own}, numbers)
+                if self.elements:
+                    contract(made.regions[0].blocks[0].operations)
                 if self.follower:
                     rest = [*others, *range(s.inputs, len(end.operands))]
                     arguments = dict(zip(rest, given)) | {self.follower[1]: values[0]}
-                    values = _cloned(s.body, [arguments[i] for i in range(len(end.operands))])
+                    values = cloned(s.body, [arguments[i] for i in range(len(end.operands))])
                 linalg.YieldOp(values)
         for old, new in zip(end.results, made.results, strict=True):
             old.replace_all_uses_with(new)
@@ -175,7 +181,7 @@ class _Windows:
                 used = bool(list(body.arguments[i].uses))
                 taken = _Tap(self, read, elements, indices)
                 arguments.append(given[i] if i in given else taken.value(i, lines, numbers) if used else None)
-            values = _cloned(body, [*arguments, *values], fused=bool(self.elements))
+            values = cloned(body, [*arguments, *values])
         return values
 
 
@@ -342,19 +348,3 @@ def _like(start: ir.Value) -> ir.Value:
     dims = range(kind.rank)
     sizes = [tensor.dim(start, constant_index(d)) if kind.is_dynamic_dim(d) else kind.shape[d] for d in dims]
     return tensor.empty(sizes, kind.element_type)
-
-
-def _cloned(body: ir.Block, arguments: Sequence[ir.Value | None], fused: bool = False) -> list[ir.Value]:
-    """What a body yields, from these arguments; `fused`: a product and the sum it goes into may be rounded once."""
-    values = dict(zip(map(hash, body.arguments), arguments, strict=True))
-    *inner, end = [op.operation for op in body.operations]
-    clones = []
-    for op in inner:
-        clones.append(op.clone())
-        for old, new in zip(walk(op), walk(clones[-1]), strict=True):
-            for i, operand in enumerate(old.operands):
-                new.operands[i] = values.get(hash(operand), operand)
-        values.update(zip(map(hash, op.results), clones[-1].results))
-    if fused:
-        contract(clones)
-    return [values.get(hash(value), value) for value in end.operands]
