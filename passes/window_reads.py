@@ -84,8 +84,10 @@ class _Windows:
         it is moved for what follows."""
         if self.op.name == "linalg.transpose" and self.follower is not None:
             return True
-        special = [read for read in self.reads if read.is_padded or _is_window(read.map)]
-        own = all(set(self.order) <= set(_loops(read.map)) for read in special)
+        special = [read for read in self.reads if read.is_padded or (self.elements and _is_window(read.map))]
+        sizes = ir.RankedTensorType(self.op.results[0].type).shape
+        moving = {loop for loop, size in zip(self.order, sizes) if size != 1}
+        own = all(moving <= set(_loops(read.map)) for read in special)
         return bool(special) and own and prod(self.elements.values()) <= MOST
 
     @cached_property
@@ -224,7 +226,7 @@ class _Tap:
         """How far apart the elements of neighbours are along the last dimension, and where the first one's is; 0 where
         they are elsewhere."""
         last, (constant, steps) = self.of.order[-1], places[-1]
-        along = set(steps) == {last} and not any(last in others for _, others in places[:-1])
+        along = set(steps) == {last} and steps[last] > 0 and not any(last in others for _, others in places[:-1])
         return (steps[last], constant) if along else (0, 0)
 
     def _index(self, d: int, constant: int, steps: dict[int, int]) -> tuple[ir.Value, ir.Value | None]:
