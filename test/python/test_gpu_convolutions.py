@@ -145,6 +145,14 @@ def test_words_of_f32(name, small_gpu):
 
 
 @pytest.mark.usefixtures("unassembled")
+def test_words_of_an_open_number_of_images(small_gpu):
+    module = Residual(block(64, 64, 3, padding=1), block(64, 64, 3, padding=1)).eval()
+    calls, shapes = [(torch.randn(count, 64, 6, 8),) for count in (1, 3)], {"args": ({0: BATCH},)}
+    device = run(module, (torch.randn(2, 64, 6, 8),), small_gpu, calls=calls, dynamic_shapes=shapes, precision="high")
+    assert device.pipeline_launches == 2 * 4
+
+
+@pytest.mark.usefixtures("unassembled")
 @pytest.mark.parametrize("name", ["channels second", "folded", "residual"])
 def test_words_are_rounded_not_cut_off(name, small_gpu, monkeypatch):
     """Of positive numbers, cut off, all sums would be too small: their means are closer where some are too large."""
