@@ -9,13 +9,14 @@
     %c = linalg.generic {...} ins(%g, %w : tensor<64x576xbf16>, tensor<16x3136x576xbf16>) ... // 16 x 64 x 3136
     %y = linalg.generic {...} ins(%c, %scale) ...
 
-A convolution of single elements, each in one place, is a product of the images as they are. Results have their channels
-as the second dimension, as torch has them, unless another convolution reads them: then these are the last, and what
-else reads them takes a transposed copy. Filters are laid out as rows of the same columns; those of weights once, when
-the program is loaded (runtime/weight_steps.py). Where an image has so few channels that chunks of 64 columns are mostly
-zeros, a row of the filter is one element of all its channels: the images get their zeros then, and overlap
-(`convolutions.Folded`). What has no such form (groups, sizes open until the call besides the batch's) is left as it is,
-with a remark.
+A convolution of single elements, each in one place, is a product of the images as they are. Results have their
+channels as the second dimension, as torch has them, unless another convolution reads them: then these are the last,
+and what else reads them takes a transposed copy. Filters are laid out as rows of the same columns; those of weights
+once, when the program is loaded (runtime/weight_steps.py). Where an image has so few channels that chunks of 64
+columns are mostly zeros, a row of the filter is one element of all its channels: the images get their zeros then, and
+overlap (`convolutions.Folded`). In tf32 the images of windows that are the right operand are rounded: such an operand
+is multiplied as it lies in memory. What has no such form (groups, sizes open until the call besides the batch's) is
+left as it is, with a remark.
 """
 
 from __future__ import annotations
