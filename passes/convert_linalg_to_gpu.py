@@ -39,7 +39,6 @@ from kitsune_mlir.codegen.gpu_linalg import lower_generic
 from kitsune_mlir.codegen.gpu_loops import hoist, unroll
 from kitsune_mlir.codegen.gpu_order import lower_orders, outline_orders
 from kitsune_mlir.codegen.gpu_parts import IDLE, lower_parts, parts_from, write_in_place
-from kitsune_mlir.codegen.gpu_pooling import pool_inside
 from kitsune_mlir.codegen.gpu_scatter import lower_scatter
 from kitsune_mlir.codegen.gpu_serial import check_host, keep_loaded, lower_serial
 from kitsune_mlir.codegen.gpu_transposes import fuse_transposes
@@ -53,6 +52,7 @@ from kitsune_mlir.program import MEMORY, OWN_MEMORY
 from kitsune_mlir.runtime.host_arithmetic import OPERATIONS
 
 from .base import ModulePass
+from .window_reads import read_windows
 
 _FUSE = "builtin.module(canonicalize,cse,func.func(linalg-fuse-elementwise-ops),canonicalize,cse)"
 _GENERALIZE = "builtin.module(func.func(linalg-generalize-named-ops))"
@@ -75,9 +75,9 @@ class ConvertLinalgToGpu(ModulePass):
 
     def run(self, module: ir.Module) -> None:
         unroll(_main(module))
-        with module.context:
-            pool_inside(_main(module))
         run_passes(module, _FUSE)
+        with module.context:
+            read_windows(_main(module))
         with _kernels_aside(module):
             main = _main(module)
             with main.context, main.location:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from kitsune_mlir.contraction import Contraction, is_zero_filled
-from kitsune_mlir.dialects.windows import in_memory
+from kitsune_mlir.dialects.windows import ROUNDED, in_memory, windows_of
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.plan import DYNAMIC_SIZE
@@ -106,13 +106,14 @@ class PricedProduct:
 
     @property
     def words(self) -> bool:
-        """Whether operands of f32 are multiplied as tf32 numbers, from rows along k."""
+        """Whether operands of f32 are multiplied as tf32 numbers, from rows along k. The left one is rounded in
+        registers; windows that are the right one are those of rounded images."""
         found = self.found
-        operands = ((found.left, found.left_roles), (found.right, found.right_roles))
-        if not self._is_wide or tf32_pieces(self.op) > 1 or not self.target.has_warpgroups or self.sizes["k"] is None:
+        if not self._is_wide or not multiplies_words(self.op, self.target) or self.sizes["k"] is None:
             return False
-        plain = all(in_memory(value) == value for value, _ in operands)
-        return plain and all(roles[-1] == "k" or OUTER not in roles for _, roles in operands)
+        windows = windows_of(found.right)
+        plain = windows is None or ROUNDED in windows.attributes
+        return plain and all(roles[-1] == "k" or OUTER not in roles for roles in (found.left_roles, found.right_roles))
 
     @property
     def _is_wide(self) -> bool:
@@ -139,6 +140,11 @@ class PricedProduct:
                 raise UnsupportedError("the last dimension of an operand is its batch")
             _check_open(value)
         _check_open(ir.RankedTensorType(self.op.results[0].type))
+
+
+def multiplies_words(op: ir.Operation, target: Target) -> bool:
+    """Whether products of f32 around an operation are multiplied as one tf32 number for each."""
+    return tf32_pieces(op) == 1 and target.has_warpgroups
 
 
 def _check_open(kind: ir.RankedTensorType) -> None:

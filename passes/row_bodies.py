@@ -14,7 +14,7 @@ from kitsune_mlir.planning.row_tiles import RowGroup
 from kitsune_mlir.traffic import element_bytes
 
 from .row_groups import Group, Member, Role, joined, root, scalar_of
-from .schedule_build import constant_index, empty_generic, i64
+from .schedule_build import constant_index, empty_generic, i64, reshaped
 from .stage_cost import DEAR
 
 
@@ -149,7 +149,7 @@ class RowBody:
     def _result(self, kernel: schedule.KernelOp, number: int, member: Member) -> ir.Value:
         kind = ir.RankedTensorType(member.op.results[0].type)
         sizes = self._shape([True] * len(self.plan.segments), member.kind == "tile")
-        type_ = ir.RankedTensorType.get([_size(size) for size in sizes], kind.element_type)
+        type_ = ir.RankedTensorType.get([rows.DYNAMIC if size is None else size for size in sizes], kind.element_type)
         result = kitsune.ResultOp(kernel.results[0], i64(number), type_).results[0]
         if not kind.rank:  # all elements of a tensor were reduced to one
             return tensor.CollapseShapeOp(kind, reshaped(result, [1]), []).result
@@ -266,34 +266,6 @@ def _start(member: Member, type_: ir.Type) -> ir.Value:
         return scalar
     number = ir.FloatAttr(scalar.owner.operation.attributes["value"]).value
     return arith.ConstantOp(type_, ir.FloatAttr.get(type_, number)).result
-
-
-def reshaped(value: ir.Value, shape: Sequence[int | None]) -> ir.Value:
-    """A tensor with its elements in the same order and other sizes; None for the first where it is open until the call,
-    as one of the tensor's then is. One of a single element stays as it is where no size is asked for."""
-    kind = ir.RankedTensorType(value.type)
-    sizes = [_size(size) for size in shape]
-    if list(kind.shape) == sizes or not shape:
-        return value
-    if kind.rank > 1:
-        count = rows.DYNAMIC if rows.DYNAMIC in kind.shape else prod(kind.shape)
-        type_ = ir.RankedTensorType.get([count], kind.element_type)
-        value = tensor.CollapseShapeOp(type_, value, [list(range(kind.rank))]).result
-    if len(sizes) == 1:
-        return value
-    open_ = []
-    if rows.DYNAMIC in sizes:
-        open_ = [
-            arith.divui(
-                tensor.dim(value, constant_index(0)), constant_index(prod(size for size in shape if size is not None))
-            )
-        ]
-    type_ = ir.RankedTensorType.get(sizes, kind.element_type)
-    return tensor.ExpandShapeOp(type_, value, [list(range(len(sizes)))], open_, sizes).result
-
-
-def _size(size: int | None) -> int:
-    return rows.DYNAMIC if size is None else size
 
 
 def _map(loops: int, dims: Sequence[int]) -> ir.AffineMap:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from kitsune_mlir import rows
-from kitsune_mlir.mlir import arith, ir
+from kitsune_mlir.mlir import arith, ir, linalg, tensor, walk
 
 
 def empty_generic(
@@ -42,10 +43,43 @@ def i64(number: int) -> ir.IntegerAttr:
 def clone_body(body: ir.Block, generic: ir.OpView) -> None:
     """The body of a linalg.generic as that of an empty one with as many arguments."""
     block = generic.regions[0].blocks[0]
-    values = dict(zip(map(hash, body.arguments), block.arguments))
     with ir.InsertionPoint(block):
-        for inner in body.operations:
-            clone = inner.operation.clone()
-            for i, operand in enumerate(inner.operation.operands):
-                clone.operands[i] = values.get(hash(operand), operand)
-            values.update(zip(map(hash, inner.operation.results), clone.results))
+        linalg.YieldOp(cloned(body, list(block.arguments)))
+
+
+def cloned(body: ir.Block, arguments: Sequence[ir.Value | None]) -> list[ir.Value]:
+    """What a body yields, computed at the insertion point from these arguments; None for those that it does not use."""
+    values = dict(zip(map(hash, body.arguments), arguments, strict=True))
+    *inner, end = [op.operation for op in body.operations]
+    for op in inner:
+        clone = op.clone()
+        for old, new in zip(walk(op), walk(clone), strict=True):
+            for i, operand in enumerate(old.operands):
+                if hash(operand) in values:
+                    new.operands[i] = values[hash(operand)]
+        values.update(zip(map(hash, op.results), clone.results))
+    return [values.get(hash(value), value) for value in end.operands]
+
+
+def reshaped(value: ir.Value, shape: Sequence[int | None]) -> ir.Value:
+    """A tensor with its elements in the same order and other sizes; None for the first where it is open until the call,
+    as one of the tensor's then is. One of a single element stays as it is where no size is asked for."""
+    kind = ir.RankedTensorType(value.type)
+    sizes = [rows.DYNAMIC if size is None else size for size in shape]
+    if list(kind.shape) == sizes or not shape:
+        return value
+    if kind.rank > 1:
+        count = rows.DYNAMIC if rows.DYNAMIC in kind.shape else prod(kind.shape)
+        type_ = ir.RankedTensorType.get([count], kind.element_type)
+        value = tensor.CollapseShapeOp(type_, value, [list(range(kind.rank))]).result
+    if len(sizes) == 1:
+        return value
+    open_ = []
+    if rows.DYNAMIC in sizes:
+        open_ = [
+            arith.divui(
+                tensor.dim(value, constant_index(0)), constant_index(prod(size for size in shape if size is not None))
+            )
+        ]
+    type_ = ir.RankedTensorType.get(sizes, kind.element_type)
+    return tensor.ExpandShapeOp(type_, value, [list(range(len(sizes)))], open_, sizes).result

@@ -9,6 +9,11 @@ from kitsune_mlir.mlir import ir, location
 
 from .gpu_kernel import Size, extent
 
+# On an arith.select of an element of a tensor or of what is outside: the number of the line of memory that the element
+# is in, of which neighbours along the last loop have others; how far these are apart; and where the first one is. The
+# last two are 0 where neighbours' elements lie elsewhere.
+COLUMN = "kitsune.column"
+
 
 class Generic:
     """A linalg.generic on memrefs and what its parts are called here. Its only result is but the input of `after`,
@@ -72,6 +77,8 @@ class Generic:
             return "fill"
         if self.reduction:
             return "product" if "arith.mulf" in names and len(self.inputs) > 1 else "reduce"
+        if any(COLUMN in op.operation.attributes for op in self.block.operations):
+            return "windows"
         return "gather" if "memref.load" in names else "elementwise"
 
     def product_loops(self) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ elements, by all warps of a block, which each take some of the rows (gpu_columns
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from kitsune_mlir.mlir import arith, gpu, ir, memref, scf
@@ -60,7 +60,7 @@ def lower_generic(op: ir.Operation, kernels: Kernels, fills: Fills, after: ir.Op
         _launched(generic, kernel.launch(blocks), fills)
         return
     if generic.reduction:
-        _contract(generic.block)
+        contract(generic.block.operations)
     joined = combiners(generic.block, len(generic.inputs), other=True) if generic.reduction else None
     by_warps = joined is not None and generic.along_memory() and _is_long(generic)
     if joined is not None and (shares := gpu_columns.shares(generic)) is not None:
@@ -92,13 +92,12 @@ def _launched(generic: Generic, launch: ir.Operation, fills: Fills) -> None:
     generic.op.erase()
 
 
-def _contract(block: ir.Block) -> None:
+def contract(body: Iterable[ir.OpView | ir.Operation]) -> None:
     """Lets a product and the sum it goes into be one instruction, rounded once."""
-    with block.owner.context:
-        contract = ir.Attribute.parse("#arith.fastmath<contract>")
-    for op in block.operations:
+    for op in body:
         if op.operation.name in ("arith.mulf", "arith.addf"):
-            op.operation.attributes["fastmath"] = contract
+            flags = ir.Attribute.parse("#arith.fastmath<contract>", op.operation.context)
+            op.operation.attributes["fastmath"] = flags
 
 
 def _is_long(generic: Generic) -> bool:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from kitsune_mlir.mlir import arith, ir, memref, walk
 
+from .affine_index import linear
 from .gpu_buffers import VIEWS, root_of
 from .gpu_kernel import Size, as_value, extent, product
 
@@ -267,23 +268,7 @@ def _coefficients(move: ir.Operation) -> tuple[list[int], list[list[int]]] | Non
     yields = len(body.operations) == 1 and list(body.operations[0].operands) == [body.arguments[0]]
     if len(maps) != 2 or not yields or maps[1] != ir.AffineMap.get_identity(rank):
         return None
-    terms = [_linear(expression, rank) for expression in maps[0].results]
+    terms = [linear(expression, rank) for expression in maps[0].results]
     if any(term is None for term in terms):
         return None
     return [term[0] for term in terms if term], [term[1] for term in terms if term]
-
-
-def _linear(expression: ir.AffineExpr, rank: int) -> tuple[int, list[int]] | None:
-    """A constant, and the coefficient of each dimension; None for what is not linear."""
-    if isinstance(expression, ir.AffineConstantExpr):
-        return expression.value, [0] * rank
-    if isinstance(expression, ir.AffineDimExpr):
-        return 0, [int(d == expression.position) for d in range(rank)]
-    if not isinstance(expression, ir.AffineAddExpr | ir.AffineMulExpr):
-        return None
-    left, right = _linear(expression.lhs, rank), _linear(expression.rhs, rank)
-    if left is None or right is None:
-        return None
-    if isinstance(expression, ir.AffineAddExpr):
-        return left[0] + right[0], [a + b for a, b in zip(left[1], right[1], strict=True)]
-    return None if any(right[1]) else (left[0] * right[0], [a * right[0] for a in left[1]])

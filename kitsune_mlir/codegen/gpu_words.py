@@ -9,7 +9,7 @@ Buffers begin at multiples of 16 bytes: allocations do, and the runtime copies a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from types import MappingProxyType
 
@@ -17,10 +17,11 @@ from kitsune_mlir.mlir import arith, attr_int, gpu, ir, memref, vector, walk
 
 from .affine_index import evaluate
 from .gpu_clone import clone_into
-from .gpu_generic import Generic, dims_of
+from .gpu_generic import COLUMN, Generic, dims_of
 from .gpu_kernel import THREADS, Kernel, Size, as_value, ceildiv, delinearize, only_if, product
 
 WORD = 16  # bytes
+LINES = 2  # of windows' results that a thread computes
 ENOUGH = 132 * THREADS  # threads below which elements are better shared by more of them
 
 
@@ -55,15 +56,25 @@ def keeps_words(kind: ir.MemRefType, count: int) -> bool:
 
 @dataclass(frozen=True)
 class Words:
-    """An elementwise operator of whose results each thread computes `count` neighbours."""
+    """An elementwise operator of whose results each thread computes `count` neighbours, of windows those of `lines`
+    lines, one under another, which see some of the same elements."""
 
     generic: Generic
     count: int
 
+    @property
+    def lines(self) -> int:
+        """LINES where sizes allow it, and results are enough for all threads."""
+        sizes = [self.generic.known_size(d) for d in self.generic.parallel]
+        one = len(_window_lines(self.generic)) < 2 or None in sizes[-2:] or sizes[-2] % LINES or self.count == 1
+        few = None not in sizes and prod(sizes) // (self.count * LINES) < ENOUGH
+        return 1 if one or few else LINES
+
     def groups(self, see: object) -> list[Size]:
-        """The sizes of the loops, that of the last in words."""
-        sizes = [self.generic.size(d, see) for d in self.generic.parallel]
-        return [*sizes[:-1], sizes[-1] // self.count]
+        """The sizes of the loops, that of the last in words, that before it in so many lines."""
+        *sizes, last = [self.generic.size(d, see) for d in self.generic.parallel]
+        sizes[-1:] = [size // self.lines if self.lines > 1 else size for size in sizes[-1:]]
+        return [*sizes, last // self.count]
 
     def blocks(self, see: object) -> Size:
         """Thread blocks that it wants."""
@@ -76,7 +87,15 @@ class Words:
         with only_if(index, product(self.groups(kernel.inside))):
             dims = dict(zip(generic.parallel, delinearize(index, self.groups(kernel.inside)), strict=True))
             dims[last] = arith.muli(dims[last], arith.ConstantOp.create_index(self.count).result)
-            _compute(generic, kernel, dims, self.count)
+            places = [dims]
+            if self.lines > 1:
+                line = generic.parallel[-2]
+                first = arith.muli(dims[line], as_value(self.lines))
+                places = [{**dims, line: arith.addi(first, as_value(n))} for n in range(self.lines)]
+            found = [neighbours(generic, kernel, place, self.count) for place in places]
+            for values, first in found:  # all loads stand before all stores
+                for number, (buffer, map_) in enumerate(zip(generic.outputs, generic.out_maps, strict=True)):
+                    store_word([value[number] for value in values], kernel.inside(buffer), evaluate(map_, first))
 
 
 def _tables(generic: Generic) -> list[ir.Operation] | None:
@@ -94,6 +113,10 @@ def _tables(generic: Generic) -> list[ir.Operation] | None:
             along.add(hash(op.results[0]))
             moving.add(hash(op.results[0]))
             continue
+        if op.name == "memref.load" and (line := _in_line(op)) is not None and bytes_of(op.operands[0].type):
+            moving.add(hash(op.results[0]))
+            found += [op] if line[1] else []
+            continue
         if op.name == "memref.load" and any(hash(index) in moving for index in op.operands):
             _, *others, index = op.operands
             if (
@@ -110,11 +133,17 @@ def _tables(generic: Generic) -> list[ir.Operation] | None:
     return found
 
 
-def _compute(generic: Generic, kernel: Kernel, dims: dict[int, ir.Value], count: int) -> None:
-    """The neighbours from the indices `dims` on."""
-    found, first = neighbours(generic, kernel, dims, count)
-    for number, (buffer, map_) in enumerate(zip(generic.outputs, generic.out_maps, strict=True)):
-        store_word([values[number] for values in found], kernel.inside(buffer), evaluate(map_, first))
+def _window_lines(generic: Generic) -> set[int]:
+    """The numbers of the lines of memory that windows see (COLUMN)."""
+    marked = [op.operation for op in generic.block.operations if COLUMN in op.operation.attributes]
+    return {ir.DenseI64ArrayAttr(op.attributes[COLUMN])[0] for op in marked}
+
+
+def _in_line(load: ir.Operation) -> list[int] | None:
+    """What COLUMN says of the element that is loaded, if that is selected so."""
+    users = [use.owner.operation for use in load.results[0].uses]
+    marked = [user for user in users if COLUMN in user.attributes]
+    return list(ir.DenseI64ArrayAttr(marked[0].attributes[COLUMN])) if marked else None
 
 
 def neighbours(
@@ -145,12 +174,15 @@ def neighbours(
     ]
     tables = _tables(generic) or []
     loaded: dict[int, ir.Value] = {}  # words of tables, by the load
+    lines = _Lines(dims[last], generic.known_size(last) or 0, count)
     found = []
     for e in range(count):
         known = {hash(a): xs[e] for a, xs in zip(generic.block.arguments, given, strict=True) if xs[e] is not None}
 
         def neighbour(op: ir.Operation, operands: list[ir.Value], e: int = e) -> ir.Value | None:
-            if op not in tables:
+            if COLUMN in op.attributes:
+                return lines.element(op, operands, e)
+            if op not in tables or _in_line(op) is not None:
                 return None
             if hash(op) not in loaded:
                 word = word_at(operands[0], operands[1:], count)
@@ -159,6 +191,45 @@ def neighbours(
 
         found.append(clone_into(generic.block, kernel, known, places[e], neighbour))
     return found, places[0]
+
+
+@dataclass
+class _Lines:
+    """Elements of lines of memory, for `count` neighbours of `size` from `first` on. Words are loaded once, each of as
+    many elements, all of which are in the line or none."""
+
+    first: ir.Value
+    size: int
+    count: int
+    elements: dict[tuple[int, int], ir.Value] = field(default_factory=dict)
+    words: dict[tuple[int, int], tuple[ir.Value, ir.Value | None]] = field(default_factory=dict)
+
+    def element(self, select: ir.Operation, operands: list[ir.Value], number: int) -> ir.Value | None:
+        """What a marked select gives neighbour `number`; None where that is no part of a word."""
+        line, step, start = ir.DenseI64ArrayAttr(select.attributes[COLUMN])
+        if not step:
+            return None
+        key = (line, number * step + start)
+        if key not in self.elements:
+            place, part = divmod(key[1], self.count)
+            if (line, place) not in self.words:
+                self.words[line, place] = self._word(operands[1].owner.operation, step, place * self.count)
+            word, inside = self.words[line, place]
+            found = vector.extract(word, [], [part])
+            self.elements[key] = found if inside is None else arith.select(inside, found, operands[2])
+        return self.elements[key]
+
+    def _word(self, load: ir.Operation, step: int, start: int) -> tuple[ir.Value, ir.Value | None]:
+        """The word that is `start` elements from the first neighbour's, and whether the line has it, if that is not
+        certain."""
+        buffer, *outer, _ = load.operands
+        length = ir.MemRefType(buffer.type).shape[-1]
+        at = self.first if step == 1 else arith.muli(self.first, as_value(step))
+        at = arith.addi(at, as_value(start)) if start else at
+        if start >= 0 and (self.size - self.count) * step + start + self.count <= length:
+            return word_at(buffer, [*outer, at], self.count), None
+        inside = arith.cmpi(arith.CmpIPredicate.ult, at, as_value(length))
+        return word_at(buffer, [*outer, arith.select(inside, at, as_value(0))], self.count), inside
 
 
 def store_word(values: Sequence[ir.Value], buffer: ir.Value, at: Sequence[ir.Value]) -> None:

@@ -139,6 +139,7 @@ class _Reader:
         self.sizes: dict[int, int] = {}
         self._threads, self._grid = launch.block[0], launch.grid
         self._pointers: dict[int, View] = {}  # by the number that addresses in them begin with
+        self._sectors: dict[int, Array] = {}  # by buffer, those that code outside of loops has brought to the SM
         self._values: dict[int, Any] = {}  # by hash of the SSA value: an Array, a View, or None where not followed
         block = function.regions[0].blocks[0]
         for argument, given in zip(block.arguments, launch.arguments, strict=False):  # behind these, shared memory
@@ -203,7 +204,7 @@ class _Reader:
                     for block in region.blocks:
                         thread.inner += self._run(block, turn)
                 if op.name not in _FREE:
-                    thread.instructions += instructions_of(op)
+                    thread.instructions += 0 if _is_fused(op) else instructions_of(op)
                 if len(op.results) == 1:
                     self._values[hash(op.results[0])] = self._computed(op)
 
@@ -289,7 +290,12 @@ class _Reader:
         shape = (turns, self._threads)
         at, mask = np.broadcast_to(at, shape), np.broadcast_to(turn.mask, shape)
         lines = sum(len(np.unique(a[m] // LINE)) for a, m in zip(_warps(at), _warps(mask)))
-        sectors = len(np.unique(at[mask] // SECTOR))
+        touched = np.unique(at[mask] // SECTOR)
+        if isinstance(view, View) and moved is self.work.read and turns == turn.times == 1:
+            before = self._sectors.get(view.buffer, touched[:0])
+            self._sectors[view.buffer] = np.union1d(before, touched)
+            touched = np.setdiff1d(touched, before)
+        sectors = len(touched)
         once = turn.trips if turns == 1 else turns  # what is the same in every turn misses in the first
         missed = sectors / once if moved is self.work.read else sectors / turns
         self.work.lines += turn.times * lines / turns
@@ -327,6 +333,12 @@ class _Reader:
         if op.name == "arith.select":
             return np.where(*operands)
         return operands[0] if op.name in _SAME else None
+
+
+def _is_fused(op: ir.Operation) -> bool:
+    """Whether a product is one instruction with the sum it goes into."""
+    uses = list(op.results[0].uses) if op.name == "arith.mulf" and "contract" in str(op.attributes["fastmath"]) else []
+    return len(uses) == 1 and uses[0].owner.name == "arith.addf"
 
 
 def _adds_words(op: ir.Operation) -> bool:

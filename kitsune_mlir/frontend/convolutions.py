@@ -1,5 +1,6 @@
-"""Transposed convolutions of one channel a group, which torch-mlir has not: a convolution of the elements with zeros
-between them, by kernels turned round."""
+"""Convolutions of one channel a group. Transposed ones torch-mlir has not: they are convolutions of the elements with
+zeros between them, by kernels turned round. Those of lines are convolutions of images of one row: torch-mlir makes
+images of one column of them, whose neighbours are not beside each other in the last dimension."""
 
 from __future__ import annotations
 
@@ -24,8 +25,14 @@ def convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> Any:
-    if not transposed or groups == 1 or weight.shape[:2] != (groups, 1):
+    if groups == 1 or weight.shape[:2] != (groups, 1):
         return NotImplemented
+    if not transposed:
+        if len(stride) > 1:
+            return NotImplemented
+        x, weight = x.unsqueeze(-2), weight.unsqueeze(-2)
+        sizes = [1, *stride], [0, *padding], [1, *dilation]
+        return aten.convolution(x, weight, bias, *sizes, False, [0, 0], groups).squeeze(-2)
     dims = range(len(stride))
     for i in dims:
         before = dilation[i] * (weight.shape[2 + i] - 1) - padding[i]

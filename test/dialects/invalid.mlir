@@ -1786,6 +1786,14 @@ func.func @windows(%x: tensor<2x9x64xbf16>) {
 
 // -----
 
+func.func @windows(%x: tensor<2x9x64xbf16>) {
+  // expected-error@+1 {{'kitsune.windows' op takes numbers of f32 as tf32 numbers, found tensor<2x9x64xbf16>}}
+  %m = "kitsune.windows"(%x) {dilations = array<i64: 1>, filter = array<i64: 3>, low = array<i64: 1>, places = array<i64: 9>, rounded, strides = array<i64: 1>} : (tensor<2x9x64xbf16>) -> tensor<18x192xbf16>
+  return
+}
+
+// -----
+
 func.func @windows(%x: tensor<?x9x64xbf16>) {
   // expected-error@+1 {{'kitsune.windows' op makes a matrix of ?x9x192 elements of bf16, found tensor<18x192xbf16>}}
   %m = "kitsune.windows"(%x) {dilations = array<i64: 1>, filter = array<i64: 3>, low = array<i64: 1>, places = array<i64: 9>, strides = array<i64: 1>} : (tensor<?x9x64xbf16>) -> tensor<18x192xbf16>

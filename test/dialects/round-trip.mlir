@@ -311,6 +311,13 @@ func.func @windows(%x: tensor<2x7x9x64xbf16>) -> (tensor<2x28x384xbf16>, tensor<
   return %m, %n : tensor<2x28x384xbf16>, tensor<14x192xbf16>
 }
 
+// CHECK-LABEL: func.func @windows_of_rounded_images
+func.func @windows_of_rounded_images(%x: tensor<2x7x64xf32>) -> tensor<2x7x192xf32> {
+  // CHECK: %{{.*}} = "kitsune.windows"(%{{.*}}) {dilations = array<i64: 1>, filter = array<i64: 3>, low = array<i64: 1>, places = array<i64: 7>, rounded, strides = array<i64: 1>} : (tensor<2x7x64xf32>) -> tensor<2x7x192xf32>
+  %m = "kitsune.windows"(%x) {dilations = array<i64: 1>, filter = array<i64: 3>, low = array<i64: 1>, places = array<i64: 7>, rounded, strides = array<i64: 1>} : (tensor<2x7x64xf32>) -> tensor<2x7x192xf32>
+  return %m : tensor<2x7x192xf32>
+}
+
 // CHECK-LABEL: func.func private @types(!kitsune.ring<tensor<?x3x5xi8>, 7 : i64>, !kitsune.outputs, !kitsune.slot<tensor<2x3xf32>>, !kitsune.acc<f32>, !kitsune.token)
 func.func private @types(!kitsune.ring<tensor<?x3x5xi8>, 7 : i64>, !kitsune.outputs, !kitsune.slot<tensor<2x3xf32>>, !kitsune.acc<f32>, !kitsune.token)
 

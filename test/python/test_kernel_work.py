@@ -107,6 +107,27 @@ def test_rows_of_a_table_are_taken_for_scattered_but_whole():
     assert found.read_bytes <= 1000 * 64 * 4 + 4096 * 8
 
 
+def test_what_a_block_has_read_it_reads_from_the_cache():
+    body = """%i = linalg.index 0 : index
+      %j = linalg.index 1 : index
+      %c511 = arith.constant 511 : index
+      %k = arith.subi %c511, %i : index
+      %t = tensor.extract %a[%i, %j] : tensor<512x256xf32>
+      %u = tensor.extract %a[%k, %j] : tensor<512x256xf32>
+      %w = arith.subf %t, %u : f32
+      %v = arith.subf %w, %t : f32"""
+    once = work([(512, 256), (1,), (512, 256)], ["0, 0", "0", "d0, d1"], PARALLEL, body)
+    again = work([(512, 256), (1,), (512, 256)], ["0, 0", "0", "d0, d1"], PARALLEL, body.replace("%k, %j", "%i, %j"))
+    assert once.l2_bytes == pytest.approx(1.5 * again.l2_bytes, rel=0.01)
+
+
+def test_a_product_and_its_sum_are_one_instruction():
+    maps, iterators = ["d0, d1", "d0, d1", "d0"], ["parallel", "reduction"]
+    fused = work([(8192, 256), (8192, 256), (8192,)], maps, iterators, TIMES)
+    apart = work([(8192, 256), (8192, 256), (8192,)], maps, iterators, TIMES.replace("addf", "maximumf"))
+    assert apart.instructions - fused.instructions == pytest.approx(8192 * 256 / 32, rel=0.01)
+
+
 def test_indices_before_the_first_are_outside():
     """As an unsigned number -1 is large."""
     body = """%i = linalg.index 0 : index

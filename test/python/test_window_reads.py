@@ -1,0 +1,119 @@
+"""Convolutions a channel at a time, pooling, and tensors with zeros around them, on the stand-in GPU: a kernel each."""
+
+import pytest
+import torch
+from test_gpu_models import check, compiled, runner_of
+from torch import nn
+from torch.nn import functional as F
+
+from kitsune_mlir.codegen import gpu_words
+
+BOUNDS = {torch.float64: 1e-12, torch.float32: 1e-6, torch.bfloat16: 1e-2, torch.float16: 2e-3}
+
+
+class Function(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args):
+        return self.function(*args)
+
+
+def depthwise(channels, size, rank=2, **options):
+    kind = (nn.Conv1d, nn.Conv2d)[rank - 1]
+    return kind(channels, channels, size, groups=channels, **options)
+
+
+def block(channels, size, **options):
+    """A convolution a channel at a time, a norm whose numbers are given, and an activation that takes it twice."""
+    norm = nn.BatchNorm2d(channels)
+    for numbers in (norm.weight, norm.bias, norm.running_mean):
+        nn.init.normal_(numbers.data)
+    return nn.Sequential(depthwise(channels, size, bias=False, **options), norm, nn.Hardswish())
+
+
+def ran(module, args, dynamic_shapes=None, further=()):
+    """The kernels of a model that is right on the stand-in GPU."""
+    program, section = compiled(module, args, dynamic_shapes)
+    assert all(kernel["spill_stores"] == 0 for kernel in section.manifest["kernels"])
+    runner, _ = runner_of(program, section)
+    for each in (args, *further):
+        check(program, runner, each, module(*each), BOUNDS.get(each[0].dtype, 0))
+    return sorted(kernel["name"] for kernel in section.manifest["kernels"])
+
+
+@pytest.fixture(params=["words", "elements"])
+def neighbours(request, monkeypatch):
+    """Whether threads compute neighbours, as they do of large tensors."""
+    monkeypatch.setattr(gpu_words, "ENOUGH", 1 if request.param == "words" else 1 << 30)
+
+
+FORMS = {
+    "padded": (lambda: depthwise(3, 3, padding=1), (2, 3, 6, 16)),
+    "followed": (lambda: block(3, 3, padding=1), (2, 3, 6, 16)),
+    "strides of 2": (lambda: block(3, 5, padding=2, stride=2), (2, 3, 8, 16)),
+    "strides of 3": (lambda: depthwise(2, 3, stride=3), (1, 2, 15, 48)),
+    "no padding": (lambda: depthwise(3, 3), (2, 3, 6, 18)),
+    "far padding": (lambda: depthwise(2, 3, padding=9), (1, 2, 6, 6)),
+    "dilated": (lambda: depthwise(2, 3, padding=(2, 4), dilation=(2, 4)), (1, 2, 7, 24)),
+    "7 x 7": (lambda: block(2, 7, padding=3), (1, 2, 14, 16)),
+    "odd": (lambda: block(3, 3, padding=1), (2, 3, 7, 7)),
+    "one row": (lambda: depthwise(3, 3, padding=1), (1, 3, 1, 8)),
+    "one channel": (lambda: nn.Conv2d(1, 1, 3, padding=1), (2, 1, 6, 16)),
+    "lines": (lambda: depthwise(3, 4, rank=1, padding=3), (2, 3, 21)),
+    "largest": (lambda: nn.MaxPool2d(3, 2, 1), (2, 3, 8, 16)),
+    "largest of volumes": (lambda: nn.MaxPool3d(2), (1, 2, 4, 4, 16)),
+    "means": (lambda: nn.AvgPool2d(3, 2, 1), (2, 3, 8, 16)),
+    "means of a fixed number": (lambda: nn.AvgPool2d(4, 4, divisor_override=3), (2, 3, 8, 32)),
+    "constants around": (lambda: Function(lambda x: F.pad(x, (1, 2, 0, 3), value=2.5) * x[..., :1, :1]), (2, 3, 6, 5)),
+    "moved": (lambda: Function(lambda x: F.pad(x, (1, 1)).mT * 2), (2, 3, 6)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "f32"])
+@pytest.mark.parametrize("name", FORMS)
+def test_one_kernel(name, dtype, neighbours):
+    make, shape = FORMS[name]
+    torch.manual_seed(7)
+    kernels = ran(make().to(dtype).eval(), (torch.randn(shape).to(dtype),))
+    assert [each for each in kernels if "windows" in each] == ["windows_0"]
+    assert set(kernels) <= {"windows_0", "elementwise_0"}  # what a norm or a bias is, once
+
+
+TYPES = {
+    "f64": (lambda: depthwise(3, 3, padding=1, dtype=torch.float64), torch.randn(2, 3, 6, 16).double()),
+    "f16": (lambda: depthwise(3, 3, padding=1, dtype=torch.float16), torch.randn(2, 3, 6, 16).half()),
+    "integers": (lambda: Function(lambda x: F.pad(x, (2, 2), value=-3) + 1), torch.arange(48).reshape(2, 3, 8)),
+    "truths": (lambda: Function(lambda x: ~F.pad(x, (2, 2))), torch.arange(48).reshape(2, 3, 8) % 3 == 0),
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_types(name, neighbours):
+    make, x = TYPES[name]
+    assert {"windows_0"} <= set(ran(make().eval(), (x,))) <= {"windows_0", "elementwise_0"}
+
+
+def test_any_number_of_images(neighbours):
+    dynamic = {"dynamic_shapes": ({0: torch.export.Dim("n", min=0, max=64)},)}
+    further = [(torch.randn(count, 3, 6, 16),) for count in (0, 1, 5)]
+    assert "windows_0" in ran(block(3, 3, padding=1).eval(), (torch.randn(2, 3, 6, 16),), **dynamic, further=further)
+
+
+def test_infinities_outside_of_a_window_are_not_seen(neighbours):
+    """Zeros around an image are no numbers that a filter is multiplied with."""
+    model = depthwise(1, 3, padding=1, bias=False).eval()
+    nn.init.constant_(model.weight, torch.inf)
+    ran(Function(lambda x: model(x).isnan().int()), (torch.ones(1, 1, 8, 8),))
+
+
+def test_what_others_read_is_computed_once():
+    model = depthwise(3, 3, padding=1, bias=False, dtype=torch.bfloat16).eval()
+    kernels = ran(Function(lambda x: (y := model(x), y.sum(1))), (torch.randn(2, 3, 6, 16).bfloat16(),))
+    assert kernels == ["elementwise_0", "reduce_0", "windows_0"]
+
+
+def test_windows_of_many_elements_stay_loops():
+    kernels = ran(depthwise(2, 9, padding=4, bias=False).eval(), (torch.randn(1, 2, 12, 12),))
+    assert "windows_0" not in kernels
