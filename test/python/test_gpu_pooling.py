@@ -8,25 +8,25 @@ import kitsune_mlir
 from kitsune_mlir.tools.gpusim import Simulation
 
 POOLS = {
-    "padded": (lambda: nn.MaxPool2d(3, 2, 1), (2, 5, 11, 13), 1),
-    "not padded": (lambda: nn.MaxPool2d(2, 2), (1, 4, 8, 8), 1),
-    "padded by 2": (lambda: nn.MaxPool2d(5, 3, 2), (1, 3, 17, 9), 1),
-    "of one element": (lambda: nn.MaxPool2d(3, 1, 1), (1, 2, 1, 1), 1),
-    "of lines": (lambda: nn.MaxPool1d(3, 2, 1), (2, 3, 50), 1),
-    "rounded up": (lambda: nn.MaxPool2d(3, 2, 1, ceil_mode=True), (2, 3, 10, 12), 1),
-    "dilated": (lambda: nn.MaxPool2d(2, 1, 1, dilation=2), (1, 3, 7, 7), 3),  # padded by two kernels
+    "padded": (lambda: nn.MaxPool2d(3, 2, 1), (2, 5, 11, 13)),
+    "not padded": (lambda: nn.MaxPool2d(2, 2), (1, 4, 8, 8)),
+    "padded by 2": (lambda: nn.MaxPool2d(5, 3, 2), (1, 3, 17, 9)),
+    "of one element": (lambda: nn.MaxPool2d(3, 1, 1), (1, 2, 1, 1)),
+    "of lines": (lambda: nn.MaxPool1d(3, 2, 1), (2, 3, 50)),
+    "rounded up": (lambda: nn.MaxPool2d(3, 2, 1, ceil_mode=True), (2, 3, 10, 12)),
+    "dilated": (lambda: nn.MaxPool2d(2, 1, 1, dilation=2), (1, 3, 7, 7)),
 }
 
 
 @pytest.mark.parametrize("name", POOLS)
 def test_as_torch(name):
-    make, shape, launches = POOLS[name]
+    make, shape = POOLS[name]
     torch.manual_seed(0)
     x = torch.randn(shape).to(torch.bfloat16)
     x.view(-1)[0] = -torch.inf
     compiled = kitsune_mlir.compile(make(), (x,), target="sm_90a")
     torch.testing.assert_close(Simulation(compiled, seed=1)(x), make()(x), rtol=0, atol=0)
-    assert len(compiled.plan["launches"]) == launches
+    assert len(compiled.plan["launches"]) == 1
 
 
 def test_an_open_number_of_images():
