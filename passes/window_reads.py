@@ -13,9 +13,8 @@ one in the body of an elementwise operator, and what lies outside is in no memor
 
 Windows are those of convolutions a channel at a time and of pooling, of up to MOST elements: any reduction that runs
 through windows of a tensor, whose results read windows of their own. Windows of one element are those of elementwise
-operators and transposes of a tensor with zeros around it. Transposes also become one with the elementwise operator that
-follows. A tensor that is only widened is read as it was before. Which elements lie beside one another in memory is said
-by COLUMN, so that neighbours share words (gpu_words.py).
+operators and transposes of a tensor with zeros around it. A tensor that is only widened is read as it was before. Which
+elements lie beside one another in memory is said by COLUMN, so that neighbours share words (gpu_words.py).
 """
 
 from __future__ import annotations
@@ -80,10 +79,7 @@ class _Windows:
 
     @property
     def is_worth_it(self) -> bool:
-        """Whether a tensor is read through windows or has something around it, and each result has its own window; or
-        it is moved for what follows."""
-        if self.op.name == "linalg.transpose" and self.follower is not None:
-            return True
+        """Whether a tensor is read through windows or has something around it, and each result has its own window."""
         special = [read for read in self.reads if read.is_padded or (self.elements and _is_window(read.map))]
         sizes = ir.RankedTensorType(self.op.results[0].type).shape
         moving = {loop for loop, size in zip(self.order, sizes) if size != 1}

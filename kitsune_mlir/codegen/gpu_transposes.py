@@ -42,8 +42,8 @@ def fuse_transposes(main: ir.Operation, own: Sequence[bool]) -> None:
 
 
 def _is_elementwise(op: ir.Operation) -> bool:
-    """Whether one tensor is computed element by element, of none whose elements a body asks for."""
-    if op.name != "linalg.generic" or len(op.results) != 1 or walk(op, "tensor.extract"):
+    """Whether tensors are computed element by element, of none whose elements a body asks for."""
+    if op.name != "linalg.generic" or walk(op, "tensor.extract"):
         return False
     return set(rows.Structured(op).iterators) <= {"parallel"}
 
@@ -56,7 +56,9 @@ def _is_read_whole(op: ir.Operation, place: int) -> bool:
 
 
 def _is_made_for(maker: ir.Operation, op: ir.Operation) -> bool:
-    """Whether an operator's result is read by a transpose alone, and overwrites what its output began with."""
+    """Whether an operator's only result is read by a transpose alone, and overwrites what its output began with."""
+    if len(maker.results) != 1:
+        return False
     readers = [use.owner.operation for use in maker.results[0].uses]
     return readers == [op] and not list(maker.regions[0].blocks[0].arguments[-1].uses)
 
