@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from kitsune_mlir import rows
 from kitsune_mlir.mlir import arith, ir
@@ -42,10 +42,14 @@ def i64(number: int) -> ir.IntegerAttr:
 def clone_body(body: ir.Block, generic: ir.OpView) -> None:
     """The body of a linalg.generic as that of an empty one with as many arguments."""
     block = generic.regions[0].blocks[0]
-    values = dict(zip(map(hash, body.arguments), block.arguments))
     with ir.InsertionPoint(block):
-        for inner in body.operations:
-            clone = inner.operation.clone()
-            for i, operand in enumerate(inner.operation.operands):
-                clone.operands[i] = values.get(hash(operand), operand)
-            values.update(zip(map(hash, inner.operation.results), clone.results))
+        clone_operations(body.operations, dict(zip(body.arguments, block.arguments)))
+
+
+def clone_operations(operations: Iterable[ir.OpView], values: dict[ir.Value, ir.Value]) -> None:
+    """Operations once more, at the insertion point, on what `values` has for their operands; their results join it."""
+    for inner in operations:
+        clone = inner.operation.clone()
+        for i, operand in enumerate(inner.operation.operands):
+            clone.operands[i] = values.get(operand, operand)
+        values.update(zip(inner.operation.results, clone.results))

@@ -122,6 +122,30 @@ def test_follows_that_are_no_chain(name, small_gpu):
         assert device.launches == 0, "operators of their own"
 
 
+BROADCAST = {  # behind a product of x (100 x 72, or 3 batches of it) and y (72 x 56)
+    "distances": lambda x, y: (x * x).sum(-1, keepdim=True) + (y * y).sum(0) - 2 * x @ y,
+    "read twice": lambda x, y: (p := x @ y) * (s := x[:, :1] - y[0]) + torch.relu(p - s),
+    "of an operator's result": lambda x, y: torch.relu(x @ y) * (x[:, :1] * 2 - y[0]),
+    "of batches": lambda x, y: torch.bmm(torch.stack([x] * 3), torch.stack([y] * 3)) + (x[:, :1] + y[0]),
+}
+
+
+@pytest.mark.parametrize("name", BROADCAST)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "f32"])
+def test_what_is_made_of_broadcasts_is_computed_behind_the_product(name, dtype, small_gpu):
+    args = drawn((100, 72), (72, 56), dtype=dtype)
+    device = run(BROADCAST[name], args, small_gpu)
+    assert device.pipeline_launches == 2
+    if name == "distances":  # sums of rows, of columns, twice x; pieces of y
+        assert device.launches == 2 * (3 if dtype == torch.bfloat16 else 4)
+
+
+def test_broadcasts_of_any_number_of_rows(small_gpu):
+    rows = torch.export.Dim("rows", max=1000)
+    calls = [drawn((count, 72), (72, 56)) for count in (0, 1, 129)]
+    run(BROADCAST["distances"], drawn((100, 72), (72, 56)), small_gpu, 1, (({0: rows}, None),), calls)
+
+
 def test_attention(small_gpu):
     def function(q, k, v):
         return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
