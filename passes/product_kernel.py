@@ -9,7 +9,7 @@ from functools import partial
 
 from kitsune_mlir.codegen.hopper.wgmma import STEP
 from kitsune_mlir.codegen.schedule.extents import rows_left
-from kitsune_mlir.contraction import Contraction
+from kitsune_mlir.contraction import Contraction, Roles
 from kitsune_mlir.dialects import clusters, kitsune, schedule
 from kitsune_mlir.dialects.windows import in_memory
 from kitsune_mlir.mlir import arith, ir, scf, tensor
@@ -21,7 +21,7 @@ from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import type_bytes
 
 from .chain_tiles import added, part, zeros
-from .operand_layout import GRANULE, laid_out, weight_granule, weight_laid_out, words_laid_out
+from .operand_layout import GRANULE, laid_out, weight_granule, words_laid_out
 from .partial_sums import summed
 from .product_follows import Follows, matrices_of, tiled, vectors_of
 from .product_pingpong import PingPong, slot_type
@@ -64,22 +64,13 @@ class ProductKernel:
     ):
         self.of, self.tiles, self.follows, self.rows, self.stored = of, tiles, follows, rows, stored
         self.copies, self.products = map(ir.StringAttr.get, schedule.engines(of.target.products))
-        found = of.found
-        self.operands = {"left": found.left_roles, "right": found.right_roles}
-        if of.words:
-            right = words_laid_out(found.right, found.right_roles, weight_granule(found.right), is_rounded=True)
-            left = words_laid_out(found.left, found.left_roles, GRANULE, is_rounded=False)
-            self.pieces = {"left": [left], "right": [right]}
-            self.operands = {
-                name: tuple(sorted(roles, key="k".__eq__)) for name, roles in self.operands.items()
-            }  # last
-        else:
-            left, right = laid_out(found.left, of.pieces), weight_laid_out(found.right, of.pieces)
-            self.pieces = {"left": left, "right": right}
         self.made = [of.op, *(op for op, _ in of.beside)]  # products, whose tiles lie beside each other
-        for number, (_, other) in enumerate(of.beside):
-            self.operands[f"right{number}"] = other.right_roles
-            self.pieces[f"right{number}"] = weight_laid_out(other.right, of.pieces)
+        self.operands: dict[str, Roles] = {}
+        self.pieces: dict[str, list[ir.Value]] = {}
+        self._lay_out("left", of.found.left, of.found.left_roles, GRANULE)
+        beside = {f"right{number}": other for number, (_, other) in enumerate(of.beside)}
+        for name, other in {"right": of.found, **beside}.items():
+            self._lay_out(name, other.right, other.right_roles, weight_granule(other.right))
         self.vectors: list[ir.Value] = []  # what follows reads a row of: in shared memory throughout
         if tiles.copied and (of.sizes["n"] or 0) % tiles.columns == 0:
             self.vectors = vectors_of(follows, of.sizes["n"] or 0)
@@ -88,15 +79,23 @@ class ProductKernel:
         self.chunk = CHUNK // 2 if of.words else CHUNK  # columns of k that a slot holds
         self.columns = self._opened_columns()
 
+    def _lay_out(self, name: str, value: ir.Value, roles: Roles, granule: int) -> None:
+        """An operand, in rows of multiples of so many bytes."""
+        self.pieces[name], self.operands[name] = laid_out(value, self.of.pieces, granule), roles
+        if self.of.words:
+            self.pieces[name] = [words_laid_out(value, roles, granule)]
+            self.operands[name] = tuple(sorted(roles, key="k".__eq__))  # last
+
     def _opened_columns(self) -> int:
         """Columns of k that slots are opened for: of a short sum, whole steps of a product, for the copy engine takes
         long for what boxes along rows have and a tensor has not (H100: 57,269 x 32 to 128 took 13.6 us, 11.2 so)."""
         k = self.of.sizes["k"]
         along = all(roles[-1] == "k" for roles in self.operands.values())
         of_windows = in_memory(self.of.found.left) != self.of.found.left
-        if k is None or k >= self.chunk or self.copies.value != "tma" or not along or self.of.words or of_windows:
+        if k is None or k >= self.chunk or self.copies.value != "tma" or not along or of_windows:
             return self.chunk
-        return -(-k // STEP) * STEP
+        step = STEP // 2 if self.of.words else STEP
+        return -(-k // step) * step
 
     def _extent(self, role: str) -> ir.Value:
         size = self.of.sizes[role]
@@ -264,10 +263,9 @@ class ProductKernel:
     @property
     def _overlaps(self) -> bool:
         """Whether a chunk's slots are released behind the next chunk's product, for which the first chunk stands before
-        the loop over the others. Waited for anyway are a warp's own products, what is added outside of tensor cores,
-        and f32, whose left operand each turn makes anew in registers that the product reads; and a length that is open
-        until the call may be zero."""
-        goes_on = self.products.value == "wgmma" and self.of.pieces == 1 and not isinstance(self.element, ir.F32Type)
+        the loop over the others. Waited for anyway are a warp's own products, and what is added outside of tensor
+        cores; and a length that is open until the call may be zero."""
+        goes_on = self.products.value == "wgmma" and self.of.pieces == 1
         return goes_on and self.of.sizes["k"] is not None
 
     def _rest(self, at: dict[str, ir.Value]) -> tuple[ir.Value, ir.Value, ir.Value]:
@@ -311,6 +309,8 @@ class ProductKernel:
         offsets = offsets_of(roles, inner_size(value, roles), place)
         copy = schedule.CopyOp(slot, value, offsets, self.copies, schedule.Token.get())
         copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index(own), roles.index("k")])
+        if self.of.words:
+            copy.attributes["rounded"] = ir.UnitAttr.get()
         if self.copies.value == "tma" and ("left" if name == "left" else "right") in self.tiles.short:
             self._shorten(copy, own)
         schedule.CommitOp(slot, [copy.results[0]])

@@ -65,7 +65,6 @@ class Warpgroups:
     multiplied = 1700.0  # multiply-adds a cycle; tensor cores have 2048
     loaded = 57.0  # bytes a cycle and SM from L2, of whole lines
     turn = 10.0  # of a chunk, besides
-    rounded = 90.0  # the same of f32 as tf32, whose left operand goes through registers
     added = 200.0  # the same where its sums are added outside of tensor cores
     start = 1550.0  # until the first tile's first chunk is there
     tile = 150.0  # of a tile, besides
@@ -94,7 +93,7 @@ class Warps:
     copy_rows = (COPY_ROWS, 2 * COPY_ROWS)
     most_kept = 4
     whole_copies = (1,)  # else threads have too few registers for what is kept of a row
-    turn = rounded = added = 150.0
+    turn = added = 150.0
     start, tile = 0.0, 1500.0
     stored, last = 9.0, 0.0
     _BESIDE_SUMS = 64  # registers
@@ -204,11 +203,10 @@ def choose(
     where these are not 0; shared memory then holds `vector_bytes` of what follows besides. `widths` are the columns
     that a tile may have, `clusters` the numbers of CTAs that may share the sum over k of one. `aligned`: the right
     operand's rows begin at whole lines of the L2. `by_rows`: warps store the results, from shared memory, too. `words`:
-    operands are of f32, multiplied as tf32, which takes as long as twice the `k` of 16 bits; the left one goes through
-    registers, which the next chunk's wait for. `short` are operands, "left" and "right", whose boxes end with the
-    tensor's last row, as what threads copy does. `rights` are the right operands of as many columns each that one left
-    operand is multiplied with: a tile then has the same columns of each of their products, and one result of them. So
-    many `results` become of a product."""
+    operands are of f32, multiplied as tf32, which takes as long as twice the `k` of 16 bits. `short` are operands,
+    "left" and "right", whose boxes end with the tensor's last row, as what threads copy does. `rights` are the right
+    operands of as many columns each that one left operand is multiplied with: a tile then has the same columns of each
+    of their products, and one result of them. So many `results` become of a product."""
     on = engine(target)
     short = short if isinstance(on, Warpgroups) else frozenset(("left", "right"))
     k *= 2 if words else 1
@@ -216,14 +214,14 @@ def choose(
         tiles
         for copies, copy_rows, columns in product((1, 2), on.copy_rows, widths)
         if on.fits(copies, copy_rows, columns * rights, pairs, whole) and not (across and columns % 64)
-        for form in _forms(m, n, k, copies * copy_rows, columns, across, pairs, on, most_split, whole, shared, words)
+        for form in _forms(m, n, k, copies * copy_rows, columns, across, pairs, on, most_split, whole, shared)
         if rights == 1 or form == _Form()
         if (not form.alternates or stored_bytes and results == 1) and form.cluster in clusters
         if not whole or columns == n and copies in on.whole_copies and copy_rows == COPY_ROWS
         if (
             tiles := _tiles(
                 *(b, m, n, k, copies, copy_rows, columns, form, across, pairs, on, work, stored_bytes, vector_bytes),
-                *(aligned, by_rows, words, short, rights),
+                *(aligned, by_rows, short, rights),
             )
         )
     ]
@@ -253,7 +251,6 @@ def _forms(
     most_split: int,
     whole: bool,
     shared: frozenset[str],
-    words: bool,
 ) -> Iterator[_Form]:
     """The forms that tiles of so many rows and columns may have."""
     yield _Form()
@@ -265,12 +262,12 @@ def _forms(
     if pairs > 1:
         return
     for kept, size, tile in (("left", m, rows), ("right", n, columns)):
-        if kept in shared and size <= tile and k <= on.most_kept * CHUNK and not words:
+        if kept in shared and size <= tile and k <= on.most_kept * CHUNK:
             yield _Form(kept=kept)
     if not isinstance(on, Warpgroups):
         return
     equal = len(set(SETS.get(columns, ()))) == 1  # slots of boxes across have all their columns
-    if columns in SETS and k > CHUNK and (equal or not across) and not words:
+    if columns in SETS and k > CHUNK and (equal or not across):
         yield _Form(alternates=True)
     if columns <= _MOST_MET:
         for ctas in PLACES:
@@ -306,7 +303,6 @@ def _tiles(
     vector_bytes: int,
     aligned: bool,
     by_rows: bool,
-    words: bool,
     short: frozenset[str],
     rights: int,
 ) -> ProductTiles | None:
@@ -348,7 +344,7 @@ def _tiles(
         leaves += _UNEQUAL * columns if len(set(SETS[columns])) > 1 else 0.0
     if form.cluster > 1:
         leaves += _MEETS + _HANDED * columns * copies
-    turn = on.rounded if words else on.turn if pairs == 1 else on.added
+    turn = on.turn if pairs == 1 else on.added
     waits = turns * (on.tile + count * turn + leaves)
     once = on.start + last + (ceil(k / CHUNK) * chunks[kept] / on.loaded if kept is not None else 0.0)
     if isinstance(on, Warpgroups) and not form.alternates:

@@ -15,7 +15,7 @@ from kitsune_mlir.mlir import ir
 
 from . import between, numeric
 from .between import TileSlot
-from .rings import Copy, Product, Ring, ScheduleFault, Slot, box, take_box, tf32_operand
+from .rings import Copy, Product, Ring, ScheduleFault, Slot, box, rounded_to_tf32, take_box, tf32_operand
 
 
 @dataclass
@@ -133,6 +133,7 @@ def copy(op: ir.Operation, where: str, operands: list[int], results: list[int]) 
             source.copies.append(copy)
         elif elements is None:
             found = take_box(source, at, dims, tile, 0.0)
+            found = rounded_to_tf32(found) if op.opview.is_rounded else found
             if last is not None and at[dims[0]] + tile.shape[0] > source.shape[dims[0]]:
                 found[last:] = np.nan
             copy = Copy(slot, found)

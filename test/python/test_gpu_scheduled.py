@@ -71,10 +71,11 @@ def test_orders_of_dimensions(b, m, n, k, left, right, small_gpu):
 
 
 @pytest.mark.parametrize("m, n", [(3000, 40), (40, 3000)])
-def test_an_operand_that_is_kept(m, n, small_gpu):
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "tf32"])
+def test_an_operand_that_is_kept(m, n, dtype, small_gpu):
     """Eight CTAs take several tiles each, and load the chunks of the short operand once."""
-    function, args = (lambda x, y: torch.relu(x @ y.mT)), drawn((m, 264), (n, 264))
-    device = run(function, args, small_gpu)
+    function, args = (lambda x, y: torch.relu(x @ y.mT)), drawn((m, 264), (n, 264), dtype=dtype)
+    device = run(function, args, small_gpu, precision="high")
     assert device.pipeline_launches == 2
 
 
@@ -171,12 +172,14 @@ def test_any_number_of_rows(function, small_gpu):
     assert device.pipeline_launches == 1 + len(calls)
 
 
-@pytest.mark.parametrize("k", [8, 24, 40, 56])
-@pytest.mark.parametrize("m, n, dtype", [(900, 96, torch.bfloat16), (70, 130, torch.float32)], ids=str)
-def test_short_sums(m, n, k, dtype, small_gpu):
+@pytest.mark.parametrize("k", [8, 20, 40, 56])
+@pytest.mark.parametrize("m, n, name", [(900, 96, "bf16"), (70, 130, "highest"), (300, 130, "high")], ids=str)
+def test_short_sums(m, n, k, name, small_gpu):
     """Boxes have no more columns than steps of a product; beside them nobody may read, as the simulator checks. The
     last tile has fewer rows."""
-    device = run(lambda x, w: x @ w.T, drawn((m, k), (n, k), dtype=dtype), small_gpu)
+    dtype = torch.bfloat16 if name == "bf16" else torch.float32
+    precision = "highest" if name == "bf16" else name
+    device = run(lambda x, w: x @ w.T, drawn((m, k), (n, k), dtype=dtype), small_gpu, precision=precision)
     assert device.pipeline_launches == 2
 
 
