@@ -261,3 +261,16 @@ def test_columns_behind_the_last_tile(gpu_of):
 def test_rows_that_warps_store(columns, rows, dtype, gpu_of):
     """Rows of no multiple of 16 bytes, of which tiles have more or less."""
     assert 'engine = "warps"' in layer(64, columns, rows, gpu_of(4), dtype)
+
+
+@pytest.mark.parametrize("rows, inputs, outputs", [(130, 72, 200), (40, 1024, 384), (300, 37, 24)], ids=str)
+def test_layers_in_tf32(rows, inputs, outputs, small_gpu):
+    """Each is a kernel of its own, where warpgroups multiply what copies rounded: of whole tiles, of few rows, of rows
+    that are made longer."""
+    torch.manual_seed(rows)
+    model, x = torch.nn.Sequential(torch.nn.Linear(inputs, outputs), torch.nn.GELU()), torch.randn(rows, inputs)
+    compiled = kitsune_mlir.compile(model, (x,), target=small_gpu, matmul_precision="high")
+    kernels = compiled.mlir("small:schedule-products")
+    assert 'sym_name = "pipeline0"' in kernels and kernels.count("rounded,") + kernels.count("rounded}") >= 2
+    error = (Simulation(compiled, seed=1)(x) - model(x)).norm() / model(x).norm()
+    assert 1e-5 < error <= BOUNDS["high"]
