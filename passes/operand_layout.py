@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kitsune_mlir.codegen.bf16_pieces import pieces_of
 from kitsune_mlir.contraction import Roles
 from kitsune_mlir.dialects.windows import WindowsOp, windows_of
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
@@ -93,7 +94,7 @@ def _laid_out(whole: ir.Value, pieces: int, granule: int) -> list[ir.Value]:
         generic.attributes[PADDED] = ir.UnitAttr.get()
     with ir.InsertionPoint(generic.regions[0].blocks[0]):
         x = _padded(whole, columns, range(kind.rank)) if extra else generic.regions[0].blocks[0].arguments[0]
-        linalg.YieldOp(_pieces(x, pieces) if pieces > 1 else [x])
+        linalg.YieldOp([arith.truncf(element, y) for y in pieces_of(x, pieces)] if pieces > 1 else [x])
     return list(generic.results)
 
 
@@ -107,22 +108,3 @@ def _padded(whole: ir.Value, columns: int, order: Sequence[int]) -> ir.Value:
     inside = arith.cmpi(arith.CmpIPredicate.ult, last, constant_index(columns))
     zero = arith.ConstantOp(kind.element_type, ir.FloatAttr.get(kind.element_type, 0.0)).result
     return arith.select(inside, x, zero)
-
-
-def _pieces(x: ir.Value, count: int) -> list[ir.Value]:
-    """Numbers of bf16 whose sum is one of f32: each the upper 8 bits of what those before leave, the last rounded. An
-    infinity is 1, 0 and itself: the last meets only first pieces, which are 0 of zeros alone (and of numbers below
-    2^-133), and an infinity's last piece."""
-    bf16, f32, i32 = ir.BF16Type.get(), ir.F32Type.get(), ir.IntegerType.get_signless(32)
-    bits = arith.bitcast(i32, x)
-    magnitude = arith.andi(bits, arith.constant(i32, 0x7FFFFFFF))
-    infinite = arith.cmpi(arith.CmpIPredicate.eq, magnitude, arith.constant(i32, 0x7F800000))
-    signed = arith.ori(arith.andi(bits, arith.constant(i32, -(2**31))), arith.constant(i32, 0x3F800000))
-    found, rest = [], x
-    for _ in range(count - 1):
-        upper = arith.bitcast(f32, arith.andi(arith.bitcast(i32, rest), arith.constant(i32, -65536)))
-        found.append(upper)
-        rest = arith.subf(rest, upper)
-    zero = arith.constant(f32, 0.0)
-    found = [arith.select(infinite, zero if i else arith.bitcast(f32, signed), y) for i, y in enumerate(found)]
-    return [arith.truncf(bf16, y) for y in (*found, arith.select(infinite, x, rest))]

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import arith, ir, scf
-from kitsune_mlir.planning.product_tiles import GROUP
+from kitsune_mlir.planning.product_slots import GROUP
 from kitsune_mlir.traffic import element_bytes
 
 from .chain_tiles import beside, part

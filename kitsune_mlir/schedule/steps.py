@@ -146,6 +146,24 @@ def copy(op: ir.Operation, where: str, operands: list[int], results: list[int]) 
     return step
 
 
+def split(where: str, operands: list[int]) -> Step:
+    def step(frame: Frame) -> None:
+        source, *targets = [frame.values[o] for o in operands]
+        source.check_open(frame.at(where), "consumer")
+        rest = source.read(frame.at(where)).astype(np.float32)
+        infinite, left = np.isinf(rest), len(targets)
+        for number, target in enumerate(targets):
+            target.check_open(frame.at(where), "producer")
+            left -= 1
+            piece = (rest.view(np.int32) & -65536).view(np.float32) if left else numeric.rounded(rest, "bf16")
+            if left:
+                rest = np.where(infinite, rest, rest - piece)
+                piece = np.where(infinite, 0 if number else np.copysign(1, rest), piece)
+            target.ring.store(target, piece)
+
+    return step
+
+
 def sums(op: ir.Operation, operands: list[int], results: list[int]) -> Step:
     shape = tuple(ir.RankedTensorType(ir.TypeAttr(op.results[0].type.elem).value).shape)
 

@@ -371,3 +371,24 @@ func.func @placed(%x: tensor<64x8xbf16>, %to: tensor<64xi32>) -> tensor<64x8xbf1
   %r = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<64x8xbf16>
   return %r : tensor<64x8xbf16>
 }
+
+// CHECK-LABEL: func.func @split
+func.func @split(%m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "columns", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<128x64xf32>, 1 : i64>
+    %q = "kitsune.alloc_ring"() {box = "columns", share = "all", space = "smem", sym_name = "q"} : () -> !kitsune.ring<tensor<128x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.wait"(%x) : (!kitsune.ring<tensor<128x64xf32>, 1 : i64>) -> !kitsune.slot<tensor<128x64xf32>>
+      %high = "kitsune.acquire"(%q) : (!kitsune.ring<tensor<128x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<128x64xbf16>>
+      %low = "kitsune.acquire"(%q) : (!kitsune.ring<tensor<128x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<128x64xbf16>>
+      // CHECK: "kitsune.split"(%{{.*}}, %{{.*}}, %{{.*}}) : (!kitsune.slot<tensor<128x64xf32>>, !kitsune.slot<tensor<128x64xbf16>>, !kitsune.slot<tensor<128x64xbf16>>) -> ()
+      "kitsune.split"(%s, %high, %low) : (!kitsune.slot<tensor<128x64xf32>>, !kitsune.slot<tensor<128x64xbf16>>, !kitsune.slot<tensor<128x64xbf16>>) -> ()
+      "kitsune.commit"(%high) {operandSegmentSizes = array<i32: 1, 0>} : (!kitsune.slot<tensor<128x64xbf16>>) -> ()
+      "kitsune.commit"(%low) {operandSegmentSizes = array<i32: 1, 0>} : (!kitsune.slot<tensor<128x64xbf16>>) -> ()
+      "kitsune.release"(%s) {operandSegmentSizes = array<i32: 1, 0>} : (!kitsune.slot<tensor<128x64xf32>>) -> ()
+    }) {copies = 1 : i64, registers = 88 : i64, sym_name = "make", warps = 4 : i64} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
