@@ -32,7 +32,10 @@ class CopyOp(Kitsune.Operation, name="copy", traits=[RingEffect]):
 
     With `last`, a box that reaches behind the tensor's last row (of the first dimension of `dims`) has its first `last`
     rows alone, for rows that are not there take the copy engine longer than others. The slot's other rows hold anything
-    then: products alone may read them, whose sums have them in rows or columns that are written nowhere."""
+    then: products alone may read them, whose sums have them in rows or columns that are written nowhere.
+
+    With the unit attribute `rounded` numbers of f32 arrive as the nearest tf32 ones, of two as the even one (CUDA
+    driver API, CU_TENSOR_MAP_DATA_TYPE_TFLOAT32): products take them as they lie."""
 
     slot: ext.Operand[Slot]
     source: ext.Operand[Any]
@@ -55,6 +58,11 @@ class CopyOp(Kitsune.Operation, name="copy", traits=[RingEffect]):
             return None
         first = integer(self, "into") or 0
         return range(first, first + prod(ir.RankedTensorType(self.operands[1].type).shape))
+
+    @property
+    def is_rounded(self) -> bool:
+        """Whether numbers of f32 arrive as tf32."""
+        return "rounded" in self.attributes
 
     @property
     def last_rows(self) -> int | None:
@@ -81,6 +89,9 @@ class CopyOp(Kitsune.Operation, name="copy", traits=[RingEffect]):
         whole = tile_of(source) if isinstance(source.type, Slot) else source.type
         if not _verify_box(self, whole, tile, len(self.operands) - 2) or not self._verify_last(whole, tile):
             return False
+        of_f32 = isinstance(tile.element_type, ir.F32Type) and not isinstance(source.type, Slot)
+        if self.is_rounded and (self.engine_name != "tma" or not of_f32):
+            return fail(self, f"has tensors of f32 rounded by the copy engine, found {source.type}")
         return not isinstance(source.type, Slot) or self._verify_rows(whole, tile)
 
     def _verify_last(self, whole: ir.RankedTensorType, tile: ir.RankedTensorType) -> bool:

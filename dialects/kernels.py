@@ -14,9 +14,9 @@ from .types import Kitsune, Outputs
 
 STOW, WRITE_ROWS = "kitsune.stow", "kitsune.write_rows"  # stow.py, write_rows.py
 SEND, TOTAL = "kitsune.send", "kitsune.total"  # clusters.py
-ROLE, FILL = "kitsune.role", "kitsune.fill"  # roles.py
+ROLE, FILL, SPLIT = "kitsune.role", "kitsune.fill", "kitsune.split"  # roles.py, split.py
 ALLOC, READ, WRITE = "kitsune.alloc_ring", "kitsune.read", "kitsune.write"  # rings.py, boxes.py
-PRODUCT = "kitsune.product"  # products.py
+PRODUCT, COPY = "kitsune.product", "kitsune.copy"  # products.py, boxes.py
 BOX_BYTES = 128  # of each row of what the copy engine stores at once
 OUTBOX_BYTES = 64 * BOX_BYTES  # of shared memory for a box of a copy's rows
 MOST_OUTBOXES = 2  # of a copy of an agent whose tiles leave so: one is written while the other leaves

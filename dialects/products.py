@@ -52,9 +52,9 @@ class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
     copy's warps together, or "mma_sync", each warp a share of the copy's rows. Nothing but a product or `settle` may
     take sums.
 
-    By wgmma f32 is multiplied as tf32: the left operand's numbers rounded or, as `piece` says, the "high" or the "low"
-    part of each. Of a tile in registers, or stowed, each 8 columns lie in the order 0, 2, 4, 6, 1, 3, 5, 7: so must
-    right's."""
+    By wgmma f32 is multiplied as tf32. What copies did not round is cut off, but for the left operand: its numbers are
+    rounded or, as `piece` says, the "high" or the "low" part of each is taken. Of a tile in registers, or stowed, each
+    8 columns lie in the order 0, 2, 4, 6, 1, 3, 5, 7: so must right's."""
 
     sums: ext.Operand[Acc]
     left: ext.Operand[Any]
@@ -97,6 +97,9 @@ class ProductOp(Kitsune.Operation, name="product", traits=[ext.Pure]):
             return fail(self, f"stands in no {AgentOp.OPERATION_NAME}")
         if self.piece is not None and (self.piece not in PIECES or not isinstance(left.element_type, ir.F32Type)):
             return fail(self, f"piece must be {' or '.join(PIECES)}, of f32, found {self.piece!r} of {left}")
+        if self.piece is not None and isinstance(self.operands[1].type, Slot):
+            if (ring := ring_of(self.operands[1])) is not None and ring.is_rounded:
+                return fail(self, f"takes a piece of whole numbers, ring '{ring.label}' has rounded ones")
         count, width = list(right.shape)[::-1] if self.is_turned else list(right.shape)
         copies = agent.opview.count
         narrow = self.is_from_registers or is_stowed(self.operands[1])

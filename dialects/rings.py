@@ -7,7 +7,7 @@ from typing import Any
 from kitsune_mlir.mlir import ext, ir
 
 from .checks import defined_by, fail, parent_of, string
-from .kernels import FILL, PRODUCT, READ, ROLE, SEND, STOW, AgentOp, KernelOp, inside
+from .kernels import COPY, FILL, PRODUCT, READ, ROLE, SEND, SPLIT, STOW, AgentOp, KernelOp, inside
 from .tiles import RingEffect
 from .types import Kitsune, Ring, Slot, Token
 
@@ -73,13 +73,21 @@ class AllocRingOp(Kitsune.Operation, name="alloc_ring"):
 
     @property
     def is_filled_by_threads(self) -> bool:
-        """Whether threads store what its slots in shared memory hold (`kitsune.fill`)."""
-        return self.memory == SMEM and bool(self._uses_of_slots(FILL))
+        """Whether threads store what its slots in shared memory hold (`kitsune.fill`, `kitsune.split`)."""
+        made = any(use.operand_number > 0 for use in self._uses_of_slots(SPLIT))
+        return self.memory == SMEM and (made or bool(self._uses_of_slots(FILL)))
 
     @property
     def is_read_by_threads(self) -> bool:
-        """Whether threads load tiles out of its boxes (`kitsune.read`)."""
-        return self.memory == SMEM and self.layout != "dense" and bool(self._uses_of_slots(READ))
+        """Whether threads load numbers out of its boxes (`kitsune.read`, `kitsune.split`)."""
+        taken = any(use.operand_number == 0 for use in self._uses_of_slots(SPLIT))
+        return self.memory == SMEM and self.layout != "dense" and (taken or bool(self._uses_of_slots(READ)))
+
+    @property
+    def is_rounded(self) -> bool:
+        """Whether its numbers are rounded to tf32 by all copies that bring them."""
+        copies = [use.owner.operation for use in self._uses_of_slots(COPY)]
+        return bool(copies) and all(copy.opview.is_rounded for copy in copies)
 
     @property
     def is_left_operand(self) -> bool:

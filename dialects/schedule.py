@@ -24,6 +24,7 @@ from .kernels import (
     OUTBOX_BYTES,
     ROLE,
     SEND,
+    SPLIT,
     STOW,
     TOTAL,
     WRITE_ROWS,
@@ -34,6 +35,7 @@ from .kernels import (
 )
 from .products import PIECES, PRODUCT_ENGINES, PartOp, ProductOp, SettleOp, SumsOp
 from .rings import DSMEM, L2, AcquireOp, AllocRingOp, CommitOp, ReleaseOp, WaitOp, distance, is_stowed, ring_of
+from .split import SplitOp
 from .types import Acc, Slot, Token
 
 __all__ = [
@@ -62,7 +64,9 @@ __all__ = [
     "ReadOp",
     "ReleaseOp",
     "SEND",
+    "SPLIT",
     "STOW",
+    "SplitOp",
     "SelectOp",
     "SettleOp",
     "Slot",

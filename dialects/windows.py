@@ -9,7 +9,6 @@ from kitsune_mlir.planning import windows
 from .checks import fail
 from .types import Kitsune
 
-ROUNDED = "rounded"
 _NUMBERS = ("filter", "strides", "low", "dilations", "places")
 
 
@@ -24,9 +23,7 @@ class WindowsOp(Kitsune.Operation, name="windows", traits=[ext.Pure]):
 
     With `sizes` and `pitches` the images' elements are taken as those of other images: of these sizes (space, then
     channels), and this many elements from one to the next along all their dimensions but the channels, which are
-    neighbours. They may overlap: so a filter's row of few channels is one element of many.
-
-    `rounded` says that the images' numbers, of f32, are tf32 numbers."""
+    neighbours. They may overlap: so a filter's row of few channels is one element of many."""
 
     images: ext.Operand[Any]
     matrix: ext.Result[Any]
@@ -68,8 +65,6 @@ class WindowsOp(Kitsune.Operation, name="windows", traits=[ext.Pure]):
                 continue
             if name not in self.attributes or not isinstance(self.attributes[name], ir.DenseI64ArrayAttr):
                 return fail(self, f"has an attribute {name}, an array of i64")
-        if ROUNDED in self.attributes and not isinstance(images.element_type, ir.F32Type):
-            return fail(self, f"takes numbers of f32 as tf32 numbers, found {images}")
         return self._verify_numbers(images) and self._verify_matrix(images, matrix)
 
     def _verify_numbers(self, images: ir.RankedTensorType) -> bool:

@@ -14,9 +14,8 @@ channels as the second dimension, as torch has them, unless another convolution 
 and what else reads them takes a transposed copy. Filters are laid out as rows of the same columns; those of weights
 once, when the program is loaded (runtime/weight_steps.py). Where an image has so few channels that chunks of 64
 columns are mostly zeros, a row of the filter is one element of all its channels: the images get their zeros then, and
-overlap (`convolutions.Folded`). In tf32 the images of windows that are the right operand are rounded: such an operand
-is multiplied as it lies in memory. What has no such form (groups, sizes open until the call besides the batch's) is
-left as it is, with a remark.
+overlap (`convolutions.Folded`). What has no such form (groups, sizes open until the call besides the batch's) is left
+as it is, with a remark.
 """
 
 from __future__ import annotations
@@ -26,16 +25,13 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from kitsune_mlir import rows
-from kitsune_mlir.dialects.windows import ROUNDED, WindowsOp
+from kitsune_mlir.dialects.windows import WindowsOp
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import arith, ir, linalg, remark, tensor, walk
 from kitsune_mlir.planning import target as targets
-from kitsune_mlir.planning.target import Target
 
 from .base import ModulePass
 from .convolutions import GROUP, NAMES, Convolution, match, spread
-from .operand_layout import GRANULE, before_reshapes, words_laid_out
-from .priced_product import multiplies_words
 from .product_follows import chain_of
 from .schedule_build import cloned, constant_index, empty_generic, reshaped
 from .schedule_products import LEAST
@@ -58,7 +54,7 @@ class ConvolutionsToProducts(ModulePass):
             for block in function.regions[0].blocks:
                 found = [op for op in walk(function, *NAMES) if op.block == block]
                 if found:
-                    _Rewriter(found, target).run()
+                    _Rewriter(found).run()
                     _sweep(block)
 
 
@@ -117,9 +113,7 @@ class _Rewriter:
     """Rewrites the convolutions of a block."""
 
     found: list[ir.Operation]
-    target: Target
     last: dict[int, ir.Value] = field(default_factory=dict)  # by images, the same with their channels last
-    rounded: dict[int, ir.Value] = field(default_factory=dict)  # by what they are made of, the same as tf32 numbers
     around: dict[tuple, ir.Value] = field(default_factory=dict)  # the same with zeros around them
     open_size: ir.Value | None = None  # the images of the convolution that is rewritten, where that is open
 
@@ -227,15 +221,11 @@ class _Rewriter:
 
     # ---- the product
 
-    def _are_left(self, space: _Space) -> bool:
-        """Whether the images are the left operand."""
-        return space.roles.index("p") < space.roles.index("o")
-
     def _product(self, of: Convolution, space: _Space) -> ir.Value:
         images, roles = self._images(of, space)
         filters = self._filters(of)
         operands = [(images, roles), (filters, ["o", "k"])]
-        if not self._are_left(space):
+        if space.roles.index("o") < space.roles.index("p"):
             operands.reverse()
         return self._generic(space, operands, ir.F32Type.get(), _multiply_add, ["k"])
 
@@ -252,9 +242,6 @@ class _Rewriter:
             images, windows = self._with_zeros(of), of.folded.windows
         else:
             images, windows = self._channels_last(of), of.plain
-        is_rounded = not self._are_left(space) and multiplies_words(of.op, self.target)
-        is_rounded = is_rounded and isinstance(ir.RankedTensorType(images.type).element_type, ir.F32Type)
-        images = self._rounded(images) if is_rounded else images
         element = ir.RankedTensorType(images.type).element_type
         shape = [rows.DYNAMIC if size is None else size for size in sizes]
         made = WindowsOp(images, ir.RankedTensorType.get([*shape, windows.columns], element))
@@ -263,19 +250,7 @@ class _Rewriter:
         if windows is not of.plain and of.takes_folded(last is not None):
             made.attributes["sizes"] = ir.DenseI64ArrayAttr.get(of.folded.sizes)
             made.attributes["pitches"] = ir.DenseI64ArrayAttr.get(of.folded.pitches)
-        if is_rounded:
-            made.attributes[ROUNDED] = ir.UnitAttr.get()
         return made.results[0], [*own, "k"]
-
-    def _rounded(self, images: ir.Value) -> ir.Value:
-        """The images' numbers as tf32 numbers, which what makes the images can round itself."""
-        kind, source = ir.RankedTensorType(images.type), before_reshapes(images)
-        if hash(source) not in self.rounded:
-            with _behind(source):
-                roles = (*[""] * (ir.RankedTensorType(source.type).rank - 1), "k")
-                self.rounded[hash(source)] = words_laid_out(source, roles, GRANULE, is_rounded=True)
-        sizes = [None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
-        return reshaped(self.rounded[hash(source)], sizes)
 
     def _channels_last(self, of: Convolution) -> ir.Value:
         """The images with their channels last, of a number that tensor copies take."""

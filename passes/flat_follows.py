@@ -19,6 +19,7 @@ from kitsune_mlir import rows
 from kitsune_mlir.contraction import NAMES, match_product
 from kitsune_mlir.mlir import ir, tensor, walk
 
+from .broadcast_follows import take_broadcasts
 from .product_follows import is_elementwise, is_reduced
 from .schedule_build import clone_body, constant_index, empty_generic
 
@@ -29,6 +30,7 @@ def flatten_follows(module: ir.Module) -> None:
     """Rewrites what follows the products of the functions of a module."""
     for product in [op for op in walk(module, *NAMES) if op.parent.name == "func.func" and match_product(op)]:
         _flatten(product)
+        take_broadcasts(product)
 
 
 def _flatten(product: ir.Operation) -> None:

@@ -11,8 +11,8 @@
 
 So gates of layers (SwiGLU and its kin) read their input once, and neither product's result goes through memory. Where
 one product's columns are halves that meet (chunk, GLU), it is first made two of halves of the weight
-(halved_products.py). Both are done where one kernel is predicted to be faster than what it replaces. Operands have 16
-bits. A tile has one set of sums of either product, up to 128 columns each, of all of k. Left to schedule-products are
+(halved_products.py). Both are done where one kernel is predicted to be faster than what it replaces. A tile has one set
+of sums of either product, up to 128 columns each (64 of f32 in pieces), of all of k. Left to schedule-products are
 products that something else reads as they are, those of which more than two results are needed elsewhere, and those of
 few rows that are faster as sums over rows.
 """
@@ -100,8 +100,7 @@ def _priced(op: ir.Operation, target: Target) -> PricedProduct | None:
         return None
     product = PricedProduct(op=op, found=found, target=target)
     product.read_sizes()
-    kind = ir.RankedTensorType(found.left.type).element_type
-    if kind not in (ir.BF16Type.get(), ir.F16Type.get()) or prod(product.known) < LEAST or product.sizes["k"] is None:
+    if prod(product.known) < LEAST or product.sizes["k"] is None:
         return None
     if in_memory(found.left) != found.left or in_memory(found.right) != found.right or not is_zero_filled(found.init):
         return None
@@ -189,8 +188,9 @@ class _Pair:
         names = [ir.StringAttr(op.attributes[NAME]).value for op in (a.op, b.op) if NAME in op.attributes]
         ends = self.follows.stored
         with a.op.location, ir.InsertionPoint(self.follows.ops[-1]):
-            asked = Asked(a.op, a.found, a.target, [*names, name][0], a.sizes, a.pieces, beside=((b.op, b.found),))
-            results = ProductKernel(asked, self.tiles, self.follows).build([op.results[0].type for op in ends])
+            given = a.op, a.found, a.target, [*names, name][0], a.sizes, a.pieces, a.words
+            kernel = ProductKernel(Asked(*given, beside=((b.op, b.found),)), self.tiles, self.follows)
+            results = kernel.build([op.results[0].type for op in ends])
         for op, result in zip(ends, results, strict=True):
             op.results[0].replace_all_uses_with(result)
         for op in [*reversed(self.follows.ops), b.op, a.op]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kitsune_mlir import rows
-from kitsune_mlir.codegen.hopper import tf32
+from kitsune_mlir.codegen.bf16_pieces import pieces_of
 from kitsune_mlir.contraction import Roles
 from kitsune_mlir.dialects.windows import WindowsOp, windows_of
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
@@ -21,31 +21,34 @@ SECTOR = 32  # bytes that the L2 reads at once
 WEIGHT_GRANULE = 64
 
 
-def laid_out(whole: ir.Value, pieces: int) -> list[ir.Value]:
+def laid_out(whole: ir.Value, pieces: int, granule: int = GRANULE) -> list[ir.Value]:
     """A tensor as tensor copies and 16-bit products take it: with zeros behind its last dimension, so that this is a
-    multiple of 16 bytes, and numbers of f32 as the sum of so many of bf16. The tensor itself where it is so already.
-    Of a matrix of windows it is the images that are laid out."""
-    return _of_rows(whole, pieces, GRANULE)
+    multiple of so many bytes, and numbers of f32 as the sum of so many of bf16. The tensor itself where it is so
+    already. Of a matrix of windows it is the images that are laid out."""
+    matrix = windows_of(whole)
+    if matrix is None:
+        return _laid_out(whole, pieces, granule)
+    images = _laid_out(matrix.operands[0], pieces, granule if "pitches" not in matrix.attributes else 1)
+    return [whole] if images == [matrix.operands[0]] else [_windows(matrix, image) for image in images]
 
 
 def weight_laid_out(whole: ir.Value, pieces: int) -> list[ir.Value]:
     """The same of an operand that all tiles read. Where it is a weight, laid out once, rows begin at whole sectors of
     the L2, the longer ones at every other: 19,490 x 104 times 104 x 512 took 18.6 us with rows of 208 bytes and 12.2
     with rows of 256 (H200)."""
-    return _of_rows(whole, pieces, weight_granule(whole))
+    return laid_out(whole, pieces, weight_granule(whole))
 
 
-def words_laid_out(whole: ir.Value, roles: Roles, granule: int, is_rounded: bool) -> ir.Value:
-    """A tensor of f32 as products in tf32 take it: its rows are along k, and multiples of so many bytes; its numbers
-    rounded to tf32 where they are asked to be, for tensor cores cut off what is read from shared memory. The tensor
-    itself where it is so already, as a matrix of windows is."""
+def words_laid_out(whole: ir.Value, roles: Roles, granule: int) -> ir.Value:
+    """A tensor of f32 as products in tf32 take it: its rows are along k, and multiples of so many bytes. The tensor
+    itself where it is so already, as a matrix of windows is. (It is rounded on its way to shared memory.)"""
     if windows_of(whole) is not None:
         return whole
     kind, at = ir.RankedTensorType(whole.type), roles.index("k")
     order = [*(d for d in range(kind.rank) if d != at), at]
     columns = kind.shape[at]
     extra = -columns % (granule // 4)
-    if order == sorted(order) and not extra and not is_rounded:
+    if order == sorted(order) and not extra:
         return whole
     sizes = [tensor.dim(whole, constant_index(d)) if kind.is_dynamic_dim(d) else kind.shape[d] for d in order]
     start = tensor.empty([*sizes[:-1], columns + extra], kind.element_type)
@@ -54,7 +57,7 @@ def words_laid_out(whole: ir.Value, roles: Roles, granule: int, is_rounded: bool
     generic = empty_generic(inputs, [start], [*maps, ir.AffineMap.get_identity(kind.rank)], ["parallel"] * kind.rank)
     with ir.InsertionPoint(generic.regions[0].blocks[0]):
         x = _padded(whole, columns, order) if extra else generic.regions[0].blocks[0].arguments[0]
-        linalg.YieldOp([tf32.piece_of(x, 1, at) if is_rounded else x])
+        linalg.YieldOp([x])
     return generic.results[0]
 
 
@@ -64,14 +67,6 @@ def weight_granule(whole: ir.Value) -> int:
     if windows_of(whole) is not None or not is_weight(whole):
         return GRANULE
     return WEIGHT_GRANULE if kind.shape[-1] * kind.element_type.width // 8 >= WEIGHT_GRANULE else SECTOR
-
-
-def _of_rows(whole: ir.Value, pieces: int, granule: int) -> list[ir.Value]:
-    matrix = windows_of(whole)
-    if matrix is None:
-        return _laid_out(whole, pieces, granule)
-    images = _laid_out(matrix.operands[0], pieces, granule if "pitches" not in matrix.attributes else 1)
-    return [whole] if images == [matrix.operands[0]] else [_windows(matrix, image) for image in images]
 
 
 def _windows(matrix: WindowsOp, images: ir.Value) -> ir.Value:
@@ -106,7 +101,7 @@ def _laid_out(whole: ir.Value, pieces: int, granule: int) -> list[ir.Value]:
         generic.attributes[PADDED] = ir.UnitAttr.get()
     with ir.InsertionPoint(generic.regions[0].blocks[0]):
         x = _padded(whole, columns, range(kind.rank)) if extra else generic.regions[0].blocks[0].arguments[0]
-        linalg.YieldOp(_pieces(x, pieces) if pieces > 1 else [x])
+        linalg.YieldOp([arith.truncf(element, y) for y in pieces_of(x, pieces)] if pieces > 1 else [x])
     return list(generic.results)
 
 
@@ -129,22 +124,3 @@ def _padded(whole: ir.Value, columns: int, order: Sequence[int]) -> ir.Value:
     inside = arith.cmpi(arith.CmpIPredicate.ult, last, constant_index(columns))
     zero = arith.ConstantOp(kind.element_type, ir.FloatAttr.get(kind.element_type, 0.0)).result
     return arith.select(inside, x, zero)
-
-
-def _pieces(x: ir.Value, count: int) -> list[ir.Value]:
-    """Numbers of bf16 whose sum is one of f32: each the upper 8 bits of what those before leave, the last rounded. An
-    infinity is 1, 0 and itself: the last meets only first pieces, which are 0 of zeros alone (and of numbers below
-    2^-133), and an infinity's last piece."""
-    bf16, f32, i32 = ir.BF16Type.get(), ir.F32Type.get(), ir.IntegerType.get_signless(32)
-    bits = arith.bitcast(i32, x)
-    magnitude = arith.andi(bits, arith.constant(i32, 0x7FFFFFFF))
-    infinite = arith.cmpi(arith.CmpIPredicate.eq, magnitude, arith.constant(i32, 0x7F800000))
-    signed = arith.ori(arith.andi(bits, arith.constant(i32, -(2**31))), arith.constant(i32, 0x3F800000))
-    found, rest = [], x
-    for _ in range(count - 1):
-        upper = arith.bitcast(f32, arith.andi(arith.bitcast(i32, rest), arith.constant(i32, -65536)))
-        found.append(upper)
-        rest = arith.subf(rest, upper)
-    zero = arith.constant(f32, 0.0)
-    found = [arith.select(infinite, zero if i else arith.bitcast(f32, signed), y) for i, y in enumerate(found)]
-    return [arith.truncf(bf16, y) for y in (*found, arith.select(infinite, x, rest))]

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from kitsune_mlir.contraction import Contraction, is_zero_filled
-from kitsune_mlir.dialects.windows import ROUNDED, in_memory, windows_of
+from kitsune_mlir.contraction import Contraction, Roles, is_zero_filled
+from kitsune_mlir.dialects.windows import in_memory
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.plan import DYNAMIC_SIZE
+from kitsune_mlir.planning.kernel_cost import dram_us
 from kitsune_mlir.planning.product_tiles import CLUSTERS, MOST_SPLIT, PAIRS, ProductTiles, choose, single_widths
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.precision import tf32_pieces
+from kitsune_mlir.traffic import type_bytes
 from kitsune_mlir.weights import is_weight
 
 from .product_follows import Follows, leaves_by_rows, stored_bytes, vector_bytes, work_of
@@ -30,6 +32,7 @@ class PricedProduct:
     found: Contraction
     target: Target
     sizes: dict[str, int | None] = field(default_factory=dict)
+    in_pieces: bool = False  # multiplies f32 as pieces of bf16 where tf32 would do
 
     def read_sizes(self) -> None:
         """Fills `sizes`."""
@@ -52,7 +55,50 @@ class PricedProduct:
 
     def tiles(self, follows: Follows, split_k: int = 0, **form: Any) -> ProductTiles | None:
         """The fastest tiles of the product with what follows it; those of clusters of `split_k` CTAs, which share the
-        sum over k, where there are such. `form` is asked of the choice besides."""
+        sum over k, where there are such. `form` is asked of the choice besides. Their time is with that of kernels
+        which prepare operands, but where it is faster that pieces of these are made in the product's own."""
+        plain, before = self._chosen(follows, split_k, **form), self.before_us()
+        if plain is None or not before:
+            return plain
+        inside = replace(self, in_pieces=True)
+        if "rights" not in form and self.target.has_warpgroups and self.sizes["k"] is not None:
+            made = inside._chosen(follows, split_k, made=frozenset(self._computed))
+            if made is not None and inside._us(made) < self._us(plain) + before:
+                return made
+        return replace(plain, microseconds=plain.microseconds + before)
+
+    def before_us(self) -> float:
+        """What kernels take that turn operands of f32, or make their pieces, with each call."""
+        moved = [
+            nbytes * (8 if self.words else 4 + 2 * self.pieces) / 4
+            for name, nbytes in self._computed.items()
+            if not self.words or self._roles[name][-1] != "k"
+        ]
+        target = self.target
+        return sum(target.launch_us + max(dram_us(each, target), each / (target.l2_gbps * 1e3)) for each in moved)
+
+    @property
+    def _roles(self) -> dict[str, Roles]:
+        return {"left": self.found.left_roles, "right": self.found.right_roles}
+
+    @property
+    def _computed(self) -> dict[str, int]:
+        """The operands of f32 that are no weights, and their bytes."""
+        values = {"left": self.found.left, "right": self.found.right} if self._is_wide else {}
+        return {
+            name: type_bytes(value.type, DYNAMIC_SIZE)
+            for name, value in values.items()
+            if not is_weight(value) and in_memory(value) == value
+        }
+
+    def _us(self, tiles: ProductTiles) -> float:
+        """What the kernel alone takes, or DRAM for it."""
+        nbytes = type_bytes(self.op.results[0].type, DYNAMIC_SIZE)
+        for name, own in self._computed.items():
+            nbytes += own * (1 if self.words or name in tiles.made else self.pieces / 2)
+        return max(tiles.microseconds, self.target.launch_us + dram_us(nbytes, self.target))
+
+    def _chosen(self, follows: Follows, split_k: int, **form: Any) -> ProductTiles | None:
         known = self.sizes["k"] is not None  # parts of an open length would be open too
         chosen = partial(
             choose,
@@ -106,14 +152,12 @@ class PricedProduct:
 
     @property
     def words(self) -> bool:
-        """Whether operands of f32 are multiplied as tf32 numbers, from rows along k. The left one is rounded in
-        registers; windows that are the right one are those of rounded images."""
+        """Whether operands of f32 are multiplied as tf32 numbers, from rows along k."""
         found = self.found
-        if not self._is_wide or not multiplies_words(self.op, self.target) or self.sizes["k"] is None:
+        taken = self._is_wide and tf32_pieces(self.op) == 1 and self.target.has_warpgroups
+        if self.in_pieces or not taken or self.sizes["k"] is None:
             return False
-        windows = windows_of(found.right)
-        plain = windows is None or ROUNDED in windows.attributes
-        return plain and all(roles[-1] == "k" or OUTER not in roles for roles in (found.left_roles, found.right_roles))
+        return all(roles[-1] == "k" or OUTER not in roles for roles in (found.left_roles, found.right_roles))
 
     @property
     def _is_wide(self) -> bool:
@@ -140,11 +184,6 @@ class PricedProduct:
                 raise UnsupportedError("the last dimension of an operand is its batch")
             _check_open(value)
         _check_open(ir.RankedTensorType(self.op.results[0].type))
-
-
-def multiplies_words(op: ir.Operation, target: Target) -> bool:
-    """Whether products of f32 around an operation are multiplied as one tf32 number for each."""
-    return tf32_pieces(op) == 1 and target.has_warpgroups
 
 
 def _check_open(kind: ir.RankedTensorType) -> None:

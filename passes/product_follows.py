@@ -21,6 +21,7 @@ from .schedule_build import clone_body, constant_index, empty_generic
 
 SLOT = 1024  # bytes at multiples of which slots begin
 MOST_STORED = 2  # results of what follows one product
+_MOST_KEPT = 64 << 10  # bytes of a vector that shared memory holds throughout
 
 
 @dataclass(frozen=True)
@@ -217,7 +218,7 @@ def work_of(follows: Follows) -> float:
 
 
 def vectors_of(follows: Follows, columns: int) -> list[ir.Value]:
-    """Tensors of one number for each column that what follows reads: of whole 16 bytes."""
+    """Tensors of one number for each column that what follows reads: of whole 16 bytes, and not too many to be kept."""
     found = []
     for op in follows.ops:
         s = rows.Structured(op)
@@ -225,7 +226,8 @@ def vectors_of(follows: Follows, columns: int) -> list[ir.Value]:
             kind = ir.RankedTensorType(value.type) if rows.is_tensor(value) else None
             if kind is None or kind.shape != [columns] or not isinstance(kind.element_type, ir.FloatType):
                 continue
-            if columns * element_bytes(kind.element_type) % GRANULE == 0 and value not in found:
+            nbytes = columns * element_bytes(kind.element_type)
+            if nbytes % GRANULE == 0 and nbytes <= _MOST_KEPT and value not in found:
                 found.append(value)
     return found
 

@@ -9,7 +9,7 @@ from functools import partial
 
 from kitsune_mlir.codegen.hopper.wgmma import STEP
 from kitsune_mlir.codegen.schedule.extents import rows_left
-from kitsune_mlir.contraction import Contraction
+from kitsune_mlir.contraction import Contraction, Roles
 from kitsune_mlir.dialects import clusters, kitsune, schedule
 from kitsune_mlir.dialects.windows import in_memory
 from kitsune_mlir.mlir import arith, ir, scf, tensor
@@ -20,10 +20,10 @@ from kitsune_mlir.planning.product_tiles import CHUNK, PAIRS, ProductTiles, engi
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.traffic import type_bytes
 
-from .chain_tiles import added, part, zeros
-from .operand_layout import GRANULE, laid_out, weight_granule, weight_laid_out, words_laid_out
+from .operand_layout import GRANULE, laid_out, weight_granule, words_laid_out
 from .partial_sums import summed
 from .product_follows import Follows, matrices_of, tiled, vectors_of
+from .product_pieces import in_pieces, make_pieces
 from .product_pingpong import PingPong, slot_type
 from .row_bodies import RowBody
 from .schedule_build import constant_index, i64
@@ -64,29 +64,30 @@ class ProductKernel:
     ):
         self.of, self.tiles, self.follows, self.rows, self.stored = of, tiles, follows, rows, stored
         self.copies, self.products = map(ir.StringAttr.get, schedule.engines(of.target.products))
-        found = of.found
-        self.operands = {"left": found.left_roles, "right": found.right_roles}
-        if of.words:
-            right = words_laid_out(found.right, found.right_roles, weight_granule(found.right), is_rounded=True)
-            left = words_laid_out(found.left, found.left_roles, GRANULE, is_rounded=False)
-            self.pieces = {"left": [left], "right": [right]}
-            self.operands = {
-                name: tuple(sorted(roles, key="k".__eq__)) for name, roles in self.operands.items()
-            }  # last
-        else:
-            left, right = laid_out(found.left, of.pieces), weight_laid_out(found.right, of.pieces)
-            self.pieces = {"left": left, "right": right}
         self.made = [of.op, *(op for op, _ in of.beside)]  # products, whose tiles lie beside each other
-        for number, (_, other) in enumerate(of.beside):
-            self.operands[f"right{number}"] = other.right_roles
-            self.pieces[f"right{number}"] = weight_laid_out(other.right, of.pieces)
+        self.operands: dict[str, Roles] = {}
+        self.pieces: dict[str, list[ir.Value]] = {}
+        self.whole: dict[str, schedule.AllocRingOp] = {}  # rings of operands whose pieces are made here
+        self._lay_out("left", of.found.left, of.found.left_roles, GRANULE)
+        beside = {f"right{number}": other for number, (_, other) in enumerate(of.beside)}
+        for name, other in {"right": of.found, **beside}.items():
+            self._lay_out(name, other.right, other.right_roles, weight_granule(other.right))
         self.vectors: list[ir.Value] = []  # what follows reads a row of: in shared memory throughout
         if tiles.copied and (of.sizes["n"] or 0) % tiles.columns == 0:
             self.vectors = vectors_of(follows, of.sizes["n"] or 0)
         self.extents = {role: self._extent(role) for role in of.sizes}
-        self.element = ir.RankedTensorType(self.pieces["left"][0].type).element_type
+        kind = ir.RankedTensorType(of.found.left.type).element_type
+        self.element = ir.BF16Type.get() if of.pieces > 1 else kind
         self.chunk = CHUNK // 2 if of.words else CHUNK  # columns of k that a slot holds
         self.columns = self._opened_columns()
+
+    def _lay_out(self, name: str, value: ir.Value, roles: Roles, granule: int) -> None:
+        """An operand, in rows of multiples of so many bytes."""
+        pieces = 1 if name in self.tiles.made else self.of.pieces
+        self.pieces[name], self.operands[name] = laid_out(value, pieces, granule), roles
+        if self.of.words:
+            self.pieces[name] = [words_laid_out(value, roles, granule)]
+            self.operands[name] = tuple(sorted(roles, key="k".__eq__))  # last
 
     def _opened_columns(self) -> int:
         """Columns of k that slots are opened for: of a short sum, whole steps of a product, for the copy engine takes
@@ -94,9 +95,11 @@ class ProductKernel:
         k = self.of.sizes["k"]
         along = all(roles[-1] == "k" for roles in self.operands.values())
         of_windows = in_memory(self.of.found.left) != self.of.found.left
-        if k is None or k >= self.chunk or self.copies.value != "tma" or not along or self.of.words or of_windows:
+        wide = k is None or k >= self.chunk or self.copies.value != "tma" or not along
+        if wide or of_windows or self.tiles.made:
             return self.chunk
-        return -(-k // STEP) * STEP
+        step = STEP // 2 if self.of.words else STEP
+        return -(-k // step) * step
 
     def _extent(self, role: str) -> ir.Value:
         size = self.of.sizes[role]
@@ -142,25 +145,31 @@ class ProductKernel:
             dealt = schedule.TilesOp(extents, index, index, index)
             dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get([sizes[role] for role in roles])
             counts = {"left": tiles.rows}
-            rings = {name: self._ring(name, counts.get(name, max(tiles.sets))) for name in self.operands}
+            counts = {name: counts.get(name, max(tiles.sets)) for name in self.operands}
+            rings = {name: self._ring(name, count) for name, count in counts.items()}
+            self.whole = {name: self._whole_ring(name, counts[name]) for name in counts if name in tiles.made}
             vectors = {value: self._vector_ring(value, i) for i, value in enumerate(self.vectors)}
-            agents = zip((1, tiles.copies), engine(self.of.target).registers(tiles.copies), strict=True)
-            for name, (copies, registers) in zip(("feed", "math"), agents, strict=True):
-                agent = schedule.AgentOp(ir.StringAttr.get(name), *map(i64, (copies, _WARPS, registers)))
+            registers = engine(self.of.target).registers(tiles.copies, bool(tiles.made))
+            for name, count in zip(("feed", "math", "make"), registers, strict=False):
+                copies = tiles.copies if name == "math" else 1
+                agent = schedule.AgentOp(ir.StringAttr.get(name), *map(i64, (copies, _WARPS, count)))
                 with ir.InsertionPoint(agent.regions[0].blocks.append(index)):
                     self.copy_number = agent.regions[0].blocks[0].arguments[0]
                     kept = self._keep(rings, name)
-                    slots = {value: _open_vector(name, ring, value) for value, ring in vectors.items()}
+                    opened = vectors.items() if name != "make" else ()
+                    slots = {value: _open_vector(name, ring, value) for value, ring in opened}
                     pingpong = PingPong(self, slots) if tiles.alternates else None
                     begin = pingpong.before() if pingpong and name == "math" else []
                     loop = scf.ForOp(*dealt.results, begin)
                     with ir.InsertionPoint(loop.body):
                         place = partial(self._place, loop.induction_variable, roles, extents, sizes)
                         around: list[ir.Value] = []
-                        if pingpong is None:
-                            self._feed(rings, place()[0]) if name == "feed" else self._multiply(
-                                rings, place, kept, slots
-                            )
+                        if pingpong is None and name == "feed":
+                            self._feed(rings, place()[0])
+                        elif name == "make":
+                            make_pieces(self, rings, place()[0] if tiles.split > 1 else {})
+                        elif pingpong is None:
+                            self._multiply(rings, place, kept, slots)
                         elif name == "feed":
                             pingpong.feed(rings, place()[0])
                         else:
@@ -195,7 +204,7 @@ class ProductKernel:
         if name is None:
             return []
         if agent == "math":
-            return [self._wait(rings[name]) for _ in range(self._chunks)]
+            return [self.wait(rings[name]) for _ in range(self._chunks)]
         zero = constant_index(0)
         loop = scf.ForOp(zero, self.extents["k"], constant_index(self.chunk))
         with ir.InsertionPoint(loop.body):
@@ -235,6 +244,13 @@ class ProductKernel:
             slots = self.tiles.right_slots
         return schedule.AllocRingOp(*names, kitsune.ring_type(tile, slots))
 
+    def _whole_ring(self, name: str, count: int) -> schedule.AllocRingOp:
+        """The ring of an operand whose pieces are made in the kernel."""
+        tile = ir.RankedTensorType.get([count, self.chunk], ir.F32Type.get())
+        box = "rows" if self.operands[name][-1] == "k" else "columns"
+        names = map(ir.StringAttr.get, (f"{name}_whole", "smem", box, "all"))
+        return schedule.AllocRingOp(*names, kitsune.ring_type(tile, self.tiles.whole_slots))
+
     def _place(
         self, number: ir.Value, roles: Sequence[str], extents: Sequence[ir.Value], sizes: dict[str, int]
     ) -> tuple[dict[str, ir.Value], dict[str, ir.Value]]:
@@ -264,13 +280,12 @@ class ProductKernel:
     @property
     def _overlaps(self) -> bool:
         """Whether a chunk's slots are released behind the next chunk's product, for which the first chunk stands before
-        the loop over the others. Waited for anyway are a warp's own products, what is added outside of tensor cores,
-        and f32, whose left operand each turn makes anew in registers that the product reads; and a length that is open
-        until the call may be zero."""
-        goes_on = self.products.value == "wgmma" and self.of.pieces == 1 and not isinstance(self.element, ir.F32Type)
+        the loop over the others. Waited for anyway are a warp's own products, and what is added outside of tensor
+        cores; and a length that is open until the call may be zero."""
+        goes_on = self.products.value == "wgmma" and self.of.pieces == 1
         return goes_on and self.of.sizes["k"] is not None
 
-    def _rest(self, at: dict[str, ir.Value]) -> tuple[ir.Value, ir.Value, ir.Value]:
+    def rest(self, at: dict[str, ir.Value]) -> tuple[ir.Value, ir.Value, ir.Value]:
         """The range without its first chunk, where that stands before the loop."""
         first, last, step = self._range(at)
         return (arith.addi(first, step) if self._overlaps else first), last, step
@@ -279,7 +294,7 @@ class ProductKernel:
         first = self._own_part()
         if self._overlaps:
             self._copies(rings, at | {"k": _moved(self._range(at)[0], first)})
-        loop = scf.ForOp(*self._rest(at))
+        loop = scf.ForOp(*self.rest(at))
         with ir.InsertionPoint(loop.body):
             self._copies(rings, at | {"k": _moved(loop.induction_variable, first)})
             scf.yield_([])
@@ -294,7 +309,9 @@ class ProductKernel:
         """A chunk of each piece of the operands that are not kept, into the next slots."""
         for piece in range(self.of.pieces):
             for name, ring in rings.items():
-                if name != self.tiles.kept:
+                if name in self.whole and not piece:
+                    self.copy(name, self.whole[name], self.pieces[name][0], place)
+                elif name != self.tiles.kept and name not in self.whole:
                     self.copy(name, ring, self.pieces[name][piece], place)
 
     def copy(
@@ -311,6 +328,8 @@ class ProductKernel:
         offsets = offsets_of(roles, inner_size(value, roles), place)
         copy = schedule.CopyOp(slot, value, offsets, self.copies, schedule.Token.get())
         copy.attributes["dims"] = ir.DenseI64ArrayAttr.get([roles.index(own), roles.index("k")])
+        if self.of.words:
+            copy.attributes["rounded"] = ir.UnitAttr.get()
         if self.copies.value == "tma" and ("left" if name == "left" else "right") in self.tiles.short:
             self._shorten(copy, own)
         schedule.CommitOp(slot, [copy.results[0]])
@@ -330,7 +349,7 @@ class ProductKernel:
         sums, before = schedule.SumsOp([], acc).results[0], None
         (other,) = (ring for name, ring in rings.items() if name != self.tiles.kept)
         for chunk in kept:
-            slot = self._wait(other)
+            slot = self.wait(other)
             pair = (chunk, slot) if self.tiles.kept == "left" else (slot, chunk)
             multiplied = schedule.ProductOp(sums, *pair, self.products, acc, schedule.Token.get())
             if before is not None:
@@ -354,7 +373,7 @@ class ProductKernel:
         acc = schedule.Acc.get(tile)
         last: list[ir.Value] = []
         if self.of.pieces > 1:
-            totals = self._in_pieces(rings, at, acc)
+            totals = in_pieces(self, rings, at, acc)
         elif kept:
             totals = [self._summed_with(rings, kept, acc)]
         else:
@@ -400,7 +419,7 @@ class ProductKernel:
         """The sums of all chunks, each chunk's slots released when the next one's products have been issued; and, of
         the last chunk, the slots and its products' tokens."""
         chunk = self._product(rings, sums)
-        loop = scf.ForOp(*self._rest(at), chunk)
+        loop = scf.ForOp(*self.rest(at), chunk)
         with ir.InsertionPoint(loop.body):
             carried = list(loop.inner_iter_args)
             chunk = self._product(rings, carried[: len(sums)])
@@ -412,44 +431,16 @@ class ProductKernel:
         self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value], sums: list[ir.Value]
     ) -> list[ir.Value]:
         """The sums, each chunk's slots released behind its own products."""
-        loop = scf.ForOp(*self._rest(at), sums)
+        loop = scf.ForOp(*self.rest(at), sums)
         with ir.InsertionPoint(loop.body):
             chunk = self._product(rings, list(loop.inner_iter_args))
             self._release(*chunk[len(sums) :])
             scf.yield_(chunk[: len(sums)])
         return list(loop.results)
 
-    def _in_pieces(
-        self, rings: dict[str, schedule.AllocRingOp], at: dict[str, ir.Value], acc: ir.Type
-    ) -> list[ir.Value]:
-        """The sums of all chunks, as tiles. Tensor cores cut off what they add: each chunk's sums begin at zero, small
-        terms first, and are added to the others outside of them."""
-        rows, columns = ir.RankedTensorType(ir.TypeAttr(acc.elem).value).shape
-        nothing = [part(zeros(rows, columns), 0, columns, wide=True) for _ in self.made]
-        loop = scf.ForOp(*self._rest(at), nothing)
-        with ir.InsertionPoint(loop.body):
-            slots: dict[str, list[ir.Value]] = {name: [] for name in rings}
-            for _ in range(self.of.pieces):
-                for name, ring in rings.items():
-                    slots[name].append(self._wait(ring))
-            lefts, *rights = slots.values()
-            totals = []
-            for total, own in zip(loop.inner_iter_args, rights, strict=True):
-                sums = schedule.SumsOp([], acc).results[0]
-                for left, right in PAIRS[self.of.pieces]:
-                    token = schedule.Token.get()
-                    made = schedule.ProductOp(sums, lefts[left], own[right], self.products, acc, token)
-                    sums = made.results[0]
-                tile = schedule.SettleOp(sums, ir.TypeAttr(acc.elem).value).results[0]
-                totals.append(part(added(total, tile), 0, columns, wide=True))
-            for slot in (slot for taken in zip(*slots.values(), strict=True) for slot in taken):
-                schedule.ReleaseOp(slot, [])
-            scf.yield_(totals)
-        return list(loop.results)
-
     def _product(self, rings: dict[str, schedule.AllocRingOp], sums: Sequence[ir.Value]) -> list[ir.Value]:
         """Multiplies the next chunk: the sums, the slots that are read, the left one first, the products' tokens."""
-        left, *rights = map(self._wait, rings.values())
+        left, *rights = map(self.wait, rings.values())
         totals, tokens = [], []
         for before, right in zip(sums, rights, strict=True):
             multiplied = schedule.ProductOp(before, left, right, self.products, before.type, schedule.Token.get())
@@ -457,7 +448,7 @@ class ProductKernel:
             tokens.append(multiplied.results[1])
         return [*totals, left, *rights, *tokens]
 
-    def _wait(self, ring: schedule.AllocRingOp) -> ir.Value:
+    def wait(self, ring: schedule.AllocRingOp) -> ir.Value:
         return schedule.WaitOp(ring.results[0], slot_type(ring, columns=self.columns)).results[0]
 
     def _release(self, *chunk: ir.Value) -> None:

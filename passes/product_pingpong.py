@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import arith, ir, scf
-from kitsune_mlir.planning.product_tiles import CHUNK, GROUP
+from kitsune_mlir.planning.product_slots import GROUP
 from kitsune_mlir.traffic import element_bytes
 
 from .chain_tiles import beside, part
@@ -76,7 +76,7 @@ class PingPong:
     def __init__(self, kernel: ProductKernel, vectors: Mapping[ir.Value, ir.Value]):
         self.kernel, self.tiles = kernel, kernel.tiles
         self.vectors = vectors  # slots that hold what follows reads a row of
-        self.groups = Groups.of(-(-(kernel.of.sizes["k"] or 0) // CHUNK))
+        self.groups = Groups.of(-(-(kernel.of.sizes["k"] or 0) // kernel.chunk))
         self.background: deque[Callable[[], None]] = deque()
 
     # ---- the agent that copies
@@ -88,14 +88,14 @@ class PingPong:
         def group(first: ir.Value, chunks: int) -> None:
             for number in range(len(self.tiles.sets)):
                 for chunk in range(chunks):
-                    k = arith.addi(first, constant_index(chunk * CHUNK)) if chunk else first
+                    k = arith.addi(first, constant_index(chunk * self.kernel.chunk)) if chunk else first
                     if number == 0:
                         self._copy("left", rings["left"], None, at | {"k": k})
                     n = arith.addi(at["n"], constant_index(self.tiles.sets[0])) if number else at["n"]
                     self._copy("right", rings["right"], self.tiles.sets[number], at | {"k": k, "n": n})
 
         group(constant_index(0), groups.first)
-        step = groups.first * CHUNK
+        step = groups.first * self.kernel.chunk
         if groups.between:
             loop = scf.ForOp(*map(constant_index, (step, (1 + groups.between) * step, step)))
             with ir.InsertionPoint(loop.body):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import prod
 
 from kitsune_mlir import rows
@@ -49,16 +49,21 @@ def clone_body(body: ir.Block, generic: ir.OpView) -> None:
 
 def cloned(body: ir.Block, arguments: Sequence[ir.Value | None]) -> list[ir.Value]:
     """What a body yields, computed at the insertion point from these arguments; None for those that it does not use."""
-    values = dict(zip(map(hash, body.arguments), arguments, strict=True))
+    values = dict(zip(body.arguments, arguments, strict=True))
     *inner, end = [op.operation for op in body.operations]
-    for op in inner:
-        clone = op.clone()
-        for old, new in zip(walk(op), walk(clone), strict=True):
+    clone_operations(inner, values)
+    return [values.get(value, value) for value in end.operands]
+
+
+def clone_operations(operations: Iterable[ir.Operation], values: dict[ir.Value, ir.Value | None]) -> None:
+    """Operations once more, at the insertion point, on what `values` has for their operands; their results join it."""
+    for op in operations:
+        clone = op.operation.clone()
+        for old, new in zip(walk(op.operation), walk(clone), strict=True):
             for i, operand in enumerate(old.operands):
-                if hash(operand) in values:
-                    new.operands[i] = values[hash(operand)]
-        values.update(zip(map(hash, op.results), clone.results))
-    return [values.get(hash(value), value) for value in end.operands]
+                if operand in values:
+                    new.operands[i] = values[operand]
+        values.update(zip(op.operation.results, clone.results))
 
 
 def reshaped(value: ir.Value, shape: Sequence[int | None]) -> ir.Value:

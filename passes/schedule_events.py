@@ -158,7 +158,10 @@ class Reading:
             case "kitsune.fill" if op.opview.is_between_roles:
                 return [Use(self._place(op)), Touch(operands[0], "producer", self._place(op))]
             case "kitsune.fill":
-                return [Use(self._place(op)), Done(operands[0], self._place(op), whole=True)]
+                return [Use(self._place(op)), self._filled(op, operands[0])]
+            case "kitsune.split":
+                taken, *made = operands
+                return [Touch(taken, "consumer", self._place(op)), *(self._filled(op, slot) for slot in made)]
             case "kitsune.acquire" | "kitsune.wait":
                 side = "producer" if op.name == "kitsune.acquire" else "consumer"
                 ring = op.operands[0].owner.operation.opview.label
@@ -205,6 +208,10 @@ class Reading:
                 return []
         self._check_other(op)
         return []
+
+    def _filled(self, op: ir.Operation, slot: Value) -> Done:
+        """Threads have stored all that a slot holds."""
+        return Done(slot, self._place(op), whole=True)
 
     def _open_between(self, op: ir.Operation, slot: Value) -> list[Step]:
         """Of a ring between roles: whoever takes a slot fills it first, without a name, and whoever fills one takes it

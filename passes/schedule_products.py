@@ -18,15 +18,17 @@ own, it is computed on the product's tiles (`product_rows.py`). Of either operan
 says which one lies along a slot's boxes; one operand may be a matrix of windows, which convolutions have. Where there
 are too few tiles for all SMs the sum over k is cut into parts, which a linalg.generic adds up. Numbers of f32 are cut
 into pieces of bf16, three where products are to be as exact as f32's (each has 8 of its 24 bits), else two; six or
-three products of pieces make one. Products that have no such form (other types, sizes open until the call that are no
-tensor's first) are left as they are, with a remark. Those of few rows or columns are left to schedule-rows, as sums
-over the rows of the longer operand, where that is predicted to be faster (`thin_products.py`). The chunks of an operand
-that is the same for all tiles may be copied once and kept in shared memory, where tiles are many and chunks few.
+three products of pieces make one. Pieces of what is computed with each call are made in the kernel, or by one before,
+whichever is faster (`product_pieces.py`); so are products in tf32 whose operand would have to be turned before.
+Products that have no such form (other types, sizes open until the call that are no tensor's first) are left as they
+are, with a remark. Those of few rows or columns are left to schedule-rows, as sums over the rows of the longer operand,
+where that is predicted to be faster (`thin_products.py`). The chunks of an operand that is the same for all tiles may
+be copied once and kept in shared memory, where tiles are many and chunks few.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import inf, prod
 from typing import ClassVar
@@ -150,6 +152,7 @@ class _Scheduler(PricedProduct):
             raise UnsupportedError(f"no tiles of it fit the {self.target.shared_bytes} bytes of shared memory")
         if self._with_rows(tiles):
             return True
+        self.in_pieces = bool(tiles.made)
         follows = Follows() if tiles.split > 1 else follows
         self.rows.forget(follows.ops)
         ends = follows.stored or [self.op]
@@ -196,6 +199,8 @@ class _Scheduler(PricedProduct):
         pairs, work = len(PAIRS[self.pieces]), plan.counts().work
         given = {"whole": True, "words": self.words, "short": self.short()}
         tiles = choose(*self.known, self.across, pairs, self.target, work=work, **given)
+        if tiles is not None:
+            tiles = replace(tiles, microseconds=tiles.microseconds + self.before_us())
         if tiles is None or not is_faster(tiles, alone, plan, self.target):
             return False
         self.rows.take(self.op, plan)

@@ -8,9 +8,10 @@
         "kitsune.store"(%a) }) ... })
 
 Its operands come from memory, and what follows is computed by element: then tiles of rows and columns, and parts of k,
-go to all multiprocessors. The kernel has the pipeline's name. Products of f32, and those whose operand the stage
-computes, stay pipelines, whose kernels split or compute it in registers. So do those of rows that tensor copies do not
-read, where a kernel that makes them longer would take memory's time: threads of a chain read them.
+go to all multiprocessors. The kernel has the pipeline's name. Products of f32 that are not asked for in tf32, and those
+whose operand the stage computes, stay pipelines, whose kernels split or compute it in registers. So do those of rows
+that tensor copies do not read, where a kernel that makes them longer would take memory's time: threads of a chain read
+them.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from kitsune_mlir.planning.cost import DRAM, Price
 from kitsune_mlir.planning.kernel_cost import dram_us
 from kitsune_mlir.planning.product_tiles import CLUSTERS, choose, single_widths
 from kitsune_mlir.planning.target import Target
+from kitsune_mlir.precision import tf32_pieces
 from kitsune_mlir.traffic import type_bytes
 from kitsune_mlir.weights import is_weight
 
@@ -67,7 +69,7 @@ def single_product(pipeline: kitsune.PipelineOp, target: Target) -> ir.Operation
     products = [
         op.operation for stage in stages for op in stage.block.operations if op.operation.name == "linalg.matmul"
     ]
-    if len(stages) != 1 or len(products) != 1 or not _is_plain(stages[0], products[0]):
+    if len(stages) != 1 or len(products) != 1 or not _is_plain(stages[0], products[0], target):
         return None
     return None if _is_better_held(products[0], target) else products[0]
 
@@ -78,7 +80,7 @@ def single_price(pipeline: kitsune.PipelineOp, target: Target) -> Price | None:
     product = single_product(pipeline, target)
     if product is None or not target.has_tensor_cores:
         return None
-    (cost,) = stage_cost(pipeline.stages[0]).products or ()
+    (cost,) = [found.on(target) for found in stage_cost(pipeline.stages[0]).products or ()]
     follows = follows_of(product)
     load = next(load for load in pipeline.stages[0].loads if load.results[0] == product.operands[0])
     count = rows.shape_of(load.operands[0])[0]
@@ -86,6 +88,7 @@ def single_price(pipeline: kitsune.PipelineOp, target: Target) -> Price | None:
     count = count if known else DYNAMIC_SIZE
     tiles = choose(
         *(1, count, cost.columns, cost.k, cost.across, cost.pairs, target),
+        words=cost.words,
         work=work_of(follows),
         shared=frozenset(("left", "right") if known else ("right",)),
         stored_bytes=stored_bytes(product, follows),
@@ -118,10 +121,11 @@ def _is_better_held(product: ir.Operation, target: Target) -> bool:
     return longer > 0 and rows.shape_of(product.results[0])[1] <= MOST_COLUMNS
 
 
-def _is_plain(stage: kitsune.StageOp, product: ir.Operation) -> bool:
+def _is_plain(stage: kitsune.StageOp, product: ir.Operation, target: Target) -> bool:
     left, right = product.operands[0], product.operands[1]
-    kind, owner = ir.RankedTensorType(left.type), rows.producer(left)
-    if kind.element_type.width != 16 or owner is None or owner.name != kitsune.LoadOp.OPERATION_NAME:
+    width, owner = ir.RankedTensorType(left.type).element_type.width, rows.producer(left)
+    whole = width == 16 or width == 32 and tf32_pieces(product) == 1 and target.has_warpgroups
+    if not whole or owner is None or owner.name != kitsune.LoadOp.OPERATION_NAME:
         return False
     if rows.producer(right) is not None and rows.producer(right).parent.name == kitsune.StageOp.OPERATION_NAME:
         return False

@@ -45,7 +45,12 @@ class ProductCost:
 
     @property
     def element_bytes(self) -> int:
-        return 2 if self.pairs == 1 else 4
+        return 4 if self.words or self.pairs > 1 else 2
+
+    def on(self, target: Target) -> ProductCost:
+        """The product as a kernel of its own multiplies it on a target."""
+        own = self.words and target.has_warpgroups
+        return dataclasses.replace(self, **({"across": False, "pairs": 1} if own else {"words": False}))
 
 
 @dataclass(frozen=True)

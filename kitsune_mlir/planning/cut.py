@@ -139,18 +139,18 @@ def _apart_us(stage: StageCost, known: int | None, target: Target) -> float:
     total, columns = 0.0, sum(product.columns for product in stage.products or ())
     work = float(round(stage.plain_ops / columns)) if columns else 0.0
     for product in stage.products or ():
-        size, words = (1, rows, product.columns, product.k), product.words and target.has_warpgroups
-        across, pairs = (False, 1) if words else (product.across, product.pairs)
-        short = frozenset(("left",) if across else ("left", "right"))
-        tiles = choose(*size, across, pairs, target, work=work, words=words, short=short)
-        read = product.k * (2 * PIECES_OF[pairs] if pairs > 1 else product.element_bytes)
+        own = product.on(target)
+        short = frozenset(("left",) if own.across else ("left", "right"))
+        size, form = (1, rows, own.columns, own.k), (own.across, own.pairs)
+        tiles = choose(*size, *form, target, work=work, words=own.words, short=short)
+        read = own.k * (2 * PIECES_OF[own.pairs] if own.pairs > 1 else own.element_bytes)
         nbytes = rows * (read + product.columns * product.element_bytes)  # through DRAM: tiles have no price for it
         moved_us = target.launch_us + nbytes / (target.dram_gbps * 1e3)
         us = max(tiles.microseconds, moved_us) if tiles else math.inf
         sizes = sorted((known or 0, product.columns))
         thin = None if product.across else thin_us(*sizes, product.k, product.element_bytes, target)
         total += (
-            thin if thin is not None and thin < THIN_BY * us else us + _in_pieces_us(rows, product.k, pairs, target)
+            thin if thin is not None and thin < THIN_BY * us else us + _in_pieces_us(rows, own.k, own.pairs, target)
         )
     total = max(total, stage.weight_bytes / (target.dram_gbps * 1e3))
     moved = rows * stage.plain_bytes / (PLAIN_DRAM * target.dram_gbps * 1e3)

@@ -9,6 +9,7 @@ from itertools import product
 from math import ceil, gcd
 
 from .cost import CYCLES_A_US, L2, LATENCY, TENSOR, Price
+from .product_slots import alternating_slots, making_slots
 from .target import Target
 
 CHUNK = 64  # columns of k that a slot holds, of 16-bit elements
@@ -24,8 +25,6 @@ _COLUMNS = (16, 32, 64, 96, 128, 192, 256)
 _BARRIERS = 1024  # bytes of shared memory in front of the slots
 _MOST_SLOTS = 8
 SETS = {256: (128, 128), 192: (128, 64)}  # the columns of a tile's two sets of sums, where these alternate
-GROUP = 2  # chunks that are multiplied for one set, then for the other
-_MOST_ALTERNATING = 12  # slots of either operand
 # CTAs of a cluster that may share a tile's k, and on which part of the multiprocessors clusters of so many find places:
 # they do not straddle the chip's parts (an H100 of 132 holds 30 clusters of 4).
 PLACES = {2: 1.0, 4: 0.9, 8: 0.8}
@@ -36,6 +35,7 @@ _MEETS, _HANDED = 1500.0, 30.0  # cycles of a meeting, and of each column of a c
 # Of a tile that alternates: the part of its leaving that products do not hide, cycles besides, and those of each column
 # where sets are not equal. So 81 products of bf16, k from 64 to 1024, are predicted within 6 % on average (H200).
 _SHOWN, _TURNS, _UNEQUAL = 0.6, 400.0, 5.0
+_MADE = 0.05  # cycles of a warpgroup for each piece of a number that it makes
 _OUTBOX = 2 * 64 * 128  # bytes of shared memory through which the tiles of 64 rows leave
 
 _ISSUED = 64.0  # instructions of a copy's threads a cycle
@@ -65,16 +65,15 @@ class Warpgroups:
     multiplied = 1700.0  # multiply-adds a cycle; tensor cores have 2048
     loaded = 57.0  # bytes a cycle and SM from L2, of whole lines
     turn = 10.0  # of a chunk, besides
-    rounded = 90.0  # the same of f32 as tf32, whose left operand goes through registers
     added = 200.0  # the same where its sums are added outside of tensor cores
     start = 1550.0  # until the first tile's first chunk is there
     tile = 150.0  # of a tile, besides
     stored = 4.0  # instructions of a thread for an element that leaves, besides those of what is done to it
     last = 9.0  # the same of the last tile besides, behind which nothing is on its way
 
-    def registers(self, copies: int) -> tuple[int, int]:
-        """The registers of a thread that feeds, and of one that multiplies."""
-        return 24, 240
+    def registers(self, copies: int, makes: bool = False) -> tuple[int, ...]:
+        """The registers of a thread that feeds, of one that multiplies, and of one that makes pieces."""
+        return (24, 240 if copies == 1 else 200, 88) if makes else (24, 240)
 
     def fits(self, copies: int, copy_rows: int, columns: int, pairs: int, whole: bool) -> bool:
         """Whether the sums fit the registers; those that are added outside tensor cores take another set."""
@@ -94,7 +93,7 @@ class Warps:
     copy_rows = (COPY_ROWS, 2 * COPY_ROWS)
     most_kept = 4
     whole_copies = (1,)  # else threads have too few registers for what is kept of a row
-    turn = rounded = added = 150.0
+    turn = added = 150.0
     start, tile = 0.0, 1500.0
     stored, last = 9.0, 0.0
     _BESIDE_SUMS = 64  # registers
@@ -108,7 +107,7 @@ class Warps:
     def loaded(self) -> float:
         return self.target.l2_gbps * 1e3 / self.target.sms / CYCLES_A_US
 
-    def registers(self, copies: int) -> tuple[int, int]:
+    def registers(self, copies: int, makes: bool = False) -> tuple[int, ...]:
         """The same as in Warpgroups: all agents have equally many."""
         given = min(_MOST_REGISTERS, _REGISTERS // (_THREADS * (1 + copies))) // 8 * 8
         return given, given
@@ -142,7 +141,8 @@ class ProductTiles:
     are those of two sets of sums (SETS), of which each leaves while the other is multiplied: `slots` are then those of
     the left operand, `right_slots` those of the right one. Of a `cluster` each CTA sums `part` of k for the same tile.
     Where it is `copied`, the copy engine stores it, from shared memory; `by_rows` warps do from there. Boxes of
-    operands that are `short` end with the tensor's last row. `price` is the kernel's; `microseconds` are with the sum
+    operands that are `short` end with the tensor's last row. Pieces of the operands that are `made` in the kernel are
+    made of chunks of f32, which lie in `whole_slots` besides. `price` is the kernel's; `microseconds` are with the sum
     of the parts, which is another's."""
 
     copies: int
@@ -160,6 +160,8 @@ class ProductTiles:
     copied: bool = False
     by_rows: bool = False
     short: frozenset[str] = frozenset()
+    made: frozenset[str] = frozenset()
+    whole_slots: int = 0
 
     @property
     def rows(self) -> int:
@@ -194,6 +196,7 @@ def choose(
     short: frozenset[str] = frozenset(),
     rights: int = 1,
     results: int = 1,
+    made: frozenset[str] = frozenset(),
 ) -> ProductTiles | None:
     """The fastest tiles for a product of these sizes, or None when none fits. `across`: the columns of the right
     operand are neighbours in memory, so that it comes in boxes of 64. `pairs` products of 16-bit pieces make one; of
@@ -204,11 +207,11 @@ def choose(
     where these are not 0; shared memory then holds `vector_bytes` of what follows besides. `widths` are the columns
     that a tile may have, `clusters` the numbers of CTAs that may share the sum over k of one. `aligned`: the right
     operand's rows begin at whole lines of the L2. `by_rows`: warps store the results, from shared memory, too. `words`:
-    operands are of f32, multiplied as tf32, which takes as long as twice the `k` of 16 bits; the left one goes through
-    registers, which the next chunk's wait for. `short` are operands, "left" and "right", whose boxes end with the
-    tensor's last row, as what threads copy does. `rights` are the right operands of as many columns each that one left
-    operand is multiplied with: a tile then has the same columns of each of their products, and one result of them. So
-    many `results` become of a product."""
+    operands are of f32, multiplied as tf32, which takes as long as twice the `k` of 16 bits. `short` are operands,
+    "left" and "right", whose boxes end with the tensor's last row, as what threads copy does. Pieces of operands that
+    are `made` are made in the kernel. `rights` are the right operands of as many columns each that one left operand is
+    multiplied with: a tile then has the same columns of each of their products, and one result of them. So many
+    `results` become of a product."""
     on = engine(target)
     short = short if isinstance(on, Warpgroups) else frozenset(("left", "right"))
     k *= 2 if words else 1
@@ -216,14 +219,14 @@ def choose(
         tiles
         for copies, copy_rows, columns in product((1, 2), on.copy_rows, widths)
         if on.fits(copies, copy_rows, columns * rights, pairs, whole) and not (across and columns % 64)
-        for form in _forms(m, n, k, copies * copy_rows, columns, across, pairs, on, most_split, whole, shared, words)
+        for form in _forms(m, n, k, copies * copy_rows, columns, across, pairs, on, most_split, whole, shared)
         if rights == 1 or form == _Form()
         if (not form.alternates or stored_bytes and results == 1) and form.cluster in clusters
         if not whole or columns == n and copies in on.whole_copies and copy_rows == COPY_ROWS
         if (
             tiles := _tiles(
                 *(b, m, n, k, copies, copy_rows, columns, form, across, pairs, on, work, stored_bytes, vector_bytes),
-                *(aligned, by_rows, words, short, rights),
+                *(aligned, by_rows, short - made, rights, made),
             )
         )
     ]
@@ -253,7 +256,6 @@ def _forms(
     most_split: int,
     whole: bool,
     shared: frozenset[str],
-    words: bool,
 ) -> Iterator[_Form]:
     """The forms that tiles of so many rows and columns may have."""
     yield _Form()
@@ -265,12 +267,12 @@ def _forms(
     if pairs > 1:
         return
     for kept, size, tile in (("left", m, rows), ("right", n, columns)):
-        if kept in shared and size <= tile and k <= on.most_kept * CHUNK and not words:
+        if kept in shared and size <= tile and k <= on.most_kept * CHUNK:
             yield _Form(kept=kept)
     if not isinstance(on, Warpgroups):
         return
     equal = len(set(SETS.get(columns, ()))) == 1  # slots of boxes across have all their columns
-    if columns in SETS and k > CHUNK and (equal or not across) and not words:
+    if columns in SETS and k > CHUNK and (equal or not across):
         yield _Form(alternates=True)
     if columns <= _MOST_MET:
         for ctas in PLACES:
@@ -306,9 +308,9 @@ def _tiles(
     vector_bytes: int,
     aligned: bool,
     by_rows: bool,
-    words: bool,
     short: frozenset[str],
     rights: int,
+    made: frozenset[str],
 ) -> ProductTiles | None:
     rows, target, kept, split = copies * copy_rows, on.target, form.kept, form.split
     operands = {"left": 1, "right": rights}
@@ -325,9 +327,13 @@ def _tiles(
     slot = sum(chunks[name] for name in streamed)
     slots, right_slots = min(_MOST_SLOTS, (target.shared_bytes - _BARRIERS - held) // slot), 0
     if form.alternates:
-        slots, right_slots = _alternating_slots(copies, columns, target.shared_bytes - _BARRIERS - held)
-    pieces = PIECES_OF[pairs]
-    if slots < pieces + 1:  # those of a chunk are multiplied together
+        of_set = max(SETS[columns]) * CHUNK * 2
+        slots, right_slots = alternating_slots(chunks["left"], of_set, target.shared_bytes - _BARRIERS - held)
+    pieces, whole_slots = PIECES_OF[pairs], 0
+    if made:
+        wholes = sum(2 * chunks[name] for name in made)
+        slots, whole_slots = making_slots(pieces, slot, wholes, target.shared_bytes - _BARRIERS - held, len(made) == 2)
+    if slots < pieces + (not made):  # those of a chunk are multiplied together
         return None
     part = ceil(ceil(k / (split * form.cluster)) / CHUNK) * CHUNK
     split = max(1, ceil(k / part)) if part and split > 1 else 1
@@ -336,7 +342,13 @@ def _tiles(
     multiplied = pairs * max(rows * wide * CHUNK / on.multiplied, on.read_cycles(copies, copy_rows, wide))
     sizes = {"left": (m, rows), "right": (n, columns)}
     boxes = {name: min(short_rows(size), tile) if name in short else tile for name, (size, tile) in sizes.items()}
-    loaded = pieces * sum(operands[name] * boxes[name] * CHUNK * 2 * lines[name] for name in streamed) / on.loaded
+    brought = {name: 2 if name in made else pieces for name in streamed}  # times the bytes of 16-bit numbers
+    loaded = sum(brought[name] * operands[name] * boxes[name] * CHUNK * 2 * lines[name] for name in streamed)
+    loaded /= on.loaded
+    making = sum(_MADE * pieces * sizes[name][1] * CHUNK for name in made)
+    if slots < 2 * pieces:  # made and multiplied in turn
+        multiplied, making = multiplied + making, 0.0
+    loaded = max(loaded, making)
     places = target.sms if form.cluster == 1 else max(1, int(target.sms * PLACES[form.cluster]) // form.cluster)
     turns, count = ceil(tiles / places), ceil(part / CHUNK)
     products = turns * count * max(multiplied, loaded)
@@ -348,7 +360,7 @@ def _tiles(
         leaves += _UNEQUAL * columns if len(set(SETS[columns])) > 1 else 0.0
     if form.cluster > 1:
         leaves += _MEETS + _HANDED * columns * copies
-    turn = on.rounded if words else on.turn if pairs == 1 else on.added
+    turn = on.turn if pairs == 1 else on.added
     waits = turns * (on.tile + count * turn + leaves)
     once = on.start + last + (ceil(k / CHUNK) * chunks[kept] / on.loaded if kept is not None else 0.0)
     if isinstance(on, Warpgroups) and not form.alternates:
@@ -362,7 +374,7 @@ def _tiles(
     price, two = Price(us, limit), form.alternates
     return ProductTiles(
         *(copies, columns, slots, split, part, price, us + summed, kept, copy_rows, two, right_slots, form.cluster),
-        *(copied, by_rows, short),
+        *(copied, by_rows, short, made, whole_slots),
     )
 
 
@@ -377,14 +389,3 @@ def single_widths(n: int) -> tuple[int, ...]:
 def short_rows(m: int) -> int:
     """Rows of a box of few rows, which whole patterns of its swizzle are."""
     return max(_PATTERN, ceil(m / _PATTERN) * _PATTERN)
-
-
-def _alternating_slots(copies: int, columns: int, room: int) -> tuple[int, int]:
-    """Slots of the left and of the right operand of tiles that alternate, in so many bytes; (0, 0) where these hold too
-    few. A group's chunks of the left one stay for both sets."""
-    left, right = copies * COPY_ROWS * CHUNK * 2, max(SETS[columns]) * CHUNK * 2
-    best = min(room // (left + 2 * right), _MOST_ALTERNATING // 2)
-    if best < GROUP:
-        return 0, 0
-    slots = max(2 * GROUP, best)
-    return slots, min(_MOST_ALTERNATING, (room - slots * left) // right)

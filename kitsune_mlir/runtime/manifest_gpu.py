@@ -54,7 +54,7 @@ _LAUNCH = {
         {
             "tensor": SIZE,
             "offset?": SIZE,
-            "element": among(("bf16", "f16", "f32")),
+            "element": among(("bf16", "f16", "f32", "tf32")),
             "dims": [OPEN_SIZE],
             "strides": [SIZE],
             "box": [SIZE],

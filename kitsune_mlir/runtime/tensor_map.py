@@ -21,8 +21,8 @@ _GRANULE = 16  # bytes: base addresses, strides and the box's innermost dimensio
 _MAX_RANK, _MAX_BOX, _MAX_STRIDE, _MAX_DIM = 5, 256, 1 << 40, 1 << 32
 _MAX_WINDOWS, _MAX_STEP = 1024, 8
 _CORNER_BITS = {3: 16, 4: 8, 5: 5}  # by rank
-_BYTES = {"bf16": 2, "f16": 2, "f32": 4}
-_ELEMENTS = {"bf16": "BFLOAT16", "f16": "FLOAT16", "f32": "FLOAT32"}
+_BYTES = {"bf16": 2, "f16": 2, "f32": 4, "tf32": 4}
+_ELEMENTS = {"bf16": "BFLOAT16", "f16": "FLOAT16", "f32": "FLOAT32", "tf32": "TFLOAT32"}
 _SWIZZLES = {0: "NONE", 32: "32B", 64: "64B", 128: "128B"}  # by bytes
 
 _U32, _U64, _Enum = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int
@@ -49,7 +49,8 @@ _Replace = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)  # m
 class TensorMaps:
     """The maps of one kernel. Each is described by a dict: "tensor", its number among the kernel's tensors, of which
     the workspace is the last, and "offset", the bytes from there to its first element (0 when absent);
-    "element", "bf16", "f16" or "f32"; "dims" in elements, the fastest first, null for the rows of a call;
+    "element", "bf16", "f16", "f32", or "tf32" of f32 that is rounded to tf32 on its way to shared memory; "dims" in
+    elements, the fastest first, null for the rows of a call;
     "strides" of all dims but the first, in bytes; "box" in elements; "swizzle", 0, 32, 64 or 128 bytes.
 
     A map of windows on images (PTX ISA, Im2col mode) has channels as its first dim and images as its last; "lower" and

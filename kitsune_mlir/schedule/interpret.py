@@ -192,6 +192,8 @@ class Program:
                 return steps.open_slot(op.name, where, operands[0], results[0], tile)
             case "kitsune.fill":
                 return between.fill(op, where) if op.opview.is_between_roles else steps.fill(where, operands)
+            case "kitsune.split":
+                return steps.split(where, operands)
             case "kitsune.commit" | "kitsune.release":
                 return steps.close(op.name, where, operands)
             case "kitsune.stow":

@@ -229,8 +229,7 @@ def tf32_operand(piece: str | None, paired: bool, left: np.ndarray) -> np.ndarra
     """The numbers of a left operand of f32 that are multiplied, in the order of the right operand's columns."""
     left = np.ascontiguousarray(left, np.float32)
     if piece is None:
-        found = ((left.view(np.int32) + (1 << 12)) & _UPPER).view(np.float32)
-        found = np.where(np.isfinite(left), found, left)
+        found = rounded_to_tf32(left)
     else:
         high = (left.view(np.int32) & _UPPER).view(np.float32)
         found = high if piece == "high" else left - high
@@ -238,6 +237,12 @@ def tf32_operand(piece: str | None, paired: bool, left: np.ndarray) -> np.ndarra
         return found
     padded = np.pad(found, ((0, 0), (0, -found.shape[1] % len(_PAIRED))))
     return padded.reshape(len(found), -1, len(_PAIRED))[:, :, _PAIRED].reshape(len(found), -1)
+
+
+def rounded_to_tf32(x: np.ndarray) -> np.ndarray:
+    """The nearest tf32 numbers."""
+    found = ((x.view(np.int32) + (1 << 12)) & _UPPER).view(np.float32)
+    return np.where(np.isfinite(x), found, x)
 
 
 def box(array: np.ndarray, at: list[int], dims: list[int], tile: ir.RankedTensorType) -> tuple[tuple, tuple]:

@@ -15,7 +15,7 @@ from kitsune_mlir.mlir import ir
 
 from . import between, numeric
 from .between import TileSlot
-from .rings import Copy, Product, Ring, ScheduleFault, Slot, box, take_box, tf32_operand
+from .rings import Copy, Product, Ring, ScheduleFault, Slot, box, rounded_to_tf32, take_box, tf32_operand
 
 
 @dataclass
@@ -133,6 +133,7 @@ def copy(op: ir.Operation, where: str, operands: list[int], results: list[int]) 
             source.copies.append(copy)
         elif elements is None:
             found = take_box(source, at, dims, tile, 0.0)
+            found = rounded_to_tf32(found) if op.opview.is_rounded else found
             if last is not None and at[dims[0]] + tile.shape[0] > source.shape[dims[0]]:
                 found[last:] = np.nan
             copy = Copy(slot, found)
@@ -141,6 +142,24 @@ def copy(op: ir.Operation, where: str, operands: list[int], results: list[int]) 
         slot.writers.append(copy)
         frame.cta.copies.append(copy)
         frame.values[results[0]] = copy
+
+    return step
+
+
+def split(where: str, operands: list[int]) -> Step:
+    def step(frame: Frame) -> None:
+        source, *targets = [frame.values[o] for o in operands]
+        source.check_open(frame.at(where), "consumer")
+        rest = source.read(frame.at(where)).astype(np.float32)
+        infinite, left = np.isinf(rest), len(targets)
+        for number, target in enumerate(targets):
+            target.check_open(frame.at(where), "producer")
+            left -= 1
+            piece = (rest.view(np.int32) & -65536).view(np.float32) if left else numeric.rounded(rest, "bf16")
+            if left:
+                rest = np.where(infinite, rest, rest - piece)
+                piece = np.where(infinite, 0 if number else np.copysign(1, rest), piece)
+            target.ring.store(target, piece)
 
     return step
 

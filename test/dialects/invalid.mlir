@@ -1786,14 +1786,6 @@ func.func @windows(%x: tensor<2x9x64xbf16>) {
 
 // -----
 
-func.func @windows(%x: tensor<2x9x64xbf16>) {
-  // expected-error@+1 {{'kitsune.windows' op takes numbers of f32 as tf32 numbers, found tensor<2x9x64xbf16>}}
-  %m = "kitsune.windows"(%x) {dilations = array<i64: 1>, filter = array<i64: 3>, low = array<i64: 1>, places = array<i64: 9>, rounded, strides = array<i64: 1>} : (tensor<2x9x64xbf16>) -> tensor<18x192xbf16>
-  return
-}
-
-// -----
-
 func.func @windows(%x: tensor<?x9x64xbf16>) {
   // expected-error@+1 {{'kitsune.windows' op makes a matrix of ?x9x192 elements of bf16, found tensor<18x192xbf16>}}
   %m = "kitsune.windows"(%x) {dilations = array<i64: 1>, filter = array<i64: 3>, low = array<i64: 1>, places = array<i64: 9>, strides = array<i64: 1>} : (tensor<?x9x64xbf16>) -> tensor<18x192xbf16>
@@ -3550,5 +3542,91 @@ func.func @stored_over_what_lies_beside(%A: tensor<64x56xbf16>, %B: tensor<64x60
     }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
   }) {sym_name = "k"} : () -> !kitsune.outputs
   %o = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<64x60xbf16, #kitsune.columns<0 : i64, 128 : i64, true>>
+  return
+}
+
+// -----
+
+func.func @pieces_of_16_bits(%m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 1 : i64>
+    %q = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "q"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.wait"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 1 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      %t = "kitsune.acquire"(%q) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      // expected-error@+1 {{'kitsune.split' op makes pieces of bf16 of f32, found tensor<64x64xbf16> of tensor<64x64xbf16>}}
+      "kitsune.split"(%s, %t) : (!kitsune.slot<tensor<64x64xbf16>>, !kitsune.slot<tensor<64x64xbf16>>) -> ()
+    }) {copies = 1, registers = 88, sym_name = "make", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @pieces_in_another_order(%m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xf32>, 1 : i64>
+    %q = "kitsune.alloc_ring"() {box = "columns", share = "all", space = "smem", sym_name = "q"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.wait"(%x) : (!kitsune.ring<tensor<64x64xf32>, 1 : i64>) -> !kitsune.slot<tensor<64x64xf32>>
+      %t = "kitsune.acquire"(%q) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      // expected-error@+1 {{'kitsune.split' op takes and fills slots in smem, in boxes of one order}}
+      "kitsune.split"(%s, %t) : (!kitsune.slot<tensor<64x64xf32>>, !kitsune.slot<tensor<64x64xbf16>>) -> ()
+    }) {copies = 1, registers = 88, sym_name = "make", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @pieces_by_two_copies(%m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xf32>, 1 : i64>
+    %q = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "q"} : () -> !kitsune.ring<tensor<64x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.wait"(%x) : (!kitsune.ring<tensor<64x64xf32>, 1 : i64>) -> !kitsune.slot<tensor<64x64xf32>>
+      %t = "kitsune.acquire"(%q) : (!kitsune.ring<tensor<64x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      // expected-error@+1 {{'kitsune.split' op is done by an agent of one copy, found 2}}
+      "kitsune.split"(%s, %t) : (!kitsune.slot<tensor<64x64xf32>>, !kitsune.slot<tensor<64x64xbf16>>) -> ()
+    }) {copies = 2, registers = 88, sym_name = "make", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @rounded_16_bits(%A: tensor<64x32xf32>, %B: tensor<64x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x64xbf16>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x64xbf16>, 1 : i64>) -> !kitsune.slot<tensor<64x64xbf16>>
+      // expected-error@+1 {{'kitsune.copy' op has tensors of f32 rounded by the copy engine, found tensor<64x64xbf16>}}
+      %d = "kitsune.copy"(%s, %B, %m, %m) {dims = array<i64: 0, 1>, engine = "tma", rounded} : (!kitsune.slot<tensor<64x64xbf16>>, tensor<64x64xbf16>, index, index) -> !kitsune.token
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
+func.func @rounded_by_threads(%A: tensor<64x32xf32>, %B: tensor<64x64xbf16>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x32xf32>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x32xf32>, 1 : i64>) -> !kitsune.slot<tensor<64x32xf32>>
+      // expected-error@+1 {{'kitsune.copy' op has tensors of f32 rounded by the copy engine, found tensor<64x32xf32>}}
+      %d = "kitsune.copy"(%s, %A, %m, %m) {dims = array<i64: 0, 1>, engine = "cp_async", rounded} : (!kitsune.slot<tensor<64x32xf32>>, tensor<64x32xf32>, index, index) -> !kitsune.token
+    }) {copies = 1, registers = 24, sym_name = "a", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
   return
 }

@@ -311,13 +311,6 @@ func.func @windows(%x: tensor<2x7x9x64xbf16>) -> (tensor<2x28x384xbf16>, tensor<
   return %m, %n : tensor<2x28x384xbf16>, tensor<14x192xbf16>
 }
 
-// CHECK-LABEL: func.func @windows_of_rounded_images
-func.func @windows_of_rounded_images(%x: tensor<2x7x64xf32>) -> tensor<2x7x192xf32> {
-  // CHECK: %{{.*}} = "kitsune.windows"(%{{.*}}) {dilations = array<i64: 1>, filter = array<i64: 3>, low = array<i64: 1>, places = array<i64: 7>, rounded, strides = array<i64: 1>} : (tensor<2x7x64xf32>) -> tensor<2x7x192xf32>
-  %m = "kitsune.windows"(%x) {dilations = array<i64: 1>, filter = array<i64: 3>, low = array<i64: 1>, places = array<i64: 7>, rounded, strides = array<i64: 1>} : (tensor<2x7x64xf32>) -> tensor<2x7x192xf32>
-  return %m : tensor<2x7x192xf32>
-}
-
 // CHECK-LABEL: func.func private @types(!kitsune.ring<tensor<?x3x5xi8>, 7 : i64>, !kitsune.outputs, !kitsune.slot<tensor<2x3xf32>>, !kitsune.acc<f32>, !kitsune.token)
 func.func private @types(!kitsune.ring<tensor<?x3x5xi8>, 7 : i64>, !kitsune.outputs, !kitsune.slot<tensor<2x3xf32>>, !kitsune.acc<f32>, !kitsune.token)
 
@@ -377,4 +370,25 @@ func.func @placed(%x: tensor<64x8xbf16>, %to: tensor<64xi32>) -> tensor<64x8xbf1
   }) {sym_name = "p", target = "sm_90a", tile_rows = 16 : i64} : () -> !kitsune.outputs
   %r = "kitsune.result"(%p) {index = 0 : i64} : (!kitsune.outputs) -> tensor<64x8xbf16>
   return %r : tensor<64x8xbf16>
+}
+
+// CHECK-LABEL: func.func @split
+func.func @split(%m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "columns", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<128x64xf32>, 1 : i64>
+    %q = "kitsune.alloc_ring"() {box = "columns", share = "all", space = "smem", sym_name = "q"} : () -> !kitsune.ring<tensor<128x64xbf16>, 2 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.wait"(%x) : (!kitsune.ring<tensor<128x64xf32>, 1 : i64>) -> !kitsune.slot<tensor<128x64xf32>>
+      %high = "kitsune.acquire"(%q) : (!kitsune.ring<tensor<128x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<128x64xbf16>>
+      %low = "kitsune.acquire"(%q) : (!kitsune.ring<tensor<128x64xbf16>, 2 : i64>) -> !kitsune.slot<tensor<128x64xbf16>>
+      // CHECK: "kitsune.split"(%{{.*}}, %{{.*}}, %{{.*}}) : (!kitsune.slot<tensor<128x64xf32>>, !kitsune.slot<tensor<128x64xbf16>>, !kitsune.slot<tensor<128x64xbf16>>) -> ()
+      "kitsune.split"(%s, %high, %low) : (!kitsune.slot<tensor<128x64xf32>>, !kitsune.slot<tensor<128x64xbf16>>, !kitsune.slot<tensor<128x64xbf16>>) -> ()
+      "kitsune.commit"(%high) {operandSegmentSizes = array<i32: 1, 0>} : (!kitsune.slot<tensor<128x64xbf16>>) -> ()
+      "kitsune.commit"(%low) {operandSegmentSizes = array<i32: 1, 0>} : (!kitsune.slot<tensor<128x64xbf16>>) -> ()
+      "kitsune.release"(%s) {operandSegmentSizes = array<i32: 1, 0>} : (!kitsune.slot<tensor<128x64xf32>>) -> ()
+    }) {copies = 1 : i64, registers = 88 : i64, sym_name = "make", warps = 4 : i64} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
 }

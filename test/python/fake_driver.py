@@ -46,6 +46,7 @@ class FakeDriver:
         CU_TENSOR_MAP_DATA_TYPE_FLOAT16=6,
         CU_TENSOR_MAP_DATA_TYPE_FLOAT32=7,
         CU_TENSOR_MAP_DATA_TYPE_BFLOAT16=9,
+        CU_TENSOR_MAP_DATA_TYPE_TFLOAT32=11,
     )
     CUtensorMapInterleave = _constants("Interleave", CU_TENSOR_MAP_INTERLEAVE_NONE=0)
     CUtensorMapSwizzle = _constants(

@@ -81,7 +81,10 @@ def test_maps_go_first_and_by_value(monkeypatch):
     assert (launch.values, launch.rows) == ([X, W, Y, 0], 100)
 
 
-@pytest.mark.parametrize(("element", "swizzle", "numbers"), [("f16", 0, (6, 0)), ("f32", 64, (7, 2))])
+ELEMENTS = [("f16", 0, (6, 0)), ("f32", 64, (7, 2)), ("tf32", 64, (11, 2))]
+
+
+@pytest.mark.parametrize(("element", "swizzle", "numbers"), ELEMENTS)
 def test_elements_and_swizzles(monkeypatch, element, swizzle, numbers):
     entry = WEIGHTS | {"element": element, "swizzle": swizzle, "box": [16, 8]}
     made, driver = launcher(monkeypatch, maps=[entry])

@@ -16,6 +16,7 @@ from kitsune_mlir.dialects import schedule
 from kitsune_mlir.frontend import import_model
 from kitsune_mlir.passes import pipeline
 from kitsune_mlir.planning import target as targets
+from kitsune_mlir.precision import give
 from kitsune_mlir.runtime.gpu import GpuRunner
 from kitsune_mlir.schedule import run as interpret
 from kitsune_mlir.tools.gpusim.device import SimulatedDevice
@@ -52,9 +53,10 @@ class Beside(torch.nn.Module):
         return sum(part(x) for part in self.parts)
 
 
-def scheduled(model, args, target="sm_90a", dynamic_shapes=None):
+def scheduled(model, args, target="sm_90a", dynamic_shapes=None, precision="highest"):
     """The program of a model, its products scheduled and proven, and the kernels' products."""
     program = import_model(model, args, dynamic_shapes=dynamic_shapes)
+    give(program.module, precision)
     weights.give(program.module, program.arguments, program.outputs)
     pipeline.run(program.module, [pipeline.make(name, "", target) for name in SCHEDULE])
     kernels = [
@@ -65,16 +67,17 @@ def scheduled(model, args, target="sm_90a", dynamic_shapes=None):
     return program, kernels
 
 
-def right(model, args, target="sm_90a", dynamic_shapes=None, calls=(), kernels=1):
+def right(model, args, target="sm_90a", dynamic_shapes=None, calls=(), kernels=1, precision="highest"):
     """Whether the simulator gives torch's numbers, in so many kernels of products."""
-    program, found = scheduled(model, args, target, dynamic_shapes)
+    program, found = scheduled(model, args, target, dynamic_shapes, precision)
     assert len(found) == kernels
     pipeline.run(program.module, [pipeline.make(name, "", target) for name in LOWER])
     section = gpu.build(program.module, targets.load(target))
     device = SimulatedDevice(program.module, 0)
     runner = GpuRunner(section.manifest, section.files, interface_of(program).constants(), device)
+    bound = BOUNDS.get(args[0].dtype) or 2 * BOUNDS[precision]  # of what two products make
     for inputs in (args, args, *calls):
-        check(program, runner, inputs, model(*inputs).detach(), BOUNDS[args[0].dtype])
+        check(program, runner, inputs, model(*inputs).detach(), bound)
     return section
 
 
@@ -93,6 +96,14 @@ def test_a_gate(target, rows, width, hidden, chunked):
     """Sizes that divide tiles, and others; both with a bias."""
     model = Gated(width, hidden, swiglu, chunked).bfloat16()
     right(model, (torch.randn(rows, width, dtype=torch.bfloat16),), target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("precision", ["highest", "high"])
+@pytest.mark.parametrize("rows, width, hidden", SIZES[1:3], ids=str)
+@pytest.mark.parametrize("chunked", [False, True], ids=["two layers", "halves"])
+def test_a_gate_of_f32(target, precision, rows, width, hidden, chunked):
+    right(Gated(width, hidden, swiglu, chunked), (torch.randn(rows, width),), target, precision=precision)
 
 
 @pytest.mark.parametrize("chunked", [False, True], ids=["two layers", "halves"])

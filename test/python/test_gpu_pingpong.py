@@ -18,11 +18,11 @@ BF16, F16 = torch.bfloat16, torch.float16
 def checked(small_gpu, monkeypatch):
     """Runs a function, in tiles as wide as asked for where few rows would get narrow ones. Gives what was launched."""
 
-    def check(columns, function, args):
+    def check(columns, function, args, precision="highest"):
         every = priced_product.choose.__wrapped__
         asked = partial(every, widths=(columns,))
         monkeypatch.setattr(priced_product, "choose", asked)
-        device = run(function, args, small_gpu, launches=1)
+        device = run(function, args, small_gpu, launches=1, precision=precision)
         (launch,) = device.described
         return launch
 
@@ -52,6 +52,14 @@ def test_other_rows_beside(count, checked):
 def test_outputs_of_f32(checked):
     launch = checked(256, lambda *args: F.linear(*args).float() * 0.5, drawn((400, 192), (320, 192), (320,)))
     assert "f32" in [map_["element"] for map_ in launch["maps"]]
+
+
+@pytest.mark.parametrize("inputs, columns", [(64, 256), (212, 256), (256, 192)], ids=str)
+def test_f32_in_tf32(inputs, columns, checked):
+    """Chunks have 32 numbers of each row, which copies round."""
+    shapes = (400, inputs), (320, inputs), (320,)
+    launch = checked(columns, F.linear, drawn(*shapes, dtype=torch.float32), "high")
+    assert [map_["element"] for map_ in launch["maps"]].count("tf32") >= 2
 
 
 def test_weights_across(checked):

@@ -15,6 +15,7 @@ from kitsune_mlir.codegen import gpu
 from kitsune_mlir.dialects import schedule as dialect
 from kitsune_mlir.frontend import import_model
 from kitsune_mlir.passes import pipeline, schedule_products
+from kitsune_mlir.passes.priced_product import PricedProduct
 from kitsune_mlir.planning import target as targets
 from kitsune_mlir.precision import give
 from kitsune_mlir.runtime.gpu import GpuRunner
@@ -36,7 +37,7 @@ OF_ROLES = AS_GOOD | {
     "no barrier of the CTA": 1,
     "no fence between proxies": 1,
 }
-SHARED_KB = {"kitsune.role": 112, "kitsune.fill": 128}  # so little that slots are filled again
+SHARED_KB = {"kitsune.role": 112, "kitsune.fill": 128, "kitsune.split": 120}  # so little that slots are filled again
 OF_SUMS = {
     "no wait on an mbarrier": 2,
     "a parity that is not flipped": 2,
@@ -45,12 +46,19 @@ OF_SUMS = {
     "no fence between proxies": 2,
 }
 OF_PIECES = {"no wait on an mbarrier": 5, "no fence before products": 5}
+OF_WORDS = {"no fence before products": 1}
+OF_MADE = OF_PIECES | {
+    "no wait on an mbarrier": 12,
+    "a parity that is not flipped": 4,
+    "no fence between proxies": 8,
+}
 KERNELS = {  # a function, shapes, a type, what the schedule must have, how many mutants are as good, by what they lack
     "product": (lambda x, y: torch.relu(x @ y), ((150, 320), (320, 128)), BF16, 'engine = "tma", index', AS_GOOD),
     "batched, split": (torch.bmm, ((3, 60, 1344), (3, 1344, 40)), BF16, "tile = array<i64: 1, 1, 64, ", AS_GOOD),
     "with a row group": (lambda x, y: (x @ y).softmax(-1), ((250, 320), (320, 64)), BF16, "reduction", AS_GOOD),
     "f32 in pieces": (torch.mm, ((200, 256), (256, 32)), torch.float32, "pairs = 6", OF_PIECES),
-    "f32 in tf32": (torch.mm, ((200, 256), (256, 32)), torch.float32, "32xf32>", {}),
+    "f32 in tf32": (torch.mm, ((200, 288), (288, 130)), torch.float32, "rounded", OF_WORDS),
+    "f32 in pieces made there": (torch.bmm, ((3, 100, 192), (3, 192, 40)), torch.float32, "kitsune.split", OF_MADE),
     "rows of several warps": (lambda x: F.layer_norm(x, x.shape[-1:]), ((41, 5000),), BF16, "lanes = 128", {}),
     "roles": (
         lambda x, w, v: F.linear(torch.relu(F.linear(x, w)), v),
@@ -81,23 +89,26 @@ def tiny_gpu(gpu_of):
 def test_each_broken_instruction_is_found(name, tiny_gpu, gpu_of, monkeypatch):
     """But for some that are as good: a wait for an empty slot of the second ring, for who found one empty in the first,
     of as many slots, knows that the product has ended that read both, and with an even number of turns in a loop's a
-    wrong parity is no wait; and a fence before a product whose sums are in
-    flight (PTX ISA, wgmma.fence). In roles also who gives vectors back, which nobody fills again; a release a product
-    too early, of a slot that is not the next to be filled; and the barrier before counters are zeroed by the last CTA,
-    whose first thread has waited for all that others do with them. So is the fence between proxies behind the wait for
-    stores into a slot, for their end is one (PTX ISA, Async proxy); those of other CTAs, before a slot is filled and
-    before it is copied out of, are not. In sums what is true of weights, which are copied once, and of a ring of as
-    many slots as two turns fill, whose first slot of a turn is never its last; waits for empty slots for who has waited
-    for one of the left operand's; a wait for what two releases have waited for. Not as good, as an H100 showed, are
-    fences between threads' loads out of a slot and the copies that fill it again: the simulator asks for none there."""
+    wrong parity is no wait; and a fence before a product whose sums are in flight (PTX ISA, wgmma.fence). In roles also
+    who gives vectors back, which nobody fills again; a release a product too early, of a slot that is not the next to
+    be filled; and the barrier before counters are zeroed by the last CTA, whose first thread has waited for all that
+    others do with them. So is the fence between proxies behind the wait for stores into a slot, for their end is one
+    (PTX ISA, Async proxy); those of other CTAs, before a slot is filled and before it is copied out of, are not. In
+    sums what is true of weights, which are copied once, and of a ring of as many slots as two turns fill, whose first
+    slot of a turn is never its last; waits for empty slots for who has waited for one of the left operand's; a wait for
+    what two releases have waited for. Where pieces are made in the kernel, those of a chunk are taken, and given back,
+    all at once: of what is waited for, and of fences, the last would do. Not as good, as an H100 showed, are fences
+    between threads' loads out of a slot and the copies that fill it again: the simulator asks for none there."""
     function, shapes, dtype, has, as_good = KERNELS[name]
     chains = has in CHAINED
-    tiny_gpu = gpu_of(2, shared_bytes=SHARED_KB.get(has, 160) * 1024) if chains else tiny_gpu
+    tiny_gpu = gpu_of(2, shared_bytes=SHARED_KB.get(has, 160) * 1024) if chains or has in SHARED_KB else tiny_gpu
+    if has == "kitsune.split":
+        monkeypatch.setattr(PricedProduct, "before_us", lambda _: 1e3)
     monkeypatch.setattr(schedule_products, "is_faster", lambda *_: True)  # a row group is computed with its product
     torch.manual_seed(0)
     args = tuple(torch.randn(shape, dtype=dtype) for shape in shapes)
     program = import_model(Function(function), args)
-    give(program.module, "highest" if has == "pairs = 6" else "high")
+    give(program.module, "high" if has == "rounded" else "highest")
     steps = CHAINS if chains else SCHEDULE
     options = {"place-stages": f"shape={CHAINED.get(has)}", "partition-dataflow": "min-summed=0"}
     pipeline.run(program.module, [pipeline.make(step, options.get(step, ""), tiny_gpu) for step in steps])

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from test_gpu_models import check, interface_of
 
 import kitsune_mlir
+from kitsune_mlir import weights
 from kitsune_mlir.codegen import gpu
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.frontend import import_model
@@ -71,10 +72,11 @@ def test_orders_of_dimensions(b, m, n, k, left, right, small_gpu):
 
 
 @pytest.mark.parametrize("m, n", [(3000, 40), (40, 3000)])
-def test_an_operand_that_is_kept(m, n, small_gpu):
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "tf32"])
+def test_an_operand_that_is_kept(m, n, dtype, small_gpu):
     """Eight CTAs take several tiles each, and load the chunks of the short operand once."""
-    function, args = (lambda x, y: torch.relu(x @ y.mT)), drawn((m, 264), (n, 264))
-    device = run(function, args, small_gpu)
+    function, args = (lambda x, y: torch.relu(x @ y.mT)), drawn((m, 264), (n, 264), dtype=dtype)
+    device = run(function, args, small_gpu, precision="high")
     assert device.pipeline_launches == 2
 
 
@@ -122,6 +124,30 @@ def test_follows_that_are_no_chain(name, small_gpu):
         assert device.launches == 0, "operators of their own"
 
 
+BROADCAST = {  # behind a product of x (100 x 72, or 3 batches of it) and y (72 x 56)
+    "distances": lambda x, y: (x * x).sum(-1, keepdim=True) + (y * y).sum(0) - 2 * x @ y,
+    "read twice": lambda x, y: (p := x @ y) * (s := x[:, :1] - y[0]) + torch.relu(p - s),
+    "of an operator's result": lambda x, y: torch.relu(x @ y) * (x[:, :1] * 2 - y[0]),
+    "of batches": lambda x, y: torch.bmm(torch.stack([x] * 3), torch.stack([y] * 3)) + (x[:, :1] + y[0]),
+}
+
+
+@pytest.mark.parametrize("name", BROADCAST)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "f32"])
+def test_what_is_made_of_broadcasts_is_computed_behind_the_product(name, dtype, small_gpu):
+    args = drawn((100, 72), (72, 56), dtype=dtype)
+    device = run(BROADCAST[name], args, small_gpu)
+    assert device.pipeline_launches == 2
+    if name == "distances":  # sums of rows, of columns, twice x
+        assert device.launches == 2 * 3
+
+
+def test_broadcasts_of_any_number_of_rows(small_gpu):
+    rows = torch.export.Dim("rows", max=1000)
+    calls = [drawn((count, 72), (72, 56)) for count in (0, 1, 129)]
+    run(BROADCAST["distances"], drawn((100, 72), (72, 56)), small_gpu, 1, (({0: rows}, None),), calls)
+
+
 def test_attention(small_gpu):
     def function(q, k, v):
         return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
@@ -136,23 +162,28 @@ def test_long_sums_in_parts(rows, small_gpu):
     assert device.pipeline_launches == 2
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=["bf16", "f32"])
 @pytest.mark.parametrize("function", [lambda x, y: x.t() @ y, lambda x, y: x @ y.t()], ids=["k", "m"])
-def test_any_number_of_rows(function, small_gpu):
+def test_any_number_of_rows(function, dtype, small_gpu):
     """A sum over rows, whatever their number; without rows it is zero."""
     rows = torch.export.Dim("rows", min=0, max=100_000)
     summed = function(torch.ones(3, 2), torch.ones(3, 2)).shape == (2, 2)
     shapes = ({0: rows}, {0: rows} if summed else {})
-    calls = [drawn((count, 64), (count if summed else 96, 64)) for count in (1, 300, 64, *([0] if summed else []))]
-    device = run(function, drawn((70, 64), (70 if summed else 96, 64)), small_gpu, 1, ((shapes),), calls)
+    counts = (1, 300, 64, *([0] if summed else []))
+    calls = [drawn((count, 64), (count if summed else 96, 64), dtype=dtype) for count in counts]
+    args = drawn((70, 64), (70 if summed else 96, 64), dtype=dtype)
+    device = run(function, args, small_gpu, 1, ((shapes),), calls)
     assert device.pipeline_launches == 1 + len(calls)
 
 
-@pytest.mark.parametrize("k", [8, 24, 40, 56])
-@pytest.mark.parametrize("m, n, dtype", [(900, 96, torch.bfloat16), (70, 130, torch.float32)], ids=str)
-def test_short_sums(m, n, k, dtype, small_gpu):
+@pytest.mark.parametrize("k", [8, 20, 40, 56])
+@pytest.mark.parametrize("m, n, name", [(900, 96, "bf16"), (70, 130, "highest"), (300, 130, "high")], ids=str)
+def test_short_sums(m, n, k, name, small_gpu):
     """Boxes have no more columns than steps of a product; beside them nobody may read, as the simulator checks. The
     last tile has fewer rows."""
-    device = run(lambda x, w: x @ w.T, drawn((m, k), (n, k), dtype=dtype), small_gpu)
+    dtype = torch.bfloat16 if name == "bf16" else torch.float32
+    precision = "highest" if name == "bf16" else name
+    device = run(lambda x, w: x @ w.T, drawn((m, k), (n, k), dtype=dtype), small_gpu, precision=precision)
     assert device.pipeline_launches == 2
 
 
@@ -163,6 +194,41 @@ def test_f32(sizes, precision, small_gpu):
     x, y, bias = drawn((b, m, k), (b, k, n), (n,), dtype=torch.float32)
     device = run(lambda x, y, bias: torch.bmm(x, y) + bias, (x, y, bias), small_gpu, 1, precision=precision)
     assert device.pipeline_launches == 1
+
+
+@pytest.mark.parametrize("precision", ["highest", "high"])
+@pytest.mark.parametrize("left", [False, True], ids=["m x k", "k x m"])
+@pytest.mark.parametrize("right", [False, True], ids=["k x n", "n x k"])
+@pytest.mark.parametrize("b, m, n, k", [(3, 64, 40, 136), (2, 133, 77, 51), (1, 300, 128, 64)], ids=str)
+def test_orders_of_dimensions_of_f32(b, m, n, k, left, right, precision, small_gpu):
+    """Pieces are made in the kernel, of boxes along rows and along columns, of rows that are made longer before."""
+    shapes = (b, k, m) if left else (b, m, k), (b, n, k) if right else (b, k, n)
+
+    def function(x, y):
+        return torch.bmm(x.mT if left else x, y.mT if right else y)
+
+    device = run(function, drawn(*shapes, dtype=torch.float32), small_gpu, precision=precision)
+    assert device.pipeline_launches == 2
+
+
+def test_pieces_of_a_computed_operand_and_of_a_weight(small_gpu):
+    """The weight's are copied; several chunks, a bias and a residual behind."""
+    model, args = torch.nn.Linear(264, 136), drawn((300, 264), (300, 136), dtype=torch.float32)
+    program = import_model(Function(lambda x, z: model(x) + z), args)
+    weights.give(program.module, program.arguments, program.outputs)
+    steps = [
+        "prepare-linalg",
+        "schedule-products",
+        "verify-dataflow",
+        "convert-kitsune-to-gpu",
+        "convert-linalg-to-gpu",
+    ]
+    pipeline.run(program.module, [pipeline.make(name, "", small_gpu) for name in steps])
+    section = gpu.build(program.module, targets.load(small_gpu))
+    runner = GpuRunner(
+        section.manifest, section.files, interface_of(program).constants(), SimulatedDevice(program.module)
+    )
+    check(program, runner, args, (model(args[0]) + args[1]).detach(), BOUNDS["highest"])
 
 
 @pytest.mark.parametrize("precision", ["highest", "high"])
@@ -237,3 +303,16 @@ def test_columns_behind_the_last_tile(gpu_of):
 def test_rows_that_warps_store(columns, rows, dtype, gpu_of):
     """Rows of no multiple of 16 bytes, of which tiles have more or less."""
     assert 'engine = "warps"' in layer(64, columns, rows, gpu_of(4), dtype)
+
+
+@pytest.mark.parametrize("rows, inputs, outputs", [(130, 72, 200), (40, 1024, 384), (300, 37, 24)], ids=str)
+def test_layers_in_tf32(rows, inputs, outputs, small_gpu):
+    """Each is a kernel of its own, where warpgroups multiply what copies rounded: of whole tiles, of few rows, of rows
+    that are made longer."""
+    torch.manual_seed(rows)
+    model, x = torch.nn.Sequential(torch.nn.Linear(inputs, outputs), torch.nn.GELU()), torch.randn(rows, inputs)
+    compiled = kitsune_mlir.compile(model, (x,), target=small_gpu, matmul_precision="high")
+    kernels = compiled.mlir("small:schedule-products")
+    assert 'sym_name = "pipeline0"' in kernels and kernels.count("rounded,") + kernels.count("rounded}") >= 2
+    error = (Simulation(compiled, seed=1)(x) - model(x)).norm() / model(x).norm()
+    assert 1e-5 < error <= BOUNDS["high"]

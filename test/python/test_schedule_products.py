@@ -75,6 +75,30 @@ def test_the_interpreter_agrees(sizes, turned):
     np.testing.assert_allclose(found.sum(0) if found.ndim == 4 else found, wanted, rtol=1e-5, atol=1e-3)
 
 
+@pytest.mark.parametrize("turned", [(False, False), (True, True)])
+def test_pieces_that_are_made_in_the_kernel(turned):
+    """Their sum is the number, and infinities come out where they belong."""
+    b, m, n, k = 2, 72, 136, 200
+    module = scheduled(b, m, n, k, turned, "f32")  # kept: the kernel goes with it
+    (kernel,) = dialect.kernels(module)
+    assert [agent.label for agent in kernel.agents] == ["feed", "math", "make"]
+    rng = np.random.default_rng(0)
+    left, right = (rng.standard_normal(shape, np.float32) for shape in ((b, m, k), (b, k, n)))
+    left[0, 3, 5], right[0, 5] = -np.inf, np.abs(right[0, 5])
+    arguments = [left.mT if turned[0] else left, right.mT if turned[1] else right]
+    (found,) = run(kernel, arguments, ctas=3, seed=1)
+    np.testing.assert_allclose(found, left.astype(np.float64) @ right, rtol=1e-5, atol=1e-5)
+
+
+def test_pieces_wait_for_what_they_are_made_of():
+    """The proof refuses a kernel that gives f32 back before its pieces are made."""
+    module = scheduled(2, 72, 136, 200, (False, False), "f32")
+    split = mlir.walk(module, "kitsune.split")[0]
+    (release,) = [use.owner.operation for use in split.operands[0].uses if use.owner.name == "kitsune.release"]
+    release.move_before(split)
+    assert "kitsune.split" in refused(module)
+
+
 @pytest.mark.parametrize("kept, sizes", [("right", (1, 30_000, 40, 264)), ("left", (1, 40, 60_000, 264))])
 def test_an_operand_that_all_tiles_have_is_kept(kept, sizes):
     """It is copied once for all tiles of a CTA, its slots opened before them and released behind them."""

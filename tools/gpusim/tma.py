@@ -14,6 +14,7 @@ import numpy as np
 from .arithmetic import DTYPES
 from .faults import MemoryFault
 from .memory import Region
+from .mma import to_tf32
 
 MAP_BYTES = 128
 
@@ -33,6 +34,7 @@ class Box:
     lower: tuple[int, ...] = ()
     upper: tuple[int, ...] = ()
     steps: tuple[int, ...] = ()
+    rounds: bool = False  # f32 to tf32, on its way to shared memory
 
     @property
     def nbytes(self) -> int:
@@ -62,7 +64,8 @@ class Box:
 
 def encode(described: dict[str, Any], pointer: int, rows: int) -> Box:
     """From a launch's description, checked as the driver does."""
-    itemsize = np.dtype(DTYPES[described["element"]]).itemsize
+    rounds = described["element"] == "tf32"
+    itemsize = np.dtype(DTYPES["f32" if rounds else described["element"]]).itemsize
     dims = tuple(rows if size is None else size for size in described["dims"])
     strides, box, swizzle = (itemsize, *described["strides"]), tuple(described["box"]), described["swizzle"]
     corners = tuple(tuple(described.get(name, ())) for name in ("lower", "upper", "steps"))
@@ -79,7 +82,7 @@ def encode(described: dict[str, Any], pointer: int, rows: int) -> Box:
     assert all(1 <= size <= 1 << 32 for size in dims) and min(box) >= 1 and box[0] <= 256 and inner % 16 == 0
     assert swizzle in (0, 32, 64, 128)
     assert not swizzle or inner <= swizzle, f"rows of {inner} bytes in a box with a swizzle of {swizzle}"
-    return Box(pointer, itemsize, dims, strides, box, swizzle, *corners)
+    return Box(pointer, itemsize, dims, strides, box, swizzle, *corners, rounds)
 
 
 CHUNK = 16  # bytes that a swizzle leaves together, of which rows of a box are multiples
@@ -174,6 +177,8 @@ def read_box(region: Region, box: Box, at: Sequence[int]) -> tuple[np.ndarray, t
     else:
         pieces[exists] = region.bytes[taken[:, None] + np.arange(piece)]
     chunks = pieces.reshape(-1, CHUNK)
+    if box.rounds:
+        chunks = to_tf32(chunks.view(np.float32), ties_up=False).view(np.uint8)
     content = np.full((box.room // CHUNK, CHUNK), 0xFF, np.uint8)  # beside narrow rows nobody may read
     content[swizzled(box.nbytes, box.swizzle, box.row)] = chunks
     return content.reshape(-1), (taken, piece)

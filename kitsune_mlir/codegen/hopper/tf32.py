@@ -5,10 +5,10 @@ rounded. Two are its upper bits and what is left, which keep 21 bits: x w is the
 and high low. Tensor cores cut off what they add, so that a sum loses with every step: in full precision the small terms
 come first, and chunks are summed outside.
 
-The left operand always comes from registers. A thread holds neighbouring columns 2q and 2q + 1 of a tile in registers
-where an instruction wants columns q and q + 4 (wgmma.py): the weight's columns are put in that order instead, once,
-when weights are laid out (packing.py). So they are for tiles that waited in shared memory; tiles that a tensor
-copy brought are read as they lie.
+The left operand comes from registers, unless copies rounded it on its way to shared memory (tma.py). A thread holds
+neighbouring columns 2q and 2q + 1 of a tile in registers where an instruction wants columns q and q + 4 (wgmma.py): the
+weight's columns are put in that order instead, once, when weights are laid out (packing.py). So they are for tiles that
+waited in shared memory; tiles that a tensor copy brought are read as they lie.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from kitsune_mlir.mlir import arith, ir
 SWIZZLE = 128  # bytes of a box's row
 MAP_BYTES = 128
 ALIGN = 1024  # of a swizzled box in shared memory
+ROUNDED = "tf32"  # the element of a map of f32 whose numbers are rounded on their way
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,8 @@ class Corners:
 @dataclass(frozen=True)
 class TensorMap:
     """A tensor as the copy engine sees it. `tensor` is its number among the kernel's tensors, the workspace coming
-    after them. Sizes are in elements, fastest dimension first, None standing for the call's rows; `strides` are bytes
-    of the dimensions after the first, multiples of 16."""
+    after them; `element` a type, or ROUNDED. Sizes are in elements, fastest dimension first, None standing for the
+    call's rows; `strides` are bytes of the dimensions after the first, multiples of 16."""
 
     tensor: int
     element: str

@@ -25,6 +25,7 @@ from .extents import divisor, is_from_tiles, whole_of
 from .loops import Open
 from .products import ProductCode
 from .reductions import own_part, row_combiner
+from .splitting import split
 from .stores import Half, RowNumbers
 
 _ASYNCHRONOUS = ("acquire", "copy", "commit", "select", "rank")
@@ -232,6 +233,12 @@ class AgentCode(ProductCode):
         own = Boxes.of(warps.thread(), self._leader())
         for number, box in enumerate(self._boxes(opened)):
             own.write(box, tile, number)
+
+    def _split(self, op: ir.Operation) -> None:
+        source, *targets = [self.values[hash(slot)] for slot in op.operands]
+        lines, length = source.tile.shape if source.ring.layout == "rows" else source.tile.shape[::-1]
+        places = [self.around.rings[opened.ring.label].place(opened.slot) for opened in (source, *targets)]
+        split(places[0], places[1:], lines, length, device.value(device.mod(device.thread(), wgmma.THREADS)))
 
     def _boxes(self, opened: Open) -> list[Int]:
         """Where the boxes of an open slot begin."""

@@ -200,7 +200,8 @@ class ScheduledKernel:
         box[copy.axes[0]] = last or box[copy.axes[0]]
         strides = tuple(stride * nbytes for stride in strides_of(kind)[-2::-1])
         number, first = self._numbers[hash(source)], place_of(kind).first * nbytes
-        return TensorMap(number, str(kind.element_type), tuple(dims[::-1]), strides, tuple(box[::-1]), offset=first)
+        element = tma.ROUNDED if copy.is_rounded else str(kind.element_type)
+        return TensorMap(number, element, tuple(dims[::-1]), strides, tuple(box[::-1]), offset=first)
 
     def _map_of_windows(self, copy: schedule.CopyOp, matrix: WindowsOp) -> TensorMap:
         ring, windows, images = schedule.ring_of(copy.operands[0]), matrix.windows, matrix.operands[0]
@@ -216,7 +217,8 @@ class ScheduledKernel:
         box = (tma.SWIZZLE // nbytes, ring.tile.shape[0])
         corners = tma.Corners(windows.lower[::-1], windows.upper[::-1], windows.strides[::-1])
         number = self._numbers[hash(images)]
-        return TensorMap(number, str(kind.element_type), dims[::-1], strides, box, corners=corners)
+        element = tma.ROUNDED if copy.is_rounded else str(kind.element_type)
+        return TensorMap(number, element, dims[::-1], strides, box, corners=corners)
 
     @property
     def threads(self) -> int:

@@ -180,11 +180,11 @@ class PartCode:
         return Ring(barriers, slots, ring.slots, ring.slot_bytes, ring.label, self._read_by_warps(ring))
 
     def _read_by_warps(self, ring: schedule.AllocRingOp) -> bool:
-        """Whether warps read a slot's boxes by themselves: f32 is multiplied out of registers, and of tiles that are
-        read something is computed. What threads store into a slot does not wait for a copy to come: each warp says that
-        its own products (PTX ISA, wgmma.wait_group) have read what was there."""
+        """Whether warps read a slot's boxes by themselves: f32 that copies do not round is multiplied out of registers,
+        and of tiles that are read something is computed. What threads store into a slot does not wait for a copy to
+        come: each warp says that its own products (PTX ISA, wgmma.wait_group) have read what was there."""
         by_copies = ring.sharing == "split" or ring.memory == schedule.DSMEM or ring.is_left_operand
-        of_f32 = by_copies and isinstance(ring.tile.element_type, ir.F32Type)
+        of_f32 = by_copies and isinstance(ring.tile.element_type, ir.F32Type) and not ring.is_rounded
         return self.target.has_warpgroups and (of_f32 or ring.is_read_by_threads or ring.is_filled_by_threads)
 
     def _ends(self, ring: schedule.AllocRingOp) -> tuple[int, int]:

@@ -55,12 +55,12 @@ class ProductCode(SlotCode):
         b = wgmma.descriptor(b_place, wgmma.CHUNK * wgmma.BOX_ROW) if b_across else wgmma.descriptor(b_place)
         element = str(right.ring.tile.element_type)
         a: ir.Value | list[ir.Value]
-        if isinstance(left, Fragment) or element == "f32":
+        if isinstance(left, Fragment) or element == "f32" and not left.ring.is_rounded:
             a = self._left_words(left, right.ring, op)
             steps, a_across = len(a) // wgmma.STEPS, False
         else:
             a, a_across = self._left_box(left, right.ring, op)
-            steps = -(-left.tile.shape[1] // wgmma.STEP)
+            steps = -(-left.tile.shape[1] * left.tile.element_type.width // (8 * wgmma.STEP_BYTES))
         across = (a_across, b_across)
         made = self.products.add(wgmma.multiply(element, acc.values, a, b, steps, acc.is_new, across))
         self.values[hash(op.results[0])], self.values[hash(op.results[1])] = made

@@ -30,7 +30,7 @@ func.func @layer(%x: tensor<?x128xbf16>, %w: tensor<256x128xbf16>) -> tensor<?x2
   return %a : tensor<?x256xbf16>
 }
 
-// Products of f32, and those whose operand the stage computes, stay pipelines.
+// Products of f32 that are not asked for in tf32, and those whose operand the stage computes, stay pipelines.
 
 // CHECK-LABEL: func.func @computed
 // CHECK:         "kitsune.pipeline"

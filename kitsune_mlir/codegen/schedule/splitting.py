@@ -1,0 +1,57 @@
+"""Numbers of f32 in swizzled boxes of shared memory, as pieces of bf16 in others (kitsune.split).
+
+A warpgroup takes 16 bytes of each piece at a time, which are 32 bytes of f32. Boxes of f32 have half as many of the
+numbers of a line as those of the pieces: the first half of such a line is in one box, the other in the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kitsune_mlir.codegen.bf16_pieces import pieces_of
+from kitsune_mlir.codegen.hopper import wgmma
+from kitsune_mlir.codegen.hopper.fragments import pack
+from kitsune_mlir.codegen.pipeline import device
+from kitsune_mlir.codegen.pipeline.device import Int
+from kitsune_mlir.mlir import arith, ir, vector
+
+_CHUNK = 16  # bytes that a swizzle leaves together
+_CHUNKS = wgmma.BOX_ROW // _CHUNK  # of a box's row
+_LINES = wgmma.THREADS // _CHUNKS  # rows of a box of pieces that a warpgroup takes at a time
+_TOGETHER = 2  # chunks of a thread that are loaded before any is stored
+
+
+def split(source: Int, targets: Sequence[Int], lines: int, length: int, thread: ir.Value) -> None:
+    """`source` and `targets` are where slots begin, whose boxes have `lines` rows and `length` numbers of each in all;
+    `thread` is the thread's number in the warpgroup, all of which come here."""
+    line, chunk = device.div(thread, _CHUNKS), device.value(device.mod(thread, _CHUNKS))
+    turn, row = device.value(device.mod(line, _CHUNKS)), device.mul(line, wgmma.BOX_ROW)
+    box = lines * wgmma.BOX_ROW
+    own = device.add(row, device.mul(arith.xori(chunk, turn), _CHUNK))
+    half = device.add(row, device.mul(device.div(chunk, _CHUNKS // 2), box))
+    first = device.value(device.mul(device.mod(chunk, _CHUNKS // 2), 2))
+    given = [device.mul(arith.xori(device.value(device.add(first, h)), turn), _CHUNK) for h in (0, 1)]
+    froms = [device.add(source, device.add(half, place)) for place in given]
+    tos = [device.add(target, own) for target in targets]
+    places = [(number, at) for number in range(length // wgmma.CHUNK) for at in range(0, lines, _LINES)]
+    for start in range(0, len(places), _TOGETHER):
+        some = places[start : start + _TOGETHER]
+        moved = [number * box + at * wgmma.BOX_ROW for number, at in some]
+        loaded = [
+            _load(froms, place + number * box) for (number, _), place in zip(some, moved, strict=True)
+        ]  # of two boxes each
+        for numbers, place in zip(loaded, moved, strict=True):
+            for to, piece in zip(tos, zip(*(pieces_of(x, len(tos)) for x in numbers)), strict=True):
+                _store(piece, device.add(to, place))
+
+
+def _load(places: Sequence[Int], offset: int) -> list[ir.Value]:
+    kind = ir.VectorType.get([4], ir.F32Type.get())
+    loaded = [device.load(device.shared(device.add(place, offset)), kind, align=_CHUNK) for place in places]
+    return [vector.extract(four, [], [i]) for four in loaded for i in range(4)]
+
+
+def _store(numbers: Sequence[ir.Value], place: Int) -> None:
+    words = [pack(low, high, ir.BF16Type.get()) for low, high in zip(numbers[::2], numbers[1::2], strict=True)]
+    kind = ir.VectorType.get([len(words)], device.i32())
+    device.store(vector.from_elements(kind, words), device.shared(place), align=_CHUNK)

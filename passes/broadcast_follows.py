@@ -1,0 +1,95 @@
+"""Sums of a row's and a column's number behind a product, and what else is computed of broadcasts alone.
+
+    %s = linalg.generic {...} ins(%row, %column : tensor<300x1xf32>, tensor<64xf32>) ...     // a sum: 300 x 64
+    %d = linalg.generic {...} ins(%s, %y : tensor<300x64xf32>, tensor<300x64xf32>) ...       // %y is a product
+  =>
+    %d = linalg.generic {...} ins(%row, %column, %y) ...
+
+What reads such a tensor computes its elements by itself where that is cheap: its inputs are few numbers, it would be as
+many as the product has.
+"""
+
+from __future__ import annotations
+
+from kitsune_mlir import rows
+from kitsune_mlir.mlir import ir
+from kitsune_mlir.planning.kernel_cost import DEAR_EXACT
+
+from .generic_operands import prune
+from .product_follows import is_elementwise
+from .schedule_build import clone_operations, empty_generic
+
+_MOST = 8  # operations that are done once more by each reader
+
+
+def take_broadcasts(product: ir.Operation) -> None:
+    """Has the elementwise operators behind a product compute for themselves what is cheap and of broadcasts alone."""
+    left, seen = [product.results[0]], set[ir.Value]()
+    while left:
+        value = left.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        for op in dict.fromkeys(use.owner.operation for use in value.uses):
+            while op.block == product.block and is_elementwise(op, [value]):
+                if (joined := _joined(op, value)) is None:
+                    left.append(op.results[0])
+                    break
+                op = joined
+
+
+def _joined(op: ir.Operation, value: ir.Value) -> ir.Operation | None:
+    """The operator with the first of its inputs computed inside that can be; None where none can."""
+    s = rows.Structured(op)
+    for number, operand in enumerate(list(op.operands)[: s.inputs]):
+        made = rows.producer(operand)
+        if made is None or not _is_of_broadcasts(made) or list(op.operands).count(operand) > 1:
+            continue
+        joined = _with_inside(op, number, made)
+        if not is_elementwise(joined, [value]):
+            joined.erase()
+            continue
+        op.results[0].replace_all_uses_with(joined.results[0])
+        op.erase()
+        if not list(made.results[0].uses):
+            made.erase()
+        return joined
+    return None
+
+
+def _is_of_broadcasts(op: ir.Operation) -> bool:
+    """Whether it is cheap, and each of its inputs is the same along a loop of more than one turn."""
+    if not is_elementwise(op, []):
+        return False
+    s, sizes = rows.Structured(op), list(ir.RankedTensorType(op.results[0].type).shape)
+    names = [inner.operation.name for inner in s.body.operations]
+    tensors = [map_ for map_, operand in zip(s.maps[: s.inputs], op.operands) if rows.is_tensor(operand)]
+    loops = {d for d, size in enumerate(sizes) if size != 1}
+    read = [{expr.position for expr in map_.results if isinstance(expr, ir.AffineDimExpr)} for map_ in tensors]
+    cheap = len(names) - 1 <= _MOST and not any(name in DEAR_EXACT for name in names)
+    return cheap and bool(tensors) and all(loops - dims for dims in read)
+
+
+def _with_inside(op: ir.Operation, number: int, made: ir.Operation) -> ir.Operation:
+    """A linalg.generic that computes what `op` does, its input of this number in its own body, as `made` has it."""
+    s, inner = rows.Structured(op), rows.Structured(made)
+    given = list(made.operands)[: inner.inputs]
+    maps = [*s.maps[: s.inputs], *(_behind(map_, s.maps[number]) for map_ in inner.maps[: inner.inputs]), s.maps[-1]]
+    inputs, starts = list(op.operands)[: s.inputs], list(op.operands)[s.inputs :]
+    with op.location, ir.InsertionPoint(op):
+        joined = empty_generic([*inputs, *given], starts, maps, s.iterators)
+    block = joined.regions[0].blocks[0]
+    *steps, end = inner.body.operations
+    inside = dict(zip(inner.body.arguments, list(block.arguments)[s.inputs :]))
+    values = dict(zip(s.body.arguments, block.arguments))
+    with ir.InsertionPoint(block):
+        clone_operations(steps, inside)
+        values[s.body.arguments[number]] = inside.get(end.operands[0], end.operands[0])
+        clone_operations(s.body.operations, values)
+    return prune(joined)
+
+
+def _behind(map_: ir.AffineMap, other: ir.AffineMap) -> ir.AffineMap:
+    """Where a tensor is read with `map_` by what is read with `other`."""
+    found = [other.results[e.position] if isinstance(e, ir.AffineDimExpr) else e for e in map_.results]
+    return ir.AffineMap.get(other.n_dims, 0, found)

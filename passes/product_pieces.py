@@ -1,0 +1,64 @@
+"""Products of f32 as products of pieces of bf16: their sums, and pieces that are made in the kernel.
+
+An operand whose pieces are made there comes as it is into a ring of its own. An agent of one warpgroup takes each chunk
+and fills as many slots of the operand's ring as there are pieces; who multiplies takes them as if copies had brought
+them. So what is computed with each call is read once, and its pieces go through no memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from kitsune_mlir.dialects import schedule
+from kitsune_mlir.mlir import ir, scf
+from kitsune_mlir.planning.product_tiles import PAIRS
+
+from .chain_tiles import added, part, zeros
+from .product_pingpong import slot_type
+
+if TYPE_CHECKING:
+    from .product_kernel import ProductKernel
+
+
+def make_pieces(kernel: ProductKernel, rings: Mapping[str, schedule.AllocRingOp], at: dict[str, ir.Value]) -> None:
+    """The pieces of a tile's chunks, of operands that come as they are."""
+    loop = scf.ForOp(*kernel.rest(at))
+    with ir.InsertionPoint(loop.body):
+        for name, source in kernel.whole.items():
+            taken, ring = kernel.wait(source), rings[name]
+            made = [schedule.AcquireOp(ring.results[0], slot_type(ring)).results[0] for _ in range(kernel.of.pieces)]
+            schedule.SplitOp(taken, made)
+            for slot in made:
+                schedule.CommitOp(slot, [])
+            schedule.ReleaseOp(taken, [])
+        scf.yield_([])
+
+
+def in_pieces(
+    kernel: ProductKernel, rings: Mapping[str, schedule.AllocRingOp], at: dict[str, ir.Value], acc: ir.Type
+) -> list[ir.Value]:
+    """The sums of all chunks, as tiles. Tensor cores cut off what they add: each chunk's sums begin at zero, small
+    terms first, and are added to the others outside of them."""
+    rows, columns = ir.RankedTensorType(ir.TypeAttr(acc.elem).value).shape
+    nothing = [part(zeros(rows, columns), 0, columns, wide=True) for _ in kernel.made]
+    loop = scf.ForOp(*kernel.rest(at), nothing)
+    with ir.InsertionPoint(loop.body):
+        slots: dict[str, list[ir.Value]] = {name: [] for name in rings}
+        for _ in range(kernel.of.pieces):
+            for name, ring in rings.items():
+                slots[name].append(kernel.wait(ring))
+        lefts, *rights = slots.values()
+        totals = []
+        for total, own in zip(loop.inner_iter_args, rights, strict=True):
+            sums = schedule.SumsOp([], acc).results[0]
+            for left, right in PAIRS[kernel.of.pieces]:
+                token = schedule.Token.get()
+                made = schedule.ProductOp(sums, lefts[left], own[right], kernel.products, acc, token)
+                sums = made.results[0]
+            tile = schedule.SettleOp(sums, ir.TypeAttr(acc.elem).value).results[0]
+            totals.append(part(added(total, tile), 0, columns, wide=True))
+        for slot in (slot for taken in zip(*slots.values(), strict=True) for slot in taken):
+            schedule.ReleaseOp(slot, [])
+        scf.yield_(totals)
+    return list(loop.results)
