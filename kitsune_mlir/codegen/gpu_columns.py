@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from kitsune_mlir.mlir import arith, gpu, ir, memref, scf
-from kitsune_mlir.planning.kernel_cost import SECTOR
+from kitsune_mlir.planning.kernel_cost import LINE, SECTOR
 
 from .gpu_generic import Generic
 from .gpu_kernel import WARP, Kernel, Kernels, as_value, ceildiv, delinearize, only_if, product
@@ -28,7 +28,7 @@ WORD_WARPS, MOST_SUMS = 16, 16  # of one whose lanes have words; sums of a lane,
 TURNS = 4  # of a warp in the loop, at least: loads that are on their way together
 MOST_TURNS, MOST_OPERATIONS = 24, 192  # of a thread in the loop, beyond which a second kernel is worth it
 PART_OPERATIONS = 32  # of a thread in a part: there is a second kernel anyway
-MOST_RESULTS = 1 << 15  # with more, a thread each keeps the GPU busy
+MOST_RESULTS = 1 << 18  # with more, a thread each keeps the GPU busy
 BLOCKS = 2 * 132  # that do
 BYTES = 4  # of what a part's sum is
 LONG = 1 << 16  # turns that a loop is taken to have whose size is open until the call
@@ -59,13 +59,14 @@ class Shares:
 def divide(results: int, length: int, nbytes: int, words: int, each: float) -> Shares:
     """How a loop of so many turns is shared whose elements have so many bytes and make words of so many, where an
     element takes `each` operations. By one kernel, a block of which has a sector of a row, or more where blocks would
-    be many; by two where a thread would have long to do."""
+    be many; by two where a thread would have long to do, unless blocks of whole lines keep the GPU busy."""
     wide, few = max(min(SECTOR // nbytes, _power(results)), _power(ceildiv(results, BLOCKS))), 1
     while few < words and (few * WARP < wide or length > TURNS * MOST_WARPS * (few * WARP // wide)):
         few *= 2
-    alone = _shared(results, length, wide, few, MOST_WARPS)
+    is_full = 2 * ceildiv(results, wide) > BLOCKS
+    alone = _shared(results, length, wide, few, WORD_WARPS if is_full and few > 1 else MOST_WARPS)
     turns = length // (alone.warps * alone.slots)
-    if turns <= MOST_TURNS and turns * each * few <= MOST_OPERATIONS:
+    if turns <= MOST_TURNS and turns * each * few <= MOST_OPERATIONS or is_full and wide * nbytes >= LINE:
         return alone
     found = list[Shares]()
     while words:

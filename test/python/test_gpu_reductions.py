@@ -147,3 +147,27 @@ def test_what_follows_a_reduction_is_in_its_kernel(function, kernels, gpu_of):
     compiled = kitsune_mlir.compile(Function(function), args, target=gpu_of(4))
     assert [launch["kernel"] for launch in compiled.plan["launches"]] == kernels
     close(function, args, compiled)
+
+
+SPLIT = {  # and the kernels that they are
+    "all": (lambda x, y: x.sum(), (300, 256), ["rows0", "rows1"]),
+    "a loss": (lambda x, y: ((x - y) ** 2).mean(), (300, 128), ["rows0", "rows1"]),
+    "channels": (lambda x, y: x.mean((0, 2, 3)), (5, 6, 32, 36), ["rows0", "reduce_0"]),
+    "channels, kept": (lambda x, y: x - x.mean((0, 2, 3), keepdim=True), (5, 6, 32, 36), None),
+    "with a channel's number": (lambda x, y: (x * y[0, :, :1]).sum((0, 2)), (50, 6, 132), None),
+    "rows in the middle": (lambda x, y: x.sum((0, 1, 3)), (5, 6, 32, 64), ["rows0", "reduce_0"]),
+    "one long dimension": (lambda x, y: x.sum(), (40_000,), ["rows0", "rows1"]),
+    "the largest": (lambda x, y: x.amax((0, 2)), (50, 6, 132), ["rows0", "reduce_0"]),
+    "few": (lambda x, y: x.sum((0, 2)), (5, 6, 7), ["reduce_0"]),
+    "no columns": (lambda x, y: x.sum((0, 2)), (2001, 5, 3), None),
+}
+
+
+@pytest.mark.parametrize("name", SPLIT)
+def test_sums_over_several_dimensions_are_two(name, gpu_of):
+    function, shape, kernels = SPLIT[name]
+    torch.manual_seed(0)
+    args = torch.randn(shape), torch.randn(shape)
+    compiled = kitsune_mlir.compile(Function(function), args, target=gpu_of(4))
+    assert kernels in (None, [launch["kernel"] for launch in compiled.plan["launches"]])
+    close(function, args, compiled)

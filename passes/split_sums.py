@@ -1,0 +1,155 @@
+"""Reductions over several dimensions, or over one of many elements, in two: first those along rows, which a row group
+does, then the others.
+
+    %s = linalg.generic {iterator_types = ["reduction", "parallel", "reduction", "reduction"]} ins(%x : 16x64x56x56) ...
+  =>
+    %r = tensor.collapse_shape %x ... into tensor<16x64x3136xf32>
+    %p = linalg.generic {iterator_types = ["parallel", "parallel", "reduction"]} ins(%r) ...      // 16x64
+    %s = linalg.generic {iterator_types = ["reduction", "parallel"]} ins(%p) ...
+
+So all of a GPU reads the tensor, in words, however few the results are, and computes what is elementwise before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from kitsune_mlir import rows
+from kitsune_mlir.codegen.gpu_reduction import Combiner, combiners
+from kitsune_mlir.mlir import ir, linalg, tensor
+
+from .row_bodies import reshaped
+from .row_groups import root
+from .schedule_build import clone_body, empty_generic
+
+COLUMNS = range(64, 8193)  # of a row: enough for a warp, and such as a CTA's registers hold
+LEAST = 1 << 13  # elements that are worth two kernels
+MOST_ROWS = 264  # of many elements each: more keep a GPU busy as they are
+
+
+def split_sums(block: ir.Block) -> None:
+    """Rewrites such reductions of a block."""
+    waiting = [op.operation for op in block.operations if op.operation.name == "linalg.generic"]
+    while waiting:
+        op = waiting.pop()
+        s = rows.Structured(op)
+        if "reduction" not in s.iterators or len(op.results) != 1 or s.index_ops() or s.tables():
+            continue
+        found, (combiner,) = _find(s), combiners(s.body, s.inputs, other=True) or [None]
+        if found is not None and combiner is not None:
+            with op.location, ir.InsertionPoint(op):
+                across = found.split(combiner)
+            op.results[0].replace_all_uses_with(across.results[0])
+            op.erase()
+            waiting.append(across)
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """A reduction, of loops of these sizes, those from number `first` on along rows of so many columns."""
+
+    s: rows.Structured
+    sizes: list[int]
+    first: int
+    columns: int
+
+    def split(self, combiner: Combiner) -> ir.Operation:
+        """Builds both operators; gives the second one."""
+        s, first = self.s, self.first
+        count = prod(self.sizes[first:]) // self.columns
+        outer = [*self.sizes[:first], *([count] if count > 1 else [])]
+        loops, inputs, maps = len(outer) + 1, list[ir.Value](), list[ir.AffineMap]()
+        for value, map_ in zip(list(s.op.operands)[: s.inputs], s.maps):
+            found = _dims(map_)
+            own = [loop for loop in found if loop is not None and loop < first]
+            if not any(loop is not None and loop >= first for loop in found):
+                inputs.append(value)
+                maps.append(_map(loops, found))
+                continue
+            inputs.append(reshaped(value, [*(self.sizes[d] for d in own), *outer[first:], self.columns]))
+            maps.append(_map(loops, [*own, *range(first, loops)]))
+        kind = ir.RankedTensorType(s.op.results[0].type).element_type
+        start = linalg.fill(combiner.neutral(), outs=[tensor.EmptyOp(outer, kind).result])
+        maps.append(_map(loops, range(loops - 1)))
+        along = empty_generic(inputs, [start], maps, ["parallel"] * (loops - 1) + ["reduction"])
+        clone_body(s.body, along)
+        result = _map(loops - 1, _dims(s.maps[s.inputs]))
+        iterators = [*s.iterators[:first], *["reduction"] * (len(outer) - first)]
+        out = [s.op.operands[s.inputs]]
+        across = empty_generic(along.results, out, [_map(loops - 1, range(loops - 1)), result], iterators)
+        with ir.InsertionPoint(across.regions[0].blocks[0]):
+            linalg.yield_([combiner.join(*across.regions[0].blocks[0].arguments)])
+        return across
+
+
+def _find(s: rows.Structured) -> _Sum | None:
+    """None for a reduction that stays as it is."""
+    sizes, loops = _sizes(s), len(s.iterators)
+    if min(sizes) < 0 or prod(sizes) < LEAST:
+        return None
+    last = next((n for n, kind in enumerate(reversed(s.iterators)) if kind != "reduction"), loops)
+    fitting = [n for n in range(1, last + 1) if prod(sizes[loops - n :]) in COLUMNS]
+    first = loops - fitting[-1] if fitting else loops - 1
+    if not last or not _are_rows(s, first):
+        return None
+    if fitting:
+        found = _Sum(s, sizes, first, prod(sizes[first:]))
+        return found if "reduction" in s.iterators[:first] else None
+    columns = max((n for n in COLUMNS if sizes[first] % n == 0), default=None)
+    stays = sizes[first] < COLUMNS.stop or prod(sizes[:first]) > MOST_ROWS or _follows(s)
+    return None if columns is None or stays else _Sum(s, sizes, first, columns)
+
+
+def _are_rows(s: rows.Structured, first: int) -> bool:
+    """Whether each input has the loops in order, and of those from number `first` on all or none; and one has all: what
+    is between the operators is then a part of it."""
+    most, loops = 0, len(s.iterators)
+    for map_ in s.maps[: s.inputs]:
+        found = _dims(map_)
+        rest = [loop for loop in found if loop is not None and loop >= first]
+        own = [loop for loop in found if loop is not None]
+        if _has_others(map_) or own != sorted(set(own)) or rest and rest != list(range(first, loops)):
+            return False
+        most = max(most, len(own))
+    return most == loops and not _has_others(s.maps[s.inputs])
+
+
+def _dims(map_: ir.AffineMap) -> list[int | None]:
+    """The loops that are an operand's indices, None for one that is constant."""
+    return [rows.dim_of(result) for result in map_.results]
+
+
+def _has_others(map_: ir.AffineMap) -> bool:
+    """Whether an index is neither a loop nor constant."""
+    return any(not isinstance(result, ir.AffineDimExpr | ir.AffineConstantExpr) for result in map_.results)
+
+
+def _follows(s: rows.Structured) -> bool:
+    """Whether elementwise operators come before, whose loops are no rows."""
+    makers = [rows.producer(root(value)) for value in list(s.op.operands)[: s.inputs]]
+    return any(
+        op is not None and op.name == "linalg.generic" and len(op.results) == 1 and _is_flat(op) for op in makers
+    )
+
+
+def _is_flat(op: ir.Operation) -> bool:
+    return "reduction" not in rows.Structured(op).iterators
+
+
+def _sizes(s: rows.Structured) -> list[int]:
+    """Those of the loops; negative where one is open, or no operand says it."""
+    found = [-1] * len(s.iterators)
+    for value, map_ in zip(s.op.operands, s.maps, strict=True):
+        for size, result in zip(rows.shape_of(value), map_.results) if rows.is_tensor(value) else ():
+            if (loop := rows.dim_of(result)) is not None:
+                found[loop] = size
+    return found
+
+
+def _map(loops: int, dims: Sequence[int | None]) -> ir.AffineMap:
+    """A map to these loops; None for a dimension of one element."""
+    return ir.AffineMap.get(
+        loops, 0, [ir.AffineConstantExpr.get(0) if d is None else ir.AffineDimExpr.get(d) for d in dims]
+    )

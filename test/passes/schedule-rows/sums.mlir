@@ -1,0 +1,73 @@
+// RUN: kitsune-opt %s --schedule-rows --split-input-file | filecheck %s
+
+// A channel's mean: rows of images first, then what is left.
+
+#whole = affine_map<(n, c, h, w) -> (n, c, h, w)>
+#channel = affine_map<(n, c, h, w) -> (c)>
+
+// CHECK-LABEL: func.func @channels
+// CHECK: "kitsune.kernel"
+// CHECK: %[[SUMS:.+]] = "kitsune.result"({{.+}} -> tensor<1024xf32>
+// CHECK: %[[ROWS:.+]] = tensor.expand_shape %[[SUMS]] {{.+}} into tensor<16x64xf32>
+// CHECK: linalg.generic {{.+}}iterator_types = ["reduction", "parallel"]} ins(%[[ROWS]] : tensor<16x64xf32>) outs({{.+}} : tensor<64xf32>)
+func.func @channels(%x: tensor<16x64x56x56xf32>) -> tensor<64xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<64xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<64xf32>) -> tensor<64xf32>
+  %sum = linalg.generic {indexing_maps = [#whole, #channel], iterator_types = ["reduction", "parallel", "reduction", "reduction"]}
+      ins(%x : tensor<16x64x56x56xf32>) outs(%f : tensor<64xf32>) {
+  ^bb0(%a: f32, %s: f32):
+    %0 = arith.addf %a, %s : f32
+    linalg.yield %0 : f32
+  } -> tensor<64xf32>
+  return %sum : tensor<64xf32>
+}
+
+// -----
+
+// One long dimension: rows of 8192, then one row of what is left.
+
+#one = affine_map<(d) -> (d)>
+#none = affine_map<(d) -> ()>
+
+// CHECK-LABEL: func.func @long
+// CHECK: "kitsune.kernel"
+// CHECK: %[[ROWS:.+]] = "kitsune.result"({{.+}} -> tensor<2048xf32>
+// CHECK: "kitsune.kernel"
+// CHECK: %[[SUM:.+]] = "kitsune.result"({{.+}} -> tensor<1xf32>
+// CHECK-NOT: linalg.generic
+// CHECK: return
+func.func @long(%x: tensor<16777216xf32>) -> tensor<f32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<f32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<f32>) -> tensor<f32>
+  %sum = linalg.generic {indexing_maps = [#one, #none], iterator_types = ["reduction"]}
+      ins(%x : tensor<16777216xf32>) outs(%f : tensor<f32>) {
+  ^bb0(%a: f32, %s: f32):
+    %0 = arith.addf %a, %s : f32
+    linalg.yield %0 : f32
+  } -> tensor<f32>
+  return %sum : tensor<f32>
+}
+
+// -----
+
+// A product of matrices over two dimensions stays one: what is between would be larger than both.
+
+#a = affine_map<(m, n, k, l) -> (m, k, l)>
+#b = affine_map<(m, n, k, l) -> (n, k, l)>
+#c = affine_map<(m, n, k, l) -> (m, n)>
+
+// CHECK-LABEL: func.func @product
+// CHECK-NOT: "kitsune.kernel"
+// CHECK: iterator_types = ["parallel", "parallel", "reduction", "reduction"]
+func.func @product(%x: tensor<128x32x64xf64>, %y: tensor<96x32x64xf64>, %z: tensor<128x96xf64>) -> tensor<128x96xf64> {
+  %p = linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction", "reduction"]}
+      ins(%x, %y : tensor<128x32x64xf64>, tensor<96x32x64xf64>) outs(%z : tensor<128x96xf64>) {
+  ^bb0(%a: f64, %b: f64, %s: f64):
+    %0 = arith.mulf %a, %b : f64
+    %1 = arith.addf %0, %s : f64
+    linalg.yield %1 : f64
+  } -> tensor<128x96xf64>
+  return %p : tensor<128x96xf64>
+}
