@@ -155,9 +155,9 @@ class ReadOp(Kitsune.Operation, name="read", traits=[ext.Pure]):
     columns of a tensor of two dimensions, the threads of a warpgroup that have a row together load 16 bytes of it each,
     where all do, and tell each other. Of a dense slot it is a tile of one dimension, of elements from `at` on. Elements
     are loaded where they are used: such a slot is released at the agent's end. With the unit attribute `ahead` those of
-    a box of two dimensions are loaded where this stands, as far as threads load 16 bytes of a row together; beside
-    `together` all of them, of 32, 64, ... columns of 16 bits or f32, which may then be some of the tensor's, from a
-    multiple of 16 bytes on: registers hold them, and loops may carry them.
+    a box of two dimensions are loaded where this stands, as far as threads load 16 bytes of a row together, or two
+    neighbours; beside `together` all of them, of 32, 64, ... columns of 16 bits or f32, which may then be some of the
+    tensor's, from a multiple of 16 bytes on: registers hold them, and loops may carry them.
     Of a slot whose tile, of 16-bit elements, lies in boxes along its rows it is all of that tile, loaded where this
     stands."""
 

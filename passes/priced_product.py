@@ -13,13 +13,21 @@ from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.plan import DYNAMIC_SIZE
 from kitsune_mlir.planning.kernel_cost import dram_us
-from kitsune_mlir.planning.product_tiles import CLUSTERS, MOST_SPLIT, PAIRS, ProductTiles, choose, single_widths
+from kitsune_mlir.planning.product_tiles import (
+    CLUSTERS,
+    COLUMNS,
+    MOST_SPLIT,
+    PAIRS,
+    ProductTiles,
+    choose,
+    single_widths,
+)
 from kitsune_mlir.planning.target import Target
 from kitsune_mlir.precision import tf32_pieces
 from kitsune_mlir.traffic import type_bytes
 from kitsune_mlir.weights import is_weight
 
-from .product_follows import Follows, leaves_by_rows, stored_bytes, vector_bytes, work_of
+from .product_follows import AHEAD, Follows, leaves_by_rows, matrices_of, stored_bytes, vector_bytes, work_of
 from .single_products import NAME
 from .split_batches import OUTER
 
@@ -117,6 +125,10 @@ class PricedProduct:
         if NAME in self.op.attributes:
             shared = CLUSTERS if known else (1,)
             chosen = partial(chosen, widths=single_widths(self.known[2]), most_split=1, clusters=shared)
+        read = len(matrices_of([self.op], follows)) if self.words else 0
+        widths = chosen.keywords.get("widths", COLUMNS)
+        if narrow := tuple(width for width in widths if read and width * read <= AHEAD):
+            chosen = partial(chosen, widths=narrow)  # what sums of 256 columns leave no registers for is read by and by
         if split_k and known:
             asked = chosen(most_split=1, clusters=(split_k,))
             if asked is not None:

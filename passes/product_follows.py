@@ -20,6 +20,7 @@ from .operand_layout import GRANULE
 from .schedule_build import clone_body, constant_index, empty_generic
 
 SLOT = 1024  # bytes at multiples of which slots begin
+AHEAD = 128  # columns of numbers that are loaded ahead, a register for four of them, or two of f32
 MOST_STORED = 2  # results of what follows one product
 _MOST_KEPT = 64 << 10  # bytes of a vector that shared memory holds throughout
 
@@ -150,7 +151,7 @@ def tiled(
     ahead: bool = False,
 ) -> ir.Value:
     """An elementwise operator of (b x) m x n on a tile of rows and columns, of what `tiles` has tiles of; its other
-    inputs are read, those in `slots` out of these, of 16 bits with rows and columns `ahead`."""
+    inputs are read, those in `slots` out of these, of 16 bits or f32 with rows and columns `ahead`."""
     s = rows.Structured(op)
     tile = next(tiles[value] for value in op.operands if value in tiles)
     batched = len(s.iterators) == 3
@@ -174,7 +175,11 @@ def tiled(
             read = schedule.ReadOp(slots.get(value, value), offsets, kind)
             if value not in slots:
                 read.attributes["dims"] = ir.DenseI64ArrayAttr.get([named.index(role) for role in own])
-                if ahead and own == ["m", "n"] and is_packed(kind.element_type):
+                if (
+                    ahead
+                    and own == ["m", "n"]
+                    and (is_packed(kind.element_type) or element_bytes(kind.element_type) == 4)
+                ):
                     read.attributes["ahead"] = ir.UnitAttr.get()
             inputs.append(read.results[0])
             maps.append(_map(own, place))
@@ -186,11 +191,11 @@ def tiled(
 
 
 def matrices_of(products: Sequence[ir.Operation], follows: Follows) -> list[ir.Value]:
-    """Tensors of more than one dimension that what follows products reads besides them."""
+    """Tensors of numbers for both rows and columns that what follows products reads besides them."""
     made = {op.results[0] for op in [*products, *follows.ops]}
     read = (value for op in follows.ops for value in list(op.operands)[: rows.Structured(op).inputs])
-    wanted = (value for value in read if rows.is_tensor(value) and ir.RankedTensorType(value.type).rank > 1)
-    return list(dict.fromkeys(value for value in wanted if value not in made))
+    long = (value for value in read if rows.is_tensor(value) and sum(size != 1 for size in value.type.shape) > 1)
+    return list(dict.fromkeys(value for value in long if value not in made))
 
 
 def stored_bytes(op: ir.Operation, follows: Follows) -> int:

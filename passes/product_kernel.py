@@ -22,7 +22,7 @@ from kitsune_mlir.traffic import type_bytes
 
 from .operand_layout import GRANULE, laid_out, weight_granule, words_laid_out
 from .partial_sums import summed
-from .product_follows import Follows, matrices_of, tiled, vectors_of
+from .product_follows import AHEAD, Follows, matrices_of, tiled, vectors_of
 from .product_pieces import in_pieces, make_pieces
 from .product_pingpong import PingPong, slot_type
 from .row_bodies import RowBody
@@ -30,7 +30,6 @@ from .schedule_build import constant_index, i64
 from .split_batches import INNER, Stored, inner_size, offsets_of
 
 _WARPS = 4
-_AHEAD = 128  # columns of 16-bit numbers that are loaded ahead, a register for four of them
 _DOWN = 16  # tiles of rows whose tiles of columns are taken together
 
 
@@ -185,7 +184,7 @@ class ProductKernel:
         """Whether all that follows reads of so many columns of a tile is asked for at once: where it fits the registers
         beside the sums. A part at a time a multiprocessor has too few bytes on their way: 16,384 x 512 numbers that are
         added to a product took 10 us, and 5 are what memory takes (H200)."""
-        return self.of.target.has_warpgroups and columns * len(matrices_of(self.made, self.follows)) <= _AHEAD
+        return self.of.target.has_warpgroups and columns * len(matrices_of(self.made, self.follows)) <= AHEAD
 
     def own_row(self, row: ir.Value) -> ir.Value:
         """The first row of the agent's copy, of a tile that begins at a row."""

@@ -21,7 +21,7 @@ PAIRS = {  # of pieces of the operands that are multiplied, small terms first, b
     3: ((2, 0), (0, 2), (1, 1), (1, 0), (0, 1), (0, 0)),
 }
 PIECES_OF = {len(pairs): pieces for pieces, pairs in PAIRS.items()}
-_COLUMNS = (16, 32, 64, 96, 128, 192, 256)
+COLUMNS = (16, 32, 64, 96, 128, 192, 256)
 _BARRIERS = 1024  # bytes of shared memory in front of the slots
 _MOST_SLOTS = 8
 SETS = {256: (128, 128), 192: (128, 64)}  # the columns of a tile's two sets of sums, where these alternate
@@ -77,7 +77,7 @@ class Warpgroups:
 
     def fits(self, copies: int, copy_rows: int, columns: int, pairs: int, whole: bool) -> bool:
         """Whether the sums fit the registers; those that are added outside tensor cores take another set."""
-        return columns <= (_COLUMNS[-1] if pairs == 1 else _COLUMNS[-1] // 2)
+        return columns <= (COLUMNS[-1] if pairs == 1 else COLUMNS[-1] // 2)
 
     def read_cycles(self, copies: int, copy_rows: int, columns: int) -> float:
         """Cycles in which a chunk's operands leave shared memory."""
@@ -188,7 +188,7 @@ def choose(
     shared: frozenset[str] = frozenset(),
     stored_bytes: int = 0,
     vector_bytes: int = 0,
-    widths: tuple[int, ...] = _COLUMNS,
+    widths: tuple[int, ...] = COLUMNS,
     clusters: tuple[int, ...] = (1,),
     aligned: bool = False,
     by_rows: bool = False,
@@ -382,8 +382,8 @@ def single_widths(n: int) -> tuple[int, ...]:
     """Columns that tiles of a single layer of `n` columns may have. Narrower ones read the left operand more often than
     their price says: 64 x 4096 x 4096 took 12.7 us in tiles of 32 columns, 10.6 in tiles of 64, of which two CTAs have
     half of k each (H200)."""
-    wide = tuple(columns for columns in _COLUMNS if columns % CHUNK == 0)
-    return (*wide, *(columns for columns in _COLUMNS if n <= columns < CHUNK or n <= columns == 96))
+    wide = tuple(columns for columns in COLUMNS if columns % CHUNK == 0)
+    return (*wide, *(columns for columns in COLUMNS if n <= columns < CHUNK or n <= columns == 96))
 
 
 def short_rows(m: int) -> int:

@@ -49,7 +49,7 @@ def test_orders_of_dimensions(left, right, few):
 def test_tiles_of_32_rows_a_warp(across, few, monkeypatch):
     """Four tiles of 128 x 128, and what follows them."""
     product_tiles.choose.cache_clear()
-    monkeypatch.setattr(product_tiles, "_COLUMNS", (128,))
+    monkeypatch.setattr(product_tiles, "COLUMNS", (128,))
     found = product_tiles.choose(1, 256, 256, 200, across, 1, targets.load(few), work=2.0)
     assert found.copy_rows == 128
 

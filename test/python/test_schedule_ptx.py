@@ -86,6 +86,21 @@ def test_convolutions_in_tf32():
     assert len(texts) == 2 and all("im2col" in text and "tf32.tf32" in text for text in texts)
 
 
+@pytest.mark.parametrize("exact", ["highest", "high"])
+def test_what_is_added_is_asked_for_before_anything_is_stored(exact):
+    """A load behind a store waits for nothing, but stays behind it: what follows would wait for memory again."""
+    shapes = (512, 64, 128), (512, 128, 90), (64, 1), (512, 64, 90)
+    given = tuple(torch.randn(shape) for shape in shapes)
+    program = import_model(Function(lambda x, y, scale, other: (x @ y) * scale + other), given)
+    precision.give(program.module, exact)
+    steps = ["prepare-linalg", "schedule-products"]
+    pipeline.run(program.module, [pipeline.make(step, "", "sm_90a") for step in steps])
+    (text,) = check(program.module, target.load("sm_90a"))
+    before, *behind = text.split("st.global.v2")
+    assert before.count("ld.global.v2") > 16 and len(behind) > 16
+    assert not any("ld.global.v2" in part for part in behind)
+
+
 @pytest.mark.parametrize("name", FORMS)
 def test_products_of_warps(name):
     texts = texts_of(name, "sm_80")

@@ -121,10 +121,10 @@ class GlobalBox:
         return unpack(self._words[key], e, self.element)
 
     def load_ahead(self, rows: Sequence[Int], columns: Sequence[Int]) -> None:
-        """Loads these rows and columns, as far as it loads them together."""
+        """Loads these rows and columns, as far as it loads them together or in pairs."""
         for row in rows:
             for column in columns:
-                if self._takes_wide(column):
+                if self._takes_wide(column) or (self.takes_pairs and self.even):
                     self.load_together([row, column])
 
     def _takes_wide(self, column: Int) -> bool:
@@ -136,9 +136,9 @@ class GlobalBox:
     def _load_of_pair(self, outer: Sequence[Int], column: Offset) -> ir.Value:
         """An element of a column that is loaded together with its neighbour."""
         dim, odd = len(outer), column.constant % 2
-        rows = [self._clamped(d, i) for d, i in enumerate(outer)]
-        key = ir.InsertionPoint.current.block, *rows, column.constant - odd
+        key = ir.InsertionPoint.current.block, *outer, column.constant - odd
         if key not in self._pairs:
+            rows = [self._clamped(d, i) for d, i in enumerate(outer)]
             first = self._clamped(dim, column.moved(-odd), together=2)
             kind = ir.VectorType.get([2], storage_type(self.element))
             align = 2 * storage_type(self.element).width // 8

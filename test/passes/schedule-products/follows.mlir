@@ -97,6 +97,27 @@ func.func @residual(%x: tensor<300x128xbf16>, %w: tensor<128x64xbf16>, %r: tenso
   return %y : tensor<300x64xbf16>
 }
 
+// A number for each row is no matrix, whatever its dimensions: it does not keep what is added from being loaded at once.
+
+// CHECK-LABEL: func.func @scaled_residual
+// CHECK:         "kitsune.settle"
+// CHECK:         "kitsune.read"(%{{.*}}) {ahead, {{.*}}} : (tensor<512x64x96xf32>, index, index, index) -> tensor<64x{{[0-9]+}}xf32>
+func.func @scaled_residual(%x: tensor<512x64x128xbf16>, %w: tensor<512x128x96xbf16>, %s: tensor<64x1xf32>, %r: tensor<512x64x96xf32>)
+    -> tensor<512x64x96xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<512x64x96xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<512x64x96xf32>) -> tensor<512x64x96xf32>
+  %p = linalg.batch_matmul ins(%x, %w : tensor<512x64x128xbf16>, tensor<512x128x96xbf16>) outs(%f : tensor<512x64x96xf32>) -> tensor<512x64x96xf32>
+  %y = linalg.generic {indexing_maps = [affine_map<(b, m, n) -> (b, m, n)>, affine_map<(b, m, n) -> (m, 0)>, affine_map<(b, m, n) -> (b, m, n)>, affine_map<(b, m, n) -> (b, m, n)>], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%p, %s, %r : tensor<512x64x96xf32>, tensor<64x1xf32>, tensor<512x64x96xf32>) outs(%e : tensor<512x64x96xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32, %o: f32):
+    %t = arith.mulf %a, %b : f32
+    %u = arith.addf %t, %c : f32
+    linalg.yield %u : f32
+  } -> tensor<512x64x96xf32>
+  return %y : tensor<512x64x96xf32>
+}
+
 // So is what another kernel reads: in a region behind it.
 
 // CHECK-LABEL: func.func @read_in_a_region

@@ -7,6 +7,10 @@
 #nk = affine_map<(m, n, k) -> (n, k)>
 #kn = affine_map<(m, n, k) -> (k, n)>
 #out = affine_map<(m, n, k) -> (m, n)>
+#bmk = affine_map<(b, m, n, k) -> (b, m, k)>
+#bnk = affine_map<(b, m, n, k) -> (b, n, k)>
+#bmn = affine_map<(b, m, n, k) -> (b, m, n)>
+#all = affine_map<(b, m, n) -> (b, m, n)>
 
 // CHECK: affine_map<(d0, d1) -> (d1, d0)>
 // CHECK-LABEL: func.func @main
@@ -20,6 +24,11 @@
 // CHECK: "kitsune.kernel"
 // CHECK-NOT: bitcast
 // CHECK: "kitsune.copy"({{[^,]*}}, %[[turned]],
+
+// A matrix that is added is loaded at once, beside sums of 128 columns at most, whatever wider tiles would save.
+// CHECK-LABEL: func.func @residual
+// CHECK: "kitsune.settle"(%{{.*}}) : (!kitsune.acc<tensor<64x128xf32>>)
+// CHECK: "kitsune.read"(%{{.*}}) {ahead, {{.*}} -> tensor<64x128xf32>
 module attributes {kitsune.matmul_precision = "high"} {
   func.func @main(%x: tensor<1000x512xf32>, %w: tensor<256x512xf32>, %v: tensor<512x256xf32>)
       -> (tensor<1000x256xf32>, tensor<1000x256xf32>) {
@@ -31,5 +40,21 @@ module attributes {kitsune.matmul_precision = "high"} {
     %z = linalg.matmul indexing_maps = [#mn, #kn, #out] ins(%x, %v : tensor<1000x512xf32>, tensor<512x256xf32>)
         outs(%f : tensor<1000x256xf32>) -> tensor<1000x256xf32>
     return %y, %z : tensor<1000x256xf32>, tensor<1000x256xf32>
+  }
+  func.func @residual(%x: tensor<128x64x576xf32>, %w: tensor<128x3136x576xf32>, %r: tensor<128x64x3136xf32>)
+      -> tensor<128x64x3136xf32> {
+    %zero = arith.constant 0.0 : f32
+    %e = tensor.empty() : tensor<128x64x3136xf32>
+    %f = linalg.fill ins(%zero : f32) outs(%e : tensor<128x64x3136xf32>) -> tensor<128x64x3136xf32>
+    %p = linalg.batch_matmul indexing_maps = [#bmk, #bnk, #bmn]
+        ins(%x, %w : tensor<128x64x576xf32>, tensor<128x3136x576xf32>) outs(%f : tensor<128x64x3136xf32>)
+        -> tensor<128x64x3136xf32>
+    %y = linalg.generic {indexing_maps = [#all, #all, #all], iterator_types = ["parallel", "parallel", "parallel"]}
+        ins(%p, %r : tensor<128x64x3136xf32>, tensor<128x64x3136xf32>) outs(%e : tensor<128x64x3136xf32>) {
+    ^bb0(%a: f32, %b: f32, %o: f32):
+      %s = arith.addf %a, %b : f32
+      linalg.yield %s : f32
+    } -> tensor<128x64x3136xf32>
+    return %y : tensor<128x64x3136xf32>
   }
 }
