@@ -153,18 +153,11 @@ class PricedProduct:
     @property
     def words(self) -> bool:
         """Whether operands of f32 are multiplied as tf32 numbers, from rows along k."""
-        found = self.found
-        operands = ((found.left, found.left_roles), (found.right, found.right_roles))
-        if (
-            self.in_pieces
-            or not self._is_wide
-            or tf32_pieces(self.op) > 1
-            or not self.target.has_warpgroups
-            or self.sizes["k"] is None
-        ):
+        if self.in_pieces or not self._is_wide or tf32_pieces(self.op) > 1:
             return False
-        plain = all(in_memory(value) == value for value, _ in operands)
-        return plain and all(roles[-1] == "k" or OUTER not in roles for _, roles in operands)
+        if not self.target.has_warpgroups or self.sizes["k"] is None:
+            return False
+        return all(roles[-1] == "k" or OUTER not in roles for roles in self._roles.values())
 
     @property
     def _is_wide(self) -> bool:

@@ -100,6 +100,16 @@ def test_pieces_of_f32(precision, small_gpu):
     assert ran(module, (1, 3, 19, 21), small_gpu, torch.float32, precision=precision) == 4
 
 
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("name", ["padded", "70 channels", "strides of 3", "all different"])
+def test_f32_in_tf32(name, small_gpu):
+    """The copy engine rounds windows, too: nothing makes pieces of images before."""
+    make, shape = FORMS[name]
+    torch.manual_seed(sum(shape))
+    device = run(make().eval(), (torch.randn(shape),), small_gpu, precision="high")
+    assert {"tf32"} <= {map_["element"] for map_ in device.described[0]["maps"] if "steps" in map_}
+
+
 def test_f16(small_gpu):
     assert ran(nn.Conv2d(64, 24, 3, padding=1), (1, 64, 9, 9), small_gpu, torch.float16) == 2
 
