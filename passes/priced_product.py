@@ -83,13 +83,9 @@ class PricedProduct:
 
     @property
     def _computed(self) -> dict[str, int]:
-        """The operands of f32 that are no weights, and their bytes."""
-        values = {"left": self.found.left, "right": self.found.right} if self._is_wide else {}
-        return {
-            name: type_bytes(value.type, DYNAMIC_SIZE)
-            for name, value in values.items()
-            if not is_weight(value) and in_memory(value) == value
-        }
+        """The operands of f32 that are no weights, and their bytes; of windows those of the images."""
+        found = {"left": in_memory(self.found.left), "right": in_memory(self.found.right)} if self._is_wide else {}
+        return {name: type_bytes(value.type, DYNAMIC_SIZE) for name, value in found.items() if not is_weight(value)}
 
     def _us(self, tiles: ProductTiles) -> float:
         """What the kernel alone takes, or DRAM for it."""
