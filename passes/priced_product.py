@@ -91,13 +91,9 @@ class PricedProduct:
 
     @property
     def _computed(self) -> dict[str, int]:
-        """The operands of f32 that are no weights, and their bytes."""
-        values = {"left": self.found.left, "right": self.found.right} if self._is_wide else {}
-        return {
-            name: type_bytes(value.type, DYNAMIC_SIZE)
-            for name, value in values.items()
-            if not is_weight(value) and in_memory(value) == value
-        }
+        """The operands of f32 that are no weights, and their bytes; of windows those of the images."""
+        found = {"left": in_memory(self.found.left), "right": in_memory(self.found.right)} if self._is_wide else {}
+        return {name: type_bytes(value.type, DYNAMIC_SIZE) for name, value in found.items() if not is_weight(value)}
 
     def _us(self, tiles: ProductTiles) -> float:
         """What the kernel alone takes, or DRAM for it."""
@@ -165,11 +161,11 @@ class PricedProduct:
     @property
     def words(self) -> bool:
         """Whether operands of f32 are multiplied as tf32 numbers, from rows along k."""
-        found = self.found
-        taken = self._is_wide and tf32_pieces(self.op) == 1 and self.target.has_warpgroups
-        if self.in_pieces or not taken or self.sizes["k"] is None:
+        if self.in_pieces or not self._is_wide or tf32_pieces(self.op) > 1:
             return False
-        return all(roles[-1] == "k" or OUTER not in roles for roles in (found.left_roles, found.right_roles))
+        if not self.target.has_warpgroups or self.sizes["k"] is None:
+            return False
+        return all(roles[-1] == "k" or OUTER not in roles for roles in self._roles.values())
 
     @property
     def _is_wide(self) -> bool:

@@ -84,7 +84,7 @@ class ProductKernel:
         """An operand, in rows of multiples of so many bytes."""
         pieces = 1 if name in self.tiles.made else self.of.pieces
         self.pieces[name], self.operands[name] = laid_out(value, pieces, granule), roles
-        if self.of.words:
+        if self.of.words and in_memory(value) == value:
             self.pieces[name] = [words_laid_out(value, roles, granule)]
             self.operands[name] = tuple(sorted(roles, key="k".__eq__))  # last
 

@@ -13,6 +13,7 @@ from kitsune_mlir.dialects import schedule
 from kitsune_mlir.frontend import import_model
 from kitsune_mlir.mlir import ir, walk
 from kitsune_mlir.passes import pipeline
+from kitsune_mlir.passes.priced_product import PricedProduct
 
 BATCH = torch.export.Dim("n", min=1, max=64)
 
@@ -163,6 +164,19 @@ def test_words_are_rounded_not_cut_off(name, small_gpu, monkeypatch):
         weight.data.abs_()
     x = torch.rand(count, *sizes) + 0.5
     assert run(lambda x: model(x).mean((0, 2, 3)), (x,), small_gpu, precision="high").pipeline_launches > 0
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("precision, element", [("highest", "f32"), ("high", "tf32")])
+@pytest.mark.parametrize("name", ["padded", "70 channels", "strides of 3", "all different"])
+def test_windows_of_f32(name, precision, element, small_gpu, monkeypatch):
+    """They come as they are, or rounded: no kernel makes pieces of images before, as one of few images would."""
+    if precision == "highest":
+        monkeypatch.setattr(PricedProduct, "before_us", lambda _: 1e3)
+    make, shape = FORMS[name]
+    torch.manual_seed(sum(shape))
+    device = run(make().eval(), (torch.randn(shape),), small_gpu, precision=precision)
+    assert {map_["element"] for map_ in device.described[0]["maps"] if "steps" in map_} == {element}
 
 
 def test_f16(small_gpu):
