@@ -19,12 +19,13 @@ from math import prod
 from kitsune_mlir import rows
 from kitsune_mlir.codegen.gpu_reduction import Combiner, combiners
 from kitsune_mlir.mlir import ir, linalg, tensor
+from kitsune_mlir.planning.row_tiles import WIDEST
 
 from .row_bodies import reshaped
 from .row_groups import root
 from .schedule_build import clone_body, empty_generic
 
-COLUMNS = range(64, 8193)  # of a row: enough for a warp, and such as a CTA's registers hold
+COLUMNS = range(64, WIDEST + 1)  # of a row: enough for a warp, and such as a CTA's registers hold
 LEAST = 1 << 13  # elements that are worth two kernels
 MOST_ROWS = 264  # of many elements each: more keep a GPU busy as they are
 

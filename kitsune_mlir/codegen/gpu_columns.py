@@ -17,7 +17,7 @@ from kitsune_mlir.mlir import arith, gpu, ir, memref, scf
 from kitsune_mlir.planning.kernel_cost import LINE, SECTOR
 
 from .gpu_generic import Generic
-from .gpu_kernel import WARP, Kernel, Kernels, as_value, ceildiv, delinearize, only_if, product
+from .gpu_kernel import WARP, Kernel, Kernels, as_value, ceildiv, delinearize, only_if, power_of_two, product
 from .gpu_points import Point, Walk, reduce, start, store
 from .gpu_reduction import Combiner
 from .gpu_words import WORD, bytes_of, keeps_words, lies_along
@@ -60,7 +60,7 @@ def divide(results: int, length: int, nbytes: int, words: int, each: float) -> S
     """How a loop of so many turns is shared whose elements have so many bytes and make words of so many, where an
     element takes `each` operations. By one kernel, a block of which has a sector of a row, or more where blocks would
     be many; by two where a thread would have long to do, unless blocks of whole lines keep the GPU busy."""
-    wide, few = max(min(SECTOR // nbytes, _power(results)), _power(ceildiv(results, BLOCKS))), 1
+    wide, few = max(min(SECTOR // nbytes, power_of_two(results)), power_of_two(ceildiv(results, BLOCKS))), 1
     while few < words and (few * WARP < wide or length > TURNS * MOST_WARPS * (few * WARP // wide)):
         few *= 2
     is_full = 2 * ceildiv(results, wide) > BLOCKS
@@ -70,7 +70,7 @@ def divide(results: int, length: int, nbytes: int, words: int, each: float) -> S
         return alone
     found = list[Shares]()
     while words:
-        own = _shared(results, length, _power(results), words, WORD_WARPS if words > 1 else MOST_WARPS)
+        own = _shared(results, length, power_of_two(results), words, WORD_WARPS if words > 1 else MOST_WARPS)
         turns = length // (own.warps * own.slots)
         parts = min(BLOCKS // own.columns, int(turns // max(TURNS, PART_OPERATIONS // (each * words))))
         found.append(replace(own, parts=max(1, parts)))
@@ -84,11 +84,6 @@ def _shared(results: int, length: int, wide: int, words: int, most: int) -> Shar
     slots = min(WARP, max(1, WARP * words // wide))
     warps = max(min(most, ceildiv(length, TURNS * slots)), words // slots)
     return Shares(results, warps, 1, words, slots)
-
-
-def _power(number: int) -> int:
-    """The least power of two that is no less."""
-    return 1 << max(0, number - 1).bit_length()
 
 
 def shares(generic: Generic) -> tuple[int, Shares] | None:

@@ -246,6 +246,11 @@ def ceildiv(size: Size, divisor: int) -> Size:
     return arith.divui(arith.addi(size, as_value(divisor - 1)), as_value(divisor))
 
 
+def power_of_two(number: int) -> int:
+    """The least one that is no less."""
+    return 1 << max(0, number - 1).bit_length()
+
+
 def linear_id(threads: int) -> ir.Value:
     """blockIdx * threads + threadIdx."""
     block, thread = gpu.block_id(gpu.Dimension.x), gpu.thread_id(gpu.Dimension.x)

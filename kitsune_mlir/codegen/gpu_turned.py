@@ -20,7 +20,7 @@ from kitsune_mlir.planning.kernel_cost import LINE, SECTOR
 
 from .affine_index import evaluate
 from .gpu_generic import Generic, dims_of
-from .gpu_kernel import THREADS, Kernel, Size, as_value, ceildiv, delinearize, only_if, product
+from .gpu_kernel import THREADS, Kernel, Size, as_value, ceildiv, delinearize, only_if, power_of_two, product
 from .gpu_words import WORD, Words, bytes_of, keeps_words, lies_along, neighbours, store_word, width, word_at
 from .kernel_work import instructions_of
 
@@ -50,14 +50,11 @@ def rectangle(count: int, deep: int, nbytes: int, words: int | None, lines: int 
     `count` elements of so many bytes: of the operand a line, or as much as of the results where that is less. The
     results have so many such `words` in a row, the operand `lines` of `deep` elements, as far as that is known."""
     square = 1 << ((THREADS * count * deep * nbytes**2).bit_length() - 1) // 2  # bytes along both, if as many
-    wide = min(THREADS // max(1, min(LINE, square) // (deep * nbytes)), THREADS if words is None else _power(words))
-    long = min(THREADS // wide, THREADS if lines is None else _power(lines))
+    wide = min(
+        THREADS // max(1, min(LINE, square) // (deep * nbytes)), THREADS if words is None else power_of_two(words)
+    )
+    long = min(THREADS // wide, THREADS if lines is None else power_of_two(lines))
     return Side.of(count, wide, nbytes), Side.of(deep, long, nbytes)
-
-
-def _power(number: int) -> int:
-    """The least power of two that is no less."""
-    return 1 << max(0, number - 1).bit_length()
 
 
 @dataclass(frozen=True)
