@@ -28,8 +28,9 @@ _REST = 0.1  # of what is not the limit, that is not hidden behind it
 # columns and k 256 took 2.7 us each, in 2,176 blocks, and were predicted to take 1.6 (H100).
 _BEGUN, _EARLY = 1.2, 4
 _TURN = 60.0  # instructions of a turn, besides those of its columns
-# CTAs that go round many tiles get ahead of one another, and DRAM is asked for rows far apart: norms of 262,144 rows of
-# 1,024 numbers of 16 bits took 3 to 9 % longer than triton's, whose CTAs have a row each (H100).
+# Norms of 262,144 rows of 1,024 numbers of 16 bits took 3 to 9 % longer by CTAs that go round many tiles than triton's,
+# whose CTAs have a row each (H100). The reason is taken to be, and was not measured: they get ahead of one another, and
+# DRAM is asked for rows far apart.
 _LARGE = 4  # times what L2 holds
 _SINGLE = (1, 2, 4)  # warps of such a CTA, whose place is free when its last row is done
 _REST_SINGLE = 0.03
