@@ -35,7 +35,7 @@ _MEETS, _HANDED = 1500.0, 30.0  # cycles of a meeting, and of each column of a c
 # Of a tile that alternates: the part of its leaving that products do not hide, cycles besides, and those of each column
 # where sets are not equal. So 81 products of bf16, k from 64 to 1024, are predicted within 6 % on average (H200).
 _SHOWN, _TURNS, _UNEQUAL = 0.6, 400.0, 5.0
-_MADE = 0.05  # cycles of a warpgroup for each piece of a number that it makes
+_MADE = 0.15  # cycles of a warpgroup for each piece of a number that it makes (H100)
 _OUTBOX = 2 * 64 * 128  # bytes of shared memory through which the tiles of 64 rows leave
 
 _ISSUED = 64.0  # instructions of a copy's threads a cycle
