@@ -17,7 +17,7 @@ START_US = 1.2  # until a pipeline's CTAs have barriers, vectors and their first
 CYCLES_A_US = 1.7e3  # of an H100's SMs under load
 # The numbers below are of 136 kernels of a chain each (H100): off by 7 % in the median, by 21 % at the ninth decile.
 _TURN_US, _PRODUCT_US = 0.42, 0.1  # of a GPU's tile, and of each product of it, besides
-EXCHANGE_US = 0.3  # of a product whose operand's columns lie in several CTAs, besides
+EXCHANGE_US = 0.3  # of a product for each other CTA that has columns of its operand, of 16-bit elements
 # How many times as long products of f32 take warpgroups, one and two of them beside each other, as tensor cores: pieces
 # of the left operand are made by threads, and of several the sums are added up before the next chunk's products begin.
 _WIDE_ALONE, _WIDE = 2.0, 1.4

@@ -111,7 +111,8 @@ def _chained(
     transports = tuple("dsmem" if queue.name in form.exchanged else "reg" for queue in queues)
     ctas, parts = clusters * form.cluster, form.cluster * form.column_tiles
     pieces = max(1, -(-(rows or UNKNOWN_ROWS) // height)) * parts
-    waiting_us = EXCHANGE_US * sum(stage.product_count for stage in stages) if form.cluster > 1 else 0.0
+    words = sum(stage.product_count * (2 if stage.wide_flops else 1) for stage in stages)  # of 16 bits
+    waiting_us = EXCHANGE_US * (form.cluster - 1) * words
     members = [stage.part(parts) for stage in stages]
     price = pipeline_price([members], [ctas], pieces, height, target, False, waiting_us)
     return dataclasses.replace(
