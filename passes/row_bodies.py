@@ -77,9 +77,10 @@ class RowPlan:
                 moved += elements[-1]
             if member.kind != "rows":
                 work += sum(DEAR.get(inner.operation.name, 1) for inner in member.s.body.operations) - 1
-        space = self.space
+        space, segments = self.space, self.segments or [None]
+        count = space.rows * (DYNAMIC_SIZE if space.is_open else 1)
         return RowGroup(
-            rows=space.rows * (DYNAMIC_SIZE if space.is_open else 1),
+            rows=count,
             columns=space.columns,
             element_bytes=int(min(elements, default=4)),
             row_bytes=moved * space.columns,
@@ -88,6 +89,7 @@ class RowPlan:
             reductions=sum(member.kind == "reduction" for member in self.group.ordered),
             shared_bytes=shared * space.columns,
             is_open=space.is_open,
+            segments=max(1, count // max(1, segments[-1] or 1)) if len(segments) > 1 else 1,
         )
 
 

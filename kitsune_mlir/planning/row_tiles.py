@@ -41,7 +41,8 @@ class RowGroup:
     """What is done to rows of so many columns: `row_bytes` are read and written of each, `shared_bytes` are read for
     each of what others read too, `live` 32-bit registers hold what is kept of a column, `work` instructions deal with
     one; `reductions` go along the row. `element_bytes` is the size of the smallest element of what is read or written
-    by rows and columns. `is_open`: the number of rows is only known when they are there."""
+    by rows and columns. `is_open`: the number of rows is only known when they are there. A tile has rows of one of
+    `segments` only, which are as many in each."""
 
     rows: int
     columns: int
@@ -52,6 +53,11 @@ class RowGroup:
     reductions: int
     shared_bytes: float = 0.0
     is_open: bool = False
+    segments: int = 1
+
+    def tiles(self, rows: int) -> int:
+        """Tiles of so many rows."""
+        return self.segments * ceil(self.rows / self.segments / rows)
 
 
 @dataclass(frozen=True)
@@ -123,7 +129,7 @@ def _tiles(
     ctas = min(_SM_THREADS // threads, _SM_CTAS, int(_SM_REGISTERS // (threads * registers)))
     if not ctas:
         return None
-    count = ceil(group.rows / RowTiles(lanes, vector, copies, ctas, 0.0).rows)
+    count = group.tiles(RowTiles(lanes, vector, copies, ctas, 0.0).rows)
     ctas = min(ctas, ceil(count / target.sms))
     turns = ceil(count / (target.sms * ctas))
     steps = log2(min(lanes, WARP)) + (log2(warps) if warps > 1 else 0)

@@ -67,3 +67,10 @@ def test_ctas_of_their_own_want_enough_to_do():
     """Rows of 16 columns: blocks would begin more slowly than they are done."""
     tiles = choose(group(1 << 23, 16), GPU)
     assert not tiles.single or tiles.rows >= 64
+
+
+def test_tiles_have_rows_of_one_segment():
+    """Of 16,384 times 16 rows no tile has more than 16 at once: the others' threads would have nothing to do."""
+    short = replace(group(16384 * 16, 32), segments=16384)
+    assert choose(group(16384 * 16, 32), GPU).rows > 16 >= choose(short, GPU).rows
+    assert short.tiles(16) == short.tiles(128) == 16384 and short.tiles(8) == 2 * 16384
