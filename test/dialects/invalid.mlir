@@ -3601,6 +3601,28 @@ func.func @pieces_by_two_copies(%m: index) {
 
 // -----
 
+func.func @a_piece_of_rounded_numbers(%a: !kitsune.acc<tensor<64x64xf32>>, %w: !kitsune.slot<tensor<64x32xf32>>, %A: tensor<64x32xf32>, %m: index) {
+  %p = "kitsune.kernel"() ({
+    %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)
+    %x = "kitsune.alloc_ring"() {box = "rows", share = "all", space = "smem", sym_name = "x"} : () -> !kitsune.ring<tensor<64x32xf32>, 1 : i64>
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %s = "kitsune.acquire"(%x) : (!kitsune.ring<tensor<64x32xf32>, 1 : i64>) -> !kitsune.slot<tensor<64x32xf32>>
+      %d = "kitsune.copy"(%s, %A, %m, %m) {dims = array<i64: 0, 1>, engine = "tma", rounded} : (!kitsune.slot<tensor<64x32xf32>>, tensor<64x32xf32>, index, index) -> !kitsune.token
+      "kitsune.commit"(%s, %d) : (!kitsune.slot<tensor<64x32xf32>>, !kitsune.token) -> ()
+    }) {copies = 1, registers = 24, sym_name = "feed", warps = 4} : () -> ()
+    "kitsune.agent"() ({
+    ^bb0(%c: index):
+      %t = "kitsune.wait"(%x) : (!kitsune.ring<tensor<64x32xf32>, 1 : i64>) -> !kitsune.slot<tensor<64x32xf32>>
+      // expected-error@+1 {{'kitsune.product' op takes a piece of whole numbers, ring 'x' has rounded ones}}
+      %v, %e = "kitsune.product"(%a, %t, %w) {engine = "wgmma", piece = "high"} : (!kitsune.acc<tensor<64x64xf32>>, !kitsune.slot<tensor<64x32xf32>>, !kitsune.slot<tensor<64x32xf32>>) -> (!kitsune.acc<tensor<64x64xf32>>, !kitsune.token)
+    }) {copies = 1, registers = 240, sym_name = "math", warps = 4} : () -> ()
+  }) {sym_name = "k"} : () -> !kitsune.outputs
+  return
+}
+
+// -----
+
 func.func @rounded_16_bits(%A: tensor<64x32xf32>, %B: tensor<64x64xbf16>, %m: index) {
   %p = "kitsune.kernel"() ({
     %lo, %hi, %st = "kitsune.tiles"(%m) {tile = array<i64: 64>} : (index) -> (index, index, index)

@@ -69,7 +69,7 @@ def test_chips_without_wgmma(chip):
     for asked in ("highest", "high"):
         program = import_model(*mlp())
         precision.give(program.module, asked)
-        gpu_steps.place(program.module, chip)
+        gpu_steps.place(program.module, chip, {"cut-pipelines": "whole=true"})
         gpu_steps.convert(program.module, chip)
         (kernel,) = gpu_steps.kernels(program.module)
         texts[asked] = ptx.to_ptx(kernel, machine)

@@ -402,4 +402,4 @@ def test_the_plan_says_what_runs(gpu_of):
     compiled = kitsune_mlir.compile(model, (x,), target=gpu_of(6), options={"place-stages": "shape=spatial"})
     (launch,) = compiled.plan["launches"]
     assert launch["form"] == "scheduled roles"
-    assert "3 + 3 CTAs" in launch["computes"]
+    assert "2 + 4 CTAs" in launch["computes"]

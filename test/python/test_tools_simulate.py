@@ -117,7 +117,7 @@ def test_what_is_not_installed_is_a_sentence(run, monkeypatch):
 
 @pytest.fixture(scope="module")
 def compiled():
-    return kitsune_mlir.compile(*small(), target=["cpu", "sm_80", "sm_90a"])
+    return kitsune_mlir.compile(*small(), target=["cpu", "sm_80", "sm_90a"], options={"cut-pipelines": "whole=true"})
 
 
 def test_a_simulation_is_called_like_the_model(compiled):
