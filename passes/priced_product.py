@@ -12,6 +12,7 @@ from kitsune_mlir.dialects.windows import in_memory
 from kitsune_mlir.errors import UnsupportedError
 from kitsune_mlir.mlir import ir
 from kitsune_mlir.plan import DYNAMIC_SIZE
+from kitsune_mlir.planning.cut import KERNEL_US
 from kitsune_mlir.planning.kernel_cost import dram_us
 from kitsune_mlir.planning.product_tiles import (
     CLUSTERS,
@@ -83,7 +84,8 @@ class PricedProduct:
             if not self.words or self._roles[name][-1] != "k"
         ]
         target = self.target
-        return sum(target.launch_us + max(dram_us(each, target), each / (target.l2_gbps * 1e3)) for each in moved)
+        alone = KERNEL_US + target.launch_us
+        return sum(alone + max(dram_us(each, target), each / (target.l2_gbps * 1e3)) for each in moved)
 
     @property
     def _roles(self) -> dict[str, Roles]:

@@ -1,8 +1,9 @@
 """What a stage costs on a target: the model of the paper's section 5.3 with what a tile waits for, pure arithmetic.
 
 One CTA a SM. The warps that multiply a tile are those that compute on it afterwards, so the times of tensor cores and
-of SIMT lanes add up, and so does what each product waits for until its first sums are there. Weights that are streamed
-and queue tiles that pass through L2 come meanwhile: a role takes the longer of the two.
+of SIMT lanes add up, and so does what each product waits for until its first sums are there; behind the first tile half
+of the shorter is done beside another warpgroup's products. Weights that are streamed and queue tiles that pass through
+L2 come meanwhile: a role takes the longer of the two.
 """
 
 from __future__ import annotations
@@ -13,19 +14,20 @@ from dataclasses import dataclass, field
 
 from .target import Target
 
-START_US = 1.2  # until a pipeline's CTAs have barriers, vectors and their first tile, and behind their last
+START_US = 1.0  # until a pipeline's CTAs have barriers, vectors and their first tile, and behind their last
 CYCLES_A_US = 1.7e3  # of an H100's SMs under load
-# The numbers below are of 136 kernels of a chain each (H100): off by 7 % in the median, by 21 % at the ninth decile.
-_TURN_US, _PRODUCT_US = 0.42, 0.1  # of a GPU's tile, and of each product of it, besides
-EXCHANGE_US = 0.3  # of a product for each other CTA that has columns of its operand, of 16-bit elements
+# The numbers below are of 150 kernels of a chain each (H100): off by 7 % in the median, by 21 % at the ninth decile.
+_TURN_US, _PRODUCT_US = 0.53, 0.05  # of a GPU's tile, and of each product of it, besides
+EXCHANGE_US = 0.7  # of a product for each other CTA that has columns of its operand, of 16-bit elements
+_BESIDE = 0.5  # of the shorter of multiplying and computing, what is not done beside the longer by another warpgroup
 # How many times as long products of f32 take warpgroups, one and two of them beside each other, as tensor cores: pieces
 # of the left operand are made by threads, and of several the sums are added up before the next chunk's products begin.
 _WIDE_ALONE, _WIDE = 2.0, 1.4
 _ALONE_ROWS = 64
-_ISSUED = {"gpu": 0.33, "cpu": 1.0}  # operations that warps, or a core, do in the time of one of `simt_tflops`
-_STORED = 22.0  # bytes a cycle that a GPU's tile leaves its CTA with, before the next one's sums take the registers
+_ISSUED = {"gpu": 0.29, "cpu": 1.0}  # operations that warps, or a core, do in the time of one of `simt_tflops`
+_STORED = 16.0  # bytes a cycle that a GPU's tile leaves its CTA with, before the next one's sums take the registers
 _STREAMED = 0.89  # of DRAM's rate, that a GPU's pipelines reach
-_PASSED = 0.3  # of L2's work for a byte of weights, what one takes that DRAM gives
+_PASSED = 0.15  # of L2's work for a byte of weights, what one takes that DRAM gives
 _FEW = 2.0  # times its share of L2's rate that one SM can draw where others rest
 # What limits a kernel: a unit, memory, or its launch and the waits in it.
 TENSOR, ARITHMETIC, L1, L2, DRAM, LATENCY = "tensor cores", "arithmetic", "L1", "L2", "DRAM", "latency"
@@ -93,10 +95,16 @@ class Price:
 
 
 def role_price(
-    role: Sequence[StageCost], rows: int, target: Target, queues_in_l2: bool, ctas: int = 0, waiting_us: float = 0.0
+    role: Sequence[StageCost],
+    rows: int,
+    target: Target,
+    queues_in_l2: bool,
+    ctas: int = 0,
+    waiting_us: float = 0.0,
+    first: bool = True,
 ) -> Price:
     """What a tile of `rows` rows takes one of `ctas` CTAs, by default as many as SMs, that run these stages one by
-    one. `waiting_us` is what it waits for other CTAs."""
+    one: its `first`, or one behind that. `waiting_us` is what it waits for other CTAs."""
     wide = (_WIDE_ALONE if rows <= _ALONE_ROWS else _WIDE) - 1 if target.has_warpgroups else 0.0
     flops = sum(stage.product_flops + wide * stage.wide_flops for stage in role) * rows
     passed = sum(stage.queue_bytes if queues_in_l2 else 0.0 for stage in role)
@@ -110,6 +118,8 @@ def role_price(
         LATENCY: waiting_us + (_turn_us(role, rows) if target.kind == "gpu" else 0.0),
     }
     limit, work = max(terms, key=terms.__getitem__), sum(terms.values())
+    if not first and target.kind == "gpu":
+        work -= (1 - _BESIDE) * min(terms[TENSOR], work - terms[TENSOR])
     share = min(_FEW, target.sms / ctas) if ctas and target.kind == "gpu" else 1.0
     l2_us = l2_bytes / (target.l2_gbps * 1e3 / target.sms * share)
     return Price(l2_us, L2) if l2_us > work else Price(work, limit)
@@ -144,8 +154,9 @@ def pipeline_price(
     for other CTAs."""
     ctas = sum(replicas)
     prices = [role_price(role, rows, target, queues_in_l2, ctas, waiting_us) for role in roles]
+    later = [role_price(role, rows, target, queues_in_l2, ctas, waiting_us, first=False).us for role in roles]
     times = [price.us for price in prices]
-    busy = [-(-tiles // count) * time for time, count in zip(times, replicas)]
+    busy = [time + max(0, -(-tiles // count) - 1) * more for time, more, count in zip(times, later, replicas)]
     slowest, filling = max(busy), sum(times) - max(times)
     rate = target.dram_gbps * (_STREAMED if target.kind == "gpu" else 1.0)
     dram = sum(map(dram_bytes, roles)) * rows * tiles / (rate * 1e3)

@@ -203,11 +203,20 @@ NOTHING = _us(StageCost("s", "simt"))
 
 def test_warps_multiply_and_compute_by_turns():
     multiplies = StageCost("s", "tensor", product_flops=GPU.tensor_tflops * 1e6 / GPU.sms)
-    computes = StageCost("s", "simt", simt_ops=0.33 * GPU.simt_tflops * 1e6 / GPU.sms)
+    computes = StageCost("s", "simt", simt_ops=0.29 * GPU.simt_tflops * 1e6 / GPU.sms)
     assert _us(computes, rows=128) == pytest.approx(NOTHING + 128)
     assert _us(computes, rows=64) == _us(computes, rows=128), "one warpgroup has half of the lanes' rate"
     assert _us(multiplies, computes, rows=128) == pytest.approx(_us(multiplies, rows=128) + 128)
     assert _us(multiplies) > NOTHING + 64, "a product waits for its first sums"
+
+
+def test_tiles_behind_the_first_overlap():
+    multiplies = StageCost("s", "tensor", product_flops=GPU.tensor_tflops * 1e6 / GPU.sms)
+    computes = StageCost("s", "simt", simt_ops=GPU.simt_tflops * 1e6 / GPU.sms)
+    first, later = (_us(multiplies, computes, rows=128, first=first) for first in (True, False))
+    assert later == pytest.approx(first - 64), "half of what is multiplied"
+    many = pipeline_price([[multiplies, computes]], [2], 7, 128, GPU, False)
+    assert many.us == pytest.approx(start_us(GPU) + first + 3 * later)
 
 
 def test_weights_come_while_warps_work():
