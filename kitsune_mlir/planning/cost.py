@@ -2,8 +2,8 @@
 
 One CTA a SM. The warps that multiply a tile are those that compute on it afterwards, so the times of tensor cores and
 of SIMT lanes add up, and so does what each product waits for until its first sums are there; behind the first tile half
-of the shorter is done beside another warpgroup's products. Weights that are streamed and queue tiles that pass through
-L2 come meanwhile: a role takes the longer of the two.
+of the shorter is done beside another warpgroup's products, unless CTAs wait for one another. Weights that are streamed
+and queue tiles that pass through L2 come meanwhile: a role takes the longer of the two.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ START_US = 1.0  # until a pipeline's CTAs have barriers, vectors and their first
 CYCLES_A_US = 1.7e3  # of an H100's SMs under load
 # The numbers below are of 150 kernels of a chain each (H100): off by 7 % in the median, by 21 % at the ninth decile.
 _TURN_US, _PRODUCT_US = 0.53, 0.05  # of a GPU's tile, and of each product of it, besides
-EXCHANGE_US = 0.7  # of a product for each other CTA that has columns of its operand, of 16-bit elements
+EXCHANGE_US = 0.5  # of a product for each other CTA that has columns of its operand, of 16-bit elements
 _BESIDE = 0.5  # of the shorter of multiplying and computing, what is not done beside the longer by another warpgroup
 # How many times as long products of f32 take warpgroups, one and two of them beside each other, as tensor cores: pieces
 # of the left operand are made by threads, and of several the sums are added up before the next chunk's products begin.
@@ -104,7 +104,7 @@ def role_price(
     first: bool = True,
 ) -> Price:
     """What a tile of `rows` rows takes one of `ctas` CTAs, by default as many as SMs, that run these stages one by
-    one: its `first`, or one behind that. `waiting_us` is what it waits for other CTAs."""
+    one: its `first`, or one behind that. `waiting_us` is what it waits for other CTAs: nothing is hidden then."""
     wide = (_WIDE_ALONE if rows <= _ALONE_ROWS else _WIDE) - 1 if target.has_warpgroups else 0.0
     flops = sum(stage.product_flops + wide * stage.wide_flops for stage in role) * rows
     passed = sum(stage.queue_bytes if queues_in_l2 else 0.0 for stage in role)
@@ -118,7 +118,7 @@ def role_price(
         LATENCY: waiting_us + (_turn_us(role, rows) if target.kind == "gpu" else 0.0),
     }
     limit, work = max(terms, key=terms.__getitem__), sum(terms.values())
-    if not first and target.kind == "gpu":
+    if not first and not waiting_us and target.kind == "gpu":
         work -= (1 - _BESIDE) * min(terms[TENSOR], work - terms[TENSOR])
     share = min(_FEW, target.sms / ctas) if ctas and target.kind == "gpu" else 1.0
     l2_us = l2_bytes / (target.l2_gbps * 1e3 / target.sms * share)
