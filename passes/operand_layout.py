@@ -5,16 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kitsune_mlir import rows
 from kitsune_mlir.codegen.bf16_pieces import pieces_of
 from kitsune_mlir.contraction import Roles
 from kitsune_mlir.dialects.windows import WindowsOp, windows_of
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
 from kitsune_mlir.weights import is_weight
 
+from .row_groups import root
 from .schedule_build import constant_index, empty_generic, reshaped
 
-RESHAPES = ("tensor.collapse_shape", "tensor.expand_shape")
 PADDED = "kitsune.padded"  # marks a linalg.generic that puts zeros behind the rows of what it reads
 GRANULE = 16  # bytes of which a tensor copy's rows are multiples
 SECTOR = 32  # bytes that the L2 reads at once
@@ -41,9 +40,7 @@ def weight_laid_out(whole: ir.Value, pieces: int) -> list[ir.Value]:
 
 def words_laid_out(whole: ir.Value, roles: Roles, granule: int) -> ir.Value:
     """A tensor of f32 as products in tf32 take it: its rows are along k, and multiples of so many bytes. The tensor
-    itself where it is so already, as a matrix of windows is. (It is rounded on its way to shared memory.)"""
-    if windows_of(whole) is not None:
-        return whole
+    itself where it is so already. (It is rounded on its way to shared memory.)"""
     kind, at = ir.RankedTensorType(whole.type), roles.index("k")
     order = [*(d for d in range(kind.rank) if d != at), at]
     columns = kind.shape[at]
@@ -87,7 +84,7 @@ def _laid_out(whole: ir.Value, pieces: int, granule: int) -> list[ir.Value]:
     extra = -columns % max(1, granule // (element.width // 8))
     if pieces == 1 and not extra:
         return [whole]
-    if not extra and (source := before_reshapes(whole)) != whole:
+    if not extra and (source := _before_reshapes(whole)) != whole:
         sizes = [None if kind.is_dynamic_dim(d) else kind.shape[d] for d in range(kind.rank)]
         return [reshaped(piece, sizes) for piece in _laid_out(source, pieces, granule)]
     sizes = [
@@ -105,11 +102,9 @@ def _laid_out(whole: ir.Value, pieces: int, granule: int) -> list[ir.Value]:
     return list(generic.results)
 
 
-def before_reshapes(whole: ir.Value) -> ir.Value:
+def _before_reshapes(whole: ir.Value) -> ir.Value:
     """The tensor that has the same rows in other dimensions: what makes it can make what they become."""
-    source = whole
-    while (made := rows.producer(source)) is not None and made.name in RESHAPES:
-        source = made.operands[0]
+    source = root(whole)
     kind = ir.RankedTensorType(source.type)
     return source if kind.rank > 1 and kind.shape[-1] == ir.RankedTensorType(whole.type).shape[-1] else whole
 

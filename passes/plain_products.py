@@ -24,13 +24,13 @@ import functools
 from collections.abc import Sequence
 from math import prod
 
+from kitsune_mlir import rows
 from kitsune_mlir.contraction import is_zero_filled
 from kitsune_mlir.mlir import arith, ir, linalg, run_passes, tensor, walk
 
 from .generic_operands import indexing_maps, input_count
 from .schedule_build import constant_index, empty_generic
 
-RESHAPES = ("tensor.expand_shape", "tensor.collapse_shape")
 MOST_SUMMED = 8  # of a sum that is short
 _CLEAN = "builtin.module(canonicalize,cse)"
 
@@ -107,13 +107,14 @@ def _is_beside_product(transpose: ir.Operation) -> bool:
 def _reaches(value: ir.Value) -> bool:
     users = [use.owner for use in value.uses]
     return any(
-        user.name == "linalg.batch_matmul" or (user.name in RESHAPES and _reaches(user.results[0])) for user in users
+        user.name == "linalg.batch_matmul" or (user.name in rows.RESHAPES and _reaches(user.results[0]))
+        for user in users
     )
 
 
 def _comes_from_product(value: ir.Value) -> bool:
     op = _owner(value)
-    while op is not None and (op.name in RESHAPES or (op.name == "linalg.generic" and input_count(op) == 1)):
+    while op is not None and (op.name in rows.RESHAPES or (op.name == "linalg.generic" and input_count(op) == 1)):
         op = _owner(op.operands[0])
     return op is not None and op.name in ("linalg.batch_matmul", "linalg.matmul")
 

@@ -82,11 +82,12 @@ class ProductKernel:
 
     def _lay_out(self, name: str, value: ir.Value, roles: Roles, granule: int) -> None:
         """An operand, in rows of multiples of so many bytes."""
-        pieces = 1 if name in self.tiles.made else self.of.pieces
-        self.pieces[name], self.operands[name] = laid_out(value, pieces, granule), roles
         if self.of.words and in_memory(value) == value:
             self.pieces[name] = [words_laid_out(value, roles, granule)]
             self.operands[name] = tuple(sorted(roles, key="k".__eq__))  # last
+            return
+        pieces = 1 if name in self.tiles.made else self.of.pieces
+        self.pieces[name], self.operands[name] = laid_out(value, pieces, granule), roles
 
     def _opened_columns(self) -> int:
         """Columns of k that slots are opened for: of a short sum, whole steps of a product, for the copy engine takes
@@ -143,8 +144,7 @@ class ProductKernel:
             index = ir.IndexType.get()
             dealt = schedule.TilesOp(extents, index, index, index)
             dealt.attributes["tile"] = ir.DenseI64ArrayAttr.get([sizes[role] for role in roles])
-            counts = {"left": tiles.rows}
-            counts = {name: counts.get(name, max(tiles.sets)) for name in self.operands}
+            counts = {name: tiles.rows if name == "left" else max(tiles.sets) for name in self.operands}
             rings = {name: self._ring(name, count) for name, count in counts.items()}
             self.whole = {name: self._whole_ring(name, counts[name]) for name in counts if name in tiles.made}
             vectors = {value: self._vector_ring(value, i) for i, value in enumerate(self.vectors)}
@@ -233,22 +233,24 @@ class ProductKernel:
         return sizes | ({"s": 1} if self.tiles.split > 1 else {})
 
     def _ring(self, name: str, count: int) -> schedule.AllocRingOp:
-        roles = self.operands[name]
-        tile = ir.RankedTensorType.get([count, self.chunk], self.element)
-        box = "rows" if roles[-1] == "k" else "columns"
         share = "split" if name == "left" else "all"
-        names = map(ir.StringAttr.get, (name, "smem", box, share))
         slots = self._chunks if name == self.tiles.kept else self.tiles.slots
         if name == "right" and self.tiles.alternates:
             slots = self.tiles.right_slots
-        return schedule.AllocRingOp(*names, kitsune.ring_type(tile, slots))
+        return self._alloc(name, name, count, self.element, share, slots)
 
     def _whole_ring(self, name: str, count: int) -> schedule.AllocRingOp:
         """The ring of an operand whose pieces are made in the kernel."""
-        tile = ir.RankedTensorType.get([count, self.chunk], ir.F32Type.get())
-        box = "rows" if self.operands[name][-1] == "k" else "columns"
-        names = map(ir.StringAttr.get, (f"{name}_whole", "smem", box, "all"))
-        return schedule.AllocRingOp(*names, kitsune.ring_type(tile, self.tiles.whole_slots))
+        return self._alloc(f"{name}_whole", name, count, ir.F32Type.get(), "all", self.tiles.whole_slots)
+
+    def _alloc(
+        self, label: str, operand: str, count: int, element: ir.Type, share: str, slots: int
+    ) -> schedule.AllocRingOp:
+        """A ring of chunks of an operand, of `count` rows or columns of it."""
+        tile = ir.RankedTensorType.get([count, self.chunk], element)
+        box = "rows" if self.operands[operand][-1] == "k" else "columns"
+        names = map(ir.StringAttr.get, (label, "smem", box, share))
+        return schedule.AllocRingOp(*names, kitsune.ring_type(tile, slots))
 
     def _place(
         self, number: ir.Value, roles: Sequence[str], extents: Sequence[ir.Value], sizes: dict[str, int]

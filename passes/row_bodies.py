@@ -14,7 +14,7 @@ from kitsune_mlir.planning.row_tiles import RowGroup
 from kitsune_mlir.traffic import element_bytes
 
 from .row_groups import Group, Member, Role, joined, root, scalar_of
-from .schedule_build import constant_index, empty_generic, i64, reshaped
+from .schedule_build import constant_index, empty_generic, i64, map_of, reshaped
 from .stage_cost import DEAR
 
 
@@ -199,17 +199,17 @@ class RowBody:
                 continue
             inputs.append((self.given | self.values)[root(value)] if key is None else tiles[key])
             has_rows = key is None or key[1][-1]
-            maps.append(_map(count, [0] * has_rows + [1] * role.columns))
+            maps.append(map_of(count, [0] * has_rows + [1] * role.columns))
         shape = [self.rows, self.plan.space.columns] if member.kind == "tile" else [self.rows]
         element = ir.RankedTensorType(member.op.results[0].type).element_type
         if member.kind == "reduction":
             join = joined(member.op)
             assert join is not None
             start = linalg.fill(_start(member, join.results[0].type), outs=[tensor.empty(shape, join.results[0].type)])
-            maps.append(_map(count, [0]))
+            maps.append(map_of(count, [0]))
             value = _cloned(member, inputs, start, maps, ["parallel", "reduction"], scalars)
             return value if element == join.results[0].type else _rounded(value, element)
-        maps.append(_map(count, list(range(len(shape)))))
+        maps.append(map_of(count, list(range(len(shape)))))
         return _cloned(member, inputs, tensor.empty(shape, element), maps, ["parallel"] * count, scalars)
 
 
@@ -254,7 +254,7 @@ def _unrounded(value: ir.Value, element: ir.Type) -> ir.Value:
 
 def _rounded(value: ir.Value, element: ir.Type) -> ir.Value:
     shape = rows.shape_of(value)
-    generic = empty_generic([value], [tensor.empty(shape, element)], [_map(1, [0])] * 2, ["parallel"])
+    generic = empty_generic([value], [tensor.empty(shape, element)], [map_of(1, [0])] * 2, ["parallel"])
     with ir.InsertionPoint(generic.regions[0].blocks[0]):
         linalg.YieldOp([arith.truncf(element, generic.regions[0].blocks[0].arguments[0])])
     return generic.results[0]
@@ -268,10 +268,6 @@ def _start(member: Member, type_: ir.Type) -> ir.Value:
         return scalar
     number = ir.FloatAttr(scalar.owner.operation.attributes["value"]).value
     return arith.ConstantOp(type_, ir.FloatAttr.get(type_, number)).result
-
-
-def _map(loops: int, dims: Sequence[int]) -> ir.AffineMap:
-    return ir.AffineMap.get(loops, 0, [ir.AffineDimExpr.get(d) for d in dims])
 
 
 def replace(group: Group, results: Sequence[ir.Value]) -> None:

@@ -40,6 +40,12 @@ def i64(number: int) -> ir.IntegerAttr:
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
 
 
+def map_of(loops: int, dims: Sequence[int | None]) -> ir.AffineMap:
+    """Where a tensor is read whose dimensions are these of so many loops; None for one of a single element."""
+    results = [ir.AffineConstantExpr.get(0) if d is None else ir.AffineDimExpr.get(d) for d in dims]
+    return ir.AffineMap.get(loops, 0, results)
+
+
 def clone_body(body: ir.Block, generic: ir.OpView) -> None:
     """The body of a linalg.generic as that of an empty one with as many arguments."""
     block = generic.regions[0].blocks[0]

@@ -12,7 +12,6 @@ So all of a GPU reads the tensor, in words, however few the results are, and com
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -21,9 +20,8 @@ from kitsune_mlir.codegen.gpu_reduction import Combiner, combiners
 from kitsune_mlir.mlir import ir, linalg, tensor
 from kitsune_mlir.planning.row_tiles import WIDEST
 
-from .row_bodies import reshaped
 from .row_groups import root
-from .schedule_build import clone_body, empty_generic
+from .schedule_build import clone_body, empty_generic, map_of, reshaped
 
 COLUMNS = range(64, WIDEST + 1)  # of a row: enough for a warp, and such as a CTA's registers hold
 LEAST = 1 << 13  # elements that are worth two kernels
@@ -67,19 +65,19 @@ class _Sum:
             own = [loop for loop in found if loop is not None and loop < first]
             if not any(loop is not None and loop >= first for loop in found):
                 inputs.append(value)
-                maps.append(_map(loops, found))
+                maps.append(map_of(loops, found))
                 continue
             inputs.append(reshaped(value, [*(self.sizes[d] for d in own), *outer[first:], self.columns]))
-            maps.append(_map(loops, [*own, *range(first, loops)]))
+            maps.append(map_of(loops, [*own, *range(first, loops)]))
         kind = ir.RankedTensorType(s.op.results[0].type).element_type
         start = linalg.fill(combiner.neutral(), outs=[tensor.EmptyOp(outer, kind).result])
-        maps.append(_map(loops, range(loops - 1)))
+        maps.append(map_of(loops, range(loops - 1)))
         along = empty_generic(inputs, [start], maps, ["parallel"] * (loops - 1) + ["reduction"])
         clone_body(s.body, along)
-        result = _map(loops - 1, _dims(s.maps[s.inputs]))
+        result = map_of(loops - 1, _dims(s.maps[s.inputs]))
         iterators = [*s.iterators[:first], *["reduction"] * (len(outer) - first)]
         out = [s.op.operands[s.inputs]]
-        across = empty_generic(along.results, out, [_map(loops - 1, range(loops - 1)), result], iterators)
+        across = empty_generic(along.results, out, [map_of(loops - 1, range(loops - 1)), result], iterators)
         with ir.InsertionPoint(across.regions[0].blocks[0]):
             linalg.yield_([combiner.join(*across.regions[0].blocks[0].arguments)])
         return across
@@ -147,10 +145,3 @@ def _sizes(s: rows.Structured) -> list[int]:
             if (loop := rows.dim_of(result)) is not None:
                 found[loop] = size
     return found
-
-
-def _map(loops: int, dims: Sequence[int | None]) -> ir.AffineMap:
-    """A map to these loops; None for a dimension of one element."""
-    return ir.AffineMap.get(
-        loops, 0, [ir.AffineConstantExpr.get(0) if d is None else ir.AffineDimExpr.get(d) for d in dims]
-    )

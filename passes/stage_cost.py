@@ -17,7 +17,7 @@ from kitsune_mlir.precision import tensor_work, tf32_pieces
 from kitsune_mlir.traffic import element_bytes
 
 from .operand_layout import GRANULE
-from .row_groups import Order, find
+from .row_groups import Order, find, root
 
 HELD = 15.0  # operations of an element of a product's wide operand that threads read (H100, rows of 131 elements)
 MOVED = 4.0  # times its bytes: what a chained kernel takes from a table and only stores (measured)
@@ -118,9 +118,7 @@ def _gathered_bytes(op: ir.Operation) -> float:
 
 
 def _is_loaded(value: ir.Value) -> bool:
-    op = rows.producer(value)
-    while op is not None and op.name in rows.RESHAPES:
-        op = rows.producer(op.operands[0])
+    op = rows.producer(root(value))
     return op is not None and op.name == kitsune.LoadOp.OPERATION_NAME
 
 

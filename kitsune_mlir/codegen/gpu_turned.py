@@ -21,7 +21,7 @@ from kitsune_mlir.planning.kernel_cost import LINE, SECTOR
 from .affine_index import evaluate
 from .gpu_generic import Generic, dims_of
 from .gpu_kernel import THREADS, Kernel, Size, as_value, ceildiv, delinearize, only_if, power_of_two, product
-from .gpu_words import WORD, Words, bytes_of, keeps_words, lies_along, neighbours, store_word, width, word_at
+from .gpu_words import WORD, Words, bytes_of, keeps_words, lies_along, neighbours, store_all, width, word_at
 from .kernel_work import instructions_of
 
 DEEPEST = 8  # words of results of a thread
@@ -134,9 +134,7 @@ class Turned:
         for j in range(deep):
             known = {number: [vector.extract(word, [], [j]) for word in own] for number, own in words.items()}
             found.append(neighbours(generic, kernel, dict(enumerate(self._at(dims, 0, j))), count, known))
-        for values, first in found:
-            for number, (buffer, map_) in enumerate(zip(generic.outputs, generic.out_maps, strict=True)):
-                store_word([one[number] for one in values], kernel.inside(buffer), evaluate(map_, first))
+        store_all(generic, kernel, found)
 
     def _at(self, dims: dict[int, ir.Value], e: int, j: int) -> list[ir.Value]:
         """The indices of an element of the block, in the order of the loops."""

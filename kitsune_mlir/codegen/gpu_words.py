@@ -93,9 +93,7 @@ class Words:
                 first = arith.muli(dims[line], as_value(self.lines))
                 places = [{**dims, line: arith.addi(first, as_value(n))} for n in range(self.lines)]
             found = [neighbours(generic, kernel, place, self.count) for place in places]
-            for values, first in found:  # all loads stand before all stores
-                for number, (buffer, map_) in enumerate(zip(generic.outputs, generic.out_maps, strict=True)):
-                    store_word([value[number] for value in values], kernel.inside(buffer), evaluate(map_, first))
+            store_all(generic, kernel, found)
 
 
 def _tables(generic: Generic) -> list[ir.Operation] | None:
@@ -230,6 +228,13 @@ class _Lines:
             return word_at(buffer, [*outer, at], self.count), None
         inside = arith.cmpi(arith.CmpIPredicate.ult, at, as_value(length))
         return word_at(buffer, [*outer, arith.select(inside, at, as_value(0))], self.count), inside
+
+
+def store_all(generic: Generic, kernel: Kernel, found: Sequence[tuple[list[list[ir.Value]], list[ir.Value]]]) -> None:
+    """Stores what `neighbours` found, each; all loads stand before, which can pass no store."""
+    for values, first in found:
+        for number, (buffer, map_) in enumerate(zip(generic.outputs, generic.out_maps, strict=True)):
+            store_word([value[number] for value in values], kernel.inside(buffer), evaluate(map_, first))
 
 
 def store_word(values: Sequence[ir.Value], buffer: ir.Value, at: Sequence[ir.Value]) -> None:

@@ -120,7 +120,7 @@ def role_price(
     limit, work = max(terms, key=terms.__getitem__), sum(terms.values())
     if not first and not waiting_us and target.kind == "gpu":
         work -= (1 - _BESIDE) * min(terms[TENSOR], work - terms[TENSOR])
-    share = min(_FEW, target.sms / ctas) if ctas and target.kind == "gpu" else 1.0
+    share = min(_FEW, target.sms / (ctas or target.sms)) if target.kind == "gpu" else 1.0
     l2_us = l2_bytes / (target.l2_gbps * 1e3 / target.sms * share)
     return Price(l2_us, L2) if l2_us > work else Price(work, limit)
 

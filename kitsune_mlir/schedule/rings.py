@@ -229,7 +229,7 @@ def tf32_operand(piece: str | None, paired: bool, left: np.ndarray) -> np.ndarra
     """The numbers of a left operand of f32 that are multiplied, in the order of the right operand's columns."""
     left = np.ascontiguousarray(left, np.float32)
     if piece is None:
-        found = rounded_to_tf32(left)
+        found = rounded_to_tf32(left, ties_up=True)
     else:
         high = (left.view(np.int32) & _UPPER).view(np.float32)
         found = high if piece == "high" else left - high
@@ -239,9 +239,11 @@ def tf32_operand(piece: str | None, paired: bool, left: np.ndarray) -> np.ndarra
     return padded.reshape(len(found), -1, len(_PAIRED))[:, :, _PAIRED].reshape(len(found), -1)
 
 
-def rounded_to_tf32(x: np.ndarray) -> np.ndarray:
-    """The nearest tf32 numbers."""
-    found = ((x.view(np.int32) + (1 << 12)) & _UPPER).view(np.float32)
+def rounded_to_tf32(x: np.ndarray, ties_up: bool) -> np.ndarray:
+    """The nearest tf32 numbers: of two the larger, as threads round, or the even one, as the copy engine does."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.int32)
+    half = 1 << 12 if ties_up else (1 << 12) - 1 + (bits >> 13 & 1)
+    found = ((bits + half) & _UPPER).view(np.float32)
     return np.where(np.isfinite(x), found, x)
 
 

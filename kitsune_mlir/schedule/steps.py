@@ -133,7 +133,7 @@ def copy(op: ir.Operation, where: str, operands: list[int], results: list[int]) 
             source.copies.append(copy)
         elif elements is None:
             found = take_box(source, at, dims, tile, 0.0)
-            found = rounded_to_tf32(found) if op.opview.is_rounded else found
+            found = rounded_to_tf32(found, ties_up=False) if op.opview.is_rounded else found
             if last is not None and at[dims[0]] + tile.shape[0] > source.shape[dims[0]]:
                 found[last:] = np.nan
             copy = Copy(slot, found)

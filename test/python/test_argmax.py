@@ -3,7 +3,8 @@ Ties and NaN as torch has them."""
 
 import pytest
 import torch
-from test_gpu_models import Function, interface_of
+from functions import Function
+from test_gpu_models import interface_of
 from torch.nn import functional as F
 
 import kitsune_mlir

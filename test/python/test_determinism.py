@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from test_gpu_models import Function
+from functions import Function
 from torch import nn
 
 import kitsune_mlir

@@ -6,7 +6,7 @@ import linecache
 import numpy as np
 import pytest
 import torch
-from test_gpu_models import Function
+from functions import Function
 from torch import nn
 from torch.nn import functional as F
 

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from test_gpu_models import Function, check
+from functions import Function
+from test_gpu_models import check
 from test_gpu_pipelines import runner_of
 from torch import nn
 

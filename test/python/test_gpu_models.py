@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from functions import Function
 from sample_models import imported
 
 from examples.models import SMALL
@@ -107,17 +108,6 @@ def test_wrong_inputs_are_refused(value):
         runner.run([value])
     with pytest.raises(UserError, match="takes 1 inputs"):
         runner.run([])
-
-
-class Function(torch.nn.Module):
-    """A function of tensors as a module."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args):
-        return self.function(*args)
 
 
 LONG = {

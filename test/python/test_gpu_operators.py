@@ -6,6 +6,7 @@ Those of a group are compiled as one model, which costs less than one by one.
 
 import pytest
 import torch
+from functions import Function
 from test_gpu_models import check, compiled, interface_of, runner_of
 
 from bench.gpu_operators import CASES, wrong
@@ -73,17 +74,6 @@ def test_any_number_of_rows_of_operators():
     runner, _ = runner_of(program, section)
     for args in ((torch.randn(count, 8),) for count in (0, 1, 41)):
         check(program, runner, args, tuple(case.function(*args) for case in cases), 1e-5)
-
-
-class Function(torch.nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args):
-        return self.function(*args)
 
 
 def test_sizes_that_floats_decide():

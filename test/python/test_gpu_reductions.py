@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from functions import Function
 
 import kitsune_mlir
 from kitsune_mlir.codegen.gpu_columns import Shares, divide
@@ -122,15 +123,6 @@ def test_other_widths_are_shared_by_warps_too(function, dtype, kernels, dim, gpu
     shuffles = compiled.mlir("small:convert-linalg-to-gpu").count("gpu.shuffle")
     assert shuffles and len(compiled.plan["launches"]) == kernels
     assert torch.equal(torch.as_tensor(Simulation(compiled, seed=1)(x)), function(x, dim))
-
-
-class Function(torch.nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args):
-        return self.function(*args)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@ GPU."""
 
 import pytest
 import torch
-from test_gpu_models import Function, check, interface_of
+from functions import Function
+from test_gpu_models import check, interface_of
 from torch.nn import functional as F
 
 import kitsune_mlir
@@ -104,7 +105,7 @@ def test_sizes(rows, columns, small_gpu):
 
 
 def test_rows_that_are_too_wide_stay_as_they_are(small_gpu):
-    """Of a prime number of columns, which are no several rows."""
+    """A prime number of columns makes no several rows."""
     device = run(lambda x: x.softmax(-1), drawn((2, 40_009)), small_gpu)
     assert device.pipeline_launches == 0
 

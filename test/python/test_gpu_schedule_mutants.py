@@ -5,8 +5,9 @@ from collections import Counter
 
 import pytest
 import torch
+from functions import Function
 from kernel_mutants import mutants
-from test_gpu_models import Function, check, interface_of
+from test_gpu_models import check, interface_of
 from test_schedule_roles import with_slots
 from torch.nn import functional as F
 

@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from functions import Function
 from test_gpu_models import check, interface_of
 
 import kitsune_mlir
@@ -20,17 +21,6 @@ from kitsune_mlir.tools.gpusim.device import SimulatedDevice
 pytestmark = pytest.mark.usefixtures("unassembled")
 
 BOUNDS = {torch.bfloat16: 2e-2, torch.float16: 4e-3, "highest": 1e-6, "high": 6e-4}  # of two in tf32
-
-
-class Function(torch.nn.Module):
-    """A function of tensors as a module."""
-
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args):
-        return self.function(*args)
 
 
 def run(function, args, target, launches=2, dynamic_shapes=None, calls=(), precision="highest"):

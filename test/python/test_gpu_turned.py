@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
+from functions import Function
 from test_gpu_copies import run
-from test_gpu_models import Function
 
 import kitsune_mlir
 from kitsune_mlir import mlir
@@ -45,7 +45,7 @@ def test_elements_change_places(dtype, shape, blocks):
 
 @pytest.mark.parametrize("rows", [0, 1, 41])
 def test_sizes_that_are_open(rows, blocks):
-    """Of the results' columns, and of matrices."""
+    """The results have them as columns, and matrices are many of them."""
     text = """
     func.func @main(%x: tensor<?x64xf16>) -> tensor<64x?xf16> {
       %c0 = arith.constant 0 : index

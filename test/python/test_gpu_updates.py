@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from test_gpu_models import Function
+from functions import Function
 
 import kitsune_mlir
 from kitsune_mlir.codegen import gpu_scatter

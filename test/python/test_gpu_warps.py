@@ -5,9 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from functions import Function
 from test_gpu_convolutions import FORMS, ran
 from test_gpu_models import interface_of
-from test_gpu_scheduled import Function, drawn, run
+from test_gpu_scheduled import drawn, run
 
 from kitsune_mlir.codegen import gpu
 from kitsune_mlir.codegen.ampere import cp_async

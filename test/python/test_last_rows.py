@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from test_gpu_models import Function, check, interface_of
+from functions import Function
+from test_gpu_models import check, interface_of
 from test_gpu_scheduled import BOUNDS, drawn
 from test_schedule_products import LINEAR, refused, scheduled
 

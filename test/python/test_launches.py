@@ -4,7 +4,7 @@ import re
 
 import pytest
 import torch
-from test_gpu_models import Function
+from functions import Function
 from torch import nn
 
 import kitsune_mlir

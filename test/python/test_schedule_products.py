@@ -14,6 +14,7 @@ from kitsune_mlir.planning import target as targets
 from kitsune_mlir.planning.cost import DRAM, L2, LATENCY, TENSOR
 from kitsune_mlir.planning.thin_products import MOST_ROWS
 from kitsune_mlir.schedule import run
+from kitsune_mlir.schedule.rings import rounded_to_tf32
 
 BATCHED = """
 func.func @main(%a: tensor<{left}xf32>, %b: tensor<{right}xf32>) -> tensor<{b}x{m}x{n}xf32> {{
@@ -249,3 +250,11 @@ def test_ctas_that_do_not_all_meet_are_refused(formed):
                 clusters.MeetOp(meeting.operands[0], meeting.results[0].type)
                 scf.yield_([])
         assert "in a loop whose trip count agents may not know alike" in refused(module)
+
+
+def test_numbers_are_rounded_to_tf32_as_threads_and_as_copies_do():
+    """The larger of two that are as near, or the even one; infinities stay."""
+    x = np.array([1 + 2**-11, 1 + 3 * 2**-11, 1 + 2**-12, -np.inf], np.float32)
+    up, even = (rounded_to_tf32(x, ties_up) for ties_up in (True, False))
+    np.testing.assert_array_equal(up, np.array([1 + 2**-10, 1 + 2**-9, 1, -np.inf], np.float32))
+    np.testing.assert_array_equal(even, np.array([1, 1 + 2**-9, 1, -np.inf], np.float32))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_gpu_models import Function
+from functions import Function
 
 sys.path.append(str(Path(__file__).parents[2] / "bench"))
 import check_gpu_schedules as checks

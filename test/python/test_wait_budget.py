@@ -6,9 +6,10 @@ import gpu_steps
 import pytest
 import test_gpu_pipelines as pipelines
 import torch
+from functions import Function
 from test_gpu_accumulate import Layer, Product, layer_tensors, tensors
 from test_gpu_chained import mlp
-from test_gpu_models import Function, check
+from test_gpu_models import check
 from test_gpu_pipelines import runner_on
 from torch import nn
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from functions import Function
 from test_gpu_models import check, compiled, runner_of
 from torch import nn
 from torch.nn import functional as F
@@ -9,15 +10,6 @@ from torch.nn import functional as F
 from kitsune_mlir.codegen import gpu_words
 
 BOUNDS = {torch.float64: 1e-12, torch.float32: 1e-6, torch.bfloat16: 1e-2, torch.float16: 2e-3}
-
-
-class Function(nn.Module):
-    def __init__(self, function):
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args):
-        return self.function(*args)
 
 
 def depthwise(channels, size, rank=2, **options):

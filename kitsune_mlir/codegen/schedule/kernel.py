@@ -200,8 +200,7 @@ class ScheduledKernel:
         box[copy.axes[0]] = last or box[copy.axes[0]]
         strides = tuple(stride * nbytes for stride in strides_of(kind)[-2::-1])
         number, first = self._numbers[hash(source)], place_of(kind).first * nbytes
-        element = tma.ROUNDED if copy.is_rounded else str(kind.element_type)
-        return TensorMap(number, element, tuple(dims[::-1]), strides, tuple(box[::-1]), offset=first)
+        return TensorMap(number, _element(copy, kind), tuple(dims[::-1]), strides, tuple(box[::-1]), offset=first)
 
     def _map_of_windows(self, copy: schedule.CopyOp, matrix: WindowsOp) -> TensorMap:
         ring, windows, images = schedule.ring_of(copy.operands[0]), matrix.windows, matrix.operands[0]
@@ -217,8 +216,7 @@ class ScheduledKernel:
         box = (tma.SWIZZLE // nbytes, ring.tile.shape[0])
         corners = tma.Corners(windows.lower[::-1], windows.upper[::-1], windows.strides[::-1])
         number = self._numbers[hash(images)]
-        element = tma.ROUNDED if copy.is_rounded else str(kind.element_type)
-        return TensorMap(number, element, dims[::-1], strides, box, corners=corners)
+        return TensorMap(number, _element(copy, kind), dims[::-1], strides, box, corners=corners)
 
     @property
     def threads(self) -> int:
@@ -346,6 +344,11 @@ class ScheduledKernel:
 
 def _is_wait(use: ir.OpOperand) -> bool:
     return use.owner.operation.name == schedule.WaitOp.OPERATION_NAME
+
+
+def _element(copy: schedule.CopyOp, kind: ir.RankedTensorType) -> str:
+    """What the map of a copy's tensor says of its elements."""
+    return tma.ROUNDED if copy.is_rounded else str(kind.element_type)
 
 
 def tensors_of(kernel: schedule.KernelOp) -> list[ir.Value]:
