@@ -7,6 +7,7 @@ from typing import Any
 
 from kitsune_mlir import rows
 from kitsune_mlir.dialects import kitsune
+from kitsune_mlir.dialects.windows import WindowsOp
 from kitsune_mlir.mlir import ir
 
 Form = tuple[Any, ...]
@@ -14,11 +15,12 @@ Form = tuple[Any, ...]
 
 def form_of(ops: Iterable[ir.Operation | ir.OpView]) -> Form:
     """The form of consecutive operations, regions included; to be compared within one context. Values are numbered as
-    they come, with their types; but scalars from around the operations are not alike: code copies them."""
+    they come, with their types; but scalars from around the operations are not alike: code copies them. Neither are
+    windows, whose images code reads."""
     names: dict[int, object] = {}
 
     def name(value: ir.Value) -> object:
-        return names.setdefault(hash(value), (len(names), value.type))
+        return names.setdefault(hash(value), (len(names), value.type, _windows(value)))
 
     def use(value: ir.Value) -> object:
         if hash(value) not in names and (scalar := _scalar(value)) is not None:
@@ -53,3 +55,11 @@ def _scalar(value: ir.Value) -> object:
     if op is None or not op.name.startswith("arith."):
         return None
     return op.attributes["value"] if op.name == "arith.constant" else hash(value)
+
+
+def _windows(value: ir.Value) -> object:
+    """What tells windows over images from others of the same type; None for any other value."""
+    op = rows.producer(value)
+    if op is None or op.name != WindowsOp.OPERATION_NAME:
+        return None
+    return op.operands[0].type, frozenset(op.attributes.items())

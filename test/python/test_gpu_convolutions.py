@@ -85,6 +85,19 @@ CHAINS = {
         (1, 3, 28, 28),
         2,
     ),
+    # Windows of the same sizes over images of the same sizes.
+    "dilated by 1, 2 and 3": (
+        lambda: nn.Sequential(*(nn.Conv2d(64, 64, 3, padding=by, dilation=by) for by in (1, 2, 3))),
+        (1, 64, 9, 8),
+        3,
+    ),
+    "along lines and across": (
+        lambda: nn.Sequential(
+            *(nn.Conv2d(64, 64, (k, 4 - k), padding=(k // 2, (4 - k) // 2)) for k in (1, 3, 1)),
+        ),
+        (1, 64, 8, 8),
+        3,
+    ),
 }
 
 
