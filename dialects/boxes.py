@@ -211,7 +211,7 @@ class WriteOp(Kitsune.Operation, name="write", traits=[RingEffect]):
     tensor has, and along `dims` as of a copy. Elements beyond the tensor are dropped. Threads store it, or, with an
     engine, lay it out in boxes of their copy in shared memory: two of them, of which one is filled while the other
     leaves, or one for tiles that are no wider. The copy engine ("tma") stores rows of multiples of 16 bytes; any others
-    warps ("warps") do, row by row. With the unit attribute `once` it is what each CTA of a cluster has, and the first
+    warps ("warps") do, row by row, those of the last two dimensions of a batch too. With the unit attribute `once` it is what each CTA of a cluster has, and the first
     alone writes it."""
 
     tile: ext.Operand[Any]
@@ -242,7 +242,10 @@ class WriteOp(Kitsune.Operation, name="write", traits=[RingEffect]):
             return f"engine must be {COPIED} or {BY_ROWS}, found {self.attributes['engine']}"
         type_ = self.operands[0].type
         kind = ir.RankedTensorType(type_) if isinstance(type_, ir.RankedTensorType) else None
-        if kind is None or kind.rank != 2 or not isinstance(kind.element_type, ir.FloatType) or self.axes != [0, 1]:
+        along = [0, 1]
+        if self.engine_name == BY_ROWS:
+            along = [len(self.operands) - 3, len(self.operands) - 2]
+        if kind is None or kind.rank != 2 or not isinstance(kind.element_type, ir.FloatType) or self.axes != along:
             return f"has an engine for tiles of numbers along both dimensions, found {type_}"
         return ""
 

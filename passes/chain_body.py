@@ -281,7 +281,7 @@ class ChainBody(ChainPasses):
         write.attributes["dims"] = ir.DenseI64ArrayAttr.get(list(range(rank)))
         if self.cluster > 1 and not is_share:
             write.attributes["once"] = ir.UnitAttr.get()
-        if (engine := engine_of(value, self.kernel.target, rows.shape_of(tile)[-1])) is not None:
+        if (engine := engine_of(value.type, self.kernel.target, rows.shape_of(tile)[-1])) is not None:
             write.attributes["engine"] = ir.StringAttr.get(engine)
 
     def _product(self, nest: Nest, product: Product) -> None:

@@ -131,5 +131,5 @@ class ChainPasses(ChainValues):
             return
         write = schedule.WriteOp(tile, [self.row, first], i64(store.position))
         write.attributes["dims"] = ir.DenseI64ArrayAttr.get([0, 1])
-        if (engine := engine_of(store.operands[0], self.kernel.target, rows.shape_of(tile)[1])) is not None:
+        if (engine := engine_of(store.operands[0].type, self.kernel.target, rows.shape_of(tile)[1])) is not None:
             write.attributes["engine"] = ir.StringAttr.get(engine)

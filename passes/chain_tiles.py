@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from kitsune_mlir.chains.operands import is_multiplied, row_bytes
+from kitsune_mlir.chains.operands import is_multiplied
 from kitsune_mlir.chains.program import LEAST_ROW_BYTES
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.mlir import arith, ir, linalg, tensor
@@ -91,16 +91,17 @@ def one_column(tile: ir.Value, column: int) -> ir.Value:
     return made.results[0]
 
 
-def engine_of(tile: ir.Value, target: Target, columns: int | None = None) -> str | None:
-    """What stores a tile, or so many of its columns at a time: the copy engine where its rows are whole 16 bytes, else
+def engine_of(type_: ir.Type, target: Target, columns: int | None = None) -> str | None:
+    """What stores a tile of this type, or so many of its columns at a time: the copy engine where its rows are whole 16 bytes, else
     warps, but for narrow ones. Threads do on chips without such an engine, and where columns that are stored by
     themselves are no whole boxes, for the rest of the last box belongs to others."""
-    kind = ir.RankedTensorType(tile.type)
+    kind = ir.RankedTensorType(type_)
     if not target.has_warpgroups or kind.rank != 2 or not is_multiplied(kind.element_type):
         return None
     alone = columns is not None and columns < kind.shape[1]
     if alone and columns * element_bytes(kind.element_type) % schedule.BOX_BYTES:
         return None
-    if row_bytes(tile) % schedule.GRANULE == 0:
+    row_bytes = kind.shape[1] * element_bytes(kind.element_type)
+    if row_bytes % schedule.GRANULE == 0:
         return schedule.COPIED
-    return schedule.BY_ROWS if row_bytes(tile) >= LEAST_ROW_BYTES else None
+    return schedule.BY_ROWS if row_bytes >= LEAST_ROW_BYTES else None

@@ -209,11 +209,11 @@ def stored_bytes(op: ir.Operation, follows: Follows) -> int:
 
 def leaves_by_rows(op: ir.Operation, follows: Follows, target: Target) -> bool:
     """Whether what becomes of a product are tensors of rows that the copy engine does not store."""
-    values = [one.results[0] for one in follows.stored or [op]]
-    kinds = [ir.RankedTensorType(value.type) for value in values]
-    if any(kind.rank != 2 or kind.is_dynamic_dim(1) for kind in kinds):
+    kinds = [ir.RankedTensorType(one.results[0].type) for one in follows.stored or [op]]
+    if any(kind.rank not in (2, 3) or any(map(kind.is_dynamic_dim, range(1, kind.rank))) for kind in kinds):
         return False
-    return all(engine_of(value, target) == schedule.BY_ROWS for value in values)
+    rows = [ir.RankedTensorType.get(kind.shape[-2:], kind.element_type) for kind in kinds]
+    return all(engine_of(kind, target) == schedule.BY_ROWS for kind in rows)
 
 
 def work_of(follows: Follows) -> float:

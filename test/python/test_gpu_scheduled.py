@@ -271,6 +271,11 @@ def test_a_batch_between_rows_and_columns(columns, small_gpu):
     assert device.pipeline_launches == 2 and device.launches == (0 if columns else 2)
 
 
+class Scores(torch.nn.Module):
+    def forward(self, queries, keys):
+        return torch.softmax((queries @ keys.mT).float(), -1) + 1
+
+
 def layer(inputs, outputs, rows, target, dtype=torch.bfloat16):
     """What schedule-products makes of a single layer, whose numbers are right in the simulator."""
     torch.manual_seed(0)
@@ -293,6 +298,17 @@ def test_columns_behind_the_last_tile(gpu_of):
 def test_rows_that_warps_store(columns, rows, dtype, gpu_of):
     """Rows of no multiple of 16 bytes, of which tiles have more or less."""
     assert 'engine = "warps"' in layer(64, columns, rows, gpu_of(4), dtype)
+
+
+@pytest.mark.parametrize("columns, dtype", [(197, torch.bfloat16), (131, torch.float32)])
+def test_batches_of_rows_that_warps_store(columns, dtype, small_gpu):
+    """The last rows of one matrix are not the first of the next."""
+    torch.manual_seed(0)
+    args = torch.randn(3, 197, 64).to(dtype), torch.randn(3, columns, 64).to(dtype)
+    compiled = kitsune_mlir.compile(Scores(), args, target=small_gpu)
+    assert 'engine = "warps"' in compiled.mlir("small:schedule-products")
+    found = torch.as_tensor(Simulation(compiled, seed=1)(*args))
+    torch.testing.assert_close(found, Scores()(*args), rtol=2e-2, atol=2e-2)
 
 
 @pytest.mark.parametrize("rows, inputs, outputs", [(130, 72, 200), (40, 1024, 384), (300, 37, 24)], ids=str)

@@ -343,11 +343,12 @@ class AgentCode(ProductCode):
         self._stand(tile)
         if write.engine_name is not None:
             self.may_send = False
-            row, column = map(self.number, offsets)
+            *batch, row, column = map(self.number, offsets)
             found = self._leaving(tile)
             found.loads = parts.is_of_tensors(tile)
             if write.engine_name == schedule.BY_ROWS:
                 pointer, type_ = self.around.outputs[write.position]
+                pointer, type_ = whole_rows.of_batch(pointer, type_, batch)
                 whole_rows.write(pointer, type_, self.around.rows, (row, column), self._outbox(), found)
             else:
                 self._depart(self.around.map_of[op], found, (column, row))

@@ -12,7 +12,7 @@ from kitsune_mlir.codegen.hopper.stores import Boxes, Outbox
 from kitsune_mlir.codegen.pipeline import device
 from kitsune_mlir.codegen.pipeline.device import Int
 from kitsune_mlir.codegen.pipeline.memory import storage_type
-from kitsune_mlir.dialects.columns import place_of
+from kitsune_mlir.dialects.columns import place_of, strides_of
 from kitsune_mlir.mlir import arith, ir
 
 
@@ -45,6 +45,18 @@ def write(
         column,
         device.value(device.sub(_count(type_, rows), first)),
     )
+
+
+def of_batch(pointer: ir.Value, type_: ir.Type, batch: Sequence[Int]) -> tuple[ir.Value, ir.Type]:
+    """The matrix at these places of the first dimensions of a tensor, of which the first alone may be open."""
+    if not batch:
+        return pointer, type_
+    kind, i64 = ir.RankedTensorType(type_), ir.IntegerType.get_signless(64)
+    far = arith.constant(i64, 0)
+    for at, stride in zip(batch, strides_of(type_), strict=False):
+        far = arith.addi(far, arith.muli(arith.extui(i64, device.value(at)), arith.constant(i64, stride)))
+    matrix = ir.RankedTensorType.get(kind.shape[-2:], kind.element_type, kind.encoding)
+    return device.offset(pointer, far, storage_type(kind.element_type)), matrix
 
 
 def write_to(
