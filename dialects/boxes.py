@@ -211,8 +211,8 @@ class WriteOp(Kitsune.Operation, name="write", traits=[RingEffect]):
     tensor has, and along `dims` as of a copy. Elements beyond the tensor are dropped. Threads store it, or, with an
     engine, lay it out in boxes of their copy in shared memory: two of them, of which one is filled while the other
     leaves, or one for tiles that are no wider. The copy engine ("tma") stores rows of multiples of 16 bytes; any others
-    warps ("warps") do, row by row, those of the last two dimensions of a batch too. With the unit attribute `once` it is what each CTA of a cluster has, and the first
-    alone writes it."""
+    warps ("warps") do, row by row, those of the last two dimensions of a batch too. With the unit attribute `once` it
+    is what each CTA of a cluster has, and the first alone writes it."""
 
     tile: ext.Operand[Any]
     at: Sequence[ext.Operand[ir.IndexType]]

@@ -50,7 +50,9 @@ class Room:
         program = self.program
         stores = [store for stage in program.stages for store in stage.stores]
         leave = (
-            program.moves_rows or self.cluster > 1 or any(engine_of(store.operands[0].type, self.target) for store in stores)
+            program.moves_rows
+            or self.cluster > 1
+            or any(engine_of(store.operands[0].type, self.target) for store in stores)
         )
         leave = leave or bool(program.puts)
         boxes = self.copies * schedule.MOST_OUTBOXES * schedule.OUTBOX_BYTES if leave else 0

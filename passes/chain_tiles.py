@@ -92,9 +92,9 @@ def one_column(tile: ir.Value, column: int) -> ir.Value:
 
 
 def engine_of(type_: ir.Type, target: Target, columns: int | None = None) -> str | None:
-    """What stores a tile of this type, or so many of its columns at a time: the copy engine where its rows are whole 16 bytes, else
-    warps, but for narrow ones. Threads do on chips without such an engine, and where columns that are stored by
-    themselves are no whole boxes, for the rest of the last box belongs to others."""
+    """What stores a tile of this type, or so many of its columns at a time: the copy engine where its rows are whole 16
+    bytes, else warps, but for narrow ones. Threads do on chips without such an engine, and where columns that are
+    stored by themselves are no whole boxes, for the rest of the last box belongs to others."""
     kind = ir.RankedTensorType(type_)
     if not target.has_warpgroups or kind.rank != 2 or not is_multiplied(kind.element_type):
         return None

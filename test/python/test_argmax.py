@@ -1,5 +1,5 @@
-"""argmax over the last dimension: a row group's two reductions, on the tiles of the product before it if there is one.
-Ties and NaN as torch has them."""
+"""argmax and its like over the last dimension: a row group's two reductions, on the tiles of the product before it if
+there is one. Ties and NaN as torch has them."""
 
 import pytest
 import torch
@@ -67,6 +67,23 @@ def test_runs_as_one_kernel(name, dtype, small_gpu, monkeypatch):
     (found,) = interface.flat_results(interface.call(runner, args, {}))
     wanted = function(*args)
     assert found.dtype == wanted.dtype == torch.int64 and torch.equal(found, wanted)
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
+def test_the_others(dtype, small_gpu):
+    """argmin, and the largest and the smallest element beside their places."""
+    x = torch.tensor(HARD, dtype=dtype)
+    x = torch.cat([x, x.flip(1)])
+
+    def places(x):
+        return x.argmin(-1), *x.max(1), *x.min(-1, keepdim=True)
+
+    for target in (small_gpu, "cpu"):
+        compiled = kitsune_mlir.compile(Function(places), (x,), target=target)
+        assert target == "cpu" or not [one for one in compiled.plan["launches"] if one["computes"] == "reduce"]
+        for found, wanted in zip(compiled(x) if target == "cpu" else Simulation(compiled)(x), places(x), strict=True):
+            torch.testing.assert_close(found, wanted, rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.usefixtures("unassembled")
