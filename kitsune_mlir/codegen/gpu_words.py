@@ -66,7 +66,13 @@ class Words:
     def lines(self) -> int:
         """LINES where sizes allow it, and results are enough for all threads."""
         sizes = [self.generic.known_size(d) for d in self.generic.parallel]
-        one = len(_window_lines(self.generic)) < 2 or None in sizes[-2:] or sizes[-2] % LINES or self.count == 1
+        one = (
+            len(sizes) < 2
+            or len(_window_lines(self.generic)) < 2
+            or None in sizes[-2:]
+            or sizes[-2] % LINES
+            or self.count == 1
+        )
         few = None not in sizes and prod(sizes) // (self.count * LINES) < ENOUGH
         return 1 if one or few else LINES
 

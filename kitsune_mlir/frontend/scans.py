@@ -1,12 +1,15 @@
-"""Running maxima, minima and logarithms of sums of exponentials, which torch-mlir has not, or of sums that overflow.
+"""Running sums, products, maxima, minima and logarithms of sums of exponentials, which torch-mlir has not, or does
+element by element, or of sums that overflow.
 
-A scan goes in steps of 1, 2, 4, ... places: after the step of k places each element stands for the 2k elements up to
-its own, so that all are done after as many steps as the length has binary digits.
+A scan goes in steps of 1, 4, 16, ... places: in a step of k places each element is joined with those k, 2k and 3k
+before it, so that it stands for the 4k elements up to its own. Each step is one elementwise operator, which reads what
+is neutral in front of the first element.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any
 
 import torch
@@ -19,21 +22,27 @@ aten = torch.ops.aten
 Parts = tuple[Tensor, ...]
 
 
-def _scan(parts: Parts, dim: int, join: Callable[[Parts, Parts], Parts]) -> Parts:
-    """The running result of `join`, which is given earlier elements and later ones, of tensors of one shape."""
+def _scan(parts: Parts, dim: int, join: Callable[[Parts, Parts], Parts], neutral: Sequence[float]) -> Parts:
+    """The running result of `join`, which is given earlier elements and later ones, of tensors of one shape; joined
+    with the `neutral` elements later ones stay as they are."""
     size, step = parts[0].shape[dim], 1
     while step < size:
-        earlier = tuple(part.narrow(dim, 0, size - step) for part in parts)
-        later = tuple(part.narrow(dim, step, size - step) for part in parts)
-        joined = join(earlier, later)
-        parts = tuple(
-            torch.cat([part.narrow(dim, 0, step), rest], dim) for part, rest in zip(parts, joined, strict=True)
-        )
-        step *= 2
+        result = None
+        for far in (3 * step, 2 * step, step, 0):
+            if far < size:
+                moved = tuple(_moved(part, dim, far, value) for part, value in zip(parts, neutral, strict=True))
+                result = moved if result is None else join(result, moved)
+        parts, step = result or parts, 4 * step
     return parts
 
 
-def running_extremum(is_later: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
+def _moved(x: Tensor, dim: int, far: int, value: float) -> Tensor:
+    """Each element `far` places on, and in the first places the value."""
+    before = [0, 0] * (x.dim() - 1 - dim % x.dim()) + [far, 0]
+    return aten.constant_pad_nd(x.narrow(dim, 0, x.shape[dim] - far), before, value) if far else x
+
+
+def running_extremum(is_later: Callable[[Tensor, Tensor], Tensor], largest: bool) -> Callable[..., Any]:
     """A rule for the largest or the smallest element so far, and its place: the last of equal ones. NaN beats numbers.
     `is_later` says where a later element is at least as good as an earlier one."""
 
@@ -43,7 +52,7 @@ def running_extremum(is_later: Callable[[Tensor, Tensor], Tensor]) -> Callable[.
             better = better | (later[0] != later[0])
         return tuple(torch.where(better, new, old) for old, new in zip(earlier, later, strict=True))
 
-    def running(x: Tensor, dim: int) -> Any:
+    def rule(x: Tensor, dim: int) -> Any:
         if not x.dim():
             return x.clone(), torch.zeros_like(x, dtype=torch.int64)
         size = x.shape[dim]
@@ -52,10 +61,27 @@ def running_extremum(is_later: Callable[[Tensor, Tensor], Tensor]) -> Callable[.
         lined_up = [-1 if d == dim % x.dim() else 1 for d in range(x.dim())]
         places = torch.arange(size, dtype=torch.int32, device=x.device).view(lined_up).expand(x.shape)
         y = x.to(torch.int32) if x.dtype == torch.bool else x
-        values, places = _scan((y, places), dim, join)
+        least, most = (-inf, inf) if y.is_floating_point() else (torch.iinfo(y.dtype).min, torch.iinfo(y.dtype).max)
+        values, places = _scan((y, places), dim, join, (least if largest else most, 0))
         return values.to(x.dtype), places.long()
 
-    return running
+    return rule
+
+
+def running(op: Any, join: Callable[[Tensor, Tensor], Tensor], neutral: float) -> Callable[..., Any]:
+    """A rule for all elements so far, joined. How many steps an open size takes is not known: that is torch-mlir's
+    operator, in f32 for 16 bits."""
+
+    def rule(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:
+        kind = dtype or (x.dtype if x.is_floating_point() else torch.int64)
+        if not x.dim():
+            return x.to(kind)
+        if not isinstance(x.shape[dim], int):
+            return op(x.float(), dim).to(kind) if kind in NARROW else NotImplemented
+        parts = (working(x.to(kind)),)
+        return _scan(parts, dim, lambda earlier, later: (join(earlier[0], later[0]),), (neutral,))[0].to(kind)
+
+    return rule
 
 
 def logcumsumexp(x: Tensor, dim: int) -> Any:
@@ -67,7 +93,7 @@ def logcumsumexp(x: Tensor, dim: int) -> Any:
         return NotImplemented
     if not isinstance(x.shape[dim], int):
         return aten.logcumsumexp(x.float(), dim).to(x.dtype) if x.dtype in NARROW else NotImplemented
-    return _scan((working(x),), dim, _join_exponentials)[0].to(x.dtype)
+    return _scan((working(x),), dim, _join_exponentials, (-inf,))[0].to(x.dtype)
 
 
 def _join_exponentials(earlier: Parts, later: Parts) -> Parts:
@@ -77,7 +103,9 @@ def _join_exponentials(earlier: Parts, later: Parts) -> Parts:
 
 
 SCANS = {
-    aten.cummax.default: running_extremum(torch.le),
-    aten.cummin.default: running_extremum(torch.ge),
+    aten.cummax.default: running_extremum(torch.le, largest=True),
+    aten.cummin.default: running_extremum(torch.ge, largest=False),
+    aten.cumsum.default: running(aten.cumsum, torch.add, 0),
+    aten.cumprod.default: running(aten.cumprod, torch.mul, 1),
     aten.logcumsumexp.default: logcumsumexp,
 }

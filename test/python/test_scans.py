@@ -1,0 +1,48 @@
+"""Running sums, products, extrema: a kernel for each four times as many elements, none of one thread."""
+
+import pytest
+import torch
+from functions import Function
+
+import kitsune_mlir
+from kitsune_mlir.tools.gpusim import Simulation
+
+NAN, INF = float("nan"), float("inf")
+ROWS = torch.tensor([[1, 3, -2, NAN, 5, 1, 0], [INF, 1, -INF, 2, 2, 3, 1], [-1, -1, 4, 4, 0, -0.0, 7]])
+SCANS = {
+    "sums of rows": (lambda x: x.cumsum(-1), ROWS),
+    "sums of columns": (lambda x: x.cumsum(0), torch.randn(37, 20)),
+    "sums of one dimension": (lambda x: x.cumsum(0), torch.randn(300)),
+    "sums of 16 bits": (lambda x: x.cumsum(1), torch.randn(3, 65, 4).bfloat16()),
+    "how many so far": (lambda x: (x > 0).cumsum(1), torch.randn(5, 17)),
+    "sums in another type": (lambda x: x.cumsum(1, dtype=torch.int32), torch.arange(40).view(2, 20)),
+    "products": (lambda x: x.cumprod(1), torch.randn(9, 33)),
+    "products of whole numbers": (lambda x: x.cumprod(0), torch.tensor([1, -2, 3, 1, 2])),
+    "maxima": (lambda x: x.cummax(1), ROWS),
+    "minima": (lambda x: x.cummin(1), ROWS),
+    "maxima of whole numbers": (lambda x: x.cummax(0), torch.tensor([[-(2**63)], [-5], [-5], [2], [1]])),
+    "logarithms of sums": (lambda x: x.logcumsumexp(1), ROWS),
+}
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("name", SCANS)
+def test_on_both_targets(name, small_gpu):
+    function, x = SCANS[name]
+    wanted = function(x)
+    wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+    for target in ("cpu", small_gpu):
+        compiled = kitsune_mlir.compile(Function(function), (x,), target=target)
+        found = compiled(x) if target == "cpu" else Simulation(compiled)(x)
+        for a, b in zip(found if isinstance(found, tuple) else (found,), wanted, strict=True):
+            exact = {} if a.dtype != torch.bfloat16 else {"rtol": 1e-2, "atol": 1e-2}
+            torch.testing.assert_close(torch.as_tensor(a), b, equal_nan=True, **exact)
+    assert not [launch for launch in compiled.plan["launches"] if launch["computes"] == "serial"]
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_zeros_before_one_dimension(small_gpu):
+    """What a kernel reads is moved along the only dimension that there is."""
+    x = torch.randn(300)
+    compiled = kitsune_mlir.compile(Function(lambda x: torch.nn.functional.pad(x, (5, 0)) * 2), (x,), target=small_gpu)
+    torch.testing.assert_close(Simulation(compiled)(x), torch.nn.functional.pad(x, (5, 0)) * 2)
