@@ -52,6 +52,7 @@ from kitsune_mlir.program import MEMORY, OWN_MEMORY
 from kitsune_mlir.runtime.host_arithmetic import OPERATIONS
 
 from .base import ModulePass
+from .shared_elements import share_elements
 from .window_reads import read_windows
 
 _FUSE = "builtin.module(canonicalize,cse,func.func(linalg-fuse-elementwise-ops),canonicalize,cse)"
@@ -78,6 +79,7 @@ class ConvertLinalgToGpu(ModulePass):
         run_passes(module, _FUSE)
         with module.context:
             read_windows(_main(module))
+            share_elements(_main(module))
         with _kernels_aside(module):
             main = _main(module)
             with main.context, main.location:

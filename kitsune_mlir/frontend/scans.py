@@ -75,7 +75,7 @@ def running(op: Any, join: Callable[[Tensor, Tensor], Tensor], neutral: float) -
     def rule(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Any:
         kind = dtype or (x.dtype if x.is_floating_point() else torch.int64)
         if not x.dim():
-            return x.to(kind)
+            return x.to(kind).clone()
         if not isinstance(x.shape[dim], int):
             return op(x.float(), dim).to(kind) if kind in NARROW else NotImplemented
         parts = (working(x.to(kind)),)
