@@ -9,8 +9,8 @@ torch-mlir's table is the base. What is different, and why:
 - batch norm of a trained model is one scale and one shift a channel;
 - powers by small numbers are products and roots; the tanh of a GELU has the full constant;
 - attention has rules in `attention`; what torch-mlir computes otherwise than torch, or not at all, in `arithmetic`,
-  `convolutions`, `indexing`, `medians`, `norms`, `pooling`, `scans`, `scatters`, `special_functions`, `sums` and
-  `sums_by_index`.
+  `convolutions`, `indexing`, `medians`, `norms`, `pooling`, `scans`, `scatters`, `sorts`, `special_functions`,
+  `sums` and `sums_by_index`.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from .norms import NORMS
 from .pooling import adaptive_max_pool
 from .scans import SCANS
 from .scatters import SCATTERS
+from .sorts import SORTS
 from .special_functions import SPECIAL_FUNCTIONS
 from .sums import SUMS
 from .sums_by_index import SUMS_BY_INDEX
@@ -291,8 +292,8 @@ _OWN: Table = {
 }
 
 _BY_SUBJECT = (
-    ARITHMETIC, ATTENTION, CONVOLUTIONS, INDEXING, MEDIANS, NORMS, SCANS, SCATTERS, SPECIAL_FUNCTIONS, SUMS,
-    SUMS_BY_INDEX,
+    ARITHMETIC, ATTENTION, CONVOLUTIONS, INDEXING, MEDIANS, NORMS, SCANS, SCATTERS, SORTS, SPECIAL_FUNCTIONS,
+    SUMS, SUMS_BY_INDEX,
 )  # fmt: skip
 
 _WHOLE = (aten.addmm, aten.baddbmm, aten._unsafe_index_put)  # operators torch-mlir's table should not have taken apart

@@ -1,4 +1,5 @@
-"""Running maxima, minima and logarithms of sums of exponentials, which torch-mlir has not, or of sums that overflow.
+"""Running sums and products, which torch-mlir has as loops of one thread, running maxima, minima and logarithms of sums
+of exponentials, which it has not, or of sums that overflow.
 
 A scan goes in steps of 1, 2, 4, ... places: after the step of k places each element stands for the 2k elements up to
 its own, so that all are done after as many steps as the length has binary digits.
@@ -76,7 +77,23 @@ def _join_exponentials(earlier: Parts, later: Parts) -> Parts:
     return (high + gap.exp().log1p(),)
 
 
+def running(operator: Any, join: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Any]:
+    """A rule for running sums or products; as `sums` says, those of 16 bits in f32. An open size is torch-mlir's."""
+
+    def scanned(x: Tensor, dim: int, *, dtype: Any = None) -> Any:
+        kind = dtype or (x.dtype if x.is_floating_point() or x.is_complex() else torch.int64)
+        if not x.dim():
+            return x.to(kind).clone()
+        if isinstance(x.shape[dim], int):
+            return _scan((working(x.to(kind)),), dim, lambda a, b: (join(a[0], b[0]),))[0].to(kind)
+        return operator(x.float(), dim).to(kind) if x.dtype in NARROW and kind == x.dtype else NotImplemented
+
+    return scanned
+
+
 SCANS = {
+    aten.cumsum.default: running(aten.cumsum.default, torch.add),
+    aten.cumprod.default: running(aten.cumprod.default, torch.mul),
     aten.cummax.default: running_extremum(torch.le),
     aten.cummin.default: running_extremum(torch.ge),
     aten.logcumsumexp.default: logcumsumexp,

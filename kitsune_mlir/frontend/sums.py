@@ -58,8 +58,6 @@ SUMS = {
     aten.mean.default: lambda x, *, dtype=None: mean(x, dtype=dtype),
     aten.avg_pool2d.default: averaged(aten.avg_pool2d.default, 2),
     aten.avg_pool3d.default: averaged(aten.avg_pool3d.default, 3),
-    aten.cumsum.default: in_f32(aten.cumsum.default),
-    aten.cumprod.default: in_f32(aten.cumprod.default),
     aten.prod.default: in_f32(aten.prod.default),
     aten.prod.dim_int: in_f32(aten.prod.dim_int),
 }
