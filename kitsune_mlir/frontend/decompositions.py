@@ -3,7 +3,7 @@
 torch-mlir's table is the base. What is different, and why:
 
 - products stay whole: its `addmm` casts bf16 operands to f32 before the product;
-- norms work in f32 with as few passes over the rows as there are reductions (torch-mlir's mean goes
+- norms, of groups too, work in f32 with as few passes over the rows as there are reductions (torch-mlir's mean goes
   through f64), and say "times 1/n", not "divided by n";
 - softmax carries neither max-with-indices nor the f64 chain of torch's safe softmax;
 - batch norm of a trained model is one scale and one shift a channel;
@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from kitsune_mlir import mlir
+from kitsune_mlir.planning.row_tiles import WIDEST
 
 from .arithmetic import ARITHMETIC, integer_power
 from .attention import ATTENTION
@@ -140,6 +141,40 @@ def native_layer_norm(
     if bias is not None:
         y = y + bias
     return y.to(x.dtype), mean, scale
+
+
+def native_group_norm(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, N: Any, C: Any, HxW: Any, group: int, eps: float
+) -> Any:
+    """A layer norm of rows, each what a group has of an image. Where a kernel can keep such a row, what a channel is
+    scaled and shifted by is repeated for its pixels, so that it has the row's form."""
+    if not all(isinstance(size, int) and size for size in (C, HxW)):
+        return NotImplemented
+    channels = [each if each is None else each.view(group, C // group, 1) for each in (weight, bias)]
+    shape = [C // group, HxW]
+    if math.prod(shape) <= WIDEST:
+        channels = [each if each is None else each.expand(group, *shape).flatten(1) for each in channels]
+        shape = [math.prod(shape)]
+    y, mean, scale = native_layer_norm(x.reshape(-1, group, *shape), shape, *channels, eps)
+    return y.reshape(x.shape), mean.reshape(-1, group), scale.reshape(-1, group)
+
+
+def instance_norm(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = True,
+) -> Any:
+    """A group norm whose groups are channels."""
+    if not use_input_stats or running_mean is not None:
+        return NotImplemented
+    found = native_group_norm(x, weight, bias, x.shape[0], x.shape[1], math.prod(x.shape[2:]), x.shape[1], eps)
+    return found if found is NotImplemented else found[0]
 
 
 def rms_norm(x: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Any:
@@ -274,6 +309,8 @@ _OWN: Table = {
     aten._thnn_fused_gru_cell.default: fused_gru_cell,
     aten.layer_norm.default: layer_norm,
     aten.native_layer_norm.default: native_layer_norm,
+    aten.native_group_norm.default: native_group_norm,
+    aten.instance_norm.default: instance_norm,
     aten.rms_norm.default: rms_norm,
     aten.batch_norm.default: batch_norm,
     aten._native_batch_norm_legit_no_training.default: batch_norm_no_training,
