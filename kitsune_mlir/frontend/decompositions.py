@@ -3,14 +3,14 @@
 torch-mlir's table is the base. What is different, and why:
 
 - products stay whole: its `addmm` casts bf16 operands to f32 before the product;
-- norms work in f32 with as few passes over the rows as there are reductions (torch-mlir's mean goes
+- norms, of groups too, work in f32 with as few passes over the rows as there are reductions (torch-mlir's mean goes
   through f64), and say "times 1/n", not "divided by n";
 - softmax carries neither max-with-indices nor the f64 chain of torch's safe softmax;
 - batch norm of a trained model is one scale and one shift a channel;
 - powers by small numbers are products and roots; the tanh of a GELU has the full constant;
 - attention has rules in `attention`; what torch-mlir computes otherwise than torch, or not at all, in `arithmetic`,
-  `convolutions`, `indexing`, `medians`, `norms`, `pooling`, `scans`, `scatters`, `special_functions`, `sums` and
-  `sums_by_index`.
+  `convolutions`, `indexing`, `medians`, `norms`, `pooling`, `scans`, `scatters`, `sorts`, `special_functions`,
+  `sums` and `sums_by_index`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from kitsune_mlir import mlir
+from kitsune_mlir.planning.row_tiles import WIDEST
 
 from .arithmetic import ARITHMETIC, integer_power
 from .attention import ATTENTION
@@ -35,6 +36,7 @@ from .norms import NORMS
 from .pooling import adaptive_max_pool
 from .scans import SCANS
 from .scatters import SCATTERS
+from .sorts import SORTS
 from .special_functions import SPECIAL_FUNCTIONS
 from .sums import SUMS
 from .sums_by_index import SUMS_BY_INDEX
@@ -154,6 +156,40 @@ def native_layer_norm(
     if bias is not None:
         y = y + bias
     return y.to(x.dtype), mean, scale
+
+
+def native_group_norm(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, N: Any, C: Any, HxW: Any, group: int, eps: float
+) -> Any:
+    """A layer norm of rows, each what a group has of an image. Where a kernel can keep such a row, what a channel is
+    scaled and shifted by is repeated for its pixels, so that it has the row's form."""
+    if not all(isinstance(size, int) and size for size in (C, HxW)):
+        return NotImplemented
+    channels = [each if each is None else each.view(group, C // group, 1) for each in (weight, bias)]
+    shape = [C // group, HxW]
+    if math.prod(shape) <= WIDEST:
+        channels = [each if each is None else each.expand(group, *shape).flatten(1) for each in channels]
+        shape = [math.prod(shape)]
+    y, mean, scale = native_layer_norm(x.reshape(-1, group, *shape), shape, *channels, eps)
+    return y.reshape(x.shape), mean.reshape(-1, group), scale.reshape(-1, group)
+
+
+def instance_norm(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = True,
+) -> Any:
+    """A group norm whose groups are channels."""
+    if not use_input_stats or running_mean is not None:
+        return NotImplemented
+    found = native_group_norm(x, weight, bias, x.shape[0], x.shape[1], math.prod(x.shape[2:]), x.shape[1], eps)
+    return found if found is NotImplemented else found[0]
 
 
 def rms_norm(x: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Any:
@@ -291,6 +327,8 @@ _OWN: Table = {
     aten._thnn_fused_gru_cell.default: fused_gru_cell,
     aten.layer_norm.default: layer_norm,
     aten.native_layer_norm.default: native_layer_norm,
+    aten.native_group_norm.default: native_group_norm,
+    aten.instance_norm.default: instance_norm,
     aten.rms_norm.default: rms_norm,
     aten.batch_norm.default: batch_norm,
     aten._native_batch_norm_legit_no_training.default: batch_norm_no_training,
@@ -309,8 +347,8 @@ _OWN: Table = {
 }
 
 _BY_SUBJECT = (
-    ARITHMETIC, ATTENTION, CONVOLUTIONS, INDEXING, MEDIANS, NORMS, SCANS, SCATTERS, SPECIAL_FUNCTIONS, SUMS,
-    SUMS_BY_INDEX,
+    ARITHMETIC, ATTENTION, CONVOLUTIONS, INDEXING, MEDIANS, NORMS, SCANS, SCATTERS, SORTS, SPECIAL_FUNCTIONS,
+    SUMS, SUMS_BY_INDEX,
 )  # fmt: skip
 
 _WHOLE = (aten.addmm, aten.baddbmm, aten._unsafe_index_put)  # operators torch-mlir's table should not have taken apart

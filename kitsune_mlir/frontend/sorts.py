@@ -1,0 +1,114 @@
+"""Sorts, and the largest or smallest elements of rows, without a loop that swaps neighbours one after another.
+
+An element's rank is how many elements of its row come before it: a reduction for each element. The element at a place
+of the result is the one whose rank is the place's number: a reduction for each place. Both are comparisons of all with
+all, which every element does by itself. A long row of which few elements are wanted is cut into pieces first: only the
+first few of each piece can be among the first few of the row.
+
+Equal elements stay in their order, NaN is greater than all numbers, as torch has it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .working import working
+
+aten = torch.ops.aten
+
+_PIECE = 32  # elements of a row's piece, the fewest
+_SHARE = 4  # a piece has so many times as many elements as are wanted of it, at least
+
+
+def sort(x: Tensor, dim: int = -1, descending: bool = False) -> Any:
+    return _along(x, dim, descending, None)
+
+
+def stable_sort(x: Tensor, *, stable: bool | None, dim: int = -1, descending: bool = False) -> Any:
+    return _along(x, dim, descending, None)
+
+
+def topk(x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    return _along(x, dim, largest, k) if isinstance(k, int) else NotImplemented
+
+
+def kth_value(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    if not x.dim() or not isinstance(k, int):
+        return NotImplemented
+    found = _along(x, dim, False, k)
+    if found is NotImplemented:
+        return found
+    values, places = (part.narrow(dim, k - 1, 1) for part in found)
+    return (values, places) if keepdim else (values.squeeze(dim), places.squeeze(dim))
+
+
+def _along(x: Tensor, dim: int, descending: bool, count: int | None) -> Any:
+    """The first elements of each row along `dim` in their order, or all, and their places."""
+    if not x.dim():
+        whole = x.clone(), torch.zeros_like(x, dtype=torch.int64)
+        return whole if count is None else NotImplemented
+    if x.is_complex() or count == 0 or any(isinstance(size, int) and not size for size in x.shape):
+        return NotImplemented
+    rows = x.transpose(dim, -1)
+    places = _first(_keys(rows), descending, rows.shape[-1] if count is None else count).long()
+    return rows.gather(-1, places).transpose(dim, -1), places.transpose(dim, -1)
+
+
+def _keys(x: Tensor) -> Tensor:
+    """Numbers in the same order, of a type that is compared as it is."""
+    return working(x) if x.is_floating_point() or x.dtype == torch.int64 else x.to(torch.int32)
+
+
+def _first(x: Tensor, descending: bool, count: Any) -> Tensor:
+    """The places (i32) of the first `count` elements of each row."""
+    size = x.shape[-1]
+    if not isinstance(size, int) or not isinstance(count, int) or size <= 2 * (piece := max(_PIECE, _SHARE * count)):
+        return _places(x, descending, count)
+    pieces = -(-size // piece)
+    if rest := pieces * piece - size:
+        x = torch.cat([x, _last(x, descending).expand((*x.shape[:-1], rest))], -1)
+    cut = x.unflatten(-1, (pieces, piece))
+    found = _places(cut, descending, count)
+    firsts = torch.arange(0, pieces * piece, piece, dtype=torch.int32, device=x.device)
+    places = (found + firsts.unsqueeze(-1)).flatten(-2)
+    left = cut.gather(-1, found.long()).flatten(-2)
+    return places.gather(-1, _first(left, descending, count).long())
+
+
+def _last(x: Tensor, descending: bool) -> Tensor:
+    """What no element comes behind: behind equal ones it is last."""
+    if x.is_floating_point():
+        value: float = -torch.inf if descending else torch.nan
+    else:
+        value = torch.iinfo(x.dtype).min if descending else torch.iinfo(x.dtype).max
+    return torch.full([1], value, dtype=x.dtype, device=x.device)
+
+
+def _places(x: Tensor, descending: bool, count: Any) -> Tensor:
+    """The same by ranks alone."""
+    numbers = torch.arange(x.shape[-1], dtype=torch.int32, device=x.device)
+    wanted = torch.arange(count, dtype=torch.int32, device=x.device).unsqueeze(-1)
+    own, other = x.unsqueeze(-1), x.unsqueeze(-2)
+    earlier = numbers < numbers.unsqueeze(-1)
+    before = torch.where(earlier, _may_lead(other, own, descending), ~_may_lead(own, other, descending))
+    ranks = before.to(torch.int32).sum(-1, dtype=torch.int32)
+    is_there = ranks.unsqueeze(-2) == wanted
+    return torch.where(is_there, numbers, torch.zeros_like(numbers)).sum(-1, dtype=torch.int32)
+
+
+def _may_lead(a: Tensor, b: Tensor, descending: bool) -> Tensor:
+    """Whether `a` may stand before `b`."""
+    fits = a >= b if descending else a <= b
+    greatest = a if descending else b
+    return fits | (greatest != greatest) if a.is_floating_point() else fits
+
+
+SORTS = {
+    aten.sort.default: sort,
+    aten.sort.stable: stable_sort,
+    aten.topk.default: topk,
+    aten.kthvalue.default: kth_value,
+}

@@ -1,0 +1,92 @@
+"""Sorts and the largest or smallest elements of rows: by ranks, the same as torch's. Neither they nor running sums are
+work of a single thread."""
+
+import math
+
+import pytest
+import torch
+from decomposed_functions import TARGETS, results
+
+import kitsune_mlir
+from kitsune_mlir.frontend import sorts
+
+DTYPES = [
+    torch.float32, torch.bfloat16, torch.float16, torch.float64,
+    torch.int64, torch.int32, torch.int8, torch.uint8, torch.bool,
+]  # fmt: skip
+SHAPES = [(5, 4), (3, 7, 2), (2, 700), (1,), (3, 1)]
+
+
+def drawn(shape, dtype=torch.float32):
+    """Few numbers, so that many are equal; of floats some NaN and infinities too."""
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randint(0 if dtype in (torch.uint8, torch.bool) else -3, 4, shape, generator=draw).to(dtype)
+    if dtype.is_floating_point:
+        for value in (math.nan, -math.inf, math.inf):
+            x[torch.rand(shape, generator=draw) < 0.1] = value
+    return x
+
+
+def same(found, wanted):
+    for a, b in zip(found, wanted, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("largest", [True, False], ids=["largest", "smallest"])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_rules_are_stable_sorts(dtype, shape, largest):
+    x = drawn(shape, dtype)
+    for dim in range(-1, len(shape) - 1):
+        wanted = torch.sort(x, dim=dim, descending=largest, stable=True)
+        same(sorts.sort(x, dim, largest), wanted)
+        for count in {1, min(2, x.shape[dim]), x.shape[dim]}:
+            same(sorts.topk(x, count, dim, largest), [part.narrow(dim, 0, count) for part in wanted])
+            if not largest:
+                same(sorts.kth_value(x, count, dim), [part.select(dim, count - 1) for part in wanted])
+
+
+FUNCTIONS = {
+    "two of four": lambda x: torch.topk(x[:, :4], 2),
+    "smallest of columns": lambda x: torch.topk(x, 2, dim=0, largest=False),
+    "three of a long row": lambda x: torch.topk(x, 3),
+    "in any order": lambda x: torch.topk(x, 70, sorted=False)[0].sort()[0],
+    "sort": lambda x: torch.sort(x, descending=True, stable=True),
+    "places": lambda x: (torch.argsort(x, dim=0, stable=True),),
+    "a value": lambda x: (torch.kthvalue(x, 5)[0],),
+    "a number": lambda x: torch.sort(x[0, 0]),
+    "no rows": lambda x: torch.topk(x[:0], 2),
+    "none of each": lambda x: torch.topk(x, 0),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_compiled(name, target):
+    function, x = FUNCTIONS[name], torch.randn((6, 141), generator=torch.Generator().manual_seed(0))
+    x[range(6), range(6)], x[range(6), range(9, 15)] = math.nan, -math.inf
+    wanted = function(x)
+    same(results(function, x, target=target), [wanted] if isinstance(wanted, torch.Tensor) else wanted)
+
+
+LAUNCHES = {
+    "few columns": (lambda x: torch.topk(x, 2), (2048, 4), 4),
+    "many columns": (lambda x: torch.topk(x, 2), (64, 1000), 12),
+    "sort": (torch.sort, (64, 100), 4),
+    "one row": (torch.sort, (1000,), 5),
+    "running sums": (lambda x: x.cumsum(-1), (64, 100), 24),
+    "running products of columns": (lambda x: x.cumprod(0), (64, 100), 24),
+}
+
+
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_no_thread_does_it_alone(name):
+    function, shape, most = LAUNCHES[name]
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return function(x)
+
+    launches = kitsune_mlir.compile(Model(), (torch.randn(shape),), target="sm_90a").plan["launches"]
+    assert all(launch["computes"] != "serial" for launch in launches)
+    assert len(launches) <= most
