@@ -40,6 +40,7 @@ from .sorts import SORTS
 from .special_functions import SPECIAL_FUNCTIONS
 from .sums import SUMS
 from .sums_by_index import SUMS_BY_INDEX
+from .upsampling import UPSAMPLING
 from .working import NARROW, working
 
 aten = torch.ops.aten
@@ -348,7 +349,7 @@ _OWN: Table = {
 
 _BY_SUBJECT = (
     ARITHMETIC, ATTENTION, CONVOLUTIONS, INDEXING, MEDIANS, NORMS, SCANS, SCATTERS, SORTS, SPECIAL_FUNCTIONS,
-    SUMS, SUMS_BY_INDEX,
+    SUMS, SUMS_BY_INDEX, UPSAMPLING,
 )  # fmt: skip
 
 _WHOLE = (aten.addmm, aten.baddbmm, aten._unsafe_index_put)  # operators torch-mlir's table should not have taken apart

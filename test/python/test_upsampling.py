@@ -1,0 +1,40 @@
+"""Nearest neighbours, whole times as large and not: the same elements as torch's."""
+
+import pytest
+import torch
+from functions import Function
+from torch.nn import functional as F
+
+import kitsune_mlir
+from kitsune_mlir.tools.gpusim import Simulation
+
+CASES = {
+    "lines": (lambda x: F.interpolate(x[:, 0], scale_factor=3), True),
+    "images": (lambda x: F.interpolate(x, scale_factor=2.0), True),
+    "as large as asked for": (lambda x: F.interpolate(x, size=(12, 35)), True),
+    "volumes": (lambda x: F.interpolate(x[None], scale_factor=(1, 2, 2)), True),
+    "and half": (lambda x: F.interpolate(x, scale_factor=1.5), False),
+    "smaller": (lambda x: F.interpolate(x, size=(3, 7)), False),
+}
+
+
+@pytest.mark.usefixtures("unassembled")
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_elements(name, dtype, small_gpu):
+    torch.manual_seed(0)
+    function, is_repeated = CASES[name]
+    x = torch.randn(2, 3, 6, 7).to(dtype)
+    compiled = kitsune_mlir.compile(Function(function), (x,), target=small_gpu)
+    kernels = [launch["computes"] for launch in compiled.plan["launches"]]
+    assert ("gather" not in kernels) == is_repeated
+    torch.testing.assert_close(torch.as_tensor(Simulation(compiled)(x)), function(x), rtol=0, atol=0)
+
+
+def test_an_open_number_of_lines():
+    shapes = {"args": ({2: torch.export.Dim("height", max=100)},)}
+    function = CASES["images"][0]
+    compiled = kitsune_mlir.compile(Function(function), (torch.randn(2, 3, 6, 7),), target="cpu", dynamic_shapes=shapes)
+    for height in (1, 5):
+        x = torch.randn(2, 3, height, 7)
+        torch.testing.assert_close(compiled(x), function(x), rtol=0, atol=0)
