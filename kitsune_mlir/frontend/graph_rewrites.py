@@ -1,9 +1,7 @@
 """Operators of an exported graph that become others before it is taken apart: views that torch's primitives make
-(`prims.view_of`, `prims.split_dim`, ...) become aten's, which alone torch makes functional; nearest upsampling with its
-sizes as the model's own call has it becomes what `interpolate` is exported as, for torch-mlir has the rows of the
-former wrong where sizes do not divide; and a product of rows that lie in order but not one behind the other, such as
-`linear(x[..., 4:28])`, becomes one of all rows: torch makes a batch of products of it, with the matrix repeated for
-each."""
+(`prims.view_of`, `prims.split_dim`, ...) become aten's, which alone torch makes functional; and nearest upsampling with
+its sizes as the model's own call has it becomes what `interpolate` is exported as, for torch-mlir has the rows of the
+former wrong where sizes do not divide."""
 
 from __future__ import annotations
 
@@ -25,7 +23,6 @@ _REWRITTEN = {
     prims.broadcast_in_dim.default,
     aten.upsample_nearest2d.default,
 }
-_PRODUCTS = {aten.linear.default, aten.matmul.default}
 
 
 def rewritten(exported: ExportedProgram) -> ExportedProgram:
@@ -97,41 +94,10 @@ def _multiply(power: Node) -> None:
 
 
 def _is_ours(node: Node) -> bool:
-    if node.op != "call_function":
-        return False
-    return node.target in _REWRITTEN or (node.target in _PRODUCTS and _has_scattered_rows(node))
-
-
-def _has_scattered_rows(product: Node) -> bool:
-    """Whether a product is of a matrix and of rows in more than one dimension, of which one at most is open."""
-    x, matrix = (operand.meta["val"] for operand in product.args[:2])
-    strides = x.stride()
-    in_order = all(isinstance(stride, int) for stride in strides) and list(strides) == sorted(strides, reverse=True)
-    known = sum(isinstance(size, int) for size in x.shape) >= x.dim() - 1
-    return (
-        x.dim() > 2 and matrix.dim() == 2 and known and in_order and strides[-1] == 1 and 0 not in strides
-        and not x.is_contiguous()
-    )  # fmt: skip
-
-
-def _flatten_rows(product: Node) -> None:
-    x, *others = product.args
-    sizes = [size if isinstance(size, int) else -1 for size in x.meta["val"].shape[:-1]]
-    value = product.meta["val"]
-    with product.graph.inserting_before(product):
-        flat = product.graph.call_function(aten.flatten.using_ints, (x, 0, -2))
-        flat.meta |= {"stack_trace": product.stack_trace, "val": x.meta["val"].flatten(0, -2)}
-    with product.graph.inserting_after(product):
-        whole = product.graph.call_function(aten.unflatten.int, (product, 0, sizes))
-        whole.meta |= {"stack_trace": product.stack_trace, "val": value}
-    product.replace_all_uses_with(whole, delete_user_cb=lambda user: user is not whole)
-    product.args, product.meta["val"] = (flat, *others), value.flatten(0, -2)
+    return node.op == "call_function" and node.target in _REWRITTEN
 
 
 def _replace(node: Node) -> None:
-    if node.target in _PRODUCTS:
-        _flatten_rows(node)
-        return
     source, shape = node.args[0], list(node.meta["val"].shape)
     if node.target is aten.upsample_nearest2d.default:
         size, *scales = node.args[1:]

@@ -29,10 +29,12 @@ from .broadcasts import share_sizes
 from .decompositions import table
 from .graph_rewrites import rewritten, settle, views_that_copy
 from .lower_torch import lower_torch
+from .moved_dimensions import move_once
 from .narrow_integers import widen_narrow_integers
 from .numbers import numbers_as_tensors
 from .open_views import part_open_views
 from .selections import without_selections
+from .shared_weights import share_weights
 
 DTYPES = {
     torch.float64: "f64",
@@ -209,6 +211,8 @@ def lower_graph(graph: torch.fx.Graph, name: str) -> mlir.ir.Module:
                 "give it a fixed size, such as a mask instead of a selection"
             )
     settle(graph)
+    share_weights(graph)
+    move_once(graph)
     part_open_views(graph)
     empty_tensors.fill(graph)
     widen_narrow_integers(graph)
