@@ -10,7 +10,7 @@ torch-mlir's table is the base. What is different, and why:
 - powers by small numbers are products and roots; the tanh of a GELU has the full constant;
 - attention has rules in `attention`; what torch-mlir computes otherwise than torch, or not at all, in `arithmetic`,
   `convolutions`, `indexing`, `medians`, `norms`, `pooling`, `scans`, `scatters`, `sorts`, `special_functions`,
-  `sums` and `sums_by_index`.
+  `sums`, `sums_by_index` and `upsampling`.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from .sorts import SORTS
 from .special_functions import SPECIAL_FUNCTIONS
 from .sums import SUMS
 from .sums_by_index import SUMS_BY_INDEX
+from .upsampling import UPSAMPLING
 from .working import NARROW, working
 
 aten = torch.ops.aten
@@ -330,7 +331,7 @@ _OWN: Table = {
 
 _BY_SUBJECT = (
     ARITHMETIC, ATTENTION, CONVOLUTIONS, INDEXING, MEDIANS, NORMS, SCANS, SCATTERS, SORTS, SPECIAL_FUNCTIONS,
-    SUMS, SUMS_BY_INDEX,
+    SUMS, SUMS_BY_INDEX, UPSAMPLING,
 )  # fmt: skip
 
 _WHOLE = (aten.addmm, aten.baddbmm, aten._unsafe_index_put)  # operators torch-mlir's table should not have taken apart
