@@ -126,7 +126,7 @@ def find(order: Order) -> list[Group]:
     growths: dict[Space, _Growth] = {}
     found = []
     for op in order.ops:
-        if op in taken or (space := _space(op)) is None:
+        if op in taken or (space := space_of(op)) is None:
             continue
         growth = growths.setdefault(space, _Growth(order, space))
         if (seed := growth.fit(op)) is not None:
@@ -197,7 +197,7 @@ def _fits_edge(reader: Member, role: Role | None, maker: Member) -> bool:
     return role is not None and reader.is_whole(role) and role.columns == maker.result.columns
 
 
-def _space(op: ir.Operation) -> Space | None:
+def space_of(op: ir.Operation) -> Space | None:
     """The space of a reduction over the last of its loops."""
     if op.name != "linalg.generic":
         return None

@@ -18,11 +18,11 @@
     }) : () -> !kitsune.outputs
     %y = "kitsune.result"(%p) {index = 0 : i64}
 
-Reductions over several dimensions become two first (split_sums.py). A group is what `row_groups` finds: any
-elementwise operators and reductions over columns that are connected. Only what is used outside of it is written. Rows
-of several dimensions are one, unless an operand has some of them only (a mask of all heads): then tiles have one of
-each but the last. How rows lie in threads is `planning/row_tiles.py`'s to say. Rows too wide for the registers of a
-CTA are left as they are, with a remark.
+Reductions over several dimensions become two first (split_sums.py), and what is elementwise behind rows has the rows'
+dimensions (row_shapes.py). A group is what `row_groups` finds: any elementwise operators and reductions over columns
+that are connected. Only what is used outside of it is written. Rows of several dimensions are one, unless an operand
+has some of them only (a mask of all heads): then tiles have one of each but the last. How rows lie in threads is
+`planning/row_tiles.py`'s to say. Rows too wide for the registers of a CTA are left as they are, with a remark.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from kitsune_mlir.planning.target import Target
 from .base import ModulePass
 from .row_bodies import RowBody, RowPlan, gather, replace
 from .row_groups import Group, Order, find
+from .row_shapes import take_row_shapes
 from .schedule_build import constant_index, i64
 from .split_sums import split_sums
 
@@ -59,6 +60,7 @@ class ScheduleRows(ModulePass):
         for function in walk(module, "func.func"):
             for block in function.regions[0].blocks:
                 split_sums(block)
+                take_row_shapes(block)
                 for group in find(Order(block)):
                     number += _schedule(group, target, f"rows{number}")
 

@@ -10,7 +10,7 @@ torch-mlir's table is the base. What is different, and why:
 - powers by small numbers are products and roots; the tanh of a GELU has the full constant;
 - attention has rules in `attention`; what torch-mlir computes otherwise than torch, or not at all, in `arithmetic`,
   `convolutions`, `indexing`, `medians`, `norms`, `pooling`, `scans`, `scatters`, `sorts`, `special_functions`,
-  `sums` and `sums_by_index`.
+  `sums`, `sums_by_index` and `upsampling`.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ GROUPS = {
     "indices": "gather/dim-1 gather/as-strided gather/embedding gather/element scatter/index-add-bf16 "
     "scatter/index-add-whole scatter/add scatter/reduce-amax scatter/reduce-prod scatter/index-put scatter/slice",
     "movement": "move/cat-padded move/flip move/slice-strided move/triangles move/swapped move/bool pad/constant "
-    "upsample/nearest-size",
+    "upsample/nearest-size upsample/nearest",
     "loops": "scan/cumsum sort/values sort/topk linear/determinant linear/multinomial",
     "sizes": "size/no-columns size/no-inside size/nothing size/one-element constant/arange-float constant/tensor",
 }

@@ -42,6 +42,23 @@ def test_nearest_upsampling_to_any_size():
     check(sizes, torch.randn(1, 2, 4, 6))
 
 
+def test_nearest_upsampling_repeats_elements():
+    def sizes(line, image, block):
+        found = [F.interpolate(image, scale_factor=factor) for factor in (2, (4, 1), 3, 1.5)]
+        return [*found, F.interpolate(image, (10, 7)), F.interpolate(line, 24), F.interpolate(block, scale_factor=2)]
+
+    args = (torch.randn(2, 3, 6), torch.randn(1, 2, 5, 7), torch.randint(0, 9, (1, 1, 3, 2, 3)).float())
+    check(sizes, *args)
+    compiled = kitsune_mlir.compile(Function(lambda x: F.interpolate(x, scale_factor=2)), args[1:2], target="sm_90a")
+    assert [launch["computes"] for launch in compiled.plan["launches"]] == ["elementwise"]
+
+
+def test_nearest_upsampling_of_any_number_of_images():
+    x, images = torch.randn(2, 3, 4, 5), torch.export.Dim("images", min=0, max=16)
+    calls = [(torch.randn(count, 3, 4, 5),) for count in (0, 1, 5)]
+    check(lambda x: F.interpolate(x, scale_factor=2), x, calls=calls, dynamic_shapes=(({0: images},),))
+
+
 def test_adaptive_max_pooling():
     sizes = [((5, 8), (2, 3)), ((6, 3), (3, 5))]
     images = [torch.randn(1, 2, *size) for size, _ in sizes]

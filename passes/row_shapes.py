@@ -1,0 +1,83 @@
+"""Elementwise operators behind what has rows, in the rows' dimensions.
+
+    %y = linalg.generic {...} -> tensor<8x32x8192xf32>                   // of a reduction over 8192 columns
+    %v = tensor.collapse_shape %y [[0], [1, 2]] : ... into tensor<8x262144xf32>
+    %g = linalg.generic {...} ins(%v, %w : tensor<8x262144xf32>, tensor<262144xf32>) ...
+  =>
+    %r = tensor.expand_shape %w ... into tensor<32x8192xf32>
+    %f = linalg.generic {...} ins(%y, %r : tensor<8x32x8192xf32>, tensor<32x8192xf32>) ...
+    %g = tensor.collapse_shape %f ... into tensor<8x262144xf32>
+
+A group of channels is a row of a group norm, an image of an activation behind it. As they lie in memory alike, one
+kernel can compute both. Sizes that are open until the call stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from kitsune_mlir import rows
+from kitsune_mlir.mlir import ir, tensor
+
+from .product_follows import is_elementwise
+from .row_groups import Space, fit, root, space_of
+from .schedule_build import clone_body, empty_generic, map_of, reshaped
+
+
+def take_row_shapes(block: ir.Block) -> None:
+    """Rewrites such operators of a block that would be no members of the rows' groups as they are."""
+    operators = [op.operation for op in block.operations if op.operation.name == "linalg.generic"]
+    spaces = list(dict.fromkeys(space for op in operators if (space := space_of(op)) is not None))
+    for op in operators:
+        if not is_elementwise(op, []):
+            continue
+        own = rows.shape_of(op.results[0])
+        for value in [root(value) for value in op.operands if rows.is_tensor(value)]:
+            shape = rows.shape_of(value)
+            alike = shape != own and min(own + shape, default=0) > 0 and prod(shape) == prod(own)
+            if alike and _has_rows(value, op, spaces):
+                _take(op, shape)
+                break
+
+
+def _has_rows(value: ir.Value, op: ir.Operation, spaces: Sequence[Space]) -> bool:
+    """Whether a tensor is made of rows and columns of a space that an operator does not fit."""
+    maker = rows.producer(value)
+    if maker is None or maker.name != "linalg.generic":
+        return False
+    return any(
+        (member := fit(maker, space)) is not None and member.kind == "tile" and fit(op, space) is None
+        for space in spaces
+    )
+
+
+def _take(op: ir.Operation, shape: list[int]) -> None:
+    """Puts the operator in loops of these sizes in the place of `op`, unless an operand has no such form."""
+    s, own = rows.Structured(op), rows.shape_of(op.results[0])
+    forms = [_form(map_, own, shape) for map_ in s.maps[: s.inputs]]
+    if any(form is None for form in forms):
+        return
+    with op.location, ir.InsertionPoint(op):
+        inputs, maps = [], []
+        for value, form in zip(op.operands, forms):
+            inputs.append(reshaped(value, [shape[d] for d in form]) if rows.is_tensor(value) else value)
+            maps.append(map_of(len(shape), form))
+        start = tensor.empty(shape, ir.RankedTensorType(op.results[0].type).element_type)
+        made = empty_generic(inputs, [start], [*maps, map_of(len(shape), range(len(shape)))], ["parallel"] * len(shape))
+        clone_body(s.body, made)
+        result = reshaped(made.results[0], own)
+    op.results[0].replace_all_uses_with(result)
+    op.erase()
+
+
+def _form(map_: ir.AffineMap, own: list[int], shape: list[int]) -> list[int] | None:
+    """The loops that an operand has where these have other sizes: all, the first or the last; None for others."""
+    found, loops = [rows.dim_of(result) for result in map_.results], list(range(len(shape)))
+    size = prod(own[: len(found)])
+    if found == list(range(len(found))):
+        return next((loops[:n] for n in range(len(loops) + 1) if prod(shape[:n]) == size), None)
+    size = prod(own[len(own) - len(found) :])
+    if found == list(range(len(own) - len(found), len(own))):
+        return next((loops[n:] for n in reversed(range(len(loops) + 1)) if prod(shape[n:]) == size), None)
+    return None

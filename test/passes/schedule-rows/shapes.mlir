@@ -1,0 +1,47 @@
+// RUN: kitsune-opt %s --schedule-rows | filecheck %s
+
+// An activation on images, behind a norm of groups of channels: one kernel, which reads the weights by groups too.
+
+// CHECK-LABEL: func.func @images
+// CHECK:         %[[K:.*]] = "kitsune.kernel"
+// CHECK:           "kitsune.read"({{.*}} : (tensor<2x4x256xf32>
+// CHECK:           "kitsune.read"({{.*}} : (tensor<4x256xf32>
+// CHECK:           arith.subf
+// CHECK:           arith.mulf
+// CHECK:         %[[R:.*]] = "kitsune.result"(%[[K]])
+// CHECK:         %[[C:.*]] = tensor.collapse_shape %[[R]]
+// CHECK:         %[[Y:.*]] = tensor.expand_shape %[[C]] {{.*}} into tensor<2x1024xf32>
+// CHECK-NEXT:    return %[[Y]]
+
+#whole = affine_map<(n, g, c) -> (n, g, c)>
+#row = affine_map<(n, g, c) -> (n, g)>
+#image = affine_map<(n, c) -> (n, c)>
+#channels = affine_map<(n, c) -> (c)>
+
+func.func @images(%x: tensor<2x4x256xf32>, %w: tensor<1024xf32>) -> tensor<2x1024xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<2x4xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<2x4xf32>) -> tensor<2x4xf32>
+  %sum = linalg.generic {indexing_maps = [#whole, #row], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x : tensor<2x4x256xf32>) outs(%f : tensor<2x4xf32>) {
+  ^bb0(%a: f32, %s: f32):
+    %0 = arith.addf %a, %s : f32
+    linalg.yield %0 : f32
+  } -> tensor<2x4xf32>
+  %ee = tensor.empty() : tensor<2x4x256xf32>
+  %n = linalg.generic {indexing_maps = [#whole, #row, #whole], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%x, %sum : tensor<2x4x256xf32>, tensor<2x4xf32>) outs(%ee : tensor<2x4x256xf32>) {
+  ^bb0(%a: f32, %s: f32, %o: f32):
+    %0 = arith.subf %a, %s : f32
+    linalg.yield %0 : f32
+  } -> tensor<2x4x256xf32>
+  %v = tensor.collapse_shape %n [[0], [1, 2]] : tensor<2x4x256xf32> into tensor<2x1024xf32>
+  %ei = tensor.empty() : tensor<2x1024xf32>
+  %y = linalg.generic {indexing_maps = [#image, #channels, #image], iterator_types = ["parallel", "parallel"]}
+      ins(%v, %w : tensor<2x1024xf32>, tensor<1024xf32>) outs(%ei : tensor<2x1024xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.mulf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<2x1024xf32>
+  return %y : tensor<2x1024xf32>
+}
