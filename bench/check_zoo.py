@@ -1,4 +1,4 @@
-"""Compiles every model of a suite, the small zoo's (kitsune_mlir/bench/zoo.py) first, for a GPU that need not be there.
+"""Compiles every model of the zoo (kitsune_mlir/bench/zoo.py), or of another suite, for a GPU that need not be there.
 
     python bench/check_zoo.py                       # the zoo at its small sizes, for sm_90a; a line for each failure
     python bench/check_zoo.py --target sm_80        # for another
