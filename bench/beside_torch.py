@@ -1,6 +1,7 @@
 """Many cases beside torch, compiled side by side and timed one at a time: ours, eager mode and torch.compile.
 
     python bench/beside_torch.py --suite zoo-small --suite zoo --suite zoo-large --seeds 0:100 --jobs 14
+    python bench/beside_torch.py --suite everyday --json everyday.jsonl
     python bench/beside_torch.py zoo/geglu net-17 --json cases.jsonl
 
 `kitsune bench` makes each side ready in the process that times it, one after another, which takes some ten seconds a

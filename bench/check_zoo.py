@@ -1,10 +1,11 @@
-"""Compiles every model of the zoo (kitsune_mlir/bench/zoo.py) for a GPU, which need not be there.
+"""Compiles every model of the zoo (kitsune_mlir/bench/zoo.py), or of another suite, for a GPU that need not be there.
 
-    python bench/check_zoo.py                       # at their small sizes, for sm_90a; a line for each failure
+    python bench/check_zoo.py                       # the zoo at its small sizes, for sm_90a; a line for each failure
     python bench/check_zoo.py --target sm_80        # for another
-    python bench/check_zoo.py geglu highway-f32     # some of them
+    python bench/check_zoo.py --suite everyday      # another suite
+    python bench/check_zoo.py zoo/geglu-small everyday/vgg
 
-A model whose large products run without the tensor cores of the target fails too. `kitsune bench --suite zoo` times
+A model whose large products run without the tensor cores of the target fails too. `kitsune bench --suite NAME` times
 them. Exits 1 when one fails.
 """
 
@@ -19,7 +20,7 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).resolve().parents[1])]
 
 from bench.workers import Lost, each  # noqa: E402
-from kitsune_mlir.bench import zoo  # noqa: E402
+from kitsune_mlir.bench import cases  # noqa: E402
 from kitsune_mlir.planning import target as targets  # noqa: E402
 
 
@@ -33,16 +34,14 @@ class Task:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", metavar="NAME", help="default: all")
-    parser.add_argument("--size", choices=zoo.SIZES, default="small")
+    parser.add_argument("models", nargs="*", metavar="CASE", help="as `kitsune bench` takes them")
+    parser.add_argument("--suite", choices=cases.SUITES, default="zoo-small", help="where no case is named")
     parser.add_argument("--target", default="sm_90a")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=300.0, help="for one model")
     parser.add_argument("--verbose", action="store_true", help="a line for each success too")
     options = parser.parse_args()
-    suffix = "" if options.size == "medium" else f"-{options.size}"
-    names = [f"{zoo.PREFIX}{name}{suffix}" for name in options.models] or zoo.names(options.size)
-    tasks = [Task(name, options.target) for name in names]
+    tasks = [Task(name, options.target) for name in options.models or cases.suite(options.suite)]
     failed = 0
     for task, said in each(compile_case, tasks, options.jobs, options.seconds):
         bad = isinstance(said, Lost) or said.startswith("fails")
@@ -65,8 +64,11 @@ def compile_case(task: Task) -> str:
     start = time.perf_counter()
     try:
         with matmul_precision(None):  # as it is once this is done
-            module, args, _ = zoo.make(task.case, "bf16")
-            compiled = kitsune_mlir.compile(module, args, target=task.target)
+            case = cases.find(task.case, None)
+            module, args, shapes = case.make()
+            compiled = kitsune_mlir.compile(
+                module, args, target=task.target, dynamic_shapes=shapes, options={**case.form}
+            )
     except Exception as error:
         return f"fails: {type(error).__name__}: {' '.join(str(error).split())[:400]}"
     if targets.load(task.target).products != "fma" and (scalar := scalar_products(compiled, task.target)):

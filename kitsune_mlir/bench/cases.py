@@ -1,5 +1,5 @@
 """The models that are timed: by name, in suites, or as `kitsune compile` takes them. torch is imported late,
-and with it the zoo, whose table makes modules."""
+and with it the zoo and the everyday models, whose tables make modules."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PATTERNS = {f"hidden-4096-{rows}": _HIDDEN for rows in PATTERN_ROWS} | {
 }
 AS = "@"  # between a case and its form
 ZOOS = {"zoo": "medium", "zoo-small": "small", "zoo-large": "large"}  # suites, by the size of their cases
-SUITES = ("gemms", "chains", "sweep", "applications", "patterns", *ZOOS)
+SUITES = ("gemms", "chains", "sweep", "applications", "patterns", *ZOOS, "everyday")
 _NET = re.compile(r"net-(\d+)")
 
 
@@ -61,6 +61,10 @@ def suite(name: str) -> tuple[str, ...]:
         case "patterns":
             formed = [(case, *(f"{case}{AS}{form}" for form in forms)) for case, forms in PATTERNS.items()]
             return (*(name for names in formed for name in names), "edge-mlp")
+        case "everyday":
+            from . import everyday
+
+            return everyday.names()
     from . import zoo
 
     return zoo.names(ZOOS[name])
@@ -69,7 +73,8 @@ def suite(name: str) -> tuple[str, ...]:
 def find(name: str, dtype: str | None) -> Case:
     """The case of that name, or of a model as `kitsune compile` takes it.
 
-    `dtype` is a key of DTYPES; None is bf16 for a named case, and for a random net or any other model its own types.
+    `dtype` is a key of DTYPES; None is bf16 for a named case, and for an everyday model, a random net
+    or any other model its own types.
     What a name of the zoo says of its type holds in any case.
     Raises UserError for what names no case; a model of the user's own fails in `make`.
     """
@@ -93,8 +98,11 @@ def find(name: str, dtype: str | None) -> Case:
 
         if zoo.is_case(name):
             return Case(name, partial(zoo.make, name, dtype or "bf16"))
+    if name.startswith("everyday/") and name in suite("everyday"):
+        return Case(name, partial(_everyday, name, dtype))
     sized = (
-        "chain-WIDTH[xLAYERS][-ROWS][-ACTIVATION], linear-M-N-K[-ACTIVATION][-nobias], net-SEED, zoo/NAME[-TYPE][-SIZE]"
+        "chain-WIDTH[xLAYERS][-ROWS][-ACTIVATION], linear-M-N-K[-ACTIVATION][-nobias], net-SEED,"
+        " zoo/NAME[-TYPE][-SIZE], everyday/NAME"
     )
     known = ", ".join([*APPLICATIONS, *suite("patterns")])
     raise UserError(f"there is no case '{name}': give module:function, a .pt2 file, {sized}, or one of {known}")
@@ -131,6 +139,12 @@ def _application(name: str, dtype: str) -> tuple[Any, tuple[Any, ...], None]:
         raise UserError(f"{name} is one of a checkout's examples/models: run from the folder of a checkout") from error
     module, args = models.FULL[name](getattr(torch, DTYPES[dtype]))
     return module, args, None
+
+
+def _everyday(name: str, dtype: str | None) -> tuple[Any, tuple[Any, ...], None]:
+    from . import everyday
+
+    return *_cast(*everyday.make(name), dtype), None
 
 
 def _net(seed: int, dtype: str | None) -> tuple[Any, tuple[Any, ...], None]:

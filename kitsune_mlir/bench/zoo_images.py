@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor, nn
 
 from .zoo_models import Residual, mlp
 
 
-def conv(inputs: int, outputs: int, size: int, stride: int = 1, groups: int = 1) -> nn.Module:
-    """Convolution, batch norm, ReLU; the image keeps its size but for the stride."""
+def conv(
+    inputs: int,
+    outputs: int,
+    size: int,
+    stride: int = 1,
+    groups: int = 1,
+    activation: Callable[[], nn.Module] = nn.ReLU,
+) -> nn.Module:
+    """Convolution, batch norm, activation; the image keeps its size but for the stride."""
     layer = nn.Conv2d(inputs, outputs, size, stride, size // 2, groups=groups, bias=False)
-    return nn.Sequential(layer, nn.BatchNorm2d(outputs), nn.ReLU())
+    return nn.Sequential(layer, nn.BatchNorm2d(outputs), activation())
 
 
 def convolution_block(channels: int) -> nn.Module:

@@ -270,12 +270,13 @@ class RnnStep(nn.Module):
 
 
 class Mixer(nn.Module):
-    """MLP-mixer: a network over tokens, one over channels, each in front of a residual."""
+    """MLP-mixer: a network over tokens, one over channels, each in front of a residual. `hidden` is the first one's
+    width, twice the tokens where none is given."""
 
-    def __init__(self, tokens: int, width: int):
+    def __init__(self, tokens: int, width: int, hidden: int | None = None):
         super().__init__()
         self.token_norm, self.channel_norm = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.tokens = mlp(tokens, 2 * tokens, tokens, activation=nn.GELU)
+        self.tokens = mlp(tokens, hidden or 2 * tokens, tokens, activation=nn.GELU)
         self.channels = mlp(width, 4 * width, width, activation=nn.GELU)
 
     def forward(self, x: Tensor) -> Tensor:

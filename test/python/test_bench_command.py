@@ -124,6 +124,7 @@ def test_the_list_names_every_suite_and_what_models_of_the_zoo_stress(capsys):
     out = capsys.readouterr().out
     assert all(f"\n{suite}: " in f"\n{out}" for suite in cases.SUITES)
     assert "\n  zoo/tall: 2 M rows of 16 columns\n" in out and " zoo/geglu-tf32-large " in out
+    assert "\n  everyday/vgg: six convolutions, 64x64\n" in out
 
 
 def test_a_gpu_that_died_unseen_ends_the_process(monkeypatch, tmp_path):

@@ -24,7 +24,11 @@ def add(subparsers: Any) -> argparse.ArgumentParser:
     parser.add_argument("--suite", action="append", default=[], choices=cases.SUITES)
     parser.add_argument("--list", action="store_true", help="name the cases of each suite")
     parser.add_argument("--target", default="sm_90a", metavar="NAME|FILE", help="to compile for (default: sm_90a)")
-    parser.add_argument("--dtype", choices=tuple(cases.DTYPES), help="default: bf16 for cases, else the model's own")
+    parser.add_argument(
+        "--dtype",
+        choices=tuple(cases.DTYPES),
+        help="default: the type of everyday/NAME, net-SEED and your own models, else bf16",
+    )
     add_precision(parser)
     parser.add_argument("--modes", metavar="MODE,...", help=f"torch's; default: {','.join(cases.TORCH_MODES)}")
     parser.add_argument("--repeat", type=int, metavar="N", help="timed runs of each side (default: 30; --fast: 10)")
@@ -50,11 +54,13 @@ def add(subparsers: Any) -> argparse.ArgumentParser:
 
 def run(options: argparse.Namespace) -> int:
     if options.list:
-        from kitsune_mlir.bench import zoo
+        from kitsune_mlir.bench import everyday, zoo
 
         for suite in cases.SUITES:
             print(f"{suite}: {' '.join(cases.suite(suite))}")
-        for name, origin in (*shapes.GEMMS.items(), *((zoo.PREFIX + n, z.stresses) for n, z in zoo.MODELS.items())):
+        stressed = {zoo.PREFIX + name: model.stresses for name, model in zoo.MODELS.items()}
+        whole = {everyday.PREFIX + name: model.about for name, model in everyday.MODELS.items()}
+        for name, origin in (shapes.GEMMS | stressed | whole).items():
             print(f"  {name}: {origin}")
         return 0
     names = list(dict.fromkeys([*options.models, *(n for suite in options.suite for n in cases.suite(suite))]))
