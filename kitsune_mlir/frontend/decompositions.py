@@ -62,30 +62,30 @@ def log_softmax(x: Tensor, dim: int, half_to_float: bool = False) -> Tensor:
     return y if half_to_float else y.to(x.dtype)
 
 
+def place(x: Tensor, extremum: Callable[..., Tensor], dim: int | None, keepdim: bool) -> Any:
+    """Of the largest or the smallest element of the last dimension: the least place of those where that number or a NaN
+    is, two reductions along rows in place of one that carries a place beside a number."""
+    if dim is None or not x.dim() or not x.is_floating_point() or dim % x.dim() != x.dim() - 1:
+        return NotImplemented
+    size = x.shape[-1]
+    if not isinstance(size, int) or size < 2:
+        return NotImplemented
+    places = torch.arange(size, dtype=torch.int32, device=x.device)
+    none = torch.scalar_tensor(size, dtype=torch.int32, device=x.device)
+    found = (x == extremum(x, -1, keepdim=True)) | (x != x)
+    return torch.where(found, places, none).amin(-1, keepdim=keepdim).long()
+
+
 def place_of(extremum: Callable[..., Tensor]) -> Callable[..., Any]:
-    """A rule for the place of the largest or the smallest element of the last dimension: the least place of those where
-    that number or a NaN is, two reductions along rows in place of one that carries a place beside a number."""
-
-    def place(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-        if dim is None or not x.dim() or not x.is_floating_point() or dim % x.dim() != x.dim() - 1:
-            return NotImplemented
-        size = x.shape[-1]
-        if not isinstance(size, int) or size < 2:
-            return NotImplemented
-        places = torch.arange(size, dtype=torch.int32, device=x.device)
-        none = torch.scalar_tensor(size, dtype=torch.int32, device=x.device)
-        found = (x == extremum(x, -1, keepdim=True)) | (x != x)
-        return torch.where(found, places, none).amin(-1, keepdim=keepdim).long()
-
-    return place
+    """A rule for `argmax` or `argmin`."""
+    return lambda x, dim=None, keepdim=False: place(x, extremum, dim, keepdim)
 
 
 def with_place(extremum: Callable[..., Tensor]) -> Callable[..., Any]:
     """A rule for the largest or the smallest element of the last dimension beside its place."""
-    place = place_of(extremum)
 
     def both(x: Tensor, dim: int, keepdim: bool = False) -> Any:
-        at = place(x, dim, keepdim)
+        at = place(x, extremum, dim, keepdim)
         return at if at is NotImplemented else (extremum(x, -1, keepdim=keepdim), at)
 
     return both
