@@ -130,7 +130,7 @@ class _Scheduler(PricedProduct):
         known = {role: DYNAMIC_SIZE if size is None else size for role, size in self.sizes.items()}
         thin = predicted_us(self.found, self.sizes, self.target) if is_zero_filled(self.found.init) else None
         if (small := self._dots(thin)) is not None:
-            self.rows.forget(small.follows)
+            self.rows.forget([self.op, *small.follows])
             dots.build(small, self.target, self.name)
             return True
         if prod(known.values()) < LEAST:
@@ -154,10 +154,10 @@ class _Scheduler(PricedProduct):
             return True
         self.in_pieces = bool(tiles.made)
         follows = Follows() if tiles.split > 1 else follows
-        self.rows.forget(follows.ops)
         ends = follows.stored or [self.op]
         stored = stored_apart(ends[0].results[0]) if tiles.split == 1 and len(ends) == 1 else None
         moved = [] if stored is None else list(stored.operations)
+        self.rows.forget([self.op, *follows.ops, *moved])
         ends = moved[-1:] or ends
         with ir.InsertionPoint((moved or follows.ops or [self.op])[-1]):
             made = ProductKernel(self._asked(), tiles, follows, stored=stored)
@@ -184,6 +184,7 @@ class _Scheduler(PricedProduct):
 
     def _by_rows(self) -> None:
         """Leaves the product to schedule-rows."""
+        self.rows.forget([self.op])
         self.op.results[0].replace_all_uses_with(by_rows(self.op, self.found))
         self.op.erase()
 
@@ -204,6 +205,7 @@ class _Scheduler(PricedProduct):
         if tiles is None or not is_faster(tiles, alone, plan, self.target):
             return False
         self.rows.take(self.op, plan)
+        self.rows.forget([self.op])
         gather(plan.group)
         body = RowBody(plan, COPY_ROWS, {self.op.results[0]: self.op.results[0]})
         last = plan.group.ordered[-1].op

@@ -12,7 +12,7 @@ from kitsune_mlir.bench import zoo
 from kitsune_mlir.dialects import schedule
 from kitsune_mlir.frontend import import_model
 from kitsune_mlir.mlir import ir, walk
-from kitsune_mlir.passes import pipeline
+from kitsune_mlir.passes import pipeline, schedule_products
 from kitsune_mlir.passes.priced_product import PricedProduct
 
 BATCH = torch.export.Dim("n", min=1, max=64)
@@ -247,3 +247,21 @@ def test_transposes(shape, small_gpu):
     """Rectangles of threads of all kinds, and none where sizes are no multiples."""
     x = torch.randn(shape).to(torch.bfloat16)
     assert run(lambda x: x.mT.contiguous() * 2, (x,), small_gpu).pipeline_launches == 0
+
+
+@pytest.mark.usefixtures("unassembled")
+def test_no_row_group_keeps_a_product_that_is_gone(small_gpu, monkeypatch):
+    """A convolution of one image is a generic product, which a row group may have taken for a sum over rows."""
+    original, seen = schedule_products._Scheduler.schedule, []
+
+    def checked(self):
+        before, product = [group for group in self.rows._groups if group.has(self.op)], self.op.results[0]
+        done = original(self)
+        seen.extend(before)
+        assert not [group for group in self.rows._groups if product in group.members]
+        return done
+
+    monkeypatch.setattr(schedule_products._Scheduler, "schedule", checked)
+    model = nn.Sequential(*(block(64, 64, 3, padding=1) for _ in range(2)), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    compile(model.eval().bfloat16(), (torch.randn(1, 64, 8, 8).bfloat16(),), target=small_gpu)
+    assert seen
