@@ -74,7 +74,8 @@ def _are_alike(first: ir.Operation, second: ir.Operation) -> bool:
 
 def _used(op: ir.Operation) -> list[ir.Value]:
     """What it reads, and not what its results are like."""
-    return rows.used_values(op)[: rows.Structured(op).inputs] + rows.used_values(op)[len(op.operands) :]
+    values = rows.used_values(op)
+    return values[: rows.Structured(op).inputs] + values[len(op.operands) :]
 
 
 def _is_ready(value: ir.Value, places: dict[int, int], place: int) -> bool:
